@@ -1,0 +1,159 @@
+"""Buffers: named, shaped, typed pieces of memory, and regions of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .dtype import bytes_of, parse_dtype
+from .expr import BufferLoad, Expr, IntImm, Range, Var, as_exprs, const, convert, is_const_int
+
+__all__ = ["Buffer", "BufferRegion", "MatchBufferRegion", "decl_buffer"]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Buffer:
+    """Memory with a shape. Its identity is the object's.
+
+    ``shape``, ``strides`` and ``elem_offset`` count elements; empty ``strides`` mean row-major without gaps.
+    ``scope``: ``global`` (memory), ``local`` (registers or stack, one per thread), ``shared`` … . A buffer with shape
+    ``()`` is one element. ``data`` is the pointer's variable.
+    """
+
+    name: str
+    shape: tuple[Expr, ...]
+    dtype: str = "float32"
+    scope: str = "global"
+    strides: tuple[Expr, ...] = ()
+    elem_offset: Expr = field(default_factory=lambda: IntImm(0))
+    data_alignment: int = 64
+    offset_factor: int = 1
+    axis_separators: tuple[int, ...] = ()
+    data: Var = field(default=None)  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        parse_dtype(self.dtype)
+        if self.strides and len(self.strides) != len(self.shape):
+            raise ValueError(f"buffer {self.name}: {len(self.strides)} strides for {len(self.shape)} dimensions")
+        if self.data is None:
+            object.__setattr__(self, "data", Var(self.name, "handle"))
+
+    def __repr__(self) -> str:
+        return f"Buffer({self.name}: {self.dtype}[{', '.join(map(str, self.shape))}], scope={self.scope})"
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    def num_bytes(self) -> int | None:
+        """Bytes in use when the shape is constant and gapless, else None."""
+        total = bytes_of(self.dtype)
+        for extent in self.shape:
+            if not isinstance(extent, IntImm):
+                return None
+            total *= extent.value
+        return total
+
+    def with_(self, **changes: Any) -> Buffer:
+        """A new buffer that differs in the named fields; it has a ``data`` variable of its own unless one is given."""
+        values = {
+            name: getattr(self, name)
+            for name in ("name", "shape", "dtype", "scope", "strides", "elem_offset", "data_alignment",
+                         "offset_factor", "axis_separators")
+        }  # fmt: skip
+        values.update(changes)
+        return Buffer(**values)
+
+    def map_exprs(self, f: Callable[[Any], Any]) -> Buffer:
+        """``f`` over shape, strides and offset; the very same buffer when nothing changed."""
+        shape = tuple([f(e) for e in self.shape])
+        strides = tuple([f(e) for e in self.strides])
+        offset = f(self.elem_offset)
+        old = (*self.shape, *self.strides, self.elem_offset)
+        if all(n is o for n, o in zip((*shape, *strides, offset), old, strict=True)):
+            return self
+        return self.with_(shape=shape, strides=strides, elem_offset=offset)
+
+    def full_region(self) -> BufferRegion:
+        """The whole buffer as a region."""
+        return BufferRegion(self, tuple([Range.from_extent(e) for e in self.shape]))
+
+    def vload(self, indices: Any, dtype: str | None = None, predicate: Expr | None = None) -> BufferLoad:
+        """A load at ``indices`` (one vector index at most); ``dtype`` must be what it reads, when given."""
+        load = BufferLoad(self, as_exprs(indices if isinstance(indices, (tuple, list)) else (indices,)), predicate)
+        if dtype is not None and load.dtype != dtype:
+            raise ValueError(f"vload of {self.name} reads {load.dtype}, not {dtype}")
+        return load
+
+    def __getitem__(self, key: Any) -> Any:
+        """``A[i, j]`` is a :class:`BufferLoad`; with slices (``A[0:4, j]``) it is a :class:`BufferRegion`."""
+        items = key if isinstance(key, tuple) else (key,)
+        if len(items) != len(self.shape):
+            raise IndexError(f"buffer {self.name} has {len(self.shape)} dimensions, indexed with {len(items)}")
+        if not any(isinstance(item, (slice, Range)) for item in items):
+            return BufferLoad(self, as_exprs(items))
+        return BufferRegion(self, tuple([_range(i, e) for i, e in zip(items, self.shape, strict=True)]))
+
+
+def _range(item: Any, extent: Expr) -> Range:
+    if isinstance(item, Range):
+        return item
+    if not isinstance(item, slice):
+        item = convert(item)
+        return Range(item, const(1, item.dtype))
+    if item.step not in (None, 1):
+        raise IndexError("a region's slices have no step")
+    start = convert(0 if item.start is None else item.start)
+    stop = extent if item.stop is None else convert(item.stop)
+    if is_const_int(start, 0):
+        return Range(const(0, stop.dtype), stop)
+    return Range(start, stop - start)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class BufferRegion:
+    """A box in a buffer: one range per dimension."""
+
+    buffer: Buffer
+    region: tuple[Range, ...]
+
+    def __repr__(self) -> str:
+        def text(r: Range) -> str:
+            return str(r.min) if is_const_int(r.extent, 1) else f"{r.min}:{r.min + r.extent}"
+
+        return f"{self.buffer.name}[{', '.join(map(text, self.region))}]"
+
+    def map(self, f: Callable[[Any], Any]) -> BufferRegion:
+        """``f`` over the ranges' expressions; the very same object when nothing changed."""
+        region = tuple([r.map(f) for r in self.region])
+        if all(new is old for new, old in zip(region, self.region, strict=True)):
+            return self
+        return BufferRegion(self.buffer, region)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MatchBufferRegion:
+    """Inside a block, ``buffer`` is another name and shape for the region ``source``."""
+
+    buffer: Buffer
+    source: BufferRegion
+
+
+def decl_buffer(
+    shape: Sequence[Any] | Any,
+    dtype: str = "float32",
+    name: str = "buffer",
+    *,
+    scope: str = "global",
+    strides: Sequence[Any] = (),
+    **rest: Any,
+) -> Buffer:
+    """A buffer from plain numbers or expressions.
+
+    >>> decl_buffer((4, 8), "int8", "A").ndim
+    2
+    """
+    dims = shape if isinstance(shape, (tuple, list)) else (shape,)
+    return Buffer(name, as_exprs(dims), dtype, scope, as_exprs(strides), **rest)

@@ -1,0 +1,179 @@
+"""Data types, written as text: ``float32``, ``int8``, ``bfloat16``, ``bool``, ``handle``, ``float32x16``.
+
+A data type is a plain string everywhere in the IR; this module is the one place that takes it apart.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+__all__ = [
+    "INDEX",
+    "DType",
+    "bits_of",
+    "bytes_of",
+    "element_of",
+    "is_bool",
+    "is_float",
+    "is_int",
+    "is_signed",
+    "is_unsigned",
+    "lanes_of",
+    "max_value",
+    "min_value",
+    "parse_dtype",
+    "promote",
+    "to_numpy",
+    "with_lanes",
+]
+
+INDEX = "int32"
+"""The data type of loop variables and shapes unless something asks for another one."""
+
+_PATTERN = re.compile(r"(bool|handle|void|bfloat16|float|int|uint)(\d*)(?:x(\d+))?")
+_WIDTHS = {"float": (16, 32, 64), "int": (1, 4, 8, 16, 32, 64), "uint": (1, 4, 8, 16, 32, 64)}
+
+
+class DType(NamedTuple):
+    """A data type taken apart: ``kind`` (float, bfloat, int, uint, bool, handle, void), ``bits``, ``lanes``."""
+
+    kind: str
+    bits: int
+    lanes: int
+
+
+@lru_cache(maxsize=None)
+def parse_dtype(dtype: str) -> DType:
+    """Take ``dtype`` apart; ValueError when it is no data type."""
+    match = _PATTERN.fullmatch(dtype) if isinstance(dtype, str) else None
+    if match is None:
+        raise ValueError(f"{dtype!r} is not a data type; write e.g. 'float32', 'int8', 'float32x16'")
+    kind, width, lanes = match[1], match[2], int(match[3] or 1)
+    if lanes < 1:
+        raise ValueError(f"{dtype!r} has no lanes")
+    if kind == "bfloat16":
+        if width:
+            raise ValueError(f"{dtype!r} is not a data type")
+        return DType("bfloat", 16, lanes)
+    if kind in ("bool", "handle", "void"):
+        if width:
+            raise ValueError(f"{dtype!r} is not a data type")
+        return DType(kind, {"bool": 1, "handle": 64, "void": 0}[kind], lanes)
+    bits = int(width or 32)
+    if bits not in _WIDTHS[kind]:
+        raise ValueError(f"{dtype!r}: {kind} has the widths {_WIDTHS[kind]}")
+    return DType(kind, bits, lanes)
+
+
+def lanes_of(dtype: str) -> int:
+    """The number of lanes: 16 for ``float32x16``, 1 for a scalar."""
+    return parse_dtype(dtype).lanes
+
+
+def bits_of(dtype: str) -> int:
+    """Bits of one lane."""
+    return parse_dtype(dtype).bits
+
+
+def bytes_of(dtype: str) -> int:
+    """Bytes that one element takes in memory, all lanes together; a bool takes one byte."""
+    kind, bits, lanes = parse_dtype(dtype)
+    return (1 if kind == "bool" else (bits + 7) // 8) * lanes
+
+
+@lru_cache(maxsize=None)
+def with_lanes(dtype: str, lanes: int) -> str:
+    """``dtype`` with another number of lanes."""
+    base = dtype.split("x")[0]
+    return base if lanes == 1 else f"{base}x{lanes}"
+
+
+def element_of(dtype: str) -> str:
+    """The scalar type of one lane."""
+    return with_lanes(dtype, 1)
+
+
+def is_float(dtype: str) -> bool:
+    """Whether the lanes are floating point, bfloat16 included."""
+    return parse_dtype(dtype).kind in ("float", "bfloat")
+
+
+def is_int(dtype: str) -> bool:
+    """Whether the lanes are integers, signed or not; bool is not."""
+    return parse_dtype(dtype).kind in ("int", "uint")
+
+
+def is_signed(dtype: str) -> bool:
+    """Whether the lanes are signed integers."""
+    return parse_dtype(dtype).kind == "int"
+
+
+def is_unsigned(dtype: str) -> bool:
+    """Whether the lanes are unsigned integers."""
+    return parse_dtype(dtype).kind == "uint"
+
+
+def is_bool(dtype: str) -> bool:
+    """Whether the lanes are truth values."""
+    return parse_dtype(dtype).kind == "bool"
+
+
+def min_value(dtype: str) -> int | float:
+    """The smallest value; minus infinity for floats, as a maximum reduction starts from (TVM: lowest finite)."""
+    kind, bits, _ = parse_dtype(dtype)
+    if kind == "float":
+        return float(np.finfo(f"float{bits}").min)
+    if kind == "bfloat":
+        return -3.3895313892515355e38
+    if kind == "int":
+        return -(1 << (bits - 1))
+    return 0
+
+
+def max_value(dtype: str) -> int | float:
+    """The largest finite value."""
+    kind, bits, _ = parse_dtype(dtype)
+    if kind == "float":
+        return float(np.finfo(f"float{bits}").max)
+    if kind == "bfloat":
+        return 3.3895313892515355e38
+    if kind == "int":
+        return (1 << (bits - 1)) - 1
+    if kind == "uint":
+        return (1 << bits) - 1
+    return 1
+
+
+def to_numpy(dtype: str) -> np.dtype:
+    """The NumPy dtype that stores one lane; bfloat16 is stored as its bits in ``uint16``."""
+    kind, bits, _ = parse_dtype(dtype)
+    if kind == "bfloat":
+        return np.dtype("uint16")
+    if kind == "bool":
+        return np.dtype("bool")
+    if kind in ("handle", "void"):
+        raise ValueError(f"{dtype} has no NumPy counterpart")
+    return np.dtype(f"{kind}{bits}")
+
+
+def promote(a: str, b: str) -> str:
+    """The common type of a binary operation: floats win over integers, wider over narrower, signed over unsigned."""
+    if a == b:
+        return a
+    da, db = parse_dtype(a), parse_dtype(b)
+    if da.lanes != db.lanes and 1 not in (da.lanes, db.lanes):
+        raise ValueError(f"cannot combine {a} with {b}: {da.lanes} lanes against {db.lanes}")
+    lanes = max(da.lanes, db.lanes)
+    rank = {"bool": 0, "uint": 1, "int": 2, "bfloat": 3, "float": 4}
+    if da.kind not in rank or db.kind not in rank:
+        raise ValueError(f"cannot combine {a} with {b}")
+    high, low = (a, b) if (rank[da.kind], da.bits) >= (rank[db.kind], db.bits) else (b, a)
+    if parse_dtype(high).kind == parse_dtype(low).kind or is_float(high):
+        return with_lanes(high, lanes)
+    if parse_dtype(low).bits > parse_dtype(high).bits:  # int8 with uint32: the wider width, signed
+        return with_lanes(f"int{parse_dtype(low).bits}", lanes)
+    return with_lanes(high, lanes)

@@ -1,0 +1,823 @@
+"""Expressions: immutable trees with a data type.
+
+What they mean: ``//`` and ``%`` round towards minus infinity (:class:`FloorDiv`, :class:`FloorMod`); integer arithmetic
+on indices never overflows, on data it wraps; reading outside a buffer is an error; ``Select`` evaluates both sides,
+``Call("tir.if_then_else")`` only the chosen one. Operators build nodes and fold constants; ``==`` builds an
+:class:`EQ`, whose truth value is identity, so that containers work.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Union
+
+from .dtype import INDEX, element_of, is_bool, is_float, is_int, lanes_of, promote, with_lanes
+from .node import Node, map_tuple
+
+if TYPE_CHECKING:
+    from .buffer import Buffer
+
+__all__ = [
+    "EQ", "GE", "GT", "LE", "LT", "NE", "Add", "And", "BinaryOp", "Broadcast", "BufferLoad", "Call", "Cast", "CmpOp",
+    "CommReducer", "Div", "Expr", "ExprLike", "FloatImm", "FloorDiv", "FloorMod", "IntImm", "IterVar", "Let",
+    "LogicalOp", "Max", "Min", "Mul", "Not", "Or", "PrimExpr", "Ramp", "Range", "Reduce", "Select", "Shuffle",
+    "StringImm", "Sub", "TruncDiv", "TruncMod", "Var", "const", "convert", "is_const_int",
+]  # fmt: skip
+
+ExprLike = Union["Expr", int, float, bool]
+
+
+class Expr(Node):
+    """The base of all expressions; ``dtype`` is the type of the value."""
+
+    __slots__ = ()
+    dtype: str
+    __hash__ = object.__hash__
+
+    def __add__(self, other: ExprLike) -> Expr:
+        return _binary(Add, self, other)
+
+    def __radd__(self, other: ExprLike) -> Expr:
+        return _binary(Add, other, self)
+
+    def __sub__(self, other: ExprLike) -> Expr:
+        return _binary(Sub, self, other)
+
+    def __rsub__(self, other: ExprLike) -> Expr:
+        return _binary(Sub, other, self)
+
+    def __mul__(self, other: ExprLike) -> Expr:
+        return _binary(Mul, self, other)
+
+    def __rmul__(self, other: ExprLike) -> Expr:
+        return _binary(Mul, other, self)
+
+    def __truediv__(self, other: ExprLike) -> Expr:
+        return _binary(Div, self, other)
+
+    def __rtruediv__(self, other: ExprLike) -> Expr:
+        return _binary(Div, other, self)
+
+    def __floordiv__(self, other: ExprLike) -> Expr:
+        return _binary(FloorDiv, self, other)
+
+    def __rfloordiv__(self, other: ExprLike) -> Expr:
+        return _binary(FloorDiv, other, self)
+
+    def __mod__(self, other: ExprLike) -> Expr:
+        return _binary(FloorMod, self, other)
+
+    def __rmod__(self, other: ExprLike) -> Expr:
+        return _binary(FloorMod, other, self)
+
+    def __neg__(self) -> Expr:
+        return _binary(Sub, const(0, element_of(self.dtype)), self) if is_int(self.dtype) else _negate(self)
+
+    def __lt__(self, other: ExprLike) -> Expr:
+        return _compare(LT, self, other)
+
+    def __le__(self, other: ExprLike) -> Expr:
+        return _compare(LE, self, other)
+
+    def __gt__(self, other: ExprLike) -> Expr:
+        return _compare(GT, self, other)
+
+    def __ge__(self, other: ExprLike) -> Expr:
+        return _compare(GE, self, other)
+
+    def __eq__(self, other: object) -> Expr:  # type: ignore[override]
+        return _equality(EQ, self, other)
+
+    def __ne__(self, other: object) -> Expr:  # type: ignore[override]
+        return _equality(NE, self, other)
+
+    def __and__(self, other: ExprLike) -> Expr:
+        return _bitwise("tir.bitwise_and", And, self, other)
+
+    def __rand__(self, other: ExprLike) -> Expr:
+        return _bitwise("tir.bitwise_and", And, other, self)
+
+    def __or__(self, other: ExprLike) -> Expr:
+        return _bitwise("tir.bitwise_or", Or, self, other)
+
+    def __ror__(self, other: ExprLike) -> Expr:
+        return _bitwise("tir.bitwise_or", Or, other, self)
+
+    def __xor__(self, other: ExprLike) -> Expr:
+        return _bitwise("tir.bitwise_xor", None, self, other)
+
+    def __lshift__(self, other: ExprLike) -> Expr:
+        return _bitwise("tir.shift_left", None, self, other)
+
+    def __rshift__(self, other: ExprLike) -> Expr:
+        return _bitwise("tir.shift_right", None, self, other)
+
+    def __invert__(self) -> Expr:
+        return Not(self) if is_bool(self.dtype) else Call("tir.bitwise_not", (self,), self.dtype)
+
+    def __bool__(self) -> bool:
+        raise ValueError(
+            f"`{self}` is an expression, its truth is not known while the program is being built; "
+            "use te.if_then_else / te.all / te.any, or tir.Select, in place of Python's if / and / or / not"
+        )
+
+    def astype(self, dtype: str) -> Expr:
+        """The value converted to ``dtype`` (lanes are kept); the very same object when it has it already."""
+        return cast(dtype, self)
+
+    def equal(self, other: ExprLike) -> Expr:
+        """The expression ``self == other``."""
+        return _compare(EQ, self, other)
+
+
+PrimExpr = Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Var(Expr):
+    """A variable. Its identity is the object's: two variables of one name are two variables."""
+
+    name: str
+    dtype: str = INDEX
+
+    @property
+    def name_hint(self) -> str:
+        """TVM's name for ``name``."""
+        return self.name
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class IntImm(Expr):
+    """An integer or bool constant."""
+
+    value: int
+    dtype: str = INDEX
+
+    def __bool__(self) -> bool:
+        return self.value != 0
+
+    def __int__(self) -> int:
+        return self.value
+
+    __index__ = __int__
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class FloatImm(Expr):
+    """A floating-point constant; infinities and NaN are allowed."""
+
+    value: float
+    dtype: str = "float32"
+
+    def __float__(self) -> float:
+        return self.value
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class StringImm(Expr):
+    """A string constant, an argument of some calls and attributes."""
+
+    value: str
+    dtype: str = "handle"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class BinaryOp(Expr):
+    """Two operands of one data type, which is also the result's."""
+
+    a: Expr
+    b: Expr
+
+    @property
+    def dtype(self) -> str:  # type: ignore[override]
+        return self.a.dtype
+
+    def children(self) -> Iterator[Node]:
+        yield self.a
+        yield self.b
+
+    def map_children(self, f: Callable[[Any], Any]) -> BinaryOp:
+        a, b = f(self.a), f(self.b)
+        return self if a is self.a and b is self.b else type(self)(a, b)
+
+
+class Add(BinaryOp):
+    """a + b"""
+
+    __slots__ = ()
+
+
+class Sub(BinaryOp):
+    """a - b"""
+
+    __slots__ = ()
+
+
+class Mul(BinaryOp):
+    """a * b"""
+
+    __slots__ = ()
+
+
+class Div(BinaryOp):
+    """a / b for floats; for integers it rounds towards zero."""
+
+    __slots__ = ()
+
+
+class TruncDiv(BinaryOp):
+    """Integer division that rounds towards zero, as C's."""
+
+    __slots__ = ()
+
+
+class TruncMod(BinaryOp):
+    """The remainder that goes with :class:`TruncDiv`."""
+
+    __slots__ = ()
+
+
+class FloorDiv(BinaryOp):
+    """Integer division that rounds towards minus infinity."""
+
+    __slots__ = ()
+
+
+class FloorMod(BinaryOp):
+    """The remainder that goes with :class:`FloorDiv`; it has the sign of ``b``."""
+
+    __slots__ = ()
+
+
+class Min(BinaryOp):
+    """The smaller; for floats NaN in either operand gives NaN."""
+
+    __slots__ = ()
+
+
+class Max(BinaryOp):
+    """The larger; for floats NaN in either operand gives NaN."""
+
+    __slots__ = ()
+
+
+class CmpOp(BinaryOp):
+    """A comparison: bool, with the operands' lanes."""
+
+    __slots__ = ()
+
+    @property
+    def dtype(self) -> str:  # type: ignore[override]
+        return with_lanes("bool", lanes_of(self.a.dtype))
+
+
+class EQ(CmpOp):
+    """a == b. As a Python truth value it is identity (constants: equality), so that containers work."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> bool:
+        return _identical(self.a, self.b)
+
+
+class NE(CmpOp):
+    """a != b. As a Python truth value it is "not identical"."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> bool:
+        return not _identical(self.a, self.b)
+
+
+class LT(CmpOp):
+    """a < b"""
+
+    __slots__ = ()
+
+
+class LE(CmpOp):
+    """a <= b"""
+
+    __slots__ = ()
+
+
+class GT(CmpOp):
+    """a > b"""
+
+    __slots__ = ()
+
+
+class GE(CmpOp):
+    """a >= b"""
+
+    __slots__ = ()
+
+
+class LogicalOp(BinaryOp):
+    """A connective of two truth values."""
+
+    __slots__ = ()
+
+
+class And(LogicalOp):
+    """Both; ``b`` is not evaluated when ``a`` is false."""
+
+    __slots__ = ()
+
+
+class Or(LogicalOp):
+    """Either; ``b`` is not evaluated when ``a`` is true."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Not(Expr):
+    """Negation of a truth value."""
+
+    a: Expr
+
+    @property
+    def dtype(self) -> str:  # type: ignore[override]
+        return self.a.dtype
+
+    def children(self) -> Iterator[Node]:
+        yield self.a
+
+    def map_children(self, f: Callable[[Any], Any]) -> Not:
+        a = f(self.a)
+        return self if a is self.a else Not(a)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Select(Expr):
+    """``true_value`` where ``condition`` holds, else ``false_value``; both are evaluated."""
+
+    condition: Expr
+    true_value: Expr
+    false_value: Expr
+
+    @property
+    def dtype(self) -> str:  # type: ignore[override]
+        return self.true_value.dtype
+
+    def children(self) -> Iterator[Node]:
+        yield self.condition
+        yield self.true_value
+        yield self.false_value
+
+    def map_children(self, f: Callable[[Any], Any]) -> Select:
+        c, t, e = f(self.condition), f(self.true_value), f(self.false_value)
+        if c is self.condition and t is self.true_value and e is self.false_value:
+            return self
+        return Select(c, t, e)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Cast(Expr):
+    """The value converted to ``dtype``: to an integer it truncates, to a narrower float it rounds to nearest even."""
+
+    dtype: str
+    value: Expr
+
+    def children(self) -> Iterator[Node]:
+        yield self.value
+
+    def map_children(self, f: Callable[[Any], Any]) -> Cast:
+        value = f(self.value)
+        return self if value is self.value else Cast(self.dtype, value)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Ramp(Expr):
+    """The vector ``base, base + stride, … `` of ``lanes`` elements."""
+
+    base: Expr
+    stride: Expr
+    lanes: int
+
+    @property
+    def dtype(self) -> str:  # type: ignore[override]
+        return with_lanes(self.base.dtype, self.lanes)
+
+    def children(self) -> Iterator[Node]:
+        yield self.base
+        yield self.stride
+
+    def map_children(self, f: Callable[[Any], Any]) -> Ramp:
+        base, stride = f(self.base), f(self.stride)
+        return self if base is self.base and stride is self.stride else Ramp(base, stride, self.lanes)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Broadcast(Expr):
+    """One scalar in every lane."""
+
+    value: Expr
+    lanes: int
+
+    @property
+    def dtype(self) -> str:  # type: ignore[override]
+        return with_lanes(self.value.dtype, self.lanes)
+
+    def children(self) -> Iterator[Node]:
+        yield self.value
+
+    def map_children(self, f: Callable[[Any], Any]) -> Broadcast:
+        value = f(self.value)
+        return self if value is self.value else Broadcast(value, self.lanes)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Shuffle(Expr):
+    """Lanes picked from the concatenation of ``vectors`` by constant ``indices``; one index gives a scalar."""
+
+    vectors: tuple[Expr, ...]
+    indices: tuple[int, ...]
+
+    @property
+    def dtype(self) -> str:  # type: ignore[override]
+        return with_lanes(self.vectors[0].dtype, len(self.indices))
+
+    def children(self) -> Iterator[Node]:
+        return iter(self.vectors)
+
+    def map_children(self, f: Callable[[Any], Any]) -> Shuffle:
+        vectors = map_tuple(self.vectors, f)
+        return self if vectors is self.vectors else Shuffle(vectors, self.indices)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Call(Expr):
+    """A named operation, e.g. ``tir.exp``; :mod:`tilewright.tir.op` lists the names and what they mean."""
+
+    op: str
+    args: tuple[Expr, ...]
+    dtype: str
+
+    def children(self) -> Iterator[Node]:
+        return iter(self.args)
+
+    def map_children(self, f: Callable[[Any], Any]) -> Call:
+        args = map_tuple(self.args, f)
+        return self if args is self.args else Call(self.op, args, self.dtype)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Let(Expr):
+    """``body`` with ``var`` standing for ``value``, which is evaluated once."""
+
+    var: Var
+    value: Expr
+    body: Expr
+
+    @property
+    def dtype(self) -> str:  # type: ignore[override]
+        return self.body.dtype
+
+    def children(self) -> Iterator[Node]:
+        yield self.value
+        yield self.body
+
+    def map_children(self, f: Callable[[Any], Any]) -> Let:
+        value, body = f(self.value), f(self.body)
+        return self if value is self.value and body is self.body else Let(self.var, value, body)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class BufferLoad(Expr):
+    """An element of a buffer; a vector when the last index is one (a :class:`Ramp`: neighbours; else a gather).
+
+    ``predicate``, a bool vector, marks the lanes to read; the others are zero and touch no memory.
+    """
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    predicate: Expr | None = None
+
+    @property
+    def dtype(self) -> str:  # type: ignore[override]
+        lanes = lanes_of(self.indices[-1].dtype) if self.indices else 1
+        return self.buffer.dtype if lanes == 1 else with_lanes(self.buffer.dtype, lanes)
+
+    def children(self) -> Iterator[Node]:
+        yield from self.indices
+        if self.predicate is not None:
+            yield self.predicate
+
+    def map_children(self, f: Callable[[Any], Any]) -> BufferLoad:
+        indices = map_tuple(self.indices, f)
+        predicate = None if self.predicate is None else f(self.predicate)
+        if indices is self.indices and predicate is self.predicate:
+            return self
+        return BufferLoad(self.buffer, indices, predicate)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Range:
+    """The half-open interval ``[min, min + extent)``."""
+
+    min: Expr
+    extent: Expr
+
+    @staticmethod
+    def from_extent(extent: ExprLike) -> Range:
+        """``[0, extent)``"""
+        extent = convert(extent)
+        return Range(const(0, extent.dtype), extent)
+
+    @staticmethod
+    def from_min_extent(minimum: ExprLike, extent: ExprLike) -> Range:
+        """``[minimum, minimum + extent)``"""
+        return Range(convert(minimum), convert(extent))
+
+    def map(self, f: Callable[[Any], Any]) -> Range:
+        """``f`` over both ends; the very same object when nothing changed."""
+        lo, extent = f(self.min), f(self.extent)
+        return self if lo is self.min and extent is self.extent else Range(lo, extent)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IterVar:
+    """An axis: a variable, its domain, and its kind: spatial | reduce | opaque | scan | thread."""
+
+    dom: Range
+    var: Var
+    kind: str = "spatial"
+    thread_tag: str = ""
+
+    SPATIAL = "spatial"
+    REDUCE = "reduce"
+    OPAQUE = "opaque"
+    SCAN = "scan"
+    THREAD = "thread"
+
+    # An axis may stand wherever its variable may, as in TVM's te: A[i, k] with k a reduce_axis.
+    def __add__(self, other: Any) -> Expr:
+        return self.var + _value(other)
+
+    def __radd__(self, other: Any) -> Expr:
+        return _value(other) + self.var
+
+    def __sub__(self, other: Any) -> Expr:
+        return self.var - _value(other)
+
+    def __rsub__(self, other: Any) -> Expr:
+        return _value(other) - self.var
+
+    def __mul__(self, other: Any) -> Expr:
+        return self.var * _value(other)
+
+    def __rmul__(self, other: Any) -> Expr:
+        return _value(other) * self.var
+
+    def __floordiv__(self, other: Any) -> Expr:
+        return self.var // _value(other)
+
+    def __mod__(self, other: Any) -> Expr:
+        return self.var % _value(other)
+
+    def __lt__(self, other: Any) -> Expr:
+        return self.var < _value(other)
+
+    def __le__(self, other: Any) -> Expr:
+        return self.var <= _value(other)
+
+    def __gt__(self, other: Any) -> Expr:
+        return self.var > _value(other)
+
+    def __ge__(self, other: Any) -> Expr:
+        return self.var >= _value(other)
+
+    def astype(self, dtype: str) -> Expr:
+        """The variable's value converted to ``dtype``."""
+        return self.var.astype(dtype)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CommReducer:
+    """A commutative, associative combination of tuples: ``result`` from ``lhs`` and ``rhs``, with its identity."""
+
+    lhs: tuple[Var, ...]
+    rhs: tuple[Var, ...]
+    result: tuple[Expr, ...]
+    identity_element: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Reduce(Expr):
+    """A reduction inside a te expression; ``create_prim_func`` turns it into a block with an init.
+
+    ``source`` is a tuple (one element for a plain reduction), the value is the ``value_index``-th result.
+    """
+
+    combiner: CommReducer
+    source: tuple[Expr, ...]
+    axis: tuple[IterVar, ...]
+    condition: Expr
+    value_index: int = 0
+    init: tuple[Expr, ...] = ()
+
+    @property
+    def dtype(self) -> str:  # type: ignore[override]
+        return self.source[self.value_index].dtype
+
+    def children(self) -> Iterator[Node]:
+        yield from self.source
+        yield self.condition
+        yield from self.init
+
+    def map_children(self, f: Callable[[Any], Any]) -> Reduce:
+        source, init, condition = map_tuple(self.source, f), map_tuple(self.init, f), f(self.condition)
+        if source is self.source and init is self.init and condition is self.condition:
+            return self
+        return Reduce(self.combiner, source, self.axis, condition, self.value_index, init)
+
+
+def is_const_int(e: object, value: int | None = None) -> bool:
+    """Whether ``e`` is an integer constant (and equals ``value``, when given)."""
+    return isinstance(e, IntImm) and (value is None or e.value == value)
+
+
+def const(value: int | float | bool, dtype: str | None = None) -> Expr:
+    """A constant; a vector type gives a :class:`Broadcast`. Without ``dtype``: int32, float32 or bool."""
+    if dtype is None:
+        dtype = "bool" if isinstance(value, bool) else INDEX if isinstance(value, int) else "float32"
+    lanes = lanes_of(dtype)
+    if lanes > 1:
+        return Broadcast(const(value, element_of(dtype)), lanes)
+    if is_float(dtype):
+        return FloatImm(float(value), dtype)
+    if is_bool(dtype):
+        return IntImm(int(bool(value)), dtype)
+    if isinstance(value, float) and (not math.isfinite(value) or value != int(value)):
+        raise ValueError(f"{value!r} is no {dtype} constant")
+    return IntImm(int(value), dtype)
+
+
+def _value(x: Any) -> Any:
+    return x.var if isinstance(x, IterVar) else x
+
+
+def convert(x: Any, dtype: str | None = None) -> Expr:
+    """An expression from a Python number, a string, an axis or an expression; TypeError for anything else."""
+    if isinstance(x, Expr):
+        return x
+    if isinstance(x, IterVar):
+        return x.var
+    if isinstance(x, (bool, int, float)):
+        return const(x, dtype)
+    if isinstance(x, str):
+        return StringImm(x)
+    if hasattr(x, "__tir_expr__"):  # a te tensor of rank 0 and its like
+        return convert(x.__tir_expr__())
+    if hasattr(x, "item") and not hasattr(x, "__len__"):  # NumPy scalars
+        return convert(x.item(), dtype if dtype is not None else str(x.dtype))
+    raise TypeError(f"cannot make an expression of {x!r} ({type(x).__name__})")
+
+
+def cast(dtype: str, value: ExprLike) -> Expr:
+    """``value`` converted to ``dtype``, constants at once; lanes of the value are kept."""
+    e = convert(value)
+    dtype = with_lanes(dtype, lanes_of(e.dtype))
+    if e.dtype == dtype:
+        return e
+    if isinstance(e, IntImm) and (is_int(dtype) or is_float(dtype)) and not is_bool(e.dtype):
+        return const(e.value, dtype)
+    if isinstance(e, FloatImm) and is_float(dtype):
+        return const(e.value, dtype)
+    return Cast(dtype, e)
+
+
+def _negate(e: Expr) -> Expr:
+    if isinstance(e, FloatImm):
+        return FloatImm(-e.value, e.dtype)
+    return Mul(e, const(-1.0, e.dtype))
+
+
+def match_types(a: Any, b: Any) -> tuple[Expr, Expr]:
+    """Both operands as expressions of one data type; constants take the other side's type."""
+    if isinstance(a, Expr) and isinstance(b, (int, float)) and not isinstance(a, StringImm):
+        b = _like(b, a.dtype)
+    elif isinstance(b, Expr) and isinstance(a, (int, float)) and not isinstance(b, StringImm):
+        a = _like(a, b.dtype)
+    a, b = convert(a), convert(b)
+    if a.dtype == b.dtype:
+        return a, b
+    dtype = promote(a.dtype, b.dtype)
+    lanes = lanes_of(dtype)
+    return _widen(cast(element_of(dtype), a), lanes), _widen(cast(element_of(dtype), b), lanes)
+
+
+def _like(value: int | float, dtype: str) -> Expr:
+    if isinstance(value, bool):
+        return const(value, "bool" if is_bool(dtype) else dtype)
+    if isinstance(value, float) and not is_float(dtype):
+        return const(value, with_lanes("float32", lanes_of(dtype)))
+    if is_bool(dtype):
+        return const(value, with_lanes(INDEX, lanes_of(dtype)))
+    return const(value, dtype)
+
+
+def _widen(e: Expr, lanes: int) -> Expr:
+    return Broadcast(e, lanes) if lanes > 1 and lanes_of(e.dtype) == 1 else e
+
+
+def _wrap(value: int, dtype: str) -> int:
+    from_bits = int("".join(ch for ch in element_of(dtype) if ch.isdigit()) or 32)
+    value &= (1 << from_bits) - 1
+    return value - (1 << from_bits) if dtype.startswith("int") and value >> (from_bits - 1) else value
+
+
+_FOLD: dict[type, Callable[[Any, Any], Any]] = {
+    Add: lambda a, b: a + b,
+    Sub: lambda a, b: a - b,
+    Mul: lambda a, b: a * b,
+    FloorDiv: lambda a, b: a // b,
+    FloorMod: lambda a, b: a % b,
+    TruncDiv: lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1),
+    TruncMod: lambda a, b: math.fmod(a, b),
+    Min: min,
+    Max: max,
+}
+_NAN_AWARE = (Min, Max)
+
+
+def make_binary(cls: type[BinaryOp], a: Expr, b: Expr) -> Expr:
+    """A binary node over operands of one type, constants folded: ``x + 0``, ``x * 1`` and the like on integers."""
+    if isinstance(a, IntImm) and isinstance(b, IntImm) and cls in _FOLD and not is_bool(a.dtype):
+        if b.value == 0 and cls in (FloorDiv, FloorMod, TruncDiv, TruncMod):
+            raise ZeroDivisionError(f"division of {a.value} by zero while building an expression")
+        return IntImm(_wrap(int(_FOLD[cls](a.value, b.value)), a.dtype), a.dtype)
+    if is_int(a.dtype):
+        if isinstance(b, IntImm):
+            if b.value == 0 and cls in (Add, Sub):
+                return a
+            if b.value == 1 and cls in (Mul, FloorDiv, TruncDiv):
+                return a
+            if (b.value == 0 and cls is Mul) or (b.value == 1 and cls in (FloorMod, TruncMod)):
+                return const(0, a.dtype)
+        if isinstance(a, IntImm):
+            if a.value == 0 and cls is Add:
+                return b
+            if a.value == 1 and cls is Mul:
+                return b
+            if a.value == 0 and cls is Mul:
+                return a
+    return cls(a, b)
+
+
+def _binary(cls: type[BinaryOp], a: Any, b: Any) -> Expr:
+    try:
+        a, b = match_types(a, b)
+    except TypeError:
+        return NotImplemented  # type: ignore[return-value]
+    if cls is Div and is_int(a.dtype):
+        cls = TruncDiv
+    if cls in (FloorDiv, FloorMod) and is_float(a.dtype):
+        floored = Call("tir.floor", (Div(a, b),), a.dtype)
+        return floored if cls is FloorDiv else Sub(a, Mul(floored, b))
+    if is_bool(a.dtype) and not is_bool(b.dtype):  # pragma: no cover - match_types makes both alike
+        a = cast(b.dtype, a)
+    return make_binary(cls, a, b)
+
+
+def _compare(cls: type[CmpOp], a: Any, b: Any) -> Expr:
+    try:
+        a, b = match_types(a, b)
+    except TypeError:
+        return NotImplemented  # type: ignore[return-value]
+    return cls(a, b)
+
+
+def _equality(cls: type[CmpOp], a: Any, b: Any) -> Any:
+    if not isinstance(b, (Expr, IterVar, int, float)):
+        return NotImplemented
+    if isinstance(a, (StringImm, Var)) or isinstance(b, (StringImm, Var)):
+        # Containers compare variables of unlike types; the answer is identity, never an error.
+        b = convert(b)
+        if a.dtype != b.dtype and "handle" in (a.dtype, b.dtype):
+            return a is b if cls is EQ else a is not b
+    return _compare(cls, a, b)
+
+
+def _identical(a: Expr, b: Expr) -> bool:
+    if isinstance(a, (IntImm, FloatImm)) and isinstance(b, (IntImm, FloatImm)):
+        return a.value == b.value
+    return a is b
+
+
+def _bitwise(op: str, logical: type[BinaryOp] | None, a: Any, b: Any) -> Expr:
+    a, b = match_types(a, b)
+    if is_bool(a.dtype) and logical is not None:
+        return logical(a, b)
+    if not is_int(a.dtype):
+        raise TypeError(f"{op} needs integers, got {a.dtype} and {b.dtype}")
+    return Call(op, (a, b), a.dtype)
+
+
+def as_exprs(items: Sequence[Any]) -> tuple[Expr, ...]:
+    """Each item as an expression."""
+    return tuple([convert(item) for item in items])

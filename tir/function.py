@@ -1,0 +1,97 @@
+"""Functions and modules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .buffer import Buffer
+from .expr import IntImm, Var
+from .node import Node
+from .stmt import Block, BlockRealize, Stmt
+
+__all__ = ["IRModule", "PrimFunc", "root_block"]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PrimFunc(Node):
+    """A function over buffers. ``params`` are variables; those of type ``handle`` stand for the buffers that
+    ``buffer_map`` gives them (in the order of the parameters), the others are scalars.
+
+    ``attrs`` holds e.g. ``global_symbol`` (its name) and ``tir.noalias``. Before lowering, ``body`` is the realization
+    of a root block that holds the program; sugar hides it in the printed text.
+    """
+
+    params: tuple[Var, ...]
+    body: Stmt
+    buffer_map: Mapping[Var, Buffer]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """The buffers of the parameters, in order."""
+        return tuple([self.buffer_map[p] for p in self.params if p in self.buffer_map])
+
+    @property
+    def name(self) -> str:
+        """The global symbol, ``main`` unless one is set."""
+        return str(self.attrs.get("global_symbol", "main"))
+
+    def children(self) -> Iterator[Node]:
+        yield self.body
+
+    def map_children(self, f: Any) -> PrimFunc:
+        body = f(self.body)
+        return self if body is self.body else self.with_body(body)
+
+    def with_body(self, body: Stmt) -> PrimFunc:
+        """This function with another body; itself when it is the same object."""
+        return self if body is self.body else PrimFunc(self.params, body, self.buffer_map, self.attrs)
+
+    def with_attrs(self, attrs: Mapping[str, Any]) -> PrimFunc:
+        """This function with ``attrs`` added to its attributes."""
+        return PrimFunc(self.params, self.body, self.buffer_map, {**self.attrs, **attrs})
+
+    def with_attr(self, key: str, value: Any) -> PrimFunc:
+        """This function with one attribute set."""
+        return self.with_attrs({key: value})
+
+    def without_attr(self, key: str) -> PrimFunc:
+        """This function without the attribute ``key``."""
+        attrs = {k: v for k, v in self.attrs.items() if k != key}
+        return PrimFunc(self.params, self.body, self.buffer_map, attrs)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class IRModule(Node):
+    """Functions by name."""
+
+    functions: Mapping[str, PrimFunc]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> PrimFunc:
+        try:
+            return self.functions[name]
+        except KeyError:
+            raise KeyError(f"no function {name!r} here; there are {sorted(self.functions)}") from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.functions
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.functions)
+
+    def with_function(self, name: str, func: PrimFunc) -> IRModule:
+        """This module with ``name`` set to ``func``."""
+        return IRModule({**self.functions, name: func}, self.attrs)
+
+    @staticmethod
+    def from_func(func: PrimFunc) -> IRModule:
+        """A module of one function, under its global symbol."""
+        return IRModule({func.name: func})
+
+
+def root_block(name: str, body: Stmt, alloc_buffers: tuple[Buffer, ...] = ()) -> BlockRealize:
+    """The realization of a root block around ``body``."""
+    return BlockRealize((), IntImm(1, "bool"), Block((), (), (), name, body, None, alloc_buffers))

@@ -1,0 +1,281 @@
+"""Calls by name, and functions that build them.
+
+The operations a :class:`Call` may name (``tir.`` is their prefix, as in TVM):
+
+=====================  ======================================================================================
+floating point         exp exp2 exp10 log log2 log10 log1p expm1 sqrt rsqrt sin cos tan asin acos atan atan2 sinh cosh
+                       tanh asinh acosh atanh sigmoid erf floor ceil round (half to even) nearbyint trunc fabs pow
+                       fmod hypot copysign isnan isinf isfinite fma (a * b + c, rounded once)
+integer                abs popcount clz bitwise_and bitwise_or bitwise_xor bitwise_not shift_left shift_right
+control                if_then_else(cond, a, b): only the chosen side is evaluated; likely(cond): cond itself
+type                   reinterpret(x): the same bits as another type of the same width
+vector                 vectorlow vectorhigh vector_reduce_add vector_reduce_max vector_reduce_min vector_reduce_mul:
+                       the lanes of one vector combined, in no stated order
+memory                 prefetch(address, rw, locality) address_of(load) tvm_access_ptr
+call                   call_extern(name, …) call_llvm_intrin(name, …) ret(x)
+=====================  ======================================================================================
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .dtype import is_bool, is_float, is_int, lanes_of, max_value, min_value, with_lanes
+from .expr import (
+    And,
+    Call,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    Max,
+    Min,
+    Not,
+    Or,
+    Select,
+    TruncDiv,
+    TruncMod,
+    cast,
+    const,
+    convert,
+    make_binary,
+    match_types,
+)
+
+__all__ = [
+    "UNARY_FLOAT_OPS", "abs_", "all_", "any_", "bitwise_not", "ceil", "ceildiv", "clz", "copysign", "exp", "floor",
+    "floordiv", "floormod", "fma", "fmod", "if_then_else", "infinity", "isfinite", "isinf", "isnan", "likely",
+    "max_", "max_value_of", "min_", "min_value_of", "pow_", "popcount", "reinterpret", "round_", "select",
+    "truncdiv", "truncmod", "unary",
+]  # fmt: skip
+
+UNARY_FLOAT_OPS = (
+    "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "expm1", "sqrt", "rsqrt", "sin", "cos", "tan", "asin",
+    "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "sigmoid", "erf", "floor", "ceil", "round",
+    "nearbyint", "trunc", "fabs",
+)  # fmt: skip
+
+
+def unary(name: str, x: Any) -> Expr:
+    """``tir.<name>(x)``, a function of one float; an integer ``x`` is converted to float32 first."""
+    e = convert(x)
+    if not is_float(e.dtype):
+        if name in ("floor", "ceil", "round", "trunc", "nearbyint") and is_int(e.dtype):
+            return e
+        if name == "fabs" and is_int(e.dtype):
+            return abs_(e)
+        e = cast("float32", e)
+    return Call(f"tir.{name}", (e,), e.dtype)
+
+
+def exp(x: Any) -> Expr:
+    """e to the power ``x``; one of :data:`UNARY_FLOAT_OPS`, the others are made by :func:`unary`."""
+    return unary("exp", x)
+
+
+def floor(x: Any) -> Expr:
+    """The largest whole number not above ``x``."""
+    return unary("floor", x)
+
+
+def ceil(x: Any) -> Expr:
+    """The smallest whole number not below ``x``."""
+    return unary("ceil", x)
+
+
+def round_(x: Any) -> Expr:
+    """The nearest whole number, halves to even."""
+    return unary("round", x)
+
+
+def abs_(x: Any) -> Expr:
+    """The absolute value, of any numeric type."""
+    e = convert(x)
+    if is_float(e.dtype):
+        return Call("tir.fabs", (e,), e.dtype)
+    zero = const(0, e.dtype)
+    return Select(e >= zero, e, zero - e)
+
+
+def isnan(x: Any) -> Expr:
+    """Whether ``x`` is NaN."""
+    return _classify("isnan", x)
+
+
+def isinf(x: Any) -> Expr:
+    """Whether ``x`` is plus or minus infinity."""
+    return _classify("isinf", x)
+
+
+def isfinite(x: Any) -> Expr:
+    """Whether ``x`` is neither infinite nor NaN."""
+    return _classify("isfinite", x)
+
+
+def _classify(name: str, x: Any) -> Expr:
+    e = convert(x)
+    if not is_float(e.dtype):
+        return const(name == "isfinite", with_lanes("bool", lanes_of(e.dtype)))
+    return Call(f"tir.{name}", (e,), with_lanes("bool", lanes_of(e.dtype)))
+
+
+def pow_(x: Any, y: Any) -> Expr:
+    """``x`` to the power ``y``."""
+    return _float_pair("pow", x, y)
+
+
+def fmod(x: Any, y: Any) -> Expr:
+    """The remainder of ``x / y`` with the sign of ``x``."""
+    return _float_pair("fmod", x, y)
+
+
+def copysign(x: Any, y: Any) -> Expr:
+    """``x`` with the sign of ``y``."""
+    return _float_pair("copysign", x, y)
+
+
+def atan2(y: Any, x: Any) -> Expr:
+    """The angle of the point (x, y)."""
+    return _float_pair("atan2", y, x)
+
+
+def hypot(x: Any, y: Any) -> Expr:
+    """The length of (x, y)."""
+    return _float_pair("hypot", x, y)
+
+
+def _float_pair(name: str, x: Any, y: Any) -> Expr:
+    a, b = match_types(x, y)
+    if not is_float(a.dtype):
+        a, b = cast("float32", a), cast("float32", b)
+    return Call(f"tir.{name}", (a, b), a.dtype)
+
+
+def fma(a: Any, b: Any, c: Any) -> Expr:
+    """``a * b + c`` rounded once."""
+    x, y = match_types(a, b)
+    x, z = match_types(x, c)
+    return Call("tir.fma", (x, cast(x.dtype, y), z), x.dtype)
+
+
+def popcount(x: Any) -> Expr:
+    """The number of one bits."""
+    e = convert(x)
+    return Call("tir.popcount", (e,), e.dtype)
+
+
+def clz(x: Any) -> Expr:
+    """The number of leading zero bits."""
+    e = convert(x)
+    return Call("tir.clz", (e,), e.dtype)
+
+
+def bitwise_not(x: Any) -> Expr:
+    """All bits flipped."""
+    e = convert(x)
+    return Call("tir.bitwise_not", (e,), e.dtype)
+
+
+def if_then_else(cond: Any, t: Any, f: Any) -> Expr:
+    """``t`` where ``cond`` holds, else ``f``; only the chosen side is evaluated, so it may guard a read."""
+    c = convert(cond)
+    if not is_bool(c.dtype):
+        raise TypeError(f"if_then_else: the condition is {c.dtype}, not bool")
+    a, b = match_types(t, f)
+    return Call("tir.if_then_else", (c, a, b), a.dtype)
+
+
+def select(cond: Any, t: Any, f: Any) -> Expr:
+    """``t`` where ``cond`` holds, else ``f``; both sides are evaluated."""
+    c = convert(cond)
+    if not is_bool(c.dtype):
+        raise TypeError(f"select: the condition is {c.dtype}, not bool")
+    a, b = match_types(t, f)
+    return Select(c, a, b)
+
+
+def likely(cond: Any) -> Expr:
+    """``cond``, said to hold mostly."""
+    c = convert(cond)
+    return Call("tir.likely", (c,), c.dtype)
+
+
+def reinterpret(dtype: str, x: Any) -> Expr:
+    """The bits of ``x`` as another type of the same width."""
+    e = convert(x)
+    return e if e.dtype == dtype else Call("tir.reinterpret", (e,), dtype)
+
+
+def max_(a: Any, b: Any) -> Expr:
+    """The larger of two."""
+    return make_binary(Max, *match_types(a, b))
+
+
+def min_(a: Any, b: Any) -> Expr:
+    """The smaller of two."""
+    return make_binary(Min, *match_types(a, b))
+
+
+def floordiv(a: Any, b: Any) -> Expr:
+    """``a // b`` rounded towards minus infinity."""
+    return make_binary(FloorDiv, *match_types(a, b))
+
+
+def floormod(a: Any, b: Any) -> Expr:
+    """The remainder of :func:`floordiv`."""
+    return make_binary(FloorMod, *match_types(a, b))
+
+
+def truncdiv(a: Any, b: Any) -> Expr:
+    """``a / b`` rounded towards zero."""
+    return make_binary(TruncDiv, *match_types(a, b))
+
+
+def truncmod(a: Any, b: Any) -> Expr:
+    """The remainder of :func:`truncdiv`."""
+    return make_binary(TruncMod, *match_types(a, b))
+
+
+def ceildiv(a: Any, b: Any) -> Expr:
+    """``a / b`` rounded towards plus infinity."""
+    x, y = match_types(a, b)
+    return (x + (y - 1)) // y
+
+
+def all_(*conds: Any) -> Expr:
+    """Whether every condition holds."""
+    return _chain(And, True, conds)
+
+
+def any_(*conds: Any) -> Expr:
+    """Whether some condition holds."""
+    return _chain(Or, False, conds)
+
+
+def _chain(cls: Any, empty: bool, conds: tuple[Any, ...]) -> Expr:
+    out: Expr | None = None
+    for c in conds:
+        e = convert(c)
+        if not is_bool(e.dtype):
+            raise TypeError(f"a condition is {e.dtype}, not bool")
+        out = e if out is None else cls(out, e)
+    return const(empty, "bool") if out is None else out
+
+
+def not_(x: Any) -> Expr:
+    """Negation of a condition."""
+    return Not(convert(x))
+
+
+def infinity(dtype: str = "float32") -> Expr:
+    """Plus infinity."""
+    return const(float("inf"), dtype)
+
+
+def max_value_of(dtype: str) -> Expr:
+    """The largest finite value of ``dtype``."""
+    return const(max_value(dtype), dtype)
+
+
+def min_value_of(dtype: str) -> Expr:
+    """The smallest finite value of ``dtype``."""
+    return const(min_value(dtype), dtype)

@@ -1,0 +1,170 @@
+"""The one way to walk the IR: iterate over nodes, or rewrite them functionally.
+
+>>> from tilewright.tir.expr import Var, Add, is_const_int, IntImm
+>>> i = Var("i")
+>>> e = Add(i, IntImm(0))
+>>> transform(e, post=lambda n: n.a if isinstance(n, Add) and is_const_int(n.b, 0) else None) is i
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from .buffer import Buffer, BufferRegion, MatchBufferRegion
+from .expr import BufferLoad, Expr, Var
+from .function import PrimFunc
+from .node import Node, map_tuple
+from .stmt import Allocate, Block, BlockRealize, BufferStore, For, LetStmt, Stmt
+
+__all__ = [
+    "blocks_of", "free_vars", "loads_and_stores", "post_order", "pre_order", "replace_buffers", "replace_node",
+    "substitute", "transform", "uses_var", "vars_in",
+]  # fmt: skip
+
+N = TypeVar("N", bound=Node)
+Rule = Callable[[Any], Any]
+
+
+def pre_order(node: Node, enter: Callable[[Node], bool] | None = None) -> Iterator[Node]:
+    """All nodes, parents first; ``enter(node)`` false keeps the walk out of what is below ``node``."""
+    stack: list[Node] = [node]
+    while stack:
+        top = stack.pop()
+        yield top
+        if enter is None or enter(top):
+            below = list(top.children())
+            below.reverse()
+            stack.extend(below)
+
+
+def post_order(node: Node) -> Iterator[Node]:
+    """All nodes, children first."""
+    for child in node.children():
+        yield from post_order(child)
+    yield node
+
+
+def transform(node: N, pre: Rule | None = None, post: Rule | None = None) -> Any:
+    """Rebuild ``node`` by rules. A rule returns a new node, or None for "leave it".
+
+    ``pre`` sees a node before its children; what it returns is taken as it is, without a further walk.
+    ``post`` sees the node with its children already rewritten. A walk that changes nothing returns the same object.
+    """
+
+    def walk(n: Any) -> Any:
+        if pre is not None:
+            new = pre(n)
+            if new is not None:
+                return new
+        n = n.map_children(walk)
+        if post is not None:
+            new = post(n)
+            if new is not None:
+                return new
+        return n
+
+    return walk(node)
+
+
+def substitute(node: N, mapping: Mapping[Var, Expr]) -> Any:
+    """``node`` with variables replaced by expressions, wherever they are used. Works on BufferRegion as well.
+
+    Buffers' own shapes are left alone; see :func:`replace_buffers`.
+    """
+    if not mapping:
+        return node
+
+    def pre(n: Any) -> Any:
+        return mapping.get(n) if isinstance(n, Var) else None
+
+    if isinstance(node, BufferRegion):
+        return node.map(lambda e: transform(e, pre))
+    return transform(node, pre)
+
+
+def replace_buffers(node: N, mapping: Mapping[Buffer, Buffer]) -> Any:
+    """``node`` with buffers replaced, in loads, stores, regions, allocations and match_buffers."""
+    if not mapping:
+        return node
+    get = mapping.get
+
+    def region(r: BufferRegion) -> BufferRegion:
+        return BufferRegion(mapping[r.buffer], r.region) if r.buffer in mapping else r
+
+    def post(n: Any) -> Any:
+        if isinstance(n, BufferLoad) and n.buffer in mapping:
+            return BufferLoad(mapping[n.buffer], n.indices, n.predicate)
+        if isinstance(n, BufferStore) and n.buffer in mapping:
+            return BufferStore(mapping[n.buffer], n.value, n.indices, n.predicate)
+        if isinstance(n, Allocate) and n.buffer in mapping:
+            return Allocate(mapping[n.buffer], n.body, n.annotations)
+        if isinstance(n, Block):
+            reads, writes = map_tuple(n.reads, region), map_tuple(n.writes, region)
+            allocs = map_tuple(n.alloc_buffers, lambda b: get(b, b))
+            matches = map_tuple(
+                n.match_buffers,
+                lambda m: m
+                if m.buffer not in mapping and m.source.buffer not in mapping
+                else MatchBufferRegion(get(m.buffer, m.buffer), region(m.source)),
+            )
+            old = (n.reads, n.writes, n.alloc_buffers, n.match_buffers)
+            if any(a is not b for a, b in zip((reads, writes, allocs, matches), old, strict=True)):
+                return n.with_(reads=reads, writes=writes, alloc_buffers=allocs, match_buffers=matches)
+        if isinstance(n, Var):  # a buffer's data pointer
+            for old_buffer, new_buffer in mapping.items():
+                if n is old_buffer.data:
+                    return new_buffer.data
+        return None
+
+    return transform(node, post=post)
+
+
+def replace_node(root: N, old: Node, new: Node) -> Any:
+    """``root`` with the one node ``old`` (by identity) replaced by ``new``; statements only are searched."""
+
+    def pre(n: Any) -> Any:
+        if n is old:
+            return new
+        return n if isinstance(n, Expr) else None
+
+    return transform(root, pre)
+
+
+def vars_in(node: Node) -> set[Var]:
+    """Every variable used in ``node`` (definitions alone do not count)."""
+    return {n for n in pre_order(node) if isinstance(n, Var)}
+
+
+def uses_var(node: Node, var: Var | Callable[[Var], bool]) -> bool:
+    """Whether ``var``, or any variable that the function accepts, is used in ``node``."""
+    test = var if callable(var) else (lambda v: v is var)
+    return any(isinstance(n, Var) and test(n) for n in pre_order(node))
+
+
+def free_vars(node: Node) -> set[Var]:
+    """The variables used but not bound inside ``node``."""
+    bound: set[Var] = set()
+    for n in pre_order(node):
+        if isinstance(n, For):
+            bound.add(n.loop_var)
+        elif isinstance(n, LetStmt) or type(n).__name__ == "Let":
+            bound.add(n.var)  # type: ignore[attr-defined]
+        elif isinstance(n, Block):
+            bound.update(axis.var for axis in n.iter_vars)
+    return vars_in(node) - bound
+
+
+def loads_and_stores(node: Node) -> Iterator[BufferLoad | BufferStore]:
+    """Every access in bodies and inits; the regions that blocks declare do not count."""
+    for n in pre_order(node):
+        if isinstance(n, (BufferLoad, BufferStore)):
+            yield n
+
+
+def blocks_of(node: PrimFunc | Stmt) -> Iterator[BlockRealize]:
+    """Every block realization, outermost first, in program order."""
+    for n in pre_order(node, lambda n: not isinstance(n, Expr)):
+        if isinstance(n, BlockRealize):
+            yield n
