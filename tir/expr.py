@@ -488,7 +488,7 @@ class Let(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class BufferLoad(Expr):
-    """An element of a buffer; a vector when the last index is one (a :class:`Ramp`: neighbours; else a gather).
+    """An element of a buffer; a vector when an index is one (indices pair up lane by lane, scalars stay as they are).
 
     ``predicate``, a bool vector, marks the lanes to read; the others are zero and touch no memory.
     """
@@ -499,8 +499,10 @@ class BufferLoad(Expr):
 
     @property
     def dtype(self) -> str:  # type: ignore[override]
-        lanes = lanes_of(self.indices[-1].dtype) if self.indices else 1
-        return self.buffer.dtype if lanes == 1 else with_lanes(self.buffer.dtype, lanes)
+        lanes = max([lanes_of(i.dtype) for i in self.indices], default=1)
+        if lanes == 1:
+            return self.buffer.dtype
+        return with_lanes(self.buffer.dtype, lanes * lanes_of(self.buffer.dtype))
 
     def children(self) -> Iterator[Node]:
         yield from self.indices
