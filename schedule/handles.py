@@ -1,0 +1,33 @@
+"""What a user holds while scheduling: blocks by name, loops by their variable, sampled numbers by a variable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Union
+
+from ..tir.expr import Var
+
+__all__ = ["BlockRV", "ExprRV", "Handle", "LoopRV"]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRV:
+    """A block, by its name, which is unique in its function; it stays valid through rewrites that keep the block.
+
+    ``func_name`` tells functions of one module apart; it is empty when the module has one function only.
+    """
+
+    name: str
+    func_name: str = ""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+LoopRV = Var
+"""A loop is identified by its variable (identity, not name); it stays valid through rewrites that keep the loop."""
+
+ExprRV = Var
+"""A sampled number stands as a variable; ``Schedule.get`` tells its value."""
+
+Handle = Union[BlockRV, Var]

@@ -1,0 +1,117 @@
+"""The decorator that lifts a function over PrimFuncs to a method of ``Schedule``.
+
+    @primitive
+    def parallel(func: PrimFunc, loop: Var) -> PrimFunc: ...
+
+makes ``Schedule.parallel(loop)``: the name, the arguments and the documentation are the function's, the step goes to
+the trace, and a :class:`ScheduleError` that leaves the function learns the primitive's name and the program it was
+about. What a function gets and returns:
+
+=========  ======================================================  ================================================
+kind       called as                                               returns
+=========  ======================================================  ================================================
+rewrite    ``f(func, ...)``                                        the new function; or (function, outputs); or
+                                                                   (function, outputs, renamed) with ``renamed``
+                                                                   mapping old block names to new ones, so that
+                                                                   handles of a renamed block stay valid
+query      ``f(func, ...)``                                        outputs; the function stays
+sample     ``f(func, ..., decision=None, rng)``                    (decision, outputs); the function stays
+=========  ======================================================  ================================================
+
+Blocks arrive as names (``str``), loops as variables, sampled numbers as their values. Outputs are a handle, a value
+or a list of them: :class:`BlockRV` for a block, a loop's ``Var`` for a loop.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar, overload
+
+__all__ = ["REGISTRY", "Primitive", "PrimitiveMethods", "primitive"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+KINDS = ("rewrite", "query", "sample")
+
+
+@dataclass(frozen=True, eq=False)
+class Primitive:
+    """A registered primitive: ``function`` as written, ``signature`` as the method has it."""
+
+    name: str
+    function: Callable[..., Any]
+    kind: str
+    signature: inspect.Signature
+    prepare: Callable[..., dict[str, Any]] | None = None
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The arguments by name, defaults filled in, ``*args`` as a tuple; TypeError when they do not fit."""
+        bound = self.signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return bound.arguments
+
+    def call(self, func: Any, arguments: dict[str, Any], **extra: Any) -> Any:
+        """The function on ``func`` with arguments as :meth:`bind` gave them."""
+        positional: list[Any] = []
+        named: dict[str, Any] = {}
+        for name, parameter in self.signature.parameters.items():
+            value = arguments[name]
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                positional.extend(value)
+            elif parameter.kind is parameter.KEYWORD_ONLY:
+                named[name] = value
+            else:
+                positional.append(value)
+        return self.function(func, *positional, **named, **extra)
+
+
+REGISTRY: dict[str, Primitive] = {}
+"""All primitives by name: what a trace may name, and nothing else."""
+
+
+class PrimitiveMethods:
+    """The base of ``Schedule``: :func:`primitive` puts the methods here."""
+
+    def _apply(self, step: Primitive, arguments: dict[str, Any]) -> Any:
+        raise NotImplementedError
+
+
+@overload
+def primitive(function: F) -> F: ...
+@overload
+def primitive(*, kind: str = ..., prepare: Callable[..., dict[str, Any]] | None = ...) -> Callable[[F], F]: ...
+def primitive(
+    function: Any = None, *, kind: str = "rewrite", prepare: Callable[..., dict[str, Any]] | None = None
+) -> Any:
+    """Register a function as a primitive and give ``Schedule`` a method of its name; the function itself stays as it is.
+
+    ``prepare(func, **arguments)`` returns the arguments to change before the step is recorded, for turning what a
+    trace cannot hold (a Python callable) into what it can (its text).
+    """
+    if kind not in KINDS:
+        raise ValueError(f"kind {kind!r}; there are {KINDS}")
+
+    def register(function: F) -> F:
+        name = function.__name__
+        signature = inspect.signature(function)
+        hidden = {"rng"} if kind == "sample" else set()
+        parameters = [p for p in list(signature.parameters.values())[1:] if p.name not in hidden]
+        step = Primitive(name, function, kind, signature.replace(parameters=parameters), prepare)
+        if name in REGISTRY and REGISTRY[name].function.__module__ != function.__module__:
+            raise ValueError(f"there is already a primitive {name!r}, in {REGISTRY[name].function.__module__}")
+        REGISTRY[name] = step
+
+        @functools.wraps(function)
+        def method(self: PrimitiveMethods, *args: Any, **kwargs: Any) -> Any:
+            return self._apply(step, step.bind(args, kwargs))
+
+        self_parameter = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        method.__signature__ = step.signature.replace(parameters=[self_parameter, *parameters])  # type: ignore[attr-defined]
+        del method.__wrapped__  # the signature above is the method's
+        setattr(PrimitiveMethods, name, method)
+        return function
+
+    return register if function is None else register(function)

@@ -1,0 +1,219 @@
+"""Finding one's way in a function: blocks by name, loops by variable, the path to them, and replacing them.
+
+A :class:`Tree` is made by one walk over the statements and kept for the functions used last, so that a primitive's
+checks and its rewrite share it. Replacing copies the path from the root to the replaced statements and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+
+from ..tir.expr import Var
+from ..tir.function import PrimFunc
+from ..tir.stmt import Block, BlockRealize, For, SeqStmt, Stmt, is_no_op, seq
+from .errors import ScheduleError, nearest
+
+__all__ = ["Tree", "blocks_below", "tree_of", "unique_block_name"]
+
+
+class Tree:
+    """The statements of one function, indexed.
+
+    ``parent`` gives the statement directly above (a Block's parent is its BlockRealize), ``loops`` the loop of a
+    variable, ``blocks`` the realizations of a block name, all in program order. Statements inside a leaf block's body
+    are in here too; expressions are not walked.
+    """
+
+    __slots__ = ("blocks", "func", "loops", "parent")
+
+    def __init__(self, func: PrimFunc) -> None:
+        self.func = func
+        self.parent: dict[Stmt, Stmt | None] = {func.body: None}
+        self.loops: dict[Var, For] = {}
+        self.blocks: dict[str, list[BlockRealize]] = {}
+        stack: list[Stmt] = [func.body]
+        while stack:
+            top = stack.pop()
+            if isinstance(top, For):
+                self.loops[top.loop_var] = top
+                self.parent[top.body] = top
+                stack.append(top.body)
+                continue
+            if isinstance(top, BlockRealize):
+                self.blocks.setdefault(top.block.name_hint, []).append(top)
+                self.parent[top.block] = top
+                stack.append(top.block)
+                continue
+            below = [child for child in top.children() if isinstance(child, Stmt)]
+            for child in below:
+                self.parent[child] = top
+            below.reverse()
+            stack.extend(below)
+
+    # -- finding ---------------------------------------------------------------------------------------------------
+
+    @property
+    def root(self) -> BlockRealize:
+        """The realization of the root block; an error for a lowered function, which has none."""
+        if not isinstance(self.func.body, BlockRealize):
+            raise ScheduleError(f"function {self.func.name} has no root block, so there is nothing to schedule")
+        return self.func.body
+
+    def block(self, name: str) -> BlockRealize:
+        """The realization of the block of this name; ScheduleError with the nearest names when there is none."""
+        found = self.blocks.get(name)
+        if found is None:
+            raise ScheduleError(
+                f"there is no block {name!r} in function {self.func.name}", hint=nearest(name, self.blocks)
+            )
+        if len(found) > 1:
+            raise ScheduleError(
+                f"there are {len(found)} blocks named {name!r}", where=found, hint="give each its own name"
+            )
+        return found[0]
+
+    def loop(self, var: Var) -> For:
+        """The loop over ``var``; ScheduleError when it is gone."""
+        found = self.loops.get(var)
+        if found is None:
+            name = getattr(var, "name", repr(var))
+            raise ScheduleError(
+                f"loop {name} is not in function {self.func.name} (any more)",
+                hint=f"split, fuse and compute_at make new loops; ask get_loops again. {self._loop_names()}".strip(),
+            )
+        return found
+
+    def _loop_names(self) -> str:
+        names = [v.name for v in self.loops]
+        return f"The loops are {', '.join(names[:12])}" + (", ..." if len(names) > 12 else "") if names else ""
+
+    def path(self, stmt: Stmt) -> list[Stmt]:
+        """From the function's body down to ``stmt``, both included."""
+        out: list[Stmt] = []
+        here: Stmt | None = stmt
+        while here is not None:
+            out.append(here)
+            here = self.parent[here]
+        out.reverse()
+        return out
+
+    def above(self, stmt: Stmt) -> Iterator[Stmt]:
+        """The statements above ``stmt``, nearest first."""
+        here = self.parent[stmt]
+        while here is not None:
+            yield here
+            here = self.parent[here]
+
+    def loops_above(self, stmt: Stmt) -> list[For]:
+        """The loops above ``stmt`` up to the nearest enclosing block, outermost first."""
+        out: list[For] = []
+        for up in self.above(stmt):
+            if isinstance(up, Block):
+                break
+            if isinstance(up, For):
+                out.append(up)
+        out.reverse()
+        return out
+
+    def all_loops_above(self, stmt: Stmt) -> list[For]:
+        """The loops above ``stmt`` up to the function itself, outermost first."""
+        return [up for up in reversed(list(self.above(stmt))) if isinstance(up, For)]
+
+    def scope(self, stmt: Stmt) -> BlockRealize:
+        """The realization of the nearest block around ``stmt`` (not ``stmt`` itself): its scope root."""
+        for up in self.above(stmt):
+            if isinstance(up, BlockRealize) and up is not stmt:
+                return up
+        raise ScheduleError("the root block has no scope around it", where=stmt, hint="name a block inside it")
+
+    def is_below(self, stmt: Stmt, ancestor: Stmt) -> bool:
+        """Whether ``stmt`` is ``ancestor`` or somewhere below it."""
+        return stmt is ancestor or any(up is ancestor for up in self.above(stmt))
+
+    def blocks_in(self, scope: BlockRealize) -> list[BlockRealize]:
+        """The blocks directly in a scope, in program order; blocks nested in those are left out."""
+        return list(blocks_below(scope.block.body))
+
+    def child_of(self, ancestor: Stmt, stmt: Stmt) -> Stmt:
+        """The direct child of ``ancestor`` on the way down to ``stmt``."""
+        here = stmt
+        while self.parent[here] is not ancestor:
+            up = self.parent[here]
+            if up is None:
+                raise ValueError("stmt is not below ancestor")
+            here = up
+        return here
+
+    # -- rewriting -------------------------------------------------------------------------------------------------
+
+    def replace(self, changes: Mapping[Stmt, Stmt | None]) -> PrimFunc:
+        """The function with each key (by identity) replaced by its value; None takes the statement away.
+
+        Only the paths to the keys are copied. A statement that becomes empty takes the loops around it with it, but
+        no block. No key may lie below another one.
+
+        >>> tree.replace({loop: loop.with_(kind="parallel")})            # doctest: +SKIP
+        """
+        dirty: dict[Stmt, None] = {}
+        for key in changes:
+            for up in self.above(key):
+                if up in dirty:
+                    break
+                dirty[up] = None
+
+        def rebuild(stmt: Stmt) -> Stmt | None:
+            if stmt in changes:
+                return changes[stmt]
+            if stmt not in dirty:
+                return stmt
+            if isinstance(stmt, For):
+                body = rebuild(stmt.body)
+                return None if body is None else stmt.with_(body=body)
+            if isinstance(stmt, BlockRealize):
+                block = rebuild(stmt.block)
+                return None if block is None else BlockRealize(stmt.iter_values, stmt.predicate, block)  # type: ignore[arg-type]
+            if isinstance(stmt, Block):
+                init = None if stmt.init is None else rebuild(stmt.init)
+                return stmt.with_(init=init, body=seq(rebuild(stmt.body)))
+            if isinstance(stmt, SeqStmt):
+                out = seq(*[rebuild(s) for s in stmt.seq])
+                return None if is_no_op(out) else out
+            # the other statements hold expressions beside their bodies; an emptied body becomes a no-op
+            return stmt.map_children(lambda n: seq(rebuild(n)) if isinstance(n, Stmt) else n)
+
+        body = rebuild(self.func.body)
+        assert body is not None, "the root block cannot be taken away"
+        return self.func.with_body(body)
+
+
+@lru_cache(maxsize=16)
+def tree_of(func: PrimFunc) -> Tree:
+    """The index of ``func``; kept for the functions used last."""
+    return Tree(func)
+
+
+def blocks_below(stmt: Stmt) -> Iterator[BlockRealize]:
+    """The outermost blocks in ``stmt``, itself included, in program order; blocks nested in those are left out."""
+    stack: list[Stmt] = [stmt]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, BlockRealize):
+            yield top
+        elif isinstance(top, For):
+            stack.append(top.body)
+        else:
+            below = [child for child in top.children() if isinstance(child, Stmt)]
+            below.reverse()
+            stack.extend(below)
+
+
+def unique_block_name(func: PrimFunc, wish: str, taken: Iterable[str] = ()) -> str:
+    """``wish``, or ``wish_1``, ``wish_2`` … when a block of ``func`` (or one of ``taken``) has that name."""
+    used = {*tree_of(func).blocks, *taken}
+    if wish not in used:
+        return wish
+    number = 1
+    while f"{wish}_{number}" in used:
+        number += 1
+    return f"{wish}_{number}"
