@@ -1,0 +1,127 @@
+"""What lowering hands to code generation: a function without blocks, its name, its target and its C parameters.
+
+The C signature of the emitted function follows from :func:`abi_of` alone, so that the emitter, the call path and the
+exported header cannot disagree: ``int32_t NAME(<one argument per Param>)``, 0 for success.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..tir.buffer import Buffer
+from ..tir.expr import BufferLoad, Call, Expr, Var
+from ..tir.function import PrimFunc
+from ..tir.node import Node
+from ..tir.stmt import Block, BufferStore
+from ..tir.walk import pre_order
+from .target import Target
+
+__all__ = ["LoweredFunc", "Param", "abi_of", "size_vars", "written_data"]
+
+SIZE = "int64"
+"""The C type of a symbolic size, whatever the type of its variable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """One argument of the emitted C function.
+
+    ``kind``: ``buffer`` (a pointer to the first element), ``scalar`` (a value of ``dtype``) or ``size`` (a symbol of
+    some buffer's shape, stride or offset that is no parameter: passed as int64, found from the arrays by the caller).
+    ``dtype`` is the element type of a buffer. ``writes``: the function may store through the pointer.
+    """
+
+    kind: str
+    var: Var
+    dtype: str
+    buffer: Buffer | None = None
+    writes: bool = False
+
+    @property
+    def name(self) -> str:
+        """The buffer's or the variable's name."""
+        return self.buffer.name if self.buffer is not None else self.var.name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoweredFunc:
+    """A lowered function, ready for the emitter. ``scheduled`` is the function before lowering, for display."""
+
+    func: PrimFunc
+    name: str
+    target: Target
+    params: tuple[Param, ...]
+    scheduled: PrimFunc | None = None
+
+    @staticmethod
+    def of(func: PrimFunc, target: Target, name: str | None = None, scheduled: PrimFunc | None = None) -> LoweredFunc:
+        """``func`` with the parameters that :func:`abi_of` finds; its own name unless one is given."""
+        return LoweredFunc(func, name or func.name, target, abi_of(func), scheduled)
+
+    def script(self) -> str:
+        """The lowered function's text."""
+        return self.func.script()
+
+
+def abi_of(func: PrimFunc) -> tuple[Param, ...]:
+    """The C parameters of ``func``: its own parameters in order, then the symbolic sizes that are none of them, in
+    order of first appearance in the buffers' shapes, strides and offsets."""
+    written = written_data(func)
+    out: list[Param] = []
+    for var in func.params:
+        buffer = func.buffer_map.get(var)
+        if buffer is not None:
+            out.append(Param("buffer", var, buffer.dtype, buffer, buffer.data in written))
+        else:
+            out.append(Param("scalar", var, var.dtype))
+    out.extend(Param("size", var, SIZE) for var in size_vars(func))
+    return tuple(out)
+
+
+def size_vars(func: PrimFunc) -> tuple[Var, ...]:
+    """The variables in the parameters' shapes, strides and offsets that are no parameters themselves."""
+    found: dict[Var, None] = {}
+    params = set(func.params)
+    for buffer in func.buffers:
+        for expr in (*buffer.shape, *buffer.strides, buffer.elem_offset):
+            for node in pre_order(expr):
+                if isinstance(node, Var) and node not in params:
+                    found.setdefault(node)
+    return tuple(found)
+
+
+def written_data(func: PrimFunc) -> set[Var]:
+    """The data pointers that ``func`` may store through: targets of stores, regions that blocks write, and buffers
+    whose address goes to a call."""
+    written: set[Var] = set()
+    source: dict[Var, Var] = {}
+    for node in pre_order(func.body):
+        if isinstance(node, BufferStore):
+            written.add(node.buffer.data)
+        elif isinstance(node, Block):
+            written.update(region.buffer.data for region in node.writes)
+            source.update({m.buffer.data: m.source.buffer.data for m in node.match_buffers})
+        elif isinstance(node, Call) and node.op != "tir.prefetch":
+            written.update(_escaping(node))
+    for data in tuple(written):
+        while data in source:
+            data = source[data]
+            written.add(data)
+    return written
+
+
+def _escaping(call: Call) -> Iterator[Var]:
+    if call.op == "tir.address_of":
+        for arg in call.args:
+            if isinstance(arg, BufferLoad):
+                yield arg.buffer.data
+        return
+    for arg in call.args:
+        if _is_pointer(arg):
+            assert isinstance(arg, Var)
+            yield arg
+
+
+def _is_pointer(node: Node) -> bool:
+    return isinstance(node, Var) and isinstance(node, Expr) and node.dtype == "handle"
