@@ -1,0 +1,90 @@
+"""What a function computes and moves, counted on the unscheduled program: the yardstick of every figure we print.
+
+One operation is one ``+ - * /``, min, max or math function on values (a fused multiply-add is two); arithmetic on
+indices and conditions is free, as is the initial value of a reduction.
+"""
+
+from __future__ import annotations
+
+from .expr import (
+    Add,
+    BufferLoad,
+    Call,
+    CmpOp,
+    Div,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    LogicalOp,
+    Max,
+    Min,
+    Mul,
+    Not,
+    Select,
+    Sub,
+    TruncDiv,
+    TruncMod,
+)
+from .function import PrimFunc
+from .node import Node
+from .stmt import Block, BlockRealize, BufferStore, For, IfThenElse, SeqStmt
+
+__all__ = ["count_bytes", "count_flops"]
+
+_ARITHMETIC = (Add, Sub, Mul, Div, FloorDiv, FloorMod, TruncDiv, TruncMod, Min, Max)
+_FREE = {"tir.reinterpret", "tir.likely", "tir.bitwise_not"}
+
+
+class _Unknown(Exception):
+    """An extent that is no number."""
+
+
+def count_flops(func: PrimFunc) -> float | None:
+    """Operations of one run; None when an extent is symbolic.
+
+    The same for every schedule that computes each value once; call it on the function before scheduling.
+    """
+    try:
+        return float(_stmt(func.body))
+    except _Unknown:
+        return None
+
+
+def count_bytes(func: PrimFunc) -> float | None:
+    """Bytes of all buffer arguments together, what one run must move at the least; None when a shape is symbolic."""
+    sizes = [buffer.num_bytes() for buffer in func.buffers]
+    known = [size for size in sizes if size is not None]
+    return float(sum(known)) if len(known) == len(sizes) else None
+
+
+def _stmt(stmt: Node) -> int:
+    if isinstance(stmt, For):
+        below = _stmt(stmt.body)
+        if below == 0:
+            return 0
+        if not isinstance(stmt.extent, IntImm):
+            raise _Unknown
+        return max(stmt.extent.value, 0) * below
+    if isinstance(stmt, BlockRealize):
+        return _stmt(stmt.block.body)
+    if isinstance(stmt, BufferStore):
+        return _expr(stmt.value)
+    if isinstance(stmt, IfThenElse):
+        return max(_stmt(stmt.then_case), 0 if stmt.else_case is None else _stmt(stmt.else_case))
+    if isinstance(stmt, (SeqStmt, Block)):
+        return sum([_stmt(child) for child in stmt.seq]) if isinstance(stmt, SeqStmt) else _stmt(stmt.body)
+    return sum([_expr(n) if isinstance(n, Expr) else _stmt(n) for n in stmt.children()])
+
+
+def _expr(e: Node) -> int:
+    if isinstance(e, (BufferLoad, CmpOp, LogicalOp, Not)):
+        return 0
+    if isinstance(e, Select):
+        return max(_expr(e.true_value), _expr(e.false_value))
+    if isinstance(e, Call):
+        if e.op == "tir.if_then_else":
+            return max(_expr(e.args[1]), _expr(e.args[2]))
+        own = 0 if e.op in _FREE else 2 if e.op == "tir.fma" else 1
+        return own + sum(map(_expr, e.args))
+    return isinstance(e, _ARITHMETIC) + sum(map(_expr, e.children()))

@@ -1,0 +1,206 @@
+"""Opening the file: what it is, is found out before anything is written to it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from .errors import DatabaseError
+from .lock import FileLock
+from .schema import APPLICATION_ID, SCHEMA_VERSION, TABLES, VIEWS, migrate
+
+__all__ = ["BUSY_SECONDS", "connect", "say_what", "shape_of"]
+
+BUSY_SECONDS = 30.0
+_QUICK_CHECK_BYTES = 256 << 20
+_NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "lustre", "gpfs", "ceph", "afs"}
+
+
+@contextlib.contextmanager
+def say_what(path: str) -> Iterator[None]:
+    """Turn SQLite's errors into :class:`DatabaseError` with the file's name and what to try."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        text = str(error)
+        if "malformed" in text or "not a database" in text or "disk image" in text or "corrupt" in text:
+            raise DatabaseError(_damaged(path, text)) from error
+        if "locked" in text or "busy" in text:
+            raise DatabaseError(f"{path} is locked by another program ({text}); try again when it is done") from error
+        if "readonly" in text:
+            raise DatabaseError(f"{path} cannot be written: {text}") from error
+        if "full" in text:
+            raise DatabaseError(f"{path}: {text}; the disk has no room left") from error
+        raise DatabaseError(f"{path}: {text}") from error
+
+
+def _damaged(path: str, what: str) -> str:
+    return (
+        f"{path} is damaged ({what}); nothing was changed. Keep the file: `sqlite3 {path} .recover` may save its "
+        "records; start a new database meanwhile"
+    )
+
+
+def connect(path: str, readonly: bool, lock: FileLock) -> sqlite3.Connection:
+    """A connection to ``path`` whose schema is ours and of our version.
+
+    A new or empty file gets the schema; an older one is migrated, unless ``readonly``. Raises
+    :class:`DatabaseError`, and leaves the file as it is, when it is something else or damaged.
+    """
+    with say_what(path):
+        if path == ":memory:":
+            conn = _settle(sqlite3.connect(path, isolation_level=None, check_same_thread=False))
+            conn.execute("PRAGMA foreign_keys=ON")
+            migrate(conn)
+            return conn
+        fresh = _look(path)
+        if readonly:
+            if fresh:
+                raise DatabaseError(f"{path} is empty: no database to read")
+            return _open_readonly(path)
+        parent = Path(path).absolute().parent
+        if not parent.is_dir():
+            raise DatabaseError(f"cannot create {path}: there is no folder {parent}")
+        with lock:
+            if not _look(path):
+                with contextlib.closing(_open_readonly(path, migrating=True)):
+                    pass  # damage and foreign schemas show before the first write
+            return _open_writable(path)
+
+
+def _look(path: str) -> bool:
+    """Read the file's header. True for a file that is not there or empty; an error when it is not ours."""
+    try:
+        with open(path, "rb") as file:
+            header = file.read(100)
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        raise DatabaseError(f"cannot read {path}: {error.strerror}") from error
+    if not header:
+        return True
+    if len(header) < 100 or not header.startswith(b"SQLite format 3\0"):
+        raise DatabaseError(f"{path} is not a SQLite database, or its first page is damaged; nothing was changed")
+    if os.path.exists(path + "-journal"):
+        return False  # killed while it was being created: SQLite rolls it back when it opens the file
+    application, version = int.from_bytes(header[68:72], "big"), int.from_bytes(header[60:64], "big")
+    if application != APPLICATION_ID:
+        raise DatabaseError(f"{path} is a SQLite database, but not one of Tilewright's; nothing was changed")
+    if version > SCHEMA_VERSION:
+        raise DatabaseError(
+            f"{path} was written by a newer Tilewright (schema {version}; this one knows {SCHEMA_VERSION}); upgrade "
+            "with `pip install -U tilewright`"
+        )
+    return False
+
+
+def _open_readonly(path: str, migrating: bool = False) -> sqlite3.Connection:
+    if not os.path.exists(path):
+        raise DatabaseError(f"there is no database {path}")
+    uri = Path(path).absolute().as_uri() + "?mode=ro"
+    conn = _settle(sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False))
+    try:
+        try:
+            conn.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        except sqlite3.OperationalError:
+            wal = path + "-wal"
+            if os.access(Path(path).absolute().parent, os.W_OK) or (os.path.exists(wal) and os.path.getsize(wal)):
+                raise
+            conn.close()  # a folder that cannot be written has no room for the log's index; nobody else writes either
+            conn = _settle(sqlite3.connect(uri + "&immutable=1", uri=True, isolation_level=None))
+        _inspect(conn, path, migrating)
+    except BaseException:
+        conn.close()
+        raise
+    return conn
+
+
+def _open_writable(path: str) -> sqlite3.Connection:
+    conn = _settle(sqlite3.connect(path, isolation_level=None, check_same_thread=False))
+    try:
+        conn.execute("PRAGMA foreign_keys=ON")
+        conn.execute("PRAGMA wal_autocheckpoint=0")
+        conn.execute("BEGIN IMMEDIATE")
+        try:
+            migrate(conn)
+        except BaseException:
+            conn.execute("ROLLBACK")
+            raise
+        conn.execute("COMMIT")
+        # Only now: the header of a database made in WAL mode from the start would sit in the log until a checkpoint.
+        mode = "DELETE" if _on_network(path) else "WAL"
+        conn.execute(f"PRAGMA journal_mode={mode}").fetchone()
+        conn.execute("PRAGMA synchronous=NORMAL" if mode == "WAL" else "PRAGMA synchronous=FULL")
+        _inspect(conn, path, migrating=False, check_pages=False)
+    except BaseException:
+        conn.close()
+        raise
+    return conn
+
+
+def _settle(conn: sqlite3.Connection) -> sqlite3.Connection:
+    """What every connection gets: rows by name, patience, and no trust in what the file's schema may do."""
+    conn.row_factory = sqlite3.Row
+    for pragma in (f"busy_timeout={int(BUSY_SECONDS * 1000)}", "trusted_schema=OFF", "cell_size_check=ON",
+                   "mmap_size=0", "recursive_triggers=OFF"):  # fmt: skip
+        conn.execute(f"PRAGMA {pragma}")
+    if hasattr(conn, "setlimit"):  # Python 3.11
+        conn.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 64 << 20)
+        conn.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    return conn
+
+
+def _inspect(conn: sqlite3.Connection, path: str, migrating: bool, check_pages: bool = True) -> None:
+    """Refuse a damaged file, a schema that is not ours, and triggers, which would run on our writes."""
+    conn.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if check_pages and os.path.getsize(path) <= _QUICK_CHECK_BYTES:
+        verdict = conn.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if verdict != "ok":
+            raise DatabaseError(_damaged(path, " ".join(verdict.split())))
+    triggers = [row[0] for row in conn.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")]
+    if triggers:
+        raise DatabaseError(f"{path} has triggers ({', '.join(triggers)}), which no database of Tilewright's has")
+    version = conn.execute("PRAGMA user_version").fetchone()[0]
+    if version < SCHEMA_VERSION:
+        if migrating:
+            return
+        raise DatabaseError(f"{path} has the older schema {version}; open it once for writing, which brings it up")
+    found = shape_of(conn)
+    for name, columns in _expected().items():
+        if found.get(name) != columns:
+            raise DatabaseError(f"{path}: table or view {name!r} is not what Tilewright makes it; nothing was changed")
+
+
+def shape_of(conn: sqlite3.Connection) -> dict[str, tuple[tuple[str, str], ...]]:
+    """Our tables and views that are there, each with the names and types of its columns."""
+    shapes = {}
+    for name in (*TABLES, *VIEWS):
+        rows = conn.execute(f"PRAGMA table_info({name})").fetchall()
+        shapes[name] = tuple([(row[1], row[2]) for row in rows])
+    return shapes
+
+
+def _expected() -> dict[str, tuple[tuple[str, str], ...]]:
+    if not _EXPECTED:
+        with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as conn:
+            migrate(conn)
+            _EXPECTED.update(shape_of(conn))
+    return _EXPECTED
+
+
+_EXPECTED: dict[str, tuple[tuple[str, str], ...]] = {}
+
+
+def _on_network(path: str) -> bool:
+    """Whether the file lies on a network file system, where write-ahead logging does not work (Linux only)."""
+    try:
+        with open("/proc/mounts", encoding="utf-8") as file:
+            mounts = [line.split()[1:3] for line in file]
+    except OSError:
+        return False
+    place = str(Path(path).resolve())
+    best = max((m for m in mounts if place.startswith(m[0].rstrip("/") + "/")), key=lambda m: len(m[0]), default=None)
+    return best is not None and best[1] in _NETWORK

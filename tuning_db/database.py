@@ -1,0 +1,353 @@
+"""The database: workloads, targets, sessions and records in one SQLite file."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from . import exchange, upkeep
+from .connection import connect, say_what
+from .errors import DatabaseError
+from .keys import Target, Workload, target_key, target_record, workload_key_of, workload_record
+from .lock import FileLock
+from .records import SessionRecord, TargetRecord, TuningRecord, WorkloadRecord, to_json, utc_now
+
+if TYPE_CHECKING:
+    import sqlite_utils
+
+__all__ = ["Database"]
+
+_CHECKPOINT_BYTES = 4 << 20
+
+
+class Database:
+    """Tuning records in a SQLite file, safe for several processes at once and for a kill at any moment.
+
+    ``path`` is created when it is not there, unless ``readonly``; ``":memory:"`` keeps everything in this process.
+    Raises :class:`DatabaseError` when the file is damaged, is something else, or comes from a newer version; the
+    file is then unchanged.
+
+    >>> with Database(":memory:") as db:
+    ...     key = db.add_workload(WorkloadRecord(key="w", text="...", name="relu", flops=1e6))
+    ...     cpu = db.add_target(TargetRecord(key="t", text="native"))
+    ...     _ = db.add_record(TuningRecord(key, cpu, trace="{}", times=(2e-3, 1e-3, 1e-3)))
+    ...     db.best("w", "t").run_seconds
+    0.001
+    """
+
+    def __init__(self, path: str | os.PathLike[str], readonly: bool = False, *, timeout: float = 60.0) -> None:
+        self.path = os.fspath(path)
+        self.readonly = readonly
+        memory = self.path == ":memory:"
+        self._lock = FileLock(None if memory or readonly else self.path + ".lock", timeout)
+        self._conn: sqlite3.Connection | None = connect(self.path, readonly, self._lock)
+        self._tables: sqlite_utils.Database | None = None
+        self._pid = os.getpid()
+
+    def __repr__(self) -> str:
+        return f"Database({self.path!r}{', readonly=True' if self.readonly else ''})"
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):
+            self.close()
+
+    def close(self) -> None:
+        """Fold the log into the file and let go of it. Closing twice does no harm."""
+        conn = self.__dict__.get("_conn")
+        self._conn = self._tables = None
+        if conn is None or self._pid != os.getpid():
+            return  # a forked child leaves its parent's connection alone
+        if self.readonly or self.path == ":memory:":
+            conn.close()
+            return
+        with self._lock, say_what(self.path):
+            with contextlib.suppress(sqlite3.Error):
+                conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            conn.close()
+
+    # --- what the other methods stand on
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """The open connection; DatabaseError after :meth:`close`."""
+        if self._conn is None:
+            raise DatabaseError(f"{self.path} is closed")
+        if self._pid != os.getpid():
+            raise DatabaseError(f"{self.path} was opened by another process; open it again in this one")
+        return self._conn
+
+    @property
+    def tables(self) -> sqlite_utils.Database:
+        """The same connection as sqlite-utils sees it."""
+        import sqlite_utils  # heavy: half a start-up
+
+        conn = self.connection
+        if self._tables is None:
+            self._tables = sqlite_utils.Database(conn, execute_plugins=False, recursive_triggers=False)
+        return self._tables
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[sqlite_utils.Database]:
+        """One write transaction: all of it or nothing. Holds the lock; blocks of the same thread nest."""
+        if self.readonly:
+            raise DatabaseError(f"{self.path} was opened for reading only")
+        conn = self.connection
+        with self._lock, say_what(self.path):
+            if conn.in_transaction:
+                yield self.tables
+                return
+            tables = self.tables
+            conn.execute("BEGIN IMMEDIATE")
+            try:
+                yield tables
+                conn.execute("COMMIT")
+            except BaseException:
+                if conn.in_transaction:
+                    conn.execute("ROLLBACK")
+                raise
+            self._checkpoint_when_long(conn)
+
+    def _checkpoint_when_long(self, conn: sqlite3.Connection) -> None:
+        with contextlib.suppress(OSError):
+            if os.path.getsize(self.path + "-wal") > _CHECKPOINT_BYTES:
+                conn.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+
+    def query(self, sql: str, params: Iterable[Any] | Mapping[str, Any] = ()) -> list[dict[str, Any]]:
+        """The rows of a SELECT over the documented tables and views (docs/schema.md), as dicts."""
+        with say_what(self.path):
+            cursor = self.connection.execute(sql, params if isinstance(params, Mapping) else tuple(params))
+            return [dict(row) for row in cursor.fetchall()]
+
+    # --- workloads, targets, sessions
+
+    def add_workload(self, workload: Workload, *, name: str = "", spec: str = "") -> str:
+        """Make a workload known and return its key. ``workload``: a PrimFunc, its text, or a WorkloadRecord.
+
+        One that is known already keeps what is stored; a missing ``spec`` or ``name`` is filled in.
+        """
+        record = workload_record(workload)
+        record = replace(record, name=name or record.name, spec=spec or record.spec)
+        known = self.query("SELECT name, spec FROM workloads WHERE key = ?", [record.key])
+        if known and (known[0]["spec"] or not record.spec):
+            return record.key
+        with self.writing() as tables:
+            row = _row(record)
+            if known:
+                tables.table("workloads").update(record.key, {"spec": record.spec, "name": record.name})
+            else:
+                tables.table("workloads").insert(row, pk="key", ignore=True)
+        return record.key
+
+    def add_target(self, target: Target) -> str:
+        """Make a target known and return its key. ``target``: a codegen Target or a TargetRecord."""
+        record = target_record(target)
+        if not self.query("SELECT 1 FROM targets WHERE key = ?", [record.key]):
+            with self.writing() as tables:
+                tables.table("targets").insert(_row(record), pk="key", ignore=True)
+        return record.key
+
+    def start_session(
+        self,
+        workload: Workload | None = None,
+        target: Target | None = None,
+        *,
+        config: Mapping[str, Any] | None = None,
+        seed: int | None = None,
+        trials: int | None = None,
+        versions: Mapping[str, str] | None = None,
+        host: str | None = None,
+    ) -> str:
+        """Note the start of a tuning session and return its id."""
+        session = SessionRecord(
+            uuid.uuid4().hex,
+            None if workload is None else self.add_workload(workload),
+            None if target is None else self.add_target(target),
+            dict(config or {}),
+            seed,
+            trials,
+            dict(versions or {}),
+            os.uname().nodename if host is None and hasattr(os, "uname") else host or "",
+        )
+        with self.writing() as tables:
+            tables.table("sessions").insert(_row(session), pk="id")
+        return session.id
+
+    def finish_session(self, session: str, status: str = "done") -> None:
+        """Note the end of a session; ``status``: done, interrupted or failed."""
+        with self.writing() as tables:
+            tables.table("sessions").update(session, {"status": status, "finished": utc_now()})
+
+    def workload(self, workload: Workload) -> WorkloadRecord | None:
+        """What is stored about a workload, or None."""
+        rows = self.query("SELECT * FROM workloads WHERE key = ?", [workload_key_of(workload)])
+        return _value(WorkloadRecord, rows[0]) if rows else None
+
+    def workloads(self) -> list[WorkloadRecord]:
+        """All workloads, oldest first."""
+        return [_value(WorkloadRecord, row) for row in self.query("SELECT * FROM workloads ORDER BY created, key")]
+
+    def targets(self) -> list[TargetRecord]:
+        """All targets, oldest first."""
+        return [_value(TargetRecord, row) for row in self.query("SELECT * FROM targets ORDER BY created, key")]
+
+    def sessions(self) -> list[SessionRecord]:
+        """All sessions, oldest first."""
+        return [_value(SessionRecord, row) for row in self.query("SELECT * FROM sessions ORDER BY started, id")]
+
+    # --- records
+
+    def add_record(self, record: TuningRecord) -> int:
+        """Store one record and return its ``id``; one that is stored already is not stored twice."""
+        return self.add_records([record])[0]
+
+    def add_records(self, records: Iterable[TuningRecord]) -> list[int]:
+        """Store several records in one transaction and return their ids."""
+        rows = [record_row(record) for record in records]
+        with self.writing() as tables:
+            table = tables.table("records")
+            try:
+                for row in rows:
+                    table.insert(row, pk="id", ignore=True)
+            except sqlite3.IntegrityError as error:
+                raise DatabaseError(f"record refused ({error}): add its workload, target and session first") from error
+            ids = []
+            for row in rows:
+                cursor = tables.execute("SELECT id FROM records WHERE digest = ?", [row["digest"]])
+                ids.append(int(cursor.fetchone()[0]))
+        return ids
+
+    def best(self, workload: Workload, target: Target) -> TuningRecord | None:
+        """The fastest correct record of ``workload`` on ``target``, or None.
+
+        ``workload``: a PrimFunc, its text, its key, or a WorkloadRecord. ``target``: a codegen Target, its key, a
+        TargetRecord, or the text of a target; LookupError when several machines go by that text.
+        """
+        keys = (workload_key_of(workload), self._target(target))
+        rows = self.query(
+            "SELECT * FROM records WHERE workload = ? AND target = ? AND status = 'ok' "
+            "ORDER BY run_seconds, id LIMIT 1",
+            keys,
+        )
+        return _value(TuningRecord, rows[0]) if rows else None
+
+    def records(
+        self,
+        workload: Workload | None = None,
+        target: Target | None = None,
+        *,
+        status: str | None = None,
+        session: str | None = None,
+        not_workload: Workload | None = None,
+        order: str = "id",
+        limit: int | None = None,
+    ) -> list[TuningRecord]:
+        """Records that match everything given, in the order of ``order`` (``id`` or ``run_seconds``).
+
+        ``not_workload`` leaves one workload out (a cost model warm-starts from the others).
+        """
+        if order not in ("id", "run_seconds"):
+            raise ValueError(f"order is 'id' or 'run_seconds', not {order!r}")
+        where: list[str] = []
+        params: list[Any] = []
+        for clause, value in (
+            ("workload = ?", None if workload is None else workload_key_of(workload)),
+            ("workload <> ?", None if not_workload is None else workload_key_of(not_workload)),
+            ("target = ?", None if target is None else self._target(target)),
+            ("status = ?", status),
+            ("session = ?", session),
+        ):
+            if value is not None:
+                where.append(clause)
+                params.append(value)
+        sql = "SELECT * FROM records" + (" WHERE " + " AND ".join(where) if where else "")
+        sql += " ORDER BY id" if order == "id" else " ORDER BY run_seconds IS NULL, run_seconds, id"
+        if limit is not None:
+            sql += " LIMIT ?"
+            params.append(limit)
+        return [_value(TuningRecord, row) for row in self.query(sql, params)]
+
+    def count(self, table: str = "records") -> int:
+        """How many rows a table has."""
+        if table not in ("workloads", "targets", "sessions", "records"):
+            raise ValueError(f"no table {table!r}")
+        return int(self.query(f"SELECT count(*) AS n FROM {table}")[0]["n"])
+
+    def _target(self, target: Target) -> str:
+        key = target_key(target)
+        if not isinstance(target, str) or self.query("SELECT 1 FROM targets WHERE key = ?", [key]):
+            return key
+        keys = [row["key"] for row in self.query("SELECT key FROM targets WHERE text = ?", [key])]
+        if len(keys) > 1:
+            raise LookupError(f"{len(keys)} machines in {self.path} go by {target!r}; pass Target({target!r})")
+        return str(keys[0]) if keys else key
+
+    # --- exchange and upkeep
+
+    def export_jsonl(self, path: str | os.PathLike[str], *, best_only: bool = False) -> int:
+        """Write everything as JSON lines and return the number of records; see :mod:`.exchange`."""
+        return exchange.export_jsonl(self, path, best_only=best_only)
+
+    def import_jsonl(self, path: str | os.PathLike[str]) -> int:
+        """Add what a file of JSON lines holds, all or nothing; the number of records that were new."""
+        return exchange.import_jsonl(self, path)
+
+    def merge(self, other: Database | str | os.PathLike[str]) -> int:
+        """Add what another database holds; the number of records that were new."""
+        return exchange.merge(self, other)
+
+    def prune(self, *, keep: int = 10, failures: bool = True, before: str | None = None, dry_run: bool = False) -> int:
+        """Drop all but the ``keep`` fastest records of each workload and target; how many went. See :mod:`.upkeep`."""
+        return upkeep.prune(self, keep=keep, failures=failures, before=before, dry_run=dry_run)
+
+    def check(self) -> list[str]:
+        """Problems found in the file and in what it holds, a line each; empty when there are none."""
+        return upkeep.check(self)
+
+
+_JSON = {"shapes", "versions", "config", "times", "decisions"}
+
+
+def _row(value: WorkloadRecord | TargetRecord | SessionRecord) -> dict[str, Any]:
+    items = ((f.name, getattr(value, f.name)) for f in fields(value))
+    return {name: to_json(item) if name in _JSON else item for name, item in items}
+
+
+def record_row(record: TuningRecord) -> dict[str, Any]:
+    """The columns of the table ``records``."""
+    row = {f.name: getattr(record, f.name) for f in fields(record) if f.name != "id"}
+    row.update(
+        digest=record.digest(),
+        times=to_json(record.times),
+        decisions=to_json(record.decisions),
+        min_seconds=min(record.times, default=None),
+        max_seconds=max(record.times, default=None),
+        num_times=len(record.times),
+    )
+    return row
+
+
+def _value(cls: Any, row: Mapping[str, Any]) -> Any:
+    values = {f.name: row[f.name] for f in fields(cls)}
+    try:
+        for name in _JSON & values.keys():
+            values[name] = json.loads(values[name])
+        if cls is WorkloadRecord:
+            values["shapes"] = tuple(values["shapes"])
+        return cls(**values)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise DatabaseError(f"a row of {cls.__name__} is damaged: {error}; `tilewright db check` lists all") from error

@@ -1,0 +1,167 @@
+"""JSON lines in and out, and merging.
+
+The first line says what the file is: ``{"format": "tilewright-records", "schema": 1}``. Each other line is an object
+with ``"type"``: workload, target, session or record, whose fields are the columns of that table (a record's keys come
+as they are, so lines may be filtered with any tool as long as what they refer to stays).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Any
+
+from .errors import DatabaseError
+from .records import SessionRecord, TargetRecord, TuningRecord, WorkloadRecord, to_json
+
+if TYPE_CHECKING:
+    from .database import Database
+
+__all__ = ["export_jsonl", "import_jsonl", "merge"]
+
+FORMAT = "tilewright-records"
+SCHEMA = 1
+_MAX_LINE = 32 << 20
+
+_TYPES: dict[str, Any] = {
+    "workload": WorkloadRecord,
+    "target": TargetRecord,
+    "session": SessionRecord,
+    "record": TuningRecord,
+}
+
+
+def export_jsonl(db: Database, path: str | os.PathLike[str], *, best_only: bool = False) -> int:
+    """Write ``db`` to ``path``; with ``best_only`` only the best record of each workload and target."""
+    partial = f"{os.fspath(path)}.partial"
+    count = 0
+    try:
+        with open(partial, "w", encoding="utf-8", newline="\n") as file:
+            file.write(to_json({"format": FORMAT, "schema": SCHEMA}) + "\n")
+            for kind, value in _everything(db, best_only):
+                content = asdict(value)
+                content.pop("id", None) if kind == "record" else None
+                file.write(to_json({"type": kind, **content}) + "\n")
+                count += kind == "record"
+        os.replace(partial, path)
+    except OSError as error:
+        raise DatabaseError(f"cannot write {os.fspath(path)}: {error.strerror}") from error
+    return count
+
+
+def import_jsonl(db: Database, path: str | os.PathLike[str]) -> int:
+    """Add what ``path`` holds to ``db``, all or nothing; the number of records that were new."""
+    return _add(db, _read(os.fspath(path)))
+
+
+def merge(db: Database, other: Database | str | os.PathLike[str]) -> int:
+    """Add what ``other`` holds to ``db``; the number of records that were new."""
+    if isinstance(other, (str, os.PathLike)):
+        from_path = os.path.realpath(other) == os.path.realpath(db.path)
+        if from_path:
+            raise DatabaseError(f"{os.fspath(other)} cannot be merged into itself")
+        with type(db)(other, readonly=True) as opened:
+            return _add(db, _everything(opened, False))
+    return _add(db, _everything(other, False))
+
+
+def _everything(db: Database, best_only: bool) -> Iterator[tuple[str, Any]]:
+    for workload in db.workloads():
+        yield "workload", workload
+    for target in db.targets():
+        yield "target", target
+    for session in db.sessions():
+        yield "session", session
+    wanted = {row["record"] for row in db.query("SELECT record FROM best_records")} if best_only else None
+    for record in db.records():
+        if wanted is None or record.id in wanted:
+            yield "record", record
+
+
+def _add(db: Database, items: Iterable[tuple[str, Any]]) -> int:
+    with db.writing() as tables:
+        before = db.count()
+        for kind, value in items:
+            if kind == "workload":
+                db.add_workload(value)
+            elif kind == "target":
+                db.add_target(value)
+            elif kind == "session":
+                row = {k: to_json(v) if k in ("config", "versions") else v for k, v in asdict(value).items()}
+                tables.table("sessions").insert(row, pk="id", ignore=True)
+            else:
+                db.add_record(value)
+        return db.count() - before
+
+
+def _read(path: str) -> Iterator[tuple[str, Any]]:
+    try:
+        file = open(path, encoding="utf-8")
+    except OSError as error:
+        raise DatabaseError(f"cannot read {path}: {error.strerror}") from error
+    with file:
+        for number, line in enumerate(_lines(file, path), 1):
+            try:
+                content = json.loads(line)
+                if not isinstance(content, dict):
+                    raise ValueError("not an object")
+                if number == 1:
+                    if content.get("format") != FORMAT:
+                        raise ValueError(f"the first line does not say {FORMAT!r}")
+                    if content.get("schema") != SCHEMA:
+                        raise ValueError(f"schema {content.get('schema')!r}; this version reads {SCHEMA}")
+                    continue
+                yield _item(content)
+            except (ValueError, TypeError, RecursionError) as error:
+                raise DatabaseError(f"{path}, line {number}: {error}; nothing was imported") from error
+
+
+def _lines(file: Any, path: str) -> Iterator[str]:
+    try:
+        while line := file.readline(_MAX_LINE):
+            if len(line) >= _MAX_LINE:
+                raise DatabaseError(f"{path} has a line of more than {_MAX_LINE >> 20} MiB; nothing was imported")
+            if line.strip():
+                yield line
+    except UnicodeDecodeError as error:
+        raise DatabaseError(f"{path} is not UTF-8 text; nothing was imported") from error
+
+
+def _item(content: dict[str, Any]) -> tuple[str, Any]:
+    kind = content.pop("type", None)
+    cls = _TYPES.get(kind) if isinstance(kind, str) else None
+    if cls is None:
+        raise ValueError(f"type is {kind!r}, not one of {', '.join(_TYPES)}")
+    allowed = {f.name: f for f in fields(cls)}
+    allowed.pop("id", None) if kind == "record" else None
+    unknown = sorted(content.keys() - allowed.keys())
+    if unknown:
+        raise ValueError(f"{kind} has no field {unknown[0]!r}")
+    for name, value in content.items():
+        _check_kind(name, value)
+    if "shapes" in content:
+        content["shapes"] = tuple(content["shapes"])
+    return str(kind), cls(**content)
+
+
+_LISTS = {"times", "shapes"}
+_OBJECTS = {"decisions", "config", "versions"}
+_NUMBERS = {
+    "flops", "bytes", "run_seconds", "compile_seconds", "predicted_seconds", "trial", "seed", "trials", "vector_bits",
+    "num_cores", "codegen_version",
+}  # fmt: skip
+
+
+def _check_kind(name: str, value: Any) -> None:
+    if name in _LISTS:
+        good = isinstance(value, list)
+    elif name in _OBJECTS:
+        good = isinstance(value, dict)
+    elif name in _NUMBERS:
+        good = value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
+    else:
+        good = isinstance(value, str) or (value is None and name in ("session", "workload", "target", "finished"))
+    if not good:
+        raise ValueError(f"{name} cannot be {str(value)[:40]!r}")

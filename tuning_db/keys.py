@@ -1,0 +1,98 @@
+"""What stands for a workload or a target: keys, texts, records, or the objects themselves."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Protocol, Union
+
+from ..tir.cost import count_bytes, count_flops
+from ..tir.equal import workload_key
+from ..tir.expr import IntImm
+from ..tir.function import PrimFunc
+from ..tir.parser import parse
+from .records import TargetRecord, WorkloadRecord
+
+__all__ = ["Target", "TargetLike", "Workload", "target_key", "target_record", "workload_key_of", "workload_record"]
+
+
+class TargetLike(Protocol):
+    """What a codegen Target offers here: ``key`` and its text."""
+
+    @property
+    def key(self) -> str:
+        """The fingerprint."""
+        ...
+
+
+Workload = Union[PrimFunc, WorkloadRecord, str]
+Target = Union[TargetLike, TargetRecord, str]
+
+_KEY = re.compile(r"[0-9a-f]{64}")
+
+
+def workload_key_of(workload: Workload) -> str:
+    """The key of a workload in any of its forms."""
+    if isinstance(workload, WorkloadRecord):
+        return workload.key
+    if isinstance(workload, str):
+        if _KEY.fullmatch(workload) or "\n" not in workload:
+            return workload
+        return workload_key(_function(workload))
+    return workload_key(_function(workload))
+
+
+def workload_record(workload: Workload) -> WorkloadRecord:
+    """What is worth storing about a workload."""
+    if isinstance(workload, WorkloadRecord):
+        return workload
+    if isinstance(workload, str) and "\n" not in workload:
+        raise ValueError(f"a workload is added as a PrimFunc or its text, not as {workload!r}")
+    func = _function(workload)
+    shapes = tuple([
+        {"name": b.name, "dtype": b.dtype, "shape": [e.value if isinstance(e, IntImm) else str(e) for e in b.shape]}
+        for b in func.buffers
+    ])  # fmt: skip
+    return WorkloadRecord(
+        workload_key(func),
+        func.script(),
+        func.name,
+        shapes=shapes,
+        dtype=func.buffers[-1].dtype if func.buffers else "",
+        flops=count_flops(func),
+        bytes=count_bytes(func),
+    )
+
+
+def _function(workload: Any) -> PrimFunc:
+    if isinstance(workload, str):
+        workload = parse(workload)
+    functions = getattr(workload, "functions", None)
+    if functions is not None and len(functions) == 1:
+        workload = next(iter(functions.values()))
+    if not isinstance(workload, PrimFunc):
+        raise TypeError(f"a workload is a PrimFunc, its text or its key, not {type(workload).__name__}")
+    return workload
+
+
+def target_key(target: Target) -> str:
+    """The key of a target in any of its forms; a text stays as it is."""
+    if isinstance(target, str):
+        return target
+    return str(target.key)
+
+
+def target_record(target: Target) -> TargetRecord:
+    """What is worth storing about a target."""
+    if isinstance(target, TargetRecord):
+        return target
+    if isinstance(target, str):
+        raise TypeError(f"a target is added as a Target, whose key tells machines apart: pass Target({target!r})")
+    features = getattr(target, "features", "")
+    return TargetRecord(
+        str(target.key),
+        str(target),
+        cpu=str(getattr(target, "cpu", "") or getattr(target, "mcpu", "") or ""),
+        features=features if isinstance(features, str) else ",".join(map(str, features or ())),
+        vector_bits=getattr(target, "vector_bits", None),
+        num_cores=getattr(target, "num_cores", None),
+    )

@@ -1,0 +1,156 @@
+"""What the database holds, as values: workloads, targets, sessions and records of measurements.
+
+A record is text and numbers. Times are in seconds; moments are ISO 8601 text in UTC.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from statistics import median
+from typing import Any
+
+__all__ = ["STATUSES", "SessionRecord", "TargetRecord", "TuningRecord", "WorkloadRecord", "utc_now"]
+
+STATUSES: Mapping[str, str] = {
+    "ok": "compiled, ran, and its result agreed with the reference",
+    "schedule_error": "the trace does not apply to the workload",
+    "compile_error": "lowering or code generation failed",
+    "compile_timeout": "compiling took longer than its limit",
+    "timeout": "running took longer than its limit",
+    "crash": "the worker process died",
+    "out_of_memory": "the worker ran into its memory limit",
+    "run_error": "the compiled function reported an error",
+    "wrong_result": "ran, but its result differs from the reference",
+}
+"""The statuses that a tuner of ours writes; a record may carry another word of the same kind."""
+
+_STATUS = re.compile(r"[a-z][a-z0-9_]{0,39}")
+
+
+def utc_now() -> str:
+    """The present moment as ISO 8601 text in UTC, to the microsecond."""
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="microseconds")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadRecord:
+    """Something to compute: a PrimFunc as text.
+
+    ``key`` is the SHA-256 (hex) of the canonical text; ``shapes`` lists the arguments as
+    ``{"name", "dtype", "shape"}``; ``flops`` and ``bytes`` are what one run computes and must at least move (None:
+    not known); ``spec`` is what the command line calls it, where it came from there.
+    """
+
+    key: str
+    text: str
+    name: str = ""
+    spec: str = ""
+    shapes: tuple[Mapping[str, Any], ...] = ()
+    dtype: str = ""
+    flops: float | None = None
+    bytes: float | None = None
+    created: str = field(default_factory=utc_now)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRecord:
+    """A machine as code generation sees it. ``key`` identifies it, ``text`` is what ``Target(text)`` accepts."""
+
+    key: str
+    text: str
+    cpu: str = ""
+    features: str = ""
+    vector_bits: int | None = None
+    num_cores: int | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    created: str = field(default_factory=utc_now)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRecord:
+    """One run of a tuner. ``status``: running, done, interrupted or failed; ``trials``: how many were asked for."""
+
+    id: str
+    workload: str | None = None
+    target: str | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+    seed: int | None = None
+    trials: int | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    host: str = ""
+    status: str = "running"
+    started: str = field(default_factory=utc_now)
+    finished: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TuningRecord:
+    """One candidate and what became of it.
+
+    ``workload``, ``target`` and ``session`` are keys; ``trace`` is the schedule's trace as JSON text; ``decisions``
+    the row of numbers it was made from; ``times`` all timings in seconds. ``run_seconds`` is the figure that counts
+    (the median of ``times`` unless given) and None when nothing was timed. ``status`` is one of :data:`STATUSES`;
+    ``error`` says more when it is not ``ok``. ``predicted_seconds`` is what the cost model expected.
+    """
+
+    workload: str
+    target: str
+    trace: str
+    times: tuple[float, ...] = ()
+    status: str = "ok"
+    error: str = ""
+    decisions: Mapping[str, Any] = field(default_factory=dict)
+    sketch: str = ""
+    session: str | None = None
+    trial: int | None = None
+    run_seconds: float | None = None
+    compile_seconds: float | None = None
+    predicted_seconds: float | None = None
+    codegen_version: int = 0
+    created: str = field(default_factory=utc_now)
+    id: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "times", tuple([float(t) for t in self.times]))
+        if not _STATUS.fullmatch(self.status):
+            raise ValueError(f"{self.status!r} is no status; write one of {', '.join(STATUSES)}")
+        if not all(math.isfinite(t) and t > 0 for t in self.times):
+            raise ValueError(f"times are seconds, finite and above zero, not {self.times}")
+        if self.status == "ok" and not self.times:
+            raise ValueError("a record with status 'ok' has at least one time")
+        if self.run_seconds is None and self.times:
+            object.__setattr__(self, "run_seconds", median(self.times))
+
+    @property
+    def ok(self) -> bool:
+        """Whether the candidate ran and was right."""
+        return self.status == "ok"
+
+    def digest(self) -> str:
+        """What identifies the record in every database: SHA-256 (hex) over its content, its ``id`` left out."""
+        content = asdict(self)
+        del content["id"]
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=_plain)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """NumPy numbers and other number-likes as Python's own; anything else is refused."""
+    if hasattr(value, "item"):
+        return value.item()
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Sequence):
+        return list(value)
+    raise TypeError(f"{type(value).__name__} does not go into a record: text and numbers only")
+
+
+def to_json(value: Any) -> str:
+    """``value`` as JSON text, one line; TypeError when it holds more than text and numbers."""
+    return json.dumps(value, default=_plain, separators=(",", ":"), allow_nan=False)
