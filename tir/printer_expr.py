@@ -1,0 +1,353 @@
+"""Expressions as text: Python's operators where parsing them gives the same node back, ``T.`` words elsewhere.
+
+The parser folds constants as the operators of :mod:`.expr` do (``i + 0`` is ``i``), so a node that an operator would
+fold is written as a call that does not: ``T.Add(i, 0)``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+from .buffer import Buffer, BufferRegion
+from .dtype import is_bool, is_float, is_int, lanes_of, with_lanes
+from .expr import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    BinaryOp,
+    Broadcast,
+    BufferLoad,
+    Call,
+    Cast,
+    CommReducer,
+    Div,
+    Expr,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    IterVar,
+    Let,
+    Max,
+    Min,
+    Mul,
+    Not,
+    Or,
+    Ramp,
+    Range,
+    Reduce,
+    Select,
+    Shuffle,
+    StringImm,
+    Sub,
+    TruncDiv,
+    TruncMod,
+    Var,
+    make_binary,
+)
+from .op import UNARY_FLOAT_OPS
+from .printer_names import Names
+
+__all__ = ["ATOM", "ExprPrinter", "register_printer"]
+
+ATOM = 13
+"""The precedence of what never needs parentheses."""
+
+_INFIX: dict[type, tuple[str, int]] = {
+    Or: (" or ", 1), And: (" and ", 2),
+    EQ: (" == ", 4), NE: (" != ", 4), LT: (" < ", 4), LE: (" <= ", 4), GT: (" > ", 4), GE: (" >= ", 4),
+    Add: (" + ", 9), Sub: (" - ", 9),
+    Mul: (" * ", 10), Div: (" / ", 10), FloorDiv: (" // ", 10), FloorMod: (" % ", 10),
+}  # fmt: skip
+_NOT_PRECEDENCE, _ADD_PRECEDENCE = 3, 9
+_FOLDING = (Add, Sub, Mul, FloorDiv, FloorMod, TruncDiv, TruncMod, Min, Max)
+_COMPARISONS = (EQ, NE, LT, LE, GT, GE)
+_FUNCTIONS = {Min: "min", Max: "max", TruncDiv: "truncdiv", TruncMod: "truncmod"}
+_SAME_TYPE_CALLS = {f"tir.{name}": 1 for name in UNARY_FLOAT_OPS} | {
+    "tir.pow": 2, "tir.fmod": 2, "tir.copysign": 2, "tir.atan2": 2, "tir.hypot": 2, "tir.fma": 3,
+}  # fmt: skip
+_INT_CALLS = {
+    "tir.bitwise_and": 2, "tir.bitwise_or": 2, "tir.bitwise_xor": 2, "tir.shift_left": 2, "tir.shift_right": 2,
+    "tir.bitwise_not": 1, "tir.popcount": 1, "tir.clz": 1,
+}  # fmt: skip
+_DTYPE_FIRST = {
+    "tir.call_extern", "tir.call_pure_extern", "tir.call_llvm_intrin", "tir.call_llvm_pure_intrin", "tir.reinterpret",
+}  # fmt: skip
+
+Render = Callable[[Any, "ExprPrinter"], Any]
+_PRINTERS: dict[type, Render] = {}
+
+
+def register_printer(cls: type, render: Render) -> None:
+    """Teach the printer a node type: ``render(node, printer)`` gives the text, or ``(text, precedence)``.
+
+    ``printer.text(child, min_precedence)`` prints what is below. Text alone counts as an atom.
+    """
+    _PRINTERS[cls] = render
+
+
+def folds(cls: type[BinaryOp], a: Expr, b: Expr) -> bool:
+    """Whether the operator of ``cls`` on these operands would build another node than ``cls(a, b)``."""
+    if isinstance(a, IntImm) and isinstance(b, IntImm):
+        return True
+    if isinstance(a, (IntImm, FloatImm)) and isinstance(b, (IntImm, FloatImm)):
+        return cls in _COMPARISONS
+    if not (isinstance(a, IntImm) or isinstance(b, IntImm)) or cls not in _FOLDING:
+        return False
+    return type(make_binary(cls, a, b)) is not cls
+
+
+class ExprPrinter:
+    """Prints expressions; statements are :class:`tilewright.tir.printer_stmt.StmtPrinter`'s."""
+
+    def __init__(self) -> None:
+        self.names = Names()
+
+    def text(self, e: Any, min_precedence: int = 0) -> str:
+        """``e``, in parentheses when it binds less tightly than ``min_precedence``."""
+        cls = type(e)
+        if cls is Var:
+            name = self.names.texts.get(e)
+            return name if name is not None else self.unknown_var(e)
+        if cls is IntImm and e.dtype == "int32":
+            return str(e.value)
+        infix = _INFIX.get(cls)
+        if infix is not None:
+            symbol, precedence = infix
+            a, b = e.a, e.b
+            if self._is_plain(cls, a, b):
+                tight = precedence + (precedence == 4)
+                out = f"{self.text(a, tight)}{symbol}{self.text(b, precedence + 1)}"
+                return out if precedence >= min_precedence else f"({out})"
+            return f"T.{cls.__name__}({self.text(a)}, {self.text(b)})"
+        render = _PRINTERS.get(cls)
+        if render is None:
+            render = next((r for c, r in _PRINTERS.items() if isinstance(e, c)), _unknown)
+        out = render(e, self)
+        if isinstance(out, tuple):
+            out, precedence = out
+            return out if precedence >= min_precedence else f"({out})"
+        return str(out)
+
+    @staticmethod
+    def _is_plain(cls: type, a: Expr, b: Expr) -> bool:
+        if cls is And or cls is Or:
+            return True
+        dtype = a.dtype
+        if dtype != b.dtype or folds(cls, a, b):
+            return False
+        if cls is FloorDiv or cls is FloorMod:
+            return not is_float(dtype)
+        return cls is not Div or not is_int(dtype)
+
+    def many(self, items: Any) -> str:
+        """Expressions with commas between."""
+        return ", ".join([self.text(item) for item in items])
+
+    def unknown_var(self, var: Var) -> str:
+        """The name of a variable that nothing printed so far defines."""
+        return self.names.define(var, var.name)
+
+    def buffer_name(self, buffer: Buffer) -> str:
+        """The name of ``buffer``."""
+        name = self.names.texts.get(buffer)
+        return name if name is not None else self.unknown_buffer(buffer)
+
+    def unknown_buffer(self, buffer: Buffer) -> str:
+        """The name of a buffer that nothing printed so far declares."""
+        return self.define_buffer(buffer)
+
+    def define_buffer(self, buffer: Buffer) -> str:
+        """Name a buffer, and its pointer after it unless another buffer has the same one."""
+        name = self.names.define(buffer, buffer.name)
+        if buffer.data not in self.names.texts:
+            self.names.alias(buffer.data, f"{name}.data")
+        return name
+
+    def access(self, name: str, indices: tuple[Expr, ...]) -> str:
+        """``A[i, 0:4]``; ``A[()]`` for a buffer of rank 0."""
+        return f"{name}[{', '.join([self._index(i) for i in indices]) or '()'}]"
+
+    def _index(self, index: Expr) -> str:
+        if type(index) is Ramp and index.lanes > 1 and type(index.stride) is IntImm:
+            dtype = index.base.dtype
+            if index.stride.value == 1 and index.stride.dtype == dtype:
+                return ":".join(self.span(index.base, IntImm(index.lanes, dtype)))
+        return self.text(index)
+
+    def span(self, lo: Expr, extent: Expr) -> tuple[str, str]:
+        """The texts of ``lo`` and ``lo + extent``, such that the parser finds ``extent`` again."""
+        if type(lo) is IntImm:
+            if type(extent) is IntImm:
+                return self.text(lo), self.text(IntImm(lo.value + extent.value, extent.dtype))
+            if lo.value == 0:
+                return self.text(lo), self.text(extent)
+        if type(lo) is Add and type(lo.b) is IntImm and type(lo.a) is not IntImm and type(extent) is IntImm:
+            end = lo.b.value + extent.value
+            if end != 0 and lo.b.value != 0:
+                tail = self.text(IntImm(end, extent.dtype))
+                return self.text(lo), f"{self.text(lo.a, _ADD_PRECEDENCE)} + {tail}"
+        return self.text(lo), f"{self.text(lo, _ADD_PRECEDENCE)} + {self.text(extent, _ADD_PRECEDENCE + 1)}"
+
+    def region(self, region: BufferRegion) -> str:
+        """``A[i, 0:4]``: one index or slice per dimension."""
+        items = []
+        for r in region.region:
+            extent = r.extent
+            if type(extent) is IntImm and extent.value == 1 and extent.dtype == r.min.dtype:
+                items.append(self.text(r.min))
+            else:
+                items.append(":".join(self.span(r.min, extent)))
+        return f"{self.buffer_name(region.buffer)}[{', '.join(items) or '()'}]"
+
+    def value(self, value: Any) -> str:
+        """An attribute's or annotation's value: text, numbers, expressions, lists and dicts of them."""
+        if isinstance(value, str):
+            return quote(value)
+        if isinstance(value, (list, tuple)):
+            return f"[{', '.join([self.value(v) for v in value])}]"
+        if hasattr(value, "items"):
+            return self.mapping(value)
+        if isinstance(value, IntImm):
+            return repr(bool(value.value)) if is_bool(value.dtype) else self.text(value)
+        if isinstance(value, Expr):
+            return self.text(value)
+        if isinstance(value, float) and not math.isfinite(value):
+            return f'T.float64("{value}")'
+        if isinstance(value, Buffer):
+            return self.buffer_name(value)
+        return repr(value)
+
+    def mapping(self, items: Any) -> str:
+        """A dict of :meth:`value`."""
+        return "{" + ", ".join([f"{quote(str(k))}: {self.value(v)}" for k, v in items.items()]) + "}"
+
+
+def quote(text: str) -> str:
+    """A string literal."""
+    return json.dumps(text, ensure_ascii=False) if text.isprintable() else json.dumps(text)
+
+
+def _unknown(e: Any, p: ExprPrinter) -> str:
+    return object.__repr__(e)
+
+
+def _int(e: IntImm, p: ExprPrinter) -> str:
+    if is_bool(e.dtype):
+        return f"T.bool({bool(e.value)})"
+    return f"T.{e.dtype}({e.value})"
+
+
+def _float(e: FloatImm, p: ExprPrinter) -> str:
+    value = float(e.value)
+    return f"T.{e.dtype}({value!r})" if math.isfinite(value) else f'T.{e.dtype}("{value}")'
+
+
+def _not(e: Not, p: ExprPrinter) -> tuple[str, int]:
+    return f"not {p.text(e.a, _NOT_PRECEDENCE)}", _NOT_PRECEDENCE
+
+
+def _function(e: BinaryOp, p: ExprPrinter) -> str:
+    cls = type(e)
+    word = cls.__name__ if folds(cls, e.a, e.b) or e.a.dtype != e.b.dtype else _FUNCTIONS[cls]
+    return f"T.{word}({p.text(e.a)}, {p.text(e.b)})"
+
+
+def _load(e: BufferLoad, p: ExprPrinter) -> str:
+    name = p.buffer_name(e.buffer)
+    if e.predicate is None:
+        return p.access(name, e.indices)
+    return f"{name}.vload([{p.many(e.indices)}], predicate={p.text(e.predicate)})"
+
+
+def _call(e: Call, p: ExprPrinter) -> str:
+    op, args, dtype = e.op, e.args, e.dtype
+    word = op[4:] if op.startswith("tir.") else op
+    types = [a.dtype for a in args]
+    if all(t == dtype for t in types) and (
+        (len(args) == _SAME_TYPE_CALLS.get(op) and is_float(dtype))
+        or (len(args) == _INT_CALLS.get(op) and is_int(dtype))
+    ):
+        return f"T.{word}({p.many(args)})"
+    if op in _DTYPE_FIRST:
+        return f"T.{word}({', '.join([quote(dtype), *[p.text(a) for a in args]])})"
+    known = (
+        (op == "tir.if_then_else" and len(args) == 3 and is_bool(types[0]) and types[1] == types[2] == dtype)
+        or (op in ("tir.likely", "tir.ret") and len(args) == 1 and types[0] == dtype)
+        or (
+            op in ("tir.isnan", "tir.isinf", "tir.isfinite")
+            and len(args) == 1
+            and is_float(types[0])
+            and dtype == with_lanes("bool", lanes_of(types[0]))
+        )
+    )
+    if known:
+        return f"T.{word}({p.many(args)})"
+    return f"T.call({', '.join([quote(op), *[p.text(a) for a in args]])}, dtype={quote(dtype)})"
+
+
+def _let(e: Let, p: ExprPrinter) -> str:
+    value = p.text(e.value)
+    p.names.enter()
+    name = p.names.define(e.var, e.var.name)
+    out = f"T.Let({p.text(e.body)}, where={{{name}: {value}}})"
+    p.names.leave()
+    return out
+
+
+def _reducer(e: CommReducer, p: ExprPrinter) -> str:
+    p.names.enter()
+    args = ", ".join([p.names.define(v, v.name) for v in (*e.lhs, *e.rhs)])
+    body = p.text(e.result[0]) if len(e.result) == 1 else f"({p.many(e.result)})"
+    p.names.leave()
+    return f"T.comm_reducer(lambda {args}: {body}, [{p.many(e.identity_element)}])"
+
+
+def _reduce(e: Reduce, p: ExprPrinter) -> str:
+    where = "" if isinstance(e.condition, IntImm) and e.condition.value else f", where={p.text(e.condition)}"
+    init = f", init=[{p.many(e.init)}]" if e.init else ""
+    axes = ", ".join([p.text(a) for a in e.axis])
+    source = p.text(e.source[0]) if len(e.source) == 1 else f"({p.many(e.source)})"
+    item = f"[{e.value_index}]" if len(e.source) > 1 else ""
+    return f"T.reduce({p.text(e.combiner)}, {source}, axis=[{axes}]{where}{init}){item}"
+
+
+def _iter_var(e: IterVar, p: ExprPrinter) -> str:
+    tag = f", {quote(e.thread_tag)}" if e.thread_tag else ""
+    return f"T.iter_var({p.text(e.var)}, {p.text(e.dom)}, {quote(e.kind)}{tag})"
+
+
+_PRINTERS.update(
+    {
+        IntImm: _int,
+        FloatImm: _float,
+        StringImm: lambda e, p: quote(e.value),
+        Not: _not,
+        Min: _function,
+        Max: _function,
+        TruncDiv: _function,
+        TruncMod: _function,
+        Select: lambda e, p: f"T.Select({p.many((e.condition, e.true_value, e.false_value))})",
+        Cast: lambda e, p: f"T.Cast({quote(e.dtype)}, {p.text(e.value)})",
+        Ramp: lambda e, p: f"T.Ramp({p.text(e.base)}, {p.text(e.stride)}, {e.lanes})",
+        Broadcast: lambda e, p: f"T.Broadcast({p.text(e.value)}, {e.lanes})",
+        Shuffle: lambda e, p: f"T.Shuffle([{p.many(e.vectors)}], {list(e.indices)})",
+        BufferLoad: _load,
+        Call: _call,
+        Let: _let,
+        CommReducer: _reducer,
+        Reduce: _reduce,
+        IterVar: _iter_var,
+        Range: lambda e, p: "T.Range({}, {})".format(*p.span(e.min, e.extent)),
+        BufferRegion: lambda e, p: p.region(e),
+        Buffer: lambda e, p: p.buffer_name(e),
+    }
+)

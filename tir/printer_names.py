@@ -1,0 +1,63 @@
+"""Names for the printed text: unique while they live, free again after their scope."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from typing import Any
+
+__all__ = ["Names"]
+
+_NOT_IN_NAMES = re.compile(r"\W")
+_RESERVED = frozenset(keyword.kwlist) | {"T", "I", "range"}
+
+
+class Names:
+    """What every variable and buffer in scope is called.
+
+    A name that lives already gets a number: ``i``, ``i_1``, ``i_2``. Leaving a scope frees the names made in it, so
+    two neighbouring loops may both be ``i``.
+    """
+
+    def __init__(self) -> None:
+        self.texts: dict[Any, str] = {}
+        self._live: set[str] = set()
+        self._next: dict[str, int] = {}
+        self._scopes: list[list[tuple[Any, str, str, int | None]]] = [[]]
+
+    def enter(self) -> None:
+        """Open a scope."""
+        self._scopes.append([])
+
+    def leave(self) -> None:
+        """Close the innermost scope and free its names."""
+        for key, text, base, old in reversed(self._scopes.pop()):
+            del self.texts[key]
+            if base:
+                self._live.discard(text)
+                if old is None:
+                    self._next.pop(base, None)
+                else:
+                    self._next[base] = old
+
+    def define(self, key: Any, hint: str) -> str:
+        """Call ``key`` something like ``hint``; the name it got."""
+        base = _NOT_IN_NAMES.sub("_", hint) or "v"
+        if base[0].isdigit() or not base.isidentifier():
+            base = "v_" + (base if base.isascii() else "x")
+        text, old = base, self._next.get(base)
+        if base in self._live or base in _RESERVED:
+            number = 1 if old is None else old
+            while f"{base}_{number}" in self._live:
+                number += 1
+            text = f"{base}_{number}"
+            self._next[base] = number + 1
+        self._live.add(text)
+        self.texts[key] = text
+        self._scopes[-1].append((key, text, base, old))
+        return text
+
+    def alias(self, key: Any, text: str) -> None:
+        """Let ``key`` print as ``text`` in this scope, e.g. a data pointer as ``A.data``."""
+        self.texts[key] = text
+        self._scopes[-1].append((key, text, "", None))

@@ -1,0 +1,476 @@
+"""Statements, functions and modules as text, one line at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .buffer import Buffer, MatchBufferRegion
+from .dtype import INDEX
+from .expr import Expr, IntImm, IterVar, Var, is_const_int
+from .function import IRModule, PrimFunc
+from .printer_expr import ExprPrinter, quote
+from .stmt import (
+    Allocate,
+    AssertStmt,
+    AttrStmt,
+    Block,
+    BlockRealize,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+)
+from .walk import pre_order
+
+__all__ = ["StmtPrinter", "is_sugared_root"]
+
+_LOOP_WORDS = {"serial": "serial", "parallel": "parallel", "vectorized": "vectorized", "unrolled": "unroll"}
+_AXIS_LETTERS = {"spatial": "S", "reduce": "R"}
+_AXIS_WORDS = {"spatial": "spatial", "reduce": "reduce", "opaque": "opaque", "scan": "scan"}
+_SCOPED = (LetStmt, Allocate, AttrStmt, AssertStmt)
+
+
+def same(a: Expr, b: Expr) -> bool:
+    """Whether two extents are the same object or equal constants of one type."""
+    return a is b or (type(a) is IntImm and type(b) is IntImm and a.value == b.value and a.dtype == b.dtype)
+
+
+def has_block(stmt: Stmt) -> bool:
+    """Whether a block is realized somewhere in ``stmt``."""
+    return any(type(n) is BlockRealize for n in pre_order(stmt, lambda n: not isinstance(n, (Expr, BlockRealize))))
+
+
+def needs_root(body: Stmt, allocs: bool) -> bool:
+    """Whether the parser puts a root block around ``body`` (with ``allocs`` when buffers are allocated at the top)."""
+    if allocs:
+        return True
+    return has_block(body) and not (type(body) is BlockRealize and not body.block.iter_vars)
+
+
+def is_sugared_root(stmt: Stmt) -> bool:
+    """Whether ``stmt`` is a root block that the text leaves out, because the parser puts it back."""
+    if type(stmt) is not BlockRealize:
+        return False
+    b = stmt.block
+    extras = b.iter_vars or b.reads or b.writes or b.match_buffers or b.annotations or b.init is not None
+    return (
+        b.name_hint == "root"
+        and not extras
+        and is_const_int(stmt.predicate, 1)
+        and needs_root(b.body, bool(b.alloc_buffers))
+    )
+
+
+class StmtPrinter(ExprPrinter):
+    """Collects lines. ``highlight`` maps nodes (statements, blocks, loop variables, buffers) to remarks."""
+
+    def __init__(self, highlight: Mapping[Any, str] | Iterable[Any] = ()) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        self.indent = ""
+        self.loops: dict[Var, For] = {}
+        self.head: int | None = None
+        self.marks = dict(highlight) if isinstance(highlight, Mapping) else dict.fromkeys(highlight, "")
+        self.bare_params: set[Var] = set()
+        self.used_params: set[Var] = set()
+
+    # Lines
+
+    def line(self, text: str, *nodes: Any) -> None:
+        """One line; underlined when one of ``nodes`` is marked."""
+        self.lines.append(self.indent + text)
+        for node in nodes:
+            remark = self.marks.get(node) if self.marks else None
+            if remark is not None:
+                self.lines.append(f"{self.indent}#{'^' * max(len(text) - 1, 3)}{' ' + remark if remark else ''}")
+                return
+
+    def nested(self, body: Stmt) -> None:
+        """``body`` one step further in, in a scope of its own."""
+        indent = self.indent
+        self.indent = indent + "    "
+        self.names.enter()
+        self.stmt(body)
+        self.names.leave()
+        self.indent = indent
+
+    # What nothing declares
+
+    def unknown_var(self, var: Var) -> str:
+        if var in self.bare_params:
+            self.used_params.add(var)
+        name = super().unknown_var(var)
+        self._declare_at_head(f"{name} = {_declaration(var)}")
+        return name
+
+    def unknown_buffer(self, buffer: Buffer) -> str:
+        if self.head is not None:
+            self.symbols(buffer, head=True)
+        name = self.define_buffer(buffer)
+        self._declare_at_head(f"{name} = T.Buffer({self.buffer_args(buffer, explicit=True)})")
+        return name
+
+    def _declare_at_head(self, text: str) -> None:
+        if self.head is not None:
+            first = self.lines[self.head - 1]
+            step = first[: len(first) - len(first.lstrip())] + "    "
+            self.lines.insert(self.head, step + text)
+            self.head += 1
+
+    # Buffers
+
+    def symbols(self, buffer: Buffer, head: bool = False) -> None:
+        """Declare the sizes in a buffer's shape, strides and offset that have no name yet."""
+        for e in (*buffer.shape, *buffer.strides, buffer.elem_offset):
+            for n in pre_order(e):
+                if type(n) is Var and n not in self.names.texts:
+                    if head:
+                        self.unknown_var(n)
+                    else:
+                        self.line(f"{self.names.define(n, n.name)} = {_declaration(n)}")
+
+    def buffer_args(self, buffer: Buffer, explicit: bool = False, extra: str = "") -> str:
+        """``(16, 16), "int8", scope="local"``: float32 goes without saying unless ``explicit``."""
+        shape = self.many(buffer.shape)
+        out = [f"({shape},)" if len(buffer.shape) == 1 else f"({shape})"]
+        if explicit or buffer.dtype != "float32":
+            out.append(quote(buffer.dtype))
+        data = self.names.texts.get(buffer.data)
+        if data is not None and data != f"{self.names.texts.get(buffer)}.data":
+            out.append(f"data={data}")
+        if buffer.strides:
+            strides = self.many(buffer.strides)
+            out.append(f"strides=({strides}{',' if len(buffer.strides) == 1 else ''})")
+        if not is_const_int(buffer.elem_offset, 0) or buffer.elem_offset.dtype != INDEX or buffer.offset_factor != 1:
+            out.append(f"elem_offset={self.text(buffer.elem_offset)}")
+        if buffer.scope != "global":
+            out.append(f"scope={quote(buffer.scope)}")
+        if buffer.data_alignment != 64:
+            out.append(f"align={buffer.data_alignment}")
+        if buffer.offset_factor != 1:
+            out.append(f"offset_factor={buffer.offset_factor}")
+        if buffer.axis_separators:
+            out.append(f"axis_separators={list(buffer.axis_separators)}")
+        return ", ".join(out) + extra
+
+    def declare(self, buffer: Buffer, word: str, first: str = "", explicit: bool = False, extra: str = "") -> str:
+        """``A = T.word(first, shape, …)`` after lines for the symbols in it; the name is the buffer's from here on."""
+        self.symbols(buffer)
+        shared = buffer.data in self.names.texts
+        args = self.buffer_args(buffer, explicit, extra)
+        name = self.names.define(buffer, buffer.name)
+        if not shared:
+            self.names.alias(buffer.data, f"{name}.data")
+        return f"{name} = T.{word}({first}{args})"
+
+    # Statements
+
+    def stmt(self, s: Any) -> None:
+        """Print ``s``; a chain of scoped statements runs down the page without further indentation."""
+        while True:
+            cls = type(s)
+            if cls is LetStmt:
+                value = self.text(s.value)
+                name = self.names.define(s.var, s.var.name)
+                self.line(f"{name}: T.{s.var.dtype} = {value}", s, s.var)
+            elif cls is Allocate:
+                notes = f", annotations={self.mapping(s.annotations)}" if s.annotations else ""
+                self.line(self.declare(s.buffer, "decl_buffer", extra=notes), s, s.buffer)
+            elif cls is AttrStmt:
+                self.line(self._attr(s), s)
+            elif cls is AssertStmt:
+                self.line(f"assert {self.text(s.condition)}, {quote(s.message)}", s)
+            else:
+                break
+            s = s.body
+        if cls is SeqStmt:
+            last = len(s.seq) - 1
+            for k, item in enumerate(s.seq):
+                if k < last and type(item) in _SCOPED:
+                    self._with(item)
+                else:
+                    self.stmt(item)
+        elif cls is BufferStore:
+            self._store(s)
+        elif cls is For:
+            self._for(s)
+        elif cls is BlockRealize:
+            self._block(s.block, s)
+        elif cls is IfThenElse:
+            self._if(s)
+        elif cls is Evaluate:
+            self.line(f"T.evaluate({self.text(s.value)})", s)
+        elif cls is Block:
+            self._block(s, None)
+        elif cls is PrimFunc:
+            self.func(s)
+        elif cls is IRModule:
+            self.module(s)
+        else:
+            self.line(self.text(s), s)
+
+    def _with(self, s: Any) -> None:
+        cls = type(s)
+        self.names.enter()
+        if cls is LetStmt:
+            value = self.text(s.value)
+            name = self.names.define(s.var, s.var.name)
+            dtype = "" if s.var.dtype == s.value.dtype else f", dtype={quote(s.var.dtype)}"
+            self.line(f"with T.LetStmt({value}{dtype}) as {name}:", s, s.var)
+        elif cls is Allocate:
+            notes = f", annotations={self.mapping(s.annotations)}" if s.annotations else ""
+            name, _, call = self.declare(s.buffer, "decl_buffer", extra=notes).partition(" = ")
+            self.line(f"with {call} as {name}:", s, s.buffer)
+        elif cls is AttrStmt:
+            self.line(f"with {self._attr(s)}:", s)
+        else:
+            self.line(f"with T.Assert({self.text(s.condition)}, {quote(s.message)}):", s)
+        self.nested(s.body)
+        self.names.leave()
+
+    def _attr(self, s: AttrStmt) -> str:
+        node = s.node
+        if isinstance(node, IterVar):
+            if node.var not in self.names.texts:
+                name = self.names.define(node.var, node.var.name)
+                self.line(f"{name} = {_declaration(node.var)}")
+            text = self.text(node)
+        else:
+            text = self.value(node)
+        return f"T.attr({text}, {quote(s.attr_key)}, {self.text(s.value)})"
+
+    def _store(self, s: BufferStore) -> None:
+        name = self.buffer_name(s.buffer)
+        if s.predicate is None:
+            self.line(f"{self.access(name, s.indices)} = {self.text(s.value)}", s)
+        else:
+            indices, value, predicate = self.many(s.indices), self.text(s.value), self.text(s.predicate)
+            self.line(f"{name}.vstore([{indices}], {value}, predicate={predicate})", s)
+
+    def _if(self, s: IfThenElse) -> None:
+        word = "if"
+        while True:
+            self.line(f"{word} {self.text(s.condition)}:", s)
+            self.nested(s.then_case)
+            if type(s.else_case) is not IfThenElse:
+                break
+            s, word = s.else_case, "elif"
+        if s.else_case is not None:
+            self.line("else:")
+            self.nested(s.else_case)
+
+    def _for(self, s: For) -> None:
+        self.names.enter()
+        loops = self._grid(s)
+        if len(loops) > 1:
+            extents = self.many([loop.extent for loop in loops])
+            names = [self.names.define(loop.loop_var, loop.loop_var.name) for loop in loops]
+            self.line(f"for {', '.join(names)} in T.grid({extents}):", *loops, *[loop.loop_var for loop in loops])
+        else:
+            domain = self._domain(s)
+            name = self.names.define(s.loop_var, s.loop_var.name)
+            self.line(f"for {name} in {domain}:", s, s.loop_var)
+        for loop in loops:
+            self.loops[loop.loop_var] = loop
+        self.nested(loops[-1].body)
+        self.names.leave()
+
+    def _domain(self, s: For) -> str:
+        if is_const_int(s.min, 0) and s.min.dtype == s.extent.dtype:
+            args = self.text(s.extent)
+        else:
+            args = ", ".join(self.span(s.min, s.extent))
+        if s.kind == "serial" and not s.annotations:
+            return f"range({args})"
+        notes = f", annotations={self.mapping(s.annotations)}" if s.annotations else ""
+        if s.kind == "thread_binding":
+            return f"T.thread_binding({args}, thread={quote(s.thread_binding or '')}{notes})"
+        return f"T.{_LOOP_WORDS[s.kind]}({args}{notes})"
+
+    def _grid(self, s: For) -> list[For]:
+        """The loops from ``s`` inwards that print as one ``T.grid``."""
+        loops: list[For] = []
+        seen: set[Var] = set()
+        node: Any = s
+        while type(node) is For and node.kind == "serial" and not node.annotations and is_const_int(node.min, 0):
+            if node.min.dtype != node.extent.dtype or node.loop_var in seen:
+                break
+            if type(node.extent) is not IntImm and any(n in seen for n in pre_order(node.extent) if type(n) is Var):
+                break
+            if (
+                self.marks
+                and loops
+                and not self.marks.keys().isdisjoint((node, node.loop_var, loops[-1], loops[-1].loop_var))
+            ):
+                break
+            loops.append(node)
+            seen.add(node.loop_var)
+            node = node.body
+        return loops or [s]
+
+    # Blocks
+
+    def _block(self, b: Block, realize: BlockRealize | None) -> None:
+        bare = ", no_realize=True" if realize is None else ""
+        self.line(f"with T.block({quote(b.name_hint)}{bare}):", b, realize, b.name_hint)
+        indent = self.indent
+        self.indent = indent + "    "
+        self.names.enter()
+        if realize is not None:
+            self._axes(b, realize)
+            if not is_const_int(realize.predicate, 1):
+                self.line(f"T.where({self.text(realize.predicate)})")
+        else:
+            for axis in b.iter_vars:
+                self.line(f"{self.names.define(axis.var, axis.var.name)} = {self._axis(axis)})")
+        self.line(f"T.reads({', '.join([self.region(r) for r in b.reads])})")
+        self.line(f"T.writes({', '.join([self.region(r) for r in b.writes])})")
+        if b.annotations:
+            self.line(f"T.block_attr({self.mapping(b.annotations)})")
+        self._block_body(b)
+        self.names.leave()
+        self.indent = indent
+
+    def _block_body(self, b: Block) -> None:
+        for buffer in b.alloc_buffers:
+            self.line(self.declare(buffer, "alloc_buffer"), buffer)
+        for match in b.match_buffers:
+            self.line(self._match(match), match, match.buffer)
+        if b.init is not None:
+            self.line("with T.init():", b.init)
+            self.nested(b.init)
+        self.stmt(b.body)
+
+    def _match(self, match: MatchBufferRegion) -> str:
+        return self.declare(match.buffer, "match_buffer", f"{self.region(match.source)}, ", explicit=True)
+
+    def _axis(self, axis: IterVar) -> str:
+        dom, word = axis.dom, _AXIS_WORDS.get(axis.kind, axis.kind)
+        if is_const_int(dom.min, 0) and dom.min.dtype == dom.extent.dtype:
+            return f"T.axis.{word}({self.text(dom.extent)}"
+        return "T.axis.{}(({}, {})".format(word, *self.span(dom.min, dom.extent))
+
+    def _axes(self, b: Block, realize: BlockRealize) -> None:
+        run: list[tuple[IterVar, Expr]] = []
+        for axis, value in zip(b.iter_vars, realize.iter_values, strict=True):
+            if self._is_remap(axis, value):
+                run.append((axis, value))
+            else:
+                self._remap(run)
+                run = []
+                self._bind(axis, value)
+        self._remap(run)
+
+    def _is_remap(self, axis: IterVar, value: Expr) -> bool:
+        loop = self.loops.get(value) if type(value) is Var else None
+        return (
+            loop is not None
+            and axis.kind in _AXIS_LETTERS
+            and axis.var.dtype == loop.loop_var.dtype
+            and same(axis.dom.min, loop.min)
+            and same(axis.dom.extent, loop.extent)
+        )
+
+    def _bind(self, axis: IterVar, value: Expr) -> None:
+        text = self.text(value)
+        call = self._axis(axis)
+        dtype = "" if axis.var.dtype == value.dtype else f", dtype={quote(axis.var.dtype)}"
+        self.line(f"{self.names.define(axis.var, axis.var.name)} = {call}, {text}{dtype})", axis.var)
+
+    def _remap(self, run: list[tuple[IterVar, Expr]]) -> None:
+        if len(run) == 1:
+            self._bind(*run[0])
+        elif run:
+            values = self.many([value for _, value in run])
+            names = [self.names.define(axis.var, axis.var.name) for axis, _ in run]
+            letters = "".join([_AXIS_LETTERS[axis.kind] for axis, _ in run])
+            text = f'{", ".join(names)} = T.axis.remap("{letters}", [{values}])'
+            self.line(text, *[axis.var for axis, _ in run])
+
+    # Functions
+
+    def func(self, f: PrimFunc, name: str | None = None) -> None:
+        """A function; ``name`` is its name in a module."""
+        start, plain = len(self.lines), self._plain_params(f)
+        while True:
+            self.bare_params, self.used_params = plain, set()
+            self._func(f, plain, name)
+            if not self.used_params:
+                return
+            plain = plain - self.used_params  # the pointer itself is used: say it with match_buffer
+            del self.lines[start:]
+
+    def _plain_params(self, f: PrimFunc) -> set[Var]:
+        """The parameters that ``A: T.Buffer(...)`` says all about."""
+        pointers = [b.data for b in f.buffer_map.values()]
+        return {
+            p
+            for p, b in f.buffer_map.items()
+            if p.dtype == "handle"
+            and all(type(e) is IntImm for e in b.shape)
+            and is_const_int(b.elem_offset, 0)
+            and (b.elem_offset.dtype, b.scope, b.data_alignment, b.offset_factor) == (INDEX, "global", 64, 1)
+            and not b.strides
+            and not b.axis_separators
+            and pointers.count(b.data) == 1
+        }
+
+    def _func(self, f: PrimFunc, plain: set[Var], name: str | None) -> None:
+        self.names.enter()
+        outer_loops, self.loops = self.loops, {}
+        symbol = f.attrs.get("global_symbol")
+        attrs = dict(f.attrs)
+        shown = name if name is not None else symbol if isinstance(symbol, str) and symbol.isidentifier() else "main"
+        if symbol == shown:
+            del attrs["global_symbol"]
+        self.line("@T.prim_func" if "global_symbol" in f.attrs else "@T.prim_func(private=True)")
+        params = []
+        for p in f.params:
+            if p in plain:
+                b = f.buffer_map[p]
+                args = self.buffer_args(b, explicit=True)
+                params.append(f"{self.define_buffer(b)}: T.Buffer({args})")
+            else:
+                buffer = f.buffer_map.get(p)
+                hint = f"var_{p.name}" if buffer is not None and p.name == buffer.name else p.name
+                params.append(f"{self.names.define(p, hint)}: T.{p.dtype}")
+        self.line(f"def {shown}({', '.join(params)}):", f, shown)
+        outer_head, self.head = self.head, len(self.lines)
+        indent = self.indent
+        self.indent = indent + "    "
+        for p in f.params:
+            if p in f.buffer_map and p not in plain:
+                self.line(self.declare(f.buffer_map[p], "match_buffer", f"{self.names.texts[p]}, "), f.buffer_map[p])
+        if attrs:
+            self.line(f"T.func_attr({self.mapping(attrs)})")
+        if is_sugared_root(f.body):
+            self.line('# with T.block("root"):', f.body, f.body.block, "root")  # type: ignore[attr-defined]
+            self._block_body(f.body.block)  # type: ignore[attr-defined]
+        else:
+            self.stmt(f.body)
+        self.indent, self.head, self.loops = indent, outer_head, outer_loops
+        self.names.leave()
+
+    def module(self, m: IRModule) -> None:
+        """A module: its functions as methods of a class."""
+        self.line("@I.ir_module")
+        self.line("class Module:")
+        indent = self.indent
+        self.indent = indent + "    "
+        if m.attrs:
+            self.line(f"I.module_attrs({self.mapping(m.attrs)})")
+        for k, (name, f) in enumerate(m.functions.items()):
+            if k:
+                self.lines.append("")
+            self.func(f, name)
+        if not m.functions and not m.attrs:
+            self.line("pass")
+        self.indent = indent
+
+
+def _declaration(var: Var) -> str:
+    return f"T.{var.dtype}()"
