@@ -1,1 +1,105 @@
-"""(being written)"""
+"""Tensor expressions: say what to compute.
+
+:func:`placeholder` declares an input, :func:`compute` a tensor by the expression of its elements, :func:`sum` and its
+like reduce over a :func:`reduce_axis`, and :func:`create_prim_func` makes a function of loops and blocks from them.
+
+>>> from tilewright import te
+>>> A, B = te.placeholder((128, 64), name="A"), te.placeholder((64, 32), name="B")
+>>> k = te.reduce_axis((0, 64), name="k")
+>>> C = te.compute((128, 32), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+>>> func = te.create_prim_func([A, B, C])
+
+:mod:`tilewright.te.ops` has operators written this way; :func:`create_schedule` is TVM's classic way to schedule.
+"""
+
+from .compute import compute, extern, placeholder, size_var, thread_axis, var
+from .create_prim_func import create_prim_func
+from .math import abs_ as abs
+from .math import (
+    acos,
+    acosh,
+    asin,
+    asinh,
+    atan,
+    atan2,
+    atanh,
+    bitwise_and,
+    bitwise_not,
+    bitwise_or,
+    bitwise_xor,
+    cast,
+    ceil,
+    ceildiv,
+    clz,
+    const,
+    copysign,
+    cos,
+    cosh,
+    div,
+    erf,
+    exp,
+    exp2,
+    exp10,
+    expm1,
+    fabs,
+    floor,
+    floordiv,
+    floormod,
+    fma,
+    fmod,
+    hypot,
+    if_then_else,
+    indexdiv,
+    indexmod,
+    infinity,
+    isfinite,
+    isinf,
+    isnan,
+    likely,
+    log,
+    log1p,
+    log2,
+    log10,
+    max_value,
+    min_value,
+    nearbyint,
+    not_,
+    popcount,
+    reinterpret,
+    rsqrt,
+    select,
+    shift_left,
+    shift_right,
+    sigmoid,
+    sin,
+    sinh,
+    sqrt,
+    tan,
+    tanh,
+    trunc,
+    truncdiv,
+    truncmod,
+)
+from .math import pow_ as pow
+from .math import pow_ as power
+from .math import round_ as round
+from .operation import ComputeOp, ExternOp, Operation, PlaceholderOp
+from .reduce import all_ as all
+from .reduce import any_ as any
+from .reduce import comm_reducer, prod, reduce_axis
+from .reduce import max_ as max
+from .reduce import min_ as min
+from .reduce import sum_ as sum
+from .tensor import ProducerLoad, Tensor, TensorSlice
+
+__all__ = [
+    "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "ProducerLoad", "Tensor", "TensorSlice", "abs", "acos",
+    "acosh", "all", "any", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_not", "bitwise_or",
+    "bitwise_xor", "cast", "ceil", "ceildiv", "clz", "comm_reducer", "compute", "const", "copysign", "cos", "cosh",
+    "create_prim_func", "div", "erf", "exp", "exp10", "exp2", "expm1", "extern", "fabs", "floor", "floordiv",
+    "floormod", "fma", "fmod", "hypot", "if_then_else", "indexdiv", "indexmod", "infinity", "isfinite", "isinf",
+    "isnan", "likely", "log", "log10", "log1p", "log2", "max", "max_value", "min", "min_value", "nearbyint", "not_",
+    "placeholder", "popcount", "pow", "power", "prod", "reduce_axis", "reinterpret", "round", "rsqrt", "select",
+    "shift_left", "shift_right", "sigmoid", "sin", "sinh", "size_var", "sqrt", "sum", "tan", "tanh", "thread_axis",
+    "trunc", "truncdiv", "truncmod", "var",
+]  # fmt: skip

@@ -575,11 +575,31 @@ class IterVar:
     def __rmul__(self, other: Any) -> Expr:
         return _value(other) * self.var
 
+    def __truediv__(self, other: Any) -> Expr:
+        return self.var / _value(other)
+
     def __floordiv__(self, other: Any) -> Expr:
         return self.var // _value(other)
 
+    def __rfloordiv__(self, other: Any) -> Expr:
+        return _value(other) // self.var
+
     def __mod__(self, other: Any) -> Expr:
         return self.var % _value(other)
+
+    def __rmod__(self, other: Any) -> Expr:
+        return _value(other) % self.var
+
+    def __neg__(self) -> Expr:
+        return -self.var
+
+    def __eq__(self, other: object) -> Any:  # an EQ, as for every expression; its truth value is identity
+        return _equality(EQ, self.var, _value(other))
+
+    def __ne__(self, other: object) -> Any:
+        return _equality(NE, self.var, _value(other))
+
+    __hash__ = object.__hash__
 
     def __lt__(self, other: Any) -> Expr:
         return self.var < _value(other)

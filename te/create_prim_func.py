@@ -1,0 +1,292 @@
+"""From tensors to a loop nest: one block per computation, in the order in which they depend on each other.
+
+    C = te.compute((128, 128), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    create_prim_func([A, B, C])
+
+becomes
+
+    @T.prim_func
+    def main(A: T.Buffer((128, 128), "float32"), B: …, C: …):
+        T.func_attr({"tir.noalias": True})
+        for i, j, k in T.grid(128, 128, 128):
+            with T.block("C"):
+                v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+                T.reads(A[v_i, v_k], B[v_k, v_j])
+                T.writes(C[v_i, v_j])
+                with T.init():
+                    C[v_i, v_j] = T.float32(0)
+                C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ..tir.buffer import Buffer
+from ..tir.expr import BufferLoad, Expr, IterVar, Range, Reduce, Var, const, is_const_int
+from ..tir.function import PrimFunc, root_block
+from ..tir.op import if_then_else
+from ..tir.regions import access_regions
+from ..tir.stmt import Block, BlockRealize, BufferStore, For, LetStmt, Stmt, seq
+from ..tir.walk import free_vars, pre_order, replace_buffers, substitute, transform
+from .operation import ComputeOp, ExternOp, Operation, PlaceholderOp
+from .tensor import ProducerLoad, Tensor
+
+__all__ = ["create_prim_func", "ordered_operations"]
+
+LAYOUT_FREE = "layout_free_placeholders"
+
+
+def create_prim_func(ops: Sequence[Tensor | Var], name: str = "main") -> PrimFunc:
+    """The function that computes the tensors ``ops``; its parameters are ``ops``, in this order.
+
+    Inputs have to be among ``ops``; computed tensors that are not become buffers of the function's own. A
+    :func:`tilewright.te.var` among ``ops`` is a scalar parameter; other variables in shapes are bound to the arrays'
+    sizes at the call. ValueError names an input that is missing, and a variable that nothing gives a value.
+
+    >>> from tilewright import te
+    >>> A = te.placeholder((4,), name="A")
+    >>> func = create_prim_func([A, te.compute((4,), lambda i: A[i] + 1.0, name="B")])
+    >>> [buffer.name for buffer in func.buffers]
+    ['A', 'B']
+    """
+    args = _checked_args(ops)
+    builder = _Builder(args)
+    for op in ordered_operations([t.op for t in args if isinstance(t, Tensor)]):
+        builder.add(op)
+    func = PrimFunc(
+        tuple(builder.params),
+        root_block("root", seq(*builder.nests), tuple(builder.allocated)),
+        builder.buffer_map,
+        {"global_symbol": name, "tir.noalias": True, **builder.func_attrs()},
+    )
+    _check_free_vars(func)
+    return func
+
+
+def ordered_operations(ops: Sequence[Operation]) -> list[Operation]:
+    """``ops`` and all they depend on, producers first."""
+    placed: dict[Operation, None] = {}
+    for op in ops:
+        pending = [op]
+        while pending:
+            missing = [t.op for t in pending[-1].input_tensors if t.op not in placed]
+            if missing:
+                pending.append(missing[0])
+            else:
+                placed.setdefault(pending.pop())
+    return list(placed)
+
+
+def _checked_args(ops: Sequence[Tensor | Var]) -> list[Tensor | Var]:
+    args: list[Tensor | Var] = []
+    for arg in [ops] if isinstance(ops, (Tensor, Var)) else ops:
+        if isinstance(arg, (tuple, list)):
+            raise TypeError("create_prim_func takes one flat list; put the outputs of a tuple one by one: [A, *outs]")
+        if not isinstance(arg, (Tensor, Var)):
+            raise TypeError(f"create_prim_func takes tensors and te.var, got {arg!r} ({type(arg).__name__})")
+        if any(arg is other for other in args):
+            raise ValueError(f"{arg!r} is given twice")
+        args.append(arg)
+    if not any(isinstance(a, Tensor) for a in args):
+        raise ValueError("create_prim_func needs at least one tensor")
+    return args
+
+
+class _Builder:
+    """Buffers made so far and the loop nests over them."""
+
+    def __init__(self, args: Sequence[Tensor | Var]) -> None:
+        self.buffers: dict[Tensor, Buffer] = {}
+        self.params: list[Var] = []
+        self.buffer_map: dict[Var, Buffer] = {}
+        self.allocated: list[Buffer] = []
+        self.nests: list[Stmt] = []
+        self.layout_free: list[Tensor] = []
+        self.block_names: dict[str, int] = {"root": 0}
+        self.buffer_names: dict[str, int] = {}
+        self.args = args
+        for arg in args:
+            if isinstance(arg, Var):
+                self.params.append(arg)
+                continue
+            buffer = self.new_buffer(arg)
+            handle = Var(f"var_{buffer.name}", "handle")
+            self.params.append(handle)
+            self.buffer_map[handle] = buffer
+
+    def new_buffer(self, tensor: Tensor) -> Buffer:
+        """The buffer of ``tensor``; an extern's output has the one that its body writes."""
+        op = tensor.op
+        if isinstance(op, ExternOp):
+            buffer = op.output_placeholders[tensor.value_index]
+            _unique(self.buffer_names, buffer.name)
+        else:
+            buffer = Buffer(_unique(self.buffer_names, tensor.name), tensor.shape, tensor.dtype)
+        self.buffers[tensor] = buffer
+        return buffer
+
+    def add(self, op: Operation) -> None:
+        """Place one operation, whose inputs are placed already."""
+        if isinstance(op, PlaceholderOp):
+            if op.output(0) not in self.buffers:
+                raise ValueError(
+                    f"the input {op.name} is read but is not among the arguments "
+                    f"({', '.join(a.name for a in self.args)}); add it"
+                )
+            return
+        for tensor in op.outputs:
+            if tensor not in self.buffers:
+                self.allocated.append(self.new_buffer(tensor))
+        if isinstance(op, ExternOp):
+            self.nests.append(self.extern(op))
+        elif isinstance(op, ComputeOp):
+            self.nests.append(self.compute(op))
+        else:
+            raise TypeError(f"{op!r}: create_prim_func knows no {type(op).__name__}")
+
+    # one nest
+
+    def compute(self, op: ComputeOp) -> Stmt:
+        axes = (*op.axis, *op.reduce_axis)
+        loops = [Var(iv.var.name, iv.var.dtype) for iv in axes]
+        if isinstance(op.body[0], Reduce):
+            body: Stmt = self.block(op, op.outputs, loops, op.name)
+        elif op.num_outputs == 1:
+            body = self.block(op, op.outputs, loops, op.name)
+        else:
+            body = seq(*[self.block(op, (t,), loops, f"{op.name}.v{t.value_index}") for t in op.outputs])
+        for loop, iv in reversed(list(zip(loops, axes, strict=True))):
+            body = For(loop, iv.dom.min, iv.dom.extent, "serial", body)
+        return body
+
+    def block(self, op: ComputeOp, tensors: Sequence[Tensor], loops: Sequence[Var], name: str) -> BlockRealize:
+        """The block that stores ``tensors``, with its axes bound to ``loops``."""
+        axes = (*op.axis, *op.reduce_axis)
+        own = [IterVar(iv.dom, Var(f"v_{iv.var.name}", iv.var.dtype), iv.kind) for iv in axes]
+        rename = {iv.var: mine.var for iv, mine in zip(axes, own, strict=True)}
+        ranges = {mine.var: mine.dom for mine in own}
+        indices = tuple([mine.var for mine in own[: len(op.axis)]])
+
+        def lower(e: Expr) -> Expr:
+            return self.loads(substitute(e, rename), ranges)
+
+        init: Stmt | None = None
+        body: Stmt
+        first = op.body[tensors[0].value_index]
+        buffers = [self.buffers[t] for t in tensors]
+        if isinstance(first, Reduce):
+            init, body = _reduction(first, buffers, indices, lower)
+        else:
+            body = BufferStore(buffers[0], lower(first), indices)
+        values: tuple[Expr, ...] = tuple(loops)
+        if not own:  # a tensor of rank 0: as in TVM, one axis of extent 1
+            own, values = [IterVar(Range(const(0), const(1)), Var("vi"))], (const(0),)
+        reads, writes = access_regions(body, init)
+        block = Block(
+            tuple(own), reads, writes, _unique(self.block_names, name), body, init, (), (), self.block_attrs(op)
+        )
+        return BlockRealize(values, const(True, "bool"), block)
+
+    def loads(self, e: Expr, ranges: Mapping[Var, Range]) -> Expr:
+        """``e`` over buffers, its indices simplified."""
+
+        def post(n: Any) -> Any:
+            if isinstance(n, ProducerLoad):
+                return BufferLoad(self.buffers[n.producer], n.indices)
+            return None
+
+        return transform(e, post=post)
+
+    def block_attrs(self, op: ComputeOp) -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        for key, value in op.attrs.items():
+            if isinstance(value, Tensor) or (
+                isinstance(value, (list, tuple)) and any(isinstance(v, Tensor) for v in value)
+            ):
+                tensors = [value] if isinstance(value, Tensor) else list(value)
+                if key != LAYOUT_FREE:
+                    raise TypeError(f"{op.name}: attribute {key!r} holds a tensor; only {LAYOUT_FREE!r} may")
+                self.layout_free += tensors
+            else:
+                out[key] = value
+        return out
+
+    def func_attrs(self) -> dict[str, Any]:
+        tensors = [a for a in self.args if isinstance(a, Tensor)]
+        which = sorted({i for i, t in enumerate(tensors) if any(t is free for free in self.layout_free)})
+        return {"layout_free_buffers": which} if which else {}
+
+    def extern(self, op: ExternOp) -> BlockRealize:
+        mapping = {
+            inner: self.buffers[t]
+            for inner, t in zip(op.input_placeholders, op.inputs, strict=True)
+            if inner is not self.buffers[t]
+        }
+        for inner, t in zip(op.output_placeholders, op.outputs, strict=True):
+            if inner is not self.buffers[t]:
+                mapping[inner] = self.buffers[t]
+        reads = tuple([self.buffers[t].full_region() for t in op.inputs])
+        writes = tuple([self.buffers[t].full_region() for t in op.outputs])
+        body = replace_buffers(op.body, mapping)
+        name = _unique(self.block_names, op.name)
+        return BlockRealize((), const(True, "bool"), Block((), reads, writes, name, body, None, (), (), dict(op.attrs)))
+
+
+def _reduction(reduce: Reduce, buffers: Sequence[Buffer], indices: tuple[Expr, ...], lower: Any) -> tuple[Stmt, Stmt]:
+    """Init and update of a reduction into ``buffers`` (several: a tuple reduction, through variables ``v_…``)."""
+    combiner = reduce.combiner
+    start = reduce.init or combiner.identity_element
+    init = seq(*[BufferStore(b, lower(e), indices) for b, e in zip(buffers, start, strict=True)])
+    source = [lower(e) for e in reduce.source]
+    if not is_const_int(reduce.condition, 1):  # where=: what is left out counts as the identity
+        condition = lower(reduce.condition)
+        source = [
+            if_then_else(condition, e, neutral) for e, neutral in zip(source, combiner.identity_element, strict=True)
+        ]
+    mapping: dict[Var, Expr] = {v: BufferLoad(b, indices) for v, b in zip(combiner.lhs, buffers, strict=True)}
+    mapping.update(zip(combiner.rhs, source, strict=True))
+    results = [substitute(e, mapping) for e in combiner.result]
+    if len(buffers) == 1:
+        return init, BufferStore(buffers[0], results[0], indices)
+    temporaries = [Var(f"v_{b.name}", b.dtype) for b in buffers]
+    body = seq(*[BufferStore(b, v, indices) for b, v in zip(buffers, temporaries, strict=True)])
+    for temporary, result in reversed(list(zip(temporaries, results, strict=True))):
+        body = LetStmt(temporary, result, body)
+    return init, body
+
+
+def _unique(taken: dict[str, int], name: str) -> str:
+    """``name``, or ``name_1``, ``name_2`` … when it is taken."""
+    unique = name
+    while unique in taken:
+        taken[name] += 1
+        unique = f"{name}_{taken[name]}"
+    taken[unique] = 0
+    return unique
+
+
+def _check_free_vars(func: PrimFunc) -> None:
+    known = set(func.params)
+    for buffer in func.buffers:
+        for e in (*buffer.shape, *buffer.strides, buffer.elem_offset):
+            known |= {n for n in pre_order(e) if isinstance(n, Var)}
+    known |= {buffer.data for buffer in _all_buffers(func)}
+    unknown = sorted((v for v in free_vars(func.body) if v not in known), key=lambda v: v.name)
+    if unknown:
+        raise ValueError(
+            f"nothing gives {', '.join(v.name for v in unknown)} a value: not an axis of the stage that uses it, not an "
+            "argument, not a size in an argument's shape. A te.reduce_axis has to be reduced over in the same "
+            "te.compute, e.g. te.sum(…, axis=k); pass a te.var in the list of arguments"
+        )
+
+
+def _all_buffers(func: PrimFunc) -> Iterator[Buffer]:
+    yield from func.buffers
+    for n in pre_order(func.body, lambda n: not isinstance(n, Expr)):
+        if isinstance(n, Block):
+            yield from n.alloc_buffers
+            yield from (m.buffer for m in n.match_buffers)
+        elif isinstance(n, BufferStore):
+            yield n.buffer

@@ -1,0 +1,127 @@
+"""What makes tensors: placeholders, computations, and hand-written bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..tir.buffer import Buffer
+from ..tir.expr import Expr, IterVar, Reduce
+from ..tir.stmt import Stmt
+from ..tir.walk import pre_order
+from .tensor import ProducerLoad, Tensor
+
+__all__ = ["ComputeOp", "ExternOp", "Operation", "PlaceholderOp"]
+
+
+class Operation:
+    """The base: a name, a tag and attributes for whoever schedules it, and the outputs."""
+
+    __slots__ = ("attrs", "name", "outputs", "tag")
+
+    name: str
+    tag: str
+    attrs: Mapping[str, Any]
+    outputs: tuple[Tensor, ...]
+
+    axis: tuple[IterVar, ...] = ()
+    reduce_axis: tuple[IterVar, ...] = ()
+
+    def __init__(self, name: str, tag: str = "", attrs: Mapping[str, Any] | None = None) -> None:
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"an operation's name is a string, not {name!r}")
+        self.name, self.tag, self.attrs = name, tag, dict(attrs or {})
+
+    @property
+    def num_outputs(self) -> int:
+        """How many tensors it makes."""
+        return len(self.outputs)
+
+    @property
+    def input_tensors(self) -> tuple[Tensor, ...]:
+        """What it reads, in the order of first use."""
+        return ()
+
+    def output(self, index: int) -> Tensor:
+        """The ``index``-th tensor it makes."""
+        return self.outputs[index]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name})"
+
+
+class PlaceholderOp(Operation):
+    """An input of the program."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str, shape: tuple[Expr, ...], dtype: str) -> None:
+        Operation.__init__(self, name)
+        self.outputs = (Tensor(self, 0, shape, dtype),)
+
+
+class ComputeOp(Operation):
+    """Elements given by expressions over ``axis``; ``body`` has one expression per output.
+
+    When the body is a reduction, every output has the same :class:`Reduce` but for its ``value_index``.
+    """
+
+    __slots__ = ("axis", "body", "reduce_axis")
+
+    axis: tuple[IterVar, ...]
+    reduce_axis: tuple[IterVar, ...]
+    body: tuple[Expr, ...]
+
+    def __init__(
+        self,
+        name: str,
+        axis: tuple[IterVar, ...],
+        body: tuple[Expr, ...],
+        tag: str = "",
+        attrs: Mapping[str, Any] | None = None,
+    ) -> None:
+        Operation.__init__(self, name, tag, attrs)
+        self.axis, self.body = axis, body
+        first = body[0]
+        self.reduce_axis = first.axis if isinstance(first, Reduce) else ()
+        shape = tuple([iv.dom.extent for iv in axis])
+        self.outputs = tuple([Tensor(self, i, shape, e.dtype) for i, e in enumerate(body)])
+
+    @property
+    def input_tensors(self) -> tuple[Tensor, ...]:
+        """The tensors that the body reads, in the order of first use."""
+        return tuple(dict.fromkeys(load.producer for e in self.body for load in _loads(e)))
+
+
+class ExternOp(Operation):
+    """Tensors made by a hand-written statement over buffers."""
+
+    __slots__ = ("body", "input_placeholders", "inputs", "output_placeholders")
+
+    def __init__(
+        self,
+        name: str,
+        inputs: tuple[Tensor, ...],
+        input_placeholders: tuple[Buffer, ...],
+        output_placeholders: tuple[Buffer, ...],
+        body: Stmt,
+        tag: str = "",
+        attrs: Mapping[str, Any] | None = None,
+    ) -> None:
+        Operation.__init__(self, name, tag, attrs)
+        self.inputs: tuple[Tensor, ...] = inputs
+        self.input_placeholders: tuple[Buffer, ...] = input_placeholders
+        self.output_placeholders: tuple[Buffer, ...] = output_placeholders
+        self.body: Stmt = body
+        self.outputs = tuple([Tensor(self, i, b.shape, b.dtype) for i, b in enumerate(output_placeholders)])
+
+    @property
+    def input_tensors(self) -> tuple[Tensor, ...]:
+        """The tensors whose buffers the body may read."""
+        return self.inputs
+
+
+def _loads(e: Expr) -> Iterator[ProducerLoad]:
+    for n in pre_order(e):
+        if isinstance(n, ProducerLoad):
+            yield n

@@ -1,0 +1,164 @@
+"""Reductions: axes, reducers, and the sums and extremes made with them.
+
+>>> from tilewright import te
+>>> A = te.placeholder((4, 8), name="A")
+>>> k = te.reduce_axis((0, 8), name="k")
+>>> B = te.compute((4,), lambda i: te.sum(A[i, k], axis=k), name="B")
+>>> B.op.reduce_axis[0].var.name
+'k'
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..tir.dtype import is_bool, is_int
+from ..tir.expr import And, CommReducer, Expr, IntImm, IterVar, Or, Range, Reduce, Var, const, convert, match_types
+from ..tir.op import all_ as all_of
+from ..tir.op import any_ as any_of
+from ..tir.op import max_ as larger
+from ..tir.op import max_value_of, min_value_of
+from ..tir.op import min_ as smaller
+
+__all__ = ["all_", "any_", "comm_reducer", "max_", "min_", "prod", "reduce_axis", "sum_"]
+
+
+def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "") -> IterVar:
+    """An axis to reduce over: ``dom`` is ``(begin, end)``, a :class:`Range`, or an extent."""
+    if isinstance(dom, Range):
+        extent = dom
+    elif isinstance(dom, (tuple, list)):
+        if len(dom) != 2:
+            raise ValueError(f"reduce_axis {name}: the domain is (begin, end), got {len(dom)} items")
+        begin, end = match_types(dom[0], dom[1])
+        extent = Range(begin, end - begin)
+    else:
+        extent = Range.from_extent(dom)
+    for end in (extent.min, extent.extent):
+        if not is_int(end.dtype):
+            raise TypeError(f"reduce_axis {name}: the domain is {end.dtype}, not an integer")
+    if isinstance(extent.extent, IntImm) and extent.extent.value < 0:
+        raise ValueError(f"reduce_axis {name}: the extent is {extent.extent.value}")
+    return IterVar(extent, Var(name, extent.extent.dtype), IterVar.REDUCE, thread_tag)
+
+
+def comm_reducer(
+    fcombine: Callable[[Any, Any], Any], fidentity: Callable[..., Any], name: str = "reduce"
+) -> Callable[..., Any]:
+    """A reducer from a commutative, associative function of two values, or of two tuples, and its identity.
+
+    ``fidentity`` gets the data type of each value. The reducer is called as ``reducer(expr, axis, where=None,
+    init=None)``, with a tuple of expressions when it combines tuples (it returns a tuple then); with expressions
+    only, as ``reducer(a, b, …)``, it combines these.
+
+    >>> from tilewright import te
+    >>> argmax = te.comm_reducer(
+    ...     lambda x, y: (te.select(x[1] >= y[1], x[0], y[0]), te.select(x[1] >= y[1], x[1], y[1])),
+    ...     lambda ti, tv: (te.const(-1, ti), te.min_value(tv)), name="argmax")
+    >>> val = te.placeholder((4, 8), name="val")
+    >>> k = te.reduce_axis((0, 8), "k")
+    >>> index, value = te.compute((4,), lambda i: argmax((k.var, val[i, k]), axis=k), name="T")
+    >>> index.dtype, value.dtype
+    ('int32', 'float32')
+    """
+    left_name, right_name = _two_names(fcombine, name)
+
+    def reducer(expr: Any, axis: Any = None, where: Any = None, init: Any = None, *more: Any) -> Any:
+        if axis is None:
+            raise TypeError(f"{name}: give axis=, the reduce_axis to combine over, or several expressions")
+        if isinstance(axis, (IterVar, list, tuple)):
+            if more:
+                raise TypeError(f"{name}: expressions beside an axis")
+            return make_reduce(expr, axis, where, init)
+        out = convert(expr)
+        for other in (axis, where, init, *more):
+            if other is not None:
+                out = fcombine(out, convert(other))
+        return out
+
+    def make_reduce(expr: Any, axis: Any, where: Any, init: Any) -> Any:
+        many = isinstance(expr, (tuple, list))
+        source = tuple([convert(e) for e in (expr if many else (expr,))])
+        lhs = tuple([Var(f"{left_name}_{i}" if many else left_name, e.dtype) for i, e in enumerate(source)])
+        rhs = tuple([Var(f"{right_name}_{i}" if many else right_name, e.dtype) for i, e in enumerate(source)])
+        dtypes = [e.dtype for e in source]
+        result = fcombine(lhs, rhs) if many else (fcombine(lhs[0], rhs[0]),)
+        identity = fidentity(*dtypes) if many else (fidentity(dtypes[0]),)
+        combiner = CommReducer(
+            lhs, rhs, _checked(name, "combination", result, dtypes), _checked(name, "identity", identity, dtypes)
+        )
+        axes = _axes(name, axis)
+        condition = const(True, "bool") if where is None else convert(where)
+        if not is_bool(condition.dtype):
+            raise TypeError(f"{name}: where= is {condition.dtype}, not bool")
+        start: tuple[Expr, ...] = ()
+        if init is not None:
+            start = _checked(name, "init", init if isinstance(init, (tuple, list)) else (init,), dtypes)
+        out = tuple([Reduce(combiner, source, axes, condition, i, start) for i in range(len(source))])
+        return out if many else out[0]
+
+    reducer.__name__ = name
+    reducer.__doc__ = f"The reduction ``{name}(expr, axis, where=None, init=None)``; see :func:`comm_reducer`."
+    return reducer
+
+
+def _two_names(fcombine: Callable[..., Any], name: str) -> tuple[str, str]:
+    names = [p.name for p in inspect.signature(fcombine).parameters.values()]
+    if len(names) != 2:
+        raise TypeError(f"{name}: the combination takes two arguments, not {len(names)}")
+    return names[0], names[1]
+
+
+def _checked(name: str, what: str, values: Any, dtypes: Sequence[str]) -> tuple[Expr, ...]:
+    if not isinstance(values, (tuple, list)) or len(values) != len(dtypes):
+        raise ValueError(f"{name}: the {what} has to give {len(dtypes)} values, got {values!r}")
+    out = []
+    for value, dtype in zip(values, dtypes, strict=True):
+        e = convert(value, dtype) if isinstance(value, (int, float)) else convert(value)
+        if e.dtype != dtype:
+            raise TypeError(f"{name}: the {what} gives {e.dtype} where the reduction is over {dtype}")
+        out.append(e)
+    return tuple(out)
+
+
+def _axes(name: str, axis: Any) -> tuple[IterVar, ...]:
+    axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    if not axes:
+        raise ValueError(f"{name}: no axis to reduce over")
+    for a in axes:
+        if not isinstance(a, IterVar):
+            raise TypeError(f"{name}: axis= takes te.reduce_axis, got {a!r} ({type(a).__name__})")
+        if a.kind != IterVar.REDUCE:
+            raise ValueError(f"{name}: {a.var.name} is a {a.kind} axis; reduce over one made by te.reduce_axis")
+    if len(set(map(id, axes))) != len(axes):
+        raise ValueError(f"{name}: an axis is given twice")
+    return axes
+
+
+sum_ = comm_reducer(lambda x, y: x + y, lambda t: const(0, t), name="sum")
+prod = comm_reducer(lambda x, y: x * y, lambda t: const(1, t), name="prod")
+max_ = comm_reducer(larger, min_value_of, name="max")
+min_ = comm_reducer(smaller, max_value_of, name="min")
+_some = comm_reducer(lambda x, y: Or(x, y), lambda t: const(False, t), name="any")
+_every = comm_reducer(lambda x, y: And(x, y), lambda t: const(True, t), name="all")
+
+
+def any_(*conds: Any, axis: Any = None) -> Any:
+    """Whether one of the conditions holds; with ``axis=``, whether the condition holds somewhere along it."""
+    return any_of(*conds) if axis is None else _some(_one_condition("any", conds), axis)
+
+
+def all_(*conds: Any, axis: Any = None) -> Any:
+    """Whether every condition holds; with ``axis=``, whether the condition holds everywhere along it."""
+    return all_of(*conds) if axis is None else _every(_one_condition("all", conds), axis)
+
+
+def _one_condition(name: str, conds: tuple[Any, ...]) -> Expr:
+    if len(conds) != 1:
+        raise TypeError(f"{name}: one condition is reduced over axis=, got {len(conds)}")
+    e = convert(conds[0])
+    if not is_bool(e.dtype):
+        raise TypeError(f"{name}: the condition is {e.dtype}, not bool")
+    return e

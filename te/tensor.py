@@ -1,0 +1,178 @@
+"""Tensors: what an operation gives, and what expressions read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..tir.expr import Expr, IntImm, IterVar, convert
+from ..tir.node import map_tuple
+
+if TYPE_CHECKING:
+    from .operation import Operation
+
+__all__ = ["ProducerLoad", "Tensor", "TensorSlice", "set_broadcast_operator"]
+
+_broadcast: dict[str, Callable[[Any, Any], Any]] = {}
+
+
+def set_broadcast_operator(symbol: str, build: Callable[[Any, Any], Any]) -> None:
+    """Called by :mod:`tilewright.te.ops`, so that ``A + B`` on whole tensors broadcasts as NumPy does."""
+    _broadcast[symbol] = build
+
+
+class Tensor:
+    """The ``value_index``-th output of ``op``: a shape and a data type, and no memory yet.
+
+    ``A[i, j]`` (or ``A(i, j)``) is the expression of one element; ``A[i]`` of a matrix is a row, to be indexed further.
+    Indices are not checked against the shape unless both are constants.
+    """
+
+    __slots__ = ("dtype", "op", "shape", "value_index")
+
+    op: Operation
+    value_index: int
+    shape: tuple[Expr, ...]
+    dtype: str
+
+    def __init__(self, op: Operation, value_index: int, shape: tuple[Expr, ...], dtype: str) -> None:
+        self.op, self.value_index, self.shape, self.dtype = op, value_index, shape, dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def name(self) -> str:
+        """The operation's name; ``NAME_v0``, ``NAME_v1`` … when it has several outputs."""
+        return self.op.name if self.op.num_outputs == 1 else f"{self.op.name}_v{self.value_index}"
+
+    @property
+    def axis(self) -> tuple[IterVar, ...]:
+        """The spatial axes of the operation that computes it."""
+        return self.op.axis
+
+    def __getitem__(self, key: Any) -> Any:
+        return _index(self, key if isinstance(key, tuple) else (key,))
+
+    def __call__(self, *indices: Any) -> Expr:
+        """The element at ``indices``, one per dimension."""
+        if len(indices) != self.ndim:
+            raise ValueError(f"{_describe(self)} needs {self.ndim} indices, got {len(indices)}")
+        return _index(self, indices)
+
+    def __tir_expr__(self) -> Expr:
+        if self.shape:
+            raise TypeError(f"{_describe(self)} is a whole tensor where one element is expected; index it")
+        return ProducerLoad(self, ())
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.name}: {self.dtype}[{', '.join(map(str, self.shape))}])"
+
+    def __iter__(self) -> Iterator[Any]:
+        raise TypeError(f"{_describe(self)} cannot be iterated over; index it with the axes of a te.compute")
+
+    def __add__(self, other: Any) -> Any:
+        return _broadcast["+"](self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return _broadcast["+"](other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return _broadcast["-"](self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return _broadcast["-"](other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return _broadcast["*"](self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return _broadcast["*"](other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return _broadcast["/"](self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _broadcast["/"](other, self)
+
+    def __neg__(self) -> Any:
+        return _broadcast["*"](self, -1)
+
+    def astype(self, dtype: str) -> Any:
+        """The tensor converted to ``dtype``, a stage of its own."""
+        return _broadcast["astype"](self, dtype)
+
+
+class TensorSlice:
+    """A tensor with its first indices given: ``A[i]``, of which ``A[i][j]`` makes an element."""
+
+    __slots__ = ("indices", "tensor")
+
+    def __init__(self, tensor: Tensor, indices: tuple[Any, ...]) -> None:
+        self.tensor, self.indices = tensor, indices
+
+    @property
+    def dtype(self) -> str:
+        """The elements' data type."""
+        return self.tensor.dtype
+
+    def __getitem__(self, key: Any) -> Any:
+        return _index(self.tensor, (*self.indices, *(key if isinstance(key, tuple) else (key,))))
+
+    def __tir_expr__(self, *_: Any) -> Any:
+        raise TypeError(
+            f"{_describe(self.tensor)} is indexed with {len(self.indices)} indices where an element is expected; "
+            f"it needs {self.tensor.ndim}"
+        )
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __tir_expr__
+    __lt__ = __le__ = __gt__ = __ge__ = __neg__ = astype = __tir_expr__
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ProducerLoad(Expr):
+    """An element of a tensor; ``create_prim_func`` turns it into a load from the tensor's buffer."""
+
+    producer: Tensor
+    indices: tuple[Expr, ...]
+
+    @property
+    def dtype(self) -> str:  # type: ignore[override]
+        return self.producer.dtype
+
+    def children(self) -> Iterator[Expr]:
+        return iter(self.indices)
+
+    def map_children(self, f: Callable[[Any], Any]) -> ProducerLoad:
+        indices = map_tuple(self.indices, f)
+        return self if indices is self.indices else ProducerLoad(self.producer, indices)
+
+
+def _describe(tensor: Tensor) -> str:
+    return f"tensor {tensor.name} of shape ({', '.join(map(str, tensor.shape))})"
+
+
+def _index(tensor: Tensor, items: tuple[Any, ...]) -> Any:
+    if len(items) > tensor.ndim:
+        raise ValueError(f"{_describe(tensor)} needs {tensor.ndim} indices, got {len(items)}")
+    if len(items) < tensor.ndim:
+        return TensorSlice(tensor, items)
+    indices = tuple([_one_index(tensor, item) for item in items])
+    for dim, (index, extent) in enumerate(zip(indices, tensor.shape, strict=True)):
+        if isinstance(index, IntImm) and (
+            index.value < 0 or (isinstance(extent, IntImm) and index.value >= extent.value)
+        ):
+            raise IndexError(f"{_describe(tensor)}: index {index.value} is outside dimension {dim}")
+    return ProducerLoad(tensor, indices)
+
+
+def _one_index(tensor: Tensor, item: Any) -> Expr:
+    if isinstance(item, slice):
+        raise TypeError(f"{_describe(tensor)}: slices make no element; index with axes, or use te.ops for parts")
+    index = convert(item)
+    if not index.dtype.startswith(("int", "uint")):
+        raise TypeError(f"{_describe(tensor)}: an index is {index.dtype}, not an integer")
+    return index
