@@ -1,0 +1,242 @@
+"""The arguments a candidate is run on, and the comparison of what it computed with the reference.
+
+Inputs follow from the function and a seed alone, so every process makes the same ones. Outputs lie between guard
+bytes and are filled with NaN (integers: a pattern) before each check, so that what was never written, or written
+next to the array, is noticed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...tir.buffer import Buffer
+from ...tir.dtype import is_float, parse_dtype, to_numpy
+from ...tir.expr import BufferLoad, IntImm
+from ...tir.function import PrimFunc
+from ...tir.stmt import Block, BufferStore
+from ...tir.walk import pre_order
+
+__all__ = ["Arguments", "compare", "make_arguments", "require_constant_shapes", "tolerance"]
+
+_GUARD = 64
+_GUARD_BYTE = 0xA5
+_EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+
+
+@dataclass
+class Arguments:
+    """The arrays and scalars of one function, in the order of its parameters.
+
+    ``outputs`` are the positions of what it writes; ``in_out`` those of them whose old contents it also reads.
+    """
+
+    values: list[Any]
+    outputs: tuple[int, ...]
+    in_out: tuple[int, ...]
+    dtypes: tuple[str, ...]
+    _backing: list[np.ndarray] = field(default_factory=list)
+    _initial: dict[int, np.ndarray] = field(default_factory=dict)
+    _untouched: dict[int, np.ndarray] = field(default_factory=dict)
+
+    def reset_outputs(self) -> None:
+        """Fill the outputs with NaN or a pattern; those that are also read get their first contents back."""
+        for position in self.outputs:
+            if position in self._initial:
+                self.values[position][...] = self._initial[position]
+            else:
+                _poison(self.values[position], self.dtypes[position])
+
+    def results(self) -> list[np.ndarray]:
+        """The outputs, as views."""
+        return [self.values[position] for position in self.outputs]
+
+    def damage(self) -> str | None:
+        """What was written outside the outputs since the arguments were made, in words, or None."""
+        for position, backing in enumerate(self._backing):
+            if backing.size and not (_guards_intact(backing)):
+                return f"argument {position} was written out of bounds"
+        for position, original in self._untouched.items():
+            if not np.array_equal(_bytes(self.values[position]), _bytes(original)):
+                return f"argument {position} is an input but was written"
+        return None
+
+
+def require_constant_shapes(func: PrimFunc) -> None:
+    """ValueError unless every parameter is a buffer of constant shape, or a scalar."""
+    for buffer in func.buffers:
+        if not all(isinstance(extent, IntImm) for extent in buffer.shape):
+            shape = ", ".join(map(str, buffer.shape))
+            raise ValueError(
+                f"buffer {buffer.name} has the symbolic shape ({shape}); tuning needs numbers: bind them first"
+            )
+
+
+def make_arguments(func: PrimFunc, seed: int, *, positive: bool = False) -> Arguments:
+    """Arrays for ``func``: floats uniform in [-1, 1) (in [0.1, 1) when ``positive``), integers small, indices in range.
+
+    Buffers have constant shapes (:func:`require_constant_shapes`). Scalars are 1.
+    """
+    rng = np.random.default_rng(seed)
+    written, read_first = _access_order(func)
+    index_limits = _index_limits(func)
+    values: list[Any] = []
+    backing: list[np.ndarray] = []
+    outputs: list[int] = []
+    in_out: list[int] = []
+    dtypes: list[str] = []
+    for position, param in enumerate(func.params):
+        buffer = func.buffer_map.get(param)
+        if buffer is None:
+            values.append(1.0 if is_float(param.dtype) else 1)
+            backing.append(np.empty(0, np.uint8))
+            dtypes.append(param.dtype)
+            continue
+        raw, array = _guarded(buffer)
+        if buffer in written:
+            outputs.append(position)
+            if buffer in read_first:
+                in_out.append(position)
+        _fill(array, buffer, rng, positive, index_limits.get(buffer))
+        values.append(array)
+        backing.append(raw)
+        dtypes.append(buffer.dtype)
+    arguments = Arguments(values, tuple(outputs), tuple(in_out), tuple(dtypes), backing)
+    arguments._initial = {p: values[p].copy() for p in in_out}
+    arguments._untouched = {
+        p: v.copy() for p, v in enumerate(values) if isinstance(v, np.ndarray) and p not in arguments.outputs
+    }
+    arguments.reset_outputs()
+    return arguments
+
+
+def tolerance(func: PrimFunc) -> tuple[float, float]:
+    """``(relative, absolute)`` tolerance for float outputs; the absolute one is in units of their root mean square.
+
+    The rounding errors of a sum in another order grow like the root of its length (Higham, "Accuracy and Stability
+    of Numerical Algorithms", 2002, section 4.2, the statistical estimate); lengths of all reductions are added up,
+    and the coarsest float type in the function sets the unit.
+    """
+    length = 1
+    kinds = {buffer.dtype for buffer in func.buffers}
+    for node in pre_order(func.body):
+        if isinstance(node, Block):
+            kinds.update(buffer.dtype for buffer in node.alloc_buffers)
+            extents = [iv.dom.extent for iv in node.iter_vars if iv.kind == "reduce"]
+            if extents:
+                length += math.prod(e.value if isinstance(e, IntImm) else 1 for e in extents)
+    epsilon = max((_EPSILON.get(kind.split("x")[0], 0.0) for kind in kinds), default=0.0)
+    relative = epsilon * (64.0 + 8.0 * math.sqrt(length))
+    return relative, relative
+
+
+def compare(
+    results: Sequence[np.ndarray], reference: Sequence[np.ndarray], dtypes: Sequence[str], limits: tuple[float, float]
+) -> str | None:
+    """What differs between ``results`` and ``reference``, in words, or None when they agree within ``limits``."""
+    for number, (result, expected, dtype) in enumerate(zip(results, reference, dtypes, strict=True)):
+        difference = _difference(_numeric(result, dtype), _numeric(expected, dtype), is_float(dtype), limits)
+        if difference is not None:
+            return f"output {number}: {difference}"
+    return None
+
+
+def _difference(a: np.ndarray, b: np.ndarray, floating: bool, limits: tuple[float, float]) -> str | None:
+    if not floating:
+        wrong = a != b
+    else:
+        with np.errstate(all="ignore"):
+            finite = np.isfinite(b)
+            scale = math.sqrt(float(np.mean(np.square(b, where=finite, out=np.zeros_like(b))))) if b.size else 0.0
+            allowed = limits[0] * np.abs(b) + limits[1] * scale
+            wrong = ~(np.abs(a - b) <= allowed) & ~(a == b) & ~(np.isnan(a) & np.isnan(b))
+    count = int(np.count_nonzero(wrong))
+    if count == 0:
+        return None
+    where = tuple(int(i) for i in np.argwhere(np.atleast_1d(wrong))[0])
+    got, expected = np.atleast_1d(a)[where], np.atleast_1d(b)[where]
+    return f"{count} of {a.size} elements are wrong, first at {list(where)}: {got} in place of {expected}"
+
+
+def _numeric(array: np.ndarray, dtype: str) -> np.ndarray:
+    if dtype == "bfloat16":
+        return (array.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    return array.astype(np.float64) if is_float(dtype) else array
+
+
+def _access_order(func: PrimFunc) -> tuple[set[Buffer], set[Buffer]]:
+    """The buffers written, and those of them read before anything writes them."""
+    written = {node.buffer for node in pre_order(func.body) if isinstance(node, BufferStore)}
+    seen: set[Buffer] = set()
+    read_first: set[Buffer] = set()
+    for node in pre_order(func.body):
+        if isinstance(node, Block) and node.iter_vars:
+            own = {region.buffer for region in node.writes} if node.init is not None else set()
+            read_first.update(r.buffer for r in node.reads if r.buffer not in seen and r.buffer not in own)
+            seen.update(region.buffer for region in node.writes)
+    return written, read_first & written
+
+
+def _index_limits(func: PrimFunc) -> dict[Buffer, int]:
+    """For buffers whose values index other buffers: the smallest extent they index."""
+    limits: dict[Buffer, int] = {}
+    for node in pre_order(func.body):
+        if isinstance(node, BufferLoad):
+            for index, extent in zip(node.indices, node.buffer.shape, strict=True):
+                for inner in pre_order(index):
+                    if isinstance(inner, BufferLoad) and isinstance(extent, IntImm):
+                        limits[inner.buffer] = min(extent.value, limits.get(inner.buffer, extent.value))
+    return limits
+
+
+def _guarded(buffer: Buffer) -> tuple[np.ndarray, np.ndarray]:
+    """Bytes with guards at both ends, and the array between them, aligned to 64 bytes."""
+    shape = tuple(e.value for e in buffer.shape if isinstance(e, IntImm))
+    dtype = to_numpy(buffer.dtype)
+    size = math.prod(shape) * dtype.itemsize
+    raw = np.empty(size + 2 * _GUARD + 64, np.uint8)
+    start = _GUARD + (-(raw.ctypes.data + _GUARD)) % 64
+    raw = raw[start - _GUARD : start + size + _GUARD]
+    raw[:_GUARD] = _GUARD_BYTE
+    raw[_GUARD + size :] = _GUARD_BYTE
+    return raw, raw[_GUARD : _GUARD + size].view(dtype).reshape(shape)
+
+
+def _guards_intact(raw: np.ndarray) -> bool:
+    return bool((raw[:_GUARD] == _GUARD_BYTE).all() and (raw[-_GUARD:] == _GUARD_BYTE).all())
+
+
+def _fill(array: np.ndarray, buffer: Buffer, rng: np.random.Generator, positive: bool, limit: int | None) -> None:
+    kind = parse_dtype(buffer.dtype).kind
+    if kind in ("float", "bfloat"):
+        data = rng.random(array.shape, np.float32)
+        data = data * np.float32(0.9) + np.float32(0.1) if positive else data * 2 - 1
+        if kind == "bfloat":
+            array[...] = (np.ascontiguousarray(data).view(np.uint32) >> 16).astype(np.uint16)
+        else:
+            array[...] = data
+    elif kind == "bool":
+        array[...] = rng.integers(0, 2, array.shape).astype(bool)
+    elif limit is not None:
+        array[...] = rng.integers(0, max(1, min(limit, np.iinfo(array.dtype).max)), array.shape)
+    else:
+        array[...] = rng.integers(0 if kind == "uint" else -8, 8, array.shape).astype(array.dtype)
+
+
+def _poison(array: np.ndarray, dtype: str) -> None:
+    if parse_dtype(dtype).kind == "float":
+        array[...] = np.nan
+    elif dtype == "bfloat16":
+        array[...] = 0x7FC0
+    elif dtype == "bool":
+        array[...] = True
+    else:
+        array[...] = np.iinfo(array.dtype).max - 12
+
+
+def _bytes(array: np.ndarray) -> np.ndarray:
+    return array.reshape(-1).view(np.uint8)

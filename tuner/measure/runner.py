@@ -1,0 +1,345 @@
+"""Measuring candidates: a batch of traces in, a status and timings for each out.
+
+:class:`LocalRunner` compiles a batch in its worker processes side by side, then times with one worker at a time, so
+that compiling never disturbs a timing. A candidate's output is compared with the reference first. One that takes more
+than 1.5 times the best is not run again; the contenders are repeated in turns until they can be told apart (racing:
+Maron and Moore, "Hoeffding races", NIPS 1993).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ...codegen.target import Target
+from ...tir.function import PrimFunc
+from .inputs import require_constant_shapes
+from .process import WorkerDied, WorkerProcess, wait_any
+from .protocol import Message
+from .statistics import estimate, interval
+
+__all__ = ["LocalRunner", "MeasureResult", "ReferenceFailed", "Runner"]
+
+
+class ReferenceFailed(RuntimeError):
+    """The unscheduled function could not be run, so no candidate can be checked."""
+
+
+@dataclass(frozen=True)
+class MeasureResult:
+    """What became of one candidate.
+
+    ``status``: ``ok``, ``schedule_error``, ``compile_error``, ``run_error``, ``wrong_result``, ``memory_damaged``,
+    ``timeout``, ``crash``, ``out_of_memory`` or ``skipped`` (the time was up); ``error`` is the reason of a failure.
+    ``times`` are all timings in seconds per call.
+    """
+
+    status: str
+    error: str = ""
+    times: tuple[float, ...] = ()
+    compile_seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Whether the candidate ran and computed the right thing."""
+        return self.status == "ok"
+
+    @property
+    def run_seconds(self) -> float:
+        """The figure of the candidate (:func:`.statistics.estimate`), infinity for a failed one."""
+        return estimate(self.times) if self.ok and self.times else float("inf")
+
+
+class Runner(ABC):
+    """Something that measures traces of one workload at a time. Derive from it to measure elsewhere."""
+
+    @abstractmethod
+    def open(self, func: PrimFunc, target: Target, *, seed: int = 0, verify: bool = True) -> None:
+        """Get ready for ``func`` (constant shapes); with ``verify`` outputs are compared with the unscheduled one's."""
+
+    @abstractmethod
+    def measure(
+        self, traces: Sequence[str], *, best_seconds: float = float("inf"), deadline: float = float("inf")
+    ) -> list[MeasureResult]:
+        """Measure each trace (JSON text), in order. ``best_seconds`` is the best so far; no new work is begun after
+        ``deadline`` (``time.monotonic``)."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release everything; the runner may be opened again."""
+
+    def __enter__(self) -> Runner:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+@dataclass
+class _Job:
+    number: int
+    trace: str
+    worker: WorkerProcess | None = None
+    status: str = "waiting"
+    error: str = ""
+    compile_seconds: float = 0.0
+    times: list[float] = field(default_factory=list)
+    attempts: int = 0
+
+    def fail(self, status: str, error: str) -> None:
+        self.status, self.error = status, error
+
+    def result(self) -> MeasureResult:
+        status = "skipped" if self.status in ("waiting", "compiled") else self.status
+        return MeasureResult(status, self.error, tuple(self.times), self.compile_seconds)
+
+
+class LocalRunner(Runner):
+    """Measures in worker processes on this machine.
+
+    Args:
+        workers: how many compile side by side; by default the cores this process may use, at most 8.
+        compile_timeout, run_timeout: seconds before a worker is killed.
+        memory_bytes: address space of a worker; 0 for no limit.
+        min_seconds: a timing repeats the call until it takes this long.
+        race_seconds: how long, in seconds of running, one contender is repeated at most.
+        recycle_after: jobs after which a worker is replaced.
+    """
+
+    def __init__(
+        self,
+        *,
+        workers: int | None = None,
+        compile_timeout: float = 30.0,
+        run_timeout: float = 10.0,
+        reference_timeout: float = 300.0,
+        memory_bytes: int = 16 << 30,
+        min_seconds: float = 2e-4,
+        race_seconds: float = 0.1,
+        max_samples: int = 12,
+        recycle_after: int = 200,
+        environment: dict[str, str] | None = None,
+    ) -> None:
+        count = workers if workers is not None else min(8, len(os.sched_getaffinity(0)))
+        self.workers = [WorkerProcess(memory_bytes=memory_bytes, environment=environment) for _ in range(max(1, count))]
+        self.compile_timeout = compile_timeout
+        self.run_timeout = run_timeout
+        self.reference_timeout = reference_timeout
+        self.min_seconds = min_seconds
+        self.race_seconds = race_seconds
+        self.max_samples = max_samples
+        self.recycle_after = recycle_after
+        self._open_message: dict[str, object] = {}
+        self._reference: tuple[bytes, ...] | None = None
+        self._ready: dict[WorkerProcess, int | None] = {}
+        self._next_job = 0
+
+    def open(self, func: PrimFunc, target: Target, *, seed: int = 0, verify: bool = True) -> None:
+        require_constant_shapes(func)
+        self._ready.clear()
+        self._reference = None
+        self._open_message = {
+            "command": "open", "func": func.script(), "target": str(target), "seed": seed, "positive": False,
+        }  # fmt: skip
+        for worker in self.workers:  # they start side by side
+            worker.start()
+        if verify:
+            self._compute_reference()
+
+    def measure(
+        self, traces: Sequence[str], *, best_seconds: float = float("inf"), deadline: float = float("inf")
+    ) -> list[MeasureResult]:
+        jobs = [_Job(self._next_job + i, trace) for i, trace in enumerate(traces)]
+        self._next_job += len(jobs)
+        best = best_seconds
+        while time.monotonic() < deadline:
+            self._compile([job for job in jobs if job.status == "waiting"], deadline)
+            todo = [job for job in jobs if job.status == "compiled"]
+            if not todo:
+                break
+            for job in todo:
+                if job.status == "compiled" and time.monotonic() < deadline:
+                    self._first_run(job, jobs, best)
+                    best = min([best, *job.times]) if job.status == "ok" else best
+            if not any(job.status == "waiting" for job in jobs):
+                break
+        self._race(jobs, best, deadline)
+        self._tidy(jobs)
+        return [job.result() for job in jobs]
+
+    def close(self) -> None:
+        for worker in self.workers:
+            worker.kill()
+        self._ready.clear()
+
+    def _compute_reference(self) -> None:
+        worker = self.workers[0]
+        for positive in (False, True):
+            self._open_message["positive"] = positive
+            self._ready.pop(worker, None)
+            try:
+                self._make_ready(worker)
+                answer = worker.request({"command": "reference"}, timeout=self.reference_timeout)
+            except TimeoutError:
+                worker.kill()
+                raise ReferenceFailed(
+                    f"the unscheduled function takes more than {self.reference_timeout:g} s; a longer "
+                    "reference_timeout, or verify=False, would let the tuning go on"
+                ) from None
+            except WorkerDied as died:
+                worker.kill()
+                raise ReferenceFailed(f"the unscheduled function does not run: {died}") from None
+            if answer.header["status"] != "ok":
+                raise ReferenceFailed(f"the unscheduled function does not run: {answer.header['error']}")
+            if answer.header["finite"] >= 0.5:
+                break
+        self._reference = answer.blobs
+        self._ready.clear()
+
+    def _make_ready(self, worker: WorkerProcess) -> None:
+        """The worker runs and knows the workload and the reference."""
+        if worker.alive and self._ready.get(worker) == worker.pid:
+            return
+        worker.start()
+        messages: list[tuple[dict[str, object], Sequence[bytes]]] = [(self._open_message, ())]
+        if self._reference is not None:
+            messages.append(({"command": "expect"}, self._reference))
+        for header, blobs in messages:
+            answer = worker.request(header, blobs, timeout=60.0)
+            if answer.header["status"] != "ok":
+                raise WorkerDied(f"{header['command']}: {answer.header['error']}")
+        self._ready[worker] = worker.pid
+
+    def _compile(self, jobs: Sequence[_Job], deadline: float) -> None:
+        queue = list(reversed(jobs))
+        busy: dict[WorkerProcess, tuple[_Job, float]] = {}
+        while queue or busy:
+            for worker in self.workers:
+                if queue and worker not in busy and time.monotonic() < deadline:
+                    job = queue.pop()
+                    job.attempts += 1
+                    try:
+                        self._make_ready(worker)
+                        worker.send({"command": "compile", "job": job.number, "trace": job.trace})
+                    except (WorkerDied, TimeoutError) as error:
+                        worker.kill()
+                        job.fail("crash", f"no worker would start: {error}")
+                        continue
+                    busy[worker] = (job, time.monotonic() + self.compile_timeout)
+            if not busy:
+                if queue and time.monotonic() >= deadline:
+                    return
+                continue
+            wait_any(list(busy), min(limit for _, limit in busy.values()) - time.monotonic())
+            for worker, (job, limit) in list(busy.items()):
+                try:
+                    answer = worker.poll()
+                except WorkerDied as died:
+                    job.fail("crash", f"while compiling: {died}")
+                    self._lost(worker, jobs)
+                    del busy[worker]
+                    continue
+                if answer is not None:
+                    self._compiled(job, worker, answer)
+                    del busy[worker]
+                elif time.monotonic() >= limit:
+                    job.fail("timeout", f"compiling takes more than {self.compile_timeout:g} s")
+                    self._lost(worker, jobs)
+                    del busy[worker]
+            queue.extend(job for job in jobs if job.status == "waiting" and job not in queue and not _in(job, busy))
+
+    def _compiled(self, job: _Job, worker: WorkerProcess, answer: Message) -> None:
+        worker.jobs += 1
+        if answer.header["status"] == "ok":
+            job.status, job.worker = "compiled", worker
+            job.compile_seconds = float(answer.header["compile_seconds"])
+        else:
+            job.fail(str(answer.header["status"]), str(answer.header["error"]))
+
+    def _lost(self, worker: WorkerProcess, jobs: Sequence[_Job]) -> None:
+        """The worker is killed; what it had compiled and not run has to be compiled again."""
+        worker.kill()
+        self._ready.pop(worker, None)
+        for job in jobs:
+            if job.worker is worker:
+                job.worker = None
+                if job.status == "compiled":
+                    if job.attempts < 3:
+                        job.status = "waiting"
+                    else:
+                        job.fail("crash", "its worker was lost three times")
+
+    def _run(
+        self, job: _Job, jobs: Sequence[_Job], *, check: bool, samples: int, stop_above: float, limit: float
+    ) -> bool:
+        """Run ``job`` in its worker; True when timings came back."""
+        worker = job.worker
+        if worker is None:
+            return False
+        request = {
+            "command": "run", "job": job.number, "check": check, "samples": samples,
+            "min_seconds": self.min_seconds, "stop_above": stop_above,
+        }  # fmt: skip
+        try:
+            answer = worker.request(request, timeout=limit)
+        except TimeoutError:
+            job.fail("timeout", f"running takes more than {limit:g} s")
+            self._lost(worker, jobs)
+            return False
+        except WorkerDied as died:
+            job.fail("crash", f"while running: {died}")
+            self._lost(worker, jobs)
+            return False
+        if answer.header["status"] != "ok":
+            job.fail(str(answer.header["status"]), str(answer.header["error"]))
+            if job.status == "memory_damaged":
+                self._lost(worker, jobs)
+            return False
+        job.times.extend(float(t) for t in answer.header["times"])
+        return True
+
+    def _first_run(self, job: _Job, jobs: Sequence[_Job], best: float) -> None:
+        """Check the result, then time it once or twice."""
+        finite = best < float("inf")
+        limit = min(self.run_timeout, max(2.0, 100 * best)) if finite else self.run_timeout
+        if self._run(job, jobs, check=True, samples=2, stop_above=1.5 * best if finite else 1.0, limit=limit):
+            job.status = "ok"
+
+    def _race(self, jobs: Sequence[_Job], best: float, deadline: float) -> None:
+        """Repeat the contenders in turns until all but the leader's peers have dropped out."""
+        while time.monotonic() < deadline:
+            running = [j for j in jobs if j.status == "ok" and j.worker is not None]
+            if not running:
+                return
+            leader = min(min(estimate(j.times) for j in running), best)
+            contenders = [
+                j for j in running
+                if len(j.times) < self.max_samples
+                and interval(j.times).low <= leader
+                and (len(j.times) < 3 or sum(j.times) < self.race_seconds)
+            ]  # fmt: skip
+            if not contenders:
+                return
+            for job in contenders:
+                samples = 2 if estimate(job.times) < 0.02 else 1
+                self._run(job, jobs, check=False, samples=samples, stop_above=float("inf"), limit=self.run_timeout)
+
+    def _tidy(self, jobs: Sequence[_Job]) -> None:
+        """Free the batch's code; replace workers that have done their share."""
+        for job in jobs:
+            worker = job.worker
+            if worker is not None and worker.alive:
+                try:
+                    worker.request({"command": "drop", "job": job.number}, timeout=10.0)
+                except (WorkerDied, TimeoutError):
+                    worker.kill()
+        for worker in self.workers:
+            if worker.jobs >= self.recycle_after:
+                worker.kill()
+
+
+def _in(job: _Job, busy: dict[WorkerProcess, tuple[_Job, float]]) -> bool:
+    return any(other is job for other, _ in busy.values())

@@ -1,0 +1,203 @@
+"""The worker process: takes texts and traces, schedules, compiles, runs, answers with times.
+
+``python -m tilewright.tuner.measure.worker PARENT_PID MEMORY_BYTES``, messages on stdin and stdout
+(:mod:`.protocol`). It never imports XGBoost, keeps compiled candidates until told to drop them, and ends when its
+parent is gone. Requests, each answered once:
+
+=============  =========================================================================================
+``open``       func, target, seed, positive → the workload; forgets everything about the one before
+``reference``  → the outputs of the unscheduled function, compiled as it stands
+``expect``     the reference outputs as raw parts, tolerance
+``compile``    job, trace → compile_seconds
+``run``        job, check, samples, min_seconds, stop_above → times (seconds per call); ``check`` compares with the
+               reference first; a first time above ``stop_above`` is the only one
+``drop``       job → its code is freed
+=============  =========================================================================================
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import resource
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...codegen.compile import compile as compile_func
+from ...codegen.target import Target
+from ...schedule import Schedule, ScheduleError, Trace
+from ...tir.dtype import to_numpy
+from ...tir.function import PrimFunc
+from ...tir.parser import parse
+from .inputs import Arguments, compare, make_arguments, tolerance
+from .protocol import Message, read_message, write_message
+
+__all__ = ["Worker", "main"]
+
+
+class Failure(Exception):
+    """An answer that is not "ok": ``status`` and the reason."""
+
+    def __init__(self, status: str, reason: str) -> None:
+        Exception.__init__(self, reason)
+        self.status = status
+
+
+class Worker:
+    """One workload, the candidates compiled for it, and how to answer each request."""
+
+    def __init__(self) -> None:
+        self.func: PrimFunc | None = None
+        self.target: Target | None = None
+        self.arguments: Arguments | None = None
+        self.expected: list[np.ndarray] | None = None
+        self.limits = (0.0, 0.0)
+        self.modules: dict[int, Any] = {}
+
+    def answer(self, message: Message) -> tuple[dict[str, Any], list[Any]]:
+        """The reply to one request; whatever goes wrong becomes a status and a reason."""
+        header = dict(message.header)
+        command = str(header.pop("command", ""))
+        handler: Callable[..., Any] | None = getattr(self, f"do_{command}", None)
+        if handler is None:
+            return {"status": "protocol_error", "error": f"unknown command {command!r}"}, []
+        try:
+            reply, blobs = handler(message.blobs, **header)
+            return {"status": "ok", **reply}, blobs
+        except Failure as failure:
+            return {"status": failure.status, "error": str(failure)}, []
+        except MemoryError as error:
+            return {"status": "out_of_memory", "error": f"{command}: {error or 'memory limit reached'}"}, []
+        except Exception as error:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            where = f"{os.path.basename(last.filename)}:{last.lineno}"
+            return {"status": f"{command}_error", "error": f"{type(error).__name__}: {error} ({where})"[:4000]}, []
+
+    def do_open(
+        self, blobs: Any, func: str, target: str, seed: int, positive: bool
+    ) -> tuple[dict[str, Any], list[Any]]:
+        self.modules.clear()
+        self.expected = None
+        parsed = parse(func)
+        if not isinstance(parsed, PrimFunc):
+            raise Failure("open_error", "not a single function")
+        self.func, self.target = parsed, Target(target)
+        self.arguments = make_arguments(parsed, seed, positive=positive)
+        return {}, []
+
+    def do_reference(self, blobs: Any) -> tuple[dict[str, Any], list[Any]]:
+        func, target, arguments = self._workload()
+        module = compile_func(reference_schedule(func).func, target, "tw_reference")
+        arguments.reset_outputs()
+        module(*arguments.values)
+        results = arguments.results()
+        finite = [np.isfinite(r).mean() for r in results if r.dtype.kind == "f" and r.size]
+        return {"finite": min(finite, default=1.0)}, [np.ascontiguousarray(r) for r in results]
+
+    def do_expect(self, blobs: Any) -> tuple[dict[str, Any], list[Any]]:
+        func, _, arguments = self._workload()
+        self.limits = tolerance(func)
+        self.expected = [
+            np.frombuffer(blob, to_numpy(arguments.dtypes[p])).reshape(arguments.values[p].shape)
+            for blob, p in zip(blobs, arguments.outputs, strict=True)
+        ]
+        return {}, []
+
+    def do_compile(self, blobs: Any, job: int, trace: str) -> tuple[dict[str, Any], list[Any]]:
+        func, target, _ = self._workload()
+        start = time.perf_counter()
+        schedule = Schedule(func)
+        try:
+            Trace.from_json(trace).apply_to_schedule(schedule)
+        except ScheduleError as error:
+            raise Failure("schedule_error", str(error)[:4000]) from None
+        self.modules[job] = compile_func(schedule.func, target, f"tw_job{job}")
+        return {"compile_seconds": time.perf_counter() - start}, []
+
+    def do_run(
+        self, blobs: Any, job: int, check: bool, samples: int, min_seconds: float, stop_above: float
+    ) -> tuple[dict[str, Any], list[Any]]:
+        _, _, arguments = self._workload()
+        module = self.modules[job]
+        if check:
+            self._check(module, arguments)
+        run = module.bind(*arguments.values) if hasattr(module, "bind") else (lambda: module(*arguments.values))
+        once = _time(run, 1)
+        number = max(1, math.ceil(min_seconds / max(once, 1e-7)))
+        times = [once] if number == 1 or once > stop_above else []
+        while len(times) < samples and once <= stop_above:
+            times.append(_time(run, number))
+        return {"times": times}, []
+
+    def do_drop(self, blobs: Any, job: int) -> tuple[dict[str, Any], list[Any]]:
+        self.modules.pop(job, None)
+        return {}, []
+
+    def _workload(self) -> tuple[PrimFunc, Target, Arguments]:
+        if self.func is None or self.target is None or self.arguments is None:
+            raise Failure("protocol_error", "no workload is open")
+        return self.func, self.target, self.arguments
+
+    def _check(self, module: Any, arguments: Arguments) -> None:
+        arguments.reset_outputs()
+        module(*arguments.values)
+        damage = arguments.damage()
+        if damage is not None:
+            raise Failure("memory_damaged", damage)
+        if self.expected is not None:
+            dtypes = [arguments.dtypes[p] for p in arguments.outputs]
+            difference = compare(arguments.results(), self.expected, dtypes, self.limits)
+            if difference is not None:
+                raise Failure("wrong_result", difference)
+
+
+def reference_schedule(func: PrimFunc) -> Schedule:
+    """The function as it stands: what is computed, in the order in which it was written."""
+    return Schedule(func)
+
+
+def _time(run: Callable[[], Any], number: int) -> float:
+    """Seconds per call over ``number`` calls."""
+    start = time.perf_counter()
+    for _ in range(number):
+        run()
+    return (time.perf_counter() - start) / number
+
+
+def _limit_memory(memory_bytes: int) -> None:
+    if memory_bytes > 0:
+        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _watch_parent(parent: int) -> None:
+    """End this process when its parent is gone, even while generated code runs."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
+
+
+def main() -> None:
+    """Answer requests until stdin ends."""
+    parent, memory_bytes = int(sys.argv[1]), int(sys.argv[2])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _limit_memory(memory_bytes)
+    threading.Thread(target=_watch_parent, args=(parent,), daemon=True).start()
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever prints to stdout, native code too, must not end up between the messages
+    requests = sys.stdin.buffer
+    worker = Worker()
+    while (message := read_message(requests)) is not None:
+        header, blobs = worker.answer(message)
+        write_message(replies, header, blobs)
+
+
+if __name__ == "__main__":
+    main()
