@@ -218,17 +218,16 @@ class Database:
     def add_records(self, records: Iterable[TuningRecord]) -> list[int]:
         """Store several records in one transaction and return their ids."""
         rows = [record_row(record) for record in records]
+        ids = []
         with self.writing() as tables:
-            table = tables.table("records")
-            try:
-                for row in rows:
-                    table.insert(row, pk="id", ignore=True)
-            except sqlite3.IntegrityError as error:
-                raise DatabaseError(f"record refused ({error}): add its workload, target and session first") from error
-            ids = []
             for row in rows:
-                cursor = tables.execute("SELECT id FROM records WHERE digest = ?", [row["digest"]])
-                ids.append(int(cursor.fetchone()[0]))
+                known = tables.execute("SELECT id FROM records WHERE digest = ?", [row["digest"]]).fetchone()
+                try:
+                    ids.append(int(known[0] if known else tables.table("records").insert(row, pk="id").last_pk))
+                except sqlite3.IntegrityError as error:
+                    raise DatabaseError(
+                        f"record refused ({error}): add its workload, target and session first"
+                    ) from error
         return ids
 
     def best(self, workload: Workload, target: Target) -> TuningRecord | None:

@@ -1,0 +1,219 @@
+"""The database: storing, finding the best, transactions, what is refused."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+
+import pytest
+
+from tilewright.tuning_db import (
+    SCHEMA_VERSION,
+    Database,
+    DatabaseError,
+    TargetRecord,
+    TuningRecord,
+    WorkloadRecord,
+)
+from tilewright.tuning_db.schema import APPLICATION_ID
+
+W = WorkloadRecord(key="a" * 64, text="text", name="matmul", spec="matmul:M=7", flops=2e6, bytes=3e6, dtype="float32")
+T = TargetRecord(key="cpu-1", text="native", vector_bits=512, num_cores=1)
+
+
+def record(seconds=None, **kw):
+    kw = {"workload": W.key, "target": T.key, "trace": '{"format":1,"insts":[]}', "created": "2026-01-01", **kw}
+    if seconds is not None:
+        kw["times"] = (seconds,)
+    return TuningRecord(**kw)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path / "tuning.db")
+
+
+@pytest.fixture
+def db(path):
+    with Database(path) as db:
+        db.add_workload(W)
+        db.add_target(T)
+        yield db
+
+
+def test_round_trip_keeps_every_field(db):
+    session = db.start_session(W, T, config={"trials": 8}, seed=3, trials=8, host="h")
+    one = record(
+        times=(3e-3, 1e-3, 2e-3), decisions={"m": 14, "tile": [2, 7]}, sketch="tiling", session=session, trial=4,
+        compile_seconds=0.05, predicted_seconds=1.5e-3, codegen_version=7,
+    )  # fmt: skip
+    number = db.add_record(one)
+    (back,) = db.records(W)
+    assert back.id == number and back.run_seconds == 2e-3
+    assert back.digest() == one.digest()
+    assert (back.times, back.decisions, back.session) == (one.times, {"m": 14, "tile": [2, 7]}, session)
+    assert db.workload(W) == W and db.targets() == [T]
+
+
+def test_best_is_the_fastest_correct_one(db):
+    db.add_records([record(3e-3), record(1e-3), record(1e-4, status="wrong_result", error="off by 2"), record(2e-3)])
+    assert db.best(W, T).run_seconds == 1e-3
+    assert db.best(W.key, "cpu-1").run_seconds == 1e-3
+    assert db.best(W.key, "native").run_seconds == 1e-3
+    assert db.best("b" * 64, T) is None
+    assert db.best(W, "somewhere else") is None
+
+
+def test_a_text_that_names_two_machines_is_ambiguous(db):
+    db.add_target(TargetRecord(key="cpu-2", text="native"))
+    with pytest.raises(LookupError, match=r"2 machines .* go by 'native'; pass Target\('native'\)"):
+        db.best(W, "native")
+
+
+def test_the_same_record_is_stored_once(db):
+    assert db.add_record(record(1e-3)) == db.add_record(record(1e-3))
+    assert db.count() == 1
+
+
+def test_failures_have_a_reason_and_no_figure(db):
+    db.add_record(record(status="timeout", error="ran longer than 2 s"))
+    (back,) = db.records(status="timeout")
+    assert not back.ok and back.run_seconds is None and back.error == "ran longer than 2 s"
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"status": "ok"}, "has at least one time"),
+        ({"times": (float("nan"),)}, "finite and above zero"),
+        ({"times": (-1.0,)}, "finite and above zero"),
+        ({"times": (1.0,), "status": "Not A Word"}, "is no status; write one of ok, schedule_error"),
+    ],
+)
+def test_records_that_make_no_sense_are_refused(fields, message):
+    with pytest.raises(ValueError, match=message):
+        record(**fields)
+
+
+def test_numpy_numbers_become_plain_ones(db):
+    import numpy as np
+
+    db.add_record(record(times=tuple(np.array([1e-3, 2e-3])), decisions={"m": np.int64(3)}))
+    assert db.records()[0].decisions == {"m": 3}
+
+
+def test_anything_but_text_and_numbers_is_refused(db):
+    with pytest.raises(TypeError, match="object does not go into a record"):
+        db.add_record(record(1e-3, decisions={"m": object()}))
+    assert db.count() == 0
+
+
+def test_a_record_needs_its_workload(db):
+    with pytest.raises(DatabaseError, match="add its workload, target and session first"):
+        db.add_record(record(1e-3, workload="c" * 64))
+
+
+def test_a_transaction_is_all_or_nothing(db):
+    with pytest.raises(KeyError), db.writing():
+        db.add_record(record(1e-3))
+        raise KeyError
+    assert db.count() == 0
+    db.add_record(record(1e-3))
+    assert db.count() == 1
+
+
+def test_views_show_what_the_tables_hold(db):
+    session = db.start_session(W, T, trials=3)
+    db.add_records([record(2e-3, session=session), record(1e-3, session=session, trial=1)])
+    db.add_record(record(status="crash", error="signal 11", session=session))
+    db.finish_session(session)
+    (best,) = db.query("SELECT * FROM best_records")
+    assert best["run_seconds"] == 1e-3 and best["gflops"] == pytest.approx(2.0) and best["target_text"] == "native"
+    (progress,) = db.query("SELECT * FROM session_progress")
+    assert (progress["trials_done"], progress["trials_ok"], progress["best_seconds"]) == (3, 2, 1e-3)
+    assert progress["status"] == "done" and progress["finished"]
+    (failure,) = db.query("SELECT * FROM failures_by_reason")
+    assert (failure["status"], failure["records"], failure["example"]) == ("crash", 1, "signal 11")
+
+
+def test_any_sqlite_tool_can_read_it(db, path):
+    db.add_record(record(1e-3))
+    db.close()
+    with sqlite3.connect(path) as conn:
+        assert conn.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID
+        assert conn.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION
+        assert conn.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+        assert conn.execute("SELECT run_seconds FROM best_records").fetchall() == [(1e-3,)]
+
+
+def test_readers_do_not_write(db, path):
+    db.add_record(record(1e-3))
+    with Database(path, readonly=True) as reader:
+        assert reader.best(W, T).run_seconds == 1e-3
+        with pytest.raises(DatabaseError, match="opened for reading only"):
+            reader.add_record(record(2e-3))
+        db.add_record(record(5e-4))
+        assert reader.best(W, T).run_seconds == 5e-4
+
+
+def test_reading_what_is_not_there(path):
+    with pytest.raises(DatabaseError, match="is empty: no database to read"):
+        Database(path, readonly=True)
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(DatabaseError, match="there is no folder"):
+        Database(tmp_path / "nowhere" / "tuning.db")
+
+
+def test_after_close(db):
+    db.close()
+    db.close()
+    with pytest.raises(DatabaseError, match="is closed"):
+        db.records()
+
+
+def test_memory_database_of_our_own():
+    with Database(":memory:") as db:
+        db.add_workload(W)
+        db.add_target(T)
+        db.add_record(record(1e-3))
+        assert db.best(W, T) is not None
+    with Database(":memory:") as other:
+        assert other.count() == 0
+
+
+def test_long_logs_are_folded_into_the_file(db, path):
+    import os
+
+    big = "x" * 300_000
+    for i in range(30):
+        db.add_record(record(1e-3, error=big, trial=i))
+    assert os.path.getsize(path + "-wal") < 8 << 20
+    assert os.path.getsize(path) > 1 << 20
+
+
+def test_prune_keeps_the_best(db):
+    db.add_records([record(t * 1e-3) for t in range(1, 14)])
+    db.add_record(record(status="crash"))
+    assert db.prune(keep=7, dry_run=True) == 7 and db.count() == 14
+    assert db.prune(keep=7) == 7
+    assert [r.run_seconds for r in db.records(order="run_seconds")] == [t * 1e-3 for t in range(1, 8)]
+    with pytest.raises(ValueError, match="never drops the best record"):
+        db.prune(keep=0)
+
+
+def test_check_finds_what_was_changed_behind_our_back(db, path):
+    db.add_records([record(1e-3), record(2e-3, trial=1)])
+    assert db.check() == []
+    with sqlite3.connect(path) as conn:
+        conn.execute("UPDATE records SET times = '[0.5]' WHERE id = 2")
+    assert [re.sub(r"\d+", "N", p) for p in db.check()] == [
+        "records N: the figures do not fit the timings",
+        "records N: changed since it was written",
+    ]
+    with sqlite3.connect(path) as conn:
+        conn.execute("UPDATE records SET trace = '[' WHERE id = 1")
+        conn.execute("DELETE FROM targets")
+    problems = db.check()
+    assert any("trace: no JSON" in p for p in problems) and any("that is not there" in p for p in problems)
