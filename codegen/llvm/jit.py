@@ -1,0 +1,219 @@
+"""LLVM's back end: IR text to machine code, and machine code into this process.
+
+All of llvmlite's compiling and loading happens here. Each build has an LLVM context of its own (a shared one only ever
+grows) and is verified before anything else sees it, since LLVM aborts the process on broken IR. Code is loaded through
+ORC, whose libraries are unloaded when their :class:`Loaded` is dropped.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..elf import undefined_symbols
+from ..target import Target
+
+__all__ = ["CompiledCode", "JITError", "Loaded", "Options", "load", "optimize_and_compile"]
+
+LINKS_PER_JIT = 300
+"""A fresh ORC instance after so many loads: each load leaves some kilobytes behind in its instance."""
+
+
+class JITError(RuntimeError):
+    """The IR does not parse, does not verify, or the code needs a symbol that nobody offers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What LLVM may do to the IR. The emitter vectorizes and unrolls by the schedule, so LLVM's own attempts at both
+    are off unless asked for."""
+
+    opt_level: int = 3
+    loop_vectorize: bool = False
+    slp_vectorize: bool = False
+    loop_unroll: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CompiledCode:
+    """An object file in memory, position independent, and the IR that it was made from."""
+
+    object: bytes
+    ir: str
+    target: Target
+    options: Options = field(default_factory=Options)
+
+    def optimized_ll(self) -> str:
+        """The IR after LLVM's passes, as text (they run again for it)."""
+        with _Build(self.ir, self.target, self.options) as build:
+            return str(build.module)
+
+    def asm(self) -> str:
+        """The assembly text (the passes run again for it)."""
+        with _Build(self.ir, self.target, self.options) as build:
+            return str(build.machine.emit_assembly(build.module))
+
+
+def optimize_and_compile(ir_text: str, target: Target, opt_level: int = 3, **toggles: bool) -> CompiledCode:
+    """Machine code for ``target`` from LLVM IR text. ``toggles``: the other fields of :class:`Options`.
+
+    Raises :class:`JITError` when the text is no valid module.
+    """
+    options = Options(opt_level, **toggles)
+    with _Build(ir_text, target, options) as build:
+        return CompiledCode(bytes(build.machine.emit_object(build.module)), ir_text, target, options)
+
+
+class Loaded:
+    """Machine code in this process. The addresses are valid as long as this object lives."""
+
+    __slots__ = ("_addresses", "_jit", "_tracker")
+
+    def __init__(self, tracker: Any, jit: Any, addresses: dict[str, int]) -> None:
+        self._tracker, self._jit, self._addresses = tracker, jit, addresses
+
+    def address(self, symbol: str) -> int:
+        """Where ``symbol`` is. KeyError when it was not asked for in :func:`load`."""
+        return self._addresses[symbol]
+
+    def keep_forever(self) -> None:
+        """Never unload: for code that threads run until the process ends."""
+        self._tracker.detach()
+        self._jit.detach()
+        _jits.retire(self._jit)
+
+
+def load(object_code: bytes, exports: Iterable[str], imports: Mapping[str, int] | None = None) -> Loaded:
+    """Put an object file's code into this process. ``exports``: the symbols whose addresses are wanted; ``imports``:
+    addresses for symbols that the code needs; the others must be in the process (libc, libm).
+
+    Raises :class:`JITError` naming the missing symbols; LLVM itself would abort.
+    """
+    llvm = _llvm()
+    given = dict(imports or {})
+    missing = []
+    for symbol in undefined_symbols(object_code):
+        if symbol in given:
+            continue
+        address = _process_symbol(symbol)
+        if address is None:
+            missing.append(symbol)
+        else:
+            given[symbol] = address
+    if missing:
+        raise JITError(f"the code calls {', '.join(missing)}, which is neither in this process nor imported")
+    builder = llvm.JITLibraryBuilder().add_object_img(object_code)
+    names = list(exports)
+    for name in names:
+        builder.export_symbol(name)
+    for name, address in given.items():
+        builder.import_symbol(name, address)
+    jit, library = _jits.take(llvm)
+    try:
+        tracker = builder.link(jit, library)
+    except RuntimeError as e:
+        raise JITError(f"loading failed: {e}") from None
+    return Loaded(tracker, jit, {name: tracker[name] for name in names})
+
+
+def _process_symbol(name: str) -> int | None:
+    """Where this process has ``name`` (libc, libm and whatever else is loaded)."""
+    try:
+        return ctypes.cast(getattr(ctypes.CDLL(None), name), ctypes.c_void_p).value
+    except (AttributeError, TypeError):  # TypeError: CDLL(None) on Windows
+        return None
+
+
+class _Build:
+    """One module, parsed, verified and optimized, with the context and the machine that it belongs to."""
+
+    def __init__(self, ir_text: str, target: Target, options: Options) -> None:
+        llvm = _llvm()
+        self.context = llvm.create_context()
+        try:
+            self.module = llvm.parse_assembly(ir_text, self.context)
+        except RuntimeError as e:
+            raise JITError(f"{str(e).strip()}\n{_excerpt(ir_text, str(e))}") from None
+        try:
+            self.module.verify()
+        except RuntimeError as e:
+            raise JITError(f"the IR does not verify: {str(e).strip()}") from None
+        self.machine = _machine(target, options.opt_level)
+        self.module.triple = target.triple
+        self.module.data_layout = str(self.machine.target_data)
+        tuning = llvm.create_pipeline_tuning_options(speed_level=options.opt_level)
+        tuning.loop_vectorization = options.loop_vectorize
+        tuning.slp_vectorization = options.slp_vectorize
+        tuning.loop_unrolling = options.loop_unroll
+        tuning.loop_interleaving = options.loop_vectorize
+        builder = llvm.create_pass_builder(self.machine, tuning)
+        builder.getModulePassManager().run(self.module, builder)
+
+    def __enter__(self) -> _Build:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.module.close()
+
+
+class _Jits:
+    """The ORC instance in use, and a fresh library name for each load."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.jit: Any = None
+        self.links = 0
+
+    def take(self, llvm: Any) -> tuple[Any, str]:
+        with self.lock:
+            if self.jit is None or self.links % LINKS_PER_JIT == LINKS_PER_JIT - 1:
+                self.jit = llvm.create_lljit_compiler(use_jit_link=True)
+            self.links += 1
+            return self.jit, f"tilewright{self.links}"
+
+    def retire(self, jit: Any) -> None:
+        with self.lock:
+            if self.jit is jit:
+                self.jit = None
+
+
+_jits = _Jits()
+_ready: list[Any] = []
+_ready_lock = threading.Lock()
+
+
+def _llvm() -> Any:
+    """llvmlite.binding, loaded and initialized once."""
+    if not _ready:
+        import llvmlite.binding as llvm
+
+        with _ready_lock:
+            if not _ready:
+                llvm.initialize_all_targets()
+                llvm.initialize_all_asmprinters()
+                llvm.initialize_native_asmparser()
+                _ready.append(llvm)
+    return _ready[0]
+
+
+def _machine(target: Target, opt_level: int) -> Any:
+    llvm = _llvm()
+    try:
+        found = llvm.Target.from_triple(target.triple)
+    except RuntimeError as e:
+        raise JITError(f"LLVM has no back end for {target.triple}: {str(e).strip()}") from None
+    return found.create_target_machine(
+        cpu=target.mcpu, features=target.llvm_features, opt=opt_level, reloc="pic", codemodel="small"
+    )
+
+
+def _excerpt(text: str, message: str) -> str:
+    """The lines around the one that LLVM's parser complains about."""
+    words = message.replace(":", " ").split()
+    number = next((int(w) for w in words if w.isdigit()), 0)
+    lines = text.splitlines()
+    first = max(0, number - 3)
+    return "\n".join(f"{first + i + 1:5}: {line}" for i, line in enumerate(lines[first : number + 2])) if number else ""

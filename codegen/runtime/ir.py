@@ -1,0 +1,115 @@
+"""The runtime as LLVM IR text: thread pool, scratch memory, timing. It needs libc and pthreads only.
+
+One text serves every target: loaded once per process by the JIT, or linked into exported objects (then every symbol is
+``linkonce_odr hidden``: several objects in one program share one pool, several libraries do not meet).
+
+============================================  ===================================================================
+``void tw_parallel_for(fn, ctx, n, threads)``  ``fn(ctx, begin, end)`` over [0, n), one static chunk per thread
+``ptr tw_alloc(i64 bytes)``                    scratch memory aligned to 64 bytes; null when there is none
+``void tw_free(ptr)``                          gives it back, to a small cache
+``i64 tw_now()``                               nanoseconds of a monotonic clock
+``i64 tw_time(packed, args, number)``          nanoseconds of ``number`` calls ``packed(args)``
+``i64 tw_time_cold(…, buffer, bytes)``         the same, the caches filled with ``buffer`` before each call, untimed
+``void tw_touch(buffer, bytes)``               reads and writes every cache line
+============================================  ===================================================================
+"""
+
+from __future__ import annotations
+
+from string import Template
+
+from ..target import Target
+from .memory_ir import MEMORY
+from .pool_ir import POOL
+
+__all__ = ["SYMBOLS", "runtime_ir"]
+
+SYMBOLS = ("tw_alloc", "tw_free", "tw_now", "tw_parallel_for", "tw_time", "tw_time_cold", "tw_touch")
+"""The functions of the runtime that generated code and the call path use."""
+
+TIMING = r"""
+declare i32 @clock_gettime(i32, ptr)
+
+define $link i64 @tw_now() noinline nounwind {
+  %ts = alloca { i64, i64 }, align 16
+  %rc = call i32 @clock_gettime(i32 $clock, ptr %ts)
+  %sec = load i64, ptr %ts, align 8
+  %at = getelementptr { i64, i64 }, ptr %ts, i32 0, i32 1
+  %nsec = load i64, ptr %at, align 8
+  %ns = mul i64 %sec, 1000000000
+  %now = add i64 %ns, %nsec
+  ret i64 %now
+}
+
+define $link i64 @tw_time(ptr %packed, ptr %args, i64 %number) noinline nounwind {
+entry:
+  %start = call i64 @tw_now()
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %rc = call i32 %packed(ptr %args)
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %number
+  br i1 %more, label %loop, label %done
+done:
+  %end = call i64 @tw_now()
+  %took = sub i64 %end, %start
+  ret i64 %took
+}
+
+define $link i64 @tw_time_cold(ptr %packed, ptr %args, i64 %number, ptr %buffer, i64 %bytes) noinline nounwind {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %sum = phi i64 [ 0, %entry ], [ %total, %loop ]
+  call void @tw_touch(ptr %buffer, i64 %bytes)
+  %start = call i64 @tw_now()
+  %rc = call i32 %packed(ptr %args)
+  %end = call i64 @tw_now()
+  %took = sub i64 %end, %start
+  %total = add i64 %sum, %took
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %number
+  br i1 %more, label %loop, label %done
+done:
+  ret i64 %total
+}
+
+define $link void @tw_touch(ptr %buffer, i64 %bytes) noinline nounwind {
+entry:
+  %any = icmp sgt i64 %bytes, 0
+  br i1 %any, label %loop, label %done
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %at = getelementptr i8, ptr %buffer, i64 %i
+  %old = load volatile i8, ptr %at
+  %new = add i8 %old, 1
+  store volatile i8 %new, ptr %at
+  %next = add i64 %i, 64
+  %more = icmp slt i64 %next, %bytes
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}
+"""
+
+
+def runtime_ir(target: Target, exported: bool = False) -> str:
+    """The runtime for ``target`` (POSIX systems). ``exported``: to be linked into an object file that leaves us."""
+    mac = "darwin" in target.triple or "macos" in target.triple
+    pause_decl, pause = {
+        "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
+        "aarch64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
+    }.get(target.arch, ("", ""))
+    linux = "linux" in target.triple
+    return Template(POOL + MEMORY + TIMING).substitute(
+        link="linkonce_odr hidden" if exported else "",
+        data="linkonce_odr hidden" if exported else "internal",
+        pause_decl=pause_decl,
+        pause=pause,
+        setmask=3 if mac else 2,
+        clock=6 if mac else 1,
+        madvise_decl="declare i32 @madvise(ptr, i64, i32)" if linux else "",
+        madvise="%advised = call i32 @madvise(ptr %raw, i64 %total, i32 14)" if linux else "",
+    )

@@ -1,0 +1,29 @@
+"""The runtime in this process: compiled once, at the first kernel that is loaded, and never unloaded, since the pool's
+threads run its code until the process ends."""
+
+from __future__ import annotations
+
+import threading
+from functools import lru_cache
+
+from ..llvm.jit import load, optimize_and_compile
+from ..target import Target
+from .ir import SYMBOLS, runtime_ir
+
+__all__ = ["runtime_symbols"]
+
+_lock = threading.Lock()
+
+
+def runtime_symbols() -> dict[str, int]:
+    """The addresses of the runtime's functions by name: what a kernel imports."""
+    with _lock:
+        return _load()
+
+
+@lru_cache(maxsize=1)
+def _load() -> dict[str, int]:
+    target = Target("native -num-cores=1")
+    loaded = load(optimize_and_compile(runtime_ir(target), target, 2).object, SYMBOLS)
+    loaded.keep_forever()
+    return {name: loaded.address(name) for name in SYMBOLS}

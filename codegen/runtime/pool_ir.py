@@ -1,0 +1,269 @@
+"""The fork-join pool, in LLVM IR.
+
+One job at a time. The caller writes the job's fields, then publishes ``epoch`` = (sequence << 16 | threads); a worker
+that sees a new epoch and whose index is below ``threads`` runs its chunk and counts ``pending`` down. A worker that is
+not in the job reads nothing but the epoch, so the caller waits for participants only and the fields cannot change under
+one of them. Waiting spins for some microseconds, then sleeps on a condition variable; "publish, then look for sleepers"
+against "register as sleeper, then look at the epoch", all sequentially consistent, loses no wake-up.
+
+Nested calls, and calls from a second thread while a job runs, run serially in their caller. Workers are detached and
+block all signals. After a fork the child, seeing another process id, starts with a pool of its own.
+"""
+
+__all__ = ["MAX_THREADS", "POOL"]
+
+MAX_THREADS = 256
+
+POOL = r"""
+@tw_pid = $data global i32 0, align 64
+@tw_busy = $data global i32 0, align 64
+@tw_epoch = $data global i64 0, align 64
+@tw_pending = $data global i32 0, align 64
+@tw_sleepers = $data global i32 0, align 64
+@tw_waiting = $data global i32 0, align 4
+@tw_workers = $data global i32 0, align 4
+@tw_job_fn = $data global ptr null, align 64
+@tw_job_ctx = $data global ptr null, align 8
+@tw_job_n = $data global i64 0, align 8
+@tw_mutex = $data global [16 x i64] zeroinitializer, align 64
+@tw_go = $data global [16 x i64] zeroinitializer, align 64
+@tw_done = $data global [16 x i64] zeroinitializer, align 64
+@tw_slots = $data global [256 x { i64, i64 }] zeroinitializer, align 64
+
+declare i32 @getpid()
+declare i32 @pthread_mutex_init(ptr, ptr)
+declare i32 @pthread_mutex_lock(ptr)
+declare i32 @pthread_mutex_unlock(ptr)
+declare i32 @pthread_cond_init(ptr, ptr)
+declare i32 @pthread_cond_wait(ptr, ptr)
+declare i32 @pthread_cond_signal(ptr)
+declare i32 @pthread_cond_broadcast(ptr)
+declare i32 @pthread_create(ptr, ptr, ptr, ptr)
+declare i32 @pthread_detach(ptr)
+declare i32 @pthread_attr_init(ptr)
+declare i32 @pthread_attr_setstacksize(ptr, i64)
+declare i32 @pthread_attr_destroy(ptr)
+declare i32 @pthread_sigmask(i32, ptr, ptr)
+declare i32 @sigfillset(ptr)
+$pause_decl
+
+define $link void @tw_parallel_for(ptr %fn, ptr %ctx, i64 %n, i32 %threads) noinline nounwind {
+entry:
+  %empty = icmp slt i64 %n, 1
+  br i1 %empty, label %return, label %size
+size:
+  %asked = sext i32 %threads to i64
+  %few = icmp slt i64 %n, %asked
+  %fit = select i1 %few, i64 %n, i64 %asked
+  %large = icmp sgt i64 %fit, 256
+  %team = select i1 %large, i64 256, i64 %fit
+  %alone = icmp slt i64 %team, 2
+  br i1 %alone, label %serial, label %enter
+serial:
+  call void %fn(ptr %ctx, i64 0, i64 %n)
+  br label %return
+enter:
+  %pid = call i32 @getpid()
+  %owner = load atomic i32, ptr @tw_pid acquire, align 4
+  %ours = icmp eq i32 %pid, %owner
+  br i1 %ours, label %claim, label %adopt
+adopt:
+  %adopted = call i1 @tw_adopt(i32 %pid, i32 %owner)
+  br i1 %adopted, label %claim, label %serial
+claim:
+  %try = cmpxchg ptr @tw_busy, i32 0, i32 1 acquire monotonic, align 4
+  %got = extractvalue { i32, i1 } %try, 1
+  br i1 %got, label %staff, label %serial
+staff:
+  %want64 = sub i64 %team, 1
+  %want = trunc i64 %want64 to i32
+  %have = load i32, ptr @tw_workers, align 4
+  %lack = icmp slt i32 %have, %want
+  br i1 %lack, label %spawn, label %publish
+spawn:
+  %hired = call i32 @tw_spawn(i32 %have, i32 %want)
+  br label %publish
+publish:
+  %staffed = phi i32 [ %have, %staff ], [ %hired, %spawn ]
+  %short = icmp slt i32 %staffed, %want
+  %others = select i1 %short, i32 %staffed, i32 %want
+  %count = add i32 %others, 1
+  %count64 = zext i32 %count to i64
+  store ptr %fn, ptr @tw_job_fn, align 8
+  store ptr %ctx, ptr @tw_job_ctx, align 8
+  store i64 %n, ptr @tw_job_n, align 8
+  store atomic i32 %others, ptr @tw_pending monotonic, align 4
+  %old = load atomic i64, ptr @tw_epoch monotonic, align 8
+  %sequence = lshr i64 %old, 16
+  %following = add i64 %sequence, 1
+  %shifted = shl i64 %following, 16
+  %epoch = or i64 %shifted, %count64
+  store atomic i64 %epoch, ptr @tw_epoch seq_cst, align 8
+  %sleepers = load atomic i32, ptr @tw_sleepers seq_cst, align 4
+  %asleep = icmp sgt i32 %sleepers, 0
+  br i1 %asleep, label %wake, label %work
+wake:
+  %l0 = call i32 @pthread_mutex_lock(ptr @tw_mutex)
+  %b0 = call i32 @pthread_cond_broadcast(ptr @tw_go)
+  %u0 = call i32 @pthread_mutex_unlock(ptr @tw_mutex)
+  br label %work
+work:
+  %mine = sdiv i64 %n, %count64
+  call void %fn(ptr %ctx, i64 0, i64 %mine)
+  br label %spin
+spin:
+  %turn = phi i32 [ 0, %work ], [ %turns, %pause ]
+  %left = load atomic i32, ptr @tw_pending acquire, align 4
+  %finished = icmp eq i32 %left, 0
+  br i1 %finished, label %release, label %pause
+pause:
+  $pause
+  %turns = add i32 %turn, 1
+  %patient = icmp ult i32 %turns, 4000
+  br i1 %patient, label %spin, label %block
+block:
+  %l1 = call i32 @pthread_mutex_lock(ptr @tw_mutex)
+  store atomic i32 1, ptr @tw_waiting seq_cst, align 4
+  br label %check
+check:
+  %still = load atomic i32, ptr @tw_pending seq_cst, align 4
+  %over = icmp eq i32 %still, 0
+  br i1 %over, label %unblock, label %wait
+wait:
+  %w1 = call i32 @pthread_cond_wait(ptr @tw_done, ptr @tw_mutex)
+  br label %check
+unblock:
+  store atomic i32 0, ptr @tw_waiting seq_cst, align 4
+  %u1 = call i32 @pthread_mutex_unlock(ptr @tw_mutex)
+  br label %release
+release:
+  store atomic i32 0, ptr @tw_busy release, align 4
+  br label %return
+return:
+  ret void
+}
+
+; A new process (the first call, or a child after fork): everything starts empty. False when another thread is at it.
+define $link i1 @tw_adopt(i32 %pid, i32 %owner) noinline nounwind {
+entry:
+  %taken = icmp eq i32 %owner, -1
+  br i1 %taken, label %no, label %take
+take:
+  %try = cmpxchg ptr @tw_pid, i32 %owner, i32 -1 acq_rel monotonic, align 4
+  %got = extractvalue { i32, i1 } %try, 1
+  br i1 %got, label %fresh, label %no
+fresh:
+  %m = call i32 @pthread_mutex_init(ptr @tw_mutex, ptr null)
+  %g = call i32 @pthread_cond_init(ptr @tw_go, ptr null)
+  %d = call i32 @pthread_cond_init(ptr @tw_done, ptr null)
+  store i32 0, ptr @tw_workers, align 4
+  store i32 0, ptr @tw_busy, align 4
+  store i32 0, ptr @tw_sleepers, align 4
+  store i32 0, ptr @tw_waiting, align 4
+  store i32 0, ptr @tw_pending, align 4
+  store atomic i32 %pid, ptr @tw_pid release, align 4
+  ret i1 true
+no:
+  ret i1 false
+}
+
+; Start workers until there are %want; the number there are then (the caller holds the busy flag).
+define $link i32 @tw_spawn(i32 %have, i32 %want) noinline nounwind {
+entry:
+  %full = alloca [16 x i64], align 16
+  %saved = alloca [16 x i64], align 16
+  %attr = alloca [16 x i64], align 16
+  %thread = alloca ptr, align 8
+  %f = call i32 @sigfillset(ptr %full)
+  %m = call i32 @pthread_sigmask(i32 $setmask, ptr %full, ptr %saved)
+  %ai = call i32 @pthread_attr_init(ptr %attr)
+  %as = call i32 @pthread_attr_setstacksize(ptr %attr, i64 8388608)
+  %epoch = load atomic i64, ptr @tw_epoch monotonic, align 8
+  br label %loop
+loop:
+  %k = phi i32 [ %have, %entry ], [ %next, %started ]
+  %more = icmp slt i32 %k, %want
+  br i1 %more, label %start, label %done
+start:
+  %next = add i32 %k, 1
+  %slot = getelementptr [256 x { i64, i64 }], ptr @tw_slots, i32 0, i32 %k
+  store i64 %epoch, ptr %slot, align 8
+  %at = getelementptr { i64, i64 }, ptr %slot, i32 0, i32 1
+  %index = zext i32 %next to i64
+  store i64 %index, ptr %at, align 8
+  %rc = call i32 @pthread_create(ptr %thread, ptr %attr, ptr @tw_worker, ptr %slot)
+  %ok = icmp eq i32 %rc, 0
+  br i1 %ok, label %started, label %done
+started:
+  %handle = load ptr, ptr %thread, align 8
+  %dt = call i32 @pthread_detach(ptr %handle)
+  br label %loop
+done:
+  %ad = call i32 @pthread_attr_destroy(ptr %attr)
+  %r = call i32 @pthread_sigmask(i32 $setmask, ptr %saved, ptr null)
+  store i32 %k, ptr @tw_workers, align 4
+  ret i32 %k
+}
+
+define $link ptr @tw_worker(ptr %slot) noinline nounwind {
+entry:
+  %first = load i64, ptr %slot, align 8
+  %at = getelementptr { i64, i64 }, ptr %slot, i32 0, i32 1
+  %index = load i64, ptr %at, align 8
+  br label %idle
+idle:
+  %seen = phi i64 [ %first, %entry ], [ %epoch, %run ], [ %epoch, %work ], [ %epoch, %last ], [ %epoch, %signal ]
+  br label %spin
+spin:
+  %turn = phi i32 [ 0, %idle ], [ %turns, %pause ]
+  %now = load atomic i64, ptr @tw_epoch acquire, align 8
+  %new = icmp ne i64 %now, %seen
+  br i1 %new, label %run, label %pause
+pause:
+  $pause
+  %turns = add i32 %turn, 1
+  %patient = icmp ult i32 %turns, 2000
+  br i1 %patient, label %spin, label %sleep
+sleep:
+  %l0 = call i32 @pthread_mutex_lock(ptr @tw_mutex)
+  %s0 = atomicrmw add ptr @tw_sleepers, i32 1 seq_cst, align 4
+  br label %check
+check:
+  %later = load atomic i64, ptr @tw_epoch seq_cst, align 8
+  %woken = icmp ne i64 %later, %seen
+  br i1 %woken, label %awake, label %wait
+wait:
+  %w0 = call i32 @pthread_cond_wait(ptr @tw_go, ptr @tw_mutex)
+  br label %check
+awake:
+  %s1 = atomicrmw sub ptr @tw_sleepers, i32 1 seq_cst, align 4
+  %u0 = call i32 @pthread_mutex_unlock(ptr @tw_mutex)
+  br label %run
+run:
+  %epoch = phi i64 [ %now, %spin ], [ %later, %awake ]
+  %threads = and i64 %epoch, 65535
+  %wanted = icmp ult i64 %index, %threads
+  br i1 %wanted, label %work, label %idle
+work:
+  %fn = load ptr, ptr @tw_job_fn, align 8
+  %ctx = load ptr, ptr @tw_job_ctx, align 8
+  %n = load i64, ptr @tw_job_n, align 8
+  %p0 = mul i64 %n, %index
+  %begin = sdiv i64 %p0, %threads
+  %p1 = add i64 %p0, %n
+  %end = sdiv i64 %p1, %threads
+  call void %fn(ptr %ctx, i64 %begin, i64 %end)
+  %left = atomicrmw sub ptr @tw_pending, i32 1 seq_cst, align 4
+  %final = icmp eq i32 %left, 1
+  br i1 %final, label %last, label %idle
+last:
+  %waiting = load atomic i32, ptr @tw_waiting seq_cst, align 4
+  %blocked = icmp ne i32 %waiting, 0
+  br i1 %blocked, label %signal, label %idle
+signal:
+  %l1 = call i32 @pthread_mutex_lock(ptr @tw_mutex)
+  %g1 = call i32 @pthread_cond_signal(ptr @tw_done)
+  %u1 = call i32 @pthread_mutex_unlock(ptr @tw_mutex)
+  br label %idle
+}
+"""
