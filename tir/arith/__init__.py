@@ -1,1 +1,12 @@
-"""(being written)"""
+"""What can be known about index arithmetic without running it.
+
+:class:`Analyzer` simplifies and proves; it brings int32 and int64 expressions into a normal form (:mod:`.terms`), with
+ranges and conditions as knowledge (:mod:`.bounds`), division rules (:mod:`.division`) and rules for all else
+(:mod:`.rules`). :func:`simplify` walks whole programs; :mod:`.affine` finds linear forms and intervals.
+"""
+
+from .affine import eval_interval, linear_coefficients
+from .analyzer import Analyzer
+from .simplify import bind_sizes, remove_trivial_loops, simplify
+
+__all__ = ["Analyzer", "bind_sizes", "eval_interval", "linear_coefficients", "remove_trivial_loops", "simplify"]

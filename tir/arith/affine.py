@@ -1,0 +1,224 @@
+"""Expressions as linear forms, and intervals with symbolic ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ..expr import Expr, ExprLike, IntImm, Range, Var, convert
+from .analyzer import Analyzer
+from .canonical import INDEX_TYPES
+from .terms import ONE, Poly, add, mul, scale
+
+__all__ = ["detect_linear", "eval_interval", "linear_coefficients"]
+
+
+def linear_coefficients(
+    expr: ExprLike, variables: Sequence[Var], analyzer: Analyzer | None = None
+) -> tuple[list[Expr], Expr] | None:
+    """``([c0, c1, …], base)`` with ``expr = c0*v0 + c1*v1 + … + base`` and no variable in c and base; None when it is
+    not linear in ``variables``.
+
+    >>> from tilewright.tir.expr import Var
+    >>> i, j = Var("i"), Var("j")
+    >>> [c.value for c in linear_coefficients(i * 8 + j + 3, [i, j])[0]]
+    [8, 1]
+    """
+    an = Analyzer() if analyzer is None else analyzer
+    e = convert(expr)
+    if e.dtype not in INDEX_TYPES:
+        return None
+    numbers = _atoms_of(an, variables)
+    coefficients: list[Poly] = [{} for _ in variables]
+    base: Poly = {}
+    hidden = _Hidden(an, set(numbers))
+    for m, c in an.poly(e).items():
+        found = [a for a in m if a in hidden.numbers or hidden.inside(a)]
+        if not found:
+            base[m] = c
+        elif len(found) == 1 and found[0] in hidden.numbers:
+            rest = list(m)
+            rest.remove(found[0])
+            coefficients[numbers.index(found[0])][tuple(rest)] = c
+        else:
+            return None
+    return [an.to_expr(c, e.dtype) for c in coefficients], an.to_expr(base, e.dtype)
+
+
+detect_linear = linear_coefficients
+
+
+def _atoms_of(an: Analyzer, variables: Iterable[Var]) -> list[int]:
+    out = []
+    for v in variables:
+        ((a,),) = an.intern(("var", id(v)), "var", (), v.dtype, lambda v=v: v)  # type: ignore[misc]
+        out.append(a)
+    return out
+
+
+class _Hidden:
+    """Which atoms have one of the given variables inside."""
+
+    def __init__(self, an: Analyzer, numbers: set[int]) -> None:
+        self.an, self.numbers = an, numbers
+        self._known: dict[int, bool] = {}
+
+    def inside(self, a: int) -> bool:
+        """Whether a variable stands somewhere inside atom ``a``."""
+        known = self._known.get(a)
+        if known is None:
+            atom = self.an.atoms[a]
+            if a in self.numbers:
+                known = True
+            elif atom.kind in ("split", "div", "mod", "min", "max", "cast"):
+                known = any(self.of(p) for p in atom.args if isinstance(p, dict))
+            elif atom.kind == "var":
+                known = False
+            else:
+                variables = {self.an.atoms[n].expr for n in self.numbers}
+                known = _mentions(atom.expr, variables)
+            self._known[a] = known
+        return known
+
+    def of(self, p: Poly) -> bool:
+        """Whether a variable stands somewhere in p."""
+        return any(self.inside(a) for m in p for a in m)
+
+
+def _mentions(e: Expr, variables: set[Expr]) -> bool:
+    stack: list[object] = [e]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, Var) and top in variables:
+            return True
+        stack.extend(top.children())  # type: ignore[attr-defined]
+    return False
+
+
+def eval_interval(
+    expr: ExprLike,
+    dom: Mapping[Var, tuple[ExprLike, ExprLike] | Range],
+    analyzer: Analyzer | None = None,
+) -> tuple[Expr, Expr] | None:
+    """The least and the greatest value of ``expr`` while each variable of ``dom`` runs over its interval (inclusive
+    ends, or a Range); the ends may be symbolic. None when no bound is found. The bounds are tight for sums of
+    variables with coefficients of known sign, and safe otherwise.
+    """
+    an = Analyzer() if analyzer is None else analyzer
+    e = convert(expr)
+    if isinstance(e, IntImm):
+        return e, e
+    if e.dtype not in INDEX_TYPES:
+        return None
+    ends: dict[int, tuple[Poly, Poly]] = {}
+    for v, d in dom.items():
+        if isinstance(d, Range):
+            lo = an.poly(d.min)
+            hi = add(add(lo, an.poly(d.extent)), {ONE: -1})
+        else:
+            lo, hi = an.poly(convert(d[0], v.dtype)), an.poly(convert(d[1], v.dtype))
+        ((a,),) = an.intern(("var", id(v)), "var", (), v.dtype, lambda v=v: v)  # type: ignore[misc]
+        ends[a] = (lo, hi)
+    pair = Intervals(an, ends, e.dtype).of(an.poly(e))
+    return None if pair is None else (an.to_expr(pair[0], e.dtype), an.to_expr(pair[1], e.dtype))
+
+
+class Intervals:
+    """Interval arithmetic over polynomials: ``ends`` gives both ends of some variables, the others are fixed."""
+
+    def __init__(self, an: Analyzer, ends: Mapping[int, tuple[Poly, Poly]], dtype: str) -> None:
+        self.an, self.ends, self.dtype = an, ends, dtype
+        self.hidden = _Hidden(an, set(ends))
+
+    def of(self, p: Poly) -> tuple[Poly, Poly] | None:
+        """Both ends of p."""
+        lo: Poly = {}
+        hi: Poly = {}
+        groups: dict[int, Poly] = {}
+        for m, c in p.items():
+            moving = [a for a in m if self.hidden.inside(a)]
+            if not moving:
+                lo, hi = add(lo, {m: c}), add(hi, {m: c})
+            elif len(moving) == 1:
+                rest = list(m)
+                rest.remove(moving[0])
+                groups.setdefault(moving[0], {})[tuple(rest)] = c
+            else:
+                ends = self._product(m, c)
+                if ends is None:
+                    return None
+                lo, hi = add(lo, ends[0]), add(hi, ends[1])
+        for a, factor in groups.items():
+            pair = self._atom(a)
+            if pair is None:
+                return None
+            if self.an.nonneg(factor):
+                lo, hi = add(lo, mul(factor, pair[0])), add(hi, mul(factor, pair[1]))
+            elif self.an.at_most_zero(factor):
+                lo, hi = add(lo, mul(factor, pair[1])), add(hi, mul(factor, pair[0]))
+            else:
+                return None
+        return self.an.join_splits(lo), self.an.join_splits(hi)
+
+    def _product(self, m: tuple[int, ...], c: int) -> tuple[Poly, Poly] | None:
+        lo: Poly = {ONE: 1}
+        hi: Poly = {ONE: 1}
+        for a in m:  # all factors not negative: both ends multiply
+            pair = self._atom(a) if self.hidden.inside(a) else ({(a,): 1}, {(a,): 1})
+            if pair is None or not self.an.nonneg(pair[0]):
+                return None
+            lo, hi = mul(lo, pair[0]), mul(hi, pair[1])
+        return (scale(lo, c), scale(hi, c)) if c > 0 else (scale(hi, c), scale(lo, c))
+
+    def _atom(self, a: int) -> tuple[Poly, Poly] | None:
+        if a in self.ends:
+            return self.ends[a]
+        an, atom, dtype = self.an, self.an.atoms[a], self.dtype
+        if atom.kind == "split":
+            p, lower, upper = atom.args
+            pair = self.of(p)
+            if upper is not None:
+                whole = {ONE: upper}
+                if pair is not None:
+                    first, last = an.floordiv(pair[0], whole, dtype), an.floordiv(pair[1], whole, dtype)
+                    if first == last:
+                        shift = scale(first, -upper)
+                        pair = add(pair[0], shift), add(pair[1], shift)
+                    else:
+                        pair = None
+                if pair is None:
+                    pair = {}, {ONE: upper - 1}
+            if pair is None:
+                return None
+            return an.floordiv(pair[0], {ONE: lower}, dtype), an.floordiv(pair[1], {ONE: lower}, dtype)
+        if atom.kind in ("div", "mod"):
+            p, q = atom.args
+            if self.hidden.of(q) or not an.nonneg(add(q, {ONE: -1})):
+                return None
+            pair = self.of(p)
+            if atom.kind == "div":
+                return None if pair is None else (an.floordiv(pair[0], q, dtype), an.floordiv(pair[1], q, dtype))
+            if pair is not None:
+                first, last = an.floordiv(pair[0], q, dtype), an.floordiv(pair[1], q, dtype)
+                if first == last:
+                    return add(pair[0], mul(first, q), -1), add(pair[1], mul(first, q), -1)
+            return {}, add(q, {ONE: -1})
+        if atom.kind in ("min", "max"):
+            first_pair, second_pair = self.of(atom.args[0]), self.of(atom.args[1])
+            if first_pair is None or second_pair is None:
+                return None
+            return (
+                an.minimum(first_pair[0], second_pair[0], dtype, atom.kind),
+                an.minimum(first_pair[1], second_pair[1], dtype, atom.kind),
+            )
+        if atom.kind == "choice":
+            first_pair, second_pair = self.of(atom.args[0]), self.of(atom.args[1])
+            if first_pair is None or second_pair is None:
+                return None
+            return (
+                an.minimum(first_pair[0], second_pair[0], dtype, "min"),
+                an.minimum(first_pair[1], second_pair[1], dtype, "max"),
+            )
+        lo, hi = an.atom_bound(a)
+        if lo is not None and hi is not None and atom.kind == "opaque":
+            return ({ONE: lo} if lo else {}), ({ONE: hi} if hi else {})
+        return None

@@ -1,0 +1,294 @@
+"""The analyzer: what is known about variables, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ..expr import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    And,
+    BufferLoad,
+    Call,
+    CmpOp,
+    Expr,
+    ExprLike,
+    IntImm,
+    Let,
+    Not,
+    Or,
+    Range,
+    Var,
+    const,
+    convert,
+)
+from ..node import Node
+from ..walk import pre_order, substitute
+from .bounds import Bound, intersect
+from .canonical import INDEX_TYPES, Canonical, same
+from .rules import RULES, negate
+from .terms import ONE, Poly, add, const_of, scale
+
+__all__ = ["Analyzer"]
+
+_MAX_PARTS = 6
+
+
+class Analyzer(Canonical):
+    """Proves and simplifies, knowing the ranges of variables and the conditions in force.
+
+    >>> from tilewright.tir.expr import Var
+    >>> i, j, an = Var("i"), Var("j"), Analyzer()
+    >>> an.bind(i, (0, 3)), an.bind(j, (0, 7))
+    (None, None)
+    >>> an.can_prove_equal((i * 8 + j) // 8, i), an.can_prove(i * 8 + j < 32)
+    (True, True)
+
+    Unknown variables may have any value; bind sizes with ``bind(n, (1, None))``. Index arithmetic never overflows.
+    """
+
+    # -- knowledge ---------------------------------------------------------------------------------------------------
+
+    def bind(self, var: Var, value: Range | ExprLike | tuple[Any, Any]) -> None:
+        """Say what ``var`` is: a ``Range`` (``[min, min + extent)``, of which it is assumed that it is not empty), an
+        expression equal to it, or a pair of inclusive ends, either of them ``None`` when unknown."""
+        if var.dtype not in INDEX_TYPES:
+            return
+        if isinstance(value, tuple):
+            lo, hi = [None if x is None else self.poly(convert(x, var.dtype)) for x in value]
+        elif isinstance(value, Range):
+            lo = self.poly(value.min)
+            hi = add(add(lo, self.poly(value.extent)), {ONE: -1})
+        else:
+            lo = hi = self.poly(convert(value, var.dtype))
+        known = ("var", id(var)) in self._by_key
+        ((a,),) = self.intern(("var", id(var)), "var", (), var.dtype, lambda: var)
+        self._ends[a] = (lo, hi)
+        if known:
+            self._forget()
+
+    def bind_data(self, var: Var, value: Expr) -> None:
+        """Say that ``var`` holds ``value`` (of a let), which may come from memory."""
+        if var.dtype in INDEX_TYPES:
+            p = self.poly(value)
+            self.bind(var, value)
+            if not self.exact(p, var.dtype):
+                ((a,),) = self.intern(("var", id(var)), "var", (), var.dtype, lambda: var)
+                self.atoms[a].data = True
+                self._ends.pop(a, None)
+
+    def _forget(self) -> None:
+        self._poly_memo, self._simp_memo, self._bounds = {}, {}, {}
+
+    @contextmanager
+    def constraint(self, condition: Expr) -> Iterator[None]:
+        """Inside the ``with``, ``condition`` holds. Conditions that read memory are left aside."""
+        saved = (self._facts, self._tight, self._poly_memo, self._simp_memo, self._bounds)
+        facts, tight = list(self._facts), dict(self._tight)
+        self._learn(condition, True, facts, tight)
+        if len(facts) > len(self._facts) or tight != self._tight:
+            self._facts, self._tight = tuple(facts), tight
+            self._forget()
+        try:
+            yield
+        finally:
+            self._facts, self._tight, self._poly_memo, self._simp_memo, self._bounds = saved
+
+    def _learn(self, e: Expr, holds: bool, facts: list[Poly], tight: dict[int, Bound]) -> None:
+        if isinstance(e, Not):
+            self._learn(e.a, not holds, facts, tight)
+        elif isinstance(e, Call) and e.op == "tir.likely":
+            self._learn(e.args[0], holds, facts, tight)
+        elif isinstance(e, And) and holds or isinstance(e, Or) and not holds:
+            self._learn(e.a, holds, facts, tight)
+            self._learn(e.b, holds, facts, tight)
+        elif isinstance(e, CmpOp) and e.a.dtype in INDEX_TYPES:
+            p, q = self.poly(e.a), self.poly(e.b)
+            if self.data(p) or self.data(q):
+                return
+            t = type(e)
+            if not holds:
+                t = {LT: GE, GE: LT, LE: GT, GT: LE, EQ: NE, NE: EQ}[t]
+            diff = add(p, q, -1)
+            if t in (LE, EQ):
+                self._fact(diff, facts, tight)
+            if t in (GE, EQ):
+                self._fact(scale(diff, -1), facts, tight)
+            if t is LT:
+                self._fact(add(diff, {ONE: 1}), facts, tight)
+            elif t is GT:
+                self._fact(add(scale(diff, -1), {ONE: 1}), facts, tight)
+            elif t is NE:  # only an end of the range can be cut off
+                lo, hi = self.bound(diff)
+                if lo == 0:
+                    self._fact(add(scale(diff, -1), {ONE: 1}), facts, tight)
+                elif hi == 0:
+                    self._fact(add(diff, {ONE: 1}), facts, tight)
+
+    def _fact(self, p: Poly, facts: list[Poly], tight: dict[int, Bound]) -> None:
+        """p <= 0: the bound of an atom when it is about one, else a fact of its own."""
+        terms = [(m, c) for m, c in p.items() if m]
+        if not terms:
+            return
+        k = p.get(ONE, 0)
+        if len(terms) == 1 and len(terms[0][0]) == 1:
+            (a,), c = terms[0]
+            new: Bound = (None, -k // c) if c > 0 else (_ceil_div(k, -c), None)
+            tight[a] = intersect(tight.get(a, (None, None)), new)
+            return
+        facts.append(p)
+
+    # -- questions ---------------------------------------------------------------------------------------------------
+
+    def simplify(self, e: Any) -> Any:
+        """``e`` in a simpler, canonical form; the very same object when there is nothing to do."""
+        return self.simp(e if isinstance(e, Node) else convert(e))
+
+    def can_prove(self, condition: ExprLike) -> bool:
+        """Whether ``condition`` holds for all values the variables may have."""
+        e = self.simp(convert(condition))
+        return isinstance(e, IntImm) and e.value != 0
+
+    def can_prove_equal(self, a: ExprLike, b: ExprLike) -> bool:
+        """Whether both always have the same value."""
+        x, y = convert(a), convert(b)
+        if x is y:
+            return True
+        if x.dtype in INDEX_TYPES and y.dtype in INDEX_TYPES:
+            p, q = self.poly(x), self.poly(y)
+            if p == q:
+                return True
+            diff = self.join_splits(add(p, q, -1))
+            if not diff:
+                return True
+            k = const_of(diff)
+            if k is not None or not (self.exact(p, x.dtype) and self.exact(q, y.dtype)):
+                return False
+            return self.at_most_zero(diff) and self.at_most_zero(scale(diff, -1))
+        return same(self.simp(x), self.simp(y))
+
+    def can_prove_less(self, a: ExprLike, b: ExprLike) -> bool:
+        """Whether ``a < b`` always holds."""
+        return self.can_prove(convert(a) < b)
+
+    def const_int_bound(self, e: ExprLike) -> Bound:
+        """The constant bounds ``(lo, hi)``, inclusive; ``None`` where there is none."""
+        x = convert(e)
+        if x.dtype not in INDEX_TYPES:
+            return (x.value, x.value) if isinstance(x, IntImm) else (None, None)
+        return self.bound(self.poly(x))
+
+    # -- trees -------------------------------------------------------------------------------------------------------
+
+    def simp_tree(self, e: Any) -> Any:
+        special = _SPECIAL.get(type(e))
+        if special is not None:
+            return special(self, e)
+        if isinstance(e, CmpOp) and e.a.dtype in INDEX_TYPES:
+            return self.compare(e)
+        return self._by_rules(e.map_children(self.simp))
+
+    def _by_rules(self, e: Any) -> Any:
+        for rule in RULES.get(type(e), ()):
+            new = rule(self, e)
+            if new is not None:
+                return new if new is e else self.simp(new)
+        return e
+
+    def _conjunction(self, e: And) -> Expr:
+        """Parts are simplified knowing the parts before them; a part that others imply goes."""
+        if e.dtype != "bool":
+            return self._by_rules(e.map_children(self.simp))
+        parts: list[Expr] = []
+        for part in _parts(e, And):
+            new = self._under(parts, part)
+            if isinstance(new, IntImm):
+                if not new.value:
+                    return new
+                continue
+            parts.extend(p for p in _parts(new, And) if not any(same(p, q) for q in parts))
+        if 1 < len(parts) <= _MAX_PARTS and not any(isinstance(n, BufferLoad) for p in parts for n in pre_order(p)):
+            for part in parts[:-1]:  # what comes later may imply what came first
+                others = [p for p in parts if p is not part]
+                if len(parts) > 1 and isinstance(self._under(others, part), IntImm):
+                    parts = others
+        return _chain(And, parts, e, True)
+
+    def _disjunction(self, e: Or) -> Expr:
+        """Parts are simplified knowing that the parts before them do not hold."""
+        if e.dtype != "bool":
+            return self._by_rules(e.map_children(self.simp))
+        parts: list[Expr] = []
+        for part in _parts(e, Or):
+            new = self._under([negate(p) or Not(p) for p in parts], part)
+            if isinstance(new, IntImm):
+                if new.value:
+                    return new
+                continue
+            parts.extend(p for p in _parts(new, Or) if not any(same(p, q) for q in parts))
+        return _chain(Or, parts, e, False)
+
+    def _under(self, known: list[Expr], e: Expr) -> Any:
+        if not known:
+            return self.simp(e)
+        with self.constraint(_join(And, known)):
+            return self.simp(e)
+
+    def _lazy(self, e: Call) -> Expr:
+        """A side of if_then_else is simplified knowing which way the condition went."""
+        if e.op != "tir.if_then_else":
+            return self._by_rules(e.map_children(self.simp))
+        condition = self.simp(e.args[0])
+        if isinstance(condition, IntImm):
+            return self.simp(e.args[1] if condition.value else e.args[2])
+        yes = self._under([condition], e.args[1])
+        no = self._under([negate(condition) or Not(condition)], e.args[2])
+        if condition is e.args[0] and yes is e.args[1] and no is e.args[2]:
+            return self._by_rules(e)
+        return self._by_rules(Call(e.op, (condition, yes, no), e.dtype))
+
+    def _let_tree(self, e: Let) -> Expr:
+        value = self.simp(e.value)
+        if isinstance(value, (IntImm, Var)):
+            return self.simp(substitute(e.body, {e.var: value}))
+        self.bind_data(e.var, value)
+        body = self.simp(e.body)
+        return e if value is e.value and body is e.body else Let(e.var, value, body)
+
+
+def _ceil_div(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def _parts(e: Expr, cls: type) -> list[Expr]:
+    if type(e) is cls:
+        return [*_parts(e.a, cls), *_parts(e.b, cls)]  # type: ignore[attr-defined]
+    return [e]
+
+
+def _join(cls: Any, parts: list[Expr]) -> Expr:
+    out = parts[0]
+    for part in parts[1:]:
+        out = cls(out, part)
+    return out
+
+
+def _chain(cls: Any, parts: list[Expr], old: Expr, empty: bool) -> Expr:
+    if not parts:
+        return const(empty, "bool")
+    out = _join(cls, parts)
+    return old if same(out, old) else out
+
+
+_SPECIAL: dict[type, Callable[[Any, Any], Any]] = {
+    And: Analyzer._conjunction,
+    Or: Analyzer._disjunction,
+    Call: Analyzer._lazy,
+    Let: Analyzer._let_tree,
+}

@@ -1,0 +1,242 @@
+"""What is known about values: ranges of variables, conditions that hold, and bounds that follow from them.
+
+A fact is a polynomial ``p`` with ``p <= 0``. Whether something is at most zero is decided first by interval
+arithmetic, then by putting variables at the (possibly symbolic) end of their range that makes the polynomial largest,
+latest variable first (Fourier-Motzkin elimination in the directions that ranges allow), then by adding a fact.
+"""
+
+from __future__ import annotations
+
+from ..dtype import max_value, min_value
+from .terms import ONE, AtomTable, Mono, Poly, add, const_of, mul, scale
+
+__all__ = ["Bound", "Facts", "intersect"]
+
+Bound = tuple["int | None", "int | None"]
+EVERYTHING: Bound = (None, None)
+
+
+def intersect(a: Bound, b: Bound) -> Bound:
+    """What lies in both intervals."""
+    lo = a[0] if b[0] is None else b[0] if a[0] is None else max(a[0], b[0])
+    hi = a[1] if b[1] is None else b[1] if a[1] is None else min(a[1], b[1])
+    return lo, hi
+
+
+def _times(a: Bound, b: Bound) -> Bound:
+    if None not in a and None not in b:
+        products = [x * y for x in a for y in b]  # type: ignore[operator]
+        return min(products), max(products)
+    (alo, ahi), (blo, bhi) = a, b
+    if alo is not None and blo is not None and alo >= 0 and blo >= 0:
+        return alo * blo, None if ahi is None or bhi is None else ahi * bhi
+    if ahi is not None and bhi is not None and ahi <= 0 and bhi <= 0:
+        return ahi * bhi, None if alo is None or blo is None else alo * blo
+    if alo is not None and bhi is not None and alo >= 0 and bhi <= 0:
+        return None if ahi is None or blo is None else ahi * blo, alo * bhi
+    if blo is not None and ahi is not None and blo >= 0 and ahi <= 0:
+        return None if bhi is None or alo is None else bhi * alo, blo * ahi
+    return EVERYTHING
+
+
+class Facts(AtomTable):
+    """Atoms together with what is known about them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ends: dict[int, tuple[Poly | None, Poly | None]] = {}
+        self._tight: dict[int, Bound] = {}
+        self._facts: tuple[Poly, ...] = ()
+        self._bounds: dict[int, Bound] = {}
+
+    def atom_bound(self, a: int) -> Bound:
+        """The constant bounds of one atom."""
+        bound = self._bounds.get(a)
+        if bound is None:
+            bound = self._bounds[a] = self._atom_bound(a)
+        return bound
+
+    def _atom_bound(self, a: int) -> Bound:
+        atom = self.atoms[a]
+        kind = atom.kind
+        bound = EVERYTHING
+        if kind == "split":
+            p, lower, upper = atom.args
+            lo, hi = self.bound(p)
+            if upper is not None and not (lo is not None and hi is not None and lo >= 0 and hi < upper):
+                lo, hi = 0, upper - 1
+            bound = (None if lo is None else lo // lower, None if hi is None else hi // lower)
+        elif kind in ("min", "max"):
+            (alo, ahi), (blo, bhi) = self.bound(atom.args[0]), self.bound(atom.args[1])
+            los, his = [x for x in (alo, blo) if x is not None], [x for x in (ahi, bhi) if x is not None]
+            if kind == "min":
+                bound = (min(los) if len(los) == 2 else None, min(his, default=None))
+            else:
+                bound = (max(los, default=None), max(his) if len(his) == 2 else None)
+        elif kind == "div":
+            (plo, phi), (qlo, _) = self.bound(atom.args[0]), self.bound(atom.args[1])
+            if qlo is not None and qlo >= 1:
+                bound = (
+                    None if plo is None else min(plo // qlo, 0) if plo < 0 else 0,
+                    None if phi is None else max(phi // qlo, -1),
+                )
+        elif kind == "mod":
+            (plo, phi), (qlo, qhi) = self.bound(atom.args[0]), self.bound(atom.args[1])
+            if qlo is not None and qlo >= 1:
+                hi = None if qhi is None else qhi - 1
+                bound = (
+                    0,
+                    phi if plo is not None and plo >= 0 and phi is not None and (hi is None or phi < hi) else hi,
+                )
+        elif kind == "cast":
+            bound = self.bound(atom.args[0])
+            lo_type, hi_type = min_value(atom.dtype), max_value(atom.dtype)
+            if bound[0] is None or bound[1] is None or bound[0] < lo_type or bound[1] > hi_type:
+                bound = EVERYTHING
+        elif kind == "choice":
+            (alo, ahi), (blo, bhi) = self.bound(atom.args[0]), self.bound(atom.args[1])
+            bound = (
+                None if alo is None or blo is None else min(alo, blo),
+                None if ahi is None or bhi is None else max(ahi, bhi),
+            )
+        elif kind == "opaque" and atom.args:
+            bound = atom.args[0]
+        ends = self._ends.get(a)
+        if ends is not None:
+            lo_p, hi_p = ends
+            bound = intersect(
+                bound, (None if lo_p is None else self.bound(lo_p)[0], None if hi_p is None else self.bound(hi_p)[1])
+            )
+        tight = self._tight.get(a)
+        if tight is not None:
+            bound = intersect(bound, tight)
+        if atom.data and None in bound:
+            bound = intersect(bound, (int(min_value(atom.dtype)), int(max_value(atom.dtype))))
+        return bound
+
+    def mono_bound(self, m: Mono) -> Bound:
+        """The constant bounds of a product of atoms; an even power is not negative."""
+        bound = self.atom_bound(m[0])
+        i = 1
+        while i < len(m):
+            if m[i] == m[i - 1] and (i < 2 or m[i - 2] != m[i]):
+                square = _times(bound, bound) if i == 1 else _times(bound, self.atom_bound(m[i]))
+                bound = intersect(square, (0, None)) if i == 1 else square
+            else:
+                bound = _times(bound, self.atom_bound(m[i]))
+            i += 1
+        return bound
+
+    def bound(self, p: Poly) -> Bound:
+        """The constant bounds of a polynomial."""
+        lo: int | None = 0
+        hi: int | None = 0
+        for m, c in p.items():
+            if not m:
+                lo = None if lo is None else lo + c
+                hi = None if hi is None else hi + c
+                continue
+            mlo, mhi = self.atom_bound(m[0]) if len(m) == 1 else self.mono_bound(m)
+            if c < 0:
+                mlo, mhi = mhi, mlo
+            lo = None if lo is None or mlo is None else lo + c * mlo
+            hi = None if hi is None or mhi is None else hi + c * mhi
+            if lo is None and hi is None:
+                return EVERYTHING
+        return lo, hi
+
+    def exact(self, p: Poly, dtype: str) -> bool:
+        """Whether the machine's value of p is the mathematical one: indices never overflow, data may."""
+        if not self.data(p):
+            return True
+        lo, hi = self.bound(p)
+        return lo is not None and hi is not None and min_value(dtype) <= lo and hi <= max_value(dtype)
+
+    def at_most_zero(self, p: Poly, depth: int = 0, facts: tuple[Poly, ...] | None = None) -> bool:
+        """Whether p <= 0 can be shown."""
+        hi = self.bound(p)[1]
+        if hi is not None and hi <= 0:
+            return True
+        if depth > 12:
+            return False
+        if facts is None:
+            facts = self._facts
+        for q in self._larger(p):
+            if self.at_most_zero(q, depth + 1, facts):
+                return True
+        if facts and depth < 4:
+            atoms = {m for m in p if m}
+            for i, f in enumerate(facts):
+                k = next((p[m] // f[m] for m in f if m in atoms and p[m] % f[m] == 0 and p[m] // f[m] > 0), 0)
+                if k and self.at_most_zero(add(p, f, -k), depth + 1, facts[:i] + facts[i + 1 :]):
+                    return True
+        return False
+
+    def nonneg(self, p: Poly) -> bool:
+        """Whether p >= 0 can be shown."""
+        lo, _ = self.bound(p)
+        return True if lo is not None and lo >= 0 else self.at_most_zero(scale(p, -1))
+
+    def below(self, p: Poly, q: Poly) -> bool:
+        """Whether p < q can be shown."""
+        diff = add(p, q, -1)
+        return self.at_most_zero(add(diff, {ONE: 1}))
+
+    def _larger(self, p: Poly) -> list[Poly]:
+        """Polynomials at least as large as p, with its latest atom that has symbolic ends taken out; [] for none."""
+        if len(p) == 1 and ONE in p:
+            return []
+        for a in sorted({a for m in p for a in m}, reverse=True):
+            atom = self.atoms[a]
+            if atom.kind in ("var", "min", "max", "split", "mod", "div") or a in self._ends:
+                out = self._without(p, a)
+                if out:
+                    return out
+        return []
+
+    def _without(self, p: Poly, a: int) -> list[Poly]:
+        factor: Poly = {}
+        rest: Poly = {}
+        nonlinear = False
+        for m, c in p.items():
+            n = m.count(a)
+            if n == 0:
+                rest[m] = c
+            elif n == 1:
+                i = m.index(a)
+                factor[m[:i] + m[i + 1 :]] = c
+                nonlinear = nonlinear or len(m) > 1
+            else:
+                return []
+        lo, hi = self.bound(factor)
+        up = lo is not None and lo >= 0
+        if not up and not (hi is not None and hi <= 0):
+            return []
+        atom, ends = self.atoms[a], []
+        if atom.kind == "min" and up or atom.kind == "max" and not up:
+            ends = [atom.args[0], atom.args[1]]
+        elif atom.kind == "split" and atom.args[2] is None and not nonlinear:
+            inner, lower, _ = atom.args
+            k = const_of(factor)
+            if k is not None and k % lower == 0:  # c * (p // c) lies in [p - (c - 1), p]
+                end = inner if up else add(inner, {ONE: 1 - lower})
+                return [add(rest, end, k // lower)]
+        elif atom.kind == "mod" and up and self.bound(atom.args[1])[0] is not None:
+            if self.bound(atom.args[1])[0] >= 1:  # type: ignore[operator]
+                ends = [add(atom.args[1], {ONE: -1})]
+        elif atom.kind == "div" and set(factor) == {next(iter(atom.args[1]))} and len(atom.args[1]) == 1:
+            (qm, qc), fc = next(iter(atom.args[1].items())), next(iter(factor.values()))
+            if fc % qc == 0 and (self.bound(atom.args[1])[0] or 0) >= 1:  # q * (p // q) lies in [p - (q - 1), p]
+                k = fc // qc
+                end = atom.args[0] if k > 0 else add(add(atom.args[0], atom.args[1], -1), {ONE: 1})
+                return [add(rest, end, k)]
+        pair = self._ends.get(a)
+        if pair is not None:
+            end_poly = pair[1] if up else pair[0]
+            if end_poly is not None and (nonlinear or const_of(end_poly) is None):
+                ends = [*ends, end_poly]
+        if nonlinear and not ends:
+            value = self.atom_bound(a)[1 if up else 0]
+            if value is not None:
+                ends = [{ONE: value}]
+        return [add(rest, mul(factor, end)) for end in ends]

@@ -1,0 +1,142 @@
+"""Simplification of whole statements and functions, with loop ranges and conditions in scope known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..expr import Expr, IntImm, Range, Var
+from ..function import IRModule, PrimFunc
+from ..node import map_tuple
+from ..stmt import Allocate, AssertStmt, Block, BlockRealize, BufferStore, Evaluate, For, IfThenElse, LetStmt, seq
+from ..walk import substitute, transform
+from .analyzer import Analyzer
+from .rules import negate, truth
+
+__all__ = ["bind_sizes", "remove_trivial_loops", "simplify"]
+
+
+def bind_sizes(analyzer: Analyzer, buffers: Any) -> None:
+    """Variables that stand as a dimension of a buffer are at least 1."""
+    for buffer in buffers:
+        for extent in buffer.shape:
+            if isinstance(extent, Var):
+                analyzer.bind(extent, (1, None))
+
+
+def simplify(node: Any, analyzer: Analyzer | None = None) -> Any:
+    """``node`` (expression, statement, PrimFunc or IRModule) simplified; the very same object when nothing changed.
+
+    Loops of one round stay (see :func:`remove_trivial_loops`); conditions that are decided go with their dead branch.
+    """
+    an = Analyzer() if analyzer is None else analyzer
+    if isinstance(node, IRModule):
+        functions = {name: simplify(f) for name, f in node.functions.items()}
+        if all(functions[name] is f for name, f in node.functions.items()):
+            return node
+        return IRModule(functions, node.attrs)
+    if isinstance(node, PrimFunc):
+        bind_sizes(an, node.buffer_map.values())
+    return _Walk(an)(node)
+
+
+class _Walk:
+    def __init__(self, analyzer: Analyzer) -> None:
+        self.an = analyzer
+
+    def __call__(self, node: Any) -> Any:
+        if isinstance(node, Expr):
+            return self.an.simplify(node)
+        visit = getattr(self, "_" + type(node).__name__.lower(), None)
+        return node.map_children(self) if visit is None else visit(node)
+
+    def _for(self, loop: For) -> Any:
+        lo, extent = self(loop.min), self(loop.extent)
+        if isinstance(extent, IntImm) and extent.value <= 0:
+            return Evaluate(IntImm(0))
+        self.an.bind(loop.loop_var, Range(lo, extent))
+        body = self(loop.body)
+        if lo is loop.min and extent is loop.extent and body is loop.body:
+            return loop
+        return loop.with_(min=lo, extent=extent, body=body)
+
+    def _ifthenelse(self, s: IfThenElse) -> Any:
+        condition = self(s.condition)
+        known = truth(condition)
+        if known is not None:
+            chosen = s.then_case if known else s.else_case
+            return Evaluate(IntImm(0)) if chosen is None else self(chosen)
+        with self.an.constraint(condition):
+            then_case = self(s.then_case)
+        else_case = None
+        if s.else_case is not None:
+            opposite = negate(condition)
+            if opposite is None:
+                else_case = self(s.else_case)
+            else:
+                with self.an.constraint(opposite):
+                    else_case = self(s.else_case)
+        if condition is s.condition and then_case is s.then_case and else_case is s.else_case:
+            return s
+        return IfThenElse(condition, then_case, else_case)
+
+    def _letstmt(self, s: LetStmt) -> Any:
+        value = self(s.value)
+        self.an.bind_data(s.var, value)
+        body = self(s.body)
+        return s if value is s.value and body is s.body else LetStmt(s.var, value, body)
+
+    def _assertstmt(self, s: AssertStmt) -> Any:
+        condition = self(s.condition)
+        if truth(condition) is True:
+            return self(s.body)
+        with self.an.constraint(condition):
+            body = self(s.body)
+        return s if condition is s.condition and body is s.body else AssertStmt(condition, s.message, body)
+
+    def _bufferstore(self, s: BufferStore) -> Any:
+        new = s.map_children(self)
+        if new.predicate is not None:
+            known = truth(new.predicate)
+            if known is True:
+                return BufferStore(new.buffer, new.value, new.indices)
+            if known is False:
+                return Evaluate(IntImm(0))
+        return new
+
+    def _allocate(self, s: Allocate) -> Any:
+        return s.map_children(self)
+
+    def _seqstmt(self, s: Any) -> Any:
+        stmts = map_tuple(s.seq, self)
+        return s if stmts is s.seq else seq(*stmts)
+
+    def _blockrealize(self, s: BlockRealize) -> Any:
+        values, predicate = map_tuple(s.iter_values, self), self(s.predicate)
+        if truth(predicate) is False:
+            return Evaluate(IntImm(0))
+        with self.an.constraint(predicate):
+            values = map_tuple(values, self)
+            block = self._block_at(s.block, values)
+        if values is s.iter_values and predicate is s.predicate and block is s.block:
+            return s
+        return BlockRealize(values, predicate, block)
+
+    def _block(self, block: Block) -> Any:
+        return self._block_at(block, ())
+
+    def _block_at(self, block: Block, values: tuple[Expr, ...]) -> Any:
+        for axis in block.iter_vars:
+            self.an.bind(axis.var, axis.dom)
+        return block.map_children(self)
+
+
+def remove_trivial_loops(node: Any) -> Any:
+    """``node`` without loops of one round, their variable replaced by its value; annotated or bound loops stay."""
+
+    def post(n: Any) -> Any:
+        if isinstance(n, For) and isinstance(n.extent, IntImm) and n.extent.value == 1:
+            if not n.annotations and n.thread_binding is None:
+                return substitute(n.body, {n.loop_var: n.min})
+        return None
+
+    return transform(node, post=post)
