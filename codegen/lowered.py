@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..tir.buffer import Buffer
+from ..tir.dtype import parse_dtype
 from ..tir.expr import BufferLoad, Call, Expr, Var
 from ..tir.function import PrimFunc
 from ..tir.node import Node
@@ -42,6 +43,33 @@ class Param:
     def name(self) -> str:
         """The buffer's or the variable's name."""
         return self.buffer.name if self.buffer is not None else self.var.name
+
+    @property
+    def llvm_type(self) -> str:
+        """How the argument is passed: ``ptr``, or the scalar's type; float16 and bfloat16 scalars travel as their 16
+        bits (``i16``), bool as a byte (``i8``)."""
+        if self.kind == "buffer" or self.dtype == "handle":
+            return "ptr"
+        kind, bits, _ = parse_dtype(self.dtype)
+        if kind == "float" and bits > 16:
+            return "float" if bits == 32 else "double"
+        return f"i{max(8, bits)}"
+
+    @property
+    def c_type(self) -> str:
+        """The same in C, e.g. ``const float*`` or ``int64_t``; an element of a bool buffer is a byte."""
+        kind, bits, _ = parse_dtype(self.dtype)
+        if kind == "handle":
+            return "void*"
+        if kind == "float" and bits > 16:
+            base = "float" if bits == 32 else "double"
+        elif kind in ("float", "bfloat"):
+            base = "uint16_t"
+        else:
+            base = f"{'' if kind == 'int' else 'u'}int{max(8, bits)}_t"
+        if self.kind != "buffer":
+            return base
+        return f"{base}*" if self.writes else f"const {base}*"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
