@@ -1,1 +1,24 @@
-"""(being written)"""
+"""Schedules: how to compute what a function says, one proven step at a time.
+
+:class:`Schedule` applies primitives (split, fuse, reorder, compute_at, …; one function each in :mod:`.primitives`) to a
+function and keeps the :class:`Trace` of them. A step that cannot be proven legal raises :class:`ScheduleError`.
+:mod:`.tree` and :mod:`.analysis` are what primitives stand on.
+"""
+
+from .errors import ScheduleError
+from .handles import BlockRV, ExprRV, LoopRV
+from .primitive import primitive
+from .schedule import Schedule
+from .trace import Instruction, Trace, TraceError
+
+__all__ = [
+    "BlockRV",
+    "ExprRV",
+    "Instruction",
+    "LoopRV",
+    "Schedule",
+    "ScheduleError",
+    "Trace",
+    "TraceError",
+    "primitive",
+]

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
@@ -52,6 +52,23 @@ class Primitive:
         bound = self.signature.bind(*args, **kwargs)
         bound.apply_defaults()
         return bound.arguments
+
+    def complete(self, named: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments given by name alone (``*args`` as a sequence), as :meth:`bind` gives them; TypeError likewise."""
+        out: dict[str, Any] = {}
+        for name, parameter in self.signature.parameters.items():
+            if name in named:
+                out[name] = named[name]
+            elif parameter.kind is parameter.VAR_POSITIONAL:
+                out[name] = ()
+            elif parameter.default is parameter.empty:
+                raise TypeError(f"{self.name}: the argument {name!r} is missing")
+            else:
+                out[name] = parameter.default
+        unknown = [name for name in named if name not in out]
+        if unknown:
+            raise TypeError(f"{self.name} has no argument {unknown[0]!r}")
+        return out
 
     def call(self, func: Any, arguments: dict[str, Any], **extra: Any) -> Any:
         """The function on ``func`` with arguments as :meth:`bind` gave them."""

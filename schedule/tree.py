@@ -12,9 +12,10 @@ from functools import lru_cache
 from ..tir.expr import Var
 from ..tir.function import PrimFunc
 from ..tir.stmt import Block, BlockRealize, For, SeqStmt, Stmt, is_no_op, seq
+from ..tir.walk import pre_order
 from .errors import ScheduleError, nearest
 
-__all__ = ["Tree", "blocks_below", "tree_of", "unique_block_name"]
+__all__ = ["Tree", "blocks_below", "symbols_of", "tree_of", "unique_block_name", "unique_names"]
 
 
 class Tree:
@@ -217,3 +218,42 @@ def unique_block_name(func: PrimFunc, wish: str, taken: Iterable[str] = ()) -> s
     while f"{wish}_{number}" in used:
         number += 1
     return f"{wish}_{number}"
+
+
+def unique_names(func: PrimFunc) -> PrimFunc:
+    """``func`` with blocks that share a name numbered (``C``, ``C`` → ``C_1``, ``C_2``); the root keeps its own."""
+    tree = tree_of(func)
+    twice = {name for name, found in tree.blocks.items() if len(found) > 1}
+    if not twice:
+        return func
+    used = set(tree.blocks)
+    counts = dict.fromkeys(twice, 0)
+
+    # names are given in program order, before the rewrite, which goes bottom up
+    fresh: dict[Block, str] = {}
+    for name in twice:
+        for realize in tree.blocks[name]:
+            if realize is func.body:
+                continue
+            counts[name] += 1
+            while f"{name}_{counts[name]}" in used:
+                counts[name] += 1
+            fresh[realize.block] = f"{name}_{counts[name]}"
+            used.add(fresh[realize.block])
+
+    def walk(stmt: Stmt) -> Stmt:
+        new = stmt.map_children(lambda n: walk(n) if isinstance(n, Stmt) else n)
+        return new.with_(name_hint=fresh[stmt]) if isinstance(stmt, Block) and stmt in fresh else new  # type: ignore[attr-defined]
+
+    return func.with_body(walk(func.body))
+
+
+def symbols_of(func: PrimFunc) -> list[Var]:
+    """The sizes of a function: its scalar parameters, then the variables in its buffers' shapes, without repeats."""
+    found: dict[Var, None] = {p: None for p in func.params if p not in func.buffer_map}
+    for buffer in func.buffers:
+        for extent in (*buffer.shape, *buffer.strides, buffer.elem_offset):
+            for n in pre_order(extent):
+                if isinstance(n, Var):
+                    found[n] = None
+    return list(found)

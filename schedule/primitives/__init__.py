@@ -1,1 +1,8 @@
-"""(being written)"""
+"""The primitives: one function each, registered by :func:`~tilewright.schedule.primitive.primitive`.
+
+``query`` looks around, ``loops`` rewrites loop nests; a module is listed here so that its primitives are registered.
+"""
+
+from . import query
+
+__all__ = ["query"]

@@ -1,0 +1,50 @@
+"""Looking around: blocks, loops, children, sizes. Queries change nothing; unused ones are dropped from traces."""
+
+from __future__ import annotations
+
+from ...tir.expr import Var
+from ...tir.function import PrimFunc
+from ..errors import ScheduleError, nearest
+from ..handles import BlockRV
+from ..primitive import primitive
+from ..tree import blocks_below, symbols_of, tree_of
+
+__all__ = ["get_block", "get_child_blocks", "get_loops", "get_symbol"]
+
+
+@primitive(kind="query")
+def get_block(func: PrimFunc, name: str, func_name: str | None = None) -> BlockRV:
+    """The block of this name; the outermost one is called ``root``."""
+    if not isinstance(name, str):
+        raise TypeError(f"get_block takes a name, not {type(name).__name__}")
+    tree = tree_of(func)
+    if name == "root" and name not in tree.blocks:
+        return BlockRV(tree.root.block.name_hint)
+    tree.block(name)
+    return BlockRV(name)
+
+
+@primitive(kind="query")
+def get_loops(func: PrimFunc, block: str) -> list[Var]:
+    """The loops above a block within its scope, outermost first."""
+    tree = tree_of(func)
+    return [loop.loop_var for loop in tree.loops_above(tree.block(block))]
+
+
+@primitive(kind="query")
+def get_child_blocks(func: PrimFunc, block_or_loop: str | Var) -> list[BlockRV]:
+    """The outermost blocks inside a block, or under a loop, in program order."""
+    tree = tree_of(func)
+    body = tree.loop(block_or_loop).body if isinstance(block_or_loop, Var) else tree.block(block_or_loop).block.body
+    return [BlockRV(realize.block.name_hint) for realize in blocks_below(body)]
+
+
+@primitive(kind="query")
+def get_symbol(func: PrimFunc, name: str) -> Var:
+    """The size variable ``name`` of a function with symbolic shapes, for use in factors."""
+    found = [v for v in symbols_of(func) if v.name == name]
+    if not found:
+        raise ScheduleError(
+            f"function {func.name} has no size {name!r}", hint=nearest(name, [v.name for v in symbols_of(func)])
+        )
+    return found[0]

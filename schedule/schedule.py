@@ -1,0 +1,355 @@
+"""The schedule: a function, the transformations applied to it, and nothing that was not proven legal.
+
+``Schedule(func)`` holds an immutable module; each primitive replaces it by a new one and adds a line to the trace. The
+primitives themselves live in :mod:`.primitives`; their documentation is that of the methods here.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..tir.expr import BinaryOp, CmpOp, Expr, FloatImm, IntImm, Var, make_binary
+from ..tir.function import IRModule, PrimFunc
+from ..tir.walk import transform, vars_in
+from . import primitives as _primitives  # noqa: F401  (registers them)
+from .errors import ScheduleError, nearest
+from .handles import BlockRV, Handle
+from .primitive import REGISTRY, Primitive, PrimitiveMethods
+from .trace import Instruction, Trace
+from .trace_data import Formula, Ref, constant
+from .tree import blocks_below, symbols_of, tree_of, unique_names
+
+__all__ = ["Schedule"]
+
+
+class Schedule(PrimitiveMethods):
+    """A function being scheduled.
+
+    ``mod_or_func``: a PrimFunc (it becomes ``mod["main"]``) or an IRModule. ``seed`` makes sampling repeatable; without
+    one it is drawn. ``debug_mask``: ``"none"``, or ``"all"`` to verify the function after every step.
+
+    Handles: ``get_block`` gives a :class:`BlockRV`, ``get_loops`` and ``split`` loop variables, the sampling primitives
+    variables whose value ``get`` tells. A handle stays valid as long as the block or loop exists. A
+    :class:`ScheduleError` leaves the schedule as it was.
+
+    Two blocks of one name get numbers when the schedule is made (``C`` and ``C`` become ``C_1`` and ``C_2``).
+    """
+
+    def __init__(
+        self, mod_or_func: PrimFunc | IRModule, *, seed: int | None = None, debug_mask: str | int = "none"
+    ) -> None:
+        if isinstance(mod_or_func, PrimFunc):
+            mod_or_func = IRModule({"main": mod_or_func})
+        if not isinstance(mod_or_func, IRModule):
+            raise TypeError(f"Schedule takes a PrimFunc or an IRModule, not {type(mod_or_func).__name__}")
+        if debug_mask not in ("none", "all", 0, -1):
+            raise ValueError(f"debug_mask {debug_mask!r}; it is 'none' or 'all'")
+        for name in mod_or_func:
+            func = unique_names(mod_or_func[name])
+            if func is not mod_or_func[name]:
+                mod_or_func = mod_or_func.with_function(name, func)
+        names = list(mod_or_func)
+        if not names:
+            raise ScheduleError("the module has no function")
+        self._mod = mod_or_func
+        self._current = "main" if "main" in names else names[0]
+        self._insts: list[Instruction] = []
+        self._names: dict[Any, str] = {}  # handle → its name in the trace
+        self._values: dict[Var, int | float | Expr] = {}  # sampled variable → what it stands for
+        self._renamed: dict[str, str] = {}  # block name → its name now
+        self._count = 0
+        self._seed = secrets.randbits(63) if seed is None else int(seed)
+        self._rng: np.random.Generator | None = None
+        self._check = debug_mask in ("all", -1)
+
+    # -- what it holds ---------------------------------------------------------------------------------------------
+
+    @property
+    def mod(self) -> IRModule:
+        """The module as it is now."""
+        return self._mod
+
+    @property
+    def func(self) -> PrimFunc:
+        """The function being worked on: ``main``, the only one, or what :meth:`work_on` chose."""
+        return self._mod[self._current]
+
+    @property
+    def func_working_on(self) -> str:
+        """The name of that function in the module."""
+        return self._current
+
+    @property
+    def trace(self) -> Trace:
+        """What was applied so far."""
+        return Trace(tuple(self._insts))
+
+    def work_on(self, func_name: str) -> None:
+        """Let ``get_block`` and block names mean the function ``func_name`` from now on."""
+        if func_name not in self._mod:
+            raise ScheduleError(
+                f"work_on: the module has no function {func_name!r}", hint=nearest(func_name, self._mod)
+            )
+        self._current = func_name
+
+    def get(self, rv: Any) -> Any:
+        """What a handle stands for: the Block, the For, or the number."""
+        if isinstance(rv, BlockRV):
+            return self._tree_with(rv).block(self._block_name(rv)).block
+        if isinstance(rv, Var) and rv not in self._values:
+            return self._tree_with(rv).loop(rv)
+        return self._resolve(rv)
+
+    def show(self) -> None:
+        """Print the module and, as Python, the trace."""
+        print(self.func.script() if len(self._mod.functions) == 1 else self._mod.script())
+        if self._insts:
+            print("\n# how it came to be\n" + self.trace.as_python())
+
+    def __repr__(self) -> str:
+        return f"Schedule({self._current}, {len(self._insts)} steps)"
+
+    # -- copies and randomness -------------------------------------------------------------------------------------
+
+    def copy(self) -> Schedule:
+        """A schedule of its own with the same function, handles and trace; its random numbers are forked."""
+        new = self._snapshot()
+        new._seed, new._rng = self.fork_seed(), None
+        return new
+
+    def _snapshot(self) -> Schedule:
+        new = object.__new__(type(self))
+        new.__dict__.update(self.__dict__)
+        new._insts, new._names = self._insts.copy(), self._names.copy()
+        new._values, new._renamed = self._values.copy(), self._renamed.copy()
+        if self._rng is not None:
+            new._rng = np.random.default_rng(0)
+            new._rng.bit_generator.state = self._rng.bit_generator.state
+        return new
+
+    def restore(self, earlier: Schedule) -> None:
+        """Go back to what :meth:`copy` kept."""
+        self.__dict__.update(earlier._snapshot().__dict__)
+
+    def seed(self, seed: int) -> None:
+        """Restart the random numbers from ``seed``."""
+        self._seed, self._rng = int(seed), None
+
+    def fork_seed(self) -> int:
+        """A seed for a schedule that shall draw other numbers than this one."""
+        return int(self.rng.integers(1 << 62))
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """The source of randomness of the sampling primitives."""
+        if self._rng is None:
+            self._rng = np.random.default_rng(self._seed)
+        return self._rng
+
+    # -- applying --------------------------------------------------------------------------------------------------
+
+    def apply_named(self, step: Primitive, arguments: Mapping[str, Any]) -> Any:
+        """Apply a primitive to arguments given by name; those left out have their defaults."""
+        return self._apply(step, step.complete(arguments))
+
+    def _apply(self, step: Primitive, arguments: dict[str, Any]) -> Any:
+        name = self._function_of(arguments)
+        func = self._mod[name]
+        renamed: Mapping[str, str] = {}
+        decision = None
+        before = self._meet(arguments, name)
+        try:
+            if step.prepare is not None:
+                arguments = {**arguments, **step.prepare(func, **arguments)}
+            recorded = {key: self._record(value) for key, value in arguments.items()}
+            called = {key: self._resolve(value) for key, value in arguments.items()}
+            if step.kind == "rewrite":
+                result = step.call(func, called)
+                new, outputs, renamed = _three(result)
+            elif step.kind == "query":
+                new, outputs = func, step.call(func, called)
+            else:
+                new = func
+                decision, outputs = step.call(func, called, rng=self.rng)
+            if self._check and new is not func:
+                _verify(new)
+        except BaseException as error:
+            if before is not None:
+                self.restore(before)
+            if isinstance(error, ScheduleError):
+                error.primitive = error.primitive or step.name
+                error.func = error.func or func
+            raise
+        if new is not func:
+            self._mod = self._mod.with_function(name, new)
+        self._renamed.update(renamed)
+        if step.kind == "sample":
+            recorded.pop("decision", None)
+        outputs, names = self._name_outputs(step, outputs, name)
+        self._insts.append(Instruction(step.name, recorded, names, self._record(decision)))
+        return outputs
+
+    def _name_outputs(self, step: Primitive, outputs: Any, func_name: str) -> tuple[Any, Any]:
+        if outputs is None:
+            return None, None
+        if isinstance(outputs, (list, tuple)):
+            pairs = [self._name_output(step, out, func_name) for out in outputs]
+            return [handle for handle, _ in pairs], [name for _, name in pairs]
+        return self._name_output(step, outputs, func_name)
+
+    def _name_output(self, step: Primitive, out: Any, func_name: str) -> tuple[Any, str]:
+        if isinstance(out, BlockRV):
+            prefix = "b"
+            if len(self._mod.functions) > 1:
+                out = BlockRV(out.name, func_name)
+            self._renamed.pop(out.name, None)
+        elif isinstance(out, Var) and step.kind != "sample":
+            prefix = "l"
+            if out not in tree_of(self._mod[func_name]).loops:
+                prefix, self._values[out] = "v", out
+        else:
+            prefix, value = "v", out
+            out = Var(f"v{self._count}")
+            self._values[out] = value
+        name = f"{prefix}{self._count}"
+        self._count += 1
+        self._names[out] = name
+        return out, name
+
+    # -- arguments -------------------------------------------------------------------------------------------------
+
+    def _tree_with(self, rv: Handle) -> Any:
+        return tree_of(self._mod[self._function_of([rv])])
+
+    def _function_of(self, arguments: Any) -> str:
+        """The function that the handles among the arguments belong to."""
+        if len(self._mod.functions) == 1:
+            return self._current
+        if isinstance(arguments, Mapping) and arguments.get("func_name") in self._mod:
+            return str(arguments["func_name"])
+        for value in _leaves(arguments):
+            if isinstance(value, BlockRV) and value.func_name in self._mod:
+                return value.func_name
+            if isinstance(value, Var) and value not in self._values:
+                for name in self._mod:
+                    if value in tree_of(self._mod[name]).loops:
+                        return name
+        return self._current
+
+    def _block_name(self, rv: BlockRV) -> str:
+        blocks = tree_of(self._mod[rv.func_name if rv.func_name in self._mod else self._current]).blocks
+        name = rv.name
+        while name not in blocks and name in self._renamed:
+            name = self._renamed[name]
+        return name
+
+    def _resolve(self, value: Any) -> Any:
+        """An argument as the primitive's function gets it: names for blocks, values for sampled numbers."""
+        if value is None or isinstance(value, (str, int, float)):
+            return value
+        if isinstance(value, BlockRV):
+            return self._block_name(value)
+        if isinstance(value, Var):
+            return self._values.get(value, value)
+        if isinstance(value, IntImm):
+            return value.value if value.dtype == "int32" else value
+        if isinstance(value, Expr):
+            try:
+                value = transform(value, self._value_of, _fold)
+            except ZeroDivisionError:
+                raise ScheduleError("a factor divides by zero") from None
+            return value.value if isinstance(value, IntImm) and value.dtype == "int32" else value
+        if isinstance(value, (list, tuple)):
+            return [self._resolve(item) for item in value]
+        if isinstance(value, dict):
+            return {key: self._resolve(item) for key, item in value.items()}
+        return value.item() if isinstance(value, np.generic) else value
+
+    def _value_of(self, e: Any) -> Any:
+        if not isinstance(e, Var) or e not in self._values:
+            return None
+        value = self._values[e]
+        return IntImm(value) if isinstance(value, int) else value
+
+    def _record(self, value: Any) -> Any:
+        """An argument as the trace keeps it."""
+        if value is None or isinstance(value, (str, bool)):
+            return value
+        if isinstance(value, (int, np.integer)):
+            return int(value)
+        if isinstance(value, (float, np.floating)):
+            return float(value)
+        if isinstance(value, BlockRV):
+            known = self._names.get(value)
+            return value.name if known is None else Ref(known)
+        if isinstance(value, Var):
+            return Ref(self._name_of(value))
+        if isinstance(value, (IntImm, FloatImm)):
+            return constant(value)
+        if isinstance(value, Expr):
+            return Formula.of(value, self._name_of)
+        if isinstance(value, (list, tuple)):
+            return [self._record(item) for item in value]
+        if isinstance(value, Mapping):
+            return {str(key): self._record(item) for key, item in value.items()}
+        raise TypeError(f"a trace cannot hold {value!r} ({type(value).__name__})")
+
+    def _name_of(self, var: Var) -> str:
+        try:
+            return self._names[var]
+        except KeyError:
+            raise TypeError(f"{var.name} is neither a loop of this function, nor sampled, nor a size of it") from None
+
+    def _meet(self, arguments: Any, func_name: str) -> Schedule | None:
+        """Look up, by instructions of their own, the loops and sizes among the arguments that did not come from this
+        schedule's methods, so that the trace can name them. Returns what to restore if the step then fails."""
+        tree = None
+        before = None
+        for value in _leaves(arguments):
+            if not isinstance(value, Expr) or value in self._names:
+                continue
+            for var in vars_in(value):
+                if var in self._names:
+                    continue
+                tree = tree or tree_of(self._mod[func_name])
+                before = before or self._snapshot()
+                if var in tree.loops:
+                    below = next(iter(blocks_below(tree.loops[var].body)), None)
+                    if below is not None:
+                        block = BlockRV(below.block.name_hint, func_name if len(self._mod.functions) > 1 else "")
+                        self._apply(REGISTRY["get_loops"], {"block": block})
+                elif any(size is var for size in symbols_of(tree.func)):
+                    self._apply(REGISTRY["get_symbol"], {"name": var.name})
+        return before
+
+
+def _three(result: Any) -> tuple[PrimFunc, Any, Mapping[str, str]]:
+    if isinstance(result, PrimFunc):
+        return result, None, {}
+    if len(result) == 2:
+        return result[0], result[1], {}
+    return result  # type: ignore[no-any-return]
+
+
+def _fold(e: Any) -> Any:
+    return make_binary(type(e), e.a, e.b) if isinstance(e, BinaryOp) and not isinstance(e, CmpOp) else None
+
+
+def _leaves(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        yield value
+        return
+    for item in value:
+        yield from _leaves(item)
+
+
+def _verify(func: PrimFunc) -> None:
+    from ..tir.verify import verify  # late: only a debugging schedule needs it
+
+    verify(func)

@@ -1,0 +1,272 @@
+"""The trace: which primitives were applied, with what, and what was decided. It prints, travels as JSON, and replays."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from .handles import Handle
+from .primitive import REGISTRY, Primitive
+from .trace_data import Const, Formula, Ref, TraceError, from_json, python_text, refs_in, to_json
+
+if TYPE_CHECKING:
+    from .schedule import Schedule
+
+__all__ = ["FORMAT", "Instruction", "Trace", "TraceError"]
+
+FORMAT = 1
+"""The version of the JSON form; it grows when an old reader would misunderstand."""
+
+_MAX_INSTRUCTIONS = 10_000
+_POSTPROC = "enter_postproc"
+
+
+@dataclass(frozen=True, eq=False)
+class Instruction:
+    """One applied primitive. ``arguments`` are recorded values by parameter name (see :mod:`.trace_data`),
+    ``outputs`` the name of its output, a list of names, or None; ``decision`` is what a sampling primitive chose."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    outputs: str | list[str] | None = None
+    decision: Any = None
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The arguments that refer to earlier outputs."""
+        return {k: v for k, v in self.arguments.items() if next(refs_in(v), None) is not None}
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """The other arguments: plain values."""
+        return {k: v for k, v in self.arguments.items() if next(refs_in(v), None) is None}
+
+    @property
+    def output_names(self) -> list[str]:
+        """The names of the outputs as a list."""
+        return [] if self.outputs is None else [self.outputs] if isinstance(self.outputs, str) else self.outputs
+
+    @property
+    def primitive(self) -> Primitive:
+        """What it calls; TraceError when no such primitive is registered."""
+        try:
+            return REGISTRY[self.name]
+        except KeyError:
+            raise TraceError(f"the trace calls {self.name!r}, which is no schedule primitive") from None
+
+    def as_python(self) -> str:
+        """The call as a line of Python on ``sch``; arguments that have their default value are left out."""
+        parts: list[str] = []
+        step = REGISTRY.get(self.name)
+        for name, value in self.arguments.items():
+            parameter = step.signature.parameters.get(name) if step else None
+            if parameter is not None and parameter.kind is parameter.VAR_POSITIONAL:
+                parts.extend(python_text(item) for item in value)
+            elif parameter is None or not _same(parameter.default, value):
+                parts.append(f"{name}={python_text(value)}")
+        if self.decision is not None:
+            parts.append(f"decision={python_text(self.decision)}")
+        call = f"sch.{self.name}({', '.join(parts)})"
+        if self.outputs is None or self.outputs == []:
+            return call
+        if isinstance(self.outputs, str):
+            return f"{self.outputs} = {call}"
+        return f"{', '.join(self.outputs)}{',' if len(self.outputs) == 1 else ''} = {call}"
+
+
+def _same(default: Any, value: Any) -> bool:
+    return type(default) is type(value) and default == value
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """A sequence of instructions: plain data, free of the function it was recorded on.
+
+    >>> Trace.from_json({"format": 1, "insts": [{"name": "get_block", "args": {"name": "C"}, "out": "b0"}]})
+    b0 = sch.get_block(name='C')
+    """
+
+    insts: Sequence[Instruction] = field(default_factory=tuple)
+
+    def __len__(self) -> int:
+        return len(self.insts)
+
+    def __iter__(self) -> Iterator[Instruction]:
+        return iter(self.insts)
+
+    @property
+    def decisions(self) -> dict[Instruction, Any]:
+        """What each sampling instruction chose."""
+        return {inst: inst.decision for inst in self.insts if inst.decision is not None}
+
+    def with_decision(self, inst: Instruction | int, decision: Any, remove_postproc: bool = False) -> Trace:
+        """This trace with another decision for ``inst`` (an instruction of it, or its number)."""
+        insts = list(self._before_postproc() if remove_postproc else self.insts)
+        index = inst if isinstance(inst, int) else next((i for i, n in enumerate(insts) if n is inst), None)
+        if index is None:
+            raise ValueError("with_decision: the instruction is not part of this trace")
+        if insts[index].primitive.kind != "sample":
+            raise ValueError(f"with_decision: {insts[index].name} decides nothing")
+        insts[index] = replace(insts[index], decision=decision)
+        return Trace(tuple(insts))
+
+    def simplified(self, remove_postproc: bool = False) -> Trace:
+        """This trace without queries and samples whose outputs nobody uses."""
+        used: set[str] = set()
+        kept: list[Instruction] = []
+        for inst in reversed(self._before_postproc() if remove_postproc else list(self.insts)):
+            if inst.primitive.kind != "rewrite" and not used.intersection(inst.output_names):
+                continue
+            for value in inst.arguments.values():
+                used.update(refs_in(value))
+            used.update(refs_in(inst.decision))
+            kept.append(inst)
+        return Trace(tuple(reversed(kept)))
+
+    def _before_postproc(self) -> list[Instruction]:
+        out: list[Instruction] = []
+        for inst in self.insts:
+            if inst.name == _POSTPROC:
+                break
+            out.append(inst)
+        return out
+
+    def apply_to_schedule(
+        self,
+        sch: Schedule,
+        remove_postproc: bool = False,
+        decision_provider: Callable[[Instruction, dict[str, Any], Any], Any] | None = None,
+    ) -> dict[str, Handle | Any]:
+        """Replay on ``sch``; returns the outputs by their names in this trace.
+
+        ``decision_provider(instruction, arguments, decision)`` may choose anew for each sampling instruction.
+        ScheduleError when a step does not apply there; TraceError when the trace makes no sense. In both cases ``sch``
+        is as it was before.
+        """
+        before = sch.copy()
+        handles: dict[str, Any] = {}
+        try:
+            for number, inst in enumerate(self._before_postproc() if remove_postproc else self.insts):
+                self._apply_one(sch, inst, number, handles, decision_provider)
+        except BaseException:
+            sch.restore(before)
+            raise
+        return handles
+
+    @staticmethod
+    def _apply_one(
+        sch: Schedule, inst: Instruction, number: int, handles: dict[str, Any], provider: Callable[..., Any] | None
+    ) -> None:
+        step = inst.primitive
+        where = f"instruction {number}, {inst.name}"
+
+        def lookup(name: str) -> Any:
+            try:
+                return handles[name]
+            except KeyError:
+                raise TraceError(f"{where}: {name} is no output of an earlier instruction") from None
+
+        def decode(value: Any) -> Any:
+            if isinstance(value, Ref):
+                return lookup(value.name)
+            if isinstance(value, Formula):
+                return value.to_expr(lookup)
+            if isinstance(value, Const):
+                return value.to_expr()
+            if isinstance(value, list):
+                return [decode(item) for item in value]
+            if isinstance(value, Mapping):
+                return {k: decode(v) for k, v in value.items()}
+            return value
+
+        arguments = {name: decode(value) for name, value in inst.arguments.items()}
+        if step.kind == "sample":
+            decision = decode(inst.decision)
+            arguments["decision"] = provider(inst, arguments, decision) if provider else decision
+        try:
+            outputs = sch.apply_named(step, arguments)
+        except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError) as err:
+            raise TraceError(f"{where}: {err}") from err
+        made = [] if outputs is None else list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
+        names = inst.output_names
+        if inst.outputs is not None and len(made) != len(names):
+            raise TraceError(f"{where} gives {len(made)} outputs here, {len(names)} when it was recorded")
+        handles.update(zip(names, made, strict=False))
+
+    def as_json(self) -> dict[str, Any]:
+        """The trace as JSON data: ``{"format": 1, "insts": [{"name", "args", "out", "decision"}]}``."""
+        insts: list[dict[str, Any]] = []
+        for inst in self.insts:
+            entry: dict[str, Any] = {"name": inst.name, "args": {k: to_json(v) for k, v in inst.arguments.items()}}
+            if inst.outputs is not None:
+                entry["out"] = inst.outputs
+            if inst.decision is not None:
+                entry["decision"] = to_json(inst.decision)
+            insts.append(entry)
+        return {"format": FORMAT, "insts": insts}
+
+    def dumps(self) -> str:
+        """:meth:`as_json` as text."""
+        return json.dumps(self.as_json(), separators=(",", ":"), allow_nan=False)
+
+    @staticmethod
+    def from_json(data: Any) -> Trace:
+        """The trace that :meth:`as_json` (or, as text, :meth:`dumps`) wrote. Safe on foreign data: TraceError for
+        another format, for what is no primitive, and for arguments that are more than numbers, texts and lists."""
+        if isinstance(data, (str, bytes)):
+            try:
+                data = json.loads(data)
+            except (ValueError, RecursionError) as err:
+                raise TraceError(f"the trace is no JSON: {err}") from None
+        if not isinstance(data, dict) or "format" not in data:
+            raise TraceError("this is no trace: an object with 'format' and 'insts' is expected")
+        if data["format"] != FORMAT:
+            raise TraceError(f"the trace has format {str(data['format'])[:20]}; this version reads format {FORMAT}")
+        insts = data.get("insts")
+        if not isinstance(insts, list) or len(insts) > _MAX_INSTRUCTIONS:
+            raise TraceError(f"'insts' is a list of at most {_MAX_INSTRUCTIONS} instructions")
+        return Trace(tuple(_instruction(number, entry) for number, entry in enumerate(insts)))
+
+    def as_python(self) -> str:
+        """The trace as Python that, run where ``sch`` is a Schedule, applies it."""
+        lines = [inst.as_python() for inst in self.insts]
+        if any(isinstance(c, Const) for inst in self.insts for c in _leaves([*inst.arguments.values(), inst.decision])):
+            lines.insert(0, "from tilewright.tir import script as T")
+        return "\n".join(lines)
+
+    __str__ = as_python
+    __repr__ = as_python
+
+    def show(self) -> None:
+        """Print :meth:`as_python`."""
+        print(self.as_python())
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _leaves(item)
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _leaves(item)
+    else:
+        yield value
+
+
+def _instruction(number: int, entry: Any) -> Instruction:
+    where = f"instruction {number}"
+    if not isinstance(entry, dict) or not {"name", "args"} <= entry.keys() <= {"name", "args", "out", "decision"}:
+        raise TraceError(f"{where}: an object with 'name', 'args', and maybe 'out' and 'decision' is expected")
+    name, args, out = entry["name"], entry["args"], entry.get("out")
+    if not isinstance(name, str) or name not in REGISTRY:
+        raise TraceError(f"{where}: {str(name)[:40]!r} is no schedule primitive")
+    parameters = [p for p in REGISTRY[name].signature.parameters if p != "decision"]
+    if not isinstance(args, dict) or not args.keys() <= set(parameters):
+        raise TraceError(f"{where}: {name} has the arguments {', '.join(parameters)}, not {str(list(args))[:80]}")
+    names = [] if out is None else [out] if isinstance(out, str) else out
+    if not isinstance(names, list) or not all(isinstance(n, str) and n.isidentifier() and n.isascii() for n in names):
+        raise TraceError(f"{where}: 'out' is a name or a list of names")
+    arguments = {key: from_json(value) for key, value in args.items()}
+    return Instruction(name, arguments, out, from_json(entry.get("decision")))

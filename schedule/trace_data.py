@@ -1,0 +1,250 @@
+"""What a trace is made of: plain values, references to earlier outputs, formulas over them, typed constants.
+
+A recorded argument is one of: None, bool, int, float, str, a list or a str-keyed dict of recorded arguments,
+:class:`Ref`, :class:`Formula`, :class:`Const`. In JSON a reference is a string ``"%l3"`` (a string that begins with
+``%`` gets a second one), a formula ``{"expr": "v1 * 2"}``, a constant ``{"const": ["float32", "0.0"]}``, a dict
+``{"dict": {...}}``. Nothing else is accepted, so that a foreign trace can name numbers and texts and no more.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..tir import op
+from ..tir.dtype import parse_dtype
+from ..tir.expr import Add, Expr, FloatImm, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, Var, const, convert
+
+__all__ = ["Const", "Formula", "Ref", "TraceError", "from_json", "python_text", "refs_in", "to_json"]
+
+_MAX_FORMULA = 2000
+_MAX_DEPTH = 16
+
+
+class TraceError(ValueError):
+    """A trace that cannot be read or replayed: unknown format, unknown primitive, or arguments that make no sense."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """An output of an earlier instruction, by its name in the trace: ``b0``, ``l1``, ``v2``."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A constant whose type matters."""
+
+    dtype: str
+    value: int | float
+
+    def to_expr(self) -> Expr:
+        """The constant as a node."""
+        return const(self.value, self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """Whole-number arithmetic over references, as text: ``v1 * 2``, ``min(v1, 8)``."""
+
+    text: str
+
+    def names(self) -> list[str]:
+        """The references used."""
+        return [n.id for n in ast.walk(_parse(self.text)) if isinstance(n, ast.Name) and n.id not in _CALLS]
+
+    def to_expr(self, lookup: Callable[[str], Any]) -> Expr:
+        """The expression, with ``lookup`` giving what a reference stands for; TraceError when the text is no formula."""
+        return convert(_evaluate(_parse(self.text).body, lookup, 0))
+
+    @staticmethod
+    def of(e: Expr, name_of: Callable[[Var], str]) -> Formula:
+        """The text of an expression; TypeError when it has other nodes than whole-number arithmetic over variables."""
+        return Formula(_write(e, name_of))
+
+
+_OPERATORS: dict[type, tuple[str, Any]] = {
+    ast.Add: ("+", Add),
+    ast.Sub: ("-", Sub),
+    ast.Mult: ("*", Mul),
+    ast.FloorDiv: ("//", FloorDiv),
+    ast.Mod: ("%", FloorMod),
+}
+_SYMBOLS = {cls: symbol for symbol, cls in _OPERATORS.values()}
+_CALLS: dict[str, Any] = {"min": op.min_, "max": op.max_}
+_APPLY: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.FloorDiv: lambda a, b: a // b,
+    ast.Mod: lambda a, b: a % b,
+}
+
+
+def _parse(text: str) -> ast.Expression:
+    if len(text) > _MAX_FORMULA or text.count("(") > 100 or not text.isascii():
+        raise TraceError(f"a formula of {len(text)} characters is no formula of a schedule")
+    try:
+        return ast.parse(text, mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as err:
+        raise TraceError(f"{text!r} is no formula: {err}") from None
+
+
+def _evaluate(node: ast.AST, lookup: Callable[[str], Any], depth: int) -> Any:
+    if depth > 200:
+        raise TraceError("a formula nested too deeply")
+    if isinstance(node, ast.BinOp) and type(node.op) in _APPLY:
+        a, b = _evaluate(node.left, lookup, depth + 1), _evaluate(node.right, lookup, depth + 1)
+        try:
+            return _APPLY[type(node.op)](a, b)
+        except ZeroDivisionError:
+            raise TraceError("a formula divides by zero") from None
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return 0 - _evaluate(node.operand, lookup, depth + 1)
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    if isinstance(node, ast.Name):
+        return lookup(node.id)
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in _CALLS
+        and len(node.args) == 2
+    ):
+        return _CALLS[node.func.id](*[_evaluate(a, lookup, depth + 1) for a in node.args])
+    raise TraceError(f"{ast.dump(node)[:60]} is not part of a formula (+ - * // % min max over numbers and references)")
+
+
+def _write(e: Expr, name_of: Callable[[Var], str]) -> str:
+    if isinstance(e, IntImm):
+        return str(e.value)
+    if isinstance(e, Var):
+        return name_of(e)
+    if type(e) in _SYMBOLS:
+        return f"({_write(e.a, name_of)} {_SYMBOLS[type(e)]} {_write(e.b, name_of)})"  # type: ignore[attr-defined]
+    if isinstance(e, (Min, Max)):
+        return f"{type(e).__name__.lower()}({_write(e.a, name_of)}, {_write(e.b, name_of)})"
+    raise TypeError(f"a trace cannot record `{e}`: only + - * // % min max over sampled numbers and constants")
+
+
+def constant(e: Expr) -> Any:
+    """An IntImm or FloatImm as recorded: a plain int, float32 or bool stays one, others keep their type."""
+    if isinstance(e, IntImm):
+        return bool(e.value) if e.dtype == "bool" else e.value if e.dtype == "int32" else Const(e.dtype, e.value)
+    assert isinstance(e, FloatImm)
+    return Const(e.dtype, e.value)
+
+
+def refs_in(value: Any) -> Iterator[str]:
+    """The names of all references in a recorded value."""
+    if isinstance(value, Ref):
+        yield value.name
+    elif isinstance(value, Formula):
+        yield from value.names()
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from refs_in(item)
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from refs_in(item)
+
+
+def to_json(value: Any) -> Any:
+    """A recorded value as JSON data."""
+    if isinstance(value, Ref):
+        return f"%{value.name}"
+    if isinstance(value, str):
+        return f"%{value}" if value.startswith("%") else value
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"const": ["float", repr(value)]}
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    if isinstance(value, Formula):
+        return {"expr": value.text}
+    if isinstance(value, Const):
+        return {"const": [value.dtype, repr(value.value)]}
+    if isinstance(value, (list, tuple)):
+        return [to_json(item) for item in value]
+    if isinstance(value, Mapping):
+        return {"dict": {str(k): to_json(v) for k, v in value.items()}}
+    raise TypeError(f"a trace cannot hold {value!r} ({type(value).__name__})")
+
+
+def from_json(data: Any, depth: int = 0) -> Any:
+    """The recorded value that :func:`to_json` wrote; TraceError for anything else."""
+    if depth > _MAX_DEPTH:
+        raise TraceError("an argument is nested too deeply")
+    if data is None or isinstance(data, (bool, int, float)):
+        return data
+    if isinstance(data, str):
+        if data.startswith("%%"):
+            return data[1:]
+        if not data.startswith("%"):
+            return data
+        return Ref(_name(data[1:]))
+    if isinstance(data, list):
+        return [from_json(item, depth + 1) for item in data]
+    if isinstance(data, dict) and len(data) == 1:
+        key, inner = next(iter(data.items()))
+        if key == "expr" and isinstance(inner, str):
+            Formula(inner).to_expr(lambda name: Var(_name(name)))  # reads as a formula, or raises
+            return Formula(inner)
+        if key == "dict" and isinstance(inner, dict) and all(isinstance(k, str) for k in inner):
+            return {k: from_json(v, depth + 1) for k, v in inner.items()}
+        if key == "const" and isinstance(inner, list) and len(inner) == 2 and all(isinstance(x, str) for x in inner):
+            return _const(*inner)
+    raise TraceError(f"{str(data)[:80]!r} is not something a trace may hold")
+
+
+def _name(text: str) -> str:
+    if not text.isidentifier() or not text.isascii() or len(text) > 64:
+        raise TraceError(f"{text[:40]!r} is no name of an output")
+    return text
+
+
+def _const(dtype: str, text: str) -> Any:
+    try:
+        if dtype == "float":
+            return float(text)
+        kind = parse_dtype(dtype)
+        if kind.lanes != 1 or kind.kind in ("handle", "void"):
+            raise ValueError(f"{dtype} has no constants here")
+        return Const(dtype, float(text) if kind.kind in ("float", "bfloat") else int(text))
+    except ValueError as err:
+        raise TraceError(f"{dtype} {text[:40]!r} is no constant: {err}") from None
+
+
+def python_text(value: Any) -> str:
+    """A recorded value as Python source."""
+    if isinstance(value, Ref):
+        return value.name
+    if isinstance(value, Formula):
+        text = value.text
+        return text[1:-1] if text.startswith("(") and text.endswith(")") and _balanced(text[1:-1]) else text
+    if isinstance(value, Const):
+        shown = (
+            repr(value.value)
+            if not isinstance(value.value, float) or math.isfinite(value.value)
+            else f'"{value.value}"'
+        )
+        return f"T.{value.dtype}({shown})"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(python_text(item) for item in value) + "]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{k!r}: {python_text(v)}" for k, v in value.items()) + "}"
+    return repr(value)
+
+
+def _balanced(text: str) -> bool:
+    depth = 0
+    for ch in text:
+        depth += (ch == "(") - (ch == ")")
+        if depth < 0:
+            return False
+    return depth == 0
