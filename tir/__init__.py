@@ -7,6 +7,7 @@ turns them into text.
 
 from . import op, printer
 from .buffer import Buffer, BufferRegion, MatchBufferRegion, decl_buffer
+from .equal import assert_structural_equal, structural_equal, structural_hash, workload_key
 from .expr import *  # noqa: F403
 from .function import IRModule, PrimFunc
 from .printer import register_printer
