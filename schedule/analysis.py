@@ -1,0 +1,342 @@
+"""What the primitives that move computation must know: who writes and reads what, in which order, and under what.
+
+A *scope* is a block that holds other blocks; its blocks talk through buffers. Dependencies are read off the regions
+that blocks declare, legality of a rewrite off the accesses found in their bodies. A block is
+
+- *complete* when its axes are all spatial, it is the only block of its scope that writes its outputs, and it reads
+  none of them;
+- a *reduction block* when it has an init, its axes are spatial or reduce, it is the only writer, and its outputs are
+  addressed by spatial axes alone;
+- an *output block* when it writes a buffer that lives on after its scope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from ..tir.buffer import Buffer, BufferRegion
+from ..tir.expr import And, BufferLoad, Call, Expr, IntImm, IterVar, Let, Not, Var
+from ..tir.op import all_
+from ..tir.stmt import Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stmt
+from ..tir.walk import pre_order, substitute
+from .errors import ScheduleError
+from .tree import Tree, blocks_below
+
+__all__ = [
+    "Access",
+    "Scope",
+    "accesses",
+    "all_of",
+    "bindings",
+    "check_complete",
+    "check_complete_or_reduction",
+    "check_only_writer",
+    "check_plain_path",
+    "check_reduction",
+    "conjuncts",
+    "consumers_of",
+    "is_output_block",
+    "opaque_buffers",
+    "producers_of",
+    "region_of",
+    "scope_of",
+    "why_not_complete",
+    "why_not_reduction",
+]
+
+
+# -- conditions ----------------------------------------------------------------------------------------------------------
+
+
+def conjuncts(condition: Expr) -> list[Expr]:
+    """The conditions that ``condition`` joins by "and"; none when it is the constant true."""
+    if isinstance(condition, And):
+        return conjuncts(condition.a) + conjuncts(condition.b)
+    if isinstance(condition, IntImm) and condition.value:
+        return []
+    if isinstance(condition, Call) and condition.op == "tir.likely":
+        return conjuncts(condition.args[0])
+    return [condition]
+
+
+def all_of(conditions: Iterable[Expr]) -> Expr:
+    """The conditions joined by "and"; the constant true for none."""
+    return all_(*conditions)
+
+
+def bindings(realize: BlockRealize) -> dict[Var, Expr]:
+    """The value of each axis of a block, by the axis's variable."""
+    return {iv.var: value for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)}
+
+
+def region_of(regions: Iterable[BufferRegion], buffer: Buffer) -> BufferRegion | None:
+    """The first region of ``buffer`` among ``regions``."""
+    return next((r for r in regions if r.buffer is buffer), None)
+
+
+# -- scopes --------------------------------------------------------------------------------------------------------------
+
+
+class Scope:
+    """The blocks directly in one block, in program order, and who writes and reads which buffer."""
+
+    __slots__ = ("blocks", "order", "readers", "root", "writers")
+
+    def __init__(self, root: BlockRealize) -> None:
+        self.root = root
+        self.blocks = list(blocks_below(root.block.body))
+        self.order = {b: i for i, b in enumerate(self.blocks)}
+        self.writers: dict[Buffer, list[BlockRealize]] = {}
+        self.readers: dict[Buffer, list[BlockRealize]] = {}
+        for b in self.blocks:
+            for buffer in {r.buffer: None for r in b.block.writes}:
+                self.writers.setdefault(buffer, []).append(b)
+            for buffer in {r.buffer: None for r in b.block.reads}:
+                self.readers.setdefault(buffer, []).append(b)
+
+    def producers(self, realize: BlockRealize) -> list[BlockRealize]:
+        """The earlier blocks that write what ``realize`` reads, or write as well (TVM's RAW and WAW), in order."""
+        here = self.order[realize]
+        touched = {r.buffer for r in (*realize.block.reads, *realize.block.writes)}
+        found = {w for b in touched for w in self.writers.get(b, ()) if self.order[w] < here}
+        return sorted(found, key=self.order.__getitem__)
+
+    def consumers(self, realize: BlockRealize) -> list[BlockRealize]:
+        """The later blocks that read or overwrite what ``realize`` writes, in order."""
+        here = self.order[realize]
+        written = {r.buffer for r in realize.block.writes}
+        found = {
+            user
+            for b in written
+            for user in (*self.readers.get(b, ()), *self.writers.get(b, ()))
+            if self.order[user] > here
+        }
+        return sorted(found, key=self.order.__getitem__)
+
+
+@lru_cache(maxsize=64)
+def _scope(root: BlockRealize) -> Scope:
+    return Scope(root)
+
+
+def scope_of(tree: Tree, realize: BlockRealize) -> Scope:
+    """The scope that ``realize`` is a block of."""
+    return _scope(tree.scope(realize))
+
+
+def producers_of(tree: Tree, realize: BlockRealize) -> list[BlockRealize]:
+    """See :meth:`Scope.producers`."""
+    return scope_of(tree, realize).producers(realize)
+
+
+def consumers_of(tree: Tree, realize: BlockRealize) -> list[BlockRealize]:
+    """See :meth:`Scope.consumers`."""
+    return scope_of(tree, realize).consumers(realize)
+
+
+# -- kinds of blocks -----------------------------------------------------------------------------------------------------
+
+
+def _why_not_only_writer(scope: Scope, block: Block) -> str | None:
+    for region in block.writes:
+        others = [w.block.name_hint for w in scope.writers[region.buffer] if w.block is not block]
+        if others:
+            return f"buffer {region.buffer.name} is written by {', '.join(map(repr, others))} too"
+    return None
+
+
+def _kinds(block: Block, allowed: Sequence[str]) -> str | None:
+    for iv in block.iter_vars:
+        if iv.kind not in allowed:
+            return f"its axis {iv.var.name} is {iv.kind}"
+    return None
+
+
+def why_not_complete(scope: Scope, block: Block) -> str | None:
+    """What keeps ``block`` from being a complete block; None when it is one."""
+    if block.init is not None:
+        return "it has an init, so it accumulates"
+    found = _kinds(block, (IterVar.SPATIAL,)) or _why_not_only_writer(scope, block)
+    if found is None:
+        both = {r.buffer for r in block.reads} & {r.buffer for r in block.writes}
+        if both:
+            return f"it reads and writes buffer {next(iter(both)).name}"
+    return found
+
+
+def why_not_reduction(scope: Scope, block: Block) -> str | None:
+    """What keeps ``block`` from being a reduction block; None when it is one."""
+    if block.init is None:
+        return "it has no init"
+    found = _kinds(block, (IterVar.SPATIAL, IterVar.REDUCE)) or _why_not_only_writer(scope, block)
+    if found is not None:
+        return found
+    reduce_axes = {iv.var for iv in block.iter_vars if iv.kind == IterVar.REDUCE}
+    for node in pre_order(block.body, lambda n: not isinstance(n, Expr)):
+        if isinstance(node, BufferStore):
+            for index in node.indices:
+                for n in pre_order(index):
+                    if n in reduce_axes:
+                        return f"its reduce axis {n.name} addresses the output {node.buffer.name}"
+    return None
+
+
+def check_complete(tree: Tree, realize: BlockRealize) -> None:
+    """ScheduleError unless the block is complete."""
+    why = why_not_complete(scope_of(tree, realize), realize.block)
+    if why is not None:
+        raise ScheduleError(
+            f"block {realize.block.name_hint!r} is not a complete block: {why}",
+            where=realize,
+            hint="a complete block has spatial axes only, is the only writer of its outputs and reads none of them",
+        )
+
+
+def check_reduction(tree: Tree, realize: BlockRealize) -> None:
+    """ScheduleError unless the block is a reduction block."""
+    why = why_not_reduction(scope_of(tree, realize), realize.block)
+    if why is not None:
+        raise ScheduleError(
+            f"block {realize.block.name_hint!r} is not a reduction block: {why}",
+            where=realize,
+            hint="a reduction block has an init, spatial and reduce axes, and is the only writer of its outputs",
+        )
+
+
+def check_complete_or_reduction(tree: Tree, realize: BlockRealize) -> None:
+    """ScheduleError unless the block is complete or a reduction block."""
+    scope = scope_of(tree, realize)
+    block = realize.block
+    why = why_not_reduction(scope, block) if block.init is not None else why_not_complete(scope, block)
+    if why is not None:
+        raise ScheduleError(
+            f"block {block.name_hint!r} is neither a complete nor a reduction block: {why}",
+            where=realize,
+            hint="do this step before decompose_reduction, and on blocks that are the only writer of their outputs",
+        )
+
+
+def check_only_writer(tree: Tree, realize: BlockRealize) -> None:
+    """ScheduleError when another block of the scope writes one of the block's outputs."""
+    why = _why_not_only_writer(scope_of(tree, realize), realize.block)
+    if why is not None:
+        raise ScheduleError(f"block {realize.block.name_hint!r} is not the only writer: {why}", where=realize)
+
+
+def is_output_block(tree: Tree, realize: BlockRealize) -> bool:
+    """Whether the block writes a buffer that lives on after its scope."""
+    allocated = set(tree.scope(realize).block.alloc_buffers)
+    return any(r.buffer not in allocated for r in realize.block.writes)
+
+
+def check_plain_path(tree: Tree, realize: BlockRealize) -> None:
+    """ScheduleError when something other than loops and sequences stands between the block and its scope."""
+    for up in tree.above(realize):
+        if isinstance(up, Block):
+            return
+        if not isinstance(up, (For, SeqStmt)):
+            raise ScheduleError(
+                f"block {realize.block.name_hint!r} stands under a {type(up).__name__}, so it may run conditionally",
+                where=realize,
+            )
+
+
+# -- accesses ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Access:
+    """One load or store: the buffer's ``indices`` with axes of blocks replaced by their values, the ``loops`` between
+    the statement asked about and the access (outermost first), and the conditions under which it happens."""
+
+    node: BufferLoad | BufferStore
+    indices: tuple[Expr, ...]
+    loops: tuple[For, ...]
+    guards: tuple[Expr, ...]
+    in_init: bool = False
+
+    @property
+    def buffer(self) -> Buffer:
+        """The buffer accessed."""
+        return self.node.buffer
+
+    @property
+    def is_store(self) -> bool:
+        """Whether it is a store."""
+        return isinstance(self.node, BufferStore)
+
+
+def accesses(stmt: Stmt, buffer: Buffer | None = None) -> list[Access]:
+    """Every load and store below ``stmt`` (of ``buffer`` alone, when given), in program order.
+
+    Loads and stores through a block's match_buffers appear under the matched buffer's name. Accesses through pointers
+    do not appear: see :func:`opaque_buffers`.
+    """
+    out: list[Access] = []
+    _Collector(out, buffer).walk(stmt, {}, (), (), False)
+    return out
+
+
+class _Collector:
+    def __init__(self, out: list[Access], buffer: Buffer | None) -> None:
+        self.out = out
+        self.buffer = buffer
+
+    def walk(self, n: Any, env: dict[Var, Expr], loops: tuple[For, ...], guards: tuple[Expr, ...], init: bool) -> None:
+        if isinstance(n, (Var, IntImm)):
+            return
+        if isinstance(n, For):
+            self.walk(n.min, env, loops, guards, init)
+            self.walk(n.extent, env, loops, guards, init)
+            if env:  # bounds may speak of axes that have values now
+                n = n.with_(min=substitute(n.min, env), extent=substitute(n.extent, env))
+            self.walk(n.body, env, (*loops, n), guards, init)
+        elif isinstance(n, BlockRealize):
+            for value in n.iter_values:
+                self.walk(value, env, loops, guards, init)
+            inner = dict(env)
+            for iv, value in zip(n.block.iter_vars, n.iter_values, strict=True):
+                inner[iv.var] = substitute(value, env)
+            under = (*guards, *conjuncts(substitute(n.predicate, env)))
+            if n.block.init is not None:
+                self.walk(n.block.init, inner, loops, under, True)
+            self.walk(n.block.body, inner, loops, under, init)
+        elif isinstance(n, IfThenElse):
+            self.walk(n.condition, env, loops, guards, init)
+            condition = substitute(n.condition, env)
+            self.walk(n.then_case, env, loops, (*guards, *conjuncts(condition)), init)
+            if n.else_case is not None:
+                self.walk(n.else_case, env, loops, (*guards, Not(condition)), init)
+        elif isinstance(n, Call) and n.op == "tir.if_then_else":
+            self.walk(n.args[0], env, loops, guards, init)
+            condition = substitute(n.args[0], env)
+            self.walk(n.args[1], env, loops, (*guards, *conjuncts(condition)), init)
+            self.walk(n.args[2], env, loops, (*guards, Not(condition)), init)
+        elif isinstance(n, (LetStmt, Let)):
+            self.walk(n.value, env, loops, guards, init)
+            self.walk(n.body, {**env, n.var: substitute(n.value, env)}, loops, guards, init)
+        else:
+            if isinstance(n, (BufferLoad, BufferStore)) and (self.buffer is None or n.buffer is self.buffer):
+                indices = tuple([substitute(i, env) for i in n.indices]) if env else n.indices
+                under = guards if n.predicate is None else (*guards, substitute(n.predicate, env))
+                self.out.append(Access(n, indices, loops, under, init))
+            for child in n.children():
+                self.walk(child, env, loops, guards, init)
+
+
+def opaque_buffers(stmt: Stmt) -> set[Var]:
+    """Pointers (``Buffer.data``) used below ``stmt`` other than by plain loads and stores: in calls, address_of and
+    match_buffers. What happens through them is not seen by :func:`accesses`."""
+    found: set[Var] = set()
+    for n in pre_order(stmt):
+        if isinstance(n, Var) and n.dtype == "handle":
+            found.add(n)
+        elif isinstance(n, Block):
+            for m in n.match_buffers:
+                found.update((m.source.buffer.data, m.buffer.data))
+        elif isinstance(n, Call) and n.op == "tir.address_of":
+            found.update(a.buffer.data for a in n.args if isinstance(a, BufferLoad))
+    return found

@@ -1,0 +1,177 @@
+"""What cache and compute_at share: domains cut to what exists, new loops around a block, and where to put them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...tir.arith import Analyzer
+from ...tir.expr import Expr, IntImm, IterVar, Range, Var, const, is_const_int
+from ...tir.function import PrimFunc
+from ...tir.op import max_, min_
+from ...tir.stmt import Block, BlockRealize, Evaluate, For, SeqStmt, Stmt, seq
+from ...tir.walk import pre_order
+from ..analysis import all_of, conjuncts
+from ..errors import ScheduleError
+from ..regions import Ends
+from ..tree import Tree
+
+__all__ = [
+    "Span",
+    "check_kinds_for",
+    "children_of",
+    "insert_in",
+    "join_ends",
+    "nest",
+    "realize_over",
+    "rebuild",
+    "span_within",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The values ``[start, start + extent)``, of which only those from ``at_least`` to ``at_most`` exist (where given)."""
+
+    start: Expr
+    extent: Expr
+    at_least: Expr | None = None
+    at_most: Expr | None = None
+
+
+def span_within(analyzer: Analyzer, wanted: Ends | None, dom: Range) -> Span:
+    """The span of ``wanted`` cut to the domain; the whole domain when ``wanted`` is None.
+
+    The extent stays constant where it can: what sticks out of the domain is left to a condition, as TVM does.
+    """
+    first, last = dom.min, analyzer.simplify(dom.min + dom.extent - 1)
+    if wanted is None:
+        return Span(first, dom.extent)
+    lo, hi = wanted
+    lo_in, hi_in = analyzer.can_prove(lo >= first), analyzer.can_prove(hi <= last)
+    extent = analyzer.simplify(hi - lo + 1)
+    if not (lo_in and hi_in):
+        cut_lo = first if not lo_in and analyzer.can_prove(lo <= first) else lo
+        cut_hi = last if not hi_in and analyzer.can_prove(hi >= last) else hi
+        cut = analyzer.simplify(cut_hi - cut_lo + 1)
+        if (cut_lo is first and cut_hi is last) or (isinstance(cut, IntImm) or not isinstance(extent, IntImm)):
+            lo, hi, extent = cut_lo, cut_hi, cut
+            lo_in, hi_in = lo_in or cut_lo is first, hi_in or cut_hi is last
+    above = None if lo_in else first
+    below = None if hi_in else last
+    if not isinstance(extent, IntImm) and any(isinstance(n, Var) for n in pre_order(extent)):
+        most = analyzer.const_int_bound(extent)[1]
+        if most is not None:  # an extent that changes from turn to turn: a constant one, and a condition
+            extent, below = const(most, extent.dtype), hi if hi_in else analyzer.simplify(min_(hi, last))
+    return Span(lo, extent, above, below)
+
+
+def join_ends(analyzer: Analyzer, a: Ends | None, b: Ends | None) -> Ends | None:
+    """The interval around two intervals; None stands for everything."""
+    if a is None or b is None:
+        return None
+    return analyzer.simplify(min_(a[0], b[0])), analyzer.simplify(max_(a[1], b[1]))
+
+
+def realize_over(
+    analyzer: Analyzer,
+    block: Block,
+    spans: Sequence[Span],
+    keep_unit_loops: bool,
+    conditions: Sequence[Expr] = (),
+) -> tuple[BlockRealize, list[tuple[Var, Expr]]]:
+    """The realization of ``block`` with each axis over its span, and the new loops (variable, extent), outermost first.
+
+    ``analyzer`` learns the ranges of the new loops.
+    """
+    loops: list[tuple[Var, Expr]] = []
+    values: list[Expr] = []
+    tests: list[Expr] = []
+    for span in spans:
+        if keep_unit_loops or not is_const_int(span.extent, 1):
+            var = Var(f"ax{len(loops)}", span.extent.dtype)
+            loops.append((var, span.extent))
+            analyzer.bind(var, Range.from_extent(span.extent))
+            value = span.start + var
+        else:
+            value = span.start
+        values.append(value)
+        if span.at_least is not None:
+            tests.append(value >= span.at_least)
+        if span.at_most is not None:
+            tests.append(value < analyzer.simplify(span.at_most + 1))
+    kept: list[Expr] = []
+    for test in (*conditions, *tests):
+        kept.extend(conjuncts(analyzer.simplify(test)))
+    return BlockRealize(tuple(values), all_of(kept), block), loops
+
+
+def nest(loops: Sequence[tuple[Var, Expr]], body: Stmt) -> Stmt:
+    """Serial loops from zero around ``body``."""
+    for var, extent in reversed(loops):
+        body = For(var, const(0, var.dtype), extent, "serial", body)
+    return body
+
+
+def rebuild(
+    tree: Tree,
+    changes: Mapping[Stmt, Stmt | None],
+    after: Mapping[Stmt, Callable[[Any], Stmt]],
+) -> PrimFunc:
+    """The function with each key of ``changes`` replaced, then each key of ``after``, which may lie above those,
+    given to its function as it has become. A sequence keeps its place for every child until its own turn."""
+    dirty: set[Stmt] = set()
+    for key in (*changes, *after):
+        for up in (key, *tree.above(key)):
+            if up in dirty:
+                break
+            dirty.add(up)
+
+    def walk(n: Any) -> Any:
+        if not isinstance(n, Stmt) or n not in dirty:
+            return n
+        if n in changes:
+            return changes[n]
+        out: Any
+        if isinstance(n, SeqStmt) and n in after:
+            kept = [walk(s) for s in n.seq]
+            return after[n](SeqStmt(tuple([Evaluate(IntImm(0)) if s is None else s for s in kept])))
+        if isinstance(n, SeqStmt):
+            out = seq(*[walk(s) for s in n.seq])
+        elif isinstance(n, For):
+            out = n.with_(body=walk(n.body))
+        elif isinstance(n, Block):
+            out = n.with_(body=walk(n.body), init=walk(n.init))
+        else:
+            out = n.map_children(walk)
+        return after[n](out) if n in after else out
+
+    return tree.func.with_body(walk(tree.func.body))
+
+
+def children_of(stmt: Stmt) -> tuple[Stmt, ...]:
+    """The statements of a sequence, or the one statement."""
+    return stmt.seq if isinstance(stmt, SeqStmt) else (stmt,)
+
+
+def insert_in(body: Stmt, position: int, new: Stmt) -> SeqStmt:
+    """``body`` as a sequence with ``new`` before the statement number ``position``."""
+    old = children_of(body)
+    return SeqStmt((*old[:position], *children_of(new), *old[position:]))
+
+
+def check_kinds_for(tree: Tree, realize: BlockRealize, loops: Sequence[For]) -> None:
+    """ScheduleError when a reduce axis of the block would run on a parallel, vectorized or thread-bound loop."""
+    for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        if iv.kind == IterVar.SPATIAL:
+            continue
+        for loop in loops:
+            if loop.kind in ("serial", "unrolled"):
+                continue
+            if any(n is loop.loop_var for n in pre_order(value)):
+                raise ScheduleError(
+                    f"the {iv.kind} axis {iv.var.name} of block {realize.block.name_hint!r} would run on the "
+                    f"{loop.kind} loop {loop.loop_var.name}",
+                    where=tree.loops.get(loop.loop_var, loop),
+                )

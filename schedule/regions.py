@@ -1,0 +1,401 @@
+"""Which elements a block touches while the loops around it run: exactly, or at most.
+
+*Exactly* is what proofs need: :func:`exact_box` gives the elements that a store certainly writes, or nothing when the
+loops do not sweep a box without holes. *At most* is what making loops needs: :func:`bounding_box`. Both work on
+symbolic extents. :func:`check_cover` joins them: at the place where a consumer runs, everything it reads has been
+written, and is final.
+
+Sweeping: ``c1*x1 + c2*x2 + ...`` takes every value of an interval when, variables sorted by coefficient, each
+coefficient is at most one more than what the smaller ones reach; it takes each value once when it is exactly that
+(the mixed-radix condition of quasi-affine iteration maps).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from ..tir.arith import Analyzer, eval_interval, linear_coefficients
+from ..tir.buffer import Buffer
+from ..tir.expr import GE, GT, LE, LT, Expr, FloorDiv, FloorMod, IntImm, IterVar, Range, Var, const, is_const_int
+from ..tir.op import max_, min_
+from ..tir.stmt import Block, BlockRealize, For, Stmt
+from ..tir.walk import pre_order, substitute, uses_var
+from .analysis import Access, accesses, bindings, conjuncts, opaque_buffers, scope_of
+from .errors import ScheduleError
+from .tree import Tree
+
+__all__ = ["Box", "analyzer_at", "bind_loops", "bounding_box", "check_cover", "covers_domain", "exact_box"]
+
+Ends = tuple[Expr, Expr]
+"""The first and the last value, both included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """One interval per dimension, and the ``conditions`` on outer variables under which it is swept at all."""
+
+    ends: tuple[Ends, ...]
+    conditions: tuple[Expr, ...] = ()
+
+
+def bind_loops(analyzer: Analyzer, loops: Iterable[For]) -> None:
+    """Tell ``analyzer`` the ranges of loops, outermost first."""
+    for loop in loops:
+        analyzer.bind(loop.loop_var, Range(loop.min, loop.extent))
+
+
+def analyzer_at(tree: Tree, stmt: Stmt) -> Analyzer:
+    """An analyzer that knows the ranges of everything around ``stmt``: sizes, loops, axes of enclosing blocks.
+
+    Symbolic sizes of the function's buffers are at least one: an empty buffer leaves nothing to compute wrongly.
+    """
+    analyzer = Analyzer()
+    for buffer in tree.func.buffer_map.values():
+        for extent in buffer.shape:
+            if isinstance(extent, Var):
+                analyzer.bind(extent, (1, None))
+    for up in reversed(list(tree.above(stmt))):
+        if isinstance(up, For):
+            analyzer.bind(up.loop_var, Range(up.min, up.extent))
+        elif isinstance(up, Block):
+            for iv in up.iter_vars:
+                analyzer.bind(iv.var, iv.dom)
+    return analyzer
+
+
+# -- exactly -------------------------------------------------------------------------------------------------------------
+
+
+def _less_than(condition: Expr) -> tuple[Expr, Expr, bool] | None:
+    """``condition`` as (e, b, True) for ``e <= b`` or (e, b, False) for ``e >= b``; None when it is neither."""
+    if isinstance(condition, LT):
+        return condition.a, condition.b - 1, True
+    if isinstance(condition, LE):
+        return condition.a, condition.b, True
+    if isinstance(condition, GT):
+        return condition.a, condition.b + 1, False
+    if isinstance(condition, GE):
+        return condition.a, condition.b, False
+    return None
+
+
+def _digits(
+    exprs: Sequence[Expr], ranges: dict[Var, Range], analyzer: Analyzer
+) -> tuple[list[Expr], dict[Var, Range]] | None:
+    """``exprs`` with ``x // a``, ``x % b``, ``x % b // a`` of one loop replaced by variables of their own, where these
+    are the digits of x in a mixed radix and so take their values independently."""
+    wanted: dict[Var, dict[tuple[int, int | None], list[Expr]]] = {}
+    whole: set[Var] = set()
+    for e in exprs:
+        stack: list[Any] = [e]
+        while stack:
+            n = stack.pop()
+            digit = _digit(n, ranges)
+            if digit is not None:
+                x, lower, upper = digit
+                wanted.setdefault(x, {}).setdefault((lower, upper), []).append(n)
+            elif isinstance(n, Var):
+                whole.add(n)
+            else:
+                stack.extend(n.children())
+    if not wanted:
+        return list(exprs), ranges
+    out_ranges = dict(ranges)
+    replaced: dict[Expr, Expr] = {}
+    for x, parts in wanted.items():
+        extent = ranges[x].extent
+        if x in whole or not isinstance(extent, IntImm) or not is_const_int(ranges[x].min, 0):
+            return None
+        spans = sorted((lower, extent.value if upper is None else min(upper, extent.value)) for lower, upper in parts)
+        last = 1
+        for lower, upper in spans:
+            # the digits must not overlap, and the loop must run over whole periods of each
+            if (
+                lower < last
+                or (upper != extent.value and extent.value % upper)
+                or upper % lower
+                and upper != extent.value
+            ):
+                return None
+            last = upper
+        for (lower, upper), nodes in parts.items():
+            top = extent.value if upper is None else min(upper, extent.value)
+            digit_var = Var(f"{x.name}_digit", x.dtype)
+            out_ranges[digit_var] = Range(const(0, x.dtype), const(-(-top // lower), x.dtype))
+            for n in nodes:
+                replaced[n] = digit_var
+        del out_ranges[x]
+
+    def replace(n: Any) -> Any:
+        return replaced[n] if n in replaced else n.map_children(replace)
+
+    return [replace(e) for e in exprs], out_ranges
+
+
+def _digit(n: Any, ranges: Mapping[Var, Range]) -> tuple[Var, int, int | None] | None:
+    """(x, lower, upper) when n is ``(x % upper) // lower`` for a variable of ``ranges``."""
+    lower, upper = 1, None
+    if isinstance(n, FloorDiv) and isinstance(n.b, IntImm) and n.b.value > 0:
+        lower, n = n.b.value, n.a
+    if isinstance(n, FloorMod) and isinstance(n.b, IntImm) and n.b.value > 0:
+        upper, n = n.b.value, n.a
+    if isinstance(n, Var) and n in ranges and (lower, upper) != (1, None):
+        return n, lower, upper
+    return None
+
+
+def exact_box(
+    analyzer: Analyzer,
+    indices: Sequence[Expr],
+    ranges: Mapping[Var, Range],
+    conditions: Iterable[Expr] = (),
+    once: bool = False,
+) -> Box | None:
+    """The box that ``indices`` sweep while the variables of ``ranges`` run, without holes; None when that is not shown.
+
+    ``analyzer`` knows all variables. With ``once``, None also when a point may be met more than once.
+    """
+    own = {v: r for v, r in ranges.items() if not is_const_int(r.extent, 1)}
+    fixed = {v: r.min for v, r in ranges.items() if is_const_int(r.extent, 1)}
+    exprs = [analyzer.simplify(substitute(i, fixed)) for i in indices]
+    tests = [analyzer.simplify(substitute(c, fixed)) for c in conditions]
+    split = _digits(exprs, own, analyzer)
+    if split is None:
+        return None
+    exprs, mine = split
+    for v, r in mine.items():
+        if v not in own:
+            analyzer.bind(v, r)
+    names = list(mine)
+    used: set[Var] = set()
+    lines: list[tuple[dict[Var, Expr], Expr]] = []
+    ends: list[Ends] = []
+    for e in exprs:
+        line = linear_coefficients(e, names)
+        if line is None:
+            return None
+        factors = {v: c for v, c in zip(names, line[0], strict=True) if not is_const_int(c, 0)}
+        if used & factors.keys():
+            return None
+        used |= factors.keys()
+        reach = _reach(analyzer, factors, mine, once)
+        if reach is None:
+            return None
+        first = line[1]
+        for v, c in factors.items():
+            first = first + c * mine[v].min
+        lines.append((factors, line[1]))
+        ends.append((analyzer.simplify(first), analyzer.simplify(first + reach - 1)))
+    unused = [v for v in mine if v not in used]
+    if once and unused:
+        return None
+    outer: list[Expr] = []
+    for test in tests:
+        if not _apply(analyzer, test, mine, own, used, lines, ends, outer):
+            return None
+    return Box(tuple(ends), tuple(outer))
+
+
+def _reach(analyzer: Analyzer, factors: dict[Var, Expr], ranges: Mapping[Var, Range], once: bool) -> Expr | None:
+    """How many values in a row the linear form takes; None when there may be holes."""
+    reach: Expr = IntImm(1)
+    left = dict(factors)
+    while left:
+        for v, c in left.items():
+            if (is_const_int(c) or analyzer.can_prove(c >= 1)) and (
+                analyzer.can_prove_equal(c, reach)
+                or (not once and analyzer.can_prove(c >= 1) and analyzer.can_prove(c <= reach))
+            ):
+                reach = analyzer.simplify(reach + c * (ranges[v].extent - 1))
+                del left[v]
+                break
+        else:
+            return None
+    return reach
+
+
+def _apply(
+    analyzer: Analyzer,
+    test: Expr,
+    mine: Mapping[Var, Range],
+    own: Mapping[Var, Range],
+    used: set[Var],
+    lines: list[tuple[dict[Var, Expr], Expr]],
+    ends: list[Ends],
+    outer: list[Expr],
+) -> bool:
+    """Cut the box at a condition; False when what is left is not known to be a box."""
+    if isinstance(test, IntImm):
+        return bool(test.value)
+    inside = {n for n in pre_order(test) if isinstance(n, Var) and (n in mine or n in own)}
+    if not inside:
+        outer.append(test)
+        return True
+    if not inside & used and not any(v not in mine for v in inside):
+        # it only speaks of loops that repeat the same elements: one turn of them is enough
+        return analyzer.can_prove(substitute(test, {v: mine[v].min for v in inside}))
+    parts = _less_than(test)
+    if parts is None:
+        return False
+    e, bound, below = parts
+    line = linear_coefficients(analyzer.simplify(e - bound), list(mine))
+    if line is None:
+        return False
+    factors = {v: c for v, c in zip(mine, line[0], strict=True) if not is_const_int(c, 0)}
+    for d, (mine_factors, base) in enumerate(lines):
+        if factors.keys() == mine_factors.keys() and all(
+            analyzer.can_prove_equal(c, mine_factors[v]) for v, c in factors.items()
+        ):
+            limit = analyzer.simplify(base - line[1])  # e <= bound  <=>  index <= base - rest
+            first, last = ends[d]
+            if below:
+                ends[d] = (first, analyzer.simplify(min_(last, limit)))
+            else:
+                ends[d] = (analyzer.simplify(max_(first, limit)), last)
+            return True
+    return False
+
+
+def covers_domain(tree: Tree, realize: BlockRealize, once: bool = False, loops: Sequence[For] | None = None) -> bool:
+    """Whether the loops of its scope run the block on the whole domain of its axes (each point once, with ``once``)."""
+    block = realize.block
+    if loops is None:
+        loops = tree.loops_above(realize)
+    analyzer = analyzer_at(tree, realize)
+    box = exact_box(
+        analyzer,
+        realize.iter_values,
+        {loop.loop_var: Range(loop.min, loop.extent) for loop in loops},
+        conjuncts(realize.predicate),
+        once,
+    )
+    if box is None:
+        return False
+    return all(analyzer.can_prove(c) for c in box.conditions) and all(
+        analyzer.can_prove(lo <= iv.dom.min) and analyzer.can_prove(iv.dom.min + iv.dom.extent - 1 <= hi)
+        for (lo, hi), iv in zip(box.ends, block.iter_vars, strict=True)
+    )
+
+
+# -- at most -------------------------------------------------------------------------------------------------------------
+
+
+def bounding_box(
+    analyzer: Analyzer, access: Access, loops: Sequence[For], values: Mapping[Var, Expr]
+) -> list[Ends | None]:
+    """For each index of ``access`` the ends it stays between while ``loops`` and the access's own loops run.
+
+    ``values`` replace variables first (axes by their bindings). None for an index without known ends.
+    """
+    ranges = {loop.loop_var: (loop.min, loop.min + loop.extent - 1) for loop in (*loops, *access.loops)}
+    out: list[Ends | None] = []
+    for index in access.indices:
+        e = analyzer.simplify(substitute(index, values))
+        if not uses_var(e, lambda v: v in ranges):
+            out.append((e, e))
+            continue
+        found = eval_interval(e, ranges)
+        if found is None or any(uses_var(end, lambda v: v in ranges) for end in found):
+            out.append(None)
+        else:
+            out.append((analyzer.simplify(found[0]), analyzer.simplify(found[1])))
+    return out
+
+
+# -- cover ---------------------------------------------------------------------------------------------------------------
+
+
+def check_cover(tree: Tree, writer: BlockRealize, reader: BlockRealize, buffer: Buffer) -> None:
+    """ScheduleError unless all that ``reader`` reads of ``buffer`` was written by ``writer`` in the same turn of the
+    loops they share, and is final there: no shared loop carries the writer's reduction."""
+    above = {loop.loop_var: None for loop in tree.loops_above(reader)}
+    writer_loops = tree.loops_above(writer)
+    shared = [loop for loop in writer_loops if loop.loop_var in above]
+    shared_vars = {loop.loop_var for loop in shared}
+    for iv, value in zip(writer.block.iter_vars, writer.iter_values, strict=True):
+        if iv.kind == IterVar.REDUCE and uses_var(value, lambda v: v in shared_vars):
+            loop = next(lp for lp in shared if uses_var(value, lp.loop_var))
+            raise ScheduleError(
+                f"loop {loop.loop_var.name} carries the reduction of block {writer.block.name_hint!r}, so inside it "
+                f"buffer {buffer.name} is not final for block {reader.block.name_hint!r}",
+                where=(loop, writer, reader),
+                hint=f"choose a loop outside {loop.loop_var.name}",
+            )
+    writes = accesses(writer, buffer)
+    if buffer.data in opaque_buffers(writer.block) or buffer.data in opaque_buffers(reader.block):
+        raise ScheduleError(
+            f"buffer {buffer.name} is accessed through a pointer or a match_buffer, which cannot be followed",
+            where=(writer, reader),
+        )
+    boxes = []
+    for store in writes:
+        if store.is_store and not store.in_init:
+            analyzer = analyzer_at(tree, writer)
+            bind_loops(analyzer, store.loops)
+            mine = [lp for lp in (*writer_loops, *store.loops) if lp.loop_var not in shared_vars]
+            ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in mine}
+            box = exact_box(analyzer, store.indices, ranges, store.guards)
+            if box is not None:
+                boxes.append(box)
+    if not boxes:
+        raise ScheduleError(
+            f"the elements of {buffer.name} that block {writer.block.name_hint!r} writes in one turn of the shared loops "
+            "are not known to be a box without holes",
+            where=writer,
+        )
+    for load in accesses(reader, buffer):
+        if load.is_store:
+            continue
+        if not any(_inside(tree, reader, load, box) for box in boxes):
+            text = ", ".join(f"{lo}..{hi}" for lo, hi in boxes[0].ends)
+            raise ScheduleError(
+                f"block {reader.block.name_hint!r} reads {load.node}, and it is not shown that this lies in what "
+                f"block {writer.block.name_hint!r} has written by then: {buffer.name}[{text}]",
+                where=(writer, reader),
+                hint="choose an outer loop, where the writer covers more",
+            )
+
+
+def _inside(tree: Tree, reader: BlockRealize, load: Access, box: Box) -> bool:
+    analyzer = analyzer_at(tree, reader)
+    bind_loops(analyzer, load.loops)
+    with ExitStack() as known:
+        for guard in load.guards:
+            known.enter_context(analyzer.constraint(guard))
+        return all(analyzer.can_prove(c) for c in box.conditions) and all(
+            analyzer.can_prove(lo <= i) and analyzer.can_prove(i <= hi)
+            for i, (lo, hi) in zip(load.indices, box.ends, strict=True)
+        )
+
+
+def check_all_covers(tree: Tree, realize: BlockRealize) -> None:
+    """:func:`check_cover` of ``realize`` against those of its scope that write what it reads, and that read what it
+    writes, where they share loops with it or its bindings have changed."""
+    scope = scope_of(tree, realize)
+    for region in {r.buffer: r for r in realize.block.reads}.values():
+        _check_reader(tree, scope.writers.get(region.buffer, []), realize, region.buffer)
+    for region in {r.buffer: r for r in realize.block.writes}.values():
+        for reader in scope.readers.get(region.buffer, []):
+            _check_reader(tree, scope.writers.get(region.buffer, []), reader, region.buffer)
+
+
+def _check_reader(tree: Tree, writers: Sequence[BlockRealize], reader: BlockRealize, buffer: Buffer) -> None:
+    """One of the writers covers the reader, and all stand before it."""
+    others = [w for w in writers if w is not reader]
+    if not others or reader in writers:
+        return  # an accumulating block reads what it wrote itself
+    problem: ScheduleError | None = None
+    for writer in reversed(others):
+        try:
+            check_cover(tree, writer, reader, buffer)
+            return
+        except ScheduleError as e:
+            problem = problem or e
+    assert problem is not None
+    raise problem
+
+
+_ = bindings
