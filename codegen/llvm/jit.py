@@ -45,26 +45,30 @@ class CompiledCode:
     ir: str
     target: Target
     options: Options = field(default_factory=Options)
+    link: tuple[str, ...] = ()
 
     def optimized_ll(self) -> str:
         """The IR after LLVM's passes, as text (they run again for it)."""
-        with _Build(self.ir, self.target, self.options) as build:
+        with _Build((self.ir, *self.link), self.target, self.options) as build:
             return str(build.module)
 
     def asm(self) -> str:
         """The assembly text (the passes run again for it)."""
-        with _Build(self.ir, self.target, self.options) as build:
+        with _Build((self.ir, *self.link), self.target, self.options) as build:
             return str(build.machine.emit_assembly(build.module))
 
 
-def optimize_and_compile(ir_text: str, target: Target, opt_level: int = 3, **toggles: bool) -> CompiledCode:
-    """Machine code for ``target`` from LLVM IR text. ``toggles``: the other fields of :class:`Options`.
+def optimize_and_compile(
+    ir_text: str, target: Target, opt_level: int = 3, *, link: tuple[str, ...] = (), **toggles: bool
+) -> CompiledCode:
+    """Machine code for ``target`` from LLVM IR text. ``link``: further modules to link with it; ``toggles``: the other
+    fields of :class:`Options`.
 
     Raises :class:`JITError` when the text is no valid module.
     """
     options = Options(opt_level, **toggles)
-    with _Build(ir_text, target, options) as build:
-        return CompiledCode(bytes(build.machine.emit_object(build.module)), ir_text, target, options)
+    with _Build((ir_text, *link), target, options) as build:
+        return CompiledCode(bytes(build.machine.emit_object(build.module)), ir_text, target, options, link)
 
 
 class Loaded:
@@ -130,17 +134,12 @@ def _process_symbol(name: str) -> int | None:
 class _Build:
     """One module, parsed, verified and optimized, with the context and the machine that it belongs to."""
 
-    def __init__(self, ir_text: str, target: Target, options: Options) -> None:
+    def __init__(self, texts: tuple[str, ...], target: Target, options: Options) -> None:
         llvm = _llvm()
         self.context = llvm.create_context()
-        try:
-            self.module = llvm.parse_assembly(ir_text, self.context)
-        except RuntimeError as e:
-            raise JITError(f"{str(e).strip()}\n{_excerpt(ir_text, str(e))}") from None
-        try:
-            self.module.verify()
-        except RuntimeError as e:
-            raise JITError(f"the IR does not verify: {str(e).strip()}") from None
+        self.module = _parse(llvm, texts[0], self.context)
+        for text in texts[1:]:
+            self.module.link_in(_parse(llvm, text, self.context))
         self.machine = _machine(target, options.opt_level)
         self.module.triple = target.triple
         self.module.data_layout = str(self.machine.target_data)
@@ -157,6 +156,18 @@ class _Build:
 
     def __exit__(self, *_: object) -> None:
         self.module.close()
+
+
+def _parse(llvm: Any, text: str, context: Any) -> Any:
+    try:
+        module = llvm.parse_assembly(text, context)
+    except RuntimeError as e:
+        raise JITError(f"{str(e).strip()}\n{_excerpt(text, str(e))}") from None
+    try:
+        module.verify()
+    except RuntimeError as e:
+        raise JITError(f"the IR does not verify: {str(e).strip()}") from None
+    return module
 
 
 class _Jits:

@@ -1,0 +1,84 @@
+"""From a function to a :class:`Module`: lower, emit LLVM IR, compile.
+
+>>> import numpy as np
+>>> from tilewright.tir.parser import parse
+>>> double = parse('''
+... @T.prim_func
+... def double(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+...     for i in range(4):
+...         with T.block("B"):
+...             vi = T.axis.spatial(4, i)
+...             B[vi] = A[vi] * T.float32(2)
+... ''')
+>>> f = compile(double, "native")
+>>> a, b = np.arange(4, dtype=np.float32), np.empty(4, np.float32)
+>>> f(a, b)
+>>> b.tolist()
+[0.0, 2.0, 4.0, 6.0]
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ..tir.function import IRModule, PrimFunc
+from .llvm.emit import emit
+from .llvm.jit import optimize_and_compile
+from .lower.pipeline import lower
+from .lowered import LoweredFunc
+from .runtime.module import Module
+from .target import Target
+
+__all__ = ["compile", "compile_ir"]
+
+
+def compile(
+    func: PrimFunc | LoweredFunc | IRModule | Mapping[str, PrimFunc] | Any,
+    target: str | Target = "native",
+    name: str | None = None,
+    **toggles: Any,
+) -> Module:
+    """Compile a PrimFunc, a Schedule, an IRModule, or what :func:`lower` returned.
+
+    ``name`` is the C symbol of a single function (its own name otherwise). ``toggles`` go to
+    :class:`tilewright.codegen.llvm.jit.Options`.
+    """
+    machine = target if isinstance(target, Target) else Target(target)
+    lowered: dict[str, LoweredFunc] = {}
+    for key, item in _functions(func, name).items():
+        one = item if isinstance(item, LoweredFunc) else lower(item, machine)
+        symbol = _symbol(name or one.name)
+        if one.name != symbol:
+            one = LoweredFunc(one.func, symbol, one.target, one.params, one.scheduled)
+        lowered[key or symbol] = one
+    if not lowered:
+        raise ValueError("nothing to compile: the module has no functions")
+    machine = next(iter(lowered.values())).target
+    return compile_ir([emit(one) for one in lowered.values()], lowered, machine, **toggles)
+
+
+def compile_ir(texts: list[str], lowered: Mapping[str, LoweredFunc], target: Target, **toggles: Any) -> Module:
+    """A module from LLVM IR texts that define the functions ``lowered``."""
+    return Module(lowered, optimize_and_compile(texts[0], target, link=tuple(texts[1:]), **toggles))
+
+
+def _functions(func: Any, name: str | None) -> dict[str, Any]:
+    if isinstance(func, (PrimFunc, LoweredFunc)):
+        return {"": func}
+    module = getattr(func, "mod", func)  # a Schedule holds a module
+    functions = module.functions if isinstance(module, IRModule) else module
+    if not isinstance(functions, Mapping):
+        raise TypeError(f"cannot compile {type(func).__name__}; a PrimFunc, a Schedule or an IRModule is needed")
+    if name is not None and len(functions) > 1:
+        raise ValueError(f"a name for {len(functions)} functions; they keep their own")
+    if len(functions) == 1 and not isinstance(func, (IRModule, Mapping)):
+        return {"": next(iter(functions.values()))}
+    return dict(functions)
+
+
+def _symbol(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
+        raise ValueError(f"{name!r} is no C identifier, so it cannot name a compiled function")
+    return name

@@ -1,0 +1,250 @@
+"""Compiled code as Python objects: a :class:`Module` of :class:`Function` s that are called on arrays."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...tir.stmt import AssertStmt
+from ...tir.walk import pre_order
+from ..llvm.jit import CompiledCode, JITError, Loaded, load
+from ..lowered import LoweredFunc, Param
+from .arguments import Arguments, c_types
+from .glue import UNUSUAL, glue_for
+from .loader import runtime_symbols
+from .timing import TimingResult, time_packed
+
+__all__ = ["BoundCall", "Function", "Module"]
+
+OUT_OF_MEMORY = -1
+"""The return code of a function that got no scratch memory."""
+
+SOURCES = ("tir", "scheduled", "lowered", "ll", "ir", "asm", "c")
+
+
+class Function:
+    """One compiled function. Calling it takes the arguments of the PrimFunc in order, outputs included (NumPy arrays
+    or anything with ``__dlpack__``; nothing is copied), and writes the outputs in place.
+
+    Raises :class:`ArgumentError` for arguments that do not fit, RuntimeError when an assertion in the program fails.
+    """
+
+    def __init__(self, lowered: LoweredFunc, address: int, keep: Any) -> None:
+        self.name = lowered.name
+        self.params: tuple[Param, ...] = lowered.params
+        self.address = address
+        self._lowered = lowered
+        self._keep = keep  # the code is unloaded when nobody holds this any more
+        no_alias = lowered.func.attrs.get("tir.noalias", True)
+        may_alias = not int(no_alias)
+        self._arguments = Arguments(self.name, self.params, may_alias)
+        self._glue = glue_for(self.params, may_alias)
+        self._arity = len(self._arguments.given)
+        self._raw = ctypes.CFUNCTYPE(ctypes.c_int32, *c_types(self.params))(address)
+        self._quick: Callable[..., int] = self._glue.call or _never
+
+    def __repr__(self) -> str:
+        return f"<compiled {self.signature}>"
+
+    @property
+    def signature(self) -> str:
+        """The parameters as text: ``f(A: float32[4, 8], B: float32[4, 8] (written))``."""
+        return self._arguments.signature()
+
+    def __call__(self, *args: Any) -> None:
+        code = UNUSUAL
+        if len(args) == self._arity:
+            try:
+                code = self._quick(self.address, *args)
+            except (TypeError, ctypes.ArgumentError):  # a scalar that is no number
+                pass
+        if code:
+            if code == UNUSUAL:
+                values, alive = self._arguments.prepare(args)
+                code = self._raw(*values)
+                del alive
+            if code:
+                raise RuntimeError(self._message(code))
+
+    def bind(self, *args: Any) -> BoundCall:
+        """Check the arguments now; the result calls the function on them again and again without looking."""
+        values, alive = self._arguments.prepare(args)
+        return BoundCall(self, self._slots(values), alive)
+
+    def time_evaluator(
+        self,
+        repeat: int = 10,
+        number: int = 1,
+        min_repeat_ms: float = 0.0,
+        *,
+        cold: bool | int = False,
+        warmup: int = 1,
+    ) -> Callable[..., TimingResult]:
+        """A function of the arguments that times calls of this one, in native code.
+
+        ``repeat`` results, each the mean over ``number`` calls; ``number`` grows until a result takes
+        ``min_repeat_ms``. ``cold`` fills the caches with other data before each call (True: the last level's size, at
+        most 256 MiB; or a number of bytes). Outputs are written as often.
+        """
+
+        def evaluate(*args: Any) -> TimingResult:
+            bound = self.bind(*args)
+            bound()  # an assertion that fails is an error here, not a fast run
+            caches = self._lowered.target.caches
+            flush = min(max(caches.l3, 2 * caches.l2), 256 << 20) if cold is True else int(cold)
+            return time_packed(
+                self._glue.packed_address,
+                bound.slots,
+                repeat=repeat,
+                number=number,
+                min_repeat_ms=min_repeat_ms,
+                warmup=warmup,
+                cold_bytes=flush,
+            )
+
+        return evaluate
+
+    def _slots(self, values: Sequence[int | float]) -> Any:
+        slots = (ctypes.c_int64 * (len(values) + 1))()
+        start = ctypes.addressof(slots)
+        slots[0] = self.address
+        for i, (ctype, value) in enumerate(zip(c_types(self.params), values, strict=True)):
+            ctype.from_address(start + 8 * (i + 1)).value = value
+        return slots
+
+    def _message(self, code: int) -> str:
+        if code == OUT_OF_MEMORY:
+            return f"{self.name}: no memory for its scratch buffers"
+        messages = [n.message for n in pre_order(self._lowered.func.body) if isinstance(n, AssertStmt)]
+        if 0 < code <= len(messages):
+            return f"{self.name}: {messages[code - 1]}"
+        return f"{self.name} failed with code {code}"
+
+
+class BoundCall:
+    """A function with its arguments: calling it costs one foreign call. It keeps function and arrays alive."""
+
+    __slots__ = ("_alive", "_call", "_function", "_where", "slots")
+
+    def __init__(self, function: Function, slots: Any, alive: Any) -> None:
+        self._function, self.slots, self._alive = function, slots, alive
+        self._where = ctypes.c_void_p(ctypes.addressof(slots))
+        self._call = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(function._glue.packed_address)
+
+    def __call__(self) -> None:
+        code = self._call(self._where)
+        if code:
+            raise RuntimeError(self._function._message(code))
+
+
+class Module:
+    """What :func:`tilewright.codegen.compile` returns: functions by name, their sources, and export.
+
+    Calling a module of one function calls that function. The machine code enters the process at the first call, so a
+    module for another machine can be looked at and exported.
+    """
+
+    def __init__(self, functions: Mapping[str, LoweredFunc], code: CompiledCode) -> None:
+        self._lowered = dict(functions)
+        self.code = code
+        self.target = code.target
+        self._functions: dict[str, Function] = {}
+        self._loaded: Loaded | None = None
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"<Module {', '.join(self._lowered)} for {self.target}>"
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._lowered)
+
+    def __len__(self) -> int:
+        return len(self._lowered)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._lowered
+
+    def __getitem__(self, name: str) -> Function:
+        """The function of that name. KeyError lists what there is."""
+        found = self._functions.get(name)
+        if found is not None:
+            return found
+        if name not in self._lowered:
+            raise KeyError(f"no function {name!r} in this module; there are {sorted(self._lowered)}")
+        with self._lock:
+            if self._loaded is None:
+                self._loaded = self._load()
+            lowered = self._lowered[name]
+            function = Function(lowered, self._loaded.address(lowered.name), self._loaded)
+            self._functions[name] = function
+            return function
+
+    get_function = __getitem__
+
+    @property
+    def entry(self) -> Function:
+        """The one function. ValueError when there are several."""
+        if len(self._lowered) != 1:
+            raise ValueError(f"this module has several functions, {sorted(self._lowered)}: pick one, module[name]")
+        return self[next(iter(self._lowered))]
+
+    def __call__(self, *args: Any) -> None:
+        self.entry(*args)
+
+    def bind(self, *args: Any) -> BoundCall:
+        """:meth:`Function.bind` of the one function."""
+        return self.entry.bind(*args)
+
+    def time_evaluator(
+        self,
+        repeat: int = 10,
+        number: int = 1,
+        min_repeat_ms: float = 0.0,
+        *,
+        cold: bool | int = False,
+        warmup: int = 1,
+    ) -> Callable[..., TimingResult]:
+        """:meth:`Function.time_evaluator` of the one function."""
+        return self.entry.time_evaluator(repeat, number, min_repeat_ms, cold=cold, warmup=warmup)
+
+    def get_source(self, fmt: str = "ll") -> str:
+        """The program as text: ``tir`` or ``scheduled`` (before lowering), ``lowered``, ``ir`` (LLVM IR as emitted),
+        ``ll`` (after LLVM's passes), ``asm``, or portable ``c``. ValueError for another word."""
+        if fmt in ("tir", "scheduled"):
+            return "\n".join((f.scheduled or f.func).script() for f in self._lowered.values())
+        if fmt == "lowered":
+            return "\n".join(f.script() for f in self._lowered.values())
+        if fmt == "ir":
+            return self.code.ir
+        if fmt == "ll":
+            return self.code.optimized_ll()
+        if fmt in ("asm", "s"):
+            return self.code.asm()
+        if fmt == "c":
+            from ..c.emit import emit_c  # written when first asked for
+
+            return emit_c(list(self._lowered.values()))
+        raise ValueError(f"no source {fmt!r}; there are {', '.join(SOURCES)}")
+
+    def export(self, path: str | Path) -> list[Path]:
+        """Write the module to a file, by its suffix: ``.o``, ``.so``, ``.ll``, ``.s``, ``.c``; beside code a C header.
+        Returns the files written. See :mod:`tilewright.codegen.export`."""
+        from ..export import export_module  # late: it drives compilers and linkers
+
+        return export_module(list(self._lowered.values()), self.code, Path(path))
+
+    def _load(self) -> Loaded:
+        missing = self.target.missing_here()
+        if missing:
+            raise JITError(
+                f"this module is for {self.target}, which this machine cannot run (it lacks {', '.join(missing)}); "
+                "export it, or build for another target"
+            )
+        return load(self.code.object, [f.name for f in self._lowered.values()], runtime_symbols())
+
+
+def _never(*_: Any) -> int:
+    return UNUSUAL

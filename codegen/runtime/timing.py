@@ -1,0 +1,98 @@
+"""Timing without Python in the loop: the runtime's ``tw_time`` calls the function through its packed entry and reads
+the clock in native code."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import statistics
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .loader import runtime_symbols
+
+__all__ = ["TimingResult", "time_packed"]
+
+
+@dataclass(frozen=True, slots=True)
+class TimingResult:
+    """Seconds per call. Each of ``results`` is the mean over ``number`` calls in a row."""
+
+    results: tuple[float, ...]
+    number: int
+    unit: str = field(default="s", repr=False)
+
+    @property
+    def mean(self) -> float:
+        """The mean, seconds."""
+        return statistics.fmean(self.results)
+
+    @property
+    def median(self) -> float:
+        """The median, seconds."""
+        return statistics.median(self.results)
+
+    @property
+    def min(self) -> float:
+        """The fastest, seconds."""
+        return min(self.results)
+
+    @property
+    def max(self) -> float:
+        """The slowest, seconds."""
+        return max(self.results)
+
+    @property
+    def std(self) -> float:
+        """The standard deviation, seconds; 0 for a single result."""
+        return statistics.pstdev(self.results)
+
+    def __str__(self) -> str:
+        scale, unit = (1e6, "us") if self.median < 1e-3 else (1e3, "ms")
+        return (
+            f"median {self.median * scale:.3f} {unit}, min {self.min * scale:.3f}, mean {self.mean * scale:.3f}, "
+            f"max {self.max * scale:.3f} ({len(self.results)} x {self.number})"
+        )
+
+
+def time_packed(
+    packed_address: int,
+    slots: Any,
+    *,
+    repeat: int,
+    number: int,
+    min_repeat_ms: float,
+    warmup: int,
+    cold_bytes: int,
+) -> TimingResult:
+    """Time ``tw_packed(slots)``: ``repeat`` results of ``number`` calls each, after ``warmup`` untimed calls.
+
+    ``number`` grows until one result takes ``min_repeat_ms``. With ``cold_bytes`` the caches are filled with other data
+    before each call (that part is not timed), so one call is one result's unit however small ``number`` is.
+    """
+    if repeat < 1 or number < 1:
+        raise ValueError(f"repeat = {repeat}, number = {number}: both must be at least 1")
+    symbols = runtime_symbols()
+    warm = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(symbols["tw_time"])
+    cold = ctypes.CFUNCTYPE(
+        ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64
+    )(symbols["tw_time_cold"])
+    flush = np.zeros(max(cold_bytes, 1), np.uint8)
+    where = ctypes.addressof(slots)
+
+    def run(count: int) -> float:
+        if cold_bytes:
+            taken = cold(packed_address, where, count, flush.ctypes.data, cold_bytes)
+        else:
+            taken = warm(packed_address, where, count)
+        return float(taken) * 1e-9
+
+    if warmup:
+        run(warmup)
+    if min_repeat_ms > 0:
+        goal = min_repeat_ms * 1e-3
+        while (taken := run(number)) < goal:
+            number = max(number + 1, min(number * 10, math.ceil(1.1 * number * goal / max(taken, 1e-9))))
+    return TimingResult(tuple([run(number) / number for _ in range(repeat)]), number)
