@@ -17,17 +17,26 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from ..tir.arith import Analyzer, eval_interval, linear_coefficients
+from ..tir.arith import Analyzer, bind_sizes, eval_interval, linear_coefficients
 from ..tir.buffer import Buffer
 from ..tir.expr import GE, GT, LE, LT, Expr, FloorDiv, FloorMod, IntImm, IterVar, Range, Var, const, is_const_int
 from ..tir.op import max_, min_
 from ..tir.stmt import Block, BlockRealize, For, Stmt
 from ..tir.walk import pre_order, substitute, uses_var
-from .analysis import Access, accesses, bindings, conjuncts, opaque_buffers, scope_of
+from .analysis import Access, accesses, conjuncts, opaque_buffers, scope_of
 from .errors import ScheduleError
 from .tree import Tree
 
-__all__ = ["Box", "analyzer_at", "bind_loops", "bounding_box", "check_cover", "covers_domain", "exact_box"]
+__all__ = [
+    "Box",
+    "analyzer_at",
+    "bind_loops",
+    "bounding_box",
+    "check_all_covers",
+    "check_cover",
+    "covers_domain",
+    "exact_box",
+]
 
 Ends = tuple[Expr, Expr]
 """The first and the last value, both included."""
@@ -53,10 +62,7 @@ def analyzer_at(tree: Tree, stmt: Stmt) -> Analyzer:
     Symbolic sizes of the function's buffers are at least one: an empty buffer leaves nothing to compute wrongly.
     """
     analyzer = Analyzer()
-    for buffer in tree.func.buffer_map.values():
-        for extent in buffer.shape:
-            if isinstance(extent, Var):
-                analyzer.bind(extent, (1, None))
+    bind_sizes(analyzer, tree.func.buffer_map.values())
     for up in reversed(list(tree.above(stmt))):
         if isinstance(up, For):
             analyzer.bind(up.loop_var, Range(up.min, up.extent))
@@ -383,10 +389,13 @@ def check_all_covers(tree: Tree, realize: BlockRealize) -> None:
 
 
 def _check_reader(tree: Tree, writers: Sequence[BlockRealize], reader: BlockRealize, buffer: Buffer) -> None:
-    """One of the writers covers the reader, and all stand before it."""
+    """One of the writers covers the reader in each turn of the loops they share; when none shares one, each is done."""
     others = [w for w in writers if w is not reader]
     if not others or reader in writers:
         return  # an accumulating block reads what it wrote itself
+    around = {loop.loop_var for loop in tree.loops_above(reader)}
+    if not any(loop.loop_var in around for w in others for loop in tree.loops_above(w)):
+        return
     problem: ScheduleError | None = None
     for writer in reversed(others):
         try:
@@ -396,6 +405,3 @@ def _check_reader(tree: Tree, writers: Sequence[BlockRealize], reader: BlockReal
             problem = problem or e
     assert problem is not None
     raise problem
-
-
-_ = bindings

@@ -1,0 +1,381 @@
+"""compute_at and reverse_compute_at: move a block under a loop, over just the elements that are needed there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ...tir.arith import Analyzer, eval_interval, linear_coefficients
+from ...tir.buffer import Buffer
+from ...tir.expr import Expr, FloorDiv, FloorMod, IntImm, IterVar, Range, Var, is_const_int
+from ...tir.function import PrimFunc
+from ...tir.stmt import BlockRealize, For
+from ...tir.walk import uses_var
+from ..analysis import (
+    Access,
+    Scope,
+    accesses,
+    check_complete_or_reduction,
+    check_plain_path,
+    is_output_block,
+    opaque_buffers,
+    scope_of,
+)
+from ..errors import ScheduleError
+from ..primitive import primitive
+from ..regions import Ends, analyzer_at, bounding_box, check_all_covers, covers_domain
+from ..tree import Tree, blocks_below, tree_of
+from ._moving import check_kinds_for, children_of, insert_in, join_ends, nest, realize_over, span_within
+
+__all__ = ["compute_at", "reverse_compute_at"]
+
+Required = list[tuple[Access, list["Ends | None"]]]
+"""Accesses of the moved block, with the elements of the buffer that are wanted from each."""
+
+
+@primitive
+def compute_at(func: PrimFunc, block: str, loop: Var, preserve_unit_loops: bool = False, index: int = -1) -> PrimFunc:
+    """Move a producer under ``loop``, where it computes what its consumers there need.
+
+    Before ``sch.compute_at("B", i)``, and after::
+
+        for i, j in T.grid(128, 128):                    for i in range(128):
+            with T.block("B"):                               for ax0 in range(128):
+                vi, vj = T.axis.remap("SS", [i, j])              with T.block("B"):
+                B[vi, vj] = A[vi, vj] * 2.0                          vi, vj = T.axis.remap("SS", [i, ax0])
+        for i, j in T.grid(128, 128):                                B[vi, vj] = A[vi, vj] * 2.0
+            with T.block("C"):                               for j in range(128):
+                vi, vj = T.axis.remap("SS", [i, j])              with T.block("C"):
+                C[vi, vj] = B[vi, vj] + 1.0                          vi, vj = T.axis.remap("SS", [i, j])
+                                                                     C[vi, vj] = B[vi, vj] + 1.0
+
+    Loops of one round are left out unless ``preserve_unit_loops``. ``index`` is the position among the statements
+    under the loop: -1 the last possible (just before the first consumer), -2 the first possible.
+
+    Applies when the block is complete or a reduction block, runs on the whole domain of its axes, writes no buffer
+    that lives on after the scope, and all its consumers stand under the loop.
+    """
+    return _move(func, block, loop, preserve_unit_loops, index, forward=True)
+
+
+@primitive
+def reverse_compute_at(
+    func: PrimFunc, block: str, loop: Var, preserve_unit_loops: bool = False, index: int = -1
+) -> PrimFunc:
+    """Move a consumer under ``loop``, where it consumes what its producers there have made.
+
+    Before ``sch.reverse_compute_at("C", i)``, and after::
+
+        for i, j in T.grid(128, 128):                    for i in range(128):
+            with T.block("B"):                               for j in range(128):
+                vi, vj = T.axis.remap("SS", [i, j])              with T.block("B"):
+                B[vi, vj] = A[vi, vj] * 2.0                          vi, vj = T.axis.remap("SS", [i, j])
+        for i, j in T.grid(128, 128):                                B[vi, vj] = A[vi, vj] * 2.0
+            with T.block("C"):                               for ax0 in range(128):
+                vi, vj = T.axis.remap("SS", [i, j])              with T.block("C"):
+                C[vi, vj] = B[vi, vj] + 1.0                          vi, vj = T.axis.remap("SS", [i, ax0])
+                                                                     C[vi, vj] = B[vi, vj] + 1.0
+
+    Loops of one round are left out unless ``preserve_unit_loops``. ``index`` is the position among the statements
+    under the loop: -1 the last possible, -2 the first possible (just after the last producer).
+
+    Applies when the block is complete or a reduction block, all its producers stand under the loop, what it reads is
+    final and complete there in each turn, and the turns together run it on the whole domain of its axes.
+    """
+    return _move(func, block, loop, preserve_unit_loops, index, forward=False)
+
+
+def _move(func: PrimFunc, block: str, loop: Var, keep_units: bool, index: int, forward: bool) -> PrimFunc:
+    tree = tree_of(func)
+    realize, target = tree.block(block), tree.loop(loop)
+    scope = scope_of(tree, realize)
+    _check_movable(tree, scope, realize, target, forward)
+    partners = scope.consumers(realize) if forward else scope.producers(realize)
+    _check_partners(tree, realize, target, partners, forward)
+
+    without = tree.replace({realize: None})
+    tree = tree_of(without)
+    target = tree.loop(loop)
+    position = _position(tree, scope, realize, target, index)
+
+    inner = analyzer_at(tree, target.body)
+    required = (
+        _needed_by_consumers(tree, inner, scope, realize, target)
+        if forward
+        else _made_by_producers(tree, inner, scope, realize, target)
+    )
+    domains = _solve(inner, realize.block.iter_vars, required)
+    spans = [span_within(inner, domains[iv.var], iv.dom) for iv in realize.block.iter_vars]
+    new, loops = realize_over(inner, realize.block, spans, keep_units)
+    moved = tree.replace({target.body: insert_in(target.body, position, nest(loops, new))})
+
+    tree = tree_of(moved)
+    if not forward:
+        once = realize.block.init is not None or any(iv.kind != IterVar.SPATIAL for iv in realize.block.iter_vars)
+        check_kinds_for(tree, new, tree.loops_above(new))
+        if not covers_domain(tree, new, once=once):
+            raise ScheduleError(
+                f"under loop {loop.name} block {block!r} would not be known to run on the whole domain of its axes"
+                + (" exactly once per point" if once else ""),
+                where=(realize, *partners),
+                hint="choose a loop whose turns each make a box of the producer's elements, and no loop that the "
+                "producer's output does not depend on",
+            )
+    check_all_covers(tree, new)
+    return moved
+
+
+def _check_movable(tree: Tree, scope: Scope, realize: BlockRealize, target: For, forward: bool) -> None:
+    name = realize.block.name_hint
+    if tree.is_below(realize, target):
+        raise ScheduleError(
+            f"block {name!r} is under loop {target.loop_var.name} already", where=(realize, target),
+            hint="choose a loop over another block",
+        )  # fmt: skip
+    if tree.scope(target) is not scope.root:
+        raise ScheduleError(
+            f"loop {target.loop_var.name} is in another scope than block {name!r}", where=(realize, target),
+            hint="both must stand directly in the same block",
+        )  # fmt: skip
+    check_complete_or_reduction(tree, realize)
+    check_plain_path(tree, realize)
+    if forward and is_output_block(tree, realize):
+        raise ScheduleError(
+            f"block {name!r} writes {realize.block.writes[0].buffer.name}, an output of its scope, which must be "
+            "computed in full",
+            where=realize,
+            hint="use reverse_compute_at for a consumer, or cache_write first and move that",
+        )
+    pointers = opaque_buffers(scope.root.block)
+    for region in (*realize.block.reads, *realize.block.writes):
+        if region.buffer.data in pointers:
+            raise ScheduleError(
+                f"buffer {region.buffer.name} is accessed through a pointer or a match_buffer, so who needs what is "
+                "not known",
+                where=realize,
+            )
+    if not covers_domain(tree, realize):
+        raise ScheduleError(
+            f"block {name!r} is not known to run on the whole domain of its axes, so its loops cannot be made anew",
+            where=realize,
+            hint="its bindings must be splits and fusions of its loops, its predicate the bounds of its axes",
+        )
+    here = scope.order[realize]
+    for region in realize.block.reads:
+        for writer in scope.writers.get(region.buffer, ()):
+            if writer is not realize and scope.order[writer] > here:
+                raise ScheduleError(
+                    f"block {name!r} reads {region.buffer.name}, which block {writer.block.name_hint!r} overwrites later",
+                    where=(realize, writer),
+                )
+    for region in realize.block.writes:
+        for reader in scope.readers.get(region.buffer, ()):
+            if reader is not realize and scope.order[reader] < here:
+                raise ScheduleError(
+                    f"block {reader.block.name_hint!r} reads {region.buffer.name} before block {name!r} writes it",
+                    where=(realize, reader),
+                )
+
+
+def _check_partners(
+    tree: Tree, realize: BlockRealize, target: For, partners: Sequence[BlockRealize], forward: bool
+) -> None:
+    outside = [p for p in partners if not tree.is_below(p, target)]
+    kind = "consumer" if forward else "producer"
+    if outside or not partners:
+        names = ", ".join(repr(p.block.name_hint) for p in outside)
+        raise ScheduleError(
+            f"not all {kind}s of block {realize.block.name_hint!r} are under loop {target.loop_var.name}: {names}"
+            if outside
+            else f"block {realize.block.name_hint!r} has no {kind} in its scope",
+            where=(target, *outside) if outside else realize,
+            hint=f"choose a loop around all {kind}s, or move those first",
+        )
+    for partner in partners:
+        check_plain_path(tree, partner)
+
+
+def _position(tree: Tree, scope: Scope, realize: BlockRealize, target: For, index: int) -> int:
+    """Where in the loop's body the block may go: after its producers, before its consumers."""
+    producers, consumers = set(scope.producers(realize)), set(scope.consumers(realize))
+    statements = children_of(target.body)
+    first, last = 0, len(statements)
+    for i, s in enumerate(statements):
+        below = set(blocks_below(s))
+        if below & producers:
+            first = i + 1
+        if below & consumers and last == len(statements):
+            last = i
+    if first > last:
+        raise ScheduleError(
+            f"under loop {target.loop_var.name} a consumer of block {realize.block.name_hint!r} comes before a producer",
+            where=target,
+        )
+    if index == -1:
+        return last
+    if index == -2:
+        return first
+    if not first <= index <= last:
+        raise ScheduleError(
+            f"index {index} is no place for block {realize.block.name_hint!r} under loop {target.loop_var.name}: it may "
+            f"stand at {first} to {last}",
+            where=target,
+            hint="-1 is the last possible place, -2 the first",
+        )
+    return index
+
+
+def _needed_by_consumers(tree: Tree, analyzer: Analyzer, scope: Scope, realize: BlockRealize, target: For) -> Required:
+    """For each store of the block, what the consumers read of its buffer in one turn of the loop."""
+    out: Required = []
+    for buffer in {r.buffer: None for r in realize.block.writes}:
+        needed = _boxes(
+            tree, analyzer, [c for c in scope.readers.get(buffer, ()) if c is not realize], buffer, target, False
+        )
+        for store in accesses(realize.block.body, buffer):
+            if store.is_store:
+                out.append((store, needed))
+    return out
+
+
+def _made_by_producers(tree: Tree, analyzer: Analyzer, scope: Scope, realize: BlockRealize, target: For) -> Required:
+    """For each load of the block, what the producers write of its buffer in one turn of the loop."""
+    out: Required = []
+    written = {r.buffer for r in realize.block.writes}
+    for buffer in {r.buffer: None for r in realize.block.reads}:
+        writers = [w for w in scope.writers.get(buffer, ()) if w is not realize]
+        if not writers or buffer in written:
+            continue
+        made = _boxes(tree, analyzer, writers, buffer, target, True)
+        for load in accesses(realize.block.body, buffer):
+            out.append((load, made))
+    return out
+
+
+def _boxes(
+    tree: Tree, analyzer: Analyzer, users: Sequence[BlockRealize], buffer: Buffer, target: For, stores: bool
+) -> list[Ends | None]:
+    """The box around all that ``users`` touch of the buffer in one turn of the loop."""
+    total: list[Ends | None] | None = None
+    depth = len(tree.loops_above(target)) + 1
+    for user in users:
+        below = tree.loops_above(user)[depth:]
+        local = analyzer_at(tree, user)
+        for access in accesses(user, buffer):
+            if access.is_store is not stores:
+                continue
+            for lp in access.loops:
+                local.bind(lp.loop_var, Range(lp.min, lp.extent))
+            box = bounding_box(local, access, below, {})
+            total = box if total is None else [join_ends(analyzer, a, b) for a, b in zip(total, box, strict=True)]
+    return [None] * buffer.ndim if total is None else total
+
+
+# -- from elements to axes -------------------------------------------------------------------------------------------------
+
+
+def _solve(analyzer: Analyzer, axes: Sequence[IterVar], required: Required) -> dict[Var, Ends | None]:
+    """For each axis the values that touch one of the required elements, at most; None for its whole domain."""
+    names = [iv.var for iv in axes]
+    out: dict[Var, Ends | None] = {}
+    known: set[Var] = set()
+    for access, box in required:
+        found = _solve_one(analyzer, axes, access, box)
+        for v in names:
+            if v in known:
+                out[v] = join_ends(analyzer, out[v], found.get(v))
+            else:
+                known.add(v)
+                out[v] = found.get(v)
+    return {v: out.get(v) for v in names}
+
+
+def _solve_one(
+    analyzer: Analyzer, axes: Sequence[IterVar], access: Access, box: Sequence[Ends | None]
+) -> dict[Var, Ends]:
+    doms = {iv.var: iv.dom for iv in axes}
+    inner = {lp.loop_var: Range(lp.min, lp.extent) for lp in access.loops}
+    out: dict[Var, Ends] = {}
+    local = Analyzer()
+    for v, r in (*doms.items(), *inner.items()):
+        local.bind(v, r)
+    digits: dict[Var, dict[tuple[int, int | None], Ends]] = {}
+    for index, ends in zip(access.indices, box, strict=True):
+        if ends is None:
+            continue
+        e = local.simplify(index)
+        digit = _as_digit(e, doms)
+        if digit is not None:
+            digits.setdefault(digit[0], {}).setdefault(digit[1], ends)
+            continue
+        for v, found in _solve_linear(analyzer, e, ends, doms, inner).items():
+            old = out.get(v)
+            out[v] = found if old is None else _meet(analyzer, old, found)
+    for v, parts in digits.items():
+        found = _join_digits(analyzer, parts, doms[v])
+        if found is not None:
+            old = out.get(v)
+            out[v] = found if old is None else _meet(analyzer, old, found)
+    return out
+
+
+def _meet(analyzer: Analyzer, a: Ends, b: Ends) -> Ends:
+    """One of two intervals that both hold the values; the one known to be inside the other, else the first."""
+    if analyzer.can_prove(b[0] >= a[0]) and analyzer.can_prove(b[1] <= a[1]):
+        return b
+    return a
+
+
+def _solve_linear(
+    analyzer: Analyzer, e: Expr, ends: Ends, doms: Mapping[Var, Range], inner: Mapping[Var, Range]
+) -> dict[Var, Ends]:
+    """``c*v + rest`` is to lie between ``ends``: v lies between the ends divided by c, for each v in turn."""
+    movers = [v for v in (*doms, *inner) if uses_var(e, v)]
+    line = linear_coefficients(e, movers)
+    if line is None:
+        return {}
+    out: dict[Var, Ends] = {}
+    for v, c in zip(movers, line[0], strict=True):
+        if v not in doms or not isinstance(c, IntImm) or c.value == 0:
+            continue
+        others = {w: r for w, r in {**doms, **inner}.items() if w in movers and w is not v}
+        rest = eval_interval(e - v * c, others) if others else (line[1], line[1])
+        if rest is None:
+            continue
+        lo, hi = ends[0] - rest[1], ends[1] - rest[0]
+        k = c.value
+        if k < 0:
+            lo, hi, k = 0 - hi, 0 - lo, -k
+        if k > 1:
+            lo, hi = (lo + (k - 1)) // k, hi // k
+        out[v] = (analyzer.simplify(lo), analyzer.simplify(hi))
+    return out
+
+
+def _as_digit(e: Expr, doms: Mapping[Var, Range]) -> tuple[Var, tuple[int, int | None]] | None:
+    """(v, (lower, upper)) when e is ``(v % upper) // lower``."""
+    lower, upper = 1, None
+    n = e
+    if isinstance(n, FloorDiv) and isinstance(n.b, IntImm) and n.b.value > 0:
+        lower, n = n.b.value, n.a
+    if isinstance(n, FloorMod) and isinstance(n.b, IntImm) and n.b.value > 0:
+        upper, n = n.b.value, n.a
+    if isinstance(n, Var) and n in doms and (lower, upper) != (1, None):
+        return n, (lower, upper)
+    return None
+
+
+def _join_digits(analyzer: Analyzer, parts: Mapping[tuple[int, int | None], Ends], dom: Range) -> Ends | None:
+    """The values whose digits lie between the given ends: lowest digits together, highest digits together."""
+    lo: Expr = IntImm(0)
+    hi: Expr = IntImm(0)
+    expected = 1
+    for (lower, upper), (first, last) in sorted(parts.items(), key=lambda p: p[0][0]):
+        if lower > expected and expected == 1:  # the lowest digits are unknown: any value
+            hi = hi + (lower - 1)
+        elif lower != expected:
+            return None
+        lo, hi = lo + first * lower, hi + last * lower
+        expected = upper if upper is not None else 0
+    if expected != 0 and not (is_const_int(dom.extent) and analyzer.can_prove(dom.extent <= expected)):
+        return None
+    return analyzer.simplify(lo), analyzer.simplify(hi)
