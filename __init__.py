@@ -1,3 +1,75 @@
-"""Tilewright: declare a computation once, schedule it separately, and let a tuner find the fastest schedule."""
+"""Tilewright: declare a computation once, schedule it separately, and let a tuner find the fastest schedule.
+
+    import tilewright as tw
+    from tilewright import te
+
+    tw.tune("matmul:M=512,N=512,K=512", trials=64, db="tuning.db")
+    f = tw.build("matmul:M=512,N=512,K=512", db="tuning.db")
+    f(a, b, c)  # NumPy arrays, outputs last
+
+Everything loads when first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tilewright import codegen, driver, schedule, te, tir, tuner, tuning_db
+    from tilewright.codegen import Target
+    from tilewright.driver import bench, build, tune, workload
+    from tilewright.schedule import Schedule, ScheduleError
+    from tilewright.tir import IRModule, PrimFunc
+    from tilewright.tuning_db import Database
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Database",
+    "IRModule",
+    "PrimFunc",
+    "Schedule",
+    "ScheduleError",
+    "Target",
+    "__version__",
+    "bench",
+    "build",
+    "codegen",
+    "driver",
+    "schedule",
+    "te",
+    "tir",
+    "tune",
+    "tuner",
+    "tuning_db",
+    "workload",
+]
+
+_HOMES = {
+    "Database": "tuning_db",
+    "IRModule": "tir",
+    "PrimFunc": "tir",
+    "Schedule": "schedule",
+    "ScheduleError": "schedule",
+    "Target": "codegen",
+    "bench": "driver",
+    "build": "driver",
+    "tune": "driver",
+    "workload": "driver",
+}
+_LAYERS = ("codegen", "driver", "schedule", "te", "tir", "tuner", "tuning_db")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAYERS:
+        return importlib.import_module(f"tilewright.{name}")
+    if name in _HOMES:
+        value = getattr(importlib.import_module(f"tilewright.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

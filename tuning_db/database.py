@@ -290,7 +290,8 @@ class Database:
         key = target_key(target)
         if not isinstance(target, str) or self.query("SELECT 1 FROM targets WHERE key = ?", [key]):
             return key
-        keys = [row["key"] for row in self.query("SELECT key FROM targets WHERE text = ?", [key])]
+        rows = self.query("SELECT key FROM targets WHERE text = :t OR text LIKE :t || ' -num-cores=%'", {"t": key})
+        keys = [row["key"] for row in rows]
         if len(keys) > 1:
             raise LookupError(f"{len(keys)} machines in {self.path} go by {target!r}; pass Target({target!r})")
         return str(keys[0]) if keys else key

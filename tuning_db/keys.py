@@ -16,11 +16,15 @@ __all__ = ["Target", "TargetLike", "Workload", "target_key", "target_record", "w
 
 
 class TargetLike(Protocol):
-    """What a codegen Target offers here: ``key`` and its text."""
+    """What a codegen Target offers here; its ``str`` is what makes an equal one."""
 
     @property
     def key(self) -> str:
         """The fingerprint."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """``model``, ``features``, ``vector_bits``, ``num_cores``, as far as known."""
         ...
 
 
@@ -87,12 +91,12 @@ def target_record(target: Target) -> TargetRecord:
         return target
     if isinstance(target, str):
         raise TypeError(f"a target is added as a Target, whose key tells machines apart: pass Target({target!r})")
-    features = getattr(target, "features", "")
+    facts = target.describe()
     return TargetRecord(
-        str(target.key),
+        target.key,
         str(target),
-        cpu=str(getattr(target, "cpu", "") or getattr(target, "mcpu", "") or ""),
-        features=features if isinstance(features, str) else ",".join(map(str, features or ())),
-        vector_bits=getattr(target, "vector_bits", None),
-        num_cores=getattr(target, "num_cores", None),
+        cpu=str(facts.get("model", "")),
+        features=",".join(facts.get("features", ())),
+        vector_bits=facts.get("vector_bits"),
+        num_cores=facts.get("num_cores"),
     )

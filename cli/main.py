@@ -1,0 +1,137 @@
+"""The command ``tilewright``: finds the subcommand, and turns what goes wrong into a message and an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from .errors import EXIT_CODES, CommandError
+
+__all__ = ["main"]
+
+COMMANDS = {
+    "tune": "Search for the fastest schedule of a workload, and record what was tried.",
+    "bench": "Time a workload: default schedule, tuned, and NumPy side by side.",
+    "build": "Compile a workload to a library, an object file, or source.",
+    "show": "Print a workload at a stage of its way to machine code.",
+    "db": "Look into a database of tuning records, and keep it in order.",
+    "report": "Write a page about what a database holds.",
+    "workloads": "List the workloads that can be named.",
+    "doctor": "Measure and print this machine, versions and settings.",
+}
+
+
+class _Commands(click.Group):
+    """Subcommands whose files load when they are called, so that ``--help`` is quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(importlib.import_module(f".{cmd_name}", __package__), "command")  # noqa: B009
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(code), meaning) for code, meaning in EXIT_CODES.items()])
+        with formatter.section("Settings"):
+            formatter.write_text(
+                "A flag wins over the environment (TILEWRIGHT_DB, _TARGET, _CACHE_DIR, _NUM_THREADS, _LOG), which wins "
+                "over tilewright.toml in the working directory."
+            )
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="tilewright", prog_name="tilewright")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def cli(debug: bool) -> None:
+    """Declare a computation, schedule it separately, and let a tuner find the fastest schedule.
+
+    \b
+    tilewright tune matmul:M=512,N=512,K=512 --trials 64 --db tuning.db
+    tilewright bench matmul:M=512,N=512,K=512 --db tuning.db
+    """
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, handled like Ctrl-C, with an exit code of its own."""
+
+
+def _terminate(*_: Any) -> None:
+    raise _Terminated
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code; see ``tilewright --help`` for the codes."""
+    words = list(sys.argv[1:] if args is None else args)
+    debug = "--debug" in words or bool(os.environ.get("TILEWRIGHT_DEBUG"))
+    words = [word for word in words if word != "--debug"]
+    previous = _catch_sigterm()
+    try:
+        result = cli.main(words, prog_name="tilewright", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except BrokenPipeError:
+        # The reader of our output has gone (`tilewright … | head`): nothing to say, and nobody to say it to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (KeyboardInterrupt, click.Abort) as stop:
+        click.echo("tilewright: interrupted", err=True)
+        return 143 if isinstance(stop, _Terminated) else 130
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        return _say(error, debug)
+    finally:
+        if previous is not None:
+            signal.signal(signal.SIGTERM, previous)
+
+
+def _catch_sigterm() -> Any:
+    try:
+        return signal.signal(signal.SIGTERM, _terminate)
+    except ValueError:  # not the main thread
+        return None
+
+
+def _say(error: Exception, debug: bool) -> int:
+    """Print an error as people want to read it; the exit code."""
+    hint, code = "", 1
+    if isinstance(error, click.ClickException):
+        error.show()
+        return error.exit_code
+    if isinstance(error, CommandError):
+        hint, code = error.hint, error.code
+    elif _named(error, "WorkloadError", "TargetError"):
+        code = 2
+    elif not _named(error, "DatabaseError", "BuildError", "ScheduleError", "TuneError", "ExportError", "OSError"):
+        hint = (
+            "" if debug else "this is a bug in Tilewright; run it again with --debug for the traceback, and report it"
+        )
+        click.echo(f"tilewright: {type(error).__name__}: {error}", err=True)
+        if hint:
+            click.echo(f"  {hint}", err=True)
+        return code
+    click.echo(f"tilewright: {error}", err=True)
+    if hint:
+        click.echo(f"  {hint}", err=True)
+    return code
+
+
+def _named(error: Exception, *names: str) -> bool:
+    """By name, so that an error message does not load every layer."""
+    return any(cls.__name__ in names for cls in type(error).__mro__)

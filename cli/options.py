@@ -1,0 +1,62 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from .errors import CommandError
+from .settings import setting
+
+__all__ = ["arg_option", "database_path", "db_option", "spec_argument", "target_option", "target_text"]
+
+spec_argument = click.argument("spec")
+arg_option = click.option(
+    "--arg", "args", multiple=True, metavar="NAME=VALUE", help="A parameter of the workload; may be repeated."
+)
+db_option = click.option("--db", "db_path", metavar="PATH", help="The database of tuning records.")
+target_option = click.option(
+    "--target", metavar="TEXT", help="What to compile for, e.g. native (default), 'llvm -mcpu=skylake'."
+)
+
+DEFAULT_DB = "tuning.db"
+
+
+def target_text(flag: str | None, num_cores: int | None = None) -> str:
+    """The target that holds, with a thread count when one is asked for."""
+    text = setting("target", flag).value or "native"
+    return text if num_cores is None else f"{text} -num-cores={num_cores}"
+
+
+def database_path(flag: str | None, *, create: bool = False, needed: bool = True) -> str | None:
+    """The database that holds: flag, TILEWRIGHT_DB, tilewright.toml, else ``tuning.db`` here when it is there.
+
+    ``create``: it may be new. ``needed`` False: None when there is none.
+    """
+    found = setting("db", flag)
+    path = found.value
+    if path is None:
+        path = DEFAULT_DB if create or os.path.exists(DEFAULT_DB) else None
+    if path is None:
+        if not needed:
+            return None
+        raise CommandError("no database: there is no tuning.db here", "name one with --db PATH", code=2)
+    if not create and not os.path.exists(path):
+        if not needed and found.origin == "default":
+            return None
+        raise CommandError(f"there is no database {path}", "`tilewright tune … --db PATH` makes one", code=2)
+    return path
+
+
+def apply(*decorators: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Several option decorators as one, first on top in ``--help``."""
+
+    def wrap(function: Any) -> Any:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return wrap

@@ -1,0 +1,83 @@
+"""Results on stdout: tables for people, one JSON document for programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import click
+
+__all__ = [
+    "SCHEMA", "column", "echo_json", "echo_table", "json_option", "seconds_text", "size_text", "style_ok",
+]  # fmt: skip
+
+SCHEMA = 1
+"""The version of every JSON document that a command prints."""
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+
+def echo_json(**content: Any) -> None:
+    """One JSON document: ``{"schema": 1, …}``."""
+    click.echo(json.dumps({"schema": SCHEMA, **content}, default=str, indent=2, ensure_ascii=False))
+
+
+def column(title: str, text: Callable[[Mapping[str, Any]], str], right: bool = False) -> tuple[Any, ...]:
+    """A column of :func:`echo_table`."""
+    return title, text, right
+
+
+def echo_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[tuple[Any, ...]], empty: str = "nothing") -> None:
+    """Rows as aligned text; cut at the terminal's width, never when the output goes elsewhere."""
+    if not rows:
+        click.echo(empty)
+        return
+    cells = [[text(row) for _, text, _ in columns] for row in rows]
+    titles = [title for title, _, _ in columns]
+    widths = [max(len(line[i]) for line in [titles, *cells]) for i in range(len(columns))]
+    limit = _width()
+    for number, line in enumerate([titles, *cells]):
+        parts = [
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, (_, _, right) in zip(line, widths, columns, strict=True)
+        ]
+        text = "  ".join(parts).rstrip()
+        if limit is not None and len(text) > limit:
+            text = text[: limit - 1] + "…"
+        click.echo(click.style(text, bold=True) if number == 0 and style_ok(sys.stdout) else text)
+
+
+def style_ok(stream: Any) -> bool:
+    """Whether colours and bold are welcome: a terminal, and no NO_COLOR."""
+    return bool(stream.isatty()) and not os.environ.get("NO_COLOR")
+
+
+def _width() -> int | None:
+    if os.environ.get("COLUMNS", "").isdigit():
+        return max(int(os.environ["COLUMNS"]), 20)
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def seconds_text(seconds: float | None) -> str:
+    """``1.23 ms``: three digits and a unit."""
+    if seconds is None:
+        return "–"
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}" if seconds / scale < 999.5 else f"{seconds / scale:.0f} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+def size_text(count: float | None) -> str:
+    """``1.5 MiB``"""
+    if count is None:
+        return "–"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.4g} {unit}"
+        count /= 1024
+    return f"{count:.4g} TiB"

@@ -1,0 +1,86 @@
+"""Progress on stderr: a bar on a terminal, a plain line every ten seconds elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+import click
+
+from .output import seconds_text, style_ok
+
+__all__ = ["Progress"]
+
+_EVERY_SECONDS = 10.0
+
+
+class Progress:
+    """Shows how far a search is, its best figure, the share of the peak, and the time left.
+
+    ``total``: trials. ``flops``: operations of one run; ``peak``: operations per second that the machine can do.
+    """
+
+    def __init__(self, title: str, total: int, flops: float | None = None, peak: float | None = None) -> None:
+        self.title, self.total, self.flops, self.peak = title, total, flops, peak
+        self.done = 0
+        self.best: float | None = None
+        self._start = self._last = time.monotonic()
+        self._bar: Any = None
+        self._task: Any = None
+
+    def __enter__(self) -> Progress:
+        if style_ok(sys.stderr):
+            from rich.console import Console  # heavy: only for terminals
+            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import Progress as Bar
+
+            self._bar = Bar(
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=None),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[figure]}"),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self._bar.start()
+            self._task = self._bar.add_task(self.title, total=self.total, figure="")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+        elif kind is None and self.done:
+            self._line(time.monotonic())
+
+    def update(self, done: int, best: float | None) -> None:
+        """``done`` trials are finished; the best took ``best`` seconds."""
+        self.done, self.best = done, best
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done, figure=self.figure())
+            return
+        now = time.monotonic()
+        if now - self._last >= _EVERY_SECONDS:
+            self._line(now)
+
+    def figure(self) -> str:
+        """``1.2 ms, 223 GFLOP/s, 85% of peak``"""
+        if self.best is None:
+            return "nothing measured yet"
+        parts = [f"best {seconds_text(self.best)}"]
+        if self.flops:
+            parts.append(f"{self.flops / self.best / 1e9:.1f} GFLOP/s")
+            if self.peak:
+                parts.append(f"{self.flops / self.best / self.peak:.0%} of peak")
+        return ", ".join(parts)
+
+    def _line(self, now: float) -> None:
+        self._last = now
+        spent = now - self._start
+        left = spent / self.done * (self.total - self.done) if self.done else None
+        rest = f", {left:.0f} s left" if left and self.done < self.total else ""
+        click.echo(f"{self.title}: {self.done}/{self.total} trials, {self.figure()}, {spent:.0f} s{rest}", err=True)

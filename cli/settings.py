@@ -1,0 +1,71 @@
+"""Settings: a flag wins over the environment, which wins over ``tilewright.toml``, which wins over the default."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from .errors import CommandError
+
+try:
+    import tomllib
+except ImportError:  # Python 3.10
+    tomllib = None  # type: ignore[assignment]
+
+__all__ = ["FILE", "Setting", "all_settings", "setting"]
+
+FILE = "tilewright.toml"
+_DEFAULTS: dict[str, str | None] = {
+    "db": None,
+    "target": "native",
+    "cache_dir": None,
+    "num_threads": None,
+    "log": "warning",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting's value and where it came from: ``flag``, ``TILEWRIGHT_…``, ``tilewright.toml`` or ``default``."""
+
+    name: str
+    value: str | None
+    origin: str
+
+
+def setting(name: str, flag: str | None = None) -> Setting:
+    """The value that holds for ``name``, one of db, target, cache_dir, num_threads, log."""
+    if flag is not None:
+        return Setting(name, flag, "flag")
+    variable = f"TILEWRIGHT_{name.upper()}"
+    if os.environ.get(variable):
+        return Setting(name, os.environ[variable], variable)
+    from_file = _read_file(os.getcwd()).get(name)
+    if from_file is not None:
+        return Setting(name, str(from_file), FILE)
+    return Setting(name, _DEFAULTS[name], "default")
+
+
+def all_settings() -> list[Setting]:
+    """Every setting, for ``tilewright doctor``."""
+    return [setting(name) for name in _DEFAULTS]
+
+
+@lru_cache(maxsize=4)
+def _read_file(folder: str) -> dict[str, Any]:
+    path = Path(folder) / FILE
+    if not path.is_file():
+        return {}
+    if tomllib is None:
+        raise CommandError(f"{path} needs Python 3.11 or newer to be read", "set TILEWRIGHT_DB and the like instead")
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CommandError(f"{path}: {error}", code=2) from error
+    unknown = sorted(content.keys() - _DEFAULTS.keys())
+    if unknown:
+        raise CommandError(f"{path}: no setting {unknown[0]!r}; there are {', '.join(_DEFAULTS)}", code=2)
+    return content

@@ -1,0 +1,133 @@
+"""From what a user writes to a workload with its parameters fixed.
+
+``matmul:M=512,N=512,K=512`` names a built-in workload (or one of a plugin); parameters left out take their defaults.
+``kernels.py:attention`` runs a file of the user's and takes the function of that name, with ``--arg seq=128`` or
+``kernels.py:attention:seq=128``.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from .catalog import BUILTIN
+from .workloads import Workload, WorkloadCase, WorkloadError, nearest, workload
+
+__all__ = ["find_workload", "parse_spec", "workloads"]
+
+
+def parse_spec(text: str, args: Mapping[str, Any] | Sequence[str] = ()) -> WorkloadCase:
+    """The case that ``text`` names; ``args`` (a mapping, or texts ``key=value``) are added to it.
+
+    Raises :class:`WorkloadError`: no such workload (with the nearest names), no such parameter, a value that it
+    cannot take.
+    """
+    place, values = _split(text.strip())
+    given = _pairs(values.split(",") if values else [], text)
+    given.update(args.items() if isinstance(args, Mapping) else _pairs(args, text))
+    return find_workload(place).case(**given)
+
+
+def find_workload(name: str) -> Workload:
+    """The workload of a name, or of ``file.py:function``."""
+    if ".py:" in name or name.endswith(".py"):
+        path, _, function = name.partition(".py:")
+        return _from_file(Path(path if path.endswith(".py") else path + ".py"), function)
+    found = workloads().get(name)
+    if found is None:
+        raise WorkloadError(
+            f"no workload is called {name!r}{nearest(name, workloads())} (`tilewright workloads` lists all; "
+            "a function of your own is file.py:function)"
+        )
+    return found
+
+
+def workloads() -> dict[str, Workload]:
+    """All workloads by name: the built-in ones and those of installed plugins."""
+    if not _plugins_read:
+        _plugins_read.append(True)
+        for entry in entry_points(group="tilewright.workloads"):
+            try:
+                found = entry.load()
+                _plugins[entry.name] = found if isinstance(found, Workload) else workload(found)
+            except Exception as error:  # whatever a plugin raises, we go on without it
+                package = entry.dist.name if entry.dist is not None else "?"
+                warnings.warn(f"workload {entry.name!r} of the package {package!r} is broken: {error}", stacklevel=2)
+    return {**_plugins, **BUILTIN}
+
+
+_plugins: dict[str, Workload] = {}
+_plugins_read: list[bool] = []
+
+
+def _split(text: str) -> tuple[str, str]:
+    """The name and the ``key=value`` list."""
+    if not text:
+        raise WorkloadError("an empty workload; write e.g. matmul:M=512,N=512,K=512")
+    head, colon, tail = text.rpartition(":")
+    if not colon or (".py" in text and "=" not in tail):
+        return text, ""
+    return head, tail
+
+
+def _pairs(items: Sequence[str], text: str) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    for item in items:
+        name, equals, value = item.partition("=")
+        name = name.strip()
+        if not equals or not name or not value.strip():
+            raise WorkloadError(f"{text}: {item!r} is not name=value")
+        if name in given:
+            raise WorkloadError(f"{text}: {name} is given twice")
+        given[name] = value.strip()
+    return given
+
+
+def _from_file(path: Path, function: str) -> Workload:
+    if not path.is_file():
+        raise WorkloadError(f"there is no file {path}")
+    module = _run(path)
+    marked = {name: value for name, value in vars(module).items() if isinstance(value, Workload)}
+    found: Any = vars(module).get(function) if function else None
+    if not function:
+        if len(marked) != 1:
+            raise WorkloadError(
+                f"{path} has {len(marked)} workloads; write {path}:NAME ({', '.join(marked) or 'none'})"
+            )
+        found = next(iter(marked.values()))
+    if found is None:
+        own = [n for n, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module.__name__]
+        raise WorkloadError(f"{path} has no function {function!r}{nearest(function, {*marked, *own})}")
+    if not isinstance(found, Workload):
+        if not callable(found):
+            raise WorkloadError(f"{function} in {path} is no function that returns te tensors")
+        found = workload(found)
+    return replace(found, origin=str(path))
+
+
+def _run(path: Path) -> Any:
+    """Import a user's file under a name of its own; its folder is importable while it runs."""
+    name = f"_tilewright_user_{abs(hash(str(path.resolve())))}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise WorkloadError(f"{path} cannot be run as Python")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    folder = str(path.resolve().parent)
+    sys.path.insert(0, folder)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise WorkloadError(f"{path} cannot be run: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.remove(folder)
+    return module
