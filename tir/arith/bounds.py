@@ -225,7 +225,7 @@ class Facts(AtomTable):
             if self.bound(atom.args[1])[0] >= 1:  # type: ignore[operator]
                 ends = [add(atom.args[1], {ONE: -1})]
         elif atom.kind == "div" and set(factor) == {next(iter(atom.args[1]))} and len(atom.args[1]) == 1:
-            (qm, qc), fc = next(iter(atom.args[1].items())), next(iter(factor.values()))
+            (_, qc), fc = next(iter(atom.args[1].items())), next(iter(factor.values()))
             if fc % qc == 0 and (self.bound(atom.args[1])[0] or 0) >= 1:  # q * (p // q) lies in [p - (q - 1), p]
                 k = fc // qc
                 end = atom.args[0] if k > 0 else add(add(atom.args[0], atom.args[1], -1), {ONE: 1})

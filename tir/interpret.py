@@ -1,0 +1,328 @@
+"""A slow, obvious evaluator of TIR on NumPy arrays: what every schedule and every lowering pass is compared with.
+
+It runs programs before and after lowering, checks every access against the buffer's shape, fills fresh memory with NaN
+(integers: a pattern), and rounds after every operation. Statements become Python closures here, expressions Python
+text (:mod:`.interpret_expr`); buffers are in :mod:`.interpret_memory`, operations in :mod:`.interpret_ops`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from .buffer import BufferRegion
+from .dtype import is_bool, is_float, max_value, min_value
+from .expr import Call, Var, is_const_int
+from .function import IRModule, PrimFunc
+from .interpret_expr import InterpretError
+from .interpret_memory import Memory, View
+from .interpret_ops import scalar_type
+from .stmt import (
+    Allocate,
+    AssertStmt,
+    AttrStmt,
+    Block,
+    BlockRealize,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+)
+from .walk import loads_and_stores, pre_order
+
+__all__ = ["InterpretError", "interpret"]
+
+Run = Callable[[], None]
+
+
+def interpret(
+    func: PrimFunc | IRModule,
+    *args: Any,
+    check_regions: bool = False,
+    max_steps: int = 200_000_000,
+    externs: Mapping[str, Callable[..., Any]] | None = None,
+) -> None:
+    """Run ``func`` on ``args``: NumPy arrays for buffers, numbers for scalars, in the order of the parameters; outputs
+    are written in place.
+
+    bfloat16 buffers are ``uint16`` arrays of bits. Sizes that are variables are read off the arrays. With
+    ``check_regions`` every access must also lie in the regions that its block declares, and block axes in their
+    domains. ``externs`` gives the functions behind ``tir.call_extern``. ``InterpretError`` says which access was wrong
+    (buffer, index, shape), which argument does not fit, or that ``max_steps`` loop rounds were not enough.
+
+    >>> from tilewright.tir import For, BufferStore, PrimFunc, Var, decl_buffer, IntImm
+    >>> A, i, a = decl_buffer((4,), "int32", "A"), Var("i"), Var("a", "handle")
+    >>> loop = For(i, IntImm(0), IntImm(4), "serial", BufferStore(A, i * i, (i,)))
+    >>> x = np.zeros(4, "int32"); interpret(PrimFunc((a,), loop, {a: A}), x); x.tolist()
+    [0, 1, 4, 9]
+    """
+    if isinstance(func, IRModule):
+        if len(func.functions) != 1:
+            raise InterpretError(f"which function? the module has {sorted(func.functions)}")
+        func = next(iter(func.functions.values()))
+    _Interpreter(func, check_regions, max_steps, dict(externs or {})).run(args)
+
+
+class _Return(Exception):
+    """tir.ret was reached."""
+
+
+class _Interpreter:
+    def __init__(self, func: PrimFunc, check_regions: bool, max_steps: int, externs: dict[str, Any]) -> None:
+        self.func = func
+        self.memory = Memory(check_regions, externs)
+        self.check_regions = check_regions
+        self.max_steps = max_steps
+        self.steps = 0
+        self.exprs = self.memory.exprs
+        self.registers = self.memory.registers
+
+    def run(self, args: tuple[Any, ...]) -> None:
+        func, memory = self.func, self.memory
+        if len(args) != len(func.params):
+            raise InterpretError(f"{func.name} takes {len(func.params)} arguments, got {len(args)}")
+        memory.owners.update(func.buffer_map.values())
+        for node in pre_order(func.body):
+            if isinstance(node, Allocate):
+                memory.owners.add(node.buffer)
+            elif isinstance(node, Block):
+                memory.owners.update(node.alloc_buffers, [m.buffer for m in node.match_buffers])
+        body = self.stmt(func.body)
+        with np.errstate(all="ignore"):
+            buffers = []
+            for position, (param, arg) in enumerate(zip(func.params, args, strict=True)):
+                if param in func.buffer_map:
+                    buffers.append((func.buffer_map[param], arg, position))
+                else:
+                    self.registers[self.exprs.slot(param)] = _scalar(param, arg, position)
+            for buffer, arg, position in buffers:
+                memory.bind_argument(buffer, arg, position)
+            try:
+                for buffer, arg, position in buffers:
+                    memory.check_argument(buffer, arg, position)
+                body()
+            except _Return:
+                pass
+            except ZeroDivisionError as error:
+                raise InterpretError(f"{func.name}: {error}") from None
+            except TypeError as error:
+                if "Unset" in str(error):
+                    raise InterpretError(f"{func.name} uses a variable that has no value: {error}") from None
+                raise
+
+    # -- statements --------------------------------------------------------------------------------------------------
+
+    def stmt(self, s: Any) -> Run:
+        """The function that runs ``s``."""
+        visit = _STATEMENTS.get(type(s))
+        if visit is None:
+            raise InterpretError(f"cannot run a {type(s).__name__}")
+        return visit(self, s)
+
+    def _for(self, s: For) -> Run:
+        lo, extent = self.exprs.compile(s.min), self.exprs.compile(s.extent)
+        slot, registers = self.exprs.slot(s.loop_var), self.registers
+        body = self.stmt(s.body)
+
+        def run() -> None:
+            start, rounds = lo(), extent()
+            self.steps += max(rounds, 0)
+            if self.steps > self.max_steps:
+                raise InterpretError(f"more than {self.max_steps} loop rounds, stopped in the loop {s.loop_var.name}")
+            for i in range(start, start + rounds):
+                registers[slot] = i
+                body()
+
+        return run
+
+    def _store(self, s: BufferStore) -> Run:
+        store = self.memory.storer(s.buffer, s.predicate is not None)
+        args = [s.value, *s.indices] if s.predicate is None else [s.predicate, s.value, *s.indices]
+        return self.exprs.compile_call(store, args)
+
+    def _seq(self, s: SeqStmt) -> Run:
+        parts = tuple([self.stmt(x) for x in s.seq])
+
+        def run() -> None:
+            for part in parts:
+                part()
+
+        return run
+
+    def _if(self, s: IfThenElse) -> Run:
+        condition, then_case = self.exprs.compile(s.condition), self.stmt(s.then_case)
+        else_case = None if s.else_case is None else self.stmt(s.else_case)
+
+        def run() -> None:
+            if condition():
+                then_case()
+            elif else_case is not None:
+                else_case()
+
+        return run
+
+    def _let(self, s: LetStmt) -> Run:
+        value, slot, body, registers = (
+            self.exprs.compile(s.value),
+            self.exprs.slot(s.var),
+            self.stmt(s.body),
+            self.registers,
+        )
+
+        def run() -> None:
+            registers[slot] = value()
+            body()
+
+        return run
+
+    def _assert(self, s: AssertStmt) -> Run:
+        condition, body = self.exprs.compile(s.condition), self.stmt(s.body)
+
+        def run() -> None:
+            if not condition():
+                raise InterpretError(f"an assertion failed: {s.message}")
+            body()
+
+        return run
+
+    def _attr(self, s: AttrStmt) -> Run:
+        return self.stmt(s.body)
+
+    def _allocate(self, s: Allocate) -> Run:
+        self.memory.view(s.buffer)
+        body, allocate, buffer = self.stmt(s.body), self.memory.allocate, s.buffer
+
+        def run() -> None:
+            allocate(buffer)
+            body()
+
+        return run
+
+    def _evaluate(self, s: Evaluate) -> Run:
+        if isinstance(s.value, Call) and s.value.op == "tir.ret":
+
+            def leave() -> None:
+                raise _Return
+
+            return leave
+        return self.exprs.compile(s.value)
+
+    # -- blocks ------------------------------------------------------------------------------------------------------
+
+    def _realize(self, s: BlockRealize) -> Run:
+        block, registers, memory = s.block, self.registers, self.memory
+        axes = [
+            (self.exprs.slot(axis.var), self.exprs.compile(value))
+            for axis, value in zip(block.iter_vars, s.iter_values, strict=True)
+        ]
+        predicate = None if is_const_int(s.predicate, 1) else self.exprs.compile(s.predicate)
+        reductions = [
+            (self.exprs.slot(axis.var), self.exprs.compile(axis.dom.min))
+            for axis in block.iter_vars
+            if axis.kind == "reduce"
+        ]
+        for buffer in (*block.alloc_buffers, *[m.buffer for m in block.match_buffers]):
+            memory.view(buffer)
+        init = None if block.init is None else self.stmt(block.init)
+        body = self.stmt(block.body)
+        allocs, matches = block.alloc_buffers, block.match_buffers
+        guard = _Guard(self, block) if self.check_regions else None
+
+        def run() -> None:
+            if predicate is not None and not predicate():
+                return
+            for slot, value in axes:
+                registers[slot] = value()
+            for buffer in allocs:
+                memory.allocate(buffer)
+            for m in matches:
+                memory.match(m.buffer, m.source)
+            if guard is not None:
+                guard.enter()
+            if init is not None:
+                for slot, start in reductions:
+                    if registers[slot] != start():
+                        break
+                else:
+                    init()
+            body()
+            if guard is not None:
+                guard.leave()
+
+        return run
+
+
+class _Guard:
+    """Keeps the accesses of a block inside the regions that it declares, and its axes in their domains.
+
+    A block without axes, reads and writes declares nothing and is not held to it. What a block writes it may read.
+    """
+
+    def __init__(self, interpreter: _Interpreter, block: Block) -> None:
+        self.memory = interpreter.memory
+        self.block = block
+        own = {*block.alloc_buffers, *[m.buffer for m in block.match_buffers]}
+        self.free: list[View] = [self.memory.view(b) for b in own]
+        held = {n.buffer for n in loads_and_stores(block)} if block.iter_vars or block.reads or block.writes else set()
+        inner = {b for n in pre_order(block) if isinstance(n, Block) for b in (*n.alloc_buffers,)}
+        inner |= {m.buffer for n in pre_order(block) if isinstance(n, Block) for m in n.match_buffers}
+        self.held = [self.memory.view(b) for b in sorted(held - own - inner, key=lambda b: b.name)]
+        self.saved: list[list[tuple[View, Any, Any]]] = []
+
+    def enter(self) -> None:
+        value = self.memory.value
+        for axis in self.block.iter_vars:
+            v, lo, extent = value(axis.var), value(axis.dom.min), value(axis.dom.extent)
+            if not lo <= v < lo + extent:
+                raise InterpretError(
+                    f"block {self.block.name}: the axis {axis.var.name} is {v}, outside its domain [{lo}, {lo + extent})"
+                )
+        self.saved.append([(v, v.reads, v.writes) for v in (*self.held, *self.free)])
+        for view in self.free:
+            view.reads = view.writes = None
+        for view in self.held:
+            writes = [self._box(r) for r in self.block.writes if r.buffer is view.buffer]
+            view.reads = [self._box(r) for r in self.block.reads if r.buffer is view.buffer] + writes
+            view.writes = writes
+
+    def leave(self) -> None:
+        for view, reads, writes in self.saved.pop():
+            view.reads, view.writes = reads, writes
+
+    def _box(self, region: BufferRegion) -> tuple[tuple[int, int], ...]:
+        value = self.memory.value
+        ends = [(value(r.min), value(r.extent)) for r in region.region]
+        return tuple([(lo, lo + n) for lo, n in ends])
+
+
+def _scalar(param: Var, arg: Any, position: int) -> Any:
+    where = f"argument {position} ({param.name})"
+    if isinstance(arg, np.ndarray) and arg.ndim == 0:
+        arg = arg[()]
+    if isinstance(arg, np.generic):
+        arg = arg.item()
+    if not isinstance(arg, (int, float)):
+        raise InterpretError(f"{where} is a {type(arg).__name__}, expected a number of type {param.dtype}")
+    if is_float(param.dtype) or is_bool(param.dtype):
+        return scalar_type(param.dtype)(arg)
+    if arg != int(arg) or not min_value(param.dtype) <= arg <= max_value(param.dtype):
+        raise InterpretError(f"{where} is {arg}, which is no {param.dtype}")
+    return int(arg)
+
+
+_STATEMENTS: dict[type, Callable[[Any, Any], Run]] = {
+    For: _Interpreter._for,
+    BufferStore: _Interpreter._store,
+    SeqStmt: _Interpreter._seq,
+    IfThenElse: _Interpreter._if,
+    LetStmt: _Interpreter._let,
+    AssertStmt: _Interpreter._assert,
+    AttrStmt: _Interpreter._attr,
+    Allocate: _Interpreter._allocate,
+    Evaluate: _Interpreter._evaluate,
+    BlockRealize: _Interpreter._realize,
+}

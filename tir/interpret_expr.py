@@ -1,0 +1,290 @@
+"""Expressions as Python: each is written as the text of a Python expression over registers and compiled once.
+
+The text contains only names made here (``R[3]``: register 3, ``c5``: a constant or an operation); what stands in the
+IR never gets into it. Deep trees are cut into functions of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .dtype import element_of, is_float, is_int, lanes_of, parse_dtype
+from .expr import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    BinaryOp,
+    Broadcast,
+    BufferLoad,
+    Call,
+    Cast,
+    CmpOp,
+    Div,
+    Expr,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Let,
+    Max,
+    Min,
+    Mul,
+    Not,
+    Or,
+    Ramp,
+    Select,
+    Shuffle,
+    StringImm,
+    Sub,
+    TruncDiv,
+    TruncMod,
+    Var,
+)
+from .interpret_ops import (
+    CALLS,
+    caster,
+    fmax,
+    fmin,
+    round_bfloat16,
+    scalar_type,
+    truncdiv,
+    truncmod,
+    value_dtype,
+    wrapper,
+)
+
+__all__ = ["ExprCompiler", "InterpretError"]
+
+_DEPTH = 40
+_INFIX: dict[type, str] = {
+    Add: "+",
+    Sub: "-",
+    Mul: "*",
+    FloorDiv: "//",
+    FloorMod: "%",
+    LT: "<",
+    LE: "<=",
+    GT: ">",
+    GE: ">=",
+    EQ: "==",
+    NE: "!=",
+}
+
+
+class InterpretError(Exception):
+    """The program did what it must not: reads or writes outside a buffer, calls something unknown, runs on and on."""
+
+
+class ExprCompiler:
+    """Compiles expressions; ``loader(buffer, lanes, masked)`` gives the function that reads a buffer."""
+
+    def __init__(self, loader: Callable[[Any, int, bool], Callable[..., Any]], externs: dict[str, Any]) -> None:
+        self.registers: list[Any] = []
+        self._slots: dict[Var, int] = {}
+        self._loader = loader
+        self._externs = externs
+        self._names: dict[str, Any] = {"R": self.registers, "np": np, "__builtins__": {"int": int, "bool": bool}}
+
+    def slot(self, var: Var) -> int:
+        """The register of a variable."""
+        number = self._slots.get(var)
+        if number is None:
+            number = self._slots[var] = len(self.registers)
+            self.registers.append(_UNSET)
+        return number
+
+    def compile(self, e: Expr) -> Callable[[], Any]:
+        """A function that evaluates ``e``."""
+        if isinstance(e, IntImm):
+            value = bool(e.value) if e.dtype == "bool" else e.value
+            return lambda: value
+        return self._function(self.text(e, 0), "")
+
+    def compile_call(self, f: Callable[..., Any], args: list[Expr]) -> Callable[[], Any]:
+        """A function that evaluates ``f(*args)``."""
+        return self._function(f"{self._name(f)}({', '.join(self.text(a, 1) for a in args)})", "")
+
+    def _function(self, body: str, parameters: str) -> Callable[[], Any]:
+        code = compile(f"lambda {parameters}: {body}", "<expression>", "eval")
+        return eval(code, self._names)  # type: ignore[no-any-return]
+
+    def _name(self, value: Any) -> str:
+        name = f"c{len(self._names)}"
+        self._names[name] = value
+        return name
+
+    def text(self, e: Expr, depth: int) -> str:
+        """The Python text of ``e``."""
+        if depth > _DEPTH:
+            return f"{self._name(self.compile(e))}()"
+        write = _WRITERS.get(type(e))
+        if write is None:
+            raise InterpretError(f"cannot evaluate a {type(e).__name__}: {e}")
+        return write(self, e, depth + 1)
+
+    def _constant(self, e: IntImm | FloatImm, depth: int) -> str:
+        if isinstance(e, IntImm):
+            return str(bool(e.value)) if e.dtype == "bool" else f"({e.value})" if e.value < 0 else str(e.value)
+        return self._name(scalar_type(e.dtype)(e.value))
+
+    def _string(self, e: StringImm, depth: int) -> str:
+        return self._name(e.value)
+
+    def _var(self, e: Var, depth: int) -> str:
+        return f"R[{self.slot(e)}]"
+
+    def _binary(self, e: BinaryOp, depth: int) -> str:
+        a, b = self.text(e.a, depth), self.text(e.b, depth)
+        kind, _, lanes = parse_dtype(e.dtype)
+        infix = _INFIX.get(type(e))
+        if infix is None:
+            names: dict[type, Any] = {TruncDiv: truncdiv, TruncMod: truncmod}
+            if type(e) is Div:
+                text = f"({a} / {b})" if kind in ("float", "bfloat") else f"{self._name(truncdiv)}({a}, {b})"
+            elif type(e) in (Min, Max):
+                if lanes > 1:
+                    op: Any = np.minimum if type(e) is Min else np.maximum
+                elif is_float(e.dtype):
+                    op = fmin if type(e) is Min else fmax
+                else:
+                    op = min if type(e) is Min else max
+                text = f"{self._name(op)}({a}, {b})"
+            else:
+                text = f"{self._name(names[type(e)])}({a}, {b})"
+        else:
+            text = f"({a} {infix} {b})"
+        if kind == "bfloat":
+            return f"{self._name(round_bfloat16)}({text})"
+        if is_int(e.dtype) and lanes == 1 and type(e) in (Add, Sub, Mul) and not _is_index(e):
+            return f"{self._name(wrapper(e.dtype))}({text})"
+        return text
+
+    def _compare(self, e: CmpOp, depth: int) -> str:
+        text = f"({self.text(e.a, depth)} {_INFIX[type(e)]} {self.text(e.b, depth)})"
+        return f"bool{text}" if lanes_of(e.dtype) == 1 and is_float(e.a.dtype) else text
+
+    def _logical(self, e: And | Or, depth: int) -> str:
+        a, b = self.text(e.a, depth), self.text(e.b, depth)
+        if lanes_of(e.dtype) > 1:
+            return f"({a} {'&' if isinstance(e, And) else '|'} {b})"
+        return f"({a} {'and' if isinstance(e, And) else 'or'} {b})"
+
+    def _not(self, e: Not, depth: int) -> str:
+        a = self.text(e.a, depth)
+        return f"(~{a})" if lanes_of(e.dtype) > 1 else f"(not {a})"
+
+    def _select(self, e: Select, depth: int) -> str:
+        c, t, f = [self.text(x, depth) for x in (e.condition, e.true_value, e.false_value)]
+        if lanes_of(e.condition.dtype) > 1:
+            return f"np.where({c}, {t}, {f})"
+        return f"{self._name(_pick)}({c}, {t}, {f})"
+
+    def _cast(self, e: Cast, depth: int) -> str:
+        if e.dtype == e.value.dtype:
+            return self.text(e.value, depth)
+        convert = caster(element_of(e.dtype), element_of(e.value.dtype), lanes_of(e.dtype) > 1)
+        return f"{self._name(convert)}({self.text(e.value, depth)})"
+
+    def _ramp(self, e: Ramp, depth: int) -> str:
+        lanes = self._name(np.arange(e.lanes, dtype=value_dtype(element_of(e.dtype))))
+        return f"({self.text(e.base, depth)} + {self.text(e.stride, depth)} * {lanes})"
+
+    def _broadcast(self, e: Broadcast, depth: int) -> str:
+        dtype = self._name(value_dtype(element_of(e.dtype)))
+        return f"np.full({e.lanes}, {self.text(e.value, depth)}, {dtype})"
+
+    def _shuffle(self, e: Shuffle, depth: int) -> str:
+        parts = [self.text(v, depth) if lanes_of(v.dtype) > 1 else f"[{self.text(v, depth)}]" for v in e.vectors]
+        joined = f"np.concatenate(({', '.join(parts)},))" if len(parts) > 1 else f"{parts[0]}"
+        if len(e.indices) == 1:
+            lane = f"{joined}[{e.indices[0]}]"
+            return lane if is_float(e.dtype) else f"int({lane})"
+        return f"{joined}[{self._name(list(e.indices))}]"
+
+    def _load(self, e: BufferLoad, depth: int) -> str:
+        lanes = lanes_of(e.indices[-1].dtype) if e.indices else 1
+        load = self._name(self._loader(e.buffer, lanes, e.predicate is not None))
+        args = [self.text(i, depth) for i in e.indices]
+        if e.predicate is not None:
+            args.insert(0, self.text(e.predicate, depth))
+        return f"{load}({', '.join(args)})"
+
+    def _let(self, e: Let, depth: int) -> str:
+        put = self._name(self.registers.__setitem__)
+        return f"({put}({self.slot(e.var)}, {self.text(e.value, depth)}), {self.text(e.body, depth)})[1]"
+
+    def _call(self, e: Call, depth: int) -> str:
+        args = [self.text(a, depth) for a in e.args]
+        if e.op == "tir.if_then_else":
+            if lanes_of(e.args[0].dtype) > 1:
+                return f"np.where({', '.join(args)})"
+            return f"({args[1]} if {args[0]} else {args[2]})"
+        if e.op == "tir.likely":
+            return args[0]
+        if e.op == "tir.prefetch":
+            return "0"
+        if e.op == "tir.call_extern" and isinstance(e.args[0], StringImm) and e.args[0].value in self._externs:
+            return f"{self._name(self._externs[e.args[0].value])}({', '.join(args[1:])})"
+        f = CALLS(e.op, e.dtype, tuple([a.dtype for a in e.args]))
+        if f is None:
+            message = f"cannot evaluate a call of {e.op}: {e}"
+            f = _raiser(message)
+        return f"{self._name(f)}({', '.join(args)})"
+
+
+class _Unset:
+    def __repr__(self) -> str:
+        return "<a variable without a value>"
+
+
+_UNSET = _Unset()
+
+
+def _pick(c: Any, t: Any, f: Any) -> Any:
+    return t if c else f
+
+
+def _raiser(message: str) -> Callable[..., Any]:
+    def run(*args: Any) -> Any:
+        raise InterpretError(message)
+
+    return run
+
+
+def _is_index(e: Expr) -> bool:
+    """Whether only variables and constants of index types are below, so that nothing can overflow."""
+    if isinstance(e, (Var, IntImm)):
+        return e.dtype in ("int32", "int64")
+    if isinstance(e, BinaryOp) and not isinstance(e, CmpOp):
+        return _is_index(e.a) and _is_index(e.b)
+    return False
+
+
+_C = ExprCompiler
+_WRITERS: dict[type, Callable[[Any, Any, int], str]] = {
+    IntImm: _C._constant,
+    FloatImm: _C._constant,
+    StringImm: _C._string,
+    Var: _C._var,
+    **{t: _C._binary for t in (Add, Sub, Mul, Div, TruncDiv, TruncMod, FloorDiv, FloorMod, Min, Max)},
+    **{t: _C._compare for t in (LT, LE, GT, GE, EQ, NE)},
+    And: _C._logical,
+    Or: _C._logical,
+    Not: _C._not,
+    Select: _C._select,
+    Cast: _C._cast,
+    Ramp: _C._ramp,
+    Broadcast: _C._broadcast,
+    Shuffle: _C._shuffle,
+    BufferLoad: _C._load,
+    Let: _C._let,
+    Call: _C._call,
+}

@@ -1,0 +1,331 @@
+"""The buffers of a running program: views of NumPy memory, with every access checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from .buffer import Buffer, BufferRegion
+from .dtype import element_of, is_bool, is_float, lanes_of, parse_dtype, to_numpy
+from .expr import Expr, IntImm, Var
+from .interpret_expr import ExprCompiler, InterpretError
+from .interpret_ops import bfloat16_from_bits, bfloat16_to_bits, wrapper
+
+__all__ = ["Memory", "View"]
+
+Box = tuple[tuple[int, int], ...]
+
+
+class View:
+    """A buffer at run time: ``array`` has its shape (a vector type adds a dimension of lanes); ``reads`` and
+    ``writes`` are the boxes that may be touched, None for all."""
+
+    __slots__ = ("array", "buffer", "reads", "shape", "writes")
+
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer = buffer
+        self.array: Any = None
+        self.shape: tuple[int, ...] = ()
+        self.reads: list[Box] | None = None
+        self.writes: list[Box] | None = None
+
+    def set(self, array: np.ndarray) -> None:
+        """Look at ``array`` from now on."""
+        self.array = array
+        self.shape = array.shape if lanes_of(self.buffer.dtype) == 1 else array.shape[:-1]
+
+    def check(self, what: str, indices: tuple[Any, ...], mask: Any = None) -> None:
+        """InterpretError unless all ``indices`` (of marked lanes) are inside."""
+        if mask is not None:
+            indices = tuple([i[mask] if isinstance(i, np.ndarray) else i for i in indices])
+            if not np.any(mask):
+                return
+        if self.array is None:
+            raise InterpretError(f"{what} buffer {self.buffer.name}, which has no memory here")
+        if len(indices) != len(self.shape) or not all(
+            _inside(i, 0, n) for i, n in zip(indices, self.shape, strict=True)
+        ):
+            raise InterpretError(f"{what} {self.buffer.name}[{_text(indices)}] is outside its shape {self.shape}")
+        boxes = self.reads if what == "reads" else self.writes
+        if boxes is not None and not any(
+            all(_inside(i, lo, hi) for i, (lo, hi) in zip(indices, box, strict=True)) for box in boxes
+        ):
+            raise InterpretError(
+                f"{what} {self.buffer.name}[{_text(indices)}] is outside the regions that its block declares: {boxes}"
+            )
+
+
+def _inside(i: Any, lo: int, hi: int) -> bool:
+    if isinstance(i, np.ndarray):
+        return i.size == 0 or bool(lo <= i.min() and i.max() < hi)
+    return bool(lo <= i < hi)
+
+
+def _text(indices: tuple[Any, ...]) -> str:
+    return ", ".join(str(i.tolist() if isinstance(i, np.ndarray) else i) for i in indices)
+
+
+def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    strides, step = [], 1
+    for n in reversed(shape):
+        strides.append(step)
+        step *= n
+    return tuple(reversed(strides))
+
+
+class Memory:
+    """Buffers by object, memory by data pointer; two buffers of one pointer look at the same bytes."""
+
+    def __init__(self, check_regions: bool, externs: dict[str, Any]) -> None:
+        self.check_regions = check_regions
+        self.exprs = ExprCompiler(self.loader, externs)
+        self.registers = self.exprs.registers
+        self.owners: set[Buffer] = set()
+        self._views: dict[Buffer, View] = {}
+        self._flat: dict[Var, np.ndarray] = {}
+        self._compiled: dict[int, tuple[Expr, Callable[[], Any]]] = {}
+
+    def view(self, buffer: Buffer) -> View:
+        """The view of ``buffer``, one for the whole run."""
+        found = self._views.get(buffer)
+        if found is None:
+            found = self._views[buffer] = View(buffer)
+            if lanes_of(buffer.dtype) > 1 and parse_dtype(buffer.dtype).kind == "bfloat":
+                raise InterpretError(f"buffer {buffer.name}: vectors of bfloat16 are not stored")
+        return found
+
+    def value(self, e: Expr) -> Any:
+        """The value of ``e`` now."""
+        if isinstance(e, IntImm):
+            return e.value
+        known = self._compiled.get(id(e))
+        if known is None:
+            known = self._compiled[id(e)] = (e, self.exprs.compile(e))
+        return known[1]()
+
+    # -- arguments ---------------------------------------------------------------------------------------------------
+
+    def bind_argument(self, buffer: Buffer, arg: Any, position: int) -> None:
+        """``buffer`` is the array ``arg``; variables in its shape and strides take their values from it."""
+        where = f"argument {position} ({buffer.name})"
+        if not isinstance(arg, np.ndarray):
+            raise InterpretError(f"{where} is a {type(arg).__name__}, not a NumPy array")
+        wanted = to_numpy(element_of(buffer.dtype))
+        if arg.dtype.name == "bfloat16":
+            arg = arg.view(np.uint16)
+        if arg.dtype != wanted:
+            raise InterpretError(f"{where} has dtype {arg.dtype}, expected {wanted}")
+        ndim = len(buffer.shape) + (lanes_of(buffer.dtype) > 1)
+        if arg.ndim != ndim:
+            raise InterpretError(f"{where} has {arg.ndim} dimensions, expected {ndim}")
+        for e, n in zip(buffer.shape, arg.shape, strict=False):
+            self._bind_var(e, n)
+        for e, n in zip(buffer.strides, arg.strides, strict=False):
+            self._bind_var(e, n // arg.itemsize)
+        self._bind_var(buffer.elem_offset, 0)
+        if arg.flags.c_contiguous:
+            flat = arg.reshape(-1)
+        else:
+            span = 1 + sum((n - 1) * s for n, s in zip(arg.shape, arg.strides, strict=True)) // arg.itemsize
+            flat = as_strided(arg, (max(span, 0),), (arg.itemsize,))
+        self.view(buffer).set(arg)
+        self._flat[buffer.data] = flat
+
+    def check_argument(self, buffer: Buffer, arg: np.ndarray, position: int) -> None:
+        """Shape and strides are the declared ones, now that every size is known; other views of it are set up."""
+        where = f"argument {position} ({buffer.name})"
+        shape = tuple([self.value(e) for e in buffer.shape])
+        if shape != arg.shape[: len(shape)]:
+            raise InterpretError(f"{where} has shape {arg.shape}, expected {shape}")
+        if buffer.strides:
+            strides = tuple([self.value(e) for e in buffer.strides])
+            given = tuple([s // arg.itemsize for s in arg.strides])
+            if any(s != g for s, g, n in zip(strides, given, shape, strict=False) if n > 1):
+                raise InterpretError(f"{where} has strides {given}, expected {strides}")
+        self._set_aliases(buffer)
+
+    def _bind_var(self, e: Expr, value: int) -> None:
+        if isinstance(e, Var):
+            slot = self.exprs.slot(e)
+            if not isinstance(self.registers[slot], int):
+                self.registers[slot] = value
+
+    # -- inner buffers -----------------------------------------------------------------------------------------------
+
+    def allocate(self, buffer: Buffer) -> None:
+        """Fresh memory for ``buffer``: NaN, or a pattern for integers."""
+        shape = tuple([self.value(e) for e in buffer.shape])
+        strides = tuple([self.value(e) for e in buffer.strides]) or _row_major(shape)
+        lanes = lanes_of(buffer.dtype)
+        size = 0 if 0 in shape else 1 + sum([(n - 1) * s for n, s in zip(shape, strides, strict=True)])
+        kind = to_numpy(element_of(buffer.dtype))
+        flat = np.empty(size * lanes, kind)
+        if kind.kind == "f":
+            flat.fill(np.nan)
+        elif parse_dtype(buffer.dtype).kind == "bfloat":
+            flat.fill(0x7FC0)
+        else:
+            flat.view(np.uint8).fill(1 if kind.kind == "b" else 0x5A)
+        self._flat[buffer.data] = flat
+        self._look_at(buffer, flat, shape, strides, 0)
+        self._set_aliases(buffer)
+
+    def match(self, buffer: Buffer, source: BufferRegion) -> None:
+        """``buffer`` is another name for the region ``source``; variables in its shape, strides and offset are set."""
+        outer = self.view(source.buffer)
+        lows = [self.value(r.min) for r in source.region]
+        extents = [self.value(r.extent) for r in source.region]
+        if outer.array is None or any(
+            [lo < 0 or lo + n > size for lo, n, size in zip(lows, extents, outer.shape, strict=True)]
+        ):
+            raise InterpretError(f"match_buffer {buffer.name}: {source} is outside the shape {outer.shape}")
+        part = outer.array[tuple([slice(lo, lo + n) for lo, n in zip(lows, extents, strict=True)])]
+        extra = part.ndim - len(buffer.shape)
+        if extra < 0 or any(n != 1 for n in part.shape[:extra]):
+            raise InterpretError(f"match_buffer {buffer.name}: {source} does not have {len(buffer.shape)} dimensions")
+        part = part[(0,) * extra]
+        flat = self._flat[source.buffer.data]
+        address = part.__array_interface__["data"][0] - flat.__array_interface__["data"][0]
+        found = [(buffer.elem_offset, address // flat.itemsize), *zip(buffer.shape, part.shape, strict=True)]
+        if buffer.strides:
+            found.extend(zip(buffer.strides, [s // part.itemsize for s in part.strides], strict=True))
+        for e, value in found:
+            if isinstance(e, Var):
+                self.registers[self.exprs.slot(e)] = value
+        shape = tuple([self.value(e) for e in buffer.shape])
+        if shape != part.shape:
+            raise InterpretError(f"match_buffer {buffer.name}: {source} has shape {part.shape}, expected {shape}")
+        self._flat[buffer.data] = flat
+        self.view(buffer).set(part)
+
+    def _set_aliases(self, buffer: Buffer) -> None:
+        for other in self._views:
+            if other.data is buffer.data and other not in self.owners:
+                shape = tuple([self.value(e) for e in other.shape])
+                strides = tuple([self.value(e) for e in other.strides]) or _row_major(shape)
+                self._look_at(other, self._flat[buffer.data], shape, strides, self.value(other.elem_offset))
+
+    def _look_at(
+        self, buffer: Buffer, flat: np.ndarray, shape: tuple[int, ...], strides: tuple[int, ...], offset: int
+    ) -> None:
+        wanted = to_numpy(element_of(buffer.dtype))
+        if flat.dtype != wanted:
+            flat = flat.view(wanted)
+        lanes = lanes_of(buffer.dtype)
+        if lanes > 1:
+            shape, strides = (*shape, lanes), (*[s * lanes for s in strides], 1)
+        last = offset + sum([(n - 1) * s for n, s in zip(shape, strides, strict=True)])
+        if 0 not in shape and last >= flat.size:
+            raise InterpretError(f"buffer {buffer.name} of shape {shape} reaches past its memory, {flat.size} elements")
+        self.view(buffer).set(as_strided(flat[offset:], shape, [s * flat.itemsize for s in strides]))
+
+    # -- accesses ----------------------------------------------------------------------------------------------------
+
+    def loader(self, buffer: Buffer, lanes: int, masked: bool) -> Callable[..., Any]:
+        """The function ``([mask,] *indices) -> value`` that reads ``buffer``."""
+        v = self.view(buffer)
+        kind = parse_dtype(buffer.dtype).kind
+        if kind == "bfloat":
+            finish: Callable[[Any], Any] = bfloat16_from_bits
+        elif lanes > 1 or lanes_of(buffer.dtype) > 1:
+            finish = np.array
+        else:
+            finish = (lambda x: x) if is_float(buffer.dtype) else (lambda x: x.item())
+        if masked:
+
+            def load_masked(mask: Any, *indices: Any) -> Any:
+                v.check("reads", indices, mask)
+                out = np.zeros(lanes, v.array.dtype)
+                out[mask] = v.array[tuple([i[mask] if isinstance(i, np.ndarray) else i for i in indices])]
+                return finish(out)
+
+            return load_masked
+        if self.check_regions or lanes > 1 or finish is np.array or kind == "bfloat" or len(buffer.shape) > 3:
+
+            def load(*indices: Any) -> Any:
+                v.check("reads", indices)
+                return finish(v.array[indices])
+
+            return load
+        return _fast_loader(v, len(buffer.shape), is_float(buffer.dtype))
+
+    def storer(self, buffer: Buffer, masked: bool) -> Callable[..., None]:
+        """The function ``([mask,] value, *indices)`` that writes ``buffer``."""
+        v = self.view(buffer)
+        kind = parse_dtype(buffer.dtype).kind
+        to_memory: Callable[[Any], Any] = bfloat16_to_bits if kind == "bfloat" else lambda x: x
+        wrap = None if kind in ("bfloat", "float") or is_bool(buffer.dtype) else wrapper(element_of(buffer.dtype))
+        if masked:
+
+            def store_masked(mask: Any, value: Any, *indices: Any) -> None:
+                v.check("writes", indices, mask)
+                where = tuple([i[mask] if isinstance(i, np.ndarray) else i for i in indices])
+                v.array[where] = to_memory(value)[mask]
+
+            return store_masked
+
+        def store(value: Any, *indices: Any) -> None:
+            v.check("writes", indices)
+            if wrap is not None and isinstance(value, int):
+                value = wrap(value)
+            v.array[indices] = to_memory(value)
+
+        if self.check_regions or kind != "float" or lanes_of(buffer.dtype) > 1 or not 1 <= len(buffer.shape) <= 2:
+            return store
+        return _fast_storer(v, len(buffer.shape), store)
+
+
+def _fast_loader(v: View, ndim: int, floating: bool) -> Callable[..., Any]:
+    """Scalars of one to three dimensions without packing the indices first."""
+
+    def load0() -> Any:
+        v.check("reads", ())
+        return v.array[()] if floating else v.array.item()
+
+    def load1(i: Any) -> Any:
+        (n,) = v.shape
+        if 0 <= i < n:
+            return v.array[i] if floating else v.array.item(i)
+        return v.check("reads", (i,))
+
+    def load2(i: Any, j: Any) -> Any:
+        n, m = v.shape
+        if 0 <= i < n and 0 <= j < m:
+            return v.array[i, j] if floating else v.array.item(i, j)
+        return v.check("reads", (i, j))
+
+    def load3(i: Any, j: Any, k: Any) -> Any:
+        n, m, o = v.shape
+        if 0 <= i < n and 0 <= j < m and 0 <= k < o:
+            return v.array[i, j, k] if floating else v.array.item(i, j, k)
+        return v.check("reads", (i, j, k))
+
+    fast = (load0, load1, load2, load3)[ndim]
+
+    def first(*indices: Any) -> Any:  # the wrong number of indices, or no memory: said in words
+        try:
+            return fast(*indices)
+        except (TypeError, ValueError, AttributeError):
+            v.check("reads", indices)
+            raise
+
+    return fast if ndim else first
+
+
+def _fast_storer(v: View, ndim: int, careful: Callable[..., None]) -> Callable[..., None]:
+    def store1(value: Any, i: Any) -> None:
+        if type(i) is int and v.array is not None and 0 <= i < v.shape[0]:
+            v.array[i] = value
+        else:
+            careful(value, i)
+
+    def store2(value: Any, i: Any, j: Any) -> None:
+        if type(j) is int and v.array is not None and 0 <= i < v.shape[0] and 0 <= j < v.shape[1]:
+            v.array[i, j] = value
+        else:
+            careful(value, i, j)
+
+    return store1 if ndim == 1 else store2

@@ -1,0 +1,268 @@
+"""What the operations of the IR compute, on NumPy scalars and vectors: the vocabulary of :mod:`.interpret`.
+
+Integers are Python ints (vectors: arrays of their type), floats are NumPy scalars of their type, so that every
+operation rounds to it; bfloat16 values are float32 that happen to be bfloat16.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from .dtype import parse_dtype, to_numpy
+
+__all__ = ["CALLS", "bfloat16_from_bits", "bfloat16_to_bits", "caster", "fma", "scalar_type", "value_dtype", "wrapper"]
+
+
+def value_dtype(dtype: str) -> np.dtype:
+    """The NumPy type that values of one lane are computed in."""
+    return np.dtype("float32") if parse_dtype(dtype).kind == "bfloat" else to_numpy(dtype)
+
+
+def scalar_type(dtype: str) -> Callable[[Any], Any]:
+    """Makes a scalar of ``dtype`` from a Python number."""
+    kind = parse_dtype(dtype).kind
+    if kind == "bfloat":
+        return lambda v: round_bfloat16(np.float32(v))
+    if kind == "float":
+        return value_dtype(dtype).type
+    return bool if kind == "bool" else int
+
+
+def round_bfloat16(x: Any) -> Any:
+    """float32 rounded to the nearest bfloat16, ties to even."""
+    return bfloat16_from_bits(bfloat16_to_bits(x))
+
+
+def bfloat16_to_bits(x: Any) -> Any:
+    """float32 → the bits of the nearest bfloat16; NaN stays NaN."""
+    a = np.asarray(x, dtype=np.float32)
+    bits = a.view(np.uint32)
+    rounded = ((bits.astype(np.uint64) + 0x7FFF + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint64(16)).astype(
+        np.uint16
+    )
+    return np.where(np.isnan(a), (bits >> np.uint32(16)).astype(np.uint16) | np.uint16(0x40), rounded)[()]
+
+
+def bfloat16_from_bits(bits: Any) -> Any:
+    """The bits of a bfloat16 → float32."""
+    return (np.asarray(bits, dtype=np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)[()]
+
+
+def wrapper(dtype: str) -> Callable[[int], int]:
+    """Brings a Python int into the range of an integer type, as the machine does."""
+    kind, bits, _ = parse_dtype(dtype)
+    mask = (1 << bits) - 1
+    if kind != "int":
+        return lambda v: v & mask
+    half = 1 << (bits - 1)
+    return lambda v: v if -half <= v < half else ((v + half) & mask) - half
+
+
+def truncdiv(a: Any, b: Any) -> Any:
+    """Integer division towards zero."""
+    if isinstance(a, np.ndarray):
+        q = a // b
+        return q + ((a % b != 0) & ((a < 0) != (b < 0))).astype(a.dtype)
+    q = abs(a) // abs(b)
+    return q if (a < 0) == (b < 0) else -q
+
+
+def truncmod(a: Any, b: Any) -> Any:
+    """The remainder of :func:`truncdiv`."""
+    return a - truncdiv(a, b) * b
+
+
+def fmax(a: Any, b: Any) -> Any:
+    """The larger float; NaN wins."""
+    return a if a >= b or a != a else b
+
+
+def fmin(a: Any, b: Any) -> Any:
+    """The smaller float; NaN wins."""
+    return a if a <= b or a != a else b
+
+
+def caster(dtype: str, source: str, vector: bool) -> Callable[[Any], Any]:
+    """The conversion from ``source`` to ``dtype``."""
+    to, given = parse_dtype(dtype), parse_dtype(source)
+    out = value_dtype(dtype)
+    if to.kind == "bfloat":
+        return lambda v: round_bfloat16(np.asarray(v, dtype=np.float32) if vector else np.float32(v))
+    if vector:
+        if to.kind in ("int", "uint") and given.kind in ("float", "bfloat"):
+            return lambda v: np.where(np.isfinite(v), np.trunc(v), 0.0).astype(np.int64).astype(out)
+        return lambda v: v.astype(out)
+    if to.kind == "float":
+        return out.type if given.kind != "int" or given.bits < 64 else lambda v: out.type(np.int64(v))
+    if to.kind == "bool":
+        return lambda v: bool(v != 0)
+    if given.kind in ("float", "bfloat"):
+        wrap, lowest = wrapper(dtype), -(1 << (to.bits - 1)) if to.kind == "int" else 0
+        return lambda v: wrap(int(v)) if math.isfinite(v) else lowest
+    return lambda v, wrap=wrapper(dtype): wrap(int(v))  # type: ignore[misc]
+
+
+def reinterpreter(dtype: str, source: str) -> Callable[[Any], Any]:
+    """The same bits as another type."""
+    to, given = parse_dtype(dtype), parse_dtype(source)
+
+    def run(v: Any) -> Any:
+        bits = bfloat16_to_bits(v) if given.kind == "bfloat" else np.asarray(v, dtype=to_numpy(source))
+        new = np.asarray(bits).view(to_numpy(dtype))
+        if to.kind == "bfloat":
+            return bfloat16_from_bits(new)
+        return new if new.ndim else new.item() if to.kind in ("int", "uint", "bool") else new[()]
+
+    return run
+
+
+def fma(a: Any, b: Any, c: Any) -> Any:
+    """a * b + c rounded once: float32 and float16 through float64 rounded to odd, float64 through fractions."""
+    kind = np.asarray(a).dtype.type
+    if kind is np.float64:
+        if isinstance(a, np.ndarray):
+            return np.array([fma(x, y, z) for x, y, z in zip(a, b, c, strict=True)])
+        if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)):
+            return a * b + c
+        exact = Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))
+        if exact == 0:
+            return np.float64(a * b + c)
+        try:
+            return np.float64(exact.numerator / exact.denominator)
+        except OverflowError:
+            return np.float64(math.inf if exact > 0 else -math.inf)
+    p, z = np.float64(a) * np.float64(b), np.float64(c)
+    s = p + z
+    t = s - p
+    error = (p - (s - t)) + (z - t)
+    even = (np.asarray(s).view(np.int64) & 1) == 0
+    nudged = np.nextafter(s, np.where(error > 0, np.inf, -np.inf))
+    return np.where((error != 0) & even & np.isfinite(s), nudged, s)[()].astype(kind)
+
+
+def _erf(x: Any) -> Any:
+    if isinstance(x, np.ndarray):
+        return np.array([math.erf(v) for v in x.reshape(-1)]).reshape(x.shape)
+    return math.erf(x)
+
+
+def _sigmoid(x: Any) -> Any:
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+_UNARY: dict[str, Callable[[Any], Any]] = {
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "exp10": lambda x: np.power(10.0, x),
+    "log": np.log,
+    "log2": np.log2,
+    "log10": np.log10,
+    "log1p": np.log1p,
+    "expm1": np.expm1,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1.0 / np.sqrt(x),
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "tanh": np.tanh,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "sigmoid": _sigmoid,
+    "erf": _erf,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "round": np.rint,
+    "nearbyint": np.rint,
+    "trunc": np.trunc,
+    "fabs": np.abs,
+}
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "pow": np.power,
+    "fmod": np.fmod,
+    "hypot": np.hypot,
+    "atan2": np.arctan2,
+    "copysign": np.copysign,
+}
+_TESTS: dict[str, Callable[[Any], Any]] = {"isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite}
+_REDUCTIONS: dict[str, Callable[[Any], Any]] = {
+    "vector_reduce_add": np.add.reduce,
+    "vector_reduce_mul": np.multiply.reduce,
+    "vector_reduce_max": np.maximum.reduce,
+    "vector_reduce_min": np.minimum.reduce,
+}
+
+
+def _through_float64(f: Callable[..., Any], dtype: str) -> Callable[..., Any]:
+    """``f`` computed in float64, the result rounded to ``dtype``."""
+    out = value_dtype(dtype)
+    narrow = round_bfloat16 if parse_dtype(dtype).kind == "bfloat" else (lambda v: v)
+
+    def run(*args: Any) -> Any:
+        value = f(*[np.float64(a) if not isinstance(a, np.ndarray) else a.astype(np.float64) for a in args])
+        return narrow(np.asarray(value).astype(out)[()])
+
+    return run
+
+
+def _integer(op: str, dtype: str) -> Callable[..., Any]:
+    kind, bits, lanes = parse_dtype(dtype)
+    mask, wrap = (1 << bits) - 1, wrapper(dtype)
+    scalar: dict[str, Callable[..., Any]] = {
+        "bitwise_and": lambda a, b: a & b,
+        "bitwise_or": lambda a, b: a | b,
+        "bitwise_xor": lambda a, b: a ^ b,
+        "bitwise_not": lambda a: wrap(~a),
+        "shift_left": lambda a, b: wrap(a << b),
+        "shift_right": lambda a, b: a >> b,
+        "popcount": lambda a: bin(a & mask).count("1"),
+        "clz": lambda a: bits - (a & mask).bit_length(),
+        "abs": lambda a: wrap(abs(a)),
+    }
+    if lanes == 1:
+        return scalar[op]
+    out = to_numpy(dtype)
+    return lambda *args: np.array([scalar[op](*map(int, lane)) for lane in zip(*args, strict=True)], dtype=out)
+
+
+def CALLS(op: str, dtype: str, sources: tuple[str, ...]) -> Callable[..., Any] | None:
+    """The function behind ``tir.<op>`` with this result and these argument types; None when there is none."""
+    name = op.removeprefix("tir.")
+    lanes = parse_dtype(dtype).lanes
+    if name in _UNARY and parse_dtype(dtype).kind in ("float", "bfloat"):
+        return _through_float64(_UNARY[name], dtype)
+    if name in _BINARY:
+        return _through_float64(_BINARY[name], dtype)
+    if name in _TESTS:
+        test = _TESTS[name]
+        return test if lanes > 1 else lambda x: bool(test(x))
+    if name == "fma":
+        return fma if parse_dtype(dtype).kind == "float" else lambda a, b, c: round_bfloat16(fma(a, b, c))
+    if name in _REDUCTIONS:
+        reduce = _REDUCTIONS[name]
+        if parse_dtype(dtype).kind == "float":
+            return lambda v: reduce(v)
+        return lambda v: v.dtype.type(reduce(v)).item()
+    if name in ("vectorlow", "vectorhigh"):
+        return (lambda v: v[: len(v) // 2]) if name == "vectorlow" else (lambda v: v[len(v) // 2 :])
+    if name == "reinterpret":
+        return reinterpreter(dtype, sources[0])
+    if name in (
+        "abs popcount clz bitwise_and bitwise_or bitwise_xor bitwise_not shift_left shift_right"
+    ).split() and parse_dtype(dtype).kind in ("int", "uint"):
+        return _integer(name, dtype)
+    if name in ("bitwise_and", "bitwise_or", "bitwise_xor") and parse_dtype(dtype).kind == "bool":
+        return {"bitwise_and": np.logical_and, "bitwise_or": np.logical_or, "bitwise_xor": np.logical_xor}[name]
+    if name == "abs":
+        return np.abs
+    return None
