@@ -1,0 +1,102 @@
+"""Writes one LLVM function as text: fresh names, basic blocks, and pure values computed once."""
+
+from __future__ import annotations
+
+__all__ = ["FunctionBuilder", "Phi"]
+
+
+class Phi:
+    """A phi node whose incoming values become known after the loop's body is written."""
+
+    __slots__ = ("line", "name", "type")
+
+    def __init__(self, name: str, type_: str, line: int) -> None:
+        self.name, self.type, self.line = name, type_, line
+
+
+class FunctionBuilder:
+    """The lines of one function.
+
+    :meth:`pure` returns the same name for the same operation where the earlier one dominates (a scope per loop body and
+    branch), so repeated addresses and splats cost nothing.
+    """
+
+    def __init__(self, header: str) -> None:
+        self.header = header
+        self.lines: list[str] = []
+        self.allocas: list[str] = []
+        self.block = "entry"
+        self._next = 0
+        self._scopes: list[dict[str, str]] = [{}]
+
+    def fresh(self, hint: str = "v") -> str:
+        """A name of its own."""
+        self._next += 1
+        return f"%{hint}{self._next}"
+
+    def new_label(self, hint: str) -> str:
+        """A label of its own."""
+        self._next += 1
+        return f"{hint}{self._next}"
+
+    def push(self) -> None:
+        """Enter a region whose values do not dominate what follows it."""
+        self._scopes.append({})
+
+    def pop(self) -> None:
+        """Leave it."""
+        self._scopes.pop()
+
+    def pure(self, text: str) -> str:
+        """The value of an operation without effects, computed once per scope."""
+        for scope in self._scopes:
+            known = scope.get(text)
+            if known is not None:
+                return known
+        name = self.emit(text)
+        self._scopes[-1][text] = name
+        return name
+
+    def emit(self, text: str) -> str:
+        """The value of an operation, computed here."""
+        self._next += 1
+        name = f"%v{self._next}"
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def do(self, text: str) -> None:
+        """An instruction without a value."""
+        self.lines.append(f"  {text}")
+
+    def alloca(self, count: int, element: str) -> str:
+        """Stack memory of the function, 64-byte aligned, reserved once at its entry."""
+        name = self.fresh("stack")
+        self.allocas.append(f"  {name} = alloca [{count} x {element}], align 64")
+        return name
+
+    def label(self, name: str) -> None:
+        """Start the block ``name``."""
+        self.lines.append(f"{name}:")
+        self.block = name
+
+    def branch(self, target: str) -> None:
+        """Go on at ``target``."""
+        self.do(f"br label %{target}")
+
+    def branch_if(self, cond: str, yes: str, no: str) -> None:
+        """Go on at one of two labels."""
+        self.do(f"br i1 {cond}, label %{yes}, label %{no}")
+
+    def phi(self, type_: str, hint: str = "phi") -> Phi:
+        """A phi node here, to be filled by :meth:`fill`."""
+        self.lines.append("")
+        return Phi(self.fresh(hint), type_, len(self.lines) - 1)
+
+    def fill(self, phi: Phi, incoming: list[tuple[str, str]]) -> None:
+        """Say where each value of a phi node comes from: pairs of value and block."""
+        pairs = ", ".join(f"[ {value}, %{block} ]" for value, block in incoming)
+        self.lines[phi.line] = f"  {phi.name} = phi {phi.type} {pairs}"
+
+    def text(self) -> str:
+        """The whole definition."""
+        return "\n".join([self.header + " {", "entry:", *self.allocas, *self.lines, "}"])

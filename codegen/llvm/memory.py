@@ -1,0 +1,189 @@
+"""Loads and stores: addresses, vectors, masks, gathers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...tir.buffer import Buffer
+from ...tir.dtype import element_of, is_bool, lanes_of, with_lanes
+from ...tir.expr import BufferLoad, Expr, IntImm
+from .index import Linear, linear, linear_text, ramp_of
+from .types import align_of, memory_type, suffix, vector_constant
+
+if TYPE_CHECKING:
+    from .expr import ExprEmitter
+
+__all__ = ["address", "load", "store"]
+
+
+def load(em: ExprEmitter, e: BufferLoad) -> str:
+    """The value of ``e``; the same load with no store in between is made once."""
+    buffer, dtype = e.buffer, e.dtype
+    lanes = lanes_of(dtype)
+    offset, stride, vector = _place(em, buffer, e.indices, lanes)
+    if vector is None and stride is not None and not stride.terms and stride.const == 0 and lanes > 1:
+        one = _scalar_load(em, buffer, offset)
+        return em.splat(one, element_of(dtype), lanes)
+    if lanes == 1:
+        return _scalar_load(em, buffer, offset)
+    mask = None if e.predicate is None else em.value(e.predicate)
+    memory = memory_type(dtype)
+    if vector is None and stride is not None and not stride.terms and stride.const in (1, -1):
+        backwards = stride.const == -1
+        if backwards:
+            offset = offset.plus(Linear(1 - lanes))
+            mask = None if mask is None else em.reverse(mask, with_lanes("bool", lanes))
+        pointer = _pointer(em, buffer, offset)
+        if mask is None:
+            text = f"load {memory}, ptr {pointer}, align {align_of(dtype)}"
+        else:
+            text = em.intrinsic(
+                f"llvm.masked.load.{suffix(_stored(dtype))}.p0", memory, ["ptr", "i32", f"<{lanes} x i1>", memory],
+                [pointer, str(align_of(dtype)), mask, "zeroinitializer"],
+            )  # fmt: skip
+        value = em.cached_load(buffer, text)
+        value = em.from_memory(value, dtype)
+        return em.reverse(value, dtype) if backwards else value
+    pointers = _pointers(em, buffer, offset, stride, vector, lanes)
+    all_true = mask if mask is not None else vector_constant([1] * lanes, "i1")
+    text = em.intrinsic(
+        f"llvm.masked.gather.{suffix(_stored(dtype))}.v{lanes}p0", memory,
+        [f"<{lanes} x ptr>", "i32", f"<{lanes} x i1>", memory],
+        [pointers, str(align_of(dtype)), all_true, "zeroinitializer"],
+    )  # fmt: skip
+    return em.from_memory(em.cached_load(buffer, text), dtype)
+
+
+def store(em: ExprEmitter, buffer: Buffer, indices: tuple[Expr, ...], value: str, dtype: str, mask: str | None) -> None:
+    """Write ``value`` of type ``dtype``; ``mask`` marks the lanes to write."""
+    fn = em.fn
+    lanes = lanes_of(dtype)
+    offset, stride, vector = _place(em, buffer, indices, lanes)
+    memory = memory_type(dtype)
+    value = em.to_memory(value, dtype)
+    if lanes == 1 or (stride is not None and not stride.terms and stride.const == 1 and vector is None):
+        pointer = _pointer(em, buffer, offset)
+        if mask is None:
+            hint = em.store_hint()
+            fn.do(f"store {memory} {value}, ptr {pointer}, align {align_of(dtype)}{hint}")
+        else:
+            fn.do(
+                em.intrinsic(
+                    f"llvm.masked.store.{suffix(_stored(dtype))}.p0", "void",
+                    [memory, "ptr", "i32", f"<{lanes} x i1>"], [value, pointer, str(align_of(dtype)), mask],
+                )  # fmt: skip
+            )
+    else:
+        pointers = _pointers(em, buffer, offset, stride, vector, lanes)
+        all_true = mask if mask is not None else vector_constant([1] * lanes, "i1")
+        fn.do(
+            em.intrinsic(
+                f"llvm.masked.scatter.{suffix(_stored(dtype))}.v{lanes}p0", "void",
+                [memory, f"<{lanes} x ptr>", "i32", f"<{lanes} x i1>"],
+                [value, pointers, str(align_of(dtype)), all_true],
+            )  # fmt: skip
+        )
+    em.written(buffer)
+
+
+def address(em: ExprEmitter, e: BufferLoad) -> str:
+    """The address of the first lane."""
+    offset, _, _ = _place(em, e.buffer, e.indices, lanes_of(e.dtype))
+    return _pointer(em, e.buffer, offset)
+
+
+def _stored(dtype: str) -> str:
+    return with_lanes("uint8", lanes_of(dtype)) if is_bool(dtype) else dtype
+
+
+def _scalar_load(em: ExprEmitter, buffer: Buffer, offset: Linear) -> str:
+    pointer = _pointer(em, buffer, offset)
+    dtype = buffer.dtype
+    text = f"load {memory_type(dtype)}, ptr {pointer}, align {align_of(dtype)}"
+    return em.from_memory(em.cached_load(buffer, text), dtype)
+
+
+def strides_of(buffer: Buffer) -> tuple[Expr, ...]:
+    """The buffer's strides in elements, row-major when it names none."""
+    if buffer.strides or not buffer.shape:
+        return buffer.strides
+    out: list[Expr] = [IntImm(1)]
+    for extent in reversed(buffer.shape[1:]):
+        out.append(out[-1] * extent)
+    return tuple(reversed(out))
+
+
+def _place(
+    em: ExprEmitter, buffer: Buffer, indices: tuple[Expr, ...], lanes: int
+) -> tuple[Linear, Linear | None, str | None]:
+    """Offset of the first lane, stride between lanes, and (when lanes are irregular) a vector of offsets instead."""
+    offset, stride = linear(em, buffer.elem_offset), Linear()
+    irregular: list[tuple[Expr, Expr]] = []
+    for index, step in zip(indices, strides_of(buffer), strict=True):
+        ramp = ramp_of(em, index)
+        if ramp is None:
+            irregular.append((index, step))
+            continue
+        offset = offset.plus(_scaled(em, ramp[0], step))
+        stride = stride.plus(_scaled(em, ramp[1], step))
+    if not irregular:
+        return offset, stride, None
+    total: str | None = None
+    wide = f"<{lanes} x i64>"
+    for index, step in irregular:
+        term = em.vector_index(index, lanes)
+        if not (isinstance(step, IntImm) and step.value == 1):
+            factor = em.splat(linear_text(em, linear(em, step)), "int64", lanes)
+            term = em.fn.pure(f"mul {wide} {term}, {factor}")
+        total = term if total is None else em.fn.pure(f"add {wide} {total}, {term}")
+    if stride.terms or stride.const:
+        assert total is not None
+        total = em.fn.pure(f"add {wide} {total}, {_steps(em, stride, lanes)}")
+    return offset, None, total
+
+
+def _scaled(em: ExprEmitter, lin: Linear, step: Expr) -> Linear:
+    if isinstance(step, IntImm):
+        return lin.times(step.value)
+    factor = linear(em, step)
+    if not lin.terms:
+        return factor.times(lin.const)
+    product = em.fn.pure(f"mul nsw i64 {linear_text(em, lin)}, {linear_text(em, factor)}")
+    return Linear(0, {product: 1})
+
+
+def _pointer(em: ExprEmitter, buffer: Buffer, offset: Linear) -> str:
+    """The address of an element: what varies first, then the constant part, which addressing modes take in."""
+    fn = em.fn
+    element = memory_type(element_of(buffer.dtype))
+    pointer = em.base(buffer)
+    if offset.terms:
+        varying = linear_text(em, Linear(0, offset.terms))
+        pointer = fn.pure(f"getelementptr {element}, ptr {pointer}, i64 {varying}")
+    if offset.const:
+        pointer = fn.pure(f"getelementptr {element}, ptr {pointer}, i64 {offset.const}")
+    return pointer
+
+
+def _steps(em: ExprEmitter, stride: Linear, lanes: int) -> str:
+    if not stride.terms:
+        return vector_constant([stride.const * n for n in range(lanes)], "i64")
+    step = em.splat(linear_text(em, stride), "int64", lanes)
+    return em.fn.pure(f"mul <{lanes} x i64> {step}, {vector_constant(list(range(lanes)), 'i64')}")
+
+
+def _pointers(
+    em: ExprEmitter, buffer: Buffer, offset: Linear, stride: Linear | None, vector: str | None, lanes: int
+) -> str:
+    fn = em.fn
+    element = memory_type(element_of(buffer.dtype))
+    pointer = _pointer(em, buffer, offset)
+    if vector is None:
+        assert stride is not None
+        if not stride.terms and abs(stride.const) * lanes < 1 << 30:
+            steps, type_ = vector_constant([stride.const * n for n in range(lanes)], "i32"), f"<{lanes} x i32>"
+        else:
+            steps, type_ = _steps(em, stride, lanes), f"<{lanes} x i64>"
+    else:
+        steps, type_ = vector, f"<{lanes} x i64>"
+    return fn.pure(f"getelementptr {element}, ptr {pointer}, {type_} {steps}")

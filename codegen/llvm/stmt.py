@@ -1,0 +1,374 @@
+"""Emits statements: loops with their carried values as phi nodes, branches, parallel regions, scratch memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...tir.buffer import Buffer
+from ...tir.dtype import bytes_of, element_of, is_int, lanes_of
+from ...tir.expr import BufferLoad, Expr, IntImm, Range, Var
+from ...tir.node import Node
+from ...tir.stmt import (
+    Allocate,
+    AssertStmt,
+    AttrStmt,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+)
+from ...tir.walk import pre_order
+from .builder import FunctionBuilder
+from .expr import EmitError, ExprEmitter, ModuleParts
+from .index import index_like, index_text, linear, linear_text
+from .memory import store, strides_of
+from .types import llvm_type, memory_type
+
+__all__ = ["StmtEmitter"]
+
+STACK_BYTES = 32768
+"""Scratch up to this size lives on the stack, larger in memory that the runtime keeps between calls."""
+REGISTER = "register"
+
+
+class StmtEmitter(ExprEmitter):
+    """Turns statements into basic blocks of the function under construction."""
+
+    def __init__(self, fn: FunctionBuilder, parts: ModuleParts, target: Any, name: str, on_error: str | None) -> None:
+        ExprEmitter.__init__(self, fn, parts, target)
+        self.name = name
+        self.on_error = on_error
+        self.in_parallel = False
+        self.messages: list[str] = []
+        self._effects: dict[int, tuple[Stmt, frozenset[Buffer], frozenset[Var]]] = {}
+
+    def stmt(self, s: Stmt) -> None:
+        """Emit one statement."""
+        if isinstance(s, SeqStmt):
+            for child in s.seq:
+                self.stmt(child)
+        elif isinstance(s, BufferStore):
+            self.buffer_store(s)
+        elif isinstance(s, For):
+            self.loop(s)
+        elif isinstance(s, IfThenElse):
+            self.branch(s)
+        elif isinstance(s, LetStmt):
+            self.let(s)
+        elif isinstance(s, Allocate):
+            self.allocate(s)
+        elif isinstance(s, AttrStmt):
+            self.stmt(s.body)
+        elif isinstance(s, Evaluate):
+            if not isinstance(s.value, IntImm):
+                self.value(s.value)
+        elif isinstance(s, AssertStmt):
+            self.assertion(s)
+        else:
+            raise EmitError(f"{type(s).__name__} must be lowered before code is emitted")
+
+    def buffer_store(self, s: BufferStore) -> None:
+        """A store to a register value or to memory."""
+        value = self.value(s.value)
+        if s.buffer.scope == REGISTER:
+            self.registers[s.buffer] = value
+            return
+        lanes = max([lanes_of(i.dtype) for i in s.indices], default=1)
+        if lanes > 1 and lanes_of(s.value.dtype) == 1:
+            value = self.splat(value, s.value.dtype, lanes)
+        dtype = s.buffer.dtype if lanes == 1 else f"{s.buffer.dtype}x{lanes}"
+        mask = None if s.predicate is None else self.value(s.predicate)
+        store(self, s.buffer, s.indices, value, dtype, mask)
+
+    def let(self, s: LetStmt) -> None:
+        """A named value."""
+        if is_int(s.var.dtype) and lanes_of(s.var.dtype) == 1 and index_like(s.value):
+            self.define_index(s.var, s.value)
+        else:
+            self.vars[s.var] = self.value(s.value)
+        self.stmt(s.body)
+
+    # -- effects ---------------------------------------------------------------------------------------------------
+
+    def effects(self, s: Stmt) -> tuple[frozenset[Buffer], frozenset[Var]]:
+        """The register values and the data pointers that ``s`` may write."""
+        known = self._effects.get(id(s))
+        if known is not None:
+            return known[1], known[2]
+        registers: set[Buffer] = set()
+        memory: set[Var] = set()
+        for child in s.children():
+            if isinstance(child, Stmt):
+                r, m = self.effects(child)
+                registers |= r
+                memory |= m
+            elif isinstance(child, Expr):
+                memory |= _called(child)
+        if isinstance(s, BufferStore):
+            if s.buffer.scope == REGISTER:
+                registers.add(s.buffer)
+            else:
+                memory.add(s.buffer.data)
+        found = (s, frozenset(registers), frozenset(memory))
+        self._effects[id(s)] = found
+        return found[1], found[2]
+
+    def touch(self, data: frozenset[Var]) -> None:
+        """Loads from these pointers must be made anew."""
+        self._clock += 1
+        for var in data:
+            self.versions[var] = self._clock
+
+    def carried(self, s: Stmt) -> list[Buffer]:
+        """The live register values that ``s`` changes, in a fixed order."""
+        changed = self.effects(s)[0]
+        return [b for b in self.registers if b in changed]
+
+    # -- control ---------------------------------------------------------------------------------------------------
+
+    def loop(self, s: For) -> None:
+        """A loop that tests at its end; register values it changes travel through phi nodes."""
+        if s.kind == "parallel" and not self.in_parallel and self.target.num_cores > 1:
+            if not (isinstance(s.extent, IntImm) and s.extent.value <= 1):
+                self.parallel(s)
+                return
+        low = linear(self, s.min)
+        count = linear(self, s.extent)
+        if not count.terms and count.const <= 0:
+            return
+        self.analyzer.bind(s.loop_var, Range(s.min, s.extent))
+        high = linear_text(self, low.plus(count))
+        self.run_loop(s, linear_text(self, low), high, bool(count.terms))
+
+    def run_loop(self, s: For, low: str, high: str, may_be_empty: bool) -> None:
+        """Emit the blocks of a loop over ``[low, high)``."""
+        fn = self.fn
+        carried = self.carried(s.body)
+        before = {b: self.registers[b] for b in carried}
+        touched = self.effects(s.body)[1]
+        head, done = fn.new_label("loop"), fn.new_label("done")
+        if may_be_empty:
+            some = fn.pure(f"icmp slt i64 {low}, {high}")
+            start = fn.block
+            fn.branch_if(some, head, done)
+        else:
+            start = fn.block
+            fn.branch(head)
+        fn.push()
+        fn.label(head)
+        counter = fn.phi("i64", _clean(s.loop_var.name))
+        phis = {b: fn.phi(llvm_type(b.dtype), "acc") for b in carried}
+        self.vars[s.loop_var] = counter.name
+        self.indices.add(s.loop_var)
+        for b, phi in phis.items():
+            self.registers[b] = phi.name
+        self.touch(touched)
+        self.stmt(s.body)
+        latch = fn.block
+        following = fn.emit(f"add nsw i64 {counter.name}, 1")
+        again = fn.emit(f"icmp slt i64 {following}, {high}")
+        fn.branch_if(again, head, done)
+        fn.fill(counter, [(low, start), (following, latch)])
+        for b, phi in phis.items():
+            fn.fill(phi, [(before[b], start), (self.registers[b], latch)])
+        fn.pop()
+        fn.label(done)
+        self.touch(touched)
+        if may_be_empty:
+            for b in carried:
+                merged = fn.phi(llvm_type(b.dtype), "acc")
+                fn.fill(merged, [(before[b], start), (self.registers[b], latch)])
+                self.registers[b] = merged.name
+
+    def branch(self, s: IfThenElse) -> None:
+        """An if; register values changed on either side merge in phi nodes."""
+        fn = self.fn
+        cond = self.value(s.condition)
+        if cond in ("true", "false"):
+            chosen = s.then_case if cond == "true" else s.else_case
+            if chosen is not None:
+                self.stmt(chosen)
+            return
+        carried = self.carried(s)
+        before = {b: self.registers[b] for b in carried}
+        touched = self.effects(s)[1]
+        then, other, done = fn.new_label("then"), fn.new_label("else"), fn.new_label("endif")
+        fn.branch_if(cond, then, other)
+        ends: list[tuple[dict[Buffer, str], str]] = []
+        for label, case in ((then, s.then_case), (other, s.else_case)):
+            fn.push()
+            fn.label(label)
+            self.registers.update(before)
+            if case is not None:
+                self.stmt(case)
+            ends.append(({b: self.registers[b] for b in carried}, fn.block))
+            fn.branch(done)
+            fn.pop()
+        fn.label(done)
+        self.touch(touched)
+        for b in carried:
+            phi = fn.phi(llvm_type(b.dtype), "acc")
+            fn.fill(phi, [(values[b], block) for values, block in ends])
+            self.registers[b] = phi.name
+
+    def assertion(self, s: AssertStmt) -> None:
+        """Leave the function with a number that stands for the message when the condition fails."""
+        fn = self.fn
+        if self.on_error is None:
+            raise EmitError("an assertion inside a parallel loop")
+        self.messages.append(s.message)
+        fine, failed = fn.new_label("fine"), fn.new_label("failed")
+        fn.branch_if(self.value(s.condition), fine, failed)
+        fn.label(failed)
+        fn.do(f"ret i32 {len(self.messages)}")
+        fn.label(fine)
+        self.stmt(s.body)
+
+    # -- memory ----------------------------------------------------------------------------------------------------
+
+    def allocate(self, s: Allocate) -> None:
+        """Register values start undefined; arrays live on the stack or in the runtime's scratch memory."""
+        buffer, fn = s.buffer, self.fn
+        if buffer.scope == REGISTER:
+            self.registers[buffer] = "poison"
+            self.stmt(s.body)
+            del self.registers[buffer]
+            return
+        element = memory_type(element_of(buffer.dtype))
+        size = _constant_elements(buffer)
+        if size is not None and size * bytes_of(buffer.dtype) <= STACK_BYTES:
+            self.bases[buffer.data] = fn.alloca(max(size, 1), element)
+            self.stmt(s.body)
+            return
+        total = linear_text(self, linear(self, _elements(buffer)))
+        amount = fn.pure(f"mul i64 {total}, {bytes_of(element_of(buffer.dtype))}") if size is None else str(
+            size * bytes_of(element_of(buffer.dtype))
+        )
+        self.parts.declarations.setdefault("tw_alloc", "declare noalias ptr @tw_alloc(i64)")
+        self.parts.declarations.setdefault("tw_free", "declare void @tw_free(ptr)")
+        pointer = fn.emit(f"call noalias align 64 ptr @tw_alloc(i64 {amount})")
+        self.bases[buffer.data] = pointer
+        self.stmt(s.body)
+        fn.do(f"call void @tw_free(ptr {pointer})")
+
+    # -- parallel regions ------------------------------------------------------------------------------------------
+
+    def parallel(self, s: For) -> None:
+        """The body becomes a function of its own; the runtime's pool calls it with parts of the range."""
+        fn, parts = self.fn, self.parts
+        parts.outlined += 1
+        name = f"{self.name}_region{parts.outlined}"
+        variables, pointers = self.captures(s)
+        slots: list[tuple[str, str]] = [("ptr", self.bases[d]) for d in pointers]
+        for var in variables:
+            slots.append(("i64" if var in self.indices else llvm_type(var.dtype), self.vars[var]))
+        low = index_text(self, s.min)
+        slots.append(("i64", low))
+        context = fn.alloca(len(slots), "i64")
+        for n, (type_, text) in enumerate(slots):
+            place = fn.pure(f"getelementptr i64, ptr {context}, i64 {n}")
+            fn.do(f"store {type_} {text}, ptr {place}, align 8")
+        parts.declarations.setdefault("tw_parallel_for", "declare void @tw_parallel_for(ptr, ptr, i64, i32)")
+        extent = index_text(self, s.extent)
+        fn.do(
+            f"call void @tw_parallel_for(ptr @{name}, ptr {context}, i64 {extent}, i32 {self.target.num_cores})"
+        )
+        parts.functions.append(self.region_entry(name, [t for t, _ in slots]))
+        parts.functions.append(self.region_body(name, s, variables, pointers))
+        self.touch(self.effects(s.body)[1])
+
+    def captures(self, s: For) -> tuple[list[Var], list[Var]]:
+        """The variables and data pointers from outside that the loop uses, in order of first use."""
+        variables: dict[Var, None] = {}
+        pointers: dict[Var, None] = {}
+
+        def see(node: Node) -> None:
+            for n in pre_order(node):
+                if isinstance(n, Var) and n in self.vars:
+                    variables.setdefault(n)
+                elif isinstance(n, Var) and n in self.bases:
+                    pointers.setdefault(n)
+                buffer = getattr(n, "buffer", None)
+                if isinstance(buffer, Buffer) and buffer.data in self.bases:
+                    if buffer.data not in pointers:
+                        pointers.setdefault(buffer.data)
+                        for e in (*buffer.shape, *strides_of(buffer), buffer.elem_offset):
+                            see(e)
+                elif isinstance(buffer, Buffer) and isinstance(n, Allocate):
+                    for e in buffer.shape:
+                        see(e)
+                if isinstance(n, BufferLoad) and n.buffer in self.registers:
+                    raise EmitError(f"the register value {n.buffer.name} crosses a parallel loop")
+
+        see(s.body)
+        return list(variables), list(pointers)
+
+    def region_entry(self, name: str, types: list[str]) -> str:
+        """The function the pool calls: takes the context apart."""
+        fn = FunctionBuilder(f"define internal void @{name}(ptr %ctx, i64 %begin, i64 %end) nounwind")
+        args = []
+        for n, type_ in enumerate(types):
+            place = fn.emit(f"getelementptr i64, ptr %ctx, i64 {n}")
+            args.append(f"{type_} {fn.emit(f'load {type_}, ptr {place}, align 8')}")
+        fn.do(f"call void @{name}_body({', '.join([*args, 'i64 %begin', 'i64 %end'])})")
+        fn.do("ret void")
+        return fn.text()
+
+    def region_body(self, name: str, s: For, variables: list[Var], pointers: list[Var]) -> str:
+        """The loop over a part of the range, with its pointers known not to alias."""
+        params = [f"ptr noalias %p{n}" for n in range(len(pointers))]
+        for n, var in enumerate(variables):
+            params.append(f"{'i64' if var in self.indices else llvm_type(var.dtype)} %x{n}")
+        params += ["i64 %low", "i64 %begin", "i64 %end"]
+        fn = FunctionBuilder(
+            f"define internal void @{name}_body({', '.join(params)}) noinline nounwind {self.target.llvm_attributes}"
+        )
+        em = StmtEmitter(fn, self.parts, self.target, self.name, None)
+        em.in_parallel = True
+        em.analyzer = self.analyzer
+        em.bases = {data: f"%p{n}" for n, data in enumerate(pointers)}
+        em.vars = {var: f"%x{n}" for n, var in enumerate(variables)}
+        em.indices = {v for v in variables if v in self.indices}
+        em.analyzer.bind(s.loop_var, Range(s.min, s.extent))
+        first = fn.emit("add i64 %low, %begin")
+        last = fn.emit("add i64 %low, %end")
+        em.run_loop(s, first, last, True)
+        fn.do("ret void")
+        return fn.text()
+
+
+def _called(e: Expr) -> set[Var]:
+    """Data pointers that calls inside an expression may write through."""
+    out: set[Var] = set()
+    for n in pre_order(e):
+        if getattr(n, "op", "") in ("tir.call_extern", "tir.address_of"):
+            for inner in pre_order(n):
+                if isinstance(inner, BufferLoad):
+                    out.add(inner.buffer.data)
+                elif isinstance(inner, Var) and inner.dtype == "handle":
+                    out.add(inner)
+    return out
+
+
+def _elements(buffer: Buffer) -> Expr:
+    total: Expr = IntImm(1)
+    for extent in buffer.shape:
+        total = total * extent
+    return total
+
+
+def _constant_elements(buffer: Buffer) -> int | None:
+    total = 1
+    for extent in buffer.shape:
+        if not isinstance(extent, IntImm):
+            return None
+        total *= extent.value
+    return total
+
+
+def _clean(name: str) -> str:
+    """A variable's name as part of an LLVM name."""
+    return "".join(ch if ch.isalnum() else "_" for ch in name) or "i"

@@ -1,0 +1,83 @@
+"""LLVM's spelling of data types and constants."""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+
+from ...tir.dtype import bytes_of, element_of, is_float, lanes_of, parse_dtype
+
+__all__ = ["align_of", "float_constant", "llvm_type", "memory_type", "splat_constant", "suffix", "vector_constant"]
+
+
+@lru_cache(maxsize=None)
+def llvm_type(dtype: str) -> str:
+    """The type of a value: ``float``, ``<16 x float>``, ``i1`` for bool, ``i16`` for bfloat16."""
+    kind, bits, lanes = parse_dtype(dtype)
+    if kind == "float":
+        base = {16: "half", 32: "float", 64: "double"}[bits]
+    elif kind == "bfloat":
+        base = "i16"
+    elif kind == "handle":
+        base = "ptr"
+    elif kind == "void":
+        base = "void"
+    else:
+        base = f"i{bits}"
+    return base if lanes == 1 else f"<{lanes} x {base}>"
+
+
+@lru_cache(maxsize=None)
+def memory_type(dtype: str) -> str:
+    """The type of an element in memory: as :func:`llvm_type`, but a bool takes a byte."""
+    kind, _, lanes = parse_dtype(dtype)
+    if kind != "bool":
+        return llvm_type(dtype)
+    return "i8" if lanes == 1 else f"<{lanes} x i8>"
+
+
+@lru_cache(maxsize=None)
+def suffix(dtype: str) -> str:
+    """The type's part of an overloaded intrinsic's name: ``f32``, ``v16f32``, ``i64``."""
+    kind, bits, lanes = parse_dtype(dtype)
+    base = f"f{bits}" if kind == "float" else f"i{max(bits, 1)}"
+    return base if lanes == 1 else f"v{lanes}{base}"
+
+
+def align_of(dtype: str) -> int:
+    """The alignment of one element, in bytes: all that a caller's array promises."""
+    return bytes_of(element_of(dtype))
+
+
+def float_constant(value: float, dtype: str) -> str:
+    """A floating-point literal, exact: hexadecimal bits as LLVM wants them."""
+    kind, bits, _ = parse_dtype(dtype)
+    if kind == "float" and bits == 16:
+        return f"0xH{struct.unpack('<H', struct.pack('<e', value))[0]:04X}"
+    if bits == 32:
+        try:
+            value = struct.unpack("<f", struct.pack("<f", value))[0]
+        except OverflowError:
+            value = float("inf") if value > 0 else float("-inf")
+    return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+
+
+def splat_constant(text: str, dtype: str) -> str:
+    """``text``, a scalar literal, in every lane of ``dtype``."""
+    lanes = lanes_of(dtype)
+    if lanes == 1:
+        return text
+    base = llvm_type(element_of(dtype))
+    return f"<{', '.join([f'{base} {text}'] * lanes)}>"
+
+
+def vector_constant(values: list[int], base: str) -> str:
+    """A vector literal of integers of the LLVM type ``base``."""
+    return f"<{', '.join(f'{base} {v}' for v in values)}>"
+
+
+def zero(dtype: str) -> str:
+    """The zero of a type."""
+    if lanes_of(dtype) > 1:
+        return "zeroinitializer"
+    return "0.0" if is_float(dtype) and llvm_type(dtype) != "i16" else "0"

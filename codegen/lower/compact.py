@@ -1,0 +1,162 @@
+"""Shrinks allocations to the part that is in use where they stand."""
+
+from __future__ import annotations
+
+from ...tir.arith import Analyzer, eval_interval
+from ...tir.buffer import Buffer
+from ...tir.expr import BufferLoad, Expr, IntImm, Let, Range, Var, const
+from ...tir.function import PrimFunc
+from ...tir.node import Node
+from ...tir.stmt import Allocate, BufferStore, For, LetStmt, Stmt
+from ...tir.walk import transform, vars_in
+
+__all__ = ["compact_buffers"]
+
+Interval = tuple[Expr, Expr]
+
+
+def compact_buffers(func: PrimFunc) -> PrimFunc:
+    """Give each allocated buffer the shape of the box that its accesses span inside the allocation.
+
+    Before::
+
+        for i in range(128):
+            Y = T.decl_buffer((128, 64))
+            for j in range(64): Y[i, j] = ...
+
+    After::
+
+        for i in range(128):
+            Y = T.decl_buffer((1, 64))
+            for j in range(64): Y[0, j] = ...
+
+    A dimension whose lower end or size cannot be told keeps its whole extent.
+    """
+    analyzer = Analyzer()
+
+    def visit(node: Node) -> Node:
+        if isinstance(node, Expr):
+            return node
+        if isinstance(node, For):
+            analyzer.bind(node.loop_var, Range(node.min, node.extent))
+        if isinstance(node, LetStmt):
+            analyzer.bind(node.var, node.value)
+        if isinstance(node, Allocate):
+            body = node.body
+            new_buffer, low = _box(node.buffer, body, analyzer)
+            if new_buffer is not node.buffer:
+                body = _shift(body, node.buffer, new_buffer, low, analyzer)
+            inner = visit(body)
+            if inner is node.body:
+                return node
+            return Allocate(new_buffer, inner, node.annotations)  # type: ignore[arg-type]
+        return node.map_children(visit)
+
+    return func.with_body(visit(func.body))  # type: ignore[arg-type]
+
+
+def _box(buffer: Buffer, body: Stmt, analyzer: Analyzer) -> tuple[Buffer, tuple[Expr, ...]]:
+    """The buffer with its compact shape, and the lower ends to subtract."""
+    rank = len(buffer.shape)
+    boxes: list[list[Interval | None]] = []
+
+    def collect(node: Node, dom: dict[Var, Interval]) -> None:
+        if isinstance(node, For):
+            lo = eval_interval(node.min, dom)
+            hi = eval_interval(node.min + node.extent - 1, dom)
+            if lo is not None and hi is not None:
+                dom = {**dom, node.loop_var: (lo[0], hi[1])}
+            analyzer.bind(node.loop_var, Range(node.min, node.extent))
+        elif isinstance(node, (LetStmt, Let)):
+            span = eval_interval(node.value, dom)
+            if span is not None:
+                dom = {**dom, node.var: span}
+        elif isinstance(node, (BufferLoad, BufferStore)) and node.buffer is buffer:
+            boxes.append([eval_interval(index, dom) for index in node.indices])
+        for child in node.children():
+            collect(child, dom)
+
+    inner = _defined_in(body)
+    collect(body, {})
+    shape, lows = list(buffer.shape), []
+    changed = False
+    for d in range(rank):
+        full = buffer.shape[d]
+        lows.append(const(0, full.dtype))
+        ends = _union([box[d] for box in boxes], inner, analyzer)
+        if ends is None:
+            continue
+        low, high = ends
+        extent = analyzer.simplify(high - low + 1)
+        if not isinstance(extent, IntImm):
+            bound = analyzer.const_int_bound(extent)[1]
+            if bound is None:
+                if vars_in(extent) & inner or not isinstance(full, IntImm):
+                    continue
+                bound = full.value
+            extent = const(bound, full.dtype)
+        if isinstance(full, IntImm) and isinstance(extent, IntImm) and extent.value >= full.value:
+            continue
+        shape[d], lows[d] = extent, low
+        changed = True
+    if not changed:
+        return buffer, ()
+    return buffer.with_(shape=tuple(shape), strides=()), tuple(lows)
+
+
+def _union(spans: list[Interval | None], inner: set[Var], analyzer: Analyzer) -> Interval | None:
+    """The span of all spans; None when an end is unknown, uses a variable from inside, or cannot be compared."""
+    out: Interval | None = None
+    for span in spans:
+        if span is None:
+            return None
+        low, high = analyzer.simplify(span[0]), analyzer.simplify(span[1])
+        if (vars_in(low) | vars_in(high)) & inner:
+            return None
+        if out is None:
+            out = (low, high)
+            continue
+        new_low = _extreme(out[0], low, analyzer)
+        new_high = _extreme(high, out[1], analyzer)
+        if new_low is None or new_high is None:
+            return None
+        out = (new_low, new_high)
+    return out
+
+
+def _extreme(a: Expr, b: Expr, analyzer: Analyzer) -> Expr | None:
+    """Whichever of two is the smaller for certain (callers swap the arguments for the larger)."""
+    if a is b or analyzer.can_prove(a <= b):
+        return a
+    if analyzer.can_prove(b <= a):
+        return b
+    return None
+
+
+def _defined_in(body: Stmt) -> set[Var]:
+    out: set[Var] = set()
+
+    def visit(node: Node) -> None:
+        if isinstance(node, For):
+            out.add(node.loop_var)
+        elif isinstance(node, (LetStmt, Let)):
+            out.add(node.var)
+        for child in node.children():
+            visit(child)
+
+    visit(body)
+    return out
+
+
+def _shift(body: Stmt, old: Buffer, new: Buffer, low: tuple[Expr, ...], analyzer: Analyzer) -> Stmt:
+    def move(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple([analyzer.simplify(i - b) for i, b in zip(indices, low, strict=True)])
+
+    def post(n: Node) -> Node | None:
+        if isinstance(n, BufferLoad) and n.buffer is old:
+            return BufferLoad(new, move(n.indices), n.predicate)
+        if isinstance(n, BufferStore) and n.buffer is old:
+            return BufferStore(new, n.value, move(n.indices), n.predicate)
+        return None
+
+    return transform(body, post=post)  # type: ignore[no-any-return]

@@ -1,0 +1,53 @@
+"""Copies of statements with variables and buffers of their own, for passes that repeat code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...tir.buffer import Buffer
+from ...tir.expr import BufferLoad, Expr, Let, Var
+from ...tir.stmt import Allocate, BufferStore, For, LetStmt, Stmt
+
+__all__ = ["fresh_copy"]
+
+
+def fresh_copy(stmt: Stmt, values: Mapping[Var, Expr] | None = None) -> Any:
+    """``stmt`` with every variable and buffer that it defines replaced by a new one, and ``values`` substituted.
+
+    >>> from tilewright.tir import Var, For, Evaluate, IntImm
+    >>> i = Var("i")
+    >>> loop = For(i, IntImm(0), IntImm(4), "serial", Evaluate(i))
+    >>> copy = fresh_copy(loop)
+    >>> copy.loop_var is i, copy.body.value is copy.loop_var
+    (False, True)
+    """
+    env: dict[Var, Expr] = dict(values or {})
+    buffers: dict[Buffer, Buffer] = {}
+
+    def visit(n: Any) -> Any:
+        if isinstance(n, Var):
+            return env.get(n, n)
+        if isinstance(n, For):
+            var = Var(n.loop_var.name, n.loop_var.dtype)
+            low, extent = visit(n.min), visit(n.extent)
+            env[n.loop_var] = var
+            return For(var, low, extent, n.kind, visit(n.body), n.thread_binding, n.annotations)
+        if isinstance(n, (LetStmt, Let)):
+            var = Var(n.var.name, n.var.dtype)
+            value = visit(n.value)
+            env[n.var] = var
+            return type(n)(var, value, visit(n.body))
+        if isinstance(n, Allocate):
+            new = buffers[n.buffer] = n.buffer.map_exprs(visit)
+            if new is n.buffer:
+                new = buffers[n.buffer] = n.buffer.with_()
+            return Allocate(new, visit(n.body), n.annotations)
+        n = n.map_children(visit)
+        if isinstance(n, BufferLoad) and n.buffer in buffers:
+            return BufferLoad(buffers[n.buffer], n.indices, n.predicate)
+        if isinstance(n, BufferStore) and n.buffer in buffers:
+            return BufferStore(buffers[n.buffer], n.value, n.indices, n.predicate)
+        return n
+
+    return visit(stmt)

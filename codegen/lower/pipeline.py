@@ -1,0 +1,96 @@
+"""The order of the lowering passes, and what runs them: timed, printed on request, verified."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from ...tir.arith import simplify
+from ...tir.function import PrimFunc
+from ...tir.verify import verify
+from ..target import Target
+from .blocks import flatten_blocks
+from .compact import compact_buffers
+from .contract import form_fma
+from .guards import hoist_guards, name_quotients
+from .horizontal import lower_horizontal
+from .loops import legalize_vector_loops, remove_unit_loops, split_unroll_factors
+from .math import lower_math
+from .reduction import place_init
+from .registers import drop_true_masks, promote_registers
+from .storage import widen_half_floats
+from .unroll import unroll_loops
+from .vectorize import vectorize_loops
+
+__all__ = ["PASSES", "Pass", "PassReport", "run_passes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A named step: ``run(func, target)`` gives the new function."""
+
+    name: str
+    run: Callable[[PrimFunc, Target], PrimFunc]
+
+
+def _plain(rewrite: Callable[[PrimFunc], PrimFunc]) -> Callable[[PrimFunc, Target], PrimFunc]:
+    return lambda func, target: rewrite(func)
+
+
+PASSES: tuple[Pass, ...] = (
+    Pass("place_init", _plain(place_init)),
+    Pass("flatten_blocks", _plain(flatten_blocks)),
+    Pass("compact_buffers", _plain(compact_buffers)),
+    Pass("remove_unit_loops", _plain(remove_unit_loops)),
+    Pass("legalize_vector_loops", legalize_vector_loops),
+    Pass("split_unroll_factors", _plain(split_unroll_factors)),
+    Pass("simplify", _plain(simplify)),
+    Pass("name_quotients", _plain(name_quotients)),
+    Pass("hoist_guards", _plain(hoist_guards)),
+    Pass("lower_horizontal", _plain(lower_horizontal)),
+    Pass("unroll_loops", _plain(unroll_loops)),
+    Pass("vectorize_loops", _plain(vectorize_loops)),
+    Pass("drop_true_masks", _plain(drop_true_masks)),
+    Pass("promote_registers", _plain(promote_registers)),
+    Pass("widen_half_floats", _plain(widen_half_floats)),
+    Pass("lower_math", lower_math),
+    Pass("form_fma", form_fma),
+)
+
+
+@dataclass(slots=True)
+class PassReport:
+    """Seconds that each pass took."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name:24s} {1e3 * t:8.2f} ms" for name, t in self.seconds.items())
+
+
+def run_passes(
+    func: PrimFunc,
+    target: Target,
+    passes: Sequence[Pass] = PASSES,
+    *,
+    show: Sequence[str] = (),
+    check: bool = False,
+    report: PassReport | None = None,
+) -> PrimFunc:
+    """Run ``passes`` in order.
+
+    ``show``: names of passes after which the function is printed to stderr (``"all"``: every one); ``check``: verify
+    the function after each; ``report`` collects the times.
+    """
+    for p in passes:
+        start = time.perf_counter()
+        func = p.run(func, target)
+        if report is not None:
+            report.seconds[p.name] = report.seconds.get(p.name, 0.0) + time.perf_counter() - start
+        if p.name in show or "all" in show:
+            print(f"# after {p.name}\n{func.script()}", file=sys.stderr)
+        if check:
+            verify(func)
+    return func

@@ -1,0 +1,243 @@
+"""Keeps small scratch in registers: an array whose every access has a constant place becomes separate values.
+
+After unrolling and vectorizing, a register tile ``acc[8, 48]`` is read and written at constant places only, a vector
+at a time. Each such place becomes a buffer of shape ``()`` and scope ``register``; the emitter carries those through
+loops as SSA values (phi nodes), so nothing depends on a later optimizer promoting memory.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from ...tir.arith import Analyzer
+from ...tir.buffer import Buffer
+from ...tir.dtype import bytes_of, lanes_of, with_lanes
+from ...tir.equal import structural_equal
+from ...tir.expr import And, Broadcast, BufferLoad, Call, Expr, IntImm, Ramp, Select, Shuffle, const
+from ...tir.function import PrimFunc
+from ...tir.node import Node
+from ...tir.stmt import Allocate, BufferStore, For, Stmt
+from ...tir.walk import pre_order, transform
+
+__all__ = ["REGISTER_SCOPE", "promote_registers"]
+
+REGISTER_SCOPE = "register"
+_MAX_BYTES = 16384
+Slot = tuple[int, int]
+
+
+def promote_registers(func: PrimFunc) -> PrimFunc:
+    """Split every allocation with constant accesses only into register values.
+
+    Before::
+
+        acc = T.decl_buffer((2, 8), scope="local")
+        acc[0, 0:8] = ...
+        acc[1, 0:8] = acc[1, 0:8] + ...
+
+    After::
+
+        acc_0 = T.decl_buffer((), "float32x8", scope="register")
+        acc_8 = T.decl_buffer((), "float32x8", scope="register")
+        acc_0[()] = ...
+        acc_8[()] = acc_8[()] + ...
+
+    Arrays that are indexed by a variable, cross a parallel loop, or whose accesses overlap without being equal stay in
+    memory. A store under a mask becomes a ``Select`` with the old value, or a plain one where no lane outside the mask
+    is ever looked at.
+    """
+
+    def post(n: Node) -> Stmt | None:
+        if isinstance(n, Allocate) and n.buffer.scope != REGISTER_SCOPE:
+            return _promote(n)
+        return None
+
+    return transform(func, post=post)  # type: ignore[no-any-return]
+
+
+def _promote(alloc: Allocate) -> Stmt | None:
+    buffer = alloc.buffer
+    size = buffer.num_bytes()
+    if size is None or size > _MAX_BYTES or buffer.strides:
+        return None
+    accesses = _accesses(alloc.body, buffer)
+    if accesses is None:
+        return None
+    slots: set[Slot] = set()
+    for access in accesses:
+        slot = _slot(access.indices, buffer)
+        if slot is None:
+            return None
+        slots.add(slot)
+    parents = _containers(slots)
+    if parents is None:
+        return None
+    values: dict[Slot, Buffer] = {}
+    for start, lanes in sorted(set(parents.values())):
+        dtype = with_lanes(buffer.dtype, lanes)
+        values[start, lanes] = Buffer(f"{buffer.name}_{start}", (), dtype, REGISTER_SCOPE)
+    if sum(bytes_of(v.dtype) for v in values.values()) > _MAX_BYTES:
+        return None
+    stored = {_slot(a.indices, buffer) for a in accesses if isinstance(a, BufferStore)}
+    if any(parents[s] != s for s in stored if s is not None):
+        return None  # a part of a vector is written: keep it in memory
+    free = _unmasked_stores(accesses, buffer, parents)
+
+    def read(slot: Slot) -> Expr:
+        home = parents[slot]
+        whole = BufferLoad(values[home], ())
+        if home == slot:
+            return whole
+        first = slot[0] - home[0]
+        return Shuffle((whole,), tuple(range(first, first + slot[1])))
+
+    def post(n: Node) -> Node | None:
+        if isinstance(n, BufferLoad) and n.buffer is buffer:
+            slot = _slot(n.indices, buffer)
+            assert slot is not None
+            value = read(slot)
+            if n.predicate is None or slot in free:
+                return value
+            return Select(n.predicate, value, const(0, value.dtype))
+        if isinstance(n, BufferStore) and n.buffer is buffer:
+            slot = _slot(n.indices, buffer)
+            assert slot is not None
+            value = n.value
+            if n.predicate is not None and slot not in free:
+                value = Select(n.predicate, value, BufferLoad(values[slot], ()))
+            return BufferStore(values[slot], value, ())
+        return None
+
+    body: Stmt = transform(alloc.body, post=post)
+    for value in reversed(list(values.values())):
+        body = Allocate(value, body)
+    return body
+
+
+def _accesses(body: Stmt, buffer: Buffer) -> list[BufferLoad | BufferStore] | None:
+    """All accesses; None when the buffer crosses a parallel loop or its address is taken."""
+    out: list[BufferLoad | BufferStore] = []
+
+    def visit(n: Node, parallel: bool) -> bool:
+        if isinstance(n, (BufferLoad, BufferStore)) and n.buffer is buffer:
+            if parallel:
+                return False
+            out.append(n)
+        if isinstance(n, Call) and n.op in ("tir.address_of", "tir.tvm_access_ptr"):
+            if any(isinstance(a, BufferLoad) and a.buffer is buffer for a in n.args) or buffer.data in n.args:
+                return False
+        inside = parallel or (isinstance(n, For) and n.kind == "parallel")
+        return all(visit(c, inside) for c in n.children())
+
+    return out if visit(body, False) else None
+
+
+def _slot(indices: tuple[Expr, ...], buffer: Buffer) -> Slot | None:
+    """The first element and the number of lanes of an access; None when it is not constant or not contiguous."""
+    offset, lanes, stride = 0, 1, 1
+    for index, extent in zip(indices, buffer.shape, strict=True):
+        if not isinstance(extent, IntImm):
+            return None
+        offset *= extent.value
+        stride_scale = extent.value
+        if lanes > 1:
+            stride *= stride_scale
+        if isinstance(index, Ramp):
+            if lanes > 1 or not isinstance(index.stride, IntImm):
+                return None
+            lanes, stride = index.lanes, index.stride.value
+            index = index.base
+        if not isinstance(index, IntImm):
+            return None
+        offset += index.value
+    if lanes > 1 and stride != 1:
+        return None
+    return offset, lanes
+
+
+def _containers(slots: set[Slot]) -> dict[Slot, Slot] | None:
+    """For each slot the largest slot that holds it; None when two overlap and neither holds the other."""
+    by_size = sorted(slots, key=lambda s: (-s[1], s[0]))
+    homes: list[Slot] = []
+    out: dict[Slot, Slot] = {}
+    owner: dict[int, Slot] = {}
+    for slot in by_size:
+        start, lanes = slot
+        owners = {owner.get(i) for i in range(start, start + lanes)}
+        if owners == {None}:
+            homes.append(slot)
+            out[slot] = slot
+            for i in range(start, start + lanes):
+                owner[i] = slot
+        elif len(owners) == 1:
+            home = owners.pop()
+            assert home is not None
+            out[slot] = home
+        else:
+            return None
+    return out
+
+
+def _unmasked_stores(
+    accesses: list[BufferLoad | BufferStore], buffer: Buffer, parents: dict[Slot, Slot]
+) -> set[Slot]:
+    """Slots whose masks may be ignored: no load looks at a lane that some masked store leaves out.
+
+    That is so when all masks of a slot are the same one, and every load of it is under that mask.
+    """
+    masks: dict[Slot, list[Expr]] = defaultdict(list)
+    bare_loads: set[Slot] = set()
+    for access in accesses:
+        slot = _slot(access.indices, buffer)
+        assert slot is not None
+        if access.predicate is not None:
+            masks[slot].append(access.predicate)
+        elif isinstance(access, BufferLoad) or parents[slot] != slot:
+            bare_loads.add(parents[slot])
+    out: set[Slot] = set()
+    for slot, found in masks.items():
+        if slot in bare_loads or parents[slot] != slot:
+            continue
+        if all(m is found[0] or structural_equal(m, found[0], map_free_vars=False) for m in found[1:]):
+            out.add(slot)
+    return out
+
+
+def drop_true_masks(func: PrimFunc) -> PrimFunc:
+    """Remove masks that hold in every lane, for what later passes and readers see."""
+    analyzer = Analyzer()
+
+    def all_true(mask: Expr) -> bool:
+        if isinstance(mask, And):
+            return all_true(mask.a) and all_true(mask.b)
+        simple = analyzer.simplify(mask)
+        if isinstance(simple, Broadcast):
+            simple = simple.value
+        return isinstance(simple, IntImm) and bool(simple.value)
+
+    def post(n: Node) -> Node | None:
+        if isinstance(n, BufferLoad) and n.predicate is not None and all_true(n.predicate):
+            return BufferLoad(n.buffer, n.indices)
+        if isinstance(n, BufferStore) and n.predicate is not None and all_true(n.predicate):
+            return BufferStore(n.buffer, n.value, n.indices)
+        return None
+
+    return transform(func, post=post)  # type: ignore[no-any-return]
+
+
+def register_buffers(func: PrimFunc) -> list[Buffer]:
+    """The register values of a lowered function."""
+    return [
+        n.buffer
+        for n in pre_order(func, lambda n: not isinstance(n, Expr))
+        if isinstance(n, Allocate) and n.buffer.scope == REGISTER_SCOPE
+    ]
+
+
+def vector_registers(func: PrimFunc, vector_bits: int) -> int:
+    """How many vector registers the register values fill at once."""
+    total = 0
+    for buffer in register_buffers(func):
+        bits = bytes_of(buffer.dtype) * 8
+        total += -(-bits // vector_bits) if lanes_of(buffer.dtype) > 1 else 1
+    return total

@@ -1,0 +1,142 @@
+"""Unrolls: each trip of an unrolled loop becomes statements of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...tir.arith import Analyzer
+from ...tir.buffer import Buffer
+from ...tir.expr import BufferLoad, Expr, IntImm, Let, Var, const
+from ...tir.function import PrimFunc
+from ...tir.node import Node
+from ...tir.stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, Stmt, seq
+from ...tir.walk import pre_order
+
+__all__ = ["unroll_loops"]
+
+MAX_STATEMENTS = 8192
+"""Loops that would grow a function beyond this many stores stay loops."""
+
+
+def unroll_loops(func: PrimFunc) -> PrimFunc:
+    """Write out every loop marked ``unrolled`` whose extent is constant.
+
+    Before::
+
+        for i in T.unroll(2):
+            A[i * 8] = 0.0
+
+    After::
+
+        A[0] = 0.0
+        A[8] = 0.0
+    """
+    if not any(isinstance(n, For) and n.kind == "unrolled" for n in pre_order(func, _statements)):
+        return func
+    return func.with_body(_Unroller().visit(func.body, {}, 1))
+
+
+def _statements(n: Node) -> bool:
+    return not isinstance(n, Expr)
+
+
+def _stores(stmt: Stmt) -> int:
+    """Stores after unrolling."""
+    if isinstance(stmt, BufferStore):
+        return 1
+    times = stmt.extent.value if isinstance(stmt, For) and stmt.kind == "unrolled" and isinstance(stmt.extent, IntImm) else 1
+    return times * sum(_stores(c) for c in stmt.children() if isinstance(c, Stmt))
+
+
+class _Unroller:
+    """One walk with the unrolled variables' values at hand, so that each expression is rewritten once a copy."""
+
+    def __init__(self) -> None:
+        self.analyzer = Analyzer()
+        self.buffers: dict[Buffer, Buffer] = {}
+
+    def visit(self, n: Any, env: dict[Var, Expr], copies: int) -> Any:
+        if isinstance(n, Expr):
+            return self.expr(n, env)
+        if isinstance(n, For):
+            low, extent = self.expr(n.min, env), self.expr(n.extent, env)
+            if n.kind == "unrolled" and isinstance(extent, IntImm) and isinstance(low, IntImm):
+                trips = extent.value
+                if trips == 1 or copies * trips * max(1, _stores(n.body)) <= MAX_STATEMENTS:
+                    parts = [
+                        self.visit(n.body, {**env, n.loop_var: const(low.value + t, n.loop_var.dtype)}, copies * trips)
+                        for t in range(trips)
+                    ]
+                    return seq(*parts)
+            var = Var(n.loop_var.name, n.loop_var.dtype) if copies > 1 else n.loop_var
+            kind = "serial" if n.kind == "unrolled" else n.kind
+            inner = env if var is n.loop_var else {**env, n.loop_var: var}
+            return For(var, low, extent, kind, self.visit(n.body, inner, copies), n.thread_binding, n.annotations)
+        if isinstance(n, LetStmt):
+            var = Var(n.var.name, n.var.dtype) if copies > 1 else n.var
+            inner = env if var is n.var else {**env, n.var: var}
+            return LetStmt(var, self.expr(n.value, env), self.visit(n.body, inner, copies))
+        if isinstance(n, Allocate) and copies > 1:
+            new = n.buffer.map_exprs(lambda e: self.expr(e, env))
+            outer = self.buffers.get(n.buffer)
+            self.buffers[n.buffer] = new if new is not n.buffer else n.buffer.with_()
+            result = Allocate(self.buffers[n.buffer], self.visit(n.body, env, copies), n.annotations)
+            if outer is None:
+                del self.buffers[n.buffer]
+            else:
+                self.buffers[n.buffer] = outer
+            return result
+        if isinstance(n, IfThenElse):
+            cond = self.expr(n.condition, env)
+            if isinstance(cond, IntImm):
+                if cond.value:
+                    return self.visit(n.then_case, env, copies)
+                return seq() if n.else_case is None else self.visit(n.else_case, env, copies)
+            other = None if n.else_case is None else self.visit(n.else_case, env, copies)
+            return IfThenElse(cond, self.visit(n.then_case, env, copies), other)
+        n = n.map_children(lambda c: self.visit(c, env, copies))
+        if isinstance(n, BufferStore) and n.buffer in self.buffers:
+            return BufferStore(self.buffers[n.buffer], n.value, n.indices, n.predicate)
+        return n
+
+    def expr(self, e: Any, env: dict[Var, Expr]) -> Any:
+        if not env and not self.buffers:
+            return e
+        simplify = self.analyzer.simplify
+
+        def walk(x: Any) -> Any:
+            if isinstance(x, Var):
+                return env.get(x, x)
+            if isinstance(x, BufferLoad):
+                indices = tuple([index(i) for i in x.indices])
+                predicate = None if x.predicate is None else walk(x.predicate)
+                return BufferLoad(self.buffers.get(x.buffer, x.buffer), indices, predicate)
+            if isinstance(x, Let):
+                var = Var(x.var.name, x.var.dtype)
+                value = walk(x.value)
+                env_old = env.get(x.var)
+                env[x.var] = var
+                body = walk(x.body)
+                if env_old is None:
+                    del env[x.var]
+                else:
+                    env[x.var] = env_old
+                return Let(var, value, body)
+            new = x.map_children(walk)
+            if new is not x and new.dtype in ("bool", "int32", "int64"):
+                return simplify(new)
+            return new
+
+        def index(i: Any) -> Any:
+            new = _replace(i, env)
+            return i if new is i else simplify(new)
+
+        return walk(e)
+
+
+def _replace(e: Any, env: dict[Var, Expr]) -> Any:
+    if isinstance(e, Var):
+        return env.get(e, e)
+    if isinstance(e, IntImm):
+        return e
+    return e.map_children(lambda c: _replace(c, env))
