@@ -3,6 +3,6 @@
 ``query`` looks around, ``loops`` rewrites loop nests; a module is listed here so that its primitives are registered.
 """
 
-from . import cache, compute_at, query
+from . import annotate, cache, compute_at, loops, query
 
-__all__ = ["cache", "compute_at", "query"]
+__all__ = ["annotate", "cache", "compute_at", "loops", "query"]

@@ -1,0 +1,121 @@
+"""What split and fuse share: putting an expression in the place of a loop variable, and tidying what is bound to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..tir.arith import Analyzer
+from ..tir.expr import And, Expr, IntImm, Range, Var, is_const_int
+from ..tir.function import PrimFunc
+from ..tir.stmt import Block, BlockRealize, For, IfThenElse, SeqStmt, Stmt
+from ..tir.walk import pre_order, substitute
+from .errors import ScheduleError
+from .tree import Tree, blocks_below, symbols_of
+
+__all__ = ["analyzer_above", "check_at_zero", "check_plain", "conjoin", "rebind"]
+
+
+def analyzer_above(tree: Tree, stmt: Stmt, keep_unit: bool = False) -> Analyzer:
+    """An analyzer that knows the loops and axes around ``stmt``, and that sizes are not negative.
+
+    Variables that are neither (the tile factors of a sketch) are at least one. With ``keep_unit`` loops of one
+    iteration are treated as longer ones, so that simplifying keeps their variables.
+    """
+    analyzer = Analyzer()
+    bind_symbols(analyzer, tree.func, (up.extent for up in tree.above(stmt) if isinstance(up, For)))
+    for up in reversed(list(tree.above(stmt))):
+        if isinstance(up, For):
+            bind_loop(analyzer, up, keep_unit)
+        elif isinstance(up, Block):
+            for axis in up.iter_vars:
+                analyzer.bind(axis.var, axis.dom)
+    return analyzer
+
+
+def bind_symbols(analyzer: Analyzer, func: PrimFunc, exprs: Iterable[Expr]) -> None:
+    """Sizes of the function are at least zero, other variables in ``exprs`` (tile factors) at least one."""
+    sizes = symbols_of(func)
+    free: dict[Var, None] = {}
+    for e in exprs:
+        if not isinstance(e, IntImm):
+            free.update(dict.fromkeys(n for n in pre_order(e) if isinstance(n, Var)))
+    for var in free:
+        if all(var is not size for size in sizes):
+            analyzer.bind(var, (1, None))
+    for size in sizes:
+        analyzer.bind(size, (0, None))
+
+
+def bind_loop(analyzer: Analyzer, loop: For, keep_unit: bool = False) -> None:
+    """Tell the range of one loop; see :func:`analyzer_above` for ``keep_unit``."""
+    if keep_unit and is_const_int(loop.extent, 1):
+        analyzer.bind(loop.loop_var, (loop.min, loop.min + 1))
+    else:
+        analyzer.bind(loop.loop_var, Range(loop.min, loop.extent))
+
+
+def conjoin(a: Expr, b: Expr) -> Expr:
+    """Both conditions; a constant true is left out."""
+    if isinstance(a, IntImm):
+        return b if a.value else a
+    return And(a, b)
+
+
+def rebind(
+    body: Stmt,
+    changes: dict[Var, Expr],
+    analyzer: Analyzer,
+    *,
+    predicate: Expr | None = None,
+    keep_unit: bool = True,
+) -> Stmt:
+    """``body`` with variables replaced and, where ``predicate`` is given, guarded by it.
+
+    Bindings of the outermost blocks are simplified with what ``analyzer`` knows. The guard goes to the predicates of
+    those blocks; what holds no block, or may read memory on the way to one, gets an ``if``.
+    """
+    body = substitute(body, changes)
+
+    def simplified(value: Expr) -> Expr:
+        return value if isinstance(value, (Var, IntImm)) else analyzer.simplify(value)
+
+    def visit(stmt: Stmt, guard: Expr | None) -> Stmt:
+        if isinstance(stmt, BlockRealize):
+            values = tuple([simplified(v) for v in stmt.iter_values])
+            test = stmt.predicate if guard is None else conjoin(stmt.predicate, guard)
+            block = stmt.block
+            if not stmt.iter_values:
+                block = block.with_(body=visit(block.body, None))
+            return BlockRealize(values, test, block)
+        if isinstance(stmt, For):
+            bind_loop(analyzer, stmt, keep_unit)
+        if guard is not None and (not isinstance(stmt, (For, SeqStmt)) or next(blocks_below(stmt), None) is None):
+            return IfThenElse(guard, visit(stmt, None))
+        return stmt.map_children(lambda n: visit(n, guard) if isinstance(n, Stmt) else n)
+
+    return visit(body, predicate)
+
+
+def check_plain(loop: For, doing: str) -> None:
+    """ScheduleError when the loop has annotations or a thread binding, which ``doing`` would lose."""
+    name = loop.loop_var.name
+    if loop.annotations:
+        raise ScheduleError(
+            f"loop {name} has annotations ({', '.join(loop.annotations)}), which would be lost by {doing}",
+            where=loop,
+            hint="unannotate it first, and annotate the new loops",
+        )
+    if loop.thread_binding is not None:
+        raise ScheduleError(
+            f"loop {name} is bound to {loop.thread_binding}, which would be lost by {doing}",
+            where=loop,
+            hint="bind after this step",
+        )
+
+
+def check_at_zero(loop: For, analyzer: Analyzer) -> None:
+    """ScheduleError when the loop starts elsewhere than at zero."""
+    if not is_const_int(loop.min, 0) and not analyzer.can_prove_equal(loop.min, 0):
+        raise ScheduleError(
+            f"loop {loop.loop_var.name} starts at {loop.min}, only loops that start at 0 are supported", where=loop
+        )

@@ -1,0 +1,75 @@
+"""Remarks on loops and blocks for the lowering and the tuner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...tir.expr import Expr, FloatImm, IntImm, StringImm, Var
+from ...tir.function import PrimFunc
+from ...tir.stmt import Block, BlockRealize, For
+from ..errors import ScheduleError, nearest
+from ..primitive import primitive
+from ..tree import Tree, tree_of
+
+__all__ = ["annotate", "enter_postproc", "unannotate"]
+
+
+@primitive
+def annotate(func: PrimFunc, block_or_loop: str | Var, ann_key: str, ann_val: Any) -> PrimFunc:
+    """Set an annotation of a block or loop, in place of an earlier one of that name.
+
+    ``ann_val``: a number, a text, a list or a dict of those.
+    """
+    tree, node = _target(func, block_or_loop)
+    value = _plain(ann_val)
+    if ann_key in node.annotations and _equal(node.annotations[ann_key], value):
+        return func
+    return _with(tree, node, {**node.annotations, str(ann_key): value})
+
+
+@primitive
+def unannotate(func: PrimFunc, block_or_loop: str | Var, ann_key: str) -> PrimFunc:
+    """Take an annotation away."""
+    tree, node = _target(func, block_or_loop)
+    if ann_key not in node.annotations:
+        raise ScheduleError(
+            f"there is no annotation {ann_key!r} here", where=node, hint=nearest(ann_key, node.annotations)
+        )
+    return _with(tree, node, {k: v for k, v in node.annotations.items() if k != ann_key})
+
+
+@primitive
+def enter_postproc(func: PrimFunc) -> PrimFunc:
+    """Mark in the trace that what follows is post-processing, which replays may leave out."""
+    return func
+
+
+def _target(func: PrimFunc, which: str | Var) -> tuple[Tree, For | Block]:
+    tree = tree_of(func)
+    return tree, tree.loop(which) if isinstance(which, Var) else tree.block(which).block
+
+
+def _with(tree: Tree, node: For | Block, annotations: Mapping[str, Any]) -> PrimFunc:
+    if isinstance(node, For):
+        return tree.replace({node: node.with_(annotations=annotations)})
+    realize = tree.parent[node]
+    assert isinstance(realize, BlockRealize)
+    block = node.with_(annotations=annotations)
+    return tree.replace({realize: BlockRealize(realize.iter_values, realize.predicate, block)})
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (IntImm, FloatImm, StringImm)):
+        return value.value
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if value is None or isinstance(value, (bool, int, float, str, Expr)):
+        return value
+    raise ScheduleError(f"an annotation is a number, a text, a list or a dict, not {type(value).__name__}")
+
+
+def _equal(a: Any, b: Any) -> bool:
+    return type(a) is type(b) and not isinstance(a, Expr) and a == b

@@ -1,0 +1,227 @@
+"""Taking loops apart and putting them together: split, fuse, add_unit_loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...tir.arith import Analyzer
+from ...tir.expr import Expr, IntImm, Range, Var, const, convert, is_const_int
+from ...tir.function import PrimFunc
+from ...tir.op import ceildiv
+from ...tir.stmt import For, Stmt
+from ...tir.walk import uses_var
+from ..bindings import analyzer_above, bind_symbols, check_at_zero, check_plain, rebind
+from ..errors import ScheduleError
+from ..primitive import primitive
+from ..tree import Tree, tree_of
+
+__all__ = ["add_unit_loop", "fuse", "split"]
+
+Factor = int | Expr | None
+
+
+@primitive
+def split(
+    func: PrimFunc,
+    loop: Var,
+    factors: Sequence[Factor] | None = None,
+    preserve_unit_iters: bool = True,
+    disable_predication: bool = False,
+    *,
+    factor: Factor = None,
+    nparts: Factor = None,
+) -> tuple[PrimFunc, list[Var]]:
+    """Split a loop into nested loops with the given extents, outermost first; returns their variables.
+
+    At most one factor is ``None``: the smallest number that covers the loop. ``factor=8`` means ``[None, 8]``,
+    ``nparts=4`` means ``[4, None]``. Where the product is larger than the extent, blocks below get a predicate.
+
+    The loop starts at 0 and has neither annotations nor a thread binding. ``preserve_unit_iters`` keeps loops of one
+    iteration in the bindings. ``disable_predication`` leaves the predicate out, and is refused where it is needed.
+
+    >>> from tilewright.tir.parser import parse
+    >>> from tilewright.schedule import Schedule
+    >>> sch = Schedule(parse('''
+    ... @T.prim_func
+    ... def main(A: T.Buffer((100,), "float32"), B: T.Buffer((100,), "float32")):
+    ...     for i in range(100):
+    ...         with T.block("B"):
+    ...             vi = T.axis.spatial(100, i)
+    ...             B[vi] = A[vi] * T.float32(2)
+    ... '''))
+    >>> i, = sch.get_loops(sch.get_block("B"))
+    >>> i0, i1 = sch.split(i, [None, 32])
+    >>> sch.func.show()
+    # from tilewright.tir import script as T
+    <BLANKLINE>
+    @T.prim_func
+    def main(A: T.Buffer((100,), "float32"), B: T.Buffer((100,), "float32")):
+        # with T.block("root"):
+        for i_0, i_1 in T.grid(4, 32):
+            with T.block("B"):
+                vi = T.axis.spatial(100, i_0 * 32 + i_1)
+                T.where(i_0 * 32 + i_1 < 100)
+                T.reads(A[vi])
+                T.writes(B[vi])
+                B[vi] = A[vi] * T.float32(2.0)
+    """
+    tree = tree_of(func)
+    target = tree.loop(loop)
+    check_plain(target, "split")
+    analyzer = analyzer_above(tree, target, keep_unit=preserve_unit_iters)
+    check_at_zero(target, analyzer)
+    extents = _extents(tree, target, analyzer, _as_factors(factors, factor, nparts))
+    dtype = loop.dtype
+    value: Expr = const(0, dtype)
+    new_vars: list[Var] = []
+    for number, extent in enumerate(extents):
+        var = Var(f"{loop.name}_{number}", dtype)
+        value = value * extent + var
+        if preserve_unit_iters and is_const_int(extent, 1):
+            analyzer.bind(var, (0, 1))
+        else:
+            analyzer.bind(var, Range.from_extent(extent))
+        new_vars.append(var)
+    predicate = value < target.extent
+    if _exactly_covers(analyzer, extents, target.extent) or analyzer.can_prove(predicate):
+        predicate = None  # type: ignore[assignment]
+    elif disable_predication:
+        raise ScheduleError(
+            f"the factors {_text(extents)} give more than the {target.extent} iterations of loop {loop.name}, so a "
+            "predicate is needed, and disable_predication asks for none",
+            where=target,
+            hint="choose factors whose product is the extent, or allow the predicate",
+        )
+    body = rebind(target.body, {loop: value}, analyzer, predicate=predicate, keep_unit=preserve_unit_iters)
+    for var, extent in zip(reversed(new_vars), reversed(extents), strict=True):
+        body = For(var, const(0, dtype), extent, "serial", body)
+    return tree.replace({target: body}), new_vars
+
+
+def _as_factors(factors: Sequence[Factor] | None, factor: Factor, nparts: Factor) -> list[Factor]:
+    given = [x is not None for x in (factors, factor, nparts)]
+    if sum(given) != 1:
+        raise ScheduleError("give either factors, or factor, or nparts", hint="e.g. split(loop, factors=[None, 8])")
+    if factors is None:
+        return [None, factor] if factor is not None else [nparts, None]
+    if isinstance(factors, (int, Expr, str)) or not all(f is None or isinstance(f, (int, Expr)) for f in factors):
+        raise TypeError(f"factors is a list of numbers and at most one None, not {factors!r}")
+    return list(factors)
+
+
+def _text(factors: Sequence[Factor]) -> str:
+    return "[" + ", ".join(str(f) for f in factors) + "]"
+
+
+def _extents(tree: Tree, loop: For, analyzer: Analyzer, factors: list[Factor]) -> list[Expr]:
+    """The extents of the new loops: factors checked, the open one worked out."""
+    name, extent = loop.loop_var.name, loop.extent
+    if not factors:
+        raise ScheduleError(f"loop {name} is split into no loops", where=loop, hint="give at least one factor")
+    if sum(f is None for f in factors) > 1:
+        raise ScheduleError(f"the factors {_text(factors)} leave more than one None", where=loop, hint="leave one open")
+    dtype = loop.loop_var.dtype
+    bind_symbols(analyzer, tree.func, [f for f in factors if isinstance(f, Expr)])
+    out: list[Expr | None] = []
+    product: Expr = const(1, dtype)
+    for f in factors:
+        e = None if f is None else const(f, dtype) if isinstance(f, int) else convert(f).astype(dtype)
+        if e is not None and not analyzer.can_prove(e >= 1):
+            what = "not positive" if isinstance(e, IntImm) else "not known to be positive"
+            raise ScheduleError(f"factor {e} of loop {name} is {what}", where=loop, hint="factors are at least 1")
+        out.append(e)
+        if e is not None:
+            product = product * e
+    if None not in out:
+        if not _exactly_covers(analyzer, out, extent) and not analyzer.can_prove(product >= extent):  # type: ignore[arg-type]
+            total = analyzer.simplify(product)
+            raise ScheduleError(
+                f"the factors {_text(factors)} make {total} iterations, loop {name} has {extent}",
+                where=loop,
+                hint="use None for one factor, and it is worked out",
+            )
+        return out  # type: ignore[return-value]
+    open_one = analyzer.simplify(ceildiv(extent, product))
+    return [open_one if e is None else e for e in out]
+
+
+def _exactly_covers(analyzer: Analyzer, extents: Sequence[Expr], extent: Expr) -> bool:
+    product: Expr = const(1, extent.dtype)
+    for e in extents:
+        product = product * e
+    return analyzer.can_prove_equal(product, extent)
+
+
+@primitive
+def fuse(func: PrimFunc, *loops: Var, preserve_unit_iters: bool = True) -> tuple[PrimFunc, Var]:
+    """Fuse perfectly nested loops, given outermost first, into one; returns its variable.
+
+    Each loop is the only statement of the one before, starts at 0, has an extent that does not depend on the others,
+    and neither annotations nor a thread binding. The order of execution stays.
+
+        for i, j in T.grid(16, 8):                 for i_j_fused in range(128):
+            with T.block("B"):                =>       with T.block("B"):
+                vi, vj = remap("SS", [i, j])               vi = T.axis.spatial(16, i_j_fused // 8)
+                                                           vj = T.axis.spatial(8, i_j_fused % 8)
+    """
+    if not loops:
+        raise ScheduleError("fuse needs at least one loop")
+    tree = tree_of(func)
+    chain = [tree.loop(v) for v in loops]
+    analyzer = analyzer_above(tree, chain[0], keep_unit=preserve_unit_iters)
+    for loop in chain:
+        check_plain(loop, "fuse")
+        check_at_zero(loop, analyzer)
+    for outer, inner in zip(chain, chain[1:], strict=False):
+        if outer.body is not inner:
+            raise ScheduleError(_not_nested(tree, outer, inner), where=(outer, inner), hint=_FUSE_HINT)
+        if any(uses_var(inner.extent, v) for v in loops):
+            raise ScheduleError(
+                f"the extent {inner.extent} of loop {inner.loop_var.name} depends on an outer loop of those to fuse",
+                where=(outer, inner),
+            )
+    if len(chain) == 1:
+        return func, loops[0]
+    dtype = max((v.dtype for v in loops), key=lambda d: (len(d), d))
+    fused = Var("_".join(v.name for v in loops) + "_fused", dtype)
+    changes: dict[Var, Expr] = {}
+    lower: Expr = const(1, dtype)
+    for loop in reversed(chain):
+        extent = loop.extent.astype(dtype)
+        if is_const_int(extent, 1):
+            value: Expr = const(0, dtype)
+        elif loop is chain[0]:
+            value = fused // lower
+        else:
+            value = (fused % (lower * extent)) // lower
+        changes[loop.loop_var] = value.astype(loop.loop_var.dtype)
+        lower = lower * extent
+    total = analyzer.simplify(lower)
+    analyzer.bind(fused, Range.from_extent(total))
+    body = rebind(chain[-1].body, changes, analyzer, keep_unit=preserve_unit_iters)
+    return tree.replace({chain[0]: For(fused, const(0, dtype), total, "serial", body)}), fused
+
+
+_FUSE_HINT = "only loops nested directly, one in the other, fuse; reorder first, or move other statements out"
+
+
+def _not_nested(tree: Tree, outer: For, inner: For) -> str:
+    a, b = outer.loop_var.name, inner.loop_var.name
+    if outer is inner:
+        return f"loop {a} is given twice"
+    if tree.is_below(outer, inner):
+        return f"loop {a} is inside loop {b}; loops are given outermost first"
+    if not tree.is_below(inner, outer):
+        return f"loop {b} is not inside loop {a}"
+    return f"loop {b} is not the only statement of loop {a}"
+
+
+@primitive
+def add_unit_loop(func: PrimFunc, block_or_loop: str | Var) -> tuple[PrimFunc, Var]:
+    """Put a loop of one iteration around a block or a loop; returns its variable."""
+    tree = tree_of(func)
+    target: Stmt = tree.loop(block_or_loop) if isinstance(block_or_loop, Var) else tree.block(block_or_loop)
+    if target is func.body:
+        raise ScheduleError("a loop cannot stand around the root block", where=target)
+    var = Var("u")
+    return tree.replace({target: For(var, IntImm(0), IntImm(1), "serial", target)}), var
