@@ -1,1 +1,49 @@
-"""(being written)"""
+"""The search for a fast schedule: sketches of the space, all candidates scored at once, the best ones measured.
+
+How a function becomes a record: :class:`Space` asks the schedule rules (``rules/``) for sketches of the function; a
+sketch and a row of integers is a candidate; ``features`` and the analytic prior (``nest``, ``machine``) describe all
+rows in one NumPy pass, and the :class:`CostModel` learns from what was measured; a :class:`SearchStrategy` is asked for
+batches and told the outcome; a :class:`Runner` compiles and times them in worker processes (``measure/``); the session
+writes records. :func:`tune` does all of it; :func:`default_schedule` takes the prior's favourite without measuring.
+"""
+
+from .cost_model import CostModel, PriorModel, RandomModel, XGBCostModel
+from .features import FEATURE_NAMES, Costs
+from .machine import MachineModel
+from .measure import LocalRunner, MeasureResult, ReferenceFailed, Runner
+from .rules import Group, ScheduleRule, default_rules, register_rule
+from .search import Candidate, ModelGuidedSearch, RandomSearch, SearchStrategy
+from .session import Progress, TuneResult, TuningSession, default_schedule, tune
+from .sketch import Decision, Part, Sketch
+from .space import Space
+
+__all__ = [
+    "FEATURE_NAMES",
+    "Candidate",
+    "CostModel",
+    "Costs",
+    "Decision",
+    "Group",
+    "LocalRunner",
+    "MachineModel",
+    "MeasureResult",
+    "ModelGuidedSearch",
+    "Part",
+    "PriorModel",
+    "Progress",
+    "RandomModel",
+    "RandomSearch",
+    "ReferenceFailed",
+    "Runner",
+    "ScheduleRule",
+    "SearchStrategy",
+    "Sketch",
+    "Space",
+    "TuneResult",
+    "TuningSession",
+    "XGBCostModel",
+    "default_rules",
+    "default_schedule",
+    "register_rule",
+    "tune",
+]

@@ -246,7 +246,7 @@ class LocalRunner(Runner):
                     self._compiled(job, worker, answer)
                     del busy[worker]
                 elif time.monotonic() >= limit:
-                    job.fail("timeout", f"compiling takes more than {self.compile_timeout:g} s")
+                    job.fail("compile_timeout", f"compiling takes more than {self.compile_timeout:g} s")
                     self._lost(worker, jobs)
                     del busy[worker]
             queue.extend(job for job in jobs if job.status == "waiting" and job not in queue and not _in(job, busy))

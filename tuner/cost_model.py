@@ -1,0 +1,112 @@
+"""Cost models: from features and the analytic prior to predicted seconds.
+
+:class:`XGBCostModel` learns what the prior gets wrong: gradient-boosted trees (Chen and Guestrin, "XGBoost", KDD 2016)
+on the logarithm of the time, with the prior's logarithm as their starting point. With few records the prior rules.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+
+__all__ = ["CostModel", "PriorModel", "RandomModel", "XGBCostModel"]
+
+
+class CostModel(ABC):
+    """Fits on what was measured, predicts log2 seconds. Derive from it to bring a model of your own."""
+
+    @abstractmethod
+    def fit(self, features: np.ndarray, prior: np.ndarray, seconds: np.ndarray, weights: np.ndarray) -> None:
+        """Learn from ``N x F`` features, the prior's seconds, measured seconds (finite) and weights, each of length N."""
+
+    @abstractmethod
+    def predict(self, features: np.ndarray, prior: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """``(mean, deviation)`` of log2 seconds for each row; the deviation says how unsure the model is."""
+
+
+class PriorModel(CostModel):
+    """The analytic prior as it is, shifted to fit what was measured."""
+
+    def __init__(self) -> None:
+        self.offset = 0.0
+
+    def fit(self, features: np.ndarray, prior: np.ndarray, seconds: np.ndarray, weights: np.ndarray) -> None:
+        self.offset = _weighted_median(np.log2(seconds) - np.log2(prior), weights) if len(seconds) else 0.0
+
+    def predict(self, features: np.ndarray, prior: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.log2(prior) + self.offset, np.full(len(prior), 0.5)
+
+
+class RandomModel(CostModel):
+    """Knows nothing: a baseline for comparisons."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.rng = rng
+
+    def fit(self, features: np.ndarray, prior: np.ndarray, seconds: np.ndarray, weights: np.ndarray) -> None:
+        pass
+
+    def predict(self, features: np.ndarray, prior: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self.rng.random(len(prior)), np.ones(len(prior))
+
+
+class XGBCostModel(CostModel):
+    """An ensemble of boosted trees over the prior; deterministic for a seed.
+
+    Args:
+        seed: of the trees' subsampling.
+        members: boosters; their disagreement is the deviation.
+        rounds: trees per booster.
+        trust_after: records from which on the trees' correction counts fully; below, it is scaled down linearly from
+            the first one on, so that a handful of timings cannot overrule the prior.
+    """
+
+    def __init__(self, seed: int = 0, *, members: int = 3, rounds: int = 60, trust_after: int = 32) -> None:
+        self.seed, self.members, self.rounds, self.trust_after = seed, members, rounds, trust_after
+        self.offset = 0.0
+        self.trust = 0.0
+        self._boosters: list[Any] = []
+
+    def fit(self, features: np.ndarray, prior: np.ndarray, seconds: np.ndarray, weights: np.ndarray) -> None:
+        self._boosters = []
+        if len(seconds) == 0:
+            self.offset = self.trust = 0.0
+            return
+        residual = np.log2(seconds) - np.log2(prior)
+        self.offset = _weighted_median(residual, weights)
+        self.trust = min(1.0, len(seconds) / self.trust_after)
+        if len(seconds) < 6:
+            return
+        xgb = _xgboost()
+        data = xgb.DMatrix(features, label=residual - self.offset, weight=weights, nthread=1)
+        for member in range(self.members):
+            parameters = {
+                "objective": "reg:squarederror", "base_score": 0.0, "eta": 0.15, "max_depth": 5, "subsample": 0.8,
+                "colsample_bytree": 0.8, "min_child_weight": 1.0, "lambda": 1.0, "nthread": 1, "verbosity": 0,
+                "tree_method": "exact" if len(seconds) < 2000 else "hist", "seed": self.seed + 1000 * member,
+            }  # fmt: skip
+            self._boosters.append(xgb.train(parameters, data, num_boost_round=self.rounds))
+
+    def predict(self, features: np.ndarray, prior: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        base = np.log2(prior) + self.offset
+        if not self._boosters:
+            return base, np.full(len(prior), 0.5)
+        data = _xgboost().DMatrix(features, nthread=1)
+        corrections = np.stack([booster.predict(data) for booster in self._boosters]).astype(np.float64)
+        return base + self.trust * corrections.mean(axis=0), corrections.std(axis=0) + 0.3 * (1.0 - self.trust)
+
+
+def _weighted_median(values: np.ndarray, weights: np.ndarray) -> float:
+    order = np.argsort(values, kind="stable")
+    total = np.cumsum(weights[order])
+    return float(values[order][np.searchsorted(total, total[-1] / 2)])
+
+
+def _xgboost() -> Any:
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # idle threads of its pool must not disturb timings
+    import xgboost
+
+    return xgboost

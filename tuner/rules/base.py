@@ -1,0 +1,54 @@
+"""What a schedule rule is: it recognizes a group of blocks and offers parts of sketches for it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..machine import MachineModel
+from ..program import BlockInfo, Program
+from ..sketch import Part
+
+__all__ = ["Group", "ScheduleRule", "default_rules", "register_rule"]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Blocks that one recipe schedules together; ``anchor`` is the one that matters most."""
+
+    anchor: BlockInfo
+    blocks: tuple[BlockInfo, ...]
+
+
+class ScheduleRule(ABC):
+    """Derive from it and :func:`register_rule` an instance, or pass rules to ``tune(rules=...)``.
+
+    Rules are asked in the order of ``priority`` (smaller first), each about every block that no earlier group holds.
+    """
+
+    name: str = "rule"
+    priority: int = 50
+
+    @abstractmethod
+    def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
+        """The group that ``block`` anchors, made of blocks in ``free``; None when the rule has nothing to say."""
+
+    @abstractmethod
+    def parts(self, program: Program, group: Group, machine: MachineModel) -> list[Part]:
+        """The recipes for the group, alternatives of one another; none when the rule gives up."""
+
+
+_registered: list[ScheduleRule] = []
+
+
+def register_rule(rule: ScheduleRule) -> ScheduleRule:
+    """Let every later tuning use ``rule``; a rule of the same name is replaced."""
+    _registered[:] = [r for r in _registered if r.name != rule.name]
+    _registered.append(rule)
+    return rule
+
+
+def default_rules() -> tuple[ScheduleRule, ...]:
+    """The registered rules, in the order in which they are asked."""
+    return tuple(sorted(_registered, key=lambda r: r.priority))

@@ -1,0 +1,207 @@
+"""Reductions along rows: softmax, norms, sums. All stages of one row are computed together while it is in the cache.
+
+Each reduction gets vector lanes and several accumulators by rfactor, a fixed order of summation chosen by the
+schedule; a last step adds the lanes up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...schedule import Schedule
+from ..features import Costs
+from ..machine import MachineModel
+from ..program import BlockInfo, Program
+from ..sketch import Decision, Part
+from .base import Group, ScheduleRule, register_rule
+from .helpers import ceil_div, fuse_all, loops_within, unroll_factor, up_to
+
+__all__ = ["RowPart", "RowReductionRule"]
+
+
+class RowReductionRule(ScheduleRule):
+    """Blocks that share their leading axes (the rows) and at least one of which reduces what is left."""
+
+    name = "row_reduction"
+    priority = 20
+
+    def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
+        if not block.is_reduction or block.block.init is None or not _in_order(block):
+            return None
+        members = self._grow(program, block, free)
+        while members:
+            last = members[-1]
+            inner = [b for b in members if b is not last]
+            stray = [b for b in inner if program.is_output(b) or not set(program.consumers(b)) <= set(members)]
+            if not stray:
+                return Group(block, tuple(members))
+            if block in stray:
+                members = [block] if len(members) > 1 else []
+            else:
+                members = [b for b in members if b not in stray]
+        return None
+
+    def parts(self, program: Program, group: Group, machine: MachineModel) -> list[Part]:
+        return [RowPart(group, machine)]
+
+    @staticmethod
+    def _grow(program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> list[BlockInfo]:
+        rows = [block.extents[v] for v in block.spatial]
+        members = {block}
+        grown = True
+        while grown:
+            grown = False
+            for other in free:
+                near = any(other in program.producers(m) or other in program.consumers(m) for m in members)
+                if other not in members and near and _fits(other, rows) and _row_by_row(members | {other}, len(rows)):
+                    members.add(other)
+                    grown = True
+        return [b for b in program.blocks if b in members]
+
+
+def _in_order(block: BlockInfo) -> bool:
+    """Whether every buffer it writes is written at its spatial axes, in order."""
+    return all([dict(d or {}) for d in use.dims] == [{v: 1} for v in block.spatial] for use in block.stores)
+
+
+def _fits(block: BlockInfo, rows: Sequence[int]) -> bool:
+    if not _in_order(block):
+        return False
+    extents = [block.extents[v] for v in block.spatial]
+    if block.is_reduction:
+        return extents == list(rows) and block.block.init is not None
+    return extents[: len(rows)] == list(rows)
+
+
+def _row_by_row(members: set[BlockInfo], rank: int) -> bool:
+    """Whether what one member reads of another lies in the same row."""
+    written = {use.buffer for b in members for use in b.stores}
+    return all(
+        [dict(d or {}) for d in use.dims[:rank]] == [{v: 1} for v in b.spatial[:rank]]
+        for b in members for use in b.loads if use.buffer in written
+    )  # fmt: skip
+
+
+class RowPart(Part):
+    """Decisions: ``accumulators`` (vectors summed side by side), ``unroll`` of the loop over the row, ``vectors`` per
+    step of the element-wise stages."""
+
+    structure = ("accumulators", "vectors")
+
+    def __init__(self, group: Group, machine: MachineModel) -> None:
+        self.group, self.machine = group, machine
+        self.anchor = group.anchor
+        self.rank = len(self.anchor.spatial)
+        self.lanes = machine.lanes(self.anchor.itemsize)
+        self.name = f"rows_{self.anchor.name}"
+        row = math.ceil(max(self._row_size(b) for b in group.blocks) / self.lanes)
+        reductions = [b.reduce_size for b in group.blocks if b.is_reduction]
+        steps = math.ceil(max(reductions) / self.lanes)
+        self.decisions = (
+            Decision("accumulators", up_to(steps, 1, 2, 4, 8)),
+            Decision("unroll", up_to(steps, 1, 2, 4)),
+            Decision("vectors", up_to(row, 1, 2, 4, 8)),
+        )
+
+    def _row_size(self, block: BlockInfo) -> int:
+        """Elements of one row that the block goes through."""
+        return block.reduce_size * math.prod(block.extents[v] for v in block.spatial[self.rank :])
+
+    def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
+        width = row["accumulators"] * self.lanes
+        stages: list[tuple[str, Any]] = []  # what runs within a row, in order: kind and block
+        for info in self.group.blocks:
+            block = sch.get_block(info.name)
+            if info.is_reduction and len(info.stores) == 1 and info.reduce_size > self.lanes:
+                reduce = sch.get_loops(block)[self.rank :]
+                over, lanes = sch.split(fuse_all(sch, reduce), [None, min(width, info.reduce_size)])
+                partial = sch.rfactor(lanes, self.rank)
+                stages.append(("partial", partial))
+                stages.append(("finish", block))
+            else:
+                stages.append(("reduce" if info.is_reduction else "map", block))
+        last = stages[-1][1]
+        loops = sch.get_loops(last)[: self.rank]
+        if not loops:
+            at = None
+        else:
+            at = fuse_all(sch, loops)
+            if self.machine.cores > 1:
+                sch.parallel(at)
+            for _, block in reversed(stages[:-1]):
+                sch.compute_at(block, at)
+        for kind, block in stages:
+            self._finish(sch, kind, block, at, row, is_last=block is last)
+
+    def _finish(self, sch: Schedule, kind: str, block: Any, at: Any, row: Mapping[str, int], *, is_last: bool) -> None:
+        loops = loops_within(sch, block, at) if at is not None else list(sch.get_loops(block))
+        if kind == "map" and loops:
+            columns = fuse_all(sch, loops)
+            _, lanes = sch.split(columns, [None, row["vectors"] * self.lanes])
+            sch.vectorize(lanes)
+        elif kind == "partial":
+            over, lanes = loops[-2], loops[-1]
+            init = sch.decompose_reduction(block, over)
+            unroll_factor(sch, over, row["unroll"])
+            sch.vectorize(lanes)
+            sch.vectorize(sch.get_loops(init)[-1])
+            sch.set_scope(block, 0, "local")
+        elif kind == "finish":
+            sch.annotate(loops[-1], "tir.horizontal_reduce", 1)
+        if not is_last and kind in ("finish", "reduce"):
+            sch.set_scope(block, 0, "local")
+
+    def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
+        machine = self.machine
+        count = math.prod(self.anchor.extents[v] for v in self.anchor.spatial)
+        core, loads, stores, overhead = np.zeros(rows), np.zeros(rows), np.zeros(rows), np.zeros(rows)
+        width = columns["accumulators"] * self.lanes
+        for info in self.group.blocks:
+            size = self._row_size(info)
+            step = width if info.is_reduction else columns["vectors"] * self.lanes
+            steps = ceil_div(size, step)
+            vectors = steps * step / self.lanes
+            work = vectors * info.operations / machine.fma_pipes
+            if info.is_reduction:
+                work = np.maximum(work, steps * machine.fma_latency)
+                overhead = overhead + 4 * np.log2(np.maximum(width, 2.0)) + 6 * columns["accumulators"]
+            core = core + work
+            loads = loads + vectors * len(info.loads) / machine.loads_per_cycle
+            stores = stores + (0 if info.is_reduction else vectors / machine.stores_per_cycle)
+            overhead = overhead + 10 + 2 * steps / columns["unroll"]
+        moved = self._bytes()
+        return Costs(rows).put(
+            core_cycles=core * count,
+            load_cycles=loads * count,
+            store_cycles=stores * count,
+            loop_cycles=overhead * count,
+            l2_bytes=float(moved),
+            l3_bytes=float(moved if moved > machine.l2_bytes else 0),
+            memory_bytes=float(moved if moved > machine.l3_bytes else 0),
+            flops=sum(b.flops for b in self.group.blocks),
+            regions=1.0,
+            lanes_used=float(self.lanes),
+            accumulators=columns["accumulators"],
+            columns=columns["vectors"],
+            unroll=columns["unroll"],
+            reduction=float(self.anchor.reduce_size),
+            row_extent=float(count),
+            column_extent=float(self._row_size(self.anchor)),
+            tasks=float(max(1, count)),
+            tasks_per_core=float(count) / machine.cores,
+            epilogue=float(len(self.group.blocks)),
+        )
+
+    def _bytes(self) -> int:
+        inside = {use.buffer for b in self.group.blocks for use in b.stores}
+        seen = {use.buffer: use for b in self.group.blocks for use in (*b.loads, *b.stores)}
+        outside = [b for b in seen if b not in inside]
+        last = {use.buffer for use in self.group.blocks[-1].stores}
+        return sum(b.num_bytes() or 0 for b in (*outside, *last))
+
+
+register_rule(RowReductionRule())

@@ -1,0 +1,293 @@
+"""Search strategies: asked for candidates, told what became of them.
+
+:class:`ModelGuidedSearch` scores whole matrices of candidates at once. Where a space is small enough, all of it is
+scored; otherwise a sample, which evolves: the best rows are mutated and crossed, and their offspring are scored too.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .cost_model import CostModel
+from .sketch import Sketch
+from .space import Space
+
+__all__ = ["Candidate", "ModelGuidedSearch", "RandomSearch", "SearchStrategy"]
+
+_ALL_ROWS = 200_000
+_SAMPLE = 40_000
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A sketch and a row of its decisions; ``predicted_seconds`` when a model said so."""
+
+    sketch: Sketch
+    row: tuple[int, ...]
+    predicted_seconds: float = float("nan")
+
+    @property
+    def key(self) -> tuple[str, tuple[int, ...]]:
+        """What makes two candidates the same."""
+        return (self.sketch.name, self.row)
+
+
+class SearchStrategy(ABC):
+    """Derive from it to search in another way. ``space`` and ``rng`` are all it may draw on."""
+
+    def __init__(self, space: Space, rng: np.random.Generator) -> None:
+        self.space = space
+        self.rng = rng
+
+    @abstractmethod
+    def ask(self, count: int, remaining: int) -> list[Candidate]:
+        """Up to ``count`` candidates that were not asked before; ``remaining`` trials are left, these included.
+        An empty list: there is nothing left to try."""
+
+    @abstractmethod
+    def tell(self, candidates: Sequence[Candidate], seconds: Sequence[float]) -> None:
+        """What the candidates took, in seconds; infinity for a failure."""
+
+
+@dataclass
+class _Pool:
+    """The rows of one sketch that are in the running, with their scores."""
+
+    sketch: Sketch
+    rows: np.ndarray
+    features: np.ndarray
+    prior: np.ndarray
+    complete: bool
+
+
+def _pool(sketch: Sketch, rng: np.random.Generator) -> _Pool:
+    complete = sketch.size <= _ALL_ROWS
+    rows = sketch.all_rows() if complete else sketch.sample(_SAMPLE, rng)
+    features, prior = sketch.score(rows)
+    return _Pool(sketch, rows, features, prior, complete)
+
+
+class RandomSearch(SearchStrategy):
+    """Evenly random rows: the baseline."""
+
+    def __init__(self, space: Space, rng: np.random.Generator) -> None:
+        super().__init__(space, rng)
+        self.seen: set[tuple[str, tuple[int, ...]]] = set()
+
+    def ask(self, count: int, remaining: int) -> list[Candidate]:
+        out: list[Candidate] = []
+        for _ in range(20):
+            for sketch in self.space.sketches:
+                rows = sketch.sample(4 * count, self.rng)
+                out += [c for c in (Candidate(sketch, tuple(map(int, row))) for row in rows) if c.key not in self.seen]
+            if len(out) >= count:
+                break
+        unique = list({c.key: c for c in out}.values())
+        chosen = [unique[i] for i in self.rng.permutation(len(unique))[:count]]
+        self.seen.update(c.key for c in chosen)
+        return chosen
+
+    def tell(self, candidates: Sequence[Candidate], seconds: Sequence[float]) -> None:
+        self.seen.update(c.key for c in candidates)
+
+
+class ModelGuidedSearch(SearchStrategy):
+    """Batches of 70 % predicted best (spread over different register tiles), 20 % where the model is unsure among the
+    promising, 10 % random; in the last third of the trials, neighbours of the three best instead.
+
+    Records of other workloads may be handed over with :meth:`warm_start`; they count less than this one's.
+    """
+
+    def __init__(self, space: Space, rng: np.random.Generator, model: CostModel) -> None:
+        super().__init__(space, rng)
+        self.model = model
+        self.pools = [_pool(sketch, rng) for sketch in space.sketches]
+        self.seen: set[tuple[str, tuple[int, ...]]] = set()
+        self.results: list[tuple[Candidate, float]] = []
+        self.foreign: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+        self.total = 0
+        self._fitted = True
+
+    def warm_start(self, features: np.ndarray, prior: np.ndarray, seconds: np.ndarray) -> None:
+        """Learn from measurements of other workloads on the same target."""
+        self.foreign = (features, prior, seconds)
+        self._fitted = False
+
+    def tell(self, candidates: Sequence[Candidate], seconds: Sequence[float]) -> None:
+        for candidate, value in zip(candidates, seconds, strict=True):
+            self.seen.add(candidate.key)
+            self.results.append((candidate, float(value)))
+        self._fitted = False
+
+    def ask(self, count: int, remaining: int) -> list[Candidate]:
+        self.total = max(self.total, remaining)
+        if not self._fitted:
+            self._fit()
+        finished = [r for r in self.results if np.isfinite(r[1])]
+        late = bool(finished) and remaining <= self.total / 3
+        self._evolve(finished)
+        scored = [(pool, *self.model.predict(pool.features, pool.prior)) for pool in self.pools if len(pool.rows)]
+        if not scored:
+            return []
+        chosen: list[Candidate] = []
+        if late:
+            chosen += self._neighbours(finished, max(1, count * 2 // 3), scored)
+        rest = count - len(chosen)
+        first = not self.results
+        best = rest if first else max(0, round(0.7 * rest))
+        unsure = 0 if first else round(0.2 * rest)
+        ranks = self._merge(scored)
+        chosen += self._take(ranks, best, spread=1 if first else max(2, count // 3), chosen=chosen)
+        if unsure:
+            promising = ranks[: max(64, len(ranks) // 20)]
+            doubtful = sorted(promising, key=lambda item: item[1] - 1.5 * item[2])
+            chosen += self._take(doubtful, unsure, spread=count, chosen=chosen)
+        chosen += self._random(count - len(chosen), chosen)
+        if len(chosen) < count:
+            chosen += self._take(ranks, count - len(chosen), spread=count, chosen=chosen)
+        self.seen.update(c.key for c in chosen)
+        return chosen
+
+    # -- learning --------------------------------------------------------------------------------------------------
+
+    def _fit(self) -> None:
+        self._fitted = True
+        rows = [(c, s) for c, s in self.results if np.isfinite(s)]
+        features, prior, seconds, weights = [], [], [], []
+        for sketch in self.space.sketches:
+            mine = [(c.row, s) for c, s in rows if c.sketch is sketch]
+            if mine:
+                f, p = sketch.score(np.array([row for row, _ in mine], dtype=np.int64).reshape(len(mine), -1))
+                features.append(f)
+                prior.append(p)
+                seconds.append(np.array([s for _, s in mine]))
+        own = sum(len(s) for s in seconds)
+        weights.append(np.ones(own))
+        if self.foreign is not None and len(self.foreign[2]):
+            features.append(self.foreign[0])
+            prior.append(self.foreign[1])
+            seconds.append(self.foreign[2])
+            weights.append(np.full(len(self.foreign[2]), 0.2))
+        if seconds:
+            self.model.fit(
+                np.concatenate(features), np.concatenate(prior), np.concatenate(seconds), np.concatenate(weights)
+            )
+
+    def _evolve(self, finished: Sequence[tuple[Candidate, float]]) -> None:
+        """Add offspring of the best rows to the pools that are samples only."""
+        for pool in self.pools:
+            if pool.complete or len(pool.rows) == 0:
+                continue
+            mean, _ = self.model.predict(pool.features, pool.prior)
+            parents = pool.rows[np.argsort(mean, kind="stable")[:256]]
+            measured = sorted((s, c.row) for c, s in finished if c.sketch is pool.sketch)[:32]
+            if measured:
+                parents = np.concatenate([np.array([row for _, row in measured], dtype=np.int64), parents])
+            children = self._offspring(pool.sketch, parents, 4096)
+            fresh = children[~np.isin(_keys(children), _keys(pool.rows))]
+            if len(fresh):
+                features, prior = pool.sketch.score(fresh)
+                pool.rows = np.concatenate([pool.rows, fresh])
+                pool.features = np.concatenate([pool.features, features])
+                pool.prior = np.concatenate([pool.prior, prior])
+
+    def _offspring(self, sketch: Sketch, parents: np.ndarray, count: int) -> np.ndarray:
+        """Rows crossed from two parents each, one or two decisions changed at random."""
+        first = parents[self.rng.integers(len(parents), size=count)]
+        second = parents[self.rng.integers(len(parents), size=count)]
+        children = np.where(self.rng.random(first.shape) < 0.7, first, second)
+        for number, decision in enumerate(sketch.decisions):
+            change = self.rng.random(count) < 1.5 / len(sketch.decisions)
+            children[change, number] = self.rng.choice(np.asarray(decision.candidates), size=int(change.sum()))
+        children = np.unique(children, axis=0)
+        return children[sketch.mask(children)]
+
+    # -- choosing --------------------------------------------------------------------------------------------------
+
+    def _merge(self, scored: Sequence[tuple[_Pool, np.ndarray, np.ndarray]]) -> list[tuple[Candidate, float, float]]:
+        """The most promising candidates of all pools, best first, with mean and deviation."""
+        out: list[tuple[Candidate, float, float]] = []
+        for pool, mean, deviation in scored:
+            for index in np.argsort(mean, kind="stable")[: 2000 + len(self.seen)]:
+                candidate = Candidate(pool.sketch, tuple(map(int, pool.rows[index])), float(2.0 ** mean[index]))
+                if candidate.key not in self.seen:
+                    out.append((candidate, float(mean[index]), float(deviation[index])))
+        out.sort(key=lambda item: item[1])
+        return out
+
+    def _take(
+        self, ranked: Sequence[tuple[Candidate, float, float]], count: int, *, spread: int, chosen: Sequence[Candidate]
+    ) -> list[Candidate]:
+        """The first ``count``, at most ``spread`` of one structure."""
+        taken: list[Candidate] = []
+        have = {c.key for c in chosen}
+        used: dict[tuple[object, ...], int] = {}
+        for candidate, _, _ in ranked:
+            if len(taken) >= count:
+                break
+            if candidate.key in have:
+                continue
+            row = np.array([candidate.row], dtype=np.int64)
+            kind = (candidate.sketch.name, tuple(candidate.sketch.structure(row)[0]))
+            if used.get(kind, 0) < spread:
+                used[kind] = used.get(kind, 0) + 1
+                taken.append(candidate)
+        return taken
+
+    def _random(self, count: int, chosen: Sequence[Candidate]) -> list[Candidate]:
+        have = {c.key for c in chosen} | self.seen
+        pools = [pool for pool in self.pools if len(pool.rows)]
+        out: list[Candidate] = []
+        for _ in range(10 * count):
+            if len(out) >= count:
+                break
+            pool = pools[int(self.rng.integers(len(pools)))]
+            row = pool.rows[int(self.rng.integers(len(pool.rows)))]
+            candidate = Candidate(pool.sketch, tuple(map(int, row)))
+            if candidate.key not in have:
+                have.add(candidate.key)
+                out.append(candidate)
+        return out
+
+    def _neighbours(
+        self, finished: Sequence[tuple[Candidate, float]], count: int,
+        scored: Sequence[tuple[_Pool, np.ndarray, np.ndarray]],
+    ) -> list[Candidate]:  # fmt: skip
+        """Rows that differ from one of the three best in one decision, by a step or two; best predicted first."""
+        best = sorted(finished, key=lambda item: item[1])[:3]
+        found: list[tuple[float, Candidate]] = []
+        for candidate, _ in best:
+            sketch = candidate.sketch
+            rows = _one_step_away(sketch, candidate.row)
+            rows = rows[sketch.mask(rows)] if len(rows) else rows
+            if len(rows) == 0:
+                continue
+            mean, _ = self.model.predict(*sketch.score(rows))
+            for row, value in zip(rows, mean, strict=True):
+                neighbour = Candidate(sketch, tuple(map(int, row)), float(2.0**value))
+                if neighbour.key not in self.seen:
+                    found.append((float(value), neighbour))
+        found.sort(key=lambda item: item[0])
+        return list({c.key: c for _, c in found}.values())[:count]
+
+
+def _one_step_away(sketch: Sketch, row: Sequence[int]) -> np.ndarray:
+    rows = []
+    for number, decision in enumerate(sketch.decisions):
+        place = decision.candidates.index(row[number])
+        for step in (-2, -1, 1, 2):
+            if 0 <= place + step < len(decision.candidates):
+                changed = list(row)
+                changed[number] = decision.candidates[place + step]
+                rows.append(changed)
+    return np.array(rows, dtype=np.int64).reshape(len(rows), len(sketch.decisions))
+
+
+def _keys(rows: np.ndarray) -> np.ndarray:
+    """One comparable value per row."""
+    contiguous = np.ascontiguousarray(rows)
+    return contiguous.view([("", contiguous.dtype)] * contiguous.shape[1]).reshape(-1)

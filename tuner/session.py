@@ -1,0 +1,308 @@
+"""Tuning one workload: ask the search, measure, tell it, record; stop when the budget or the hope is used up."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..codegen.target import Target
+from ..schedule import Schedule, ScheduleError, Trace
+from ..tir.cost import count_flops
+from ..tir.equal import workload_key
+from ..tir.function import PrimFunc
+from ..tuning_db import Database, TuningRecord
+from .cost_model import CostModel, XGBCostModel
+from .measure import LocalRunner, MeasureResult, Runner
+from .measure.inputs import require_constant_shapes
+from .rules import ScheduleRule
+from .search import Candidate, ModelGuidedSearch, SearchStrategy
+from .space import Space
+from .warm_start import Measured, other_workloads, own_records
+
+__all__ = ["Progress", "TuneResult", "TuningSession", "default_schedule", "tune"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a session stands; what callbacks get.
+
+    ``trials_done`` of ``trials_total``; ``failures`` among them; ``best_seconds`` (infinity before the first success)
+    and ``best_gflops``; ``elapsed_seconds`` and the estimated ``remaining_seconds``; ``records`` are the latest batch.
+    """
+
+    trials_done: int
+    trials_total: int
+    failures: int
+    best_seconds: float
+    best_gflops: float
+    elapsed_seconds: float
+    remaining_seconds: float
+    records: tuple[TuningRecord, ...] = ()
+
+
+@dataclass(frozen=True)
+class TuneResult:
+    """What a session found.
+
+    ``best`` is the fastest correct record (of this session, or of an earlier one on the same workload and target);
+    None when nothing could be measured. ``records`` are this session's, in order. ``stopped``: ``trials`` (budget
+    used), ``time``, ``exhausted`` (every candidate tried), ``converged`` or ``interrupted``.
+    """
+
+    func: PrimFunc
+    target: Target
+    best: TuningRecord | None
+    records: tuple[TuningRecord, ...]
+    stopped: str
+    elapsed_seconds: float
+    flops: float
+    session: str | None = None
+    failures: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def best_seconds(self) -> float:
+        """The best time, infinity without one."""
+        seconds = None if self.best is None else self.best.run_seconds
+        return float("inf") if seconds is None else seconds
+
+    @property
+    def best_gflops(self) -> float:
+        """Billions of operations per second at the best time; 0 without one."""
+        return self.flops / self.best_seconds / 1e9
+
+    @property
+    def best_schedule(self) -> Schedule | None:
+        """The schedule of the best record, None without one."""
+        if self.best is None:
+            return None
+        sch = Schedule(self.func)
+        Trace.from_json(self.best.trace).apply_to_schedule(sch)
+        return sch
+
+    def history(self) -> list[tuple[int, float]]:
+        """``(trial, best seconds so far)`` after each trial of the session."""
+        out, best = [], float("inf")
+        for number, record in enumerate(self.records, start=1):
+            best = min(best, record.run_seconds if record.ok and record.run_seconds else best)
+            out.append((number, best))
+        return out
+
+
+Callback = Callable[[Progress], Any]
+
+
+class TuningSession:
+    """One workload on one target, measured batch by batch. :func:`tune` is the short way to use it.
+
+    Args:
+        func: the unscheduled function; every extent a number.
+        target: what to tune for; it must be able to run here.
+        seed: fixes the order of everything but the measured times.
+        db: where records go, and where those of earlier sessions come from.
+        verify: compare each candidate's outputs with the unscheduled function's.
+        runner, strategy, rules, model: parts to be replaced; ``strategy(space, rng)`` makes a search strategy.
+        batch: candidates measured between two decisions.
+    """
+
+    def __init__(
+        self, func: PrimFunc, target: Target, *, seed: int = 0, db: Database | None = None, verify: bool = True,
+        runner: Runner | None = None, strategy: Callable[[Space, np.random.Generator], SearchStrategy] | None = None,
+        rules: Sequence[ScheduleRule] | None = None, model: CostModel | None = None, batch: int = 8,
+    ) -> None:  # fmt: skip
+        require_constant_shapes(func)
+        self.func, self.target, self.seed, self.db = func, target, seed, db
+        self.verify, self.batch = verify, batch
+        self.rng = np.random.default_rng(seed)
+        self.space = Space(func, target, rules=rules)
+        self.workload = workload_key(func)
+        self.flops = float(count_flops(func) or 0.0)
+        self.records: list[TuningRecord] = []
+        self.earlier: list[TuningRecord] = []
+        if strategy is not None:
+            self.search = strategy(self.space, self.rng)
+        else:
+            self.search = ModelGuidedSearch(self.space, self.rng, model or XGBCostModel(seed))
+        self.runner: Runner = runner if runner is not None else LocalRunner()
+        self._owns_runner = runner is None
+        self._recall()
+
+    @property
+    def best(self) -> TuningRecord | None:
+        """The fastest correct record, earlier sessions' included."""
+        done = [r for r in (*self.earlier, *self.records) if r.ok and r.run_seconds]
+        return min(done, key=lambda r: r.run_seconds or 0.0, default=None)
+
+    def run(
+        self, trials: int = 64, *, time_limit: float | None = None, callbacks: Sequence[Callback] = ()
+    ) -> TuneResult:
+        """Measure up to ``trials`` candidates within ``time_limit`` seconds. Ctrl-C ends it with what was found."""
+        start = time.monotonic()
+        deadline = float("inf") if time_limit is None else start + time_limit
+        session = None
+        if self.db is not None:
+            config = {"batch": self.batch, "verify": self.verify, "sketches": [s.name for s in self.space.sketches]}
+            versions = {"python": platform.python_version(), "numpy": np.__version__}
+            session = self.db.start_session(
+                self.func, self.target, config=config, seed=self.seed, trials=trials, versions=versions
+            )
+        stopped = "trials"
+        status = "failed"
+        try:
+            stopped = self._loop(trials, start, deadline, session, callbacks)
+            status = "done"
+        except KeyboardInterrupt:
+            stopped = status = "interrupted"
+        finally:
+            if self._owns_runner:
+                self.runner.close()
+            if self.db is not None and session is not None:
+                self.db.finish_session(session, status)
+        failures: dict[str, int] = {}
+        for record in self.records:
+            if not record.ok:
+                failures[record.status] = failures.get(record.status, 0) + 1
+        elapsed = time.monotonic() - start
+        return TuneResult(
+            self.func, self.target, self.best, tuple(self.records), stopped, elapsed, self.flops, session, failures
+        )
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _loop(
+        self, trials: int, start: float, deadline: float, session: str | None, callbacks: Sequence[Callback]
+    ) -> str:
+        self.runner.open(self.func, self.target, seed=self.seed, verify=self.verify)
+        done = 0
+        while done < trials:
+            if time.monotonic() >= deadline:
+                return "time"
+            wanted = min(self.batch, trials - done)
+            candidates = self.search.ask(wanted, trials - done)
+            if not candidates:
+                return "exhausted"
+            records = self._measure(candidates, session, done, deadline)
+            if not records:
+                return "time"
+            done += len(records)
+            self._report(done, trials, start, records, callbacks)
+        return "trials"
+
+    def _measure(
+        self, candidates: Sequence[Candidate], session: str | None, done: int, deadline: float
+    ) -> list[TuningRecord]:
+        """Measure, tell the search, store. Candidates that the deadline cut off leave no record."""
+        prepared: list[tuple[Candidate, str]] = []
+        results: dict[int, tuple[str, MeasureResult]] = {}
+        for number, candidate in enumerate(candidates):
+            try:
+                prepared.append((candidate, self.space.schedule(candidate.sketch, candidate.row).trace.dumps()))
+            except ScheduleError as error:
+                results[number] = ("", MeasureResult("schedule_error", str(error)[:4000]))
+        waiting = [n for n in range(len(candidates)) if n not in results]
+        best = self.best
+        best_seconds = best.run_seconds if best is not None and best.run_seconds else float("inf")
+        measured = self.runner.measure([t for _, t in prepared], best_seconds=best_seconds, deadline=deadline)
+        for number, (_, trace), result in zip(waiting, prepared, measured, strict=True):
+            results[number] = (trace, result)
+        records: list[TuningRecord] = []
+        told: list[tuple[Candidate, float]] = []
+        for number, candidate in enumerate(candidates):
+            trace, result = results[number]
+            if result.status == "skipped":
+                continue
+            records.append(self._record(candidate, trace, result, session, done + len(records)))
+            told.append((candidate, result.run_seconds))
+        self.records.extend(records)
+        if self.db is not None:
+            self.db.add_records(records)
+        self.search.tell([c for c, _ in told], [s for _, s in told])
+        return records
+
+    def _record(
+        self, candidate: Candidate, trace: str, result: MeasureResult, session: str | None, trial: int
+    ) -> TuningRecord:
+        predicted = candidate.predicted_seconds
+        return TuningRecord(
+            self.workload,
+            self.target.key,
+            trace,
+            times=result.times,
+            status=result.status,
+            error=result.error,
+            decisions=candidate.sketch.decisions_of(candidate.row),
+            sketch=candidate.sketch.name,
+            session=session,
+            trial=trial,
+            run_seconds=result.run_seconds if result.ok else None,
+            compile_seconds=result.compile_seconds or None,
+            predicted_seconds=predicted if np.isfinite(predicted) else None,
+        )
+
+    def _report(
+        self, done: int, trials: int, start: float, records: Sequence[TuningRecord], callbacks: Sequence[Callback]
+    ) -> None:
+        best = self.best
+        seconds = best.run_seconds if best is not None and best.run_seconds else float("inf")
+        elapsed = time.monotonic() - start
+        failures = sum(not r.ok for r in self.records)
+        progress = Progress(
+            done, trials, failures, seconds, self.flops / seconds / 1e9, elapsed, elapsed / done * (trials - done),
+            tuple(records),
+        )  # fmt: skip
+        for callback in callbacks:
+            callback(progress)
+
+    def _recall(self) -> None:
+        """What earlier sessions measured: candidates of this workload are told to the search, others warm it up."""
+        if self.db is None:
+            return
+        self.earlier = [r for r in self.db.records(self.func, self.target) if r.ok and r.run_seconds]
+        known = own_records(self.space, self.db.records(self.func, self.target))
+        self.search.tell([c for c, _ in known], [s for _, s in known])
+        if isinstance(self.search, ModelGuidedSearch):
+            others: Measured | None = other_workloads(self.db, self.func, self.target)
+            if others is not None:
+                self.search.warm_start(*others)
+
+
+def tune(
+    func: PrimFunc, target: Target, *, trials: int = 64, seed: int = 0, db: Database | None = None,
+    callbacks: Sequence[Callback] = (), time_limit: float | None = None, verify: bool = True,
+    runner: Runner | None = None, strategy: Callable[[Space, np.random.Generator], SearchStrategy] | None = None,
+    rules: Sequence[ScheduleRule] | None = None, model: CostModel | None = None,
+) -> TuneResult:  # fmt: skip
+    """Find a fast schedule for ``func`` on ``target`` by measuring up to ``trials`` candidates.
+
+    Records go to ``db``, and those that are there already are built upon. ``callbacks`` are called with a
+    :class:`Progress` after each batch. ValueError for symbolic shapes; ``ReferenceFailed`` when the unscheduled function
+    itself does not run. The other arguments: see :class:`TuningSession`.
+    """
+    session = TuningSession(
+        func, target, seed=seed, db=db, verify=verify, runner=runner, strategy=strategy, rules=rules, model=model
+    )
+    return session.run(trials, time_limit=time_limit, callbacks=callbacks)
+
+
+def default_schedule(func: PrimFunc, target: Target, *, rules: Sequence[ScheduleRule] | None = None) -> Schedule:
+    """The schedule that the analytic prior thinks best, without measuring anything.
+
+    Candidates that do not apply are passed over; when none does (symbolic shapes, say), the function as it stands.
+    """
+    space = Space(func, target, rules=rules)
+    ranked: list[tuple[float, int, int, Any, tuple[int, ...]]] = []
+    for number, sketch in enumerate(space.sketches):
+        rows = space.best_rows(sketch, 4)
+        seconds = sketch.score(rows)[1] if len(rows) else ()
+        for place, (row, value) in enumerate(zip(rows, seconds, strict=True)):
+            ranked.append((float(value), number, place, sketch, tuple(map(int, row))))
+    for _, _, _, sketch, row in sorted(ranked, key=lambda item: item[:3]):
+        try:
+            return space.schedule(sketch, row)
+        except ScheduleError:
+            continue
+    return Schedule(func)
