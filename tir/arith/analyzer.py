@@ -32,7 +32,7 @@ from ..node import Node
 from ..walk import pre_order, substitute
 from .bounds import Bound, intersect
 from .canonical import INDEX_TYPES, Canonical, same
-from .rules import RULES, negate
+from .rules import RULES, opposite
 from .terms import ONE, Poly, add, const_of, scale
 
 __all__ = ["Analyzer"]
@@ -216,7 +216,10 @@ class Analyzer(Canonical):
         if 1 < len(parts) <= _MAX_PARTS and not any(isinstance(n, BufferLoad) for p in parts for n in pre_order(p)):
             for part in parts[:-1]:  # what comes later may imply what came first
                 others = [p for p in parts if p is not part]
-                if len(parts) > 1 and isinstance(self._under(others, part), IntImm):
+                known = self._under(others, part) if others else part
+                if isinstance(known, IntImm):
+                    if not known.value:
+                        return known
                     parts = others
         return _chain(And, parts, e, True)
 
@@ -226,7 +229,7 @@ class Analyzer(Canonical):
             return self._by_rules(e.map_children(self.simp))
         parts: list[Expr] = []
         for part in _parts(e, Or):
-            new = self._under([negate(p) or Not(p) for p in parts], part)
+            new = self._under([opposite(p) for p in parts], part)
             if isinstance(new, IntImm):
                 if new.value:
                     return new
@@ -248,7 +251,7 @@ class Analyzer(Canonical):
         if isinstance(condition, IntImm):
             return self.simp(e.args[1] if condition.value else e.args[2])
         yes = self._under([condition], e.args[1])
-        no = self._under([negate(condition) or Not(condition)], e.args[2])
+        no = self._under([opposite(condition)], e.args[2])
         if condition is e.args[0] and yes is e.args[1] and no is e.args[2]:
             return self._by_rules(e)
         return self._by_rules(Call(e.op, (condition, yes, no), e.dtype))

@@ -51,7 +51,7 @@ from ..expr import (
 )
 from .canonical import same
 
-__all__ = ["RULES", "Rule", "negate"]
+__all__ = ["RULES", "Rule", "negate", "opposite", "truth"]
 
 Rule = Callable[[Any, Any], "Expr | None"]
 _OPPOSITE: dict[type, type[CmpOp]] = {LT: GE, GE: LT, LE: GT, GT: LE, EQ: NE, NE: EQ}
@@ -92,6 +92,12 @@ def negate(e: Expr) -> Expr | None:
     if isinstance(e, Not):
         return e.a
     return const(not e.value, "bool") if isinstance(e, IntImm) else None
+
+
+def opposite(e: Expr) -> Expr:
+    """What holds when ``e`` does not."""
+    simple = negate(e)
+    return Not(e) if simple is None else simple
 
 
 def fold_not(an: Any, e: Not) -> Expr | None:

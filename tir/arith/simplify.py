@@ -10,7 +10,7 @@ from ..node import map_tuple
 from ..stmt import Allocate, AssertStmt, Block, BlockRealize, BufferStore, Evaluate, For, IfThenElse, LetStmt, seq
 from ..walk import substitute, transform
 from .analyzer import Analyzer
-from .rules import negate, truth
+from .rules import opposite, truth
 
 __all__ = ["bind_sizes", "remove_trivial_loops", "simplify"]
 
@@ -69,12 +69,8 @@ class _Walk:
             then_case = self(s.then_case)
         else_case = None
         if s.else_case is not None:
-            opposite = negate(condition)
-            if opposite is None:
+            with self.an.constraint(opposite(condition)):
                 else_case = self(s.else_case)
-            else:
-                with self.an.constraint(opposite):
-                    else_case = self(s.else_case)
         if condition is s.condition and then_case is s.then_case and else_case is s.else_case:
             return s
         return IfThenElse(condition, then_case, else_case)

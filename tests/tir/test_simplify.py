@@ -1,0 +1,188 @@
+"""The simplifier keeps the value: random programs, negatives included, before and after."""
+
+import itertools
+import random
+
+import pytest
+
+from tilewright.tir import And, Cast, Expr, FloatImm, IntImm, Not, Or, Select, Var, const, op
+from tilewright.tir.arith import Analyzer, eval_interval, linear_coefficients, simplify
+from tilewright.tir.interpret_expr import ExprCompiler
+
+I, J, K, N = Var("i"), Var("j"), Var("k"), Var("n")
+DOMAINS = {I: range(-5, 6), J: range(0, 8), K: range(-3, 13), N: range(1, 9)}
+
+
+def fresh() -> Analyzer:
+    an = Analyzer()
+    an.bind(N, (1, None))
+    for v, d in DOMAINS.items():
+        if v is not N:
+            an.bind(v, (d.start, d.stop - 1))
+    return an
+
+
+def random_index(rng: random.Random, depth: int, symbolic: bool) -> Expr:
+    if depth == 0 or rng.random() < 0.1:
+        leaves = [I, J, K, N] if symbolic else [I, J, K]
+        return rng.choice(leaves) if rng.random() < 0.75 else const(rng.randint(-9, 17), "int32")
+    kind = rng.choice("++--***//%%mMs?")
+    a = random_index(rng, depth - 1, symbolic)
+    if kind in "/%":
+        if symbolic and rng.random() < 0.3:
+            b: Expr = N if rng.random() < 0.6 else N * rng.choice([2, 4])
+        else:
+            b = const(rng.choice([2, 3, 4, 6, 8, 16, -3, 1]), "int32")
+        return a // b if kind == "/" else a % b
+    if kind == "*" and rng.random() < 0.7:
+        return a * rng.choice([-3, -1, 2, 4, 8, 5])
+    b = random_index(rng, depth - 1, symbolic)
+    if kind == "+":
+        return a + b
+    if kind == "-":
+        return a - b
+    if kind == "*":
+        return a * b
+    if kind in "mM":
+        return (op.min_ if kind == "m" else op.max_)(a, b)
+    c = random_condition(rng, depth - 1, symbolic)
+    return Select(c, a, b) if kind == "s" else op.if_then_else(c, a, b)
+
+
+def random_condition(rng: random.Random, depth: int, symbolic: bool) -> Expr:
+    kind = rng.randint(0, 9) if depth > 0 else rng.randint(0, 5)
+    if kind <= 6:
+        a, b = random_index(rng, max(depth - 1, 0), symbolic), random_index(rng, max(depth - 1, 0), symbolic)
+        return [a < b, a <= b, a > b, a >= b, a.equal(b), ~(a.equal(b)), a < b][kind]
+    a, b = random_condition(rng, depth - 1, symbolic), random_condition(rng, depth - 1, symbolic)
+    return [And(a, b), Or(a, b), Not(a)][kind - 7]
+
+
+def points(rng: random.Random, count: int) -> list[dict[Var, int]]:
+    return [{v: rng.choice(d) for v, d in DOMAINS.items()} for _ in range(count)]
+
+
+def agree(e: Expr, new: Expr, where: list[dict[Var, int]]) -> None:
+    ex = ExprCompiler(lambda *_: None, {})
+    f, g = ex.compile(e), ex.compile(new)
+    for p in where:
+        for v, x in p.items():
+            ex.registers[ex.slot(v)] = x
+        assert f() == g(), f"{e} is {f()}, simplified {new} is {g()} at { {v.name: x for v, x in p.items()} }"
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_random_index_expressions(seed: int, symbolic: bool) -> None:
+    rng = random.Random(seed * 2 + symbolic)
+    for _ in range(120):
+        e = random_index(rng, 4, symbolic)
+        an = fresh()
+        new = an.simplify(e)
+        where = points(rng, 30)
+        agree(e, new, where)
+        lo, hi = an.const_int_bound(e)
+        ex = ExprCompiler(lambda *_: None, {})
+        f = ex.compile(e)
+        for p in where:
+            for v, x in p.items():
+                ex.registers[ex.slot(v)] = x
+            assert (lo is None or lo <= f()) and (hi is None or f() <= hi), f"{e} is {f()}, bounds {lo}, {hi}"
+        again = fresh().simplify(new)
+        agree(new, again, where)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_conditions(seed: int) -> None:
+    rng = random.Random(100 + seed)
+    for _ in range(100):
+        e = random_condition(rng, 3, seed % 2 == 1)
+        agree(e, fresh().simplify(e), points(rng, 40))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_constraints(seed: int) -> None:
+    rng = random.Random(200 + seed)
+    checked = 0
+    for _ in range(150):
+        c, e = random_condition(rng, 2, seed % 2 == 1), random_index(rng, 3, seed % 2 == 1)
+        d = random_condition(rng, 2, False)
+        an = fresh()
+        with an.constraint(c):
+            new, known = an.simplify(e), an.simplify(d)
+        ex = ExprCompiler(lambda *_: None, {})
+        holds, f, g, h, m = [ex.compile(x) for x in (c, e, new, d, known)]
+        for p in points(rng, 40):
+            for v, x in p.items():
+                ex.registers[ex.slot(v)] = x
+            if holds():
+                checked += 1
+                assert f() == g(), f"under {c}: {e} became {new}"
+                assert h() == m(), f"under {c}: {d} became {known}"
+    assert checked > 500
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_intervals(seed: int) -> None:
+    rng = random.Random(300 + seed)
+    found = 0
+    for _ in range(100):
+        e = random_index(rng, 3, True)
+        an = Analyzer()
+        an.bind(N, (1, None)), an.bind(K, (-3, 12))
+        ends = eval_interval(e, {I: (const(-5), const(5)), J: (const(0), N - 1)}, an)
+        if ends is None:
+            continue
+        found += 1
+        ex = ExprCompiler(lambda *_: None, {})
+        f, lo, hi = ex.compile(e), ex.compile(ends[0]), ex.compile(ends[1])
+        for n, k in itertools.product((1, 2, 5), (-3, 0, 4)):
+            for i, j in itertools.product((-5, -1, 0, 2, 5), range(n)):
+                for v, x in ((I, i), (J, j), (N, n), (K, k)):
+                    ex.registers[ex.slot(v)] = x
+                assert lo() <= f() <= hi(), f"{e} is {f()}, interval [{ends[0]}, {ends[1]}]"
+    assert found > 40
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_random_linear_forms(seed: int) -> None:
+    rng = random.Random(400 + seed)
+    for _ in range(100):
+        e = random_index(rng, 3, True)
+        got = linear_coefficients(e, [I, J])
+        if got is not None:
+            (ci, cj), base = got
+            assert not any(v in (I, J) for v in [*_vars(ci), *_vars(cj), *_vars(base)])
+            agree(e, ci * I + cj * J + base, points(rng, 20))
+
+
+def _vars(e: Expr) -> list[Var]:
+    out = [e] if isinstance(e, Var) else []
+    for c in e.children():
+        out += _vars(c)  # type: ignore[arg-type]
+    return out
+
+
+def test_floats_keep_their_bits() -> None:
+    x = Var("x", "float32")
+    assert simplify(x * 1.0) is x
+    assert simplify(x / 1.0) is x
+    assert simplify(x - 0.0) is x
+    kept = x + 0.0
+    assert simplify(kept) is kept
+    third = simplify(FloatImm(1.0) / FloatImm(3.0))
+    assert isinstance(third, FloatImm) and third.value == 0.3333333432674408
+    assert simplify(Cast("float64", FloatImm(0.1))).value == 0.10000000149011612
+    compare = Not(x < 1.0)
+    assert simplify(compare) is compare
+
+
+def test_wrapping_data_is_not_assumed_to_be_exact() -> None:
+    from tilewright.tir import decl_buffer
+
+    a = decl_buffer((4,), "int32", "a")[0]
+    assert isinstance(simplify(a + 1 < a), Expr) and not isinstance(simplify(a + 1 < a), IntImm)
+    assert simplify(a - a).value == 0
+    assert fresh().can_prove(a % 8 < 8)
+    small = decl_buffer((4,), "int8", "b")[0]
+    assert fresh().can_prove(small.astype("int32") + 1 > small.astype("int32"))
