@@ -1,1 +1,33 @@
-"""(being written)"""
+"""Build, tune and bench from end to end: here the layers meet.
+
+:func:`build` compiles the best schedule on record, :func:`tune` finds one, :func:`bench` compares. :mod:`.request`
+brings what they may be asked for into one form; :mod:`.workloads`, :mod:`.spec` and :mod:`.catalog` are named
+computations with parameters; :mod:`.machine` measures what this machine can do.
+"""
+
+from .bench import BenchResult, BenchRow, bench
+from .build import BuildError, NoRecordError, Plan, build, plan
+from .spec import find_workload, parse_spec, workloads
+from .tune import TuneError, tune
+from .workloads import Parameter, Workload, WorkloadCase, WorkloadError, workload
+
+__all__ = [
+    "BenchResult",
+    "BenchRow",
+    "BuildError",
+    "NoRecordError",
+    "Parameter",
+    "Plan",
+    "TuneError",
+    "Workload",
+    "WorkloadCase",
+    "WorkloadError",
+    "bench",
+    "build",
+    "find_workload",
+    "parse_spec",
+    "plan",
+    "tune",
+    "workload",
+    "workloads",
+]

@@ -21,14 +21,15 @@ STATUSES: Mapping[str, str] = {
     "ok": "compiled, ran, and its result agreed with the reference",
     "schedule_error": "the trace does not apply to the workload",
     "compile_error": "lowering or code generation failed",
-    "compile_timeout": "compiling took longer than its limit",
-    "timeout": "running took longer than its limit",
-    "crash": "the worker process died",
-    "out_of_memory": "the worker ran into its memory limit",
     "run_error": "the compiled function reported an error",
     "wrong_result": "ran, but its result differs from the reference",
+    "memory_damaged": "wrote outside its outputs",
+    "timeout": "compiling or running took longer than its limit",
+    "crash": "the worker process died",
+    "out_of_memory": "the worker ran into its memory limit",
+    "skipped": "the time was up before it was measured",
 }
-"""The statuses that a tuner of ours writes; a record may carry another word of the same kind."""
+"""The statuses that our tuner writes; a record may carry another word of the same kind."""
 
 _STATUS = re.compile(r"[a-z][a-z0-9_]{0,39}")
 

@@ -1,0 +1,211 @@
+"""Timing a workload's default schedule, its tuned one, and NumPy side by side, in turns, in one run."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..codegen import Target
+from ..tir.cost import count_bytes, count_flops
+from ..tuner.measure import estimate
+from ..tuner.measure.inputs import Arguments, compare, make_arguments, tolerance
+from ..tuning_db import Database
+from .blas import numpy_threads
+from .build import BuildError, Plan, plan
+from .machine import MachineReport, measure_machine
+from .request import is_symbolic
+
+__all__ = ["BenchResult", "BenchRow", "bench"]
+
+
+@dataclass
+class BenchRow:
+    """One contender. ``times`` are seconds per call, one per round; ``error`` says why it has none, or is wrong."""
+
+    name: str
+    origin: str
+    times: list[float] = field(default_factory=list)
+    error: str = ""
+
+    @property
+    def seconds(self) -> float | None:
+        """The figure: the median of the faster half."""
+        return estimate(self.times) if self.times else None
+
+
+@dataclass
+class BenchResult:
+    """What :func:`bench` found. ``peak_flops`` and ``bandwidth`` (bytes per second) are what the machine can do with
+    as many threads as the target has; None when not measured."""
+
+    spec: str
+    target: str
+    flops: float | None
+    bytes: float | None
+    rows: list[BenchRow]
+    peak_flops: float | None = None
+    bandwidth: float | None = None
+    numpy_threads: int | None = None
+
+    def row(self, name: str) -> BenchRow | None:
+        """The contender of that name: default, tuned, given or numpy."""
+        return next((row for row in self.rows if row.name == name), None)
+
+    @property
+    def roofline_seconds(self) -> float | None:
+        """The least time that peak and bandwidth allow: each argument moved once, each operation done once."""
+        parts = []
+        if self.flops and self.peak_flops:
+            parts.append(self.flops / self.peak_flops)
+        if self.bytes and self.bandwidth:
+            parts.append(self.bytes / self.bandwidth)
+        return max(parts, default=None)
+
+    def figures(self, row: BenchRow) -> dict[str, float | None]:
+        """gflops, gbytes_per_second, share_of_peak, share_of_roofline, speedup_over_numpy of one contender."""
+        seconds = row.seconds
+        rival = self.row("numpy")
+        if seconds is None:
+            return dict.fromkeys(_FIGURES)
+        gflops = self.flops / seconds / 1e9 if self.flops else None
+        return {
+            "gflops": gflops,
+            "gbytes_per_second": self.bytes / seconds / 1e9 if self.bytes else None,
+            "share_of_peak": gflops * 1e9 / self.peak_flops if gflops and self.peak_flops else None,
+            "share_of_roofline": self.roofline_seconds / seconds if self.roofline_seconds else None,
+            "speedup_over_numpy": rival.seconds / seconds if rival and rival.seconds else None,
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything as plain values, for JSON."""
+        return {
+            "spec": self.spec,
+            "target": self.target,
+            "flops": self.flops,
+            "bytes": self.bytes,
+            "peak_gflops": self.peak_flops and self.peak_flops / 1e9,
+            "bandwidth_gbytes_per_second": self.bandwidth and self.bandwidth / 1e9,
+            "numpy_threads": self.numpy_threads,
+            "rows": [
+                {
+                    "name": row.name,
+                    "origin": row.origin,
+                    "seconds": row.seconds,
+                    "error": row.error,
+                    **self.figures(row),
+                    "times": row.times,
+                }
+                for row in self.rows
+            ],
+        }
+
+
+_FIGURES = ("gflops", "gbytes_per_second", "share_of_peak", "share_of_roofline", "speedup_over_numpy")
+
+
+def bench(
+    inputs: Any,
+    target: str | Target = "native",
+    *,
+    args: Sequence[Any] | Mapping[str, Any] | None = None,
+    db: Database | str | os.PathLike[str] | None = None,
+    rounds: int = 15,
+    round_seconds: float = 0.02,
+    seed: int = 0,
+    machine: MachineReport | bool = True,
+    require_tuned: bool = False,
+) -> BenchResult:
+    """Time ``inputs`` (see :func:`.request.request`) as scheduled by default, as tuned in ``db``, and with NumPy.
+
+    The contenders take turns, ``rounds`` times, each for about ``round_seconds``; NumPy gets as many threads as the
+    target. Results are compared with NumPy's first, and one that is wrong is said to be. ``machine``: measure the
+    peak (or take what was measured), False for no shares.
+    """
+    compiled_for = target if isinstance(target, Target) else Target(target)
+    base = plan(inputs, args, compiled_for)
+    if is_symbolic(base.request.func):
+        raise BuildError(f"{base.request.func.name} has symbolic shapes; bench needs numbers")
+    plans: list[Plan] = [base]
+    if db is not None:
+        tuned = plan(inputs, args, compiled_for, db=db, require_tuned=require_tuned)
+        if tuned.kind == "tuned":
+            plans.append(tuned)
+    elif require_tuned:
+        plan(inputs, args, compiled_for, require_tuned=True)
+    func = base.request.func
+    arguments = make_arguments(func, seed)
+    result = BenchResult(
+        base.request.spec or func.name, str(compiled_for), count_flops(func), count_bytes(func), []
+    )
+    report = measure_machine(compiled_for) if machine is True else machine or None
+    if report is not None:
+        result.peak_flops, result.bandwidth = peak_of(report, func, compiled_for), bandwidth_of(report, compiled_for)
+    runs: list[tuple[BenchRow, Callable[[int], float]]] = []
+    reference = _reference(base, arguments, result, runs)
+    for candidate in plans:
+        row = BenchRow(candidate.kind, candidate.origin)
+        result.rows.append(row)
+        module = candidate.compile()
+        arguments.reset_outputs()
+        module(*arguments.values)
+        if reference is not None:
+            wrong = compare(arguments.results(), reference, _output_types(arguments), tolerance(func))
+            row.error = f"differs from NumPy: {wrong}" if wrong else ""
+        runs.append((row, _native(module, arguments)))
+    result.rows.sort(key=lambda row: ("default", "given", "tuned", "numpy").index(row.name))
+    with numpy_threads(compiled_for.num_cores) as arranged:
+        result.numpy_threads = compiled_for.num_cores if arranged else None
+        _race(runs, rounds, round_seconds)
+    return result
+
+
+def _output_types(arguments: Arguments) -> list[str]:
+    return [arguments.dtypes[position] for position in arguments.outputs]
+
+
+def _reference(
+    base: Plan, arguments: Arguments, result: BenchResult, runs: list[tuple[BenchRow, Callable[[int], float]]]
+) -> list[np.ndarray] | None:
+    """NumPy's results, and NumPy as a contender; None when the workload has no reference."""
+    case = base.request.case
+    if case is None:
+        return None
+    ins = [v for i, v in enumerate(arguments.values) if i not in arguments.outputs]
+    outs = [np.empty_like(out) for out in arguments.results()]
+    if not case.run_reference(ins, outs):
+        return None
+    row = BenchRow("numpy", f"NumPy {np.__version__}")
+    result.rows.append(row)
+    scratch = [out.copy() for out in outs]
+
+    def run(number: int) -> float:
+        start = time.perf_counter()
+        for _ in range(number):
+            case.run_reference(ins, scratch)
+        return (time.perf_counter() - start) / number
+
+    runs.append((row, run))
+    return outs
+
+
+def _native(module: Any, arguments: Arguments) -> Callable[[int], float]:
+    def run(number: int) -> float:
+        return float(module.time_evaluator(repeat=1, number=number, warmup=0)(*arguments.values).results[0])
+
+    return run
+
+
+def _race(runs: list[tuple[BenchRow, Callable[[int], float]]], rounds: int, round_seconds: float) -> None:
+    """Each contender in turn, ``rounds`` times; slow ones run once a round, fast ones often."""
+    numbers = []
+    for _, run in runs:
+        run(1)
+        numbers.append(max(1, min(1_000_000, int(round_seconds / max(run(1), 1e-9)))))
+    for _ in range(rounds):
+        for (row, run), number in zip(runs, numbers, strict=True):
+            row.times.append(run(number))

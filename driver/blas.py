@@ -1,0 +1,49 @@
+"""How many threads NumPy's matrix products use: a comparison is fair when both sides have the same."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+__all__ = ["numpy_threads"]
+
+_NAMES = ("scipy_openblas_{}_num_threads64_", "openblas_{}_num_threads64_", "openblas_{}_num_threads")
+_FOLDERS = ("../numpy.libs", ".dylibs", "../../..")
+
+
+@contextlib.contextmanager
+def numpy_threads(count: int) -> Iterator[bool]:
+    """While it lasts, NumPy's OpenBLAS uses ``count`` threads. Yields whether that could be arranged."""
+    found = _openblas()
+    if found is None:
+        yield False
+        return
+    get, set_ = found
+    before = get()
+    set_(count)
+    try:
+        yield True
+    finally:
+        set_(before)
+
+
+@lru_cache(maxsize=1)
+def _openblas() -> tuple[Callable[[], int], Callable[[int], None]] | None:
+    """Getter and setter of the OpenBLAS that NumPy's wheel brings, or of the one NumPy was linked to."""
+    here = Path(np.__file__).parent
+    paths = [p for folder in _FOLDERS for p in sorted((here / folder).glob("*openblas*")) if p.is_file()]
+    for path in [*paths, None]:
+        with contextlib.suppress(OSError):
+            library = ctypes.CDLL(None if path is None else str(path))
+            for name in _NAMES:
+                get = getattr(library, name.format("get"), None)
+                set_ = getattr(library, name.format("set"), None)
+                if get is not None and set_ is not None:
+                    get.restype, set_.argtypes = ctypes.c_int, [ctypes.c_int]
+                    return get, set_
+    return None

@@ -1,0 +1,95 @@
+"""What tune, build and bench may be asked for, brought into one form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .. import te
+from ..schedule import Schedule
+from ..tir.expr import IntImm, StringImm
+from ..tir.function import IRModule, PrimFunc
+from ..tir.stmt import Block, For
+from ..tir.walk import pre_order
+from .spec import parse_spec
+from .workloads import Workload, WorkloadCase
+
+__all__ = ["Request", "is_scheduled", "is_symbolic", "request"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """A function to compile or tune. ``scheduled``: it already says how. ``case``: the workload it came from."""
+
+    func: PrimFunc
+    scheduled: bool = False
+    case: WorkloadCase | None = None
+
+    @property
+    def spec(self) -> str:
+        """How the command line calls it; empty for what does not come from a workload."""
+        return self.case.spec if self.case is not None else ""
+
+
+def request(
+    what: Any, args: Sequence[Any] | Mapping[str, Any] | None = None, name: str | None = None
+) -> Request:
+    """``what`` in one form.
+
+    It may be a PrimFunc, an IRModule of one function, a :class:`~tilewright.schedule.Schedule`, a te stage schedule
+    with its tensors as ``args``, a list of te tensors, a workload or a case of one, or a spec such as
+    ``matmul:M=512,N=512,K=512`` (``args``: more parameters). TypeError for anything else.
+    """
+    found = _request(what, args)
+    if name is None or name == found.func.name:
+        return found
+    return Request(found.func.with_attr("global_symbol", name), found.scheduled, found.case)
+
+
+def _request(what: Any, args: Any) -> Request:
+    if isinstance(what, str):
+        return _case(parse_spec(what, args or {}))
+    if isinstance(what, Workload):
+        return _case(what.case(**dict(args or {})))
+    if isinstance(what, WorkloadCase):
+        return _case(what)
+    if isinstance(what, te.Schedule):
+        if args is None:
+            raise TypeError("a te schedule needs its arguments as well: build(s, [A, B, C])")
+        return Request(what.prim_func(list(args)), scheduled=True)
+    if isinstance(what, Schedule):
+        return Request(what.func, scheduled=True)
+    if isinstance(what, IRModule):
+        if len(what.functions) != 1:
+            raise TypeError(f"an IRModule of one function is needed; this one has {sorted(what.functions)}")
+        what = next(iter(what.functions.values()))
+    if isinstance(what, PrimFunc):
+        return Request(what, scheduled=is_scheduled(what))
+    if isinstance(what, (list, tuple)) and what:
+        return Request(te.create_prim_func(list(what)))
+    raise TypeError(
+        "expected a PrimFunc, a Schedule, te tensors, a workload or a spec such as 'matmul:M=512,N=512,K=512', "
+        f"not {type(what).__name__}"
+    )
+
+
+def _case(case: WorkloadCase) -> Request:
+    return Request(case.func, case=case)
+
+
+def is_scheduled(func: PrimFunc) -> bool:
+    """Whether somebody has said how: a loop that is not serial, or an annotation on a loop or block."""
+    for node in pre_order(func.body):
+        if isinstance(node, For) and (node.kind != "serial" or node.annotations):
+            return True
+        if isinstance(node, Block) and any(not isinstance(v, (str, StringImm)) for v in node.annotations.values()):
+            return True
+    return False
+
+
+def is_symbolic(func: PrimFunc) -> bool:
+    """Whether an extent is known only at the call."""
+    if any(not isinstance(extent, IntImm) for buffer in func.buffers for extent in buffer.shape):
+        return True
+    return any(isinstance(node, For) and not isinstance(node.extent, IntImm) for node in pre_order(func.body))

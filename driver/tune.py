@@ -1,0 +1,58 @@
+"""Tuning: what was asked for, brought into form and handed to the tuner; the records go to the database."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .. import tuner
+from ..codegen import Target
+from ..tuner import TuneResult
+from ..tuning_db import Database
+from .build import open_database
+from .request import is_scheduled, is_symbolic, request
+
+__all__ = ["TuneError", "tune"]
+
+
+class TuneError(RuntimeError):
+    """What was asked for cannot be tuned, or nothing could be measured."""
+
+
+def tune(
+    inputs: Any,
+    target: str | Target = "native",
+    *,
+    args: Sequence[Any] | Mapping[str, Any] | None = None,
+    trials: int = 64,
+    seed: int = 0,
+    db: Database | str | os.PathLike[str] | None = None,
+    time_limit: float | None = None,
+    callbacks: Sequence[Callable[[Any], None]] = (),
+    **options: Any,
+) -> TuneResult:
+    """Search for the fastest schedule of ``inputs`` on ``target``, measuring ``trials`` candidates.
+
+    ``inputs``: a PrimFunc, te tensors (inputs first, outputs last), a workload or a spec; see
+    :func:`.request.request`. Records go to ``db`` (nowhere when None), and what it already holds is built on.
+    ``time_limit``: seconds. ``callbacks`` are called with the progress. ``options`` go to
+    :func:`tilewright.tuner.tune`. Ctrl-C ends the search; what was measured is in the database.
+    """
+    machine = target if isinstance(target, Target) else Target(target)
+    missing = machine.missing_here()
+    if missing:
+        raise TuneError(f"tuning measures on this machine, which cannot run code for {machine}: no {missing[0]}")
+    asked = request(inputs, args)
+    if is_symbolic(asked.func):
+        raise TuneError(f"{asked.func.name} has symbolic shapes; tune it with numbers in their place")
+    if asked.scheduled and is_scheduled(asked.func):
+        raise TuneError(f"{asked.func.name} is scheduled already; tune the function as it was before")
+    with open_database(db) if db is not None else contextlib.nullcontext() as opened:
+        if opened is not None:
+            opened.add_workload(asked.func, spec=asked.spec, name=asked.func.name)
+        return tuner.tune(
+            asked.func, machine, trials=trials, seed=seed, db=opened, callbacks=tuple(callbacks),
+            time_limit=time_limit, **options,
+        )  # fmt: skip
