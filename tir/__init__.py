@@ -10,5 +10,6 @@ from .buffer import Buffer, BufferRegion, MatchBufferRegion, decl_buffer
 from .equal import assert_structural_equal, structural_equal, structural_hash, workload_key
 from .expr import *  # noqa: F403
 from .function import IRModule, PrimFunc
+from .parser import ParseError, parse
 from .printer import register_printer
 from .stmt import *  # noqa: F403

@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import math
 import struct
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from .buffer import Buffer, BufferRegion, MatchBufferRegion
@@ -122,7 +122,7 @@ class _CanonicalPrinter(StmtPrinter):
         super()._block(b if self.block_names else b.with_(name_hint=""), realize)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _fields(cls: type) -> tuple[str, ...]:
     return tuple(f.name for f in dataclasses.fields(cls))
 

@@ -1,0 +1,56 @@
+"""The parser: TVMScript text to functions and modules, by walking Python's ``ast``; the text is never executed.
+
+>>> func = parse('''
+... @T.prim_func
+... def double(A: T.Buffer((16,), "float32")):
+...     for i in range(16):
+...         A[i] = A[i] * 2.0
+... ''')
+>>> print(func.body)
+for i in range(16):
+    A[i] = A[i] * T.float32(2.0)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..function import IRModule, PrimFunc
+from .errors import ParseError, Source
+from .functions import FunctionParser
+from .guard import check_text
+from .values import Namespace
+
+__all__ = ["ParseError", "parse", "parse_source"]
+
+_KNOWN = {"T": Namespace("T"), "Ts": Namespace("T"), "I": Namespace("I"), "tvm": Namespace("tvm")}
+
+
+def parse(text: str, extra_vars: Mapping[str, Any] | None = None, *, filename: str = "<text>") -> PrimFunc | IRModule:
+    """The function or module that ``text`` describes.
+
+    ``extra_vars`` are names that the text may use besides ``T`` and ``I``: sizes, or functions that build expressions.
+    Text from a file or a database is safe to parse: only words of ``T`` and what ``extra_vars`` holds can be called, and
+    size and nesting are limited. Raises :class:`ParseError` with line, column and an excerpt.
+    """
+    names = dict(_KNOWN)
+    names.update(extra_vars or {})
+    source = Source(text, filename)
+    check_text(source)
+    return parse_source(source, lambda name: names.get(name, NotImplemented))
+
+
+def parse_source(source: Source, outer: Callable[[str], Any]) -> PrimFunc | IRModule:
+    """:func:`parse` without limits; ``outer(name)`` gives a name's meaning or ``NotImplemented``."""
+    try:
+        tree = ast.parse(source.text)
+    except SyntaxError as e:
+        raise ParseError(f"not valid Python: {e.msg}", source, e.lineno or 1, max((e.offset or 1) - 1, 0)) from None
+    except (ValueError, RecursionError, MemoryError) as e:
+        raise ParseError(f"not valid Python: {e}", source, 1, 0) from None
+    try:
+        return FunctionParser(source, outer).module(tree)
+    except RecursionError:
+        raise ParseError("the text is nested too deeply", source, 1, 0) from None

@@ -1,0 +1,25 @@
+"""``I``: modules of functions.
+
+from tilewright.tir.script import ir as I
+
+@I.ir_module
+class Module:
+    @T.prim_func
+    def main(A: T.Buffer((16,), "float32")):
+        ...
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from .decorators import MODULE_ATTRS, ir_module
+
+__all__ = ["ir_module", "module_attrs"]
+
+
+def module_attrs(attrs: Mapping[str, Any]) -> None:
+    """Attributes of the module, said in the class body."""
+    sys._getframe(1).f_locals[MODULE_ATTRS] = dict(attrs)

@@ -1,0 +1,50 @@
+"""``T.float32`` and its like: a type in an annotation, a constant or conversion when called."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from ..dtype import INDEX, is_float, lanes_of, parse_dtype, with_lanes
+from ..expr import Cast, Expr, FloatImm, IntImm, Var, cast, const, convert
+
+__all__ = ["TypeWord", "type_word"]
+
+
+class TypeWord:
+    """One data type. ``T.int64(3)`` is a constant, ``T.float32("inf")`` too, ``T.int64(x)`` converts ``x``;
+    ``n = T.int32()`` declares a size."""
+
+    __slots__ = ("dtype",)
+
+    def __init__(self, dtype: str) -> None:
+        self.dtype = dtype
+
+    def __call__(self, value: Any = None, *rest: Any, is_size_var: bool = False) -> Expr:
+        if self.dtype == "handle":
+            return Var("handle", "handle")
+        if value is None:
+            return Var("v", self.dtype)
+        if isinstance(value, str):
+            if not is_float(self.dtype):
+                raise ValueError(f"T.{self.dtype} of the text {value!r}: only floating-point types take one")
+            return const(float(value), self.dtype)
+        e = convert(value)
+        if isinstance(e, (IntImm, FloatImm)) and lanes_of(e.dtype) == 1:
+            if isinstance(value, Expr) and is_float(e.dtype) and not is_float(self.dtype):
+                return Cast(self.dtype, e)
+            return const(e.value, self.dtype)
+        return cast(with_lanes(self.dtype, lanes_of(e.dtype)), e)
+
+    def __repr__(self) -> str:
+        return f"T.{self.dtype}"
+
+
+@cache
+def type_word(name: str) -> TypeWord:
+    """The word for a data type's name; AttributeError when there is no such type."""
+    try:
+        parse_dtype(name)
+    except ValueError:
+        raise AttributeError(f"T has no word {name!r}") from None
+    return TypeWord(INDEX if name == "int" else name)
