@@ -123,7 +123,7 @@ class Arguments:
                 return arg
             raise self._fail(index, f"expected an address as an int, got {type(arg).__name__}")
         if is_float(dtype):
-            if isinstance(arg, bool) or not isinstance(arg, (int, float)):
+            if not isinstance(arg, (int, float)):
                 raise self._fail(index, f"expected a number, {dtype}, got {type(arg).__name__}")
             return _float_value(float(arg), dtype)
         if is_bool(dtype):

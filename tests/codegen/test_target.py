@@ -1,0 +1,137 @@
+"""Targets: text in and out, what the machine can do, errors that name the nearest word."""
+
+import pickle
+
+import pytest
+
+from tilewright.codegen.cpu import available_cores, host
+from tilewright.codegen.target import Target, TargetError
+
+
+def test_native_is_this_machine():
+    t = Target("native")
+    assert t.kind == "native"
+    assert t.mcpu == host().cpu
+    assert t.missing_here() == []
+    assert t.caches.l1 >= 4096
+    assert f"+{sorted(t.describe()['features'])[0]}" in t.llvm_features
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "native -num-cores=1",
+        "llvm -mtriple=x86_64-linux-gnu -mcpu=skylake -mattr=+avx2,+fma -num-cores=2",
+        "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1 -mattr=+neon -num-cores=7",
+        "llvm -mtriple=x86_64-linux-gnu -mcpu=icelake-server -vector-width=256 -num-cores=13",
+        "c -mtriple=x86_64-linux-gnu -mcpu=generic -num-cores=1",
+    ],
+)
+def test_text_round_trips(text):
+    t = Target(text)
+    assert str(t) == text
+    assert Target(str(t)) == t and hash(Target(str(t))) == hash(t)
+    assert pickle.loads(pickle.dumps(t)) == t
+    assert Target(t) == t
+    assert Target(str(t)).key == t.key
+
+
+def test_mapping_and_keywords():
+    want = Target("llvm -mtriple=x86_64-linux-gnu -mcpu=haswell -num-cores=3")
+    assert Target({"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": "haswell", "num-cores": 3}) == want
+    assert Target(kind="llvm", mtriple="x86_64-linux-gnu", mcpu="haswell", num_cores=3) == want
+    assert Target(want, num_cores=1) == want.with_(num_cores=1)
+    assert want.with_(num_cores=1).num_cores == 1
+
+
+@pytest.mark.parametrize(
+    "text, bits, registers, fma, masks, vnni",
+    [
+        ("llvm -mtriple=x86_64-linux-gnu", 128, 16, False, False, False),
+        ("llvm -mtriple=x86_64-linux-gnu -mcpu=sandybridge", 256, 16, False, False, False),
+        ("llvm -mtriple=x86_64-linux-gnu -mcpu=skylake", 256, 16, True, True, False),
+        ("llvm -mtriple=x86_64-linux-gnu -mattr=+avx2", 256, 16, False, True, False),
+        ("llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512", 512, 32, True, True, False),
+        ("llvm -mtriple=x86_64-linux-gnu -mcpu=znver5", 512, 32, True, True, True),
+        ("llvm -mtriple=x86_64-linux-gnu -mcpu=znver5 -mattr=-avx512f", 256, 16, True, True, False),
+        ("llvm -mtriple=x86_64-linux-gnu -mcpu=znver5 -vector-width=256", 256, 32, True, True, True),
+        ("llvm -mtriple=aarch64-linux-gnu", 128, 32, True, False, False),
+    ],
+)
+def test_what_the_machine_can_do(text, bits, registers, fma, masks, vnni):
+    t = Target(text)
+    assert (t.vector_bits, t.num_vector_registers, t.has_fma) == (bits, registers, fma)
+    assert (t.has_masked_memory, t.has_vnni) == (masks, vnni)
+    assert t.vector_lanes("float32") == bits // 32
+    assert t.vector_lanes("int8") == t.vector_lanes("bool") == bits // 8
+    assert t.vector_lanes("float64x4") == bits // 64
+
+
+def test_masks_of_narrow_elements_need_avx512bw():
+    assert not Target("llvm -mtriple=x86_64-linux-gnu -mcpu=skylake").masked_memory("int8")
+    assert not Target("llvm -mtriple=x86_64-linux-gnu -mattr=+avx512f").masked_memory("float16")
+    assert Target("llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512").masked_memory("int8")
+
+
+def test_llvm_is_told_everything():
+    t = Target("llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512 -mattr=-avx512bw")
+    assert t.llvm_attributes == (
+        '"target-cpu"="skylake-avx512" "target-features"="-avx512bw" "prefer-vector-width"="512"'
+    )
+    assert all(f[0] in "+-" for f in Target("native").features)
+
+
+def test_thread_count(monkeypatch):
+    monkeypatch.delenv("TILEWRIGHT_NUM_THREADS", raising=False)
+    assert Target("native").num_cores == available_cores()
+    monkeypatch.setenv("TILEWRIGHT_NUM_THREADS", "13")
+    assert Target("native").num_cores == 13
+    assert Target("native -num-cores=7").num_cores == 7
+    monkeypatch.setenv("TILEWRIGHT_NUM_THREADS", "many")
+    with pytest.raises(TargetError, match="TILEWRIGHT_NUM_THREADS=many: a whole number"):
+        Target("native")
+
+
+def test_keys_tell_machines_apart():
+    texts = ["native -num-cores=1", "native -num-cores=2", "llvm -mtriple=x86_64-linux-gnu -mcpu=haswell -num-cores=1",
+             "llvm -mtriple=x86_64-linux-gnu -mcpu=znver1 -num-cores=1"]  # fmt: skip
+    assert len({Target(t).key for t in texts}) == len(texts)
+
+
+def test_immutable():
+    with pytest.raises(AttributeError, match="immutable"):
+        Target("native").num_cores = 3
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("", "an empty target"),
+        ("nativ", "no such kind; did you mean native?"),
+        ("cuda", "no such kind; there are"),
+        ("llvm -mcp=skylake", "no option -mcp; did you mean -mcpu?"),
+        ("llvm -mcpu", "option -mcpu has no value"),
+        ("llvm -mtriple=x86_64-linux-gnu -mcpu=skylaek", "did you mean skylake?"),
+        ("llvm -mtriple=aarch64-linux-gnu -mcpu=skylake", "not a CPU of aarch64"),
+        ("llvm -mtriple=x86_64-linux-gnu -mattr=avx2", r"'avx2' needs a sign: \+avx2 or -avx2"),
+        ("llvm -mtriple=x86_64-linux-gnu -mattr=+avx3", "not a feature of x86_64"),
+        ("native -num-cores=0", "a whole number of at least 1"),
+        ("native -num-cores=two", "a whole number of at least 1"),
+        ("native -mcpu=skylake", "native takes no -mcpu"),
+        (
+            "llvm -mtriple=x86_64-linux-gnu -mcpu=skylake -vector-width=512",
+            "-vector-width=512: this target has 128, 256",
+        ),
+        ("llvm skylake", "'skylake' is no option"),
+        ("llvm 'x", "No closing quotation"),
+        (7, "a target is text"),
+    ],
+)
+def test_errors(text, message):
+    with pytest.raises(TargetError, match=message):
+        Target(text)
+
+
+def test_what_is_missing_here():
+    other = "aarch64" if Target("native").arch == "x86_64" else "x86_64"
+    assert Target(f"llvm -mtriple={other}-linux-gnu").missing_here() == [f"{other} processor"]
