@@ -1,0 +1,146 @@
+"""The reductions that may be taken apart: their combination, and what they start from.
+
+Saying that a reduction is one of these says that its combination may be applied in any order and grouping. That holds
+exactly for integers, minima and maxima; a float sum or product then rounds differently, and an argmax that prefers
+either side of a tie may name another of the equal elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..tir.dtype import max_value, min_value
+from ..tir.equal import structural_equal
+from ..tir.expr import Add, And, Cast, Expr, FloatImm, IntImm, Max, Min, Mul, Or, Select, Var
+
+__all__ = ["REDUCERS", "Reducer", "find_reducer", "register_reducer"]
+
+Values = tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Reducer:
+    """``combine(lhs, rhs)`` over tuples of ``arity`` values, and whether constants are ``starts(values)`` to start from."""
+
+    name: str
+    arity: int
+    combine: Callable[[Values, Values], Values]
+    starts: Callable[[Values], bool]
+
+
+REDUCERS: list[Reducer] = []
+
+
+def register_reducer(
+    name: str, arity: int, combine: Callable[[Values, Values], Values], starts: Callable[[Values], bool]
+) -> Reducer:
+    """Let ``rfactor`` know one more reduction; ``combine`` has to be associative and commutative, and
+    ``combine(start, x)`` has to be x."""
+    reducer = Reducer(name, arity, combine, starts)
+    REDUCERS.append(reducer)
+    return reducer
+
+
+def _number(e: Expr) -> float | int | None:
+    if isinstance(e, Cast):
+        return _number(e.value)
+    return e.value if isinstance(e, (IntImm, FloatImm)) else None
+
+
+def _is(value: float) -> Callable[[Values], bool]:
+    return lambda start: _number(start[0]) == value
+
+
+def _lowest(position: int) -> Callable[[Values], bool]:
+    def test(start: Values) -> bool:
+        value = _number(start[position])
+        return value is not None and value <= min_value(start[position].dtype)
+
+    return test
+
+
+def _highest(position: int) -> Callable[[Values], bool]:
+    def test(start: Values) -> bool:
+        value = _number(start[position])
+        return value is not None and value >= max_value(start[position].dtype)
+
+    return test
+
+
+def _first_where(keep: Callable[[Any, Any], Expr], keep_value: Callable[[Any, Any], Expr]) -> Any:
+    """(index, value) pairs: the left one where ``keep`` says so."""
+
+    def combine(x: Values, y: Values) -> Values:
+        return Select(keep(x, y), x[0], y[0]), Select(keep_value(x, y), x[1], y[1])
+
+    return combine
+
+
+register_reducer("sum", 1, lambda x, y: (Add(x[0], y[0]),), _is(0))
+register_reducer("prod", 1, lambda x, y: (Mul(x[0], y[0]),), _is(1))
+register_reducer("max", 1, lambda x, y: (Max(x[0], y[0]),), _lowest(0))
+register_reducer("min", 1, lambda x, y: (Min(x[0], y[0]),), _highest(0))
+register_reducer("any", 1, lambda x, y: (Or(x[0], y[0]),), _is(0))
+register_reducer("all", 1, lambda x, y: (And(x[0], y[0]),), _is(1))
+for _name, _side, _start in (("argmax", "GE", _lowest(1)), ("argmin", "LE", _highest(1))):
+    if _side == "GE":
+        _or_equal, _strict = (lambda x, y: x[1] >= y[1]), (lambda x, y: x[1] > y[1])
+    else:
+        _or_equal, _strict = (lambda x, y: x[1] <= y[1]), (lambda x, y: x[1] < y[1])
+
+    def _lexicographic(x: Values, y: Values, strict: Any = _strict) -> Expr:
+        return Or(strict(x, y), And(x[1].equal(y[1]), x[0] < y[0]))
+
+    for _keep, _value in (
+        (_or_equal, _or_equal),
+        (_strict, _strict),
+        (_lexicographic, _or_equal),
+        (_lexicographic, _strict),
+    ):
+        register_reducer(_name, 2, _first_where(_keep, _value), _start)
+
+
+def find_reducer(
+    identity: Sequence[Expr], left: Sequence[Expr], updates: Sequence[Expr]
+) -> tuple[Reducer, Values] | None:
+    """The reducer with ``updates == combine(left, right)`` that starts from ``identity``, and that right side."""
+    for reducer in REDUCERS:
+        if reducer.arity != len(updates):
+            continue
+        holes = tuple([Var(f"rhs_{i}", e.dtype) for i, e in enumerate(left)])
+        sides = [reducer.combine(tuple(left), holes)]
+        if reducer.arity == 1:
+            sides.append(reducer.combine(holes, tuple(left)))
+        for pattern in sides:
+            found: dict[Var, Expr] = {}
+            if (
+                all(_match(p, e, set(holes), found) for p, e in zip(pattern, updates, strict=True))
+                and len(found) == len(holes)
+                and reducer.starts(tuple(identity))
+            ):
+                return reducer, tuple([found[h] for h in holes])
+    return None
+
+
+def _match(pattern: Expr, e: Expr, holes: set[Var], found: dict[Var, Expr]) -> bool:
+    if isinstance(pattern, Var) and pattern in holes:
+        if pattern in found:
+            return structural_equal(found[pattern], e)
+        found[pattern] = e
+        return bool(pattern.dtype == e.dtype)
+    if not any(n in holes for n in _leaves(pattern)):
+        return structural_equal(pattern, e)
+    if type(pattern) is not type(e):
+        return False
+    mine, theirs = list(pattern.children()), list(e.children())
+    return len(mine) == len(theirs) and all(_match(p, c, holes, found) for p, c in zip(mine, theirs, strict=True))  # type: ignore[arg-type]
+
+
+def _leaves(e: Any) -> Any:
+    below = list(e.children())
+    if not below:
+        yield e
+    for child in below:
+        yield from _leaves(child)
