@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...tir.function import PrimFunc
-from ..lowered import LoweredFunc
+from ..lowered import LoweredFunc, abi_of
 from ..target import Target
 from .pipeline import PASSES, Pass, PassReport, run_passes
 
@@ -24,4 +24,4 @@ def lower(func_or_schedule: Any, target: Target | str = "native", name: str | No
     func = func_or_schedule if isinstance(func_or_schedule, PrimFunc) else func_or_schedule.func
     chosen = target if isinstance(target, Target) else Target(target)
     lowered = run_passes(func, chosen, **options)
-    return LoweredFunc.of(lowered, chosen, name, func)
+    return LoweredFunc(lowered, name or func.name, chosen, abi_of(func), func)

@@ -19,7 +19,8 @@ from .horizontal import lower_horizontal
 from .loops import legalize_vector_loops, remove_unit_loops, split_unroll_factors
 from .math import lower_math
 from .reduction import place_init
-from .registers import drop_true_masks, promote_registers
+from .masks import settle_masks
+from .registers import promote_registers
 from .storage import widen_half_floats
 from .unroll import unroll_loops
 from .vectorize import vectorize_loops
@@ -44,19 +45,19 @@ PASSES: tuple[Pass, ...] = (
     Pass("flatten_blocks", _plain(flatten_blocks)),
     Pass("compact_buffers", _plain(compact_buffers)),
     Pass("remove_unit_loops", _plain(remove_unit_loops)),
+    Pass("widen_half_floats", _plain(widen_half_floats)),
+    Pass("lower_math", lower_math),
+    Pass("form_fma", form_fma),
     Pass("legalize_vector_loops", legalize_vector_loops),
     Pass("split_unroll_factors", _plain(split_unroll_factors)),
     Pass("simplify", _plain(simplify)),
     Pass("name_quotients", _plain(name_quotients)),
     Pass("hoist_guards", _plain(hoist_guards)),
     Pass("lower_horizontal", _plain(lower_horizontal)),
-    Pass("unroll_loops", _plain(unroll_loops)),
     Pass("vectorize_loops", _plain(vectorize_loops)),
-    Pass("drop_true_masks", _plain(drop_true_masks)),
+    Pass("unroll_loops", _plain(unroll_loops)),
+    Pass("settle_masks", _plain(settle_masks)),
     Pass("promote_registers", _plain(promote_registers)),
-    Pass("widen_half_floats", _plain(widen_half_floats)),
-    Pass("lower_math", lower_math),
-    Pass("form_fma", form_fma),
 )
 
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer
 from ...tir.dtype import bytes_of, lanes_of, with_lanes
 from ...tir.equal import structural_equal
-from ...tir.expr import And, Broadcast, BufferLoad, Call, Expr, IntImm, Ramp, Select, Shuffle, const
+from ...tir.expr import BufferLoad, Call, Expr, IntImm, Ramp, Select, Shuffle, const
 from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import Allocate, BufferStore, For, Stmt
@@ -201,28 +200,6 @@ def _unmasked_stores(
         if all(m is found[0] or structural_equal(m, found[0], map_free_vars=False) for m in found[1:]):
             out.add(slot)
     return out
-
-
-def drop_true_masks(func: PrimFunc) -> PrimFunc:
-    """Remove masks that hold in every lane, for what later passes and readers see."""
-    analyzer = Analyzer()
-
-    def all_true(mask: Expr) -> bool:
-        if isinstance(mask, And):
-            return all_true(mask.a) and all_true(mask.b)
-        simple = analyzer.simplify(mask)
-        if isinstance(simple, Broadcast):
-            simple = simple.value
-        return isinstance(simple, IntImm) and bool(simple.value)
-
-    def post(n: Node) -> Node | None:
-        if isinstance(n, BufferLoad) and n.predicate is not None and all_true(n.predicate):
-            return BufferLoad(n.buffer, n.indices)
-        if isinstance(n, BufferStore) and n.predicate is not None and all_true(n.predicate):
-            return BufferStore(n.buffer, n.value, n.indices)
-        return None
-
-    return transform(func, post=post)  # type: ignore[no-any-return]
 
 
 def register_buffers(func: PrimFunc) -> list[Buffer]:

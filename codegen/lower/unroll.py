@@ -6,7 +6,7 @@ from typing import Any
 
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer
-from ...tir.expr import BufferLoad, Expr, IntImm, Let, Var, const
+from ...tir.expr import BufferLoad, Expr, IntImm, Let, Ramp, Var, const
 from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, Stmt, seq
@@ -49,11 +49,17 @@ def _stores(stmt: Stmt) -> int:
 
 
 class _Unroller:
-    """One walk with the unrolled variables' values at hand, so that each expression is rewritten once a copy."""
+    """One walk with the unrolled variables' values at hand.
+
+    The copies of a loop's body share its expressions, so what an expression becomes is remembered by the values of the
+    variables in it: an index that does not depend on the innermost unrolled loop is rewritten once for all its trips.
+    """
 
     def __init__(self) -> None:
         self.analyzer = Analyzer()
         self.buffers: dict[Buffer, Buffer] = {}
+        self.used: dict[int, tuple[Expr, frozenset[Var], frozenset[Buffer]]] = {}
+        self.done: dict[tuple[Any, ...], Any] = {}
 
     def visit(self, n: Any, env: dict[Var, Expr], copies: int) -> Any:
         if isinstance(n, Expr):
@@ -77,15 +83,7 @@ class _Unroller:
             inner = env if var is n.var else {**env, n.var: var}
             return LetStmt(var, self.expr(n.value, env), self.visit(n.body, inner, copies))
         if isinstance(n, Allocate) and copies > 1:
-            new = n.buffer.map_exprs(lambda e: self.expr(e, env))
-            outer = self.buffers.get(n.buffer)
-            self.buffers[n.buffer] = new if new is not n.buffer else n.buffer.with_()
-            result = Allocate(self.buffers[n.buffer], self.visit(n.body, env, copies), n.annotations)
-            if outer is None:
-                del self.buffers[n.buffer]
-            else:
-                self.buffers[n.buffer] = outer
-            return result
+            return self.allocate(n, env, copies)
         if isinstance(n, IfThenElse):
             cond = self.expr(n.condition, env)
             if isinstance(cond, IntImm):
@@ -94,44 +92,73 @@ class _Unroller:
                 return seq() if n.else_case is None else self.visit(n.else_case, env, copies)
             other = None if n.else_case is None else self.visit(n.else_case, env, copies)
             return IfThenElse(cond, self.visit(n.then_case, env, copies), other)
-        n = n.map_children(lambda c: self.visit(c, env, copies))
-        if isinstance(n, BufferStore) and n.buffer in self.buffers:
-            return BufferStore(self.buffers[n.buffer], n.value, n.indices, n.predicate)
-        return n
+        if isinstance(n, BufferStore):
+            indices = tuple([self.expr(i, env) for i in n.indices])
+            predicate = None if n.predicate is None else self.expr(n.predicate, env)
+            return BufferStore(self.buffers.get(n.buffer, n.buffer), self.expr(n.value, env), indices, predicate)
+        return n.map_children(lambda c: self.visit(c, env, copies))
+
+    def allocate(self, n: Allocate, env: dict[Var, Expr], copies: int) -> Allocate:
+        """An allocation of its own for each copy."""
+        new = n.buffer.map_exprs(lambda e: self.expr(e, env))
+        outer = self.buffers.get(n.buffer)
+        self.buffers[n.buffer] = new if new is not n.buffer else n.buffer.with_()
+        result = Allocate(self.buffers[n.buffer], self.visit(n.body, env, copies), n.annotations)
+        if outer is None:
+            del self.buffers[n.buffer]
+        else:
+            self.buffers[n.buffer] = outer
+        return result
+
+    def uses(self, e: Expr) -> tuple[frozenset[Var], frozenset[Buffer]]:
+        """The variables and the buffers in ``e``."""
+        known = self.used.get(id(e))
+        if known is None:
+            nodes = list(pre_order(e))
+            variables = frozenset(n for n in nodes if isinstance(n, Var))
+            known = self.used[id(e)] = (e, variables, frozenset(n.buffer for n in nodes if isinstance(n, BufferLoad)))
+        return known[1], known[2]
 
     def expr(self, e: Any, env: dict[Var, Expr]) -> Any:
-        if not env and not self.buffers:
+        """``e`` with the values in place, integers simplified."""
+        if isinstance(e, IntImm):
             return e
-        simplify = self.analyzer.simplify
+        variables, buffers = self.uses(e)
+        key: list[Any] = [id(e)]
+        for v in variables:
+            value = env.get(v)
+            if value is not None:
+                key += (id(v), value.value if isinstance(value, IntImm) else id(value))
+        for b in buffers:
+            if b in self.buffers:
+                key += (id(b), id(self.buffers[b]))
+        if len(key) == 1:
+            return e
+        found = self.done.get(tuple(key))
+        if found is None:
+            found = self.done[tuple(key)] = self.rewrite(e, env)
+        return found
 
-        def walk(x: Any) -> Any:
-            if isinstance(x, Var):
-                return env.get(x, x)
-            if isinstance(x, BufferLoad):
-                indices = tuple([index(i) for i in x.indices])
-                predicate = None if x.predicate is None else walk(x.predicate)
-                return BufferLoad(self.buffers.get(x.buffer, x.buffer), indices, predicate)
-            if isinstance(x, Let):
-                var = Var(x.var.name, x.var.dtype)
-                value = walk(x.value)
-                env_old = env.get(x.var)
-                env[x.var] = var
-                body = walk(x.body)
-                if env_old is None:
-                    del env[x.var]
-                else:
-                    env[x.var] = env_old
-                return Let(var, value, body)
-            new = x.map_children(walk)
-            if new is not x and new.dtype in ("bool", "int32", "int64"):
-                return simplify(new)
-            return new
+    def rewrite(self, x: Any, env: dict[Var, Expr]) -> Any:
+        """:meth:`expr` when something changes."""
+        if isinstance(x, Var):
+            return env.get(x, x)
+        if isinstance(x, BufferLoad):
+            indices = tuple([self.expr(i, env) for i in x.indices])
+            predicate = None if x.predicate is None else self.expr(x.predicate, env)
+            return BufferLoad(self.buffers.get(x.buffer, x.buffer), indices, predicate)
+        if isinstance(x, Let):
+            var = Var(x.var.name, x.var.dtype)
+            return Let(var, self.expr(x.value, env), self.rewrite(x.body, {**env, x.var: var}))
+        if isinstance(x, Ramp):
+            return Ramp(self.expr(x.base, env), self.expr(x.stride, env), x.lanes)
+        if x.dtype in _SIMPLIFIED and not any(isinstance(n, (BufferLoad, Let)) for n in pre_order(x)):
+            return self.analyzer.simplify(_replace(x, env))
+        new = x.map_children(lambda c: self.expr(c, env))
+        return self.analyzer.simplify(new) if new.dtype == "bool" else new
 
-        def index(i: Any) -> Any:
-            new = _replace(i, env)
-            return i if new is i else simplify(new)
 
-        return walk(e)
+_SIMPLIFIED = ("bool", "int32", "int64")
 
 
 def _replace(e: Any, env: dict[Var, Expr]) -> Any:

@@ -12,8 +12,6 @@ from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer
 from ...tir.dtype import lanes_of, with_lanes
 from ...tir.expr import (
-    EQ,
-    NE,
     Add,
     And,
     BinaryOp,
@@ -21,7 +19,6 @@ from ...tir.expr import (
     BufferLoad,
     Call,
     Cast,
-    CmpOp,
     Expr,
     FloorDiv,
     FloorMod,
@@ -40,6 +37,7 @@ from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import Allocate, AssertStmt, AttrStmt, BufferStore, Evaluate, For, IfThenElse, LetStmt, SeqStmt, Stmt, seq
 from ...tir.walk import transform, uses_var
+from .masks import all_lanes
 
 __all__ = ["NotVectorizable", "vectorize_expr", "vectorize_loops"]
 
@@ -121,7 +119,7 @@ class _Vectorizer:
             if lanes_of(cond.dtype) == 1:
                 other = None if s.else_case is None else self.stmt(s.else_case, mask)
                 return IfThenElse(cond, self.stmt(s.then_case, mask), other)
-            known = self.everywhere(cond)
+            known = all_lanes(cond, self.analyzer)
             if known is True:
                 return self.stmt(s.then_case, mask)
             if known is False:
@@ -151,19 +149,6 @@ class _Vectorizer:
         if isinstance(s, AssertStmt):
             raise NotVectorizable("an assertion per lane")
         raise NotVectorizable(type(s).__name__)
-
-    def everywhere(self, cond: Expr) -> bool | None:
-        """True when ``cond`` holds in all lanes, False when in none, None when it differs or is not known."""
-        if isinstance(cond, CmpOp):
-            ends = [_ends(x) for x in (cond.a, cond.b)]
-            if all(e is not None for e in ends):
-                (a0, a1), (b0, b1) = ends  # type: ignore[misc]
-                corners = [self.analyzer.simplify(type(cond)(a, b)) for a, b in ((a0, b0), (a1, b1))]
-                if isinstance(cond, (EQ, NE)) or not all(isinstance(c, IntImm) for c in corners):
-                    return None
-                first, last = (bool(c.value) for c in corners)  # type: ignore[attr-defined]
-                return first if first is last else None
-        return None
 
     def store(self, s: BufferStore, mask: Expr | None) -> Stmt:
         indices = [self.masked(i, mask) for i in s.indices]
@@ -300,15 +285,6 @@ class _Vectorizer:
             raise NotVectorizable(e.op)
         wide = [a if isinstance(a, StringImm) else widen(a, self.lanes) for a in args]
         return Call(e.op, tuple(wide), with_lanes(e.dtype, self.lanes))
-
-
-def _ends(e: Expr) -> tuple[Expr, Expr] | None:
-    """The first and the last lane of a vector that changes evenly."""
-    if isinstance(e, Ramp):
-        return e.base, e.base + e.stride * (e.lanes - 1)
-    if isinstance(e, Broadcast):
-        return e.value, e.value
-    return (e, e) if lanes_of(e.dtype) == 1 else None
 
 
 def _both(a: Expr | None, b: Expr | None) -> Expr | None:
