@@ -12,6 +12,7 @@ like reduce over a :func:`reduce_axis`, and :func:`create_prim_func` makes a fun
 :mod:`tilewright.te.ops` has operators written this way; :func:`create_schedule` is TVM's classic way to schedule.
 """
 
+from . import ops
 from .compute import compute, extern, placeholder, size_var, thread_axis, var
 from .create_prim_func import create_prim_func
 from .math import abs_ as abs
@@ -98,7 +99,7 @@ __all__ = [
     "bitwise_xor", "cast", "ceil", "ceildiv", "clz", "comm_reducer", "compute", "const", "copysign", "cos", "cosh",
     "create_prim_func", "div", "erf", "exp", "exp10", "exp2", "expm1", "extern", "fabs", "floor", "floordiv",
     "floormod", "fma", "fmod", "hypot", "if_then_else", "indexdiv", "indexmod", "infinity", "isfinite", "isinf",
-    "isnan", "likely", "log", "log10", "log1p", "log2", "max", "max_value", "min", "min_value", "nearbyint", "not_",
+    "isnan", "likely", "log", "log10", "log1p", "log2", "max", "max_value", "min", "min_value", "nearbyint", "not_", "ops",
     "placeholder", "popcount", "pow", "power", "prod", "reduce_axis", "reinterpret", "round", "rsqrt", "select",
     "shift_left", "shift_right", "sigmoid", "sin", "sinh", "size_var", "sqrt", "sum", "tan", "tanh", "thread_axis",
     "trunc", "truncdiv", "truncmod", "var",

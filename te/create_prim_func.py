@@ -23,8 +23,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ..tir.arith import Analyzer
 from ..tir.buffer import Buffer
-from ..tir.expr import BufferLoad, Expr, IterVar, Range, Reduce, Var, const, is_const_int
+from ..tir.expr import (
+    BufferLoad,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IterVar,
+    Range,
+    Reduce,
+    TruncDiv,
+    TruncMod,
+    Var,
+    const,
+    is_const_int,
+)
 from ..tir.function import PrimFunc, root_block
 from ..tir.op import if_then_else
 from ..tir.regions import access_regions
@@ -36,6 +50,7 @@ from .tensor import ProducerLoad, Tensor
 __all__ = ["create_prim_func", "ordered_operations"]
 
 LAYOUT_FREE = "layout_free_placeholders"
+_DIVISIONS = (FloorDiv, FloorMod, TruncDiv, TruncMod)
 
 
 def create_prim_func(ops: Sequence[Tensor | Var], name: str = "main") -> PrimFunc:
@@ -190,14 +205,29 @@ class _Builder:
         return BlockRealize(values, const(True, "bool"), block)
 
     def loads(self, e: Expr, ranges: Mapping[Var, Range]) -> Expr:
-        """``e`` over buffers, its indices simplified."""
+        """``e`` over buffers; indices with divisions in them (a reshape, a group) are simplified."""
+        analyzer: list[Analyzer] = []
+
+        def simplified(index: Expr) -> Expr:
+            if not any(isinstance(n, _DIVISIONS) for n in pre_order(index)):
+                return index
+            if not analyzer:
+                analyzer.append(Analyzer())
+                for v, r in ranges.items():
+                    analyzer[0].bind(v, r)
+                    for size in pre_order(r.extent):
+                        if isinstance(size, Var):
+                            analyzer[0].bind(size, (1, None))
+            simple: Expr = analyzer[0].simplify(index)
+            return simple
 
         def post(n: Any) -> Any:
             if isinstance(n, ProducerLoad):
-                return BufferLoad(self.buffers[n.producer], n.indices)
+                return BufferLoad(self.buffers[n.producer], tuple([simplified(index) for index in n.indices]))
             return None
 
-        return transform(e, post=post)
+        lowered: Expr = transform(e, post=post)
+        return lowered
 
     def block_attrs(self, op: ComputeOp) -> dict[str, Any]:
         out: dict[str, Any] = {}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..tir.expr import Expr, IntImm, IterVar, convert
 from ..tir.node import map_tuple
+from ..tir.printer import register_printer
 
 if TYPE_CHECKING:
     from .operation import Operation
@@ -176,3 +177,8 @@ def _one_index(tensor: Tensor, item: Any) -> Expr:
     if not index.dtype.startswith(("int", "uint")):
         raise TypeError(f"{_describe(tensor)}: an index is {index.dtype}, not an integer")
     return index
+
+
+register_printer(
+    ProducerLoad, lambda e, p: f"{e.producer.name}[{', '.join([p.text(i, 0) for i in e.indices]) or '()'}]"
+)

@@ -1,0 +1,122 @@
+"""What the operators share: reading shapes, axes, pairs and data types, and saying what does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...tir.dtype import bits_of, is_float, is_int
+from ...tir.expr import Expr, IntImm, const, convert
+from ...tir.regions import linear_key
+from ..tensor import Tensor
+
+__all__ = [
+    "BROADCAST", "COMM_REDUCE", "ELEMWISE", "INJECTIVE", "accumulator", "check_tensor", "constant", "normalize_axes",
+    "normalize_axis", "per_dimension", "prod_of", "require_same", "same", "shape_text",
+]  # fmt: skip
+
+ELEMWISE, BROADCAST, INJECTIVE, COMM_REDUCE = "elemwise", "broadcast", "injective", "comm_reduce"
+
+
+def shape_text(x: Tensor | Sequence[Any]) -> str:
+    """``(2, n, 3)``"""
+    dims = x.shape if isinstance(x, Tensor) else x
+    return f"({', '.join(map(str, dims))}{',' if len(dims) == 1 else ''})"
+
+
+def check_tensor(op: str, x: Any, ndim: int | Sequence[int] | None = None, what: str = "the input") -> Tensor:
+    """``x`` when it is a tensor of rank ``ndim`` (or one of several), else TypeError or ValueError."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{op}: {what} is {type(x).__name__}, not a tensor")
+    ranks = (ndim,) if isinstance(ndim, int) else ndim
+    if ranks is not None and x.ndim not in ranks:
+        wanted = " or ".join(map(str, ranks))
+        raise ValueError(f"{op}: {what} has the shape {shape_text(x)}; {wanted} dimensions are expected")
+    return x
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two sizes are equal for sure."""
+    a, b = convert(a), convert(b)
+    return a is b or linear_key(a) == linear_key(b)
+
+
+def require_same(op: str, what: str, a: Any, b: Any, x: Tensor, y: Tensor) -> None:
+    """ValueError with both shapes when two sizes differ; sizes not known yet are taken to agree."""
+    a, b = convert(a), convert(b)
+    if isinstance(a, IntImm) and isinstance(b, IntImm) and a.value != b.value:
+        raise ValueError(
+            f"{op}: {what} differs, {a.value} and {b.value}: the shapes are {shape_text(x)} and {shape_text(y)}"
+        )
+
+
+def constant(op: str, what: str, e: Any) -> int:
+    """A size as an int; ValueError when it is symbolic."""
+    e = convert(e)
+    if not isinstance(e, IntImm):
+        raise ValueError(f"{op}: {what} is {e}; it has to be a constant here")
+    return e.value
+
+
+def normalize_axis(op: str, axis: Any, ndim: int) -> int:
+    """An axis counted from 0; negative ones count from the end."""
+    if not isinstance(axis, int) or isinstance(axis, bool):
+        raise TypeError(f"{op}: an axis is a whole number, not {axis!r}")
+    if not -ndim <= axis < ndim:
+        raise ValueError(f"{op}: axis {axis} of {ndim} dimensions")
+    return axis % ndim
+
+
+def normalize_axes(op: str, axis: Any, ndim: int) -> tuple[int, ...]:
+    """Sorted axes from None (all), one, or several."""
+    if axis is None:
+        return tuple(range(ndim))
+    axes = [normalize_axis(op, a, ndim) for a in (axis if isinstance(axis, (tuple, list)) else (axis,))]
+    if len(set(axes)) != len(axes):
+        raise ValueError(f"{op}: an axis is given twice in {axis}")
+    return tuple(sorted(axes))
+
+
+def per_dimension(op: str, what: str, value: Any, n: int, least: int = 1) -> tuple[int, ...]:
+    """``value`` for each of ``n`` dimensions, from one number or ``n``."""
+    values = tuple(value) if isinstance(value, (tuple, list)) else (value,) * n
+    if len(values) == 1:
+        values *= n
+    if len(values) != n:
+        raise ValueError(f"{op}: {what} has {len(values)} entries for {n} dimensions")
+    out = tuple([constant(op, what, v) for v in values])
+    if min(out, default=least) < least:
+        raise ValueError(f"{op}: {what}={value} has to be at least {least}")
+    return out
+
+
+def accumulator(op: str, dtypes: Sequence[str], out_dtype: str | None) -> tuple[str, str]:
+    """The data types of a sum of products and of its result.
+
+    Integers of at most 16 bits add up in int32 and stay there; float16 and bfloat16 add up in float32 and are
+    converted back; ``out_dtype`` asks for another result (and wider sums, if it is wider).
+    """
+    if any(is_float(d) for d in dtypes):
+        wide = max((d for d in dtypes if is_float(d)), key=bits_of)
+        acc = "float32" if bits_of(wide) < 32 else wide
+        out = out_dtype or wide
+    elif all(is_int(d) for d in dtypes):
+        wide = max(dtypes, key=bits_of)
+        acc = "int32" if bits_of(wide) <= 16 else wide
+        out = out_dtype or acc
+    else:
+        raise TypeError(f"{op}: cannot multiply and add {' and '.join(dtypes)}")
+    if is_float(out) and bits_of(out) >= 32 and (not is_float(acc) or bits_of(out) > bits_of(acc)):
+        acc = out
+    if is_int(out) and is_int(acc) and bits_of(out) > bits_of(acc):
+        acc = out
+    return acc, out
+
+
+def prod_of(dims: Sequence[Any]) -> Expr:
+    """The product of sizes."""
+    out: Expr = const(1)
+    for d in dims:
+        e = convert(d)
+        out = e if isinstance(out, IntImm) and out.value == 1 else out * e
+    return out

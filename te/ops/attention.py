@@ -1,0 +1,97 @@
+"""Scaled dot-product attention."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...tir.dtype import bits_of, is_float
+from ...tir.expr import Expr, IntImm, Range, cast, const
+from ...tir.op import if_then_else, unary
+from ..compute import compute
+from ..reduce import reduce_axis, sum_
+from ..tensor import Tensor
+from ._common import ELEMWISE, check_tensor, require_same, shape_text
+from .broadcast import broadcast_shape, element
+from .softmax import softmax
+
+__all__ = ["attention"]
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    scale: float | None = None,
+    causal: bool = False,
+    name: str = "attention",
+) -> Tensor:
+    """softmax(query · keyᵀ · scale + mask) · value (Vaswani et al., 2017).
+
+    query: (…, S, D), key: (…, T, D), value: (…, T, E); leading dimensions (batch, heads) are equal. Result (…, S, E).
+    ``scale`` is 1/√D unless given. ``mask`` broadcasts to (…, S, T): added when it is a float, false means "not
+    allowed" when it is bool. ``causal``: position s sees t ≤ s + T - S only. A row that may see nothing is NaN.
+    """
+    op = "attention"
+    for t, what in ((query, "the query"), (key, "the key"), (value, "the value")):
+        check_tensor(op, t, None, what)
+        if t.ndim < 2 or t.ndim != query.ndim:
+            raise ValueError(
+                f"{op}: {what} has the shape {shape_text(t)}, the query {shape_text(query)}; "
+                "both need the same number of dimensions, at least 2"
+            )
+        if not is_float(t.dtype):
+            raise TypeError(f"{op}: {what} is {t.dtype}, not a float")
+        for a, b in zip(query.shape[:-2], t.shape[:-2], strict=True):
+            require_same(op, "a leading dimension", a, b, query, t)
+    require_same(op, "the number of features", query.shape[-1], key.shape[-1], query, key)
+    require_same(op, "the number of positions", key.shape[-2], value.shape[-2], key, value)
+    lead, rows, columns = query.shape[:-2], query.shape[-2], key.shape[-2]
+    shape = (*lead, rows, columns)
+    if mask is not None:
+        check_tensor(op, mask, None, "the mask")
+        common = broadcast_shape(op, mask.shape, shape)
+        if len(common) != len(shape):
+            raise ValueError(f"{op}: the mask {shape_text(mask)} does not broadcast to {shape_text(shape)}")
+        for a, b in zip(common, shape, strict=True):
+            require_same(op, "the mask's shape", a, b, mask, query)
+    wide = query.dtype if bits_of(query.dtype) >= 32 else "float32"
+    k, t = reduce_axis(Range.from_extent(query.shape[-1]), "k"), reduce_axis(Range.from_extent(columns), "k")
+    letters = ["b", "h"] if len(lead) == 2 else [f"b{n}" for n in range(len(lead))]
+
+    def product(*i: Expr) -> Any:
+        return sum_(cast(wide, query(*i[:-1], k.var)) * cast(wide, key(*i[:-2], i[-1], k.var)), axis=k)
+
+    scores = compute(shape, product, f"{name}_qk", varargs_names=[*letters, "i", "j"])
+    factor: Expr
+    if scale is not None:
+        factor = const(scale, wide)
+    elif isinstance(query.shape[-1], IntImm):
+        factor = const(1.0 / math.sqrt(query.shape[-1].value), wide)
+    else:
+        factor = unary("rsqrt", cast(wide, query.shape[-1]))
+
+    def scaled(*i: Expr) -> Any:
+        e = scores(*i) * factor
+        never = const(float("-inf"), wide)
+        if mask is not None:
+            m = element(mask, i, shape)
+            e = if_then_else(m, e, never) if m.dtype == "bool" else e + cast(wide, m)
+        if causal:
+            e = if_then_else(i[-1] <= i[-2] + (columns - rows), e, never)
+        return e
+
+    weights = softmax(compute(shape, scaled, f"{name}_scores", tag=ELEMWISE), name=f"{name}_softmax")
+
+    def weighted(*i: Expr) -> Any:
+        return sum_(weights(*i[:-1], t.var) * cast(wide, value(*i[:-2], t.var, i[-1])), axis=t)
+
+    result = (*lead, rows, value.shape[-1])
+    names = [*letters, "i", "e"]
+    if query.dtype == wide:
+        out: Tensor = compute(result, weighted, name, varargs_names=names)
+        return out
+    total = compute(result, weighted, f"{name}_acc", varargs_names=names)
+    narrow: Tensor = compute(result, lambda *i: cast(query.dtype, total(*i)), name, ELEMWISE)
+    return narrow

@@ -1,0 +1,121 @@
+"""Two tensors, or a tensor and a number, combined element by element; shapes broadcast as in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...tir.dtype import is_float
+from ...tir.expr import Expr, IntImm, cast, const, convert
+from ...tir.op import floordiv, floormod, max_, min_, pow_
+from ..compute import as_shape, compute
+from ..tensor import Tensor, set_broadcast_operator
+from ._common import BROADCAST, ELEMWISE, check_tensor, same, shape_text
+
+__all__ = [
+    "add", "broadcast_shape", "broadcast_to", "divide", "equal", "floor_divide", "floor_mod", "greater",
+    "greater_equal", "less", "less_equal", "maximum", "minimum", "multiply", "not_equal", "power", "subtract",
+]  # fmt: skip
+
+
+def broadcast_shape(op: str, a: Sequence[Expr], b: Sequence[Expr]) -> tuple[Expr, ...]:
+    """The common shape: aligned at the end, extents equal or 1; ValueError shows both."""
+    out: list[Expr] = []
+    for i in range(1, max(len(a), len(b)) + 1):
+        x = a[-i] if i <= len(a) else const(1)
+        y = b[-i] if i <= len(b) else const(1)
+        if same(x, y) or _is_one(y):
+            out.append(x)
+        elif _is_one(x):
+            out.append(y)
+        elif isinstance(x, IntImm) and isinstance(y, IntImm):
+            raise ValueError(
+                f"{op}: the shapes {shape_text(a)} and {shape_text(b)} do not broadcast: {x.value} against {y.value} "
+                f"in dimension {-i}"
+            )
+        else:
+            out.append(x if isinstance(x, IntImm) else y)  # symbolic: taken to agree
+    return tuple(reversed(out))
+
+
+def element(t: Tensor, i: Sequence[Expr], shape: Sequence[Expr]) -> Expr:
+    """The element of ``t`` that broadcasts to the index ``i`` of ``shape``."""
+    lead = len(shape) - t.ndim
+    index = [
+        const(0, e.dtype) if _is_one(extent) and not _is_one(shape[lead + d]) else i[lead + d]
+        for d, (extent, e) in enumerate(zip(t.shape, i[lead:], strict=True))
+    ]
+    return t(*index)
+
+
+def _is_one(e: Expr) -> bool:
+    return isinstance(e, IntImm) and e.value == 1
+
+
+def combine(op: str, f: Callable[[Expr, Expr], Any], a: Any, b: Any, name: str) -> Any:
+    """``f`` over two tensors or numbers; of two expressions it is just ``f``."""
+    if not isinstance(a, Tensor) and not isinstance(b, Tensor):
+        return f(convert(a), convert(b))
+    if (isinstance(a, Expr) or isinstance(b, Expr)) and (a if isinstance(a, Tensor) else b).ndim == 0:
+        return f(convert(a), convert(b))  # a tensor of rank 0 inside an expression
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        shape = broadcast_shape(op, a.shape, b.shape)
+        out = compute(shape, lambda *i: f(element(a, i, shape), element(b, i, shape)), name=name, tag=BROADCAST)
+    elif isinstance(a, Tensor):
+        out = compute(a.shape, lambda *i: f(a(*i), _scalar(b, a.dtype)), name=name, tag=ELEMWISE)
+    else:
+        out = compute(b.shape, lambda *i: f(_scalar(a, b.dtype), b(*i)), name=name, tag=ELEMWISE)
+    return out
+
+
+def _scalar(value: Any, dtype: str) -> Expr:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return const(value, dtype if is_float(dtype) or isinstance(value, int) else "float32")
+    return convert(value)
+
+
+def _operator(op: str, f: Callable[[Expr, Expr], Any], meaning: str) -> Callable[..., Any]:
+    def function(a: Any, b: Any, name: str = f"T_{op}") -> Any:
+        return combine(op, f, a, b, name)
+
+    function.__name__ = function.__qualname__ = op
+    function.__doc__ = f"{meaning}; tensors or numbers, shapes broadcast as in NumPy."
+    return function
+
+
+def _divide(x: Expr, y: Expr) -> Expr:
+    if is_float(x.dtype) or is_float(y.dtype):
+        return x / y
+    return cast("float32", x) / cast("float32", y)
+
+
+add = _operator("add", lambda x, y: x + y, "a + b")
+subtract = _operator("subtract", lambda x, y: x - y, "a - b")
+multiply = _operator("multiply", lambda x, y: x * y, "a · b")
+divide = _operator("divide", _divide, "a / b, in float32 when both are integers")
+floor_divide = _operator("floor_divide", floordiv, "a // b rounded towards minus infinity")
+floor_mod = _operator("floor_mod", floormod, "The remainder of floor_divide")
+maximum = _operator("maximum", max_, "The larger, NaN if either is")
+minimum = _operator("minimum", min_, "The smaller, NaN if either is")
+power = _operator("power", pow_, "a to the power b")
+equal = _operator("equal", lambda x, y: x.equal(y), "Whether a equals b")
+not_equal = _operator("not_equal", lambda x, y: ~x.equal(y), "Whether a differs from b")
+less = _operator("less", lambda x, y: x < y, "Whether a < b")
+less_equal = _operator("less_equal", lambda x, y: x <= y, "Whether a <= b")
+greater = _operator("greater", lambda x, y: x > y, "Whether a > b")
+greater_equal = _operator("greater_equal", lambda x, y: x >= y, "Whether a >= b")
+
+
+def broadcast_to(x: Tensor, shape: Any, name: str = "T_broadcast_to") -> Tensor:
+    """``x`` repeated along new dimensions and along those of extent 1."""
+    check_tensor("broadcast_to", x)
+    dims = as_shape(shape, "broadcast_to")
+    common = broadcast_shape("broadcast_to", x.shape, dims)
+    if len(common) != len(dims) or not all(same(a, b) for a, b in zip(common, dims, strict=True)):
+        raise ValueError(f"broadcast_to: {shape_text(x)} does not broadcast to {shape_text(dims)}")
+    out: Tensor = compute(dims, lambda *i: element(x, i, dims), name=name, tag=BROADCAST)
+    return out
+
+
+for _symbol, _build in (("+", add), ("-", subtract), ("*", multiply), ("/", divide)):
+    set_broadcast_operator(_symbol, _build)

@@ -1,0 +1,222 @@
+"""One tensor in, one of the same shape out: activations and functions of each element."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ...tir.dtype import bits_of, is_float, is_int
+from ...tir.expr import Expr, cast, const
+from ...tir.op import abs_, if_then_else, max_, min_, select, unary
+from ..compute import compute
+from ..tensor import Tensor, set_broadcast_operator
+from ._common import BROADCAST, ELEMWISE, check_tensor, normalize_axis, require_same
+
+__all__ = [
+    "abs", "cast_to", "ceil", "clip", "elementwise", "elu", "erf", "exp", "floor", "gelu", "hardsigmoid", "hardswish",
+    "identity", "leaky_relu", "log", "mish", "negative", "prelu", "relu", "relu6", "round", "rsqrt", "sigmoid", "sign",
+    "silu", "softplus", "sqrt", "square", "tanh", "trunc", "where",
+]  # fmt: skip
+
+
+def elementwise(x: Tensor, f: Callable[[Expr], Any], name: str) -> Tensor:
+    """A stage ``name`` whose elements are ``f`` of those of ``x``."""
+    check_tensor(name, x)
+    out: Tensor = compute(x.shape, lambda *i: f(x(*i)), name=name, tag=ELEMWISE)
+    return out
+
+
+def in_float32(x: Expr, f: Callable[[Expr], Expr]) -> Expr:
+    """``f(x)``, computed in float32 when ``x`` is a narrower float or an integer; narrow floats are converted back."""
+    if is_float(x.dtype) and bits_of(x.dtype) >= 32:
+        return f(x)
+    out = f(cast("float32", x))
+    return cast(x.dtype, out) if is_float(x.dtype) else out
+
+
+def _function(op: str, meaning: str) -> Callable[..., Tensor]:
+    def function(x: Tensor, name: str = f"T_{op}") -> Tensor:
+        return elementwise(x, lambda e: in_float32(e, lambda v: unary(op, v)), name)
+
+    function.__name__ = function.__qualname__ = op
+    function.__doc__ = f"{meaning}, element by element; integers are converted to float32."
+    return function
+
+
+def _rounding(op: str, meaning: str) -> Callable[..., Tensor]:
+    def function(x: Tensor, name: str = f"T_{op}") -> Tensor:
+        return elementwise(
+            x, lambda e: unary(op, e) if is_int(e.dtype) else in_float32(e, lambda v: unary(op, v)), name
+        )
+
+    function.__name__ = function.__qualname__ = op
+    function.__doc__ = f"{meaning}, element by element; integers stay as they are."
+    return function
+
+
+exp = _function("exp", "e to the power of the element")
+log = _function("log", "The natural logarithm")
+sqrt = _function("sqrt", "The square root")
+rsqrt = _function("rsqrt", "One over the square root")
+tanh = _function("tanh", "The hyperbolic tangent")
+sigmoid = _function("sigmoid", "1 / (1 + exp(-x))")
+erf = _function("erf", "The error function")
+floor = _rounding("floor", "The largest whole number not above")
+ceil = _rounding("ceil", "The smallest whole number not below")
+round = _rounding("round", "The nearest whole number, halves to even")
+trunc = _rounding("trunc", "The element without its fraction")
+
+
+def identity(x: Tensor, name: str = "T_identity") -> Tensor:
+    """A copy."""
+    return elementwise(x, lambda e: e, name)
+
+
+def cast_to(x: Tensor, dtype: str, name: str = "T_cast") -> Tensor:
+    """The elements converted to ``dtype``; ``te.ops.cast``."""
+    return elementwise(x, lambda e: cast(dtype, e), name)
+
+
+def abs(x: Tensor, name: str = "T_abs") -> Tensor:
+    """The absolute value."""
+    return elementwise(x, abs_, name)
+
+
+def negative(x: Tensor, name: str = "T_negative") -> Tensor:
+    """The element times -1."""
+    return elementwise(x, lambda e: -e, name)
+
+
+def sign(x: Tensor, name: str = "T_sign") -> Tensor:
+    """-1, 0 or 1; NaN stays NaN."""
+
+    def f(e: Expr) -> Expr:
+        one, zero = const(1, e.dtype), const(0, e.dtype)
+        return select(e > zero, one, select(e < zero, zero - one, e))
+
+    return elementwise(x, f, name)
+
+
+def square(x: Tensor, name: str = "T_square") -> Tensor:
+    """The element times itself."""
+    return elementwise(x, lambda e: e * e, name)
+
+
+def clip(x: Tensor, low: float, high: float, name: str = "T_clip") -> Tensor:
+    """The element, but at least ``low`` and at most ``high``."""
+    if low > high:
+        raise ValueError(f"clip: the lower bound {low} is above the upper bound {high}")
+    return elementwise(x, lambda e: min_(max_(e, const(low, e.dtype)), const(high, e.dtype)), name)
+
+
+def relu(x: Tensor, name: str = "T_relu") -> Tensor:
+    """max(x, 0)"""
+    return elementwise(x, lambda e: max_(e, const(0, e.dtype)), name)
+
+
+def relu6(x: Tensor, name: str = "T_relu6") -> Tensor:
+    """min(max(x, 0), 6)"""
+    return clip(x, 0, 6, name)
+
+
+def leaky_relu(x: Tensor, alpha: float = 0.01, name: str = "T_leaky_relu") -> Tensor:
+    """``x`` where positive, else ``alpha * x``."""
+    return elementwise(x, lambda e: select(e > const(0, e.dtype), e, e * const(alpha, e.dtype)), name)
+
+
+def prelu(x: Tensor, slope: Tensor, axis: int = 1, name: str = "T_prelu") -> Tensor:
+    """``x`` where positive, else ``slope * x`` with one slope per index along ``axis``."""
+    check_tensor("prelu", x)
+    check_tensor("prelu", slope, 1, "the slope")
+    axis = normalize_axis("prelu", axis, x.ndim)
+    require_same("prelu", f"axis {axis}", x.shape[axis], slope.shape[0], x, slope)
+    out: Tensor = compute(
+        x.shape,
+        lambda *i: select(x(*i) > const(0, x.dtype), x(*i), x(*i) * slope(i[axis])),
+        name=name,
+        tag=BROADCAST,
+    )
+    return out
+
+
+def elu(x: Tensor, alpha: float = 1.0, name: str = "T_elu") -> Tensor:
+    """``x`` where positive, else ``alpha * (exp(x) - 1)``."""
+
+    def f(e: Expr) -> Expr:
+        return select(e > 0.0, e, (unary("exp", min_(e, const(0.0, e.dtype))) - 1.0) * const(alpha, e.dtype))
+
+    return elementwise(x, lambda e: in_float32(e, f), name)
+
+
+def gelu(x: Tensor, approximate: str = "none", name: str = "T_gelu") -> Tensor:
+    """x times the normal distribution function of x (Hendrycks and Gimpel, 2016).
+
+    ``approximate="none"``: x/2 (1 + erf(x/√2)); ``"tanh"``: x/2 (1 + tanh(√(2/π) (x + 0.044715 x³))).
+    """
+    if approximate not in ("none", "tanh"):
+        raise ValueError(f"gelu: approximate={approximate!r}; there are 'none' and 'tanh'")
+
+    def exact(e: Expr) -> Expr:
+        return e * 0.5 * (unary("erf", e * math.sqrt(0.5)) + 1.0)
+
+    def rough(e: Expr) -> Expr:
+        inner = (e + e * e * e * 0.044715) * math.sqrt(2.0 / math.pi)
+        return e * 0.5 * (unary("tanh", inner) + 1.0)
+
+    return elementwise(x, lambda e: in_float32(e, exact if approximate == "none" else rough), name)
+
+
+def silu(x: Tensor, name: str = "T_silu") -> Tensor:
+    """x · sigmoid(x), also called swish."""
+    return elementwise(x, lambda e: in_float32(e, lambda v: v * unary("sigmoid", v)), name)
+
+
+def softplus(x: Tensor, name: str = "T_softplus") -> Tensor:
+    """log(1 + exp(x)), without overflow."""
+
+    def f(e: Expr) -> Expr:
+        return max_(e, const(0.0, e.dtype)) + unary("log1p", unary("exp", -abs_(e)))
+
+    return elementwise(x, lambda e: in_float32(e, f), name)
+
+
+def mish(x: Tensor, name: str = "T_mish") -> Tensor:
+    """x · tanh(softplus(x))"""
+
+    def f(e: Expr) -> Expr:
+        return e * unary("tanh", max_(e, const(0.0, e.dtype)) + unary("log1p", unary("exp", -abs_(e))))
+
+    return elementwise(x, lambda e: in_float32(e, f), name)
+
+
+def hardsigmoid(x: Tensor, name: str = "T_hardsigmoid") -> Tensor:
+    """x/6 + 1/2 between 0 and 1."""
+    return elementwise(x, lambda e: in_float32(e, _hard), name)
+
+
+def hardswish(x: Tensor, name: str = "T_hardswish") -> Tensor:
+    """x · hardsigmoid(x)"""
+    return elementwise(x, lambda e: in_float32(e, lambda v: v * _hard(v)), name)
+
+
+def _hard(e: Expr) -> Expr:
+    return min_(max_(e + 3.0, const(0.0, e.dtype)), const(6.0, e.dtype)) * (1.0 / 6.0)
+
+
+def where(condition: Tensor, x: Tensor, y: Tensor, name: str = "T_where") -> Tensor:
+    """``x`` where ``condition`` (bool, or not zero), else ``y``; one shape for all three."""
+    for t in (condition, x, y):
+        check_tensor("where", t, condition.ndim)
+        for a, b in zip(condition.shape, t.shape, strict=True):
+            require_same("where", "a dimension", a, b, condition, t)
+
+    def f(*i: Expr) -> Expr:
+        c = condition(*i)
+        return if_then_else(c if c.dtype == "bool" else c != 0, x(*i), y(*i))
+
+    out: Tensor = compute(x.shape, f, name=name, tag=ELEMWISE)
+    return out
+
+
+set_broadcast_operator("astype", cast_to)

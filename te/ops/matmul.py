@@ -1,0 +1,113 @@
+"""Products of matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...tir.expr import Expr, Range, cast
+from ..compute import compute
+from ..reduce import reduce_axis, sum_
+from ..tensor import Tensor
+from ._common import BROADCAST, ELEMWISE, accumulator, check_tensor, require_same, shape_text
+from .broadcast import broadcast_shape, element
+
+__all__ = ["batch_matmul", "converted", "dense", "matmul"]
+
+
+def converted(total: Tensor, out_dtype: str, name: str) -> Tensor:
+    """``total`` when it has the data type already, else a stage that converts it."""
+    if total.dtype == out_dtype:
+        return total
+    out: Tensor = compute(total.shape, lambda *i: cast(out_dtype, total(*i)), name=name, tag=ELEMWISE)
+    return out
+
+
+def matmul(
+    A: Tensor,
+    B: Tensor,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    out_dtype: str | None = None,
+    name: str = "matmul",
+) -> Tensor:
+    """The matrix product. A: (…, M, K), or (…, K, M) when transposed; B: (…, K, N), or (…, N, K).
+
+    Leading dimensions broadcast as in NumPy. Integers of at most 16 bits add up in int32, which is the result's type;
+    float16 and bfloat16 add up in float32. ``out_dtype`` asks for another result.
+
+    >>> from tilewright import te
+    >>> C = matmul(te.placeholder((4, 8), name="A"), te.placeholder((16, 8), name="B"), transpose_b=True)
+    >>> [int(d) for d in C.shape]
+    [4, 16]
+    """
+    for t, what in ((A, "the left operand"), (B, "the right operand")):
+        check_tensor("matmul", t, None, what)
+        if t.ndim < 2:
+            raise ValueError(f"matmul: {what} has the shape {shape_text(t)}; at least 2 dimensions are expected")
+    rows, depth_a = (A.shape[-1], A.shape[-2]) if transpose_a else (A.shape[-2], A.shape[-1])
+    depth_b, columns = (B.shape[-1], B.shape[-2]) if transpose_b else (B.shape[-2], B.shape[-1])
+    require_same("matmul", "the length of the sum", depth_a, depth_b, A, B)
+    batch = broadcast_shape("matmul", A.shape[:-2], B.shape[:-2])
+    acc, out = accumulator("matmul", [A.dtype, B.dtype], out_dtype)
+    k = reduce_axis(Range.from_extent(depth_a), name="k")
+
+    def f(*i: Expr) -> Any:
+        *lead, row, column = i
+        left = (*lead, k.var, row) if transpose_a else (*lead, row, k.var)
+        right = (*lead, column, k.var) if transpose_b else (*lead, k.var, column)
+        a = element(A, left, (*batch, *A.shape[-2:]))
+        b = element(B, right, (*batch, *B.shape[-2:]))
+        return sum_(cast(acc, a) * cast(acc, b), axis=k)
+
+    names = [*(["b"] if len(batch) == 1 else [f"b{n}" for n in range(len(batch))]), "i", "j"]
+    total = compute((*batch, rows, columns), f, _first(name, acc, out), "matmul", varargs_names=names)
+    return converted(total, out, name)
+
+
+def _first(name: str, acc: str, out: str) -> str:
+    return name if acc == out else f"{name}_acc"
+
+
+def dense(
+    data: Tensor, weight: Tensor, bias: Tensor | None = None, out_dtype: str | None = None, name: str = "dense"
+) -> Tensor:
+    """A fully connected layer. data: (…, K); weight: (N, K), as TVM and PyTorch have it; bias: (N,). Result (…, N)."""
+    check_tensor("dense", data, None, "the data")
+    check_tensor("dense", weight, 2, "the weight")
+    if not data.ndim:
+        raise ValueError("dense: the data has no dimension")
+    require_same("dense", "the number of features", data.shape[-1], weight.shape[1], data, weight)
+    if bias is not None:
+        check_tensor("dense", bias, 1, "the bias")
+        require_same("dense", "the number of outputs", weight.shape[0], bias.shape[0], weight, bias)
+    acc, out = accumulator("dense", [data.dtype, weight.dtype], out_dtype)
+    k = reduce_axis(Range.from_extent(data.shape[-1]), name="k")
+    lead: Sequence[Expr] = data.shape[:-1]
+
+    def f(*i: Expr) -> Any:
+        return sum_(cast(acc, data(*i[:-1], k.var)) * cast(acc, weight(i[-1], k.var)), axis=k)
+
+    names = [*(["i"] if len(lead) == 1 else [f"i{n}" for n in range(len(lead))]), "j"]
+    total = compute((*lead, weight.shape[0]), f, _first(name, acc, out), "dense", varargs_names=names)
+    if bias is not None:
+        b = bias
+        total = compute(total.shape, lambda *i: total(*i) + cast(acc, b(i[-1])), name=f"{name}_bias", tag=BROADCAST)
+    return converted(total, out, name if bias is None else f"{name}_out")
+
+
+def batch_matmul(
+    A: Tensor,
+    B: Tensor,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    out_dtype: str | None = None,
+    name: str = "batch_matmul",
+) -> Tensor:
+    """A product per batch. A: (B, M, K), B: (B, K, N), or transposed; a batch of 1 broadcasts. Result (B, M, N).
+
+    Note that TVM's ``topi.nn.batch_matmul`` transposes B unless told otherwise; here nothing is transposed by default.
+    """
+    check_tensor("batch_matmul", A, 3, "the left operand")
+    check_tensor("batch_matmul", B, 3, "the right operand")
+    return matmul(A, B, transpose_a, transpose_b, out_dtype, name)

@@ -1,0 +1,117 @@
+"""Padding, and reading what users say about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...tir.dtype import is_float
+from ...tir.expr import Expr, const, convert, is_const_int
+from ...tir.op import all_, if_then_else, max_, min_, select
+from ..compute import compute
+from ..tensor import Tensor
+from ._common import INJECTIVE, check_tensor, constant, shape_text
+
+__all__ = ["pad", "window_padding"]
+
+
+def pad(
+    x: Tensor,
+    pad_before: Sequence[Any],
+    pad_after: Sequence[Any] | None = None,
+    value: Any = 0,
+    mode: str = "constant",
+    name: str = "pad_temp",
+) -> Tensor:
+    """``x`` with elements added at both ends of each dimension (``pad_after`` defaults to ``pad_before``).
+
+    ``mode``: ``constant`` (they are ``value``), ``edge`` (the nearest element), ``reflect`` (mirrored, the edge not
+    repeated).
+    """
+    check_tensor("pad", x)
+    before = [convert(p) for p in pad_before]
+    after = before if pad_after is None else [convert(p) for p in pad_after]
+    if len(before) != x.ndim or len(after) != x.ndim:
+        raise ValueError(f"pad: {len(before)} and {len(after)} entries for the {x.ndim} dimensions of {shape_text(x)}")
+    for p in (*before, *after):
+        if hasattr(p, "value") and p.value < 0:
+            raise ValueError(f"pad: a negative padding, {p}")
+    if mode not in ("constant", "edge", "reflect"):
+        raise ValueError(f"pad: mode={mode!r}; there are 'constant', 'edge' and 'reflect'")
+    if mode == "reflect":
+        for d, (lo, hi, extent) in enumerate(zip(before, after, x.shape, strict=True)):
+            if max(constant("pad", "padding", lo), constant("pad", "padding", hi)) >= constant("pad", "a size", extent):
+                raise ValueError(
+                    f"pad: dimension {d} of {shape_text(x)} is too short to reflect {lo} and {hi} elements"
+                )
+    shape = [lo + extent + hi for lo, extent, hi in zip(before, x.shape, after, strict=True)]
+    padded = [not (is_const_int(lo, 0) and is_const_int(hi, 0)) for lo, hi in zip(before, after, strict=True)]
+
+    def f(*i: Expr) -> Any:
+        index, inside = [], []
+        for e, lo, hi, extent, here in zip(i, before, after, x.shape, padded, strict=True):
+            at = e - lo if here else e
+            if here and mode == "edge":
+                at = min_(max_(at, 0), extent - 1)
+            elif here and mode == "reflect":
+                at = select(at < 0, 0 - at, select(at >= extent, 2 * (extent - 1) - at, at))
+            elif here:
+                if not is_const_int(lo, 0):
+                    inside.append(e >= lo)
+                if not is_const_int(hi, 0):
+                    inside.append(e < extent + lo)
+            index.append(at)
+        if not inside:
+            return x(*index)
+        return if_then_else(all_(*inside), x(*index), _constant(value, x.dtype))
+
+    out: Tensor = compute(shape, f, name=name, tag=INJECTIVE + ",pad")
+    return out
+
+
+def _constant(value: Any, dtype: str) -> Expr:
+    if isinstance(value, (int, float)):
+        return const(value if is_float(dtype) else int(value), dtype)
+    return convert(value).astype(dtype)
+
+
+def window_padding(
+    op: str, padding: Any, kernel: Sequence[int], stride: Sequence[int], extents: Sequence[Expr]
+) -> tuple[list[Any], list[Any]]:
+    """Padding before and after each spatial dimension.
+
+    ``padding``: one number; one per dimension; two per dimension, all befores first (TVM: top, left, bottom, right);
+    pairs; ``"valid"`` (none); ``"same"`` (the output has ceil(size / stride) elements, the odd one goes after).
+    ``kernel`` is the extent of the window, dilation included.
+    """
+    n = len(kernel)
+    if isinstance(padding, str):
+        if padding.lower() == "valid":
+            return [0] * n, [0] * n
+        if padding.lower() != "same":
+            raise ValueError(f"{op}: padding={padding!r}; as a word there are 'same' and 'valid'")
+        before, after = [], []
+        for k, s, extent in zip(kernel, stride, extents, strict=True):
+            if s == 1:
+                total = k - 1
+            else:
+                size = constant(op, 'a size (padding="same" with a stride)', extent)
+                total = max(((size + s - 1) // s - 1) * s + k - size, 0)
+            before.append(total // 2)
+            after.append(total - total // 2)
+        return before, after
+    items = list(padding) if isinstance(padding, (tuple, list)) else [padding] * n
+    if any(isinstance(p, (tuple, list)) for p in items):
+        if len(items) != n or not all(isinstance(p, (tuple, list)) and len(p) == 2 for p in items):
+            raise ValueError(f"{op}: padding={padding!r}; pairs have to be {n} of (before, after)")
+        before, after = [p[0] for p in items], [p[1] for p in items]
+    elif len(items) in (1, n):
+        before = after = items * (n if len(items) == 1 else 1)
+    elif len(items) == 2 * n:
+        before, after = items[:n], items[n:]
+    else:
+        raise ValueError(f"{op}: padding={padding!r}; give 1, {n} or {2 * n} numbers, 'same' or 'valid'")
+    numbers = [constant(op, "padding", p) for p in (*before, *after)]
+    if min(numbers) < 0:
+        raise ValueError(f"{op}: padding={padding!r} is negative")
+    return numbers[:n], numbers[n:]

@@ -1,0 +1,87 @@
+"""Softmax and its logarithm, in the stages that TVM's topi has, so that schedule rules know them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...tir.dtype import bits_of, is_float
+from ...tir.expr import Expr, Range, cast
+from ...tir.op import unary
+from ..compute import compute
+from ..reduce import max_, reduce_axis, sum_
+from ..tensor import Tensor
+from ._common import check_tensor, normalize_axis
+
+__all__ = ["log_softmax", "softmax"]
+
+
+class _Rows:
+    """The pieces both share: indices with and without the axis, and the row's maximum and sum."""
+
+    def __init__(self, op: str, x: Tensor, axis: int) -> None:
+        check_tensor(op, x)
+        if not is_float(x.dtype):
+            raise TypeError(f"{op}: the input is {x.dtype}; convert it to a float with te.ops.cast")
+        if x.ndim == 0:
+            raise ValueError(f"{op}: the input has no dimension")
+        self.x, self.axis = x, normalize_axis(op, axis, x.ndim)
+        self.wide = x.dtype if bits_of(x.dtype) >= 32 else "float32"
+        self.rows = [e for d, e in enumerate(x.shape) if d != self.axis]
+
+    def row(self, i: Sequence[Expr]) -> list[Expr]:
+        """The index of the row that holds ``i``."""
+        return [e for d, e in enumerate(i) if d != self.axis]
+
+    def along(self, row: Sequence[Expr], k: Any) -> list[Any]:
+        """The index of the ``k``-th element of a row."""
+        return [*row[: self.axis], k, *row[self.axis :]]
+
+    def element(self, i: Sequence[Any]) -> Expr:
+        """An element, at least float32."""
+        return cast(self.wide, self.x(*i))
+
+    def axis_of(self) -> Any:
+        return reduce_axis(Range.from_extent(self.x.shape[self.axis]), name="k")
+
+
+def softmax(x: Tensor, axis: int = -1, name: str = "T_softmax") -> Tensor:
+    """exp(x - max x) / Σ exp(x - max x) along ``axis``.
+
+    Stages ``T_softmax_maxelem``, ``T_softmax_exp``, ``T_softmax_expsum``, ``T_softmax_norm``. Narrow floats are
+    computed in float32.
+    """
+    rows = _Rows("softmax", x, axis)
+    k, m = rows.axis_of(), rows.axis_of()
+    highest = compute(rows.rows, lambda *r: max_(rows.element(rows.along(r, m.var)), axis=m), name=f"{name}_maxelem")
+    exps = compute(x.shape, lambda *i: unary("exp", rows.element(i) - highest(*rows.row(i))), name=f"{name}_exp")
+    total = compute(rows.rows, lambda *r: sum_(exps(*rows.along(r, k.var)), axis=k), name=f"{name}_expsum")
+    out: Tensor = compute(
+        x.shape,
+        lambda *i: cast(x.dtype, exps(*i) / total(*rows.row(i))),
+        name=f"{name}_norm",
+        tag="softmax_output",
+        attrs={"axis": rows.axis},
+    )
+    return out
+
+
+def log_softmax(x: Tensor, axis: int = -1, name: str = "T_log_softmax") -> Tensor:
+    """x - max x - log Σ exp(x - max x) along ``axis``."""
+    rows = _Rows("log_softmax", x, axis)
+    k, m = rows.axis_of(), rows.axis_of()
+    highest = compute(rows.rows, lambda *r: max_(rows.element(rows.along(r, m.var)), axis=m), name=f"{name}_maxelem")
+    total = compute(
+        rows.rows,
+        lambda *r: sum_(unary("exp", rows.element(rows.along(r, k.var)) - highest(*r)), axis=k),
+        name=f"{name}_expsum",
+    )
+    logs = compute(rows.rows, lambda *r: unary("log", total(*r)), name=f"{name}_log")
+    out: Tensor = compute(
+        x.shape,
+        lambda *i: cast(x.dtype, rows.element(i) - highest(*rows.row(i)) - logs(*rows.row(i))),
+        name=name,
+        tag="softmax_output",
+        attrs={"axis": rows.axis},
+    )
+    return out

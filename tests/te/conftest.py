@@ -1,0 +1,32 @@
+"""Run a te program through the interpreter, outputs filled with garbage first."""
+
+import numpy as np
+import pytest
+
+from tilewright import te
+from tilewright.tir.dtype import is_float, to_numpy
+from tilewright.tir.interpret import interpret
+
+
+def _evaluate(outputs, inputs, *arrays, shapes=None):
+    single = not isinstance(outputs, (tuple, list))
+    outs = [outputs] if single else list(outputs)
+    func = te.create_prim_func([*inputs, *outs])
+    given = [np.array(a, to_numpy(t.dtype), order="C") for a, t in zip(arrays, inputs, strict=True)]
+    results = []
+    for n, t in enumerate(outs):
+        shape = shapes[n] if shapes else tuple(int(d) for d in t.shape)
+        results.append(np.full(shape, np.nan if is_float(t.dtype) else 77, to_numpy(t.dtype)))
+    interpret(func, *given, *results, check_regions=True)
+    return results[0] if single else results
+
+
+@pytest.fixture
+def evaluate():
+    """``evaluate(outputs, inputs, *arrays, shapes=None)``: the arrays that the outputs get."""
+    return _evaluate
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
