@@ -1,8 +1,8 @@
 """The primitives: one function each, registered by :func:`~tilewright.schedule.primitive.primitive`.
 
-``query`` looks around, ``loops`` rewrites loop nests; a module is listed here so that its primitives are registered.
+``query`` looks around; ``loops`` and ``order`` rewrite loop nests, ``kinds`` says how loops run; a module is listed here so that its primitives are registered.
 """
 
-from . import annotate, cache, compute_at, loops, query, reduction
+from . import annotate, cache, compute_at, kinds, loops, order, query, reduction
 
-__all__ = ["annotate", "cache", "compute_at", "loops", "query", "reduction"]
+__all__ = ["annotate", "cache", "compute_at", "kinds", "loops", "order", "query", "reduction"]

@@ -1,0 +1,133 @@
+"""How a loop runs: in parallel, as vector lanes, unrolled, or on the threads of a GPU."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from ...tir.expr import IterVar, Var
+from ...tir.function import PrimFunc
+from ...tir.stmt import BlockRealize, For
+from ...tir.walk import uses_var
+from ..bindings import analyzer_above
+from ..dependence import binding_block, conflicts, local_to_turns, only_reduced, touches_below
+from ..errors import ScheduleError
+from ..nests import check_blocks_of_nest
+from ..primitive import primitive
+from ..tree import Tree, tree_of
+
+__all__ = ["bind", "parallel", "unroll", "vectorize"]
+
+_THREAD = re.compile(r"(blockIdx|threadIdx)\.[xyz]|vthread(\.[xyz])?")
+
+
+@primitive
+def parallel(func: PrimFunc, loop: Var) -> PrimFunc:
+    """Run the iterations of a loop in parallel.
+
+        for i in range(16): ...      =>      for i in T.parallel(16): ...
+
+    It is proven that no iteration writes an element that another one touches. A buffer that every iteration fills anew
+    before it reads it does no harm: each iteration has a copy of its own after lowering.
+    """
+    tree = tree_of(func)
+    target = tree.loop(loop)
+    _check_plain_kind(target, "parallel")
+    _check_independent(tree, target, "run in parallel", scratch=local_to_turns)
+    return tree.replace({target: target.with_(kind="parallel")})
+
+
+@primitive
+def vectorize(func: PrimFunc, loop: Var) -> PrimFunc:
+    """Run the iterations of a loop as the lanes of vectors. Loops inside it are allowed.
+
+        for i in range(16): ...      =>      for i in T.vectorized(16): ...
+
+    It is proven that no iteration writes an element that another one touches.
+    """
+    tree = tree_of(func)
+    target = tree.loop(loop)
+    _check_plain_kind(target, "vectorize")
+    _check_independent(tree, target, "be the lanes of vectors")
+    return tree.replace({target: target.with_(kind="vectorized")})
+
+
+@primitive
+def unroll(func: PrimFunc, loop: Var) -> PrimFunc:
+    """Write the iterations of a loop out one after the other. Always legal.
+
+    for i in range(4): ...      =>      for i in T.unroll(4): ...
+    """
+    tree = tree_of(func)
+    target = tree.loop(loop)
+    _check_plain_kind(target, "unroll")
+    return tree.replace({target: target.with_(kind="unrolled")})
+
+
+@primitive
+def bind(func: PrimFunc, loop: Var, thread_axis: str) -> PrimFunc:
+    """Run the iterations of a loop on the threads of a GPU axis (``blockIdx.x``, ``threadIdx.y``, ``vthread.x`` …).
+
+        for i in range(16): ...      =>      for i in T.thread_binding(16, thread="threadIdx.x"): ...
+
+    As for :func:`parallel`; on ``threadIdx`` a reduction is allowed, the lowering makes it one across threads.
+    """
+    tree = tree_of(func)
+    target = tree.loop(loop)
+    if not _THREAD.fullmatch(thread_axis):
+        raise ScheduleError(
+            f"{thread_axis!r} is no thread axis", where=target, hint="blockIdx.x, threadIdx.y, vthread.z and their like"
+        )
+    _check_plain_kind(target, "bind")
+    reducing = thread_axis.startswith("threadIdx")
+    _check_independent(tree, target, f"run on {thread_axis}", scratch=local_to_turns, reducing=reducing)
+    return tree.replace({target: target.with_(kind="thread_binding", thread_binding=thread_axis)})
+
+
+def _check_plain_kind(loop: For, doing: str) -> None:
+    if loop.thread_binding is not None:
+        raise ScheduleError(
+            f"loop {loop.loop_var.name} is bound to {loop.thread_binding}, {doing} would undo that", where=loop
+        )
+
+
+def _check_independent(
+    tree: Tree, loop: For, doing: str, scratch: Callable[..., str | None] | None = None, reducing: bool = False
+) -> None:
+    """ScheduleError unless the iterations of ``loop`` do not depend on each other."""
+    var = loop.loop_var
+    check_blocks_of_nest(tree, [loop], {IterVar.SPATIAL, IterVar.REDUCE})
+    touches = touches_below(loop.body)
+    for conflict in conflicts(analyzer_above(tree, loop), [loop], touches):
+        buffer = conflict.store.buffer
+        block = binding_block(conflict.store, conflict.other, [var])
+        carries = block is not None and only_reduced(block, [var])
+        if carries and reducing:
+            continue
+        if carries:
+            assert block is not None
+            raise ScheduleError(
+                f"loop {var.name} carries the reduction of block {block.block.name_hint!r} (axis {_axis(block, var)}): "
+                f"its iterations all accumulate into the same elements of {buffer.name} and cannot {doing}",
+                where=(loop, block),
+                hint="choose a spatial loop, or rfactor the reduction first",
+            )
+        why = "they are not proven to be different elements"
+        if scratch is not None:
+            reason = scratch(tree, loop, buffer, touches)
+            if reason is None:
+                continue
+            why = reason
+        raise ScheduleError(
+            f"iterations of loop {var.name} share elements of buffer {buffer.name}: {conflict.text()}; they cannot "
+            f"{doing} ({why})",
+            where=[loop, *[t.realize for t in (conflict.store, conflict.other) if t.realize is not None]],
+            hint="choose another loop, or give each iteration elements of its own",
+        )
+
+
+def _axis(realize: BlockRealize, var: Var) -> str:
+    for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        if axis.kind == IterVar.REDUCE and uses_var(value, var):
+            return axis.var.name
+    return "?"
