@@ -13,3 +13,4 @@ from .function import IRModule, PrimFunc
 from .parser import ParseError, parse
 from .printer import register_printer
 from .stmt import *  # noqa: F403
+from .verify import VerifyError, verify

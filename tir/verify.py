@@ -1,0 +1,437 @@
+"""The verifier: what is true of every program, between any two steps.
+
+ 1. A variable is defined before it is used, and used only where its definition holds: in the loop, block, let or
+    function that defines it. Sizes in the shapes of parameters' buffers are defined by them.
+ 2. No variable and no buffer is defined twice.
+ 3. A buffer is a parameter's, or allocated or matched around its use. Where its pointer is used, so is it.
+ 4. An access has one integer index per dimension; only the last one may be a vector. A predicate is bool, with the
+    lanes of the access.
+ 5. A stored value has the buffer's data type, with the lanes of the access.
+ 6. Operands of a binary operation have one data type; conditions and their connectives are bool; the lanes of all
+    parts of a vector operation agree; a constant fits its type.
+ 7. A loop variable, its start and its extent are integers of one type; a thread axis is named where the loop is bound
+    to one, and nowhere else.
+ 8. A block has one value of the right type per axis. Its predicate is bool.
+ 9. A block with axes uses these, not the variables of loops around it.
+10. A block with axes declares the buffers that it writes, and those that it reads (its own output aside).
+11. A matched buffer has the data type of its source and no more dimensions.
+12. A sequence holds two statements at least, none of them a sequence.
+13. Nothing of te is left: no reduction or tensor inside an expression.
+
+Checked with a run of :func:`verify`, in one walk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from .buffer import Buffer, BufferRegion
+from .dtype import is_bool, is_float, is_int, lanes_of, max_value, min_value, parse_dtype
+from .expr import (
+    BinaryOp,
+    Broadcast,
+    BufferLoad,
+    Call,
+    Cast,
+    Expr,
+    FloatImm,
+    IntImm,
+    IterVar,
+    Let,
+    LogicalOp,
+    Not,
+    Ramp,
+    Select,
+    Shuffle,
+    StringImm,
+    Var,
+)
+from .function import IRModule, PrimFunc
+from .printer import script
+from .stmt import (
+    Allocate,
+    AssertStmt,
+    AttrStmt,
+    Block,
+    BlockRealize,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+)
+
+__all__ = ["VerifyError", "verify"]
+
+_AXIS_KINDS = ("spatial", "reduce", "opaque", "scan", "thread")
+
+
+class VerifyError(ValueError):
+    """A program that breaks an invariant: which, and where in the text."""
+
+    def __init__(self, message: str, func: PrimFunc, node: Any) -> None:
+        self.message = message
+        self.node = node
+        text = script(func, highlight={node: "here"} if node is not None else ())
+        super().__init__(f"function {func.name} is not well-formed: {message}\n{text}")
+
+
+def verify(program: PrimFunc | IRModule) -> None:
+    """Raise :class:`VerifyError` unless every invariant of this module's list holds."""
+    functions = program.functions.values() if isinstance(program, IRModule) else (program,)
+    for func in functions:
+        _Verifier(func).run()
+
+
+class _Verifier:
+    def __init__(self, func: PrimFunc) -> None:
+        self.func = func
+        self.spot: Any = None
+        self.vars: set[Var] = set()  # in scope now
+        self.buffers: set[Buffer] = set()
+        self.ever: set[Any] = set()  # defined anywhere so far
+        self.hidden: dict[Var, str] = {}  # loop variables that the innermost block with axes must not use
+        self.loops: list[Var] = []
+        self.blocks: list[tuple[Block, set[Buffer], set[Buffer], set[Buffer]]] = []
+
+    def fail(self, message: str) -> VerifyError:
+        return VerifyError(message, self.func, self.spot)
+
+    def check(self, condition: bool, message: str) -> None:
+        if not condition:
+            raise self.fail(message)
+
+    # Definitions
+
+    def define(self, var: Var) -> None:
+        if not isinstance(var, Var):
+            raise self.fail(f"{var!r} is defined as if it were a variable")
+        if var in self.ever:
+            raise self.fail(f"variable `{var.name}` is defined twice")
+        self.ever.add(var)
+        self.vars.add(var)
+
+    def declare(self, buffer: Buffer, symbols: bool = False) -> None:
+        if buffer in self.ever:
+            raise self.fail(f"buffer `{buffer.name}` is defined twice")
+        self.ever.add(buffer)
+        for e in (*buffer.shape, *buffer.strides, buffer.elem_offset):
+            if symbols:
+                self.symbols(e)
+            self.expr(e)
+            self.check(is_int(e.dtype) and lanes_of(e.dtype) == 1, f"a size of buffer `{buffer.name}` is {e.dtype}")
+        self.buffers.add(buffer)
+        if buffer.data not in self.vars:
+            self.vars.add(buffer.data)
+
+    def symbols(self, e: Expr) -> None:
+        if isinstance(e, Var):
+            if e not in self.vars:
+                self.define(e)
+        else:
+            for child in e.children():
+                self.symbols(child)  # type: ignore[arg-type]
+
+    # Function
+
+    def run(self) -> None:
+        f = self.func
+        for p in f.params:
+            self.define(p)
+        for p in f.params:
+            if p in f.buffer_map:
+                self.check(p.dtype == "handle", f"parameter `{p.name}` stands for a buffer but is {p.dtype}")
+                self.spot = f.buffer_map[p]
+                self.declare(f.buffer_map[p], symbols=True)
+        self.spot = f
+        stray = [p.name for p in f.buffer_map if p not in set(f.params)]
+        self.check(not stray, f"buffer_map names {', '.join(stray)}, no parameters")
+        self.stmt(f.body)
+
+    # Statements
+
+    def stmt(self, s: Any) -> None:
+        outer_spot, vars_before, buffers_before = self.spot, self.vars, self.buffers
+        while True:
+            self.spot = s
+            cls = type(s)
+            if cls in (LetStmt, Allocate, AttrStmt, AssertStmt):
+                if self.vars is vars_before:
+                    self.vars, self.buffers = set(vars_before), set(buffers_before)
+                self.scoped(s)
+                s = s.body
+                continue
+            break
+        if cls is SeqStmt:
+            self.check(len(s.seq) > 1, "a sequence of fewer than two statements")
+            for item in s.seq:
+                self.check(type(item) is not SeqStmt, "a sequence inside a sequence")
+                self.stmt(item)
+        elif cls is For:
+            self.loop(s)
+        elif cls is BufferStore:
+            lanes = self.access(s.buffer, s.indices, s.predicate)
+            self.expr(s.value)
+            want = parse_dtype(s.buffer.dtype)
+            have = parse_dtype(s.value.dtype)
+            if (have.kind, have.bits, have.lanes) != (want.kind, want.bits, want.lanes * lanes):
+                raise self.fail(
+                    f"{s.value.dtype} is stored to {lanes} element{'s' * (lanes > 1)} of `{s.buffer.name}`, "
+                    f"which is {s.buffer.dtype}"
+                )
+            self.touched(s.buffer, write=True)
+        elif cls is BlockRealize:
+            self.realize(s)
+        elif cls is IfThenElse:
+            self.condition(s.condition)
+            self.stmt(s.then_case)
+            if s.else_case is not None:
+                self.stmt(s.else_case)
+        elif cls is Evaluate:
+            self.expr(s.value)
+        elif cls is Block:
+            raise self.fail(f"block `{s.name_hint}` is not realized")
+        else:
+            raise self.fail(f"{cls.__name__} is no statement of a program")
+        self.spot, self.vars, self.buffers = outer_spot, vars_before, buffers_before
+
+    def scoped(self, s: Any) -> None:
+        if isinstance(s, LetStmt):
+            self.expr(s.value)
+            self.check(s.var.dtype == s.value.dtype, f"`{s.var.name}` is {s.var.dtype}, its value {s.value.dtype}")
+            self.define(s.var)
+        elif isinstance(s, Allocate):
+            self.declare(s.buffer)
+        elif isinstance(s, AttrStmt):
+            self.expr(s.value)
+            if isinstance(s.node, IterVar):
+                if s.node.var not in self.vars:
+                    self.define(s.node.var)
+            elif isinstance(s.node, Expr):
+                self.expr(s.node)
+        else:
+            self.condition(s.condition)
+
+    def loop(self, s: For) -> None:
+        v = s.loop_var
+        self.expr(s.min)
+        self.expr(s.extent)
+        self.check(is_int(v.dtype) and lanes_of(v.dtype) == 1, f"loop variable `{v.name}` is {v.dtype}")
+        self.check(
+            s.min.dtype == v.dtype == s.extent.dtype,
+            f"loop `{v.name}` is {v.dtype}, from {s.min.dtype}, over {s.extent.dtype}",
+        )
+        bound = s.kind == "thread_binding"
+        self.check(
+            bound == bool(s.thread_binding), f"loop `{v.name}` is {s.kind}, its thread axis {s.thread_binding!r}"
+        )
+        before = self.vars
+        self.vars = set(before)
+        self.define(v)
+        self.loops.append(v)
+        self.stmt(s.body)
+        self.loops.pop()
+        self.vars = before
+
+    def realize(self, s: BlockRealize) -> None:
+        b = s.block
+        self.check(
+            len(s.iter_values) == len(b.iter_vars),
+            f"block `{b.name_hint}` has {len(b.iter_vars)} axes and {len(s.iter_values)} values",
+        )
+        for axis, value in zip(b.iter_vars, s.iter_values, strict=True):
+            self.expr(value)
+            self.check(
+                value.dtype == axis.var.dtype and is_int(value.dtype),
+                f"axis `{axis.var.name}` of block `{b.name_hint}` is {axis.var.dtype}, its value {value.dtype}",
+            )
+        self.condition(s.predicate)
+        vars_before, buffers_before, hidden, loops = self.vars, self.buffers, self.hidden, self.loops
+        self.vars, self.buffers = set(vars_before), set(buffers_before)
+        for axis in b.iter_vars:
+            self.check(axis.kind in _AXIS_KINDS, f"axis `{axis.var.name}` is of kind {axis.kind!r}")
+            self.expr(axis.dom.min)
+            self.expr(axis.dom.extent)
+            self.check(
+                axis.dom.min.dtype == axis.var.dtype == axis.dom.extent.dtype,
+                f"axis `{axis.var.name}` is {axis.var.dtype}, its domain {axis.dom.extent.dtype}",
+            )
+        if b.iter_vars:
+            self.hidden = {**hidden, **{v: b.name_hint for v in loops}}
+            self.loops = []
+        for axis in b.iter_vars:
+            self.define(axis.var)
+        for region in (*b.reads, *b.writes):
+            self.region(region)
+        own = set(b.alloc_buffers) | {m.buffer for m in b.match_buffers}
+        sources = {m.source.buffer for m in b.match_buffers}
+        reads, writes = {r.buffer for r in b.reads}, {r.buffer for r in b.writes}
+        if b.iter_vars:
+            missing = sources - reads - writes
+            self.check(not missing, f"block `{b.name_hint}` matches {_names(missing)}, neither read nor written by it")
+        for buffer in b.alloc_buffers:
+            self.declare(buffer)
+        for m in b.match_buffers:
+            self.region(m.source)
+            self.check(
+                m.buffer.dtype == m.source.buffer.dtype and m.buffer.ndim <= m.source.buffer.ndim,
+                f"`{m.buffer.name}` ({m.buffer.dtype}, {m.buffer.ndim}-d) does not match a region of "
+                f"`{m.source.buffer.name}` ({m.source.buffer.dtype}, {m.source.buffer.ndim}-d)",
+            )
+            self.declare(m.buffer, symbols=True)
+        self.blocks.append((b, reads, writes, own))
+        if b.init is not None:
+            self.stmt(b.init)
+        self.stmt(b.body)
+        self.blocks.pop()
+        self.vars, self.buffers, self.hidden, self.loops = vars_before, buffers_before, hidden, loops
+
+    def region(self, region: BufferRegion) -> None:
+        b = region.buffer
+        self.in_scope(b)
+        self.check(
+            len(region.region) == b.ndim, f"a region of `{b.name}` has {len(region.region)} of {b.ndim} dimensions"
+        )
+        for r in region.region:
+            self.expr(r.min)
+            self.expr(r.extent)
+            self.check(is_int(r.min.dtype) and is_int(r.extent.dtype), f"a region of `{b.name}` is not of integers")
+
+    def touched(self, buffer: Buffer, write: bool) -> None:
+        for block, reads, writes, own in reversed(self.blocks):
+            if buffer in own:
+                return
+            if block.iter_vars and buffer not in writes and (write or buffer not in reads):
+                verb, clause = ("writes", "T.writes") if write else ("reads", "T.reads")
+                raise self.fail(f"block `{block.name_hint}` {verb} `{buffer.name}`, which its {clause} leaves out")
+
+    def in_scope(self, buffer: Buffer) -> None:
+        if buffer not in self.buffers:
+            known = "is used outside of its scope" if buffer in self.ever else "is not declared"
+            raise self.fail(f"buffer `{buffer.name}` {known}")
+
+    def access(self, buffer: Buffer, indices: tuple[Expr, ...], predicate: Expr | None) -> int:
+        """Check an access; the number of its lanes."""
+        self.in_scope(buffer)
+        if len(indices) != buffer.ndim:
+            raise self.fail(f"`{buffer.name}` has {buffer.ndim} dimensions, indexed with {len(indices)}")
+        for k, index in enumerate(indices):
+            self.expr(index)
+            dtype = index.dtype
+            self.check(is_int(dtype), f"`{buffer.name}` is indexed with {dtype}")
+            self.check(
+                k == len(indices) - 1 or lanes_of(dtype) == 1, f"a vector index of `{buffer.name}` is not the last"
+            )
+        lanes = lanes_of(indices[-1].dtype) if indices else 1
+        if predicate is not None:
+            self.expr(predicate)
+            self.check(
+                is_bool(predicate.dtype) and lanes_of(predicate.dtype) == lanes,
+                f"the predicate of {lanes} lanes of `{buffer.name}` is {predicate.dtype}",
+            )
+        return lanes
+
+    # Expressions
+
+    def condition(self, e: Expr) -> None:
+        self.expr(e)
+        self.check(e.dtype == "bool", f"the condition `{e}` is {e.dtype}")
+
+    def expr(self, e: Any) -> None:
+        cls = type(e)
+        if cls is Var:
+            if e not in self.vars:
+                raise self.fail(
+                    f"variable `{e.name}` is {'used outside of its scope' if e in self.ever else 'not defined'}"
+                )
+            if e in self.hidden:
+                raise self.fail(f"block `{self.hidden[e]}` uses the loop variable `{e.name}` from outside of it")
+            return
+        if cls is IntImm:
+            low, high = (0, 1) if is_bool(e.dtype) else (min_value(e.dtype), max_value(e.dtype))
+            self.check(lanes_of(e.dtype) == 1 and low <= e.value <= high, f"{e.value} is no {e.dtype}")
+            return
+        if isinstance(e, BinaryOp):
+            self.expr(e.a)
+            self.expr(e.b)
+            a, b = e.a.dtype, e.b.dtype
+            if a != b:
+                raise self.fail(f"the operands of `{e}` are {a} and {b}")
+            if isinstance(e, LogicalOp) and not is_bool(a):
+                raise self.fail(f"the operands of `{e}` are {a}, not bool")
+            return
+        if cls is BufferLoad:
+            self.access(e.buffer, e.indices, e.predicate)
+            self.touched(e.buffer, write=False)
+            return
+        if cls is Let:
+            self.expr(e.value)
+            self.check(e.var.dtype == e.value.dtype, f"`{e.var.name}` is {e.var.dtype}, its value {e.value.dtype}")
+            before = self.vars
+            self.vars = set(before)
+            self.define(e.var)
+            self.expr(e.body)
+            self.vars = before
+            return
+        if not isinstance(e, _KNOWN):
+            raise self.fail(f"{cls.__name__} `{e}` is left in the program")
+        for child in e.children():
+            self.expr(child)
+        problem = _PROBLEMS.get(cls, _no_problem)(e)
+        if problem:
+            raise self.fail(f"`{e}`: {problem}")
+
+
+_KNOWN = (FloatImm, StringImm, Not, Select, Cast, Ramp, Broadcast, Shuffle, Call)
+
+
+def _no_problem(e: Any) -> str:
+    return ""
+
+
+def _select(e: Select) -> str:
+    if e.true_value.dtype != e.false_value.dtype:
+        return f"the sides are {e.true_value.dtype} and {e.false_value.dtype}"
+    lanes = lanes_of(e.condition.dtype)
+    if not is_bool(e.condition.dtype) or lanes not in (1, lanes_of(e.dtype)):
+        return f"the condition is {e.condition.dtype}"
+    return ""
+
+
+def _ramp(e: Ramp) -> str:
+    if e.base.dtype != e.stride.dtype or not is_int(e.base.dtype) or lanes_of(e.base.dtype) != 1 or e.lanes < 2:
+        return f"a ramp of {e.lanes} lanes from {e.base.dtype} in steps of {e.stride.dtype}"
+    return ""
+
+
+def _call(e: Call) -> str:
+    if e.op != "tir.if_then_else":
+        return ""
+    if len(e.args) != 3 or not is_bool(e.args[0].dtype) or not e.args[1].dtype == e.args[2].dtype == e.dtype:
+        return f"if_then_else of {', '.join([a.dtype for a in e.args])} gives {e.dtype}"
+    return ""
+
+
+def _shuffle(e: Shuffle) -> str:
+    if len({v.dtype for v in e.vectors}) != 1:
+        return "the vectors have different types"
+    count = sum(lanes_of(v.dtype) for v in e.vectors)
+    return "" if all(0 <= i < count for i in e.indices) else f"an index is outside of {count} lanes"
+
+
+_PROBLEMS: dict[type, Any] = {
+    FloatImm: lambda e: "" if is_float(e.dtype) and lanes_of(e.dtype) == 1 else f"a fraction of type {e.dtype}",
+    Not: lambda e: "" if is_bool(e.dtype) else f"`not` of {e.dtype}",
+    Select: _select,
+    Cast: lambda e: "" if lanes_of(e.dtype) == lanes_of(e.value.dtype) else f"{e.value.dtype} converted to {e.dtype}",
+    Ramp: _ramp,
+    Broadcast: lambda e: "" if lanes_of(e.value.dtype) == 1 else f"a broadcast of {e.value.dtype}",
+    Call: _call,
+    Shuffle: _shuffle,
+}
+
+
+def _names(buffers: Iterable[Buffer]) -> str:
+    return ", ".join(sorted(f"`{b.name}`" for b in buffers))
