@@ -3,6 +3,6 @@
 ``query`` looks around; ``loops`` and ``order`` rewrite loop nests, ``kinds`` says how loops run; a module is listed here so that its primitives are registered.
 """
 
-from . import annotate, cache, compute_at, kinds, loops, order, query, reduction
+from . import annotate, cache, compute_at, inline, kinds, loops, order, query, reduction
 
-__all__ = ["annotate", "cache", "compute_at", "kinds", "loops", "order", "query", "reduction"]
+__all__ = ["annotate", "cache", "compute_at", "inline", "kinds", "loops", "order", "query", "reduction"]

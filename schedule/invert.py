@@ -1,0 +1,115 @@
+"""Solve ``indices == values`` for the axes that the indices are made of.
+
+Solved are indices that are axes, digits of them (``v // a``, ``v % b``, ``v % b // a``), sums of digits in a mixed
+radix (``v0 * 16 + v1``), and any of these plus a constant, as long as the digits of each axis are all there. This is
+the inverse of a quasi-affine iteration map (the same family that TVM's iter-affine-map analysis inverts).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ..tir.arith import Analyzer
+from ..tir.expr import Add, Expr, FloorDiv, FloorMod, IntImm, Mul, Range, Sub, Var, const, is_const_int
+from ..tir.walk import substitute
+
+__all__ = ["NotInvertible", "invert"]
+
+
+class NotInvertible(Exception):
+    """An index from which the axes do not follow; ``index`` says which."""
+
+    def __init__(self, index: Expr) -> None:
+        super().__init__(f"the axes do not follow from {index}")
+        self.index = index
+
+
+Part = tuple[Var, int, "int | None", int]
+"""``scale * (v % upper // lower)`` as (v, lower, upper, scale)."""
+
+
+def invert(
+    analyzer: Analyzer, doms: Mapping[Var, Range], indices: Sequence[Expr], values: Sequence[Expr]
+) -> tuple[dict[Var, Expr], list[Expr]]:
+    """The axes of ``doms`` as expressions of ``values``, and the conditions under which these are a solution within
+    the axes' domains; :class:`NotInvertible` when they cannot be found.
+
+    ``analyzer`` knows the ranges of the axes and of what ``values`` are made of.
+    """
+    digits: dict[Var, dict[int, tuple[Expr, int | None]]] = {}
+    tests: list[Expr] = []
+    for index, value in zip(indices, values, strict=True):
+        e = analyzer.simplify(index)
+        if isinstance(e, IntImm):
+            continue  # the test at the end compares
+        if isinstance(e, (Add, Sub)) and isinstance(e.b, IntImm):
+            value = value - e.b if isinstance(e, Add) else value + e.b
+            e = e.a
+        parts = _parts(e, doms)
+        if parts is None:
+            raise NotInvertible(index)
+        for i, (v, lower, upper, scale) in enumerate(parts):
+            digit = value // scale
+            if i + 1 < len(parts):
+                digit = digit % (parts[i + 1][3] // scale)
+            known = digits.setdefault(v, {})
+            if lower in known:
+                raise NotInvertible(index)
+            known[lower] = (digit, upper)
+    solved: dict[Var, Expr] = {}
+    for v, dom in doms.items():
+        if v not in digits:
+            if not is_const_int(dom.extent, 1):
+                raise NotInvertible(v)
+            solved[v] = dom.min
+            continue
+        total: Expr = const(0, v.dtype)
+        expected: int | None = 1
+        for lower, (digit, upper) in sorted(digits[v].items()):
+            if lower != expected:
+                raise NotInvertible(v)
+            total = total + digit * lower
+            expected = upper
+        if expected is not None and not analyzer.can_prove(dom.min + dom.extent <= expected):
+            raise NotInvertible(v)
+        solved[v] = analyzer.simplify(total)
+    for v, dom in doms.items():
+        last = analyzer.simplify(dom.min + dom.extent)
+        if not analyzer.can_prove(solved[v] >= dom.min):
+            tests.append(solved[v] >= dom.min)
+        if not analyzer.can_prove(solved[v] < last):
+            tests.append(solved[v] < last)
+    for index, value in zip(indices, values, strict=True):  # a value that no axes give has no solution
+        back = substitute(index, solved)
+        if not analyzer.can_prove_equal(back, value):
+            tests.append(analyzer.simplify(back).equal(value))
+    return solved, tests
+
+
+def _parts(e: Expr, doms: Mapping[Var, Range]) -> list[Part] | None:
+    """``e`` as a sum of digits, lowest first, that do not reach into each other; None when it is none."""
+    parts: list[Part] = []
+    stack: list[tuple[Expr, int]] = [(e, 1)]
+    while stack:
+        n, scale = stack.pop()
+        if isinstance(n, Add):
+            stack += [(n.a, scale), (n.b, scale)]
+            continue
+        if isinstance(n, Mul) and isinstance(n.b, IntImm) and n.b.value > 0:
+            stack.append((n.a, scale * n.b.value))
+            continue
+        lower, upper = 1, None
+        if isinstance(n, FloorDiv) and isinstance(n.b, IntImm) and n.b.value > 0:
+            lower, n = n.b.value, n.a
+        if isinstance(n, FloorMod) and isinstance(n.b, IntImm) and n.b.value > 0:
+            upper, n = n.b.value, n.a
+        if not isinstance(n, Var) or n not in doms or not is_const_int(doms[n].min, 0):
+            return None
+        parts.append((n, lower, upper, scale))
+    parts.sort(key=lambda p: p[3])
+    for (v, lower, upper, scale), above in zip(parts, parts[1:], strict=False):
+        extent = doms[v].extent
+        whole = upper if upper is not None else extent.value if isinstance(extent, IntImm) else None
+        if whole is None or scale * -(-whole // lower) > above[3] or above[3] % scale:
+            return None
+    return parts
