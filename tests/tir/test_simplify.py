@@ -9,8 +9,8 @@ from tilewright.tir import And, Cast, Expr, FloatImm, IntImm, Not, Or, Select, V
 from tilewright.tir.arith import Analyzer, eval_interval, linear_coefficients, simplify
 from tilewright.tir.interpret_expr import ExprCompiler
 
-I, J, K, N = Var("i"), Var("j"), Var("k"), Var("n")
-DOMAINS = {I: range(-5, 6), J: range(0, 8), K: range(-3, 13), N: range(1, 9)}
+VI, J, K, N = Var("i"), Var("j"), Var("k"), Var("n")
+DOMAINS = {VI: range(-5, 6), J: range(0, 8), K: range(-3, 13), N: range(1, 9)}
 
 
 def fresh() -> Analyzer:
@@ -24,7 +24,7 @@ def fresh() -> Analyzer:
 
 def random_index(rng: random.Random, depth: int, symbolic: bool) -> Expr:
     if depth == 0 or rng.random() < 0.1:
-        leaves = [I, J, K, N] if symbolic else [I, J, K]
+        leaves = [VI, J, K, N] if symbolic else [VI, J, K]
         return rng.choice(leaves) if rng.random() < 0.75 else const(rng.randint(-9, 17), "int32")
     kind = rng.choice("++--***//%%mMs?")
     a = random_index(rng, depth - 1, symbolic)
@@ -130,7 +130,7 @@ def test_random_intervals(seed: int) -> None:
         e = random_index(rng, 3, True)
         an = Analyzer()
         an.bind(N, (1, None)), an.bind(K, (-3, 12))
-        ends = eval_interval(e, {I: (const(-5), const(5)), J: (const(0), N - 1)}, an)
+        ends = eval_interval(e, {VI: (const(-5), const(5)), J: (const(0), N - 1)}, an)
         if ends is None:
             continue
         found += 1
@@ -138,7 +138,7 @@ def test_random_intervals(seed: int) -> None:
         f, lo, hi = ex.compile(e), ex.compile(ends[0]), ex.compile(ends[1])
         for n, k in itertools.product((1, 2, 5), (-3, 0, 4)):
             for i, j in itertools.product((-5, -1, 0, 2, 5), range(n)):
-                for v, x in ((I, i), (J, j), (N, n), (K, k)):
+                for v, x in ((VI, i), (J, j), (N, n), (K, k)):
                     ex.registers[ex.slot(v)] = x
                 assert lo() <= f() <= hi(), f"{e} is {f()}, interval [{ends[0]}, {ends[1]}]"
     assert found > 40
@@ -149,11 +149,11 @@ def test_random_linear_forms(seed: int) -> None:
     rng = random.Random(400 + seed)
     for _ in range(100):
         e = random_index(rng, 3, True)
-        got = linear_coefficients(e, [I, J])
+        got = linear_coefficients(e, [VI, J])
         if got is not None:
             (ci, cj), base = got
-            assert not any(v in (I, J) for v in [*_vars(ci), *_vars(cj), *_vars(base)])
-            agree(e, ci * I + cj * J + base, points(rng, 20))
+            assert not any(v in (VI, J) for v in [*_vars(ci), *_vars(cj), *_vars(base)])
+            agree(e, ci * VI + cj * J + base, points(rng, 20))
 
 
 def _vars(e: Expr) -> list[Var]:

@@ -2,11 +2,16 @@
 
 :class:`Analyzer` simplifies and proves; it brings int32 and int64 expressions into a normal form (:mod:`.terms`), with
 ranges and conditions as knowledge (:mod:`.bounds`), division rules (:mod:`.division`) and rules for all else
-(:mod:`.rules`). :func:`simplify` walks whole programs; :mod:`.affine` finds linear forms and intervals.
+(:mod:`.rules`). :func:`simplify` walks whole programs; :mod:`.affine` finds linear forms and intervals;
+:func:`detect_iter_map` says which bindings of block axes are one to one.
 """
 
 from .affine import eval_interval, linear_coefficients
 from .analyzer import Analyzer
+from .iter_map import IterMap, IterMark, IterSplit, IterSum, detect_iter_map
 from .simplify import bind_sizes, remove_trivial_loops, simplify
 
-__all__ = ["Analyzer", "bind_sizes", "eval_interval", "linear_coefficients", "remove_trivial_loops", "simplify"]
+__all__ = [
+    "Analyzer", "IterMap", "IterMark", "IterSplit", "IterSum", "bind_sizes", "detect_iter_map", "eval_interval",
+    "linear_coefficients", "remove_trivial_loops", "simplify",
+]  # fmt: skip

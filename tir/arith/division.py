@@ -184,6 +184,8 @@ class Division(Facts):
             return quotient, {}
         if self.nonneg(rest) and self.below(rest, q):
             return quotient, rest
+        if self.below(rest, {}) and self.nonneg(add(rest, q)):  # one period below
+            return add(quotient, {ONE: -1}), add(rest, q)
         return add(quotient, self.pair_atom("div", rest, q, dtype)), self.pair_atom("mod", rest, q, dtype)
 
     @staticmethod

@@ -1,0 +1,471 @@
+"""Which index maps take loops to block axes one to one.
+
+Loops that were split and fused bind axes with expressions like ``i0 * 8 + i1``, ``f // 8`` and ``f % 8``. Such an
+expression writes a number in a mixed radix: an :class:`IterMark` is a whole number in ``[0, extent)`` (a loop variable
+counted from zero, or several digits put together), an :class:`IterSplit` one digit of it,
+``(mark // lower_factor) % extent * scale``, and an :class:`IterSum` digits and a constant put together. The theory is
+that of TVM's iter_affine_map, after the paper "TensorIR" (Feng et al., ASPLOS 2023).
+
+A map is *surjective* here when the values form a full box, every combination of them being reached (so axes are
+independent), *injective* when no two iterations give the same values, *bijective* when both hold. Extents may be
+symbolic; without an analyzer the variables in them are taken to be at least 1. A predicate ``i0 * 8 + i1 < 17`` shortens the number that its digits make up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..expr import GE, GT, LE, LT, Add, And, Call, Expr, FloorDiv, FloorMod, IntImm, Mul, Range, Sub, Var, const
+from ..walk import pre_order
+from .analyzer import Analyzer
+from .canonical import same
+
+__all__ = ["IterMap", "IterMark", "IterSplit", "IterSum", "detect_iter_map"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IterMark:
+    """A number in ``[0, extent)``: a loop variable less its start, or a sum of digits."""
+
+    source: Var | IterSum
+    extent: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IterSplit:
+    """``mark // lower_factor % extent * scale``"""
+
+    mark: IterMark
+    lower_factor: Expr
+    extent: Expr
+    scale: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IterSum:
+    """The digits ``args`` added up, and ``base``, which has no loop variable in it."""
+
+    args: tuple[IterSplit, ...]
+    base: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IterMap:
+    """What was found: each binding as ``indices[i]`` (one digit at most, after putting digits together), the number of
+    its values ``extents[i]`` from ``mins[i]`` on, and ``errors`` in words, empty when the map is quasi-affine and
+    surjective."""
+
+    indices: tuple[IterSum, ...]
+    errors: tuple[str, ...]
+    injective: bool
+
+    @property
+    def surjective(self) -> bool:
+        """Whether the values form a full box."""
+        return not self.errors
+
+    @property
+    def bijective(self) -> bool:
+        """Whether each combination of values is reached by exactly one iteration."""
+        return not self.errors and self.injective
+
+    @property
+    def extents(self) -> tuple[Expr, ...]:
+        """How many values each binding takes."""
+        return tuple([s.args[0].extent if s.args else IntImm(1, s.base.dtype) for s in self.indices])
+
+    @property
+    def mins(self) -> tuple[Expr, ...]:
+        """The least value of each binding."""
+        return tuple([s.base for s in self.indices])
+
+
+def detect_iter_map(
+    bindings: Sequence[Expr],
+    loops: Mapping[Var, Range],
+    predicate: Expr | None = None,
+    analyzer: Analyzer | None = None,
+) -> IterMap:
+    """Take apart what ``loops`` bind axes to; see the module's docstring for what the answer means.
+
+    >>> from tilewright.tir.expr import Var, Range
+    >>> f = Var("f")
+    >>> found = detect_iter_map([f // 8, f % 8], {f: Range.from_extent(128)})
+    >>> found.bijective, [int(e) for e in found.extents]
+    (True, [16, 8])
+    >>> detect_iter_map([f // 8, f % 4], {f: Range.from_extent(128)}).bijective
+    False
+    """
+    an = analyzer
+    if an is None:
+        an = Analyzer()
+        for r in loops.values():
+            for n in (*pre_order(r.min), *pre_order(r.extent)):
+                if isinstance(n, Var):
+                    an.bind(n, (1, None))
+    for v, r in loops.items():
+        an.bind(v, r)
+    finder = _Finder(an, loops)
+    simple = [an.simplify(b) for b in bindings]
+    constraints = [] if predicate is None else finder.constraints(predicate)
+    with an.constraint(predicate if predicate is not None else IntImm(1, "bool")):
+        parsed = []
+        for b in simple:
+            try:
+                parsed.append(finder.parse(b))
+            except _NotAffine as error:
+                finder.errors.append(f"{b} is not affine in the loops: {error}")
+                parsed.append(None)
+    finder.install(constraints, [p for p in parsed if p is not None])
+    sums = [IterSum((), b) if p is None else finder.whole(b, p) for b, p in zip(simple, parsed, strict=True)]
+    return finder.check(sums)
+
+
+class _NotAffine(Exception):
+    """Why an expression is none."""
+
+
+@dataclass(slots=True)
+class _Constraint:
+    """The digits of ``total`` make up a number below ``bound``."""
+
+    text: str
+    total: IterSum
+    bound: Expr
+    mark: IterMark | None = None
+    used: bool = field(default=False)
+
+
+class _Finder:
+    def __init__(self, an: Analyzer, loops: Mapping[Var, Range]) -> None:
+        self.an = an
+        self.loops = loops
+        self.errors: list[str] = []
+        self.marks: dict[Var, IterMark] = {v: IterMark(v, r.extent) for v, r in loops.items()}
+        self.fused: list[IterMark] = []
+        self.active: list[_Constraint] = []
+
+    # -- arithmetic --------------------------------------------------------------------------------------------------
+
+    def _is(self, a: Expr, b: Expr | int) -> bool:
+        return self.an.can_prove_equal(a, b)
+
+    def _free(self, e: Expr) -> bool:
+        return not any(isinstance(n, Var) and n in self.loops for n in pre_order(e))
+
+    def _divides(self, c: Expr, e: Expr) -> bool:
+        return self._is(e % c, 0)
+
+    def _times(self, a: Expr, b: Expr) -> Expr:
+        return self.an.simplify(a * b)  # type: ignore[no-any-return]
+
+    # -- parsing -----------------------------------------------------------------------------------------------------
+
+    def parse(self, e: Expr) -> IterSum:
+        """``e`` as a sum of digits; _NotAffine says why not."""
+        if isinstance(e, Var) and e in self.loops:
+            mark, start = self.marks[e], self.loops[e].min
+            if self._is(mark.extent, 1):
+                return IterSum((), start)
+            one = const(1, e.dtype)
+            return IterSum((IterSplit(mark, one, mark.extent, one),), start)
+        if self._free(e):
+            return IterSum((), e)
+        if isinstance(e, Add):
+            return self._plus(self.parse(e.a), self.parse(e.b), const(1, e.dtype))
+        if isinstance(e, Sub):
+            return self._plus(self.parse(e.a), self.parse(e.b), const(-1, e.dtype))
+        if isinstance(e, Mul):
+            if self._free(e.b):
+                return self._scaled(self.parse(e.a), e.b)
+            if self._free(e.a):
+                return self._scaled(self.parse(e.b), e.a)
+            raise _NotAffine(f"{e} multiplies loops")
+        if isinstance(e, (FloorDiv, FloorMod)):
+            if not self._free(e.b):
+                raise _NotAffine(f"{e} divides by a loop")
+            return self._divided(self.parse(e.a), e)
+        raise _NotAffine(f"{e} is no sum, product, quotient or remainder")
+
+    def _plus(self, a: IterSum, b: IterSum, sign: Expr) -> IterSum:
+        args = list(a.args)
+        for split in b.args:
+            scale = self._times(split.scale, sign)
+            for i, old in enumerate(args):
+                if (
+                    old.mark is split.mark
+                    and same(old.lower_factor, split.lower_factor)
+                    and same(old.extent, split.extent)
+                ):
+                    total = self.an.simplify(old.scale + scale)
+                    args[i] = IterSplit(old.mark, old.lower_factor, old.extent, total)
+                    break
+            else:
+                args.append(IterSplit(split.mark, split.lower_factor, split.extent, scale))
+        kept = tuple([s for s in args if not self._is(s.scale, 0)])
+        return IterSum(kept, self.an.simplify(a.base + b.base * sign))
+
+    def _scaled(self, a: IterSum, k: Expr) -> IterSum:
+        args = tuple([IterSplit(s.mark, s.lower_factor, s.extent, self._times(s.scale, k)) for s in a.args])
+        return IterSum(args, self._times(a.base, k))
+
+    def _divided(self, a: IterSum, e: FloorDiv | FloorMod) -> IterSum:
+        if not a.args:
+            return IterSum((), e)
+        digit = self.single(a)
+        if digit is None:
+            raise _NotAffine(f"{e.a} does not put its digits together without gaps")
+        c, base, quotient = e.b, a.base, isinstance(e, FloorDiv)
+        zero = const(0, e.dtype)
+        if not self._divides(c, base):
+            raise _NotAffine(f"the constant part of {e.a} is no multiple of {c}")
+        new_base = self.an.simplify(base // c) if quotient else zero
+        if self._divides(c, digit.scale):  # all of it is a multiple of c
+            if not quotient:
+                return IterSum((), zero)
+            scale = self.an.simplify(digit.scale // c)
+            return IterSum((IterSplit(digit.mark, digit.lower_factor, digit.extent, scale),), new_base)
+        if not self._divides(digit.scale, c):
+            raise _NotAffine(f"{digit.scale} and {c} do not divide each other in {e}")
+        step = self.an.simplify(c // digit.scale)
+        if self.an.can_prove(digit.extent <= step):
+            return IterSum((), new_base) if quotient else IterSum((digit,), zero)
+        if quotient:
+            extent = self.an.simplify((digit.extent + step - 1) // step)
+            split = IterSplit(digit.mark, self._times(digit.lower_factor, step), extent, const(1, e.dtype))
+        else:
+            split = IterSplit(digit.mark, digit.lower_factor, step, digit.scale)
+        return IterSum((split,), new_base)
+
+    # -- putting digits together ---------------------------------------------------------------------------------------
+
+    def single(self, a: IterSum) -> IterSplit | None:
+        """The digits of ``a`` as one digit of a mark of their own; None when they leave gaps or overlap."""
+        args = self._matched(list(a.args))
+        if len(args) == 1:
+            return args[0]
+        for start in args:
+            chain, rest = [start], [s for s in args if s is not start]
+            while rest:
+                top = chain[-1]
+                wanted = self._times(top.scale, top.extent)
+                follower = next((s for s in rest if self._is(s.scale, wanted)), None)
+                if follower is None:
+                    break
+                chain.append(follower)
+                rest = [s for s in rest if s is not follower]
+            if not rest:
+                mark = self._mark(chain, start.scale)
+                return IterSplit(mark, const(1, start.scale.dtype), mark.extent, start.scale)
+        return None
+
+    def _mark(self, chain: list[IterSplit], unit: Expr) -> IterMark:
+        one = const(1, unit.dtype)
+        digits, extent = [], one
+        for s in chain:
+            scale = s.scale if self._is(unit, 1) else self.an.simplify(s.scale // unit)
+            digits.append(IterSplit(s.mark, s.lower_factor, s.extent, scale))
+            extent = self._times(extent, s.extent)
+        for mark in self.fused:
+            assert isinstance(mark.source, IterSum)
+            if _alike(mark.source.args, digits) and self._is(mark.extent, extent):
+                return mark
+        mark = IterMark(IterSum(tuple(digits), const(0, unit.dtype)), extent)
+        self.fused.append(mark)
+        return mark
+
+    def _matched(self, args: list[IterSplit]) -> list[IterSplit]:
+        """``args`` with the digits of each predicate's number replaced by that number."""
+        for c in self.active:
+            assert c.mark is not None
+            found: list[IterSplit] = []
+            factor: Expr | None = None
+            for digit in c.total.args:
+                for s in args:
+                    if _same_digit(s, digit) and all(s is not f for f in found):
+                        ratio = (
+                            self.an.simplify(s.scale // digit.scale) if self._divides(digit.scale, s.scale) else None
+                        )
+                        if ratio is not None and (factor is None or self._is(factor, ratio)):
+                            factor = ratio
+                            found.append(s)
+                            break
+            if len(found) == len(c.total.args) and factor is not None:
+                c.used = True
+                rest = [s for s in args if all(s is not f for f in found)]
+                args = [IterSplit(c.mark, const(1, factor.dtype), c.mark.extent, factor), *rest]
+        return args
+
+    # -- predicates ------------------------------------------------------------------------------------------------------
+
+    def constraints(self, predicate: Expr) -> list[_Constraint]:
+        """The parts of a predicate that say more than the loops do."""
+        out: list[_Constraint] = []
+        for part in _conjuncts(predicate):
+            simple = self.an.simplify(part)
+            if isinstance(simple, IntImm):
+                if not simple.value:
+                    self.errors.append(f"the predicate {part} never holds")
+                continue
+            upper = _upper_bound(simple)
+            if upper is None:
+                self.errors.append(f"the predicate {simple} is no upper bound")
+                continue
+            value, bound = upper
+            try:
+                total = self.parse(self.an.simplify(value - bound))
+            except _NotAffine as error:
+                self.errors.append(f"the predicate {simple} is not affine in the loops: {error}")
+                continue
+            limit = self.an.simplify(const(0, value.dtype) - total.base)
+            out.append(_Constraint(str(simple), IterSum(total.args, const(0, value.dtype)), limit))
+        return out
+
+    def install(self, constraints: list[_Constraint], parsed: list[IterSum]) -> None:
+        """Give each predicate a number of its own, in the digits that the bindings use."""
+        for c in sorted(constraints, key=lambda c: len(c.total.args)):
+            args: list[IterSplit] = []
+            for s in c.total.args:
+                args.extend(self._refined(s, parsed))
+            args = self._matched(args)
+            args, c.bound = self._without_low_digits(args, c.bound, parsed)
+            c.total = IterSum(tuple(args), c.total.base)
+            digit = self.single(c.total)
+            if digit is None or not self._is(digit.scale, 1):
+                self.errors.append(f"the predicate {c.text} does not put its digits together without gaps")
+                continue
+            if len(args) == 1 and self._is(args[0].lower_factor, 1) and args[0].mark.extent is args[0].extent:
+                c.mark = IterMark(IterSum(tuple(args), c.total.base), c.bound)
+            else:
+                c.mark = IterMark(digit.mark.source, c.bound)
+            self.fused.append(c.mark)
+            self.active.append(c)
+
+    def _refined(self, split: IterSplit, parsed: list[IterSum]) -> list[IterSplit]:
+        """A whole loop as the digits that the bindings take from it."""
+        parts = [s for p in parsed for s in p.args if s.mark is split.mark]
+        if len(parts) < 2 or not self._is(split.lower_factor, 1):
+            return [split]
+        out: list[IterSplit] = []
+        reached: Expr = const(1, split.scale.dtype)
+        while not self._is(reached, split.mark.extent):
+            part = next((s for s in parts if self._is(s.lower_factor, reached)), None)
+            if part is None:
+                return [split]
+            out.append(IterSplit(part.mark, part.lower_factor, part.extent, self._times(split.scale, reached)))
+            reached = self._times(reached, part.extent)
+        return out
+
+    def _without_low_digits(
+        self, args: list[IterSplit], bound: Expr, parsed: list[IterSum]
+    ) -> tuple[list[IterSplit], Expr]:
+        """g*x + y < g*b with 0 <= y < g is x < b, when no binding takes x and y together."""
+        while len(args) > 1:
+            low = next((s for s in args if self._is(s.scale, 1)), None)
+            if low is None or not self._divides(low.extent, bound):
+                break
+            rest = [s for s in args if s is not low]
+            together = any(
+                any(_same_digit(low, s) for s in p.args) and any(_same_digit(r, s) for r in rest for s in p.args)
+                for p in parsed
+            )
+            if together or not all(self._divides(low.extent, s.scale) for s in rest):
+                break
+            args = [IterSplit(s.mark, s.lower_factor, s.extent, self.an.simplify(s.scale // low.extent)) for s in rest]
+            bound = self.an.simplify(bound // low.extent)
+        return args, bound
+
+    # -- the verdict -----------------------------------------------------------------------------------------------------
+
+    def whole(self, binding: Expr, a: IterSum) -> IterSum:
+        """A binding's digits put together into one of scale 1."""
+        if not a.args:
+            return a
+        digit = self.single(a)
+        if digit is None:
+            self.errors.append(f"{binding} does not put its digits together without gaps")
+            return a
+        if not self._is(digit.scale, 1):
+            self.errors.append(f"{binding} takes every {digit.scale}th value only")
+        return IterSum((digit,), a.base)
+
+    def check(self, sums: list[IterSum]) -> IterMap:
+        injective = not any(len(s.args) > 1 for s in sums)
+        used: dict[int, list[IterSplit]] = {}
+        for s in sums:
+            for split in s.args:
+                used.setdefault(id(split.mark), []).append(split)
+        for mark in [*reversed(self.fused), *self.marks.values()]:
+            splits = used.get(id(mark), [])
+            if not splits:
+                continue
+            injective = self._covered(mark, splits) and injective
+            if isinstance(mark.source, IterSum):
+                for split in mark.source.args:
+                    used.setdefault(id(split.mark), []).append(split)
+        for v, mark in self.marks.items():
+            if id(mark) not in used and not self._is(self.loops[v].extent, 1):
+                injective = False
+        for c in self.active:
+            if not c.used:
+                self.errors.append(f"the predicate {c.text} does not limit any binding")
+        return IterMap(tuple(sums), tuple(self.errors), injective)
+
+    def _covered(self, mark: IterMark, splits: list[IterSplit]) -> bool:
+        """Whether ``splits`` are digits of ``mark`` that do not overlap (else an error) and leave none out."""
+        name = mark.source.name if isinstance(mark.source, Var) else "the loops put together"
+        rest, complete = list(splits), True
+        reached: Expr = const(1, mark.extent.dtype)
+        while rest:
+            digit = next((s for s in rest if self._is(s.lower_factor, reached)), None)
+            if digit is None:
+                complete = False
+                above = [s for s in rest if self._divides(reached, s.lower_factor) and self._below(reached, s)]
+                digit = next((s for s in above if all(self._below(s.lower_factor, o) or o is s for o in above)), None)
+                if digit is None:
+                    self.errors.append(f"bindings use overlapping parts of {name}")
+                    return False
+            rest = [s for s in rest if s is not digit]
+            top = self._times(digit.lower_factor, digit.extent)
+            if not self._is(top, mark.extent) and not rest:
+                if not self._divides(top, mark.extent):
+                    if len(splits) > 1 or not self._is(digit.lower_factor, 1):
+                        self.errors.append(f"{digit.extent} * {digit.lower_factor} does not divide {mark.extent}")
+                    complete = complete and self.an.can_prove(top >= mark.extent)
+                else:
+                    complete = False
+            reached = top
+        return complete
+
+    def _below(self, reached: Expr, split: IterSplit) -> bool:
+        return self.an.can_prove(reached <= split.lower_factor)
+
+
+def _alike(a: Sequence[IterSplit], b: Sequence[IterSplit]) -> bool:
+    return len(a) == len(b) and all(_same_digit(x, y) and same(x.scale, y.scale) for x, y in zip(a, b, strict=True))
+
+
+def _same_digit(a: IterSplit, b: IterSplit) -> bool:
+    return a.mark is b.mark and same(a.lower_factor, b.lower_factor) and same(a.extent, b.extent)
+
+
+def _conjuncts(e: Expr) -> list[Expr]:
+    if isinstance(e, And):
+        return [*_conjuncts(e.a), *_conjuncts(e.b)]
+    if isinstance(e, Call) and e.op == "tir.likely":
+        return _conjuncts(e.args[0])
+    return [e]
+
+
+def _upper_bound(e: Expr) -> tuple[Expr, Expr] | None:
+    """(x, b) when ``e`` says x < b."""
+    if isinstance(e, LT):
+        return e.a, e.b
+    if isinstance(e, GT):
+        return e.b, e.a
+    if isinstance(e, LE):
+        return e.a, e.b + 1
+    if isinstance(e, GE):
+        return e.b, e.a + 1
+    return None
