@@ -26,7 +26,7 @@ from typing import Any
 from ..tir.function import IRModule, PrimFunc
 from .llvm.emit import emit
 from .llvm.jit import optimize_and_compile
-from .lower.pipeline import lower
+from .lower import lower
 from .lowered import LoweredFunc
 from .runtime.module import Module
 from .target import Target

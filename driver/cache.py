@@ -1,0 +1,42 @@
+"""The directory for what may be forgotten: ``TILEWRIGHT_CACHE_DIR``, else the system's place for caches."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import warnings
+from functools import lru_cache
+from pathlib import Path
+
+__all__ = ["CODEGEN_VERSION", "cache_directory"]
+
+CODEGEN_VERSION = 1
+"""Changes when generated code becomes faster or slower: what was measured or cached before does not count."""
+
+
+def cache_directory() -> Path:
+    """The directory, made when needed, readable by its owner only. When it cannot be written to: a temporary one, with
+    a warning."""
+    return _make(os.environ.get("TILEWRIGHT_CACHE_DIR", ""))
+
+
+@lru_cache(maxsize=8)
+def _make(chosen: str) -> Path:
+    folder = (Path(chosen) if chosen else _system_place() / "tilewright") / f"codegen-{CODEGEN_VERSION}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+        return folder
+    except OSError as error:
+        warnings.warn(f"no cache in {folder} ({error}); using a temporary directory", stacklevel=3)
+        return Path(tempfile.mkdtemp(prefix="tilewright-"))
+
+
+def _system_place() -> Path:
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

@@ -1,0 +1,229 @@
+"""What this machine can do, measured by code that Tilewright generates: the peak of multiply-adds, the bandwidth of
+memory and caches, the clock. Shares of the peak and of the roofline are shares of these figures.
+
+The figures are the best of many short runs, since anything else on the machine only ever takes away. They are kept in
+the cache directory under the target's fingerprint; ``refresh=True`` measures again.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import mmap
+import os
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..codegen.llvm.jit import load, optimize_and_compile
+from ..codegen.llvm.probe import CLOCK_STEPS, clock_ir, driver_ir, fma_flops, fma_ir, sweep_block_bytes, sweep_ir
+from ..codegen.runtime.loader import runtime_symbols
+from ..codegen.target import Target
+from .cache import cache_directory
+
+__all__ = ["MachineReport", "bandwidth_of", "measure_machine", "peak_of"]
+
+FORMAT = 1
+SWEEPS = {"read": 1, "copy": 2, "triad": 3}
+"""Arrays that each sweep moves."""
+
+
+@dataclass(frozen=True, slots=True)
+class MachineReport:
+    """The measured machine. ``peak_flops[dtype]`` holds operations per second for ``one`` thread and for ``all`` of the
+    target's (a multiply-add is two; int8 and bfloat16 by dot-product instructions, where there are any);
+    ``bandwidth[kind]`` bytes per second from memory likewise (what the program moves; a store's read of its line not
+    counted); ``cache_read[level]`` bytes per second read by one thread; ``clock_hz`` of one busy core.
+    """
+
+    target: str
+    key: str
+    cpu: str
+    model: str
+    vector_bits: int
+    num_cores: int
+    caches: dict[str, int]
+    clock_hz: float
+    peak_flops: dict[str, dict[str, float]]
+    bandwidth: dict[str, dict[str, float]]
+    cache_read: dict[str, float]
+    array_bytes: int
+    measured_at: float
+    measure_seconds: float
+    format: int = field(default=FORMAT)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything as plain values, for JSON."""
+        return asdict(self)
+
+
+def measure_machine(target: str | Target = "native", *, refresh: bool = False, keep: bool = True) -> MachineReport:
+    """The report for ``target``, which must be able to run here: from this process, from the cache directory, or
+    measured now (some seconds). ``refresh`` measures anyway; ``keep`` False writes no file.
+
+    ValueError for a target that this machine cannot run.
+    """
+    t = target if isinstance(target, Target) else Target(target)
+    missing = t.missing_here()
+    if missing:
+        raise ValueError(f"cannot measure {t}: this machine lacks {', '.join(missing)}")
+    if not refresh:
+        known = _in_process.get(t.key) or _read(t)
+        if known is not None:
+            _in_process[t.key] = known
+            return known
+    report = _measure(t)
+    _in_process[t.key] = report
+    if keep:
+        _write(t, report)
+    return report
+
+
+def peak_of(report: MachineReport, dtype: str = "float32", threads: int | None = None) -> float | None:
+    """Operations per second that ``threads`` threads (default: the target's) can do on ``dtype``; None when it was not
+    measured. float16 computes as float32, and so does bfloat16 without instructions of its own."""
+    name = dtype if dtype in report.peak_flops else {"float16": "float32", "bfloat16": "float32"}.get(dtype, dtype)
+    return _scaled(report.peak_flops.get(name), report.num_cores, threads)
+
+
+def bandwidth_of(report: MachineReport, threads: int | None = None, kind: str = "triad") -> float | None:
+    """Bytes per second that ``threads`` threads (default: the target's) move to and from memory."""
+    return _scaled(report.bandwidth.get(kind), report.num_cores, threads)
+
+
+def _scaled(figures: dict[str, float] | None, cores: int, threads: int | None) -> float | None:
+    if figures is None:
+        return None
+    if threads == 1:
+        return figures["one"]
+    if threads is None or threads >= cores:
+        return figures["all"]
+    return min(figures["all"], threads * figures["one"])
+
+
+_in_process: dict[str, MachineReport] = {}
+
+
+class _Probe:
+    """One kernel, loaded, with its context; ``best`` gives the least seconds of a call."""
+
+    def __init__(self, name: str, body: str, target: Target) -> None:
+        code = optimize_and_compile(body + driver_ir(name), target)
+        symbols = runtime_symbols()
+        self.loaded = load(code.object, ["run"], symbols)
+        self.time = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(
+            symbols["tw_time"]
+        )
+        self.context = (ctypes.c_int64 * 8)()
+
+    def best(
+        self, slots: list[int], goal_seconds: float, budget_seconds: float, least_runs: int = 3
+    ) -> tuple[float, int]:
+        """Least seconds per call, in runs of about ``goal_seconds``, until the budget is spent; and the calls a run."""
+        for i, value in enumerate(slots):
+            self.context[i] = value
+        address, where = self.loaded.address("run"), ctypes.addressof(self.context)
+        number = 1
+        while (taken := self.time(address, where, number) * 1e-9) < goal_seconds / 2 and number < 1 << 24:
+            number = min(number * 8, max(number + 1, int(number * goal_seconds / max(taken, 1e-9))))
+        least, runs, end = taken / number, 1, time.monotonic() + budget_seconds
+        while runs < least_runs or time.monotonic() < end:
+            least = min(least, self.time(address, where, number) * 1e-9 / number)
+            runs += 1
+        return least, number
+
+
+def _measure(target: Target) -> MachineReport:
+    start = time.monotonic()
+    teams = {"one": 1, "all": target.num_cores}
+    clock = _Probe("clock", clock_ir(target), target)
+    seconds, _ = clock.best([0, 4096, 0, 1, 1], 1e-3, 0.05)
+    clock_hz = 4096 * CLOCK_STEPS / seconds
+    peaks: dict[str, dict[str, float]] = {}
+    room = mmap.mmap(-1, 1 << 16)
+    for dtype in _peak_dtypes(target):
+        probe = _Probe("fma", fma_ir(target, dtype), target)
+        work = fma_flops(target, dtype) * 2048
+        peaks[dtype] = {
+            name: work * n / probe.best([_address(room), 2048, 0, n, n], 2e-3, 0.15, 10)[0] for name, n in teams.items()
+        }
+    bandwidth, cache_read, array_bytes = _measure_memory(target, teams)
+    caches = target.caches
+    return MachineReport(
+        str(target), target.key, target.mcpu, target.model, target.vector_bits, target.num_cores,
+        {name: getattr(caches, name) for name in type(caches).__slots__},
+        clock_hz, peaks, bandwidth, cache_read, array_bytes, time.time(), time.monotonic() - start,
+    )  # fmt: skip
+
+
+def _peak_dtypes(target: Target) -> list[str]:
+    out = ["float32", "float64"]
+    if target.vector_bits == 512:
+        if target.has_vnni:
+            out.append("int8")
+        if target.has("avx512bf16"):
+            out.append("bfloat16")
+    return out
+
+
+def _measure_memory(target: Target, teams: dict[str, int]) -> tuple[dict[str, dict[str, float]], dict[str, float], int]:
+    block = sweep_block_bytes(target)
+    caches = target.caches
+    # Three arrays, together twice the last level, within reason and within a quarter of the free memory.
+    total = min(max(2 * caches.l3, 192 << 20), 768 << 20, max(_free_bytes() // 4, 48 << 20))
+    units = total // 3 // block
+    arrays = [mmap.mmap(-1, units * block) for _ in range(3)]
+    pointers = [_address(a) for a in arrays]
+    probes = {kind: _Probe(kind, sweep_ir(target, kind), target) for kind in SWEEPS}
+    # Every page of the sources gets memory of its own: untouched pages are one page of zeros.
+    for pointer in pointers:
+        ctypes.memset(pointer, 0, units * block)
+    cache_read = {}
+    for level, size in (("l1", caches.l1), ("l2", caches.l2)):
+        n = max(1, size * 3 // 4 // block)
+        cache_read[level] = n * block / probes["read"].best([*pointers, n, 1], 1e-3, 0.05)[0]
+    bandwidth = {
+        kind: {
+            name: SWEEPS[kind] * units * block / probe.best([*pointers, units, threads], 1e-3, 0.25)[0]
+            for name, threads in teams.items()
+        }
+        for kind, probe in probes.items()
+    }
+    return bandwidth, cache_read, units * block
+
+
+def _address(room: mmap.mmap) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(room))
+
+
+def _free_bytes() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 1 << 30
+
+
+def _path(target: Target) -> Path:
+    return cache_directory() / f"machine-{target.key}.json"
+
+
+def _read(target: Target) -> MachineReport | None:
+    try:
+        found = json.loads(_path(target).read_text())
+        if found.get("format") != FORMAT or found.get("key") != target.key:
+            return None
+        return MachineReport(**found)
+    except (OSError, ValueError, TypeError, AttributeError):
+        return None
+
+
+def _write(target: Target, report: MachineReport) -> None:
+    """Best effort: a report that cannot be kept is measured again."""
+    path = _path(target)
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        draft.write_text(json.dumps(report.as_dict(), indent=1))
+        os.replace(draft, path)
+    except OSError:
+        draft.unlink(missing_ok=True)
