@@ -139,9 +139,7 @@ def bench(
         plan(inputs, args, compiled_for, require_tuned=True)
     func = base.request.func
     arguments = make_arguments(func, seed)
-    result = BenchResult(
-        base.request.spec or func.name, str(compiled_for), count_flops(func), count_bytes(func), []
-    )
+    result = BenchResult(base.request.spec or func.name, str(compiled_for), count_flops(func), count_bytes(func), [])
     report = measure_machine(compiled_for) if machine is True else machine or None
     if report is not None:
         result.peak_flops, result.bandwidth = peak_of(report, func, compiled_for), bandwidth_of(report, compiled_for)

@@ -43,6 +43,7 @@ class Plan:
     origin: str
     scheduled: PrimFunc
     record: TuningRecord | None = None
+    trace: Trace | None = None
 
     def compile(self, name: str | None = None) -> Module:
         """The machine code; its ``origin`` is the plan's."""
@@ -100,10 +101,13 @@ def plan(
                 scheduled = replay(asked.func, record)
             except (ScheduleError, TraceError) as error:
                 if require_tuned:
-                    raise BuildError(f"record {record.id} of {place} does not apply to {asked.func.name}: {error}") from error
+                    raise BuildError(
+                        f"record {record.id} of {place} does not apply to {asked.func.name}: {error}"
+                    ) from error
                 log.warning("record %s of %s does not apply to %s: %s", record.id, place, asked.func.name, error)
             else:
-                return Plan(asked, machine, "tuned", f"record {record.id} of {place}", scheduled, record)
+                trace = Trace.from_json(record.trace)
+                return Plan(asked, machine, "tuned", f"record {record.id} of {place}", scheduled, record, trace)
     if require_tuned:
         where = "no database was given" if db is None else f"{getattr(db, 'path', db)} has no record of it"
         raise NoRecordError(f"{asked.spec or asked.func.name} on {machine}: {where}; tune it first")
@@ -112,7 +116,9 @@ def plan(
     if is_symbolic(asked.func):
         return Plan(asked, machine, "given", "not scheduled: its shapes are symbolic", asked.func)
     default = tuner.default_schedule(asked.func, machine)
-    return Plan(asked, machine, "default", "the analytic model's best schedule, not tuned", default.func)
+    return Plan(
+        asked, machine, "default", "the analytic model's best schedule, not tuned", default.func, None, default.trace
+    )
 
 
 def replay(func: PrimFunc, record: TuningRecord) -> PrimFunc:

@@ -166,7 +166,7 @@ def _pool(name: str, op: Callable[..., Any], reference: Reference, doc: str) -> 
 
 
 _pool("max_pool2d", ops.max_pool2d, numpy_.max_pool2d, "The largest element of each window")
-_pool("avg_pool2d", ops.avg_pool2d, numpy_.avg_pool2d, "The mean of each window, the border left out")
+_pool("avg_pool2d", ops.avg_pool2d, numpy_.avg_pool2d, "The mean of each window, the border's zeros included")
 
 
 def _fits(height: int, width: int, span: int, padding: int) -> None:

@@ -223,14 +223,11 @@ def max_pool2d(
 def avg_pool2d(
     ins: Arrays, outs: Arrays, *, kernel: int = 2, stride: int = 2, padding: int = 0, layout: str = "NCHW", **_: Any
 ) -> None:
-    """The mean of each window, over the elements that lie inside the image."""
+    """The mean of each window, the border's zeros included."""
     x = _channels_first(ins[0], layout)
     out = _channels_first(outs[0], layout)
     _windows(x, kernel, stride, padding).sum(axis=(4, 5), out=out)
-    if padding:
-        out /= _windows(np.ones((1, 1, *x.shape[2:]), x.dtype), kernel, stride, padding).sum(axis=(4, 5))
-    else:
-        out /= kernel * kernel
+    out /= kernel * kernel
 
 
 def attention(ins: Arrays, outs: Arrays, **_: Any) -> None:

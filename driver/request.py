@@ -32,9 +32,7 @@ class Request:
         return self.case.spec if self.case is not None else ""
 
 
-def request(
-    what: Any, args: Sequence[Any] | Mapping[str, Any] | None = None, name: str | None = None
-) -> Request:
+def request(what: Any, args: Sequence[Any] | Mapping[str, Any] | None = None, name: str | None = None) -> Request:
     """``what`` in one form.
 
     It may be a PrimFunc, an IRModule of one function, a :class:`~tilewright.schedule.Schedule`, a te stage schedule

@@ -146,8 +146,10 @@ class WorkloadCase:
 
     @property
     def spec(self) -> str:
-        """How the command line calls it: ``matmul:M=7,N=7,K=7,dtype=float32``."""
-        values = ",".join([f"{name}={_text(value)}" for name, value in self.values.items()])
+        """How the command line calls it: ``matmul:M=7,N=7,K=7``; sizes, and what differs from its default."""
+        known = [(p, self.values[p.name]) for p in self.workload.parameters]
+        said = [f"{p.name}={_text(value)}" for p, value in known if p.kind == "size" or value != p.default]
+        values = ",".join(said)
         place = f"{self.workload.origin}:" if self.workload.origin else ""
         return f"{place}{self.name}:{values}" if values else f"{place}{self.name}"
 

@@ -1,0 +1,102 @@
+"""``tilewright bench``: default, tuned and NumPy side by side."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .errors import CommandError
+from .options import apply, arg_option, database_path, db_option, spec_argument, target_option, target_text
+from .output import column, echo_json, echo_table, json_option, seconds_text
+
+if TYPE_CHECKING:
+    from ..driver import BenchResult
+
+__all__ = ["command"]
+
+
+@click.command("bench")
+@apply(spec_argument, arg_option, target_option, db_option, json_option)
+@click.option("--rounds", default=15, show_default=True, type=click.IntRange(1), help="Turns of each contender.")
+@click.option("--num-cores", type=click.IntRange(1), help="Threads for all contenders, NumPy included.")
+@click.option("--require-tuned", is_flag=True, help="Fail (exit code 3) when the database has no record.")
+def command(
+    spec: str,
+    args: tuple[str, ...],
+    target: str | None,
+    db_path: str | None,
+    as_json: bool,
+    rounds: int,
+    num_cores: int | None,
+    require_tuned: bool,
+) -> int:
+    """Time SPEC as scheduled by default, as tuned in the database, and with NumPy, in turns.
+
+    Shares are of the peak and the roofline that this machine was measured to reach (`tilewright doctor`). Exit code 1
+    when a result is wrong.
+    """
+    from ..codegen import Target
+    from ..driver import NoRecordError, bench, parse_spec
+
+    case = parse_spec(spec, args)
+    try:
+        result = bench(
+            case,
+            Target(target_text(target, num_cores)),
+            db=database_path(db_path, needed=require_tuned or db_path is not None),
+            rounds=rounds,
+            require_tuned=require_tuned,
+        )
+    except NoRecordError as error:
+        raise CommandError(str(error), f"tilewright tune {spec}", code=3) from error
+    if as_json:
+        echo_json(**result.as_dict())
+    else:
+        _say(result)
+    wrong = [row for row in result.rows if row.error]
+    if wrong:
+        raise CommandError(f"{wrong[0].name}: {wrong[0].error}", "this is a bug in Tilewright; please report it")
+    return 0
+
+
+def _say(result: BenchResult) -> None:
+    rows: list[dict[str, Any]] = [
+        {"name": row.name, "seconds": row.seconds, "origin": row.origin, **result.figures(row)} for row in result.rows
+    ]
+    columns = [column("", lambda r: r["name"]), column("time", lambda r: seconds_text(r["seconds"]), True)]
+    if result.flops:
+        columns.append(column("GFLOP/s", lambda r: _number(r["gflops"]), True))
+    if result.bytes:
+        columns.append(column("GB/s", lambda r: _number(r["gbytes_per_second"]), True))
+    if result.peak_flops and result.flops:
+        columns.append(column("of peak", lambda r: _share(r["share_of_peak"]), True))
+    if result.roofline_seconds:
+        columns.append(column("of roofline", lambda r: _share(r["share_of_roofline"]), True))
+    if result.row("numpy"):
+        columns.append(column("vs NumPy", lambda r: f"{r['speedup_over_numpy']:.2f}x", True))
+    columns.append(column("", lambda r: r["origin"]))
+    click.echo(f"{result.spec} on {result.target}")
+    echo_table(rows, columns)
+    parts = []
+    if result.peak_flops:
+        parts.append(f"peak {result.peak_flops / 1e9:.0f} GFLOP/s")
+    if result.bandwidth:
+        parts.append(f"memory {result.bandwidth / 1e9:.1f} GB/s")
+    if result.row("numpy"):
+        threads = result.numpy_threads
+        parts.append(
+            f"NumPy on {threads} thread{'s' if threads != 1 else ''}" if threads else "NumPy on its own threads"
+        )
+    if parts:
+        click.echo(", ".join(parts))
+    if result.row("tuned") is None and result.row("given") is None:
+        click.echo("not tuned yet: tilewright tune " + result.spec, err=True)
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f}"
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1%}"

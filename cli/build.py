@@ -1,0 +1,60 @@
+"""``tilewright build``: a workload as a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from .errors import CommandError
+from .options import apply, arg_option, database_path, db_option, spec_argument, target_option, target_text
+from .output import echo_json, json_option
+
+__all__ = ["command"]
+
+
+@click.command("build")
+@apply(spec_argument, arg_option, target_option, db_option, json_option)
+@click.option("-o", "--output", "output", required=True, metavar="FILE", help="FILE.so, .o, .c, .ll or .s.")
+@click.option("--name", help="The symbol of the function (the workload's name otherwise).")
+@click.option("--num-cores", type=click.IntRange(1), help="Threads that the kernel may use.")
+@click.option("--require-tuned", is_flag=True, help="Fail (exit code 3) when the database has no record.")
+def command(
+    spec: str,
+    args: tuple[str, ...],
+    target: str | None,
+    db_path: str | None,
+    as_json: bool,
+    output: str,
+    name: str | None,
+    num_cores: int | None,
+    require_tuned: bool,
+) -> int:
+    """Compile SPEC to a file that needs no Python: a library, an object file, C, LLVM IR or assembly.
+
+    A C header is written beside code. The schedule is the best one on record, else a good default.
+    """
+    from ..codegen import Target
+    from ..driver import NoRecordError, build, parse_spec
+
+    path = Path(output)
+    if path.suffix not in (".so", ".o", ".c", ".ll", ".s"):
+        raise CommandError(f"{output}: the suffix says what to write: .so, .o, .c, .ll or .s", code=2)
+    if not path.absolute().parent.is_dir():
+        raise CommandError(f"there is no folder {path.absolute().parent}", code=2)
+    try:
+        module = build(
+            parse_spec(spec, args),
+            target=Target(target_text(target, num_cores)),
+            db=database_path(db_path, needed=require_tuned or db_path is not None),
+            require_tuned=require_tuned,
+            name=name,
+        )
+    except NoRecordError as error:
+        raise CommandError(str(error), f"tilewright tune {spec}", code=3) from error
+    files = [str(file) for file in module.export(path)]
+    if as_json:
+        echo_json(files=files, origin=module.origin, target=str(module.target), symbols=list(module))
+    else:
+        click.echo(f"{', '.join(files)}: {module.origin}")
+    return 0

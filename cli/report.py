@@ -1,0 +1,23 @@
+"""``tilewright report``: a page about a database."""
+
+from __future__ import annotations
+
+import click
+
+from .options import database_path, db_option
+from .output import size_text
+
+__all__ = ["command"]
+
+
+@click.command("report")
+@db_option
+@click.option("-o", "--output", default="report.html", show_default=True, metavar="FILE", help="Where to write it.")
+def command(db_path: str | None, output: str) -> None:
+    """Write one static HTML page: the best records, and how each search went."""
+    from ..driver.report import write_report
+
+    path = database_path(db_path)
+    assert path is not None
+    size = write_report(path, output)
+    click.echo(f"{output}: {size_text(size)}")

@@ -1,0 +1,99 @@
+"""``tilewright tune``: search, measure, record."""
+
+from __future__ import annotations
+
+import click
+
+from .errors import CommandError
+from .options import apply, arg_option, database_path, db_option, spec_argument, target_option, target_text
+from .output import echo_json, json_option, seconds_text
+from .progress import Progress
+
+__all__ = ["command"]
+
+
+@click.command("tune")
+@apply(spec_argument, arg_option, target_option, db_option, json_option)
+@click.option("--trials", default=64, show_default=True, type=click.IntRange(1), help="Candidates to measure.")
+@click.option("--seed", default=0, show_default=True, help="Fixes everything but the measured times.")
+@click.option("--time-limit", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Stop after this long.")
+@click.option("--num-cores", type=click.IntRange(1), help="Threads that the kernel may use.")
+def command(
+    spec: str,
+    args: tuple[str, ...],
+    target: str | None,
+    db_path: str | None,
+    as_json: bool,
+    trials: int,
+    seed: int,
+    time_limit: float | None,
+    num_cores: int | None,
+) -> int:
+    """Search for the fastest schedule of SPEC, and record every candidate in the database.
+
+    SPEC is a workload such as matmul:M=512,N=512,K=512 (see `tilewright workloads`), or file.py:function. Earlier
+    records of the same workload and target are built upon: run it again to go on.
+    """
+    from ..codegen import Target
+    from ..driver import parse_spec, tune
+    from ..driver.machine import measure_machine, peak_flops
+
+    path = database_path(db_path, create=True)
+    machine = Target(target_text(target, num_cores))
+    case = parse_spec(spec, args)
+    case.func  # noqa: B018  a workload that cannot be built shows before anything is measured
+    peak = peak_flops(measure_machine(machine), case.func, machine)
+    with Progress(case.spec, trials, case.flops, peak) as progress:
+        result = tune(
+            case,
+            machine,
+            trials=trials,
+            seed=seed,
+            db=path,
+            time_limit=time_limit,
+            callbacks=[lambda p: progress.update(p.trials_done, p.best_seconds if p.best_seconds > 0 else None)],
+        )
+    again = f"tilewright tune {spec}{''.join([f' --arg {a}' for a in args])} --db {path}"
+    if as_json:
+        best = result.best
+        echo_json(
+            spec=case.spec,
+            target=str(machine),
+            db=path,
+            session=result.session,
+            trials=len(result.records),
+            stopped=result.stopped,
+            elapsed_seconds=result.elapsed_seconds,
+            failures=result.failures,
+            best_seconds=best.run_seconds if best else None,
+            best_gflops=result.best_gflops if best and case.flops else None,
+            share_of_peak=case.flops / best.run_seconds / peak if best and case.flops and peak else None,
+            best_record=best.id if best else None,
+        )
+    else:
+        _say(case, result, peak, path, again)
+    if result.stopped == "interrupted":
+        click.echo(f"stopped; what was measured is in {path}. Go on with: {again}", err=True)
+        raise KeyboardInterrupt
+    if result.best is None:
+        reasons = ", ".join([f"{n} {status}" for status, n in sorted(result.failures.items())]) or "no candidate"
+        raise CommandError(
+            f"nothing could be measured: {reasons}", f"`tilewright db failures --db {path}` shows why", code=4
+        )
+    return 0
+
+
+def _say(case, result, peak, path, again) -> None:  # type: ignore[no-untyped-def]
+    done = len(result.records)
+    failed = sum(result.failures.values())
+    trouble = f", {failed} failed" if failed else ""
+    click.echo(f"{case.spec}: {done} trials in {result.elapsed_seconds:.1f} s{trouble} -> {path}")
+    if result.best is None:
+        return
+    seconds = result.best_seconds
+    figure = f"best {seconds_text(seconds)}"
+    if case.flops:
+        figure += f", {case.flops / seconds / 1e9:.1f} GFLOP/s"
+        if peak:
+            figure += f", {case.flops / seconds / peak:.0%} of the measured peak"
+    click.echo(figure)
