@@ -151,6 +151,7 @@ class Module:
         self._lowered = dict(functions)
         self.code = code
         self.target = code.target
+        self.origin = ""  # where the schedule came from, in words, when somebody knows
         self._functions: dict[str, Function] = {}
         self._loaded: Loaded | None = None
         self._lock = threading.Lock()
