@@ -12,7 +12,10 @@ from ...tir.expr import IntImm, Var
 from ...tir.stmt import BlockRealize
 from ...tir.walk import blocks_of, vars_in
 
-__all__ = ["ceil_div", "extent_of", "fuse_all", "loops_of_axis", "loops_within", "realize_of", "unroll_factor", "up_to"]
+__all__ = [
+    "ceil_div", "extent_of", "fuse_all", "loops_of_axis", "loops_within", "realize_of", "spatial_axes", "unroll_factor",
+    "up_to",
+]  # fmt: skip
 
 
 def ceil_div(a: np.ndarray | float, b: np.ndarray | float) -> np.ndarray:
@@ -55,6 +58,11 @@ def extent_of(sch: Schedule, loop: Any) -> int:
     """The extent of a loop; 0 when it is no constant."""
     extent = sch.get(loop).extent
     return extent.value if isinstance(extent, IntImm) else 0
+
+
+def spatial_axes(sch: Schedule, block: Any) -> list[int]:
+    """The numbers of the block's spatial axes."""
+    return [n for n, axis in enumerate(realize_of(sch, block.name).block.iter_vars) if axis.kind == "spatial"]
 
 
 def fuse_all(sch: Schedule, loops: Sequence[Any]) -> Any:

@@ -18,7 +18,7 @@ from ..machine import MachineModel
 from ..program import BlockInfo, Program
 from ..sketch import Decision, Part
 from .base import Group, ScheduleRule, register_rule
-from .helpers import ceil_div, fuse_all, loops_within, unroll_factor, up_to
+from .helpers import ceil_div, fuse_all, loops_of_axis, loops_within, spatial_axes, unroll_factor, up_to
 
 __all__ = ["RowPart", "RowReductionRule"]
 
@@ -144,7 +144,10 @@ class RowPart(Part):
             _, lanes = sch.split(columns, [None, row["vectors"] * self.lanes])
             sch.vectorize(lanes)
         elif kind == "partial":
-            over, lanes = loops[-2], loops[-1]
+            inner = [loop for axis in spatial_axes(sch, block) for loop in loops_of_axis(sch, block, loops, axis)]
+            lanes = inner[-1]
+            over = next(loop for loop in reversed(loops) if loop is not lanes)
+            sch.reorder(over, lanes)
             init = sch.decompose_reduction(block, over)
             unroll_factor(sch, over, row["unroll"])
             sch.vectorize(lanes)

@@ -333,12 +333,14 @@ class TilingPart(Part):
             size = math.prod(extents[v] for v in self.packed.axes()) * self.block.itemsize
             pack_bytes = 2.0 * size * (1.0 if self.packed.stride(axes.vector) == 1 else 4.0)
         epilogue = 0.0 if self.epilogue is None else float(self.epilogue.operations)
+        scatter = 1.0 if axes.vector is self.block.spatial[-1] else 2.0 * self.lanes
         rows_tile = accumulators / columns["vectors"]
         return Costs(rows).put(
             core_cycles=steps * step_core,
             load_cycles=steps * step_load,
-            store_cycles=tiles * accumulators,
-            loop_cycles=tiles * (20.0 + accumulators * (2.0 + epilogue / machine.fma_pipes)),
+            store_cycles=tiles * accumulators * scatter,
+            loop_cycles=tiles * (20.0 + accumulators * (1.0 + scatter + epilogue / machine.fma_pipes))
+            + steps * 0.3 / columns["unroll"],
             spill_cycles=steps * spill,
             l2_bytes=nest.traffic(machine.l1_bytes) * (1.0 + conflict),
             l3_bytes=nest.traffic(machine.l2_bytes),
@@ -404,7 +406,9 @@ class TilingPart(Part):
         big, inside = self._block_trips(columns, trips)
         loops = [Loop(names[axes.vector], tile[axes.vector])]
         loops += [Loop(names[v], tile[v]) for v in (axes.rows, axes.rows2) if v is not None]
-        loops += [Loop(names[v], ones * extents[v]) for v in reversed(axes.reduce)]
+        for axis in reversed(axes.reduce):  # in two steps: a cache line holds some steps of the innermost one
+            line = min(extents[axis], max(1, 64 // self.block.itemsize))
+            loops += [Loop(names[axis], ones * line), Loop(names[axis], ones * ceil_div(extents[axis], line))]
         if axes.rows is not None:
             loops.append(Loop(names[axes.rows], ones * inside))
         outer = columns.get("outer", np.zeros(rows))
