@@ -210,7 +210,7 @@ class ExprCompiler:
         return f"{joined}[{self._name(list(e.indices))}]"
 
     def _load(self, e: BufferLoad, depth: int) -> str:
-        lanes = lanes_of(e.indices[-1].dtype) if e.indices else 1
+        lanes = max([lanes_of(i.dtype) for i in e.indices], default=1)
         load = self._name(self._loader(e.buffer, lanes, e.predicate is not None))
         args = [self.text(i, depth) for i in e.indices]
         if e.predicate is not None:

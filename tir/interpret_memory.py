@@ -239,6 +239,8 @@ class Memory:
             def load_masked(mask: Any, *indices: Any) -> Any:
                 v.check("reads", indices, mask)
                 out = np.zeros(lanes, v.array.dtype)
+                if not mask.any():
+                    return finish(out)
                 out[mask] = v.array[tuple([i[mask] if isinstance(i, np.ndarray) else i for i in indices])]
                 return finish(out)
 
@@ -262,6 +264,8 @@ class Memory:
 
             def store_masked(mask: Any, value: Any, *indices: Any) -> None:
                 v.check("writes", indices, mask)
+                if not mask.any():
+                    return
                 where = tuple([i[mask] if isinstance(i, np.ndarray) else i for i in indices])
                 v.array[where] = to_memory(value)[mask]
 

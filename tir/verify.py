@@ -317,14 +317,13 @@ class _Verifier:
         self.in_scope(buffer)
         if len(indices) != buffer.ndim:
             raise self.fail(f"`{buffer.name}` has {buffer.ndim} dimensions, indexed with {len(indices)}")
-        for k, index in enumerate(indices):
+        for index in indices:
             self.expr(index)
             dtype = index.dtype
             self.check(is_int(dtype), f"`{buffer.name}` is indexed with {dtype}")
-            self.check(
-                k == len(indices) - 1 or lanes_of(dtype) == 1, f"a vector index of `{buffer.name}` is not the last"
-            )
-        lanes = lanes_of(indices[-1].dtype) if indices else 1
+        widths = {lanes_of(i.dtype) for i in indices} - {1}
+        self.check(len(widths) <= 1, f"the indices of `{buffer.name}` have {sorted(widths)} lanes")
+        lanes = max(widths, default=1)
         if predicate is not None:
             self.expr(predicate)
             self.check(

@@ -148,7 +148,7 @@ class ExprEmitter:
         """A scalar of type ``dtype`` in every lane."""
         base = llvm_type(dtype)
         if not text.startswith("%"):
-            return f"<{', '.join([f'{base} {text}'] * lanes)}>"
+            return splat_constant(text, with_lanes(dtype, lanes))
         wide = f"<{lanes} x {base}>"
         first = self.fn.pure(f"insertelement {wide} poison, {base} {text}, i64 0")
         return self.fn.pure(f"shufflevector {wide} {first}, {wide} poison, <{lanes} x i32> zeroinitializer")

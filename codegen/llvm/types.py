@@ -67,8 +67,7 @@ def splat_constant(text: str, dtype: str) -> str:
     lanes = lanes_of(dtype)
     if lanes == 1:
         return text
-    base = llvm_type(element_of(dtype))
-    return f"<{', '.join([f'{base} {text}'] * lanes)}>"
+    return f"splat ({llvm_type(element_of(dtype))} {text})"
 
 
 def vector_constant(values: list[int], base: str) -> str:

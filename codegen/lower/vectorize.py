@@ -119,6 +119,8 @@ class _Vectorizer:
             if lanes_of(cond.dtype) == 1:
                 other = None if s.else_case is None else self.stmt(s.else_case, mask)
                 return IfThenElse(cond, self.stmt(s.then_case, mask), other)
+            if s.else_case is None and isinstance(s.condition, And):  # what holds for all lanes or none stays a branch
+                return self.stmt(IfThenElse(s.condition.a, IfThenElse(s.condition.b, s.then_case)), mask)
             known = all_lanes(cond, self.analyzer)
             if known is True:
                 return self.stmt(s.then_case, mask)
@@ -273,6 +275,9 @@ class _Vectorizer:
         if e.op in ("tir.if_then_else",):
             cond = self.expr(e.args[0])
             if lanes_of(cond.dtype) > 1:
+                if isinstance(e.args[0], And):  # a guard that is the same for all lanes stays one
+                    inner = Call(e.op, (e.args[0].b, e.args[1], e.args[2]), e.dtype)
+                    return self.call(Call(e.op, (e.args[0].a, inner, e.args[2]), e.dtype))
                 then = self.masked(e.args[1], _both(self.predicate, cond))
                 other = self.masked(e.args[2], _both(self.predicate, Not(cond)))
                 return Select(cond, widen(then, self.lanes), widen(other, self.lanes))
@@ -284,6 +289,8 @@ class _Vectorizer:
         if e.op in _ELEMENTWISE_NOT or lanes_of(e.dtype) > 1 or e.op.startswith("tir.vector_"):
             raise NotVectorizable(e.op)
         wide = [a if isinstance(a, StringImm) else widen(a, self.lanes) for a in args]
+        if e.op == "tir.if_then_else":
+            wide[0] = args[0]
         return Call(e.op, tuple(wide), with_lanes(e.dtype, self.lanes))
 
 

@@ -251,7 +251,9 @@ class Canonical(Division):
             lo, hi = min_value(new.value.dtype), max_value(new.value.dtype)
             if min_value(new.dtype) <= lo and hi <= max_value(new.dtype):
                 bound = ((lo, hi),)
-        return self.intern(self.key(new), "opaque", bound, e.dtype, lambda: new, True, new)
+        # The key is made of the operands': asking for the key of ``new`` itself would lead back here.
+        key = (type(new).__name__, self.key(new.a), self.key(new.b)) if isinstance(new, BinaryOp) else self.key(new)
+        return self.intern(key, "opaque", bound, e.dtype, lambda: new, True, new)
 
     def key(self, e: Any) -> Hashable:
         """Equal for expressions of equal value: variables by identity, impure calls and unknown nodes only equal to
