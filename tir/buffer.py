@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .dtype import bytes_of, parse_dtype
-from .expr import BufferLoad, Expr, IntImm, Range, Var, as_exprs, const, convert, is_const_int
+from .expr import Add, BufferLoad, Expr, IntImm, Range, Var, as_exprs, const, convert, is_const_int
 
 __all__ = ["Buffer", "BufferRegion", "MatchBufferRegion", "decl_buffer"]
 
@@ -109,7 +109,14 @@ def _range(item: Any, extent: Expr) -> Range:
     stop = extent if item.stop is None else convert(item.stop)
     if is_const_int(start, 0):
         return Range(const(0, stop.dtype), stop)
-    return Range(start, stop - start)
+    return Range(start, _extent(start, stop))
+
+
+def _extent(start: Expr, stop: Expr) -> Expr:
+    """``stop - start``, for ``x + a`` and ``x + b`` the constant between them."""
+    x, a = (start.a, start.b.value) if isinstance(start, Add) and isinstance(start.b, IntImm) else (start, 0)
+    y, b = (stop.a, stop.b.value) if isinstance(stop, Add) and isinstance(stop.b, IntImm) else (stop, 0)
+    return const(b - a, stop.dtype) if x is y or (x.dtype == y.dtype and str(x) == str(y)) else stop - start
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -94,8 +94,8 @@ class _CanonicalNames(Names):
         number = self._next.get(kind, 0)
         self._next[kind] = number + 1
         text = f"{kind}{number}"
+        self._scopes[-1].append((key, self.texts.get(key), text, "", None))
         self.texts[key] = text
-        self._scopes[-1].append((key, text, "", None))
         return text
 
 

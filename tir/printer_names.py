@@ -23,7 +23,7 @@ class Names:
         self.texts: dict[Any, str] = {}
         self._live: set[str] = set()
         self._next: dict[str, int] = {}
-        self._scopes: list[list[tuple[Any, str, str, int | None]]] = [[]]
+        self._scopes: list[list[tuple[Any, str | None, str, str, int | None]]] = [[]]
 
     def enter(self) -> None:
         """Open a scope."""
@@ -31,8 +31,11 @@ class Names:
 
     def leave(self) -> None:
         """Close the innermost scope and free its names."""
-        for key, text, base, old in reversed(self._scopes.pop()):
-            del self.texts[key]
+        for key, before, text, base, old in reversed(self._scopes.pop()):
+            if before is None:
+                del self.texts[key]
+            else:  # defined twice, in a program that is not well-formed
+                self.texts[key] = before
             if base:
                 self._live.discard(text)
                 if old is None:
@@ -53,11 +56,11 @@ class Names:
             text = f"{base}_{number}"
             self._next[base] = number + 1
         self._live.add(text)
+        self._scopes[-1].append((key, self.texts.get(key), text, base, old))
         self.texts[key] = text
-        self._scopes[-1].append((key, text, base, old))
         return text
 
     def alias(self, key: Any, text: str) -> None:
         """Let ``key`` print as ``text`` in this scope, e.g. a data pointer as ``A.data``."""
+        self._scopes[-1].append((key, self.texts.get(key), text, "", None))
         self.texts[key] = text
-        self._scopes[-1].append((key, text, "", None))

@@ -91,7 +91,18 @@ class StmtParser(BlockParser):
             if isinstance(func, TypeWord) and not node.value.args:
                 self.unpack(target, Var(name, func.dtype))
                 return None
+        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple) and self._declares(node.value, target):
+            return None
         return self._bind(target, self.eval(node.value), node.value)
+
+    def _declares(self, values: ast.Tuple, target: ast.Tuple) -> bool:
+        """``n, m = T.int32(), T.int32()``: declare sizes; false when the values are something else."""
+        kinds = [self.eval(v.func) for v in values.elts if isinstance(v, ast.Call) and not v.args]
+        if len(kinds) != len(values.elts) or not all(isinstance(k, TypeWord) for k in kinds):
+            return False
+        names = [t.id if isinstance(t, ast.Name) else "v" for t in target.elts]
+        self.unpack(target, tuple([Var(n, k.dtype) for n, k in zip(names, kinds, strict=False)]))
+        return True
 
     def _assign_word(self, word: str, target: ast.expr, name: str, call: ast.Call) -> Wrapper | None:
         if word == "axis.remap":

@@ -107,7 +107,7 @@ BUILTINS: dict[str, Any] = {
     "abs": _abs, "bool": bool, "enumerate": lambda x: list(enumerate(x)), "float": _float, "int": _int, "len": len,
     "list": list, "max": _extreme(max_, max), "min": _extreme(min_, min), "range": _range,
     "reversed": lambda x: list(reversed(x)), "str": str, "sum": lambda x: sum(list(x)), "tuple": tuple,
-    "zip": lambda *x: list(zip(*x)),
+    "zip": lambda *x: list(zip(*x, strict=False)),
     "True": True, "False": False, "None": None,
 }  # fmt: skip
 """Python's own names that a text may use."""
