@@ -63,6 +63,8 @@ def analyzer_at(tree: Tree, stmt: Stmt) -> Analyzer:
     """
     analyzer = Analyzer()
     bind_sizes(analyzer, tree.func.buffer_map.values())
+    for symbol in tree.tile_symbols:
+        analyzer.bind(symbol, (1, None))
     for up in reversed(list(tree.above(stmt))):
         if isinstance(up, For):
             analyzer.bind(up.loop_var, Range(up.min, up.extent))

@@ -21,10 +21,12 @@ from ..analysis import (
     scope_of,
 )
 from ..errors import ScheduleError
+from ..handles import COMPUTE_INLINE, COMPUTE_ROOT
 from ..primitive import primitive
 from ..regions import Ends, analyzer_at, bounding_box, check_all_covers, covers_domain
 from ..tree import Tree, blocks_below, tree_of
 from ._moving import check_kinds_for, children_of, insert_in, join_ends, nest, realize_over, span_within
+from .inline import compute_inline, reverse_compute_inline
 
 __all__ = ["compute_at", "reverse_compute_at"]
 
@@ -85,6 +87,10 @@ def reverse_compute_at(
 
 
 def _move(func: PrimFunc, block: str, loop: Var, keep_units: bool, index: int, forward: bool) -> PrimFunc:
+    if loop is COMPUTE_ROOT:  # the places that sample_compute_location may choose beside loops
+        return func
+    if loop is COMPUTE_INLINE:
+        return compute_inline(func, block) if forward else reverse_compute_inline(func, block)
     tree = tree_of(func)
     realize, target = tree.block(block), tree.loop(loop)
     scope = scope_of(tree, realize)
