@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from ..tir.arith import Analyzer
 from ..tir.expr import And, Expr, IntImm, Range, Var, is_const_int
-from ..tir.function import PrimFunc
 from ..tir.stmt import Block, BlockRealize, For, IfThenElse, SeqStmt, Stmt
 from ..tir.walk import pre_order, substitute
 from .errors import ScheduleError
@@ -22,7 +21,7 @@ def analyzer_above(tree: Tree, stmt: Stmt, keep_unit: bool = False) -> Analyzer:
     iteration are treated as longer ones, so that simplifying keeps their variables.
     """
     analyzer = Analyzer()
-    bind_symbols(analyzer, tree.func, (up.extent for up in tree.above(stmt) if isinstance(up, For)))
+    bind_symbols(analyzer, tree)
     for up in reversed(list(tree.above(stmt))):
         if isinstance(up, For):
             bind_loop(analyzer, up, keep_unit)
@@ -32,16 +31,16 @@ def analyzer_above(tree: Tree, stmt: Stmt, keep_unit: bool = False) -> Analyzer:
     return analyzer
 
 
-def bind_symbols(analyzer: Analyzer, func: PrimFunc, exprs: Iterable[Expr]) -> None:
-    """Sizes of the function are at least zero, other variables in ``exprs`` (tile factors) at least one."""
-    sizes = symbols_of(func)
-    free: dict[Var, None] = {}
-    for e in exprs:
-        if not isinstance(e, IntImm):
-            free.update(dict.fromkeys(n for n in pre_order(e) if isinstance(n, Var)))
-    for var in free:
-        if all(var is not size for size in sizes):
-            analyzer.bind(var, (1, None))
+def bind_symbols(analyzer: Analyzer, tree: Tree, more: Iterable[Expr] = ()) -> None:
+    """Sizes of the function are at least zero; open tile sizes, and other variables in ``more``, at least one."""
+    sizes = symbols_of(tree.func)
+    known = {*sizes, *tree.loops}
+    for var in tree.tile_symbols:
+        analyzer.bind(var, (1, None))
+    for e in more:
+        for n in pre_order(e):
+            if isinstance(n, Var) and n not in known:
+                analyzer.bind(n, (1, None))
     for size in sizes:
         analyzer.bind(size, (0, None))
 

@@ -196,7 +196,7 @@ class _Family:
     """The digits of one expression that is divided: ``value = sum(digit * weight)``, most significant first."""
 
     value: Expr
-    weights: list[int]
+    weights: list[Expr]
     digits: list[Var] = field(default_factory=list)
 
 
@@ -225,7 +225,7 @@ def _undetermined(
     pairs: list[tuple[Var, Var]] = [(v, second[v]) for v in second if v in chain_vars]
     families: list[tuple[_Family, _Family]] = []
     for a, b in zip(left[1], right[1], strict=False):
-        if a.weights == b.weights:
+        if len(a.weights) == len(b.weights) and all(map(analyzer.can_prove_equal, a.weights, b.weights)):
             families.append((a, b))
             pairs.extend(zip(a.digits, b.digits, strict=True))
     equations = [
@@ -271,29 +271,32 @@ def _solves(analyzer: Analyzer, v: Var, w: Var, equations: Sequence[tuple[Expr, 
 def _digits(analyzer: Analyzer, exprs: Iterable[Expr]) -> tuple[list[Expr], list[_Family]] | None:
     """``exprs`` with quotients and remainders by constants written in digits; None when they do not fit together."""
     simple = [analyzer.simplify(e) for e in exprs]
-    cuts: dict[Any, tuple[Expr, set[int]]] = {}
+    cuts: dict[Any, tuple[Expr, list[Expr]]] = {}
     for e in simple:
         for n in pre_order(e):
             part = _part(n)
             if part is not None:
                 numerator, lower, upper = part
-                _, found = cuts.setdefault(_shape(numerator), (numerator, set()))
-                found.update(x for x in (lower, upper) if x is not None and x != 1)
+                _, found = cuts.setdefault(_shape(numerator), (numerator, []))
+                found.extend(x for x in (lower, upper) if x is not None)
     if not cuts:
         return simple, []
     families: dict[Any, _Family] = {}
     for key, (value, found) in cuts.items():
-        weights = [1, *sorted(found)]
-        if any(high % low for low, high in zip(weights, weights[1:], strict=False)):
+        weights = _chain(analyzer, found)
+        if weights is None:
             return None
-        family = _Family(value, list(reversed(weights)))
+        family = _Family(value, [w for w, _ in weights])
         lo, hi = analyzer.const_int_bound(value)
-        for place, weight in enumerate(family.weights):
+        for weight, ratio in weights:
             digit = Var(f"digit{next(_serial)}", value.dtype)
-            if place == 0:
-                analyzer.bind(digit, (None if lo is None else lo // weight, None if hi is None else hi // weight))
-            else:
-                analyzer.bind(digit, (0, family.weights[place - 1] // weight - 1))
+            if ratio is not None:
+                analyzer.bind(digit, (0, ratio - 1))
+            elif isinstance(weight, IntImm):
+                size = weight.value
+                analyzer.bind(digit, (None if lo is None else lo // size, None if hi is None else hi // size))
+            elif lo is not None and lo >= 0:
+                analyzer.bind(digit, (0, None))
             family.digits.append(digit)
         families[key] = family
 
@@ -304,22 +307,64 @@ def _digits(analyzer: Analyzer, exprs: Iterable[Expr]) -> tuple[list[Expr], list
         numerator, lower, upper = part
         family = families[_shape(numerator)]
         total: Expr = const(0, numerator.dtype)
+        inside = upper is None
         for digit, weight in zip(family.digits, family.weights, strict=True):
-            if weight >= lower and (upper is None or weight < upper):
-                total = total + digit * (weight // lower)
+            if inside:
+                total = total + digit * analyzer.simplify(weight // lower)
+            inside = (inside or _same(analyzer, weight, upper)) and not _same(analyzer, weight, lower)
         return total
 
     return [rewrite(e) for e in simple], list(families.values())
 
 
-def _part(n: Any) -> tuple[Expr, int, int | None] | None:
-    """(e, lower, upper) for ``(e % upper) // lower`` with constants, upper None for a plain quotient."""
-    lower, upper = 1, None
-    if isinstance(n, FloorDiv) and isinstance(n.b, IntImm) and n.b.value > 0:
-        lower, n = n.b.value, n.a
-    if isinstance(n, FloorMod) and isinstance(n.b, IntImm) and n.b.value > 0 and n.b.value % lower == 0:
-        upper, n = n.b.value, n.a
-    return None if (lower, upper) == (1, None) else (n, lower, upper)
+def _same(analyzer: Analyzer, a: Expr, b: Expr | None) -> bool:
+    return b is not None and analyzer.can_prove_equal(a, b)
+
+
+def _chain(analyzer: Analyzer, cuts: Sequence[Expr]) -> list[tuple[Expr, Expr | None]] | None:
+    """The weights of a mixed radix that has all ``cuts``, most significant first, each with the number of values its
+    digit takes (None for the first); None when one does not divide the next."""
+    one = const(1, cuts[0].dtype)
+    distinct: list[Expr] = [one]
+    for cut in cuts:
+        if not any(analyzer.can_prove_equal(cut, w) for w in distinct):
+            distinct.append(cut)
+    if all(isinstance(w, IntImm) for w in distinct):
+        distinct.sort(key=lambda w: w.value)  # type: ignore[attr-defined]
+    out: list[tuple[Expr, Expr | None]] = []
+    low, rest = distinct[0], distinct[1:]
+    while rest:
+        # the next weight is the one that divides all others left
+        found = next((w for w in rest if all(_divides(analyzer, w, other) for other in rest)), None)
+        if found is None or not _divides(analyzer, low, found):
+            return None
+        out.insert(0, (low, analyzer.simplify(found // low)))
+        rest.remove(found)
+        low = found
+    return [(low, None), *out]
+
+
+def _divides(analyzer: Analyzer, a: Expr, b: Expr) -> bool:
+    if isinstance(a, IntImm) and isinstance(b, IntImm):
+        return b.value % a.value == 0
+    return analyzer.can_prove_equal((b // a) * a, b)
+
+
+def _part(n: Any) -> tuple[Expr, Expr, Expr | None] | None:
+    """(e, lower, upper) for ``(e % upper) // lower``, upper None for a plain quotient; divisors are positive."""
+    lower: Expr | None = None
+    upper: Expr | None = None
+    if isinstance(n, FloorDiv) and _divisor(n.b):
+        lower, n = n.b, n.a
+    if isinstance(n, FloorMod) and _divisor(n.b):
+        upper, n = n.b, n.a
+    if lower is None and upper is None:
+        return None
+    return n, const(1, n.dtype) if lower is None else lower, upper
+
+
+def _divisor(e: Expr) -> bool:
+    return not isinstance(e, IntImm) or e.value > 0
 
 
 def binding_block(store: Touch, other: Touch, variables: Iterable[Var]) -> BlockRealize | None:

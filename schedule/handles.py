@@ -7,7 +7,7 @@ from typing import Union
 
 from ..tir.expr import Var
 
-__all__ = ["BlockRV", "ExprRV", "Handle", "LoopRV"]
+__all__ = ["COMPUTE_INLINE", "COMPUTE_ROOT", "PLACES", "BlockRV", "ExprRV", "Handle", "LoopRV"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,5 +29,13 @@ LoopRV = Var
 
 ExprRV = Var
 """A sampled number stands as a variable; ``Schedule.get`` tells its value."""
+
+COMPUTE_ROOT = Var("compute_at_root")
+"""In the place of a loop: leave the block where it is, outside all loops of its consumers."""
+
+COMPUTE_INLINE = Var("compute_inline")
+"""In the place of a loop: inline the block into its consumers."""
+
+PLACES = frozenset((COMPUTE_ROOT, COMPUTE_INLINE))
 
 Handle = Union[BlockRV, Var]

@@ -15,7 +15,9 @@ rewrite    ``f(func, ...)``                                        the new funct
                                                                    mapping old block names to new ones, so that
                                                                    handles of a renamed block stay valid
 query      ``f(func, ...)``                                        outputs; the function stays
-sample     ``f(func, ..., decision=None, rng)``                    (decision, outputs); the function stays
+sample     ``f(func, ..., decision=None, rng)``                    (decision, outputs); the function stays. With a
+                                                                   parameter ``parametric`` it is told whether
+                                                                   outputs may stay open, as expressions in symbols
 =========  ======================================================  ================================================
 
 Blocks arrive as names (``str``), loops as variables, sampled numbers as their values. Outputs are a handle, a value
@@ -46,6 +48,7 @@ class Primitive:
     kind: str
     signature: inspect.Signature
     prepare: Callable[..., dict[str, Any]] | None = None
+    may_stay_open: bool = False
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The arguments by name, defaults filled in, ``*args`` as a tuple; TypeError when they do not fit."""
@@ -114,9 +117,16 @@ def primitive(
     def register(function: F) -> F:
         name = function.__name__
         signature = inspect.signature(function)
-        hidden = {"rng"} if kind == "sample" else set()
+        hidden = ("rng", "parametric") if kind == "sample" else ()
         parameters = [p for p in list(signature.parameters.values())[1:] if p.name not in hidden]
-        step = Primitive(name, function, kind, signature.replace(parameters=parameters), prepare)
+        step = Primitive(
+            name,
+            function,
+            kind,
+            signature.replace(parameters=parameters),
+            prepare,
+            "parametric" in signature.parameters,
+        )
         if name in REGISTRY and REGISTRY[name].function.__module__ != function.__module__:
             raise ValueError(f"there is already a primitive {name!r}, in {REGISTRY[name].function.__module__}")
         REGISTRY[name] = step

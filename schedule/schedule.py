@@ -17,7 +17,7 @@ from ..tir.function import IRModule, PrimFunc
 from ..tir.walk import transform, vars_in
 from . import primitives as _primitives  # noqa: F401  (registers them)
 from .errors import ScheduleError, nearest
-from .handles import BlockRV, Handle
+from .handles import PLACES, BlockRV, Handle
 from .primitive import REGISTRY, Primitive, PrimitiveMethods
 from .trace import Instruction, Trace
 from .trace_data import Formula, Ref, constant
@@ -36,11 +36,19 @@ class Schedule(PrimitiveMethods):
     variables whose value ``get`` tells. A handle stays valid as long as the block or loop exists. A
     :class:`ScheduleError` leaves the schedule as it was.
 
+    ``parametric`` leaves tile sizes open: ``sample_perfect_tile`` and ``sample_tile`` then give symbols, loop extents
+    become expressions in them, and what is proven holds for all sizes; :meth:`open_decisions` lists the symbols.
+
     Two blocks of one name get numbers when the schedule is made (``C`` and ``C`` become ``C_1`` and ``C_2``).
     """
 
     def __init__(
-        self, mod_or_func: PrimFunc | IRModule, *, seed: int | None = None, debug_mask: str | int = "none"
+        self,
+        mod_or_func: PrimFunc | IRModule,
+        *,
+        seed: int | None = None,
+        debug_mask: str | int = "none",
+        parametric: bool = False,
     ) -> None:
         if isinstance(mod_or_func, PrimFunc):
             mod_or_func = IRModule({"main": mod_or_func})
@@ -65,6 +73,7 @@ class Schedule(PrimitiveMethods):
         self._seed = secrets.randbits(63) if seed is None else int(seed)
         self._rng: np.random.Generator | None = None
         self._check = debug_mask in ("all", -1)
+        self._parametric = parametric
 
     # -- what it holds ---------------------------------------------------------------------------------------------
 
@@ -88,6 +97,21 @@ class Schedule(PrimitiveMethods):
         """What was applied so far."""
         return Trace(tuple(self._insts))
 
+    @property
+    def parametric(self) -> bool:
+        """Whether tile sizes stay open."""
+        return self._parametric
+
+    def open_decisions(self) -> list[tuple[int, list[Var]]]:
+        """The sampling instructions without a decision, by their number in the trace, each with the symbols of its
+        tile sizes (all but the outermost size, which follows from them)."""
+        out: list[tuple[int, list[Var]]] = []
+        values = {name: self._values[var] for var, name in self._names.items() if var in self._values}
+        for number, inst in enumerate(self._insts):
+            if inst.decision is None and inst.primitive.may_stay_open:
+                out.append((number, [v for v in map(values.get, inst.output_names) if isinstance(v, Var)]))
+        return out
+
     def work_on(self, func_name: str) -> None:
         """Let ``get_block`` and block names mean the function ``func_name`` from now on."""
         if func_name not in self._mod:
@@ -100,9 +124,11 @@ class Schedule(PrimitiveMethods):
         """What a handle stands for: the Block, the For, or the number."""
         if isinstance(rv, BlockRV):
             return self._tree_with(rv).block(self._block_name(rv)).block
-        if isinstance(rv, Var) and rv not in self._values:
-            return self._tree_with(rv).loop(rv)
-        return self._resolve(rv)
+        value = self._resolve(rv)
+        if isinstance(value, Var) and value not in PLACES:
+            tree = self._tree_with(value)
+            return tree.loop(value) if rv not in self._values or value in tree.loops else value
+        return value
 
     def show(self) -> None:
         """Print the module and, as Python, the trace."""
@@ -174,7 +200,8 @@ class Schedule(PrimitiveMethods):
                 new, outputs = func, step.call(func, called)
             else:
                 new = func
-                decision, outputs = step.call(func, called, rng=self.rng)
+                extra = {"parametric": self._parametric} if step.may_stay_open else {}
+                decision, outputs = step.call(func, called, rng=self.rng, **extra)
             if self._check and new is not func:
                 _verify(new)
         except BaseException as error:
@@ -212,13 +239,16 @@ class Schedule(PrimitiveMethods):
             if out not in tree_of(self._mod[func_name]).loops:
                 prefix, self._values[out] = "v", out
         else:
-            prefix, value = "v", out
-            out = Var(f"v{self._count}")
+            prefix, value = "l" if step.kind == "sample" and self._is_place(out, func_name) else "v", out
+            out = Var(f"{prefix}{self._count}")
             self._values[out] = value
         name = f"{prefix}{self._count}"
         self._count += 1
         self._names[out] = name
         return out, name
+
+    def _is_place(self, out: Any, func_name: str) -> bool:
+        return isinstance(out, Var) and (out in PLACES or out in tree_of(self._mod[func_name]).loops)
 
     # -- arguments -------------------------------------------------------------------------------------------------
 

@@ -121,7 +121,7 @@ def _extents(tree: Tree, loop: For, analyzer: Analyzer, factors: list[Factor]) -
     if sum(f is None for f in factors) > 1:
         raise ScheduleError(f"the factors {_text(factors)} leave more than one None", where=loop, hint="leave one open")
     dtype = loop.loop_var.dtype
-    bind_symbols(analyzer, tree.func, [f for f in factors if isinstance(f, Expr)])
+    bind_symbols(analyzer, tree, [f for f in factors if isinstance(f, Expr)])
     out: list[Expr | None] = []
     product: Expr = const(1, dtype)
     for f in factors:

@@ -1,0 +1,221 @@
+"""Decisions: tile sizes, choices and places that a search may take one way or the other.
+
+Each returns what was decided, which the trace keeps, and its outputs. In a parametric schedule the tile sizes stay open:
+the outputs are symbols, and the trace's decision is None until one is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from math import comb, prod
+from typing import Any
+
+import numpy as np
+
+from ...tir.expr import Expr, IntImm, Var, const
+from ...tir.function import PrimFunc
+from ...tir.op import ceildiv
+from ...tir.stmt import For
+from ..errors import ScheduleError
+from ..primitive import primitive
+from ..tree import tree_of
+
+__all__ = ["sample_categorical", "sample_perfect_tile", "sample_tile"]
+
+
+@primitive(kind="sample")
+def sample_perfect_tile(
+    func: PrimFunc,
+    loop: Var,
+    n: int,
+    max_innermost_factor: int = 16,
+    decision: Sequence[int] | None = None,
+    *,
+    rng: np.random.Generator,
+    parametric: bool = False,
+) -> tuple[list[int] | None, list[Any]]:
+    """Factor a loop's extent into ``n`` tile sizes whose product is the extent, the innermost at most
+    ``max_innermost_factor``; all such factorizations are equally likely.
+
+    Returns ``n`` numbers for :meth:`split`, outermost first. ``decision`` fixes them.
+
+        v0, v1 = sch.sample_perfect_tile(i, n=2)      # extent 12: one of [12, 1], [6, 2], [4, 3], [3, 4], [2, 6], [1, 12]
+        i0, i1 = sch.split(i, [v0, v1])
+    """
+    target = _checked(func, loop, n, max_innermost_factor)
+    if parametric and decision is None:
+        return None, _symbols(target, n)
+    extent = _constant_extent(target)
+    if decision is not None:
+        sizes = _as_sizes(target, n, decision)
+        if prod(sizes) != extent:
+            raise ScheduleError(
+                f"the decision {sizes} makes {prod(sizes)} iterations, loop {loop.name} has {extent}", where=target
+            )
+    else:
+        sizes = _draw_factorization(extent, n, max_innermost_factor, rng)
+    return sizes, list(sizes)
+
+
+@primitive(kind="sample")
+def sample_tile(
+    func: PrimFunc,
+    loop: Var,
+    n: int,
+    max_innermost_factor: int = 64,
+    decision: Sequence[int] | None = None,
+    *,
+    rng: np.random.Generator,
+    parametric: bool = False,
+) -> tuple[list[int] | None, list[Any]]:
+    """Choose ``n`` tile sizes that cover a loop's extent and need not divide it.
+
+    The innermost is at most ``max_innermost_factor``; the outermost is what the others leave,
+    ``ceildiv(extent, product of the others)``. Sizes like 1, 2, 3, 4, 6, 8, 12, 16 … and the extent's divisors are
+    drawn, evenly on a logarithmic scale. Returns ``n`` numbers for :meth:`split`, outermost first.
+    """
+    target = _checked(func, loop, n, max_innermost_factor)
+    if parametric and decision is None:
+        return None, _symbols(target, n)
+    extent = _constant_extent(target)
+    if decision is not None:
+        sizes = _as_sizes(target, n, decision)
+        if sizes[0] != -(-extent // prod(sizes[1:])):
+            raise ScheduleError(
+                f"the decision {sizes} does not fit the {extent} iterations of loop {loop.name}: its outermost size "
+                f"would be {-(-extent // prod(sizes[1:]))}",
+                where=target,
+            )
+        return sizes, list(sizes)
+    inner: list[int] = []
+    left, limit = extent, max_innermost_factor
+    for _ in range(n - 1):
+        choices = [s for s in _pleasant(extent) if s <= min(left, limit)]
+        inner.insert(0, choices[int(rng.integers(len(choices)))])
+        left, limit = -(-left // inner[0]), extent
+    sizes = [left, *inner]
+    return sizes, list(sizes)
+
+
+@primitive(kind="sample")
+def sample_categorical(
+    func: PrimFunc,
+    candidates: Sequence[int | float],
+    probs: Sequence[float],
+    decision: int | None = None,
+    *,
+    rng: np.random.Generator,
+) -> tuple[int, int | float]:
+    """Choose one of the candidates with the given probabilities; ``decision`` is the position of the chosen one."""
+    values = [c.value if isinstance(c, IntImm) else c for c in candidates]
+    weights = np.asarray([float(p) for p in probs])
+    if len(values) != len(weights) or not values:
+        raise ScheduleError(f"{len(values)} candidates with {len(weights)} probabilities")
+    if weights.min() < 0 or abs(weights.sum() - 1.0) > 1e-4:
+        raise ScheduleError(f"the probabilities {list(map(float, weights))} do not sum up to 1")
+    if decision is None:
+        decision = int(rng.choice(len(values), p=weights / weights.sum()))
+    if isinstance(decision, bool) or not isinstance(decision, int) or not 0 <= decision < len(values):
+        raise ScheduleError(f"the decision {decision!r} is no position among {len(values)} candidates")
+    return decision, values[decision]
+
+
+def _checked(func: PrimFunc, loop: Var, n: int, max_innermost: int) -> For:
+    target = tree_of(func).loop(loop)
+    if n < 1:
+        raise ScheduleError(f"a loop is split into at least one loop, not {n}", where=target)
+    if max_innermost < 1:
+        raise ScheduleError(f"max_innermost_factor is at least 1, not {max_innermost}", where=target)
+    return target
+
+
+def _constant_extent(loop: For) -> int:
+    if not isinstance(loop.extent, IntImm):
+        raise ScheduleError(
+            f"the extent {loop.extent} of loop {loop.loop_var.name} is no constant, so its tile sizes cannot be drawn",
+            where=loop,
+            hint="split it by a constant factor, or use a parametric schedule",
+        )
+    if loop.extent.value < 1:
+        raise ScheduleError(f"loop {loop.loop_var.name} has {loop.extent.value} iterations", where=loop)
+    return loop.extent.value
+
+
+def _as_sizes(loop: For, n: int, decision: Sequence[int]) -> list[int]:
+    sizes = [s.value if isinstance(s, IntImm) else s for s in decision]
+    if len(sizes) != n or any(isinstance(s, bool) or not isinstance(s, int) or s < 1 for s in sizes):
+        raise ScheduleError(f"the decision {sizes} is not a list of {n} positive sizes", where=loop)
+    return sizes
+
+
+def _symbols(loop: For, n: int) -> list[Expr]:
+    """Open tile sizes: symbols for all but the outermost, which is worked out from them."""
+    dtype = loop.loop_var.dtype
+    inner = [Var(f"{loop.loop_var.name}_t{number}", dtype) for number in range(1, n)]
+    product: Expr = const(1, dtype)
+    for symbol in inner:
+        product = product * symbol
+    return [ceildiv(loop.extent, product), *inner]
+
+
+# -- factorizations ------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=256)
+def _factor(x: int) -> tuple[tuple[int, int], ...]:
+    """The prime factors of ``x`` with their exponents."""
+    out: list[tuple[int, int]] = []
+    p = 2
+    while p * p <= x:
+        if x % p == 0:
+            exponent = 0
+            while x % p == 0:
+                x //= p
+                exponent += 1
+            out.append((p, exponent))
+        p += 1
+    return tuple(out + ([(x, 1)] if x > 1 else []))
+
+
+def _divisors(x: int) -> list[int]:
+    out = [1]
+    for p, exponent in _factor(x):
+        out = [d * p**e for d in out for e in range(exponent + 1)]
+    return sorted(out)
+
+
+def count_factorizations(x: int, n: int) -> int:
+    """In how many ways ``x`` is an ordered product of ``n`` positive numbers."""
+    return prod(comb(exponent + n - 1, n - 1) for _, exponent in _factor(x)) if n else int(x == 1)
+
+
+def _draw_factorization(extent: int, n: int, max_innermost: int, rng: np.random.Generator) -> list[int]:
+    """An ordered factorization, all with a small enough last factor equally likely.
+
+    The last factor is drawn by how many factorizations of the rest it leaves; then each prime's exponent is spread
+    over the others uniformly (stars and bars).
+    """
+    last = [d for d in _divisors(extent) if d <= max_innermost] if n > 1 else [extent]
+    weights = np.array([count_factorizations(extent // d, n - 1) for d in last], dtype=float)
+    innermost = last[int(rng.choice(len(last), p=weights / weights.sum()))]
+    sizes = [1] * (n - 1) + [innermost]
+    for p, exponent in _factor(extent // innermost):
+        bars = np.sort(rng.choice(exponent + n - 2, size=n - 2, replace=False)) if n > 2 else np.array([], dtype=int)
+        marks = [-1, *map(int, bars), exponent + n - 2]
+        for place, (a, b) in enumerate(zip(marks, marks[1:], strict=False)):
+            sizes[place] *= p ** (b - a - 1)
+    return sizes
+
+
+@lru_cache(maxsize=256)
+def _pleasant(extent: int) -> tuple[int, ...]:
+    """Sizes worth trying: 1, 2, 3, 4, 6, 8, 12, 16, 24 …, and the divisors, up to the extent."""
+    found = set(_divisors(extent))
+
+    def powers(base: int) -> Iterator[int]:
+        while base <= extent:
+            yield base
+            base *= 2
+
+    return tuple(sorted({*found, *powers(1), *powers(3)}))
