@@ -5,18 +5,6 @@
 A module is imported here so that its primitives are registered.
 """
 
-from . import annotate, cache, compute_at, inline, kinds, location, loops, order, query, reduction, sampling
+from . import annotate, cache, compute_at, inline, kinds, layout, location, loops, order, query, reduction, sampling
 
-__all__ = [
-    "annotate",
-    "cache",
-    "compute_at",
-    "inline",
-    "kinds",
-    "location",
-    "loops",
-    "order",
-    "query",
-    "reduction",
-    "sampling",
-]
+__all__ = ["annotate", "cache", "compute_at", "inline", "kinds", "layout", "location", "loops", "order", "query", "reduction", "sampling"]

@@ -1,0 +1,183 @@
+"""Index maps: where the element at some indices goes, written as a Python function of the indices.
+
+>>> m = IndexMap.from_func(lambda k, j: (j // 48, k, j % 48))
+>>> m.as_text()
+'lambda k, j: (j // 48, k, j % 48)'
+>>> [int(e) for e in m.map_shape((64, 255))]
+[6, 64, 48]
+
+A map is kept in traces as its text, which is read back by walking its syntax tree, never by evaluating it.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..tir.arith import Analyzer, eval_interval
+from ..tir.expr import Add, Expr, ExprLike, FloorDiv, FloorMod, IntImm, Mul, Range, Sub, Var, const, convert
+from ..tir.walk import pre_order, substitute
+from .errors import ScheduleError
+from .invert import NotInvertible, invert
+
+__all__ = ["IndexMap"]
+
+_LONGEST = 2000
+_SIGNS = {Add: "+", Sub: "-", Mul: "*", FloorDiv: "//", FloorMod: "%"}
+
+
+@dataclass(frozen=True)
+class IndexMap:
+    """``initial_indices`` (variables) go to ``final_indices`` (expressions of them)."""
+
+    initial_indices: tuple[Var, ...]
+    final_indices: tuple[Expr, ...]
+
+    @staticmethod
+    def from_func(func: Callable[..., Any], ndim: int | None = None) -> IndexMap:
+        """The map of a Python function; ``ndim`` is needed when it takes ``*indices``."""
+        names: list[str] = []
+        for p in inspect.signature(func).parameters.values():
+            if p.kind is p.VAR_POSITIONAL:
+                if ndim is None:
+                    raise ValueError(f"the index map takes *{p.name}; say ndim")
+                names += [f"{p.name}_{i}" for i in range(ndim - len(names))]
+            elif p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
+                names.append(p.name)
+            else:
+                raise ValueError(f"the index map has a keyword parameter {p.name}")
+        variables = tuple([Var(n) for n in names])
+        result = func(*variables)
+        parts = result if isinstance(result, (tuple, list)) else (result,)
+        return IndexMap(variables, tuple([convert(e) for e in parts])).checked()
+
+    @staticmethod
+    def from_text(text: str) -> IndexMap:
+        """The map that :meth:`as_text` wrote; ScheduleError for any other text."""
+        problem = ScheduleError(f"{text[:80]!r} is no index map", hint="write e.g. 'lambda i, j: (i // 16, j, i % 16)'")
+        if len(text) > _LONGEST:
+            raise problem
+        try:
+            tree = ast.parse(text, mode="eval").body
+        except (SyntaxError, ValueError, MemoryError, RecursionError):
+            raise problem from None
+        if not isinstance(tree, ast.Lambda):
+            raise problem
+        a = tree.args
+        if a.vararg or a.kwarg or a.kwonlyargs or a.defaults or a.posonlyargs:
+            raise problem
+        variables = {p.arg: Var(p.arg) for p in a.args}
+        body = tree.body.elts if isinstance(tree.body, (ast.Tuple, ast.List)) else [tree.body]
+
+        def read(n: ast.expr) -> Expr:
+            if isinstance(n, ast.Name) and n.id in variables:
+                return variables[n.id]
+            if isinstance(n, ast.Constant) and type(n.value) is int:
+                return const(n.value)
+            if isinstance(n, ast.UnaryOp) and isinstance(n.op, ast.USub):
+                return 0 - read(n.operand)
+            if isinstance(n, ast.BinOp):
+                x, y = read(n.left), read(n.right)
+                if isinstance(n.op, ast.Add):
+                    return x + y
+                if isinstance(n.op, ast.Sub):
+                    return x - y
+                if isinstance(n.op, ast.Mult):
+                    return x * y
+                if isinstance(n.op, ast.FloorDiv):
+                    return x // y
+                if isinstance(n.op, ast.Mod):
+                    return x % y
+            raise problem
+
+        try:
+            return IndexMap(tuple(variables.values()), tuple([read(e) for e in body])).checked()
+        except (ZeroDivisionError, OverflowError, RecursionError):
+            raise problem from None
+
+    def checked(self) -> IndexMap:
+        """Itself; ScheduleError when it uses more than its indices and integer arithmetic."""
+        allowed = set(self.initial_indices)
+        for e in self.final_indices:
+            for n in pre_order(e):
+                if isinstance(n, Var) and n not in allowed:
+                    raise ScheduleError(f"the index map uses {n.name}, which is none of its indices")
+                if not isinstance(n, (Var, IntImm, *_SIGNS)):
+                    raise ScheduleError(f"the index map uses {n}; it may use +, -, *, // and % only")
+        return self
+
+    def as_text(self) -> str:
+        """The map as a Python lambda."""
+        body = ", ".join(_text(e, 0) for e in self.final_indices)
+        if len(self.final_indices) == 1:
+            body += ","
+        return f"lambda {', '.join(v.name for v in self.initial_indices)}: ({body})"
+
+    __str__ = as_text
+
+    def map_indices(self, indices: Sequence[ExprLike], analyzer: Analyzer | None = None) -> tuple[Expr, ...]:
+        """Where ``indices`` go, simplified."""
+        if len(indices) != len(self.initial_indices):
+            raise ScheduleError(
+                f"the index map {self} takes {len(self.initial_indices)} indices, the buffer or block has {len(indices)}"
+            )
+        values = {v: convert(i) for v, i in zip(self.initial_indices, indices, strict=True)}
+        an = Analyzer() if analyzer is None else analyzer
+        return tuple([an.simplify(substitute(e, values)) for e in self.final_indices])
+
+    def map_shape(self, shape: Sequence[ExprLike], analyzer: Analyzer | None = None) -> tuple[Expr, ...]:
+        """The smallest shape from 0 that holds every index that ``shape`` goes to."""
+        if len(shape) != len(self.initial_indices):
+            raise ScheduleError(
+                f"the index map {self} takes {len(self.initial_indices)} indices, the shape has {len(shape)}"
+            )
+        an = Analyzer() if analyzer is None else analyzer
+        ranges = {v: Range.from_extent(e) for v, e in zip(self.initial_indices, shape, strict=True)}
+        for v, r in ranges.items():
+            an.bind(v, r)
+        out = []
+        for e in self.final_indices:
+            ends = eval_interval(an.simplify(e), ranges, an)
+            if ends is None or not an.can_prove(ends[0] >= 0):
+                raise ScheduleError(f"the index map {self} sends some index to {e}, which is not known to be >= 0")
+            out.append(an.simplify(ends[1] + 1))
+        return tuple(out)
+
+    def inverse(
+        self, shape: Sequence[ExprLike], variables: Sequence[Var], analyzer: Analyzer | None = None
+    ) -> tuple[tuple[Expr, ...], list[Expr]]:
+        """The indices that go to ``variables``, and the conditions under which there are such within ``shape``.
+
+        ScheduleError when the map cannot be inverted, so that two elements might go to one place. ``variables`` must
+        be bound in ``analyzer``.
+        """
+        an = Analyzer() if analyzer is None else analyzer
+        doms = {v: Range.from_extent(e) for v, e in zip(self.initial_indices, shape, strict=True)}
+        for v, r in doms.items():
+            an.bind(v, r)
+        try:
+            solved, tests = invert(an, doms, self.final_indices, variables)
+        except NotInvertible as e:
+            raise ScheduleError(
+                f"the index map {self} is not known to send each index to a place of its own: {e}",
+                hint="use splits, fusions and a reordering of the indices",
+            ) from None
+        forth = {v: e for v, e in zip(variables, self.final_indices, strict=True)}
+        for v, e in solved.items():  # the inverse of where v goes must be v
+            if not an.can_prove_equal(substitute(e, forth), v):
+                raise ScheduleError(f"the index map {self} is not known to send each index to a place of its own")
+        return tuple([solved[v] for v in self.initial_indices]), tests
+
+
+def _text(e: Expr, outer: int) -> str:
+    if isinstance(e, Var):
+        return e.name
+    if isinstance(e, IntImm):
+        return str(e.value) if e.value >= 0 else f"({e.value})"
+    sign = _SIGNS[type(e)]
+    level = 1 if sign in "+-" else 2
+    text = f"{_text(e.a, level)} {sign} {_text(e.b, level + 1)}"  # type: ignore[attr-defined]
+    return f"({text})" if level < outer else text
