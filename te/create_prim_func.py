@@ -66,6 +66,11 @@ def create_prim_func(ops: Sequence[Tensor | Var], name: str = "main") -> PrimFun
     >>> [buffer.name for buffer in func.buffers]
     ['A', 'B']
     """
+    return lower_with_blocks(ops, name)[0]
+
+
+def lower_with_blocks(ops: Sequence[Tensor | Var], name: str = "main") -> tuple[PrimFunc, dict[Operation, list[str]]]:
+    """The function of :func:`create_prim_func`, and the names of each operation's blocks."""
     args = _checked_args(ops)
     builder = _Builder(args)
     for op in ordered_operations([t.op for t in args if isinstance(t, Tensor)]):
@@ -77,7 +82,7 @@ def create_prim_func(ops: Sequence[Tensor | Var], name: str = "main") -> PrimFun
         {"global_symbol": name, "tir.noalias": True, **builder.func_attrs()},
     )
     _check_free_vars(func)
-    return func
+    return func, builder.blocks
 
 
 def ordered_operations(ops: Sequence[Operation]) -> list[Operation]:
@@ -119,6 +124,7 @@ class _Builder:
         self.allocated: list[Buffer] = []
         self.nests: list[Stmt] = []
         self.layout_free: list[Tensor] = []
+        self.blocks: dict[Operation, list[str]] = {}
         self.block_names: dict[str, int] = {"root": 0}
         self.buffer_names: dict[str, int] = {}
         self.args = args
@@ -199,10 +205,14 @@ class _Builder:
         if not own:  # a tensor of rank 0: as in TVM, one axis of extent 1
             own, values = [IterVar(Range(const(0), const(1)), Var("vi"))], (const(0),)
         reads, writes = access_regions(body, init)
-        block = Block(
-            tuple(own), reads, writes, _unique(self.block_names, name), body, init, (), (), self.block_attrs(op)
-        )
+        name = self.block_name(op, name)
+        block = Block(tuple(own), reads, writes, name, body, init, (), (), self.block_attrs(op))
         return BlockRealize(values, const(True, "bool"), block)
+
+    def block_name(self, op: Operation, wish: str) -> str:
+        name = _unique(self.block_names, wish)
+        self.blocks.setdefault(op, []).append(name)
+        return name
 
     def loads(self, e: Expr, ranges: Mapping[Var, Range]) -> Expr:
         """``e`` over buffers; indices with divisions in them (a reshape, a group) are simplified."""
