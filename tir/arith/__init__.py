@@ -9,9 +9,10 @@ ranges and conditions as knowledge (:mod:`.bounds`), division rules (:mod:`.divi
 from .affine import eval_interval, linear_coefficients
 from .analyzer import Analyzer
 from .iter_map import IterMap, IterMark, IterSplit, IterSum, detect_iter_map
+from .region import region_union, relax_region
 from .simplify import bind_sizes, remove_trivial_loops, simplify
 
 __all__ = [
     "Analyzer", "IterMap", "IterMark", "IterSplit", "IterSum", "bind_sizes", "detect_iter_map", "eval_interval",
-    "linear_coefficients", "remove_trivial_loops", "simplify",
+    "linear_coefficients", "region_union", "relax_region", "remove_trivial_loops", "simplify",
 ]  # fmt: skip

@@ -9,7 +9,7 @@ from .analyzer import Analyzer
 from .canonical import INDEX_TYPES
 from .terms import ONE, Poly, add, mul, scale
 
-__all__ = ["detect_linear", "eval_interval", "linear_coefficients"]
+__all__ = ["Intervals", "eval_interval", "intervals", "linear_coefficients"]
 
 
 def linear_coefficients(
@@ -42,9 +42,6 @@ def linear_coefficients(
         else:
             return None
     return [an.to_expr(c, e.dtype) for c in coefficients], an.to_expr(base, e.dtype)
-
-
-detect_linear = linear_coefficients
 
 
 def _atoms_of(an: Analyzer, variables: Iterable[Var]) -> list[int]:
@@ -109,6 +106,12 @@ def eval_interval(
         return e, e
     if e.dtype not in INDEX_TYPES:
         return None
+    pair = intervals(an, dom, e.dtype).of(an.poly(e))
+    return None if pair is None else (an.to_expr(pair[0], e.dtype), an.to_expr(pair[1], e.dtype))
+
+
+def intervals(an: Analyzer, dom: Mapping[Var, tuple[ExprLike, ExprLike] | Range], dtype: str) -> Intervals:
+    """Interval arithmetic while the variables of ``dom`` run."""
     ends: dict[int, tuple[Poly, Poly]] = {}
     for v, d in dom.items():
         if isinstance(d, Range):
@@ -118,8 +121,7 @@ def eval_interval(
             lo, hi = an.poly(convert(d[0], v.dtype)), an.poly(convert(d[1], v.dtype))
         ((a,),) = an.intern(("var", id(v)), "var", (), v.dtype, lambda v=v: v)  # type: ignore[misc]
         ends[a] = (lo, hi)
-    pair = Intervals(an, ends, e.dtype).of(an.poly(e))
-    return None if pair is None else (an.to_expr(pair[0], e.dtype), an.to_expr(pair[1], e.dtype))
+    return Intervals(an, ends, dtype)
 
 
 class Intervals:

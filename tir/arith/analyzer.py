@@ -31,8 +31,8 @@ from ..expr import (
 from ..node import Node
 from ..walk import pre_order, substitute
 from .bounds import Bound, intersect
-from .canonical import INDEX_TYPES, Canonical, same
-from .rules import RULES, opposite
+from .canonical import INDEX_TYPES, Canonical, opposite, same
+from .rules import RULES
 from .terms import ONE, Poly, add, const_of, scale
 
 __all__ = ["Analyzer"]
@@ -67,21 +67,22 @@ class Analyzer(Canonical):
             hi = add(add(lo, self.poly(value.extent)), {ONE: -1})
         else:
             lo = hi = self.poly(convert(value, var.dtype))
+            if not self.exact(lo, var.dtype):  # wraps: an equation would take it for the mathematical value
+                self._mark_data(var)
+                return
         known = ("var", id(var)) in self._by_key
         ((a,),) = self.intern(("var", id(var)), "var", (), var.dtype, lambda: var)
         self._ends[a] = (lo, hi)
         if known:
             self._forget()
 
-    def bind_data(self, var: Var, value: Expr) -> None:
-        """Say that ``var`` holds ``value`` (of a let), which may come from memory."""
-        if var.dtype in INDEX_TYPES:
-            p = self.poly(value)
-            self.bind(var, value)
-            if not self.exact(p, var.dtype):
-                ((a,),) = self.intern(("var", id(var)), "var", (), var.dtype, lambda: var)
-                self.atoms[a].data = True
-                self._ends.pop(a, None)
+    def _mark_data(self, var: Var) -> None:
+        known = ("var", id(var)) in self._by_key
+        ((a,),) = self.intern(("var", id(var)), "var", (), var.dtype, lambda: var)
+        self.atoms[a].data = True
+        self._ends.pop(a, None)
+        if known:
+            self._forget()
 
     def _forget(self) -> None:
         self._poly_memo, self._simp_memo, self._bounds = {}, {}, {}
@@ -99,6 +100,16 @@ class Analyzer(Canonical):
             yield
         finally:
             self._facts, self._tight, self._poly_memo, self._simp_memo, self._bounds = saved
+
+    def learn(self, condition: Expr, facts: list[Poly]) -> None:
+        """Append to ``facts`` polynomials that are at most zero where ``condition`` holds."""
+        tight: dict[int, Bound] = {}
+        self._learn(condition, True, facts, tight)
+        for a, (lo, hi) in tight.items():
+            if lo is not None:
+                facts.append({(a,): -1, ONE: lo} if lo else {(a,): -1})
+            if hi is not None:
+                facts.append({(a,): 1, ONE: -hi} if hi else {(a,): 1})
 
     def _learn(self, e: Expr, holds: bool, facts: list[Poly], tight: dict[int, Bound]) -> None:
         if isinstance(e, Not):
@@ -143,6 +154,13 @@ class Analyzer(Canonical):
             tight[a] = intersect(tight.get(a, (None, None)), new)
             return
         facts.append(p)
+        for m, c in terms:  # c * a <= -rest bounds a when the rest is bounded
+            if len(m) == 1:
+                rest = self.bound({n: d for n, d in p.items() if n != m})[0]
+                if rest is not None:
+                    (a,) = m
+                    new = (None, -rest // c) if c > 0 else (_ceil_div(rest, -c), None)
+                    tight[a] = intersect(tight.get(a, (None, None)), new)
 
     # -- questions ---------------------------------------------------------------------------------------------------
 
@@ -256,11 +274,15 @@ class Analyzer(Canonical):
             return self._by_rules(e)
         return self._by_rules(Call(e.op, (condition, yes, no), e.dtype))
 
+    def poly_given(self, condition: Expr, e: Expr) -> Poly:
+        with self.constraint(condition):
+            return self.poly(e)
+
     def _let_tree(self, e: Let) -> Expr:
         value = self.simp(e.value)
         if isinstance(value, (IntImm, Var)):
             return self.simp(substitute(e.body, {e.var: value}))
-        self.bind_data(e.var, value)
+        self.bind(e.var, value)
         body = self.simp(e.body)
         return e if value is e.value and body is e.body else Let(e.var, value, body)
 

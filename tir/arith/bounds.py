@@ -7,6 +7,8 @@ latest variable first (Fourier-Motzkin elimination in the directions that ranges
 
 from __future__ import annotations
 
+from math import gcd
+
 from ..dtype import max_value, min_value
 from .terms import ONE, AtomTable, Mono, Poly, add, const_of, mul, scale
 
@@ -161,15 +163,19 @@ class Facts(AtomTable):
             return False
         if facts is None:
             facts = self._facts
-        for q in self._larger(p):
-            if self.at_most_zero(q, depth + 1, facts):
+        for way in self._larger(p):
+            if all([self.at_most_zero(q, depth + 1, facts) for q in way]):
                 return True
         if facts and depth < 4:
             atoms = {m for m in p if m}
             for i, f in enumerate(facts):
-                k = next((p[m] // f[m] for m in f if m in atoms and p[m] % f[m] == 0 and p[m] // f[m] > 0), 0)
-                if k and self.at_most_zero(add(p, f, -k), depth + 1, facts[:i] + facts[i + 1 :]):
-                    return True
+                for m, c in f.items():
+                    if m in atoms and (c > 0) == (p[m] > 0):
+                        g = gcd(c, p[m])  # p * (c / g) - f * (p[m] / g) is without m
+                        q = add(scale(p, abs(c) // g), f, -(abs(p[m]) // g))
+                        if self.at_most_zero(q, depth + 1, facts[:i] + facts[i + 1 :]):
+                            return True
+                        break
         return False
 
     def nonneg(self, p: Poly) -> bool:
@@ -182,19 +188,20 @@ class Facts(AtomTable):
         diff = add(p, q, -1)
         return self.at_most_zero(add(diff, {ONE: 1}))
 
-    def _larger(self, p: Poly) -> list[Poly]:
-        """Polynomials at least as large as p, with its latest atom that has symbolic ends taken out; [] for none."""
+    def _larger(self, p: Poly) -> list[list[Poly]]:
+        """Ways to show p <= 0: lists of polynomials of which one is at least as large as p, its latest atom that has
+        symbolic ends taken out."""
         if len(p) == 1 and ONE in p:
             return []
         for a in sorted({a for m in p for a in m}, reverse=True):
             atom = self.atoms[a]
-            if atom.kind in ("var", "min", "max", "split", "mod", "div") or a in self._ends:
+            if atom.kind in ("var", "min", "max", "choice", "split", "mod", "div") or a in self._ends:
                 out = self._without(p, a)
                 if out:
                     return out
         return []
 
-    def _without(self, p: Poly, a: int) -> list[Poly]:
+    def _without(self, p: Poly, a: int) -> list[list[Poly]]:
         factor: Poly = {}
         rest: Poly = {}
         nonlinear = False
@@ -213,14 +220,16 @@ class Facts(AtomTable):
         if not up and not (hi is not None and hi <= 0):
             return []
         atom, ends = self.atoms[a], []
-        if atom.kind == "min" and up or atom.kind == "max" and not up:
+        if atom.kind in ("min", "max", "choice"):
             ends = [atom.args[0], atom.args[1]]
+            if (atom.kind == "min") is not up or atom.kind == "choice":
+                return [[add(rest, mul(factor, end)) for end in ends]]
         elif atom.kind == "split" and atom.args[2] is None and not nonlinear:
             inner, lower, _ = atom.args
             k = const_of(factor)
             if k is not None and k % lower == 0:  # c * (p // c) lies in [p - (c - 1), p]
                 end = inner if up else add(inner, {ONE: 1 - lower})
-                return [add(rest, end, k // lower)]
+                return [[add(rest, end, k // lower)]]
         elif atom.kind == "mod" and up and self.bound(atom.args[1])[0] is not None:
             if self.bound(atom.args[1])[0] >= 1:  # type: ignore[operator]
                 ends = [add(atom.args[1], {ONE: -1})]
@@ -229,7 +238,7 @@ class Facts(AtomTable):
             if fc % qc == 0 and (self.bound(atom.args[1])[0] or 0) >= 1:  # q * (p // q) lies in [p - (q - 1), p]
                 k = fc // qc
                 end = atom.args[0] if k > 0 else add(add(atom.args[0], atom.args[1], -1), {ONE: 1})
-                return [add(rest, end, k)]
+                return [[add(rest, end, k)]]
         pair = self._ends.get(a)
         if pair is not None:
             end_poly = pair[1] if up else pair[0]
@@ -239,4 +248,4 @@ class Facts(AtomTable):
             value = self.atom_bound(a)[1 if up else 0]
             if value is not None:
                 ends = [{ONE: value}]
-        return [add(rest, mul(factor, end)) for end in ends]
+        return [[add(rest, mul(factor, end))] for end in ends]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 from math import gcd
 from typing import Any
 
-from ..dtype import is_int, lanes_of, max_value, min_value
+from ..dtype import is_float, is_int, lanes_of, max_value, min_value
 from ..expr import (
     EQ,
     GE,
@@ -44,14 +44,16 @@ from ..expr import (
     TruncDiv,
     TruncMod,
     Var,
+    const,
 )
 from ..walk import substitute, uses_var
 from .division import Division
 from .terms import ONE, Poly, add, const_of, mul, poly_key, scale
 
-__all__ = ["INDEX_TYPES", "Canonical", "is_pure_call", "same"]
+__all__ = ["INDEX_TYPES", "Canonical", "is_pure_call", "negate", "opposite", "same"]
 
 INDEX_TYPES = frozenset(("int32", "int64"))
+_OPPOSITE: dict[type, type[CmpOp]] = {LT: GE, GE: LT, LE: GT, GT: LE, EQ: NE, NE: EQ}
 _IMPURE = ("tir.call_", "tir.prefetch", "tir.ret", "tir.address_of", "tir.tvm_access_ptr", "tir.tvm_")
 
 
@@ -104,6 +106,21 @@ def same(a: Any, b: Any) -> bool:
     return False
 
 
+def negate(e: Expr) -> Expr | None:
+    """The opposite of a comparison of integers (not a < b is b <= a, which NaN breaks for floats)."""
+    if isinstance(e, CmpOp) and not is_float(e.a.dtype):
+        return _OPPOSITE[type(e)](e.a, e.b)
+    if isinstance(e, Not):
+        return e.a
+    return const(not e.value, "bool") if isinstance(e, IntImm) else None
+
+
+def opposite(e: Expr) -> Expr:
+    """What holds when ``e`` does not."""
+    simple = negate(e)
+    return Not(e) if simple is None else simple
+
+
 class Canonical(Division):
     """The conversion of index expressions to polynomials."""
 
@@ -143,6 +160,10 @@ class Canonical(Division):
         p = self._opaque(e) if convert is None else convert(self, e)
         self._poly_memo[id(e)] = (e, p)
         return p
+
+    def poly_given(self, condition: Expr, e: Expr) -> Poly:
+        """The normal form where ``condition`` holds."""
+        return self.poly(e)
 
     def var_poly(self, e: Var) -> Poly:
         """A variable; the constant when only one value is left."""
@@ -199,7 +220,10 @@ class Canonical(Division):
         condition = self.simp(condition)
         if isinstance(condition, IntImm):
             return self.poly(a if condition.value else b)
-        p, q = self.poly(a), self.poly(b)
+        if lazy:
+            p, q = self.poly_given(condition, a), self.poly_given(opposite(condition), b)
+        else:
+            p, q = self.poly(a), self.poly(b)
         if p == q:
             return p
         make: Callable[[], Expr]

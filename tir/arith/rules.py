@@ -49,12 +49,11 @@ from ..expr import (
     const,
     make_binary,
 )
-from .canonical import same
+from .canonical import negate, same
 
-__all__ = ["RULES", "Rule", "negate", "opposite", "truth"]
+__all__ = ["RULES", "Rule", "truth"]
 
 Rule = Callable[[Any, Any], "Expr | None"]
-_OPPOSITE: dict[type, type[CmpOp]] = {LT: GE, GE: LT, LE: GT, GT: LE, EQ: NE, NE: EQ}
 _FLOAT_OPS: dict[type, Callable[[Any, Any], Any]] = {
     Add: lambda a, b: a + b,
     Sub: lambda a, b: a - b,
@@ -83,21 +82,6 @@ def truth(e: Any) -> bool | None:
     if isinstance(e, Broadcast):
         e = e.value
     return bool(e.value) if isinstance(e, IntImm) and is_bool(e.dtype) else None
-
-
-def negate(e: Expr) -> Expr | None:
-    """The opposite of a comparison of integers (not a < b is b <= a, which NaN breaks for floats)."""
-    if isinstance(e, CmpOp) and not is_float(e.a.dtype):
-        return _OPPOSITE[type(e)](e.a, e.b)
-    if isinstance(e, Not):
-        return e.a
-    return const(not e.value, "bool") if isinstance(e, IntImm) else None
-
-
-def opposite(e: Expr) -> Expr:
-    """What holds when ``e`` does not."""
-    simple = negate(e)
-    return Not(e) if simple is None else simple
 
 
 def fold_not(an: Any, e: Not) -> Expr | None:

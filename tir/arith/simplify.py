@@ -10,7 +10,8 @@ from ..node import map_tuple
 from ..stmt import Allocate, AssertStmt, Block, BlockRealize, BufferStore, Evaluate, For, IfThenElse, LetStmt, seq
 from ..walk import substitute, transform
 from .analyzer import Analyzer
-from .rules import opposite, truth
+from .canonical import opposite
+from .rules import truth
 
 __all__ = ["bind_sizes", "remove_trivial_loops", "simplify"]
 
@@ -77,7 +78,7 @@ class _Walk:
 
     def _letstmt(self, s: LetStmt) -> Any:
         value = self(s.value)
-        self.an.bind_data(s.var, value)
+        self.an.bind(s.var, value)
         body = self(s.body)
         return s if value is s.value and body is s.body else LetStmt(s.var, value, body)
 

@@ -1,0 +1,215 @@
+"""What the analyzer can prove and what its answers look like."""
+
+import pytest
+
+from tilewright.tir import (
+    And,
+    Broadcast,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    Ramp,
+    Range,
+    Select,
+    Var,
+    const,
+    decl_buffer,
+    op,
+)
+from tilewright.tir.arith import (
+    Analyzer,
+    eval_interval,
+    linear_coefficients,
+    region_union,
+    relax_region,
+    remove_trivial_loops,
+    simplify,
+)
+from tilewright.tir.arith.canonical import same
+
+VI, J, K, L, N, M = [Var(x) for x in "ijklnm"]
+
+
+@pytest.fixture
+def an() -> Analyzer:
+    a = Analyzer()
+    a.bind(N, (1, None))
+    a.bind(M, (1, None))
+    a.bind(VI, (0, 15))
+    a.bind(J, Range.from_extent(8))
+    a.bind(K, Range.from_extent((N + 7) // 8))
+    a.bind(L, Range.from_extent(N))
+    return a
+
+
+SIMPLER = [
+    ((VI * 8 + J) // 8, VI),
+    ((VI * 8 + J) % 8, J),
+    ((VI * 8 + J) // 4, VI * 2 + J // 4),
+    ((VI * 8 + J) % 16, VI % 2 * 8 + J),
+    (VI // 4 * 4 + VI % 4, VI),
+    (VI // 2 // 3, VI // 6),
+    (VI % 8 % 4, VI % 4),
+    (VI // 4 % 2, VI % 8 // 4),
+    ((VI * 8 + J) // 16 % 4, VI % 8 // 2),
+    (VI % 8 // 4 * 4 + VI % 4, VI % 8),
+    ((VI * N + L) // N, VI),
+    ((VI * N + L) % N, L),
+    (N - N % 8 - N // 8 * 8, const(0)),
+    (M // N * N + M % N, M),
+    ((M * N + N) // N, M + 1),
+    (op.min_(VI, 15), VI),
+    (op.max_(VI, J - 8), VI),
+    (op.min_(op.min_(VI, N), 15), op.min_(VI, N)),
+    (op.if_then_else(VI < 16, VI, J), VI),
+    (op.if_then_else(VI < 8, VI % 8, J), op.if_then_else(VI < 8, VI, J)),
+    (Select(VI >= 0, N, M), N),
+    (-VI + 3, 3 - VI),
+    (J * 2 - VI * 3 + N, J * 2 + N - VI * 3),
+    (VI * 4 < 18, VI < 5),
+    (VI * 8 + J < N + J, VI * 8 < N),
+    (VI + 1 < N, VI < N - 1),
+    (And(VI < 10, VI < 5), VI < 5),
+    (And(VI < 5, VI < 10), VI < 5),
+    (And(VI * 8 < N, VI * 8 < N), VI * 8 < N),
+    ((VI * 8).astype("int64") + 0, (VI * 8).astype("int64")),
+]
+
+
+@pytest.mark.parametrize("before, after", SIMPLER, ids=[str(i) for i in range(len(SIMPLER))])
+def test_simpler(an: Analyzer, before: object, after: object) -> None:
+    got = an.simplify(before)
+    assert same(got, after), f"{before} became {got}, not {after}"
+    assert an.simplify(got) is got
+
+
+PROVABLE = [
+    VI * 8 + J < 128,
+    K * 8 < N,
+    (N + 7) // 8 * 8 >= N,
+    N // 8 * 8 <= N,
+    L * M + K < N * M + K,
+    VI * N + L < 16 * N,
+    op.min_(VI * 8 + 8, N) <= N,
+    op.min_(8, N - K * 8) >= 1,
+    op.max_(VI, J) >= VI,
+    (N + 7) // 8 >= 1,
+    N % M < M,
+    ~((VI * 4 + 1).equal(VI * 2 + J * 2)),
+    (L + 1) * M <= N * M,
+]
+
+
+@pytest.mark.parametrize("claim", PROVABLE, ids=[str(i) for i in range(len(PROVABLE))])
+def test_provable(an: Analyzer, claim: object) -> None:
+    assert an.can_prove(claim), str(claim)
+
+
+@pytest.mark.parametrize("claim", [VI < 15, K * 8 + J < N, VI < N, N > 1, VI * N < 15 * N, L < M])
+def test_not_provable(an: Analyzer, claim: object) -> None:
+    assert not an.can_prove(claim)
+
+
+def test_constraints(an: Analyzer) -> None:
+    with an.constraint(K * 8 + J < N):
+        assert an.can_prove(K * 8 + J < N)
+        assert an.can_prove(K * 8 + J <= N - 1)
+        with an.constraint(And(VI < 4, VI.equal(3))):
+            assert same(an.simplify(VI + J), J + 3)
+    assert not an.can_prove(K * 8 + J < N)
+    assert same(an.simplify(VI + J), VI + J)
+    with an.constraint(op.likely(VI * 8 + J < 100)):
+        assert an.can_prove(VI <= 12) and not an.can_prove(VI <= 11)
+
+
+def test_conditions_on_memory_are_not_remembered(an: Analyzer) -> None:
+    a = decl_buffer((16,), "int32", "a")
+    with an.constraint(a[VI] > 0):
+        assert not an.can_prove(a[VI] > 0)
+
+
+def test_bounds(an: Analyzer) -> None:
+    assert an.const_int_bound(VI * 8 + J) == (0, 127)
+    assert an.const_int_bound(VI - J) == (-7, 15)
+    assert an.const_int_bound(N) == (1, None)
+    assert an.const_int_bound(op.min_(N, 8)) == (1, 8)
+    assert an.const_int_bound(L % 4) == (0, 3)
+    assert an.const_int_bound(-VI // 4) == (-4, 0)
+
+
+def test_binding_again_forgets_the_old_range() -> None:
+    a = Analyzer()
+    a.bind(VI, (0, 3))
+    assert a.can_prove(VI < 4)
+    a.bind(VI, (0, 7))
+    assert not a.can_prove(VI < 4)
+    a.bind(VI, J + 1)
+    assert a.can_prove_equal(VI, J + 1)
+
+
+def test_intervals() -> None:
+    a = Analyzer()
+    a.bind(N, (1, None))
+    lo, hi = eval_interval(VI * 8 + J, {VI: (const(0), N - 1), J: Range.from_extent(8)}, a)
+    assert same(lo, const(0)) and same(hi, N * 8 - 1)
+    lo, hi = eval_interval(K * 16 - VI, {VI: (const(0), const(3))})
+    assert same(lo, K * 16 - 3) and same(hi, K * 16)
+    lo, hi = eval_interval((K * 8 + VI) % 8, {VI: Range.from_extent(4)})
+    assert (int(lo), int(hi)) == (0, 3)
+    assert eval_interval(VI * K, {VI: Range.from_extent(4)}) is None
+
+
+def test_linear_coefficients() -> None:
+    coefficients, base = linear_coefficients((VI + J * 2) * 4 + N, [VI, J])
+    assert [int(c) for c in coefficients] == [4, 8] and base is N
+    coefficients, _ = linear_coefficients(VI * N + J, [VI, J])
+    assert coefficients[0] is N
+    assert linear_coefficients(VI // 2, [VI]) is None
+    assert linear_coefficients(VI * J, [VI, J]) is None
+    assert linear_coefficients(VI // 2 + J, [J]) is not None
+
+
+def test_vectors() -> None:
+    lanes = Ramp(VI * 8, const(1), 8)
+    a = Analyzer()
+    a.bind(VI, (0, 15))
+    assert same(a.simplify(lanes + Broadcast(J, 8)), Ramp(VI * 8 + J, const(1), 8))
+    assert same(a.simplify(lanes // Broadcast(const(8), 8)), Broadcast(VI, 8))
+    assert same(a.simplify(lanes % Broadcast(const(8), 8)), Ramp(const(0), const(1), 8))
+    assert same(a.simplify(lanes < Broadcast(const(128), 8)), Broadcast(const(1, "bool"), 8))
+    kept = lanes < Broadcast(const(100), 8)
+    assert a.simplify(kept) is kept
+    assert same(a.simplify(Ramp(VI, const(0), 4)), Broadcast(VI, 4))
+    assert same(a.simplify(Ramp(VI * 4, const(4), 4) // Broadcast(const(4), 4)), Ramp(VI, const(1), 4))
+
+
+def test_statements() -> None:
+    a = decl_buffer((128,), "float32", "a")
+    store = BufferStore(a, const(1.0), ((VI * 8 + J) // 8 * 8 + J,))
+    loop = For(VI, const(0), const(16), "serial", For(J, const(0), const(8), "serial", IfThenElse(VI < 16, store)))
+    new = simplify(loop)
+    assert same(new.body.body.indices[0], VI * 8 + J)
+    assert simplify(new) is new
+    guarded = For(VI, const(0), const(16), "serial", IfThenElse(VI < 3, BufferStore(a, const(1.0), (op.min_(VI, 2),))))
+    assert simplify(guarded).body.then_case.indices[0] is VI
+    dead = For(VI, const(0), const(16), "serial", IfThenElse(VI > 15, store))
+    assert isinstance(simplify(dead).body, Evaluate)
+    once = For(VI, const(5), const(1), "serial", BufferStore(a, const(1.0), (VI,)))
+    assert remove_trivial_loops(once).indices[0].value == 5
+
+
+def test_regions() -> None:
+    a = decl_buffer((N, 16), "float32", "a")
+    an = Analyzer()
+    an.bind(N, (1, None))
+    box = relax_region(a[VI * 8 : VI * 8 + 8, J : J + 3], {J: Range.from_extent(14)}, an)
+    assert same(box.region[0].min, VI * 8) and int(box.region[0].extent) == 8
+    assert int(box.region[1].min) == 0 and int(box.region[1].extent) == 16
+    cut = relax_region(a[VI * 8 + J : VI * 8 + J + 1, K : K + 1], {VI: Range.from_extent((N + 7) // 8), J: Range.from_extent(8)}, an,
+                       [VI * 8 + J < N])  # fmt: skip
+    assert same(cut.region[0].extent, N) and cut.region[1].min is K
+    union = region_union([a[0:4, 1:2], a[2:8, 1:4]])
+    assert [(int(r.min), int(r.extent)) for r in union.region] == [(0, 8), (1, 3)]
+    with pytest.raises(ValueError, match="different buffers"):
+        region_union([a[0:1, 0:1], decl_buffer((4, 4), name="b")[0:1, 0:1]])
