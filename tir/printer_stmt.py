@@ -117,7 +117,7 @@ class StmtPrinter(ExprPrinter):
     def _declare_at_head(self, text: str) -> None:
         if self.head is not None:
             first = self.lines[self.head - 1]
-            step = first[: len(first) - len(first.lstrip())] + "    "
+            step = first[: len(first) - len(first.lstrip())] + ("    " if first.endswith(":") else "")
             self.lines.insert(self.head, step + text)
             self.head += 1
 
@@ -463,6 +463,7 @@ class StmtPrinter(ExprPrinter):
         self.indent = indent + "    "
         if m.attrs:
             self.line(f"I.module_attrs({self.mapping(m.attrs)})")
+            self.lines.append("")
         for k, (name, f) in enumerate(m.functions.items()):
             if k:
                 self.lines.append("")
