@@ -25,6 +25,7 @@ from ..tir.stmt import Block, BlockRealize, For, Stmt
 from ..tir.walk import pre_order, substitute, uses_var
 from .analysis import Access, accesses, conjuncts, opaque_buffers, scope_of
 from .errors import ScheduleError
+from .invert import NotInvertible, invert
 from .tree import Tree
 
 __all__ = [
@@ -286,6 +287,49 @@ def covers_domain(tree: Tree, realize: BlockRealize, once: bool = False, loops: 
         analyzer.can_prove(lo <= iv.dom.min) and analyzer.can_prove(iv.dom.min + iv.dom.extent - 1 <= hi)
         for (lo, hi), iv in zip(box.ends, block.iter_vars, strict=True)
     )
+
+
+def reduces_once(tree: Tree, realize: BlockRealize) -> bool:
+    """Whether its loops bring a reduction each point of its axes once, so that init and updates mean what they seem.
+
+    Loops around all that carry the reduction may repeat it as a whole.
+    """
+    loops = tree.loops_above(realize)
+    carried = [
+        value
+        for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
+        if iv.kind != IterVar.SPATIAL
+    ]
+    first = next((i for i, lp in enumerate(loops) if any(uses_var(e, lp.loop_var) for e in carried)), len(loops))
+    ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in loops[first:]}
+    return (
+        exact_box(analyzer_at(tree, realize), realize.iter_values, ranges, conjuncts(realize.predicate), once=True)
+        is not None
+    )
+
+
+def domain_conditions(tree: Tree, realize: BlockRealize) -> list[Expr] | None:
+    """The conditions on its axes under which the loops of its scope run the block on a point of their domain: none when
+    they run it on the whole domain; None when that is not found out."""
+    if covers_domain(tree, realize):
+        return []
+    analyzer = analyzer_at(tree, realize)
+    loops = {lp.loop_var: Range(lp.min, lp.extent) for lp in tree.loops_above(realize)}
+    axes = [iv.var for iv in realize.block.iter_vars]
+    for iv in realize.block.iter_vars:
+        analyzer.bind(iv.var, iv.dom)
+    used = {v: r for v, r in loops.items() if any(uses_var(e, v) for e in realize.iter_values)}
+    try:
+        solved, tests = invert(analyzer, used, realize.iter_values, axes)
+    except NotInvertible:
+        return None
+    out: list[Expr] = []
+    for test in (*tests, *[substitute(c, solved) for c in conjuncts(realize.predicate)]):
+        left = analyzer.simplify(test)
+        if uses_var(left, lambda v: v in loops):
+            return None
+        out.extend(conjuncts(left))
+    return out
 
 
 # -- at most -------------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from ...tir.expr import Expr, IntImm, IterVar, Range, Var, const, is_const_int
 from ...tir.function import PrimFunc
 from ...tir.op import max_, min_
 from ...tir.stmt import Block, BlockRealize, Evaluate, For, SeqStmt, Stmt, seq
-from ...tir.walk import pre_order
+from ...tir.walk import pre_order, substitute
 from ..analysis import all_of, conjuncts
 from ..errors import ScheduleError
 from ..regions import Ends
@@ -83,6 +83,7 @@ def realize_over(
 ) -> tuple[BlockRealize, list[tuple[Var, Expr]]]:
     """The realization of ``block`` with each axis over its span, and the new loops (variable, extent), outermost first.
 
+    ``conditions`` on the axes hold beside the spans' own.
     ``analyzer`` learns the ranges of the new loops.
     """
     loops: list[tuple[Var, Expr]] = []
@@ -101,8 +102,9 @@ def realize_over(
             tests.append(value >= span.at_least)
         if span.at_most is not None:
             tests.append(value < analyzer.simplify(span.at_most + 1))
+    at = {iv.var: value for iv, value in zip(block.iter_vars, values, strict=True)}
     kept: list[Expr] = []
-    for test in (*conditions, *tests):
+    for test in (*tests, *[substitute(c, at) for c in conditions]):
         kept.extend(conjuncts(analyzer.simplify(test)))
     return BlockRealize(tuple(values), all_of(kept), block), loops
 

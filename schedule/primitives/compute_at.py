@@ -23,7 +23,7 @@ from ..analysis import (
 from ..errors import ScheduleError
 from ..handles import COMPUTE_INLINE, COMPUTE_ROOT
 from ..primitive import primitive
-from ..regions import Ends, analyzer_at, bounding_box, check_all_covers, covers_domain
+from ..regions import Ends, analyzer_at, bounding_box, check_all_covers, covers_domain, domain_conditions, reduces_once
 from ..tree import Tree, blocks_below, tree_of
 from ._moving import check_kinds_for, children_of, insert_in, join_ends, nest, realize_over, span_within
 from .inline import compute_inline, reverse_compute_inline
@@ -94,7 +94,7 @@ def _move(func: PrimFunc, block: str, loop: Var, keep_units: bool, index: int, f
     tree = tree_of(func)
     realize, target = tree.block(block), tree.loop(loop)
     scope = scope_of(tree, realize)
-    _check_movable(tree, scope, realize, target, forward)
+    own = _check_movable(tree, scope, realize, target, forward)
     partners = scope.consumers(realize) if forward else scope.producers(realize)
     _check_partners(tree, realize, target, partners, forward)
 
@@ -111,7 +111,7 @@ def _move(func: PrimFunc, block: str, loop: Var, keep_units: bool, index: int, f
     )
     domains = _solve(inner, realize.block.iter_vars, required)
     spans = [span_within(inner, domains[iv.var], iv.dom) for iv in realize.block.iter_vars]
-    new, loops = realize_over(inner, realize.block, spans, keep_units)
+    new, loops = realize_over(inner, realize.block, spans, keep_units, own)
     moved = tree.replace({target.body: insert_in(target.body, position, nest(loops, new))})
 
     tree = tree_of(moved)
@@ -130,7 +130,8 @@ def _move(func: PrimFunc, block: str, loop: Var, keep_units: bool, index: int, f
     return moved
 
 
-def _check_movable(tree: Tree, scope: Scope, realize: BlockRealize, target: For, forward: bool) -> None:
+def _check_movable(tree: Tree, scope: Scope, realize: BlockRealize, target: For, forward: bool) -> list[Expr]:
+    """The conditions on its axes under which the block runs; ScheduleError when it cannot be moved anywhere."""
     name = realize.block.name_hint
     if tree.is_below(realize, target):
         raise ScheduleError(
@@ -159,11 +160,16 @@ def _check_movable(tree: Tree, scope: Scope, realize: BlockRealize, target: For,
                 "not known",
                 where=realize,
             )
-    if not covers_domain(tree, realize):
+    own = domain_conditions(tree, realize)
+    if own is None or (own and not forward):
         raise ScheduleError(
             f"block {name!r} is not known to run on the whole domain of its axes, so its loops cannot be made anew",
             where=realize,
             hint="its bindings must be splits and fusions of its loops, its predicate the bounds of its axes",
+        )
+    if any(iv.kind != IterVar.SPATIAL for iv in realize.block.iter_vars) and not reduces_once(tree, realize):
+        raise ScheduleError(
+            f"the loops around block {name!r} are not known to bring each point of its reduction once", where=realize
         )
     here = scope.order[realize]
     for region in realize.block.reads:
@@ -180,6 +186,7 @@ def _check_movable(tree: Tree, scope: Scope, realize: BlockRealize, target: For,
                     f"block {reader.block.name_hint!r} reads {region.buffer.name} before block {name!r} writes it",
                     where=(realize, reader),
                 )
+    return own
 
 
 def _check_partners(
