@@ -1,6 +1,7 @@
 """The cost model: the prior rules at first, the trees learn its error, and a seed fixes everything."""
 
 import numpy as np
+
 from tilewright.tuner import PriorModel, XGBCostModel
 
 

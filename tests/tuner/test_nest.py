@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from tilewright.tuner.nest import Access, Loop, Nest
 
 

@@ -4,6 +4,7 @@ import io
 
 import numpy as np
 import pytest
+
 from tilewright.tuner.measure.protocol import MessageReader, ProtocolError, encode, read_message, write_message
 
 

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+
 from tilewright.tuner import Decision, ModelGuidedSearch, Part, PriorModel, RandomSearch, Sketch, XGBCostModel
 from tilewright.tuner.features import Costs
 from tilewright.tuner.machine import MachineModel

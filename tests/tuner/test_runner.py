@@ -1,0 +1,167 @@
+"""Measuring in worker processes: right candidates get times; crashes, hangs and wrong results get a status and a reason."""
+
+import time
+
+import numpy as np
+import pytest
+
+from tilewright import te
+from tilewright.codegen.target import Target
+from tilewright.schedule import Schedule
+from tilewright.tir.parser import parse
+from tilewright.tuner import LocalRunner, ReferenceFailed
+from tilewright.tuner.measure.inputs import compare, make_arguments, tolerance
+
+TARGET = Target("native -num-cores=1")
+
+
+def add_one(n=17):
+    a = te.placeholder((n,), name="A")
+    b = te.compute((n,), lambda i: a[i] + 1.0, name="B")
+    return te.create_prim_func([a, b])
+
+
+def calling(name, *args):
+    """A function that calls the C library's ``name``."""
+    arguments = "".join(f", {a}" for a in args)
+    return parse(f"""
+@T.prim_func
+def main(B: T.Buffer((4,), "float32")):
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            B[vi] = T.Cast("float32", T.call_extern("int32", "{name}"{arguments}))
+""")
+
+
+def traces(func, count=1):
+    out = [Schedule(func).trace.dumps()]
+    for factor in range(2, count + 1):
+        sch = Schedule(func)
+        sch.split(sch.get_loops(sch.get_block("B"))[0], [None, factor])
+        out.append(sch.trace.dumps())
+    return out
+
+
+@pytest.fixture
+def runner():
+    with LocalRunner(workers=2, run_timeout=20.0, max_samples=4) as made:
+        yield made
+
+
+def test_candidates_are_timed_in_order(runner):
+    func = add_one()
+    runner.open(func, TARGET)
+    results = runner.measure(traces(func, 5))
+    assert [r.status for r in results] == ["ok"] * 5
+    assert all(r.run_seconds > 0 and r.compile_seconds > 0 and len(r.times) >= 1 for r in results)
+
+
+def test_a_trace_that_does_not_apply_has_a_reason(runner):
+    func = add_one()
+    runner.open(func, TARGET)
+    sch = Schedule(add_one())
+    sch.parallel(sch.get_loops(sch.get_block("B"))[0])
+    text = sch.trace.dumps().replace('"B"', '"nowhere"')
+    bad, good = runner.measure([text, *traces(func)])
+    assert bad.status == "schedule_error" and "nowhere" in bad.error
+    assert good.status == "ok"
+
+
+def test_a_wrong_result_is_no_success(runner):
+    func = add_one()
+    runner.open(func, TARGET)
+    runner._reference = (np.zeros(17, np.float32).tobytes(),)
+    runner._ready.clear()
+    (result,) = runner.measure(traces(func))
+    assert result.status == "wrong_result"
+    assert "17 of 17 elements are wrong, first at [0]" in result.error
+    assert result.run_seconds == float("inf")
+
+
+def test_a_crash_is_a_record_and_the_next_candidate_runs(runner):
+    runner.open(calling("abort"), TARGET, verify=False)
+    first, second = runner.measure(traces(calling("abort"), 2))
+    assert first.status == second.status == "crash"
+    assert "SIGABRT" in first.error
+    func = add_one()
+    runner.open(func, TARGET)
+    assert runner.measure(traces(func))[0].status == "ok"
+
+
+def test_a_hang_is_ended():
+    with LocalRunner(workers=1, run_timeout=1.0) as runner:
+        func = calling("sleep", 1000)
+        runner.open(func, TARGET, verify=False)
+        (result,) = runner.measure(traces(func))
+    assert result.status == "timeout"
+    assert "more than 1 s" in result.error
+
+
+def test_a_reference_that_fails_is_reported(runner):
+    with pytest.raises(ReferenceFailed, match="does not run: .*SIGABRT"):
+        runner.open(calling("abort"), TARGET)
+
+
+def test_after_the_deadline_nothing_is_begun(runner):
+    func = add_one()
+    runner.open(func, TARGET)
+    results = runner.measure(traces(func, 3), deadline=time.monotonic() - 1)
+    assert [r.status for r in results] == ["skipped"] * 3
+
+
+def test_workers_end_with_the_runner():
+    runner = LocalRunner(workers=2)
+    runner.open(add_one(), TARGET)
+    processes = [w._process for w in runner.workers]
+    runner.close()
+    assert all(p.poll() is not None for p in processes)
+
+
+def test_symbolic_shapes_are_refused(runner):
+    n = te.var("n")
+    a = te.placeholder((n,), name="A")
+    func = te.create_prim_func([a, te.compute((n,), lambda i: a[i] + 1.0, name="B")])
+    with pytest.raises(ValueError, match=r"symbolic shape \(n\).*bind them first"):
+        runner.open(func, TARGET)
+
+
+def test_inputs_follow_from_the_seed():
+    one, two, other = (make_arguments(add_one(), seed) for seed in (1, 1, 2))
+    assert np.array_equal(one.values[0], two.values[0])
+    assert not np.array_equal(one.values[0], other.values[0])
+    assert np.isnan(one.values[1]).all() and one.outputs == (1,) and one.in_out == ()
+
+
+def test_writing_out_of_bounds_is_noticed():
+    arguments = make_arguments(add_one(), 0)
+    assert arguments.damage() is None
+    array = arguments.values[1]
+    beyond = np.lib.stride_tricks.as_strided(array, (18,), array.strides)
+    beyond[17] = 1.0
+    assert arguments.damage() == "argument 1 was written out of bounds"
+
+
+def test_writing_an_input_is_noticed():
+    arguments = make_arguments(add_one(), 0)
+    arguments.values[0][3] += 1
+    assert arguments.damage() == "argument 0 is an input but was written"
+
+
+def test_the_tolerance_allows_rounding_and_nothing_else():
+    k = te.reduce_axis((0, 1000), name="k")
+    a = te.placeholder((7, 1000), name="A")
+    func = te.create_prim_func([a, te.compute((7,), lambda i: te.sum(a[i, k], axis=k), name="B")])
+    limits = tolerance(func)
+    exact = np.linspace(-20, 20, 7).astype(np.float32)
+    assert compare([exact * np.float32(1 + 1e-6)], [exact], ["float32"], limits) is None
+    assert "first at [0]" in compare([exact * np.float32(1.001)], [exact], ["float32"], limits)
+    broken = exact.copy()
+    broken[3] = np.nan
+    assert "1 of 7" in compare([broken], [exact], ["float32"], limits)
+
+
+def test_integers_are_compared_exactly():
+    a = np.arange(5, dtype=np.int32)
+    assert compare([a], [a], ["int32"], (0.1, 0.1)) is None
+    assert "1 of 5" in compare([a + (a == 2)], [a], ["int32"], (0.1, 0.1))
