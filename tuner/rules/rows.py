@@ -118,7 +118,10 @@ class RowPart(Part):
             block = sch.get_block(info.name)
             if info.is_reduction and len(info.stores) == 1 and info.reduce_size > self.lanes:
                 reduce = sch.get_loops(block)[self.rank :]
-                over, lanes = sch.split(fuse_all(sch, reduce), [None, min(width, info.reduce_size)])
+                innermost = info.extents[info.reduce[-1]]
+                whole = innermost < 2 * width  # short ones are fused, so that vectors stay full
+                last = fuse_all(sch, reduce) if whole else reduce[-1]
+                _, lanes = sch.split(last, [None, min(width, info.reduce_size)])
                 partial = sch.rfactor(lanes, self.rank)
                 stages.append(("partial", partial))
                 stages.append(("finish", block))
@@ -146,10 +149,10 @@ class RowPart(Part):
         elif kind == "partial":
             inner = [loop for axis in spatial_axes(sch, block) for loop in loops_of_axis(sch, block, loops, axis)]
             lanes = inner[-1]
-            over = next(loop for loop in reversed(loops) if loop is not lanes)
-            sch.reorder(over, lanes)
-            init = sch.decompose_reduction(block, over)
-            unroll_factor(sch, over, row["unroll"])
+            over = [loop for loop in loops if loop is not lanes]
+            sch.reorder(*over, lanes)
+            init = sch.decompose_reduction(block, over[0])
+            unroll_factor(sch, over[-1], row["unroll"])
             sch.vectorize(lanes)
             sch.vectorize(sch.get_loops(init)[-1])
             sch.set_scope(block, 0, "local")

@@ -66,11 +66,24 @@ def vector_axes(block: BlockInfo) -> list[Var]:
         contiguous = [use for use in moving if use.stride(axis) == 1]
         packable = [use for use in moving if use.dim_of(axis) is not None]
         last = axis is block.spatial[-1]
-        if last and moving and (len(contiguous) == len(moving) or (len(moving) == 1 and packable)):
+        if (
+            last
+            and moving
+            and (
+                len(contiguous) == len(moving)
+                or (len(moving) == 1 and _packable(block, axis))
+                or not _reads_rows(block)
+            )
+        ):
             out.append(axis)
         elif not last and len(moving) == 1 and packable and _reuses(block, moving[0]):
             out.append(axis)
     return out[:2]
+
+
+def _reads_rows(block: BlockInfo) -> bool:
+    """Whether a reduction axis walks memory in order for at least a vector's length."""
+    return any(use.stride(axis) == 1 and block.extents[axis] >= 16 for use in block.loads for axis in block.reduce)
 
 
 def _reuses(block: BlockInfo, use: Use) -> bool:
@@ -91,7 +104,8 @@ def _packable(block: BlockInfo, vector: Var) -> list[Use]:
 
 def _loads_fit(block: BlockInfo, vector: Var) -> bool:
     """Whether vectors can be loaded without packing."""
-    return all(use.stride(vector) == 1 for use in block.loads if vector in use.axes())
+    moving = [use for use in block.loads if vector in use.axes()]
+    return all(use.stride(vector) == 1 for use in moving) or not _packable(block, vector)
 
 
 def _epilogue(program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> BlockInfo | None:
