@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .buffer import Buffer, BufferRegion
-from .dtype import is_bool, is_float, is_int, lanes_of, with_lanes
+from .dtype import element_of, is_bool, is_float, is_int, lanes_of, with_lanes
 from .expr import (
     EQ,
     GE,
@@ -78,8 +78,11 @@ _INT_CALLS = {
     "tir.bitwise_and": 2, "tir.bitwise_or": 2, "tir.bitwise_xor": 2, "tir.shift_left": 2, "tir.shift_right": 2,
     "tir.bitwise_not": 1, "tir.popcount": 1, "tir.clz": 1,
 }  # fmt: skip
+_LANE_REDUCTIONS = {f"tir.vector_reduce_{name}" for name in ("add", "max", "min", "mul")}
+_HALVES = {"tir.vectorlow", "tir.vectorhigh"}
 _DTYPE_FIRST = {
     "tir.call_extern", "tir.call_pure_extern", "tir.call_llvm_intrin", "tir.call_llvm_pure_intrin", "tir.reinterpret",
+    "tir.call_intrin", "tir.tvm_access_ptr",
 }  # fmt: skip
 
 Render = Callable[[Any, "ExprPrinter"], Any]
@@ -288,6 +291,9 @@ def _call(e: Call, p: ExprPrinter) -> str:
             and is_float(types[0])
             and dtype == with_lanes("bool", lanes_of(types[0]))
         )
+        or (op in _LANE_REDUCTIONS and len(args) == 1 and dtype == element_of(types[0]))
+        or (op in _HALVES and len(args) == 1 and dtype == with_lanes(types[0], max(lanes_of(types[0]) // 2, 1)))
+        or (op == "tir.address_of" and len(args) == 1 and dtype == "handle")
     )
     if known:
         return f"T.{word}({p.many(args)})"
