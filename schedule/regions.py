@@ -45,10 +45,14 @@ Ends = tuple[Expr, Expr]
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """One interval per dimension, and the ``conditions`` on outer variables under which it is swept at all."""
+    """One interval per dimension, and the ``conditions`` on outer variables under which it is swept at all.
+
+    Without ``complete``, more than the box may be swept.
+    """
 
     ends: tuple[Ends, ...]
     conditions: tuple[Expr, ...] = ()
+    complete: bool = True
 
 
 def bind_loops(analyzer: Analyzer, loops: Iterable[For]) -> None:
@@ -202,10 +206,17 @@ def exact_box(
     if once and unused:
         return None
     outer: list[Expr] = []
+    complete = True
+    repeat = {v: mine[v].min for v in unused}
     for test in tests:
-        if not _apply(analyzer, test, mine, own, used, lines, ends, outer):
+        if uses_var(test, lambda v: v in repeat):  # loops that repeat the same elements: look at their first turn
+            test = analyzer.simplify(substitute(test, repeat))
+            if analyzer.can_prove(test):
+                continue
+            complete = False
+        if not _apply(analyzer, test, mine, own, lines, ends, outer):
             return None
-    return Box(tuple(ends), tuple(outer))
+    return Box(tuple(ends), tuple(outer), complete)
 
 
 def _reach(analyzer: Analyzer, factors: dict[Var, Expr], ranges: Mapping[Var, Range], once: bool) -> Expr | None:
@@ -231,7 +242,6 @@ def _apply(
     test: Expr,
     mine: Mapping[Var, Range],
     own: Mapping[Var, Range],
-    used: set[Var],
     lines: list[tuple[dict[Var, Expr], Expr]],
     ends: list[Ends],
     outer: list[Expr],
@@ -243,9 +253,6 @@ def _apply(
     if not inside:
         outer.append(test)
         return True
-    if not inside & used and not any(v not in mine for v in inside):
-        # it only speaks of loops that repeat the same elements: one turn of them is enough
-        return analyzer.can_prove(substitute(test, {v: mine[v].min for v in inside}))
     parts = _less_than(test)
     if parts is None:
         return False
@@ -292,7 +299,7 @@ def covers_domain(tree: Tree, realize: BlockRealize, once: bool = False, loops: 
 def reduces_once(tree: Tree, realize: BlockRealize) -> bool:
     """Whether its loops bring a reduction each point of its axes once, so that init and updates mean what they seem.
 
-    Loops around all that carry the reduction may repeat it as a whole.
+    Loops around all that carry the reduction may repeat it as a whole. Conditions take points away, which is no matter.
     """
     loops = tree.loops_above(realize)
     carried = [
@@ -302,10 +309,7 @@ def reduces_once(tree: Tree, realize: BlockRealize) -> bool:
     ]
     first = next((i for i, lp in enumerate(loops) if any(uses_var(e, lp.loop_var) for e in carried)), len(loops))
     ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in loops[first:]}
-    return (
-        exact_box(analyzer_at(tree, realize), realize.iter_values, ranges, conjuncts(realize.predicate), once=True)
-        is not None
-    )
+    return exact_box(analyzer_at(tree, realize), realize.iter_values, ranges, once=True) is not None
 
 
 def domain_conditions(tree: Tree, realize: BlockRealize) -> list[Expr] | None:

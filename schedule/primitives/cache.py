@@ -100,7 +100,9 @@ def _written_box(
         bind_loops(analyzer, store.loops)
         ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in (*inner, *store.loops)}
         exact = exact_box(analyzer, store.indices, ranges, store.guards)
-        if exactly and (exact is None or not all(analyzer.can_prove(c) for c in exact.conditions)):
+        if exactly and (
+            exact is None or not exact.complete or not all(analyzer.can_prove(c) for c in exact.conditions)
+        ):
             raise ScheduleError(
                 f"the elements of {buffer.name} that block {writer.block.name_hint!r} writes are not known to be a box "
                 "without holes, so copying them back could overwrite others",

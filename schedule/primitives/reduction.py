@@ -41,12 +41,12 @@ def _check_sweep(tree: Tree, realize: BlockRealize, inner: Sequence[For], outer:
             )
     analyzer = analyzer_at(tree, realize)
     ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in inner}
-    box = exact_box(analyzer, realize.iter_values, ranges, conjuncts(realize.predicate), once=True)
+    box = exact_box(analyzer, realize.iter_values, ranges, once=True)
     if box is None:
         raise ScheduleError(
             f"the loops are not known to run block {block.name_hint!r} once on each point of its axes",
             where=(*inner[:1], realize),
-            hint="bindings must be splits and fusions of loops, each loop used by one axis, the predicate their bounds",
+            hint="bindings must be splits and fusions of loops, each loop used by one axis",
         )
     for iv, (first, last) in zip(block.iter_vars, box.ends, strict=True):
         if iv.kind == IterVar.REDUCE and not (
@@ -56,6 +56,15 @@ def _check_sweep(tree: Tree, realize: BlockRealize, inner: Sequence[For], outer:
                 f"reduce axis {iv.var.name} starts at {first}, not at the start {iv.dom.min} of its domain where the "
                 "init runs",
                 where=realize,
+            )
+    start = {lp.loop_var: lp.min for lp in inner if _is_reduce_loop(realize, lp)}
+    mixed = [c for c in conjuncts(realize.predicate) if uses_var(c, lambda v: v in start)]
+    for c in mixed:
+        if not analyzer.can_prove(substitute(c, start)):
+            raise ScheduleError(
+                f"under {c} the reduction may leave out its first element, where the init runs",
+                where=realize,
+                hint="each turn of the spatial loops must have an element to reduce",
             )
 
 
