@@ -82,7 +82,7 @@ def _say(result: BenchResult) -> None:
     if result.peak_flops:
         parts.append(f"peak {result.peak_flops / 1e9:.0f} GFLOP/s")
     if result.bandwidth:
-        parts.append(f"memory {result.bandwidth / 1e9:.1f} GB/s")
+        parts.append(f"{result.bandwidth_of} {result.bandwidth / 1e9:.1f} GB/s")
     if result.row("numpy"):
         threads = result.numpy_threads
         parts.append(

@@ -36,13 +36,14 @@ def command(
     """
     from ..codegen import Target
     from ..driver import parse_spec, tune
-    from ..driver.machine import measure_machine, peak_flops
+    from ..driver.machine import measure_machine
+    from ..driver.roofline import peak_for
 
     path = database_path(db_path, create=True)
     machine = Target(target_text(target, num_cores))
     case = parse_spec(spec, args)
     case.func  # noqa: B018  a workload that cannot be built shows before anything is measured
-    peak = peak_flops(measure_machine(machine), case.func, machine)
+    peak = peak_for(measure_machine(machine), case.func, machine)
     with Progress(case.spec, trials, case.flops, peak) as progress:
         result = tune(
             case,

@@ -19,6 +19,7 @@ from .blas import numpy_threads
 from .build import BuildError, Plan, plan
 from .machine import MachineReport, measure_machine
 from .request import is_symbolic
+from .roofline import bandwidth_for, peak_for
 
 __all__ = ["BenchResult", "BenchRow", "bench"]
 
@@ -40,8 +41,8 @@ class BenchRow:
 
 @dataclass
 class BenchResult:
-    """What :func:`bench` found. ``peak_flops`` and ``bandwidth`` (bytes per second) are what the machine can do with
-    as many threads as the target has; None when not measured."""
+    """What :func:`bench` found. ``peak_flops`` and ``bandwidth`` (bytes per second, from the cache or memory that
+    ``bandwidth_of`` names) are what the machine can do with the target's threads; None when not measured."""
 
     spec: str
     target: str
@@ -50,6 +51,7 @@ class BenchResult:
     rows: list[BenchRow]
     peak_flops: float | None = None
     bandwidth: float | None = None
+    bandwidth_of: str = ""
     numpy_threads: int | None = None
 
     def row(self, name: str) -> BenchRow | None:
@@ -90,6 +92,7 @@ class BenchResult:
             "bytes": self.bytes,
             "peak_gflops": self.peak_flops and self.peak_flops / 1e9,
             "bandwidth_gbytes_per_second": self.bandwidth and self.bandwidth / 1e9,
+            "bandwidth_of": self.bandwidth_of,
             "numpy_threads": self.numpy_threads,
             "rows": [
                 {
@@ -104,6 +107,9 @@ class BenchResult:
             ],
         }
 
+
+_BLAS_SPINS_SECONDS = 0.03
+"""OpenBLAS's threads keep their cores busy for 2**26 cycles after a product; whoever comes next would pay for it."""
 
 _FIGURES = ("gflops", "gbytes_per_second", "share_of_peak", "share_of_roofline", "speedup_over_numpy")
 
@@ -142,7 +148,8 @@ def bench(
     result = BenchResult(base.request.spec or func.name, str(compiled_for), count_flops(func), count_bytes(func), [])
     report = measure_machine(compiled_for) if machine is True else machine or None
     if report is not None:
-        result.peak_flops, result.bandwidth = peak_of(report, func, compiled_for), bandwidth_of(report, compiled_for)
+        result.peak_flops = peak_for(report, func, compiled_for)
+        result.bandwidth, result.bandwidth_of = bandwidth_for(report, func, compiled_for)
     runs: list[tuple[BenchRow, Callable[[int], float]]] = []
     reference = _reference(base, arguments, result, runs)
     for candidate in plans:
@@ -193,7 +200,7 @@ def _reference(
 
 def _native(module: Any, arguments: Arguments) -> Callable[[int], float]:
     def run(number: int) -> float:
-        return float(module.time_evaluator(repeat=1, number=number, warmup=0)(*arguments.values).results[0])
+        return float(module.time_evaluator(repeat=1, number=number, warmup=1)(*arguments.values).results[0])
 
     return run
 
@@ -202,8 +209,11 @@ def _race(runs: list[tuple[BenchRow, Callable[[int], float]]], rounds: int, roun
     """Each contender in turn, ``rounds`` times; slow ones run once a round, fast ones often."""
     numbers = []
     for _, run in runs:
+        time.sleep(_BLAS_SPINS_SECONDS)
         run(1)
         numbers.append(max(1, min(1_000_000, int(round_seconds / max(run(1), 1e-9)))))
     for _ in range(rounds):
         for (row, run), number in zip(runs, numbers, strict=True):
             row.times.append(run(number))
+            if row.name == "numpy":
+                time.sleep(_BLAS_SPINS_SECONDS)

@@ -16,7 +16,7 @@ from typing import Any
 from ..elf import undefined_symbols
 from ..target import Target
 
-__all__ = ["CompiledCode", "JITError", "Loaded", "Options", "load", "optimize_and_compile"]
+__all__ = ["CompiledCode", "JITError", "Loaded", "Options", "llvm_version", "load", "optimize_and_compile"]
 
 LINKS_PER_JIT = 300
 """A fresh ORC instance after so many loads: each load leaves some kilobytes behind in its instance."""
@@ -208,6 +208,11 @@ def _llvm() -> Any:
                 llvm.initialize_native_asmparser()
                 _ready.append(llvm)
     return _ready[0]
+
+
+def llvm_version() -> str:
+    """The version of LLVM inside llvmlite, e.g. ``22.1.0``."""
+    return ".".join(map(str, _llvm().llvm_version_info))
 
 
 def _machine(target: Target, opt_level: int) -> Any:

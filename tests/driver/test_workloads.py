@@ -14,7 +14,12 @@ from tilewright.tir.interpret import interpret
 from tilewright.tuner.measure.inputs import compare, make_arguments, tolerance
 
 SMALL = {
-    "matmul": ["M=7,N=13,K=17", "M=1,N=16,K=7,transpose_a=1", "M=13,N=7,K=1,transpose_b=yes", "M=7,N=7,K=13,dtype=int8"],
+    "matmul": [
+        "M=7,N=13,K=17",
+        "M=1,N=16,K=7,transpose_a=1",
+        "M=13,N=7,K=1,transpose_b=yes",
+        "M=7,N=7,K=13,dtype=int8",
+    ],
     "dense": ["M=7,N=13,K=17", "M=1,N=7,K=16,bias=0"],
     "batch_matmul": ["B=2,M=7,N=13,K=5"],
     "matmul_bias_gelu": ["M=7,N=13,K=17"],

@@ -1,0 +1,130 @@
+"""``tilewright doctor``: the machine, versions and settings."""
+
+from __future__ import annotations
+
+import platform
+import sqlite3
+import sys
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .options import target_option, target_text
+from .output import column, echo_json, echo_table, json_option, size_text
+from .settings import all_settings
+
+if TYPE_CHECKING:
+    from ..driver.machine import MachineReport
+
+__all__ = ["command"]
+
+_PACKAGES = ("tilewright", "numpy", "llvmlite", "xgboost", "sqlite-utils", "click", "rich")
+
+
+@click.command("doctor")
+@click.option("--refresh", is_flag=True, help="Measure again, although this machine was measured before.")
+@click.option("--num-cores", type=click.IntRange(1), help="Threads to measure with.")
+@target_option
+@json_option
+def command(refresh: bool, num_cores: int | None, target: str | None, as_json: bool) -> None:
+    """Measure and print this machine: CPU, vector width, cores, caches, the peak of multiply-adds and the bandwidth of
+    memory (both by code that Tilewright generates), versions, and where each setting came from."""
+    from ..codegen import Target
+    from ..driver.cache import cache_directory
+    from ..driver.machine import measure_machine
+
+    machine = Target(target_text(target, num_cores))
+    report = measure_machine(machine, refresh=refresh)
+    versions = _versions()
+    warnings = _warnings()
+    settings = [{"name": s.name, "value": s.value, "from": s.origin} for s in all_settings()]
+    if as_json:
+        echo_json(
+            machine=report.as_dict(), target=machine.describe(), versions=versions, settings=settings,
+            cache_directory=str(cache_directory()), warnings=warnings,
+        )  # fmt: skip
+        return
+    echo_table(_machine_rows(report), [column("machine", lambda r: r["name"]), column("", lambda r: r["value"])])
+    click.echo()
+    echo_table(
+        [{"name": name, "value": version} for name, version in versions.items()],
+        [column("version", lambda r: r["name"]), column("", lambda r: r["value"])],
+    )
+    click.echo()
+    echo_table(
+        settings,
+        [
+            column("setting", lambda r: r["name"]),
+            column("", lambda r: "–" if r["value"] is None else r["value"]),
+            column("from", lambda r: r["from"]),
+        ],
+    )
+    for warning in warnings:
+        click.echo(f"warning: {warning}", err=True)
+
+
+def _machine_rows(report: MachineReport) -> list[dict[str, str]]:
+    caches = report.caches
+    rows = [
+        ("CPU", report.model),
+        ("LLVM's name", report.cpu),
+        ("vector width", f"{report.vector_bits} bits"),
+        ("threads", str(report.num_cores)),
+        ("clock", f"{report.clock_hz / 1e9:.2f} GHz"),
+        (
+            "caches",
+            ", ".join([f"L{level} {size_text(caches[f'l{level}'])}" for level in (1, 2, 3) if f"l{level}" in caches]),
+        ),
+    ]
+    for dtype, figures in report.peak_flops.items():
+        unit = "GOP/s" if dtype.startswith("int") else "GFLOP/s"
+        rows.append((f"peak {dtype}", _one_and_all(figures, unit, report.num_cores)))
+    for kind, figures in report.bandwidth.items():
+        rows.append((f"memory {kind}", _one_and_all(figures, "GB/s", report.num_cores)))
+    for level, figure in report.cache_read.items():
+        rows.append((f"{level.upper()} read", f"{figure / 1e9:.0f} GB/s on one thread"))
+    return [{"name": name, "value": value} for name, value in rows]
+
+
+def _one_and_all(figures: dict[str, float], unit: str, threads: int) -> str:
+    text = f"{figures['one'] / 1e9:.1f} {unit} on one thread"
+    return text if threads == 1 else f"{text}, {figures['all'] / 1e9:.1f} on {threads}"
+
+
+def _versions() -> dict[str, Any]:
+    found: dict[str, Any] = {"Python": platform.python_version(), "system": platform.platform()}
+    for name in _PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    from ..codegen.llvm.jit import llvm_version
+    from ..tuning_db import SCHEMA_VERSION
+
+    found["LLVM"] = llvm_version()
+    found["SQLite"] = sqlite3.sqlite_version
+    found["database schema"] = str(SCHEMA_VERSION)
+    return found
+
+
+def _warnings() -> list[str]:
+    out = []
+    installed = [name for name in ("xgboost", "xgboost-cpu") if _installed(name)]
+    if len(installed) == 2:
+        out.append(
+            "both xgboost and xgboost-cpu are installed and overwrite each other; uninstall one, reinstall the other"
+        )
+    if sqlite3.sqlite_version_info < (3, 31):
+        out.append(f"SQLite {sqlite3.sqlite_version} is old: databases of others cannot be opened safely")
+    if sys.version_info >= (3, 14):
+        out.append(f"Python {platform.python_version()} is newer than what Tilewright is tested with (3.10 to 3.13)")
+    return out
+
+
+def _installed(name: str) -> bool:
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True

@@ -1,0 +1,35 @@
+"""The least time a machine could take: operations over the measured peak, bytes over the measured bandwidth, whichever
+is longer (Williams, Waterman and Patterson, "Roofline", CACM 52(4), 2009)."""
+
+from __future__ import annotations
+
+from ..codegen import Target
+from ..tir.cost import count_bytes
+from ..tir.function import PrimFunc
+from .machine import MachineReport, bandwidth_of, peak_of
+
+__all__ = ["bandwidth_for", "peak_for"]
+
+
+def peak_for(report: MachineReport, func: PrimFunc, target: Target) -> float | None:
+    """Operations per second that the target's threads can do on the data type of the first argument."""
+    dtype = func.buffers[0].dtype if func.buffers else "float32"
+    return peak_of(report, {"uint8": "int8"}.get(dtype, dtype), target.num_cores)
+
+
+def bandwidth_for(report: MachineReport, func: PrimFunc, target: Target) -> tuple[float | None, str]:
+    """Bytes per second that bound a run whose arguments stay where the last run left them, and from where.
+
+    Arguments that fit into the threads' level-1 or level-2 caches come from there. From the last level, which is not
+    measured, they come no faster than from level 2; beyond it, from memory.
+    """
+    size = count_bytes(func)
+    if size is None:
+        return None, ""
+    threads = target.num_cores
+    share = size / threads
+    if share <= 0.75 * target.l1_bytes and "l1" in report.cache_read:
+        return report.cache_read["l1"] * threads, "level-1 cache"
+    if size <= 0.75 * max(target.l3_bytes, target.l2_bytes * threads) and "l2" in report.cache_read:
+        return report.cache_read["l2"] * threads, "level-2 cache"
+    return bandwidth_of(report, threads), "memory"

@@ -1,0 +1,146 @@
+"""Imports flow one way, and each heavy package has one home: read off the source, nothing is run."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import tilewright
+
+ROOT = Path(tilewright.__file__).parent
+
+MAY_IMPORT = {
+    "tir": set(),
+    "schedule": {"tir"},
+    "codegen": {"tir"},
+    "te": {"tir", "schedule"},
+    "tuning_db": {"tir"},
+    "tuner": {"tir", "schedule", "codegen", "tuning_db"},
+    "driver": {"tir", "schedule", "codegen", "te", "tuner", "tuning_db"},
+    "cli": {"tir", "schedule", "codegen", "te", "tuner", "tuning_db", "driver"},
+}
+"""What each layer may import besides itself. ``tuner`` stores what it measures: it knows the database, not the reverse."""
+
+HOMES = {
+    "llvmlite": {"codegen"},
+    "xgboost": {"tuner/cost_model.py"},
+    "sqlite_utils": {"tuning_db"},
+    "sqlite3": {"tuning_db", "cli/doctor.py"},
+    "click": {"cli"},
+    "rich": {"cli"},
+}
+"""Heavy packages, and the folders or files that may import them."""
+
+HEAVY = {"llvmlite", "xgboost", "sqlite_utils", "rich"}
+"""Load when first used: never at the top of a module."""
+
+
+def sources():
+    return sorted(path for layer in MAY_IMPORT for path in (ROOT / layer).rglob("*.py"))
+
+
+def imports(path, text=None):
+    """``(module, is at the top)`` of every import, relative ones resolved to ``tilewright.…``."""
+    here = ("tilewright", *path.relative_to(ROOT).parts[:-1])
+    tree = ast.parse(path.read_text() if text is None else text)
+    late = set()
+    guarded = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            late.update(id(inner) for inner in ast.walk(node))
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            guarded.update(id(inner) for inner in ast.walk(node))
+    for node in ast.walk(tree):
+        top = id(node) not in late and id(node) not in guarded
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, top) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = here[: len(here) - node.level + 1] if node.level else ()
+            whole = ".".join([*base, *([node.module] if node.module else [])])
+            yield whole, top
+            if node.module is None or whole == "tilewright":
+                yield from ((f"{whole}.{alias.name}", top) for alias in node.names)
+
+
+def test_there_are_sources():
+    assert len(sources()) > 50
+
+
+@pytest.mark.parametrize("layer", MAY_IMPORT)
+def test_layers_import_downwards_only(layer):
+    wrong = []
+    for path in sorted((ROOT / layer).rglob("*.py")):
+        for module, _ in imports(path):
+            parts = module.split(".")
+            if parts[0] == "tilewright" and len(parts) > 1 and parts[1] in MAY_IMPORT:
+                if parts[1] != layer and parts[1] not in MAY_IMPORT[layer]:
+                    wrong.append(f"{path.relative_to(ROOT)} imports {module}")
+    assert not wrong
+
+
+def test_the_order_has_no_cycle():
+    order = list(MAY_IMPORT)
+    for layer, below in MAY_IMPORT.items():
+        assert all(order.index(other) < order.index(layer) for other in below)
+
+
+@pytest.mark.parametrize("package", HOMES)
+def test_each_heavy_package_has_one_home(package):
+    wrong = []
+    for path in sources():
+        place = path.relative_to(ROOT).as_posix()
+        if any(place == home or place.startswith(home + "/") for home in HOMES[package]):
+            continue
+        if any(module.split(".")[0] == package for module, _ in imports(path)):
+            wrong.append(place)
+    assert not wrong
+
+
+def test_heavy_packages_load_when_first_used():
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {module} at its top"
+        for path in sources()
+        for module, top in imports(path)
+        if top and module.split(".")[0] in HEAVY
+    ]
+    assert not wrong
+
+
+def test_inside_the_package_imports_are_relative():
+    wrong = []
+    for path in sources():
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.level == 0:
+                names = [node.module or ""]
+            wrong += [f"{path.relative_to(ROOT)}: {n}" for n in names if n.split(".")[0] in ("tilewright", *MAY_IMPORT)]
+    assert not wrong
+
+
+def test_an_upward_import_would_be_noticed():
+    text = "def f():\n    from ..schedule import Schedule\nfrom ...codegen import Target\nfrom . import walk\n"
+    found = list(imports(ROOT / "tir" / "arith" / "x.py", text))
+    assert ("tilewright.tir.schedule", False) in found
+    assert ("tilewright.codegen", True) in found and ("tilewright.tir.arith.walk", True) in found
+
+
+@pytest.mark.parametrize("layer", [*MAY_IMPORT, "schedule/primitives", "tir/arith", "te/ops", "tuner/measure"])
+def test_front_pages_have_a_docstring(layer):
+    tree = ast.parse((ROOT / layer / "__init__.py").read_text())
+    text = ast.get_docstring(tree)
+    assert text and "being written" not in text
+
+
+def order(name):
+    """Constants, classes, functions, each in alphabetical order, as ruff sorts ``__all__``."""
+    return (0 if name.isupper() and len(name) > 1 else 1 if name[0].isupper() else 2, name)
+
+
+@pytest.mark.parametrize("layer", [layer for layer in MAY_IMPORT if layer != "cli"])
+def test_names_on_a_front_page_are_in_order_and_there(layer):
+    module = getattr(tilewright, layer)
+    names = list(module.__all__)
+    assert names in (sorted(names), sorted(names, key=order))
+    assert [name for name in names if not hasattr(module, name)] == []
