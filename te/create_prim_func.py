@@ -170,7 +170,7 @@ class _Builder:
     # one nest
 
     def compute(self, op: ComputeOp) -> Stmt:
-        axes = (*op.axis, *op.reduce_axis)
+        axes = _axes_of(op)
         loops = [Var(iv.var.name, iv.var.dtype) for iv in axes]
         if isinstance(op.body[0], Reduce):
             body: Stmt = self.block(op, op.outputs, loops, op.name)
@@ -184,7 +184,7 @@ class _Builder:
 
     def block(self, op: ComputeOp, tensors: Sequence[Tensor], loops: Sequence[Var], name: str) -> BlockRealize:
         """The block that stores ``tensors``, with its axes bound to ``loops``."""
-        axes = (*op.axis, *op.reduce_axis)
+        axes = _axes_of(op)
         own = [IterVar(iv.dom, Var(f"v_{iv.var.name}", iv.var.dtype), iv.kind) for iv in axes]
         rename = {iv.var: mine.var for iv, mine in zip(axes, own, strict=True)}
         ranges = {mine.var: mine.dom for mine in own}
@@ -199,6 +199,8 @@ class _Builder:
         buffers = [self.buffers[t] for t in tensors]
         if isinstance(first, Reduce):
             init, body = _reduction(first, buffers, indices, lower)
+            if len(axes) == len(op.axis):  # a reduction of nothing is its identity
+                init, body = None, init
         else:
             body = BufferStore(buffers[0], lower(first), indices)
         values: tuple[Expr, ...] = tuple(loops)
@@ -270,8 +272,14 @@ class _Builder:
         reads = tuple([self.buffers[t].full_region() for t in op.inputs])
         writes = tuple([self.buffers[t].full_region() for t in op.outputs])
         body = replace_buffers(op.body, mapping)
-        name = _unique(self.block_names, op.name)
+        name = self.block_name(op, op.name)
         return BlockRealize((), const(True, "bool"), Block((), reads, writes, name, body, None, (), (), dict(op.attrs)))
+
+
+def _axes_of(op: ComputeOp) -> tuple[IterVar, ...]:
+    """The axes of the block; a reduction over no elements has only the spatial ones."""
+    empty = any(is_const_int(iv.dom.extent, 0) for iv in op.reduce_axis)
+    return op.axis if empty else (*op.axis, *op.reduce_axis)
 
 
 def _reduction(reduce: Reduce, buffers: Sequence[Buffer], indices: tuple[Expr, ...], lower: Any) -> tuple[Stmt, Stmt]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Record", "Stage", "caller"]
 
-_HERE = os.path.dirname(os.path.abspath(__file__))
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 @dataclass(frozen=True)

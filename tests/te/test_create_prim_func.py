@@ -1,0 +1,271 @@
+"""From tensors to blocks: the text, and the numbers."""
+
+import numpy as np
+import pytest
+
+from tilewright import te
+from tilewright.tir.buffer import decl_buffer
+from tilewright.tir.equal import assert_structural_equal
+from tilewright.tir.expr import Call, IntImm, Var
+from tilewright.tir.interpret import interpret
+from tilewright.tir.parser import parse
+from tilewright.tir.stmt import BufferStore, For
+from tilewright.tir.verify import verify
+
+
+def check(func, text):
+    """``func`` is the program ``text``, is well-formed, and survives printing and parsing."""
+    verify(func)
+    assert_structural_equal(func, parse(text))
+    assert_structural_equal(parse(func.script()), func)
+
+
+def body_of(func):
+    return func.script().split('# with T.block("root"):\n')[1]
+
+
+def test_matmul():
+    A, B = te.placeholder((16, 7), name="A"), te.placeholder((7, 13), name="B")
+    k = te.reduce_axis((0, 7), name="k")
+    C = te.compute((16, 13), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    check(
+        te.create_prim_func([A, B, C]),
+        """
+@T.prim_func
+def main(A: T.Buffer((16, 7), "float32"), B: T.Buffer((7, 13), "float32"), C: T.Buffer((16, 13), "float32")):
+    T.func_attr({"global_symbol": "main", "tir.noalias": True})
+    for i, j, k in T.grid(16, 13, 7):
+        with T.block("C"):
+            v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+            T.reads(A[v_i, v_k], B[v_k, v_j])
+            T.writes(C[v_i, v_j])
+            with T.init():
+                C[v_i, v_j] = T.float32(0)
+            C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B[v_k, v_j]
+""",
+    )
+
+
+def test_stages_and_intermediate_buffers():
+    A = te.placeholder((8,), name="A")
+    B = te.compute((8,), lambda i: A[i] + 1.0, name="B")
+    C = te.compute((8,), lambda i: te.exp(B[i]), name="C", attrs={"hint": "x", "n": 3})
+    func = te.create_prim_func([A, C], name="two")
+    assert func.name == "two" and [b.name for b in func.buffers] == ["A", "C"]
+    assert body_of(func).startswith("    B = T.alloc_buffer((8,))\n    for i in range(8):")
+    assert 'T.block_attr({"hint": "x", "n": 3})' in func.script()
+    assert [b.name for b in te.create_prim_func([C, B, A]).buffers] == ["C", "B", "A"]
+
+
+def test_argmax(evaluate, rng):
+    argmax = te.comm_reducer(
+        lambda x, y: (te.select(x[1] >= y[1], x[0], y[0]), te.select(x[1] >= y[1], x[1], y[1])),
+        lambda t0, t1: (te.const(-1, t0), te.min_value(t1)),
+        name="argmax",
+    )
+    m, n = te.var("m"), te.var("n")
+    idx, val = te.placeholder((m, n), "int32", "idx"), te.placeholder((m, n), "float32", "val")
+    k = te.reduce_axis((0, n), "k")
+    T0, T1 = te.compute((m,), lambda i: argmax((idx[i, k], val[i, k]), axis=k), name="T")
+    func = te.create_prim_func([idx, val, T0, T1])
+    check(
+        func,
+        """
+@T.prim_func
+def main(a: T.handle, b: T.handle, c: T.handle, d: T.handle):
+    T.func_attr({"global_symbol": "main", "tir.noalias": True})
+    m, n = T.int32(), T.int32()
+    idx = T.match_buffer(a, (m, n), "int32")
+    val = T.match_buffer(b, (m, n))
+    T_v0 = T.match_buffer(c, (m,), "int32")
+    T_v1 = T.match_buffer(d, (m,))
+    for i, k in T.grid(m, n):
+        with T.block("T"):
+            v_i, v_k = T.axis.remap("SR", [i, k])
+            T.reads(val[v_i, v_k], idx[v_i, v_k])
+            T.writes(T_v0[v_i], T_v1[v_i])
+            with T.init():
+                T_v0[v_i] = -1
+                T_v1[v_i] = T.min_value("float32")
+            v_T_v0: T.int32 = T.Select(T_v1[v_i] >= val[v_i, v_k], T_v0[v_i], idx[v_i, v_k])
+            v_T_v1: T.float32 = T.Select(T_v1[v_i] >= val[v_i, v_k], T_v1[v_i], val[v_i, v_k])
+            T_v0[v_i] = v_T_v0
+            T_v1[v_i] = v_T_v1
+""",
+    )
+    v = rng.standard_normal((7, 13)).astype("float32")
+    w = np.tile(np.arange(13, dtype="int32"), (7, 1))
+    got = evaluate([T0, T1], [idx, val], w, v, shapes=[(7,), (7,)])
+    np.testing.assert_array_equal(got[0], v.argmax(1))
+    np.testing.assert_array_equal(got[1], v.max(1))
+
+
+def test_several_outputs_make_several_blocks(evaluate):
+    A = te.placeholder((5,), name="A")
+    x, y = te.compute((5,), lambda i: (A[i] + 1.0, A[i] * 3.0), name="B")
+    func = te.create_prim_func([A, x, y])
+    text = body_of(func)
+    assert text.count("for i in range(5)") == 1 and 'T.block("B.v0")' in text and 'T.block("B.v1")' in text
+    a = np.arange(5, dtype="float32")
+    got = evaluate([x, y], [A], a)
+    np.testing.assert_array_equal(got[0], a + 1)
+    np.testing.assert_array_equal(got[1], a * 3)
+    got = evaluate(y, [A], a)  # the other output is a buffer of the function's own
+    np.testing.assert_array_equal(got, a * 3)
+
+
+def test_rank_zero(evaluate):
+    a, b = te.placeholder((), "int32", "a"), te.placeholder((), "int32", "b")
+    c = te.compute((), lambda: a() + b[()], name="c")
+    check(
+        te.create_prim_func([a, b, c]),
+        """
+@T.prim_func
+def main(a: T.Buffer((), "int32"), b: T.Buffer((), "int32"), c: T.Buffer((), "int32")):
+    T.func_attr({"global_symbol": "main", "tir.noalias": True})
+    with T.block("c"):
+        vi = T.axis.spatial(1, 0)
+        T.reads(a[()], b[()])
+        T.writes(c[()])
+        c[()] = a[()] + b[()]
+""",
+    )
+    A = te.placeholder((7,), name="A")
+    k = te.reduce_axis((0, 7), "k")
+    total = te.compute((), lambda: te.sum(A[k] * a, axis=k), name="total")
+    got = evaluate(total, [A, a], np.arange(7), 3)
+    assert got == 63
+
+
+def test_where_and_init(evaluate):
+    A = te.placeholder((3, 8), name="A")
+    k = te.reduce_axis((0, 8), "k")
+    B = te.compute((3,), lambda i: te.sum(A[i, k], axis=k, where=k % 2 == 0), name="B")
+    C = te.compute((3,), lambda i: te.max(A[i, k], axis=k, init=100.0), name="C")
+    a = np.arange(24, dtype="float32").reshape(3, 8)
+    np.testing.assert_array_equal(evaluate(B, [A], a), a[:, ::2].sum(1))
+    np.testing.assert_array_equal(evaluate(C, [A], a), [100, 100, 100])
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_empty_reduction(n, evaluate):
+    A = te.placeholder((3, n), name="A")
+    k = te.reduce_axis((0, n), "k")
+    C = te.compute((3,), lambda i: te.prod(A[i, k], axis=k), name="C")
+    want = np.full((3, n), 2.0).prod(1)  # of nothing: the identity, where TVM writes nothing
+    np.testing.assert_array_equal(evaluate(C, [A], np.full((3, n), 2.0)), want)
+
+
+def test_shifted_reduction(evaluate):
+    A = te.placeholder((9,), name="A")
+    k = te.reduce_axis((2, 7), "k")
+    B = te.compute((1,), lambda i: te.sum(A[k], axis=k), name="B")
+    a = np.arange(9, dtype="float32")
+    assert evaluate(B, [A], a)[0] == a[2:7].sum()
+
+
+def test_symbolic_sizes_and_scalars(evaluate):
+    n, scale = te.var("n"), te.var("scale", "float32")
+    A = te.placeholder((n,), name="A")
+    B = te.compute((n * 2,), lambda i: A[i // 2] * scale + n, name="B")
+    func = te.create_prim_func([A, scale, B])
+    assert [p.dtype for p in func.params] == ["handle", "float32", "handle"]
+    a, out = np.arange(7, dtype="float32"), np.full(14, np.nan, "float32")
+    interpret(func, a, 0.5, out)
+    np.testing.assert_array_equal(out, np.repeat(a, 2) * 0.5 + 7)
+    size = te.var("m", "int64")
+    X = te.placeholder((size,), name="X")
+    text = te.create_prim_func([X, te.compute((size,), lambda i: X[i], name="Y")]).script()
+    assert "m = T.int64()" in text and "v_i = T.axis.spatial(m, i)" in text
+
+
+def test_regions_join():
+    A = te.placeholder((16, 16), name="A")
+    B = te.compute((14, 14), lambda i, j: A[i, j + 1] + A[i + 2, j] + A[i + 1, j + 2], name="B")
+    text = te.create_prim_func([A, B]).script()
+    assert "T.reads(A[v_i:v_i + 3, v_j:v_j + 3])" in text
+    index = te.placeholder((7,), "int32", "index")
+    C = te.compute((7, 16), lambda i, j: A[index[i], j], name="C")
+    assert "T.reads(A[index[v_i], v_j], index[v_i])" in te.create_prim_func([A, index, C]).script()
+
+
+def test_names_are_made_unique():
+    A = te.placeholder((4,), name="x")
+    B = te.compute((4,), lambda i: A[i], name="x")
+    C = te.compute((4,), lambda i: B[i], name="x")
+    func = te.create_prim_func([A, C])
+    assert [b.name for b in func.buffers] == ["x", "x_1"]
+    assert 'T.block("x")' in func.script() and 'T.block("x_1")' in func.script()
+    D = te.compute((4,), lambda i: A[i], name="root")
+    assert 'T.block("root_1")' in te.create_prim_func([A, D]).script()
+
+
+def test_diamond_is_ordered():
+    A = te.placeholder((4,), name="A")
+    B = te.compute((4,), lambda i: A[i] + 1.0, name="B")
+    C = te.compute((4,), lambda i: B[i] + 1.0, name="C")
+    D = te.compute((4,), lambda i: B[i] * C[i], name="D")
+    text = te.create_prim_func([D, A]).script()
+    places = [text.index(f'T.block("{name}")') for name in "BCD"]
+    assert places == sorted(places)
+
+
+def test_long_chain():
+    t = A = te.placeholder((2,), name="A")
+    for n in range(1500):
+        previous = t
+        t = te.compute((2,), lambda i, p=previous: p[i] + 1.0, name=f"S{n}")
+    assert len(te.create_prim_func([A, t]).body.block.alloc_buffers) == 1499
+
+
+def test_layout_free():
+    A, W = te.placeholder((4,), name="A"), te.placeholder((4,), name="W")
+    B = te.compute((4,), lambda i: A[i] * W[i], name="B", attrs={"layout_free_placeholders": [W]})
+    assert te.create_prim_func([A, W, B]).attrs["layout_free_buffers"] == [1]
+
+
+def test_errors():
+    A = te.placeholder((4,), name="A")
+    B = te.compute((4,), lambda i: A[i], name="B")
+    with pytest.raises(ValueError, match=r"the input A is read but is not among the arguments \(B\)"):
+        te.create_prim_func([B])
+    with pytest.raises(ValueError, match="is given twice"):
+        te.create_prim_func([A, A, B])
+    with pytest.raises(TypeError, match="takes tensors and te.var"):
+        te.create_prim_func([A, B.op])
+    with pytest.raises(TypeError, match="one flat list"):
+        te.create_prim_func([A, (B,)])
+    k = te.reduce_axis((0, 4), "k")
+    C = te.compute((4,), lambda i: A[k] + A[i], name="C")
+    with pytest.raises(ValueError, match="nothing gives k a value.*has to be reduced over"):
+        te.create_prim_func([A, C])
+    n = te.var("n")
+    with pytest.raises(ValueError, match="nothing gives n a value"):
+        te.create_prim_func([A, te.compute((4,), lambda i: A[i] * n, name="D")])
+
+
+def test_extern(evaluate):
+    A, B = te.placeholder((3, 4), name="A"), te.placeholder((3, 4), name="B")
+
+    def add(ins, outs):
+        i, j = Var("i"), Var("j")
+        store = BufferStore(outs[0], ins[0][i, j] + ins[1][i, j], (i, j))
+        return For(i, IntImm(0), IntImm(3), "serial", For(j, IntImm(0), IntImm(4), "serial", store))
+
+    C = te.extern((3, 4), [A, B], add, name="C")
+    D = te.compute((3, 4), lambda i, j: C[i, j] * 2.0, name="D")
+    func = te.create_prim_func([A, B, D])
+    verify(func)
+    assert "T.reads(A[0:3, 0:4], B[0:3, 0:4])" in func.script()
+    a, b = np.ones((3, 4)), np.full((3, 4), 2.0)
+    np.testing.assert_array_equal(evaluate(D, [A, B], a, b), np.full((3, 4), 6.0))
+    call = te.extern(
+        [(3, 4), (3,)], [A], lambda ins, outs: Call("tir.call_extern", (ins[0].data, outs[0].data), "int32"),
+        name="E", dtype=["float32", "int32"],
+    )  # fmt: skip
+    assert [t.dtype for t in call] == ["float32", "int32"]
+    with pytest.raises(TypeError, match="returns int, not a statement or an expression"):
+        te.extern((3,), [A], lambda ins, outs: 3)
+    with pytest.raises(ValueError, match="say which dtype"):
+        te.extern((3,), [], lambda ins, outs: None)
+    assert decl_buffer((1,)).ndim == 1
