@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
-from ..tir.arith import Analyzer
-from ..tir.expr import And, Expr, IntImm, Range, Var, is_const_int
+from ..tir.arith import Analyzer, linear_coefficients
+from ..tir.expr import And, Expr, IntImm, Mul, Range, Var, is_const_int
 from ..tir.stmt import Block, BlockRealize, For, IfThenElse, SeqStmt, Stmt
 from ..tir.walk import pre_order, substitute
 from .errors import ScheduleError
@@ -61,6 +61,7 @@ def conjoin(a: Expr, b: Expr) -> Expr:
 
 
 def rebind(
+    tree: Tree,
     body: Stmt,
     changes: dict[Var, Expr],
     analyzer: Analyzer,
@@ -74,9 +75,10 @@ def rebind(
     those blocks; what holds no block, or may read memory on the way to one, gets an ``if``.
     """
     body = substitute(body, changes)
+    symbols = {*symbols_of(tree.func), *tree.tile_symbols}
 
     def simplified(value: Expr) -> Expr:
-        return value if isinstance(value, (Var, IntImm)) else analyzer.simplify(value)
+        return value if isinstance(value, (Var, IntImm)) else tidy_binding(analyzer, value, symbols)
 
     def visit(stmt: Stmt, guard: Expr | None) -> Stmt:
         if isinstance(stmt, BlockRealize):
@@ -93,6 +95,21 @@ def rebind(
         return stmt.map_children(lambda n: visit(n, guard) if isinstance(n, Stmt) else n)
 
     return visit(body, predicate)
+
+
+def tidy_binding(analyzer: Analyzer, value: Expr, symbols: Collection[Var]) -> Expr:
+    """The simplified binding; with symbolic factors a sum of loops times factors, in the order they are met."""
+    simple: Expr = analyzer.simplify(value)
+    if all(isinstance(n.b, IntImm) for n in pre_order(simple) if isinstance(n, Mul)):
+        return simple
+    loops = list(dict.fromkeys(n for n in pre_order(value) if isinstance(n, Var) and n not in symbols))
+    line = linear_coefficients(simple, loops, analyzer)
+    if line is None:
+        return simple
+    out: Expr = IntImm(0, value.dtype)
+    for var, factor in zip(loops, line[0], strict=True):
+        out = out + var * factor
+    return out + line[1]
 
 
 def check_plain(loop: For, doing: str) -> None:

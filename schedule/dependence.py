@@ -146,10 +146,15 @@ def conflicts(
     by_buffer: dict[Buffer, list[Touch]] = {}
     for t in touches:
         by_buffer.setdefault(t.buffer, []).append(t)
-    second = {loop.loop_var: Var(f"{loop.loop_var.name}'", loop.loop_var.dtype) for loop in chain}
+    # a loop of one iteration cannot tell iterations apart
+    several = [loop.loop_var for loop in chain if not is_const_int(loop.extent, 1)]
+    wanted = [v for v in wanted if v in several]
+    second = {v: Var(f"{v.name}'", v.dtype) for v in several}
     for loop in chain:
         analyzer.bind(loop.loop_var, Range(loop.min, loop.extent))
     for loop in chain:
+        if loop.loop_var not in second:
+            continue
         analyzer.bind(
             second[loop.loop_var],
             Range(substitute(loop.min, second), substitute(loop.extent, second)),  # type: ignore[arg-type]
@@ -164,7 +169,7 @@ def conflicts(
             for other_number, other in enumerate(group):
                 if other.is_store and other_number < number:
                     continue
-                missing = _undetermined(analyzer, chain, second, wanted, store, other)
+                missing = _undetermined(analyzer, second, wanted, store, other)
                 if missing:
                     yield Conflict(store, other, missing)
 
@@ -202,14 +207,12 @@ class _Family:
 
 def _undetermined(
     analyzer: Analyzer,
-    chain: Sequence[For],
     second: dict[Var, Var],
     wanted: Sequence[Var],
     store: Touch,
     other: Touch,
 ) -> tuple[Var, ...]:
     """The variables of ``wanted`` that may differ although both address one element."""
-    chain_vars = {loop.loop_var for loop in chain}
     for loop in store.loops:
         analyzer.bind(loop.loop_var, Range(loop.min, loop.extent))
     rename: dict[Var, Expr] = dict(second)
@@ -222,7 +225,7 @@ def _undetermined(
     right = _digits(analyzer, [substitute(e, rename) for e in other.first])
     if left is None or right is None:
         return tuple(wanted)
-    pairs: list[tuple[Var, Var]] = [(v, second[v]) for v in second if v in chain_vars]
+    pairs: list[tuple[Var, Var]] = list(second.items())
     families: list[tuple[_Family, _Family]] = []
     for a, b in zip(left[1], right[1], strict=False):
         if len(a.weights) == len(b.weights) and all(map(analyzer.can_prove_equal, a.weights, b.weights)):
@@ -246,7 +249,13 @@ def _undetermined(
                 families.remove(pair)
                 known: dict[Var, Expr] = {w: v for v, w in pairs if v not in open_pairs}
                 equations.append((a.value, substitute(b.value, known), one, one))
-    return tuple([v for v in wanted if v in open_pairs])
+    missing = tuple([v for v in wanted if v in open_pairs])
+    return () if missing and _apart(analyzer, equations) else missing
+
+
+def _apart(analyzer: Analyzer, equations: Sequence[tuple[Expr, Expr, Expr, Expr]]) -> bool:
+    """Whether some equation has no solution, so that the two never meet."""
+    return any(analyzer.can_prove(g + h <= f) or analyzer.can_prove(f + e <= g) for f, g, e, h in equations)
 
 
 def _solves(analyzer: Analyzer, v: Var, w: Var, equations: Sequence[tuple[Expr, Expr, Expr, Expr]]) -> bool:

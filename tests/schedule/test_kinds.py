@@ -1,0 +1,202 @@
+"""parallel, vectorize, unroll, bind: what may run side by side, and what may not."""
+
+import pytest
+
+from tilewright import te
+from tilewright.schedule import Schedule, ScheduleError
+from tilewright.tir import parse
+
+
+def start(text, block="B"):
+    sch = Schedule(parse(text), debug_mask="all")
+    return sch, sch.get_loops(sch.get_block(block))
+
+
+def refused(words, step):
+    with pytest.raises(ScheduleError) as info:
+        step()
+    assert words in str(info.value)
+    return str(info.value)
+
+
+def test_kinds_of_a_matmul(matmul, agree, replays):
+    func = matmul(13, 17, 7)
+    sch = Schedule(func, debug_mask="all")
+    i, j, k = sch.get_loops("C")
+    j0, j1 = sch.split(j, [None, 8])
+    sch.reorder(i, j0, k, j1)
+    sch.parallel(i)
+    sch.vectorize(j1)
+    sch.unroll(k)
+    assert [sch.get(v).kind for v in (i, j0, k, j1)] == ["parallel", "serial", "unrolled", "vectorized"]
+    agree(func, sch.func)
+    replays(sch, func)
+
+
+def test_an_inner_loop_may_stay_inside_a_vectorized_one(matmul, agree):
+    func = matmul(4, 16, 7)
+    sch = Schedule(func)
+    _, j, k = sch.get_loops("C")
+    sch.vectorize(j)
+    sch.unroll(k)
+    agree(func, sch.func)
+
+
+@pytest.mark.parametrize("step", ["parallel", "vectorize"])
+def test_a_reduction_is_refused(matmul, step):
+    sch = Schedule(matmul())
+    _, _, k = sch.get_loops("C")
+    text = refused("loop k carries the reduction of block 'C' (axis v_k)", lambda: getattr(sch, step)(k))
+    assert "hint: choose a spatial loop, or rfactor the reduction first" in text and "^^^" in text
+    assert text.startswith(f"{step}: ")
+
+
+def test_fused_loops_run_in_parallel(matmul, agree):
+    func = matmul(13, 17, 7)
+    sch = Schedule(func, debug_mask="all")
+    i, j, _ = sch.get_loops("C")
+    fused = sch.fuse(i, j)
+    outer, inner = sch.split(fused, [None, 8])  # 8 divides neither 17 nor 221
+    sch.parallel(outer)
+    sch.vectorize(inner)
+    agree(func, sch.func)
+
+
+def test_fused_with_the_reduction_is_refused(matmul):
+    sch = Schedule(matmul())
+    _, j, k = sch.get_loops("C")
+    refused("share elements of buffer C", lambda: sch.parallel(sch.fuse(j, k)))
+
+
+def test_overlapping_writes_are_refused():
+    sch, (i, j) = start("""
+@T.prim_func
+def main(A: T.Buffer((16,), "float32"), B: T.Buffer((20,), "float32")):
+    for i, j in T.grid(4, 8):
+        with T.block("B"):
+            vi = T.axis.spatial(20, i * 4 + j)
+            B[vi] = A[vi - 4]
+""")
+    refused("share elements of buffer B", lambda: sch.parallel(i))
+    sch.parallel(j)  # one row touches eight different elements
+
+
+def test_reading_a_neighbour_is_refused():
+    sch, (i,) = start("""
+@T.prim_func
+def main(B: T.Buffer((16,), "float32")):
+    for i in range(15):
+        with T.block("B"):
+            vi = T.axis.spatial(15, i)
+            B[vi + 1] = B[vi] + T.float32(1)
+""")
+    text = refused("B[i + 1] is written and B[i] read", lambda: sch.parallel(i))
+    assert "give each iteration elements of its own" in text
+
+
+def test_reading_far_away_is_allowed():
+    func = parse("""
+@T.prim_func
+def main(B: T.Buffer((32,), "float32")):
+    for i in range(16):
+        with T.block("B"):
+            vi = T.axis.spatial(16, i)
+            T.reads(B[vi + 16])
+            T.writes(B[vi])
+            B[vi] = B[vi + 16] + T.float32(1)
+""")
+    sch = Schedule(func)
+    (i,) = sch.get_loops("B")
+    sch.parallel(i)
+    assert sch.get(i).kind == "parallel"
+
+
+def test_bindings_that_are_not_quasi_affine_are_refused():
+    sch, (i, _) = start("""
+@T.prim_func
+def main(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16,), "float32")):
+    for i, k in T.grid(16, 16):
+        with T.block("B"):
+            vi = T.axis.spatial(16, i)
+            vk = T.axis.reduce(16, k * k // 2)
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vk]
+""")
+    refused("axis vk of block 'B' is bound to k * k // 2, which multiplies loops", lambda: sch.parallel(i))
+
+
+def test_an_output_addressed_by_the_reduce_axis_is_refused():
+    sch, (i, k) = start("""
+@T.prim_func
+def main(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16,), "float32")):
+    for i, k in T.grid(16, 16):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vk] = T.float32(0)
+            B[vk] = B[vk] + A[vi, vk]
+""")
+    refused("share elements of buffer B", lambda: sch.parallel(i))
+
+
+def test_a_halo_computed_in_every_turn_is_no_obstacle(agree):
+    """Rows of B overlap between tiles: each turn computes those it needs itself."""
+    A = te.placeholder((18, 5), name="A")
+    B = te.compute((18, 5), lambda i, j: A[i, j] * 2.0, name="B")
+    C = te.compute((16, 5), lambda i, j: B[i, j] + B[i + 1, j] + B[i + 2, j], name="C")
+    func = te.create_prim_func([A, C])
+    sch = Schedule(func, debug_mask="all")
+    i, _ = sch.get_loops("C")
+    i0, _ = sch.split(i, [None, 4])
+    sch.compute_at("B", i0)
+    sch.parallel(i0)
+    assert sch.get(i0).kind == "parallel"
+    agree(func, sch.func)
+
+
+def test_scratch_used_outside_the_loop_is_refused():
+    sch, (i, _) = start("""
+@T.prim_func
+def main(A: T.Buffer((4, 8), "float32"), C: T.Buffer((8,), "float32")):
+    B = T.alloc_buffer((8,))
+    for i, k in T.grid(4, 8):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SS", [i, k])
+            T.reads(A[vi, vk])
+            T.writes(B[vk])
+            B[vk] = A[vi, vk]
+    for k in range(8):
+        with T.block("C"):
+            vk = T.axis.spatial(8, k)
+            C[vk] = B[vk]
+""")
+    refused("B is used outside loop i too", lambda: sch.parallel(i))
+
+
+def test_bind(matmul):
+    sch = Schedule(matmul())
+    i, _, k = sch.get_loops("C")
+    sch.bind(i, "blockIdx.x")
+    sch.bind(k, "threadIdx.x")  # the lowering makes a reduction across threads of it
+    assert sch.get(i).thread_binding == "blockIdx.x"
+    refused("'threadIdx.q' is no thread axis", lambda: sch.bind(i, "threadIdx.q"))
+    refused("loop i is bound to blockIdx.x, parallel would undo that", lambda: sch.parallel(i))
+    sch = Schedule(matmul())
+    k = sch.get_loops("C")[2]
+    refused("carries the reduction", lambda: sch.bind(k, "blockIdx.x"))
+
+
+def test_open_tile_sizes(matmul):
+    """What is proven in a parametric schedule holds for all sizes."""
+    sch = Schedule(matmul(13, 17, 7), parametric=True, debug_mask="none")
+    i, j, k = sch.get_loops("C")
+    i0, i1, i2 = sch.split(i, sch.sample_perfect_tile(i, n=3))
+    j0, j1 = sch.split(j, sch.sample_tile(j, n=2))
+    k0, k1 = sch.split(k, sch.sample_perfect_tile(k, n=2))
+    sch.reorder(i0, j0, i1, k0, i2, k1, j1)
+    sch.vectorize(j1)
+    fused = sch.fuse(i0, j0)
+    sch.parallel(fused)
+    refused("carries the reduction", lambda: sch.parallel(k0))
+    assert sch.get(fused).kind == "parallel"

@@ -1,0 +1,185 @@
+"""reorder, and the dependence test behind it."""
+
+import itertools
+
+import pytest
+
+from tilewright.schedule import Schedule, ScheduleError
+from tilewright.tir import parse
+
+
+def start(text, block="B"):
+    sch = Schedule(parse(text), debug_mask="all")
+    return sch, sch.get_loops(sch.get_block(block))
+
+
+def refused(words, step):
+    with pytest.raises(ScheduleError) as info:
+        step()
+    assert words in str(info.value)
+    return str(info.value)
+
+
+def test_reorder_keeps_the_places_of_others(same):
+    sch, (i, j, k, m) = start("""
+@T.prim_func
+def main(B: T.Buffer((2, 3, 4, 5), "float32")):
+    for i, j, k, m in T.grid(2, 3, 4, 5):
+        with T.block("B"):
+            a, b, c, d = T.axis.remap("SSSS", [i, j, k, m])
+            B[a, b, c, d] = T.float32(2)
+""")
+    sch.reorder(m, i)
+    assert sch.get_loops("B") == [m, j, k, i]
+    sch.reorder(k, j, m)
+    assert sch.get_loops("B") == [k, j, m, i]
+    sch.reorder(j)
+    assert sch.get_loops("B") == [k, j, m, i]
+
+
+def test_reorder_all_orders_of_a_matmul(matmul, agree, replays):
+    func = matmul(5, 4, 3)
+    for order in itertools.permutations(range(3)):
+        sch = Schedule(func)
+        loops = sch.get_loops("C")
+        sch.reorder(*[loops[n] for n in order])
+        agree(func, sch.func)
+        replays(sch, func)
+
+
+@pytest.mark.parametrize("sizes", [(1, 7, 13), (13, 16, 17), (17, 1, 1)])
+def test_reorder_tiles(matmul, agree, sizes):
+    func = matmul(*sizes)
+    sch = Schedule(func, debug_mask="all")
+    i, j, k = sch.get_loops("C")
+    i0, i1 = sch.split(i, [None, 4])
+    j0, j1 = sch.split(j, [None, 8])
+    k0, k1 = sch.split(k, [None, 3])
+    sch.reorder(j0, k0, i0, k1, i1, j1)
+    agree(func, sch.func)
+    sch.reorder(k1, k0)
+    agree(func, sch.func)
+
+
+def test_reorder_refuses_what_is_no_nest(chain):
+    sch = Schedule(chain())
+    (a, b), (c, _) = sch.get_loops("B"), sch.get_loops("C")
+    refused("loop i is given twice", lambda: sch.reorder(a, b, a))
+    refused("loop i is not above loop j", lambda: sch.reorder(b, c))
+    refused("reorder needs at least one loop", lambda: sch.reorder())
+
+
+def test_reorder_refuses_statements_in_between():
+    sch, (i, j) = start("""
+@T.prim_func
+def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8, 8), "float32")):
+    for i in range(8):
+        with T.block("A"):
+            vi = T.axis.spatial(8, i)
+            A[vi] = T.float32(1)
+        for j in range(8):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi]
+""")
+    text = refused("between loop i and loop j stand other statements (SeqStmt)", lambda: sch.reorder(j, i))
+    assert "hint: reorder works on loops nested directly" in text
+
+
+def test_reorder_refuses_axes_of_other_kinds():
+    sch, (i, j) = start("""
+@T.prim_func
+def main(B: T.Buffer((8, 8), "float32")):
+    for i, j in T.grid(8, 8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            vj = T.axis.scan(8, j)
+            B[vi, vj] = T.float32(1)
+""")
+    refused("axis vj of block 'B' is scan; here axes are reduce or spatial", lambda: sch.reorder(j, i))
+
+
+def test_reorder_refuses_bindings_with_holes():
+    sch, (i, _, _, m) = start("""
+@T.prim_func
+def main(A: T.Buffer((16, 16, 16, 16), "float32"), B: T.Buffer((16, 16, 16, 16), "float32")):
+    for i, j, k, m in T.grid(16, 16, 16, 2):
+        with T.block("B"):
+            vi, vj, vk = T.axis.remap("SSS", [i, j, k])
+            vm = T.axis.spatial(16, m * 8)
+            B[vi, vj, vk, vm] = A[vi, vj, vk, vm] * T.float32(2)
+""")
+    refused("axis vm of block 'B' is bound to m * 8, which only takes every 8th value", lambda: sch.reorder(m, i))
+
+
+SKEWED = """
+@T.prim_func
+def main(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8, 8), "float32")):
+    B = T.alloc_buffer((8, 8))
+    for i, j in T.grid(8, 8):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.writes(B[vi, vj])
+            T.reads(A[vi, vj])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.reads(B[vi - 1, vj + 1])
+            T.writes(C[vi, vj])
+            C[vi, vj] = T.if_then_else(vi >= 1 and vj < 7, B[vi - 1, vj + 1], T.float32(0))
+"""
+
+
+def test_reorder_refuses_a_dependence_that_would_turn_round():
+    """C reads what B wrote one row up and one column on: right in row order, not yet there in column order."""
+    sch, (i, j) = start(SKEWED)
+    text = refused("iterations of i, j share elements of buffer B", lambda: sch.reorder(j, i))
+    assert "hint: keep i, j in this order" in text
+
+
+def test_reorder_accepts_a_dependence_that_stays(agree):
+    """With B[vi - 1, vj] the read is one row up in either order."""
+    func = parse(SKEWED.replace("vj + 1", "vj").replace(" and vj < 7", ""))
+    sch = Schedule(func, debug_mask="all")
+    i, j = sch.get_loops("B")
+    sch.reorder(j, i)
+    agree(func, sch.func)
+
+
+def test_reorder_accepts_scratch_that_is_filled_anew(agree):
+    """Each turn fills the row of B that it reads: the order of turns does not matter."""
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((4, 6, 8), "float32"), C: T.Buffer((4, 6, 8), "float32")):
+    B = T.alloc_buffer((8,))
+    for i, j in T.grid(4, 6):
+        for k in range(8):
+            with T.block("B"):
+                vi, vj, vk = T.axis.remap("SSS", [i, j, k])
+                T.reads(A[vi, vj, vk])
+                T.writes(B[vk])
+                B[vk] = A[vi, vj, vk] * T.float32(2)
+        for k in range(8):
+            with T.block("C"):
+                vi, vj, vk = T.axis.remap("SSS", [i, j, k])
+                T.reads(B[7 - vk])
+                T.writes(C[vi, vj, vk])
+                C[vi, vj, vk] = B[7 - vk]
+""")
+    sch = Schedule(func)
+    i, j, _ = sch.get_loops("C")
+    sch.reorder(j, i)
+    agree(func, sch.func)
+    sch.parallel(j)
+    text = refused("they cannot be the lanes of vectors", lambda: sch.vectorize(i))
+    assert "B[k] is written" in text or "share elements of buffer B" in text
+
+
+def test_reorder_block_iter_var(matmul, agree, replays):
+    func = matmul(4, 3, 2)
+    sch = Schedule(func, debug_mask="all")
+    sch.reorder_block_iter_var("C", [2, 0, 1])
+    assert [axis.var.name for axis in sch.get(sch.get_block("C")).iter_vars] == ["v_k", "v_i", "v_j"]
+    agree(func, sch.func)
+    replays(sch, func)
+    refused("new_order [0, 1] is no permutation of the 3 axes", lambda: sch.reorder_block_iter_var("C", [0, 1]))
