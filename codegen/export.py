@@ -15,12 +15,14 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from .c.emit import emit_c
+from .c.header import c_header
 from .llvm.jit import CompiledCode, optimize_and_compile
-from .lowered import LoweredFunc, Param
+from .lowered import LoweredFunc
 from .runtime.ir import runtime_ir
 from .target import Target
 
-__all__ = ["ExportError", "c_header", "c_prototype", "export_module"]
+__all__ = ["ExportError", "export_module", "link_shared", "self_contained"]
 
 SUFFIXES = (".o", ".so", ".s", ".ll", ".c")
 
@@ -37,8 +39,6 @@ def export_module(functions: Sequence[LoweredFunc], code: CompiledCode, path: Pa
         raise ExportError(f"cannot export to {path.name!r}: the suffix must be one of {', '.join(SUFFIXES)}")
     header = path.with_suffix(".h")
     if suffix == ".c":
-        from .c.emit import emit_c  # late: not needed for the others
-
         path.write_text(emit_c(list(functions)))
         header.write_text(c_header(functions, header.name))
         return [path, header]
@@ -103,65 +103,3 @@ def _linker(target: Target) -> list[str]:
         f"a shared library needs a linker, and none of {', '.join(names)} is on the PATH; "
         "install one (e.g. apt-get install binutils), or export a .o and link it elsewhere"
     )
-
-
-def c_prototype(func: LoweredFunc) -> str:
-    """``int32_t f(const float* A, float* B, int64_t n)``."""
-    parameters = ", ".join(
-        f"{p.c_type}{'' if p.c_type.endswith('*') else ' '}{name}".replace("*", "* ")
-        for p, name in zip(func.params, c_names(func.params), strict=True)
-    )
-    return f"int32_t {func.name}({parameters or 'void'})"
-
-
-def c_names(params: Sequence[Param]) -> list[str]:
-    """A distinct C identifier for each parameter, its own name where that is one."""
-    out: list[str] = []
-    for p in params:
-        name = re.sub(r"\W", "_", p.name, flags=re.ASCII)
-        name = name if re.match(r"[A-Za-z_]", name) and name not in _KEYWORDS else f"_{name}"
-        base, n = name, 1
-        while name in out:
-            name, n = f"{base}_{n}", n + 1
-        out.append(name)
-    return out
-
-
-_KEYWORDS = frozenset(
-    "auto break case char const continue default do double else enum extern float for goto if inline int long register "
-    "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while bool "
-    "class new delete this template typename namespace operator private public protected virtual".split()
-)
-
-
-def c_header(functions: Sequence[LoweredFunc], name: str) -> str:
-    """A header for C and C++ that declares the functions and says what each argument is."""
-    guard = "TILEWRIGHT_" + re.sub(r"\W", "_", name, flags=re.ASCII).upper()
-    lines = [
-        "/* Made by Tilewright. Every function returns 0 for success. Arrays are row-major without gaps and aligned to",
-        "   their elements; written arrays must not overlap any other. float16 and bfloat16 are uint16_t bits. */",
-        f"#ifndef {guard}",
-        f"#define {guard}",
-        "#include <stdint.h>",
-        "#ifdef __cplusplus",
-        'extern "C" {',
-        "#endif",
-        "",
-    ]
-    for func in functions:
-        lines.append("/*")
-        for p, cname in zip(func.params, c_names(func.params), strict=True):
-            lines.append(f"   {cname}: {_meaning(p)}")
-        lines += ["*/", f"{c_prototype(func)};", ""]
-    lines += ["#ifdef __cplusplus", "}", "#endif", "#endif", ""]
-    return "\n".join(lines)
-
-
-def _meaning(p: Param) -> str:
-    if p.kind == "size":
-        return "a size that the shapes above name"
-    if p.buffer is None:
-        return p.dtype
-    shape = ", ".join(map(str, p.buffer.shape))
-    strides = f", strides [{', '.join(map(str, p.buffer.strides))}]" if p.buffer.strides else ""
-    return f"{p.dtype}[{shape}]{strides}, {'written' if p.writes else 'read'}"

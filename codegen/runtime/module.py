@@ -10,6 +10,8 @@ from typing import Any
 
 from ...tir.stmt import AssertStmt
 from ...tir.walk import pre_order
+from ..c.emit import emit_c
+from ..export import export_module
 from ..llvm.jit import CompiledCode, JITError, Loaded, load
 from ..lowered import LoweredFunc, Param
 from .arguments import Arguments, c_types
@@ -225,16 +227,12 @@ class Module:
         if fmt in ("asm", "s"):
             return self.code.asm()
         if fmt == "c":
-            from ..c.emit import emit_c  # written when first asked for
-
             return emit_c(list(self._lowered.values()))
         raise ValueError(f"no source {fmt!r}; there are {', '.join(SOURCES)}")
 
     def export(self, path: str | Path) -> list[Path]:
         """Write the module to a file, by its suffix: ``.o``, ``.so``, ``.ll``, ``.s``, ``.c``; beside code a C header.
         Returns the files written. See :mod:`tilewright.codegen.export`."""
-        from ..export import export_module  # late: it drives compilers and linkers
-
         return export_module(list(self._lowered.values()), self.code, Path(path))
 
     def _load(self) -> Loaded:

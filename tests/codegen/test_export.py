@@ -7,7 +7,8 @@ import subprocess
 import numpy as np
 import pytest
 
-from tilewright.codegen.export import ExportError, c_header, c_names
+from tilewright.codegen.c.header import c_header, c_names
+from tilewright.codegen.export import ExportError
 from tilewright.codegen.lowered import Param
 from tilewright.tir.expr import Var
 

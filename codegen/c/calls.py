@@ -1,0 +1,158 @@
+"""Calls of operations in C: math functions, bits, dot products, other C functions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ...tir.buffer import Buffer
+from ...tir.dtype import bits_of, element_of, is_float, lanes_of, with_lanes
+from ...tir.expr import EQ, LT, NE, Broadcast, BufferLoad, Call, CmpOp, Expr, FloatImm, IntImm, StringImm
+from .helpers import CEmitError, Helpers, c_type, scalar_type
+
+__all__ = ["Calls"]
+
+_BITWISE = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
+_MATH = {
+    "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "expm1", "sin", "cos", "tan", "asin", "acos", "atan",
+    "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "pow", "fmod", "hypot", "sqrt", "floor", "ceil",
+    "trunc", "fabs", "copysign", "rint", "fma",
+}  # fmt: skip
+
+
+class Calls:
+    """What :class:`.expr.CExprs` does with a :class:`Call`."""
+
+    helpers: Helpers
+
+    if TYPE_CHECKING:
+
+        def value(self, e: Expr) -> str: ...
+        def compare(self, e: CmpOp) -> str: ...
+        def choose(self, condition: Expr, yes: str, no: str, dtype: str) -> str: ...
+        def place(self, buffer: Buffer, indices: tuple[Expr, ...], lanes: int) -> tuple[str, str | None]: ...
+
+    def call(self, e: Call) -> str:
+        """A call of an operation."""
+        name, dtype, lanes = e.op.removeprefix("tir."), e.dtype, lanes_of(e.dtype)
+        special: Callable[[Call], str] | None = getattr(self, f"call_{name}", None)
+        if special is not None:
+            return special(e)
+        if name in _BITWISE:
+            return f"({self.value(e.args[0])} {_BITWISE[name]} {self.value(e.args[1])})"
+        if name.startswith("vector_reduce_"):
+            (v,) = e.args
+            return f"{self.helpers.reduce(name.removeprefix('vector_reduce_'), v.dtype)}({self.value(v)})"
+        name = {"round": "rint", "nearbyint": "rint"}.get(name, name)
+        if name in _MATH and bits_of(dtype) in (32, 64):
+            function = name + ("f" if bits_of(dtype) == 32 else "")
+            if lanes > 1:
+                function = self.helpers.lanewise(function, dtype, [a.dtype for a in e.args])
+            return f"{function}({', '.join(map(self.value, e.args))})"
+        raise CEmitError(f"no C form for the call {e.op} of {dtype}")
+
+    def call_fma(self, e: Call) -> str:
+        """One rounding where the machine has the instruction: GCC and Clang contract the expression."""
+        a, b, c = map(self.value, e.args)
+        return f"({a} * {b} + {c})"
+
+    def call_if_then_else(self, e: Call) -> str:
+        return self.choose(e.args[0], self.value(e.args[1]), self.value(e.args[2]), e.dtype)
+
+    def call_likely(self, e: Call) -> str:
+        text = self.value(e.args[0])
+        return text if lanes_of(e.dtype) > 1 else f"__builtin_expect(!!{text}, 1)"
+
+    def call_rsqrt(self, e: Call) -> str:
+        one = Broadcast(FloatImm(1.0, element_of(e.dtype)), lanes_of(e.dtype)) if lanes_of(e.dtype) > 1 else None
+        return f"({self.value(one or FloatImm(1.0, e.dtype))} / {self.value(Call('tir.sqrt', e.args, e.dtype))})"
+
+    def call_sigmoid(self, e: Call) -> str:
+        scalar = element_of(e.dtype)
+        kind, end = c_type(scalar), "f" if scalar == "float32" else ""
+        body = f"return 1 / (1 + exp{end}(-x));"
+        function = self.helpers.define(f"tw_sigmoid{end}", kind, f"{kind} x", body)
+        call = function if lanes_of(e.dtype) == 1 else self.helpers.lanewise(function, e.dtype, [e.dtype])
+        return f"{call}({self.value(e.args[0])})"
+
+    def call_isnan(self, e: Call) -> str:
+        x = e.args[0]
+        return self.compare(NE(x, x))
+
+    def _size_test(self, e: Call, cls: type[CmpOp]) -> str:
+        x = e.args[0]
+        limit: Expr = FloatImm(math.inf, element_of(x.dtype))
+        if lanes_of(x.dtype) > 1:
+            limit = Broadcast(limit, lanes_of(x.dtype))
+        return self.compare(cls(Call("tir.fabs", (x,), x.dtype), limit))
+
+    def call_isinf(self, e: Call) -> str:
+        return self._size_test(e, EQ)
+
+    def call_isfinite(self, e: Call) -> str:
+        return self._size_test(e, LT)
+
+    def call_bitwise_not(self, e: Call) -> str:
+        return f"({self.helpers.vector(e.dtype)})(~{self.value(e.args[0])})"
+
+    def call_shift_left(self, e: Call) -> str:
+        lanes, kind = lanes_of(e.dtype), self.helpers.vector(e.dtype)
+        wide = with_lanes(f"uint{bits_of(e.dtype) if lanes > 1 else max(32, bits_of(e.dtype))}", lanes)
+        return f"({kind})(({self.helpers.vector(wide)}){self.value(e.args[0])} << {self.value(e.args[1])})"
+
+    def call_shift_right(self, e: Call) -> str:
+        return f"({self.helpers.vector(e.dtype)})(({self.helpers.vector(e.dtype)}){self.value(e.args[0])} >> {self.value(e.args[1])})"
+
+    def _count(self, e: Call, name: str, body: str) -> str:
+        kind, bits = c_type(element_of(e.dtype)), bits_of(e.dtype)
+        function = self.helpers.define(f"tw_{name}{bits}{kind[0]}", kind, f"{kind} x", body.format(bits=bits))
+        call = function if lanes_of(e.dtype) == 1 else self.helpers.lanewise(function, e.dtype, [e.dtype])
+        return f"{call}({self.value(e.args[0])})"
+
+    def call_popcount(self, e: Call) -> str:
+        return self._count(e, "popcount", "return __builtin_popcountll((uint64_t)x << (64 - {bits}));")
+
+    def call_clz(self, e: Call) -> str:
+        body = "uint64_t u = (uint64_t)x << (64 - {bits}); return u ? __builtin_clzll(u) : {bits};"
+        return self._count(e, "clz", body)
+
+    def call_reinterpret(self, e: Call) -> str:
+        (x,) = e.args
+        text, source, to = self.value(x), self.helpers.vector(x.dtype), self.helpers.vector(e.dtype)
+        if source == to:
+            return text
+        if lanes_of(e.dtype) > 1 or not (is_float(x.dtype) or is_float(e.dtype)):
+            return f"(({to}){text})"
+        bits = bits_of(e.dtype)
+        if bits == 16:
+            return f"(({to}){text})"
+        if is_float(e.dtype):
+            return f"{self.helpers.plain(f'from_bits_f{bits}')}((uint{bits}_t){text})"
+        return f"({to}){self.helpers.plain(f'bits_f{bits}')}({text})"
+
+    def call_address_of(self, e: Call) -> str:
+        (where,) = e.args
+        assert isinstance(where, BufferLoad)
+        return f"({self.place(where.buffer, where.indices, lanes_of(where.dtype))[0]})"
+
+    def call_prefetch(self, e: Call) -> str:
+        numbers = [str(a.value) for a in e.args[1:3] if isinstance(a, IntImm)]
+        return (
+            f"__builtin_prefetch({', '.join([self.value(e.args[0]), *(numbers if len(numbers) == 2 else ['0', '3'])])})"
+        )
+
+    def call_call_extern(self, e: Call) -> str:
+        name = e.args[0]
+        assert isinstance(name, StringImm)
+        args = e.args[1:]
+        stem = name.value.removesuffix("f")
+        if stem not in _MATH:
+            types = ", ".join("void *" if a.dtype == "handle" else scalar_type(a.dtype) for a in args)
+            self.helpers.lines.setdefault(
+                f"extern {name.value}", f"extern {scalar_type(e.dtype)} {name.value}({types or 'void'});"
+            )
+        passed = [f"(void *){self.value(a)}" if a.dtype == "handle" else self.value(a) for a in args]
+        return f"{name.value}({', '.join(passed)})"
+
+    call_call_pure_extern = call_call_extern

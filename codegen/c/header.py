@@ -1,0 +1,72 @@
+"""The C header of exported functions: prototypes, and what each argument is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ..lowered import LoweredFunc, Param
+
+__all__ = ["c_header", "c_names", "c_prototype"]
+
+
+def c_prototype(func: LoweredFunc, restrict: bool = False) -> str:
+    """``int32_t f(const float* A, float* B, int64_t n)``; with ``restrict`` as the definition says it."""
+    star = "*restrict" if restrict and int(func.func.attrs.get("tir.noalias", True)) else "*"
+    parameters = ", ".join(
+        f"{p.c_type} {name}".replace("*", star) for p, name in zip(func.params, c_names(func.params), strict=True)
+    )
+    return f"int32_t {func.name}({parameters or 'void'})"
+
+
+def c_names(params: Sequence[Param]) -> list[str]:
+    """A distinct C identifier for each parameter, its own name where that is one."""
+    out: list[str] = []
+    for p in params:
+        name = re.sub(r"\W", "_", p.name, flags=re.ASCII)
+        name = name if re.match(r"[A-Za-z_]", name) and name not in _KEYWORDS else f"_{name}"
+        base, n = name, 1
+        while name in out:
+            name, n = f"{base}_{n}", n + 1
+        out.append(name)
+    return out
+
+
+_KEYWORDS = frozenset(
+    "auto break case char const continue default do double else enum extern float for goto if inline int long register "
+    "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while bool "
+    "class new delete this template typename namespace operator private public protected virtual".split()
+)
+
+
+def c_header(functions: Sequence[LoweredFunc], name: str) -> str:
+    """A header for C and C++ that declares the functions and says what each argument is."""
+    guard = "TILEWRIGHT_" + re.sub(r"\W", "_", name, flags=re.ASCII).upper()
+    lines = [
+        "/* Made by Tilewright. Every function returns 0 for success. Arrays are row-major without gaps and aligned to",
+        "   their elements; written arrays must not overlap any other. float16 and bfloat16 are uint16_t bits. */",
+        f"#ifndef {guard}",
+        f"#define {guard}",
+        "#include <stdint.h>",
+        "#ifdef __cplusplus",
+        'extern "C" {',
+        "#endif",
+        "",
+    ]
+    for func in functions:
+        lines.append("/*")
+        for p, cname in zip(func.params, c_names(func.params), strict=True):
+            lines.append(f"   {cname}: {_meaning(p)}")
+        lines += ["*/", f"{c_prototype(func)};", ""]
+    lines += ["#ifdef __cplusplus", "}", "#endif", "#endif", ""]
+    return "\n".join(lines)
+
+
+def _meaning(p: Param) -> str:
+    if p.kind == "size":
+        return "a size that the shapes above name"
+    if p.buffer is None:
+        return p.dtype
+    shape = ", ".join(map(str, p.buffer.shape))
+    strides = f", strides [{', '.join(map(str, p.buffer.strides))}]" if p.buffer.strides else ""
+    return f"{p.dtype}[{shape}]{strides}, {'written' if p.writes else 'read'}"

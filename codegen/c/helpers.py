@@ -1,0 +1,216 @@
+"""C's names for types, and the inline functions that a source file needs, each written once when first asked for."""
+
+from __future__ import annotations
+
+from ...tir.dtype import element_of, is_float, lanes_of, parse_dtype
+
+__all__ = ["CEmitError", "Helpers", "c_type"]
+
+
+class CEmitError(ValueError):
+    """The function holds something that has no C form."""
+
+
+_PRELUDE = {
+    "floordiv": (
+        "static inline int64_t tw_floordiv(int64_t a, int64_t b) "
+        "{ int64_t q = a / b; return q - (a % b != 0 && (a % b < 0) != (b < 0)); }"
+    ),
+    "floormod": (
+        "static inline int64_t tw_floormod(int64_t a, int64_t b) "
+        "{ int64_t r = a % b; return r != 0 && (r < 0) != (b < 0) ? r + b : r; }"
+    ),
+    "bits_f32": "static inline uint32_t tw_bits_f32(float x) { uint32_t u; memcpy(&u, &x, 4); return u; }",
+    "from_bits_f32": "static inline float tw_from_bits_f32(uint32_t u) { float x; memcpy(&x, &u, 4); return x; }",
+    "bits_f64": "static inline uint64_t tw_bits_f64(double x) { uint64_t u; memcpy(&u, &x, 8); return u; }",
+    "from_bits_f64": "static inline double tw_from_bits_f64(uint64_t u) { double x; memcpy(&x, &u, 8); return x; }",
+    "bf16_to_f32": "static inline float tw_bf16_to_f32(uint16_t h) { return tw_from_bits_f32((uint32_t)h << 16); }",
+    "f32_to_bf16": (
+        "static inline uint16_t tw_f32_to_bf16(float x) {\n"
+        "  uint32_t u = tw_bits_f32(x);\n"
+        "  if (x != x) return (uint16_t)(u >> 16 | 0x40);\n"
+        "  return (uint16_t)((u + 0x7FFF + (u >> 16 & 1)) >> 16);\n"
+        "}"
+    ),
+    "f16_to_f32": (
+        "static inline float tw_f16_to_f32(uint16_t h) {\n"
+        "  uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 31, fraction = h & 1023;\n"
+        "  if (exponent == 31) return tw_from_bits_f32(sign | 0x7F800000 | fraction << 13);\n"
+        "  if (exponent) return tw_from_bits_f32(sign | (exponent + 112) << 23 | fraction << 13);\n"
+        "  float small = (float)fraction * 0x1p-24f;\n"
+        "  return sign ? -small : small;\n"
+        "}"
+    ),
+    # Rounding to nearest even falls out of an addition for subnormals and out of a bias for the others.
+    "f32_to_f16": (
+        "static inline uint16_t tw_f32_to_f16(float x) {\n"
+        "  uint32_t u = tw_bits_f32(x), sign = u >> 16 & 0x8000;\n"
+        "  u &= 0x7FFFFFFF;\n"
+        "  if (u > 0x7F800000) return (uint16_t)(sign | 0x7E00 | (u >> 13 & 0x3FF));\n"
+        "  if (u >= 0x477FF000) return (uint16_t)(sign | 0x7C00);\n"
+        "  if (u < 0x38800000) return (uint16_t)(sign | (tw_bits_f32(tw_from_bits_f32(u) + 0.5f) - 0x3F000000));\n"
+        "  return (uint16_t)(sign | (u + 0xC8000FFF + (u >> 13 & 1)) >> 13);\n"
+        "}"
+    ),
+    "scratch": (
+        "static inline void *tw_scratch(int64_t bytes) {\n"
+        "  void *p = aligned_alloc(64, (size_t)(bytes + 64) & ~(size_t)63);\n"
+        "  if (!p) abort();\n"
+        "  return p;\n"
+        "}"
+    ),
+}  # fmt: skip
+_NEEDS = {
+    "bf16_to_f32": ("from_bits_f32",),
+    "f32_to_bf16": ("bits_f32",),
+    "f16_to_f32": ("from_bits_f32",),
+    "f32_to_f16": ("bits_f32", "from_bits_f32"),
+}
+
+
+def scalar_type(dtype: str) -> str:
+    """The C type of one element as a value and in memory (a bool in memory takes a byte; half floats are bits)."""
+    kind, bits, _ = parse_dtype(dtype)
+    if kind == "float" and bits > 16:
+        return "float" if bits == 32 else "double"
+    if kind in ("float", "bfloat"):
+        return "uint16_t"
+    if kind == "bool":
+        return "uint8_t"
+    if kind == "handle":
+        return "void *"
+    if kind == "void":
+        return "void"
+    return f"{'u' if kind == 'uint' else ''}int{max(8, bits)}_t"
+
+
+def c_type(dtype: str) -> str:
+    """The C type of a value; vectors are named like ``f32x16``. A vector of bools is a vector of bytes, 0 or -1."""
+    lanes = lanes_of(dtype)
+    if lanes == 1:
+        return scalar_type(dtype)
+    kind, bits, _ = parse_dtype(dtype)
+    if kind == "bool":
+        return f"i8x{lanes}"
+    if kind == "bfloat" or (kind == "float" and bits == 16):
+        return f"u16x{lanes}"
+    return f"{'f' if kind == 'float' else 'u' if kind == 'uint' else 'i'}{max(8, bits)}x{lanes}"
+
+
+_ELEMENTS = {"f32": "float", "f64": "double", **{f"{s}{b}": f"{'u' if s == 'u' else ''}int{b}_t"
+             for s in "iu" for b in (8, 16, 32, 64)}}  # fmt: skip
+
+
+class Helpers:
+    """The types and functions that a source file uses, in the order in which they can be written."""
+
+    def __init__(self) -> None:
+        self.lines: dict[str, str] = {}
+
+    def text(self) -> str:
+        """All definitions."""
+        return "\n".join(self.lines.values())
+
+    def vector(self, dtype: str) -> str:
+        """The name of a vector type, defined."""
+        name = c_type(dtype)
+        if lanes_of(dtype) > 1:
+            self.vector_named(name)
+        return name
+
+    def vector_named(self, name: str) -> str:
+        """Define a vector type by its name, and its twin that may stand anywhere in memory (``_u``)."""
+        if name not in self.lines:
+            element, lanes = name.split("x")
+            if int(lanes) & (int(lanes) - 1):
+                raise CEmitError(f"C's vector types have 2, 4, 8 … lanes, not {lanes}")
+            base = _ELEMENTS[element]
+            size = int(element[1:]) // 8
+            self.lines[name] = (
+                f"typedef {base} {name} __attribute__((vector_size({size * int(lanes)})));\n"
+                f"typedef {base} {name}_u __attribute__((vector_size({size * int(lanes)}), aligned({size}), may_alias));"
+            )
+        return name
+
+    def plain(self, name: str) -> str:
+        """One of the fixed functions; its C name."""
+        for other in _NEEDS.get(name, ()):
+            self.plain(other)
+        self.lines.setdefault(f"tw_{name}", _PRELUDE[name])
+        return f"tw_{name}"
+
+    def define(self, name: str, result: str, params: str, body: str) -> str:
+        """An inline function, written once."""
+        self.lines.setdefault(name, f"static inline {result} {name}({params}) {{ {body} }}")
+        return name
+
+    def extreme(self, largest: bool, dtype: str) -> str:
+        """Min or Max of two values of ``dtype``; a float's is NaN when either is."""
+        kind = c_type(element_of(dtype))
+        word, sign = ("max", ">") if largest else ("min", "<")
+        test = f"a != a ? a : a {sign} b ? a : b" if is_float(dtype) else f"a {sign} b ? a : b"
+        name = self.define(f"tw_{word}_{_suffix(element_of(dtype))}", kind, f"{kind} a, {kind} b", f"return {test};")
+        return name if lanes_of(dtype) == 1 else self.lanewise(name, dtype, [dtype, dtype])
+
+    def lanewise(self, function: str, to: str, arguments: list[str]) -> str:
+        """``function``, a scalar one, over the lanes of vectors."""
+        lanes = lanes_of(to)
+        result = self.vector(to)
+        types = [self.vector(a) for a in arguments]
+        name = f"tw_each_{function.removeprefix('tw_')}_{result}_{'_'.join(types)}"
+        params = ", ".join(f"{t} {n}" for t, n in zip(types, "abc", strict=False))
+        passed = ", ".join(f"{n}[i]" for n, _ in zip("abc", types, strict=False))
+        body = f"{result} r; for (int i = 0; i < {lanes}; ++i) r[i] = {function}({passed}); return r;"
+        return self.define(name, result, params, body)
+
+    def splat(self, dtype: str) -> str:
+        """A scalar in every lane."""
+        kind, base = self.vector(dtype), c_type(element_of(dtype))
+        base = "int8_t" if parse_dtype(dtype).kind == "bool" else base
+        lanes = ", ".join(["x"] * lanes_of(dtype))
+        value = f"{base} x"
+        return self.define(f"tw_splat_{kind}", kind, value, f"return ({kind}){{{lanes}}};")
+
+    def select(self, dtype: str) -> str:
+        """``m ? a : b`` lane by lane, on the bits; ``m`` is a vector of bools."""
+        lanes, kind = lanes_of(dtype), self.vector(dtype)
+        mask, bits = self.vector_named(f"i8x{lanes}"), self.vector_named(f"i{kind.split('x')[0][1:]}x{lanes}")
+        widened = "m" if bits == mask else f"__builtin_convertvector(m, {bits})"
+        body = f"{bits} w = {widened}; return ({kind})((w & ({bits})a) | (~w & ({bits})b));"
+        return self.define(f"tw_select_{kind}", kind, f"{mask} m, {kind} a, {kind} b", body)
+
+    def memory(self, what: str, dtype: str) -> str:
+        """``maskload``, ``maskstore``, ``gather``, ``maskgather``, ``scatter``, ``maskscatter``, lane by lane."""
+        lanes, base = lanes_of(dtype), scalar_type(element_of(dtype))
+        kind = self.vector_named(f"u8x{lanes}") if parse_dtype(dtype).kind == "bool" else self.vector(dtype)
+        mask = self.vector_named(f"i8x{lanes}")
+        at, index = "i", ""
+        if what.endswith(("gather", "scatter")):
+            self.vector_named(f"i64x{lanes}")
+            at, index = "at[i]", f", i64x{lanes} at"
+        masked = ", " + mask + " m" if what.startswith("mask") else ""
+        test = "m[i] ? " if masked else ""
+        name = f"tw_{what}_{kind}"
+        if what.endswith(("load", "gather")):
+            body = (
+                f"{kind} r; for (int i = 0; i < {lanes}; ++i) r[i] = {test}p[{at}]{' : 0' if masked else ''}; return r;"
+            )
+            return self.define(name, kind, f"const {base} *p{index}{masked}", body)
+        guard = "if (m[i]) " if masked else ""
+        body = f"for (int i = 0; i < {lanes}; ++i) {guard}p[{at}] = v[i];"
+        return self.define(name, "void", f"{base} *p{index}, {kind} v{masked}", body)
+
+    def reduce(self, how: str, dtype: str) -> str:
+        """The lanes combined, upper half with lower half, as the machine code does it."""
+        lanes, kind, base = lanes_of(dtype), self.vector(dtype), c_type(element_of(dtype))
+        if how in ("max", "min"):
+            step = f"{self.extreme(how == 'max', element_of(dtype))}(v[i], v[i + h])"
+        else:
+            step = f"v[i] {'+' if how == 'add' else '*'} v[i + h]"
+        body = f"for (int h = {lanes // 2}; h; h /= 2) for (int i = 0; i < h; ++i) v[i] = {step}; return v[0];"
+        return self.define(f"tw_reduce_{how}_{kind}", base, f"{kind} v", body)
+
+
+def _suffix(dtype: str) -> str:
+    kind, bits, _ = parse_dtype(dtype)
+    return f"{'f' if kind == 'float' else 'u' if kind in ('uint', 'bool') else 'i'}{bits}"
