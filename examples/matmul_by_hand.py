@@ -22,7 +22,9 @@ def declare(m: int, n: int, k: int) -> tw.PrimFunc:
     return te.create_prim_func([a, b, c])
 
 
-def schedule(func: tw.PrimFunc, rows: int = 8, vectors: int = 3, lanes: int = 16, parallel: bool = False) -> tw.Schedule:
+def schedule(
+    func: tw.PrimFunc, rows: int = 8, vectors: int = 3, lanes: int = 16, parallel: bool = False
+) -> tw.Schedule:
     """How to compute it: a tile of ``rows`` x ``vectors * lanes`` accumulators stays in registers while k runs."""
     sch = tw.Schedule(func)
     block = sch.get_block("C")

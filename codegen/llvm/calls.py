@@ -88,9 +88,7 @@ def _classify(em: ExprEmitter, e: Call) -> str:
 
 
 def _rsqrt(em: ExprEmitter, e: Call) -> str:
-    root = em.fn.pure(
-        em.intrinsic(f"llvm.sqrt.{suffix(e.dtype)}", em.type(e), [em.type(e)], [em.value(e.args[0])])
-    )
+    root = em.fn.pure(em.intrinsic(f"llvm.sqrt.{suffix(e.dtype)}", em.type(e), [em.type(e)], [em.value(e.args[0])]))
     one = splat_constant("0x3FF0000000000000", e.dtype)
     return em.fn.pure(f"fdiv {em.type(e)} {one}, {root}")
 
@@ -203,9 +201,7 @@ def _prefetch(em: ExprEmitter, e: Call) -> str:
     where = em.value(e.args[0])
     numbers = [str(a.value) for a in e.args[1:3] if isinstance(a, IntImm)]
     rw, locality = numbers if len(numbers) == 2 else ("0", "3")
-    em.fn.do(
-        em.intrinsic("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"], [where, rw, locality, "1"])
-    )
+    em.fn.do(em.intrinsic("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"], [where, rw, locality, "1"]))
     return ""
 
 

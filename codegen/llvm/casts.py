@@ -35,7 +35,11 @@ def emit_cast(em: ExprEmitter, e: Expr, to: str) -> str:
     if is_float(source):
         text = em.value(e)
         if is_float(to):
-            return text if a.bits == b.bits else fn.pure(f"{'fpext' if b.bits > a.bits else 'fptrunc'} {ts} {text} to {td}")
+            return (
+                text
+                if a.bits == b.bits
+                else fn.pure(f"{'fpext' if b.bits > a.bits else 'fptrunc'} {ts} {text} to {td}")
+            )
         return fn.pure(f"{'fptosi' if is_signed(to) else 'fptoui'} {ts} {text} to {td}")
     if is_float(to):
         how = "sitofp" if is_signed(source) else "uitofp"

@@ -338,7 +338,9 @@ class ExprEmitter:
         a, b = self.value(e.a), self.value(e.b)
         how = ("s" if is_signed(dtype) else "u") + ("gt" if isinstance(e, Max) else "lt")
         test = self.fn.pure(f"icmp {how} {llvm_type(dtype)} {a}, {b}")
-        return self.fn.pure(f"select {self.type(CmpOp(e.a, e.b))} {test}, {llvm_type(dtype)} {a}, {llvm_type(dtype)} {b}")
+        return self.fn.pure(
+            f"select {self.type(CmpOp(e.a, e.b))} {test}, {llvm_type(dtype)} {a}, {llvm_type(dtype)} {b}"
+        )
 
     def float_extreme(self, largest: bool, a: Expr, b: Expr) -> str:
         """Min and Max of floats, NaN if either is NaN: one instruction when one side is a constant number."""

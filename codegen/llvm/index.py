@@ -110,7 +110,9 @@ def index_operand(em: ExprEmitter, e: Expr) -> str:
         return _floor(em, e)
     if isinstance(e, (Min, Max)) and is_int(e.dtype) and lanes_of(e.dtype) == 1:
         name = "smin" if isinstance(e, Min) else "smax"
-        return fn.pure(em.intrinsic(f"llvm.{name}.i64", "i64", ["i64", "i64"], [index_text(em, e.a), index_text(em, e.b)]))
+        return fn.pure(
+            em.intrinsic(f"llvm.{name}.i64", "i64", ["i64", "i64"], [index_text(em, e.a), index_text(em, e.b)])
+        )
     if isinstance(e, Cast) and is_int(e.dtype) and index_like(e.value):
         return index_text(em, e.value)
     text = em.value(e)

@@ -69,8 +69,10 @@ def store(em: ExprEmitter, buffer: Buffer, indices: tuple[Expr, ...], value: str
         else:
             fn.do(
                 em.intrinsic(
-                    f"llvm.masked.store.{suffix(_stored(dtype))}.p0", "void",
-                    [memory, "ptr", "i32", f"<{lanes} x i1>"], [value, pointer, str(align_of(dtype)), mask],
+                    f"llvm.masked.store.{suffix(_stored(dtype))}.p0",
+                    "void",
+                    [memory, "ptr", "i32", f"<{lanes} x i1>"],
+                    [value, pointer, str(align_of(dtype)), mask],
                 )  # fmt: skip
             )
     else:
@@ -78,7 +80,8 @@ def store(em: ExprEmitter, buffer: Buffer, indices: tuple[Expr, ...], value: str
         all_true = mask if mask is not None else vector_constant([1] * lanes, "i1")
         fn.do(
             em.intrinsic(
-                f"llvm.masked.scatter.{suffix(_stored(dtype))}.v{lanes}p0", "void",
+                f"llvm.masked.scatter.{suffix(_stored(dtype))}.v{lanes}p0",
+                "void",
                 [memory, f"<{lanes} x ptr>", "i32", f"<{lanes} x i1>"],
                 [value, pointers, str(align_of(dtype)), all_true],
             )  # fmt: skip

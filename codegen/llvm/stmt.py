@@ -244,8 +244,10 @@ class StmtEmitter(ExprEmitter):
             self.stmt(s.body)
             return
         total = linear_text(self, linear(self, _elements(buffer)))
-        amount = fn.pure(f"mul i64 {total}, {bytes_of(element_of(buffer.dtype))}") if size is None else str(
-            size * bytes_of(element_of(buffer.dtype))
+        amount = (
+            fn.pure(f"mul i64 {total}, {bytes_of(element_of(buffer.dtype))}")
+            if size is None
+            else str(size * bytes_of(element_of(buffer.dtype)))
         )
         self.parts.declarations.setdefault("tw_alloc", "declare noalias ptr @tw_alloc(i64)")
         self.parts.declarations.setdefault("tw_free", "declare void @tw_free(ptr)")
@@ -273,9 +275,7 @@ class StmtEmitter(ExprEmitter):
             fn.do(f"store {type_} {text}, ptr {place}, align 8")
         parts.declarations.setdefault("tw_parallel_for", "declare void @tw_parallel_for(ptr, ptr, i64, i32)")
         extent = index_text(self, s.extent)
-        fn.do(
-            f"call void @tw_parallel_for(ptr @{name}, ptr {context}, i64 {extent}, i32 {self.target.num_cores})"
-        )
+        fn.do(f"call void @tw_parallel_for(ptr @{name}, ptr {context}, i64 {extent}, i32 {self.target.num_cores})")
         parts.functions.append(self.region_entry(name, [t for t, _ in slots]))
         parts.functions.append(self.region_body(name, s, variables, pointers))
         self.touch(self.effects(s.body)[1])

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import struct
-from functools import lru_cache
+from functools import cache
 
 from ...tir.dtype import bytes_of, element_of, is_float, lanes_of, parse_dtype
 
 __all__ = ["align_of", "float_constant", "llvm_type", "memory_type", "splat_constant", "suffix", "vector_constant"]
 
 
-@lru_cache(maxsize=None)
+@cache
 def llvm_type(dtype: str) -> str:
     """The type of a value: ``float``, ``<16 x float>``, ``i1`` for bool, ``i16`` for bfloat16."""
     kind, bits, lanes = parse_dtype(dtype)
@@ -27,7 +27,7 @@ def llvm_type(dtype: str) -> str:
     return base if lanes == 1 else f"<{lanes} x {base}>"
 
 
-@lru_cache(maxsize=None)
+@cache
 def memory_type(dtype: str) -> str:
     """The type of an element in memory: as :func:`llvm_type`, but a bool takes a byte."""
     kind, _, lanes = parse_dtype(dtype)
@@ -36,7 +36,7 @@ def memory_type(dtype: str) -> str:
     return "i8" if lanes == 1 else f"<{lanes} x i8>"
 
 
-@lru_cache(maxsize=None)
+@cache
 def suffix(dtype: str) -> str:
     """The type's part of an overloaded intrinsic's name: ``f32``, ``v16f32``, ``i64``."""
     kind, bits, lanes = parse_dtype(dtype)

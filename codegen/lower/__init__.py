@@ -15,7 +15,9 @@ from .pipeline import PASSES, Pass, PassReport, run_passes
 __all__ = ["PASSES", "Pass", "PassReport", "lower", "run_passes"]
 
 
-def lower(func_or_schedule: Any, target: Target | str = "native", name: str | None = None, **options: Any) -> LoweredFunc:
+def lower(
+    func_or_schedule: Any, target: Target | str = "native", name: str | None = None, **options: Any
+) -> LoweredFunc:
     """Run all passes on a PrimFunc (or on a Schedule's function).
 
     ``options`` are :func:`run_passes`'s: ``show``, ``check``, ``report``. Returns the function, its C parameters and

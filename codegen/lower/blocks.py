@@ -53,7 +53,9 @@ def flatten_blocks(func: PrimFunc) -> PrimFunc:
                 body = _resolve_matches(block, body, inner)
             for key, value in block.annotations.items():
                 if key.startswith("pragma_"):
-                    body = AttrStmt(block.name, key, value if isinstance(value, Expr) else Analyzer().simplify(value), body)
+                    body = AttrStmt(
+                        block.name, key, value if isinstance(value, Expr) else Analyzer().simplify(value), body
+                    )
             terms = [substitute(t, env) for t in conjuncts(node.predicate)]
             for term in reversed(terms):
                 body = IfThenElse(term, body)
@@ -148,9 +150,7 @@ def _resolve_matches(block: Block, body: Stmt, env: Mapping[Var, Expr]) -> Stmt:
     def indices(buffer: Buffer, index: tuple[Expr, ...]) -> tuple[Expr, ...]:
         _, ranges = sources[buffer]
         lead = len(ranges) - len(index)
-        return tuple(
-            [r.min if d < lead else r.min + index[d - lead] for d, r in enumerate(ranges)]
-        )
+        return tuple([r.min if d < lead else r.min + index[d - lead] for d, r in enumerate(ranges)])
 
     def post(n: Node) -> Node | None:
         if isinstance(n, BufferLoad) and n.buffer in sources:

@@ -167,9 +167,7 @@ def _split_loop(loop: For, analyzer: Analyzer, copies: int) -> list[tuple[str, N
     return [("glue", loop.with_(body=IfThenElse(condition, main_body, fresh_copy(loop.body))))]
 
 
-def _split_let(
-    let: LetStmt, first: int, last: int, analyzer: Analyzer, copies: int
-) -> list[tuple[str, Node]] | None:
+def _split_let(let: LetStmt, first: int, last: int, analyzer: Analyzer, copies: int) -> list[tuple[str, Node]] | None:
     plan = _plan(let.var, let.body, analyzer)
     if plan is None or copies * 2 > _MAX_COPIES:
         return None
@@ -224,9 +222,7 @@ def _edge(loop: For, low: int, high: int) -> tuple[str, Node]:
     return "loop", copy.with_(body=substitute(copy.body, {copy.loop_var: copy.loop_var + low}))
 
 
-def _plan(
-    var: Var, body: Stmt, analyzer: Analyzer
-) -> tuple[list[Expr], int | None, int | None, Expr | None] | None:
+def _plan(var: Var, body: Stmt, analyzer: Analyzer) -> tuple[list[Expr], int | None, int | None, Expr | None] | None:
     """The checks in ``body`` that splitting at ``var`` decides, and where they all hold: for ``low <= var < high``
     and ``rest`` (a condition with variables from outside)."""
     inner = _inner_domains(body)

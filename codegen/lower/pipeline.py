@@ -17,9 +17,9 @@ from .contract import form_fma
 from .guards import hoist_guards, name_quotients
 from .horizontal import lower_horizontal
 from .loops import legalize_vector_loops, remove_unit_loops, split_unroll_factors
+from .masks import settle_masks
 from .math import lower_math
 from .reduction import place_init
-from .masks import settle_masks
 from .registers import promote_registers
 from .storage import widen_half_floats
 from .unroll import unroll_loops

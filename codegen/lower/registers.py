@@ -177,9 +177,7 @@ def _containers(slots: set[Slot]) -> dict[Slot, Slot] | None:
     return out
 
 
-def _unmasked_stores(
-    accesses: list[BufferLoad | BufferStore], buffer: Buffer, parents: dict[Slot, Slot]
-) -> set[Slot]:
+def _unmasked_stores(accesses: list[BufferLoad | BufferStore], buffer: Buffer, parents: dict[Slot, Slot]) -> set[Slot]:
     """Slots whose masks may be ignored: no load looks at a lane that some masked store leaves out.
 
     That is so when all masks of a slot are the same one, and every load of it is under that mask.

@@ -51,7 +51,12 @@ def widen_half_floats(func: PrimFunc) -> PrimFunc:
         if isinstance(n, BufferStore):
             n = n.map_children(visit)
             if _is_half(n.buffer.dtype):
-                return BufferStore(n.buffer, _round(n.value, with_lanes(n.buffer.dtype, lanes_of(n.value.dtype))), n.indices, n.predicate)
+                return BufferStore(
+                    n.buffer,
+                    _round(n.value, with_lanes(n.buffer.dtype, lanes_of(n.value.dtype))),
+                    n.indices,
+                    n.predicate,
+                )
             return n
         half = hasattr(n, "dtype") and _is_half(n.dtype)
         if isinstance(n, BufferLoad):

@@ -44,7 +44,11 @@ def _stores(stmt: Stmt) -> int:
     """Stores after unrolling."""
     if isinstance(stmt, BufferStore):
         return 1
-    times = stmt.extent.value if isinstance(stmt, For) and stmt.kind == "unrolled" and isinstance(stmt.extent, IntImm) else 1
+    times = (
+        stmt.extent.value
+        if isinstance(stmt, For) and stmt.kind == "unrolled" and isinstance(stmt.extent, IntImm)
+        else 1
+    )
     return times * sum(_stores(c) for c in stmt.children() if isinstance(c, Stmt))
 
 

@@ -35,7 +35,19 @@ from ...tir.expr import (
 )
 from ...tir.function import PrimFunc
 from ...tir.node import Node
-from ...tir.stmt import Allocate, AssertStmt, AttrStmt, BufferStore, Evaluate, For, IfThenElse, LetStmt, SeqStmt, Stmt, seq
+from ...tir.stmt import (
+    Allocate,
+    AssertStmt,
+    AttrStmt,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+    seq,
+)
 from ...tir.walk import transform, uses_var
 from .masks import all_lanes
 

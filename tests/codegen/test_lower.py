@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from tilewright import tir
 from tilewright.codegen.compile import compile as compile_function
 from tilewright.codegen.lower import PASSES, lower
@@ -116,7 +117,13 @@ def main(A: T.Buffer(({m}, {k}), "float32"), B: T.Buffer(({k}, {n}), "float32"),
 @pytest.mark.parametrize("kind", ["serial", "parallel"])
 @pytest.mark.parametrize(
     ("m", "n", "k", "rows", "vectors", "lanes", "unroll"),
-    [(17, 13, 7, 4, 1, 8, 4), (16, 16, 5, 4, 2, 8, 2), (7, 33, 3, 8, 2, 16, 4), (1, 1, 1, 2, 1, 4, 1), (13, 50, 9, 6, 3, 16, 4)],
+    [
+        (17, 13, 7, 4, 1, 8, 4),
+        (16, 16, 5, 4, 2, 8, 2),
+        (7, 33, 3, 8, 2, 16, 4),
+        (1, 1, 1, 2, 1, 4, 1),
+        (13, 50, 9, 6, 3, 16, 4),
+    ],
 )
 def test_matmul_with_register_tile(m, n, k, rows, vectors, lanes, unroll, kind):
     func = parse(matmul_tiled(m, n, k, rows, vectors, lanes, unroll, kind))
@@ -229,7 +236,14 @@ def main(X: T.Buffer((9, 11), "float32"), Y: T.Buffer((9, 11), "float32")):
 def test_padding_reads_nothing_outside():
     for target in (AVX512, AVX2):
         check(parse(PADDED), target)
-        check(parse(PADDED.replace("for i, j in T.grid(11, 13):\n", "for i in range(11):\n      for j in T.vectorized(13):\n")), target)
+        check(
+            parse(
+                PADDED.replace(
+                    "for i, j in T.grid(11, 13):\n", "for i in range(11):\n      for j in T.vectorized(13):\n"
+                )
+            ),
+            target,
+        )
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int8", "uint8", "int32", "int64"])
