@@ -356,7 +356,12 @@ class StmtPrinter(ExprPrinter):
 
     def _axes(self, b: Block, realize: BlockRealize) -> None:
         run: list[tuple[IterVar, Expr]] = []
-        for axis, value in zip(b.iter_vars, realize.iter_values, strict=True):
+        values = realize.iter_values
+        for k, axis in enumerate(b.iter_vars):
+            if k >= len(values):  # not well-formed; print what there is
+                self.line(f"{self.names.define(axis.var, axis.var.name)} = {self._axis(axis)})", axis.var)
+                continue
+            value = values[k]
             if self._is_remap(axis, value):
                 run.append((axis, value))
             else:

@@ -4,8 +4,8 @@
     function that defines it. Sizes in the shapes of parameters' buffers are defined by them.
  2. No variable and no buffer is defined twice.
  3. A buffer is a parameter's, or allocated or matched around its use. Where its pointer is used, so is it.
- 4. An access has one integer index per dimension; only the last one may be a vector. A predicate is bool, with the
-    lanes of the access.
+ 4. An access has one integer index per dimension; vectors among them have the same lanes. A predicate is bool, with
+    the lanes of the access.
  5. A stored value has the buffer's data type, with the lanes of the access.
  6. Operands of a binary operation have one data type; conditions and their connectives are bool; the lanes of all
     parts of a vector operation agree; a constant fits its type.

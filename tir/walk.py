@@ -105,9 +105,11 @@ def replace_buffers(node: N, mapping: Mapping[Buffer, Buffer]) -> Any:
             allocs = map_tuple(n.alloc_buffers, lambda b: get(b, b))
             matches = map_tuple(
                 n.match_buffers,
-                lambda m: m
-                if m.buffer not in mapping and m.source.buffer not in mapping
-                else MatchBufferRegion(get(m.buffer, m.buffer), region(m.source)),
+                lambda m: (
+                    m
+                    if m.buffer not in mapping and m.source.buffer not in mapping
+                    else MatchBufferRegion(get(m.buffer, m.buffer), region(m.source))
+                ),
             )
             old = (n.reads, n.writes, n.alloc_buffers, n.match_buffers)
             if any(a is not b for a, b in zip((reads, writes, allocs, matches), old, strict=True)):

@@ -25,12 +25,12 @@ def matmul_symbolic(a: T.handle, b: T.handle, c: T.handle, scale: T.float32):
     A = T.match_buffer(a, (n, k))
     B = T.match_buffer(b, (k, m), "float32")
     C = T.match_buffer(c, (n, m), "float32")
-    for i, j, l in T.grid(n, m, k):
+    for i, j, r in T.grid(n, m, k):
         with T.block("C"):
-            vi, vj, vl = T.axis.remap("SSR", [i, j, l])
+            vi, vj, vr = T.axis.remap("SSR", [i, j, r])
             with T.init():
                 C[vi, vj] = 0.0
-            C[vi, vj] += A[vi, vl] * B[vl, vj] * scale
+            C[vi, vj] += A[vi, vr] * B[vr, vj] * scale
 
 
 @T.prim_func

@@ -3,11 +3,53 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from tilewright.tir import (
-    EQ, GE, GT, LE, LT, NE, Add, And, Broadcast, BufferLoad, BufferStore, Call, Cast, Div, FloatImm, FloorDiv,
-    FloorMod, IntImm, Let, Max, Min, Mul, Not, Or, PrimFunc, Ramp, Select, Sub, TruncDiv, TruncMod, Var,
-    assert_structural_equal, decl_buffer, parse, structural_hash, verify, workload_key,
-)  # fmt: skip
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    Block,
+    BlockRealize,
+    Broadcast,
+    BufferLoad,
+    BufferRegion,
+    BufferStore,
+    Call,
+    Cast,
+    Div,
+    Evaluate,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    IterVar,
+    Let,
+    Max,
+    Min,
+    Mul,
+    Not,
+    Or,
+    PrimFunc,
+    Ramp,
+    Range,
+    Select,
+    Sub,
+    TruncDiv,
+    TruncMod,
+    Var,
+    assert_structural_equal,
+    decl_buffer,
+    parse,
+    structural_hash,
+    verify,
+    workload_key,
+)
+from tilewright.tir.function import root_block
 
 _X, _Y, _L = Var("x", "int32"), Var("y", "int32"), Var("l", "int64")
 _F, _B = Var("f", "float32"), Var("b", "bool")
@@ -154,15 +196,11 @@ def test_random_vector_indices_parse_back(base, stride, lanes):
 @settings(max_examples=150, deadline=None)
 @given(_ints(2), st.one_of(st.integers(-3, 20).map(IntImm), _ints(2)))
 def test_random_regions_parse_back(lo, extent):
-    from tilewright.tir import Block, BlockRealize, BufferRegion, Evaluate, IterVar, Range
-
     axis = IterVar(Range.from_extent(16), Var("vi"))
     region = BufferRegion(_A, (Range(lo, extent),))
     block = Block((axis,), (region,), (), "B", Evaluate(IntImm(0)))
     base = _function(IntImm(0))
     func = base.with_body(BlockRealize((_X,), IntImm(1, "bool"), block))
-    from tilewright.tir.function import root_block
-
     func = func.with_body(root_block("root", func.body))
     text = func.script()
     again = parse(text)

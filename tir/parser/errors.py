@@ -6,6 +6,9 @@ import ast
 
 __all__ = ["ParseError", "Source"]
 
+_WIDTH = 160
+"""Columns of the excerpt."""
+
 
 class Source:
     """A text with its file name and the line at which it starts there."""
@@ -55,6 +58,9 @@ class ParseError(ValueError):
         self.message = message
         self.line = lineno + source.first_line - 1
         self.column = start + 1
+        shift = max(0, min(start - _WIDTH // 2, len(text) - _WIDTH))  # a window of a long line
+        text = text[shift : shift + _WIDTH]
+        start, end = start - shift, min(end - shift, len(text))
         number = str(self.line)
         super().__init__(
             f"{message}\n"

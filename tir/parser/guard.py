@@ -58,7 +58,7 @@ def check_text(source: Source) -> None:
             operators += 1
             token = match[0]
             # "- - - x" nests like "not not not x", and so do lambdas.
-            prefixes = prefixes + len(token) if token[-1] in "+-" else 0
+            prefixes = prefixes + len(token) if token[-1] in "+-" else prefixes if token == ":" else 0
         elif kind == "open":
             depth += 1
             operators += 1

@@ -183,7 +183,7 @@ class StmtParser(BlockParser):
         self, buffer: Buffer, indices: tuple[Expr, ...], value: Any, predicate: Expr | None, node: ast.AST
     ) -> Stmt:
         """A store; the value is converted to the buffer's type unless that would drop a fraction."""
-        lanes = lanes_of(indices[-1].dtype) * lanes_of(buffer.dtype) if indices else lanes_of(buffer.dtype)
+        lanes = max([lanes_of(i.dtype) for i in indices], default=1) * lanes_of(buffer.dtype)
         e = self.as_expr(value, node, buffer.dtype if isinstance(value, (int, float)) else None)
         have, want = element_of(e.dtype), element_of(buffer.dtype)
         if have != want:

@@ -89,6 +89,13 @@ def _extreme(on_exprs: Callable[[Any, Any], Any], on_numbers: Callable[..., Any]
     return pick
 
 
+def _sum(items: Any) -> Any:
+    out: Any = 0
+    for k, item in enumerate(list(items)):
+        out = out + item if k else item
+    return out
+
+
 def _abs(x: Any) -> Any:
     return abs(x) if isinstance(x, (int, float)) else abs_(x)
 
@@ -106,7 +113,7 @@ def _int(x: Any) -> int:
 BUILTINS: dict[str, Any] = {
     "abs": _abs, "bool": bool, "enumerate": lambda x: list(enumerate(x)), "float": _float, "int": _int, "len": len,
     "list": list, "max": _extreme(max_, max), "min": _extreme(min_, min), "range": _range,
-    "reversed": lambda x: list(reversed(x)), "str": str, "sum": lambda x: sum(list(x)), "tuple": tuple,
+    "reversed": lambda x: list(reversed(x)), "str": str, "sum": _sum, "tuple": tuple,
     "zip": lambda *x: list(zip(*x, strict=False)),
     "True": True, "False": False, "None": None,
 }  # fmt: skip

@@ -1,0 +1,190 @@
+"""Each invariant of the verifier with a broken example."""
+# ruff: noqa: E741
+
+import pytest
+
+from tilewright.tir import (
+    Add,
+    Block,
+    BlockRealize,
+    Broadcast,
+    BufferLoad,
+    BufferStore,
+    Call,
+    Cast,
+    Evaluate,
+    FloatImm,
+    For,
+    IfThenElse,
+    IntImm,
+    IterVar,
+    Let,
+    LetStmt,
+    PrimFunc,
+    Ramp,
+    Range,
+    Reduce,
+    Select,
+    SeqStmt,
+    Var,
+    VerifyError,
+    decl_buffer,
+    parse,
+    verify,
+)  # fmt: skip
+from tilewright.tir.expr import And, CommReducer, Not, Shuffle
+
+A = decl_buffer((16,), "float32", "A")
+B = decl_buffer((4, 4), "int32", "B")
+PA, PB, N, L = Var("a", "handle"), Var("b", "handle"), Var("n"), Var("l", "int64")
+I, J = Var("i"), Var("j")
+ZERO, FOUR = IntImm(0), IntImm(4)
+F1 = FloatImm(1.0)
+STORE = BufferStore(A, F1, (ZERO,))
+TRUE = IntImm(1, "bool")
+
+
+def func(body, params=(PA, PB, N, L)):
+    return PrimFunc(params, body, {PA: A, PB: B}, {"global_symbol": "f"})
+
+
+def loop(var, body, kind="serial", lo=ZERO, extent=FOUR, thread=None):
+    return For(var, lo, extent, kind, body, thread)
+
+
+def block(body, axes=(), values=(), reads=(), writes=(), predicate=TRUE, **rest):
+    return BlockRealize(tuple(values), predicate, Block(tuple(axes), tuple(reads), tuple(writes), "blk", body, **rest))
+
+
+def axis(var, kind="spatial", extent=FOUR):
+    return IterVar(Range(IntImm(0, extent.dtype), extent), var, kind)
+
+
+LOCAL = decl_buffer((4,), "float32", "T")
+VI = Var("vi")
+
+BROKEN = {
+    "undefined": (Evaluate(I), "variable `i` is not defined"),
+    "out of scope": (
+        SeqStmt((loop(I, STORE), BufferStore(A, F1, (I,)))), "variable `i` is used outside of its scope"),
+    "out of let": (
+        SeqStmt((LetStmt(I, ZERO, STORE), Evaluate(I))), "variable `i` is used outside of its scope"),
+    "defined twice": (SeqStmt((loop(I, STORE), loop(I, STORE))), "variable `i` is defined twice"),
+    "nested twice": (loop(I, loop(I, STORE)), "variable `i` is defined twice"),
+    "let twice": (LetStmt(I, Let(J, ZERO, J), LetStmt(J, ZERO, STORE)), "variable `j` is defined twice"),
+    "parameter again": (loop(N, STORE), "variable `n` is defined twice"),
+    "unknown buffer": (BufferStore(LOCAL, F1, (ZERO,)), "buffer `T` is not declared"),
+    "buffer out of scope": (
+        SeqStmt((block(STORE, alloc_buffers=(LOCAL,)), BufferStore(LOCAL, F1, (ZERO,)))),
+        "buffer `T` is used outside of its scope"),
+    "buffer twice": (
+        SeqStmt((block(STORE, alloc_buffers=(LOCAL,)), block(STORE, alloc_buffers=(LOCAL,)))),
+        "buffer `T` is defined twice"),
+    "rank": (BufferStore(B, ZERO, (ZERO,)), "`B` has 2 dimensions, indexed with 1"),
+    "float index": (BufferStore(A, F1, (F1,)), "`A` is indexed with float32"),
+    "index lanes": (
+        BufferStore(B, Broadcast(ZERO, 4), (Ramp(ZERO, IntImm(1), 4), Ramp(ZERO, IntImm(1), 2))),
+        r"the indices of `B` have \[2, 4\] lanes"),
+    "predicate lanes": (
+        BufferStore(A, Broadcast(F1, 4), (Ramp(ZERO, IntImm(1), 4),), TRUE), "the predicate of 4 lanes of `A` is bool"),
+    "stored type": (BufferStore(A, ZERO, (ZERO,)), "int32 is stored to 1 element of `A`, which is float32"),
+    "stored lanes": (
+        BufferStore(A, F1, (Ramp(ZERO, IntImm(1), 4),)), "float32 is stored to 4 elements of `A`, which is float32"),
+    "operands": (Evaluate(Add(N, L)), "the operands of `T.Add\\(n, l\\)` are int32 and int64"),
+    "and of ints": (Evaluate(And(N, N)), "the operands of .* are int32, not bool"),
+    "not of int": (Evaluate(Not(N)), "`not` of int32"),
+    "condition": (IfThenElse(N, STORE), "the condition `n` is int32"),
+    "select": (Evaluate(Select(N, N, N)), "the condition is int32"),
+    "select sides": (Evaluate(Select(TRUE, N, L)), "the sides are int32 and int64"),
+    "if_then_else": (Evaluate(Call("tir.if_then_else", (N, N, N), "int32")), "if_then_else of int32, int32, int32"),
+    "cast lanes": (Evaluate(Cast("float32x4", N)), "int32 converted to float32x4"),
+    "ramp": (Evaluate(Ramp(N, IntImm(1, "int64"), 4)), "a ramp of 4 lanes from int32 in steps of int64"),
+    "broadcast": (Evaluate(Broadcast(Broadcast(N, 2), 2)), "a broadcast of int32x2"),
+    "shuffle": (Evaluate(Shuffle((Broadcast(N, 2),), (0, 2))), "an index is outside of 2 lanes"),
+    "constant": (Evaluate(IntImm(300, "int8")), "300 is no int8"),
+    "bool constant": (Evaluate(IntImm(2, "bool")), "2 is no bool"),
+    "float constant": (Evaluate(FloatImm(1.0, "int32")), "a fraction of type int32"),
+    "let type": (LetStmt(I, F1, STORE), "`i` is int32, its value float32"),
+    "loop type": (loop(I, STORE, extent=L), "loop `i` is int32, from int32, over int64"),
+    "float loop": (loop(Var("f", "float32"), STORE), "loop variable `f` is float32"),
+    "no thread axis": (loop(I, STORE, "thread_binding"), "loop `i` is thread_binding, its thread axis None"),
+    "thread axis": (loop(I, STORE, thread="threadIdx.x"), "loop `i` is serial, its thread axis 'threadIdx.x'"),
+    "values": (block(STORE, [axis(VI)], []), "block `blk` has 1 axes and 0 values"),
+    "value type": (block(STORE, [axis(VI)], [L]), "axis `vi` of block `blk` is int32, its value int64"),
+    "domain type": (block(STORE, [axis(VI, extent=L)], [N]), "axis `vi` is int32, its domain int64"),
+    "axis kind": (block(STORE, [axis(VI, "diagonal")], [N]), "axis `vi` is of kind 'diagonal'"),
+    "predicate": (block(STORE, [axis(VI)], [N], predicate=N), "the condition `n` is int32"),
+    "outer loop": (
+        loop(I, block(BufferStore(A, F1, (I,)), [axis(VI)], [I], writes=[A.full_region()])),
+        "block `blk` uses the loop variable `i` from outside of it"),
+    "undeclared write": (loop(I, block(STORE, [axis(VI)], [I])), "block `blk` writes `A`, which its T.writes leaves out"),
+    "undeclared read": (
+        loop(I, block(BufferStore(A, Cast("float32", B[VI, 0]), (VI,)), [axis(VI)], [I], writes=[A.full_region()])),
+        "block `blk` reads `B`, which its T.reads leaves out"),
+    "unrealized": (Block((), (), (), "blk", STORE), "block `blk` is not realized"),
+    "short sequence": (SeqStmt((STORE,)), "a sequence of fewer than two statements"),
+    "nested sequence": (SeqStmt((STORE, SeqStmt((STORE, STORE)))), "a sequence inside a sequence"),
+    "reduction": (
+        BufferStore(A, Reduce(CommReducer((I,), (J,), (Add(I, J),), (ZERO,)), (F1,), (), TRUE), (ZERO,)),
+        "Reduce .* is left in the program"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_programs_are_refused(name):
+    body, message = BROKEN[name]
+    with pytest.raises(VerifyError, match=message) as info:
+        verify(func(body))
+    assert str(info.value).startswith("function f is not well-formed: ")
+    assert "@T.prim_func" in str(info.value)
+
+
+def test_the_line_is_marked():
+    with pytest.raises(VerifyError) as info:
+        verify(func(loop(I, SeqStmt((STORE, BufferStore(A, ZERO, (I,)))))))
+    lines = str(info.value).splitlines()
+    at = next(k for k, line in enumerate(lines) if "^^^" in line)
+    assert lines[at - 1].strip() == "A[i] = 0"
+
+
+def test_parameters():
+    with pytest.raises(VerifyError, match="variable `n` is defined twice"):
+        verify(func(STORE, (PA, PB, N, N)))
+    with pytest.raises(VerifyError, match="buffer_map names b, no parameters"):
+        verify(func(STORE, (PA,)))
+    with pytest.raises(VerifyError, match="parameter `n` stands for a buffer but is int32"):
+        verify(PrimFunc((N,), STORE, {N: A}))
+
+
+def test_matched_buffers():
+    text = """
+@T.prim_func
+def f(A: T.Buffer((16,), "float32")):
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            T.reads({reads})
+            T.writes()
+            b = T.match_buffer(A[vi * 4:vi * 4 + 4], {shape}, "{dtype}")
+            T.evaluate(b[{index}])
+"""
+    verify(parse(text.format(reads="A[vi * 4:vi * 4 + 4]", shape="(4,)", dtype="float32", index="0")))
+    with pytest.raises(VerifyError, match="`b` .int8, 1-d. does not match a region of `A` .float32, 1-d."):
+        verify(parse(text.format(reads="A[vi * 4:vi * 4 + 4]", shape="(4,)", dtype="int8", index="0")))
+    with pytest.raises(VerifyError, match="`b` .float32, 2-d. does not match"):
+        verify(parse(text.format(reads="A[vi * 4:vi * 4 + 4]", shape="(2, 2)", dtype="float32", index="0, 0")))
+    with pytest.raises(VerifyError, match="block `B` matches `A`, neither read nor written by it"):
+        verify(parse(text.format(reads="", shape="(4,)", dtype="float32", index="0")))
+
+
+def test_an_opaque_block_may_use_outer_loops_and_declare_less():
+    verify(func(loop(I, block(BufferStore(A, F1, (I,))))))
+
+
+def test_a_reduction_reads_its_own_output_undeclared(corpus):
+    verify(corpus.PROGRAMS["matmul"])
+
+
+def test_loads_count():
+    with pytest.raises(VerifyError, match="`A` has 1 dimensions, indexed with 2"):
+        verify(func(Evaluate(BufferLoad(A, (ZERO, ZERO)))))
