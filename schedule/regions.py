@@ -175,10 +175,10 @@ def exact_box(
     fixed = {v: r.min for v, r in ranges.items() if is_const_int(r.extent, 1)}
     exprs = [analyzer.simplify(substitute(i, fixed)) for i in indices]
     tests = [analyzer.simplify(substitute(c, fixed)) for c in conditions]
-    split = _digits(exprs, own, analyzer)
+    split = _digits([*exprs, *tests], own, analyzer)
     if split is None:
         return None
-    exprs, mine = split
+    exprs, tests, mine = split[0][: len(exprs)], split[0][len(exprs) :], split[1]
     for v, r in mine.items():
         if v not in own:
             analyzer.bind(v, r)
@@ -261,6 +261,8 @@ def _apply(
     if line is None:
         return False
     factors = {v: c for v, c in zip(mine, line[0], strict=True) if not is_const_int(c, 0)}
+    if not inside <= factors.keys():
+        return False
     for d, (mine_factors, base) in enumerate(lines):
         if factors.keys() == mine_factors.keys() and all(
             analyzer.can_prove_equal(c, mine_factors[v]) for v, c in factors.items()

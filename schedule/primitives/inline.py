@@ -14,6 +14,7 @@ from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt
 from ...tir.walk import pre_order, substitute, transform
 from ..analysis import (
     Scope,
+    accesses,
     all_of,
     check_complete,
     check_only_writer,
@@ -260,6 +261,13 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
     for load in loads[1:]:
         if not all(analyzer.can_prove_equal(a, b) for a, b in zip(first.indices, load.indices, strict=True)):
             raise ScheduleError(f"block {block!r} reads {buffer.name} at several places", where=realize)
+    if any(a.guards for a in accesses(realize.block.body, buffer)):
+        raise ScheduleError(
+            f"block {block!r} reads {buffer.name} under a condition; where that does not hold no producer's turn "
+            "stands for the block's",
+            where=realize,
+            hint=f"compute_inline({name!r}) goes the other way",
+        )
     _check_between(scope, producer, realize)
     check_cover(tree, producer, realize, buffer)
 

@@ -335,11 +335,12 @@ def _fill_in_place(
 def _own_nest(tree: Tree, realize: BlockRealize) -> Stmt | None:
     """The outermost loop over the block when all loops up to its scope hold nothing else; else None."""
     here: Stmt = realize
+    own = 0
     for up in tree.above(realize):
         if not isinstance(up, For):
-            return here
-        here = up
-    return None
+            break
+        here, own = up, own + 1
+    return here if own == len(tree.loops_above(realize)) else None
 
 
 def _simplified(node: Any, analyzer: Analyzer) -> Any:

@@ -39,6 +39,13 @@ def _check_sweep(tree: Tree, realize: BlockRealize, inner: Sequence[For], outer:
                 where=(carrier, realize),
                 hint=f"name loop {carrier.loop_var.name} or one around it",
             )
+    for lp in inner:
+        if _is_reduce_loop(realize, lp) and _is_spatial_loop(realize, lp):
+            raise ScheduleError(
+                f"loop {lp.loop_var.name} runs over spatial and reduce axes at once",
+                where=(lp, realize),
+                hint="fuse spatial loops with spatial ones, reduction loops with reduction ones",
+            )
     analyzer = analyzer_at(tree, realize)
     ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in inner}
     box = exact_box(analyzer, realize.iter_values, ranges, once=True)
