@@ -62,9 +62,10 @@ def _promote(alloc: Allocate) -> Stmt | None:
     accesses = _accesses(alloc.body, buffer)
     if accesses is None:
         return None
+    shape = _row_padded(accesses, buffer)
     slots: set[Slot] = set()
     for access in accesses:
-        slot = _slot(access.indices, buffer)
+        slot = _slot(access.indices, shape)
         if slot is None:
             return None
         slots.add(slot)
@@ -77,10 +78,10 @@ def _promote(alloc: Allocate) -> Stmt | None:
         values[start, lanes] = Buffer(f"{buffer.name}_{start}", (), dtype, REGISTER_SCOPE)
     if sum(bytes_of(v.dtype) for v in values.values()) > _MAX_BYTES:
         return None
-    stored = {_slot(a.indices, buffer) for a in accesses if isinstance(a, BufferStore)}
+    stored = {_slot(a.indices, shape) for a in accesses if isinstance(a, BufferStore)}
     if any(parents[s] != s for s in stored if s is not None):
         return None  # a part of a vector is written: keep it in memory
-    free = _unmasked_stores(accesses, buffer, parents)
+    free = _unmasked_stores(accesses, shape, parents)
 
     def read(slot: Slot) -> Expr:
         home = parents[slot]
@@ -92,14 +93,14 @@ def _promote(alloc: Allocate) -> Stmt | None:
 
     def post(n: Node) -> Node | None:
         if isinstance(n, BufferLoad) and n.buffer is buffer:
-            slot = _slot(n.indices, buffer)
+            slot = _slot(n.indices, shape)
             assert slot is not None
             value = read(slot)
             if n.predicate is None or slot in free:
                 return value
             return Select(n.predicate, value, const(0, value.dtype))
         if isinstance(n, BufferStore) and n.buffer is buffer:
-            slot = _slot(n.indices, buffer)
+            slot = _slot(n.indices, shape)
             assert slot is not None
             value = n.value
             if n.predicate is not None and slot not in free:
@@ -131,10 +132,23 @@ def _accesses(body: Stmt, buffer: Buffer) -> list[BufferLoad | BufferStore] | No
     return out if visit(body, False) else None
 
 
-def _slot(indices: tuple[Expr, ...], buffer: Buffer) -> Slot | None:
+def _row_padded(accesses: list[BufferLoad | BufferStore], buffer: Buffer) -> tuple[Expr, ...]:
+    """The shape with rows as long as the accesses reach: a masked vector at the end of a row must not overlap the next
+    one, since its lanes beyond the row are never looked at."""
+    if not buffer.shape or not isinstance(buffer.shape[-1], IntImm):
+        return buffer.shape
+    reach = buffer.shape[-1].value
+    for access in accesses:
+        last = access.indices[-1]
+        if access.predicate is not None and isinstance(last, Ramp) and isinstance(last.base, IntImm):
+            reach = max(reach, last.base.value + last.lanes)
+    return (*buffer.shape[:-1], IntImm(reach))
+
+
+def _slot(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Slot | None:
     """The first element and the number of lanes of an access; None when it is not constant or not contiguous."""
     offset, lanes, stride = 0, 1, 1
-    for index, extent in zip(indices, buffer.shape, strict=True):
+    for index, extent in zip(indices, shape, strict=True):
         if not isinstance(extent, IntImm):
             return None
         offset *= extent.value
@@ -177,7 +191,9 @@ def _containers(slots: set[Slot]) -> dict[Slot, Slot] | None:
     return out
 
 
-def _unmasked_stores(accesses: list[BufferLoad | BufferStore], buffer: Buffer, parents: dict[Slot, Slot]) -> set[Slot]:
+def _unmasked_stores(
+    accesses: list[BufferLoad | BufferStore], shape: tuple[Expr, ...], parents: dict[Slot, Slot]
+) -> set[Slot]:
     """Slots whose masks may be ignored: no load looks at a lane that some masked store leaves out.
 
     That is so when all masks of a slot are the same one, and every load of it is under that mask.
@@ -185,7 +201,7 @@ def _unmasked_stores(accesses: list[BufferLoad | BufferStore], buffer: Buffer, p
     masks: dict[Slot, list[Expr]] = defaultdict(list)
     bare_loads: set[Slot] = set()
     for access in accesses:
-        slot = _slot(access.indices, buffer)
+        slot = _slot(access.indices, shape)
         assert slot is not None
         if access.predicate is not None:
             masks[slot].append(access.predicate)
