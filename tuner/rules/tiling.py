@@ -187,7 +187,7 @@ class TilingPart(Part):
     def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
         axes, extents = self.axes, self.block.extents
         block = sch.get_block(self.block.name)
-        width = row["vectors"] * self.lanes
+        width = min(row["vectors"] * self.lanes, extents[axes.vector])
         if self.packed is not None:
             self._pack(sch, block, width)
         result = sch.cache_write(block, 0, "local")
