@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .errors import CommandError
 from .options import target_option, target_text
 from .output import column, echo_json, echo_table, json_option, size_text
 from .settings import all_settings
@@ -35,6 +36,8 @@ def command(refresh: bool, num_cores: int | None, target: str | None, as_json: b
     from ..driver.machine import measure_machine
 
     machine = Target(target_text(target, num_cores))
+    if machine.missing_here():
+        raise CommandError(f"this machine cannot run code for {machine}, so nothing can be measured", code=2)
     report = measure_machine(machine, refresh=refresh)
     versions = _versions()
     warnings = _warnings()

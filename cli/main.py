@@ -67,12 +67,13 @@ def cli(debug: bool) -> None:
     """
 
 
-class _Terminated(KeyboardInterrupt):
-    """SIGTERM, handled like Ctrl-C, with an exit code of its own."""
+_terminated: list[bool] = []
 
 
 def _terminate(*_: Any) -> None:
-    raise _Terminated
+    """SIGTERM is handled like Ctrl-C, with an exit code of its own."""
+    _terminated.append(True)
+    raise KeyboardInterrupt
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -80,6 +81,7 @@ def main(args: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if args is None else args)
     debug = "--debug" in words or bool(os.environ.get("TILEWRIGHT_DEBUG"))
     words = [word for word in words if word != "--debug"]
+    _terminated.clear()
     previous = _catch_sigterm()
     try:
         result = cli.main(words, prog_name="tilewright", standalone_mode=False)
@@ -89,9 +91,9 @@ def main(args: Sequence[str] | None = None) -> int:
         # The reader of our output has gone (`tilewright … | head`): nothing to say, and nobody to say it to.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (KeyboardInterrupt, click.Abort) as stop:
+    except (KeyboardInterrupt, click.Abort):
         click.echo("tilewright: interrupted", err=True)
-        return 143 if isinstance(stop, _Terminated) else 130
+        return 143 if _terminated else 130
     except Exception as error:
         if debug:
             traceback.print_exc()

@@ -43,7 +43,7 @@ def command(
     machine = Target(target_text(target, num_cores))
     case = parse_spec(spec, args)
     case.func  # noqa: B018  a workload that cannot be built shows before anything is measured
-    peak = peak_for(measure_machine(machine), case.func, machine)
+    peak = None if machine.missing_here() else peak_for(measure_machine(machine), case.func, machine)
     with Progress(case.spec, trials, case.flops, peak) as progress:
         result = tune(
             case,

@@ -133,6 +133,9 @@ def bench(
     peak (or take what was measured), False for no shares.
     """
     compiled_for = target if isinstance(target, Target) else Target(target)
+    missing = compiled_for.missing_here()
+    if missing:
+        raise BuildError(f"bench runs on this machine, which cannot run code for {compiled_for}: no {missing[0]}")
     base = plan(inputs, args, compiled_for)
     if is_symbolic(base.request.func):
         raise BuildError(f"{base.request.func.name} has symbolic shapes; bench needs numbers")

@@ -1,0 +1,176 @@
+"""Tuning, benching, building, showing and keeping records, from the command line."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+import sqlite3
+
+import numpy as np
+import pytest
+
+SPEC = "matmul:M=17,N=32,K=16"
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory):
+    """A database with a few records of SPEC."""
+    from tilewright.driver import tune
+
+    path = tmp_path_factory.mktemp("tuned") / "tuning.db"
+    assert tune(SPEC, "native -num-cores=1", trials=4, db=path).best is not None
+    return path
+
+
+@pytest.fixture
+def db(tuned, tmp_path):
+    return shutil.copy(tuned, tmp_path / "copy.db")
+
+
+def test_tune_bench_build_from_nothing(run, tmp_path):
+    done = run("tune", SPEC, "--trials", "3", "--num-cores", "1", "--db", "new.db", "--json")
+    assert done.code == 0, done.err
+    told = json.loads(done.out)
+    assert told["schema"] == 1 and told["trials"] == 3 and told["best_seconds"] > 0 and told["stopped"] == "trials"
+    assert f"{SPEC}: 3/3 trials, best" in done.err
+    done = run("bench", SPEC, "--num-cores", "1", "--db", "new.db", "--rounds", "2", "--json")
+    assert done.code == 0, done.err
+    rows = {row["name"]: row for row in json.loads(done.out)["rows"]}
+    assert list(rows) == ["default", "tuned", "numpy"] and all(row["seconds"] > 0 for row in rows.values())
+    assert rows["numpy"]["speedup_over_numpy"] == 1.0 and rows["tuned"]["share_of_peak"] > 0
+    assert rows["tuned"]["origin"].startswith("record ")
+    done = run("build", SPEC, "--num-cores", "1", "--db", "new.db", "--require-tuned", "-o", "mm.ll")
+    assert done.code == 0 and "record " in done.out and (tmp_path / "mm.ll").exists()
+
+
+def test_bench_prints_a_table(run, db):
+    done = run("bench", SPEC, "--num-cores", "1", "--db", db, "--rounds", "1")
+    assert done.code == 0, done.err
+    assert "of peak" in done.out and "vs NumPy" in done.out and "NumPy on 1 thread" in done.out
+    done = run("bench", "transpose:M=17,N=13", "--num-cores", "1", "--rounds", "1")
+    assert done.code == 0 and "GFLOP/s  " not in done.out and "not tuned yet: tilewright tune" in done.err
+
+
+def test_without_a_record_tuned_is_an_error(run, db):
+    for command in (["bench"], ["build", "-o", "x.ll"]):
+        done = run(*command, "matmul:M=5,N=5,K=5", "--require-tuned", "--db", db)
+        assert done.code == 3 and "has no record of it" in done.err and "tilewright tune matmul:M=5" in done.err
+    assert run("db", "best", "matmul:M=5,N=5,K=5", "--db", db).code == 3
+
+
+def test_nothing_measured_is_exit_code_4(run, monkeypatch):
+    from tilewright.tuner.measure import LocalRunner, MeasureResult
+
+    monkeypatch.setattr(LocalRunner, "open", lambda *a, **k: None)
+    monkeypatch.setattr(
+        LocalRunner, "measure", lambda self, traces, **k: [MeasureResult("crash", "signal 11") for _ in traces]
+    )
+    done = run("tune", SPEC, "--trials", "2", "--db", "t.db")
+    assert done.code == 4 and "nothing could be measured: 2 crash" in done.err
+    done = run("db", "failures", "--db", "t.db")
+    assert "crash" in done.out and "signal 11" in done.out
+
+
+@pytest.mark.parametrize(
+    ("stage", "text"),
+    [
+        ("te", "A: float32[17, 16]"),
+        ("tir", "def matmul(A: T.Buffer((17, 16)"),
+        ("scheduled", "def matmul("),
+        ("trace", "sch.get_block"),
+        ("lowered", "def matmul("),
+        ("ll", "define "),
+        ("asm", "matmul:"),
+    ],
+)
+def test_show(run, db, stage, text):
+    done = run("show", SPEC, "--stage", stage, "--db", db, "--num-cores", "1")
+    assert done.code == 0 and text in done.out
+    assert ("record " in done.err) == (stage not in ("te", "tir"))
+    told = json.loads(run("show", SPEC, "--stage", stage, "--json").out)
+    assert told["schema"] == 1 and told["stage"] == stage and text in told["text"]
+
+
+@pytest.mark.skipif(not (shutil.which("cc") or shutil.which("ld")), reason="needs a linker")
+def test_a_library_needs_no_python(run, db, tmp_path):
+    done = run("build", SPEC, "--db", db, "--num-cores", "1", "-o", "mm.so", "--name", "tuned_matmul", "--json")
+    assert done.code == 0, done.err
+    told = json.loads(done.out)
+    assert told["symbols"] == ["tuned_matmul"] and os.path.exists("mm.h")
+    rng = np.random.default_rng(0)
+    a = rng.integers(-4, 5, (17, 16)).astype(np.float32)
+    b = rng.integers(-4, 5, (16, 32)).astype(np.float32)
+    c = np.full((17, 32), np.nan, np.float32)
+    function = ctypes.CDLL(str(tmp_path / "mm.so")).tuned_matmul
+    assert function(*[ctypes.c_void_p(x.ctypes.data) for x in (a, b, c)]) == 0
+    np.testing.assert_array_equal(c, a @ b)
+
+
+def test_db_tells_what_it_holds(run, db):
+    done = run("db", "ls", "--db", db)
+    assert SPEC in done.out and "native -num-cores=1" in done.out
+    (row,) = json.loads(run("db", "ls", "--db", db, "--json").out)["workloads"]
+    assert row["records"] == 4 and row["best_seconds"] > 0
+    assert "done" in run("db", "ls", "--sessions", "--db", db).out
+    done = run("db", "best", SPEC, "--db", db, "--num-cores", "1")
+    assert done.code == 0 and "sch.get_block" in done.out
+    best = json.loads(run("db", "best", SPEC, "--db", db, "--num-cores", "1", "--json").out)
+    assert best["status"] == "ok" and json.loads(best["trace"])["insts"]
+    assert "record 1:" in run("db", "show", 1, "--db", db).out
+    assert run("db", "show", 99, "--db", db).code == 1
+
+
+def test_db_exchange_and_upkeep(run, db):
+    assert run("db", "export", "all.jsonl", "--db", db).out == "4 records -> all.jsonl\n"
+    assert run("db", "import", "all.jsonl", "--db", "other.db").out == "4 new records -> other.db\n"
+    assert run("db", "merge", db, "--db", "other.db").out.startswith(f"{db}: 0 new records")
+    assert run("db", "prune", "--keep", "1", "--dry-run", "--db", "other.db").out.startswith("3 records would be")
+    assert run("db", "prune", "--keep", "1", "--db", "other.db").out.startswith("3 records dropped")
+    done = run("db", "check", "--db", "other.db")
+    assert done.code == 0 and done.out == "other.db: 1 records, no problems\n"
+    with sqlite3.connect("other.db") as conn:
+        conn.execute("UPDATE records SET run_seconds = 1e-9, trace = 'x'")
+    done = run("db", "check", "--db", "other.db")
+    assert done.code == 1 and "trace: no JSON" in done.out
+
+
+def test_a_damaged_database_is_named_and_left_alone(run, db):
+    with open(db, "r+b") as file:
+        file.seek(4096)
+        file.write(b"\xa5" * 3000)
+    before = open(db, "rb").read()
+    for words in (["tune", SPEC], ["bench", SPEC], ["build", SPEC, "-o", "x.ll"], ["db", "ls"], ["report"]):
+        done = run(*words, "--db", db)
+        assert done.code == 1 and "is damaged" in done.err and "nothing was changed" in done.err
+    assert open(db, "rb").read() == before
+
+
+def test_report(run, db, tmp_path):
+    done = run("report", "--db", db, "-o", "r.html")
+    assert done.code == 0
+    text = (tmp_path / "r.html").read_text()
+    assert SPEC in text and "<svg" in text and "<script" not in text and "http" not in text
+    assert len(text) < 300_000 and "prefers-color-scheme: dark" in text
+
+
+def test_doctor(run):
+    told = json.loads(run("doctor", "--json").out)
+    assert told["machine"]["peak_flops"]["float32"]["one"] > 0 and told["machine"]["bandwidth"]["copy"]["one"] > 0
+    assert {"numpy", "llvmlite", "SQLite", "LLVM"} <= told["versions"].keys()
+    assert {s["name"]: s["from"] for s in told["settings"]}["target"] == "default"
+    out = run("doctor").out
+    assert "peak float32" in out and "GFLOP/s on one thread" in out and "vector width" in out
+
+
+def test_a_workload_of_ones_own(run, tmp_path):
+    (tmp_path / "kernels.py").write_text(
+        "import tilewright as tw\nfrom tilewright import te\n\n@tw.workload\ndef double(n: int = 16):\n"
+        "    A = te.placeholder((n,), name='A')\n    return [A, te.compute((n,), lambda i: A[i] + A[i], name='B')]\n"
+    )
+    done = run("tune", "kernels.py:double", "--arg", "n=100", "--trials", "2", "--db", "t.db", "--json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["spec"] == "kernels.py:double:n=100"
+    done = run("bench", "kernels.py:double:n=100", "--db", "t.db", "--rounds", "1", "--json")
+    assert [row["name"] for row in json.loads(done.out)["rows"]] == ["default", "tuned"]

@@ -1,0 +1,145 @@
+"""Help, versions, settings, errors and exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import tilewright
+from tilewright.cli.errors import EXIT_CODES
+from tilewright.cli.main import COMMANDS
+
+
+def test_help_lists_commands_exit_codes_and_settings(run):
+    done = run("--help")
+    assert done.code == 0
+    assert all(f"  {name} " in done.out for name in COMMANDS)
+    assert all(f"  {code} " in done.out for code in EXIT_CODES)
+    assert "TILEWRIGHT_DB" in done.out
+
+
+@pytest.mark.parametrize("words", [[name] for name in COMMANDS] + [["db", n] for n in
+    ("ls", "best", "show", "failures", "export", "import", "merge", "prune", "check")])  # fmt: skip
+def test_every_command_explains_itself(run, words):
+    done = run(*words, "--help")
+    assert done.code == 0 and done.out.startswith(f"Usage: tilewright {' '.join(words)}") and len(done.out) > 120
+
+
+def test_version(run):
+    assert run("--version").out == f"tilewright, version {tilewright.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["tunne"], 2, "No such command 'tunne'"),
+        (["tune"], 2, "Missing argument 'SPEC'"),
+        (["tune", "matmul", "--trials", "0"], 2, "0 is not in the range"),
+        (["tune", "matmull"], 2, "no workload is called 'matmull'; did you mean matmul"),
+        (["tune", "matmul:M=0"], 2, "matmul: M=0: a dimension is at least 1"),
+        (["tune", "matmul:M=7,N=7,K=7", "--target", "llvm -mtriple=aarch64-linux-gnu"], 1, "cannot run"),
+        (["bench", "matmul:M=7,N=7,K=7", "--target", "llvm -mtriple=aarch64-linux-gnu"], 1, "cannot run"),
+        (["doctor", "--target", "llvm -mtriple=aarch64-linux-gnu"], 2, "cannot run"),
+        (["bench", "matmul", "--target", "nativ"], 2, "target 'nativ': no such kind; did you mean native?"),
+        (["bench", "matmul", "--db", "nowhere.db"], 2, "there is no database nowhere.db"),
+        (["bench", "matmul:M=7,N=7,K=7", "--require-tuned"], 2, "no database"),
+        (["show", "matmul", "--stage", "object"], 2, "'object' is not one of"),
+        (["build", "matmul", "-o", "x.exe"], 2, "the suffix says what to write"),
+        (["build", "matmul", "-o", "nowhere/x.so"], 2, "there is no folder"),
+        (["db", "ls"], 2, "no database: there is no tuning.db here"),
+        (["db", "ls", "--db", "nowhere.db"], 2, "there is no database nowhere.db"),
+        (["workloads", "conv"], 2, "no workload is called 'conv'; did you mean conv2d"),
+    ],
+)
+def test_errors_say_what_and_end_with_a_code(run, words, code, message):
+    done = run(*words)
+    assert done.code == code, done
+    assert message in done.err and "Traceback" not in done.err and done.out == ""
+
+
+def test_debug_shows_the_traceback(run):
+    done = run("tune", "matmull", "--debug")
+    assert done.code == 2 and "Traceback" in done.err and "WorkloadError" in done.err
+
+
+def test_a_bug_is_called_a_bug(run, monkeypatch):
+    from tilewright.driver import spec
+
+    def broken():
+        raise KeyError("oops")
+
+    monkeypatch.setattr(spec, "workloads", broken)
+    done = run("workloads")
+    assert done.code == 1 and "this is a bug in Tilewright; run it again with --debug" in done.err
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path):
+    code = f"{sys.executable} -m tilewright workloads --json | head -1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0 and done.stdout == "{\n" and done.stderr == ""
+
+
+def test_workloads(run):
+    out = run("workloads").out
+    assert "matmul:M=1024,N=1024,K=1024" in out and "C[M, N] = A[M, K] @ B[K, N]" in out
+    one = run("workloads", "conv2d").out
+    assert "layout" in one and "order of the axes (NCHW, NHWC)" in one
+    document = json.loads(run("workloads", "--json").out)
+    assert document["schema"] == 1
+    assert {w["name"] for w in document["workloads"]} >= {"matmul", "conv2d", "softmax", "layer_norm"}
+
+
+def test_settings_come_from_flag_environment_file_default(run, monkeypatch, tmp_path):
+    from tilewright.cli.settings import _read_file, setting
+
+    assert (setting("target").value, setting("target").origin) == ("native", "default")
+    if sys.version_info >= (3, 11):
+        (tmp_path / "tilewright.toml").write_text('target = "native -num-cores=1"\n')
+        _read_file.cache_clear()
+        assert setting("target").origin == "tilewright.toml"
+        (tmp_path / "tilewright.toml").write_text('colour = "red"\n')
+        _read_file.cache_clear()
+        done = run("db", "ls")
+        assert done.code == 2 and "no setting 'colour'; there are db, target" in done.err
+        (tmp_path / "tilewright.toml").unlink()
+        _read_file.cache_clear()
+    monkeypatch.setenv("TILEWRIGHT_TARGET", "llvm")
+    assert (setting("target").value, setting("target").origin) == ("llvm", "TILEWRIGHT_TARGET")
+    assert setting("target", "native").origin == "flag"
+
+
+def test_narrow_terminals_cut_lines(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    assert max(len(line) for line in run("workloads").out.splitlines()) == 40
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_search_keeps_what_it_measured(tmp_path, number, code):
+    from tilewright.tuning_db import Database
+
+    words = [sys.executable, "-m", "tilewright", "tune", "matmul:M=64,N=64,K=64", "--trials", "5000", "--db", "t.db"]
+    child = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        deadline = time.monotonic() + 120
+        records = 0
+        while records == 0 and time.monotonic() < deadline and child.poll() is None:
+            time.sleep(0.2)
+            if os.path.exists(tmp_path / "t.db") and os.path.getsize(tmp_path / "t.db"):
+                with Database(tmp_path / "t.db", readonly=True) as db:
+                    records = db.count()
+        child.send_signal(number)
+        _, err = child.communicate(timeout=60)
+    finally:
+        child.kill()
+    assert child.returncode == code, err
+    assert "tilewright tune matmul:M=64,N=64,K=64 --db t.db" in err
+    with Database(tmp_path / "t.db") as db:
+        assert db.count() >= records > 0 and db.check() == []
+        assert [s.status for s in db.sessions()] == ["interrupted"]
