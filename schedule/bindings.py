@@ -64,6 +64,7 @@ def rebind(
     tree: Tree,
     body: Stmt,
     changes: dict[Var, Expr],
+    new_loops: Collection[Var],
     analyzer: Analyzer,
     *,
     predicate: Expr | None = None,
@@ -75,10 +76,10 @@ def rebind(
     those blocks; what holds no block, or may read memory on the way to one, gets an ``if``.
     """
     body = substitute(body, changes)
-    symbols = {*symbols_of(tree.func), *tree.tile_symbols}
+    loops = {*tree.loops, *new_loops}
 
     def simplified(value: Expr) -> Expr:
-        return value if isinstance(value, (Var, IntImm)) else tidy_binding(analyzer, value, symbols)
+        return value if isinstance(value, (Var, IntImm)) else tidy_binding(analyzer, value, loops)
 
     def visit(stmt: Stmt, guard: Expr | None) -> Stmt:
         if isinstance(stmt, BlockRealize):
@@ -97,17 +98,17 @@ def rebind(
     return visit(body, predicate)
 
 
-def tidy_binding(analyzer: Analyzer, value: Expr, symbols: Collection[Var]) -> Expr:
+def tidy_binding(analyzer: Analyzer, value: Expr, loops: Collection[Var]) -> Expr:
     """The simplified binding; with symbolic factors a sum of loops times factors, in the order they are met."""
     simple: Expr = analyzer.simplify(value)
     if all(isinstance(n.b, IntImm) for n in pre_order(simple) if isinstance(n, Mul)):
         return simple
-    loops = list(dict.fromkeys(n for n in pre_order(value) if isinstance(n, Var) and n not in symbols))
-    line = linear_coefficients(simple, loops, analyzer)
+    used = list(dict.fromkeys(n for n in pre_order(value) if isinstance(n, Var) and n in loops))
+    line = linear_coefficients(simple, used, analyzer)
     if line is None:
         return simple
     out: Expr = IntImm(0, value.dtype)
-    for var, factor in zip(loops, line[0], strict=True):
+    for var, factor in zip(used, line[0], strict=True):
         out = out + var * factor
     return out + line[1]
 

@@ -84,7 +84,7 @@ class Schedule(PrimitiveMethods):
 
     @property
     def func(self) -> PrimFunc:
-        """The function being worked on: ``main``, the only one, or what :meth:`work_on` chose."""
+        """The function being worked on: ``main``, the only one, or what ``work_on`` chose."""
         return self._mod[self._current]
 
     @property
@@ -111,14 +111,6 @@ class Schedule(PrimitiveMethods):
             if inst.decision is None and inst.primitive.may_stay_open:
                 out.append((number, [v for v in map(values.get, inst.output_names) if isinstance(v, Var)]))
         return out
-
-    def work_on(self, func_name: str) -> None:
-        """Let ``get_block`` and block names mean the function ``func_name`` from now on."""
-        if func_name not in self._mod:
-            raise ScheduleError(
-                f"work_on: the module has no function {func_name!r}", hint=nearest(func_name, self._mod)
-            )
-        self._current = func_name
 
     def get(self, rv: Any) -> Any:
         """What a handle stands for: the Block, the For, or the number."""
@@ -214,6 +206,8 @@ class Schedule(PrimitiveMethods):
         if new is not func:
             self._mod = self._mod.with_function(name, new)
         self._renamed.update(renamed)
+        if step.name == "work_on":
+            self._current = name
         if step.kind == "sample":
             recorded.pop("decision", None)
         outputs, names = self._name_outputs(step, outputs, name)
@@ -257,10 +251,13 @@ class Schedule(PrimitiveMethods):
 
     def _function_of(self, arguments: Any) -> str:
         """The function that the handles among the arguments belong to."""
+        asked = arguments.get("func_name") if isinstance(arguments, Mapping) else None
+        if asked is not None:
+            if asked not in self._mod:
+                raise ScheduleError(f"the module has no function {asked!r}", hint=nearest(str(asked), self._mod))
+            return str(asked)
         if len(self._mod.functions) == 1:
             return self._current
-        if isinstance(arguments, Mapping) and arguments.get("func_name") in self._mod:
-            return str(arguments["func_name"])
         for value in _leaves(arguments):
             if isinstance(value, BlockRV) and value.func_name in self._mod:
                 return value.func_name

@@ -92,7 +92,9 @@ def split(
             where=target,
             hint="choose factors whose product is the extent, or allow the predicate",
         )
-    body = rebind(tree, target.body, {loop: value}, analyzer, predicate=predicate, keep_unit=preserve_unit_iters)
+    body = rebind(
+        tree, target.body, {loop: value}, new_vars, analyzer, predicate=predicate, keep_unit=preserve_unit_iters
+    )
     for var, extent in zip(reversed(new_vars), reversed(extents), strict=True):
         body = For(var, const(0, dtype), extent, "serial", body)
     return tree.replace({target: body}), new_vars
@@ -198,7 +200,7 @@ def fuse(func: PrimFunc, *loops: Var, preserve_unit_iters: bool = True) -> tuple
         lower = lower * extent
     total = analyzer.simplify(lower)
     analyzer.bind(fused, Range.from_extent(total))
-    body = rebind(tree, chain[-1].body, changes, analyzer, keep_unit=preserve_unit_iters)
+    body = rebind(tree, chain[-1].body, changes, [fused], analyzer, keep_unit=preserve_unit_iters)
     return tree.replace({chain[0]: For(fused, const(0, dtype), total, "serial", body)}), fused
 
 

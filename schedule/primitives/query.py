@@ -9,7 +9,7 @@ from ..handles import BlockRV
 from ..primitive import primitive
 from ..tree import blocks_below, symbols_of, tree_of
 
-__all__ = ["get_block", "get_child_blocks", "get_loops", "get_symbol"]
+__all__ = ["get_block", "get_child_blocks", "get_loops", "get_symbol", "work_on"]
 
 
 @primitive(kind="query")
@@ -22,6 +22,12 @@ def get_block(func: PrimFunc, name: str, func_name: str | None = None) -> BlockR
         return BlockRV(tree.root.block.name_hint)
     tree.block(name)
     return BlockRV(name)
+
+
+@primitive
+def work_on(func: PrimFunc, func_name: str) -> PrimFunc:
+    """Let ``get_block`` and block names mean this function of the module from now on."""
+    return func
 
 
 @primitive(kind="query")

@@ -1,0 +1,219 @@
+"""The trace: what is recorded, how it travels, and what a foreign one cannot do."""
+
+import json
+
+import pytest
+
+from tilewright.schedule import Schedule, ScheduleError, Trace, TraceError
+from tilewright.tir import assert_structural_equal
+
+
+def scheduled(func, seed=0):
+    sch = Schedule(func, seed=seed)
+    block = sch.get_block("C")
+    i, j, k = sch.get_loops(block)
+    i0, i1 = sch.split(i, sch.sample_perfect_tile(i, n=2, max_innermost_factor=8))
+    j0, j1 = sch.split(j, [None, 8])
+    sch.reorder(i0, j0, k, i1, j1)
+    sch.vectorize(j1)
+    sch.annotate(block, "note", {"text": "%", "sizes": [1, 2.5, None, True]})
+    steps = sch.sample_categorical([0, 16, 64], [0.2, 0.3, 0.5])
+    sch.annotate(i0, "unroll", steps)
+    return sch
+
+
+def test_round_trip(matmul, replays):
+    for seed in range(5):
+        func = matmul(24, 17, 7)
+        replays(scheduled(func, seed), func)
+
+
+def test_text(matmul):
+    sch = Schedule(matmul())
+    block = sch.get_block("C")
+    i, j, k = sch.get_loops(block)
+    v0, v1 = sch.sample_perfect_tile(i, n=2, decision=[13, 1])
+    i0, i1 = sch.split(i, factors=[v0, v1 * 2 + 1], preserve_unit_iters=False)
+    sch.fuse(i0, i1)
+    (only,) = sch.split(j, [17])
+    sch.reorder(k, only)
+    assert sch.trace.as_python().splitlines() == [
+        "b0 = sch.get_block(name='C')",
+        "l1, l2, l3 = sch.get_loops(block=b0)",
+        "v4, v5 = sch.sample_perfect_tile(loop=l1, n=2, decision=[13, 1])",
+        "l6, l7 = sch.split(loop=l1, factors=[v4, (v5 * 2) + 1], preserve_unit_iters=False)",
+        "l8 = sch.fuse(l6, l7)",
+        "l9, = sch.split(loop=l2, factors=[17])",
+        "sch.reorder(l3, l9)",
+    ]
+    assert sch.get(v1) == 1 and [sch.get(v) for v in (v0, v1)] == [13, 1]
+
+
+def test_inputs_attributes_decisions(matmul):
+    trace = scheduled(matmul(24, 17, 7)).trace
+    split = next(inst for inst in trace if inst.name == "split")
+    assert set(split.inputs) == {"loop", "factors"} and split.attrs["preserve_unit_iters"] is True
+    assert len(split.output_names) == 2 and split.decision is None
+    assert [inst.name for inst in trace.decisions] == ["sample_perfect_tile", "sample_categorical"]
+
+
+def test_a_new_decision_replays(matmul):
+    func = matmul(24, 17, 7)
+    trace = scheduled(func).trace
+    tile = next(iter(trace.decisions))
+    sch = Schedule(func)
+    trace.with_decision(tile, [3, 8]).apply_to_schedule(sch)
+    i0 = sch.get_loops("C")[0]
+    assert sch.get(i0).extent.value == 3
+    with pytest.raises(ScheduleError, match="the decision \\[3, 7\\] makes 21 iterations, loop i has 24"):
+        trace.with_decision(tile, [3, 7]).apply_to_schedule(Schedule(func))
+    with pytest.raises(ValueError, match="get_block decides nothing"):
+        trace.with_decision(0, [1])
+    with pytest.raises(ValueError, match="not part of this trace"):
+        trace.with_decision(scheduled(func).trace.insts[3], [1])
+
+
+def test_decision_provider(matmul):
+    func = matmul(24, 17, 7)
+    trace = scheduled(func).trace
+    sch = Schedule(func)
+    seen = []
+
+    def provide(inst, arguments, decision):
+        seen.append((inst.name, decision))
+        return [2, 12] if inst.name == "sample_perfect_tile" else 0
+
+    outputs = trace.apply_to_schedule(sch, decision_provider=provide)
+    assert len(seen) == 2 and sch.get(sch.get_loops("C")[0]).extent.value == 2
+    assert sch.get(outputs[trace.insts[2].output_names[1]]) == 12
+
+
+def test_replay_that_fails_changes_nothing(matmul):
+    trace = scheduled(matmul(24, 17, 7)).trace
+    sch = Schedule(matmul(25, 17, 7))
+    func = sch.func
+    with pytest.raises(ScheduleError):
+        trace.apply_to_schedule(sch)
+    assert sch.func is func and len(sch.trace) == 0
+
+
+def test_simplified(matmul):
+    func = matmul(24, 17, 7)
+    sch = Schedule(func)
+    block = sch.get_block("C")
+    i, j, _ = sch.get_loops(block)
+    sch.get_child_blocks(block)
+    sch.sample_categorical([1, 2], [0.5, 0.5])
+    sch.sample_perfect_tile(j, n=2)
+    sch.parallel(i)
+    short = sch.trace.simplified()
+    assert [inst.name for inst in short] == ["get_block", "get_loops", "parallel"]
+    again = Schedule(func)
+    short.apply_to_schedule(again)
+    assert_structural_equal(again.func, sch.func)
+
+
+def test_postprocessing_may_be_left_out(matmul):
+    func = matmul()
+    sch = Schedule(func)
+    i, j, _ = sch.get_loops("C")
+    sch.parallel(i)
+    sch.enter_postproc()
+    sch.vectorize(j)
+    again = Schedule(func)
+    sch.trace.apply_to_schedule(again, remove_postproc=True)
+    assert again.get(again.get_loops("C")[1]).kind == "serial"
+    assert [inst.name for inst in sch.trace.simplified(remove_postproc=True)] == ["get_loops", "parallel"]
+    assert [inst.name for inst in sch.trace.simplified()] == ["get_loops", "parallel", "enter_postproc", "vectorize"]
+
+
+GET = {"name": "get_block", "args": {"name": "C"}, "out": "b0"}
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ("{", "the trace is no JSON"),
+        ("[1]", "this is no trace"),
+        ({"insts": []}, "this is no trace"),
+        ({"format": 0, "insts": []}, "the trace has format 0; this version reads format 1"),
+        ({"format": 2, "insts": []}, "the trace has format 2; this version reads format 1"),
+        ({"format": 1, "insts": {}}, "'insts' is a list"),
+        ({"format": 1, "insts": [3]}, "instruction 0: an object with 'name'"),
+        ({"format": 1, "insts": [{"name": "copy", "args": {}}]}, "'copy' is no schedule primitive"),
+        ({"format": 1, "insts": [{"name": "__init__", "args": {}}]}, "'__init__' is no schedule primitive"),
+        ({"format": 1, "insts": [{"name": "_apply", "args": {"step": 1}}]}, "'_apply' is no schedule primitive"),
+        ({"format": 1, "insts": [GET, {"name": "split", "args": {"rng": 1}}]}, "split has the arguments loop, factors"),
+        ({"format": 1, "insts": [{**GET, "extra": 1}]}, "instruction 0: an object"),
+        ({"format": 1, "insts": [{**GET, "out": "import os"}]}, "'out' is a name or a list of names"),
+        ({"format": 1, "insts": [{**GET, "args": {"name": {"object": 1}}}]}, "is not something a trace may hold"),
+        ({"format": 1, "insts": [{**GET, "args": {"name": "%a.b"}}]}, "'a.b' is no name of an output"),
+        (
+            {"format": 1, "insts": [{**GET, "args": {"name": {"expr": "__import__('os').system('x')"}}}]},
+            "is not part of a formula",
+        ),
+        ({"format": 1, "insts": [{**GET, "args": {"name": {"expr": "v0 ** 9"}}}]}, "is not part of a formula"),
+        ({"format": 1, "insts": [{**GET, "args": {"name": {"expr": "1 //"}}}]}, "is no formula"),
+        ({"format": 1, "insts": [{**GET, "args": {"name": {"expr": "1 // 0"}}}]}, "divides by zero"),
+        ({"format": 1, "insts": [{**GET, "args": {"name": {"expr": "(" * 101 + "1" + ")" * 101}}}]}, "is no formula"),
+        ({"format": 1, "insts": [{**GET, "args": {"name": {"const": ["handle", "0"]}}}]}, "is no constant"),
+        ({"format": 1, "insts": [{**GET, "args": {"name": {"const": ["int32", "x"]}}}]}, "is no constant"),
+    ],
+)
+def test_foreign_traces_are_refused(data, words):
+    with pytest.raises(TraceError) as info:
+        Trace.from_json(data)
+    assert words in str(info.value)
+
+
+def test_deeply_nested_json_is_refused():
+    deep = "[" * 40 + "]" * 40
+    text = json.dumps({"format": 1, "insts": [{**GET, "args": {"name": "@"}}]}).replace('"@"', deep)
+    with pytest.raises(TraceError, match="nested too deeply"):
+        Trace.from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("insts", "words"),
+    [
+        ([{"name": "get_loops", "args": {"block": "%b0"}}], "b0 is no output of an earlier instruction"),
+        ([{"name": "get_block", "args": {}}], "the argument 'name' is missing"),
+        ([{"name": "get_block", "args": {"name": 3}}], "get_block takes a name, not int"),
+        ([GET, {"name": "split", "args": {"loop": "%b0", "factors": [1]}}], "instruction 1, split"),
+        ([GET, {"name": "split", "args": {"loop": 7, "factors": 9}}], "instruction 1, split"),
+        ([GET, {"name": "get_loops", "args": {"block": "%b0"}, "out": ["a", "b"]}], "gives 3 outputs here, 2 when"),
+    ],
+)
+def test_traces_that_make_no_sense_are_refused(matmul, insts, words):
+    sch = Schedule(matmul())
+    with pytest.raises((TraceError, ScheduleError)) as info:
+        Trace.from_json({"format": 1, "insts": insts}).apply_to_schedule(sch)
+    assert words in str(info.value) or isinstance(info.value, ScheduleError)
+    assert len(sch.trace) == 0
+
+
+def test_infinite_numbers_travel(matmul, replays):
+    func = matmul()
+    sch = Schedule(func)
+    sch.annotate("C", "limit", [float("inf"), -float("inf")])
+    assert "Infinity" not in sch.trace.dumps()
+    replays(sch, func)
+
+
+def test_open_decisions_are_filled_in(matmul, agree):
+    """A parametric schedule's trace, with numbers for its symbols, is an ordinary one."""
+    func = matmul(13, 17, 7)
+    sch = Schedule(func, parametric=True)
+    i, j, _ = sch.get_loops("C")
+    i0, i1 = sch.split(i, sch.sample_tile(i, n=2))
+    j0, j1 = sch.split(j, sch.sample_tile(j, n=2))
+    sch.reorder(i0, j0, i1, j1)
+    sch.parallel(i0)
+    (a, [s]), (b, [t]) = sch.open_decisions()
+    assert [sch.trace.insts[n].decision for n in (a, b)] == [None, None]
+    assert (s.name, t.name) == ("i_t1", "j_t1")
+    filled = sch.trace.with_decision(a, [4, 4]).with_decision(b, [3, 8])
+    concrete = Schedule(func)
+    Trace.from_json(filled.dumps()).apply_to_schedule(concrete)
+    assert [concrete.get(v).extent.value for v in concrete.get_loops("C")[:4]] == [4, 3, 4, 8]
+    agree(func, concrete.func)
