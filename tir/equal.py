@@ -19,8 +19,8 @@ from .expr import BinaryOp, CommReducer, Expr, FloatImm, IntImm, IterVar, Let, R
 from .function import IRModule, PrimFunc
 from .node import Node
 from .printer import script
+from .printer_func import ProgramPrinter
 from .printer_names import Names
-from .printer_stmt import StmtPrinter
 from .stmt import Allocate, Block, BlockRealize, For, LetStmt, Stmt
 
 __all__ = ["assert_structural_equal", "canonical_text", "structural_equal", "structural_hash", "workload_key"]
@@ -99,7 +99,7 @@ class _CanonicalNames(Names):
         return text
 
 
-class _CanonicalPrinter(StmtPrinter):
+class _CanonicalPrinter(ProgramPrinter):
     def __init__(self, block_names: bool) -> None:
         super().__init__()
         self.names = _CanonicalNames()

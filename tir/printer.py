@@ -18,10 +18,10 @@ from .expr import CommReducer, Expr
 from .function import IRModule, PrimFunc
 from .node import set_renderer
 from .printer_expr import ATOM, ExprPrinter, register_printer
-from .printer_stmt import StmtPrinter
+from .printer_func import ProgramPrinter
 from .stmt import Stmt
 
-__all__ = ["ATOM", "ExprPrinter", "StmtPrinter", "register_printer", "script"]
+__all__ = ["ATOM", "ExprPrinter", "ProgramPrinter", "register_printer", "script"]
 
 _T_HEADER = "# from tilewright.tir import script as T\n\n"
 _I_HEADER = "# from tilewright.tir.script import ir as I\n# from tilewright.tir import script as T\n\n"
@@ -34,7 +34,7 @@ def script(node: Any, *, highlight: Mapping[Any, str] | Iterable[Any] = (), head
     ``#^^^``; a mapping adds a remark to each. ``header`` false leaves out the comment with the imports.
     """
     if isinstance(node, (Stmt, PrimFunc, IRModule)):
-        printer = StmtPrinter(highlight)
+        printer = ProgramPrinter(highlight)
         printer.stmt(node)
         text = "\n".join(printer.lines)
         if header and isinstance(node, IRModule):

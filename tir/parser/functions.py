@@ -8,7 +8,7 @@ from typing import Any
 from ..buffer import Buffer
 from ..expr import Expr, Var
 from ..function import IRModule, PrimFunc, root_block
-from ..printer_stmt import needs_root
+from ..printer_func import needs_root
 from ..vocabulary import BufferWord, TypeWord
 from .blocks import BUFFER_ARGS, Frame
 from .statements import StmtParser

@@ -1,0 +1,207 @@
+"""Buffers in a text: declarations, loads, regions."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from ..arith import Analyzer
+from ..buffer import Buffer, BufferRegion, decl_buffer
+from ..dtype import INDEX, lanes_of
+from ..expr import BufferLoad, Call, Expr, IntImm, Ramp, Range, Var, const
+from ..regions import linear_key
+from .base import ParserBase
+from .values import BufferMethod
+
+__all__ = ["AccessParser"]
+
+
+class AccessParser(ParserBase):
+    """Parses what is said about buffers."""
+
+    def index_nodes(self, node: ast.Subscript) -> list[ast.expr]:
+        """The index expressions between the brackets."""
+        return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+
+    def _rank(self, buffer: Buffer, count: int, node: ast.AST) -> None:
+        if count != buffer.ndim:
+            raise self.error(f"buffer {buffer.name} has {buffer.ndim} dimensions, indexed with {count}", node)
+
+    def load(self, buffer: Buffer, node: ast.Subscript) -> BufferLoad:
+        """``A[i, 0:4]`` as a load; a slice is a vector of neighbours."""
+        return BufferLoad(buffer, self.indices(buffer, node))
+
+    def indices(self, buffer: Buffer, node: ast.Subscript) -> tuple[Expr, ...]:
+        """The indices of a load or store."""
+        out: list[Expr] = []
+        for n in self.index_nodes(node):
+            if isinstance(n, ast.Slice):
+                out.append(self._ramp(n))
+            elif isinstance(n, ast.Starred):
+                out.extend([self.as_expr(v, n) for v in self.items([n])])
+            else:
+                out.append(self.expr(n))
+        self._rank(buffer, len(out), node)
+        return tuple(out)
+
+    def _ramp(self, node: ast.Slice) -> Expr:
+        if node.lower is None or node.upper is None:
+            raise self.error("a vector of elements needs both ends", node)
+        r = self.span(node.lower, node.upper)
+        step = 1 if node.step is None else self.number(node.step)
+        if not isinstance(r.extent, IntImm) or r.extent.value < 1 or step < 1:
+            raise self.error("a vector needs a constant number of elements", node)
+        lanes = (r.extent.value + step - 1) // step
+        return Ramp(r.min, const(step, r.min.dtype), lanes) if lanes > 1 else r.min
+
+    def span(self, lower: ast.expr, upper: ast.expr) -> Range:
+        """``[lower, upper)``. ``x:x + n`` has the extent ``n`` just as it is written."""
+        start = self.eval(lower)
+        if isinstance(upper, ast.BinOp) and isinstance(upper.op, ast.Add) and ast.dump(upper.left) == ast.dump(lower):
+            lo = self.as_expr(start, lower)
+            if not (isinstance(lo, IntImm) and lo.value == 0):
+                return Range(lo, self.expr(upper.right, lo.dtype))
+        stop = self.eval(upper)
+        hi = self.as_expr(stop, upper, start.dtype if isinstance(start, Expr) else None)
+        return self._between(self.as_expr(start, lower, hi.dtype), hi, upper)
+
+    def _between(self, lo: Expr, hi: Expr, node: ast.AST) -> Range:
+        if isinstance(lo, IntImm) and lo.value == 0:
+            return Range(lo if lo.dtype == hi.dtype else const(0, hi.dtype), hi)
+        left, right = linear_key(hi), linear_key(lo)
+        if left[0] == right[0]:
+            return Range(lo, const(left[1] - right[1], lo.dtype))
+        if self.analyzer is None:
+            self.analyzer = Analyzer()
+        return Range(lo, self.analyzer.simplify(hi - lo))
+
+    def region(self, node: ast.AST) -> BufferRegion:
+        """``A[i, 0:4]`` as a region; ``A`` is the whole buffer."""
+        if not isinstance(node, ast.Subscript):
+            value = self.eval(node)
+            if isinstance(value, Buffer):
+                return value.full_region()
+            if isinstance(value, BufferLoad):
+                return BufferRegion(value.buffer, tuple([Range(i, const(1, i.dtype)) for i in value.indices]))
+            if isinstance(value, BufferRegion):
+                return value
+            raise self.error("a region of a buffer is needed", node)
+        buffer = self.eval(node.value)
+        if not isinstance(buffer, Buffer):
+            return self._load_region(node)
+        ranges: list[Range] = []
+        for n in self.index_nodes(node):
+            if isinstance(n, ast.Slice):
+                if n.step is not None:
+                    raise self.error("a region's slices have no step", n)
+                ranges.append(self._slice(n, buffer, len(ranges), node))
+            else:
+                for value in self.items([n]):
+                    e = self.as_expr(value, n)
+                    if isinstance(e, Ramp) and lanes_of(e.base.dtype) == 1:
+                        ranges.append(Range(e.base, (e.lanes - 1) * e.stride + 1))
+                    else:
+                        ranges.append(Range(e, const(1, e.dtype)))
+        self._rank(buffer, len(ranges), node)
+        return BufferRegion(buffer, tuple(ranges))
+
+    def _load_region(self, node: ast.Subscript) -> BufferRegion:
+        value = self._Subscript(node)
+        if isinstance(value, Buffer):
+            return value.full_region()
+        raise self.error("a region of a buffer is needed", node)
+
+    def _slice(self, n: ast.Slice, buffer: Buffer, axis: int, node: ast.AST) -> Range:
+        if n.lower is not None and n.upper is not None:
+            return self.span(n.lower, n.upper)
+        if axis >= buffer.ndim:
+            self._rank(buffer, axis + 1, node)
+        extent = buffer.shape[axis]
+        if n.lower is None:
+            stop = extent if n.upper is None else self.expr(n.upper, extent.dtype)
+            return Range(const(0, stop.dtype), stop)
+        return self._between(self.expr(n.lower, extent.dtype), extent, n)
+
+    def buffer_call(self, method: BufferMethod, node: ast.Call) -> Any:
+        b = method.buffer
+        if method.name == "scope":
+            return b.scope
+        if method.name == "vload":
+            args = self.arguments(node, "begin", "dtype", "predicate")
+            indices = self.index_list(args["begin"], b, node)
+            predicate = self.expr(args["predicate"]) if "predicate" in args else None
+            load = BufferLoad(b, indices, predicate)
+            if "dtype" in args:
+                dtype = self.dtype(args["dtype"])
+                lanes = lanes_of(dtype)
+                if indices and lanes > 1 and lanes_of(load.dtype) == 1:  # as in TVM: neighbours from there
+                    last = Ramp(indices[-1], const(1, indices[-1].dtype), lanes)
+                    load = BufferLoad(b, (*indices[:-1], last), predicate)
+                if load.dtype != dtype:
+                    raise self.error(f"vload of {b.name} reads {load.dtype}, not {dtype}", node)
+            return load
+        if method.name == "access_ptr":
+            kwargs = self.keywords(node)
+            mask = {"r": 1, "w": 2, "rw": 3, "wr": 3}.get(str(kwargs.get("access_mask", "r")), 3)
+            return Call("tir.tvm_access_ptr", (b.data, const(0), const(mask)), "handle")
+        raise self.error(f"`{method.name}` is a statement", node)
+
+    def index_list(self, node: ast.expr, buffer: Buffer, call: ast.Call) -> tuple[Expr, ...]:
+        """The indices of vload and vstore."""
+        value = self.eval(node)
+        items = value if isinstance(value, (list, tuple)) else [value]
+        self._rank(buffer, len(items), call)
+        return tuple([self.as_expr(v, node) for v in items])
+
+    def buffer(self, name: str, args: dict[str, ast.expr], node: ast.AST, like: BufferRegion | None = None) -> Buffer:
+        """A buffer from the arguments of ``T.Buffer``, ``T.match_buffer`` and their like."""
+        if "shape" in args:
+            shape = self._sizes(self.eval(args["shape"]), args["shape"])
+        elif like is not None:
+            extents = [r.extent for r in like.region]
+            shape = tuple(extents)
+        else:
+            raise self.error("the buffer's shape is missing", node)
+        rest: dict[str, Any] = {}
+        if "strides" in args:
+            value = self.eval(args["strides"])
+            rest["strides"] = self._sizes(value, args["strides"]) if value is not None else ()
+        factor = self.number(args["offset_factor"]) if "offset_factor" in args else 0
+        index = shape[0].dtype if shape else INDEX
+        offset = self.eval(args["elem_offset"]) if "elem_offset" in args else None
+        if isinstance(offset, str):
+            rest["elem_offset"] = self._size(offset, args["elem_offset"])
+        elif offset is not None:
+            rest["elem_offset"] = self.as_expr(offset, args["elem_offset"], INDEX)
+        elif factor:
+            rest["elem_offset"] = Var(f"{name}_elem_offset", index)
+        if factor:
+            rest["offset_factor"] = factor
+        if "align" in args:
+            align = self.number(args["align"])
+            rest["data_alignment"] = align if align > 0 else 64
+        if "axis_separators" in args:
+            rest["axis_separators"] = tuple(int(i) for i in self.eval(args["axis_separators"]) or ())
+        if "data" in args:
+            data = self.eval(args["data"])
+            if isinstance(data, Var):
+                rest["data"] = data
+            elif data is not None:
+                raise self.error("data= is a pointer's variable", args["data"])
+        scope = self.string(args["scope"]) if "scope" in args else like.buffer.scope if like is not None else "global"
+        dtype = self.dtype(args["dtype"]) if "dtype" in args else like.buffer.dtype if like is not None else "float32"
+        return self.guarded(node, decl_buffer, shape, dtype, name, scope=scope, **rest)  # type: ignore[no-any-return]
+
+    def _sizes(self, value: Any, node: ast.AST) -> tuple[Expr, ...]:
+        items = value if isinstance(value, (list, tuple)) else [value]
+        return tuple([self._size(v, node) for v in items])
+
+    def _size(self, value: Any, node: ast.AST) -> Expr:
+        if isinstance(value, str):  # a text names a size: strides=("s0", "s1")
+            known = next((s[value] for s in reversed(self.scopes) if value in s), None)
+            if isinstance(known, Var):
+                return known
+            var = Var(value)
+            self.define(value, var)
+            return var
+        return self.as_expr(value, node)
