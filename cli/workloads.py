@@ -19,11 +19,11 @@ def command(name: str | None, as_json: bool) -> None:
     A workload is written name:key=value,key=value; parameters left out take their defaults. A function of your own
     that returns te tensors is file.py:function.
     """
-    from ..driver.spec import find_workload, workloads
+    from ..driver.spec import all_workloads, find_workload
 
     if name is not None and "=" in name:
         raise CommandError(f"{name!r} is a spec; name the workload alone", code=2)
-    found = [find_workload(name)] if name else list(workloads().values())
+    found = [find_workload(name)] if name else list(all_workloads().values())
     rows = [
         {
             "name": w.name,

@@ -5,10 +5,10 @@ brings what they may be asked for into one form; :mod:`.workloads`, :mod:`.spec`
 computations with parameters; :mod:`.machine` measures what this machine can do.
 """
 
-from .bench import BenchResult, BenchRow, bench
-from .build import BuildError, NoRecordError, Plan, build, plan
-from .spec import find_workload, parse_spec, workloads
-from .tune import TuneError, tune
+from .benching import BenchResult, BenchRow, bench
+from .building import BuildError, NoRecordError, Plan, build, plan
+from .spec import all_workloads, find_workload, parse_spec
+from .tuning import TuneError, tune
 from .workloads import Parameter, Workload, WorkloadCase, WorkloadError, workload
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Workload",
     "WorkloadCase",
     "WorkloadError",
+    "all_workloads",
     "bench",
     "build",
     "find_workload",
@@ -29,5 +30,4 @@ __all__ = [
     "plan",
     "tune",
     "workload",
-    "workloads",
 ]

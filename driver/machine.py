@@ -22,7 +22,7 @@ from ..codegen.runtime.loader import runtime_symbols
 from ..codegen.target import Target
 from .cache import cache_directory
 
-__all__ = ["MachineReport", "bandwidth_of", "measure_machine", "peak_of"]
+__all__ = ["MachineReport", "PeakProbe", "bandwidth_of", "measure_machine", "peak_of"]
 
 FORMAT = 1
 SWEEPS = {"read": 1, "copy": 2, "triad": 3}
@@ -132,6 +132,24 @@ class _Probe:
             least = min(least, self.time(address, where, number) * 1e-9 / number)
             runs += 1
         return least, number
+
+
+class PeakProbe:
+    """The multiply-add peak as something to run in turns with kernels: the clock of a shared machine drifts, and a share
+    of the peak means most when both were measured in the same moment."""
+
+    def __init__(self, target: Target, dtype: str = "float32") -> None:
+        self._probe = _Probe("fma", fma_ir(target, dtype), target)
+        self._room = mmap.mmap(-1, 1 << 16)
+        threads = target.num_cores
+        self.flops_per_call = fma_flops(target, dtype) * 2048 * threads
+        for slot, value in enumerate([_address(self._room), 2048, 0, threads, threads]):
+            self._probe.context[slot] = value
+
+    def seconds(self, number: int) -> float:
+        """Seconds per call, over ``number`` calls of ``flops_per_call`` operations each."""
+        where = ctypes.addressof(self._probe.context)
+        return self._probe.time(self._probe.loaded.address("run"), where, number) * 1e-9 / number
 
 
 def _measure(target: Target) -> MachineReport:

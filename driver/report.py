@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..tuning_db import Database, utc_now
-from .build import open_database
+from .building import open_database
 from .svg import history_svg
 
 __all__ = ["report_html", "write_report"]

@@ -8,13 +8,19 @@ from ..tir.cost import count_bytes
 from ..tir.function import PrimFunc
 from .machine import MachineReport, bandwidth_of, peak_of
 
-__all__ = ["bandwidth_for", "peak_for"]
+__all__ = ["bandwidth_for", "peak_dtype", "peak_for"]
 
 
 def peak_for(report: MachineReport, func: PrimFunc, target: Target) -> float | None:
-    """Operations per second that the target's threads can do on the data type of the first argument."""
+    """Operations per second that the target's threads can do on the data type of :func:`peak_dtype`."""
+    return peak_of(report, peak_dtype(func, report), target.num_cores)
+
+
+def peak_dtype(func: PrimFunc, report: MachineReport) -> str:
+    """The measured data type whose peak bounds ``func``: its first argument's, where that was measured."""
     dtype = func.buffers[0].dtype if func.buffers else "float32"
-    return peak_of(report, {"uint8": "int8"}.get(dtype, dtype), target.num_cores)
+    dtype = {"uint8": "int8"}.get(dtype, dtype)
+    return dtype if dtype in report.peak_flops else "float32"
 
 
 def bandwidth_for(report: MachineReport, func: PrimFunc, target: Target) -> tuple[float | None, str]:

@@ -19,7 +19,7 @@ from typing import Any
 from .catalog import BUILTIN
 from .workloads import Workload, WorkloadCase, WorkloadError, nearest, workload
 
-__all__ = ["find_workload", "parse_spec", "workloads"]
+__all__ = ["all_workloads", "find_workload", "parse_spec"]
 
 
 def parse_spec(text: str, args: Mapping[str, Any] | Sequence[str] = ()) -> WorkloadCase:
@@ -39,16 +39,16 @@ def find_workload(name: str) -> Workload:
     if ".py:" in name or name.endswith(".py"):
         path, _, function = name.partition(".py:")
         return _from_file(Path(path if path.endswith(".py") else path + ".py"), function)
-    found = workloads().get(name)
+    found = all_workloads().get(name)
     if found is None:
         raise WorkloadError(
-            f"no workload is called {name!r}{nearest(name, workloads())} (`tilewright workloads` lists all; "
+            f"no workload is called {name!r}{nearest(name, all_workloads())} (`tilewright workloads` lists all; "
             "a function of your own is file.py:function)"
         )
     return found
 
 
-def workloads() -> dict[str, Workload]:
+def all_workloads() -> dict[str, Workload]:
     """All workloads by name: the built-in ones and those of installed plugins."""
     if not _plugins_read:
         _plugins_read.append(True)

@@ -74,7 +74,7 @@ def test_a_bug_is_called_a_bug(run, monkeypatch):
     def broken():
         raise KeyError("oops")
 
-    monkeypatch.setattr(spec, "workloads", broken)
+    monkeypatch.setattr(spec, "all_workloads", broken)
     done = run("workloads")
     assert done.code == 1 and "this is a bug in Tilewright; run it again with --debug" in done.err
 

@@ -7,7 +7,7 @@ import pytest
 
 from tilewright import te
 from tilewright.driver.catalog import BUILTIN
-from tilewright.driver.spec import parse_spec, workloads
+from tilewright.driver.spec import all_workloads, parse_spec
 from tilewright.driver.workloads import Workload, WorkloadError, workload
 from tilewright.tir.equal import structural_equal
 from tilewright.tir.interpret import interpret
@@ -213,4 +213,4 @@ def test_a_broken_plugin_warns_with_its_package(monkeypatch):
     monkeypatch.setattr(spec, "entry_points", lambda group: [Entry()])
     monkeypatch.setattr(spec, "_plugins_read", [])
     with pytest.warns(UserWarning, match="'fancy' of the package 'fancy-kernels' is broken: no module named fancy"):
-        assert "matmul" in workloads()
+        assert "matmul" in all_workloads()

@@ -11,7 +11,7 @@ from .. import tuner
 from ..codegen import Target
 from ..tuner import TuneResult
 from ..tuning_db import Database
-from .build import open_database
+from .building import open_database
 from .request import is_scheduled, is_symbolic, request
 
 __all__ = ["TuneError", "tune"]

@@ -16,10 +16,10 @@ from ..tuner.measure import estimate
 from ..tuner.measure.inputs import Arguments, compare, make_arguments, tolerance
 from ..tuning_db import Database
 from .blas import numpy_threads
-from .build import BuildError, Plan, plan
-from .machine import MachineReport, measure_machine
+from .building import BuildError, Plan, plan
+from .machine import MachineReport, PeakProbe, measure_machine
 from .request import is_symbolic
-from .roofline import bandwidth_for, peak_for
+from .roofline import bandwidth_for, peak_dtype, peak_for
 
 __all__ = ["BenchResult", "BenchRow", "bench"]
 
@@ -129,8 +129,8 @@ def bench(
     """Time ``inputs`` (see :func:`.request.request`) as scheduled by default, as tuned in ``db``, and with NumPy.
 
     The contenders take turns, ``rounds`` times, each for about ``round_seconds``; NumPy gets as many threads as the
-    target. Results are compared with NumPy's first, and one that is wrong is said to be. ``machine``: measure the
-    peak (or take what was measured), False for no shares.
+    target, and the peak of multiply-adds is one of the contenders. Results are compared with NumPy's first, and one
+    that is wrong is said to be. ``machine``: measure the machine (or take what was measured), False for no shares.
     """
     compiled_for = target if isinstance(target, Target) else Target(target)
     missing = compiled_for.missing_here()
@@ -166,9 +166,15 @@ def bench(
             row.error = f"differs from NumPy: {wrong}" if wrong else ""
         runs.append((row, _native(module, arguments)))
     result.rows.sort(key=lambda row: ("default", "given", "tuned", "numpy").index(row.name))
+    peak = BenchRow("peak", "multiply-adds on registers")
+    if report is not None and result.peak_flops:
+        probe = PeakProbe(compiled_for, peak_dtype(func, report))
+        runs.append((peak, probe.seconds))
     with numpy_threads(compiled_for.num_cores) as arranged:
         result.numpy_threads = compiled_for.num_cores if arranged else None
         _race(runs, rounds, round_seconds)
+    if peak.seconds is not None:  # in the same run as the others: the clock may have changed since the report
+        result.peak_flops = probe.flops_per_call / peak.seconds
     return result
 
 
