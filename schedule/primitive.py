@@ -30,7 +30,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 __all__ = ["REGISTRY", "Primitive", "PrimitiveMethods", "primitive"]
 
@@ -94,6 +94,10 @@ REGISTRY: dict[str, Primitive] = {}
 
 class PrimitiveMethods:
     """The base of ``Schedule``: :func:`primitive` puts the methods here."""
+
+    if TYPE_CHECKING:  # the methods appear as primitives register; their arguments are checked when they are called
+
+        def __getattr__(self, name: str) -> Callable[..., Any]: ...
 
     def _apply(self, step: Primitive, arguments: dict[str, Any]) -> Any:
         raise NotImplementedError
