@@ -175,19 +175,20 @@ class Schedule(PrimitiveMethods):
         return self._apply(step, step.complete(arguments))
 
     def _apply(self, step: Primitive, arguments: dict[str, Any]) -> Any:
-        name = self._function_of(arguments)
-        func = self._mod[name]
+        func: PrimFunc | None = None
+        before: Schedule | None = None
         renamed: Mapping[str, str] = {}
         decision = None
-        before = self._meet(arguments, name)
         try:
+            name = self._function_of(arguments)
+            func = self._mod[name]
+            before = self._meet(arguments, name)
             if step.prepare is not None:
                 arguments = {**arguments, **step.prepare(func, **arguments)}
             recorded = {key: self._record(value) for key, value in arguments.items()}
             called = {key: self._resolve(value) for key, value in arguments.items()}
             if step.kind == "rewrite":
-                result = step.call(func, called)
-                new, outputs, renamed = _three(result)
+                new, outputs, renamed = _three(step.call(func, called))
             elif step.kind == "query":
                 new, outputs = func, step.call(func, called)
             else:
