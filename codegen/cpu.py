@@ -119,7 +119,7 @@ class Host:
 @lru_cache(maxsize=1)
 def host() -> Host:
     """Look at the machine once. LLVM says which CPU it is and what it can do."""
-    import llvmlite.binding as llvm
+    import llvmlite.binding as llvm  # type: ignore[import-untyped]
 
     triple = llvm.get_process_triple()
     features = llvm.get_host_cpu_features()

@@ -69,6 +69,8 @@ class Target:
     num_cores: int
     vector_bits: int
     caches: Caches
+    _attrs: tuple[str, ...]
+    _enabled: frozenset[str]
 
     def __init__(self, target: str | Mapping[str, Any] | Target | None = None, /, **options: Any) -> None:
         kind, given = _options_of(target, options)

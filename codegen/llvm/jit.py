@@ -199,7 +199,7 @@ _ready_lock = threading.Lock()
 def _llvm() -> Any:
     """llvmlite.binding, loaded and initialized once."""
     if not _ready:
-        import llvmlite.binding as llvm
+        import llvmlite.binding as llvm  # type: ignore[import-untyped]
 
         with _ready_lock:
             if not _ready:

@@ -132,7 +132,7 @@ class Arguments:
             return int(arg)
         if isinstance(arg, bool) or not hasattr(arg, "__index__"):
             raise self._fail(index, f"expected a whole number, {dtype}, got {type(arg).__name__}")
-        value = arg.__index__()
+        value = int(arg.__index__())
         if not min_value(dtype) <= value <= max_value(dtype):
             raise self._fail(index, f"{value} does not fit {dtype} ({min_value(dtype)} … {max_value(dtype)})")
         known[param.var] = value
@@ -263,7 +263,7 @@ def _float_value(value: float, dtype: str) -> int | float:
     if kind == "float":
         with np.errstate(over="ignore"):
             return int(np.float16(value).view(np.int16))
-    raw = struct.unpack("<I", struct.pack("<f", np.float32(value)))[0]
+    raw = int(struct.unpack("<I", struct.pack("<f", np.float32(value)))[0])
     rounded = (raw + 0x7FFF + ((raw >> 16) & 1)) >> 16 if value == value else (raw >> 16) | 0x40
     return rounded - 0x10000 if rounded >= 0x8000 else rounded
 
