@@ -141,7 +141,12 @@ class ModelGuidedSearch(SearchStrategy):
         best = rest if first else max(0, round(0.7 * rest))
         unsure = 0 if first else round(0.2 * rest)
         ranks = self._merge(scored)
-        chosen += self._take(ranks, best, spread=1 if first else max(2, count // 3), chosen=chosen)
+        if first:  # every sketch shows what it can do, with its own best register tiles
+            share = -(-best // len(scored))
+            for pool, mean, deviation in scored:
+                ranks_of = self._merge([(pool, mean, deviation)])
+                chosen += self._take(ranks_of, min(share, best - len(chosen)), spread=1, chosen=chosen)
+        chosen += self._take(ranks, best - len(chosen) if first else best, spread=max(2, count // 3), chosen=chosen)
         if unsure:
             promising = ranks[: max(64, len(ranks) // 20)]
             doubtful = sorted(promising, key=lambda item: item[1] - 1.5 * item[2])

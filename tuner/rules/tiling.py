@@ -191,6 +191,11 @@ class TilingPart(Part):
         if self.packed is not None:
             self._pack(sch, block, width)
         result = sch.cache_write(block, 0, "local")
+        place = self.block.spatial.index(axes.vector)
+        rank = len(self.block.spatial)
+        if place != rank - 1:  # vectors of accumulators lie next to each other
+            order = [d for d in range(rank) if d != place] + [place]
+            sch.transform_layout(block, ("write", 0), lambda *index: [index[d] for d in order])
         if self.epilogue is not None:
             sch.compute_inline(result)
             result = sch.get_block(self.epilogue.name)
@@ -213,11 +218,11 @@ class TilingPart(Part):
             else:
                 tiles, within = sch.split(loop[axes.rows], [None, rows])
             inner.append(within)
-        order = [panel, *outer, *blocks] if row.get("outer") else [*outer, *blocks, panel]
+        nest = [panel, *outer, *blocks] if row.get("outer") else [*outer, *blocks, panel]
         tail = [tiles] if tiles is not None else []
         reduce = [loop[v] for v in axes.reduce]
-        sch.reorder(*order, *tail, *reduce, *inner, lanes)
-        at = self._parallel(sch, order, tail)
+        sch.reorder(*nest, *tail, *reduce, *inner, lanes)
+        at = self._parallel(sch, nest, tail)
         sch.reverse_compute_at(result, at)
         init = sch.decompose_reduction(block, reduce[0])
         unroll_factor(sch, reduce[-1], row["unroll"])
@@ -267,7 +272,7 @@ class TilingPart(Part):
             return [*(index[d] for d in others), column // width, *(index[d] for d in inner), column % width]
 
         copy = sch.cache_read(block, use.buffer.name, "global")
-        sch.transform_layout(copy, ("write", 0), index_map_with_rank(panels, len(use.dims)))
+        sch.transform_layout(copy, ("write", 0), panels)
         loops = sch.get_loops(copy)
         over, lanes = sch.split(loops[vector], [None, width])
         sch.reorder(*(loops[d] for d in others), over, *(loops[d] for d in inner), lanes)
@@ -455,12 +460,6 @@ class TilingPart(Part):
                 shared = math.gcd(stride, 4096) / 4096
                 worst = max(worst, shared)
         return worst
-
-
-def index_map_with_rank(function: Any, rank: int) -> Any:
-    """``function(*indices)`` as a callable of exactly ``rank`` named arguments, which an index map is traced through."""
-    names = ", ".join(f"d{n}" for n in range(rank))
-    return eval(f"lambda {names}: function({names})", {"function": function})  # noqa: S307 (our own text)
 
 
 register_rule(MultiLevelTilingRule())
