@@ -68,7 +68,7 @@ def command(
             failures=result.failures,
             best_seconds=best.run_seconds if best else None,
             best_gflops=result.best_gflops if best and case.flops else None,
-            share_of_peak=case.flops / best.run_seconds / peak if best and case.flops and peak else None,
+            share_of_peak=case.flops / result.best_seconds / peak if best and case.flops and peak else None,
             best_record=best.id if best else None,
         )
     else:

@@ -94,21 +94,15 @@ def _from_file(path: Path, function: str) -> Workload:
         raise WorkloadError(f"there is no file {path}")
     module = _run(path)
     marked = {name: value for name, value in vars(module).items() if isinstance(value, Workload)}
-    found: Any = vars(module).get(function) if function else None
-    if not function:
-        if len(marked) != 1:
-            raise WorkloadError(
-                f"{path} has {len(marked)} workloads; write {path}:NAME ({', '.join(marked) or 'none'})"
-            )
-        found = next(iter(marked.values()))
+    if not function and len(marked) != 1:
+        raise WorkloadError(f"{path} has {len(marked)} workloads; write {path}:NAME ({', '.join(marked) or 'none'})")
+    found = vars(module).get(function) if function else next(iter(marked.values()))
     if found is None:
         own = [n for n, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module.__name__]
         raise WorkloadError(f"{path} has no function {function!r}{nearest(function, {*marked, *own})}")
-    if not isinstance(found, Workload):
-        if not callable(found):
-            raise WorkloadError(f"{function} in {path} is no function that returns te tensors")
-        found = workload(found)
-    return replace(found, origin=str(path))
+    if not callable(found):
+        raise WorkloadError(f"{function} in {path} is no function that returns te tensors")
+    return replace(found if isinstance(found, Workload) else workload(found), origin=str(path))
 
 
 def _run(path: Path) -> Any:

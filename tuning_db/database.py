@@ -223,7 +223,10 @@ class Database:
             for row in rows:
                 known = tables.execute("SELECT id FROM records WHERE digest = ?", [row["digest"]]).fetchone()
                 try:
-                    ids.append(int(known[0] if known else tables.table("records").insert(row, pk="id").last_pk))
+                    if known is None:
+                        tables.table("records").insert(row, pk="id")
+                        known = tables.execute("SELECT last_insert_rowid()").fetchone()
+                    ids.append(int(known[0]))
                 except sqlite3.IntegrityError as error:
                     raise DatabaseError(
                         f"record refused ({error}): add its workload, target and session first"
