@@ -123,7 +123,7 @@ class _CanonicalPrinter(ProgramPrinter):
 
 
 @cache
-def _fields(cls: type) -> tuple[str, ...]:
+def _fields(cls: Any) -> tuple[str, ...]:
     return tuple(f.name for f in dataclasses.fields(cls))
 
 
@@ -298,7 +298,7 @@ class _Comparison:
 
     def fields(self, a: Any, b: Any) -> bool:
         if isinstance(a, Node) or dataclasses.is_dataclass(a):
-            for name in _fields(type(a)):
+            for name in _fields(a.__class__):
                 self.path.append("." + name)
                 if not self.value(getattr(a, name), getattr(b, name)):
                     return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -93,7 +94,7 @@ class ProgramPrinter(StmtPrinter):
         outer_loops, self.loops = self.loops, {}
         symbol = f.attrs.get("global_symbol")
         attrs = dict(f.attrs)
-        shown = name if name is not None else symbol if isinstance(symbol, str) and symbol.isidentifier() else "main"
+        shown = name if name is not None else symbol if _is_name(symbol) else "main"
         if symbol == shown:
             del attrs["global_symbol"]
         self.line("@T.prim_func" if "global_symbol" in f.attrs else "@T.prim_func(private=True)")
@@ -107,7 +108,7 @@ class ProgramPrinter(StmtPrinter):
                 buffer = f.buffer_map.get(p)
                 hint = f"var_{p.name}" if buffer is not None and p.name == buffer.name else p.name
                 params.append(f"{self.names.define(p, hint)}: T.{p.dtype}")
-        self.line(f"def {shown}({', '.join(params)}):", f, shown)
+        self.line(f"def {shown}({', '.join(params)}):", f)
         outer_head, self.head = self.head, len(self.lines)
         indent = self.indent
         self.indent = indent + "    "
@@ -140,3 +141,7 @@ class ProgramPrinter(StmtPrinter):
         if not m.functions and not m.attrs:
             self.line("pass")
         self.indent = indent
+
+
+def _is_name(symbol: Any) -> bool:
+    return isinstance(symbol, str) and symbol.isidentifier() and not keyword.iskeyword(symbol)

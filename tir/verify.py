@@ -3,7 +3,7 @@
  1. A variable is defined before it is used, and used only where its definition holds: in the loop, block, let or
     function that defines it. Sizes in the shapes of parameters' buffers are defined by them.
  2. No variable and no buffer is defined twice.
- 3. A buffer is a parameter's, or allocated or matched around its use. Where its pointer is used, so is it.
+ 3. A buffer is a parameter's, or allocated or matched around its use. An allocated buffer has a pointer of its own.
  4. An access has one integer index per dimension; vectors among them have the same lanes. A predicate is bool, with
     the lanes of the access.
  5. A stored value has the buffer's data type, with the lanes of the access.
@@ -126,6 +126,10 @@ class _Verifier:
         if buffer.data not in self.vars:
             self.vars.add(buffer.data)
 
+    def allocate(self, buffer: Buffer) -> None:
+        self.check(buffer.data not in self.vars, f"`{buffer.name}` is allocated but has the pointer of another buffer")
+        self.declare(buffer)
+
     def symbols(self, e: Expr) -> None:
         if isinstance(e, Var):
             if e not in self.vars:
@@ -203,7 +207,7 @@ class _Verifier:
             self.check(s.var.dtype == s.value.dtype, f"`{s.var.name}` is {s.var.dtype}, its value {s.value.dtype}")
             self.define(s.var)
         elif isinstance(s, Allocate):
-            self.declare(s.buffer)
+            self.allocate(s.buffer)
         elif isinstance(s, AttrStmt):
             self.expr(s.value)
             if isinstance(s.node, IterVar):
@@ -272,7 +276,7 @@ class _Verifier:
             missing = sources - reads - writes
             self.check(not missing, f"block `{b.name_hint}` matches {_names(missing)}, neither read nor written by it")
         for buffer in b.alloc_buffers:
-            self.declare(buffer)
+            self.allocate(buffer)
         for m in b.match_buffers:
             self.region(m.source)
             self.check(

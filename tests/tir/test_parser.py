@@ -214,6 +214,34 @@ def test_many_statements_stay_flat():
     assert isinstance(f.body, SeqStmt) and len(f.body.seq) == 1500
 
 
+def test_spellings_of_other_versions():
+    same("A[0, 0] = T.exp(A[0, 0], dtype='float32')", "A[0, 0] = T.exp(A[0, 0])")
+    same("A[0, 0] = T.if_then_else(A[0, 0] > 1.0, 1.0, 2.0, dtype='float32')",
+         "A[0, 0] = T.if_then_else(A[0, 0] > 1.0, T.float32(1), T.float32(2))")  # fmt: skip
+    same("x: T.let[T.int32] = 3\nA[x, 0] = 1.0", "x: T.int32 = 3\nA[x, 0] = 1.0")
+    same("assert A[0, 0] > 0.0, ('RuntimeError', ['no', 'ne'])\nA[0, 0] = 1.0",
+         "assert A[0, 0] > 0.0, 'none'\nA[0, 0] = 1.0")  # fmt: skip
+    with pytest.raises(ParseError, match="the result is float32, not int8"):
+        func("A[0, 0] = T.exp(A[0, 0], dtype='int8')")
+
+
+def test_regions_between_loads():
+    f = func(
+        """
+        for i in range(15):
+            with T.block("B"):
+                vi = T.axis.spatial(15, i)
+                T.reads(P[vi:vi + 2], A[0, P[vi]:P[vi + 1]])
+                T.writes(B[vi, 0])
+                B[vi, 0] = 0.0
+        """,
+        params='P: T.Buffer((16,), "int32"), A: T.Buffer((16, 16), "float32"), B: T.Buffer((16, 16), "float32")',
+    )
+    assert structural_equal(f, parse(f.script()))
+    lo, extent = (lambda r: (r.min, r.extent))(block_named(f, "B").block.reads[1].region[1])
+    assert str(lo) == "P[vi]" and {str(extent)} <= {"P[vi + 1] - P[vi]"}
+
+
 # Errors: what is wrong, the line, the column
 
 ERRORS = [
@@ -315,12 +343,17 @@ def test_errors_of_functions(text, message):
         ("x = 1" + " if 1 else 1" * 100_000, "operators in one line"),
         ("if a:\n  pass\n" + "elif a:\n  pass\n" * 50_000, "elif in a row"),
         ("\n".join(" " * i + "if a:" for i in range(3000)) + "\n" + " " * 3000 + "pass", "indented by more than"),
+        ("x = " + "(1 if 1 else " * 70 + "1" + ")" * 70, "needed"),
+        ("x = 1" + " if 1 else 1" * 600, "needed|deep|Python"),
+        ("x = " + "2 ** " * 1900 + "2", "needed|deep|Python"),
+        ("x = a" + ".a" * 1900, "needed|deep|Python"),
+        ("x = a" + "()" * 1900, "needed|deep|Python"),
         ("x" * 9_000_000, "characters"),
         ("x = '\0'", "NUL"),
         ("x = (" + "[" * 60 + "'" + "(" * 100 + "'" + "]" * 60 + ")", "needed"),
         ('"""' + "(" * 1000 + '"""', "there is no function"),
     ],
-    ids=range(14),
+    ids=range(19),
 )
 def test_hostile_text_is_refused(text, message):
     with pytest.raises(ParseError, match=message):

@@ -80,6 +80,9 @@ BROKEN = {
     "buffer twice": (
         SeqStmt((block(STORE, alloc_buffers=(LOCAL,)), block(STORE, alloc_buffers=(LOCAL,)))),
         "buffer `T` is defined twice"),
+    "borrowed pointer": (
+        block(STORE, alloc_buffers=(decl_buffer((4,), name="V", data=A.data),)),
+        "`V` is allocated but has the pointer of another buffer"),
     "rank": (BufferStore(B, ZERO, (ZERO,)), "`B` has 2 dimensions, indexed with 1"),
     "float index": (BufferStore(A, F1, (F1,)), "`A` is indexed with float32"),
     "index lanes": (

@@ -106,7 +106,7 @@ class AccessParser(ParserBase):
         return BufferRegion(buffer, tuple(ranges))
 
     def _load_region(self, node: ast.Subscript) -> BufferRegion:
-        value = self._Subscript(node)
+        value = self.eval(node)
         if isinstance(value, Buffer):
             return value.full_region()
         raise self.error("a region of a buffer is needed", node)

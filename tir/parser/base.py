@@ -134,7 +134,7 @@ class ParserBase:
         """The values of the keyword arguments."""
         if any(k.arg is None for k in node.keywords):
             raise self.error("** has no meaning in TIR", node)
-        return {k.arg: self.eval(k.value) for k in node.keywords}  # type: ignore[misc]
+        return {k.arg: self.eval(k.value) for k in node.keywords}
 
     def arguments(self, node: ast.Call, *names: str) -> dict[str, ast.expr]:
         """The argument expressions by name; ParseError for too many, unknown or repeated ones."""

@@ -14,7 +14,8 @@ from ..buffer import Buffer
 from ..dtype import INDEX, is_bool
 from ..expr import Expr, IntImm, IterVar, Var, convert
 from ..op import if_then_else, pow_
-from ..vocabulary import TypeWord, Word
+from ..vocabulary import FUNCTIONS, TypeWord, Word
+from ..vocabulary.functions import TYPED
 from .accesses import AccessParser
 from .values import BufferMethod, MetaVar, Namespace, python_binary
 
@@ -29,6 +30,7 @@ _COMPARE: dict[type, tuple[type[E.CmpOp], Callable[[Any, Any], Any]]] = {
     ast.Eq: (E.EQ, operator.eq), ast.NotEq: (E.NE, operator.ne), ast.Lt: (E.LT, operator.lt),
     ast.LtE: (E.LE, operator.le), ast.Gt: (E.GT, operator.gt), ast.GtE: (E.GE, operator.ge),
 }  # fmt: skip
+_UNTYPED = {f for name, f in FUNCTIONS.items() if name not in TYPED and not name.startswith(("call", "tvm_", "reint"))}
 _BUFFER_VALUES = ("shape", "dtype", "data", "strides", "elem_offset", "name", "ndim", "data_alignment", "offset_factor")
 _BUFFER_METHODS = ("vload", "vstore", "scope", "access_ptr")
 _EXPR_METHODS = ("astype", "equal")
@@ -221,6 +223,12 @@ class ExprParser(AccessParser):
             raise self.error(f"{func!r} cannot be called", node)
         args = [_element(a) for a in self.items(node.args)]
         kwargs = self.keywords(node)
+        if "dtype" in kwargs and func in _UNTYPED:  # T.exp(x, dtype="float32"): older TVM says the type again
+            told = kwargs.pop("dtype")
+            out = self.guarded(node, func, *args, **kwargs)
+            if told not in (out.dtype, ""):
+                raise self.error(f"the result is {out.dtype}, not {told}", node)
+            return out
         out = self.guarded(node, func, *args, **kwargs)
         return out.var if isinstance(out, IterVar) else out
 

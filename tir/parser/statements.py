@@ -156,7 +156,10 @@ class StmtParser(BlockParser):
     def _stmt_AnnAssign(self, node: ast.AnnAssign) -> Wrapper | None:
         if not isinstance(node.target, ast.Name):
             raise self.error("a name is needed here", node.target)
-        kind = self.eval(node.annotation)
+        annotation: ast.expr = node.annotation
+        if isinstance(annotation, ast.Subscript) and isinstance(self.eval(annotation.value), Word):
+            annotation = annotation.slice  # T.let[T.int32]
+        kind = self.eval(annotation)
         if not isinstance(kind, (TypeWord, Var)):
             raise self.error("a type such as T.int32 is needed", node.annotation)
         dtype = kind.dtype
@@ -254,8 +257,14 @@ class StmtParser(BlockParser):
 
     def _stmt_Assert(self, node: ast.Assert) -> Wrapper:
         condition = self.condition(node.test)
-        message = "" if node.msg is None else self.string(node.msg)
+        message = "" if node.msg is None else self._message(node.msg)
         return lambda rest: AssertStmt(condition, message, rest)
+
+    def _message(self, node: ast.expr) -> str:
+        value = self.eval(node)
+        if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], list):  # ("RuntimeError", ["…"])
+            return "".join([str(part) for part in value[1]])
+        return self.string(node)
 
     # What has a body
 

@@ -96,6 +96,17 @@ def address_of(load: Any) -> E.Expr:
     return E.Call("tir.address_of", (E.convert(load),), "handle")
 
 
+def assume(condition: Any) -> E.Expr:
+    """Said to hold always."""
+    e = E.convert(condition)
+    return E.Call("tir.assume", (e,), e.dtype)
+
+
+def undef(dtype: str = "float32") -> E.Expr:
+    """Any value."""
+    return E.Call("tir.undef", (), dtype)
+
+
 def prefetch(address: Any, *args: Any) -> E.Expr:
     """Memory asked for ahead of time."""
     return E.Call("tir.prefetch", E.as_exprs((address, *args)), "int32")
@@ -137,10 +148,13 @@ _NODES = (
     E.EQ, E.NE, E.LT, E.LE, E.GT, E.GE, E.And, E.Or,
 )  # fmt: skip
 
+TYPED = {"call", "cast", "Cast", "undef", "infinity", "max_value", "min_value"}
+"""Functions with a ``dtype`` of their own; elsewhere TVM's ``dtype=`` only says what the result has anyway."""
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{cls.__name__: _raw(cls) for cls in _NODES},
     **{name: _unary(name) for name in op.UNARY_FLOAT_OPS},
-    **{f.__name__: f for f in (Not, Select, Cast, cast, Ramp, Broadcast, Shuffle, call, ret, address_of, prefetch)},
+    **{f.__name__: f for f in (Not, Select, Cast, cast, Ramp, Broadcast, Shuffle, call, ret, address_of, assume, undef, prefetch)},
     **{
         name: _call_as(name)
         for name in (

@@ -43,8 +43,9 @@ class TypeWord:
 @cache
 def type_word(name: str) -> TypeWord:
     """The word for a data type's name; AttributeError when there is no such type."""
+    name = {"boolean": "bool", "int": INDEX}.get(name, name)
     try:
         parse_dtype(name)
     except ValueError:
         raise AttributeError(f"T has no word {name!r}") from None
-    return TypeWord(INDEX if name == "int" else name)
+    return TypeWord(name)

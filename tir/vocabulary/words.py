@@ -27,7 +27,7 @@ class BufferWord(Word):
     ``T.Buffer[(16, 16), "float32"]``, the older spelling, means the same.
     """
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self
 
     def __getitem__(self, key: Any) -> Any:
