@@ -298,7 +298,8 @@ class _Comparison:
 
     def fields(self, a: Any, b: Any) -> bool:
         if isinstance(a, Node) or dataclasses.is_dataclass(a):
-            for name in _fields(a.__class__):
+            cls: Any = type(a)
+            for name in _fields(cls):
                 self.path.append("." + name)
                 if not self.value(getattr(a, name), getattr(b, name)):
                     return False

@@ -134,7 +134,7 @@ class ParserBase:
         """The values of the keyword arguments."""
         if any(k.arg is None for k in node.keywords):
             raise self.error("** has no meaning in TIR", node)
-        return {k.arg: self.eval(k.value) for k in node.keywords}
+        return {str(k.arg): self.eval(k.value) for k in node.keywords}
 
     def arguments(self, node: ast.Call, *names: str) -> dict[str, ast.expr]:
         """The argument expressions by name; ParseError for too many, unknown or repeated ones."""
@@ -145,7 +145,7 @@ class ParserBase:
             if k.arg not in names or k.arg in out:
                 known = "given twice" if k.arg in out else f"unknown; there are {', '.join(names)}"
                 raise self.error(f"argument `{k.arg}` is {known}", k.value)
-            out[k.arg] = k.value  # type: ignore[index]
+            out[k.arg] = k.value
         return out
 
     def unpack(self, target: ast.AST, value: Any) -> None:
