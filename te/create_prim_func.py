@@ -198,9 +198,11 @@ class _Builder:
         first = op.body[tensors[0].value_index]
         buffers = [self.buffers[t] for t in tensors]
         if isinstance(first, Reduce):
-            init, body = _reduction(first, buffers, indices, lower)
+            start, body = _reduction(first, buffers, indices, lower)
             if len(axes) == len(op.axis):  # a reduction of nothing is its identity
-                init, body = None, init
+                body = start
+            else:
+                init = start
         else:
             body = BufferStore(buffers[0], lower(first), indices)
         values: tuple[Expr, ...] = tuple(loops)

@@ -11,21 +11,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..schedule import BlockRV, ScheduleError
 from ..schedule import Schedule as BlockSchedule
-from ..schedule.tree import tree_of
-from ..tir.expr import Expr, IterVar, Range, Reduce, Var
+from ..schedule import ScheduleError
+from ..tir.expr import IterVar, Range, Reduce, Var
 from ..tir.function import IRModule, PrimFunc
-from ..tir.stmt import BlockRealize
-from ..tir.walk import vars_in
-from .create_prim_func import lower_with_blocks, ordered_operations
+from .apply_stages import Applier
+from .create_prim_func import ordered_operations
 from .operation import ComputeOp, Operation, PlaceholderOp
-from .stage import Record, Stage, caller
+from .stage import Stage, caller
 from .tensor import ProducerLoad, Tensor
 
 __all__ = ["Schedule", "create_schedule"]
-
-_STRUCTURE = ("split", "fuse", "reorder")
 
 
 def create_schedule(ops: Operation | Tensor | Sequence[Any]) -> Schedule:
@@ -40,7 +36,8 @@ def create_schedule(ops: Operation | Tensor | Sequence[Any]) -> Schedule:
     >>> [loop.name for loop in s.schedule.get_loops("B")]
     ['i_0', 'i_1']
     """
-    return Schedule(ops if isinstance(ops, (list, tuple)) else [ops])
+    many: Sequence[Any] = ops if isinstance(ops, (list, tuple)) else [ops]
+    return Schedule(many)
 
 
 class Schedule:
@@ -113,7 +110,8 @@ class Schedule:
     def cache_read(self, tensor: Tensor, scope: str, readers: Sequence[Any] | Any) -> Tensor:
         """Copy ``tensor`` to memory of ``scope``, from where ``readers`` (tensors or operations) read it."""
         stage = self[tensor]
-        which = [self[r] for r in (readers if isinstance(readers, (list, tuple)) else [readers])]
+        many: Sequence[Any] = readers if isinstance(readers, (list, tuple)) else [readers]
+        which = [self[r] for r in many]
         if not which:
             raise ValueError("cache_read: no readers")
         axis = tuple([IterVar(Range.from_extent(e), Var(f"ax{n}", e.dtype)) for n, e in enumerate(tensor.shape)])
@@ -183,7 +181,7 @@ class Schedule:
     def to_schedule(self, args: Sequence[Tensor | Var], name: str = "main") -> BlockSchedule:
         """The block schedule of a function with these parameters. ScheduleError names the classic step that does not
         apply, and the line it is on."""
-        return _Applier(self, args, name).run()
+        return Applier(self._roots, self.stages, self._added, args, name).run()
 
     def normalize(self) -> Schedule:
         """This schedule; loops start at 0 anyway."""
@@ -198,193 +196,3 @@ class _Axes(ComputeOp):
     def __init__(self, name: str, axis: tuple[IterVar, ...], reduce_axis: tuple[IterVar, ...], like: ComputeOp) -> None:
         ComputeOp.__init__(self, name, axis, like.body, like.tag, like.attrs)
         self.reduce_axis = reduce_axis
-
-
-class _Applier:
-    """Applies the steps of a classic schedule to a fresh function."""
-
-    def __init__(self, classic: Schedule, args: Sequence[Tensor | Var], name: str) -> None:
-        self.classic = classic
-        func, blocks = lower_with_blocks(args, name)
-        self.sch = BlockSchedule(func)
-        self.block: dict[Stage, str] = {}
-        for op, names in blocks.items():
-            stage = classic._roots.get(op)
-            if stage is None:
-                raise ValueError(f"{op.name} is computed for the arguments but is not part of the schedule")
-            self.block[stage] = names[0]
-        self.loop: dict[IterVar, Var] = {}
-
-    def run(self) -> BlockSchedule:
-        for kind, stage, what in self.classic._added:
-            getattr(self, kind)(stage, *what)
-        for stage in self.classic.stages:
-            if stage.inlined:
-                self.step(f"s[{stage.name}].compute_inline", stage.attach_line, self.sch.compute_inline, self.rv(stage))
-        scheduled = [s for s in self._consumers_first() if not s.inlined and s in self.block]
-        for stage in scheduled:
-            self.place(stage)
-            for record in stage.records:
-                if record.step in _STRUCTURE:
-                    self.apply(stage, record)
-        for stage in scheduled:
-            for record in stage.records:
-                if record.step not in _STRUCTURE:
-                    self.apply(stage, record)
-            if stage.scope is not None:
-                self.step(
-                    f"s[{stage.name}].set_scope", stage.attach_line, self.sch.set_scope, self.rv(stage), 0, stage.scope
-                )
-        return self.sch
-
-    def _consumers_first(self) -> list[Stage]:
-        """Stages in reverse order of their operations; a stage after the one that it is attached to."""
-        out: list[Stage] = []
-
-        def put(stage: Stage, below: tuple[Stage, ...]) -> None:
-            if stage in out:
-                return
-            if stage in below:
-                raise ScheduleError(f"s[{stage.name}].compute_at: the stages are attached to each other in a circle")
-            if stage.attach is not None:
-                put(stage.attach[0], (*below, stage))
-            out.append(stage)
-
-        for stage in reversed(self.classic.stages):
-            put(stage, ())
-        return out
-
-    def rv(self, stage: Stage) -> BlockRV:
-        if stage not in self.block:
-            raise ScheduleError(f"s[{stage.name}]: {stage.name} is an input, it is not computed")
-        return BlockRV(self.block[stage])
-
-    def step(self, text: str, line: str, method: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call a primitive; an error tells the classic step."""
-        try:
-            return method(*args, **kwargs)
-        except ScheduleError as error:
-            at = f" ({line})" if line else ""
-            raise ScheduleError(
-                f"{text}{at}: {error.problem}",
-                where=error.where,
-                hint=error.hint,
-                primitive=error.primitive,
-                func=error.func,
-            ) from None
-
-    # stages that are added
-
-    def cache_write(self, stage: Stage, new: Stage, scope: str, line: str) -> None:
-        copy = self.step(f"s.cache_write({stage.name})", line, self.sch.cache_write, self.rv(stage), 0, scope)
-        self.block[new], self.block[stage] = self.block[stage], copy.name
-
-    def cache_read(self, stage: Stage, new: Stage, scope: str, readers: Sequence[Stage], line: str) -> None:
-        names = [self.rv(r).name for r in readers]
-        first = self.realize(names[0])
-        number = next((n for n, r in enumerate(first.block.reads) if r.buffer is self.buffer(stage)), None)
-        if number is None:
-            raise ScheduleError(f"s.cache_read ({line}): {readers[0].name} does not read {stage.name}")
-        copy = self.step(
-            f"s.cache_read({stage.name})", line, self.sch.cache_read, BlockRV(names[0]), number, scope, names
-        )
-        self.block[new] = copy.name
-
-    def rfactor(
-        self, stage: Stage, new: Stage, before: Sequence[Record], axis: IterVar, position: int, line: str
-    ) -> None:
-        block = self.block[stage]
-        original: list[IterVar] = [*self._axes_before(stage, before)]
-        self._bind(block, original, {})
-        for record in before:
-            self.apply(stage, record)
-        target = self.loop[axis]
-        partial = self.step(f"s.rfactor({stage.name})", line, self.sch.rfactor, target, position)
-        # The loops of the partial stage are those of the reduction, in the same order.
-        self.block[new] = partial.name
-        realize = self.realize(partial.name)
-        loops = self.sch.get_loops(partial)
-        kinds = dict(zip(realize.iter_values, realize.block.iter_vars, strict=True))
-        spatial = [v for v in loops if v in kinds and kinds[v].kind == IterVar.SPATIAL]
-        reduce = [v for v in loops if v not in spatial]
-        factored = next(v for v in spatial if v.name == target.name)
-        spatial.remove(factored)
-        spatial.insert(position, factored)
-        self._fresh(new, [*spatial, *reduce])
-        loops = self.sch.get_loops(self.rv(stage))
-        realize = self.realize(self.block[stage])
-        kinds = dict(zip(realize.iter_values, realize.block.iter_vars, strict=True))
-        self._fresh(stage, sorted(loops, key=lambda v: v in kinds and kinds[v].kind == IterVar.REDUCE))
-
-    def _axes_before(self, stage: Stage, before: Sequence[Record]) -> list[IterVar]:
-        origin = next(op for op, s in self.classic._roots.items() if s is stage)
-        return [*origin.axis, *origin.reduce_axis]
-
-    def _fresh(self, stage: Stage, loops: Sequence[Var]) -> None:
-        for iv, loop in zip([*stage.op.axis, *stage.op.reduce_axis], loops, strict=True):
-            self.loop[iv] = loop
-
-    def buffer(self, stage: Stage) -> Any:
-        """The buffer that a stage writes, or that an input is."""
-        if stage in self.block:
-            return self.realize(self.block[stage]).block.writes[0].buffer
-        return next(b for b in self.sch.func.buffers if b.name == stage.op.output(0).name)
-
-    def realize(self, block: str) -> BlockRealize:
-        return tree_of(self.sch.func).block(block)
-
-    # a stage's place and loops
-
-    def place(self, stage: Stage) -> None:
-        outer: list[Var] = []
-        if stage.attach is not None:
-            parent, axis = stage.attach
-            if axis not in self.loop:
-                raise ScheduleError(f"s[{stage.name}].compute_at ({stage.attach_line}): {parent.name} has no such loop")
-            at = self.loop[axis]
-            text = f"s[{stage.name}].compute_at(s[{parent.name}], {axis.var.name})"
-            self.step(text, stage.attach_line, self.sch.compute_at, self.rv(stage), at, preserve_unit_loops=True)
-            above = self.sch.get_loops(self.rv(stage))
-            outer = above[: above.index(at) + 1]
-        elif all(iv in self.loop for iv in (*stage.op.axis, *stage.op.reduce_axis)):
-            return  # rfactor has bound them
-        if isinstance(stage.op, ComputeOp):
-            self._bind(self.block[stage], [*stage.op.axis, *stage.op.reduce_axis], set(outer))
-
-    def _bind(self, block: str, axes: Sequence[IterVar], outer: Any) -> None:
-        """Find the loop of each axis: the block's own loop in the binding of the block's axis."""
-        realize = self.realize(block)
-        values: Sequence[Expr] = realize.iter_values
-        own = [v for v in self.sch.get_loops(BlockRV(block)) if v not in outer]
-        if isinstance(realize.block.iter_vars, tuple) and len(values) == len(axes) + 1 and not axes:
-            return  # a tensor of rank 0
-        order = self._block_order(realize, axes)
-        for iv, value in zip(order, values, strict=True):
-            mine = [v for v in own if v in vars_in(value)]
-            if len(mine) > 1:
-                raise ScheduleError(f"axis {iv.var.name} runs over several loops: {', '.join(v.name for v in mine)}")
-            self.loop[iv] = mine[0] if mine else self.sch.add_unit_loop(BlockRV(block))
-
-    @staticmethod
-    def _block_order(realize: BlockRealize, axes: Sequence[IterVar]) -> list[IterVar]:
-        """``axes`` in the order of the block's axes: by kind, which is all that rfactor changes."""
-        spatial = [a for a in axes if a.kind != IterVar.REDUCE]
-        reduce = [a for a in axes if a.kind == IterVar.REDUCE]
-        return [(reduce if b.kind == IterVar.REDUCE else spatial).pop(0) for b in realize.block.iter_vars]
-
-    def apply(self, stage: Stage, record: Record) -> None:
-        loops = [self.loop[a] for a in record.axes]
-        names = ", ".join(a.var.name for a in record.axes)
-        text = f"s[{stage.name}].{'pragma' if record.step == 'annotate' else record.step}({names})"
-        if record.step == "split":
-            out = self.step(text, record.line, self.sch.split, loops[0], list(record.values))
-        elif record.step in ("fuse", "reorder"):
-            out = self.step(text, record.line, getattr(self.sch, record.step), *loops)
-        else:
-            method = getattr(self.sch, record.step, None)
-            if method is None:
-                raise ScheduleError(f"{text} ({record.line}): the schedule layer has no {record.step}")
-            out = self.step(text, record.line, method, *loops, *record.values)
-        made = out if isinstance(out, (list, tuple)) else [out]
-        for iv, loop in zip(record.outputs, made, strict=False):
-            self.loop[iv] = loop

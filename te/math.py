@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..tir import op as tir_op
-from ..tir.expr import Expr, ExprLike, cast, const
+from ..tir.expr import Expr, ExprLike, cast, const, convert
 from ..tir.op import (
     abs_,
     atan2,
@@ -110,7 +110,8 @@ def min_value(dtype: str) -> Expr:
 
 def div(a: ExprLike, b: ExprLike) -> Expr:
     """``a / b``; for integers rounded towards zero."""
-    return tir_op.convert(a) / b
+    out: Expr = convert(a) / b
+    return out
 
 
 def indexdiv(a: ExprLike, b: ExprLike) -> Expr:
@@ -125,24 +126,29 @@ def indexmod(a: ExprLike, b: ExprLike) -> Expr:
 
 def bitwise_and(a: Any, b: Any) -> Expr:
     """The bits set in both."""
-    return tir_op.convert(a) & b
+    out: Expr = convert(a) & b
+    return out
 
 
 def bitwise_or(a: Any, b: Any) -> Expr:
     """The bits set in either."""
-    return tir_op.convert(a) | b
+    out: Expr = convert(a) | b
+    return out
 
 
 def bitwise_xor(a: Any, b: Any) -> Expr:
     """The bits set in one of the two."""
-    return tir_op.convert(a) ^ b
+    out: Expr = convert(a) ^ b
+    return out
 
 
 def shift_left(a: Any, b: Any) -> Expr:
     """The bits moved up by ``b``."""
-    return tir_op.convert(a) << b
+    out: Expr = convert(a) << b
+    return out
 
 
 def shift_right(a: Any, b: Any) -> Expr:
     """The bits moved down by ``b``."""
-    return tir_op.convert(a) >> b
+    out: Expr = convert(a) >> b
+    return out

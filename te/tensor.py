@@ -62,7 +62,8 @@ class Tensor:
         """The element at ``indices``, one per dimension."""
         if len(indices) != self.ndim:
             raise ValueError(f"{_describe(self)} needs {self.ndim} indices, got {len(indices)}")
-        return _index(self, indices)
+        element: Expr = _index(self, indices)
+        return element
 
     def __tir_expr__(self) -> Expr:
         if self.shape:

@@ -30,7 +30,9 @@ from .broadcast import (
     power,
     subtract,
 )
-from .conv import conv1d, conv2d, conv2d_transpose, conv3d, depthwise_conv2d
+from .conv import conv1d, conv2d, conv3d
+from .conv_transpose import conv2d_transpose
+from .depthwise import depthwise_conv2d
 from .elementwise import (
     abs,
     ceil,
@@ -63,26 +65,11 @@ from .elementwise import (
     where,
 )
 from .elementwise import cast_to as cast
-from .layout import (
-    concatenate,
-    expand_dims,
-    flatten,
-    flip,
-    full,
-    one_hot,
-    repeat,
-    reshape,
-    split,
-    squeeze,
-    stack,
-    strided_slice,
-    take,
-    tile,
-    transpose,
-)
+from .layout import expand_dims, flatten, flip, repeat, reshape, squeeze, tile, transpose
 from .matmul import batch_matmul, dense, matmul
 from .norm import batch_norm, group_norm, layer_norm, rms_norm
 from .pad import pad
+from .pick import concatenate, full, one_hot, split, stack, strided_slice, take
 from .pool import (
     avg_pool1d,
     avg_pool2d,

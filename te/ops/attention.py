@@ -57,7 +57,7 @@ def attention(
         for a, b in zip(common, shape, strict=True):
             require_same(op, "the mask's shape", a, b, mask, query)
     wide = query.dtype if bits_of(query.dtype) >= 32 else "float32"
-    k, t = reduce_axis(Range.from_extent(query.shape[-1]), "k"), reduce_axis(Range.from_extent(columns), "k")
+    k, m = reduce_axis(Range.from_extent(query.shape[-1]), "k"), reduce_axis(Range.from_extent(columns), "k")
     letters = ["b", "h"] if len(lead) == 2 else [f"b{n}" for n in range(len(lead))]
 
     def product(*i: Expr) -> Any:
@@ -76,8 +76,8 @@ def attention(
         e = scores(*i) * factor
         never = const(float("-inf"), wide)
         if mask is not None:
-            m = element(mask, i, shape)
-            e = if_then_else(m, e, never) if m.dtype == "bool" else e + cast(wide, m)
+            bias = element(mask, i, shape)
+            e = if_then_else(bias, e, never) if bias.dtype == "bool" else e + cast(wide, bias)
         if causal:
             e = if_then_else(i[-1] <= i[-2] + (columns - rows), e, never)
         return e
@@ -85,7 +85,7 @@ def attention(
     weights = softmax(compute(shape, scaled, f"{name}_scores", tag=ELEMWISE), name=f"{name}_softmax")
 
     def weighted(*i: Expr) -> Any:
-        return sum_(weights(*i[:-1], t.var) * cast(wide, value(*i[:-2], t.var, i[-1])), axis=t)
+        return sum_(weights(*i[:-1], m.var) * cast(wide, value(*i[:-2], m.var, i[-1])), axis=m)
 
     result = (*lead, rows, value.shape[-1])
     names = [*letters, "i", "e"]

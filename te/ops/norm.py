@@ -90,7 +90,7 @@ def layer_norm(
     mean = compute(over.kept, lambda *r: total(*r) / over.count, name=f"{name}_mean", tag=ELEMWISE)
 
     def squared(i: Any, r: Any) -> Expr:
-        apart = over.element(i) - mean(*r)
+        apart: Expr = over.element(i) - mean(*r)
         return apart * apart
 
     squares = over.total(squared, f"{name}_sqsum")

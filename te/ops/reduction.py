@@ -61,7 +61,7 @@ def _summed(op: str, reducer: Any, x: Tensor, axis: Any, keepdims: bool, out_dty
 
 
 def reduce_over(
-    op: str, x: Tensor, axis: Any, keepdims: bool, name: str, make: Callable[[Expr, Any], Any], index: Any = None
+    op: str, x: Tensor, axis: Any, keepdims: bool, name: str, make: Callable[[Any, Any], Any], index: Any = None
 ) -> Any:
     """A stage that reduces the elements of ``x`` over ``axis`` with ``make(element, axes)``.
 

@@ -1,9 +1,10 @@
-"""Run a te program through the interpreter, outputs filled with garbage first."""
+"""Run a te program through the interpreter and through the compiler, outputs filled with garbage first."""
 
 import numpy as np
 import pytest
 
 from tilewright import te
+from tilewright.codegen import compile
 from tilewright.tir.dtype import is_float, to_numpy
 from tilewright.tir.interpret import interpret
 
@@ -18,6 +19,10 @@ def _evaluate(outputs, inputs, *arrays, shapes=None):
         shape = shapes[n] if shapes else tuple(int(d) for d in t.shape)
         results.append(np.full(shape, np.nan if is_float(t.dtype) else 77, to_numpy(t.dtype)))
     interpret(func, *given, *results, check_regions=True)
+    compiled = [np.full_like(r, np.nan if r.dtype.kind == "f" else 77) for r in results]
+    compile(func)(*given, *compiled)
+    for got, want in zip(compiled, results, strict=True):
+        np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-6)
     return results[0] if single else results
 
 
