@@ -1,0 +1,226 @@
+import numpy as np
+import pytest
+
+from tilewright import te
+from tilewright.schedule import Schedule, ScheduleError
+from tilewright.tir import parse
+from tilewright.tir.interpret import interpret
+
+
+def test_cache_read_of_an_input_copies_at_the_start(matmul, same, agree, replays):
+    func = matmul(13, 17, 7)
+    sch = Schedule(func)
+    copy = sch.cache_read("C", 1, "shared")
+    assert copy.name == "B_shared"
+    same(
+        sch.func,
+        """
+@T.prim_func
+def main(A: T.Buffer((13, 7)), B: T.Buffer((7, 17)), C: T.Buffer((13, 17))):
+    B_shared = T.alloc_buffer((7, 17), scope="shared")
+    for ax0, ax1 in T.grid(7, 17):
+        with T.block("B_shared"):
+            v0, v1 = T.axis.remap("SS", [ax0, ax1])
+            B_shared[v0, v1] = B[v0, v1]
+    for i, j, k in T.grid(13, 17, 7):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * B_shared[vk, vj]
+""",
+    )
+    agree(func, sch.func)
+    replays(sch, func)
+
+
+def test_cache_read_of_a_stage_copies_behind_it(chain, same, agree):
+    func = chain(7, 13)
+    sch = Schedule(func)
+    sch.cache_read("C", "B", "local")
+    same(
+        sch.func,
+        """
+@T.prim_func
+def main(A: T.Buffer((7, 13)), C: T.Buffer((7, 13))):
+    B = T.alloc_buffer((7, 13))
+    B_local = T.alloc_buffer((7, 13), scope="local")
+    for i, j in T.grid(7, 13):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+    for ax0, ax1 in T.grid(7, 13):
+        with T.block("B_local"):
+            v0, v1 = T.axis.remap("SS", [ax0, ax1])
+            B_local[v0, v1] = B[v0, v1]
+    for i, j in T.grid(7, 13):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B_local[vi, vj] + T.float32(1)
+""",
+    )
+    agree(func, sch.func)
+
+
+def test_cache_read_under_shared_loops_copies_what_one_turn_wrote(chain, agree, replays):
+    func = chain(13, 17)
+    sch = Schedule(func)
+    i, j = sch.get_loops("C")
+    i0, _ = sch.split(i, [None, 4])
+    sch.compute_at("B", i0)
+    copy = sch.cache_read("C", 0, "local")
+    loops = [sch.get(v) for v in sch.get_loops(copy)]
+    assert [str(lp.extent) for lp in loops] == ["4", "4", "17"]
+    realize = loops[-1].body
+    assert str(realize.predicate) == "i_0 * 4 + ax0 < 13"
+    agree(func, sch.func)
+    replays(sch, func)
+
+
+def test_cache_read_for_some_consumers_only():
+    A = te.placeholder((7,), name="A")
+    B = te.compute((7,), lambda i: A[i] + 1.0, name="B")
+    C = te.compute((7,), lambda i: A[i] * 2.0, name="C")
+    func = te.create_prim_func([A, B, C])
+    sch = Schedule(func)
+    sch.cache_read("B", 0, "local", ["B"])
+    assert sch.get(sch.get_block("B")).reads[0].buffer.name == "A_local"
+    assert sch.get(sch.get_block("C")).reads[0].buffer.name == "A"
+    D = te.compute((7,), lambda i: B[i], name="D")
+    with pytest.raises(ScheduleError, match="block 'C' does not read buffer B(?s:.*)its readers: 'D'"):
+        Schedule(te.create_prim_func([A, B, C, D])).cache_read("D", 0, "local", ["C"])
+
+
+def test_two_copies_have_two_names(matmul):
+    sch = Schedule(matmul())
+    assert sch.cache_read("C", 0, "local").name == "A_local"
+    assert sch.cache_read("A_local", 0, "local").name == "A_local_1"
+
+
+@pytest.mark.parametrize("which, found", [(2, "0: A, 1: B"), ("X", "0: A, 1: B"), (-1, "0: A, 1: B")])
+def test_cache_read_names_what_there_is(matmul, which, found):
+    with pytest.raises(ScheduleError, match=f"block 'C' has no read buffer {which!r}(?s:.*){found}"):
+        Schedule(matmul()).cache_read("C", which, "local")
+
+
+def test_cache_read_refuses_a_buffer_of_two_writers(matmul):
+    sch = Schedule(matmul())
+    copy = sch.cache_write("C", 0, "local")
+    sch.decompose_reduction("C", sch.get_loops("C")[2])
+    with pytest.raises(ScheduleError, match="C_local is written by 2 blocks \\('C_init', 'C_update'\\)"):
+        sch.cache_read(copy, 0, "shared")
+
+
+def test_cache_read_refuses_a_reader_before_the_writer():
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((7,)), B: T.Buffer((7,)), C: T.Buffer((7,))):
+    for i in range(7):
+        with T.block("first"):
+            vi = T.axis.spatial(7, i)
+            B[vi] = A[vi]
+    for i in range(7):
+        with T.block("change"):
+            vi = T.axis.spatial(7, i)
+            A[vi] = T.float32(1)
+    for i in range(7):
+        with T.block("second"):
+            vi = T.axis.spatial(7, i)
+            C[vi] = A[vi]
+""")
+    with pytest.raises(ScheduleError, match="'first' reads buffer A before block 'change' writes it"):
+        Schedule(func).cache_read("second", 0, "local")
+    sch = Schedule(func)
+    sch.cache_read("second", 0, "local", ["second"])
+    arrays = [np.arange(7, dtype="float32"), np.zeros(7, "float32"), np.zeros(7, "float32")]
+    interpret(sch.func, *arrays)
+    np.testing.assert_array_equal(arrays[1], np.arange(7))
+    np.testing.assert_array_equal(arrays[2], np.ones(7))
+
+
+def test_cache_write_copies_at_the_end(matmul, same, agree, replays):
+    func = matmul(13, 17, 7)
+    sch = Schedule(func)
+    assert sch.cache_write("C", 0, "local").name == "C_local"
+    same(
+        sch.func,
+        """
+@T.prim_func
+def main(A: T.Buffer((13, 7)), B: T.Buffer((7, 17)), C: T.Buffer((13, 17))):
+    C_local = T.alloc_buffer((13, 17), scope="local")
+    for i, j, k in T.grid(13, 17, 7):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C_local[vi, vj] = T.float32(0)
+            C_local[vi, vj] = C_local[vi, vj] + A[vi, vk] * B[vk, vj]
+    for ax0, ax1 in T.grid(13, 17):
+        with T.block("C_local"):
+            v0, v1 = T.axis.remap("SS", [ax0, ax1])
+            C[v0, v1] = C_local[v0, v1]
+""",
+    )
+    agree(func, sch.func)
+    replays(sch, func)
+
+
+def test_cache_write_comes_before_the_readers(chain, agree):
+    func = chain(7, 13)
+    sch = Schedule(func)
+    sch.cache_write("B", 0, "local")
+    assert [b.name for b in sch.get_child_blocks(sch.get_block("root"))] == ["B", "B_local", "C"]
+    assert sch.get(sch.get_block("C")).reads[0].buffer.name == "B"
+    agree(func, sch.func)
+    sch = Schedule(func)
+    sch.cache_write("B", 0, "local", ["C"])
+    assert [b.name for b in sch.get_child_blocks(sch.get_block("root"))] == ["B", "C", "B_local"]
+    assert sch.get(sch.get_block("C")).reads[0].buffer.name == "B_local"
+    agree(func, sch.func)
+
+
+@pytest.mark.parametrize("factor", [1, 5, 16])
+def test_cache_write_after_a_split_that_does_not_divide(chain, agree, factor):
+    func = chain(13, 17)
+    sch = Schedule(func)
+    i, j = sch.get_loops("C")
+    sch.split(i, [None, factor])
+    sch.split(j, [None, 4])
+    copy = sch.cache_write("C", 0, "local")
+    assert [str(sch.get(v).extent) for v in sch.get_loops(copy)] == ["13", "17"]
+    agree(func, sch.func)
+
+
+def test_cache_write_refuses_an_update_in_place():
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((7,))):
+    for i in range(7):
+        with T.block("A"):
+            vi = T.axis.spatial(7, i)
+            A[vi] = A[vi] + T.float32(1)
+""")
+    with pytest.raises(ScheduleError, match="reads buffer A, which it writes, and has no init"):
+        Schedule(func).cache_write("A", 0, "local")
+
+
+def test_cache_write_refuses_holes_in_an_output():
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((7,)), B: T.Buffer((14,))):
+    for i in range(7):
+        with T.block("B"):
+            vi = T.axis.spatial(7, i)
+            B[vi * 2] = A[vi]
+""")
+    with pytest.raises(ScheduleError, match="not known to be a box without holes"):
+        Schedule(func).cache_write("B", 0, "local")
+
+
+def test_an_error_changes_nothing_and_marks_the_block(matmul):
+    sch = Schedule(matmul())
+    before = sch.func
+    with pytest.raises(ScheduleError) as caught:
+        sch.cache_write("C", 3, "local")
+    assert sch.func is before and not sch.trace.insts
+    text = str(caught.value)
+    assert text.startswith("cache_write: block 'C' has no write buffer 3") and "^^^" in text

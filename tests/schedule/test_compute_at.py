@@ -1,0 +1,352 @@
+import numpy as np
+import pytest
+
+from tilewright import te
+from tilewright.schedule import Schedule, ScheduleError
+from tilewright.tir import parse
+from tilewright.tir.interpret import interpret
+
+
+def test_compute_at(chain, same, agree, replays):
+    func = chain(7, 13)
+    sch = Schedule(func)
+    sch.compute_at("B", sch.get_loops("C")[0])
+    same(
+        sch.func,
+        """
+@T.prim_func
+def main(A: T.Buffer((7, 13)), C: T.Buffer((7, 13))):
+    B = T.alloc_buffer((7, 13))
+    for i in range(7):
+        for ax0 in range(13):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, ax0])
+                B[vi, vj] = A[vi, vj] * T.float32(2)
+        for j in range(13):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = B[vi, vj] + T.float32(1)
+""",
+    )
+    agree(func, sch.func)
+    replays(sch, func)
+
+
+def test_preserve_unit_loops(chain, same):
+    sch = Schedule(chain(7, 13))
+    sch.compute_at("B", sch.get_loops("C")[1], preserve_unit_loops=True)
+    same(
+        sch.func,
+        """
+@T.prim_func
+def main(A: T.Buffer((7, 13)), C: T.Buffer((7, 13))):
+    B = T.alloc_buffer((7, 13))
+    for i, j in T.grid(7, 13):
+        for ax0, ax1 in T.grid(1, 1):
+            with T.block("B"):
+                vi = T.axis.spatial(7, i + ax0)
+                vj = T.axis.spatial(13, j + ax1)
+                B[vi, vj] = A[vi, vj] * T.float32(2)
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi, vj] + T.float32(1)
+""",
+    )
+
+
+def test_a_tile_that_does_not_divide_gets_a_predicate(chain, same, agree, replays):
+    func = chain(13, 17)
+    sch = Schedule(func)
+    i, j = sch.get_loops("C")
+    (i0, i1), (j0, j1) = sch.split(i, [None, 4]), sch.split(j, [None, 6])
+    sch.reorder(i0, j0, i1, j1)
+    sch.compute_at("B", j0)
+    same(
+        sch.func,
+        """
+@T.prim_func
+def main(A: T.Buffer((13, 17)), C: T.Buffer((13, 17))):
+    B = T.alloc_buffer((13, 17))
+    for i_0, j_0 in T.grid(4, 3):
+        for ax0, ax1 in T.grid(4, 6):
+            with T.block("B"):
+                vi = T.axis.spatial(13, i_0 * 4 + ax0)
+                vj = T.axis.spatial(17, j_0 * 6 + ax1)
+                T.where(i_0 * 4 + ax0 < 13 and j_0 * 6 + ax1 < 17)
+                B[vi, vj] = A[vi, vj] * T.float32(2)
+        for i_1, j_1 in T.grid(4, 6):
+            with T.block("C"):
+                vi = T.axis.spatial(13, i_0 * 4 + i_1)
+                vj = T.axis.spatial(17, j_0 * 6 + j_1)
+                T.where(i_0 * 4 + i_1 < 13 and j_0 * 6 + j_1 < 17)
+                C[vi, vj] = B[vi, vj] + T.float32(1)
+""",
+    )
+    agree(func, sch.func)
+    replays(sch, func)
+
+
+def stencil(n):
+    A = te.placeholder((n + 2, n), name="A")
+    B = te.compute((n + 2, n), lambda i, j: A[i, j] * 2.0, name="B")
+    C = te.compute((n, n), lambda i, j: B[i, j] + B[i + 1, j] + B[i + 2, j], name="C")
+    return te.create_prim_func([A, C])
+
+
+@pytest.mark.parametrize("n", [1, 7, 13])
+@pytest.mark.parametrize("factor", [1, 4])
+def test_a_stencil_computes_its_halo_anew(agree, n, factor):
+    func = stencil(n)
+    sch = Schedule(func)
+    i, _ = sch.get_loops("C")
+    i0, _ = sch.split(i, [None, factor])
+    sch.compute_at("B", i0)
+    rows = sch.get(sch.get_loops("B")[1]).extent if n > 1 or factor > 1 else 3
+    assert int(rows) == factor + 2 or n < factor
+    agree(func, sch.func)
+
+
+def test_a_reduction_moves_whole(matmul, agree):
+    A = te.placeholder((7, 5), name="A")
+    k = te.reduce_axis((0, 5), name="k")
+    B = te.compute((7,), lambda i: te.sum(A[i, k], axis=k), name="B")
+    C = te.compute((7, 5), lambda i, j: A[i, j] - B[i], name="C")
+    func = te.create_prim_func([A, C])
+    sch = Schedule(func)
+    sch.compute_at("B", sch.get_loops("C")[0])
+    assert [str(sch.get(v).extent) for v in sch.get_loops("B")] == ["7", "5"]
+    agree(func, sch.func)
+
+
+def test_index_chooses_among_the_statements():
+    A = te.placeholder((7,), name="A")
+    B = te.compute((7,), lambda i: A[i] + 1.0, name="B")
+    C = te.compute((7,), lambda i: A[i] + 2.0, name="C")
+    D = te.compute((7,), lambda i: B[i] + C[i], name="D")
+    func = te.create_prim_func([A, D])
+    for index, order in ((-1, ["C", "B", "D"]), (-2, ["B", "C", "D"]), (0, ["B", "C", "D"]), (1, ["C", "B", "D"])):
+        sch = Schedule(func)
+        (i,) = sch.get_loops("D")
+        sch.compute_at("C", i)
+        sch.compute_at("B", i, index=index)
+        assert [b.name for b in sch.get_child_blocks(i)] == order
+    with pytest.raises(ScheduleError, match="index 2 is no place for block 'B' under loop i: it may stand at 0 to 1"):
+        sch = Schedule(func)
+        (i,) = sch.get_loops("D")
+        sch.compute_at("C", i)
+        sch.compute_at("B", i, index=2)
+
+
+def test_compute_at_refuses_an_output(chain):
+    sch = Schedule(chain())
+    with pytest.raises(ScheduleError, match="'C' writes C, an output of its scope"):
+        sch.compute_at("C", sch.get_loops("B")[0])
+
+
+def test_compute_at_refuses_consumers_elsewhere():
+    A = te.placeholder((7,), name="A")
+    B = te.compute((7,), lambda i: A[i] + 1.0, name="B")
+    C = te.compute((7,), lambda i: B[i] + 2.0, name="C")
+    D = te.compute((7,), lambda i: B[i] * C[i], name="D")
+    sch = Schedule(te.create_prim_func([A, D]))
+    with pytest.raises(ScheduleError, match="not all consumers of block 'B' are under loop i: 'D'"):
+        sch.compute_at("B", sch.get_loops("C")[0])
+
+
+def test_compute_at_refuses_its_own_loop(chain):
+    sch = Schedule(chain())
+    with pytest.raises(ScheduleError, match="'B' is under loop i already"):
+        sch.compute_at("B", sch.get_loops("B")[0])
+
+
+def test_compute_at_refuses_what_is_neither_complete_nor_reduction(matmul):
+    sch = Schedule(matmul())
+    copy = sch.cache_write("C", 0, "local")
+    sch.decompose_reduction("C", sch.get_loops("C")[2])
+    with pytest.raises(ScheduleError, match="'C_update' is neither a complete nor a reduction block"):
+        sch.compute_at("C_update", sch.get_loops(copy)[0])
+
+
+def test_compute_at_refuses_when_an_input_changes_in_between():
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((7,)), C: T.Buffer((7,))):
+    B = T.alloc_buffer((7,))
+    for i in range(7):
+        with T.block("B"):
+            vi = T.axis.spatial(7, i)
+            B[vi] = A[vi]
+    for i in range(7):
+        with T.block("change"):
+            vi = T.axis.spatial(7, i)
+            A[vi] = T.float32(1)
+    for i in range(7):
+        with T.block("C"):
+            vi = T.axis.spatial(7, i)
+            C[vi] = B[vi]
+""")
+    sch = Schedule(func)
+    with pytest.raises(ScheduleError, match="'B' reads A, which block 'change' overwrites later"):
+        sch.compute_at("B", sch.get_loops("C")[0])
+
+
+def test_reverse_compute_at(chain, same, agree, replays):
+    func = chain(13, 17)
+    sch = Schedule(func)
+    i, j = sch.get_loops("B")
+    j0, j1 = sch.split(j, [None, 6])
+    sch.reverse_compute_at("C", j0)
+    same(
+        sch.func,
+        """
+@T.prim_func
+def main(A: T.Buffer((13, 17)), C: T.Buffer((13, 17))):
+    B = T.alloc_buffer((13, 17))
+    for i, j_0 in T.grid(13, 3):
+        for j_1 in range(6):
+            with T.block("B"):
+                vi = T.axis.spatial(13, i)
+                vj = T.axis.spatial(17, j_0 * 6 + j_1)
+                T.where(j_0 * 6 + j_1 < 17)
+                B[vi, vj] = A[vi, vj] * T.float32(2)
+        for ax0 in range(6):
+            with T.block("C"):
+                vi = T.axis.spatial(13, i)
+                vj = T.axis.spatial(17, j_0 * 6 + ax0)
+                T.where(j_0 * 6 + ax0 < 17)
+                C[vi, vj] = B[vi, vj] + T.float32(1)
+""",
+    )
+    agree(func, sch.func)
+    replays(sch, func)
+
+
+def test_reverse_compute_at_refuses_a_stencil():
+    sch = Schedule(stencil(7))
+    with pytest.raises(ScheduleError, match=r"reads B\[v_i, v_j\], and it is not shown that this lies in what"):
+        sch.reverse_compute_at("C", sch.get_loops("B")[0])
+
+
+def test_reverse_compute_at_refuses_unfinished_sums():
+    A = te.placeholder((7, 5), name="A")
+    k = te.reduce_axis((0, 5), name="k")
+    B = te.compute((7,), lambda i: te.sum(A[i, k], axis=k), name="B")
+    C = te.compute((7,), lambda i: B[i] * B[i], name="C")
+    func = te.create_prim_func([A, C])
+    sch = Schedule(func)
+    i, k = sch.get_loops("B")
+    with pytest.raises(ScheduleError, match="loop k carries the reduction of block 'B'"):
+        sch.reverse_compute_at("C", k)
+    sch.reverse_compute_at("C", i)
+
+
+def test_reverse_compute_at_refuses_producers_elsewhere():
+    A = te.placeholder((7,), name="A")
+    B = te.compute((7,), lambda i: A[i] + 1.0, name="B")
+    C = te.compute((7,), lambda i: A[i] + 2.0, name="C")
+    D = te.compute((7,), lambda i: B[i] + C[i], name="D")
+    sch = Schedule(te.create_prim_func([A, D]))
+    with pytest.raises(ScheduleError, match="not all producers of block 'D' are under loop i: 'B'"):
+        sch.reverse_compute_at("D", sch.get_loops("C")[0])
+
+
+def test_reverse_compute_at_refuses_to_split_a_reduction_into_turns():
+    A = te.placeholder((7, 5), name="A")
+    B = te.compute((7, 5), lambda i, j: A[i, j] + 1.0, name="B")
+    k = te.reduce_axis((0, 5), name="k")
+    C = te.compute((7,), lambda i: te.sum(B[i, k], axis=k), name="C")
+    func = te.create_prim_func([A, C])
+    sch = Schedule(func)
+    i, j = sch.get_loops("B")
+    sch.parallel(j)
+    with pytest.raises(ScheduleError, match="reduce axis v_k of block 'C' would run on the parallel loop j"):
+        sch.reverse_compute_at("C", j)
+
+
+def test_symbolic_sizes(matmul):
+    n, m = te.var("n"), te.var("m")
+    A = te.placeholder((n, m), name="A")
+    k = te.reduce_axis((0, m), name="k")
+    C = te.compute((n, n), lambda i, j: te.sum(A[i, k] * A[j, k], axis=k), name="C")
+    D = te.compute((n, n), lambda i, j: C[i, j] + 1.0, name="D")
+    sch = Schedule(te.create_prim_func([A, D]))
+    i, j, r = sch.get_loops("C")
+    (i0, i1), (j0, j1), (k0, k1) = (sch.split(v, [None, f]) for v, f in ((i, 4), (j, 6), (r, 3)))
+    sch.reorder(i0, j0, k0, k1, i1, j1)
+    sch.reverse_compute_at("D", j0)
+    copy = sch.cache_read("C", 0, "global")
+    sch.compute_at(copy, i0)
+    sch.decompose_reduction("C", k0)
+    for rows, columns in ((1, 1), (7, 16), (17, 13)):
+        a = np.random.default_rng(0).integers(-3, 4, (rows, columns)).astype("float32")
+        d = np.full((rows, rows), np.nan, "float32")
+        interpret(sch.func, a, d)
+        np.testing.assert_array_equal(d, a @ a.T + 1)
+
+
+def packed_matmul(func, rows, columns, depth, pad, inside):
+    """The schedule of a packed matmul: register tile, copy-out, both operands in panels."""
+    sch = Schedule(func)
+    out = sch.cache_write("C", 0, "local")
+    i, j, k = sch.get_loops("C")
+    (i0, i1), (j0, j1), (k0, k1) = (sch.split(v, [None, f]) for v, f in ((i, rows), (j, columns), (k, depth)))
+    sch.reorder(i0, j0, k0, k1, i1, j1)
+    sch.reverse_compute_at(out, j0)
+    b = sch.cache_read("C", 1, "global")
+    sch.transform_layout(b, ("write", 0), lambda k, j: (j // columns, k, j % columns), pad)
+    if pad is None:
+        sch.transform_block_layout(b, lambda k, j: (j // columns, k, j % columns))
+    a = sch.cache_read("C", 0, "global")
+    sch.transform_layout(a, ("write", 0), lambda i, k: (i // rows, k, i % rows), pad)
+    if pad is None:
+        sch.transform_block_layout(a, lambda i, k: (i // rows, k, i % rows))
+    if inside:
+        sch.compute_at(b, j0)
+        sch.compute_at(a, i0)
+    sch.decompose_reduction("C", k0)
+    return sch
+
+
+@pytest.mark.parametrize("pad", [0, None])
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("shape", [(1, 1, 1), (7, 13, 17), (16, 16, 16), (17, 13, 7)])
+def test_packed_matmul(matmul, agree, replays, shape, pad, inside):
+    func = matmul(*shape)
+    sch = packed_matmul(func, 4, 6, 3, pad, inside)
+    agree(func, sch.func)
+    replays(sch, func)
+
+
+@pytest.mark.parametrize("place", ["root", "inline", "y", "x_0", "rc_0"])
+def test_convolution(agree, place):
+    n, ci, size, co = 1, 3, 5, 7
+    A = te.placeholder((n, ci, size, size), name="A")
+    W = te.placeholder((co, ci, 3, 3), name="W")
+    P = te.compute(
+        (n, ci, size + 2, size + 2),
+        lambda b, c, y, x: te.if_then_else(
+            te.all(y >= 1, y < size + 1, x >= 1, x < size + 1), A[b, c, y - 1, x - 1], 0.0
+        ),
+        name="pad",
+    )
+    rc, ry, rx = (te.reduce_axis((0, e), name=v) for v, e in (("rc", ci), ("ry", 3), ("rx", 3)))
+    C = te.compute(
+        (n, co, size, size),
+        lambda b, f, y, x: te.sum(P[b, rc, y + ry, x + rx] * W[f, rc, ry, rx], axis=[rc, ry, rx]),
+        name="C",
+    )
+    D = te.compute((n, co, size, size), lambda b, f, y, x: C[b, f, y, x] * 2.0, name="D")
+    func = te.create_prim_func([A, W, D])
+    sch = Schedule(func)
+    if place == "inline":
+        sch.compute_inline("pad")
+    b, f, y, x, c, r, q = sch.get_loops("C")
+    (f0, f1), (x0, x1), (c0, c1) = (sch.split(v, [None, e]) for v, e in ((f, 4), (x, 3), (c, 2)))
+    sch.reorder(b, f0, y, x0, c0, r, q, c1, x1, f1)
+    sch.reverse_compute_at("D", x0)
+    w = sch.cache_read("C", "W", "global")
+    sch.transform_layout(w, ("write", 0), lambda o, i, a, b: (o // 4, i, a, b, o % 4), 0)
+    if place in ("y", "x_0", "rc_0"):
+        sch.compute_at("pad", {"y": y, "x_0": x0, "rc_0": c0}[place])
+    sch.decompose_reduction("C", c0)
+    agree(func, sch.func)

@@ -1,0 +1,236 @@
+import pytest
+
+from tilewright import te
+from tilewright.schedule import Schedule, ScheduleError
+from tilewright.tir import parse
+
+
+def test_compute_inline(chain, same, agree, replays):
+    func = chain(7, 13)
+    sch = Schedule(func)
+    sch.compute_inline("B")
+    same(
+        sch.func,
+        """
+@T.prim_func
+def main(A: T.Buffer((7, 13)), C: T.Buffer((7, 13))):
+    for i, j in T.grid(7, 13):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = A[vi, vj] * T.float32(2) + T.float32(1)
+""",
+    )
+    agree(func, sch.func)
+    replays(sch, func)
+
+
+def test_compute_inline_into_several_consumers_and_reductions(agree):
+    A = te.placeholder((7, 13), name="A")
+    B = te.compute((7, 13), lambda i, j: A[i, j] * 2.0, name="B")
+    k = te.reduce_axis((0, 13), name="k")
+    C = te.compute((7,), lambda i: te.sum(B[i, k], axis=k), name="C")
+    D = te.compute((7, 13), lambda i, j: B[i, j] - C[i], name="D")
+    func = te.create_prim_func([A, D])
+    sch = Schedule(func)
+    sch.compute_inline("B")
+    assert not any(b.name == "B" for b in sch.get_child_blocks(sch.get_block("root")))
+    agree(func, sch.func)
+
+
+def test_compute_inline_of_padding_keeps_its_guard(agree):
+    A = te.placeholder((7,), name="A")
+    P = te.compute((9,), lambda i: te.if_then_else(te.all(i >= 1, i < 8), A[i - 1], 0.0), name="P")
+    C = te.compute((7,), lambda i: P[i] + P[i + 1] + P[i + 2], name="C")
+    func = te.create_prim_func([A, C])
+    sch = Schedule(func)
+    sch.compute_inline("P")
+    agree(func, sch.func)
+
+
+def test_compute_inline_of_a_dimension_of_one(agree):
+    A = te.placeholder((7, 13), name="A")
+    B = te.compute((7, 1), lambda i, j: A[i, 0] * 2.0, name="B")
+    C = te.compute((7, 13), lambda i, j: A[i, j] + B[i, 0], name="C")
+    func = te.create_prim_func([A, C])
+    sch = Schedule(func)
+    sch.compute_inline("B")
+    agree(func, sch.func)
+
+
+def test_compute_inline_under_a_shared_loop(chain, agree):
+    func = chain(7, 13)
+    sch = Schedule(func)
+    sch.compute_at("B", sch.get_loops("C")[0])
+    sch.compute_inline("B")
+    agree(func, sch.func)
+
+
+def test_compute_inline_refuses_an_output(chain):
+    with pytest.raises(ScheduleError, match="'C' writes C, an output of its scope"):
+        Schedule(chain()).compute_inline("C")
+
+
+def test_compute_inline_refuses_a_reduction(matmul):
+    sch = Schedule(matmul())
+    sch.cache_write("C", 0, "local")
+    with pytest.raises(ScheduleError, match="'C' does more than store one value"):
+        sch.compute_inline("C")
+
+
+@pytest.mark.parametrize("store, index", [("B[vi * 2, vj]", "v"), ("B[vi, vi]", "v"), ("B[vi + 1, vj]", "v")])
+def test_compute_inline_refuses_other_indices_than_axes(store, index):
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((7, 7)), C: T.Buffer((7, 7))):
+    B = T.alloc_buffer((14, 14))
+    for i, j in T.grid(7, 7):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            {store} = A[vi, vj]
+    for i, j in T.grid(7, 7):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi, vj]
+""")
+    with pytest.raises(ScheduleError, match="not at axes of its own, each once"):
+        Schedule(func).compute_inline("B")
+
+
+def test_compute_inline_refuses_reads_that_the_block_never_computed():
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((5,)), C: T.Buffer((7,))):
+    B = T.alloc_buffer((7,))
+    for i in range(5):
+        with T.block("B"):
+            vi = T.axis.spatial(5, i)
+            B[vi] = A[vi]
+    for i in range(7):
+        with T.block("C"):
+            vi = T.axis.spatial(7, i)
+            C[vi] = T.Select(vi < 5, B[vi], T.float32(0))
+""")
+    with pytest.raises(ScheduleError, match="it is not shown that this lies in what block 'B' has written"):
+        Schedule(func).compute_inline("B")
+
+
+def test_reverse_compute_inline(chain, same, agree, replays):
+    func = chain(7, 13)
+    sch = Schedule(func)
+    sch.reverse_compute_inline("C")
+    same(
+        sch.func,
+        """
+@T.prim_func
+def main(A: T.Buffer((7, 13)), C: T.Buffer((7, 13))):
+    for i, j in T.grid(7, 13):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = A[vi, vj] * T.float32(2) + T.float32(1)
+""",
+    )
+    agree(func, sch.func)
+    replays(sch, func)
+
+
+SHAPES = {
+    "transpose": ((13, 7), lambda B: lambda i, j: B[j, i] + 1.0),
+    "flatten": ((91,), lambda B: lambda i: B[i // 13, i % 13] + 1.0),
+    "shift": ((5, 13), lambda B: lambda i, j: B[i + 2, j] + 1.0),
+    "corner": ((3, 5), lambda B: lambda i, j: B[i, j] * B[i, j]),
+    "row": ((13,), lambda B: lambda i: B[3, i] + 1.0),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_reverse_compute_inline_of_views(agree, name):
+    shape, body = SHAPES[name]
+    A = te.placeholder((7, 13), name="A")
+    B = te.compute((7, 13), lambda i, j: A[i, j] * 2.0, name="B")
+    C = te.compute(shape, body(B), name="C")
+    func = te.create_prim_func([A, C])
+    sch = Schedule(func)
+    sch.reverse_compute_inline("C")
+    assert [b.name for b in sch.get_child_blocks(sch.get_block("root"))] == ["B"]
+    agree(func, sch.func)
+
+
+def test_reverse_compute_inline_makes_axes_of_digits(same):
+    A = te.placeholder((91,), name="A")
+    B = te.compute((91,), lambda i: A[i] * 2.0, name="B")
+    C = te.compute((7, 13), lambda i, j: B[i * 13 + j] + 1.0, name="C")
+    sch = Schedule(te.create_prim_func([A, C]))
+    sch.reverse_compute_inline("C")
+    same(
+        sch.func,
+        """
+@T.prim_func
+def main(A: T.Buffer((91,)), C: T.Buffer((7, 13))):
+    for i in range(91):
+        with T.block("B"):
+            vi = T.axis.spatial(91, i)
+            C[vi // 13, vi % 13] = A[vi] * T.float32(2) + T.float32(1)
+""",
+    )
+
+
+def test_reverse_compute_inline_refuses_a_producer_with_a_condition():
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((7,)), C: T.Buffer((7,))):
+    B = T.alloc_buffer((7,))
+    for i in range(7):
+        with T.block("B"):
+            vi = T.axis.spatial(7, i)
+            T.where(i < 5)
+            B[vi] = A[vi]
+    for i in range(7):
+        with T.block("C"):
+            vi = T.axis.spatial(7, i)
+            C[vi] = B[vi] + T.float32(1)
+""")
+    with pytest.raises(ScheduleError, match="block 'B' is not known to run on the whole domain"):
+        Schedule(func).reverse_compute_inline("C")
+
+
+def test_reverse_compute_inline_refuses_guarded_reads():
+    A = te.placeholder((7,), name="A")
+    B = te.compute((7,), lambda i: A[i] * 2.0, name="B")
+    C = te.compute((9,), lambda i: te.if_then_else(te.all(i >= 1, i < 8), B[i - 1], 0.0), name="C")
+    with pytest.raises(ScheduleError, match="'C' reads B under a condition"):
+        Schedule(te.create_prim_func([A, C])).reverse_compute_inline("C")
+
+
+def test_reverse_compute_inline_refuses_two_producers(chain):
+    A = te.placeholder((7,), name="A")
+    B = te.compute((7,), lambda i: A[i] * 2.0, name="B")
+    C = te.compute((7,), lambda i: A[i] + 2.0, name="C")
+    D = te.compute((7,), lambda i: B[i] + C[i], name="D")
+    with pytest.raises(ScheduleError, match=r"'D' has 2 producers \('B', 'C'\)"):
+        Schedule(te.create_prim_func([A, D])).reverse_compute_inline("D")
+
+
+def test_reverse_compute_inline_refuses_other_readers():
+    A = te.placeholder((7,), name="A")
+    B = te.compute((7,), lambda i: A[i] * 2.0, name="B")
+    C = te.compute((7,), lambda i: B[i] + 2.0, name="C")
+    D = te.compute((7,), lambda i: B[i] * C[i], name="D")
+    with pytest.raises(ScheduleError, match="B is also read by 'D'"):
+        Schedule(te.create_prim_func([A, D])).reverse_compute_inline("C")
+
+
+def test_reverse_compute_inline_refuses_a_reduction_as_producer():
+    A = te.placeholder((7, 5), name="A")
+    k = te.reduce_axis((0, 5), name="k")
+    B = te.compute((7,), lambda i: te.sum(A[i, k], axis=k), name="B")
+    C = te.compute((7,), lambda i: B[i] * 2.0, name="C")
+    with pytest.raises(ScheduleError, match="'B' does more than store one value"):
+        Schedule(te.create_prim_func([A, C])).reverse_compute_inline("C")
+
+
+def test_reverse_compute_inline_refuses_several_places():
+    A = te.placeholder((9,), name="A")
+    B = te.compute((9,), lambda i: A[i] * 2.0, name="B")
+    C = te.compute((7,), lambda i: B[i] + B[i + 2], name="C")
+    with pytest.raises(ScheduleError, match="'C' reads B at several places"):
+        Schedule(te.create_prim_func([A, C])).reverse_compute_inline("C")
