@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import signal
@@ -78,7 +79,18 @@ def _terminate(*_: Any) -> None:
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code; see ``tilewright --help`` for the codes."""
-    words = list(sys.argv[1:] if args is None else args)
+    code = _run(list(sys.argv[1:] if args is None else args))
+    if args is None and code in (130, 143):
+        # Everything is saved and closed. CPython ends a process by SIGINT, whatever code it was given, when the
+        # interrupt passed through an exec of text on its way, as it may inside an import.
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+def _run(words: list[str]) -> int:
     debug = "--debug" in words or bool(os.environ.get("TILEWRIGHT_DEBUG"))
     words = [word for word in words if word != "--debug"]
     _terminated.clear()

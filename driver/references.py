@@ -104,7 +104,7 @@ def mul_add_relu(ins: Arrays, outs: Arrays, **_: Any) -> None:
 
 def reduce_with(name: str) -> Callable[..., None]:
     """The reference of a reduction: sum, max or mean."""
-    function: Callable[..., Any] = {"sum": np.sum, "max": np.max, "mean": np.mean}[name]
+    function: Any = {"sum": np.sum, "max": np.max, "mean": np.mean}[name]
 
     def reference(ins: Arrays, outs: Arrays, *, axis: int = 1, **_: Any) -> None:
         extra = {} if name == "max" else {"dtype": outs[0].dtype}
