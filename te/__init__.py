@@ -13,9 +13,10 @@ like reduce over a :func:`reduce_axis`, and :func:`create_prim_func` makes a fun
 """
 
 from . import ops
-from .compute import compute, extern, placeholder, size_var, thread_axis, var
+from .compute import compute, placeholder, size_var, thread_axis, var
 from .create_prim_func import create_prim_func
 from .create_schedule import Schedule, create_schedule
+from .extern import extern, extern_primfunc
 from .math import abs_ as abs
 from .math import (
     acos,
@@ -99,7 +100,7 @@ __all__ = [
     "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "ProducerLoad", "Schedule", "Stage", "Tensor", "TensorSlice", "abs", "acos",
     "acosh", "all", "any", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_not", "bitwise_or",
     "bitwise_xor", "cast", "ceil", "ceildiv", "clz", "comm_reducer", "compute", "const", "copysign", "cos", "cosh",
-    "create_prim_func", "create_schedule", "div", "erf", "exp", "exp10", "exp2", "expm1", "extern", "fabs", "floor", "floordiv",
+    "create_prim_func", "create_schedule", "div", "erf", "exp", "exp10", "exp2", "expm1", "extern", "extern_primfunc", "fabs", "floor", "floordiv",
     "floormod", "fma", "fmod", "hypot", "if_then_else", "indexdiv", "indexmod", "infinity", "isfinite", "isinf",
     "isnan", "likely", "log", "log10", "log1p", "log2", "max", "max_value", "min", "min_value", "nearbyint", "not_", "ops",
     "placeholder", "popcount", "pow", "power", "prod", "reduce_axis", "reinterpret", "round", "rsqrt", "select",

@@ -1,4 +1,4 @@
-"""Declaring tensors: inputs, computations, hand-written stages, and the variables in them."""
+"""Declaring tensors: inputs, computations, and the variables in them."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..tir.buffer import Buffer
 from ..tir.dtype import is_int, parse_dtype
 from ..tir.expr import Expr, IntImm, IterVar, Range, Reduce, Var, const, convert
-from ..tir.stmt import Evaluate, Stmt
 from ..tir.walk import pre_order
-from .operation import ComputeOp, ExternOp, PlaceholderOp
+from .operation import ComputeOp, PlaceholderOp
 from .tensor import Tensor
 
-__all__ = ["compute", "extern", "placeholder", "size_var", "thread_axis", "var"]
+__all__ = ["as_shape", "compute", "placeholder", "size_var", "thread_axis", "var"]
 
 
 def var(name: str = "tindex", dtype: str = "int32") -> Var:
@@ -144,51 +142,3 @@ def _checked_body(name: str, body: tuple[Expr, ...]) -> tuple[Expr, ...]:
             f"compute {name}: the reduction gives {len(first.source)} values; the function has to return all, in order"
         )
     return body
-
-
-def extern(
-    shape: Any,
-    inputs: Sequence[Tensor],
-    fcompute: Callable[[list[Buffer], list[Buffer]], Stmt | Expr],
-    name: str = "extern",
-    dtype: Any = None,
-    in_buffers: Sequence[Buffer] | None = None,
-    out_buffers: Sequence[Buffer] | None = None,
-    tag: str = "",
-    attrs: Mapping[str, Any] | None = None,
-) -> Any:
-    """Tensors made by a statement of your own over buffers, e.g. a loop nest or a ``tir.call_extern``.
-
-    ``fcompute(ins, outs)`` gets a buffer per input and per output and returns a statement (or an expression that is
-    evaluated for its effect). ``shape`` is one shape, or a list of shapes for several outputs; ``dtype`` likewise, by
-    default that of the first input. The stage becomes one opaque block that reads its inputs and writes its outputs
-    whole.
-    """
-    shapes = shape if isinstance(shape, list) and shape and isinstance(shape[0], (tuple, list)) else [shape]
-    if isinstance(shape, tuple) and shape and isinstance(shape[0], (tuple, list)):
-        shapes = list(shape)
-    dims = [as_shape(s, f"extern {name}") for s in shapes]
-    for t in inputs:
-        if not isinstance(t, Tensor):
-            raise TypeError(f"extern {name}: an input is {t!r} ({type(t).__name__}), not a tensor")
-    if dtype is None:
-        if not inputs:
-            raise ValueError(f"extern {name}: without inputs, say which dtype the outputs have")
-        dtype = inputs[0].dtype
-    dtypes = list(dtype) if isinstance(dtype, (tuple, list)) else [dtype] * len(dims)
-    if len(dtypes) != len(dims):
-        raise ValueError(f"extern {name}: {len(dtypes)} dtypes for {len(dims)} outputs")
-    ins = list(in_buffers) if in_buffers is not None else [Buffer(t.name, t.shape, t.dtype) for t in inputs]
-    outs = list(out_buffers) if out_buffers is not None else [
-        Buffer(name if len(dims) == 1 else f"{name}_v{i}", s, d)
-        for i, (s, d) in enumerate(zip(dims, dtypes, strict=True))
-    ]  # fmt: skip
-    if len(ins) != len(inputs) or len(outs) != len(dims):
-        raise ValueError(f"extern {name}: as many in_buffers as inputs and out_buffers as outputs, please")
-    body = fcompute(ins, outs)
-    if isinstance(body, Expr):
-        body = Evaluate(body)
-    if not isinstance(body, Stmt):
-        raise TypeError(f"extern {name}: the function returns {type(body).__name__}, not a statement or an expression")
-    op = ExternOp(name, tuple(inputs), tuple(ins), tuple(outs), body, tag, attrs)
-    return op.output(0) if len(outs) == 1 else list(op.outputs)

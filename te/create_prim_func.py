@@ -262,6 +262,18 @@ class _Builder:
         which = sorted({i for i, t in enumerate(tensors) if any(t is free for free in self.layout_free)})
         return {"layout_free_buffers": which} if which else {}
 
+    def with_unique_blocks(self, body: Stmt) -> Stmt:
+        """``body`` with its blocks' names told apart from those there are."""
+
+        def post(n: Any) -> Any:
+            if isinstance(n, Block):
+                name = _unique(self.block_names, n.name_hint)
+                return None if name == n.name_hint else n.with_(name_hint=name)
+            return None
+
+        out: Stmt = transform(body, post=post)
+        return out
+
     def extern(self, op: ExternOp) -> BlockRealize:
         mapping = {
             inner: self.buffers[t]
@@ -273,9 +285,14 @@ class _Builder:
                 mapping[inner] = self.buffers[t]
         reads = tuple([self.buffers[t].full_region() for t in op.inputs])
         writes = tuple([self.buffers[t].full_region() for t in op.outputs])
-        body = replace_buffers(op.body, mapping)
+        body, allocs = replace_buffers(op.body, mapping), ()
+        if isinstance(body, BlockRealize) and not body.block.iter_vars and not body.block.reads + body.block.writes:
+            body, allocs = body.block.body, body.block.alloc_buffers  # a function's root
+        body = self.with_unique_blocks(body)
         name = self.block_name(op, op.name)
-        return BlockRealize((), const(True, "bool"), Block((), reads, writes, name, body, None, (), (), dict(op.attrs)))
+        return BlockRealize(
+            (), const(True, "bool"), Block((), reads, writes, name, body, None, allocs, (), dict(op.attrs))
+        )
 
 
 def _axes_of(op: ComputeOp) -> tuple[IterVar, ...]:

@@ -269,3 +269,33 @@ def test_extern(evaluate):
     with pytest.raises(ValueError, match="say which dtype"):
         te.extern((3,), [], lambda ins, outs: None)
     assert decl_buffer((1,)).ndim == 1
+
+
+def test_extern_primfunc(evaluate):
+    scale = parse(
+        """
+@T.prim_func
+def scale(X: T.Buffer((3, 4), "float32"), Y: T.Buffer((3, 4), "float32")):
+    Z = T.alloc_buffer((3, 4))
+    for i, j in T.grid(3, 4):
+        with T.block("Z"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            Z[vi, vj] = X[vi, vj] * T.float32(2)
+    for i, j in T.grid(3, 4):
+        with T.block("Y"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            Y[vi, vj] = Z[vi, vj] + T.float32(1)
+"""
+    )
+    A = te.placeholder((3, 4), name="A")
+    B = te.extern_primfunc([A], scale, name="B")
+    C = te.extern_primfunc([B], scale, name="C")  # the same function twice
+    func = te.create_prim_func([A, C])
+    verify(func)
+    assert_structural_equal(parse(func.script()), func)
+    a = np.arange(12, dtype="float32").reshape(3, 4)
+    np.testing.assert_array_equal(evaluate(C, [A], a), (a * 2 + 1) * 2 + 1)
+    with pytest.raises(ValueError, match="2 inputs for the buffers X"):
+        te.extern_primfunc([A, B], scale)
+    with pytest.raises(ValueError, match="does not fit"):
+        te.extern_primfunc([te.placeholder((4, 3))], scale)

@@ -1,0 +1,144 @@
+"""Stages with a body of your own: a statement over buffers, or a PrimFunc."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..tir.buffer import Buffer
+from ..tir.expr import Expr, IterVar, Let, Var
+from ..tir.function import PrimFunc
+from ..tir.regions import access_regions, linear_key
+from ..tir.stmt import Allocate, Block, BlockRealize, Evaluate, For, LetStmt, Stmt
+from ..tir.walk import pre_order, replace_buffers, transform
+from .compute import as_shape
+from .operation import ExternOp
+from .tensor import Tensor
+
+__all__ = ["extern", "extern_primfunc"]
+
+
+def extern(
+    shape: Any,
+    inputs: Sequence[Tensor],
+    fcompute: Callable[[list[Buffer], list[Buffer]], Stmt | Expr],
+    name: str = "extern",
+    dtype: Any = None,
+    in_buffers: Sequence[Buffer] | None = None,
+    out_buffers: Sequence[Buffer] | None = None,
+    tag: str = "",
+    attrs: Mapping[str, Any] | None = None,
+) -> Any:
+    """Tensors made by a statement of your own over buffers, e.g. a loop nest or a ``tir.call_extern``.
+
+    ``fcompute(ins, outs)`` gets a buffer per input and per output and returns a statement (or an expression that is
+    evaluated for its effect). ``shape`` is one shape, or a list of shapes for several outputs; ``dtype`` likewise, by
+    default that of the first input. The stage becomes one opaque block that reads its inputs and writes its outputs
+    whole.
+    """
+    shapes = shape if isinstance(shape, list) and shape and isinstance(shape[0], (tuple, list)) else [shape]
+    if isinstance(shape, tuple) and shape and isinstance(shape[0], (tuple, list)):
+        shapes = list(shape)
+    dims = [as_shape(s, f"extern {name}") for s in shapes]
+    for t in inputs:
+        if not isinstance(t, Tensor):
+            raise TypeError(f"extern {name}: an input is {t!r} ({type(t).__name__}), not a tensor")
+    if dtype is None:
+        if not inputs:
+            raise ValueError(f"extern {name}: without inputs, say which dtype the outputs have")
+        dtype = inputs[0].dtype
+    dtypes = list(dtype) if isinstance(dtype, (tuple, list)) else [dtype] * len(dims)
+    if len(dtypes) != len(dims):
+        raise ValueError(f"extern {name}: {len(dtypes)} dtypes for {len(dims)} outputs")
+    ins = list(in_buffers) if in_buffers is not None else [Buffer(t.name, t.shape, t.dtype) for t in inputs]
+    outs = list(out_buffers) if out_buffers is not None else [
+        Buffer(name if len(dims) == 1 else f"{name}_v{i}", s, d)
+        for i, (s, d) in enumerate(zip(dims, dtypes, strict=True))
+    ]  # fmt: skip
+    if len(ins) != len(inputs) or len(outs) != len(dims):
+        raise ValueError(f"extern {name}: as many in_buffers as inputs and out_buffers as outputs, please")
+    body = fcompute(ins, outs)
+    if isinstance(body, Expr):
+        body = Evaluate(body)
+    if not isinstance(body, Stmt):
+        raise TypeError(f"extern {name}: the function returns {type(body).__name__}, not a statement or an expression")
+    op = ExternOp(name, tuple(inputs), tuple(ins), tuple(outs), body, tag, attrs)
+    return op.output(0) if len(outs) == 1 else list(op.outputs)
+
+
+def extern_primfunc(
+    inputs: Sequence[Tensor], primfunc: PrimFunc, name: str = "extern_primfunc", tag: str = "", attrs: Any = None
+) -> Any:
+    """Tensors made by ``primfunc``: ``inputs`` stand for the buffers that it only reads, in the order of its parameters.
+
+    The buffers that it writes are the outputs; when it reads all of them too, the last is taken as output alone.
+    ValueError when the number of inputs or a shape does not fit.
+    """
+    root = primfunc.body
+    inner = root.block.body if isinstance(root, BlockRealize) else root
+    read, written = access_regions(inner)
+    reads, writes = {r.buffer for r in read}, {r.buffer for r in written}
+    if any(p not in primfunc.buffer_map for p in primfunc.params):
+        raise ValueError(f"extern_primfunc {primfunc.name}: scalar parameters are not supported")
+    ins = [b for b in primfunc.buffers if b in reads]
+    outs = [b for b in primfunc.buffers if b in writes and b not in reads]
+    if not outs:
+        both = [b for b in primfunc.buffers if b in writes]
+        if not both:
+            raise ValueError(f"extern_primfunc {primfunc.name}: it writes no buffer")
+        outs = [both[-1]]
+        ins.remove(both[-1])
+    if len(ins) != len(inputs):
+        raise ValueError(
+            f"extern_primfunc {primfunc.name}: {len(inputs)} inputs for the buffers {', '.join(b.name for b in ins)}"
+        )
+    for t, b in zip(inputs, ins, strict=True):
+        fits = t.ndim == b.ndim and all(linear_key(x) == linear_key(y) for x, y in zip(t.shape, b.shape, strict=True))
+        if not fits or t.dtype != b.dtype:
+            raise ValueError(f"extern_primfunc {primfunc.name}: {t!r} does not fit {b!r}")
+    fresh = {b: b.with_() for b in (*ins, *outs)}
+    body = replace_buffers(renewed(root), fresh)
+    return extern(
+        [list(b.shape) for b in outs],
+        inputs,
+        lambda *_: body,
+        name,
+        [b.dtype for b in outs],
+        [fresh[b] for b in ins],
+        [fresh[b] for b in outs],
+        tag,
+        attrs,
+    )
+
+
+def renewed(stmt: Stmt) -> Any:
+    """``stmt`` with variables and buffers of its own for those that it defines, so that it may stand somewhere twice."""
+    fresh: dict[Var, Var] = {}
+    buffers: dict[Buffer, Buffer] = {}
+    for n in pre_order(stmt):
+        if isinstance(n, For):
+            fresh[n.loop_var] = Var(n.loop_var.name, n.loop_var.dtype)
+        elif isinstance(n, (LetStmt, Let)):
+            fresh[n.var] = Var(n.var.name, n.var.dtype)
+        elif isinstance(n, Allocate):
+            buffers[n.buffer] = n.buffer.with_()
+        elif isinstance(n, Block):
+            fresh.update({iv.var: Var(iv.var.name, iv.var.dtype) for iv in n.iter_vars})
+            buffers.update({b: b.with_() for b in (*n.alloc_buffers, *[m.buffer for m in n.match_buffers])})
+
+    def post(n: Any) -> Any:
+        if isinstance(n, Var):
+            return fresh.get(n)
+        if isinstance(n, For):
+            return n.with_(loop_var=fresh[n.loop_var])
+        if isinstance(n, LetStmt):
+            return LetStmt(fresh[n.var], n.value, n.body)
+        if isinstance(n, Let):
+            return Let(fresh[n.var], n.value, n.body)
+        if isinstance(n, Block) and n.iter_vars:
+            return n.with_(
+                iter_vars=tuple([IterVar(iv.dom, fresh[iv.var], iv.kind, iv.thread_tag) for iv in n.iter_vars])
+            )
+        return None
+
+    return replace_buffers(transform(stmt, post=post), buffers)
