@@ -18,7 +18,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..tir.arith import Analyzer, eval_interval
-from ..tir.expr import Add, Expr, ExprLike, FloorDiv, FloorMod, IntImm, Mul, Range, Sub, Var, const, convert
+from ..tir.expr import (
+    Add,
+    Expr,
+    ExprLike,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Mul,
+    Range,
+    Sub,
+    Var,
+    const,
+    convert,
+    is_const_int,
+)
 from ..tir.walk import pre_order, substitute
 from .errors import ScheduleError
 from .invert import NotInvertible, invert
@@ -107,6 +121,8 @@ class IndexMap:
                     raise ScheduleError(f"the index map uses {n.name}, which is none of its indices")
                 if not isinstance(n, (Var, IntImm, *_SIGNS)):
                     raise ScheduleError(f"the index map uses {n}; it may use +, -, *, // and % only")
+                if isinstance(n, (FloorDiv, FloorMod)) and is_const_int(n.b, 0):
+                    raise ScheduleError(f"{e} is no index map: it divides by zero")
         return self
 
     def as_text(self) -> str:

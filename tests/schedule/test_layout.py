@@ -1,0 +1,178 @@
+import pytest
+
+from tilewright import te
+from tilewright.schedule import Schedule, ScheduleError
+from tilewright.schedule.index_map import IndexMap
+
+
+def test_transform_layout_of_an_intermediate_buffer(chain, same, agree, replays):
+    func = chain(32, 16)
+    sch = Schedule(func)
+    sch.transform_layout("B", ("write", 0), lambda i, j: (i // 16, j, i % 16))
+    same(
+        sch.func,
+        """
+@T.prim_func
+def main(A: T.Buffer((32, 16)), C: T.Buffer((32, 16))):
+    B = T.alloc_buffer((2, 16, 16))
+    for i, j in T.grid(32, 16):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi // 16, vj, vi % 16] = A[vi, vj] * T.float32(2)
+    for i, j in T.grid(32, 16):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi // 16, vj, vi % 16] + T.float32(1)
+""",
+    )
+    agree(func, sch.func)
+    replays(sch, func)
+
+
+def test_padding_runs_with_the_block_that_fills(same, agree, replays):
+    A = te.placeholder((14,), name="A")
+    B = te.compute((14,), lambda i: A[i], name="B")
+    C = te.compute((14,), lambda i: B[i] + 1.0, name="C")
+    func = te.create_prim_func([A, C])
+    sch = Schedule(func)
+    sch.transform_layout("B", "B", lambda i: (i // 4, i % 4), pad_value=0)
+    same(
+        sch.func,
+        """
+@T.prim_func
+def main(A: T.Buffer((14,)), C: T.Buffer((14,))):
+    B = T.alloc_buffer((4, 4))
+    for i, j in T.grid(4, 4):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.reads(A[vi * 4 + vj])
+            T.writes(B[vi, vj])
+            B[vi, vj] = T.if_then_else(vi == 3 and vj >= 2, T.float32(0), A[vi * 4 + vj])
+    for i in range(14):
+        with T.block("C"):
+            vi = T.axis.spatial(14, i)
+            C[vi] = B[vi // 4, vi % 4] + T.float32(1)
+""",
+    )
+    agree(func, sch.func)
+    replays(sch, func)
+
+
+def test_padding_of_a_reduction_is_a_block_of_its_own(matmul, agree, replays):
+    func = matmul(7, 13, 5)
+    sch = Schedule(func)
+    sch.cache_write("C", 0, "global")
+    sch.transform_layout("C", ("write", 0), lambda i, j: (j // 4, i, j % 4), pad_value=1)
+    assert [b.name for b in sch.get_child_blocks(sch.get_block("root"))] == ["C", "C_pad_C_global", "C_global"]
+    assert str(sch.get(sch.get_loops("C_pad_C_global")[2]).body.predicate) == "ax0 == 3 and ax2 >= 1"
+    agree(func, sch.func)
+    replays(sch, func)
+
+
+@pytest.mark.parametrize("n", [1, 7, 13, 16, 17])
+@pytest.mark.parametrize("pad", [None, 0.0])
+def test_packing_an_operand(matmul, agree, replays, n, pad):
+    func = matmul(5, n, 7)
+    sch = Schedule(func)
+    copy = sch.cache_read("C", 1, "global")
+    sch.transform_layout(copy, ("write", 0), lambda k, j: (j // 6, k, j % 6), pad)
+    if pad is None:
+        sch.transform_block_layout(copy, lambda k, j: (j // 6, k, j % 6))
+    agree(func, sch.func)
+    replays(sch, func)
+
+
+def test_a_parameter_changes_its_shape(chain):
+    sch = Schedule(chain(32, 16))
+    sch.transform_layout("C", ("write", 0), lambda i, j: (j, i))
+    assert [int(e) for e in sch.func.buffers[1].shape] == [16, 32]
+    with pytest.raises(ScheduleError, match="A is an input: what its padding holds is up to the caller"):
+        sch.transform_layout("B", ("read", 0), lambda i, j: (i // 5, i % 5, j), pad_value=0)
+
+
+@pytest.mark.parametrize(
+    "index_map", ["lambda i, j: (i // 2, j)", "lambda i, j: (i + j,)", "lambda i, j: (i % 4, j)", "lambda i, j: (i,)"]
+)
+def test_transform_layout_refuses_collisions(chain, index_map):
+    sch = Schedule(chain(7, 13))
+    with pytest.raises(ScheduleError, match="not known to send each index to a place of its own"):
+        sch.transform_layout("B", ("write", 0), index_map)
+
+
+def test_transform_layout_checks_its_arguments(chain):
+    sch = Schedule(chain(7, 13))
+    with pytest.raises(ScheduleError, match="takes 1 indices, the shape has 2"):
+        sch.transform_layout("B", ("write", 0), lambda i: (i,))
+    with pytest.raises(ScheduleError, match="block 'B' has no buffer 'X'"):
+        sch.transform_layout("B", "X", lambda i, j: (j, i))
+    with pytest.raises(TypeError, match="an index map is a function"):
+        sch.transform_layout("B", "B", 3)
+
+
+def test_transform_block_layout(chain, same, agree, replays):
+    func = chain(7, 16)
+    sch = Schedule(func)
+    sch.transform_block_layout("B", lambda i, j: (j // 8, i, j % 8))
+    same(
+        sch.func,
+        """
+@T.prim_func
+def main(A: T.Buffer((7, 16)), C: T.Buffer((7, 16))):
+    B = T.alloc_buffer((7, 16))
+    for ax0, ax1, ax2 in T.grid(2, 7, 8):
+        with T.block("B"):
+            v0, v1, v2 = T.axis.remap("SSS", [ax0, ax1, ax2])
+            B[v1, v0 * 8 + v2] = A[v1, v0 * 8 + v2] * T.float32(2)
+    for i, j in T.grid(7, 16):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi, vj] + T.float32(1)
+""",
+    )
+    agree(func, sch.func)
+    replays(sch, func)
+
+
+def test_transform_block_layout_of_a_reduction(matmul, agree):
+    func = matmul(7, 13, 8)
+    sch = Schedule(func)
+    sch.transform_block_layout("C", lambda i, j, k: (k // 4, i * 13 + j, k % 4))
+    assert [iv.kind for iv in sch.get(sch.get_block("C")).iter_vars] == ["reduce", "spatial", "reduce"]
+    agree(func, sch.func)
+    with pytest.raises(ScheduleError, match="mixes spatial and reduce axes"):
+        Schedule(func).transform_block_layout("C", lambda i, j, k: (i, j * 8 + k))
+    with pytest.raises(ScheduleError, match="does not fit the domain of block 'C', a reduction"):
+        Schedule(func).transform_block_layout("C", lambda i, j, k: (i, j, k // 3, k % 3))
+
+
+def test_transform_block_layout_refuses_shared_loops(chain):
+    sch = Schedule(chain())
+    sch.compute_at("B", sch.get_loops("C")[0])
+    with pytest.raises(ScheduleError, match="not alone in a loop nest of its own"):
+        sch.transform_block_layout("B", lambda i, j: (j, i))
+
+
+def test_set_scope(chain):
+    sch = Schedule(chain())
+    sch.set_scope("B", 0, "local")
+    assert sch.get(sch.get_block("C")).reads[0].buffer.scope == "local"
+    with pytest.raises(ScheduleError, match="C is a parameter, whose scope is the caller's"):
+        sch.set_scope("C", 0, "local")
+
+
+def test_index_maps_read_back():
+    text = "lambda i, j: (i // 4, (j + 1) * 2 % 7, i % 4 - j)"
+    m = IndexMap.from_text(text)
+    assert m.as_text() == text
+    assert IndexMap.from_func(lambda *i: (i[1], i[0]), ndim=2).as_text() == "lambda i_0, i_1: (i_1, i_0)"
+    assert IndexMap.from_func(lambda i: i).as_text() == "lambda i: (i,)"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1", "lambda i: __import__('os')", "lambda i: i.x", "lambda i: j", "lambda i=1: i", "lambda *i: i", "lambda i: i /",
+     "lambda i: i // 0", "lambda i: i ** 9", "lambda i: " + "(" * 500 + "i" + ")" * 500],
+)  # fmt: skip
+def test_texts_that_are_no_index_maps_are_refused(text):
+    with pytest.raises(ScheduleError, match="is no index map"):
+        IndexMap.from_text(text)

@@ -1,0 +1,266 @@
+import numpy as np
+import pytest
+
+from tilewright import te
+from tilewright.schedule import Schedule, ScheduleError
+from tilewright.tir import parse
+from tilewright.tir.interpret import interpret
+
+
+def test_decompose_reduction(matmul, same, agree, replays):
+    func = matmul(7, 13, 5)
+    sch = Schedule(func)
+    block = sch.get_block("C")
+    init = sch.decompose_reduction(block, sch.get_loops(block)[2])
+    assert init.name == "C_init"
+    assert sch.get(block).name == "C_update"  # the old handle means the update
+    same(
+        sch.func,
+        """
+@T.prim_func
+def main(A: T.Buffer((7, 5)), B: T.Buffer((5, 13)), C: T.Buffer((7, 13))):
+    for i, j in T.grid(7, 13):
+        with T.block("C_init"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.reads()
+            T.writes(C[vi, vj])
+            C[vi, vj] = T.float32(0)
+        for k in range(5):
+            with T.block("C_update"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                T.reads(C[vi, vj], A[vi, vk], B[vk, vj])
+                T.writes(C[vi, vj])
+                C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+""",
+    )
+    agree(func, sch.func)
+    replays(sch, func)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (7, 13, 17), (16, 16, 16)])
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_decompose_reduction_of_uneven_tiles(matmul, agree, replays, shape, at):
+    func = matmul(*shape)
+    sch = Schedule(func)
+    i, j, k = sch.get_loops("C")
+    (i0, i1), (j0, j1), (k0, k1) = (sch.split(v, [None, f]) for v, f in ((i, 4), (j, 6), (k, 3)))
+    sch.reorder(i0, j0, k0, i1, j1, k1)
+    sch.decompose_reduction("C", [i0, j0, k0][at])
+    agree(func, sch.func)
+    replays(sch, func)
+
+
+def test_the_init_loops_keep_their_kinds(matmul):
+    sch = Schedule(matmul(8, 16, 4))
+    i, j, k = sch.get_loops("C")
+    sch.reorder(k, i, j)
+    sch.vectorize(j)
+    init = sch.decompose_reduction("C", k)
+    assert [sch.get(v).kind for v in sch.get_loops(init)] == ["serial", "vectorized"]
+
+
+def test_decompose_reduction_refuses_a_loop_inside_the_reduction(matmul):
+    sch = Schedule(matmul())
+    i, j, k = sch.get_loops("C")
+    sch.reorder(k, j)
+    with pytest.raises(ScheduleError, match="loop k carries the reduction over v_k and lies outside"):
+        sch.decompose_reduction("C", j)
+
+
+def test_decompose_reduction_refuses_other_blocks(chain, matmul):
+    sch = Schedule(chain())
+    with pytest.raises(ScheduleError, match="'B' is not a reduction block: it has no init"):
+        sch.decompose_reduction("B", sch.get_loops("B")[0])
+    sch = Schedule(matmul())
+    copy = sch.cache_write("C", 0, "local")
+    with pytest.raises(ScheduleError, match="loop ax0 is not around block 'C'(?s:.*)its loops: i, j, k"):
+        sch.decompose_reduction("C", sch.get_loops(copy)[0])
+
+
+def test_decompose_reduction_refuses_a_first_element_left_out():
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((7, 5)), B: T.Buffer((7,))):
+    for i, k in T.grid(7, 5):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            T.where(k >= 2)
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vk]
+""")
+    sch = Schedule(func)
+    with pytest.raises(ScheduleError, match="under k >= 2 the reduction may leave out its first element"):
+        sch.decompose_reduction("B", sch.get_loops("B")[1])
+
+
+def row_sum(n=7, m=13, reduce=te.sum):
+    A = te.placeholder((n, m), name="A")
+    k = te.reduce_axis((0, m), name="k")
+    B = te.compute((n,), lambda i: reduce(A[i, k], axis=k), name="B")
+    return te.create_prim_func([A, B])
+
+
+def test_rfactor(same, agree, replays):
+    func = row_sum(7, 16)
+    sch = Schedule(func)
+    i, k = sch.get_loops("B")
+    k0, k1 = sch.split(k, [None, 4])
+    partial = sch.rfactor(k1, 0)
+    assert partial.name == "B_rf"
+    same(
+        sch.func,
+        """
+@T.prim_func
+def main(A: T.Buffer((7, 16)), B: T.Buffer((7,))):
+    B_rf = T.alloc_buffer((4, 7))
+    for i, k_0, k_1 in T.grid(7, 4, 4):
+        with T.block("B_rf"):
+            vk_1, vi, vk_0 = T.axis.remap("SSR", [k_1, i, k_0])
+            with T.init():
+                B_rf[vk_1, vi] = T.float32(0)
+            B_rf[vk_1, vi] = B_rf[vk_1, vi] + A[vi, vk_0 * 4 + vk_1]
+    for i, k_1 in T.grid(7, 4):
+        with T.block("B"):
+            vk_1, vi = T.axis.remap("RS", [k_1, i])
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + B_rf[vk_1, vi]
+""",
+    )
+    agree(func, sch.func)
+    replays(sch, func)
+
+
+@pytest.mark.parametrize("axis", [-2, -1, 0, 1])
+@pytest.mark.parametrize("reduce", [te.sum, te.max, te.min, te.prod])
+@pytest.mark.parametrize("m", [7, 13, 16])
+def test_rfactor_of_any_reduction_with_tails(agree, replays, axis, reduce, m):
+    func = row_sum(5, m, reduce)
+    sch = Schedule(func)
+    _, k = sch.get_loops("B")
+    _, k1 = sch.split(k, [None, 4])
+    sch.rfactor(k1, axis)
+    agree(func, sch.func)
+    replays(sch, func)
+
+
+def test_rfactor_of_the_outer_loop_of_a_matmul(matmul, agree):
+    func = matmul(5, 7, 13)
+    sch = Schedule(func)
+    k0, _ = sch.split(sch.get_loops("C")[2], [3, None])
+    sch.rfactor(k0, 2)
+    agree(func, sch.func)
+
+
+def argmax(better):
+    return te.comm_reducer(
+        lambda x, y: (te.select(better(x[1], y[1]), x[0], y[0]), te.select(better(x[1], y[1]), x[1], y[1])),
+        lambda index, value: (te.const(-1, index), te.min_value(value)),
+        name="argmax",
+    )
+
+
+@pytest.mark.parametrize("m", [7, 13])
+def test_rfactor_of_argmax(replays, m):
+    val = te.placeholder((3, m), name="val")
+    k = te.reduce_axis((0, m), name="k")
+    index, value = te.compute((3,), lambda i: argmax(lambda a, b: a >= b)((k.var, val[i, k]), axis=k), name="T")
+    func = te.create_prim_func([val, index, value])
+    sch = Schedule(func)
+    _, k1 = sch.split(sch.get_loops("T")[1], [None, 4])
+    sch.rfactor(k1, 0)
+    replays(sch, func)
+    a = np.random.default_rng(0).permutation(3 * m).reshape(3, m).astype("float32")
+    best, most = np.zeros(3, "int32"), np.zeros(3, "float32")
+    interpret(sch.func, a, best, most)
+    np.testing.assert_array_equal(best, a.argmax(1))
+    np.testing.assert_array_equal(most, a.max(1))
+
+
+def test_rfactor_refuses_spatial_loops(matmul):
+    sch = Schedule(matmul())
+    with pytest.raises(ScheduleError, match="loop j does not carry the reduction of block 'C'(?s:.*)loops: k"):
+        sch.rfactor(sch.get_loops("C")[1], 0)
+
+
+def test_rfactor_refuses_a_place_that_is_none():
+    sch = Schedule(row_sum())
+    with pytest.raises(ScheduleError, match="factor_axis 2 is no place in the 2 dimensions(?s:.*)from -2 to 1"):
+        sch.rfactor(sch.get_loops("B")[1], 2)
+
+
+def test_rfactor_refuses_partial_results_without_elements():
+    sch = Schedule(row_sum(5, 7))
+    _, k1 = sch.split(sch.get_loops("B")[1], [None, 8])
+    with pytest.raises(ScheduleError, match="some of the 8 partial results have no element"):
+        sch.rfactor(k1, 0)
+
+
+def test_rfactor_refuses_a_loop_of_both_kinds():
+    sch = Schedule(row_sum(5, 8))
+    i, k = sch.get_loops("B")
+    f = sch.fuse(i, k)
+    with pytest.raises(ScheduleError, match="loop i_k_fused runs over spatial and reduce axes at once"):
+        sch.rfactor(f, 0)
+
+
+@pytest.mark.parametrize(
+    "init, update, words",
+    [
+        ("T.float32(0)", "B[vi] - A[vi, vk]", "is no known reduction: init .*, update"),
+        ("T.float32(1)", "B[vi] + A[vi, vk]", "is no known reduction"),
+        ("T.float32(0)", "B[vi] + B[vi] * A[vi, vk]", "beyond accumulating"),
+    ],
+)
+def test_rfactor_refuses_what_it_does_not_know(init, update, words):
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((7, 5)), B: T.Buffer((7,))):
+    for i, k in T.grid(7, 5):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = {init}
+            B[vi] = {update}
+""")
+    sch = Schedule(func)
+    with pytest.raises(ScheduleError, match=words):
+        sch.rfactor(sch.get_loops("B")[1], 0)
+
+
+def test_rfactor_under_a_shared_row_loop(agree):
+    A = te.placeholder((5, 13), name="A")
+    k = te.reduce_axis((0, 13), name="k")
+    B = te.compute((5,), lambda i: te.sum(A[i, k], axis=k), name="B")
+    C = te.compute((5, 13), lambda i, j: A[i, j] - B[i], name="C")
+    func = te.create_prim_func([A, C])
+    sch = Schedule(func)
+    i, _ = sch.get_loops("C")
+    sch.compute_at("B", i)
+    _, k1 = sch.split(sch.get_loops("B")[1], [None, 4])
+    sch.rfactor(k1, 1)
+    assert [b.name for b in sch.get_child_blocks(i)] == ["B_rf", "B", "C"]
+    agree(func, sch.func)
+
+
+@pytest.mark.parametrize("n, m, lanes", [(1, 7, 7), (3, 13, 1), (5, 17, 4)])
+def test_softmax_in_one_row_loop(n, m, lanes):
+    A = te.placeholder((n, m), name="A")
+    k, r = te.reduce_axis((0, m), "k"), te.reduce_axis((0, m), "r")
+    M = te.compute((n,), lambda i: te.max(A[i, k], axis=k), name="M")
+    E = te.compute((n, m), lambda i, j: te.exp(A[i, j] - M[i]), name="E")
+    S = te.compute((n,), lambda i: te.sum(E[i, r], axis=r), name="S")
+    N = te.compute((n, m), lambda i, j: E[i, j] / S[i], name="N")
+    sch = Schedule(te.create_prim_func([A, N]))
+    for block in ("M", "S"):
+        _, inner = sch.split(sch.get_loops(block)[1], [None, lanes])
+        sch.rfactor(inner, 1)
+    row, _ = sch.get_loops("N")
+    for block in ("S", "S_rf", "E", "M", "M_rf"):
+        sch.compute_at(block, row)
+    a = np.random.default_rng(0).normal(size=(n, m)).astype("float32")
+    out = np.full((n, m), np.nan, "float32")
+    interpret(sch.func, a, out)
+    e = np.exp(a - a.max(1, keepdims=True))
+    np.testing.assert_allclose(out, e / e.sum(1, keepdims=True), rtol=1e-5)
