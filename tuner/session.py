@@ -127,6 +127,7 @@ class TuningSession:
             self.search = strategy(self.space, self.rng)
         else:
             self.search = ModelGuidedSearch(self.space, self.rng, model or XGBCostModel(seed))
+        self._known: dict[str, float] = {}  # trace → seconds
         self.runner: Runner = runner if runner is not None else LocalRunner()
         self._owns_runner = runner is None
         self._recall()
@@ -186,37 +187,37 @@ class TuningSession:
             if not candidates:
                 return "exhausted"
             records = self._measure(candidates, session, done, deadline)
-            if not records:
-                return "time"
             done += len(records)
-            self._report(done, trials, start, records, callbacks)
+            if records:
+                self._report(done, trials, start, records, callbacks)
         return "trials"
 
     def _measure(
         self, candidates: Sequence[Candidate], session: str | None, done: int, deadline: float
     ) -> list[TuningRecord]:
         """Measure, tell the search, store. Candidates that the deadline cut off leave no record."""
-        prepared: list[tuple[Candidate, str]] = []
-        results: dict[int, tuple[str, MeasureResult]] = {}
-        for number, candidate in enumerate(candidates):
+        traces: dict[str, Candidate] = {}
+        results: list[tuple[Candidate, str, MeasureResult]] = []
+        told: list[tuple[Candidate, float]] = []
+        for candidate in candidates:
             try:
-                prepared.append((candidate, self.space.schedule(candidate.sketch, candidate.row).trace.dumps()))
+                trace = self.space.schedule(candidate.sketch, candidate.row).trace.dumps()
             except ScheduleError as error:
-                results[number] = ("", MeasureResult("schedule_error", str(error)[:4000]))
-        waiting = [n for n in range(len(candidates)) if n not in results]
+                results.append((candidate, "", MeasureResult("schedule_error", str(error)[:4000])))
+                continue
+            if trace in self._known or trace in traces:  # another row that comes to the same schedule
+                told.append((candidate, self._known.get(trace, float("inf"))))
+            else:
+                traces[trace] = candidate
         best = self.best
         best_seconds = best.run_seconds if best is not None and best.run_seconds else float("inf")
-        measured = self.runner.measure([t for _, t in prepared], best_seconds=best_seconds, deadline=deadline)
-        for number, (_, trace), result in zip(waiting, prepared, measured, strict=True):
-            results[number] = (trace, result)
+        measured = self.runner.measure(list(traces), best_seconds=best_seconds, deadline=deadline)
+        results += [(c, t, r) for (t, c), r in zip(traces.items(), measured, strict=True) if r.status != "skipped"]
         records: list[TuningRecord] = []
-        told: list[tuple[Candidate, float]] = []
-        for number, candidate in enumerate(candidates):
-            trace, result = results[number]
-            if result.status == "skipped":
-                continue
+        for candidate, trace, result in results:
             records.append(self._record(candidate, trace, result, session, done + len(records)))
             told.append((candidate, result.run_seconds))
+            self._known[trace] = result.run_seconds
         self.records.extend(records)
         if self.db is not None:
             self.db.add_records(records)
@@ -261,8 +262,10 @@ class TuningSession:
         """What earlier sessions measured: candidates of this workload are told to the search, others warm it up."""
         if self.db is None:
             return
-        self.earlier = [r for r in self.db.records(self.func, self.target) if r.ok and r.run_seconds]
-        known = own_records(self.space, self.db.records(self.func, self.target))
+        stored = self.db.records(self.func, self.target)
+        self.earlier = [r for r in stored if r.ok and r.run_seconds]
+        self._known = {r.trace: r.run_seconds if r.ok and r.run_seconds else float("inf") for r in stored if r.trace}
+        known = own_records(self.space, stored)
         self.search.tell([c for c, _ in known], [s for _, s in known])
         if isinstance(self.search, ModelGuidedSearch):
             others: Measured | None = other_workloads(self.db, self.func, self.target)

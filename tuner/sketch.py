@@ -108,9 +108,11 @@ class Sketch:
 
     def all_rows(self) -> np.ndarray:
         """Every sensible row, ``N x P`` int64, in lexicographic order of the candidates."""
+        if not self.decisions:
+            return np.zeros((1, 0), np.int64)
         grids = np.indices([len(d.candidates) for d in self.decisions]).reshape(len(self.decisions), -1)
         columns = [np.asarray(d.candidates, dtype=np.int64)[g] for d, g in zip(self.decisions, grids, strict=True)]
-        rows = np.stack(columns, axis=1) if columns else np.zeros((1, 0), np.int64)
+        rows = np.stack(columns, axis=1)
         return rows[self.mask(rows)]
 
     def sample(self, count: int, rng: np.random.Generator) -> np.ndarray:

@@ -283,16 +283,23 @@ class TilingPart(Part):
     # -- its costs -------------------------------------------------------------------------------------------------
 
     def mask(self, columns: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
-        accumulators, registers = self._registers(columns, rows)
-        keep = registers <= self.machine.registers
-        if "block" in columns and self.axes.rows is not None:
-            count = ceil_div(self.block.extents[self.axes.rows], columns["rows"])
-            smaller = [b for b in self._candidates("block")]
-            first = np.full(rows, max(smaller))
-            for value in sorted(smaller, reverse=True):  # all blocks that hold every tile are the same candidate
+        """Tiles that fit the registers; of rows that come to the same schedule, one."""
+        extents = self.block.extents
+        tile = self._tile(columns, rows)
+        trips = {axis: ceil_div(extents[axis], tile[axis]) for axis in self.block.spatial}
+        keep = self._registers(columns, rows)[1] <= self.machine.registers
+        if self.axes.rows is not None:
+            count = trips[self.axes.rows]
+            first = np.full(rows, float(max(self._candidates("block"))))
+            for value in sorted(self._candidates("block"), reverse=True):
                 first = np.where(value >= count, value, first)
             keep &= (columns["block"] < count) | (columns["block"] == first)
-        return keep & (accumulators >= 1)
+        if "outer" in columns:
+            big, _ = self._block_trips(columns, trips)
+            around = big * math.prod(extents[v] for v in self.axes.others)
+            around = around * (trips[self.axes.rows2] if self.axes.rows2 is not None else 1.0)
+            keep &= (columns["outer"] == 0) | ((trips[self.axes.vector] > 1) & (around > 1))
+        return keep
 
     def _candidates(self, name: str) -> tuple[int, ...]:
         return next(d.candidates for d in self.decisions if d.name == name)

@@ -1,0 +1,154 @@
+"""Sessions: budgets, records, resuming, interruption; with a made-up runner, so that nothing depends on times."""
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from tilewright import te
+from tilewright.codegen.target import Target
+from tilewright.schedule import Schedule, Trace
+from tilewright.tir.interpret import interpret
+from tilewright.tuner import MeasureResult, RandomSearch, Runner, TuningSession, default_schedule, tune
+from tilewright.tuning_db import Database
+
+TARGET = Target("llvm -mcpu=x86-64-v3 -num-cores=1")
+
+
+def matmul(m=13, n=17, k=7):
+    a, b = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")
+    r = te.reduce_axis((0, k), name="k")
+    return te.create_prim_func([a, b, te.compute((m, n), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="C")])
+
+
+class FakeRunner(Runner):
+    """Times follow from the trace's text; every ``fail_every``-th fails; ``interrupt_at`` raises KeyboardInterrupt."""
+
+    def __init__(self, fail_every=0, interrupt_at=None):
+        self.fail_every, self.interrupt_at = fail_every, interrupt_at
+        self.seen, self.opened, self.closed = [], 0, 0
+
+    def open(self, func, target, *, seed=0, verify=True):
+        self.opened += 1
+
+    def measure(self, traces, *, best_seconds=float("inf"), deadline=float("inf")):
+        out = []
+        for trace in traces:
+            self.seen.append(trace)
+            if self.interrupt_at is not None and len(self.seen) >= self.interrupt_at:
+                raise KeyboardInterrupt
+            if self.fail_every and len(self.seen) % self.fail_every == 0:
+                out.append(MeasureResult("crash", "while running: killed by SIGSEGV"))
+            else:
+                number = int(hashlib.sha256(trace.encode()).hexdigest()[:6], 16)
+                out.append(MeasureResult("ok", "", (1e-3 + number * 1e-9,), 0.01))
+        return out
+
+    def close(self):
+        self.closed += 1
+
+
+def test_the_budget_is_used_and_the_best_is_the_fastest():
+    progress = []
+    result = tune(matmul(), TARGET, trials=20, runner=FakeRunner(), callbacks=[progress.append])
+    assert len(result.records) == 20 and result.stopped == "trials"
+    assert result.best_seconds == min(r.run_seconds for r in result.records)
+    assert [p.trials_done for p in progress] == [8, 16, 20]
+    assert progress[-1].best_gflops == pytest.approx(2 * 13 * 17 * 7 / result.best_seconds / 1e9)
+    assert result.history()[-1] == (20, result.best_seconds)
+
+
+def test_the_best_trace_replays_and_computes_the_right_thing():
+    func = matmul()
+    result = tune(func, TARGET, trials=8, runner=FakeRunner())
+    a = np.arange(13 * 7, dtype=np.float32).reshape(13, 7) % 5
+    b = np.arange(7 * 17, dtype=np.float32).reshape(7, 17) % 3
+    c = np.full((13, 17), np.nan, np.float32)
+    interpret(result.best_schedule.func, a, b, c)
+    assert np.array_equal(c, a @ b)
+
+
+def test_failures_are_records_with_reasons_and_never_best():
+    result = tune(matmul(), TARGET, trials=16, runner=FakeRunner(fail_every=2))
+    assert result.failures == {"crash": 8}
+    assert all(r.error.endswith("SIGSEGV") and r.run_seconds is None for r in result.records if not r.ok)
+    assert result.best.ok
+
+
+def test_when_everything_fails_there_is_no_best():
+    result = tune(matmul(), TARGET, trials=8, runner=FakeRunner(fail_every=1))
+    assert result.best is None and result.best_schedule is None and result.best_gflops == 0.0
+
+
+def test_records_are_stored_and_a_session_goes_on_from_them(tmp_path):
+    func = matmul()
+    with Database(tmp_path / "t.db") as db:
+        first = tune(func, TARGET, trials=16, runner=FakeRunner(), db=db, seed=3)
+        assert db.count() == 16 and db.best(func, TARGET).trace == first.best.trace
+        assert db.sessions()[0].status == "done"
+        runner = FakeRunner()
+        second = tune(func, TARGET, trials=16, runner=runner, db=db, seed=3)
+        assert not {r.trace for r in first.records} & set(runner.seen)
+        assert second.best_seconds <= first.best_seconds
+        assert db.count() == 32
+
+
+def test_another_workload_warms_the_model_up(tmp_path):
+    with Database(tmp_path / "t.db") as db:
+        tune(matmul(), TARGET, trials=16, runner=FakeRunner(), db=db)
+        session = TuningSession(matmul(16, 16, 16), TARGET, db=db, runner=FakeRunner())
+        assert session.search.foreign is not None
+        assert len(session.search.foreign[2]) == 16
+        assert len(session.run(8).records) == 8
+
+
+def test_an_interrupt_keeps_what_was_found(tmp_path):
+    func = matmul()
+    with Database(tmp_path / "t.db") as db:
+        result = tune(func, TARGET, trials=64, runner=FakeRunner(interrupt_at=20), db=db)
+        assert result.stopped == "interrupted"
+        assert len(result.records) == 16 == db.count()
+        assert result.best is not None
+        assert db.sessions()[0].status == "interrupted"
+
+
+def test_a_seed_fixes_what_is_tried():
+    runners = [FakeRunner() for _ in range(3)]
+    for runner, seed in zip(runners, (5, 5, 6), strict=True):
+        tune(matmul(), TARGET, trials=24, runner=runner, seed=seed)
+    assert runners[0].seen == runners[1].seen
+    assert runners[0].seen != runners[2].seen
+
+
+def test_a_strategy_may_be_replaced():
+    result = tune(matmul(), TARGET, trials=8, runner=FakeRunner(), strategy=RandomSearch)
+    assert len(result.records) == 8
+
+
+def test_time_may_be_up_before_the_trials():
+    result = tune(matmul(), TARGET, trials=8, runner=FakeRunner(), time_limit=0.0)
+    assert result.stopped == "time" and result.records == ()
+
+
+def test_a_foreign_runner_stays_open():
+    runner = FakeRunner()
+    tune(matmul(), TARGET, trials=8, runner=runner)
+    assert (runner.opened, runner.closed) == (1, 0)
+
+
+def test_symbolic_shapes_are_refused():
+    n = te.var("n")
+    a = te.placeholder((n,), name="A")
+    func = te.create_prim_func([a, te.compute((n,), lambda i: a[i] + 1.0, name="B")])
+    with pytest.raises(ValueError, match="symbolic shape"):
+        tune(func, TARGET, trials=1)
+    assert isinstance(default_schedule(func, TARGET), Schedule)
+
+
+def test_the_default_schedule_needs_no_measurement_and_replays():
+    func = matmul()
+    sch = default_schedule(func, TARGET)
+    assert len(sch.trace) > 5
+    again = Schedule(func)
+    Trace.from_json(sch.trace.dumps()).apply_to_schedule(again)
+    assert again.func.script() == sch.func.script()
