@@ -22,10 +22,10 @@ def declare(m: int, n: int, k: int) -> tw.PrimFunc:
     return te.create_prim_func([a, b, c])
 
 
-def schedule(
-    func: tw.PrimFunc, rows: int = 8, vectors: int = 3, lanes: int = 16, parallel: bool = False
-) -> tw.Schedule:
+def schedule(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
     """How to compute it: a tile of ``rows`` x ``vectors * lanes`` accumulators stays in registers while k runs."""
+    lanes = target.vector_lanes("float32")
+    rows, vectors = (8, 3) if target.num_vector_registers >= 32 else (4, 3)
     sch = tw.Schedule(func)
     block = sch.get_block("C")
     cols = vectors * lanes
@@ -35,9 +35,11 @@ def schedule(
 
     # Tiles need not divide the extents: what sticks out is masked.
     i, j, k = sch.get_loops(block)
-    i0, i1 = sch.split(i, [None, rows])
+    i_block, i0, i1 = sch.split(i, [None, 32, rows])
     j0, jv, j2 = sch.split(j, [None, vectors, lanes])
-    sch.reorder(j0, i0, k, i1, jv, j2)
+
+    # 32 tiles of rows are a block of A that the level-2 cache holds while all of B passes by.
+    sch.reorder(i_block, j0, i0, k, i1, jv, j2)
 
     # B is packed into panels as wide as the tile, so that the inner loop reads it front to back.
     packed = sch.cache_read(block, 1, "global")
@@ -55,15 +57,15 @@ def schedule(
         sch.unroll(loop)
     sch.vectorize(c1)
 
-    # The tile is written out in full; four steps of k share one trip of the loop.
+    # The tile is written out in full; eight steps of k share one trip of the loop.
     sch.unroll(i1)
     sch.unroll(jv)
     sch.vectorize(j2)
-    sch.annotate(k, "pragma_unroll_factor", 4)
+    sch.annotate(k, "pragma_unroll_factor", 8)
     sch.decompose_reduction(block, k)
-    if parallel:
+    if target.num_cores > 1:
         sch.parallel(panel)
-        sch.parallel(sch.fuse(j0, i0))
+        sch.parallel(sch.fuse(i_block, j0))
     return sch
 
 
@@ -71,9 +73,7 @@ def main() -> None:
     """Build, check against NumPy, measure."""
     m, n, k = (int(x) for x in sys.argv[1:4]) if len(sys.argv) > 3 else (1024, 1024, 1024)
     target = tw.Target("native -num-cores=1")
-    lanes = target.vector_lanes("float32")
-    rows, vectors = (8, 3) if target.num_vector_registers >= 32 else (4, 3)
-    kernel = tw.build(schedule(declare(m, n, k), rows, vectors, lanes), target=target, name="matmul")
+    kernel = tw.build(schedule(declare(m, n, k), target), target=target, name="matmul")
 
     rng = np.random.default_rng(0)
     a, b = rng.random((m, k), "float32"), rng.random((k, n), "float32")
