@@ -1,0 +1,121 @@
+"""What the machine can do, measured with little effort: that the figures make sense, not how large they are."""
+
+import json
+import stat
+
+import pytest
+
+from tilewright.codegen import Target
+from tilewright.codegen.llvm.jit import optimize_and_compile
+from tilewright.codegen.llvm.probe import driver_ir, fma_ir, sweep_ir
+from tilewright.driver import cache, machine
+from tilewright.driver.machine import MachineReport, PeakProbe, bandwidth_of, measure_machine, peak_of
+
+
+@pytest.fixture(scope="module")
+def report():
+    return measure_machine("native -num-cores=2", refresh=True, effort=0.03)
+
+
+def test_every_figure_is_there(report):
+    target = Target("native -num-cores=2")
+    assert (report.key, report.num_cores, report.vector_bits) == (target.key, 2, target.vector_bits)
+    assert {"float32", "float64"} <= set(report.peak_flops)
+    assert set(report.bandwidth) == {"read", "copy", "triad"} and set(report.cache_read) == {"l1", "l2"}
+    figures = [report.clock_hz, *report.cache_read.values()]
+    for pair in (*report.peak_flops.values(), *report.bandwidth.values()):
+        figures += [pair["one"], pair["all"]]
+    assert all(figure > 0 for figure in figures)
+
+
+def test_figures_fit_together(report):
+    cycles = report.peak_flops["float32"]["one"] / report.clock_hz  # operations per cycle
+    assert 0.2 < cycles / (report.vector_bits // 32 * 2) < 8  # some pipes, and a clock that may differ under load
+    assert report.peak_flops["float64"]["one"] < report.peak_flops["float32"]["one"]
+    assert report.cache_read["l1"] > report.bandwidth["read"]["one"] / 2
+
+
+def made_up(**changes):
+    figures = {"one": 10.0, "all": 16.0}
+    values = dict(
+        target="t", key=Target("native -num-cores=1").key, cpu="c", model="m", vector_bits=256, num_cores=4, caches={},
+        clock_hz=1.0, peak_flops={"float32": figures}, bandwidth={"triad": figures}, cache_read={}, array_bytes=1,
+        measured_at=0.0, measure_seconds=1.0,
+    )  # fmt: skip
+    return MachineReport(**{**values, **changes})
+
+
+def test_shares_for_any_number_of_threads():
+    r = made_up()
+    assert [peak_of(r, "float32", n) for n in (1, 2, 3, 4, None)] == [10, 16, 16, 16, 16]
+    assert peak_of(r, "float16") == peak_of(r, "bfloat16") == 16  # computed as float32
+    assert peak_of(r, "float64") is None
+    assert bandwidth_of(r, 1) == 10 and bandwidth_of(r, kind="none") is None
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(machine, "_in_process", {})
+    return cache.cache_directory()
+
+
+def test_reports_are_kept_and_read_again(folder, monkeypatch):
+    target = Target("native -num-cores=1")
+    fast = made_up(peak_flops={"float32": {"one": 1e18, "all": 1e18}})
+    machine._write(target, fast)
+    assert [p.name for p in folder.iterdir()] == [f"machine-{target.key}.json"]
+    assert measure_machine(target) == fast
+    assert json.loads(next(folder.iterdir()).read_text())["format"] == 1
+
+
+def test_a_report_of_a_busy_machine_is_made_anew(folder, monkeypatch):
+    target = Target("native -num-cores=1")
+    machine._write(target, made_up())  # ten operations per second
+    monkeypatch.setattr(machine, "_measure", lambda t, effort: made_up(clock_hz=7.0))
+    assert measure_machine(target).clock_hz == 7.0
+    assert json.loads(next(folder.iterdir()).read_text())["clock_hz"] == 7.0
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 99}', '{"format": 1, "key": "x"}'])
+def test_damaged_files_do_not_count(folder, monkeypatch, text):
+    target = Target("native -num-cores=1")
+    machine._path(target).write_text(text)
+    monkeypatch.setattr(machine, "_measure", lambda t, effort: made_up())
+    assert measure_machine(target) == made_up()
+
+
+def test_the_cache_is_private(folder):
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_a_cache_that_cannot_be_written(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", str(tmp_path / "file"))
+    with pytest.warns(UserWarning, match="using a temporary directory"):
+        assert cache.cache_directory().is_dir()
+
+
+def test_other_machines_cannot_be_measured():
+    other = "aarch64" if Target("native").arch == "x86_64" else "x86_64"
+    with pytest.raises(ValueError, match=f"this machine lacks {other} processor"):
+        measure_machine(f"llvm -mtriple={other}-linux-gnu")
+
+
+def test_peak_in_turns_with_something_else():
+    probe = PeakProbe(Target("native -num-cores=1"))
+    assert probe.flops_per_call / probe.seconds(3) > 0
+
+
+@pytest.mark.parametrize("text", ["x86_64-linux-gnu -mcpu=x86-64", "x86_64-linux-gnu -mcpu=haswell",
+                                  "x86_64-linux-gnu -mcpu=sapphirerapids", "aarch64-linux-gnu"])  # fmt: skip
+def test_probes_keep_their_accumulators_in_registers(text):
+    target = Target(f"llvm -mtriple={text}")
+    for dtype in ["float32", "float64", *(["int8", "bfloat16"] if target.has_vnni else [])]:
+        asm = optimize_and_compile(fma_ir(target, dtype) + driver_ir("fma"), target).asm()
+        steps = [line for line in asm.splitlines() if any(op in line for op in ("vfmadd", "vpdpbusd", "vdpbf16ps"))]
+        if target.has_fma and target.arch == "x86_64":
+            assert len(steps) == (24 if target.num_vector_registers == 32 else 12)
+            assert not any("(%rsp)" in line for line in steps)
+    for kind in ("read", "copy", "triad"):
+        assert optimize_and_compile(sweep_ir(target, kind) + driver_ir(kind), target).asm()
