@@ -27,6 +27,8 @@ __all__ = ["MachineReport", "PeakProbe", "bandwidth_of", "measure_machine", "pea
 FORMAT = 1
 SWEEPS = {"read": 1, "copy": 2, "triad": 3}
 """Arrays that each sweep moves."""
+ROUNDS = 1 << 15
+"""Rounds of multiply-adds in one call of one thread: long enough that forking and joining do not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,14 +160,14 @@ class PeakProbe:
         self._probe = _Probe("fma", fma_ir(target, dtype), target)
         self._room = mmap.mmap(-1, 1 << 16)
         threads = target.num_cores
-        self.flops_per_call = fma_flops(target, dtype) * 2048 * threads
-        for slot, value in enumerate([_address(self._room), 2048, 0, threads, threads]):
+        self.flops_per_call = fma_flops(target, dtype) * ROUNDS * threads
+        for slot, value in enumerate([_address(self._room), ROUNDS, 0, threads, threads]):
             self._probe.context[slot] = value
 
     def seconds(self, number: int) -> float:
         """Seconds per call, over ``number`` calls of ``flops_per_call`` operations each."""
         where = ctypes.addressof(self._probe.context)
-        return self._probe.time(self._probe.loaded.address("run"), where, number) * 1e-9 / number
+        return float(self._probe.time(self._probe.loaded.address("run"), where, number)) * 1e-9 / number
 
 
 def _measure(target: Target, effort: float) -> MachineReport:
@@ -178,9 +180,9 @@ def _measure(target: Target, effort: float) -> MachineReport:
     room = mmap.mmap(-1, 1 << 16)
     for dtype in _peak_dtypes(target):
         probe = _Probe("fma", fma_ir(target, dtype), target)
-        work = fma_flops(target, dtype) * 2048
+        work = fma_flops(target, dtype) * ROUNDS
         peaks[dtype] = {
-            name: work * n / probe.best([_address(room), 2048, 0, n, n], 2e-3, 0.15 * effort, 10)[0]
+            name: work * n / probe.best([_address(room), ROUNDS, 0, n, n], 2e-3, 0.15 * effort, 10)[0]
             for name, n in teams.items()
         }
     bandwidth, cache_read, array_bytes = _measure_memory(target, teams, effort)
