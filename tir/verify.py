@@ -16,7 +16,8 @@
 10. A block with axes declares the buffers that it writes, and those that it reads (its own output aside).
 11. A matched buffer has the data type of its source and no more dimensions.
 12. A sequence holds two statements at least, none of them a sequence.
-13. Nothing of te is left: no reduction or tensor inside an expression.
+13. A program with blocks is one block without axes, its root.
+14. Nothing of te is left: no reduction or tensor inside an expression.
 
 Checked with a run of :func:`verify`, in one walk.
 """
@@ -49,6 +50,7 @@ from .expr import (
 )
 from .function import IRModule, PrimFunc
 from .printer import script
+from .printer_func import needs_root
 from .stmt import (
     Allocate,
     AssertStmt,
@@ -152,6 +154,7 @@ class _Verifier:
         self.spot = f
         stray = [p.name for p in f.buffer_map if p not in set(f.params)]
         self.check(not stray, f"buffer_map names {', '.join(stray)}, no parameters")
+        self.check(not needs_root(f.body, False), "it has blocks, and no root block around them")
         self.stmt(f.body)
 
     # Statements

@@ -33,6 +33,8 @@ from tilewright.tir import (
     verify,
 )  # fmt: skip
 from tilewright.tir.expr import And, CommReducer, Not, Shuffle
+from tilewright.tir.function import root_block
+from tilewright.tir.printer_func import needs_root
 
 A = decl_buffer((16,), "float32", "A")
 B = decl_buffer((4, 4), "int32", "B")
@@ -45,6 +47,8 @@ TRUE = IntImm(1, "bool")
 
 
 def func(body, params=(PA, PB, N, L)):
+    if needs_root(body, False):
+        body = root_block("root", body)
     return PrimFunc(params, body, {PA: A, PB: B}, {"global_symbol": "f"})
 
 
@@ -157,6 +161,13 @@ def test_parameters():
         verify(func(STORE, (PA,)))
     with pytest.raises(VerifyError, match="parameter `n` stands for a buffer but is int32"):
         verify(PrimFunc((N,), STORE, {N: A}))
+
+
+def test_a_root_block():
+    body = loop(I, block(BufferStore(A, F1, (ZERO,)), [axis(VI)], [I], writes=[A.full_region()]))
+    with pytest.raises(VerifyError, match="it has blocks, and no root block around them"):
+        verify(PrimFunc((PA,), body, {PA: A}))
+    verify(PrimFunc((PA,), root_block("root", body), {PA: A}))
 
 
 def test_matched_buffers():

@@ -1,0 +1,37 @@
+"""For every test: the programs that it made print as text that parses back equal."""
+
+from collections import deque
+
+import pytest
+
+from tilewright.tir import PrimFunc, VerifyError, assert_structural_equal, parse, verify
+
+_LINES = 400
+_made: deque[PrimFunc] = deque(maxlen=4)
+_create = PrimFunc.__init__
+
+
+def _remember(self, *args, **kwargs):
+    _create(self, *args, **kwargs)
+    _made.append(self)
+
+
+PrimFunc.__init__ = _remember
+
+
+@pytest.fixture(autouse=True)
+def what_prints_parses_back():
+    """After the test, the last programs made in it are printed and parsed; those that are not well-formed are not."""
+    _made.clear()
+    yield
+    for func in list(_made):
+        try:
+            verify(func)
+        except VerifyError:
+            continue
+        text = func.script()
+        if text.count("\n") <= _LINES:
+            again = parse(text)
+            assert_structural_equal(func, again, map_free_vars=True)
+            assert again.script() == text
+    _made.clear()
