@@ -285,7 +285,8 @@ class _Builder:
                 mapping[inner] = self.buffers[t]
         reads = tuple([self.buffers[t].full_region() for t in op.inputs])
         writes = tuple([self.buffers[t].full_region() for t in op.outputs])
-        body, allocs = replace_buffers(op.body, mapping), ()
+        body: Any = replace_buffers(op.body, mapping)
+        allocs: tuple[Buffer, ...] = ()
         if isinstance(body, BlockRealize) and not body.block.iter_vars and not body.block.reads + body.block.writes:
             body, allocs = body.block.body, body.block.alloc_buffers  # a function's root
         body = self.with_unique_blocks(body)

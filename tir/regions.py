@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from .buffer import Buffer, BufferRegion
+from .dtype import lanes_of
 from .expr import (
     Add,
+    Broadcast,
     BufferLoad,
     Call,
     Cast,
@@ -34,13 +36,16 @@ from .expr import (
 )
 from .node import Node
 from .op import max_, min_
-from .stmt import BlockRealize, BufferStore, For, LetStmt, Stmt
+from .stmt import Allocate, BlockRealize, BufferStore, For, LetStmt, Stmt
 from .walk import pre_order, substitute, uses_var
 
 __all__ = ["access_regions", "linear_key"]
 
 Interval = tuple[Expr, Expr]
 """Both ends included."""
+
+Env = Mapping[Var, "Interval | None"]
+"""The loops inside the block; None where the ends are not known."""
 
 
 def access_regions(body: Stmt, init: Stmt | None = None) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
@@ -78,22 +83,26 @@ class _Accesses:
     def __init__(self) -> None:
         self.reads: dict[Buffer, list[Interval]] = {}
         self.writes: dict[Buffer, list[Interval]] = {}
+        self.own: set[Buffer] = set()
 
-    def statement(self, stmt: Any, env: Mapping[Var, Interval]) -> None:
+    def statement(self, stmt: Any, env: Env) -> None:
         """Collect from a statement; ``env`` holds the loops of the block around it."""
         if isinstance(stmt, For):
             self.expression(stmt.min, env)
             self.expression(stmt.extent, env)
-            last = stmt.min + stmt.extent - 1
-            lo, hi = _interval(stmt.min, env), _interval(last, env)
-            inner = dict(env)
-            inner[stmt.loop_var] = (lo[0] if lo else stmt.min, hi[1] if hi else last)
-            self.statement(stmt.body, inner)
+            lo, hi = _interval(stmt.min, env), _interval(stmt.min + stmt.extent - 1, env)
+            ends = None if lo is None or hi is None else (lo[0], hi[1])
+            self.statement(stmt.body, {**env, stmt.loop_var: ends})
         elif isinstance(stmt, BufferStore):
             self.access(self.writes, stmt.buffer, stmt.indices, env)
             self.expression(stmt.value, env)
             for index in stmt.indices:
                 self.expression(index, env)
+            if stmt.predicate is not None:
+                self.expression(stmt.predicate, env)
+        elif isinstance(stmt, Allocate):
+            self.own.add(stmt.buffer)
+            self.statement(stmt.body, env)
         elif isinstance(stmt, LetStmt):
             self.expression(stmt.value, env)
             self.statement(substitute(stmt.body, {stmt.var: stmt.value}) if _indexes(stmt) else stmt.body, env)
@@ -114,7 +123,7 @@ class _Accesses:
             for child in stmt.children():
                 self.statement(child, env)
 
-    def expression(self, expr: Node, env: Mapping[Var, Interval]) -> None:
+    def expression(self, expr: Node, env: Env) -> None:
         """Collect the loads of an expression, an outer load before the loads in its indices."""
         if isinstance(expr, Let) and any(isinstance(n, BufferLoad) for n in pre_order(expr.body)):
             self.expression(expr.value, env)
@@ -129,24 +138,31 @@ class _Accesses:
         """One element, or one vector of them."""
         box = []
         for index in indices:
-            ends = (index, index)
-            if isinstance(index, Ramp):
-                last = index.base + index.stride * const(index.lanes - 1, index.base.dtype)
-                backwards = isinstance(index.stride, IntImm) and index.stride.value < 0
-                ends = (last, index.base) if backwards else (index.base, last)
-            box.append(ends)
+            box.append(_lanes(index))
         self.box(into, buffer, box, env)
 
     def box(self, into: dict[Buffer, list[Interval]], buffer: Buffer, box: list[Any], env: Any) -> None:
         """The box, widened over the loops of ``env``, joined to what is known of ``buffer``."""
+        if buffer in self.own:
+            return
         wide: list[Interval] = []
         for (lo, hi), extent in zip(box, buffer.shape, strict=True):
-            low = _interval(lo, env)
+            low = None if lo is None else _interval(lo, env)
             high = low if lo is hi else _interval(hi, env)
             whole = (const(0, extent.dtype), extent - 1)
             wide.append(whole if low is None or high is None else (low[0], high[1]))
         old = into.get(buffer)
         into[buffer] = wide if old is None else [_join(a, b) for a, b in zip(old, wide, strict=True)]
+
+
+def _lanes(index: Expr) -> tuple[Expr | None, Expr | None]:
+    """The least and the greatest lane of an index; None when it is not known which they are."""
+    if isinstance(index, Broadcast):
+        return index.value, index.value
+    if isinstance(index, Ramp) and isinstance(index.stride, IntImm):
+        last = index.base + index.stride * const(index.lanes - 1, index.base.dtype)
+        return (last, index.base) if index.stride.value < 0 else (index.base, last)
+    return (index, index) if lanes_of(index.dtype) == 1 else (None, None)
 
 
 def _indexes(stmt: LetStmt) -> bool:
@@ -171,7 +187,7 @@ def _end(a: Expr, b: Expr, otherwise: Any, sign: int) -> Expr:
     return b if apart * sign > 0 else a
 
 
-def _interval(e: Expr, env: Mapping[Var, Interval]) -> Interval | None:
+def _interval(e: Expr, env: Env) -> Interval | None:
     """The ends of ``e`` over the variables in ``env``; None when unknown. Exact for what is linear in them."""
     if not env or not uses_var(e, lambda v: v in env):
         return (e, e)
@@ -192,23 +208,33 @@ def _interval(e: Expr, env: Mapping[Var, Interval]) -> Interval | None:
     if a is None or b is None:
         return None
     if isinstance(e, Add):
-        return a[0] + b[0], a[1] + b[1]
+        return _sum(a[0], b[0], 1), _sum(a[1], b[1], 1)
     if isinstance(e, Sub):
-        return a[0] - b[1], a[1] - b[0]
+        return _sum(a[0], b[1], -1), _sum(a[1], b[0], -1)
     if isinstance(e, Min):
         return min_(a[0], b[0]), min_(a[1], b[1])
     if isinstance(e, Max):
         return max_(a[0], b[0]), max_(a[1], b[1])
     if isinstance(e, Mul) and isinstance(e.a, IntImm):
         a, b = b, a
-    if b[0] is not b[1] or not isinstance(b[0], IntImm) or b[0].value <= 0:
-        return None  # only positive constant factors and divisors
     by = b[0]
+    if b[0] is not b[1] or not isinstance(by, IntImm):
+        return None  # only constant factors and divisors
     if isinstance(e, Mul):
-        return a[0] * by, a[1] * by
+        return (a[0] * by, a[1] * by) if by.value >= 0 else (a[1] * by, a[0] * by)
+    if by.value <= 0:
+        return None
     if isinstance(e, FloorDiv):
         return a[0] // by, a[1] // by
     return const(0, e.dtype), const(by.value - 1, e.dtype)
+
+
+def _sum(a: Expr, b: Expr, sign: int) -> Expr:
+    """``a + sign * b``, constants at the end joined."""
+    if isinstance(b, IntImm) and isinstance(a, (Add, Sub)) and isinstance(a.b, IntImm):
+        shift = sign * b.value + (a.b.value if isinstance(a, Add) else -a.b.value)
+        return a.a + shift if shift >= 0 else a.a - -shift
+    return a + b if sign > 0 else a - b
 
 
 def _difference(a: Expr, b: Expr) -> int | None:

@@ -6,13 +6,18 @@ import pytest
 from tilewright import te
 from tilewright.codegen import compile
 from tilewright.tir.dtype import is_float, to_numpy
+from tilewright.tir.equal import assert_structural_equal
 from tilewright.tir.interpret import interpret
+from tilewright.tir.parser import parse
+from tilewright.tir.verify import verify
 
 
 def _evaluate(outputs, inputs, *arrays, shapes=None):
     single = not isinstance(outputs, (tuple, list))
     outs = [outputs] if single else list(outputs)
     func = te.create_prim_func([*inputs, *outs])
+    verify(func)
+    assert_structural_equal(parse(func.script()), func)
     given = [np.array(a, to_numpy(t.dtype), order="C") for a, t in zip(arrays, inputs, strict=True)]
     results = []
     for n, t in enumerate(outs):
