@@ -132,7 +132,19 @@ def _say(error: Exception, debug: bool) -> int:
         hint, code = error.hint, error.code
     elif _named(error, "WorkloadError", "TargetError"):
         code = 2
-    elif not _named(error, "DatabaseError", "BuildError", "ScheduleError", "TuneError", "ExportError", "OSError"):
+    elif _named(error, "ReferenceFailed"):
+        code = 4
+    elif not _named(
+        error,
+        "DatabaseError",
+        "BuildError",
+        "ScheduleError",
+        "TuneError",
+        "ExportError",
+        "JITError",
+        "TraceError",
+        "OSError",
+    ):
         hint = (
             "" if debug else "this is a bug in Tilewright; run it again with --debug for the traceback, and report it"
         )

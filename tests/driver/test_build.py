@@ -1,0 +1,212 @@
+"""Building, tuning and benching from Python: what is asked for, what is on record, and what is compiled."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import te
+from tilewright.driver import BuildError, NoRecordError, TuneError, parse_spec, plan
+from tilewright.driver.blas import numpy_threads
+from tilewright.driver.request import is_scheduled, request
+from tilewright.tir.equal import structural_equal
+from tilewright.tuning_db import TuningRecord
+
+SPEC = "matmul:M=13,N=17,K=7"
+
+
+def product():
+    A = te.placeholder((13, 7), name="A")
+    B = te.placeholder((7, 17), name="B")
+    k = te.reduce_axis((0, 7), name="k")
+    return [A, B, te.compute((13, 17), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")]
+
+
+def check(f):
+    rng = np.random.default_rng(0)
+    a = rng.integers(-4, 5, (13, 7)).astype(np.float32)
+    b = rng.integers(-4, 5, (7, 17)).astype(np.float32)
+    c = np.full((13, 17), np.nan, np.float32)
+    f(a, b, c)
+    np.testing.assert_array_equal(c, a @ b)
+
+
+def schedule_of(args):
+    sch = tw.Schedule(te.create_prim_func(args))
+    sch.parallel(sch.get_loops(sch.get_block("C"))[0])
+    return sch
+
+
+def stage_schedule(args):
+    s = te.create_schedule(args[-1].op)
+    s[args[-1]].vectorize(s[args[-1]].op.axis[1])
+    return s
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [
+        (lambda a: (a, None), "default"),
+        (lambda a: (te.create_prim_func(a), None), "default"),
+        (lambda a: (tw.IRModule({"main": te.create_prim_func(a)}), None), "default"),
+        (lambda a: (parse_spec(SPEC), None), "default"),
+        (lambda a: (SPEC, None), "default"),
+        (lambda a: ("matmul", {"M": 13, "N": 17, "K": 7}), "default"),
+        (lambda a: ("matmul:M=13", ["N=17", "K=7"]), "default"),
+        (lambda a: (schedule_of(a), None), "given"),
+        (lambda a: (schedule_of(a).mod, None), "given"),
+        (lambda a: (stage_schedule(a), a), "given"),
+    ],
+)
+def test_whatever_says_what_to_compute_can_be_built(make, kind):
+    inputs, args = make(product())
+    made = plan(inputs, args)
+    assert made.kind == kind
+    module = tw.build(inputs, args, name="kernel")
+    assert list(module) == ["kernel"] and module.origin == made.origin
+    check(module)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "error", "message"),
+    [
+        (42, TypeError, "expected a PrimFunc, a Schedule, te tensors, a workload or a spec .*, not int"),
+        ([], TypeError, "expected a PrimFunc"),
+        ("matmull", ValueError, "did you mean matmul"),
+        (
+            tw.IRModule({"f": te.create_prim_func(product()), "g": te.create_prim_func(product())}),
+            TypeError,
+            "'f', 'g'",
+        ),
+        (stage_schedule(product()), TypeError, r"needs its arguments as well: build\(s, \[A, B, C\]\)"),
+    ],
+)
+def test_what_cannot_be_built(inputs, error, message):
+    with pytest.raises(error, match=message):
+        tw.build(inputs)
+
+
+def test_symbolic_shapes_are_built_as_they_are():
+    n = te.var("n")
+    A = te.placeholder((n,), name="A")
+    args = [A, te.compute((n,), lambda i: A[i] * 2.0, name="B")]
+    f = tw.build(args)
+    assert "symbolic" in f.origin
+    for size in (1, 7, 13, 16, 17):
+        a, b = np.ones(size, np.float32), np.zeros(size, np.float32)
+        f(a, b)
+        assert b.tolist() == [2.0] * size
+    with pytest.raises(TuneError, match="symbolic shapes; tune it with numbers"):
+        tw.tune(args)
+    with pytest.raises(BuildError, match="symbolic shapes; bench needs numbers"):
+        tw.bench(args)
+
+
+def test_scheduled_functions_are_known_by_their_loops():
+    func = te.create_prim_func(product())
+    assert not is_scheduled(func) and is_scheduled(schedule_of(product()).func)
+    assert structural_equal(request(func).func, func)
+    with pytest.raises(TuneError, match="is scheduled already"):
+        tw.tune(schedule_of(product()))
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    path = tmp_path_factory.mktemp("db") / "tuning.db"
+    seen = []
+    result = tw.tune(product(), "native -num-cores=1", trials=6, db=path, callbacks=[seen.append])
+    assert result.best is not None and len(result.records) == 6 and seen[-1].trials_done == 6
+    return path
+
+
+def test_the_best_record_is_replayed(path, caplog):
+    caplog.set_level(logging.INFO, logger="tilewright")
+    with tw.Database(path, readonly=True) as db:
+        best = db.best(te.create_prim_func(product()), tw.Target("native -num-cores=1"))
+        by_path = plan(product(), target="native -num-cores=1", db=path)
+        by_db = plan(product(), target="native -num-cores=1", db=db)
+    assert by_path.kind == "tuned" and by_path.record == best == by_db.record
+    assert best.run_seconds == min(r.run_seconds for r in tw.Database(path, readonly=True).records() if r.ok)
+    f = tw.build(product(), target="native -num-cores=1", db=path, require_tuned=True)
+    assert f.origin == f"record {best.id} of {path}" and f.origin in caplog.text
+    check(f)
+
+
+def test_a_spec_of_the_same_program_finds_the_same_record(path):
+    """Names of tensors do not matter: the key is of the program."""
+    args = product()
+    renamed = plan(SPEC, target="native -num-cores=1", db=path)
+    assert renamed.kind in ("tuned", "default")
+    assert plan(args, target="native -num-cores=2", db=path).kind == "default"  # another target
+
+
+def test_without_a_record(path):
+    with pytest.raises(NoRecordError, match="relu:M=7,N=7 on native .* has no record of it; tune it first"):
+        tw.build("relu:M=7,N=7", db=path, require_tuned=True)
+    with pytest.raises(NoRecordError, match="no database was given"):
+        tw.build(SPEC, require_tuned=True)
+    assert "not tuned" in tw.build("relu:M=7,N=7", db=path).origin
+
+
+@pytest.mark.parametrize(
+    "trace",
+    ['{"format":1,"insts":[]', "[]", '{"format":99,"insts":[]}', '{"format":1,"insts":[{"name":"os.system"}]}', ""],
+)
+def test_a_record_that_does_not_apply_is_passed_over(tmp_path, caplog, trace):
+    machine = tw.Target("native -num-cores=1")
+    func = te.create_prim_func(product())
+    with tw.Database(tmp_path / "t.db") as db:
+        record = TuningRecord(db.add_workload(func), db.add_target(machine), trace=trace, times=(1e-9,))
+        db.add_record(record)
+        f = tw.build(func, target=machine, db=db)
+        assert "not tuned" in f.origin and "does not apply" in caplog.text
+        check(f)
+        with pytest.raises(BuildError, match="does not apply to main"):
+            tw.build(func, target=machine, db=db, require_tuned=True)
+
+
+def test_tuning_again_builds_on_the_records(path):
+    again = tw.tune(product(), "native -num-cores=1", trials=2, db=path, seed=1)
+    with tw.Database(path, readonly=True) as db:
+        assert db.count("sessions") == 2 and db.count("workloads") == 1
+        traces = [r.trace for r in db.records()]
+        assert len(traces) == 6 + len(again.records) and len(set(traces)) == len(traces)
+        assert again.best.run_seconds == min(r.run_seconds for r in db.records() if r.ok)
+
+
+def test_tuning_for_a_machine_that_is_not_here():
+    with pytest.raises(TuneError, match="this machine, which cannot run code for llvm -mtriple=aarch64"):
+        tw.tune(SPEC, "llvm -mtriple=aarch64-linux-gnu")
+
+
+def test_bench_compares_and_checks(path):
+    result = tw.bench(product(), "native -num-cores=1", db=path, rounds=2, round_seconds=1e-3, machine=False)
+    assert [row.name for row in result.rows] == ["default", "tuned"]
+    assert result.flops == 2 * 13 * 17 * 7 and result.roofline_seconds is None
+    result = tw.bench("softmax:M=7,N=17", "native -num-cores=1", rounds=2, round_seconds=1e-3)
+    assert [row.name for row in result.rows] == ["default", "numpy"]
+    assert not any(row.error for row in result.rows) and all(len(row.times) == 2 for row in result.rows)
+    figures = result.figures(result.rows[0])
+    assert figures["speedup_over_numpy"] > 0 and 0 < figures["share_of_roofline"]
+    assert result.as_dict()["rows"][1]["name"] == "numpy"
+
+
+def test_a_wrong_result_is_said_to_be_wrong():
+    def off_by_one(ins, outs, **_):
+        np.add(ins[0], 1, out=outs[0])
+
+    @tw.workload(reference=off_by_one)
+    def copy(n: int = 7):
+        A = te.placeholder((n,), name="A")
+        return [A, te.compute((n,), lambda i: A[i] * 1.0, name="B")]
+
+    result = tw.bench(copy.case(), rounds=1, round_seconds=1e-4, machine=False)
+    assert "7 of 7 elements are wrong" in result.row("default").error
+
+
+def test_numpys_threads_are_put_back():
+    with numpy_threads(1) as first, numpy_threads(2) as second:
+        assert first == second
