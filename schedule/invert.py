@@ -7,13 +7,13 @@ the inverse of a quasi-affine iteration map (the same family that TVM's iter-aff
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from ..tir.arith import Analyzer
 from ..tir.expr import Add, Expr, FloorDiv, FloorMod, IntImm, Mul, Range, Sub, Var, const, is_const_int
 from ..tir.walk import substitute
 
-__all__ = ["NotInvertible", "invert"]
+__all__ = ["NotInvertible", "digit_of", "invert"]
 
 
 class NotInvertible(Exception):
@@ -98,14 +98,10 @@ def _parts(e: Expr, doms: Mapping[Var, Range]) -> list[Part] | None:
         if isinstance(n, Mul) and isinstance(n.b, IntImm) and n.b.value > 0:
             stack.append((n.a, scale * n.b.value))
             continue
-        lower, upper = 1, None
-        if isinstance(n, FloorDiv) and isinstance(n.b, IntImm) and n.b.value > 0:
-            lower, n = n.b.value, n.a
-        if isinstance(n, FloorMod) and isinstance(n.b, IntImm) and n.b.value > 0:
-            upper, n = n.b.value, n.a
-        if not isinstance(n, Var) or n not in doms or not is_const_int(doms[n].min, 0):
+        digit = digit_of(n, doms)
+        if digit is None or not is_const_int(doms[digit[0]].min, 0):
             return None
-        parts.append((n, lower, upper, scale))
+        parts.append((*digit, scale))
     parts.sort(key=lambda p: p[3])
     for (v, lower, upper, scale), above in zip(parts, parts[1:], strict=False):
         extent = doms[v].extent
@@ -113,3 +109,14 @@ def _parts(e: Expr, doms: Mapping[Var, Range]) -> list[Part] | None:
         if whole is None or scale * -(-whole // lower) > above[3] or above[3] % scale:
             return None
     return parts
+
+
+def digit_of(e: Expr, known: Container[Var]) -> tuple[Var, int, int | None] | None:
+    """(v, lower, upper) when ``e`` is ``v % upper // lower`` for a variable that is known; ``v`` alone has lower 1 and
+    upper None."""
+    lower, upper = 1, None
+    if isinstance(e, FloorDiv) and isinstance(e.b, IntImm) and e.b.value > 0:
+        lower, e = e.b.value, e.a
+    if isinstance(e, FloorMod) and isinstance(e.b, IntImm) and e.b.value > 0:
+        upper, e = e.b.value, e.a
+    return (e, lower, upper) if isinstance(e, Var) and e in known else None

@@ -9,25 +9,17 @@ from typing import Any
 from ...tir.arith import Analyzer
 from ...tir.expr import Expr, IntImm, IterVar, Range, Var, const, is_const_int
 from ...tir.function import PrimFunc
-from ...tir.op import max_, min_
+from ...tir.op import min_
 from ...tir.stmt import Block, BlockRealize, Evaluate, For, SeqStmt, Stmt, seq
 from ...tir.walk import pre_order, substitute
 from ..analysis import all_of, conjuncts
+from ..boxes import Ends
 from ..errors import ScheduleError
-from ..regions import Ends
 from ..tree import Tree
 
 __all__ = [
-    "Span",
-    "check_kinds_for",
-    "children_of",
-    "insert_in",
-    "join_ends",
-    "nest",
-    "realize_over",
-    "rebuild",
-    "span_within",
-]
+    "Span", "check_kinds_for", "children_of", "insert_in", "nest", "realize_over", "rebuild", "span_within",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +57,6 @@ def span_within(analyzer: Analyzer, wanted: Ends | None, dom: Range) -> Span:
         if most is not None:  # an extent that changes from turn to turn: a constant one, and a condition
             extent, below = const(most, extent.dtype), hi if hi_in else analyzer.simplify(min_(hi, last))
     return Span(lo, extent, above, below)
-
-
-def join_ends(analyzer: Analyzer, a: Ends | None, b: Ends | None) -> Ends | None:
-    """The interval around two intervals; None stands for everything."""
-    if a is None or b is None:
-        return None
-    return analyzer.simplify(min_(a[0], b[0])), analyzer.simplify(max_(a[1], b[1]))
 
 
 def realize_over(

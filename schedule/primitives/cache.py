@@ -20,12 +20,13 @@ from ..analysis import (
     opaque_buffers,
     scope_of,
 )
+from ..boxes import Ends, analyzer_at, bind_loops, bounding_box, exact_box
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive
-from ..regions import Ends, analyzer_at, bind_loops, bounding_box, exact_box
+from ..solve import join_ends
 from ..tree import Tree, tree_of, unique_block_name
-from ._moving import children_of, insert_in, join_ends, nest, realize_over, rebuild, span_within
+from ._moving import children_of, insert_in, nest, realize_over, rebuild, span_within
 
 __all__ = ["cache_read", "cache_write", "pick_buffer"]
 

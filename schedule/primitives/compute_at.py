@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from ...tir.arith import Analyzer, eval_interval, linear_coefficients
+from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer
-from ...tir.expr import Expr, FloorDiv, FloorMod, IntImm, IterVar, Range, Var, is_const_int
+from ...tir.expr import Expr, IterVar, Range, Var
 from ...tir.function import PrimFunc
 from ...tir.stmt import BlockRealize, For
-from ...tir.walk import uses_var
 from ..analysis import (
-    Access,
     Scope,
     accesses,
     check_complete_or_reduction,
@@ -20,18 +18,17 @@ from ..analysis import (
     opaque_buffers,
     scope_of,
 )
+from ..boxes import Ends, analyzer_at, bounding_box
 from ..errors import ScheduleError
 from ..handles import COMPUTE_INLINE, COMPUTE_ROOT
 from ..primitive import primitive
-from ..regions import Ends, analyzer_at, bounding_box, check_all_covers, covers_domain, domain_conditions, reduces_once
+from ..regions import check_all_covers, covers_domain, domain_conditions, reduces_once
+from ..solve import Required, join_ends, solve_axes
 from ..tree import Tree, blocks_below, tree_of
-from ._moving import check_kinds_for, children_of, insert_in, join_ends, nest, realize_over, span_within
+from ._moving import check_kinds_for, children_of, insert_in, nest, realize_over, span_within
 from .inline import compute_inline, reverse_compute_inline
 
 __all__ = ["compute_at", "reverse_compute_at"]
-
-Required = list[tuple[Access, list["Ends | None"]]]
-"""Accesses of the moved block, with the elements of the buffer that are wanted from each."""
 
 
 @primitive
@@ -109,7 +106,7 @@ def _move(func: PrimFunc, block: str, loop: Var, keep_units: bool, index: int, f
         if forward
         else _made_by_producers(tree, inner, scope, realize, target)
     )
-    domains = _solve(inner, realize.block.iter_vars, required)
+    domains = solve_axes(inner, realize.block.iter_vars, required)
     spans = [span_within(inner, domains[iv.var], iv.dom) for iv in realize.block.iter_vars]
     new, loops = realize_over(inner, realize.block, spans, keep_units, own)
     moved = tree.replace({target.body: insert_in(target.body, position, nest(loops, new))})
@@ -281,114 +278,3 @@ def _boxes(
             box = bounding_box(local, access, below, {})
             total = box if total is None else [join_ends(analyzer, a, b) for a, b in zip(total, box, strict=True)]
     return [None] * buffer.ndim if total is None else total
-
-
-# -- from elements to axes -------------------------------------------------------------------------------------------------
-
-
-def _solve(analyzer: Analyzer, axes: Sequence[IterVar], required: Required) -> dict[Var, Ends | None]:
-    """For each axis the values that touch one of the required elements, at most; None for its whole domain."""
-    names = [iv.var for iv in axes]
-    out: dict[Var, Ends | None] = {}
-    known: set[Var] = set()
-    for access, box in required:
-        found = _solve_one(analyzer, axes, access, box)
-        for v in names:
-            if v in known:
-                out[v] = join_ends(analyzer, out[v], found.get(v))
-            else:
-                known.add(v)
-                out[v] = found.get(v)
-    return {v: out.get(v) for v in names}
-
-
-def _solve_one(
-    analyzer: Analyzer, axes: Sequence[IterVar], access: Access, box: Sequence[Ends | None]
-) -> dict[Var, Ends]:
-    doms = {iv.var: iv.dom for iv in axes}
-    inner = {lp.loop_var: Range(lp.min, lp.extent) for lp in access.loops}
-    out: dict[Var, Ends] = {}
-    local = Analyzer()
-    for v, r in (*doms.items(), *inner.items()):
-        local.bind(v, r)
-    digits: dict[Var, dict[tuple[int, int | None], Ends]] = {}
-    for index, ends in zip(access.indices, box, strict=True):
-        if ends is None:
-            continue
-        e = local.simplify(index)
-        digit = _as_digit(e, doms)
-        if digit is not None:
-            digits.setdefault(digit[0], {}).setdefault(digit[1], ends)
-            continue
-        for v, found in _solve_linear(analyzer, e, ends, doms, inner).items():
-            old = out.get(v)
-            out[v] = found if old is None else _meet(analyzer, old, found)
-    for v, parts in digits.items():
-        found = _join_digits(analyzer, parts, doms[v])
-        if found is not None:
-            old = out.get(v)
-            out[v] = found if old is None else _meet(analyzer, old, found)
-    return out
-
-
-def _meet(analyzer: Analyzer, a: Ends, b: Ends) -> Ends:
-    """One of two intervals that both hold the values; the one known to be inside the other, else the first."""
-    if analyzer.can_prove(b[0] >= a[0]) and analyzer.can_prove(b[1] <= a[1]):
-        return b
-    return a
-
-
-def _solve_linear(
-    analyzer: Analyzer, e: Expr, ends: Ends, doms: Mapping[Var, Range], inner: Mapping[Var, Range]
-) -> dict[Var, Ends]:
-    """``c*v + rest`` is to lie between ``ends``: v lies between the ends divided by c, for each v in turn."""
-    movers = [v for v in (*doms, *inner) if uses_var(e, v)]
-    line = linear_coefficients(e, movers)
-    if line is None:
-        return {}
-    out: dict[Var, Ends] = {}
-    for v, c in zip(movers, line[0], strict=True):
-        if v not in doms or not isinstance(c, IntImm) or c.value == 0:
-            continue
-        others = {w: r for w, r in {**doms, **inner}.items() if w in movers and w is not v}
-        rest = eval_interval(e - v * c, others) if others else (line[1], line[1])
-        if rest is None:
-            continue
-        lo, hi = ends[0] - rest[1], ends[1] - rest[0]
-        k = c.value
-        if k < 0:
-            lo, hi, k = 0 - hi, 0 - lo, -k
-        if k > 1:
-            lo, hi = (lo + (k - 1)) // k, hi // k
-        out[v] = (analyzer.simplify(lo), analyzer.simplify(hi))
-    return out
-
-
-def _as_digit(e: Expr, doms: Mapping[Var, Range]) -> tuple[Var, tuple[int, int | None]] | None:
-    """(v, (lower, upper)) when e is ``(v % upper) // lower``."""
-    lower, upper = 1, None
-    n = e
-    if isinstance(n, FloorDiv) and isinstance(n.b, IntImm) and n.b.value > 0:
-        lower, n = n.b.value, n.a
-    if isinstance(n, FloorMod) and isinstance(n.b, IntImm) and n.b.value > 0:
-        upper, n = n.b.value, n.a
-    if isinstance(n, Var) and n in doms and (lower, upper) != (1, None):
-        return n, (lower, upper)
-    return None
-
-
-def _join_digits(analyzer: Analyzer, parts: Mapping[tuple[int, int | None], Ends], dom: Range) -> Ends | None:
-    """The values whose digits lie between the given ends: lowest digits together, highest digits together."""
-    lo: Expr = IntImm(0)
-    hi: Expr = IntImm(0)
-    expected = 1
-    for (lower, upper), (first, last) in sorted(parts.items(), key=lambda p: p[0][0]):
-        if lower > expected and expected == 1:  # the lowest digits are unknown: any value
-            hi = hi + (lower - 1)
-        elif lower != expected:
-            return None
-        lo, hi = lo + first * lower, hi + last * lower
-        expected = upper if upper is not None else 0
-    if expected != 0 and not (is_const_int(dom.extent) and analyzer.can_prove(dom.extent <= expected)):
-        return None
-    return analyzer.simplify(lo), analyzer.simplify(hi)

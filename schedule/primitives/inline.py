@@ -24,10 +24,11 @@ from ..analysis import (
     opaque_buffers,
     scope_of,
 )
+from ..boxes import analyzer_at
 from ..errors import ScheduleError
 from ..invert import NotInvertible, invert
 from ..primitive import primitive
-from ..regions import analyzer_at, check_cover, covers_domain
+from ..regions import check_cover, covers_domain
 from ..tree import Tree, tree_of
 from ._moving import rebuild
 

@@ -1,4 +1,4 @@
-"""transform_layout and transform_block_layout: store a buffer's elements, or run a block's axes, in another order."""
+"""transform_layout and set_scope: store a buffer's elements in another order, or elsewhere."""
 
 from __future__ import annotations
 
@@ -7,50 +7,29 @@ from typing import Any
 
 from ...tir.arith import Analyzer, bind_sizes
 from ...tir.buffer import Buffer, BufferRegion
-from ...tir.expr import GE, LT, Add, BufferLoad, Expr, IntImm, IterVar, Mul, Not, Range, Var, const, convert
+from ...tir.expr import BufferLoad, Expr, Range, Var
 from ...tir.function import PrimFunc
-from ...tir.op import all_, if_then_else
 from ...tir.regions import access_regions
-from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
-from ...tir.walk import pre_order, replace_buffers, substitute, transform
+from ...tir.stmt import Block, BlockRealize, BufferStore, For
+from ...tir.walk import replace_buffers
 from ..analysis import (
-    all_of,
-    check_plain_path,
-    conjuncts,
     opaque_buffers,
     region_of,
-    scope_of,
-    why_not_complete,
 )
 from ..errors import ScheduleError
-from ..handles import BlockRV
 from ..index_map import IndexMap
 from ..primitive import primitive
-from ..regions import covers_domain
-from ..tree import Tree, tree_of, unique_block_name
-from ._moving import nest, rebuild
+from ..tree import Tree, tree_of
+from ._layouts import as_text, block_name, sized_analyzer
 from .cache import pick_buffer
+from .padding import fill_padding
 
-__all__ = ["set_scope", "transform_block_layout", "transform_layout"]
-
-
-def _as_text(index_map: Any, ndim: int | None) -> str:
-    if isinstance(index_map, str):
-        return index_map
-    if not isinstance(index_map, IndexMap):
-        if not callable(index_map):
-            raise TypeError(f"an index map is a function, its text or an IndexMap, not {type(index_map).__name__}")
-        index_map = IndexMap.from_func(index_map, ndim)
-    return index_map.as_text()
-
-
-def _block_name(block: Any) -> str:
-    return block.name if isinstance(block, BlockRV) else str(block)
+__all__ = ["set_scope", "transform_layout"]
 
 
 def _rank(func: PrimFunc, block: Any, buffer: Any) -> int | None:
     """The rank of the buffer that is named, when it is found: for maps that take ``*indices``."""
-    found = tree_of(func).blocks.get(_block_name(block))
+    found = tree_of(func).blocks.get(block_name(block))
     if not found:
         return None
     if buffer is None:
@@ -86,17 +65,7 @@ def _named_buffer(realize: BlockRealize, buffer: Any) -> Buffer:
 
 
 def _prepare_layout(func: PrimFunc, block: Any, buffer: Any, index_map: Any, **_: Any) -> dict[str, Any]:
-    return {"buffer": _plain(buffer), "index_map": _as_text(index_map, _rank(func, block, buffer))}
-
-
-def _prepare_block_layout(func: PrimFunc, block: Any, index_map: Any, **_: Any) -> dict[str, Any]:
-    return {"index_map": _as_text(index_map, _rank(func, block, None))}
-
-
-def _sized_analyzer(func: PrimFunc) -> Analyzer:
-    analyzer = Analyzer()
-    bind_sizes(analyzer, func.buffer_map.values())
-    return analyzer
+    return {"buffer": _plain(buffer), "index_map": as_text(index_map, _rank(func, block, buffer))}
 
 
 @primitive(prepare=_prepare_layout)
@@ -143,7 +112,7 @@ def transform_layout(
         )
     if old.strides:
         raise ScheduleError(f"buffer {old.name} has strides of its own", where=realize)
-    analyzer = _sized_analyzer(func)
+    analyzer = sized_analyzer(func)
     shape = mapping.map_shape(old.shape, analyzer)
     places = [Var(f"v{i}", e.dtype) for i, e in enumerate(shape)]
     for v, e in zip(places, shape, strict=True):
@@ -157,7 +126,7 @@ def transform_layout(
             raise
     new = Buffer(old.name, shape, old.dtype, old.scope, data_alignment=old.data_alignment)
     if pad_value is not None and tests:
-        func = _pad(func, realize, old, new, back, tests, places, pad_value, root)  # type: ignore[arg-type]
+        func = fill_padding(func, realize, old, new, back, tests, places, pad_value, root)  # type: ignore[arg-type]
     return _rewrite(func, old, new, mapping)
 
 
@@ -173,7 +142,7 @@ def _home(tree: Tree, realize: BlockRealize, buffer: Buffer) -> Block | None:
 
 def _rewrite(func: PrimFunc, old: Buffer, new: Buffer, mapping: IndexMap) -> PrimFunc:
     """All accesses to ``old`` as accesses to ``new``; those to ``new`` stay as they are."""
-    sizes = _sized_analyzer(func)
+    sizes = sized_analyzer(func)
     stack: list[Analyzer] = [sizes]
 
     def walk(n: Any) -> Any:
@@ -210,240 +179,6 @@ def _rewrite(func: PrimFunc, old: Buffer, new: Buffer, mapping: IndexMap) -> Pri
     body = walk(func.body)
     buffers = {p: new if b is old else b for p, b in func.buffer_map.items()}
     return PrimFunc(func.params, body, buffers, func.attrs)
-
-
-# -- padding ------------------------------------------------------------------------------------------------------------------
-
-
-def _pad(
-    func: PrimFunc,
-    realize: BlockRealize,
-    old: Buffer,
-    new: Buffer,
-    back: tuple[Expr, ...],
-    tests: Sequence[Expr],
-    places: Sequence[Var],
-    pad_value: Any,
-    root: Block | None,
-) -> PrimFunc:
-    """The function with the padding of ``new`` written by the block that fills ``old``, or by a block behind it."""
-    tree = tree_of(func)
-    scope = scope_of(tree, realize)
-    writers = scope.writers.get(old, [])
-    if root is None and not writers:
-        raise ScheduleError(
-            f"{old.name} is an input: what its padding holds is up to the caller",
-            where=realize,
-            hint="leave pad_value out, or cache_read it first and transform the copy",
-        )
-    if len(writers) != 1:
-        raise ScheduleError(
-            f"{old.name} is written by {len(writers)} blocks, so no one of them can fill its padding", where=writers
-        )
-    writer = writers[0]
-    value = convert(pad_value, old.dtype) if isinstance(pad_value, (int, float)) else pad_value
-    if not isinstance(value, Expr) or value.dtype != old.dtype:
-        raise ScheduleError(f"pad_value {pad_value!r} is no {old.dtype} constant")
-    filled = _fill_in_place(tree, writer, old, new, back, tests, places, value)
-    if filled is not None:
-        return filled
-    name = unique_block_name(func, f"{writer.block.name_hint}_pad_{old.name}")
-    axes = [IterVar(Range.from_extent(e), v) for v, e in zip(places, new.shape, strict=True)]
-    loops = [(Var(f"ax{i}", e.dtype), e) for i, e in enumerate(new.shape)]
-    at = {v: loop for v, (loop, _) in zip(places, loops, strict=True)}
-    point = tuple([Range(v, const(1, v.dtype)) for v in places])
-    block = Block(tuple(axes), (), (BufferRegion(new, point),), name, BufferStore(new, value, tuple(places)))
-    pad = nest(loops, BlockRealize(tuple(at.values()), substitute(_padding(tests), at), block))
-    top: Stmt = writer
-    for up in tree.above(writer):
-        if isinstance(up, Block):
-            break
-        top = up if isinstance(up, For) else top
-    return rebuild(tree, {}, {top: lambda s: seq(s, pad)})
-
-
-def _padding(tests: Sequence[Expr]) -> Expr:
-    """Where the padding is, given the conditions for not being there; a split's tail as ``outer == n and m <= inner``."""
-    if len(tests) == 1:
-        tail = _split_tail(tests[0])
-        if tail is not None:
-            return tail
-    return Not(all_(*tests)) if len(tests) > 1 else _negated(tests[0])
-
-
-def _negated(test: Expr) -> Expr:
-    if isinstance(test, LT):
-        return GE(test.a, test.b)
-    if isinstance(test, GE):
-        return LT(test.a, test.b)
-    return Not(test)
-
-
-def _split_tail(test: Expr) -> Expr | None:
-    if not (isinstance(test, LT) and isinstance(test.b, IntImm) and isinstance(test.a, Add)):
-        return None
-    outer, inner = test.a.a, test.a.b
-    if not (
-        isinstance(outer, Mul) and isinstance(outer.b, IntImm) and isinstance(outer.a, Var) and isinstance(inner, Var)
-    ):
-        return None
-    whole, rest = divmod(test.b.value, outer.b.value)
-    return all_(outer.a.equal(whole), inner >= rest) if rest else None
-
-
-def _fill_in_place(
-    tree: Tree,
-    writer: BlockRealize,
-    old: Buffer,
-    new: Buffer,
-    back: tuple[Expr, ...],
-    tests: Sequence[Expr],
-    places: Sequence[Var],
-    value: Expr,
-) -> PrimFunc | None:
-    """The writer over the places of ``new`` in a new nest; None when it does not store each element once, alone."""
-    block = writer.block
-    body = block.body
-    if not isinstance(body, BufferStore) or block.init is not None or len(block.writes) != 1:
-        return None
-    axes = [iv.var for iv in block.iter_vars]
-    if len(axes) != old.ndim or any(i is not v for i, v in zip(body.indices, axes, strict=True)):
-        return None
-    if why_not_complete(scope_of(tree, writer), block) is not None or not covers_domain(tree, writer, once=True):
-        return None
-    top = _own_nest(tree, writer)
-    if top is None or any(lp.kind != "serial" or lp.annotations for lp in tree.loops_above(writer)):
-        return None
-    analyzer = Analyzer()
-    for v, e in zip(places, new.shape, strict=True):
-        analyzer.bind(v, Range.from_extent(e))
-    there = {v: e for v, e in zip(axes, back, strict=True)}
-    inside = _simplified(substitute(body.value, there), analyzer)
-    new_body = BufferStore(new, if_then_else(_padding(tests), value, inside), tuple(places))
-    reads, writes = access_regions(new_body)
-    new_block = block.with_(
-        iter_vars=tuple([IterVar(Range.from_extent(e), v) for v, e in zip(places, new.shape, strict=True)]),
-        reads=reads,
-        writes=writes,
-        body=new_body,
-    )
-    loops = [(Var(f"ax{i}", e.dtype), e) for i, e in enumerate(new.shape)]
-    stage = nest(loops, BlockRealize(tuple([v for v, _ in loops]), const(True, "bool"), new_block))
-    return tree.replace({top: stage})
-
-
-def _own_nest(tree: Tree, realize: BlockRealize) -> Stmt | None:
-    """The outermost loop over the block when all loops up to its scope hold nothing else; else None."""
-    here: Stmt = realize
-    own = 0
-    for up in tree.above(realize):
-        if not isinstance(up, For):
-            break
-        here, own = up, own + 1
-    return here if own == len(tree.loops_above(realize)) else None
-
-
-def _simplified(node: Any, analyzer: Analyzer) -> Any:
-    """``node`` with the indices of its loads simplified."""
-
-    def post(n: Any) -> Any:
-        if isinstance(n, BufferLoad):
-            return BufferLoad(n.buffer, tuple([analyzer.simplify(i) for i in n.indices]), n.predicate)
-        return None
-
-    return transform(node, post=post)
-
-
-# -- blocks -------------------------------------------------------------------------------------------------------------------
-
-
-@primitive(prepare=_prepare_block_layout)
-def transform_block_layout(func: PrimFunc, block: str, index_map: Any) -> PrimFunc:
-    """Run a block over new axes, to which ``index_map`` sends the old ones, in loops made anew.
-
-    Before ``sch.transform_block_layout("B", lambda i, j: (j // 16, i, j % 16))``, and after::
-
-        for i, j in T.grid(64, 128):                     for ax0, ax1, ax2 in T.grid(8, 64, 16):
-            with T.block("B"):                               with T.block("B"):
-                vi, vj = T.axis.remap("SS", [i, j])              v0, v1, v2 = T.axis.remap("SSS", [ax0, ax1, ax2])
-                B[vi, vj] = A[vi, vj] * 2.0                      B[v1, v0 * 16 + v2] = A[v1, v0 * 16 + v2] * 2.0
-
-    Where the domain does not fit the map (100 columns in tiles of 16), a predicate leaves out what is too much.
-
-    Applies to a block alone in its loop nest that runs once on each point of its axes, and to maps that can be
-    inverted; no new axis may mix spatial and reduce axes, and a map of reduce axes has to fit.
-    """
-    tree = tree_of(func)
-    realize = tree.block(block)
-    check_plain_path(tree, realize)
-    old = realize.block
-    mapping = IndexMap.from_text(index_map) if isinstance(index_map, str) else index_map
-    if not isinstance(mapping, IndexMap):
-        mapping = IndexMap.from_func(mapping, len(old.iter_vars))
-    top = _own_nest(tree, realize)
-    if top is None or not covers_domain(tree, realize, once=True):
-        raise ScheduleError(
-            f"block {block!r} is not alone in a loop nest of its own that runs once on each point of its axes",
-            where=realize,
-            hint="transform it before splitting its loops unevenly or moving other blocks in",
-        )
-    if any(iv.kind not in (IterVar.SPATIAL, IterVar.REDUCE) for iv in old.iter_vars):
-        raise ScheduleError(f"block {block!r} has axes that are neither spatial nor reduce", where=realize)
-    if any(not (isinstance(iv.dom.min, IntImm) and iv.dom.min.value == 0) for iv in old.iter_vars):
-        raise ScheduleError(f"block {block!r} has axes that do not start at 0", where=realize)
-    analyzer = _sized_analyzer(func)
-    extents = [iv.dom.extent for iv in old.iter_vars]
-    shape = mapping.map_shape(extents, analyzer)
-    places = [Var(f"v{i}", e.dtype) for i, e in enumerate(shape)]
-    for v, e in zip(places, shape, strict=True):
-        analyzer.bind(v, Range.from_extent(e))
-    back, tests = mapping.inverse(extents, places, analyzer)
-    kinds = _new_kinds(realize, mapping)
-    if IterVar.REDUCE in kinds and tests:
-        raise ScheduleError(
-            f"the index map {mapping} does not fit the domain of block {block!r}, a reduction", where=realize,
-            hint=f"it would need {' and '.join(map(str, tests))}",
-        )  # fmt: skip
-    there = {iv.var: e for iv, e in zip(old.iter_vars, back, strict=True)}
-    loops = [(Var(f"ax{i}", e.dtype), e) for i, e in enumerate(shape)]
-    at = {v: loop for v, (loop, _) in zip(places, loops, strict=True)}
-
-    def region(r: BufferRegion) -> BufferRegion:
-        return substitute(r, there).map(analyzer.simplify)  # type: ignore[no-any-return]
-
-    new = old.with_(
-        iter_vars=tuple([IterVar(Range.from_extent(e), v, k) for v, e, k in zip(places, shape, kinds, strict=True)]),
-        reads=tuple([region(r) for r in old.reads]),
-        writes=tuple([region(r) for r in old.writes]),
-        body=_tidy(substitute(old.body, there), analyzer),
-        init=None if old.init is None else _tidy(substitute(old.init, there), analyzer),
-    )
-    predicate = substitute(all_of([c for t in tests for c in conjuncts(t)]), at)
-    return tree.replace({top: nest(loops, BlockRealize(tuple([v for v, _ in loops]), predicate, new))})
-
-
-def _new_kinds(realize: BlockRealize, mapping: IndexMap) -> list[str]:
-    kind_of = {v: iv.kind for v, iv in zip(mapping.initial_indices, realize.block.iter_vars, strict=True)}
-    out = []
-    for e in mapping.final_indices:
-        kinds = {kind_of[n] for n in pre_order(e) if isinstance(n, Var)}
-        if len(kinds) > 1:
-            raise ScheduleError(f"the new axis {e} mixes spatial and reduce axes", where=realize)
-        out.append(kinds.pop() if kinds else IterVar.SPATIAL)
-    return out
-
-
-def _tidy(stmt: Any, analyzer: Analyzer) -> Any:
-    """A body with its indices simplified."""
-
-    def post(n: Any) -> Any:
-        if isinstance(n, BufferLoad):
-            return BufferLoad(n.buffer, tuple([analyzer.simplify(i) for i in n.indices]), n.predicate)
-        if isinstance(n, BufferStore):
-            return BufferStore(n.buffer, n.value, tuple([analyzer.simplify(i) for i in n.indices]), n.predicate)
-        return None
-
-    return transform(stmt, post=post)
 
 
 @primitive

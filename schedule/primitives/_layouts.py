@@ -1,0 +1,60 @@
+"""What the layout primitives share: index maps as arguments, loops of a block's own, indices tidied."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...tir.arith import Analyzer, bind_sizes
+from ...tir.expr import BufferLoad
+from ...tir.function import PrimFunc
+from ...tir.stmt import BlockRealize, BufferStore, For, Stmt
+from ...tir.walk import transform
+from ..handles import BlockRV
+from ..index_map import IndexMap
+from ..tree import Tree
+
+__all__ = ["as_text", "block_name", "own_nest", "sized_analyzer", "tidy"]
+
+
+def as_text(index_map: Any, ndim: int | None) -> str:
+    if isinstance(index_map, str):
+        return index_map
+    if not isinstance(index_map, IndexMap):
+        if not callable(index_map):
+            raise TypeError(f"an index map is a function, its text or an IndexMap, not {type(index_map).__name__}")
+        index_map = IndexMap.from_func(index_map, ndim)
+    return index_map.as_text()
+
+
+def block_name(block: Any) -> str:
+    return block.name if isinstance(block, BlockRV) else str(block)
+
+
+def sized_analyzer(func: PrimFunc) -> Analyzer:
+    analyzer = Analyzer()
+    bind_sizes(analyzer, func.buffer_map.values())
+    return analyzer
+
+
+def own_nest(tree: Tree, realize: BlockRealize) -> Stmt | None:
+    """The outermost loop over the block when all loops up to its scope hold nothing else; else None."""
+    here: Stmt = realize
+    own = 0
+    for up in tree.above(realize):
+        if not isinstance(up, For):
+            break
+        here, own = up, own + 1
+    return here if own == len(tree.loops_above(realize)) else None
+
+
+def tidy(stmt: Any, analyzer: Analyzer) -> Any:
+    """A body with its indices simplified."""
+
+    def post(n: Any) -> Any:
+        if isinstance(n, BufferLoad):
+            return BufferLoad(n.buffer, tuple([analyzer.simplify(i) for i in n.indices]), n.predicate)
+        if isinstance(n, BufferStore):
+            return BufferStore(n.buffer, n.value, tuple([analyzer.simplify(i) for i in n.indices]), n.predicate)
+        return None
+
+    return transform(stmt, post=post)

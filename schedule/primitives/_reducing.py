@@ -1,0 +1,83 @@
+"""What decompose_reduction and rfactor ask of the loops around a reduction block."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...tir.expr import Expr, IterVar, Range
+from ...tir.stmt import BlockRealize, For
+from ...tir.walk import substitute, uses_var
+from ..analysis import conjuncts
+from ..boxes import analyzer_at, exact_box
+from ..errors import ScheduleError
+from ..tree import Tree
+
+__all__ = ["check_sweep", "is_reduce_loop", "is_spatial_loop", "mentions"]
+
+
+def mentions(e: Expr, loops: Sequence[For]) -> bool:
+    names = {lp.loop_var for lp in loops}
+    return uses_var(e, lambda v: v in names)
+
+
+def check_sweep(tree: Tree, realize: BlockRealize, inner: Sequence[For], outer: Sequence[For]) -> None:
+    """ScheduleError unless the loops ``inner`` run the whole reduction, each point once, from the start of its axes."""
+    block = realize.block
+    for iv, value in zip(block.iter_vars, realize.iter_values, strict=True):
+        if iv.kind == IterVar.REDUCE and mentions(value, outer):
+            carrier = next(lp for lp in outer if uses_var(value, lp.loop_var))
+            raise ScheduleError(
+                f"loop {carrier.loop_var.name} carries the reduction over {iv.var.name} and lies outside",
+                where=(carrier, realize),
+                hint=f"name loop {carrier.loop_var.name} or one around it",
+            )
+    for lp in inner:
+        if is_reduce_loop(realize, lp) and is_spatial_loop(realize, lp):
+            raise ScheduleError(
+                f"loop {lp.loop_var.name} runs over spatial and reduce axes at once",
+                where=(lp, realize),
+                hint="fuse spatial loops with spatial ones, reduction loops with reduction ones",
+            )
+    analyzer = analyzer_at(tree, realize)
+    ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in inner}
+    box = exact_box(analyzer, realize.iter_values, ranges, once=True)
+    if box is None:
+        raise ScheduleError(
+            f"the loops are not known to run block {block.name_hint!r} once on each point of its axes",
+            where=(*inner[:1], realize),
+            hint="bindings must be splits and fusions of loops, each loop used by one axis",
+        )
+    for iv, (first, last) in zip(block.iter_vars, box.ends, strict=True):
+        if iv.kind == IterVar.REDUCE and not (
+            analyzer.can_prove_equal(first, iv.dom.min) and analyzer.can_prove(last >= first)
+        ):
+            raise ScheduleError(
+                f"reduce axis {iv.var.name} starts at {first}, not at the start {iv.dom.min} of its domain where the "
+                "init runs",
+                where=realize,
+            )
+    start = {lp.loop_var: lp.min for lp in inner if is_reduce_loop(realize, lp)}
+    mixed = [c for c in conjuncts(realize.predicate) if uses_var(c, lambda v: v in start)]
+    for c in mixed:
+        if not analyzer.can_prove(substitute(c, start)):
+            raise ScheduleError(
+                f"under {c} the reduction may leave out its first element, where the init runs",
+                where=realize,
+                hint="each turn of the spatial loops must have an element to reduce",
+            )
+
+
+def is_reduce_loop(realize: BlockRealize, loop: For) -> bool:
+    return any(
+        uses_var(value, loop.loop_var)
+        for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
+        if iv.kind == IterVar.REDUCE
+    )
+
+
+def is_spatial_loop(realize: BlockRealize, loop: For) -> bool:
+    return any(
+        uses_var(value, loop.loop_var)
+        for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
+        if iv.kind != IterVar.REDUCE
+    )

@@ -1,0 +1,106 @@
+"""transform_block_layout: run a block over other axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...tir.buffer import BufferRegion
+from ...tir.expr import IntImm, IterVar, Range, Var
+from ...tir.function import PrimFunc
+from ...tir.stmt import BlockRealize
+from ...tir.walk import pre_order, substitute
+from ..analysis import (
+    all_of,
+    check_plain_path,
+    conjuncts,
+)
+from ..errors import ScheduleError
+from ..index_map import IndexMap
+from ..primitive import primitive
+from ..regions import covers_domain
+from ..tree import tree_of
+from ._layouts import as_text, block_name, own_nest, sized_analyzer, tidy
+from ._moving import nest
+
+__all__ = ["transform_block_layout"]
+
+
+def _prepare_block_layout(func: PrimFunc, block: Any, index_map: Any, **_: Any) -> dict[str, Any]:
+    found = tree_of(func).blocks.get(block_name(block))
+    return {"index_map": as_text(index_map, len(found[0].block.iter_vars) if found else None)}
+
+
+@primitive(prepare=_prepare_block_layout)
+def transform_block_layout(func: PrimFunc, block: str, index_map: Any) -> PrimFunc:
+    """Run a block over new axes, to which ``index_map`` sends the old ones, in loops made anew.
+
+    Before ``sch.transform_block_layout("B", lambda i, j: (j // 16, i, j % 16))``, and after::
+
+        for i, j in T.grid(64, 128):                     for ax0, ax1, ax2 in T.grid(8, 64, 16):
+            with T.block("B"):                               with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])              v0, v1, v2 = T.axis.remap("SSS", [ax0, ax1, ax2])
+                B[vi, vj] = A[vi, vj] * 2.0                      B[v1, v0 * 16 + v2] = A[v1, v0 * 16 + v2] * 2.0
+
+    Where the domain does not fit the map (100 columns in tiles of 16), a predicate leaves out what is too much.
+
+    Applies to a block alone in its loop nest that runs once on each point of its axes, and to maps that can be
+    inverted; no new axis may mix spatial and reduce axes, and a map of reduce axes has to fit.
+    """
+    tree = tree_of(func)
+    realize = tree.block(block)
+    check_plain_path(tree, realize)
+    old = realize.block
+    mapping = IndexMap.from_text(index_map) if isinstance(index_map, str) else index_map
+    if not isinstance(mapping, IndexMap):
+        mapping = IndexMap.from_func(mapping, len(old.iter_vars))
+    top = own_nest(tree, realize)
+    if top is None or not covers_domain(tree, realize, once=True):
+        raise ScheduleError(
+            f"block {block!r} is not alone in a loop nest of its own that runs once on each point of its axes",
+            where=realize,
+            hint="transform it before splitting its loops unevenly or moving other blocks in",
+        )
+    if any(iv.kind not in (IterVar.SPATIAL, IterVar.REDUCE) for iv in old.iter_vars):
+        raise ScheduleError(f"block {block!r} has axes that are neither spatial nor reduce", where=realize)
+    if any(not (isinstance(iv.dom.min, IntImm) and iv.dom.min.value == 0) for iv in old.iter_vars):
+        raise ScheduleError(f"block {block!r} has axes that do not start at 0", where=realize)
+    analyzer = sized_analyzer(func)
+    extents = [iv.dom.extent for iv in old.iter_vars]
+    shape = mapping.map_shape(extents, analyzer)
+    places = [Var(f"v{i}", e.dtype) for i, e in enumerate(shape)]
+    for v, e in zip(places, shape, strict=True):
+        analyzer.bind(v, Range.from_extent(e))
+    back, tests = mapping.inverse(extents, places, analyzer)
+    kinds = _new_kinds(realize, mapping)
+    if IterVar.REDUCE in kinds and tests:
+        raise ScheduleError(
+            f"the index map {mapping} does not fit the domain of block {block!r}, a reduction", where=realize,
+            hint=f"it would need {' and '.join(map(str, tests))}",
+        )  # fmt: skip
+    there = {iv.var: e for iv, e in zip(old.iter_vars, back, strict=True)}
+    loops = [(Var(f"ax{i}", e.dtype), e) for i, e in enumerate(shape)]
+    at = {v: loop for v, (loop, _) in zip(places, loops, strict=True)}
+
+    def region(r: BufferRegion) -> BufferRegion:
+        return substitute(r, there).map(analyzer.simplify)  # type: ignore[no-any-return]
+
+    new = old.with_(
+        iter_vars=tuple([IterVar(Range.from_extent(e), v, k) for v, e, k in zip(places, shape, kinds, strict=True)]),
+        reads=tuple([region(r) for r in old.reads]),
+        writes=tuple([region(r) for r in old.writes]),
+        body=tidy(substitute(old.body, there), analyzer),
+        init=None if old.init is None else tidy(substitute(old.init, there), analyzer),
+    )
+    predicate = substitute(all_of([c for t in tests for c in conjuncts(t)]), at)
+    return tree.replace({top: nest(loops, BlockRealize(tuple([v for v, _ in loops]), predicate, new))})
+
+
+def _new_kinds(realize: BlockRealize, mapping: IndexMap) -> list[str]:
+    kind_of = {v: iv.kind for v, iv in zip(mapping.initial_indices, realize.block.iter_vars, strict=True)}
+    out = []
+    for e in mapping.final_indices:
+        kinds = {kind_of[n] for n in pre_order(e) if isinstance(n, Var)}
+        if len(kinds) > 1:
+            raise ScheduleError(f"the new axis {e} mixes spatial and reduce axes", where=realize)
+        out.append(kinds.pop() if kinds else IterVar.SPATIAL)
+    return out

@@ -1,0 +1,120 @@
+"""From the elements that are wanted to the values of a block's axes that touch them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ..tir.arith import Analyzer, eval_interval, linear_coefficients
+from ..tir.expr import Expr, IntImm, IterVar, Range, Var, is_const_int
+from ..tir.op import max_, min_
+from ..tir.walk import uses_var
+from .analysis import Access
+from .boxes import Ends
+from .invert import digit_of
+
+__all__ = ["Required", "join_ends", "solve_axes"]
+
+Required = list[tuple[Access, list["Ends | None"]]]
+"""Accesses of the moved block, with the elements of the buffer that are wanted from each."""
+
+
+def join_ends(analyzer: Analyzer, a: Ends | None, b: Ends | None) -> Ends | None:
+    """The interval around two intervals; None stands for everything."""
+    if a is None or b is None:
+        return None
+    return analyzer.simplify(min_(a[0], b[0])), analyzer.simplify(max_(a[1], b[1]))
+
+
+def solve_axes(analyzer: Analyzer, axes: Sequence[IterVar], required: Required) -> dict[Var, Ends | None]:
+    """For each axis the values that touch one of the required elements, at most; None for its whole domain."""
+    names = [iv.var for iv in axes]
+    out: dict[Var, Ends | None] = {}
+    known: set[Var] = set()
+    for access, box in required:
+        found = _solve_one(analyzer, axes, access, box)
+        for v in names:
+            if v in known:
+                out[v] = join_ends(analyzer, out[v], found.get(v))
+            else:
+                known.add(v)
+                out[v] = found.get(v)
+    return {v: out.get(v) for v in names}
+
+
+def _solve_one(
+    analyzer: Analyzer, axes: Sequence[IterVar], access: Access, box: Sequence[Ends | None]
+) -> dict[Var, Ends]:
+    doms = {iv.var: iv.dom for iv in axes}
+    inner = {lp.loop_var: Range(lp.min, lp.extent) for lp in access.loops}
+    out: dict[Var, Ends] = {}
+    local = Analyzer()
+    for v, r in (*doms.items(), *inner.items()):
+        local.bind(v, r)
+    digits: dict[Var, dict[tuple[int, int | None], Ends]] = {}
+    for index, ends in zip(access.indices, box, strict=True):
+        if ends is None:
+            continue
+        e = local.simplify(index)
+        digit = digit_of(e, doms)
+        if digit is not None and digit[1:] != (1, None):
+            digits.setdefault(digit[0], {}).setdefault(digit[1:], ends)
+            continue
+        for v, found in _solve_linear(analyzer, e, ends, doms, inner).items():
+            old = out.get(v)
+            out[v] = found if old is None else _meet(analyzer, old, found)
+    for v, parts in digits.items():
+        found = _join_digits(analyzer, parts, doms[v])
+        if found is not None:
+            old = out.get(v)
+            out[v] = found if old is None else _meet(analyzer, old, found)
+    return out
+
+
+def _meet(analyzer: Analyzer, a: Ends, b: Ends) -> Ends:
+    """One of two intervals that both hold the values; the one known to be inside the other, else the first."""
+    if analyzer.can_prove(b[0] >= a[0]) and analyzer.can_prove(b[1] <= a[1]):
+        return b
+    return a
+
+
+def _solve_linear(
+    analyzer: Analyzer, e: Expr, ends: Ends, doms: Mapping[Var, Range], inner: Mapping[Var, Range]
+) -> dict[Var, Ends]:
+    """``c*v + rest`` is to lie between ``ends``: v lies between the ends divided by c, for each v in turn."""
+    movers = [v for v in (*doms, *inner) if uses_var(e, v)]
+    line = linear_coefficients(e, movers)
+    if line is None:
+        return {}
+    out: dict[Var, Ends] = {}
+    for v, c in zip(movers, line[0], strict=True):
+        if v not in doms or not isinstance(c, IntImm) or c.value == 0:
+            continue
+        others = {w: r for w, r in {**doms, **inner}.items() if w in movers and w is not v}
+        rest = eval_interval(e - v * c, others) if others else (line[1], line[1])
+        if rest is None:
+            continue
+        lo, hi = ends[0] - rest[1], ends[1] - rest[0]
+        k = c.value
+        if k < 0:
+            lo, hi, k = 0 - hi, 0 - lo, -k
+        if k > 1:
+            lo, hi = (lo + (k - 1)) // k, hi // k
+        out[v] = (analyzer.simplify(lo), analyzer.simplify(hi))
+    return out
+
+
+def _join_digits(analyzer: Analyzer, parts: Mapping[tuple[int, int | None], Ends], dom: Range) -> Ends | None:
+    """The values whose digits lie between the given ends: lowest digits together, highest digits together."""
+    lo: Expr = IntImm(0)
+    hi: Expr = IntImm(0)
+    expected = 1
+    for (lower, upper), (first, last) in sorted(parts.items(), key=lambda p: p[0][0]):
+        if lower > expected and expected == 1:  # the lowest digits are unknown: any value
+            hi = hi + (lower - 1)
+        elif lower != expected:
+            return None
+        lo, hi = lo + first * lower, hi + last * lower
+        expected = upper if upper is not None else 0
+    if expected != 0 and not (is_const_int(dom.extent) and analyzer.can_prove(dom.extent <= expected)):
+        return None
+    return analyzer.simplify(lo), analyzer.simplify(hi)
