@@ -126,7 +126,7 @@ def fma(a: Any, b: Any, c: Any) -> Any:
     kind = np.asarray(a).dtype.type
     if kind is np.float64:
         if isinstance(a, np.ndarray):
-            return np.array([fma(x, y, z) for x, y, z in zip(a, b, c, strict=True)])
+            return _fma_vector(a, b, c)
         if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)):
             return a * b + c
         exact = Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))
@@ -143,6 +143,30 @@ def fma(a: Any, b: Any, c: Any) -> Any:
     even = (np.asarray(s).view(np.int64) & 1) == 0
     nudged = np.nextafter(s, np.where(error > 0, np.inf, -np.inf))
     return np.where((error != 0) & even & np.isfinite(s), nudged, s)[()].astype(kind)
+
+
+def _fma_vector(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """float64 lanes by error-free sums and products (Dekker, Knuth); lanes near a tie or a limit one by one."""
+
+    def halves(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        big = x * 134217729.0
+        high = big - (big - x)
+        return high, x - high
+
+    p = a * b
+    (ah, al), (bh, bl) = halves(a), halves(b)
+    e = ((ah * bh - p) + ah * bl + al * bh) + al * bl
+    s = p + c
+    t = s - p
+    w = ((p - (s - t)) + (c - t)) + e
+    out = s + w
+    half = np.spacing(np.abs(out)) / 2
+    sizes = np.stack([np.abs(a), np.abs(b), np.abs(p), np.abs(c), np.abs(out)])
+    safe = np.all(((sizes > 1e-140) & (sizes < 1e140)) | (sizes == 0), axis=0) & (sizes[4] > 0)
+    near_tie = np.abs(np.abs(w - (out - s)) - half) <= half * 1e-12
+    for lane in np.flatnonzero(~safe | near_tie):
+        out[lane] = fma(a[lane], b[lane], c[lane])
+    return out
 
 
 def _erf(x: Any) -> Any:

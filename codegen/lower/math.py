@@ -1,0 +1,129 @@
+"""Replaces calls of mathematical functions by vector code: branch-free, any number of lanes, a stated error.
+
+=====================================  =======================================  ==========================
+function                               float32                                  float64
+=====================================  =======================================  ==========================
+exp exp2 exp10 log                     1 ULP                                    1 ULP
+expm1 log2 log10 log1p sigmoid tanh    2 ULP                                    2 ULP
+erf                                    3 ULP                                    2 ULP
+sin cos tan                            1 ULP (computed in float64)              a call of the C library
+asin acos atan atan2 sinh cosh         1 ULP (computed in float64)              2 ULP
+asinh acosh atanh                      1 ULP (computed in float64)              3 ULP
+pow                                    1 ULP (computed in float64)              2 ULP
+hypot                                  1 ULP (computed in float64)              a call of the C library
+rsqrt                                  1 / sqrt(x), 1 ULP                       1 ULP
+=====================================  =======================================  ==========================
+
+Infinities, NaN, signed zeros, denormals and overflow are as in C. sqrt, floor, ceil, round, trunc, fabs, copysign, fma
+and the tests for NaN stay: machines have them. float16 and bfloat16 go through float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...tir.dtype import bits_of, is_float, lanes_of, with_lanes
+from ...tir.expr import Call, Cast, Expr
+from ...tir.function import PrimFunc
+from ...tir.walk import transform
+from ..target import Target
+from . import math_exp, math_log, math_pow, math_sigmoid, math_trig
+from .math_build import Maths
+
+__all__ = ["expand", "lower_math"]
+
+Expansion = Callable[..., Expr]
+
+
+def _rsqrt(m: Maths, x: Expr) -> Expr:
+    return m.f(1.0) / m.call("sqrt", x)
+
+
+# written for both types
+_OWN: dict[str, Expansion] = {
+    "exp": math_exp.exp,
+    "exp2": math_exp.exp2,
+    "exp10": math_exp.exp10,
+    "expm1": math_exp.expm1,
+    "log": math_log.log,
+    "log2": math_log.log2,
+    "log10": math_log.log10,
+    "log1p": math_log.log1p,
+    "tanh": math_sigmoid.tanh,
+    "sigmoid": math_sigmoid.sigmoid,
+    "erf": math_sigmoid.erf,
+    "rsqrt": _rsqrt,
+}
+# written for float64; float32 is computed in it
+_DOUBLE: dict[str, Expansion] = {
+    "sinh": math_exp.sinh,
+    "cosh": math_exp.cosh,
+    "asin": math_trig.asin,
+    "acos": math_trig.acos,
+    "atan": math_trig.atan,
+    "atan2": math_trig.atan2,
+    "asinh": math_log.asinh,
+    "acosh": math_log.acosh,
+    "atanh": math_log.atanh,
+}
+# written for float32 values held in float64
+_SINGLE: dict[str, Expansion] = {
+    "sin": math_trig.sin,
+    "cos": math_trig.cos,
+    "tan": math_trig.tan,
+    "pow": math_pow.pow_float32,
+    "hypot": math_pow.hypot,
+}
+
+
+def expand(call: Call, fused: bool = True) -> Expr | None:
+    """The expansion of ``tir.exp(x)`` and its like; None for calls that stay as they are.
+
+    ``fused``: the target has fused multiply-add.
+    """
+    name = call.op.removeprefix("tir.")
+    if not call.op.startswith("tir.") or not is_float(call.dtype):
+        return None
+    bits = bits_of(call.dtype)
+    if name not in _OWN and name not in _DOUBLE and name not in _SINGLE and name != "pow":
+        return None
+    if bits == 16:
+        wide = with_lanes("float32", lanes_of(call.dtype))
+        inner = Call(call.op, tuple([Cast(wide, a) for a in call.args]), wide)
+        expanded = expand(inner, fused)
+        return Cast(call.dtype, inner if expanded is None else expanded)
+    rule = _OWN.get(name) or _DOUBLE.get(name)
+    double = with_lanes("float64", lanes_of(call.dtype))
+    if bits == 64:
+        if name == "pow":
+            rule = math_pow.pow_float64
+        return None if rule is None else _written(Maths(double, fused), rule, call.args)
+    if name in _OWN:
+        return _written(Maths(call.dtype, fused), _OWN[name], call.args)
+    rule = rule or _SINGLE[name]
+    wide_args = tuple([Cast(double, a) for a in call.args])
+    return Cast(call.dtype, _written(Maths(double, fused), rule, wide_args))
+
+
+def _written(m: Maths, rule: Expansion, args: tuple[Expr, ...]) -> Expr:
+    return m.finish(rule(m, *[m.name(a) for a in args]))
+
+
+def lower_math(func: PrimFunc, target: Target | None = None) -> PrimFunc:
+    """Expand every mathematical call of ``func``.
+
+    Before::
+
+        B[i] = T.tanh(A[i])
+
+    After (float32, the coefficients shortened)::
+
+        B[i] = T.Let(T.Select(9.2 <= T.fabs(t0), T.copysign(1, t0), t4), where={t0: A[i], …})
+    """
+    fused = True if target is None else target.has_fma
+
+    def post(n: Any) -> Expr | None:
+        return expand(n, fused) if isinstance(n, Call) else None
+
+    return transform(func, post=post)  # type: ignore[no-any-return]

@@ -1,0 +1,158 @@
+"""Building blocks of the polynomial expansions: constants of a type, named values, bit tricks, powers of two."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...tir.dtype import bits_of, lanes_of, with_lanes
+from ...tir.expr import Call, Cast, Expr, Let, Select, Var, const
+
+__all__ = ["Maths"]
+
+
+class Maths:
+    """Writes straight-line float code of one type (float32 or float64, any number of lanes).
+
+    Values that are used more than once are named by :meth:`name`; :meth:`finish` puts the names around the result.
+    ``fused`` says that the target multiplies and adds in one rounding; polynomials then use ``tir.fma``. What relies
+    on exact products asks for :meth:`fma`, which is right everywhere and slow where the instruction is missing.
+    """
+
+    def __init__(self, dtype: str, fused: bool = True) -> None:
+        self.dtype = dtype
+        self.fused = fused
+        self.bits = bits_of(dtype)
+        self.lanes = lanes_of(dtype)
+        self.single = self.bits == 32
+        self.int_dtype = with_lanes(f"int{self.bits}", self.lanes)
+        self.mantissa = 23 if self.single else 52
+        self.one_bits = 0x3F800000 if self.single else 0x3FF0000000000000
+        # magic + n, for a small whole n, has n in its low bits: adding it rounds half to even
+        self.magic = 12582912.0 if self.single else 6755399441055744.0
+        self.magic_bits = 0x4B400000 if self.single else 0x4338000000000000
+        self._names: list[tuple[Var, Expr]] = []
+
+    def f(self, value: float) -> Expr:
+        """A float constant."""
+        return const(float(value), self.dtype)
+
+    def i(self, value: int) -> Expr:
+        """An integer constant as wide as the float."""
+        return const(value, self.int_dtype)
+
+    def name(self, value: Expr) -> Expr:
+        """``value`` under a name, computed once."""
+        var = Var(f"t{len(self._names)}", value.dtype)
+        self._names.append((var, value))
+        return var
+
+    def finish(self, result: Expr) -> Expr:
+        """``result`` with the names that it uses around it."""
+        for var, value in reversed(self._names):
+            result = Let(var, value, result)
+        self._names = []
+        return result
+
+    def mad(self, a: Expr, b: Expr, c: Expr) -> Expr:
+        """a * b + c, fused where the target can."""
+        return self.fma(a, b, c) if self.fused else a * b + c
+
+    def fma(self, a: Expr, b: Expr, c: Expr) -> Expr:
+        """a * b + c rounded once."""
+        return Call("tir.fma", (a, b, c), self.dtype)
+
+    def poly(self, x: Expr, coefficients: Sequence[float]) -> Expr:
+        """c0 + c1 * x + c2 * x**2 + … by Horner's rule."""
+        out = self.f(coefficients[-1])
+        for c in reversed(coefficients[:-1]):
+            out = self.mad(out, x, self.f(c))
+        return out
+
+    def call(self, op: str, *args: Expr) -> Expr:
+        """``tir.<op>``, one of the operations that machines have."""
+        return Call(f"tir.{op}", args, self.dtype)
+
+    def abs(self, x: Expr) -> Expr:
+        """|x|"""
+        return self.call("fabs", x)
+
+    def with_sign(self, x: Expr, sign: Expr) -> Expr:
+        """|x| with the sign of ``sign``."""
+        return self.call("copysign", x, sign)
+
+    def negative(self, x: Expr) -> Expr:
+        """-x"""
+        return x * self.f(-1.0)
+
+    def select(self, condition: Expr, a: Expr, b: Expr) -> Expr:
+        """a where the condition holds, else b."""
+        return Select(condition, a, b)
+
+    def clamp(self, x: Expr, lo: float, hi: float) -> Expr:
+        """x cut to [lo, hi]; NaN stays NaN (an unordered comparison is false)."""
+        x = self.name(self.select(x > self.f(hi), self.f(hi), x))
+        return self.name(self.select(x < self.f(lo), self.f(lo), x))
+
+    def to_bits(self, x: Expr) -> Expr:
+        """The bits of a float."""
+        return Call("tir.reinterpret", (x,), self.int_dtype)
+
+    def from_bits(self, x: Expr) -> Expr:
+        """The float with these bits."""
+        return Call("tir.reinterpret", (x,), self.dtype)
+
+    def shl(self, x: Expr, by: int) -> Expr:
+        """x << by"""
+        return Call("tir.shift_left", (x, self.i(by)), self.int_dtype)
+
+    def shr(self, x: Expr, by: int) -> Expr:
+        """x >> by, the sign kept."""
+        return Call("tir.shift_right", (x, self.i(by)), self.int_dtype)
+
+    def both(self, x: Expr, mask: int) -> Expr:
+        """x & mask"""
+        return Call("tir.bitwise_and", (x, self.i(mask)), self.int_dtype)
+
+    def cast(self, dtype: str, x: Expr) -> Expr:
+        """x as another element type."""
+        return Cast(with_lanes(dtype, lanes_of(x.dtype)), x)
+
+    # -- powers of two -----------------------------------------------------------------------------------------------
+
+    def whole(self, scaled: Expr) -> tuple[Expr, Expr]:
+        """(n, n << mantissa bits) where n is the whole number nearest to ``scaled - magic``; ``scaled`` has the magic
+        number added. NaN gives NaN and some integer."""
+        t = self.name(scaled)
+        return self.name(t - self.f(self.magic)), self.name(self.shl(self.to_bits(t), self.mantissa))
+
+    def times_power(self, x: Expr, exponent: Expr) -> Expr:
+        """x * 2**n from n << mantissa bits, in two steps: right for results that are denormal or overflow.
+
+        n may lie in twice the range of the exponent.
+        """
+        half = self.name(self.both(self.shr(exponent, 1), -(1 << self.mantissa)))
+        first = self.from_bits(half + self.i(self.one_bits))
+        second = self.from_bits((exponent - half) + self.i(self.one_bits))
+        return x * first * second
+
+    def power(self, exponent: Expr, shift: int = 0) -> Expr:
+        """2**(n + shift) from n << mantissa bits; the result must be a normal number."""
+        return self.from_bits(exponent + self.i(self.one_bits + (shift << self.mantissa)))
+
+    # -- two numbers as one ------------------------------------------------------------------------------------------
+
+    def two_sum(self, a: Expr, b: Expr) -> tuple[Expr, Expr]:
+        """(s, e) with s + e = a + b exactly (Knuth); both are names already."""
+        s = self.name(a + b)
+        t = self.name(s - a)
+        return s, self.name((a - (s - t)) + (b - t))
+
+    def quick_two_sum(self, a: Expr, b: Expr) -> tuple[Expr, Expr]:
+        """The same where |a| >= |b| (Dekker)."""
+        s = self.name(a + b)
+        return s, self.name(b - (s - a))
+
+    def two_product(self, a: Expr, b: Expr) -> tuple[Expr, Expr]:
+        """(p, e) with p + e = a * b exactly."""
+        p = self.name(a * b)
+        return p, self.name(self.fma(a, b, self.negative(p)))
