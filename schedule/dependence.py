@@ -13,100 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import count
 from typing import Any
 
 from ..tir.arith import Analyzer, linear_coefficients
-from ..tir.buffer import Buffer, BufferRegion
-from ..tir.expr import BufferLoad, Expr, FloorDiv, FloorMod, IntImm, IterVar, Range, Var, const, is_const_int
-from ..tir.function import PrimFunc
-from ..tir.stmt import AttrStmt, Block, BlockRealize, BufferStore, For, Stmt
+from ..tir.buffer import Buffer
+from ..tir.expr import Expr, FloorDiv, FloorMod, IntImm, Range, Var, const, is_const_int
+from ..tir.stmt import For
 from ..tir.walk import pre_order, substitute
-from .analysis import opaque_buffers
-from .errors import ScheduleError
-from .regions import check_cover
-from .tree import Tree
+from .touches import Touch
 
-__all__ = ["Conflict", "Touch", "binding_block", "conflicts", "local_to_turns", "only_reduced", "touches_below"]
+__all__ = ["Conflict", "conflicts"]
 
 _serial = count()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Touch:
-    """A box of a buffer that is read or written: ``first`` element and ``extents`` per dimension, in terms of the
-    loops. ``loops`` are those between the statement asked about and the access; ``realize`` is the innermost block
-    around it (None outside blocks), ``blocks`` all blocks around it, outermost first."""
-
-    buffer: Buffer
-    first: tuple[Expr, ...]
-    extents: tuple[Expr, ...]
-    is_store: bool
-    loops: tuple[For, ...]
-    realize: BlockRealize | None
-    blocks: tuple[BlockRealize, ...]
-
-
-def touches_below(stmt: Stmt) -> list[Touch]:
-    """Everything that is read or written below ``stmt``. Buffers allocated below it are left out.
-
-    Blocks that use pointers (calls, match_buffers) count with the regions they declare.
-    """
-    walker = _Walker()
-    walker.visit(stmt, {}, (), ())
-    return [t for t in walker.found if t.buffer not in walker.private]
-
-
-class _Walker:
-    def __init__(self) -> None:
-        self.found: list[Touch] = []
-        self.private: set[Buffer] = set()
-
-    def visit(self, n: Any, env: dict[Var, Expr], loops: tuple[For, ...], blocks: tuple[BlockRealize, ...]) -> None:
-        if isinstance(n, (Var, IntImm)):
-            return
-        if isinstance(n, For):
-            self.visit(n.min, env, loops, blocks)
-            self.visit(n.extent, env, loops, blocks)
-            if env:
-                n = n.with_(min=substitute(n.min, env), extent=substitute(n.extent, env))
-            self.visit(n.body, env, (*loops, n), blocks)
-        elif isinstance(n, BlockRealize):
-            for value in (*n.iter_values, n.predicate):
-                self.visit(value, env, loops, blocks)
-            block = n.block
-            inner = dict(env)
-            for axis, value in zip(block.iter_vars, n.iter_values, strict=True):
-                inner[axis.var] = substitute(value, env) if env else value
-            self.private.update(block.alloc_buffers)
-            blocks = (*blocks, n)
-            if opaque_buffers(block):
-                for region in block.reads:
-                    self.region(region, False, inner, loops, blocks)
-                for region in block.writes:
-                    self.region(region, True, inner, loops, blocks)
-                return
-            if block.init is not None:
-                self.visit(block.init, inner, loops, blocks)
-            self.visit(block.body, inner, loops, blocks)
-        else:
-            if isinstance(n, (BufferLoad, BufferStore)):
-                indices = tuple([substitute(i, env) for i in n.indices]) if env else n.indices
-                ones = tuple([const(1, i.dtype) for i in indices])
-                self.add(n.buffer, indices, ones, isinstance(n, BufferStore), loops, blocks)
-            if isinstance(n, AttrStmt) or not isinstance(n, Block):
-                for child in n.children():
-                    self.visit(child, env, loops, blocks)
-
-    def region(
-        self, r: BufferRegion, store: bool, env: dict[Var, Expr], loops: tuple[For, ...], blocks: tuple[Any, ...]
-    ) -> None:
-        first = tuple([substitute(d.min, env) for d in r.region])
-        self.add(r.buffer, first, tuple([substitute(d.extent, env) for d in r.region]), store, loops, blocks)
-
-    def add(self, buffer: Buffer, first: Any, extents: Any, store: bool, loops: Any, blocks: tuple[Any, ...]) -> None:
-        self.found.append(Touch(buffer, first, extents, store, loops, blocks[-1] if blocks else None, blocks))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,7 +76,7 @@ def conflicts(
             continue
         analyzer.bind(
             second[loop.loop_var],
-            Range(substitute(loop.min, second), substitute(loop.extent, second)),  # type: ignore[arg-type]
+            Range(substitute(loop.min, second), substitute(loop.extent, second)),
         )
     for group in by_buffer.values():
         if not any(t.is_store for t in group):
@@ -374,85 +293,3 @@ def _part(n: Any) -> tuple[Expr, Expr, Expr | None] | None:
 
 def _divisor(e: Expr) -> bool:
     return not isinstance(e, IntImm) or e.value > 0
-
-
-def binding_block(store: Touch, other: Touch, variables: Iterable[Var]) -> BlockRealize | None:
-    """The block that both accesses are in and that binds the variables; None when there is no such one."""
-    for a, b in zip(store.blocks, other.blocks, strict=False):
-        if a is not b:
-            return None
-        if a.iter_values:
-            used = {n for value in a.iter_values for n in pre_order(value) if isinstance(n, Var)}
-            return a if all(v in used for v in variables) else None
-    return None
-
-
-def only_reduced(realize: BlockRealize, variables: Iterable[Var]) -> bool:
-    """Whether the block binds each of the variables, and to reduce axes alone."""
-    spatial: set[Any] = set()
-    reduced: set[Any] = set()
-    for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
-        (reduced if axis.kind == IterVar.REDUCE else spatial).update(n for n in pre_order(value) if isinstance(n, Var))
-    return all(v in reduced and v not in spatial for v in variables)
-
-
-def local_to_turns(tree: Tree, loop: For, buffer: Buffer, touches: Sequence[Touch]) -> str | None:
-    """None when each turn of ``loop`` might as well have a copy of ``buffer`` of its own, else the reason why not.
-
-    That is so when nothing outside the loop touches the buffer and everything a turn reads was written in that turn.
-    """
-    if any(buffer is b for b in tree.func.buffer_map.values()):
-        return f"{buffer.name} is a parameter"
-    mine = [t for t in touches if t.buffer is buffer]
-    if len(mine) != sum(t.buffer is buffer for t in _all_touches(tree.func)):
-        return f"{buffer.name} is used outside loop {loop.loop_var.name} too"
-    writers: dict[BlockRealize, None] = {}
-    readers: dict[BlockRealize, None] = {}
-    for t in mine:
-        if not t.blocks:
-            return f"{buffer.name} is used outside blocks"
-        (writers if t.is_store else readers)[t.blocks[0]] = None
-    for reader in readers:
-        if reader in writers and reader.block.init is not None:
-            if any(
-                axis.kind == IterVar.REDUCE and any(n is loop.loop_var for n in pre_order(value))
-                for axis, value in zip(reader.block.iter_vars, reader.iter_values, strict=True)
-            ):
-                return f"loop {loop.loop_var.name} carries the reduction of block {reader.block.name_hint!r}"
-            continue
-        problem = f"block {reader.block.name_hint!r} reads {buffer.name} before it is written"
-        for writer in writers:
-            if writer is reader or not _before(tree, writer, reader):
-                continue
-            try:
-                check_cover(tree, writer, reader, buffer)
-                break
-            except ScheduleError as error:
-                problem = error.problem
-        else:
-            return problem
-    return None
-
-
-def _before(tree: Tree, a: Stmt, b: Stmt) -> bool:
-    """Whether ``a`` stands before ``b`` in the program; neither holds the other."""
-    fork: Stmt | None = None
-    for x, y in zip(tree.path(a), tree.path(b), strict=False):
-        if x is not y:
-            return fork is not None and any(s is x for s in _until(fork, y))
-        fork = x
-    return False
-
-
-def _until(stmt: Stmt, stop: Stmt) -> Iterator[Any]:
-    for child in stmt.children():
-        if child is stop:
-            return
-        yield child
-
-
-@lru_cache(maxsize=4)
-def _all_touches(func: PrimFunc) -> list[Touch]:
-    walker = _Walker()
-    walker.visit(func.body, {}, (), ())
-    return walker.found

@@ -10,11 +10,13 @@ from ...tir.function import PrimFunc
 from ...tir.stmt import BlockRealize, For
 from ...tir.walk import uses_var
 from ..bindings import analyzer_above
-from ..dependence import binding_block, conflicts, local_to_turns, only_reduced, touches_below
+from ..dependence import conflicts
 from ..errors import ScheduleError
 from ..nests import check_blocks_of_nest
 from ..primitive import primitive
+from ..touches import touches_below
 from ..tree import Tree, tree_of
+from ..turns import binding_block, local_to_turns, only_reduced
 
 __all__ = ["bind", "parallel", "unroll", "vectorize"]
 

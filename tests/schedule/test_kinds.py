@@ -200,3 +200,40 @@ def test_open_tile_sizes(matmul):
     sch.parallel(fused)
     refused("carries the reduction", lambda: sch.parallel(k0))
     assert sch.get(fused).kind == "parallel"
+
+
+POINTERS = """
+@T.prim_func
+def main(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4, 8), "float32")):
+    for i, j in T.grid(4, 2):
+        with T.block("copy"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.reads(A[vi, vj * 4 : vj * 4 + 4])
+            T.writes(B[vi, vj * 4 : vj * 4 + 4])
+            T.evaluate(T.call_extern("int32", "copy4", B.data, A.data, vi, vj))
+"""
+
+
+def test_what_pointers_touch_is_what_the_block_declares():
+    sch, (i, j) = start(POINTERS, "copy")
+    sch.parallel(j)
+    sch.reorder(j, i)
+    sch, (i, j) = start(
+        POINTERS.replace("T.writes(B[vi, vj * 4 : vj * 4 + 4])", "T.writes(B[vi, vj : vj + 4])"), "copy"
+    )
+    refused("B[i, j:j + 4] is written", lambda: sch.parallel(j))
+    sch.parallel(i)
+
+
+def test_pointers_outside_blocks_are_refused():
+    text = """
+@T.prim_func
+def main(A: T.Buffer((4,), "float32")):
+    for i in range(4):
+        T.evaluate(T.call_extern("int32", "touch", A.data, i))
+        with T.block("A"):
+            vi = T.axis.spatial(4, i)
+            A[vi] = T.float32(1)
+"""
+    sch, (i,) = start(text, "A")
+    refused("may touch anything", lambda: sch.parallel(i))

@@ -1,0 +1,116 @@
+"""What a piece of program reads and writes, box by box, in terms of the loops around."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from ..tir.buffer import Buffer, BufferRegion
+from ..tir.expr import BufferLoad, Call, Expr, IntImm, Var, const
+from ..tir.function import PrimFunc
+from ..tir.stmt import BlockRealize, BufferStore, For, Stmt
+from ..tir.walk import substitute
+from .analysis import opaque_buffers
+from .errors import ScheduleError
+from .tree import blocks_below
+
+__all__ = ["Touch", "all_touches", "touches_below"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Touch:
+    """A box of a buffer that is read or written: ``first`` element and ``extents`` per dimension, in terms of the
+    loops. ``loops`` are those between the statement asked about and the access; ``realize`` is the innermost block
+    around it (None outside blocks), ``blocks`` all blocks around it, outermost first."""
+
+    buffer: Buffer
+    first: tuple[Expr, ...]
+    extents: tuple[Expr, ...]
+    is_store: bool
+    loops: tuple[For, ...]
+    realize: BlockRealize | None
+    blocks: tuple[BlockRealize, ...]
+
+
+def touches_below(stmt: Stmt) -> list[Touch]:
+    """Everything that is read or written below ``stmt``. Buffers allocated below it are left out.
+
+    Blocks that use pointers (calls, match_buffers) count with the regions they declare. ScheduleError when a pointer
+    or an external call stands outside such a block: what it touches is not known.
+    """
+    walker = _Walker()
+    walker.visit(stmt, {}, (), ())
+    if walker.unknown is not None:
+        raise ScheduleError(
+            f"`{walker.unknown}` may touch anything, so iterations are not known to be independent",
+            where=stmt,
+            hint="put it into a block of its own that declares its reads and writes",
+        )
+    return [t for t in walker.found if t.buffer not in walker.private]
+
+
+class _Walker:
+    def __init__(self) -> None:
+        self.found: list[Touch] = []
+        self.private: set[Buffer] = set()
+        self.unknown: Expr | None = None
+
+    def visit(self, n: Any, env: dict[Var, Expr], loops: tuple[For, ...], blocks: tuple[BlockRealize, ...]) -> None:
+        if isinstance(n, IntImm):
+            return
+        if isinstance(n, Var):
+            if n.dtype == "handle":
+                self.unknown = n
+            return
+        if isinstance(n, For):
+            self.visit(n.min, env, loops, blocks)
+            self.visit(n.extent, env, loops, blocks)
+            if env:
+                n = n.with_(min=substitute(n.min, env), extent=substitute(n.extent, env))
+            self.visit(n.body, env, (*loops, n), blocks)
+        elif isinstance(n, BlockRealize):
+            for value in (*n.iter_values, n.predicate):
+                self.visit(value, env, loops, blocks)
+            block = n.block
+            inner = dict(env)
+            for axis, value in zip(block.iter_vars, n.iter_values, strict=True):
+                inner[axis.var] = substitute(value, env) if env else value
+            self.private.update(block.alloc_buffers)
+            blocks = (*blocks, n)
+            leaf = next(blocks_below(block.body), None) is None
+            if block.match_buffers or (leaf and opaque_buffers(block)):
+                for region in block.reads:
+                    self.region(region, False, inner, loops, blocks)
+                for region in block.writes:
+                    self.region(region, True, inner, loops, blocks)
+                return
+            if block.init is not None:
+                self.visit(block.init, inner, loops, blocks)
+            self.visit(block.body, inner, loops, blocks)
+        else:
+            if isinstance(n, (BufferLoad, BufferStore)):
+                indices = tuple([substitute(i, env) for i in n.indices]) if env else n.indices
+                ones = tuple([const(1, i.dtype) for i in indices])
+                self.add(n.buffer, indices, ones, isinstance(n, BufferStore), loops, blocks)
+            elif isinstance(n, Call) and n.op in ("tir.address_of", "tir.call_extern") and self.unknown is None:
+                self.unknown = None if blocks and n.op == "tir.call_extern" else n
+            for child in n.children():
+                self.visit(child, env, loops, blocks)
+
+    def region(
+        self, r: BufferRegion, store: bool, env: dict[Var, Expr], loops: tuple[For, ...], blocks: tuple[Any, ...]
+    ) -> None:
+        first = tuple([substitute(d.min, env) for d in r.region])
+        self.add(r.buffer, first, tuple([substitute(d.extent, env) for d in r.region]), store, loops, blocks)
+
+    def add(self, buffer: Buffer, first: Any, extents: Any, store: bool, loops: Any, blocks: tuple[Any, ...]) -> None:
+        self.found.append(Touch(buffer, first, extents, store, loops, blocks[-1] if blocks else None, blocks))
+
+
+@lru_cache(maxsize=4)
+def all_touches(func: PrimFunc) -> list[Touch] | None:
+    """Everything that a function reads or writes, buffers of its own included; None when that is not known."""
+    walker = _Walker()
+    walker.visit(func.body, {}, (), ())
+    return walker.found if walker.unknown is None else None
