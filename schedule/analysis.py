@@ -179,7 +179,7 @@ def why_not_reduction(scope: Scope, block: Block) -> str | None:
         if isinstance(node, BufferStore):
             for index in node.indices:
                 for n in pre_order(index):
-                    if n in reduce_axes:
+                    if isinstance(n, Var) and n in reduce_axes:
                         return f"its reduce axis {n.name} addresses the output {node.buffer.name}"
     return None
 
