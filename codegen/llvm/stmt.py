@@ -32,6 +32,8 @@ __all__ = ["StmtEmitter"]
 STACK_BYTES = 32768
 """Scratch up to this size lives on the stack, larger in memory that the runtime keeps between calls."""
 REGISTER = "register"
+OUT_OF_MEMORY = -1
+"""What a function returns that got no scratch memory."""
 
 
 class StmtEmitter(ExprEmitter):
@@ -252,6 +254,12 @@ class StmtEmitter(ExprEmitter):
         self.parts.declarations.setdefault("tw_alloc", "declare noalias ptr @tw_alloc(i64)")
         self.parts.declarations.setdefault("tw_free", "declare void @tw_free(ptr)")
         pointer = fn.emit(f"call noalias align 64 ptr @tw_alloc(i64 {amount})")
+        if self.on_error is not None:  # no memory: the caller hears of it; inside a parallel loop nobody could
+            given, refused = fn.new_label("given"), fn.new_label("refused")
+            fn.branch_if(fn.emit(f"icmp ne ptr {pointer}, null"), given, refused)
+            fn.label(refused)
+            fn.do(f"ret i32 {OUT_OF_MEMORY}")
+            fn.label(given)
         self.bases[buffer.data] = pointer
         self.stmt(s.body)
         fn.do(f"call void @tw_free(ptr {pointer})")

@@ -13,6 +13,7 @@ from ...tir.walk import pre_order
 from ..c.emit import emit_c
 from ..export import export_module
 from ..llvm.jit import CompiledCode, JITError, Loaded, load
+from ..llvm.stmt import OUT_OF_MEMORY
 from ..lowered import LoweredFunc, Param
 from .arguments import Arguments, c_types
 from .glue import UNUSUAL, glue_for
@@ -20,9 +21,6 @@ from .loader import runtime_symbols
 from .timing import TimingResult, time_packed
 
 __all__ = ["BoundCall", "Function", "Module"]
-
-OUT_OF_MEMORY = -1
-"""The return code of a function that got no scratch memory."""
 
 SOURCES = ("tir", "scheduled", "lowered", "ll", "ir", "asm", "c")
 

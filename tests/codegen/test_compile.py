@@ -164,3 +164,25 @@ def test_sources_of_every_stage():
 def test_a_dropped_module_leaves_its_functions_alive():
     function = compile(scale_by(2))["scale"]
     run_scale(function, 2)
+
+
+def test_scratch_that_the_machine_does_not_have():
+    func = parse("""
+@T.prim_func
+def f(a: T.handle, b: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n,), "float32")
+    B = T.match_buffer(b, (n,), "float32")
+    P = T.alloc_buffer((n * T.int64(1000000000000000),), "float32")
+    for i in range(n):
+        with T.block("P"):
+            v = T.axis.spatial(n, i)
+            P[v] = A[v]
+    for i in range(n):
+        with T.block("B"):
+            v = T.axis.spatial(n, i)
+            B[v] = P[v]
+""")
+    a = np.zeros(1000, np.float32)
+    with pytest.raises(RuntimeError, match="f: no memory for its scratch buffers"):
+        compile(func)(a, np.zeros_like(a))
