@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ..tir.buffer import Buffer
-from ..tir.dtype import bytes_of, is_float
-from ..tir.expr import Add, BufferLoad, Call, Cast, Expr, IntImm, Mul, Sub, Var
+from ..tir.dtype import bytes_of
+from ..tir.expr import Add, BinaryOp, BufferLoad, Call, Cast, Div, Expr, IntImm, Mul, Sub, Var
 from ..tir.function import PrimFunc
 from ..tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt
 from ..tir.walk import pre_order
@@ -127,14 +127,14 @@ class BlockInfo:
 
     @cached_property
     def operations(self) -> int:
-        """Arithmetic operations of one instance (a function call such as exp counts as twelve)."""
+        """Arithmetic operations of one instance; functions such as exp, divisions and roots count as twelve."""
         count = 0
         for node in self._value_nodes():
             if isinstance(node, Call):
                 count += 12 if node.op.split(".")[-1] in _COSTLY else 1
-            elif hasattr(node, "a") and hasattr(node, "b") and is_float(getattr(node, "dtype", "int32")):
-                count += 1
-            elif hasattr(node, "a") and hasattr(node, "b"):
+            elif isinstance(node, Div):
+                count += 12
+            elif isinstance(node, BinaryOp):
                 count += 1
         return max(1, count)
 
@@ -176,7 +176,7 @@ class BlockInfo:
 
 _COSTLY = frozenset(
     ("exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "expm1", "sin", "cos", "tan", "tanh", "sinh", "cosh", "erf",
-     "sigmoid", "pow", "atan", "atan2", "asin", "acos")
+     "sigmoid", "pow", "sqrt", "rsqrt", "atan", "atan2", "asin", "acos")
 )  # fmt: skip
 
 

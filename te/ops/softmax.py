@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...tir.dtype import bits_of, is_float
-from ...tir.expr import Expr, Range, cast
+from ...tir.expr import Expr, Range, cast, const
 from ...tir.op import unary
 from ..compute import compute
 from ..reduce import max_, reduce_axis, sum_
@@ -48,7 +48,8 @@ class _Rows:
 def softmax(x: Tensor, axis: int = -1, name: str = "T_softmax") -> Tensor:
     """exp(x - max x) / Σ exp(x - max x) along ``axis``.
 
-    Stages ``T_softmax_maxelem``, ``T_softmax_exp``, ``T_softmax_expsum``, ``T_softmax_norm``. Narrow floats are
+    Stages ``T_softmax_maxelem``, ``T_softmax_exp``, ``T_softmax_expsum``, ``T_softmax_scale`` (one division per row in
+    place of one per element; the sum is at least 1, so this costs one rounding), ``T_softmax_norm``. Narrow floats are
     computed in float32.
     """
     rows = _Rows("softmax", x, axis)
@@ -56,9 +57,10 @@ def softmax(x: Tensor, axis: int = -1, name: str = "T_softmax") -> Tensor:
     highest = compute(rows.rows, lambda *r: max_(rows.element(rows.along(r, m.var)), axis=m), name=f"{name}_maxelem")
     exps = compute(x.shape, lambda *i: unary("exp", rows.element(i) - highest(*rows.row(i))), name=f"{name}_exp")
     total = compute(rows.rows, lambda *r: sum_(exps(*rows.along(r, k.var)), axis=k), name=f"{name}_expsum")
+    scale = compute(rows.rows, lambda *r: const(1.0, rows.wide) / total(*r), name=f"{name}_scale")
     out: Tensor = compute(
         x.shape,
-        lambda *i: cast(x.dtype, exps(*i) / total(*rows.row(i))),
+        lambda *i: cast(x.dtype, exps(*i) * scale(*rows.row(i))),
         name=f"{name}_norm",
         tag="softmax_output",
         attrs={"axis": rows.axis},

@@ -130,10 +130,9 @@ class Worker:
         if check:
             self._check(module, arguments)
         run = module.bind(*arguments.values) if hasattr(module, "bind") else (lambda: module(*arguments.values))
-        once = _time(run, 1)
-        number = max(1, math.ceil(min_seconds / max(once, 1e-7)))
-        times = [once] if number == 1 or once > stop_above else []
-        while len(times) < samples and once <= stop_above:
+        number = max(1, math.ceil(min_seconds / max(_time(run, 1), 1e-7)))  # that call also warms the caches
+        times = [_time(run, number)]
+        while len(times) < samples and times[0] <= stop_above:
             times.append(_time(run, number))
         return {"times": times}, []
 

@@ -150,11 +150,12 @@ class RowPart(Part):
             inner = [loop for axis in spatial_axes(sch, block) for loop in loops_of_axis(sch, block, loops, axis)]
             lanes = inner[-1]
             over = [loop for loop in loops if loop is not lanes]
-            sch.reorder(*over, lanes)
-            init = sch.decompose_reduction(block, over[0])
-            unroll_factor(sch, over[-1], row["unroll"])
+            if over:
+                sch.reorder(*over, lanes)
+                init = sch.decompose_reduction(block, over[0])
+                unroll_factor(sch, over[-1], row["unroll"])
+                sch.vectorize(sch.get_loops(init)[-1])
             sch.vectorize(lanes)
-            sch.vectorize(sch.get_loops(init)[-1])
             sch.set_scope(block, 0, "local")
         elif kind == "finish":
             sch.annotate(loops[-1], "tir.horizontal_reduce", 1)
