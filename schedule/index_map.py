@@ -20,6 +20,7 @@ from typing import Any
 from ..tir.arith import Analyzer, eval_interval
 from ..tir.expr import (
     Add,
+    BinaryOp,
     Expr,
     ExprLike,
     FloorDiv,
@@ -176,9 +177,9 @@ class IndexMap:
             an.bind(v, r)
         try:
             solved, tests = invert(an, doms, self.final_indices, variables)
-        except NotInvertible as e:
+        except NotInvertible as problem:
             raise ScheduleError(
-                f"the index map {self} is not known to send each index to a place of its own: {e}",
+                f"the index map {self} is not known to send each index to a place of its own: {problem}",
                 hint="use splits, fusions and a reordering of the indices",
             ) from None
         forth = {v: e for v, e in zip(variables, self.final_indices, strict=True)}
@@ -193,7 +194,8 @@ def _text(e: Expr, outer: int) -> str:
         return e.name
     if isinstance(e, IntImm):
         return str(e.value) if e.value >= 0 else f"({e.value})"
+    assert isinstance(e, BinaryOp)
     sign = _SIGNS[type(e)]
     level = 1 if sign in "+-" else 2
-    text = f"{_text(e.a, level)} {sign} {_text(e.b, level + 1)}"  # type: ignore[attr-defined]
+    text = f"{_text(e.a, level)} {sign} {_text(e.b, level + 1)}"
     return f"({text})" if level < outer else text

@@ -63,10 +63,10 @@ def _solve_one(
             old = out.get(v)
             out[v] = found if old is None else _meet(analyzer, old, found)
     for v, parts in digits.items():
-        found = _join_digits(analyzer, parts, doms[v])
-        if found is not None:
+        joined = _join_digits(analyzer, parts, doms[v])
+        if joined is not None:
             old = out.get(v)
-            out[v] = found if old is None else _meet(analyzer, old, found)
+            out[v] = joined if old is None else _meet(analyzer, old, joined)
     return out
 
 

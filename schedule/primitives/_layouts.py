@@ -23,7 +23,7 @@ def as_text(index_map: Any, ndim: int | None) -> str:
         if not callable(index_map):
             raise TypeError(f"an index map is a function, its text or an IndexMap, not {type(index_map).__name__}")
         index_map = IndexMap.from_func(index_map, ndim)
-    return index_map.as_text()
+    return str(index_map)
 
 
 def block_name(block: Any) -> str:

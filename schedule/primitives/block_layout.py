@@ -82,7 +82,7 @@ def transform_block_layout(func: PrimFunc, block: str, index_map: Any) -> PrimFu
     at = {v: loop for v, (loop, _) in zip(places, loops, strict=True)}
 
     def region(r: BufferRegion) -> BufferRegion:
-        return substitute(r, there).map(analyzer.simplify)  # type: ignore[no-any-return]
+        return r.map(lambda e: analyzer.simplify(substitute(e, there)))
 
     new = old.with_(
         iter_vars=tuple([IterVar(Range.from_extent(e), v, k) for v, e, k in zip(places, shape, kinds, strict=True)]),

@@ -64,7 +64,7 @@ def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc
     init = Block(
         tuple([IterVar(iv.dom, axes[iv.var], iv.kind, iv.thread_tag) for iv, _ in spatial]),
         access_regions(init_body)[0],
-        tuple([substitute(r, axes) for r in old.writes]),
+        tuple([r.map(lambda e: substitute(e, axes)) for r in old.writes]),
         init_name,
         init_body,
         annotations=old.annotations,

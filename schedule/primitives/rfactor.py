@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...tir.buffer import Buffer, BufferRegion
+from ...tir.equal import structural_equal
 from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var, is_const_int
 from ...tir.function import PrimFunc
 from ...tir.regions import access_regions
@@ -57,13 +58,10 @@ def _reducer_of(realize: BlockRealize) -> tuple[Reducer, list[BufferStore], list
             where=realize,
             hint="compute the new values first, in let statements",
         )
-    for update in updates:
-        first = updates[0].indices
-        same = all(
-            a is b or (is_const_int(a) and is_const_int(b, a.value)) for a, b in zip(first, update.indices, strict=True)
-        )  # type: ignore[attr-defined]
-        if len(update.indices) != len(first) or not same:
-            raise ScheduleError(f"block {block.name_hint!r} updates its buffers at unlike indices", where=realize)
+    first = updates[0].indices
+    for store in (*updates, *starts[0]):
+        if len(store.indices) != len(first) or not all(map(structural_equal, first, store.indices)):
+            raise ScheduleError(f"block {block.name_hint!r} stores its outputs at unlike indices", where=realize)
     left = [BufferLoad(s.buffer, s.indices) for s in updates]
     values = [substitute(s.value, lets) for s in updates]
     init = [by_buffer[s.buffer] for s in updates]
