@@ -12,7 +12,7 @@ __all__ = ["c_header", "c_names", "c_prototype"]
 
 def c_prototype(func: LoweredFunc, restrict: bool = False) -> str:
     """``int32_t f(const float* A, float* B, int64_t n)``; with ``restrict`` as the definition says it."""
-    star = " *restrict " if restrict and int(func.func.attrs.get("tir.noalias", True)) else "* "
+    star = " *restrict " if restrict else "* "
     parameters = ", ".join(
         f"{p.c_type} {name}".replace("* ", star) for p, name in zip(func.params, c_names(func.params), strict=True)
     )

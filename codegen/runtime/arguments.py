@@ -45,11 +45,10 @@ _C_TYPES: dict[str, Any] = {
 class Arguments:
     """Checks arguments against the parameters of one function and turns them into C values."""
 
-    def __init__(self, name: str, params: Sequence[Param], may_alias: bool = False) -> None:
+    def __init__(self, name: str, params: Sequence[Param]) -> None:
         self.name = name
         self.given = [p for p in params if p.kind != "size"]
         self.sizes = [p.var for p in params if p.kind == "size"]
-        self.may_alias = may_alias
 
     def signature(self) -> str:
         """The parameters as a reader would write them: ``f(A: float32[4, 8], B: float32[4, 8] (written))``."""
@@ -77,8 +76,7 @@ class Arguments:
         for index, param, view in arrays:
             self._check_shape(index, param, view, known)
             self._check_strides(index, param, view, known)
-        if not self.may_alias:
-            self._check_aliasing(arrays)
+        self._check_aliasing(arrays)
         for var in self.sizes:
             if var not in known:
                 raise ArgumentError(f"{self.name}: no argument tells the size {var.name}; it is {self.signature()}")

@@ -48,10 +48,10 @@ class Glue:
 _lock = threading.Lock()
 
 
-def glue_for(params: Sequence[Param], may_alias: bool) -> Glue:
+def glue_for(params: Sequence[Param]) -> Glue:
     """The glue for these parameters, made at the first request."""
     with _lock:
-        return _load(packed_ir(params), fast_call_ir(params, may_alias) or "", _argument_kinds(params))
+        return _load(packed_ir(params), fast_call_ir(params) or "", _argument_kinds(params))
 
 
 def _argument_kinds(params: Sequence[Param]) -> str:
@@ -103,7 +103,7 @@ def _header_is_known() -> bool:
     )
 
 
-def fast_call_ir(params: Sequence[Param], may_alias: bool) -> str | None:
+def fast_call_ir(params: Sequence[Param]) -> str | None:
     """``i32 tw_call(ptr fn, …)``, a PyObject per buffer and a double per scalar; None for a signature with strides,
     offsets, computed extents or integer scalars, which take the careful path."""
     if not _header_is_known():
@@ -130,8 +130,7 @@ def fast_call_ir(params: Sequence[Param], may_alias: bool) -> str | None:
             if p.var not in known:
                 return None
             passed.append(f"i64 {known[p.var]}")
-    if not may_alias:
-        _emit_aliasing(out, spans)
+    _emit_aliasing(out, spans)
     head = ["ptr %fn"] + [
         f"{'ptr' if p.kind == 'buffer' else 'double'} %a{i}" for i, p in enumerate(params) if p.kind != "size"
     ]

@@ -38,10 +38,8 @@ class Function:
         self.address = address
         self._lowered = lowered
         self._keep = keep  # the code is unloaded when nobody holds this any more
-        no_alias = lowered.func.attrs.get("tir.noalias", True)
-        may_alias = not int(no_alias)
-        self._arguments = Arguments(self.name, self.params, may_alias)
-        self._glue = glue_for(self.params, may_alias)
+        self._arguments = Arguments(self.name, self.params)
+        self._glue = glue_for(self.params)
         self._arity = len(self._arguments.given)
         self._raw = ctypes.CFUNCTYPE(ctypes.c_int32, *c_types(self.params))(address)
         self._quick: Callable[..., int] = self._glue.call or _never

@@ -130,13 +130,6 @@ def test_neighbours_do_not_overlap(scale_module):
     np.testing.assert_array_equal(both[28:], 2 * both[:28])
 
 
-def test_in_place_when_the_function_allows_it(scale_module):
-    a, _ = data()
-    want = 2 * a
-    scale_module(**{"tir.noalias": False})(a, a, 2.0)
-    np.testing.assert_array_equal(a, want)
-
-
 def test_a_failed_assertion_is_an_error(scale_module):
     a, b = data(100)
     with pytest.raises(RuntimeError, match="scale: more than 99 rows"):
@@ -245,13 +238,13 @@ def test_signatures_without_a_quick_path():
         buffer_function(scalars=(Var("k"),)),
     ):
         params = abi_of(func)
-        assert fast_call_ir(params, False) is None
-        assert glue_for(params, False).call is None
+        assert fast_call_ir(params) is None
+        assert glue_for(params).call is None
 
 
 def test_equal_signatures_share_their_glue():
     first, second = (buffer_function(decl_buffer((Var("n"), 8), "int8", "A")) for _ in range(2))
-    assert glue_for(abi_of(first), False) is glue_for(abi_of(second), False)
+    assert glue_for(abi_of(first)) is glue_for(abi_of(second))
 
 
 def test_written_buffers_are_found():
