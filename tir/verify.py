@@ -96,7 +96,8 @@ class _Verifier:
         self.ever: set[Any] = set()  # defined anywhere so far
         self.hidden: dict[Var, str] = {}  # loop variables that the innermost block with axes must not use
         self.loops: list[Var] = []
-        self.blocks: list[tuple[Block, set[Buffer], set[Buffer], set[Buffer]]] = []
+        self.blocks: list[tuple[Block, set[Buffer], set[Buffer]]] = []
+        self.level: dict[Buffer, int] = {}  # how many blocks were open around a buffer's declaration
 
     def fail(self, message: str) -> VerifyError:
         return VerifyError(message, self.func, self.spot)
@@ -125,6 +126,7 @@ class _Verifier:
             self.expr(e)
             self.check(is_int(e.dtype) and lanes_of(e.dtype) == 1, f"a size of buffer `{buffer.name}` is {e.dtype}")
         self.buffers.add(buffer)
+        self.level[buffer] = len(self.blocks)
         if buffer.data not in self.vars:
             self.vars.add(buffer.data)
 
@@ -272,12 +274,12 @@ class _Verifier:
             self.define(axis.var)
         for region in (*b.reads, *b.writes):
             self.region(region)
-        own = set(b.alloc_buffers) | {m.buffer for m in b.match_buffers}
         sources = {m.source.buffer for m in b.match_buffers}
         reads, writes = {r.buffer for r in b.reads}, {r.buffer for r in b.writes}
         if b.iter_vars:
             missing = sources - reads - writes
             self.check(not missing, f"block `{b.name_hint}` matches {_names(missing)}, neither read nor written by it")
+        self.blocks.append((b, reads, writes))
         for buffer in b.alloc_buffers:
             self.allocate(buffer)
         for m in b.match_buffers:
@@ -288,7 +290,6 @@ class _Verifier:
                 f"`{m.source.buffer.name}` ({m.source.buffer.dtype}, {m.source.buffer.ndim}-d)",
             )
             self.declare(m.buffer, symbols=True)
-        self.blocks.append((b, reads, writes, own))
         if b.init is not None:
             self.stmt(b.init)
         self.stmt(b.body)
@@ -307,9 +308,7 @@ class _Verifier:
             self.check(is_int(r.min.dtype) and is_int(r.extent.dtype), f"a region of `{b.name}` is not of integers")
 
     def touched(self, buffer: Buffer, write: bool) -> None:
-        for block, reads, writes, own in reversed(self.blocks):
-            if buffer in own:
-                return
+        for block, reads, writes in self.blocks[self.level[buffer] :]:
             if block.iter_vars and buffer not in writes and (write or buffer not in reads):
                 verb, clause = ("writes", "T.writes") if write else ("reads", "T.reads")
                 raise self.fail(f"block `{block.name_hint}` {verb} `{buffer.name}`, which its {clause} leaves out")

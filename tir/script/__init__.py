@@ -20,8 +20,9 @@ from typing import Any
 from ..vocabulary import FUNCTIONS, WORDS, Axis, lookup
 from . import ir
 from .decorators import ir_module, prim_func
+from .ir import module_attrs
 
-__all__ = ["axis", "ir", "ir_module", "prim_func"]
+__all__ = ["axis", "ir", "ir_module", "module_attrs", "prim_func"]
 
 axis = Axis
 
