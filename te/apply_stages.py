@@ -65,9 +65,9 @@ class Applier:
                 if record.step not in _STRUCTURE:
                     self.apply(stage, record)
             if stage.scope is not None:
-                self.step(
-                    f"s[{stage.name}].set_scope", stage.attach_line, self.sch.set_scope, self.rv(stage), 0, stage.scope
-                )
+                text = f"s[{stage.name}].set_scope({stage.scope})"
+                method = self.method("set_scope", text, stage.attach_line)
+                self.step(text, stage.attach_line, method, self.rv(stage), 0, stage.scope)
         out: BlockSchedule = self.sch
         return out
 
@@ -92,6 +92,13 @@ class Applier:
         if stage not in self.block:
             raise ScheduleError(f"s[{stage.name}]: {stage.name} is an input, it is not computed")
         return BlockRV(self.block[stage])
+
+    def method(self, name: str, text: str, line: str) -> Any:
+        """The primitive ``name``; ScheduleError when there is none yet."""
+        method = getattr(self.sch, name, None)
+        if method is None:
+            raise ScheduleError(f"{text} ({line}): the schedule layer has no {name}")
+        return method
 
     def step(self, text: str, line: str, method: Any, *args: Any, **kwargs: Any) -> Any:
         """Call a primitive; an error tells the classic step."""
@@ -215,10 +222,7 @@ class Applier:
         elif record.step in ("fuse", "reorder"):
             out = self.step(text, record.line, getattr(self.sch, record.step), *loops)
         else:
-            method = getattr(self.sch, record.step, None)
-            if method is None:
-                raise ScheduleError(f"{text} ({record.line}): the schedule layer has no {record.step}")
-            out = self.step(text, record.line, method, *loops, *record.values)
+            out = self.step(text, record.line, self.method(record.step, text, record.line), *loops, *record.values)
         made = out if isinstance(out, (list, tuple)) else [out]
         for iv, loop in zip(record.outputs, made, strict=False):
             self.loop[iv] = loop

@@ -1,6 +1,7 @@
 """Products, convolutions, pooling, normalisation and attention against plain NumPy, at awkward sizes."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -389,3 +390,58 @@ def test_attention_mask(dtype, evaluate, rng):
     scores = np.where(allowed, q @ k.transpose(0, 2, 1) * 0.25, -np.inf)
     got = evaluate(ops.attention(Q, K, V, M, scale=0.25), [Q, K, V, M], q, k, v, mask)
     np.testing.assert_allclose(got, softmax_reference(scores, -1) @ v, rtol=1e-4, atol=1e-5)
+
+
+# Sizes known at the call, and narrow floats
+
+
+@pytest.mark.parametrize("rows", [1, 7])
+def test_symbolic_rows(rows, evaluate, rng):
+    n = te.var("n")
+    X, G = te.placeholder((n, 13), name="X"), te.placeholder((13,), name="G")
+    x, g = rng.standard_normal((rows, 13)).astype("float32"), rng.random(13).astype("float32")
+    d = x.astype("float64")
+    got = evaluate(ops.softmax(X), [X], x, shapes=[x.shape])
+    np.testing.assert_allclose(got, softmax_reference(d, -1), rtol=1e-5)
+    got = evaluate(ops.layer_norm(X, G), [X, G], x, g, shapes=[x.shape])
+    want = (d - d.mean(1, keepdims=True)) / np.sqrt(d.var(1, keepdims=True) + 1e-5) * g
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+    got = evaluate(ops.mean(X, 0), [X], x, shapes=[(13,)])
+    np.testing.assert_allclose(got, d.mean(0), rtol=1e-5, atol=1e-6)
+    got = evaluate(ops.reshape(X, (n * 13,)), [X], x, shapes=[(rows * 13,)])
+    np.testing.assert_array_equal(got, x.reshape(-1))
+    got = evaluate(ops.concat([X, X], 0), [X], x, shapes=[(2 * rows, 13)])
+    np.testing.assert_array_equal(got, np.concatenate([x, x]))
+
+
+def test_symbolic_batch_and_length(evaluate, rng):
+    n, s = te.var("n"), te.var("s")
+    Q, K, V = (te.placeholder((n, s, 4), name=name) for name in "QKV")
+    q, k, v = (rng.standard_normal((2, 5, 4)).astype("float32") for _ in range(3))
+    got = evaluate(ops.attention(Q, K, V, causal=True), [Q, K, V], q, k, v, shapes=[(2, 5, 4)])
+    scores = np.where(np.tril(np.ones((5, 5), bool)), q @ k.transpose(0, 2, 1) / 2, -np.inf)
+    np.testing.assert_allclose(got, softmax_reference(scores, -1) @ v, rtol=1e-4, atol=1e-5)
+    X, W = te.placeholder((n, 3, 7, 7), name="X"), te.placeholder((2, 3, 3, 3), name="W")
+    x, w = small(rng, 2, 3, 7, 7), small(rng, 2, 3, 3, 3)
+    got = evaluate(ops.conv2d(X, W, padding=1), [X, W], x, w, shapes=[(2, 2, 7, 7)])
+    np.testing.assert_array_equal(got, conv_reference(x, w, (1, 1), (1, 1), (1, 1), (1, 1), 1))
+
+
+def test_float16(evaluate, rng):
+    a, b = small(rng, 5, 7, dtype="float16"), small(rng, 7, 3, dtype="float16")
+    A, B = ph(a), ph(b, "B")
+    got = evaluate(ops.gelu(ops.matmul(A, B)), [A, B], a, b)
+    assert got.dtype == np.float16
+    y = a.astype("float64") @ b
+    erf = np.vectorize(math.erf)
+    np.testing.assert_allclose(got, 0.5 * y * (1 + erf(y / np.sqrt(2))), rtol=2e-3, atol=2e-3)
+    got = evaluate(ops.softmax(A), [A], a)
+    np.testing.assert_allclose(got, softmax_reference(a.astype("float64"), -1), rtol=2e-3)
+
+
+def test_bfloat16(evaluate, rng):
+    a, b = small(rng, 5, 7), small(rng, 7, 3)
+    bits = lambda x: (x.view("uint32") >> 16).astype("uint16")  # noqa: E731 - exact: the numbers are small
+    A, B = te.placeholder((5, 7), "bfloat16", "A"), te.placeholder((7, 3), "bfloat16", "B")
+    got = evaluate(ops.matmul(A, B), [A, B], bits(a), bits(b))
+    np.testing.assert_array_equal(got, bits(a @ b))
