@@ -7,7 +7,7 @@ box; a reduction's own output is not among the reads when there is an init.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from .buffer import Buffer, BufferRegion
@@ -178,7 +178,7 @@ def _join(a: Interval, b: Interval) -> Interval:
     return _end(a[0], b[0], min_, -1), _end(a[1], b[1], max_, 1)
 
 
-def _end(a: Expr, b: Expr, otherwise: Any, sign: int) -> Expr:
+def _end(a: Expr, b: Expr, otherwise: Callable[[Any, Any], Expr], sign: int) -> Expr:
     if a is b:
         return a
     apart = _difference(b, a)
