@@ -102,8 +102,9 @@ class StmtPrinter(ExprPrinter):
                     else:
                         self.line(f"{self.names.define(n, n.name)} = {declaration(n)}")
 
-    def buffer_args(self, buffer: Buffer, explicit: bool = False, extra: str = "") -> str:
-        """``(16, 16), "int8", scope="local"``: float32 goes without saying unless ``explicit``."""
+    def buffer_args(self, buffer: Buffer, explicit: bool = False, extra: str = "", scope: str = "global") -> str:
+        """``(16, 16), "int8", scope="local"``: float32 goes without saying unless ``explicit``, and so does
+        the scope ``global`` where it is the default."""
         shape = self.many(buffer.shape)
         out = [f"({shape},)" if len(buffer.shape) == 1 else f"({shape})"]
         if explicit or buffer.dtype != "float32":
@@ -116,7 +117,7 @@ class StmtPrinter(ExprPrinter):
             out.append(f"strides=({strides}{',' if len(buffer.strides) == 1 else ''})")
         if not is_const_int(buffer.elem_offset, 0) or buffer.elem_offset.dtype != INDEX or buffer.offset_factor != 1:
             out.append(f"elem_offset={self.text(buffer.elem_offset)}")
-        if buffer.scope != "global":
+        if not buffer.scope == scope == "global":
             out.append(f"scope={quote(buffer.scope)}")
         if buffer.data_alignment != 64:
             out.append(f"align={buffer.data_alignment}")
@@ -126,11 +127,19 @@ class StmtPrinter(ExprPrinter):
             out.append(f"axis_separators={list(buffer.axis_separators)}")
         return ", ".join(out) + extra
 
-    def declare(self, buffer: Buffer, word: str, first: str = "", explicit: bool = False, extra: str = "") -> str:
+    def declare(
+        self,
+        buffer: Buffer,
+        word: str,
+        first: str = "",
+        explicit: bool = False,
+        extra: str = "",
+        scope: str = "global",
+    ) -> str:
         """``A = T.word(first, shape, …)`` after lines for the symbols in it; the name is the buffer's from here on."""
         self.symbols(buffer)
         shared = buffer.data in self.names.texts
-        args = self.buffer_args(buffer, explicit, extra)
+        args = self.buffer_args(buffer, explicit, extra, scope)
         name = self.names.define(buffer, buffer.name)
         if not shared:
             self.names.alias(buffer.data, f"{name}.data")
@@ -311,7 +320,8 @@ class StmtPrinter(ExprPrinter):
         self.stmt(b.body)
 
     def _match(self, match: MatchBufferRegion) -> str:
-        return self.declare(match.buffer, "match_buffer", f"{self.region(match.source)}, ", explicit=True)
+        source = f"{self.region(match.source)}, "
+        return self.declare(match.buffer, "match_buffer", source, True, scope=match.source.buffer.scope)
 
     def _axis(self, axis: IterVar) -> str:
         dom, word = axis.dom, _AXIS_WORDS.get(axis.kind, axis.kind)

@@ -14,7 +14,7 @@
  8. A block has one value of the right type per axis. Its predicate is bool.
  9. A block with axes uses these, not the variables of loops around it.
 10. A block with axes declares the buffers that it writes, and those that it reads (its own output aside).
-11. A matched buffer has the data type of its source and no more dimensions.
+11. A matched buffer has the data type and the scope of its source, and no more dimensions.
 12. A sequence holds two statements at least, none of them a sequence.
 13. A program with blocks is one block without axes, its root.
 14. Nothing of te is left: no reduction or tensor inside an expression.
@@ -284,10 +284,11 @@ class _Verifier:
             self.allocate(buffer)
         for m in b.match_buffers:
             self.region(m.source)
+            left, right = m.buffer, m.source.buffer
             self.check(
-                m.buffer.dtype == m.source.buffer.dtype and m.buffer.ndim <= m.source.buffer.ndim,
-                f"`{m.buffer.name}` ({m.buffer.dtype}, {m.buffer.ndim}-d) does not match a region of "
-                f"`{m.source.buffer.name}` ({m.source.buffer.dtype}, {m.source.buffer.ndim}-d)",
+                (left.dtype, left.scope) == (right.dtype, right.scope) and left.ndim <= right.ndim,
+                f"`{left.name}` ({left.dtype}, {left.ndim}-d, {left.scope}) does not match a region of "
+                f"`{right.name}` ({right.dtype}, {right.ndim}-d, {right.scope})",
             )
             self.declare(m.buffer, symbols=True)
         if b.init is not None:

@@ -57,7 +57,9 @@ class Maker:
         out = self.pick(ints) if ints and self.rng.random() < 0.8 else self.number()
         for _ in range(int(self.rng.integers(3))):
             other = self.pick(ints) if ints and self.rng.random() < 0.5 else self.number(1)
-            out = self.pick([out + other, out - other, out * self.number(1), out // self.number(1), out % self.number(1)])
+            out = self.pick(
+                [out + other, out - other, out * self.number(1), out // self.number(1), out % self.number(1)]
+            )
         return out
 
     def condition(self, ints):
@@ -68,7 +70,9 @@ class Maker:
         out = FloatImm(float(self.rng.integers(-4, 5)) / 2)
         for _ in range(int(self.rng.integers(3))):
             buffer = self.pick(self.buffers)
-            out = self.pick([out + self.load(buffer, ints), out * self.load(buffer, ints), self.load(buffer, ints) - out])
+            out = self.pick(
+                [out + self.load(buffer, ints), out * self.load(buffer, ints), self.load(buffer, ints) - out]
+            )
         return out
 
     def load(self, buffer, ints):
@@ -135,7 +139,9 @@ class Maker:
         if self.rng.random() < 0.3:
             source = self.pick(outer_buffers)
             strides = (Var("s"),) if self.rng.random() < 0.5 else ()
-            matched = decl_buffer((4,), name="m", strides=strides, elem_offset=Var("o"), offset_factor=2)
+            matched = decl_buffer(
+                (4,), name="m", scope=source.scope, strides=strides, elem_offset=Var("o"), offset_factor=2
+            )
             matches = (MatchBufferRegion(matched, self.region(source, inner)),)
         self.buffers = [*outer_buffers, *allocs, *(m.buffer for m in matches)]
         init = self.stmt(0, inner) if self.rng.random() < 0.3 else None

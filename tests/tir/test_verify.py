@@ -183,10 +183,16 @@ def f(A: T.Buffer((16,), "float32")):
             T.evaluate(b[{index}])
 """
     verify(parse(text.format(reads="A[vi * 4:vi * 4 + 4]", shape="(4,)", dtype="float32", index="0")))
-    with pytest.raises(VerifyError, match="`b` .int8, 1-d. does not match a region of `A` .float32, 1-d."):
+    with pytest.raises(
+        VerifyError, match="`b` .int8, 1-d, global. does not match a region of `A` .float32, 1-d, global."
+    ):
         verify(parse(text.format(reads="A[vi * 4:vi * 4 + 4]", shape="(4,)", dtype="int8", index="0")))
-    with pytest.raises(VerifyError, match="`b` .float32, 2-d. does not match"):
+    with pytest.raises(VerifyError, match="`b` .float32, 2-d, global. does not match"):
         verify(parse(text.format(reads="A[vi * 4:vi * 4 + 4]", shape="(2, 2)", dtype="float32", index="0, 0")))
+    with pytest.raises(VerifyError, match="`b` .float32, 1-d, local. does not match"):
+        verify(
+            parse(text.format(reads="A[vi * 4:vi * 4 + 4]", shape="(4,)", dtype='float32", scope="local', index="0"))
+        )
     with pytest.raises(VerifyError, match="block `B` matches `A`, neither read nor written by it"):
         verify(parse(text.format(reads="", shape="(4,)", dtype="float32", index="0")))
 
