@@ -6,7 +6,7 @@ A data type is a plain string everywhere in the IR; this module is the one place
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -46,7 +46,7 @@ class DType(NamedTuple):
     lanes: int
 
 
-@lru_cache(maxsize=None)
+@cache
 def parse_dtype(dtype: str) -> DType:
     """Take ``dtype`` apart; ValueError when it is no data type."""
     match = _PATTERN.fullmatch(dtype) if isinstance(dtype, str) else None
@@ -85,7 +85,7 @@ def bytes_of(dtype: str) -> int:
     return (1 if kind == "bool" else (bits + 7) // 8) * lanes
 
 
-@lru_cache(maxsize=None)
+@cache
 def with_lanes(dtype: str, lanes: int) -> str:
     """``dtype`` with another number of lanes."""
     base = dtype.split("x")[0]

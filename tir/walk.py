@@ -68,7 +68,7 @@ def transform(node: N, pre: Rule | None = None, post: Rule | None = None) -> Any
     return walk(node)
 
 
-def substitute(node: N, mapping: Mapping[Var, Expr]) -> Any:
+def substitute(node: Any, mapping: Mapping[Var, Expr]) -> Any:
     """``node`` with variables replaced by expressions, wherever they are used. Works on BufferRegion as well.
 
     Buffers' own shapes are left alone; see :func:`replace_buffers`.

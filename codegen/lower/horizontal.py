@@ -60,9 +60,9 @@ def lower_horizontal(func: PrimFunc) -> PrimFunc:
 
 
 def _reduce(loop: For) -> Stmt | None:
-    store, cond = loop.body, None
-    if isinstance(store, IfThenElse) and store.else_case is None:
-        store, cond = store.then_case, store.condition
+    body = loop.body
+    guarded = isinstance(body, IfThenElse) and body.else_case is None
+    store, cond = (body.then_case, body.condition) if isinstance(body, IfThenElse) and guarded else (body, None)
     if not isinstance(loop.extent, IntImm) or not isinstance(store, BufferStore):
         return None
     value = store.value

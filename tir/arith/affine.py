@@ -165,7 +165,8 @@ class Intervals:
         lo: Poly = {ONE: 1}
         hi: Poly = {ONE: 1}
         for a in m:  # all factors not negative: both ends multiply
-            pair = self._atom(a) if self.hidden.inside(a) else ({(a,): 1}, {(a,): 1})
+            itself: Poly = {(a,): 1}
+            pair = self._atom(a) if self.hidden.inside(a) else (itself, itself)
             if pair is None or not self.an.nonneg(pair[0]):
                 return None
             lo, hi = mul(lo, pair[0]), mul(hi, pair[1])

@@ -110,7 +110,7 @@ def detect_iter_map(
     simple = [an.simplify(b) for b in bindings]
     constraints = [] if predicate is None else finder.constraints(predicate)
     with an.constraint(predicate if predicate is not None else IntImm(1, "bool")):
-        parsed = []
+        parsed: list[IterSum | None] = []
         for b in simple:
             try:
                 parsed.append(finder.parse(b))
