@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from ..tir.buffer import Buffer
-from ..tir.expr import IterVar, Var
-from ..tir.stmt import BlockRealize, For, Stmt
-from ..tir.walk import pre_order
+from ..tir.expr import BufferLoad, Expr, IterVar, Var
+from ..tir.stmt import Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stmt
+from ..tir.walk import loads_and_stores, pre_order, substitute
+from .analysis import opaque_buffers
 from .errors import ScheduleError
+from .reducers import find_reducer
 from .regions import check_cover
 from .touches import Touch, all_touches
-from .tree import Tree
+from .tree import Tree, blocks_below
 
-__all__ = ["binding_block", "local_to_turns", "only_reduced"]
+__all__ = ["accumulates", "binding_block", "local_to_turns", "only_reduced"]
 
 
 def binding_block(store: Touch, other: Touch, variables: Iterable[Var]) -> BlockRealize | None:
@@ -35,6 +37,46 @@ def only_reduced(realize: BlockRealize, variables: Iterable[Var]) -> bool:
     for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         (reduced if axis.kind == IterVar.REDUCE else spatial).update(n for n in pre_order(value) if isinstance(n, Var))
     return all(v in reduced and v not in spatial for v in variables)
+
+
+def accumulates(block: Block) -> bool:
+    """Whether every leaf of the block combines what it stores with what was there by a known reducer, so that the
+    order in which its reduce axes run does not matter (but for the rounding of floats, and which of equal elements an
+    argmax names). Blocks that use pointers are taken at their word."""
+    inner = list(blocks_below(block.body))
+    if inner:
+        return all(accumulates(realize.block) for realize in inner)
+    if opaque_buffers(block):
+        return True
+    lets: dict[Var, Expr] = {}
+    conditions: list[Expr] = []
+    body = block.body
+    while isinstance(body, (LetStmt, IfThenElse)):
+        if isinstance(body, LetStmt):
+            lets[body.var] = substitute(body.value, lets)
+            body = body.body
+        elif body.else_case is None:
+            conditions.append(substitute(body.condition, lets))
+            body = body.then_case
+        else:
+            return False
+    stores = list(body.seq) if isinstance(body, SeqStmt) else [body]
+    written: set[Buffer] = set()
+    left: list[Expr] = []
+    values: list[Expr] = []
+    for store in stores:
+        # what a later store reads must be what was there before the first
+        if not isinstance(store, BufferStore) or store.predicate is not None or _reads(store.value, written):
+            return False
+        written.add(store.buffer)
+        left.append(BufferLoad(store.buffer, tuple([substitute(i, lets) for i in store.indices])))
+        values.append(substitute(store.value, lets))
+    found = find_reducer(None, left, values)
+    return found is not None and not any(_reads(e, written) for e in (*found[1], *conditions))
+
+
+def _reads(e: Expr, buffers: Collection[Buffer]) -> bool:
+    return any(a.buffer in buffers for a in loads_and_stores(e))
 
 
 def local_to_turns(tree: Tree, loop: For, buffer: Buffer, touches: Sequence[Touch]) -> str | None:
@@ -58,11 +100,10 @@ def local_to_turns(tree: Tree, loop: For, buffer: Buffer, touches: Sequence[Touc
         (writers if t.is_store else readers)[t.blocks[0]] = None
     for reader in readers:
         if reader in writers and reader.block.init is not None:
-            if any(
-                axis.kind == IterVar.REDUCE and any(n is loop.loop_var for n in pre_order(value))
-                for axis, value in zip(reader.block.iter_vars, reader.iter_values, strict=True)
-            ):
-                return f"loop {loop.loop_var.name} carries the reduction of block {reader.block.name_hint!r}"
+            # it starts anew in every turn, unless a loop outside the turn carries its reduction
+            carrier = _carrier(reader, [up for up in tree.loops_above(reader) if tree.is_below(loop, up)])
+            if carrier is not None:
+                return f"loop {carrier.name} carries the reduction of block {reader.block.name_hint!r}"
             continue
         problem = f"block {reader.block.name_hint!r} reads {buffer.name} before it is written"
         for writer in writers:
@@ -76,6 +117,18 @@ def local_to_turns(tree: Tree, loop: For, buffer: Buffer, touches: Sequence[Touc
         else:
             return problem
     return None
+
+
+def _carrier(realize: BlockRealize, loops: Iterable[For]) -> Var | None:
+    """The first of the loops that a reduce axis of the block is bound to."""
+    used = {
+        n
+        for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
+        if axis.kind == IterVar.REDUCE
+        for n in pre_order(value)
+        if isinstance(n, Var)
+    }
+    return next((loop.loop_var for loop in loops if loop.loop_var in used), None)
 
 
 def _before(tree: Tree, a: Stmt, b: Stmt) -> bool:

@@ -15,7 +15,7 @@ from ..nests import check_blocks_of_nest
 from ..primitive import primitive
 from ..touches import touches_below
 from ..tree import Tree, tree_of
-from ..turns import binding_block, local_to_turns, only_reduced
+from ..turns import accumulates, binding_block, local_to_turns, only_reduced
 
 __all__ = ["reorder", "reorder_block_iter_var"]
 
@@ -105,9 +105,13 @@ def _check_order(tree: Tree, nest: Sequence[For], new: Sequence[For]) -> None:
         if [place[v] for v in free] == sorted(place[v] for v in free):
             continue
         block = binding_block(conflict.store, conflict.other, free)
+        why: str | None
         if block is not None and only_reduced(block, free):
-            continue
-        why = local_to_turns(tree, nest[-1], conflict.store.buffer, touches)
+            if accumulates(block.block):
+                continue
+            why = f"block {block.block.name_hint!r} is no known reduction, so the order of its turns matters"
+        else:
+            why = local_to_turns(tree, nest[-1], conflict.store.buffer, touches)
         if why is None:
             continue
         names = ", ".join(v.name for v in free)

@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from tilewright import te
 from tilewright.schedule import Schedule, ScheduleError
 from tilewright.tir import parse
 
@@ -183,3 +184,74 @@ def test_reorder_block_iter_var(matmul, agree, replays):
     agree(func, sch.func)
     replays(sch, func)
     refused("new_order [0, 1] is no permutation of the 3 axes", lambda: sch.reorder_block_iter_var("C", [0, 1]))
+
+
+HORNER = """
+@T.prim_func
+def main(A: T.Buffer((4, 3, 5), "float32"), B: T.Buffer((4,), "float32")):
+    for i, k, m in T.grid(4, 3, 5):
+        with T.block("B"):
+            vi, vk, vm = T.axis.remap("SRR", [i, k, m])
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] * T.float32(2) + A[vi, vk, vm]
+"""
+
+
+def test_reorder_refuses_an_accumulation_that_is_no_reduction(agree):
+    """The axes are said to be reduce axes, but the order of the terms matters."""
+    sch, (i, k, m) = start(HORNER)
+    refused("block 'B' is no known reduction, so the order of its turns matters", lambda: sch.reorder(m, k))
+    sch.reorder(k, m, i)  # the terms of each element stay in order
+    agree(parse(HORNER), sch.func)
+    for text in ("B[vi] + A[vi, vk, vm]", "T.max(A[vi, vk, vm], B[vi])"):
+        func = parse(HORNER.replace("B[vi] * T.float32(2) + A[vi, vk, vm]", text))
+        sch = Schedule(func)
+        _, k, m = sch.get_loops("B")
+        sch.reorder(m, k)
+        agree(func, sch.func)
+
+
+def test_scratch_that_accumulates_across_turns_is_refused():
+    """A copy of B per turn of i would forget what the turns before have added."""
+    sch, (_, i, _) = start("""
+@T.prim_func
+def main(A: T.Buffer((4, 8), "float32"), C: T.Buffer((3, 8), "float32")):
+    B = T.alloc_buffer((8,))
+    for k in range(4):
+        for i in range(3):
+            for j in range(8):
+                with T.block("B"):
+                    vk = T.axis.reduce(4, k)
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    T.reads(A[vk, vj])
+                    T.writes(B[vj])
+                    with T.init():
+                        B[vj] = T.float32(0)
+                    B[vj] = B[vj] + A[vk, vj]
+            for j in range(8):
+                with T.block("C"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    T.reads(B[vj])
+                    T.writes(C[vi, vj])
+                    C[vi, vj] = B[vj]
+""")
+    refused("loop k carries the reduction of block 'B'", lambda: sch.parallel(i))
+
+
+def test_reorder_of_an_argmax(agree):
+    A = te.placeholder((3, 4, 5), name="A")
+    arg = te.comm_reducer(
+        lambda x, y: (te.select(x[1] >= y[1], x[0], y[0]), te.select(x[1] >= y[1], x[1], y[1])),
+        lambda t0, t1: (te.const(-1, t0), te.min_value(t1)),
+        name="argmax",
+    )
+    k, m = te.reduce_axis((0, 4), name="k"), te.reduce_axis((0, 5), name="m")
+    B, C = te.compute((3,), lambda i: arg((k * 5 + m, A[i, k, m]), axis=[k, m]), name="B")
+    func = te.create_prim_func([A, B, C])
+    sch = Schedule(func, debug_mask="all")
+    block = sch.get_child_blocks("root")[0]
+    i, k, m = sch.get_loops(block)
+    sch.reorder(k, m, i)
+    agree(func, sch.func)
+    sch.reorder(m, k)
