@@ -103,9 +103,10 @@ for _name, _side, _start in (("argmax", "GE", _lowest(1)), ("argmin", "LE", _hig
 
 
 def find_reducer(
-    identity: Sequence[Expr], left: Sequence[Expr], updates: Sequence[Expr]
+    identity: Sequence[Expr] | None, left: Sequence[Expr], updates: Sequence[Expr]
 ) -> tuple[Reducer, Values] | None:
-    """The reducer with ``updates == combine(left, right)`` that starts from ``identity``, and that right side."""
+    """The reducer with ``updates == combine(left, right)`` that starts from ``identity`` (from anything when that is
+    None), and that right side."""
     for reducer in REDUCERS:
         if reducer.arity != len(updates):
             continue
@@ -118,7 +119,7 @@ def find_reducer(
             if (
                 all(_match(p, e, set(holes), found) for p, e in zip(pattern, updates, strict=True))
                 and len(found) == len(holes)
-                and reducer.starts(tuple(identity))
+                and (identity is None or reducer.starts(tuple(identity)))
             ):
                 return reducer, tuple([found[h] for h in holes])
     return None
