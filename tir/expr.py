@@ -9,11 +9,12 @@ on indices never overflows, on data it wraps; reading outside a buffer is an err
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Union
 
-from .dtype import INDEX, element_of, is_bool, is_float, is_int, lanes_of, promote, with_lanes
+from .dtype import INDEX, bits_of, element_of, is_bool, is_float, is_int, lanes_of, promote, with_lanes
 from .node import Node, map_tuple
 
 if TYPE_CHECKING:
@@ -709,7 +710,10 @@ def cast(dtype: str, value: ExprLike) -> Expr:
     if isinstance(e, IntImm) and (is_int(dtype) or is_float(dtype)) and not is_bool(e.dtype):
         return const(e.value, dtype)
     if isinstance(e, FloatImm) and is_float(dtype):
-        return const(e.value, dtype)
+        if bits_of(e.dtype) >= bits_of(dtype):
+            return const(e.value, dtype)
+        if e.dtype == "float32" and abs(e.value) < 3.4e38:  # widened from the value that float32 holds
+            return const(struct.unpack("f", struct.pack("f", e.value))[0], dtype)
     return Cast(dtype, e)
 
 

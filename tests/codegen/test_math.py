@@ -51,17 +51,17 @@ REFERENCE = {
 WIDE = (-1e-3, 1e-3), (-2, 2), (-100, 100)
 CASES32 = {
     "exp": ([(-104, 89), (-1, 1), (-1e-6, 1e-6)], 1), "exp2": ([(-150, 128), (-1, 1)], 1),
-    "exp10": ([(-45, 38.5), (-1, 1)], 1), "expm1": ([(-20, 89), (-1, 1), (-1e-3, 1e-3)], 2),
+    "exp10": ([(-45, 38.5), (-1, 1)], 1), "expm1": ([(-20, 89), (-1, 1), (-1e-3, 1e-3)], 1.5),
     "log": ([(0, 1e-38), (1e-38, 1), (0.5, 2), (0.99, 1.01), (1, 1e38)], 1),
-    "log2": ([(0, 1e-38), (1e-38, 1), (0.5, 2), (0.99, 1.01), (1, 1e38)], 2),
-    "log10": ([(0, 1e-38), (1e-38, 1), (0.5, 2), (0.99, 1.01), (1, 1e38)], 2),
-    "log1p": ([(-1, 1), (-1e-3, 1e-3), (0, 1e38)], 2), "tanh": ([(-10, 10), (-1, 1), (-1e-3, 1e-3)], 2.5),
-    "sigmoid": ([(-104, 20), (-2, 2)], 2), "erf": ([(-5, 5), (-1, 1), (-1e-3, 1e-3)], 3),
-    "rsqrt": ([(0, 1), (1, 1e38)], 1.5), "sin": ([*WIDE, (-1e5, 1e5), (1e8, 1e12), (1e30, 3e38)], 1),
-    "cos": ([*WIDE, (-1e5, 1e5), (1e8, 1e12), (1e30, 3e38)], 1), "tan": ([*WIDE, (-1e5, 1e5), (1e8, 1e12)], 1),
-    "asin": ([(-1, 1), (-1e-3, 1e-3)], 1), "acos": ([(-1, 1), (-1e-3, 1e-3)], 1), "atan": ([*WIDE, (-1e30, 1e30)], 1),
-    "sinh": ([*WIDE], 1), "cosh": ([*WIDE], 1), "asinh": ([*WIDE, (-1e30, 1e30)], 1), "acosh": ([(1, 2), (1, 1e30)], 1),
-    "atanh": ([(-1, 1), (-1e-3, 1e-3)], 1),
+    "log2": ([(0, 1e-38), (1e-38, 1), (0.5, 2), (0.99, 1.01), (1, 1e38)], 1.5),
+    "log10": ([(0, 1e-38), (1e-38, 1), (0.5, 2), (0.99, 1.01), (1, 1e38)], 1.5),
+    "log1p": ([(-1, 1), (-1e-3, 1e-3), (0, 1e38)], 1.5), "tanh": ([(-10, 10), (-1, 1), (-1e-3, 1e-3)], 2.5),
+    "sigmoid": ([(-104, 20), (-2, 2)], 2.5), "erf": ([(-5, 5), (-1, 1), (-1e-3, 1e-3)], 1.5),
+    "rsqrt": ([(0, 1), (1, 1e38)], 1.5), "sin": ([*WIDE, (-1e5, 1e5), (1e8, 1e12), (1e30, 3e38)], 0.51),
+    "cos": ([*WIDE, (-1e5, 1e5), (1e8, 1e12), (1e30, 3e38)], 0.51), "tan": ([*WIDE, (-1e5, 1e5), (1e8, 1e12)], 0.51),
+    "asin": ([(-1, 1), (-1e-3, 1e-3)], 0.51), "acos": ([(-1, 1), (-1e-3, 1e-3)], 0.51), "atan": ([*WIDE, (-1e30, 1e30)], 0.51),
+    "sinh": ([*WIDE], 0.51), "cosh": ([*WIDE], 0.51), "asinh": ([*WIDE, (-1e30, 1e30)], 0.51), "acosh": ([(1, 2), (1, 1e30)], 0.51),
+    "atanh": ([(-1, 1), (-1e-3, 1e-3)], 0.51),
 }  # fmt: skip
 CASES64 = {
     "exp": ([(-745, 709.7), (-1, 1)], 1), "exp2": ([(-1070, 1023), (-1, 1)], 1), "exp10": ([(-320, 308), (-1, 1)], 1),
@@ -69,7 +69,7 @@ CASES64 = {
     "log2": ([(0, 1e-307), (0.5, 2), (0.99, 1.01), (1, 1e300)], 2),
     "log10": ([(0, 1e-307), (0.5, 2), (0.99, 1.01), (1, 1e300)], 2),
     "log1p": ([(-1, 1), (-1e-5, 1e-5), (0, 1e300)], 2), "tanh": ([(-25, 25), (-1, 1), (-1e-5, 1e-5)], 2.5),
-    "sigmoid": ([(-745, 40), (-2, 2)], 2), "erf": ([(-7, 7), (-1, 1), (-1e-3, 1e-3)], 3), "rsqrt": ([(0, 1)], 1.5),
+    "sigmoid": ([(-745, 40), (-2, 2)], 2.5), "erf": ([(-7, 7), (-1, 1), (-1e-3, 1e-3)], 2.5), "rsqrt": ([(0, 1)], 1.5),
     "asin": ([(-1, 1), (-1e-3, 1e-3)], 2), "acos": ([(-1, 1)], 2), "atan": ([*WIDE, (-1e30, 1e30)], 2),
     "sinh": ([*WIDE, (-700, 700)], 2), "cosh": ([*WIDE, (-700, 700)], 2), "asinh": ([*WIDE, (-1e300, 1e300)], 3),
     "acosh": ([(1, 2), (1, 1e300)], 3), "atanh": ([(-1, 1), (-1e-3, 1e-3)], 3),
@@ -114,14 +114,14 @@ def test_float32(name: str, fused: bool) -> None:
     if name in ("tan", "sin", "cos") and not fused:
         pytest.skip("their reduction is fused on every target")
     intervals, limit = CASES32[name]
-    assert worst(name, "float32", intervals, 20000, fused) <= limit + (0 if fused else 0.5)
+    assert worst(name, "float32", intervals, 20000 if fused else 8000, fused) <= limit + (0 if fused else 0.5)
 
 
 @pytest.mark.skipif(np.finfo(LD).eps > 1e-18, reason="needs a long double of 64 bits or more as reference")
 @pytest.mark.parametrize("name", sorted(CASES64))
 def test_float64(name: str) -> None:
     intervals, limit = CASES64[name]
-    assert worst(name, "float64", intervals, 1500) <= limit
+    assert worst(name, "float64", intervals, 500) <= limit
 
 
 SPECIAL = {
@@ -171,7 +171,7 @@ def test_special_values(name: str, dtype: str) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_pow(dtype: str) -> None:
     rng = np.random.default_rng(1)
-    count = 20000 if dtype == "float32" else 3000
+    count = 20000 if dtype == "float32" else 1000
     higher = np.float64 if dtype == "float32" else LD
     top = 38 if dtype == "float32" else 300
     x = np.power(10.0, rng.uniform(-top, top, count)).astype(dtype)

@@ -148,6 +148,29 @@ def test_binding_again_forgets_the_old_range() -> None:
     assert a.can_prove_equal(VI, J + 1)
 
 
+def test_binding_again_under_a_condition() -> None:
+    a = Analyzer()
+    a.bind(VI, (0, 3))
+    claim = VI < 4
+    assert a.can_prove(claim)
+    with a.constraint(J < N):
+        a.bind(VI, (0, 7))
+    assert not a.can_prove(claim)
+
+
+def test_what_lets_hold_may_wrap() -> None:
+    data = decl_buffer((4,), "int32", "data")
+    a = Analyzer()
+    a.bind(VI, data[0] % 16)
+    assert a.const_int_bound(VI) == (0, 15) and a.can_prove(VI + 1 > VI)
+    a.bind(J, data[0] + data[1])
+    assert not a.can_prove(J + 1 > J)
+
+
+def test_widened_constants() -> None:
+    assert const(0.1).astype("float64").value == 0.10000000149011612
+
+
 def test_intervals() -> None:
     a = Analyzer()
     a.bind(N, (1, None))

@@ -139,7 +139,8 @@ class Intervals:
         for m, c in p.items():
             moving = [a for a in m if self.hidden.inside(a)]
             if not moving:
-                lo, hi = add(lo, {m: c}), add(hi, {m: c})
+                term: Poly = {m: c}
+                lo, hi = add(lo, term), add(hi, term)
             elif len(moving) == 1:
                 rest = list(m)
                 rest.remove(moving[0])

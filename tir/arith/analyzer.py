@@ -53,6 +53,10 @@ class Analyzer(Canonical):
     Unknown variables may have any value; bind sizes with ``bind(n, (1, None))``. Index arithmetic never overflows.
     """
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._version = 0
+
     # -- knowledge ---------------------------------------------------------------------------------------------------
 
     def bind(self, var: Var, value: Range | ExprLike | tuple[Any, Any]) -> None:
@@ -60,6 +64,7 @@ class Analyzer(Canonical):
         expression equal to it, or a pair of inclusive ends, either of them ``None`` when unknown."""
         if var.dtype not in INDEX_TYPES:
             return
+        data = False
         if isinstance(value, tuple):
             lo, hi = [None if x is None else self.poly(convert(x, var.dtype)) for x in value]
         elif isinstance(value, Range):
@@ -67,21 +72,15 @@ class Analyzer(Canonical):
             hi = add(add(lo, self.poly(value.extent)), {ONE: -1})
         else:
             lo = hi = self.poly(convert(value, var.dtype))
-            if not self.exact(lo, var.dtype):  # wraps: an equation would take it for the mathematical value
-                self._mark_data(var)
-                return
+            if self.data(lo):  # what comes from memory may wrap in further arithmetic
+                data, exact = True, self.exact(lo, var.dtype)
+                lo, hi = (lo, hi) if exact else (None, None)
         known = ("var", id(var)) in self._by_key
         ((a,),) = self.intern(("var", id(var)), "var", (), var.dtype, lambda: var)
         self._ends[a] = (lo, hi)
+        self.atoms[a].data = data
         if known:
-            self._forget()
-
-    def _mark_data(self, var: Var) -> None:
-        known = ("var", id(var)) in self._by_key
-        ((a,),) = self.intern(("var", id(var)), "var", (), var.dtype, lambda: var)
-        self.atoms[a].data = True
-        self._ends.pop(a, None)
-        if known:
+            self._version += 1
             self._forget()
 
     def _forget(self) -> None:
@@ -90,7 +89,8 @@ class Analyzer(Canonical):
     @contextmanager
     def constraint(self, condition: Expr) -> Iterator[None]:
         """Inside the ``with``, ``condition`` holds. Conditions that read memory are left aside."""
-        saved = (self._facts, self._tight, self._poly_memo, self._simp_memo, self._bounds)
+        facts_before, memos = (self._facts, self._tight), (self._poly_memo, self._simp_memo, self._bounds)
+        version = self._version
         facts, tight = list(self._facts), dict(self._tight)
         self._learn(condition, True, facts, tight)
         if len(facts) > len(self._facts) or tight != self._tight:
@@ -99,7 +99,11 @@ class Analyzer(Canonical):
         try:
             yield
         finally:
-            self._facts, self._tight, self._poly_memo, self._simp_memo, self._bounds = saved
+            self._facts, self._tight = facts_before
+            if self._version == version:
+                self._poly_memo, self._simp_memo, self._bounds = memos
+            else:  # a variable was bound anew meanwhile
+                self._forget()
 
     def learn(self, condition: Expr, facts: list[Poly]) -> None:
         """Append to ``facts`` polynomials that are at most zero where ``condition`` holds."""
