@@ -34,17 +34,34 @@ def _prepare_block_layout(func: PrimFunc, block: Any, index_map: Any, **_: Any) 
 def transform_block_layout(func: PrimFunc, block: str, index_map: Any) -> PrimFunc:
     """Run a block over new axes, to which ``index_map`` sends the old ones, in loops made anew.
 
-    Before ``sch.transform_block_layout("B", lambda i, j: (j // 16, i, j % 16))``, and after::
-
-        for i, j in T.grid(64, 128):                     for ax0, ax1, ax2 in T.grid(8, 64, 16):
-            with T.block("B"):                               with T.block("B"):
-                vi, vj = T.axis.remap("SS", [i, j])              v0, v1, v2 = T.axis.remap("SSS", [ax0, ax1, ax2])
-                B[vi, vj] = A[vi, vj] * 2.0                      B[v1, v0 * 16 + v2] = A[v1, v0 * 16 + v2] * 2.0
-
     Where the domain does not fit the map (100 columns in tiles of 16), a predicate leaves out what is too much.
 
     Applies to a block alone in its loop nest that runs once on each point of its axes, and to maps that can be
     inverted; no new axis may mix spatial and reduce axes, and a map of reduce axes has to fit.
+
+    >>> from tilewright.schedule import Schedule
+    >>> from tilewright.tir.parser import parse
+    >>> sch = Schedule(parse('''
+    ... @T.prim_func
+    ... def main(A: T.Buffer((8, 8)), B: T.Buffer((8, 8))):
+    ...     for i, j in T.grid(8, 8):
+    ...         with T.block("B"):
+    ...             vi, vj = T.axis.remap("SS", [i, j])
+    ...             B[vi, vj] = A[vi, vj] * T.float32(2)
+    ... '''))
+    >>> sch.transform_block_layout("B", lambda i, j: (j // 4, i, j % 4))
+    >>> sch.func.show()
+    # from tilewright.tir import script as T
+    <BLANKLINE>
+    @T.prim_func
+    def main(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8, 8), "float32")):
+        # with T.block("root"):
+        for ax0, ax1, ax2 in T.grid(2, 8, 4):
+            with T.block("B"):
+                v0, v1, v2 = T.axis.remap("SSS", [ax0, ax1, ax2])
+                T.reads(A[v1, v0 * 4 + v2])
+                T.writes(B[v1, v0 * 4 + v2])
+                B[v1, v0 * 4 + v2] = A[v1, v0 * 4 + v2] * T.float32(2.0)
     """
     tree = tree_of(func)
     realize = tree.block(block)

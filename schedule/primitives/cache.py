@@ -147,22 +147,42 @@ def cache_read(
 ) -> tuple[PrimFunc, BlockRV]:
     """Copy a buffer that ``block`` reads into a new one of ``storage_scope``, and let the consumers read the copy.
 
-    Before ``sch.cache_read("B", 0, "local")``, and after::
-
-        for i, j in T.grid(128, 128):                    for ax0, ax1 in T.grid(128, 128):
-            with T.block("B"):                               with T.block("A_local"):
-                vi, vj = T.axis.remap("SS", [i, j])              v0, v1 = T.axis.remap("SS", [ax0, ax1])
-                B[vi, vj] = A[vi, vj] * 2.0                      A_local[v0, v1] = A[v0, v1]
-                                                         for i, j in T.grid(128, 128):
-                                                             with T.block("B"):
-                                                                 vi, vj = T.axis.remap("SS", [i, j])
-                                                                 B[vi, vj] = A_local[vi, vj] * 2.0
-
     ``read_buffer_index`` is the buffer's number among the block's reads, or its name. All blocks of the scope that
     read the buffer use the copy, or those in ``consumer_blocks`` only. Returns the copying block.
 
     Applies when at most one block of the scope writes the buffer, and stands before the consumers. The copy is made
     right after the writer, in the innermost loop that holds both, or at the start of the scope.
+
+    >>> from tilewright.schedule import Schedule
+    >>> from tilewright.tir.parser import parse
+    >>> sch = Schedule(parse('''
+    ... @T.prim_func
+    ... def main(A: T.Buffer((8, 8)), B: T.Buffer((8, 8))):
+    ...     for i, j in T.grid(8, 8):
+    ...         with T.block("B"):
+    ...             vi, vj = T.axis.remap("SS", [i, j])
+    ...             B[vi, vj] = A[vi, vj] * T.float32(2)
+    ... '''))
+    >>> copy = sch.cache_read("B", 0, "local")
+    >>> sch.func.show()
+    # from tilewright.tir import script as T
+    <BLANKLINE>
+    @T.prim_func
+    def main(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8, 8), "float32")):
+        # with T.block("root"):
+        A_local = T.alloc_buffer((8, 8), scope="local")
+        for ax0, ax1 in T.grid(8, 8):
+            with T.block("A_local"):
+                v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                T.reads(A[v0, v1])
+                T.writes(A_local[v0, v1])
+                A_local[v0, v1] = A[v0, v1]
+        for i, j in T.grid(8, 8):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.reads(A_local[vi, vj])
+                T.writes(B[vi, vj])
+                B[vi, vj] = A_local[vi, vj] * T.float32(2.0)
     """
     tree = tree_of(func)
     realize = tree.block(block)
@@ -245,21 +265,41 @@ def cache_write(
 ) -> tuple[PrimFunc, BlockRV]:
     """Let ``block`` write into a new buffer of ``storage_scope``, and copy that to the buffer it wrote before.
 
-    Before ``sch.cache_write("B", 0, "local")``, and after::
-
-        for i, j in T.grid(128, 128):                    for i, j in T.grid(128, 128):
-            with T.block("B"):                               with T.block("B"):
-                vi, vj = T.axis.remap("SS", [i, j])              vi, vj = T.axis.remap("SS", [i, j])
-                B[vi, vj] = A[vi, vj] * 2.0                      B_local[vi, vj] = A[vi, vj] * 2.0
-                                                         for ax0, ax1 in T.grid(128, 128):
-                                                             with T.block("B_local"):
-                                                                 v0, v1 = T.axis.remap("SS", [ax0, ax1])
-                                                                 B[v0, v1] = B_local[v0, v1]
-
     ``write_buffer_index`` is the buffer's number among the block's writes, or its name. Later readers go on reading
     the buffer, but those in ``consumer_blocks`` read the new one. Returns the copying block.
 
     Applies when the block is the only writer of the buffer in its scope and does not need what the buffer held before.
+
+    >>> from tilewright.schedule import Schedule
+    >>> from tilewright.tir.parser import parse
+    >>> sch = Schedule(parse('''
+    ... @T.prim_func
+    ... def main(A: T.Buffer((8, 8)), B: T.Buffer((8, 8))):
+    ...     for i, j in T.grid(8, 8):
+    ...         with T.block("B"):
+    ...             vi, vj = T.axis.remap("SS", [i, j])
+    ...             B[vi, vj] = A[vi, vj] * T.float32(2)
+    ... '''))
+    >>> copy = sch.cache_write("B", 0, "local")
+    >>> sch.func.show()
+    # from tilewright.tir import script as T
+    <BLANKLINE>
+    @T.prim_func
+    def main(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8, 8), "float32")):
+        # with T.block("root"):
+        B_local = T.alloc_buffer((8, 8), scope="local")
+        for i, j in T.grid(8, 8):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.reads(A[vi, vj])
+                T.writes(B_local[vi, vj])
+                B_local[vi, vj] = A[vi, vj] * T.float32(2.0)
+        for ax0, ax1 in T.grid(8, 8):
+            with T.block("B_local"):
+                v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                T.reads(B_local[v0, v1])
+                T.writes(B[v0, v1])
+                B[v0, v1] = B_local[v0, v1]
     """
     tree = tree_of(func)
     realize = tree.block(block)

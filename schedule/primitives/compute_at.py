@@ -35,23 +35,52 @@ __all__ = ["compute_at", "reverse_compute_at"]
 def compute_at(func: PrimFunc, block: str, loop: Var, preserve_unit_loops: bool = False, index: int = -1) -> PrimFunc:
     """Move a producer under ``loop``, where it computes what its consumers there need.
 
-    Before ``sch.compute_at("B", i)``, and after::
-
-        for i, j in T.grid(128, 128):                    for i in range(128):
-            with T.block("B"):                               for ax0 in range(128):
-                vi, vj = T.axis.remap("SS", [i, j])              with T.block("B"):
-                B[vi, vj] = A[vi, vj] * 2.0                          vi, vj = T.axis.remap("SS", [i, ax0])
-        for i, j in T.grid(128, 128):                                B[vi, vj] = A[vi, vj] * 2.0
-            with T.block("C"):                               for j in range(128):
-                vi, vj = T.axis.remap("SS", [i, j])              with T.block("C"):
-                C[vi, vj] = B[vi, vj] + 1.0                          vi, vj = T.axis.remap("SS", [i, j])
-                                                                     C[vi, vj] = B[vi, vj] + 1.0
-
     Loops of one round are left out unless ``preserve_unit_loops``. ``index`` is the position among the statements
     under the loop: -1 the last possible (just before the first consumer), -2 the first possible.
 
-    Applies when the block is complete or a reduction block, runs on the whole domain of its axes, writes no buffer
-    that lives on after the scope, and all its consumers stand under the loop.
+    The loops of the block are made anew, in the order of its axes, over the elements that its consumers read in one
+    turn of the loop; a predicate cuts off what is outside of the axes' domains, and keeps a condition of its own.
+
+    Applies when the block is complete or a reduction block, writes no buffer that lives on after the scope, and all
+    its consumers stand under the loop and read nothing that it does not compute there.
+
+    >>> from tilewright.schedule import Schedule
+    >>> from tilewright.tir.parser import parse
+    >>> sch = Schedule(parse('''
+    ... @T.prim_func
+    ... def main(A: T.Buffer((8, 8)), C: T.Buffer((8, 8))):
+    ...     B = T.alloc_buffer((8, 8))
+    ...     for i, j in T.grid(8, 8):
+    ...         with T.block("B"):
+    ...             vi, vj = T.axis.remap("SS", [i, j])
+    ...             B[vi, vj] = A[vi, vj] * T.float32(2)
+    ...     for i, j in T.grid(8, 8):
+    ...         with T.block("C"):
+    ...             vi, vj = T.axis.remap("SS", [i, j])
+    ...             C[vi, vj] = B[vi, vj] + T.float32(1)
+    ... '''))
+    >>> i, j = sch.get_loops("C")
+    >>> sch.compute_at("B", i)
+    >>> sch.func.show()
+    # from tilewright.tir import script as T
+    <BLANKLINE>
+    @T.prim_func
+    def main(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8, 8), "float32")):
+        # with T.block("root"):
+        B = T.alloc_buffer((8, 8))
+        for i in range(8):
+            for ax0 in range(8):
+                with T.block("B"):
+                    vi, vj = T.axis.remap("SS", [i, ax0])
+                    T.reads(A[vi, vj])
+                    T.writes(B[vi, vj])
+                    B[vi, vj] = A[vi, vj] * T.float32(2.0)
+            for j in range(8):
+                with T.block("C"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    T.reads(B[vi, vj])
+                    T.writes(C[vi, vj])
+                    C[vi, vj] = B[vi, vj] + T.float32(1.0)
     """
     return _move(func, block, loop, preserve_unit_loops, index, forward=True)
 
@@ -62,23 +91,49 @@ def reverse_compute_at(
 ) -> PrimFunc:
     """Move a consumer under ``loop``, where it consumes what its producers there have made.
 
-    Before ``sch.reverse_compute_at("C", i)``, and after::
-
-        for i, j in T.grid(128, 128):                    for i in range(128):
-            with T.block("B"):                               for j in range(128):
-                vi, vj = T.axis.remap("SS", [i, j])              with T.block("B"):
-                B[vi, vj] = A[vi, vj] * 2.0                          vi, vj = T.axis.remap("SS", [i, j])
-        for i, j in T.grid(128, 128):                                B[vi, vj] = A[vi, vj] * 2.0
-            with T.block("C"):                               for ax0 in range(128):
-                vi, vj = T.axis.remap("SS", [i, j])              with T.block("C"):
-                C[vi, vj] = B[vi, vj] + 1.0                          vi, vj = T.axis.remap("SS", [i, ax0])
-                                                                     C[vi, vj] = B[vi, vj] + 1.0
-
     Loops of one round are left out unless ``preserve_unit_loops``. ``index`` is the position among the statements
     under the loop: -1 the last possible, -2 the first possible (just after the last producer).
 
     Applies when the block is complete or a reduction block, all its producers stand under the loop, what it reads is
     final and complete there in each turn, and the turns together run it on the whole domain of its axes.
+
+    >>> from tilewright.schedule import Schedule
+    >>> from tilewright.tir.parser import parse
+    >>> sch = Schedule(parse('''
+    ... @T.prim_func
+    ... def main(A: T.Buffer((8, 8)), C: T.Buffer((8, 8))):
+    ...     B = T.alloc_buffer((8, 8))
+    ...     for i, j in T.grid(8, 8):
+    ...         with T.block("B"):
+    ...             vi, vj = T.axis.remap("SS", [i, j])
+    ...             B[vi, vj] = A[vi, vj] * T.float32(2)
+    ...     for i, j in T.grid(8, 8):
+    ...         with T.block("C"):
+    ...             vi, vj = T.axis.remap("SS", [i, j])
+    ...             C[vi, vj] = B[vi, vj] + T.float32(1)
+    ... '''))
+    >>> i, j = sch.get_loops("B")
+    >>> sch.reverse_compute_at("C", i)
+    >>> sch.func.show()
+    # from tilewright.tir import script as T
+    <BLANKLINE>
+    @T.prim_func
+    def main(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8, 8), "float32")):
+        # with T.block("root"):
+        B = T.alloc_buffer((8, 8))
+        for i in range(8):
+            for j in range(8):
+                with T.block("B"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    T.reads(A[vi, vj])
+                    T.writes(B[vi, vj])
+                    B[vi, vj] = A[vi, vj] * T.float32(2.0)
+            for ax0 in range(8):
+                with T.block("C"):
+                    vi, vj = T.axis.remap("SS", [i, ax0])
+                    T.reads(B[vi, vj])
+                    T.writes(C[vi, vj])
+                    C[vi, vj] = B[vi, vj] + T.float32(1.0)
     """
     return _move(func, block, loop, preserve_unit_loops, index, forward=False)
 

@@ -71,19 +71,37 @@ def _check_inputs_stay(scope: Scope, realize: BlockRealize, until: Sequence[Bloc
 def compute_inline(func: PrimFunc, block: str) -> PrimFunc:
     """Compute what ``block`` computes where it is read, and drop the block and its buffer.
 
-    Before ``sch.compute_inline("B")``, and after::
-
-        for i, j in T.grid(128, 128):                    for i, j in T.grid(128, 128):
-            with T.block("B"):                               with T.block("C"):
-                vi, vj = T.axis.remap("SS", [i, j])              vi, vj = T.axis.remap("SS", [i, j])
-                B[vi, vj] = A[vi, vj] * 2.0                      C[vi, vj] = A[vi, vj] * 2.0 + 1.0
-        for i, j in T.grid(128, 128):
-            with T.block("C"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                C[vi, vj] = B[vi, vj] + 1.0
-
     Applies to a complete block that stores one value at its own axes, each once (a dimension of extent 1 may have the
     index 0), into a buffer that does not live on after the scope.
+
+    >>> from tilewright.schedule import Schedule
+    >>> from tilewright.tir.parser import parse
+    >>> sch = Schedule(parse('''
+    ... @T.prim_func
+    ... def main(A: T.Buffer((8, 8)), C: T.Buffer((8, 8))):
+    ...     B = T.alloc_buffer((8, 8))
+    ...     for i, j in T.grid(8, 8):
+    ...         with T.block("B"):
+    ...             vi, vj = T.axis.remap("SS", [i, j])
+    ...             B[vi, vj] = A[vi, vj] * T.float32(2)
+    ...     for i, j in T.grid(8, 8):
+    ...         with T.block("C"):
+    ...             vi, vj = T.axis.remap("SS", [i, j])
+    ...             C[vi, vj] = B[vi, vj] + T.float32(1)
+    ... '''))
+    >>> sch.compute_inline("B")
+    >>> sch.func.show()
+    # from tilewright.tir import script as T
+    <BLANKLINE>
+    @T.prim_func
+    def main(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8, 8), "float32")):
+        # with T.block("root"):
+        for i, j in T.grid(8, 8):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.reads(A[vi, vj])
+                T.writes(C[vi, vj])
+                C[vi, vj] = A[vi, vj] * T.float32(2.0) + T.float32(1.0)
     """
     tree = tree_of(func)
     realize = tree.block(block)
@@ -199,21 +217,39 @@ def _with_regions(block: Block) -> Block:
 def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
     """Compute what ``block`` computes right where its only producer makes its input, and drop the block.
 
-    Before ``sch.reverse_compute_inline("C")``, and after::
-
-        for i, j in T.grid(128, 128):                    for i, j in T.grid(128, 128):
-            with T.block("B"):                               with T.block("B"):
-                vi, vj = T.axis.remap("SS", [i, j])              vi, vj = T.axis.remap("SS", [i, j])
-                B[vi, vj] = A[vi, vj] * 2.0                      C[vi, vj] = A[vi, vj] * 2.0 + 1.0
-        for i, j in T.grid(128, 128):
-            with T.block("C"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                C[vi, vj] = B[vi, vj] + 1.0
-
     Applies to a complete block that stores one value and reads its producer's buffer at one place, from which its axes
     follow (axes, or digits such as ``v // 16, v % 16``); it must be the buffer's only reader, and the producer a
     complete block that stores one value, runs on the whole domain of its axes and has no other condition. When the
     producer makes more than the block reads, the rest is left out by a predicate.
+
+    >>> from tilewright.schedule import Schedule
+    >>> from tilewright.tir.parser import parse
+    >>> sch = Schedule(parse('''
+    ... @T.prim_func
+    ... def main(A: T.Buffer((8, 8)), C: T.Buffer((8, 8))):
+    ...     B = T.alloc_buffer((8, 8))
+    ...     for i, j in T.grid(8, 8):
+    ...         with T.block("B"):
+    ...             vi, vj = T.axis.remap("SS", [i, j])
+    ...             B[vi, vj] = A[vi, vj] * T.float32(2)
+    ...     for i, j in T.grid(8, 8):
+    ...         with T.block("C"):
+    ...             vi, vj = T.axis.remap("SS", [i, j])
+    ...             C[vi, vj] = B[vi, vj] + T.float32(1)
+    ... '''))
+    >>> sch.reverse_compute_inline("C")
+    >>> sch.func.show()
+    # from tilewright.tir import script as T
+    <BLANKLINE>
+    @T.prim_func
+    def main(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8, 8), "float32")):
+        # with T.block("root"):
+        for i, j in T.grid(8, 8):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.reads(A[vi, vj])
+                T.writes(C[vi, vj])
+                C[vi, vj] = A[vi, vj] * T.float32(2.0) + T.float32(1.0)
     """
     tree = tree_of(func)
     realize = tree.block(block)

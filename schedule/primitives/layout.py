@@ -80,14 +80,6 @@ def transform_layout(
 ) -> PrimFunc:
     """Store the elements of a buffer at the places that ``index_map`` gives, wherever it is accessed.
 
-    Before ``sch.transform_layout("B", ("write", 0), lambda i, j: (i // 16, j, i % 16))``, and after::
-
-        B = T.alloc_buffer((128, 64))                    B = T.alloc_buffer((8, 64, 16))
-        for i, j in T.grid(128, 64):                     for i, j in T.grid(128, 64):
-            with T.block("B"):                               with T.block("B"):
-                vi, vj = T.axis.remap("SS", [i, j])              vi, vj = T.axis.remap("SS", [i, j])
-                B[vi, vj] = A[vi, vj] * 2.0                      B[vi // 16, vj, vi % 16] = A[vi, vj] * 2.0
-
     ``buffer`` is ``("read", i)`` or ``("write", i)`` of the block, a buffer or its name; ``index_map`` a function from
     old indices to a tuple of new ones (an :class:`IndexMap` or its text too).
 
@@ -98,6 +90,42 @@ def transform_layout(
 
     A buffer that is a parameter changes the function's signature: the caller has to pass the new layout.
     ``assume_injective_transform`` takes on trust that no two elements go to one place, where that is not found out.
+
+    >>> from tilewright.schedule import Schedule
+    >>> from tilewright.tir.parser import parse
+    >>> sch = Schedule(parse('''
+    ... @T.prim_func
+    ... def main(A: T.Buffer((8, 8)), C: T.Buffer((8, 8))):
+    ...     B = T.alloc_buffer((8, 8))
+    ...     for i, j in T.grid(8, 8):
+    ...         with T.block("B"):
+    ...             vi, vj = T.axis.remap("SS", [i, j])
+    ...             B[vi, vj] = A[vi, vj] * T.float32(2)
+    ...     for i, j in T.grid(8, 8):
+    ...         with T.block("C"):
+    ...             vi, vj = T.axis.remap("SS", [i, j])
+    ...             C[vi, vj] = B[vi, vj] + T.float32(1)
+    ... '''))
+    >>> sch.transform_layout("B", ("write", 0), lambda i, j: (i // 4, j, i % 4))
+    >>> sch.func.show()
+    # from tilewright.tir import script as T
+    <BLANKLINE>
+    @T.prim_func
+    def main(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8, 8), "float32")):
+        # with T.block("root"):
+        B = T.alloc_buffer((2, 8, 4))
+        for i, j in T.grid(8, 8):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.reads(A[vi, vj])
+                T.writes(B[vi // 4, vj, vi % 4])
+                B[vi // 4, vj, vi % 4] = A[vi, vj] * T.float32(2.0)
+        for i, j in T.grid(8, 8):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.reads(B[vi // 4, vj, vi % 4])
+                T.writes(C[vi, vj])
+                C[vi, vj] = B[vi // 4, vj, vi % 4] + T.float32(1.0)
     """
     tree = tree_of(func)
     realize = tree.block(block)
@@ -185,11 +213,43 @@ def _rewrite(func: PrimFunc, old: Buffer, new: Buffer, mapping: IndexMap) -> Pri
 def set_scope(func: PrimFunc, block: str, buffer_index: int | str, storage_scope: str) -> PrimFunc:
     """Put a buffer that ``block`` writes into another storage scope (``global``, ``local``, ``shared`` …).
 
-    Before ``sch.set_scope("B", 0, "local")``, and after::
-
-        B = T.alloc_buffer((128, 128))                   B = T.alloc_buffer((128, 128), scope="local")
-
     Applies to buffers that the function allocates.
+
+    >>> from tilewright.schedule import Schedule
+    >>> from tilewright.tir.parser import parse
+    >>> sch = Schedule(parse('''
+    ... @T.prim_func
+    ... def main(A: T.Buffer((8, 8)), C: T.Buffer((8, 8))):
+    ...     B = T.alloc_buffer((8, 8))
+    ...     for i, j in T.grid(8, 8):
+    ...         with T.block("B"):
+    ...             vi, vj = T.axis.remap("SS", [i, j])
+    ...             B[vi, vj] = A[vi, vj] * T.float32(2)
+    ...     for i, j in T.grid(8, 8):
+    ...         with T.block("C"):
+    ...             vi, vj = T.axis.remap("SS", [i, j])
+    ...             C[vi, vj] = B[vi, vj] + T.float32(1)
+    ... '''))
+    >>> sch.set_scope("B", 0, "local")
+    >>> sch.func.show()
+    # from tilewright.tir import script as T
+    <BLANKLINE>
+    @T.prim_func
+    def main(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8, 8), "float32")):
+        # with T.block("root"):
+        B = T.alloc_buffer((8, 8), scope="local")
+        for i, j in T.grid(8, 8):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.reads(A[vi, vj])
+                T.writes(B[vi, vj])
+                B[vi, vj] = A[vi, vj] * T.float32(2.0)
+        for i, j in T.grid(8, 8):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.reads(B[vi, vj])
+                T.writes(C[vi, vj])
+                C[vi, vj] = B[vi, vj] + T.float32(1.0)
     """
     tree = tree_of(func)
     realize = tree.block(block)

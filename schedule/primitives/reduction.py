@@ -22,19 +22,42 @@ __all__ = ["decompose_reduction"]
 def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc, BlockRV, dict[str, str]]:
     """Give the init of a reduction a block and loops of its own, just before ``loop``.
 
-    Before ``sch.decompose_reduction("C", k)``, and after::
-
-        for i, j, k in T.grid(128, 128, 128):                for i, j in T.grid(128, 128):
-            with T.block("C"):                                   with T.block("C_init"):
-                vi, vj, vk = T.axis.remap("SSR", [i, j, k])          vi, vj = T.axis.remap("SS", [i, j])
-                with T.init():                                       C[vi, vj] = T.float32(0)
-                    C[vi, vj] = T.float32(0)                     for k in range(128):
-                C[vi, vj] += A[vi, vk] * B[vk, vj]                   with T.block("C_update"):
-                                                                         C[vi, vj] += A[vi, vk] * B[vk, vj]
-
     Returns the init block; the other one is named ``C_update``, and handles of ``C`` mean it from now on.
 
     Applies to a reduction block under ``loop``, when no loop around ``loop`` carries the reduction.
+
+    >>> from tilewright.schedule import Schedule
+    >>> from tilewright.tir.parser import parse
+    >>> sch = Schedule(parse('''
+    ... @T.prim_func
+    ... def main(A: T.Buffer((8, 16)), B: T.Buffer((8,))):
+    ...     for i, k in T.grid(8, 16):
+    ...         with T.block("B"):
+    ...             vi, vk = T.axis.remap("SR", [i, k])
+    ...             with T.init():
+    ...                 B[vi] = T.float32(0)
+    ...             B[vi] = B[vi] + A[vi, vk]
+    ... '''))
+    >>> i, k = sch.get_loops("B")
+    >>> init = sch.decompose_reduction("B", k)
+    >>> sch.func.show()
+    # from tilewright.tir import script as T
+    <BLANKLINE>
+    @T.prim_func
+    def main(A: T.Buffer((8, 16), "float32"), B: T.Buffer((8,), "float32")):
+        # with T.block("root"):
+        for i in range(8):
+            with T.block("B_init"):
+                vi_init = T.axis.spatial(8, i)
+                T.reads()
+                T.writes(B[vi_init])
+                B[vi_init] = T.float32(0.0)
+            for k in range(16):
+                with T.block("B_update"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    T.reads(B[vi], A[vi, vk])
+                    T.writes(B[vi])
+                    B[vi] = B[vi] + A[vi, vk]
     """
     tree = tree_of(func)
     realize, target = tree.block(block), tree.loop(loop)

@@ -86,27 +86,51 @@ def _reducer_of(realize: BlockRealize) -> tuple[Reducer, list[BufferStore], list
 def rfactor(func: PrimFunc, loop: Var, factor_axis: int) -> tuple[PrimFunc, BlockRV]:
     """Reduce into as many partial results as ``loop`` has turns, then reduce those.
 
-    Before ``sch.rfactor(k1, 0)``, and after::
-
-        for i, k0, k1 in T.grid(128, 8, 16):             for i, k0, k1 in T.grid(128, 8, 16):
-            with T.block("B"):                               with T.block("B_rf"):
-                vi = T.axis.spatial(128, i)                      vk1, vi, vk0 = T.axis.remap("SSR", [k1, i, k0])
-                vk = T.axis.reduce(128, k0 * 16 + k1)            with T.init():
-                with T.init():                                       B_rf[vk1, vi] = T.float32(0)
-                    B[vi] = T.float32(0)                         B_rf[vk1, vi] += A[vi, vk0 * 16 + vk1]
-                B[vi] += A[vi, vk]                           for i, k1 in T.grid(128, 16):
-                                                                 with T.block("B"):
-                                                                     vk1, vi = T.axis.remap("RS", [k1, i])
-                                                                     with T.init():
-                                                                         B[vi] = T.float32(0)
-                                                                     B[vi] += B_rf[vk1, vi]
-
     ``factor_axis`` is the place of the new dimension in ``B_rf`` (negative: from the end). Returns the block ``B_rf``;
     the loops of ``B`` keep their variables, those of ``B_rf`` are new.
 
     Applies to a reduction block that is alone under its reduction loops, whose reduction is a known one (see
     :mod:`tilewright.schedule.reducers`, also for what reordering means), and when each partial result has an element:
     under a predicate such as ``k0 * 16 + k1 < n`` the first turn of the other reduction loops must be complete.
+
+    >>> from tilewright.schedule import Schedule
+    >>> from tilewright.tir.parser import parse
+    >>> sch = Schedule(parse('''
+    ... @T.prim_func
+    ... def main(A: T.Buffer((8, 16)), B: T.Buffer((8,))):
+    ...     for i, k0, k1 in T.grid(8, 4, 4):
+    ...         with T.block("B"):
+    ...             vi = T.axis.spatial(8, i)
+    ...             vk = T.axis.reduce(16, k0 * 4 + k1)
+    ...             with T.init():
+    ...                 B[vi] = T.float32(0)
+    ...             B[vi] = B[vi] + A[vi, vk]
+    ... '''))
+    >>> i, k0, k1 = sch.get_loops("B")
+    >>> partial = sch.rfactor(k1, 0)
+    >>> sch.func.show()
+    # from tilewright.tir import script as T
+    <BLANKLINE>
+    @T.prim_func
+    def main(A: T.Buffer((8, 16), "float32"), B: T.Buffer((8,), "float32")):
+        # with T.block("root"):
+        B_rf = T.alloc_buffer((4, 8))
+        for i, k0, k1 in T.grid(8, 4, 4):
+            with T.block("B_rf"):
+                vk1, vi, vk0 = T.axis.remap("SSR", [k1, i, k0])
+                T.reads(A[vi, vk0 * 4 + vk1])
+                T.writes(B_rf[vk1, vi])
+                with T.init():
+                    B_rf[vk1, vi] = T.float32(0.0)
+                B_rf[vk1, vi] = B_rf[vk1, vi] + A[vi, vk0 * 4 + vk1]
+        for i, k1 in T.grid(8, 4):
+            with T.block("B"):
+                vk1, vi = T.axis.remap("RS", [k1, i])
+                T.reads(B_rf[vk1, vi])
+                T.writes(B[vi])
+                with T.init():
+                    B[vi] = T.float32(0.0)
+                B[vi] = B[vi] + B_rf[vk1, vi]
     """
     tree = tree_of(func)
     target = tree.loop(loop)
