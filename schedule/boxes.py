@@ -149,8 +149,9 @@ def exact_box(
 
     ``analyzer`` knows all variables. With ``once``, None also when a point may be met more than once.
     """
-    own = {v: r for v, r in ranges.items() if not is_const_int(r.extent, 1)}
-    fixed = {v: r.min for v, r in ranges.items() if is_const_int(r.extent, 1)}
+    once_only = {v for v, r in ranges.items() if is_const_int(analyzer.simplify(r.extent), 1)}
+    own = {v: r for v, r in ranges.items() if v not in once_only}
+    fixed = {v: ranges[v].min for v in once_only}
     exprs = [analyzer.simplify(substitute(i, fixed)) for i in indices]
     tests = [analyzer.simplify(substitute(c, fixed)) for c in conditions]
     split = _digits([*exprs, *tests], own, analyzer)
