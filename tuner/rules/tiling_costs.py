@@ -1,0 +1,217 @@
+"""What the tiling recipe costs: closed formulas over columns of decisions, for all candidates at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...tir.expr import Var
+from ..features import Costs
+from ..nest import Access, Loop, Nest
+from ..program import Use
+from .helpers import ceil_div
+
+if TYPE_CHECKING:
+    from .tiling_part import TilingPart
+
+__all__ = ["TilingCosts"]
+
+
+class TilingCosts:
+    """The costs of ``rows`` candidates of ``part`` whose decisions are ``columns``."""
+
+    def __init__(self, part: TilingPart, columns: Mapping[str, np.ndarray], rows: int) -> None:
+        self.part, self.columns, self.rows = part, columns, rows
+        self.block, self.axes, self.machine = part.block, part.axes, part.machine
+        self.extents, self.lanes = part.block.extents, part.lanes
+        ones = np.ones(rows)
+        self.tile: dict[Var, np.ndarray] = {axis: ones for axis in self.block.axes}
+        self.tile[self.axes.vector] = columns["vectors"] * self.lanes
+        if self.axes.rows is not None:
+            self.tile[self.axes.rows] = columns["rows"]
+        if self.axes.rows2 is not None:
+            self.tile[self.axes.rows2] = columns["rows2"]
+        self.trips = {axis: ceil_div(self.extents[axis], self.tile[axis]) for axis in self.block.spatial}
+        self.outer = columns.get("outer", np.zeros(rows))
+
+    def mask(self) -> np.ndarray:
+        """Tiles that fit the registers; of rows that come to the same schedule, one."""
+        keep = self.registers <= self.machine.registers
+        if self.axes.rows is not None:
+            count = self.trips[self.axes.rows]
+            blocks = next(d.candidates for d in self.part.decisions if d.name == "block")
+            first = np.full(self.rows, float(max(blocks)))
+            for value in sorted(blocks, reverse=True):
+                first = np.where(value >= count, value, first)
+            keep &= (self.columns["block"] < count) | (self.columns["block"] == first)
+        around = self._block_trips[0] * math.prod(self.extents[v] for v in self.axes.others)
+        around = around * (self.trips[self.axes.rows2] if self.axes.rows2 is not None else 1.0)
+        keep &= (self.outer == 0) | ((self.trips[self.axes.vector] > 1) & (around > 1))
+        return np.asarray(keep)
+
+    @cached_property
+    def accumulators(self) -> np.ndarray:
+        """Vector registers that hold the tile."""
+        return np.asarray(np.prod([self.tile[v] for v in self.block.spatial], axis=0) / self.lanes)
+
+    @cached_property
+    def loads(self) -> tuple[np.ndarray, np.ndarray]:
+        """Vector loads and broadcasts per reduction step of a tile."""
+        vectors, broadcasts = np.zeros(self.rows), np.zeros(self.rows)
+        for use in self.block.loads:
+            axes = use.axes()
+            copies = np.prod([np.ones(self.rows), *(self.tile[v] for v in axes if v is not self.axes.vector)], axis=0)
+            if self.axes.vector not in axes:
+                broadcasts = broadcasts + copies
+                continue
+            strided = use is not self.part.packed and use.stride(self.axes.vector) != 1
+            vectors = vectors + copies * self.columns["vectors"] * (self.lanes if strided else 1)
+        return vectors, broadcasts
+
+    @cached_property
+    def registers(self) -> np.ndarray:
+        """Vector registers in use: accumulators, one row of vectors, a broadcast."""
+        vectors, broadcasts = self.loads
+        return self.accumulators + np.minimum(vectors, self.columns["vectors"]) + np.minimum(broadcasts, 1)
+
+    @cached_property
+    def _block_trips(self) -> tuple[np.ndarray, np.ndarray]:
+        """Trips of the loop over blocks of row tiles, and of the loop over the tiles of one."""
+        ones = np.ones(self.rows)
+        if self.axes.rows is None:
+            return ones, ones
+        count = self.trips[self.axes.rows]
+        inside = np.minimum(self.columns["block"], count)
+        return ceil_div(count, inside), inside
+
+    @cached_property
+    def tasks(self) -> np.ndarray:
+        """Iterations of the parallel loop."""
+        big, inside = self._block_trips
+        outer = [self.trips[v] for v in self.block.spatial if v is not self.axes.rows]
+        tasks = np.prod([np.ones(self.rows), *outer], axis=0) * big
+        return np.where(tasks < 2 * self.machine.cores, tasks * inside, tasks)
+
+    def _nest(self) -> Nest:
+        axes, extents, part = self.axes, self.extents, self.part
+        names = {axis: f"a{n}" for n, axis in enumerate(self.block.axes)}
+        ones = np.ones(self.rows)
+        big, inside = self._block_trips
+        loops = [Loop(names[axes.vector], self.tile[axes.vector])]
+        loops += [Loop(names[v], self.tile[v]) for v in (axes.rows, axes.rows2) if v is not None]
+        for axis in reversed(axes.reduce):  # in two steps: a cache line holds some steps of the innermost one
+            line = min(extents[axis], max(1, 64 // self.block.itemsize))
+            loops += [Loop(names[axis], ones * line), Loop(names[axis], ones * ceil_div(extents[axis], line))]
+        if axes.rows is not None:
+            loops.append(Loop(names[axes.rows], ones * inside))
+        panels = self.trips[axes.vector]
+        loops.append(Loop(names[axes.vector], np.where(self.outer > 0, 1.0, panels)))
+        if axes.rows is not None:
+            loops.append(Loop(names[axes.rows], ones * big))
+        loops += [Loop(names[v], self.trips[v]) for v in (axes.rows2, *reversed(axes.others)) if v is not None]
+        loops.append(Loop(names[axes.vector], np.where(self.outer > 0, panels, 1.0)))
+
+        def dims(use: Use) -> tuple[dict[str, int], ...]:
+            return tuple({names[v]: c for v, c in (dim or {}).items()} for dim in use.dims)
+
+        itemsize = self.block.itemsize
+        accesses = [Access(dims(use), itemsize, contiguous=use is part.packed) for use in self.block.loads]
+        accesses.append(Access(dims(self.block.stores[0]), itemsize, write=True))
+        return Nest(loops, accesses, {names[v]: e for v, e in extents.items()}, self.rows)
+
+    def _conflict(self) -> np.ndarray:
+        """How much of the first-level cache's associativity the operands' strides lose, 0 to 1: addresses that are a
+        multiple of 4 KiB apart share their set."""
+        itemsize = self.block.itemsize
+        worst = np.zeros(self.rows)
+        for use in self.block.loads:
+            if use is self.part.packed:
+                continue
+            moving = self.axes.vector in use.axes()
+            along = self.axes.reduce if moving else [v for v in (self.axes.rows,) if v is not None]
+            stride = min((s for s in (abs(use.stride(v) or 0) * itemsize for v in along) if s), default=0)
+            if stride < 1024:
+                continue
+            share = math.gcd(stride, 4096) / 4096
+            if moving:
+                worst = np.maximum(worst, share)
+            elif self.axes.rows is not None:  # the rows of a tile, against the ways of a set
+                crowd = self.tile[self.axes.rows] / self.machine.l1_ways * share
+                worst = np.maximum(worst, np.minimum(1.0, 0.5 * crowd))
+        return worst
+
+    def _pack_bytes(self) -> float:
+        """Bytes moved to pack the operand; a transposing copy counts four times."""
+        use = self.part.packed
+        if use is None:
+            return 0.0
+        size = math.prod(self.extents[v] for v in use.axes()) * self.block.itemsize
+        return 2.0 * size * (1.0 if use.stride(self.axes.vector) == 1 else 4.0)
+
+    def costs(self) -> Costs:
+        """All of it."""
+        machine, axes, columns = self.machine, self.axes, self.columns
+        accumulators, (vectors, broadcasts) = self.accumulators, self.loads
+        tiles = np.prod(list(self.trips.values()), axis=0)
+        waste = np.prod([self.trips[v] * self.tile[v] / self.extents[v] for v in self.block.spatial], axis=0)
+        steps = tiles * self.block.reduce_size
+        operations = max(1.0, self.block.operations / 2)
+        latency = np.maximum(1.0, machine.fma_latency * machine.fma_pipes / accumulators)
+        step_core = accumulators * operations / machine.fma_pipes * latency
+        issue = (accumulators * operations + vectors + broadcasts + 3.0 / columns["unroll"]) / machine.issue_width
+        step_load = np.maximum((vectors + broadcasts) / machine.loads_per_cycle, issue)
+        nest = self._nest()
+        conflict = self._conflict()
+        epilogue = 0.0 if self.part.epilogue is None else float(self.part.epilogue.operations)
+        scatter = 1.0 if axes.vector is self.block.spatial[-1] else 2.0 * self.lanes
+        strided = any(
+            u is not self.part.packed and axes.vector in u.axes() and u.stride(axes.vector) != 1
+            for u in self.block.loads
+        )
+        packed = float(self.part.packed is not None)
+        return Costs(self.rows).put(
+            core_cycles=steps * step_core,
+            load_cycles=steps * step_load,
+            store_cycles=tiles * accumulators * scatter,
+            loop_cycles=tiles * (20.0 + accumulators * (1.0 + scatter + epilogue / machine.fma_pipes))
+            + steps * 0.3 / columns["unroll"],
+            spill_cycles=steps * 2.0 * np.maximum(self.registers - machine.registers, 0),
+            l2_bytes=nest.traffic(machine.l1_bytes) * (1.0 + conflict),
+            l3_bytes=nest.traffic(machine.l2_bytes),
+            memory_bytes=nest.traffic(machine.l3_bytes),
+            pack_bytes=self._pack_bytes(),
+            flops=self.block.flops,
+            regions=1.0 + packed,
+            lanes_used=float(self.lanes),
+            rows=accumulators / columns["vectors"],
+            columns=columns["vectors"],
+            accumulators=accumulators,
+            registers=self.registers,
+            loads_per_fma=(vectors + broadcasts) / accumulators,
+            latency_bound=latency,
+            waste=waste,
+            tail=self.trips[axes.vector] * self.tile[axes.vector] - self.extents[axes.vector],
+            unroll=columns["unroll"],
+            body_size=columns["unroll"] * (accumulators + vectors + broadcasts),
+            inner_trips=float(self.extents[axes.reduce[-1]]),
+            reduction=float(self.block.reduce_size),
+            panel_bytes=columns["vectors"] * machine.vector_bytes * self.block.reduce_size,
+            l1_gap=nest.reuse_gap(machine.l1_bytes),
+            l2_gap=nest.reuse_gap(machine.l2_bytes),
+            conflict=conflict,
+            packed=packed,
+            strided=float(strided),
+            tasks=self.tasks,
+            tasks_per_core=self.tasks / machine.cores,
+            imbalance=ceil_div(self.tasks, machine.cores) * machine.cores / self.tasks,
+            variant=self.outer,
+            tile_a=columns.get("block", np.zeros(self.rows)),
+            tile_b=columns.get("rows2", np.zeros(self.rows)),
+            row_extent=float(self.extents[axes.rows] if axes.rows is not None else 1),
+            column_extent=float(self.extents[axes.vector]),
+            epilogue=float(self.part.epilogue is not None),
+        )

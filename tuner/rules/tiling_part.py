@@ -1,0 +1,192 @@
+"""The recipe for a reduction: register tiles, packed operands, blocks of tiles, a fused epilogue.
+
+It is the one of Goto and van de Geijn ("Anatomy of high-performance matrix multiplication", TOMS 2008) for any affine
+reduction: rows times vector columns of accumulators stay in registers for the whole reduction; an operand that the
+vector axis walks is packed into panels; tiles are gone through in blocks. Tiles need not divide the extents.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...schedule import Schedule
+from ...tir.expr import Var
+from ..features import Costs
+from ..machine import MachineModel
+from ..program import BlockInfo, Use
+from ..sketch import Decision, Part
+from .helpers import fuse_all, loops_of_axis, loops_within, unroll_factor, up_to
+from .tiling_costs import TilingCosts
+
+__all__ = ["TileAxes", "TilingPart"]
+
+
+@dataclass(frozen=True)
+class TileAxes:
+    """The roles of the block's axes."""
+
+    vector: Var
+    rows: Var | None
+    rows2: Var | None
+    others: tuple[Var, ...]
+    reduce: tuple[Var, ...]
+
+
+def tile_axes(block: BlockInfo, vector: Var) -> TileAxes:
+    moving = [use for use in block.loads if vector in use.axes()]
+    candidates = [v for v in reversed(block.spatial) if v is not vector and block.extents[v] > 1]
+    # rows that do not move the vector operand reuse its loads; without any, rows only hide the latency
+    shared = [v for v in candidates if not any(v in use.axes() for use in moving)]
+    ordered = shared + [v for v in candidates if v not in shared]
+    rows = ordered[0] if ordered else None
+    rows2 = shared[1] if len(shared) > 1 and rows is not None and block.extents[rows] < 16 else None
+    others = tuple(v for v in block.spatial if v is not vector and v is not rows and v is not rows2)
+    broadcast = [use for use in block.loads if vector not in use.axes()] or list(block.loads)
+
+    def step(axis: Var) -> int:
+        return -max((abs(use.stride(axis) or 0) for use in broadcast), default=0)
+
+    return TileAxes(vector, rows, rows2, others, tuple(sorted(block.reduce, key=step)))
+
+
+class TilingPart(Part):
+    """One recipe: which axis is the vector, and which operand (if any) is packed into panels.
+
+    Decisions: ``rows`` and ``rows2`` (accumulator rows), ``vectors`` (accumulator columns, in vectors), ``block``
+    (row tiles gone through before the next panel), ``outer`` (1: panels outermost), ``unroll`` of the reduction.
+    """
+
+    structure = ("rows", "rows2", "vectors")
+
+    def __init__(
+        self, block: BlockInfo, epilogue: BlockInfo | None, vector: Var, packed: Use | None, machine: MachineModel
+    ) -> None:
+        self.block, self.epilogue, self.packed, self.machine = block, epilogue, packed, machine
+        self.axes = tile_axes(block, vector)
+        self.lanes = machine.lanes(block.itemsize)
+        place = block.spatial.index(vector)
+        self.name = f"tile_{block.name}_v{place}" + ("_packed" if packed is not None else "")
+        extents = block.extents
+        columns = math.ceil(extents[vector] / self.lanes)
+        decisions = [Decision("vectors", up_to(columns, 1, 2, 3, 4, 5, 6))]
+        if self.axes.rows is not None:
+            extent = extents[self.axes.rows]
+            decisions.append(Decision("rows", up_to(extent, *range(1, 17))))
+            decisions.append(Decision("block", up_to(extent, 4, 8, 16, 32, 64, 1 << 20)))
+        if self.axes.rows2 is not None:
+            decisions.append(Decision("rows2", up_to(extents[self.axes.rows2], 1, 2, 3, 4)))
+        if columns > 1:
+            decisions.append(Decision("outer", (0, 1)))
+        decisions.append(Decision("unroll", up_to(extents[self.axes.reduce[-1]], 1, 2, 4, 8)))
+        self.decisions = tuple(decisions)
+
+    # -- the schedule ----------------------------------------------------------------------------------------------
+
+    def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
+        axes, extents = self.axes, self.block.extents
+        block = sch.get_block(self.block.name)
+        width = min(row["vectors"] * self.lanes, extents[axes.vector])
+        if self.packed is not None:
+            self._pack(sch, block, width)
+        result = sch.cache_write(block, 0, "local")
+        place = self.block.spatial.index(axes.vector)
+        rank = len(self.block.spatial)
+        if place != rank - 1:  # vectors of accumulators lie next to each other
+            order = [d for d in range(rank) if d != place] + [place]
+            sch.transform_layout(block, ("write", 0), lambda *index: [index[d] for d in order])
+        if self.epilogue is not None:
+            sch.compute_inline(result)
+            result = sch.get_block(self.epilogue.name)
+        loop = dict(zip(self.block.axes, sch.get_loops(block), strict=True))
+        outer: list[Any] = [loop[v] for v in axes.others]
+        inner: list[Any] = []
+        tiles: Any = None
+        blocks: list[Any] = []
+        if axes.rows2 is not None:
+            over, within = sch.split(loop[axes.rows2], [None, min(row["rows2"], extents[axes.rows2])])
+            outer.append(over)
+            inner.append(within)
+        panel, lanes = sch.split(loop[axes.vector], [None, width])
+        if axes.rows is not None:
+            rows = row["rows"]
+            count = math.ceil(extents[axes.rows] / rows)
+            if row["block"] < count:
+                big, tiles, within = sch.split(loop[axes.rows], [None, row["block"], rows])
+                blocks = [big]
+            else:
+                tiles, within = sch.split(loop[axes.rows], [None, rows])
+            inner.append(within)
+        nest = [panel, *outer, *blocks] if row.get("outer") else [*outer, *blocks, panel]
+        tail = [tiles] if tiles is not None else []
+        reduce = [loop[v] for v in axes.reduce]
+        sch.reorder(*nest, *tail, *reduce, *inner, lanes)
+        at = self._parallel(sch, nest, tail)
+        sch.reverse_compute_at(result, at)
+        init = sch.decompose_reduction(block, reduce[0])
+        unroll_factor(sch, reduce[-1], row["unroll"])
+        for within in inner:
+            sch.unroll(within)
+        sch.vectorize(lanes)
+        self._finish(sch, init, at)
+        self._finish(sch, result, at)
+
+    def _parallel(self, sch: Schedule, order: list[Any], tail: list[Any]) -> Any:
+        """Make the outer loops one parallel loop when there are cores for it; returns the innermost outer loop."""
+        if self.machine.cores > 1:
+            trips = math.prod(sch.get(loop).extent.value for loop in order)
+            if trips < 2 * self.machine.cores and tail:
+                order, tail = order + tail, []
+            fused = fuse_all(sch, order)
+            sch.parallel(fused)
+            order = [fused]
+        return tail[-1] if tail else order[-1]
+
+    def _finish(self, sch: Schedule, block: Any, at: Any) -> None:
+        """Unroll the rows of the first or last stage of a tile and make its columns vectors."""
+        loops = loops_within(sch, block, at)
+        vector = loops_of_axis(sch, block, loops, self.block.spatial.index(self.axes.vector))
+        rest = [loop for loop in loops if loop not in vector]
+        if vector and loops[-1] is not vector[-1]:
+            sch.reorder(*rest, *vector)
+        for loop in rest:
+            sch.unroll(loop)
+        if vector:
+            sch.vectorize(vector[-1])
+
+    def _pack(self, sch: Schedule, block: Any, width: int) -> None:
+        """Copy the packed operand into panels ``[other axes, panel, reduction axes, column]`` first."""
+        assert self.packed is not None
+        use, axes = self.packed, self.axes
+        vector = use.dim_of(axes.vector)
+        assert vector is not None
+        others = [d for d in range(len(use.dims)) if d != vector and not set(use.dims[d] or {}) & set(axes.reduce)]
+        inner = sorted(
+            (d for d in range(len(use.dims)) if d != vector and d not in others),
+            key=lambda d: axes.reduce.index(next(iter(use.dims[d] or {}))),
+        )
+
+        def panels(*index: Any) -> list[Any]:
+            column = index[vector]
+            return [*(index[d] for d in others), column // width, *(index[d] for d in inner), column % width]
+
+        copy = sch.cache_read(block, use.buffer.name, "global")
+        sch.transform_layout(copy, ("write", 0), panels)
+        loops = sch.get_loops(copy)
+        over, lanes = sch.split(loops[vector], [None, width])
+        sch.reorder(*(loops[d] for d in others), over, *(loops[d] for d in inner), lanes)
+        sch.vectorize(lanes)
+        if self.machine.cores > 1:
+            sch.parallel(fuse_all(sch, [*(loops[d] for d in others), over]))
+
+    # -- its costs -------------------------------------------------------------------------------------------------
+
+    def mask(self, columns: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
+        return TilingCosts(self, columns, rows).mask()
+
+    def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
+        return TilingCosts(self, columns, rows).costs()
