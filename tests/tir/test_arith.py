@@ -26,7 +26,7 @@ from tilewright.tir.arith import (
     remove_trivial_loops,
     simplify,
 )
-from tilewright.tir.arith.canonical import same
+from tilewright.tir.arith.structure import same
 
 VI, J, K, L, N, M = [Var(x) for x in "ijklnm"]
 

@@ -8,7 +8,8 @@ ranges and conditions as knowledge (:mod:`.bounds`), division rules (:mod:`.divi
 
 from .affine import eval_interval, linear_coefficients
 from .analyzer import Analyzer
-from .iter_map import IterMap, IterMark, IterSplit, IterSum, detect_iter_map
+from .iter_map import detect_iter_map
+from .iter_terms import IterMap, IterMark, IterSplit, IterSum
 from .region import region_union, relax_region
 from .simplify import bind_sizes, remove_trivial_loops, simplify
 

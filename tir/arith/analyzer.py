@@ -31,8 +31,10 @@ from ..expr import (
 from ..node import Node
 from ..walk import pre_order, substitute
 from .bounds import Bound, intersect
-from .canonical import INDEX_TYPES, Canonical, opposite, same
+from .canonical import INDEX_TYPES
+from .compare import Compare
 from .rules import RULES
+from .structure import opposite, same
 from .terms import ONE, Poly, add, const_of, scale
 
 __all__ = ["Analyzer"]
@@ -40,7 +42,7 @@ __all__ = ["Analyzer"]
 _MAX_PARTS = 6
 
 
-class Analyzer(Canonical):
+class Analyzer(Compare):
     """Proves and simplifies, knowing the ranges of variables and the conditions in force.
 
     >>> from tilewright.tir.expr import Var

@@ -8,24 +8,16 @@ new becomes known.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from math import gcd
 from typing import Any
 
-from ..dtype import is_float, is_int, lanes_of, max_value, min_value
+from ..dtype import is_int, lanes_of, max_value, min_value
 from ..expr import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
     Add,
     BinaryOp,
     Broadcast,
     BufferLoad,
     Call,
     Cast,
-    CmpOp,
     Expr,
     FloatImm,
     FloorDiv,
@@ -44,81 +36,15 @@ from ..expr import (
     TruncDiv,
     TruncMod,
     Var,
-    const,
 )
 from ..walk import substitute, uses_var
 from .division import Division
-from .terms import ONE, Poly, add, const_of, mul, poly_key, scale
+from .structure import is_pure_call, opposite, same
+from .terms import ONE, Poly, add, const_of, mul, poly_key
 
-__all__ = ["INDEX_TYPES", "Canonical", "is_pure_call", "negate", "opposite", "same"]
+__all__ = ["INDEX_TYPES", "Canonical"]
 
 INDEX_TYPES = frozenset(("int32", "int64"))
-_OPPOSITE: dict[type, type[CmpOp]] = {LT: GE, GE: LT, LE: GT, GT: LE, EQ: NE, NE: EQ}
-_IMPURE = ("tir.call_", "tir.prefetch", "tir.ret", "tir.address_of", "tir.tvm_access_ptr", "tir.tvm_")
-
-
-def is_pure_call(call: Call) -> bool:
-    """Whether two calls with equal arguments have equal values and no effect."""
-    return call.op.startswith("tir.") and not call.op.startswith(_IMPURE)
-
-
-def same(a: Any, b: Any) -> bool:
-    """Whether two expressions have the same shape, variables by identity."""
-    if a is b:
-        return True
-    t = type(a)
-    if t is not type(b):
-        return False
-    if isinstance(a, BinaryOp):
-        return same(a.a, b.a) and same(a.b, b.b)
-    if t is IntImm:
-        return bool(a.value == b.value and a.dtype == b.dtype)
-    if t is FloatImm:
-        return repr(a.value) == repr(b.value) and a.dtype == b.dtype
-    if t is Cast:
-        return a.dtype == b.dtype and same(a.value, b.value)
-    if t is BufferLoad:
-        if a.buffer is not b.buffer or len(a.indices) != len(b.indices):
-            return False
-        if (
-            (a.predicate is None) != (b.predicate is None)
-            or a.predicate is not None
-            and not same(a.predicate, b.predicate)
-        ):
-            return False
-        return all(same(x, y) for x, y in zip(a.indices, b.indices, strict=True))
-    if t is Call:
-        if a.op != b.op or a.dtype != b.dtype or len(a.args) != len(b.args) or not is_pure_call(a):
-            return False
-        return all(same(x, y) for x, y in zip(a.args, b.args, strict=True))
-    if t is Select:
-        return (
-            same(a.condition, b.condition) and same(a.true_value, b.true_value) and same(a.false_value, b.false_value)
-        )
-    if t is Not:
-        return same(a.a, b.a)
-    if t is Ramp:
-        return a.lanes == b.lanes and same(a.base, b.base) and same(a.stride, b.stride)
-    if t is Broadcast:
-        return a.lanes == b.lanes and same(a.value, b.value)
-    if t is StringImm:
-        return bool(a.value == b.value)
-    return False
-
-
-def negate(e: Expr) -> Expr | None:
-    """The opposite of a comparison of integers (not a < b is b <= a, which NaN breaks for floats)."""
-    if isinstance(e, CmpOp) and not is_float(e.a.dtype):
-        return _OPPOSITE[type(e)](e.a, e.b)
-    if isinstance(e, Not):
-        return e.a
-    return const(not e.value, "bool") if isinstance(e, IntImm) else None
-
-
-def opposite(e: Expr) -> Expr:
-    """What holds when ``e`` does not."""
-    simple = negate(e)
-    return Not(e) if simple is None else simple
 
 
 class Canonical(Division):
@@ -316,103 +242,6 @@ class Canonical(Division):
             return ("load", id(e.buffer), tuple([self.key(i) for i in e.indices]), guard)
         self._keep.append(e)
         return ("node", id(e))
-
-    def compare(self, e: CmpOp) -> Expr:
-        """A comparison of int32 or int64 scalars: decided if it can be, else with common terms and factors removed."""
-        t = type(e)
-        p, q = self.poly(e.a), self.poly(e.b)
-        dtype = e.a.dtype
-        if not (self.exact(p, dtype) and self.exact(q, dtype)):
-            if p == q:
-                return IntImm(int(t in (EQ, LE, GE)), "bool")
-            a, b = self.simp(e.a), self.simp(e.b)
-            return e if a is e.a and b is e.b else t(a, b)
-        if t is GT or t is GE:  # a > b is b < a; the sides are turned back at the end
-            decided = self._decide(LT if t is GT else LE, q, p)
-        else:
-            decided = self._decide(t, p, q)
-        if decided is not None:
-            return IntImm(int(decided), "bool")
-        left, right = self._balance(t, p, q)
-        a, b = self.to_expr(left, dtype), self.to_expr(right, dtype)
-        return e if same(a, e.a) and same(b, e.b) else t(a, b)
-
-    def _decide(self, t: type, p: Poly, q: Poly) -> bool | None:
-        diff = self.join_splits(add(p, q, -1))
-        lo, hi = self.bound(diff)
-        if t is EQ or t is NE:
-            if lo is not None and lo == hi:
-                return (lo == 0) is (t is EQ)
-            if lo is not None and lo > 0 or hi is not None and hi < 0 or _no_root(diff):
-                return t is NE
-            if self.at_most_zero(add(diff, {ONE: 1})) or self.at_most_zero(add(scale(diff, -1), {ONE: 1})):
-                return t is NE
-            if self.at_most_zero(diff) and self.at_most_zero(scale(diff, -1)):
-                return t is EQ
-            return None
-        strict = {ONE: 1} if t is LT else {}
-        if self.at_most_zero(add(diff, strict)):
-            return True
-        refuted = {ONE: 1} if t is LE else {}  # not (p < q) is q - p <= 0
-        return False if self.at_most_zero(add(scale(diff, -1), refuted)) else None
-
-    @staticmethod
-    def _balance(t: type, p: Poly, q: Poly) -> tuple[Poly, Poly]:
-        """The sides of ``p t q`` without common terms and common factors, the constant on one side."""
-        common = [m for m in p if m in q]
-        kp, kq = p.get(ONE, 0), q.get(ONE, 0)
-        if common and any(m for m in common):
-            diff = add(p, q, -1)
-            left = {m: c for m, c in diff.items() if m and c > 0}
-            right = {m: -c for m, c in diff.items() if m and c < 0}
-            constant = diff.get(ONE, 0)
-        elif kp and len(p) > 1:
-            left, right = {m: c for m, c in p.items() if m}, {m: c for m, c in q.items() if m}
-            constant = kp - kq
-            common = [ONE]
-        elif kp and kq:
-            return p, q
-        else:
-            left, right = {m: c for m, c in p.items() if m}, {m: c for m, c in q.items() if m}
-            constant = kp - kq
-            if not left:  # c < x keeps its sides
-                g = _gcd(right)
-                return ({ONE: constant} if constant else {}, right) if g == 1 else (p, q)
-        g = _gcd({**left, **{(*m, -1): c for m, c in right.items()}})
-        if g > 1:
-            if t in (EQ, NE):
-                if constant % g:
-                    g = 1
-                scaled = constant // g
-            elif t is LT:  # g*x + k < 0 is x + floor(k / g) < 0
-                scaled = constant // g
-            elif t is LE:  # g*x + k <= 0 is x + ceil(k / g) <= 0
-                scaled = -(-constant // g)
-            elif t is GT:
-                scaled = -(-constant // g)
-            else:
-                scaled = constant // g
-            left = {m: c // g for m, c in left.items()}
-            right = {m: c // g for m, c in right.items()}
-            constant = scaled
-        elif not common:
-            return p, q
-        if constant:
-            if right and not left:
-                left[ONE] = constant
-            else:
-                right[ONE] = -constant
-        return left, right
-
-
-def _gcd(p: Poly) -> int:
-    return gcd(*[abs(c) for m, c in p.items() if m]) if p else 1
-
-
-def _no_root(p: Poly) -> bool:
-    """Whether ``p == 0`` is impossible because the coefficients' common factor does not divide the constant."""
-    g = _gcd(p)
-    return g > 1 and p.get(ONE, 0) % g != 0
 
 
 _CONVERT: dict[type, Callable[[Any, Any], Poly]] = {

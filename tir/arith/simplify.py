@@ -10,8 +10,8 @@ from ..node import map_tuple
 from ..stmt import Allocate, AssertStmt, Block, BlockRealize, BufferStore, Evaluate, For, IfThenElse, LetStmt, seq
 from ..walk import substitute, transform
 from .analyzer import Analyzer
-from .canonical import opposite
 from .rules import truth
+from .structure import opposite
 
 __all__ = ["bind_sizes", "remove_trivial_loops", "simplify"]
 

@@ -1,0 +1,113 @@
+"""Comparisons of index expressions: decided by what is known, else with common terms and factors removed."""
+
+from __future__ import annotations
+
+from math import gcd
+
+from ..expr import EQ, GE, GT, LE, LT, NE, CmpOp, Expr, IntImm
+from .canonical import Canonical
+from .structure import same
+from .terms import ONE, Poly, add, scale
+
+__all__ = ["Compare"]
+
+
+class Compare(Canonical):
+    """The comparison of two normal forms."""
+
+    def compare(self, e: CmpOp) -> Expr:
+        """A comparison of int32 or int64 scalars: decided if it can be, else with common terms and factors removed."""
+        t = type(e)
+        p, q = self.poly(e.a), self.poly(e.b)
+        dtype = e.a.dtype
+        if not (self.exact(p, dtype) and self.exact(q, dtype)):
+            if p == q:
+                return IntImm(int(t in (EQ, LE, GE)), "bool")
+            a, b = self.simp(e.a), self.simp(e.b)
+            return e if a is e.a and b is e.b else t(a, b)
+        if t is GT or t is GE:  # a > b is b < a; the sides are turned back at the end
+            decided = self._decide(LT if t is GT else LE, q, p)
+        else:
+            decided = self._decide(t, p, q)
+        if decided is not None:
+            return IntImm(int(decided), "bool")
+        left, right = self._balance(t, p, q)
+        a, b = self.to_expr(left, dtype), self.to_expr(right, dtype)
+        return e if same(a, e.a) and same(b, e.b) else t(a, b)
+
+    def _decide(self, t: type, p: Poly, q: Poly) -> bool | None:
+        diff = self.join_splits(add(p, q, -1))
+        lo, hi = self.bound(diff)
+        if t is EQ or t is NE:
+            if lo is not None and lo == hi:
+                return (lo == 0) is (t is EQ)
+            if lo is not None and lo > 0 or hi is not None and hi < 0 or _no_root(diff):
+                return t is NE
+            if self.at_most_zero(add(diff, {ONE: 1})) or self.at_most_zero(add(scale(diff, -1), {ONE: 1})):
+                return t is NE
+            if self.at_most_zero(diff) and self.at_most_zero(scale(diff, -1)):
+                return t is EQ
+            return None
+        strict = {ONE: 1} if t is LT else {}
+        if self.at_most_zero(add(diff, strict)):
+            return True
+        refuted = {ONE: 1} if t is LE else {}  # not (p < q) is q - p <= 0
+        return False if self.at_most_zero(add(scale(diff, -1), refuted)) else None
+
+    @staticmethod
+    def _balance(t: type, p: Poly, q: Poly) -> tuple[Poly, Poly]:
+        """The sides of ``p t q`` without common terms and common factors, the constant on one side."""
+        common = [m for m in p if m in q]
+        kp, kq = p.get(ONE, 0), q.get(ONE, 0)
+        if common and any(m for m in common):
+            diff = add(p, q, -1)
+            left = {m: c for m, c in diff.items() if m and c > 0}
+            right = {m: -c for m, c in diff.items() if m and c < 0}
+            constant = diff.get(ONE, 0)
+        elif kp and len(p) > 1:
+            left, right = {m: c for m, c in p.items() if m}, {m: c for m, c in q.items() if m}
+            constant = kp - kq
+            common = [ONE]
+        elif kp and kq:
+            return p, q
+        else:
+            left, right = {m: c for m, c in p.items() if m}, {m: c for m, c in q.items() if m}
+            constant = kp - kq
+            if not left:  # c < x keeps its sides
+                g = _gcd(right)
+                return ({ONE: constant} if constant else {}, right) if g == 1 else (p, q)
+        g = _gcd({**left, **{(*m, -1): c for m, c in right.items()}})
+        if g > 1:
+            if t in (EQ, NE):
+                if constant % g:
+                    g = 1
+                scaled = constant // g
+            elif t is LT:  # g*x + k < 0 is x + floor(k / g) < 0
+                scaled = constant // g
+            elif t is LE:  # g*x + k <= 0 is x + ceil(k / g) <= 0
+                scaled = -(-constant // g)
+            elif t is GT:
+                scaled = -(-constant // g)
+            else:
+                scaled = constant // g
+            left = {m: c // g for m, c in left.items()}
+            right = {m: c // g for m, c in right.items()}
+            constant = scaled
+        elif not common:
+            return p, q
+        if constant:
+            if right and not left:
+                left[ONE] = constant
+            else:
+                right[ONE] = -constant
+        return left, right
+
+
+def _gcd(p: Poly) -> int:
+    return gcd(*[abs(c) for m, c in p.items() if m]) if p else 1
+
+
+def _no_root(p: Poly) -> bool:
+    """Whether ``p == 0`` is impossible because the coefficients' common factor does not divide the constant."""
+    g = _gcd(p)
+    return g > 1 and p.get(ONE, 0) % g != 0

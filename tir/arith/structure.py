@@ -1,0 +1,98 @@
+"""Questions about the shape of expressions: equal or not, pure or not, and the opposite of a condition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..dtype import is_float
+from ..expr import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    BinaryOp,
+    Broadcast,
+    BufferLoad,
+    Call,
+    Cast,
+    CmpOp,
+    Expr,
+    FloatImm,
+    IntImm,
+    Not,
+    Ramp,
+    Select,
+    StringImm,
+    const,
+)  # fmt: skip
+
+__all__ = ["is_pure_call", "negate", "opposite", "same"]
+
+_OPPOSITE: dict[type, type[CmpOp]] = {LT: GE, GE: LT, LE: GT, GT: LE, EQ: NE, NE: EQ}
+_IMPURE = ("tir.call_", "tir.prefetch", "tir.ret", "tir.address_of", "tir.tvm_access_ptr", "tir.tvm_")
+
+
+def is_pure_call(call: Call) -> bool:
+    """Whether two calls with equal arguments have equal values and no effect."""
+    return call.op.startswith("tir.") and not call.op.startswith(_IMPURE)
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two expressions have the same shape, variables by identity."""
+    if a is b:
+        return True
+    t = type(a)
+    if t is not type(b):
+        return False
+    if isinstance(a, BinaryOp):
+        return same(a.a, b.a) and same(a.b, b.b)
+    if t is IntImm:
+        return bool(a.value == b.value and a.dtype == b.dtype)
+    if t is FloatImm:
+        return repr(a.value) == repr(b.value) and a.dtype == b.dtype
+    if t is Cast:
+        return a.dtype == b.dtype and same(a.value, b.value)
+    if t is BufferLoad:
+        if a.buffer is not b.buffer or len(a.indices) != len(b.indices):
+            return False
+        if (
+            (a.predicate is None) != (b.predicate is None)
+            or a.predicate is not None
+            and not same(a.predicate, b.predicate)
+        ):
+            return False
+        return all(same(x, y) for x, y in zip(a.indices, b.indices, strict=True))
+    if t is Call:
+        if a.op != b.op or a.dtype != b.dtype or len(a.args) != len(b.args) or not is_pure_call(a):
+            return False
+        return all(same(x, y) for x, y in zip(a.args, b.args, strict=True))
+    if t is Select:
+        return (
+            same(a.condition, b.condition) and same(a.true_value, b.true_value) and same(a.false_value, b.false_value)
+        )
+    if t is Not:
+        return same(a.a, b.a)
+    if t is Ramp:
+        return a.lanes == b.lanes and same(a.base, b.base) and same(a.stride, b.stride)
+    if t is Broadcast:
+        return a.lanes == b.lanes and same(a.value, b.value)
+    if t is StringImm:
+        return bool(a.value == b.value)
+    return False
+
+
+def negate(e: Expr) -> Expr | None:
+    """The opposite of a comparison of integers (not a < b is b <= a, which NaN breaks for floats)."""
+    if isinstance(e, CmpOp) and not is_float(e.a.dtype):
+        return _OPPOSITE[type(e)](e.a, e.b)
+    if isinstance(e, Not):
+        return e.a
+    return const(not e.value, "bool") if isinstance(e, IntImm) else None
+
+
+def opposite(e: Expr) -> Expr:
+    """What holds when ``e`` does not."""
+    simple = negate(e)
+    return Not(e) if simple is None else simple
