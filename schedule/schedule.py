@@ -135,11 +135,12 @@ class Schedule(PrimitiveMethods):
 
     def copy(self) -> Schedule:
         """A schedule of its own with the same function, handles and trace; its random numbers are forked."""
-        new = self._snapshot()
+        new = self.snapshot()
         new._seed, new._rng = self.fork_seed(), None
         return new
 
-    def _snapshot(self) -> Schedule:
+    def snapshot(self) -> Schedule:
+        """What :meth:`restore` goes back to: a copy with the same random numbers to come."""
         new = object.__new__(type(self))
         new.__dict__.update(self.__dict__)
         new._insts, new._names = self._insts.copy(), self._names.copy()
@@ -150,8 +151,8 @@ class Schedule(PrimitiveMethods):
         return new
 
     def restore(self, earlier: Schedule) -> None:
-        """Go back to what :meth:`copy` kept."""
-        self.__dict__.update(earlier._snapshot().__dict__)
+        """Go back to what :meth:`snapshot` kept."""
+        self.__dict__.update(earlier.snapshot().__dict__)
 
     def seed(self, seed: int) -> None:
         """Restart the random numbers from ``seed``."""
@@ -344,7 +345,7 @@ class Schedule(PrimitiveMethods):
                 if var in self._names:
                     continue
                 tree = tree or tree_of(self._mod[func_name])
-                before = before or self._snapshot()
+                before = before or self.snapshot()
                 if var in tree.loops:
                     below = next(iter(blocks_below(tree.loops[var].body)), None)
                     if below is not None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from .errors import ScheduleError
 from .handles import Handle
 from .primitive import REGISTRY, Primitive
 from .trace_data import Const, Formula, Ref, TraceError, from_json, python_text, refs_in, to_json
@@ -145,7 +146,7 @@ class Trace:
         ScheduleError when a step does not apply there; TraceError when the trace makes no sense. In both cases ``sch``
         is as it was before.
         """
-        before = sch.copy()
+        before = sch.snapshot()
         handles: dict[str, Any] = {}
         try:
             for number, inst in enumerate(self._before_postproc() if remove_postproc else self.insts):
@@ -192,7 +193,11 @@ class Trace:
         made = [] if outputs is None else list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
         names = inst.output_names
         if inst.outputs is not None and len(made) != len(names):
-            raise TraceError(f"{where} gives {len(made)} outputs here, {len(names)} when it was recorded")
+            raise ScheduleError(
+                f"{where}, gives {len(made)} outputs here, {len(names)} when it was recorded",
+                primitive="apply_to_schedule",
+                hint="the trace was recorded on a function of another form",
+            )
         handles.update(zip(names, made, strict=False))
 
     def as_json(self) -> dict[str, Any]:

@@ -97,6 +97,16 @@ def test_replay_that_fails_changes_nothing(matmul):
     assert sch.func is func and len(sch.trace) == 0
 
 
+def test_replay_without_sampling_leaves_the_random_numbers_alone(matmul):
+    func = matmul(24, 17, 7)
+    trace = scheduled(func).trace
+    a, b = Schedule(func, seed=3), Schedule(func, seed=3)
+    trace.apply_to_schedule(a)
+    with pytest.raises(ScheduleError):
+        trace.apply_to_schedule(a)
+    assert a.fork_seed() == b.fork_seed()
+
+
 def test_simplified(matmul):
     func = matmul(24, 17, 7)
     sch = Schedule(func)
@@ -181,7 +191,10 @@ def test_deeply_nested_json_is_refused():
         ([{"name": "get_block", "args": {"name": 3}}], "get_block takes a name, not int"),
         ([GET, {"name": "split", "args": {"loop": "%b0", "factors": [1]}}], "instruction 1, split"),
         ([GET, {"name": "split", "args": {"loop": 7, "factors": 9}}], "instruction 1, split"),
-        ([GET, {"name": "get_loops", "args": {"block": "%b0"}, "out": ["a", "b"]}], "gives 3 outputs here, 2 when"),
+        (
+            [GET, {"name": "get_loops", "args": {"block": "%b0"}, "out": ["a", "b"]}],
+            "instruction 1, get_loops, gives 3 outputs here, 2 when",
+        ),
     ],
 )
 def test_traces_that_make_no_sense_are_refused(matmul, insts, words):
