@@ -278,6 +278,12 @@ def _ramp(e: Expr) -> tuple[Any, Any]:
     return None, None
 
 
+def _exact(an: Any, base: Expr, stride: Expr, lanes: int) -> bool:
+    """Whether no lane of the ramp wraps around."""
+    last = make_binary(Add, base, make_binary(Mul, stride, const(lanes - 1, stride.dtype)))
+    return all(an.exact(an.poly(e), base.dtype) for e in (base, last))
+
+
 def ramp_division(an: Any, e: FloorDiv | FloorMod) -> Expr | None:
     """ramp(b, c*s) // c = ramp(b // c, s) and % c = broadcast(b % c); ramp(b, s) inside one period of c likewise"""
     a, b = e.a, e.b
@@ -285,6 +291,8 @@ def ramp_division(an: Any, e: FloorDiv | FloorMod) -> Expr | None:
         return None
     c, stride = b.value, a.stride
     if c.value <= 0 or not isinstance(stride, IntImm) or stride.dtype not in ("int32", "int64"):
+        return None
+    if not _exact(an, a.base, stride, a.lanes):
         return None
     quotient = isinstance(e, FloorDiv)
     if stride.value % c.value == 0:
@@ -312,6 +320,8 @@ def ramp_compare(an: Any, e: CmpOp) -> Expr | None:
     if ba is None or bb is None:
         return None
     lanes = lanes_of(a.dtype)
+    if not (_exact(an, ba, sa, lanes) and _exact(an, bb, sb, lanes)):
+        return None
     last = const(lanes - 1, ba.dtype)
     first_lane = an.simp(t(ba, bb))
     if not isinstance(first_lane, IntImm):
