@@ -27,6 +27,7 @@ from ..primitive import primitive
 from ..solve import join_ends
 from ..tree import Tree, tree_of, unique_block_name
 from ._moving import children_of, insert_in, nest, realize_over, rebuild, span_within
+from .kinds import check_loops_above
 
 __all__ = ["cache_read", "cache_write", "pick_buffer"]
 
@@ -245,7 +246,7 @@ def _insert_stage(
     """The function with ``changed`` blocks, ``stage`` put into the statement ``place[0]``, and ``copy`` allocated."""
     where, position = place
     root = scope.root.block
-    return rebuild(
+    new = rebuild(
         tree_of(func),
         changed,
         {
@@ -253,6 +254,9 @@ def _insert_stage(
             root: lambda b: b.with_(alloc_buffers=(*b.alloc_buffers, copy)),
         },
     )
+    after = tree_of(new)
+    check_loops_above(after, after.block(copy.name))
+    return new
 
 
 @primitive

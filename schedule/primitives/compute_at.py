@@ -27,6 +27,7 @@ from ..solve import Required, join_ends, solve_axes
 from ..tree import Tree, blocks_below, tree_of
 from ._moving import check_kinds_for, children_of, insert_in, nest, realize_over, span_within
 from .inline import compute_inline, reverse_compute_inline
+from .kinds import check_loops_above
 
 __all__ = ["compute_at", "reverse_compute_at"]
 
@@ -179,6 +180,7 @@ def _move(func: PrimFunc, block: str, loop: Var, keep_units: bool, index: int, f
                 "producer's output does not depend on",
             )
     check_all_covers(tree, new)
+    check_loops_above(tree, new)
     return moved
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ...tir.expr import IterVar, Var
 from ...tir.function import PrimFunc
-from ...tir.stmt import BlockRealize, For
+from ...tir.stmt import BlockRealize, For, Stmt
 from ...tir.walk import uses_var
 from ..bindings import analyzer_above
 from ..dependence import conflicts
@@ -18,7 +18,7 @@ from ..touches import touches_below
 from ..tree import Tree, tree_of
 from ..turns import binding_block, local_to_turns, only_reduced
 
-__all__ = ["bind", "parallel", "unroll", "vectorize"]
+__all__ = ["bind", "check_independent", "check_loops_above", "parallel", "unroll", "vectorize"]
 
 _THREAD = re.compile(r"(blockIdx|threadIdx)\.[xyz]|vthread(\.[xyz])?")
 
@@ -35,7 +35,7 @@ def parallel(func: PrimFunc, loop: Var) -> PrimFunc:
     tree = tree_of(func)
     target = tree.loop(loop)
     _check_plain_kind(target, "parallel")
-    _check_independent(tree, target, "run in parallel", scratch=local_to_turns)
+    check_independent(tree, target, "run in parallel", scratch=local_to_turns)
     return tree.replace({target: target.with_(kind="parallel")})
 
 
@@ -50,7 +50,7 @@ def vectorize(func: PrimFunc, loop: Var) -> PrimFunc:
     tree = tree_of(func)
     target = tree.loop(loop)
     _check_plain_kind(target, "vectorize")
-    _check_independent(tree, target, "be the lanes of vectors")
+    check_independent(tree, target, "be the lanes of vectors")
     return tree.replace({target: target.with_(kind="vectorized")})
 
 
@@ -82,7 +82,7 @@ def bind(func: PrimFunc, loop: Var, thread_axis: str) -> PrimFunc:
         )
     _check_plain_kind(target, "bind")
     reducing = thread_axis.startswith("threadIdx")
-    _check_independent(tree, target, f"run on {thread_axis}", scratch=local_to_turns, reducing=reducing)
+    check_independent(tree, target, f"run on {thread_axis}", scratch=local_to_turns, reducing=reducing)
     return tree.replace({target: target.with_(kind="thread_binding", thread_binding=thread_axis)})
 
 
@@ -93,7 +93,7 @@ def _check_plain_kind(loop: For, doing: str) -> None:
         )
 
 
-def _check_independent(
+def check_independent(
     tree: Tree, loop: For, doing: str, scratch: Callable[..., str | None] | None = None, reducing: bool = False
 ) -> None:
     """ScheduleError unless the iterations of ``loop`` do not depend on each other."""
@@ -126,6 +126,18 @@ def _check_independent(
             where=[loop, *[t.realize for t in (conflict.store, conflict.other) if t.realize is not None]],
             hint="choose another loop, or give each iteration elements of its own",
         )
+
+
+def check_loops_above(tree: Tree, stmt: Stmt) -> None:
+    """ScheduleError unless the loops around ``stmt`` that do not run in order may do so with what is in them now."""
+    for loop in tree.loops_above(stmt):
+        if loop.kind == "parallel":
+            check_independent(tree, loop, "run in parallel", scratch=local_to_turns)
+        elif loop.kind == "vectorized":
+            check_independent(tree, loop, "be the lanes of vectors")
+        elif loop.kind == "thread_binding":
+            reducing = (loop.thread_binding or "").startswith("threadIdx")
+            check_independent(tree, loop, f"run on {loop.thread_binding}", scratch=local_to_turns, reducing=reducing)
 
 
 def _axis(realize: BlockRealize, var: Var) -> str:

@@ -373,3 +373,27 @@ def test_convolution(agree, place):
         sch.compute_at("pad", {"y": y, "x_0": x0, "rc_0": c0}[place])
     sch.decompose_reduction("C", c0)
     agree(func, sch.func)
+
+
+@pytest.mark.parametrize("first", ["parallel", "compute_at"])
+def test_a_halo_under_a_parallel_loop_is_scratch_of_each_turn(agree, first):
+    func = stencil(7)
+    sch = Schedule(func)
+    i, _ = sch.get_loops("C")
+    if first == "parallel":
+        sch.parallel(i)
+    sch.compute_at("B", i)
+    if first == "compute_at":
+        sch.parallel(i)
+    agree(func, sch.func)
+
+
+def test_lanes_share_no_scratch():
+    A = te.placeholder((7, 8), name="A")
+    B = te.compute((7,), lambda i: A[i, 0] * 2.0, name="B")
+    C = te.compute((7, 8), lambda i, j: B[i] + A[i, j], name="C")
+    sch = Schedule(te.create_prim_func([A, C]))
+    _, j = sch.get_loops("C")
+    sch.vectorize(j)
+    with pytest.raises(ScheduleError, match="iterations of loop j share elements of buffer B(?s:.*)lanes of vectors"):
+        sch.compute_at("B", j)
