@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from .errors import EXIT_CODES, CommandError
+from .settings import put_into_force
 
 __all__ = ["main"]
 
@@ -66,6 +67,7 @@ def cli(debug: bool) -> None:
     tilewright tune matmul:M=512,N=512,K=512 --trials 64 --db tuning.db
     tilewright bench matmul:M=512,N=512,K=512 --db tuning.db
     """
+    put_into_force()
 
 
 _terminated: list[bool] = []

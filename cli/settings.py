@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -15,7 +17,7 @@ try:
 except ImportError:  # Python 3.10
     tomllib = None  # type: ignore[assignment]
 
-__all__ = ["FILE", "Setting", "all_settings", "setting"]
+__all__ = ["FILE", "Setting", "all_settings", "put_into_force", "setting"]
 
 FILE = "tilewright.toml"
 _DEFAULTS: dict[str, str | None] = {
@@ -52,6 +54,19 @@ def setting(name: str, flag: str | None = None) -> Setting:
 def all_settings() -> list[Setting]:
     """Every setting, for ``tilewright doctor``."""
     return [setting(name) for name in _DEFAULTS]
+
+
+def put_into_force() -> None:
+    """Make the settings hold in this process and its children: what the layers below read is the environment."""
+    for name in ("cache_dir", "num_threads"):
+        value = setting(name).value
+        if value is not None:
+            os.environ[f"TILEWRIGHT_{name.upper()}"] = value
+    level = (setting("log").value or "warning").upper()
+    if level not in ("DEBUG", "INFO", "WARNING", "ERROR"):
+        raise CommandError(f"log is debug, info, warning or error, not {level.lower()!r}", code=2)
+    logging.basicConfig(level="WARNING", format="%(name)s: %(message)s", stream=sys.stderr)
+    logging.getLogger("tilewright").setLevel(level)
 
 
 @lru_cache(maxsize=4)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import click
 
 from .errors import CommandError
@@ -54,7 +56,7 @@ def command(
             time_limit=time_limit,
             callbacks=[lambda p: progress.update(p.trials_done, p.best_seconds if p.best_seconds > 0 else None)],
         )
-    again = f"tilewright tune {spec}{''.join([f' --arg {a}' for a in args])} --db {path}"
+    again = shlex.join(_again(spec, args, target, num_cores, path))
     if as_json:
         best = result.best
         echo_json(
@@ -82,6 +84,14 @@ def command(
             f"nothing could be measured: {reasons}", f"`tilewright db failures --db {path}` shows why", code=4
         )
     return 0
+
+
+def _again(spec: str, args: tuple[str, ...], target: str | None, num_cores: int | None, path: str | None) -> list[str]:
+    """The words that go on where this search stopped."""
+    words = ["tilewright", "tune", spec, *[word for arg in args for word in ("--arg", arg)]]
+    words += ["--target", target] if target else []
+    words += ["--num-cores", str(num_cores)] if num_cores else []
+    return [*words, "--db", path or ""]
 
 
 def _say(case, result, peak, path, again) -> None:  # type: ignore[no-untyped-def]

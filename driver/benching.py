@@ -144,6 +144,8 @@ def bench(
         tuned = plan(inputs, args, compiled_for, db=db, require_tuned=require_tuned)
         if tuned.kind == "tuned":
             plans.append(tuned)
+        else:
+            plans = [tuned]  # its origin tells which targets have records
     elif require_tuned:
         plan(inputs, args, compiled_for, require_tuned=True)
     func = base.request.func

@@ -12,6 +12,7 @@ from typing import Any
 from .. import tuner
 from ..codegen import Module, Target, compile
 from ..schedule import Schedule, ScheduleError, Trace, TraceError
+from ..tir.equal import workload_key
 from ..tir.function import PrimFunc
 from ..tuning_db import Database, TuningRecord
 from .request import Request, is_symbolic, request
@@ -92,10 +93,13 @@ def plan(
     """What :func:`build` would compile, and why."""
     machine = target if isinstance(target, Target) else Target(target)
     asked = request(inputs, args, name)
+    elsewhere = ""
     if db is not None:
         with open_database(db, readonly=True) as opened:
             record = opened.best(asked.func, machine)
             place = opened.path
+            if record is None:
+                elsewhere = _other_targets(opened, asked.func)
         if record is not None:
             try:
                 scheduled = replay(asked.func, record)
@@ -110,15 +114,24 @@ def plan(
                 return Plan(asked, machine, "tuned", f"record {record.id} of {place}", scheduled, record, trace)
     if require_tuned:
         where = "no database was given" if db is None else f"{getattr(db, 'path', db)} has no record of it"
-        raise NoRecordError(f"{asked.spec or asked.func.name} on {machine}: {where}; tune it first")
+        raise NoRecordError(f"{asked.spec or asked.func.name} on {machine}: {where}{elsewhere}; tune it first")
     if asked.scheduled:
         return Plan(asked, machine, "given", "scheduled by the caller", asked.func)
     if is_symbolic(asked.func):
         return Plan(asked, machine, "given", "not scheduled: its shapes are symbolic", asked.func)
     default = tuner.default_schedule(asked.func, machine)
-    return Plan(
-        asked, machine, "default", "the analytic model's best schedule, not tuned", default.func, None, default.trace
+    origin = f"the analytic model's best schedule, not tuned{elsewhere}"
+    return Plan(asked, machine, "default", origin, default.func, None, default.trace)
+
+
+def _other_targets(db: Database, func: PrimFunc) -> str:
+    """`` (but for native -num-cores=1)``: the targets that have records of ``func``, or nothing."""
+    rows = db.query(
+        "SELECT DISTINCT t.text AS text FROM records AS r JOIN targets AS t ON t.key = r.target "
+        "WHERE r.workload = ? AND r.status = 'ok' ORDER BY text LIMIT 4",
+        [workload_key(func)],
     )
+    return f" (but for {', '.join([row['text'] for row in rows])})" if rows else ""
 
 
 def replay(func: PrimFunc, record: TuningRecord) -> PrimFunc:

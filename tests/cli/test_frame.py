@@ -114,6 +114,12 @@ def test_settings_come_from_flag_environment_file_default(run, monkeypatch, tmp_
     assert setting("target", "native").origin == "flag"
 
 
+def test_the_log_level_is_a_setting(run, monkeypatch):
+    monkeypatch.setenv("TILEWRIGHT_LOG", "loud")
+    done = run("workloads")
+    assert done.code == 2 and "log is debug, info, warning or error, not 'loud'" in done.err
+
+
 def test_narrow_terminals_cut_lines(run, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     assert max(len(line) for line in run("workloads").out.splitlines()) == 40
