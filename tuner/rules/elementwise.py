@@ -69,12 +69,16 @@ class ElementwisePart(Part):
 
     def __init__(self, block: BlockInfo, machine: MachineModel) -> None:
         self.block, self.machine = block, machine
-        self.flat = _is_flat(block)
-        self.across = None if self.flat else _transposed_axis(block)
         self.lanes = machine.lanes(block.itemsize)
+        # a fused loop is split evenly only: otherwise the axes could not be told apart any more
+        self.flat = _is_flat(block) and (block.spatial_size % self.lanes == 0 or len(block.spatial) == 1)
+        self.across = None if self.flat else _transposed_axis(block)
         self.name = ("transpose_" if self.across is not None else "map_") + block.name
         self.inner = block.spatial_size if self.flat else block.extents[block.spatial[-1]]
-        self.decisions = (Decision("vectors", up_to(math.ceil(self.inner / self.lanes), 1, 2, 4, 8)),)
+        vectors = up_to(math.ceil(self.inner / self.lanes), 1, 2, 4, 8)
+        if self.flat and len(block.spatial) > 1:
+            vectors = tuple(v for v in vectors if self.inner % (v * self.lanes) == 0)
+        self.decisions = (Decision("vectors", vectors),)
         if self.across is not None:
             self.decisions += (Decision("tile", up_to(block.extents[self.across], 4, 8, 16, 32, 64)),)
 

@@ -118,10 +118,10 @@ class RowPart(Part):
             block = sch.get_block(info.name)
             if info.is_reduction and len(info.stores) == 1 and info.reduce_size > self.lanes:
                 reduce = sch.get_loops(block)[self.rank :]
-                innermost = info.extents[info.reduce[-1]]
-                whole = innermost < 2 * width  # short ones are fused, so that vectors stay full
-                last = fuse_all(sch, reduce) if whole else reduce[-1]
-                _, lanes = sch.split(last, [None, min(width, info.reduce_size)])
+                last, extent = reduce[-1], info.extents[info.reduce[-1]]
+                if extent < 2 * width and info.reduce_size % width == 0:  # short axes are fused, so vectors stay full
+                    last, extent = fuse_all(sch, reduce), info.reduce_size
+                _, lanes = sch.split(last, [None, min(width, extent)])
                 partial = sch.rfactor(lanes, self.rank)
                 stages.append(("partial", partial))
                 stages.append(("finish", block))

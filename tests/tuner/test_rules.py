@@ -1,0 +1,154 @@
+"""Rules on the ready operators at awkward sizes: candidates apply, and compute what the unscheduled function computes."""
+
+import numpy as np
+import pytest
+
+from tilewright import te
+from tilewright.codegen.target import Target
+from tilewright.schedule import Schedule, ScheduleError, Trace
+from tilewright.te import ops
+from tilewright.tir.interpret import interpret
+from tilewright.tuner import Space, default_schedule
+from tilewright.tuner.measure.inputs import compare, make_arguments, tolerance
+
+WIDE = Target("llvm -mcpu=x86-64-v4 -num-cores=1")
+PARALLEL = Target("llvm -mcpu=x86-64-v3 -num-cores=4")
+
+
+def p(*shape, name="A", dtype="float32"):
+    return te.placeholder(shape, name=name, dtype=dtype)
+
+
+def func_of(build, *inputs):
+    out = build(*inputs)
+    return te.create_prim_func([*inputs, *(out if isinstance(out, (tuple, list)) else [out])])
+
+
+def attention_like(q, k):
+    return ops.softmax(ops.batch_matmul(q, k, transpose_b=True))
+
+
+CASES = {
+    "matmul": lambda: func_of(ops.matmul, p(13, 7), p(7, 17, name="B")),
+    "matmul_tall": lambda: func_of(ops.matmul, p(33, 16), p(16, 1, name="B")),
+    "matmul_int8": lambda: func_of(
+        lambda a, b: ops.matmul(a, b, out_dtype="int32"), p(9, 16, dtype="int8"), p(16, 17, name="B", dtype="int8")
+    ),
+    "dense_bias_relu": lambda: func_of(
+        lambda x, w, b: ops.relu(ops.dense(x, w, b)), p(5, 13), p(17, 13, name="W"), p(17, name="bias")
+    ),
+    "two_layers": lambda: func_of(
+        lambda x, w, v: ops.dense(ops.relu(ops.dense(x, w)), v), p(3, 7), p(13, 7, name="W"), p(5, 13, name="V")
+    ),
+    "batch_matmul": lambda: func_of(ops.batch_matmul, p(3, 7, 5), p(3, 5, 17, name="B")),
+    "attention_like": lambda: func_of(attention_like, p(2, 7, 4), p(2, 7, 4, name="K")),
+    "conv_nchw": lambda: func_of(lambda x, w: ops.conv2d(x, w, padding=1), p(1, 3, 7, 9), p(5, 3, 3, 3, name="W")),
+    "conv_nhwc_stride": lambda: func_of(
+        lambda x, w: ops.conv2d(x, w, stride=2, padding=1, layout="NHWC"), p(1, 7, 7, 3), p(3, 3, 3, 17, name="W")
+    ),
+    "conv_1x1": lambda: func_of(lambda x, w: ops.conv2d(x, w), p(1, 4, 5, 5), p(7, 4, 1, 1, name="W")),
+    "depthwise": lambda: func_of(
+        lambda x, w: ops.depthwise_conv2d(x, w, padding=1), p(1, 3, 7, 7), p(3, 1, 3, 3, name="W")
+    ),
+    "max_pool": lambda: func_of(lambda x: ops.max_pool2d(x, 3, 2, 1), p(1, 3, 9, 9)),
+    "softmax": lambda: func_of(ops.softmax, p(5, 17)),
+    "softmax_long": lambda: func_of(ops.softmax, p(2, 3, 40)),
+    "log_softmax": lambda: func_of(ops.log_softmax, p(3, 33)),
+    "layer_norm": lambda: func_of(ops.layer_norm, p(3, 17), p(17, name="g"), p(17, name="b")),
+    "rms_norm": lambda: func_of(ops.rms_norm, p(3, 33), p(33, name="g")),
+    "sum_rows": lambda: func_of(lambda x: ops.sum(x, axis=1), p(7, 33)),
+    "sum_columns": lambda: func_of(lambda x: ops.sum(x, axis=0), p(13, 17)),
+    "sum_all": lambda: func_of(ops.sum, p(7, 33)),
+    "max_middle": lambda: func_of(lambda x: ops.max(x, axis=1), p(3, 7, 5)),
+    "mean": lambda: func_of(lambda x: ops.mean(x, axis=-1), p(3, 40)),
+    "argmax": lambda: func_of(lambda x: ops.argmax(x, axis=1), p(5, 13)),
+    "transpose": lambda: func_of(ops.transpose, p(13, 17)),
+    "add_broadcast_relu": lambda: func_of(lambda x, y: ops.relu(ops.add(x, y)), p(7, 17), p(17, name="B")),
+    "scalar_output": lambda: func_of(lambda x: te.compute((1,), lambda i: x[i] * 2.0, name="B"), p(1)),
+    "gelu_flat": lambda: func_of(ops.gelu, p(3, 5, 7)),
+    "two_outputs": lambda: func_of(lambda x: [ops.relu(x), ops.exp(x)], p(7, 9)),
+}
+
+
+def run(func, target_func):
+    arguments = make_arguments(func, 0)
+    interpret(target_func, *arguments.values)
+    assert arguments.damage() is None
+    return [r.copy() for r in arguments.results()], [arguments.dtypes[n] for n in arguments.outputs]
+
+
+def candidates(space, rng, count):
+    """The prior's best of each sketch, and some at random."""
+    for sketch in space.sketches:
+        best = space.best_rows(sketch, 1)
+        drawn = sketch.sample(4 * count, rng)
+        picked = drawn[rng.permutation(len(drawn))[:count]]
+        yield from ((sketch, tuple(map(int, row))) for row in (*best, *picked))
+
+
+@pytest.mark.parametrize("target", [WIDE, PARALLEL], ids=["wide", "parallel"])
+@pytest.mark.parametrize("case", CASES)
+def test_candidates_compute_the_same(case, target):
+    func = CASES[case]()
+    reference, dtypes = run(func, func)
+    space = Space(func, target)
+    applied = 0
+    for sketch, row in candidates(space, np.random.default_rng(0), 2):
+        try:
+            sch = space.schedule(sketch, row)
+        except ScheduleError as error:
+            raise AssertionError(f"{sketch.name} {sketch.decisions_of(row)}: {error}") from error
+        results, _ = run(func, sch.func)
+        difference = compare(results, reference, dtypes, tolerance(func))
+        assert difference is None, f"{sketch.name} {sketch.decisions_of(row)}: {difference}\n{sch.func.script()}"
+        applied += 1
+    assert applied
+
+
+@pytest.mark.parametrize("case", ["matmul", "softmax", "conv_nchw", "transpose", "two_layers"])
+def test_a_default_exists_and_its_trace_replays(case):
+    func = CASES[case]()
+    sch = default_schedule(func, WIDE)
+    again = Schedule(func)
+    Trace.from_json(sch.trace.dumps()).apply_to_schedule(again)
+    assert again.func.script() == sch.func.script()
+    assert "T.vectorized" in sch.func.script()
+
+
+def test_scoring_builds_no_schedule(monkeypatch):
+    space = Space(CASES["conv_nchw"](), WIDE)
+    monkeypatch.setattr(Schedule, "_apply", lambda *a: pytest.fail("a primitive was applied"))
+    for sketch in space.sketches:
+        features, prior = sketch.score(sketch.sample(500, np.random.default_rng(0)))
+        assert features.shape[0] == len(prior) > 0
+        assert np.isfinite(features).all() and (prior > 0).all()
+
+
+def test_matmul_is_packed_tiled_and_kept_in_registers():
+    func = func_of(ops.matmul, p(64, 64), p(64, 64, name="B"))
+    space = Space(func, WIDE)
+    sketch = next(s for s in space.sketches if s.name.endswith("v1_packed"))
+    text = space.schedule(sketch, tuple(map(int, space.best_rows(sketch, 1)[0]))).func.script()
+    for words in ('scope="local"', "B_global", "T.vectorized", "T.unroll", "_init", "_update"):
+        assert words in text, words
+
+
+def test_the_bias_and_the_activation_join_the_tile():
+    space = Space(CASES["dense_bias_relu"](), WIDE)
+    assert space.inlined == ["dense_bias"]
+    ((group, _),) = space.groups
+    assert [b.name for b in group.blocks] == ["dense", "T_relu"]
+
+
+def test_all_stages_of_softmax_share_the_row():
+    space = Space(CASES["softmax"](), WIDE)
+    ((group, parts),) = space.groups
+    assert len(group.blocks) == 5 and len(parts) == 1
+
+
+def test_masked_rows_fit_the_registers():
+    space = Space(func_of(ops.matmul, p(64, 64), p(64, 64, name="B")), WIDE)
+    for sketch in space.sketches:
+        rows = sketch.all_rows()
+        columns = dict(zip((d.name for d in sketch.decisions), rows.T, strict=True))
+        assert (columns["rows"] * columns["vectors"] + columns["vectors"] < 32).all()
