@@ -13,15 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ..tir.arith import Analyzer, bind_sizes, eval_interval, linear_coefficients
-from ..tir.expr import GE, GT, LE, LT, Expr, IntImm, Range, Var, const, is_const_int
+from ..tir.expr import Expr, IntImm, Range, Var, is_const_int
 from ..tir.op import max_, min_
 from ..tir.stmt import Block, For, Stmt
 from ..tir.walk import pre_order, substitute, uses_var
 from .analysis import Access
-from .invert import digit_of
+from .digits import as_bound, in_digits, reach_of
 from .tree import Tree
 
 __all__ = ["Box", "Ends", "analyzer_at", "bind_loops", "bounding_box", "exact_box"]
@@ -72,72 +71,6 @@ def analyzer_at(tree: Tree, stmt: Stmt) -> Analyzer:
 # -- exactly -------------------------------------------------------------------------------------------------------------
 
 
-def _less_than(condition: Expr) -> tuple[Expr, Expr, bool] | None:
-    """``condition`` as (e, b, True) for ``e <= b`` or (e, b, False) for ``e >= b``; None when it is neither."""
-    if isinstance(condition, LT):
-        return condition.a, condition.b - 1, True
-    if isinstance(condition, LE):
-        return condition.a, condition.b, True
-    if isinstance(condition, GT):
-        return condition.a, condition.b + 1, False
-    if isinstance(condition, GE):
-        return condition.a, condition.b, False
-    return None
-
-
-def _digits(
-    exprs: Sequence[Expr], ranges: dict[Var, Range], analyzer: Analyzer
-) -> tuple[list[Expr], dict[Var, Range]] | None:
-    """``exprs`` with ``x // a``, ``x % b``, ``x % b // a`` of one loop replaced by variables of their own, where these
-    are the digits of x in a mixed radix and so take their values independently."""
-    wanted: dict[Var, dict[tuple[int, int | None], list[Expr]]] = {}
-    whole: set[Var] = set()
-    for e in exprs:
-        stack: list[Any] = [e]
-        while stack:
-            n = stack.pop()
-            digit = digit_of(n, ranges)
-            if digit is not None and digit[1:] != (1, None):
-                x, lower, upper = digit
-                wanted.setdefault(x, {}).setdefault((lower, upper), []).append(n)
-            elif isinstance(n, Var):
-                whole.add(n)
-            else:
-                stack.extend(n.children())
-    if not wanted:
-        return list(exprs), ranges
-    out_ranges = dict(ranges)
-    replaced: dict[Expr, Expr] = {}
-    for x, parts in wanted.items():
-        extent = ranges[x].extent
-        if x in whole or not isinstance(extent, IntImm) or not is_const_int(ranges[x].min, 0):
-            return None
-        spans = sorted((lower, extent.value if upper is None else min(upper, extent.value)) for lower, upper in parts)
-        last = 1
-        for lower, upper in spans:
-            # the digits must not overlap, and the loop must run over whole periods of each
-            if (
-                lower < last
-                or (upper != extent.value and extent.value % upper)
-                or upper % lower
-                and upper != extent.value
-            ):
-                return None
-            last = upper
-        for (lower, upper), nodes in parts.items():
-            top = extent.value if upper is None else min(upper, extent.value)
-            digit_var = Var(f"{x.name}_digit", x.dtype)
-            out_ranges[digit_var] = Range(const(0, x.dtype), const(-(-top // lower), x.dtype))
-            for n in nodes:
-                replaced[n] = digit_var
-        del out_ranges[x]
-
-    def replace(n: Any) -> Any:
-        return replaced[n] if n in replaced else n.map_children(replace)
-
-    return [replace(e) for e in exprs], out_ranges
-
-
 def exact_box(
     analyzer: Analyzer,
     indices: Sequence[Expr],
@@ -154,13 +87,10 @@ def exact_box(
     fixed = {v: ranges[v].min for v in once_only}
     exprs = [analyzer.simplify(substitute(i, fixed)) for i in indices]
     tests = [analyzer.simplify(substitute(c, fixed)) for c in conditions]
-    split = _digits([*exprs, *tests], own, analyzer)
-    if split is None:
+    taken_apart = in_digits(analyzer, exprs, tests, own, once)
+    if taken_apart is None:
         return None
-    exprs, tests, mine = split[0][: len(exprs)], split[0][len(exprs) :], split[1]
-    for v, r in mine.items():
-        if v not in own:
-            analyzer.bind(v, r)
+    exprs, tests, mine = taken_apart
     names = list(mine)
     used: set[Var] = set()
     lines: list[tuple[dict[Var, Expr], Expr]] = []
@@ -173,7 +103,7 @@ def exact_box(
         if used & factors.keys():
             return None
         used |= factors.keys()
-        reach = _reach(analyzer, factors, mine, once)
+        reach = reach_of(analyzer, factors, mine, once)
         if reach is None:
             return None
         first = line[1]
@@ -198,24 +128,6 @@ def exact_box(
     return Box(tuple(ends), tuple(outer), complete)
 
 
-def _reach(analyzer: Analyzer, factors: dict[Var, Expr], ranges: Mapping[Var, Range], once: bool) -> Expr | None:
-    """How many values in a row the linear form takes; None when there may be holes."""
-    reach: Expr = IntImm(1)
-    left = dict(factors)
-    while left:
-        for v, c in left.items():
-            if (is_const_int(c) or analyzer.can_prove(c >= 1)) and (
-                analyzer.can_prove_equal(c, reach)
-                or (not once and analyzer.can_prove(c >= 1) and analyzer.can_prove(c <= reach))
-            ):
-                reach = analyzer.simplify(reach + c * (ranges[v].extent - 1))
-                del left[v]
-                break
-        else:
-            return None
-    return reach
-
-
 def _apply(
     analyzer: Analyzer,
     test: Expr,
@@ -232,7 +144,7 @@ def _apply(
     if not inside:
         outer.append(test)
         return True
-    parts = _less_than(test)
+    parts = as_bound(test)
     if parts is None:
         return False
     e, bound, below = parts

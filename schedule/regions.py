@@ -56,7 +56,11 @@ def reduces_once(tree: Tree, realize: BlockRealize) -> bool:
     ]
     first = next((i for i, lp in enumerate(loops) if any(uses_var(e, lp.loop_var) for e in carried)), len(loops))
     ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in loops[first:]}
-    return exact_box(analyzer_at(tree, realize), realize.iter_values, ranges, once=True) is not None
+    analyzer = analyzer_at(tree, realize)
+    return any(
+        exact_box(analyzer, realize.iter_values, ranges, conditions, once=True) is not None
+        for conditions in ((), conjuncts(realize.predicate))
+    )
 
 
 def domain_conditions(tree: Tree, realize: BlockRealize) -> list[Expr] | None:

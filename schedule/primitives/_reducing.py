@@ -41,6 +41,8 @@ def check_sweep(tree: Tree, realize: BlockRealize, inner: Sequence[For], outer: 
     analyzer = analyzer_at(tree, realize)
     ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in inner}
     box = exact_box(analyzer, realize.iter_values, ranges, once=True)
+    if box is None:  # a fused loop that was split unevenly ends where its condition says
+        box = exact_box(analyzer, realize.iter_values, ranges, conjuncts(realize.predicate), once=True)
     if box is None:
         raise ScheduleError(
             f"the loops are not known to run block {block.name_hint!r} once on each point of its axes",

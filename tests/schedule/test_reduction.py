@@ -264,3 +264,43 @@ def test_softmax_in_one_row_loop(n, m, lanes):
     interpret(sch.func, a, out)
     e = np.exp(a - a.max(1, keepdims=True))
     np.testing.assert_allclose(out, e / e.sum(1, keepdims=True), rtol=1e-5)
+
+
+@pytest.mark.parametrize("factor", [4, 16, 64])
+def test_fused_reduction_loops_split_unevenly(agree, replays, factor):
+    A = te.placeholder((7, 13), name="A")
+    k, r = te.reduce_axis((0, 7), "k"), te.reduce_axis((0, 13), "r")
+    B = te.compute((1,), lambda i: te.sum(A[k, r], axis=[k, r]), name="B")
+    C = te.compute((1,), lambda i: B[i] * 2.0, name="C")
+    func = te.create_prim_func([A, C])
+    sch = Schedule(func)
+    _, k, r = sch.get_loops("B")
+    _, inner = sch.split(sch.fuse(k, r), [None, factor])
+    partial = sch.rfactor(inner, 1)
+    sch.compute_at("B", sch.get_loops("C")[0])
+    sch.decompose_reduction(partial, sch.get_loops(partial)[1])
+    agree(func, sch.func)
+    replays(sch, func)
+
+
+def test_a_reduction_that_meets_points_twice_stays():
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((7, 5)), B: T.Buffer((7,)), C: T.Buffer((7,))):
+    for i, k in T.grid(7, 10):
+        with T.block("B"):
+            vi = T.axis.spatial(7, i)
+            vk = T.axis.reduce(5, k // 2)
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vk]
+    for i in range(7):
+        with T.block("C"):
+            vi = T.axis.spatial(7, i)
+            C[vi] = B[vi]
+""")
+    sch = Schedule(func)
+    with pytest.raises(ScheduleError, match="not known to run block 'B' once on each point of its axes"):
+        sch.decompose_reduction("B", sch.get_loops("B")[1])
+    with pytest.raises(ScheduleError, match="not known to run block 'B' once on each point of its axes"):
+        sch.rfactor(sch.get_loops("B")[1], 0)

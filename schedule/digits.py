@@ -1,0 +1,186 @@
+"""Quotients and remainders of loops as variables of their own: the digits of a loop in a mixed radix.
+
+``f // 13`` and ``f % 13`` take their values independently while ``f`` runs over a multiple of 13 turns. The same holds
+for a number put together from several loops, ``x = f0 * 64 + f1``, which a condition ``x < 169`` may cut short: a
+fused loop that was split unevenly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..tir.arith import Analyzer, linear_coefficients
+from ..tir.expr import GE, GT, LE, LT, Expr, FloorDiv, FloorMod, IntImm, Range, Var, const, is_const_int
+from ..tir.walk import pre_order, uses_var
+from .invert import digit_of
+
+__all__ = ["as_bound", "in_digits", "reach_of"]
+
+Parts = tuple[list[Expr], list[Expr], dict[Var, Range]]
+
+
+def as_bound(condition: Expr) -> tuple[Expr, Expr, bool] | None:
+    """``condition`` as (e, b, True) for ``e <= b`` or (e, b, False) for ``e >= b``; None when it is neither."""
+    if isinstance(condition, LT):
+        return condition.a, condition.b - 1, True
+    if isinstance(condition, LE):
+        return condition.a, condition.b, True
+    if isinstance(condition, GT):
+        return condition.a, condition.b + 1, False
+    if isinstance(condition, GE):
+        return condition.a, condition.b, False
+    return None
+
+
+def reach_of(analyzer: Analyzer, factors: dict[Var, Expr], ranges: Mapping[Var, Range], once: bool) -> Expr | None:
+    """How many values in a row the linear form takes; None when there may be holes."""
+    reach: Expr = IntImm(1)
+    left = dict(factors)
+    while left:
+        for v, c in left.items():
+            if (is_const_int(c) or analyzer.can_prove(c >= 1)) and (
+                analyzer.can_prove_equal(c, reach)
+                or (not once and analyzer.can_prove(c >= 1) and analyzer.can_prove(c <= reach))
+            ):
+                reach = analyzer.simplify(reach + c * (ranges[v].extent - 1))
+                del left[v]
+                break
+        else:
+            return None
+    return reach
+
+
+def in_digits(
+    analyzer: Analyzer, indices: list[Expr], tests: list[Expr], ranges: dict[Var, Range], once: bool
+) -> Parts | None:
+    """``indices`` and ``tests`` with digits replaced by new variables, which ``analyzer`` learns, and the ranges now;
+    None when digits depend on each other, or, with ``once``, do not tell every turn of their loops apart."""
+    for _ in range(8):
+        number = _composed_number(indices, ranges)
+        if number is None:
+            return _single(analyzer, indices, tests, ranges, once)
+        parts = _as_one(analyzer, number, indices, tests, ranges, once)
+        if parts is None:
+            return None
+        indices, tests, ranges = parts
+    return None
+
+
+def _single(
+    analyzer: Analyzer, indices: list[Expr], tests: list[Expr], ranges: dict[Var, Range], once: bool
+) -> Parts | None:
+    """The digits of single loops."""
+    wanted: dict[Var, dict[tuple[int, int | None], list[Expr]]] = {}
+    whole: set[Var] = set()
+    for e in (*indices, *tests):
+        stack: list[Any] = [e]
+        while stack:
+            n = stack.pop()
+            digit = digit_of(n, ranges)
+            if digit is not None and digit[1:] != (1, None):
+                x, lower, upper = digit
+                wanted.setdefault(x, {}).setdefault((lower, upper), []).append(n)
+            elif isinstance(n, Var):
+                whole.add(n)
+            else:
+                stack.extend(n.children())
+    if not wanted:
+        return indices, tests, ranges
+    out = dict(ranges)
+    replaced: dict[Expr, Expr] = {}
+    for x, parts in wanted.items():
+        extent = ranges[x].extent
+        if x in whole or not isinstance(extent, IntImm) or not is_const_int(ranges[x].min, 0):
+            return None
+        turns = extent.value
+        last = 1
+        for lower, upper in sorted((low, turns if up is None else min(up, turns)) for low, up in parts):
+            # digits must not overlap, and the loop must run over whole periods of each
+            if lower < last or (once and lower != last) or (upper != turns and (turns % upper or upper % lower)):
+                return None
+            last = upper
+        if once and last != turns:
+            return None
+        for (lower, up), nodes in parts.items():
+            top = turns if up is None else min(up, turns)
+            digit_var = Var(f"{x.name}_digit", x.dtype)
+            out[digit_var] = Range(const(0, x.dtype), const(-(-top // lower), x.dtype))
+            analyzer.bind(digit_var, out[digit_var])
+            replaced.update((n, digit_var) for n in nodes)
+        del out[x]
+
+    def replace(n: Any) -> Any:
+        return replaced[n] if n in replaced else n.map_children(replace)
+
+    return [replace(e) for e in indices], [replace(e) for e in tests], out
+
+
+def _taken(n: Any) -> tuple[Expr, int, int | None] | None:
+    """(x, lower, upper) when n is ``x % upper // lower`` and no plain x."""
+    lower, upper = 1, None
+    if isinstance(n, FloorDiv) and isinstance(n.b, IntImm) and n.b.value > 0:
+        lower, n = n.b.value, n.a
+    if isinstance(n, FloorMod) and isinstance(n.b, IntImm) and n.b.value > 0:
+        upper, n = n.b.value, n.a
+    return (n, lower, upper) if (lower, upper) != (1, None) else None
+
+
+def _composed_number(exprs: Sequence[Expr], ranges: Mapping[Var, Range]) -> Expr | None:
+    """A sum of loops that a quotient is taken of; of a remainder when there is no quotient."""
+    best: Expr | None = None
+    for e in exprs:
+        for n in pre_order(e):
+            taken = _taken(n)
+            if taken is None or isinstance(taken[0], Var) or not uses_var(taken[0], lambda v: v in ranges):
+                continue
+            if any(_taken(inner) is not None for inner in pre_order(taken[0])):
+                continue
+            if taken[2] is None:
+                return taken[0]
+            best = best or taken[0]
+    return best
+
+
+def _as_one(
+    analyzer: Analyzer, number: Expr, indices: list[Expr], tests: list[Expr], ranges: dict[Var, Range], once: bool
+) -> Parts | None:
+    """Everything with the loops of ``number`` replaced by one loop over its values."""
+    names = list(ranges)
+    line = linear_coefficients(number, names)
+    if line is None or not is_const_int(line[1], 0):
+        return None
+    factors = {v: c for v, c in zip(names, line[0], strict=True) if not is_const_int(c, 0)}
+    reach = reach_of(analyzer, factors, ranges, once)
+    if not isinstance(reach, IntImm) or not all(is_const_int(ranges[v].min, 0) for v in factors):
+        return None
+    turns, left = reach.value, []
+    for test in tests:
+        bound = as_bound(test)
+        if bound is not None and bound[2]:
+            above = analyzer.simplify(bound[0] - number - bound[1])  # number + above <= 0
+            if isinstance(above, IntImm):
+                turns = min(turns, 1 - above.value)
+                continue
+        left.append(test)
+    if turns < 1:
+        return None
+    x = Var("turn", number.dtype)
+
+    def replace(n: Any) -> Any:
+        taken = _taken(n)
+        if taken is not None and uses_var(taken[0], lambda v: v in factors):
+            core, lower, upper = taken
+            rest = analyzer.simplify(core - number if upper is None else (core - number) % upper)
+            if is_const_int(rest, 0):
+                digit: Expr = x if upper is None or upper >= turns else x % upper
+                return digit // lower
+        return n.map_children(replace)
+
+    indices, left = [replace(e) for e in indices], [replace(e) for e in left]
+    if any(uses_var(e, lambda v: v in factors) for e in (*indices, *left)):
+        return None
+    out = {v: r for v, r in ranges.items() if v not in factors}
+    out[x] = Range(const(0, number.dtype), const(turns, number.dtype))
+    analyzer.bind(x, out[x])
+    return [analyzer.simplify(e) for e in indices], [analyzer.simplify(e) for e in left], out
