@@ -1,5 +1,7 @@
 """Rules on the ready operators at awkward sizes: candidates apply, and compute what the unscheduled function computes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,7 @@ from tilewright.codegen.target import Target
 from tilewright.schedule import Schedule, ScheduleError, Trace
 from tilewright.te import ops
 from tilewright.tir.interpret import interpret
-from tilewright.tuner import Space, default_schedule
+from tilewright.tuner import MachineModel, Space, default_schedule
 from tilewright.tuner.measure.inputs import compare, make_arguments, tolerance
 
 WIDE = Target("llvm -mcpu=x86-64-v4 -num-cores=1")
@@ -91,7 +93,8 @@ def candidates(space, rng, count):
 def test_candidates_compute_the_same(case, target):
     func = CASES[case]()
     reference, dtypes = run(func, func)
-    space = Space(func, target)
+    machine = replace(MachineModel.of(target), fork_join_cycles=0.0)  # threads pay off however small the sizes
+    space = Space(func, target, machine=machine)
     applied = 0
     for sketch, row in candidates(space, np.random.default_rng(0), 2):
         try:
@@ -152,3 +155,11 @@ def test_masked_rows_fit_the_registers():
         rows = sketch.all_rows()
         columns = dict(zip((d.name for d in sketch.decisions), rows.T, strict=True))
         assert (columns["rows"] * columns["vectors"] + columns["vectors"] < 32).all()
+
+
+def test_threads_are_for_work_that_is_worth_them():
+    small = Space(func_of(ops.matmul, p(13, 7), p(7, 17, name="B")), PARALLEL)
+    large = Space(func_of(ops.matmul, p(256, 256), p(256, 256, name="B")), PARALLEL)
+    texts = [s.schedule(s.sketches[0], tuple(map(int, s.best_rows(s.sketches[0], 1)[0]))).func.script()
+             for s in (small, large)]  # fmt: skip
+    assert ["T.parallel" in text for text in texts] == [False, True]

@@ -19,7 +19,7 @@ from ..machine import MachineModel
 from ..program import BlockInfo, Program
 from ..sketch import Decision, Part
 from .base import Group, ScheduleRule, register_rule
-from .helpers import ceil_div, fuse_all, up_to
+from .helpers import ceil_div, fuse_all, up_to, worth_threads
 
 __all__ = ["ElementwisePart", "ElementwiseRule", "PlainPart"]
 
@@ -70,6 +70,7 @@ class ElementwisePart(Part):
     def __init__(self, block: BlockInfo, machine: MachineModel) -> None:
         self.block, self.machine = block, machine
         self.lanes = machine.lanes(block.itemsize)
+        self.parallel = worth_threads(machine, [block])
         # a fused loop is split evenly only: otherwise the axes could not be told apart any more
         self.flat = _is_flat(block) and (block.spatial_size % self.lanes == 0 or len(block.spatial) == 1)
         self.across = None if self.flat else _transposed_axis(block)
@@ -96,7 +97,7 @@ class ElementwisePart(Part):
             order[place], inside = sch.split(order[place], [None, row["tile"]])
             within = [inside]
         sch.reorder(*order, outer, *within, lanes)
-        if self.machine.cores > 1:
+        if self.parallel:
             many = math.prod(sch.get(loop).extent.value for loop in order) >= 2 * self.machine.cores
             sch.parallel(fuse_all(sch, order if many else [*order, outer]))
         sch.vectorize(lanes)
@@ -121,12 +122,12 @@ class ElementwisePart(Part):
             l3_bytes=moved * lines if moved > machine.l2_bytes else 0.0,
             memory_bytes=float(moved if moved > machine.l3_bytes else 0),
             flops=block.flops,
-            regions=1.0,
+            regions=float(self.parallel),
             lanes_used=float(self.lanes),
             columns=columns["vectors"],
             strided=float(len(strided)),
             tile_a=tile,
-            tasks=tasks if tasks >= 2 * machine.cores else np.maximum(1.0, steps),
+            tasks=(tasks if tasks >= 2 * machine.cores else np.maximum(1.0, steps)) if self.parallel else 1.0,
             column_extent=float(self.inner),
         )
 
@@ -138,10 +139,11 @@ class PlainPart(Part):
 
     def __init__(self, block: BlockInfo, machine: MachineModel) -> None:
         self.block, self.machine = block, machine
+        self.parallel = worth_threads(machine, [block])
         self.name = f"plain_{block.name}"
 
     def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
-        if self.machine.cores > 1 and self.block.spatial:
+        if self.parallel and self.block.spatial:
             loops = sch.get_loops(sch.get_block(self.block.name))
             spatial = [loop for loop, axis in zip(loops, self.block.axes, strict=True) if axis in self.block.spatial]
             if list(loops[: len(spatial)]) == spatial:
@@ -150,7 +152,10 @@ class PlainPart(Part):
     def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
         cycles = self.block.flops * self.machine.fma_latency
         return Costs(rows).put(
-            core_cycles=cycles, flops=self.block.flops, regions=1.0, tasks=float(max(1, self.block.spatial_size))
+            core_cycles=cycles,
+            flops=self.block.flops,
+            regions=float(self.parallel),
+            tasks=float(max(1, self.block.spatial_size)) if self.parallel else 1.0,
         )
 
 

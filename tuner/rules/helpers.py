@@ -11,10 +11,12 @@ from ...schedule import Schedule
 from ...tir.expr import IntImm, Var
 from ...tir.stmt import BlockRealize
 from ...tir.walk import blocks_of, vars_in
+from ..machine import MachineModel
+from ..program import BlockInfo
 
 __all__ = [
     "ceil_div", "extent_of", "fuse_all", "loops_of_axis", "loops_within", "realize_of", "spatial_axes", "unroll_factor",
-    "up_to",
+    "up_to", "worth_threads",
 ]  # fmt: skip
 
 
@@ -68,6 +70,15 @@ def spatial_axes(sch: Schedule, block: Any) -> list[int]:
 def fuse_all(sch: Schedule, loops: Sequence[Any]) -> Any:
     """One loop in place of ``loops``."""
     return loops[0] if len(loops) == 1 else sch.fuse(*loops)
+
+
+def worth_threads(machine: MachineModel, blocks: Sequence[BlockInfo]) -> bool:
+    """Whether the blocks have enough work for several threads: twice what a fork and a join cost."""
+    if machine.cores < 2:
+        return False
+    cycles = sum(b.flops / machine.lanes(b.itemsize) / machine.fma_pipes for b in blocks)
+    moved = sum(use.buffer.num_bytes() or 0 for b in blocks for use in (*b.loads, *b.stores))
+    return max(cycles, moved / machine.l2_bytes_per_cycle) > 2 * machine.fork_join_cycles
 
 
 def unroll_factor(sch: Schedule, loop: Any, factor: int) -> None:

@@ -18,7 +18,7 @@ from ..machine import MachineModel
 from ..program import BlockInfo, Program
 from ..sketch import Decision, Part
 from .base import Group, ScheduleRule, register_rule
-from .helpers import ceil_div, fuse_all, loops_of_axis, loops_within, spatial_axes, unroll_factor, up_to
+from .helpers import ceil_div, fuse_all, loops_of_axis, loops_within, spatial_axes, unroll_factor, up_to, worth_threads
 
 __all__ = ["RowPart", "RowReductionRule"]
 
@@ -95,6 +95,7 @@ class RowPart(Part):
     def __init__(self, group: Group, machine: MachineModel) -> None:
         self.group, self.machine = group, machine
         self.anchor = group.anchor
+        self.parallel = worth_threads(machine, group.blocks)
         self.rank = len(self.anchor.spatial)
         self.lanes = machine.lanes(self.anchor.itemsize)
         self.name = f"rows_{self.anchor.name}"
@@ -133,7 +134,7 @@ class RowPart(Part):
             at = None
         else:
             at = fuse_all(sch, loops)
-            if self.machine.cores > 1:
+            if self.parallel:
                 sch.parallel(at)
             for _, block in reversed(stages[:-1]):
                 sch.compute_at(block, at)
@@ -190,7 +191,7 @@ class RowPart(Part):
             l3_bytes=float(moved if moved > machine.l2_bytes else 0),
             memory_bytes=float(moved if moved > machine.l3_bytes else 0),
             flops=sum(b.flops for b in self.group.blocks),
-            regions=1.0,
+            regions=float(self.parallel),
             lanes_used=float(self.lanes),
             accumulators=columns["accumulators"],
             columns=columns["vectors"],
@@ -198,7 +199,7 @@ class RowPart(Part):
             reduction=float(self.anchor.reduce_size),
             row_extent=float(count),
             column_extent=float(self._row_size(self.anchor)),
-            tasks=float(max(1, count)),
+            tasks=float(max(1, count)) if self.parallel else 1.0,
             tasks_per_core=float(count) / machine.cores,
             epilogue=float(len(self.group.blocks)),
         )

@@ -91,6 +91,8 @@ class TilingCosts:
     @cached_property
     def tasks(self) -> np.ndarray:
         """Iterations of the parallel loop."""
+        if not self.part.parallel:
+            return np.ones(self.rows)
         big, inside = self._block_trips
         outer = [self.trips[v] for v in self.block.spatial if v is not self.axes.rows]
         tasks = np.prod([np.ones(self.rows), *outer], axis=0) * big
@@ -185,7 +187,7 @@ class TilingCosts:
             memory_bytes=nest.traffic(machine.l3_bytes),
             pack_bytes=self._pack_bytes(),
             flops=self.block.flops,
-            regions=1.0 + packed,
+            regions=(1.0 + packed) * self.part.parallel,
             lanes_used=float(self.lanes),
             rows=accumulators / columns["vectors"],
             columns=columns["vectors"],

@@ -20,7 +20,7 @@ from ..features import Costs
 from ..machine import MachineModel
 from ..program import BlockInfo, Use
 from ..sketch import Decision, Part
-from .helpers import fuse_all, loops_of_axis, loops_within, unroll_factor, up_to
+from .helpers import fuse_all, loops_of_axis, loops_within, unroll_factor, up_to, worth_threads
 from .tiling_costs import TilingCosts
 
 __all__ = ["TileAxes", "TilingPart"]
@@ -68,6 +68,7 @@ class TilingPart(Part):
     ) -> None:
         self.block, self.epilogue, self.packed, self.machine = block, epilogue, packed, machine
         self.axes = tile_axes(block, vector)
+        self.parallel = worth_threads(machine, [block])
         self.lanes = machine.lanes(block.itemsize)
         place = block.spatial.index(vector)
         self.name = f"tile_{block.name}_v{place}" + ("_packed" if packed is not None else "")
@@ -137,7 +138,7 @@ class TilingPart(Part):
 
     def _parallel(self, sch: Schedule, order: list[Any], tail: list[Any]) -> Any:
         """Make the outer loops one parallel loop when there are cores for it; returns the innermost outer loop."""
-        if self.machine.cores > 1:
+        if self.parallel:
             trips = math.prod(sch.get(loop).extent.value for loop in order)
             if trips < 2 * self.machine.cores and tail:
                 order, tail = order + tail, []
@@ -180,7 +181,7 @@ class TilingPart(Part):
         over, lanes = sch.split(loops[vector], [None, width])
         sch.reorder(*(loops[d] for d in others), over, *(loops[d] for d in inner), lanes)
         sch.vectorize(lanes)
-        if self.machine.cores > 1:
+        if self.parallel:
             sch.parallel(fuse_all(sch, [*(loops[d] for d in others), over]))
 
     # -- its costs -------------------------------------------------------------------------------------------------
