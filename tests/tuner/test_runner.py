@@ -126,6 +126,11 @@ def test_symbolic_shapes_are_refused(runner):
         runner.open(func, TARGET)
 
 
+def test_a_target_that_cannot_run_here_is_refused(runner):
+    with pytest.raises(ValueError, match="cannot run code for .*aarch64"):
+        runner.open(add_one(), Target("llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76"))
+
+
 def test_inputs_follow_from_the_seed():
     one, two, other = (make_arguments(add_one(), seed) for seed in (1, 1, 2))
     assert np.array_equal(one.values[0], two.values[0])

@@ -139,6 +139,9 @@ class LocalRunner(Runner):
 
     def open(self, func: PrimFunc, target: Target, *, seed: int = 0, verify: bool = True) -> None:
         require_constant_shapes(func)
+        missing = target.missing_here()
+        if missing:
+            raise ValueError(f"this machine cannot run code for {target}: no {', '.join(missing[:3])}")
         self._ready.clear()
         self._reference = None
         self._open_message = {
