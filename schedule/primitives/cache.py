@@ -29,7 +29,7 @@ from ..tree import Tree, tree_of, unique_block_name
 from ._moving import children_of, insert_in, nest, realize_over, rebuild, span_within
 from .kinds import check_loops_above
 
-__all__ = ["cache_read", "cache_write", "pick_buffer"]
+__all__ = ["cache_read", "cache_write", "check_not_opaque", "insert_stage", "meeting_place", "pick_buffer"]
 
 
 def pick_buffer(realize: BlockRealize, which: Any, kind: str) -> Buffer:
@@ -52,7 +52,7 @@ def pick_buffer(realize: BlockRealize, which: Any, kind: str) -> Buffer:
     )
 
 
-def _same_buffer_elsewhere(tree: Tree, scope: Scope, buffer: Buffer) -> None:
+def check_not_opaque(tree: Tree, scope: Scope, buffer: Buffer) -> None:
     if buffer.data in opaque_buffers(scope.root.block):
         raise ScheduleError(
             f"buffer {buffer.name} is also accessed through a pointer or a match_buffer, which a copy would miss",
@@ -76,7 +76,7 @@ def _copy_nest(analyzer: Analyzer, block: Block, box: Sequence[Ends | None]) -> 
     return nest(loops, realize)
 
 
-def _meeting_place(tree: Tree, writer: BlockRealize, users: Sequence[BlockRealize]) -> tuple[SeqStmt, Stmt] | None:
+def meeting_place(tree: Tree, writer: BlockRealize, users: Sequence[BlockRealize]) -> tuple[SeqStmt, Stmt] | None:
     """The innermost sequence that holds the writer and one of the users, and its child with the writer."""
     above = list(tree.above(writer))
     best: tuple[int, SeqStmt] | None = None
@@ -197,7 +197,7 @@ def cache_read(
             where=writers,
             hint="make the copy before decompose_reduction",
         )
-    _same_buffer_elsewhere(tree, scope, buffer)
+    check_not_opaque(tree, scope, buffer)
     readers = [r for r in scope.readers.get(buffer, []) if r not in writers]
     consumers = _names(scope, tree, consumer_blocks, readers, buffer)
     if realize in writers:
@@ -218,7 +218,7 @@ def cache_read(
                     hint="name the later consumers in consumer_blocks",
                 )
         check_plain_path(tree, writer)
-        meet = _meeting_place(tree, writer, consumers)
+        meet = meeting_place(tree, writer, consumers)
         assert meet is not None
         analyzer, box = _written_box(tree, writer, buffer, meet[1], exactly=False)
         place = (meet[0], meet[0].seq.index(meet[1]) + 1)
@@ -232,10 +232,10 @@ def cache_read(
     changed: dict[Stmt, Stmt | None] = {}
     for consumer in consumers:
         changed[consumer] = replace_buffers(consumer, {buffer: copy})
-    return _insert_stage(func, scope, place, stage, changed, copy), BlockRV(name)
+    return insert_stage(func, scope, place, stage, changed, copy), BlockRV(name)
 
 
-def _insert_stage(
+def insert_stage(
     func: PrimFunc,
     scope: Scope,
     place: tuple[Stmt, int],
@@ -311,7 +311,7 @@ def cache_write(
     buffer = pick_buffer(realize, write_buffer_index, "write")
     check_only_writer(tree, realize)
     check_plain_path(tree, realize)
-    _same_buffer_elsewhere(tree, scope, buffer)
+    check_not_opaque(tree, scope, buffer)
     if realize.block.init is None and any(not a.is_store for a in accesses(realize.block.body, buffer)):
         raise ScheduleError(
             f"block {block!r} reads buffer {buffer.name}, which it writes, and has no init: the new buffer would lack "
@@ -329,7 +329,7 @@ def cache_write(
             )
     name = unique_block_name(func, f"{buffer.name}_{storage_scope}")
     related = [r for r in readers if r not in redirected and scope.order[r] > scope.order[realize]]
-    meet = _meeting_place(tree, realize, related) if related else None
+    meet = meeting_place(tree, realize, related) if related else None
     exactly = is_output_block(tree, realize)
     place: tuple[Stmt, int]
     if meet is None:
@@ -342,4 +342,4 @@ def cache_write(
     copy = Buffer(name, buffer.shape, buffer.dtype, storage_scope)
     stage = _copy_nest(analyzer, _copy_block(name, copy, buffer), box)
     changed: dict[Stmt, Stmt | None] = {b: replace_buffers(b, {buffer: copy}) for b in (realize, *redirected)}
-    return _insert_stage(func, scope, place, stage, changed, copy), BlockRV(name)
+    return insert_stage(func, scope, place, stage, changed, copy), BlockRV(name)
