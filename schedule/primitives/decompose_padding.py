@@ -1,0 +1,294 @@
+"""decompose_padding: the constant part of a padding block as a block of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...tir.arith import Analyzer, linear_coefficients
+from ...tir.buffer import BufferRegion
+from ...tir.expr import GE, GT, LE, LT, Call, Expr, FloatImm, IntImm, IterVar, Range, Var, const, is_const_int
+from ...tir.function import PrimFunc
+from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
+from ...tir.walk import substitute, uses_var
+from ..analysis import all_of, check_complete, check_plain_path, conjuncts, opaque_buffers, scope_of
+from ..bindings import analyzer_above
+from ..boxes import analyzer_at, exact_box
+from ..errors import ScheduleError
+from ..handles import BlockRV
+from ..primitive import primitive
+from ..tree import Tree, tree_of, unique_block_name
+from ._moving import rebuild
+
+__all__ = ["decompose_padding"]
+
+
+@primitive
+def decompose_padding(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc, BlockRV]:
+    """Let a padding block write its constant everywhere first, just before ``loop``, and then the inner part alone.
+
+    Applies to a complete block ``B[...] = if_then_else(inside, value, constant)`` under ``loop``, where ``inside``
+    bounds its axes from below and above by constants. Returns the block that writes the constant; the other one keeps
+    its name, has axes over the inner part, and shorter loops (from ``loop`` inwards, those that hold nothing else) or a
+    predicate.
+
+    >>> from tilewright.schedule import Schedule
+    >>> from tilewright.tir.parser import parse
+    >>> sch = Schedule(parse('''
+    ... @T.prim_func
+    ... def main(A: T.Buffer((16,)), B: T.Buffer((20,))):
+    ...     for i in range(20):
+    ...         with T.block("B"):
+    ...             vi = T.axis.spatial(20, i)
+    ...             B[vi] = T.if_then_else(2 <= vi and vi < 18, A[vi - 2], T.float32(0))
+    ... '''))
+    >>> pad = sch.decompose_padding("B", sch.get_loops("B")[0])
+    >>> sch.func.show()
+    # from tilewright.tir import script as T
+    <BLANKLINE>
+    @T.prim_func
+    def main(A: T.Buffer((16,), "float32"), B: T.Buffer((20,), "float32")):
+        # with T.block("root"):
+        for i in range(20):
+            with T.block("B_pad_const"):
+                vi = T.axis.spatial(20, i)
+                T.reads()
+                T.writes(B[vi])
+                B[vi] = T.float32(0.0)
+        for i in range(16):
+            with T.block("B"):
+                vi = T.axis.spatial(16, i)
+                T.reads(A[vi])
+                T.writes(B[vi + 2])
+                B[vi + 2] = A[vi]
+    """
+    tree = tree_of(func)
+    realize, target = tree.block(block), tree.loop(loop)
+    loops = tree.loops_above(realize)
+    if target not in loops:
+        raise ScheduleError(
+            f"loop {loop.name} is not around block {block!r}", where=(target, realize),
+            hint=f"its loops: {', '.join(lp.loop_var.name for lp in loops) or 'none'}",
+        )  # fmt: skip
+    check_complete(tree, realize)
+    check_plain_path(tree, realize)
+    padding = _padding(tree, realize)
+    _check_others(tree, realize, target)
+    name = unique_block_name(func, f"{block}_pad_const")
+    inner = loops[loops.index(target) :]
+    own = _own_loops(tree, realize, inner)
+    fill = _fill(tree, realize, padding, inner, target, name)
+    changed = _inside(tree, realize, padding, own)
+    top: Stmt = own[0] if own else realize
+    if target is top:
+        return tree.replace({target: seq(fill, changed)}), BlockRV(name)
+    return rebuild(tree, {top: changed}, {target: lambda lp: seq(fill, lp)}), BlockRV(name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Padding:
+    """What a padding block does: ``value`` on ``box`` (a range per axis) where ``tests`` hold, else ``constant``."""
+
+    value: Expr
+    constant: Expr
+    tests: list[Expr]
+    box: list[Range]
+
+
+def _padding(tree: Tree, realize: BlockRealize) -> _Padding:
+    block, name = realize.block, realize.block.name_hint
+    store = block.body
+    if not isinstance(store, BufferStore) or store.predicate is not None:
+        raise ScheduleError(f"block {name!r} does more than store one value", where=realize, hint=_FORM)
+    chosen = store.value
+    if not isinstance(chosen, Call) or chosen.op != "tir.if_then_else":
+        raise ScheduleError(f"block {name!r} stores {chosen}, which is no if_then_else", where=realize, hint=_FORM)
+    condition, value, constant = chosen.args
+    if not isinstance(constant, (IntImm, FloatImm)):
+        raise ScheduleError(f"block {name!r} pads with {constant}, which is no constant", where=realize, hint=_FORM)
+    if opaque_buffers(block):
+        raise ScheduleError(f"block {name!r} uses pointers, so what it does is not known", where=realize)
+    analyzer = analyzer_at(tree, realize)
+    ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in tree.loops_above(realize)}
+    if exact_box(analyzer, realize.iter_values, ranges) is None:
+        raise ScheduleError(
+            f"the loops are not known to run block {name!r} over a box of its axes without holes", where=realize,
+            hint="bindings must be splits and fusions of loops, each loop used by one axis",
+        )  # fmt: skip
+    for axis in block.iter_vars:
+        analyzer.bind(axis.var, axis.dom)
+    tests = [c for c in conjuncts(condition) if not analyzer.can_prove(c)]
+    if not tests:
+        raise ScheduleError(
+            f"block {name!r} never pads: {condition} always holds", where=realize, hint="compute_inline it, or leave it"
+        )
+    box = _inner_box(realize, tests, analyzer)
+    return _Padding(value, constant, tests, box)
+
+
+_FORM = "its body must be B[...] = T.if_then_else(condition, value, constant)"
+
+
+def _inner_box(realize: BlockRealize, tests: Sequence[Expr], analyzer: Analyzer) -> list[Range]:
+    """The values of each axis for which the conditions hold, each of which bounds one axis by a constant."""
+    axes = [iv.var for iv in realize.block.iter_vars]
+    lows = {iv.var: iv.dom.min for iv in realize.block.iter_vars}
+    ends = {iv.var: analyzer.simplify(iv.dom.min + iv.dom.extent) for iv in realize.block.iter_vars}
+    for test in tests:
+        found = _bound(test, axes)
+        if found is None:
+            raise ScheduleError(
+                f"the condition {test} of block {realize.block.name_hint!r} does not bound one of its axes by a "
+                "constant",
+                where=realize,
+                hint="conditions are like 3 <= v, v < 35",
+            )
+        axis, limit, from_below = found
+        if from_below:
+            if analyzer.can_prove(limit > lows[axis]):
+                lows[axis] = limit
+        elif analyzer.can_prove(limit < ends[axis]):
+            ends[axis] = limit
+    out = []
+    for v in axes:
+        extent = analyzer.simplify(ends[v] - lows[v])
+        if not analyzer.can_prove(extent >= 1):
+            raise ScheduleError(
+                f"axis {v.name} of block {realize.block.name_hint!r} has nothing inside the padding", where=realize
+            )
+        out.append(Range(lows[v], extent))
+    return out
+
+
+def _bound(test: Expr, axes: Sequence[Var]) -> tuple[Var, Expr, bool] | None:
+    """(axis, limit, True) for ``limit <= axis``, (axis, limit, False) for ``axis < limit``."""
+    if not isinstance(test, (LT, LE, GT, GE)):
+        return None
+    line = linear_coefficients(test.a - test.b, axes)  # sum(c * axis) + rest  <op>  0
+    if line is None:
+        return None
+    used = [(v, c) for v, c in zip(axes, line[0], strict=True) if not is_const_int(c, 0)]
+    rest = line[1]
+    if len(used) != 1 or not isinstance(rest, IntImm):
+        return None
+    (axis, factor), below = used[0], isinstance(test, (LT, LE))
+    if not (is_const_int(factor, 1) or is_const_int(factor, -1)):
+        return None
+    k = rest.value
+    if is_const_int(factor, -1):  # -axis + k < 0  is  axis > k
+        below, k = not below, -k
+        strict = isinstance(test, (LT, GT))
+    else:
+        strict = isinstance(test, (LT, GT))
+    # axis + k  <op>  0
+    if below:
+        return axis, const(-k if strict else -k + 1, axis.dtype), False
+    return axis, const(-k + 1 if strict else -k, axis.dtype), True
+
+
+def _check_others(tree: Tree, realize: BlockRealize, target: For) -> None:
+    """Under the loop the constant comes earlier than it did: nobody may look at the buffer in between."""
+    scope = scope_of(tree, realize)
+    buffer = realize.block.writes[0].buffer
+    mine = buffer in scope.root.block.alloc_buffers
+    for reader in scope.readers.get(buffer, ()):
+        if not tree.is_below(reader, target) or (mine and scope.order[reader] > scope.order[realize]):
+            continue
+        raise ScheduleError(
+            f"block {reader.block.name_hint!r} under loop {target.loop_var.name} reads {buffer.name}, which would hold "
+            "the constant by then",
+            where=(target, reader),
+            hint="choose a loop around the padding block alone",
+        )
+
+
+def _own_loops(tree: Tree, realize: BlockRealize, inner: Sequence[For]) -> list[For]:
+    """Those of the loops that hold the block and nothing else, outermost first."""
+    out: list[For] = []
+    here: Stmt = realize
+    for loop in reversed(inner):
+        if loop.body is not here:
+            break
+        out.insert(0, loop)
+        here = loop
+    return out
+
+
+def _fill(tree: Tree, realize: BlockRealize, padding: _Padding, inner: Sequence[For], target: For, name: str) -> Stmt:
+    """The constant, wherever the block ran."""
+    block = realize.block
+    store = block.body
+    assert isinstance(store, BufferStore)
+    axes: dict[Var, Expr] = {iv.var: Var(iv.var.name, iv.var.dtype) for iv in block.iter_vars}
+    loops: dict[Var, Expr] = {lp.loop_var: Var(lp.loop_var.name, lp.loop_var.dtype) for lp in inner}
+    outside = analyzer_above(tree, target)
+    indices = tuple([substitute(i, axes) for i in store.indices])
+    made = Block(
+        tuple([IterVar(iv.dom, axes[iv.var], IterVar.SPATIAL, iv.thread_tag) for iv in block.iter_vars]),  # type: ignore[arg-type]
+        (),
+        tuple([r.map(lambda e: substitute(e, axes)) for r in block.writes]),
+        name,
+        BufferStore(store.buffer, padding.constant, indices),
+    )
+    values = tuple([outside.simplify(substitute(v, loops)) for v in realize.iter_values])
+    out: Stmt = BlockRealize(values, substitute(realize.predicate, loops), made)
+    for lp in reversed(inner):
+        var = loops[lp.loop_var]
+        assert isinstance(var, Var)
+        out = For(var, substitute(lp.min, loops), substitute(lp.extent, loops), "serial", out)
+    return out
+
+
+def _inside(tree: Tree, realize: BlockRealize, padding: _Padding, own: Sequence[For]) -> Stmt:
+    """The inner part: new axes from zero, shorter loops where an axis is a loop of the block's own, else conditions."""
+    block = realize.block
+    store = block.body
+    assert isinstance(store, BufferStore)
+    analyzer = analyzer_above(tree, own[0] if own else realize)
+    ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in own}
+    moved: dict[Var, Expr] = {}
+    for value, inner in zip(realize.iter_values, padding.box, strict=True):
+        if isinstance(value, Var) and value in ranges and is_const_int(ranges[value].min, 0):
+            once = sum(uses_var(v, value) for v in realize.iter_values) == 1
+            if once and not any(uses_var(lp.min, value) or uses_var(lp.extent, value) for lp in own):
+                ranges[value] = Range(const(0, value.dtype), inner.extent)
+                moved[value] = value + inner.min if not is_const_int(inner.min, 0) else value
+    for v, r in ranges.items():
+        analyzer.bind(v, r)
+    fresh: dict[Var, Expr] = {}
+    axes: list[IterVar] = []
+    values: list[Expr] = []
+    local = Analyzer()  # knows no ranges: an axis of one value keeps its name
+    for iv, value, inner in zip(block.iter_vars, realize.iter_values, padding.box, strict=True):
+        var = Var(iv.var.name, iv.var.dtype)
+        axes.append(IterVar(Range(const(0, var.dtype), inner.extent), var, IterVar.SPATIAL, iv.thread_tag))
+        fresh[iv.var] = var if is_const_int(inner.min, 0) else var + inner.min
+        values.append(value if value in moved else analyzer.simplify(value - inner.min))  # type: ignore[comparison-overlap]
+    bound = dict(zip([iv.var for iv in block.iter_vars], realize.iter_values, strict=True))
+    tests = [substitute(t, bound) for t in padding.tests] + conjuncts(realize.predicate)
+    kept = [_from_left(c) for t in tests for c in conjuncts(analyzer.simplify(substitute(t, moved)))]
+    made = Block(
+        tuple(axes),
+        tuple([_tidy(r, fresh, local) for r in block.reads]),
+        tuple([_tidy(r, fresh, local) for r in block.writes]),
+        block.name_hint,
+        BufferStore(
+            store.buffer,
+            local.simplify(substitute(padding.value, fresh)),
+            tuple([local.simplify(substitute(i, fresh)) for i in store.indices]),
+        ),
+        annotations=block.annotations,
+    )
+    out: Stmt = BlockRealize(tuple(values), all_of(kept), made)
+    for lp in reversed(own):
+        out = lp.with_(min=ranges[lp.loop_var].min, extent=ranges[lp.loop_var].extent, body=out)
+    return out
+
+
+def _from_left(test: Expr) -> Expr:
+    """A lower bound written as ``3 <= x``."""
+    return LE(test.b, test.a) if isinstance(test, GE) and isinstance(test.b, IntImm) else test
+
+
+def _tidy(region: BufferRegion, fresh: dict[Var, Expr], analyzer: Analyzer) -> BufferRegion:
+    return region.map(lambda e: analyzer.simplify(substitute(e, fresh)))

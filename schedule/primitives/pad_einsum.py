@@ -1,0 +1,344 @@
+"""pad_einsum: axes of a contraction rounded up to multiples, over padded copies of what it reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...tir.arith import Analyzer
+from ...tir.buffer import Buffer, BufferRegion
+from ...tir.dtype import is_float
+from ...tir.expr import (
+    Add,
+    BufferLoad,
+    Cast,
+    Div,
+    Expr,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    IterVar,
+    Mul,
+    Range,
+    Sub,
+    TruncDiv,
+    TruncMod,
+    Var,
+    const,
+    is_const_int,
+)
+from ...tir.function import PrimFunc
+from ...tir.op import all_, ceildiv, if_then_else
+from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt, seq
+from ...tir.walk import loads_and_stores, pre_order, replace_buffers
+from ..analysis import Scope, check_only_writer, check_plain_path, opaque_buffers, scope_of
+from ..boxes import analyzer_at
+from ..errors import ScheduleError
+from ..primitive import primitive
+from ..reducers import find_reducer
+from ..regions import covers_domain
+from ..tree import Tree, tree_of, unique_block_name
+from ._layouts import own_nest
+from ._moving import nest, rebuild
+
+__all__ = ["pad_einsum"]
+
+
+@primitive
+def pad_einsum(func: PrimFunc, block: str, padding: Sequence[int]) -> PrimFunc:
+    """Round the extents of a contraction's axes up to multiples of ``padding``, one number per axis.
+
+    What the block reads along a padded axis is copied into ``A_pad`` first, zero outside; what it writes goes to
+    ``C_pad``, from where the valid part is copied. Symbolic extents are welcome: ``n`` becomes ``(n + 31) // 32 * 32``.
+
+    Applies to a block that addresses each buffer by axes of its own (or 0), whose loops are its own and bound to its
+    axes one to one. A padded reduce axis must belong to a sum in which the zeros add nothing.
+
+    >>> from tilewright.schedule import Schedule
+    >>> from tilewright.tir.parser import parse
+    >>> sch = Schedule(parse('''
+    ... @T.prim_func
+    ... def main(A: T.Buffer((16, 13)), B: T.Buffer((16,))):
+    ...     for i, k in T.grid(16, 13):
+    ...         with T.block("B"):
+    ...             vi, vk = T.axis.remap("SR", [i, k])
+    ...             with T.init():
+    ...                 B[vi] = T.float32(0)
+    ...             B[vi] = B[vi] + A[vi, vk]
+    ... '''))
+    >>> sch.pad_einsum("B", [1, 8])
+    >>> sch.func.show()
+    # from tilewright.tir import script as T
+    <BLANKLINE>
+    @T.prim_func
+    def main(A: T.Buffer((16, 13), "float32"), B: T.Buffer((16,), "float32")):
+        # with T.block("root"):
+        A_pad = T.alloc_buffer((16, 16))
+        for i0, i1 in T.grid(16, 16):
+            with T.block("A_pad"):
+                v0, v1 = T.axis.remap("SS", [i0, i1])
+                T.reads(A[v0, v1])
+                T.writes(A_pad[v0, v1])
+                A_pad[v0, v1] = T.if_then_else(v1 < 13, A[v0, v1], T.float32(0.0))
+        for i, k in T.grid(16, 16):
+            with T.block("B"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                T.reads(A_pad[vi, vk])
+                T.writes(B[vi])
+                with T.init():
+                    B[vi] = T.float32(0.0)
+                B[vi] = B[vi] + A_pad[vi, vk]
+    """
+    tree = tree_of(func)
+    realize = tree.block(block)
+    scope = scope_of(tree, realize)
+    sizes = _checked_padding(realize, padding)
+    check_only_writer(tree, realize)
+    check_plain_path(tree, realize)
+    _check_einsum(realize)
+    analyzer = analyzer_at(tree, realize)
+    extents: dict[Var, Expr] = {}
+    for iv, pad in zip(realize.block.iter_vars, sizes, strict=True):
+        extent = analyzer.simplify(ceildiv(iv.dom.extent, pad) * pad)
+        if not analyzer.can_prove_equal(extent, iv.dom.extent):
+            extents[iv.var] = extent
+    if not extents:
+        return func
+    loops = _check_loops(tree, realize, extents)
+    _check_zeros(realize, extents)
+    copies = {
+        r.buffer: _padded(r, extents) for r in (*realize.block.reads, *realize.block.writes) if _grows(r, extents)
+    }
+    for region in (*realize.block.reads, *realize.block.writes):
+        _check_shape(realize, region, region in realize.block.writes, extents, copies, analyzer)
+    return _rewrite(func, tree, scope, realize, extents, loops, copies, analyzer)
+
+
+def _checked_padding(realize: BlockRealize, padding: Any) -> list[int]:
+    axes = realize.block.iter_vars
+    sizes = [p.value if isinstance(p, IntImm) else p for p in padding]
+    if len(sizes) != len(axes) or not all(isinstance(p, int) and not isinstance(p, bool) and p > 0 for p in sizes):
+        raise ScheduleError(
+            f"the padding {list(sizes)} is no list of {len(axes)} positive numbers, one for each axis of block "
+            f"{realize.block.name_hint!r}",
+            where=realize,
+            hint="1 leaves an axis as it is; the axes are " + ", ".join(iv.var.name for iv in axes),
+        )
+    return sizes
+
+
+def _check_einsum(realize: BlockRealize) -> None:
+    """Each buffer is read or written in one place, at axes of the block or 0."""
+    block = realize.block
+    name = block.name_hint
+    axes = {iv.var for iv in block.iter_vars}
+    if opaque_buffers(block) or block.match_buffers or block.alloc_buffers:
+        raise ScheduleError(
+            f"block {name!r} uses pointers or buffers of its own, so it is no contraction", where=realize
+        )
+    regions = [*block.reads, *block.writes]
+    seen: set[Buffer] = set()
+    for region in regions:
+        if region.buffer in seen:
+            raise ScheduleError(
+                f"block {name!r} reads and writes {region.buffer.name}, so it is no contraction", where=realize,
+                hint="do this before decompose_reduction",
+            )  # fmt: skip
+        seen.add(region.buffer)
+        for r in region.region:
+            if not is_const_int(r.extent, 1) or not (
+                is_const_int(r.min, 0) or (isinstance(r.min, Var) and r.min in axes)
+            ):
+                raise ScheduleError(
+                    f"block {name!r} touches {region}; in a contraction each index is an axis of the block, or 0",
+                    where=realize,
+                )
+    by_buffer = {r.buffer: r for r in regions}
+    for body in (block.init, block.body):
+        for access in loads_and_stores(body) if body is not None else ():
+            where = by_buffer.get(access.buffer)
+            same = where is not None and all(
+                i is r.min or (is_const_int(i, 0) and is_const_int(r.min, 0))
+                for i, r in zip(access.indices, where.region, strict=True)
+            )
+            if not same or access.predicate is not None:
+                raise ScheduleError(f"block {name!r} accesses {access}, in more than one way", where=realize)
+        for n in pre_order(body) if body is not None else ():
+            if isinstance(n, (Div, FloorDiv, FloorMod, TruncDiv, TruncMod)) and not is_float(n.dtype):
+                if not (isinstance(n.b, IntImm) and n.b.value):
+                    raise ScheduleError(f"{n} would divide by the zeros of the padding", where=realize)
+
+
+def _check_loops(tree: Tree, realize: BlockRealize, extents: Mapping[Var, Expr]) -> dict[Var, Expr]:
+    """The new extents of loops: each padded axis is one loop, used by that axis alone."""
+    name = realize.block.name_hint
+    if own_nest(tree, realize) is None or not covers_domain(tree, realize, once=True):
+        raise ScheduleError(
+            f"block {name!r} does not have loops of its own that run once over the whole domain of its axes",
+            where=realize,
+            hint="pad before splitting, and before moving other blocks under its loops",
+        )
+    loops: dict[Var, Expr] = {}
+    above = {lp.loop_var: lp for lp in tree.loops_above(realize)}
+    for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        if iv.var not in extents:
+            continue
+        if not isinstance(value, Var) or value not in above or not is_const_int(above[value].min, 0):
+            raise ScheduleError(
+                f"axis {iv.var.name} of block {name!r} is bound to {value}, not to a loop from zero", where=realize,
+                hint="pad before splitting",
+            )  # fmt: skip
+        loops[value] = extents[iv.var]
+    return loops
+
+
+def _check_zeros(realize: BlockRealize, extents: Mapping[Var, Expr]) -> None:
+    """What a padded reduce axis adds is nothing."""
+    block = realize.block
+    padded = [iv for iv in block.iter_vars if iv.var in extents and iv.kind != IterVar.SPATIAL]
+    if not padded:
+        return
+    store, start = block.body, block.init
+    axis = padded[0].var.name
+    found = None
+    if isinstance(store, BufferStore) and isinstance(start, BufferStore):
+        found = find_reducer([start.value], [BufferLoad(store.buffer, store.indices)], [store.value])
+    if found is None or found[0].name != "sum":
+        raise ScheduleError(
+            f"axis {axis} of block {block.name_hint!r} is {padded[0].kind}, and the block is no sum over it: padding "
+            "with zeros would change the result",
+            where=realize,
+            hint="pad spatial axes only",
+        )
+    (term,) = found[1]
+    for iv in padded:
+        if not _vanishes(term, iv.var):
+            raise ScheduleError(
+                f"where {iv.var.name} is in the padding, {term} is not known to be zero, and would be added to the sum",
+                where=realize,
+                hint="each factor must be read along the axis, so that zeros meet zeros (0 * inf is no zero)",
+            )
+
+
+def _vanishes(e: Expr, axis: Var) -> bool:
+    """Whether ``e`` is zero where what is read along ``axis`` is zero."""
+    if isinstance(e, BufferLoad):
+        return axis in e.indices
+    if isinstance(e, (IntImm, FloatImm)):
+        return e.value == 0
+    if isinstance(e, Cast):
+        return _vanishes(e.value, axis)
+    if isinstance(e, (Add, Sub)):
+        return _vanishes(e.a, axis) and _vanishes(e.b, axis)
+    if isinstance(e, Mul):
+        a, b = _vanishes(e.a, axis), _vanishes(e.b, axis)
+        return (a and b) or ((a or b) and (not is_float(e.dtype) or _finite(e.b if a else e.a, axis)))
+    return False
+
+
+def _finite(e: Expr, axis: Var) -> bool:
+    if isinstance(e, Cast):
+        return not is_float(e.value.dtype) or _finite(e.value, axis)
+    return isinstance(e, FloatImm) and e.value - e.value == 0 or _vanishes(e, axis)
+
+
+def _grows(region: BufferRegion, extents: Mapping[Var, Expr]) -> bool:
+    return any(isinstance(r.min, Var) and r.min in extents for r in region.region)
+
+
+def _padded(region: BufferRegion, extents: Mapping[Var, Expr]) -> Buffer:
+    old = region.buffer
+    shape = []
+    for r, extent in zip(region.region, old.shape, strict=True):
+        if isinstance(r.min, Var):
+            shape.append(extents.get(r.min, extent))
+        else:
+            shape.append(const(1, extent.dtype))
+    return Buffer(f"{old.name}_pad", tuple(shape), old.dtype, old.scope)
+
+
+def _check_shape(
+    realize: BlockRealize,
+    region: BufferRegion,
+    written: bool,
+    extents: Mapping[Var, Expr],
+    copies: Mapping[Buffer, Buffer],
+    analyzer: Analyzer,
+) -> None:
+    """A padded axis spans its dimension, so that outside of it is the padding; what is copied back was all written."""
+    buffer = region.buffer
+    if buffer not in copies:
+        return
+    doms = {iv.var: iv.dom for iv in realize.block.iter_vars}
+    for d, (r, extent) in enumerate(zip(region.region, buffer.shape, strict=True)):
+        if isinstance(r.min, Var):
+            fits = is_const_int(doms[r.min].min, 0) and analyzer.can_prove_equal(doms[r.min].extent, extent)
+            if (r.min in extents or written) and not fits:
+                raise ScheduleError(
+                    f"axis {r.min.name} of block {realize.block.name_hint!r} runs over {doms[r.min].extent} of the "
+                    f"{extent} elements in dimension {d} of {buffer.name}",
+                    where=realize,
+                    hint="the axes of a contraction to pad run over whole dimensions",
+                )
+        elif written and not is_const_int(extent, 1):
+            raise ScheduleError(
+                f"block {realize.block.name_hint!r} writes a part of {buffer.name}, and the copy would overwrite the rest",
+                where=realize,
+            )
+
+
+def _rewrite(
+    func: PrimFunc,
+    tree: Tree,
+    scope: Scope,
+    realize: BlockRealize,
+    extents: Mapping[Var, Expr],
+    loops: Mapping[Var, Expr],
+    copies: Mapping[Buffer, Buffer],
+    analyzer: Analyzer,
+) -> PrimFunc:
+    block = realize.block
+    axes = [
+        IterVar(Range(iv.dom.min, extents[iv.var]), iv.var, iv.kind, iv.thread_tag) if iv.var in extents else iv
+        for iv in block.iter_vars
+    ]
+    changed = replace_buffers(block.with_(iter_vars=tuple(axes)), dict(copies))
+    new: Stmt = BlockRealize(realize.iter_values, realize.predicate, changed)
+    for lp in reversed(tree.loops_above(realize)):
+        new = lp.with_(extent=loops.get(lp.loop_var, lp.extent), body=new)
+    names: list[str] = []
+    before: list[Stmt] = []
+    after: list[Stmt] = []
+    for region in (*block.reads, *block.writes):
+        if region.buffer in copies:
+            names.append(unique_block_name(func, copies[region.buffer].name, names))
+            if region in block.writes:
+                after.append(_copy(copies[region.buffer], region.buffer, names[-1], analyzer, back=True))
+            else:
+                before.append(_copy(region.buffer, copies[region.buffer], names[-1], analyzer, back=False))
+    top = own_nest(tree, realize)
+    assert top is not None
+    root = scope.root.block
+    return rebuild(
+        tree,
+        {top: seq(*before, new, *after)},
+        {root: lambda b: b.with_(alloc_buffers=(*b.alloc_buffers, *copies.values()))},
+    )
+
+
+def _copy(source: Buffer, target: Buffer, name: str, analyzer: Analyzer, back: bool) -> Stmt:
+    """``target = source`` over the whole of ``target``, zero where ``source`` has nothing."""
+    shape = target.shape
+    axes = [IterVar(Range.from_extent(e), Var(f"v{d}", e.dtype)) for d, e in enumerate(shape)]
+    at = tuple([iv.var for iv in axes])
+    here = tuple([Range(v, const(1, v.dtype)) for v in at])
+    value: Expr = BufferLoad(source, at)
+    tests = [v < s for v, s, t in zip(at, source.shape, shape, strict=True) if not analyzer.can_prove_equal(s, t)]
+    if tests and not back:
+        value = if_then_else(all_(*tests), value, const(0, source.dtype))
+    block = Block(
+        tuple(axes), (BufferRegion(source, here),), (BufferRegion(target, here),), name, BufferStore(target, value, at)
+    )
+    loops = [(Var(f"i{d}", e.dtype), e) for d, e in enumerate(shape)]
+    return nest(loops, BlockRealize(tuple([v for v, _ in loops]), IntImm(1, "bool"), block))
