@@ -146,6 +146,23 @@ class TilingCosts:
                 worst = np.maximum(worst, np.minimum(1.0, 0.5 * crowd))
         return worst
 
+    def _evicted(self, steps: np.ndarray) -> np.ndarray:
+        """Bytes that come from beyond the second-level cache because lines at a large power-of-two stride share few of
+        its sets: a stride of S leaves room for size / S lines, however large the cache."""
+        total = np.zeros(self.rows)
+        itemsize, size = self.block.itemsize, self.machine.l2_bytes
+        for use in self.block.loads:
+            strides = {v: abs(use.stride(v) or 0) * itemsize for v in self.axes.reduce}
+            far = [v for v, stride in strides.items() if stride >= 1024]
+            if use is self.part.packed or not far:
+                continue
+            spread = math.gcd(*(strides[v] for v in far), size)
+            near = np.prod([np.ones(self.rows), *(self.tile[v] for v in use.axes() if v in self.block.spatial)], axis=0)
+            lines = np.ceil(near * itemsize / 64)
+            crowd = np.log2(lines * math.prod(self.extents[v] for v in far) * max(64, spread) / size)
+            total = total + steps * lines * 64 / (1.0 + np.exp2(np.clip(2.0 - 4.0 * crowd, -60, 60)))
+        return total
+
     def _pack_bytes(self) -> float:
         """Bytes moved to pack the operand; a transposing copy counts four times."""
         use = self.part.packed
@@ -183,7 +200,7 @@ class TilingCosts:
             + steps * 0.3 / columns["unroll"],
             spill_cycles=steps * 2.0 * np.maximum(self.registers - machine.registers, 0),
             l2_bytes=nest.traffic(machine.l1_bytes) * (1.0 + conflict),
-            l3_bytes=nest.traffic(machine.l2_bytes),
+            l3_bytes=nest.traffic(machine.l2_bytes) + self._evicted(steps),
             memory_bytes=nest.traffic(machine.l3_bytes),
             pack_bytes=self._pack_bytes(),
             flops=self.block.flops,
