@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 import time
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from .output import seconds_text, style_ok
+
+if TYPE_CHECKING:
+    from ..driver.roofline import Bound
 
 __all__ = ["Progress"]
 
@@ -19,11 +22,11 @@ _EVERY_SECONDS = 10.0
 class Progress:
     """Shows how far a search is, its best figure, the share of the peak, and the time left.
 
-    ``total``: trials. ``flops``: operations of one run; ``peak``: operations per second that the machine can do.
+    ``total``: trials. ``flops``: operations of one run; ``bound``: the least time that the machine allows.
     """
 
-    def __init__(self, title: str, total: int, flops: float | None = None, peak: float | None = None) -> None:
-        self.title, self.total, self.flops, self.peak = title, total, flops, peak
+    def __init__(self, title: str, total: int, flops: float | None = None, bound: Bound | None = None) -> None:
+        self.title, self.total, self.flops, self.bound = title, total, flops, bound
         self.done = 0
         self.best: float | None = None
         self._start = self._last = time.monotonic()
@@ -68,14 +71,15 @@ class Progress:
             self._line(now)
 
     def figure(self) -> str:
-        """``1.2 ms, 223 GFLOP/s, 85% of peak``"""
+        """``best 1.2 ms, 223 GFLOP/s, 85% of peak``; of the roofline where moving data takes longer than computing."""
         if self.best is None:
             return "nothing measured yet"
         parts = [f"best {seconds_text(self.best)}"]
         if self.flops:
             parts.append(f"{self.flops / self.best / 1e9:.1f} GFLOP/s")
-            if self.peak:
-                parts.append(f"{self.flops / self.best / self.peak:.0%} of peak")
+        if self.bound is not None and self.bound.seconds:
+            limit = "peak" if self.bound.limit == "peak" else f"roofline ({self.bound.limit})"
+            parts.append(f"{self.bound.seconds / self.best:.0%} of {limit}")
         return ", ".join(parts)
 
     def _line(self, now: float) -> None:

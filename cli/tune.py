@@ -8,7 +8,7 @@ import click
 
 from .errors import CommandError
 from .options import apply, arg_option, database_path, db_option, spec_argument, target_option, target_text
-from .output import echo_json, json_option, seconds_text
+from .output import echo_json, json_option
 from .progress import Progress
 
 __all__ = ["command"]
@@ -39,14 +39,14 @@ def command(
     from ..codegen import Target
     from ..driver import parse_spec, tune
     from ..driver.machine import measure_machine
-    from ..driver.roofline import peak_for
+    from ..driver.roofline import bound_for
 
     path = database_path(db_path, create=True)
     machine = Target(target_text(target, num_cores))
     case = parse_spec(spec, args)
     case.func  # noqa: B018  a workload that cannot be built shows before anything is measured
-    peak = None if machine.missing_here() else peak_for(measure_machine(machine), case.func, machine)
-    with Progress(case.spec, trials, case.flops, peak) as progress:
+    bound = None if machine.missing_here() else bound_for(measure_machine(machine), case.func, machine)
+    with Progress(case.spec, trials, case.flops, bound) as progress:
         result = tune(
             case,
             machine,
@@ -54,7 +54,9 @@ def command(
             seed=seed,
             db=path,
             time_limit=time_limit,
-            callbacks=[lambda p: progress.update(p.trials_done, p.best_seconds if p.best_seconds > 0 else None)],
+            callbacks=[
+                lambda p: progress.update(p.trials_done, p.best_seconds if p.best_seconds < float("inf") else None)
+            ],
         )
     again = shlex.join(_again(spec, args, target, num_cores, path))
     if as_json:
@@ -70,11 +72,17 @@ def command(
             failures=result.failures,
             best_seconds=best.run_seconds if best else None,
             best_gflops=result.best_gflops if best and case.flops else None,
-            share_of_peak=case.flops / result.best_seconds / peak if best and case.flops and peak else None,
+            share_of_roofline=bound.seconds / result.best_seconds if best and bound and bound.seconds else None,
+            limit=bound.limit if bound else None,
             best_record=best.id if best else None,
         )
     else:
-        _say(case, result, peak, path, again)
+        done, failed = len(result.records), sum(result.failures.values())
+        trouble = f", {failed} failed" if failed else ""
+        click.echo(f"{case.spec}: {done} trials in {result.elapsed_seconds:.1f} s{trouble} -> {path}")
+        if result.best is not None:
+            progress.best = result.best_seconds
+            click.echo(progress.figure())
     if result.stopped == "interrupted":
         click.echo(f"stopped; what was measured is in {path}. Go on with: {again}", err=True)
         raise KeyboardInterrupt
@@ -92,19 +100,3 @@ def _again(spec: str, args: tuple[str, ...], target: str | None, num_cores: int 
     words += ["--target", target] if target else []
     words += ["--num-cores", str(num_cores)] if num_cores else []
     return [*words, "--db", path or ""]
-
-
-def _say(case, result, peak, path, again) -> None:  # type: ignore[no-untyped-def]
-    done = len(result.records)
-    failed = sum(result.failures.values())
-    trouble = f", {failed} failed" if failed else ""
-    click.echo(f"{case.spec}: {done} trials in {result.elapsed_seconds:.1f} s{trouble} -> {path}")
-    if result.best is None:
-        return
-    seconds = result.best_seconds
-    figure = f"best {seconds_text(seconds)}"
-    if case.flops:
-        figure += f", {case.flops / seconds / 1e9:.1f} GFLOP/s"
-        if peak:
-            figure += f", {case.flops / seconds / peak:.0%} of the measured peak"
-    click.echo(figure)

@@ -3,12 +3,33 @@ is longer (Williams, Waterman and Patterson, "Roofline", CACM 52(4), 2009)."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ..codegen import Target
-from ..tir.cost import count_bytes
+from ..tir.cost import count_bytes, count_flops
 from ..tir.function import PrimFunc
 from .machine import MachineReport, bandwidth_of, peak_of
 
-__all__ = ["bandwidth_for", "peak_dtype", "peak_for"]
+__all__ = ["Bound", "bandwidth_for", "bound_for", "peak_dtype", "peak_for"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The least ``seconds`` that a run could take (None: not known), and what sets them: ``limit`` is ``peak``, or the
+    memory or cache that the arguments come from."""
+
+    seconds: float | None
+    limit: str
+
+
+def bound_for(report: MachineReport, func: PrimFunc, target: Target) -> Bound:
+    """The roofline of ``func``: each operation done once at the peak, each argument moved once."""
+    peak = peak_for(report, func, target)
+    bandwidth, source = bandwidth_for(report, func, target)
+    flops, size = count_flops(func), count_bytes(func)
+    compute = flops / peak if flops and peak else 0.0
+    move = size / bandwidth if size and bandwidth else 0.0
+    return Bound(max(compute, move) or None, "peak" if compute >= move else source)
 
 
 def peak_for(report: MachineReport, func: PrimFunc, target: Target) -> float | None:
