@@ -24,7 +24,7 @@ from ._layouts import as_text, block_name, sized_analyzer
 from .cache import pick_buffer
 from .padding import fill_padding
 
-__all__ = ["set_scope", "transform_layout"]
+__all__ = ["home_of", "named_buffer", "plain_buffer", "set_scope", "transform_layout"]
 
 
 def _rank(func: PrimFunc, block: Any, buffer: Any) -> int | None:
@@ -35,19 +35,19 @@ def _rank(func: PrimFunc, block: Any, buffer: Any) -> int | None:
     if buffer is None:
         return len(found[0].block.iter_vars)
     try:
-        return _named_buffer(found[0], _plain(buffer)).ndim
+        return named_buffer(found[0], plain_buffer(buffer)).ndim
     except ScheduleError:
         return None
 
 
-def _plain(buffer: Any) -> Any:
+def plain_buffer(buffer: Any) -> Any:
     """A buffer argument as a trace can hold it: its name, or ["read", 0]."""
     if isinstance(buffer, Buffer):
         return buffer.name
     return list(buffer) if isinstance(buffer, tuple) else buffer
 
 
-def _named_buffer(realize: BlockRealize, buffer: Any) -> Buffer:
+def named_buffer(realize: BlockRealize, buffer: Any) -> Buffer:
     if isinstance(buffer, (list, tuple)) and len(buffer) == 2 and buffer[0] in ("read", "write"):
         return pick_buffer(realize, buffer[1], buffer[0])
     if isinstance(buffer, int):
@@ -65,7 +65,7 @@ def _named_buffer(realize: BlockRealize, buffer: Any) -> Buffer:
 
 
 def _prepare_layout(func: PrimFunc, block: Any, buffer: Any, index_map: Any, **_: Any) -> dict[str, Any]:
-    return {"buffer": _plain(buffer), "index_map": as_text(index_map, _rank(func, block, buffer))}
+    return {"buffer": plain_buffer(buffer), "index_map": as_text(index_map, _rank(func, block, buffer))}
 
 
 @primitive(prepare=_prepare_layout)
@@ -129,11 +129,11 @@ def transform_layout(
     """
     tree = tree_of(func)
     realize = tree.block(block)
-    old = _named_buffer(realize, buffer)
+    old = named_buffer(realize, buffer)
     mapping = IndexMap.from_text(index_map) if isinstance(index_map, str) else index_map
     if not isinstance(mapping, IndexMap):
         mapping = IndexMap.from_func(mapping, old.ndim)
-    root = _home(tree, realize, old)
+    root = home_of(tree, realize, old)
     if old.data in opaque_buffers(func.body):
         raise ScheduleError(
             f"buffer {old.name} is accessed through a pointer or a match_buffer, which needs its layout", where=realize
@@ -158,7 +158,7 @@ def transform_layout(
     return _rewrite(func, old, new, mapping)
 
 
-def _home(tree: Tree, realize: BlockRealize, buffer: Buffer) -> Block | None:
+def home_of(tree: Tree, realize: BlockRealize, buffer: Buffer) -> Block | None:
     """The block that allocates the buffer; None for a parameter."""
     if any(b is buffer for b in tree.func.buffer_map.values()):
         return None
@@ -254,7 +254,7 @@ def set_scope(func: PrimFunc, block: str, buffer_index: int | str, storage_scope
     tree = tree_of(func)
     realize = tree.block(block)
     buffer = pick_buffer(realize, buffer_index, "write")
-    if _home(tree, realize, buffer) is None:
+    if home_of(tree, realize, buffer) is None:
         raise ScheduleError(
             f"buffer {buffer.name} is a parameter, whose scope is the caller's", where=realize,
             hint="use cache_write and set the scope of the copy",

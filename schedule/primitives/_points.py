@@ -1,0 +1,169 @@
+"""Blocks that touch one element of a buffer at a time: which one, whether it exists, and whether each has its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ...tir.arith import Analyzer
+from ...tir.buffer import Buffer, BufferRegion
+from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, const
+from ...tir.function import PrimFunc
+from ...tir.stmt import Block, BlockRealize, BufferStore
+from ...tir.walk import pre_order, transform
+from ..analysis import Access, accesses, opaque_buffers
+from ..boxes import analyzer_at
+from ..errors import ScheduleError
+from ..index_map import IndexMap
+from ..regions import covers_domain
+from ..tree import Tree, blocks_below
+from ._layouts import sized_analyzer
+
+__all__ = [
+    "accessed_point", "axes_in", "bounds_within", "check_distinct", "check_readable", "check_written_once", "point",
+    "put_point",
+]  # fmt: skip
+
+
+def point(buffer: Buffer, indices: Sequence[Expr]) -> BufferRegion:
+    """The region of one element."""
+    return BufferRegion(buffer, tuple([Range(i, const(1, i.dtype)) for i in indices]))
+
+
+def accessed_point(realize: BlockRealize, buffer: Buffer) -> tuple[tuple[Expr, ...], list[Access]]:
+    """The one place of ``buffer`` that a block touches for each value of its axes, and the accesses there.
+
+    ScheduleError when there are several places, when it moves with a loop inside the block, when the block holds
+    blocks of its own, and when it uses the buffer through a pointer or a match_buffer.
+    """
+    block = realize.block
+    name = block.name_hint
+    if next(blocks_below(block.body), None) is not None:
+        raise ScheduleError(f"block {name!r} is no leaf: it holds blocks of its own", where=realize, hint="name one")
+    if buffer.data in opaque_buffers(block):
+        raise ScheduleError(
+            f"block {name!r} uses buffer {buffer.name} through a pointer or a match_buffer", where=realize,
+            hint="do this before tensorize",
+        )  # fmt: skip
+    found = accesses(block.body, buffer)
+    if block.init is not None:
+        found += accesses(block.init, buffer)
+    if not found:
+        raise ScheduleError(f"block {name!r} does not access buffer {buffer.name}", where=realize)
+    indices = found[0].indices
+    analyzer = Analyzer()
+    for iv in block.iter_vars:
+        analyzer.bind(iv.var, iv.dom)
+    for other in found[1:]:
+        if not all(analyzer.can_prove_equal(a, b) for a, b in zip(indices, other.indices, strict=True)):
+            raise ScheduleError(
+                f"block {name!r} accesses buffer {buffer.name} at more than one place: {_shown(buffer, indices)} and "
+                f"{_shown(buffer, other.indices)}",
+                where=realize,
+                hint="each axis value has to stand for one element",
+            )
+    inside = {lp.loop_var for a in found for lp in a.loops}
+    if any(isinstance(n, Var) and n in inside for i in indices for n in pre_order(i)):
+        raise ScheduleError(
+            f"{_shown(buffer, indices)} in block {name!r} moves with a loop inside the block", where=realize,
+        )  # fmt: skip
+    return indices, found
+
+
+def _shown(buffer: Buffer, indices: Iterable[Expr]) -> str:
+    return f"{buffer.name}[{', '.join(map(str, indices))}]"
+
+
+def axes_in(block: Block, indices: Iterable[Expr]) -> list[IterVar]:
+    """The block's axes that the indices use, in the block's order."""
+    used = {n for i in indices for n in pre_order(i) if isinstance(n, Var)}
+    return [iv for iv in block.iter_vars if iv.var in used]
+
+
+def bounds_within(analyzer: Analyzer, buffer: Buffer, indices: Sequence[Expr]) -> bool:
+    """Whether the element exists for all values that ``analyzer`` knows of."""
+    return all(
+        analyzer.can_prove(i >= 0) and analyzer.can_prove(i < extent)
+        for i, extent in zip(indices, buffer.shape, strict=True)
+    )
+
+
+def _domain_analyzer(tree: Tree, realize: BlockRealize) -> Analyzer:
+    analyzer = analyzer_at(tree, realize)
+    for iv in realize.block.iter_vars:
+        analyzer.bind(iv.var, iv.dom)
+    return analyzer
+
+
+def check_readable(
+    tree: Tree, realize: BlockRealize, buffer: Buffer, indices: Sequence[Expr], found: Sequence[Access]
+) -> None:
+    """ScheduleError unless the elements exist for all values of the axes: the indices say so, or the block reads them
+    all, unconditionally."""
+    if bounds_within(_domain_analyzer(tree, realize), buffer, indices):
+        return
+    if all(not a.guards for a in found) and covers_domain(tree, realize):
+        return
+    raise ScheduleError(
+        f"block {realize.block.name_hint!r} reads {_shown(buffer, indices)} under a condition, and a copy made for all "
+        "values of its axes would read outside the buffer",
+        where=realize,
+        hint="pad the buffer in a block of its own first",
+    )
+
+
+def check_written_once(tree: Tree, realize: BlockRealize, buffer: Buffer, found: Sequence[Access]) -> None:
+    """ScheduleError unless the block stores the element for all values of its axes and needs nothing that was there."""
+    block = realize.block
+    if block.init is None and any(not a.is_store for a in found):
+        raise ScheduleError(
+            f"block {block.name_hint!r} reads buffer {buffer.name}, which it writes, and has no init: the new buffer "
+            "would lack what it starts from",
+            where=realize,
+            hint="do this before decompose_reduction",
+        )
+    if any(a.is_store and a.guards for a in found):
+        raise ScheduleError(
+            f"block {block.name_hint!r} stores into {buffer.name} under a condition, so copying all back could overwrite "
+            "other elements",
+            where=realize,
+        )
+
+
+def check_distinct(func: PrimFunc, realize: BlockRealize, axes: Sequence[IterVar], indices: Sequence[Expr]) -> None:
+    """ScheduleError unless different values of ``axes`` are known to give different ``indices``."""
+    analyzer = sized_analyzer(func)
+    places = [Var(f"p{n}", i.dtype) for n, i in enumerate(indices)]
+    if any(not (isinstance(iv.dom.min, IntImm) and iv.dom.min.value == 0) for iv in axes):
+        raise ScheduleError("an axis does not start at 0", where=realize)
+    mapping = IndexMap(tuple([iv.var for iv in axes]), tuple(indices))
+    try:
+        mapping.inverse([iv.dom.extent for iv in axes], places, analyzer)
+    except ScheduleError:
+        raise ScheduleError(
+            f"two values of the axes of block {realize.block.name_hint!r} may meet at "
+            f"[{', '.join(map(str, indices))}]",
+            where=realize,
+            hint="use indices made of splits, fusions and a reordering of the axes",
+        ) from None
+
+
+def put_point(realize: BlockRealize, old: Buffer, new: Buffer, indices: Sequence[Expr]) -> BlockRealize:
+    """The block with its one place of ``old`` turned into ``new[indices]``."""
+    at = tuple(indices)
+
+    def post(n: object) -> object:
+        if isinstance(n, BufferLoad) and n.buffer is old:
+            return BufferLoad(new, at, n.predicate)
+        if isinstance(n, BufferStore) and n.buffer is old:
+            return BufferStore(new, n.value, at, n.predicate)
+        return None
+
+    block = realize.block
+    region = point(new, at)
+    replaced = block.with_(
+        reads=tuple([region if r.buffer is old else r for r in block.reads]),
+        writes=tuple([region if r.buffer is old else r for r in block.writes]),
+        body=transform(block.body, post=post),
+        init=None if block.init is None else transform(block.init, post=post),
+    )
+    return BlockRealize(realize.iter_values, realize.predicate, replaced)

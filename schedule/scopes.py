@@ -1,0 +1,42 @@
+"""The names of storage scopes: where a buffer lives."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from .errors import ScheduleError
+
+__all__ = ["check_storage_scope", "rank_of_scope", "shared_by_thread"]
+
+_RANKS = {"global": 0, "shared": 1, "warp": 2, "local": 3}
+_SCOPE = re.compile(
+    r"(global|shared|warp|local|texture|wmma\.(?:matrix_a|matrix_b|accumulator)|m16n8k8\.matrix[ABC]|amx\.tmm)"
+    r"((?:\.[A-Za-z_][\w-]*)*)"
+)
+
+
+def check_storage_scope(scope: Any) -> None:
+    """ScheduleError unless ``scope`` is one: ``global``, ``shared``, ``warp``, ``local`` and their like, maybe with a
+    tag for a memory of one's own (``global.scratchpad``, ``shared.dyn``)."""
+    if not isinstance(scope, str) or _SCOPE.fullmatch(scope) is None:
+        raise ScheduleError(
+            f"{scope!r} is no storage scope",
+            hint="there are 'global', 'shared', 'warp', 'local', each with a tag of your own after a dot if need be "
+            "('global.scratchpad')",
+        )
+
+
+def rank_of_scope(scope: str) -> int:
+    """How near to a thread memory is: 0 for all (global), 1 for a block of threads, 2 for a warp, 3 for one thread."""
+    return _RANKS.get(scope.split(".")[0], 3)
+
+
+def shared_by_thread(scope: str, thread: str) -> bool:
+    """Whether the threads of the axis ``thread`` (``threadIdx.x``) share one copy of what lives in ``scope``."""
+    rank = rank_of_scope(scope)
+    if rank == 0:
+        return False  # one copy for all: each turn of a thread's loop copies its own part
+    if rank == 2:
+        return thread == "threadIdx.x"
+    return rank <= (0 if thread.startswith("blockIdx") else 1)
