@@ -31,6 +31,7 @@ __all__ = [
     "accesses",
     "all_of",
     "bindings",
+    "buffers_of",
     "check_complete",
     "check_complete_or_reduction",
     "check_only_writer",
@@ -77,6 +78,23 @@ def region_of(regions: Iterable[BufferRegion], buffer: Buffer) -> BufferRegion |
     return next((r for r in regions if r.buffer is buffer), None)
 
 
+def buffers_of(block: Block) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
+    """The buffers a block reads and those it writes: what it declares and, for a block without axes, which need not
+    declare anything, what the blocks inside it touch. Buffers of its own do not count."""
+    reads = {r.buffer: None for r in block.reads}
+    writes = {r.buffer: None for r in block.writes}
+    if not block.iter_vars:
+        for inner in blocks_below(block.body):
+            more = buffers_of(inner.block)
+            reads.update(dict.fromkeys(more[0]))
+            writes.update(dict.fromkeys(more[1]))
+        names = {m.buffer: m.source.buffer for m in block.match_buffers}
+        own = set(block.alloc_buffers)
+        reads = {names.get(b, b): None for b in reads if b not in own}
+        writes = {names.get(b, b): None for b in writes if b not in own}
+    return tuple(reads), tuple(writes)
+
+
 # -- scopes --------------------------------------------------------------------------------------------------------------
 
 
@@ -92,22 +110,24 @@ class Scope:
         self.writers: dict[Buffer, list[BlockRealize]] = {}
         self.readers: dict[Buffer, list[BlockRealize]] = {}
         for b in self.blocks:
-            for buffer in {r.buffer: None for r in b.block.writes}:
+            reads, writes = buffers_of(b.block)
+            for buffer in writes:
                 self.writers.setdefault(buffer, []).append(b)
-            for buffer in {r.buffer: None for r in b.block.reads}:
+            for buffer in reads:
                 self.readers.setdefault(buffer, []).append(b)
 
     def producers(self, realize: BlockRealize) -> list[BlockRealize]:
         """The earlier blocks that write what ``realize`` reads, or write as well (TVM's RAW and WAW), in order."""
         here = self.order[realize]
-        touched = {r.buffer for r in (*realize.block.reads, *realize.block.writes)}
+        reads, writes = buffers_of(realize.block)
+        touched = {*reads, *writes}
         found = {w for b in touched for w in self.writers.get(b, ()) if self.order[w] < here}
         return sorted(found, key=self.order.__getitem__)
 
     def consumers(self, realize: BlockRealize) -> list[BlockRealize]:
         """The later blocks that read or overwrite what ``realize`` writes, in order."""
         here = self.order[realize]
-        written = {r.buffer for r in realize.block.writes}
+        written = buffers_of(realize.block)[1]
         found = {
             user
             for b in written
@@ -229,7 +249,7 @@ def check_only_writer(tree: Tree, realize: BlockRealize) -> None:
 def is_output_block(tree: Tree, realize: BlockRealize) -> bool:
     """Whether the block writes a buffer that lives on after its scope."""
     allocated = set(tree.scope(realize).block.alloc_buffers)
-    return any(r.buffer not in allocated for r in realize.block.writes)
+    return any(b not in allocated for b in buffers_of(realize.block)[1])
 
 
 def check_plain_path(tree: Tree, realize: BlockRealize) -> None:

@@ -9,6 +9,7 @@ A module is imported here so that its primitives are registered.
 from . import (
     annotate,
     block_layout,
+    blockize,
     cache,
     compute_at,
     dataflow,
@@ -25,6 +26,7 @@ from . import (
     query,
     reduction,
     reindex,
+    reindex_cache,
     rfactor,
     sampling,
 )
@@ -32,6 +34,7 @@ from . import (
 __all__ = [
     "annotate",
     "block_layout",
+    "blockize",
     "cache",
     "compute_at",
     "dataflow",
@@ -48,6 +51,7 @@ __all__ = [
     "query",
     "reduction",
     "reindex",
+    "reindex_cache",
     "rfactor",
     "sampling",
 ]

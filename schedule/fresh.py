@@ -1,0 +1,52 @@
+"""Copies of statements that define variables, blocks and buffers of their own, for primitives that repeat code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..tir.buffer import Buffer
+from ..tir.expr import Expr, IterVar, Let, Var
+from ..tir.stmt import Allocate, Block, For, LetStmt, Stmt
+from ..tir.walk import replace_buffers
+
+__all__ = ["fresh_copy"]
+
+
+def fresh_copy(stmt: Stmt, values: Mapping[Var, Expr], rename: Callable[[str], str]) -> Any:
+    """``stmt`` with every variable and buffer that it defines replaced by a new one of the same name, ``values``
+    substituted, and blocks named by ``rename``."""
+    env: dict[Var, Expr] = dict(values)
+    buffers: dict[Buffer, Buffer] = {}
+
+    def renew(var: Var) -> Var:
+        new = env[var] = Var(var.name, var.dtype)
+        return new
+
+    def visit(n: Any) -> Any:
+        if isinstance(n, Var):
+            return env.get(n, n)
+        if isinstance(n, For):
+            low, extent = visit(n.min), visit(n.extent)
+            return For(renew(n.loop_var), low, extent, n.kind, visit(n.body), n.thread_binding, n.annotations)
+        if isinstance(n, (LetStmt, Let)):
+            value = visit(n.value)
+            return type(n)(renew(n.var), value, visit(n.body))
+        if isinstance(n, Allocate):
+            buffers[n.buffer] = _own(n.buffer, visit)
+        elif isinstance(n, Block):
+            axes = [(iv, iv.dom.map(visit)) for iv in n.iter_vars]
+            n = n.with_(
+                iter_vars=tuple([IterVar(dom, renew(iv.var), iv.kind, iv.thread_tag) for iv, dom in axes]),
+                name_hint=rename(n.name_hint),
+            )
+            for buffer in (*n.alloc_buffers, *[m.buffer for m in n.match_buffers]):
+                buffers[buffer] = _own(buffer, visit)
+        return n.map_children(visit)
+
+    return replace_buffers(visit(stmt), buffers)
+
+
+def _own(buffer: Buffer, visit: Callable[[Any], Any]) -> Buffer:
+    new = buffer.map_exprs(visit)
+    return buffer.with_() if new is buffer else new

@@ -1,0 +1,185 @@
+"""loop_partition: one loop as several that run over parts of its range, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...tir.arith import Analyzer, eval_interval
+from ...tir.buffer import BufferRegion
+from ...tir.expr import Expr, IntImm, IterVar, Range, Var, const
+from ...tir.function import PrimFunc
+from ...tir.regions import access_regions
+from ...tir.stmt import Block, BlockRealize, For, Stmt, seq
+from ...tir.walk import transform, uses_var
+from ..analysis import opaque_buffers
+from ..bindings import check_plain
+from ..errors import ScheduleError
+from ..fresh import fresh_copy
+from ..primitive import primitive
+from ..tree import blocks_below, tree_of, unique_block_name
+
+__all__ = ["loop_partition"]
+
+
+@primitive
+def loop_partition(
+    func: PrimFunc, loop: Var, factors: Sequence[int | None], preserve_unit_iters: bool = True
+) -> tuple[PrimFunc, list[Var]]:
+    """Run a loop as consecutive loops of ``factors`` iterations each; returns their variables.
+
+    At most one factor is ``None`` and takes what the others leave; what all of them leave is one part more. Each part
+    has blocks of its own, named after the part, inside a block ``B_i0_partition``; ``B_i_common`` holds the parts. The
+    order of execution stays.
+
+    The loop has a constant range, and neither annotations nor a thread binding. A reduce axis that it runs over must
+    have been decomposed, for its init would run in each part.
+
+    >>> from tilewright.schedule import Schedule
+    >>> from tilewright.tir.parser import parse
+    >>> sch = Schedule(parse('''
+    ... @T.prim_func
+    ... def main(A: T.Buffer((17,)), B: T.Buffer((17,))):
+    ...     for i in range(17):
+    ...         with T.block("B"):
+    ...             vi = T.axis.spatial(17, i)
+    ...             B[vi] = A[vi] * T.float32(2)
+    ... '''))
+    >>> i0, i1 = sch.loop_partition(sch.get_loops("B")[0], [16, None])
+    >>> sch.func.show()
+    # from tilewright.tir import script as T
+    <BLANKLINE>
+    @T.prim_func
+    def main(A: T.Buffer((17,), "float32"), B: T.Buffer((17,), "float32")):
+        with T.block("root"):
+            T.reads()
+            T.writes()
+            with T.block("B_i_common"):
+                T.reads()
+                T.writes()
+                with T.block("B_i0_partition"):
+                    T.reads()
+                    T.writes()
+                    for i0 in range(16):
+                        with T.block("B_i0"):
+                            vi = T.axis.spatial(16, i0)
+                            T.reads(A[0:16])
+                            T.writes(B[0:16])
+                            B[vi] = A[vi] * T.float32(2.0)
+                with T.block("B_i1_partition"):
+                    T.reads()
+                    T.writes()
+                    for i1 in range(16, 17):
+                        with T.block("B_i1"):
+                            vi = T.axis.spatial((16, 17), i1)
+                            T.reads(A[16])
+                            T.writes(B[16])
+                            B[vi] = A[vi] * T.float32(2.0)
+    """
+    tree = tree_of(func)
+    target = tree.loop(loop)
+    check_plain(target, "loop_partition")
+    first = next(blocks_below(target.body), None)
+    if first is None:
+        raise ScheduleError(f"loop {loop.name} holds no block", where=target, hint="choose a loop around a block")
+    sizes = _sizes(target, factors)
+    _check_reductions(target, loop)
+    wish = f"{first.block.name_hint}_{loop.name}"
+    taken: list[str] = []
+
+    def name(base: str) -> str:
+        taken.append(unique_block_name(func, base, taken))
+        return taken[-1]
+
+    common = name(f"{wish}_common")
+    assert isinstance(target.min, IntImm)
+    start = target.min.value
+    parts: list[Stmt] = []
+    new_vars: list[Var] = []
+    for number, size in enumerate(sizes):
+        var = Var(f"{loop.name}{number}", loop.dtype)
+        part = name(f"{wish}{number}_partition")
+        body = fresh_copy(target.body, {loop: var}, lambda old, n=var.name: name(f"{old}_{n}"))  # type: ignore[misc]
+        low, extent = const(start, loop.dtype), const(size, loop.dtype)
+        body = _narrowed(body, var, Range(low, extent))
+        parts.append(_opaque(part, For(var, low, extent, "serial", body)))
+        new_vars.append(var)
+        start += size
+    return tree.replace({target: _opaque(common, seq(*parts))}), new_vars
+
+
+def _opaque(name: str, body: Stmt) -> BlockRealize:
+    return BlockRealize((), IntImm(1, "bool"), Block((), (), (), name, body))
+
+
+def _sizes(loop: For, factors: Any) -> list[int]:
+    """How many iterations each part has."""
+    name = loop.loop_var.name
+    if not isinstance(loop.extent, IntImm) or not isinstance(loop.min, IntImm):
+        raise ScheduleError(
+            f"loop {name} runs over [{loop.min}, {loop.min} + {loop.extent}), which is not constant", where=loop,
+            hint="loops of constant range can be partitioned; split this one",
+        )  # fmt: skip
+    sizes = [f.value if isinstance(f, IntImm) else f for f in factors]
+    text = "[" + ", ".join(map(str, sizes)) + "]"
+    if not sizes or sum(s is None for s in sizes) > 1:
+        raise ScheduleError(f"the factors {text} are no list of sizes with at most one None", where=loop)
+    for s in sizes:
+        if isinstance(s, bool) or not (s is None or (isinstance(s, int) and s > 0)):
+            raise ScheduleError(f"factor {s} of loop {name} is no positive number", where=loop)
+    left = loop.extent.value - sum(s for s in sizes if s is not None)
+    if left < 0 or (left == 0 and None in sizes):
+        raise ScheduleError(
+            f"the factors {text} leave {left} of the {loop.extent} iterations of loop {name}", where=loop,
+            hint="together they are at most the extent, and less where one is None",
+        )  # fmt: skip
+    if None in sizes:
+        return [left if s is None else s for s in sizes]
+    return [*sizes, left] if left else sizes
+
+
+def _check_reductions(loop: For, var: Var) -> None:
+    for realize in blocks_below(loop.body):
+        if realize.block.init is None:
+            continue
+        for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+            if iv.kind != IterVar.SPATIAL and uses_var(value, var):
+                raise ScheduleError(
+                    f"loop {var.name} carries the reduction of block {realize.block.name_hint!r} (axis {iv.var.name}), "
+                    "which would start anew in each part",
+                    where=(loop, realize),
+                    hint="decompose_reduction first, and partition the update",
+                )
+
+
+def _narrowed(body: Stmt, var: Var, part: Range) -> Stmt:
+    """Blocks below with the axes that are the loop's over its part, and regions over the whole domain of their axes."""
+
+    def post(n: Any) -> Any:
+        if not isinstance(n, BlockRealize) or not n.block.iter_vars:
+            return None
+        axes = tuple([
+            IterVar(part, iv.var, iv.kind, iv.thread_tag) if value is var else iv
+            for iv, value in zip(n.block.iter_vars, n.iter_values, strict=True)
+        ])  # fmt: skip
+        reads, writes = n.block.reads, n.block.writes
+        if not n.block.match_buffers and not opaque_buffers(n.block):
+            reads, writes = access_regions(n.block.body, n.block.init)
+        doms = {iv.var: (iv.dom.min, iv.dom.min + iv.dom.extent - 1) for iv in axes}
+        analyzer = Analyzer()
+        wide = [tuple([_widened(r, doms, analyzer) for r in regions]) for regions in (reads, writes)]
+        return BlockRealize(n.iter_values, n.predicate, n.block.with_(iter_vars=axes, reads=wide[0], writes=wide[1]))
+
+    return transform(body, post=post)  # type: ignore[no-any-return]
+
+
+def _widened(region: BufferRegion, doms: Mapping[Var, tuple[Expr, Expr]], analyzer: Analyzer) -> BufferRegion:
+    out: list[Range] = []
+    for r, extent in zip(region.region, region.buffer.shape, strict=True):
+        first, last = eval_interval(r.min, doms), eval_interval(r.min + r.extent - 1, doms)
+        if first is None or last is None:
+            out.append(Range(const(0, extent.dtype), extent))
+        else:
+            low = analyzer.simplify(first[0])
+            out.append(Range(low, analyzer.simplify(last[1] - low + 1)))
+    return BufferRegion(region.buffer, tuple(out))
