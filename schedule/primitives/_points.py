@@ -140,8 +140,7 @@ def check_distinct(func: PrimFunc, realize: BlockRealize, axes: Sequence[IterVar
         mapping.inverse([iv.dom.extent for iv in axes], places, analyzer)
     except ScheduleError:
         raise ScheduleError(
-            f"two values of the axes of block {realize.block.name_hint!r} may meet at "
-            f"[{', '.join(map(str, indices))}]",
+            f"two values of the axes of block {realize.block.name_hint!r} may meet at [{', '.join(map(str, indices))}]",
             where=realize,
             hint="use indices made of splits, fusions and a reordering of the axes",
         ) from None

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer, BufferRegion
-from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, const
+from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Var, const
 from ...tir.function import PrimFunc
 from ...tir.regions import access_regions
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
@@ -108,7 +108,9 @@ def reindex(func: PrimFunc, block: str, buffer: Any, skip_simplify: bool = False
         if len(writers) > 1:
             raise ScheduleError(f"buffer {old.name} is written by {len(writers)} blocks", where=writers)
         if any(iv.kind != IterVar.SPATIAL for iv in axes):
-            raise ScheduleError(f"the output of block {block!r} is addressed by an axis that is not spatial", where=realize)
+            raise ScheduleError(
+                f"the output of block {block!r} is addressed by an axis that is not spatial", where=realize
+            )
         check_written_once(tree, realize, old, found)
         if not covers_domain(tree, realize):
             raise ScheduleError(

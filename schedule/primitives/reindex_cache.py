@@ -1,0 +1,325 @@
+"""reindex_cache_read and reindex_cache_write: a copy of a buffer in a layout that the caller chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from ...tir.arith import Analyzer
+from ...tir.buffer import Buffer
+from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var
+from ...tir.function import PrimFunc
+from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
+from ...tir.walk import substitute, uses_var
+from ..analysis import all_of, bindings, check_only_writer, check_plain_path, conjuncts, scope_of
+from ..boxes import analyzer_at
+from ..errors import ScheduleError
+from ..handles import BlockRV
+from ..index_map import IndexMap
+from ..primitive import primitive
+from ..scopes import check_storage_scope
+from ..tree import Tree, tree_of, unique_block_name
+from ._layouts import as_text, block_name, sized_analyzer
+from ._moving import children_of
+from ._points import (
+    accessed_point,
+    axes_in,
+    check_distinct,
+    check_readable,
+    check_written_once,
+    point,
+    put_point,
+)
+from .cache import insert_stage, meeting_place, pick_buffer
+
+__all__ = ["reindex_cache_read", "reindex_cache_write"]
+
+
+def _prepare(func: PrimFunc, block: Any, index_map: Any, **_: Any) -> dict[str, Any]:
+    found = tree_of(func).blocks.get(block_name(block))
+    return {"index_map": as_text(index_map, len(found[0].block.iter_vars) if found else None)}
+
+
+@primitive(prepare=_prepare)
+def reindex_cache_read(
+    func: PrimFunc, block: str, read_buffer_index: int | str, storage_scope: str, index_map: Any
+) -> tuple[PrimFunc, BlockRV]:
+    """Copy what ``block`` reads of a buffer into a new one of ``storage_scope``, laid out by ``index_map``.
+
+    ``index_map`` goes from the block's axes to indices of the copy; it has to use the axes that address the buffer, all
+    of them and no others. Only this block reads the copy. Returns the copying block, which runs in loops like the
+    block's own, right behind the buffer's writer or at the start of the scope.
+
+    Applies when the block reads the buffer at one place and does not write it, at most one block of the scope writes
+    it, and ``index_map`` tells different elements apart.
+
+    >>> from tilewright.schedule import Schedule
+    >>> from tilewright.tir.parser import parse
+    >>> sch = Schedule(parse('''
+    ... @T.prim_func
+    ... def main(A: T.Buffer((8, 4)), B: T.Buffer((8, 4))):
+    ...     for i, j in T.grid(8, 4):
+    ...         with T.block("B"):
+    ...             vi, vj = T.axis.remap("SS", [i, j])
+    ...             B[vi, vj] = A[vi, vj] * T.float32(2)
+    ... '''))
+    >>> copy = sch.reindex_cache_read("B", 0, "shared", lambda i, j: (j, i // 2, i % 2))
+    >>> sch.func.show()
+    # from tilewright.tir import script as T
+    <BLANKLINE>
+    @T.prim_func
+    def main(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8, 4), "float32")):
+        # with T.block("root"):
+        A_shared = T.alloc_buffer((4, 4, 2), scope="shared")
+        for i, j in T.grid(8, 4):
+            with T.block("A_shared"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.reads(A[vi, vj])
+                T.writes(A_shared[vj, vi // 2, vi % 2])
+                A_shared[vj, vi // 2, vi % 2] = A[vi, vj]
+        for i, j in T.grid(8, 4):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.reads(A_shared[vj, vi // 2, vi % 2])
+                T.writes(B[vi, vj])
+                B[vi, vj] = A_shared[vj, vi // 2, vi % 2] * T.float32(2.0)
+    """
+    check_storage_scope(storage_scope)
+    tree = tree_of(func)
+    realize = tree.block(block)
+    scope = scope_of(tree, realize)
+    old = pick_buffer(realize, read_buffer_index, "read")
+    if any(r.buffer is old for r in realize.block.writes):
+        raise ScheduleError(
+            f"block {block!r} reads buffer {old.name} and writes it as well", where=realize,
+            hint="use reindex_cache_write",
+        )  # fmt: skip
+    writers = scope.writers.get(old, [])
+    if len(writers) > 1:
+        raise ScheduleError(
+            f"buffer {old.name} is written by {len(writers)} blocks "
+            f"({', '.join(repr(w.block.name_hint) for w in writers)}), so there is no one place for the copy",
+            where=writers,
+        )
+    for writer in writers:
+        if scope.order[realize] < scope.order[writer]:
+            raise ScheduleError(
+                f"block {block!r} reads buffer {old.name} before block {writer.block.name_hint!r} writes it",
+                where=(realize, writer),
+            )
+    check_plain_path(tree, realize)
+    _check_single(realize, old, "read")
+    indices, found = accessed_point(realize, old)
+    layout = _layout(func, realize, indices, index_map)
+    place: tuple[Stmt, int] = (scope.root.block.body, 0)
+    outside: Stmt | None = None
+    if writers:
+        meet = meeting_place(tree, writers[0], [realize])
+        assert meet is not None
+        place, outside = (meet[0], meet[0].seq.index(meet[1]) + 1), meet[0]
+    copies = _nest_like(tree, realize, outside, layout.axes)
+    if any(a.guards for a in found):
+        check_readable(tree, realize, old, indices, found)
+    if not all(any(_same(i, n) for n in layout.indices) for i in indices):
+        check_distinct(func, realize, layout.axes, layout.indices)
+    name = unique_block_name(func, f"{old.name}_{storage_scope}")
+    copy = Buffer(name, layout.shape, old.dtype, storage_scope, data_alignment=old.data_alignment)
+    stage = copies.stage(name, old, indices, copy, layout.indices)
+    changed: dict[Stmt, Stmt | None] = {realize: put_point(realize, old, copy, layout.indices)}
+    return insert_stage(func, scope, place, stage, changed, copy), BlockRV(name)
+
+
+@primitive(prepare=_prepare)
+def reindex_cache_write(
+    func: PrimFunc, block: str, write_buffer_index: int | str, storage_scope: str, index_map: Any
+) -> tuple[PrimFunc, BlockRV]:
+    """Let ``block`` write into a new buffer of ``storage_scope``, laid out by ``index_map``, and copy that back.
+
+    ``index_map`` goes from the block's axes to indices of the new buffer; it has to use the axes that address the old
+    one, all of them and no others. Returns the copying block, which runs in loops like the block's own, before the
+    first later reader or at the end of the scope.
+
+    Applies when the block is the only writer of the buffer in its scope, has an init or does not read the buffer, and
+    stores each element for one value of its spatial axes, unconditionally.
+
+    >>> from tilewright.schedule import Schedule
+    >>> from tilewright.tir.parser import parse
+    >>> sch = Schedule(parse('''
+    ... @T.prim_func
+    ... def main(A: T.Buffer((8, 4)), B: T.Buffer((8, 4))):
+    ...     for i, j in T.grid(8, 4):
+    ...         with T.block("B"):
+    ...             vi, vj = T.axis.remap("SS", [i, j])
+    ...             B[vi, vj] = A[vi, vj] * T.float32(2)
+    ... '''))
+    >>> copy = sch.reindex_cache_write("B", 0, "shared", lambda i, j: (j, i))
+    >>> sch.func.show()
+    # from tilewright.tir import script as T
+    <BLANKLINE>
+    @T.prim_func
+    def main(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8, 4), "float32")):
+        # with T.block("root"):
+        B_shared = T.alloc_buffer((4, 8), scope="shared")
+        for i, j in T.grid(8, 4):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.reads(A[vi, vj])
+                T.writes(B_shared[vj, vi])
+                B_shared[vj, vi] = A[vi, vj] * T.float32(2.0)
+        for i, j in T.grid(8, 4):
+            with T.block("B_shared"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.reads(B_shared[vj, vi])
+                T.writes(B[vi, vj])
+                B[vi, vj] = B_shared[vj, vi]
+    """
+    check_storage_scope(storage_scope)
+    tree = tree_of(func)
+    realize = tree.block(block)
+    scope = scope_of(tree, realize)
+    old = pick_buffer(realize, write_buffer_index, "write")
+    check_only_writer(tree, realize)
+    check_plain_path(tree, realize)
+    _check_single(realize, old, "write")
+    indices, found = accessed_point(realize, old)
+    layout = _layout(func, realize, indices, index_map)
+    for iv in layout.axes:
+        if iv.kind != IterVar.SPATIAL:
+            raise ScheduleError(
+                f"axis {iv.var.name}, which addresses the output of block {block!r}, is {iv.kind}", where=realize
+            )
+    check_written_once(tree, realize, old, found)
+    check_distinct(func, realize, layout.axes, indices)
+    check_distinct(func, realize, layout.axes, layout.indices)
+    later = [r for r in scope.readers.get(old, []) if r is not realize and scope.order[r] > scope.order[realize]]
+    meet = meeting_place(tree, realize, later) if later else None
+    if meet is None:
+        body = scope.root.block.body
+        place: tuple[Stmt, int] = (body, len(children_of(body)))
+    else:
+        place = (meet[0], meet[0].seq.index(meet[1]) + 1)
+    copies = _nest_like(tree, realize, None if meet is None else meet[0], layout.axes)
+    name = unique_block_name(func, f"{old.name}_{storage_scope}")
+    copy = Buffer(name, layout.shape, old.dtype, storage_scope, data_alignment=old.data_alignment)
+    stage = copies.stage(name, copy, layout.indices, old, indices)
+    changed: dict[Stmt, Stmt | None] = {realize: put_point(realize, old, copy, layout.indices)}
+    return insert_stage(func, scope, place, stage, changed, copy), BlockRV(name)
+
+
+def _check_single(realize: BlockRealize, buffer: Buffer, kind: str) -> None:
+    regions = realize.block.reads if kind == "read" else realize.block.writes
+    region = next(r for r in regions if r.buffer is buffer)
+    analyzer = Analyzer()
+    if not all(analyzer.can_prove_equal(r.extent, 1) for r in region.region):
+        raise ScheduleError(
+            f"block {realize.block.name_hint!r} {kind}s {region}, which is more than one element", where=realize,
+            hint="name a block that touches one element for each value of its axes",
+        )  # fmt: skip
+
+
+def _same(a: Expr, b: Expr) -> bool:
+    return a is b or str(a) == str(b)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where the copy keeps an element: its ``indices`` in terms of the block's ``axes``, and its ``shape``."""
+
+    axes: list[IterVar]
+    indices: tuple[Expr, ...]
+    shape: tuple[Expr, ...]
+
+
+def _layout(func: PrimFunc, realize: BlockRealize, old: Sequence[Expr], index_map: Any) -> _Layout:
+    block = realize.block
+    mapping = IndexMap.from_text(index_map) if isinstance(index_map, str) else index_map
+    if not isinstance(mapping, IndexMap):
+        mapping = IndexMap.from_func(mapping, len(block.iter_vars))
+    analyzer = sized_analyzer(func)
+    for iv in block.iter_vars:
+        analyzer.bind(iv.var, iv.dom)
+    shape = mapping.map_shape([iv.dom.extent for iv in block.iter_vars], analyzer)
+    new = mapping.map_indices([iv.var for iv in block.iter_vars])
+    axes, mapped = axes_in(block, old), axes_in(block, new)
+    for iv in block.iter_vars:
+        if (iv in axes) != (iv in mapped):
+            has, lacks = ("the buffer", "the index map") if iv in axes else ("the index map", "the buffer")
+            raise ScheduleError(
+                f"axis {iv.var.name} of block {block.name_hint!r} addresses {has}, but not {lacks}: "
+                f"[{', '.join(map(str, old))}] against [{', '.join(map(str, new))}]",
+                where=realize,
+                hint="use in the index map the axes that address the buffer, and no others",
+            )
+    return _Layout(axes, new, shape)
+
+
+@dataclass(frozen=True, slots=True)
+class _Copies:
+    """Loops like a block's own (variable, first value, extent), and what the copies of ``axes`` are bound to, when."""
+
+    axes: list[IterVar]
+    loops: list[tuple[Var, Expr, Expr]]
+    values: list[Expr]
+    predicate: list[Expr]
+
+    def stage(
+        self, name: str, source: Buffer, load_at: Sequence[Expr], target: Buffer, store_at: Sequence[Expr]
+    ) -> Stmt:
+        """``target[store_at] = source[load_at]``"""
+        mine = [IterVar(iv.dom, Var(iv.var.name, iv.var.dtype)) for iv in self.axes]
+        at: dict[Var, Expr] = {iv.var: new.var for iv, new in zip(self.axes, mine, strict=True)}
+        here = tuple([substitute(i, at) for i in load_at])
+        there = tuple([substitute(i, at) for i in store_at])
+        body = BufferStore(target, BufferLoad(source, here), there)
+        block = Block(tuple(mine), (point(source, here),), (point(target, there),), name, body)
+        stmt: Stmt = BlockRealize(tuple(self.values), all_of(self.predicate), block)
+        for var, first, extent in reversed(self.loops):
+            stmt = For(var, first, extent, "serial", stmt)
+        return stmt
+
+
+def _nest_like(tree: Tree, realize: BlockRealize, outside: Stmt | None, axes: list[IterVar]) -> _Copies:
+    """The loops below ``outside`` (all of the scope's when None) that give ``axes`` their values, made anew.
+
+    Conditions of the block that look at other loops have to hold in the first turn of those: then the copies run on the
+    values of the axes that the block runs on, and no others.
+    """
+    around = set() if outside is None else {lp.loop_var for lp in tree.loops_above(outside)}
+    under = [lp for lp in tree.loops_above(realize) if lp.loop_var not in around]
+    bound = bindings(realize)
+    kept = [lp for lp in under if any(uses_var(bound[iv.var], lp.loop_var) for iv in axes)]
+    first = {lp.loop_var: lp.min for lp in under if lp not in kept}
+    fresh = {lp.loop_var: Var(lp.loop_var.name, lp.loop_var.dtype) for lp in kept}
+    loops: list[tuple[Var, Expr, Expr]] = []
+    analyzer = analyzer_at(tree, realize)
+    for lp in kept:
+        lo, extent = substitute(lp.min, fresh), substitute(lp.extent, fresh)
+        if any(uses_var(e, lambda v: v in first) for e in (lo, extent)):
+            raise ScheduleError(
+                f"the range of loop {lp.loop_var.name} depends on a loop that the copy would lack", where=lp
+            )
+        loops.append((fresh[lp.loop_var], lo, extent))
+        analyzer.bind(fresh[lp.loop_var], Range(lo, extent))
+    predicate = []
+    for test in conjuncts(realize.predicate):
+        if not uses_var(test, lambda v: v in first):
+            predicate.append(substitute(test, fresh))
+        elif not analyzer.can_prove(substitute(substitute(test, first), fresh)):
+            raise ScheduleError(
+                f"block {realize.block.name_hint!r} runs where {test}, which looks at loops that the copy would lack",
+                where=realize,
+                hint="do this before splits that do not divide",
+            )
+    values = [substitute(bound[iv.var], fresh) for iv in axes]
+    with ExitStack() as known:
+        for test in predicate:
+            known.enter_context(analyzer.constraint(test))
+        for iv, value in zip(axes, values, strict=True):
+            end = iv.dom.min + iv.dom.extent
+            if not (analyzer.can_prove(value >= iv.dom.min) and analyzer.can_prove(value < end)):
+                raise ScheduleError(
+                    f"axis {iv.var.name} of block {realize.block.name_hint!r} may leave its domain", where=realize
+                )
+    return _Copies(axes, loops, values, predicate)
