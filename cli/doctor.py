@@ -102,12 +102,14 @@ def _versions() -> dict[str, Any]:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             found[name] = "not installed"
+    from ..codegen import CODEGEN_VERSION
     from ..codegen.llvm.jit import llvm_version
     from ..tuning_db import SCHEMA_VERSION
 
     found["LLVM"] = llvm_version()
     found["SQLite"] = sqlite3.sqlite_version
     found["database schema"] = str(SCHEMA_VERSION)
+    found["code generator"] = str(CODEGEN_VERSION)
     return found
 
 

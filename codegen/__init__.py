@@ -14,8 +14,10 @@ from .runtime.arguments import ArgumentError
 from .runtime.module import BoundCall, Function, Module
 from .runtime.timing import TimingResult
 from .target import Target, TargetError
+from .version import CODEGEN_VERSION
 
 __all__ = [
+    "CODEGEN_VERSION",
     "ArgumentError",
     "BoundCall",
     "ExportError",

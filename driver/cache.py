@@ -9,10 +9,9 @@ import warnings
 from functools import lru_cache
 from pathlib import Path
 
-__all__ = ["CODEGEN_VERSION", "cache_directory"]
+from ..codegen import CODEGEN_VERSION
 
-CODEGEN_VERSION = 1
-"""Changes when generated code becomes faster or slower: what was measured or cached before does not count."""
+__all__ = ["cache_directory"]
 
 
 def cache_directory() -> Path:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..codegen import CODEGEN_VERSION
 from ..codegen.target import Target
 from ..schedule import Schedule, ScheduleError, Trace
 from ..tir.cost import count_flops
@@ -242,6 +243,7 @@ class TuningSession:
             run_seconds=result.run_seconds if result.ok else None,
             compile_seconds=result.compile_seconds or None,
             predicted_seconds=predicted if np.isfinite(predicted) else None,
+            codegen_version=CODEGEN_VERSION,
         )
 
     def _report(

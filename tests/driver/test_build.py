@@ -9,6 +9,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import te
+from tilewright.codegen import CODEGEN_VERSION
 from tilewright.driver import BuildError, NoRecordError, TuneError, parse_spec, plan
 from tilewright.driver.blas import numpy_threads
 from tilewright.driver.request import is_scheduled, request
@@ -128,6 +129,7 @@ def test_the_best_record_is_replayed(path, caplog):
         best = db.best(te.create_prim_func(product()), tw.Target("native -num-cores=1"))
         by_path = plan(product(), target="native -num-cores=1", db=path)
         by_db = plan(product(), target="native -num-cores=1", db=db)
+    assert best.codegen_version == CODEGEN_VERSION
     assert by_path.kind == "tuned" and by_path.record == best == by_db.record
     assert best.run_seconds == min(r.run_seconds for r in tw.Database(path, readonly=True).records() if r.ok)
     f = tw.build(product(), target="native -num-cores=1", db=path, require_tuned=True)

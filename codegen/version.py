@@ -1,0 +1,9 @@
+"""The version of the code generator, a number of its own."""
+
+from __future__ import annotations
+
+__all__ = ["CODEGEN_VERSION"]
+
+CODEGEN_VERSION = 1
+"""Changes when generated code becomes faster or slower: times measured and files cached before then do not compare with
+those after. Every tuning record carries it."""
