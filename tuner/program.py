@@ -9,7 +9,7 @@ from functools import cached_property
 
 from ..tir.buffer import Buffer
 from ..tir.dtype import bytes_of
-from ..tir.expr import Add, BinaryOp, BufferLoad, Call, Cast, Div, Expr, IntImm, Mul, Sub, Var
+from ..tir.expr import Add, BinaryOp, BufferLoad, Call, Cast, CmpOp, Div, Expr, IntImm, LogicalOp, Mul, Sub, Var
 from ..tir.function import PrimFunc
 from ..tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt
 from ..tir.walk import pre_order
@@ -127,14 +127,15 @@ class BlockInfo:
 
     @cached_property
     def operations(self) -> int:
-        """Arithmetic operations of one instance; functions such as exp, divisions and roots count as twelve."""
+        """Arithmetic operations of one instance; functions such as exp, divisions and roots count as twelve, conditions
+        (which masks or hoisted tests take care of) not at all."""
         count = 0
         for node in self._value_nodes():
             if isinstance(node, Call):
                 count += 12 if node.op.split(".")[-1] in _COSTLY else 1
             elif isinstance(node, Div):
                 count += 12
-            elif isinstance(node, BinaryOp):
+            elif isinstance(node, BinaryOp) and not isinstance(node, (CmpOp, LogicalOp)):
                 count += 1
         return max(1, count)
 

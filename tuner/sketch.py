@@ -58,12 +58,19 @@ class Part(ABC):
 
 
 class Sketch:
-    """A recipe for a whole function: parts applied in order. A row holds the parts' decisions one after the other."""
+    """A recipe for a whole function: parts applied in order. A row holds the parts' decisions one after the other.
 
-    def __init__(self, parts: Sequence[Part], machine: MachineModel) -> None:
+    ``base`` is what the parts are applied to (the function with some stages inlined); ``suffix`` tells sketches of the
+    same parts on different bases apart.
+    """
+
+    def __init__(
+        self, parts: Sequence[Part], machine: MachineModel, base: Schedule | None = None, suffix: str = ""
+    ) -> None:
         self.parts = tuple(parts)
         self.machine = machine
-        self.name = "+".join(part.name for part in self.parts) or "as_is"
+        self.base = base
+        self.name = ("+".join(part.name for part in self.parts) or "as_is") + suffix
         self.decisions = tuple(d for part in self.parts for d in part.decisions)
 
     def __repr__(self) -> str:

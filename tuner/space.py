@@ -12,12 +12,14 @@ from ..schedule import Schedule, ScheduleError
 from ..tir.function import PrimFunc
 from .machine import MachineModel
 from .program import BlockInfo, Program
-from .rules import Group, ScheduleRule, blocks_to_inline, default_rules
+from .rules import Group, ScheduleRule, blocks_to_inline, default_rules, paddings_to_inline
 from .sketch import Part, Sketch
 
 __all__ = ["Space"]
 
 _MAX_SKETCHES = 24
+
+Groups = list[tuple[Group, list[Part]]]
 
 
 class Space:
@@ -35,21 +37,15 @@ class Space:
         self.func = func
         self.target = target
         self.machine = machine or MachineModel.of(target)
-        self.inlined: list[str] = []
+        asked = tuple(rules) if rules is not None else default_rules()
         base = Schedule(func, seed=0)
-        for name in blocks_to_inline(Program(base.func)):
-            before = base.copy()
-            try:
-                base.compute_inline(base.get_block(name))
-                self.inlined.append(name)
-            except ScheduleError:
-                base.restore(before)
-        self._base = base
+        self.inlined = _inline(base, blocks_to_inline(Program(base.func)))
         self.program = Program(base.func)
-        self.groups: list[tuple[Group, list[Part]]] = []
-        if self.program.regular:
-            self._group(tuple(rules) if rules is not None else default_rules())
-        self.sketches = self._combine()
+        self.groups = self._group(self.program, asked)
+        self.sketches = self._combine(self.groups, base, "")
+        masked = base.copy()
+        if self.program.regular and _inline(masked, paddings_to_inline(self.program)):
+            self.sketches += self._combine(self._group(Program(masked.func), asked), masked, "_masked")
 
     def __repr__(self) -> str:
         return f"Space({', '.join(map(repr, self.sketches))})"
@@ -61,7 +57,8 @@ class Space:
 
     def schedule(self, sketch: Sketch, row: Sequence[int]) -> Schedule:
         """The schedule of a candidate; ScheduleError when its steps do not apply."""
-        sch = self._base.copy()
+        assert sketch.base is not None
+        sch = sketch.base.copy()
         sketch.apply(sch, row)
         return sch
 
@@ -77,34 +74,48 @@ class Space:
         order = np.argsort(sketch.score(rows)[1], kind="stable")
         return rows[order[:count]]
 
-    def _group(self, rules: Sequence[ScheduleRule]) -> None:
-        """Ask each rule about each block that is still free; keep the groups in program order."""
-        free: list[BlockInfo] = list(self.program.blocks)
+    def _group(self, program: Program, rules: Sequence[ScheduleRule]) -> Groups:
+        """Ask each rule about each block that is still free; the groups in program order."""
+        groups: Groups = []
+        free: list[BlockInfo] = list(program.blocks) if program.regular else []
         for rule in sorted(rules, key=lambda r: r.priority):
-            for block in self.program.blocks:
+            for block in program.blocks:
                 if block not in free:
                     continue
-                group = rule.match(self.program, block, tuple(free))
+                group = rule.match(program, block, tuple(free))
                 if group is None or not set(group.blocks) <= set(free):
                     continue
-                parts = rule.parts(self.program, group, self.machine)
+                parts = rule.parts(program, group, self.machine)
                 if parts:
-                    self.groups.append((group, parts))
+                    groups.append((group, parts))
                     free = [b for b in free if b not in group.blocks]
-        order = {block: n for n, block in enumerate(self.program.blocks)}
-        self.groups.sort(key=lambda item: order[item[0].anchor])
+        order = {block: n for n, block in enumerate(program.blocks)}
+        return sorted(groups, key=lambda item: order[item[0].anchor])
 
-    def _combine(self) -> list[Sketch]:
+    def _combine(self, groups: Groups, base: Schedule, suffix: str) -> list[Sketch]:
         """Every combination of the groups' parts; with many groups, of their most promising ones."""
-        choices = [parts for _, parts in self.groups]
+        choices = [parts for _, parts in groups]
         keep = max(len(parts) for parts in choices) if choices else 1
         while keep > 1 and int(np.prod([min(keep, len(parts)) for parts in choices], dtype=np.float64)) > _MAX_SKETCHES:
             keep -= 1
         if any(len(parts) > keep for parts in choices):
             choices = [sorted(parts, key=self._promise)[:keep] for parts in choices]
-        return [Sketch(parts, self.machine) for parts in itertools.product(*choices)]
+        return [Sketch(parts, self.machine, base, suffix) for parts in itertools.product(*choices)]
 
     def _promise(self, part: Part) -> float:
         sketch = Sketch([part], self.machine)
         rows = sketch.all_rows() if sketch.size <= 50_000 else sketch.sample(5_000, np.random.default_rng(0))
         return float(sketch.score(rows)[1].min()) if len(rows) else float("inf")
+
+
+def _inline(sch: Schedule, names: Sequence[str]) -> list[str]:
+    """Inline the stages; the names of those that could be."""
+    done = []
+    for name in names:
+        before = sch.copy()
+        try:
+            sch.compute_inline(sch.get_block(name))
+            done.append(name)
+        except ScheduleError:
+            sch.restore(before)
+    return done

@@ -10,8 +10,20 @@ from tilewright.codegen.target import Target
 from tilewright.schedule import Schedule, ScheduleError, Trace
 from tilewright.te import ops
 from tilewright.tir.interpret import interpret
-from tilewright.tuner import MachineModel, Space, default_schedule
+from tilewright.tuner import (
+    Costs,
+    Decision,
+    Group,
+    MachineModel,
+    Part,
+    ScheduleRule,
+    Space,
+    default_rules,
+    default_schedule,
+    register_rule,
+)  # fmt: skip
 from tilewright.tuner.measure.inputs import compare, make_arguments, tolerance
+from tilewright.tuner.rules import base
 
 WIDE = Target("llvm -mcpu=x86-64-v4 -num-cores=1")
 PARALLEL = Target("llvm -mcpu=x86-64-v3 -num-cores=4")
@@ -163,3 +175,65 @@ def test_threads_are_for_work_that_is_worth_them():
     texts = [s.schedule(s.sketches[0], tuple(map(int, s.best_rows(s.sketches[0], 1)[0]))).func.script()
              for s in (small, large)]  # fmt: skip
     assert ["T.parallel" in text for text in texts] == [False, True]
+
+
+def test_padding_of_a_window_may_become_masks():
+    names = [s.name for s in Space(CASES["depthwise"](), WIDE).sketches]
+    assert [n.endswith("_masked") for n in names] == [False, True]
+    assert not any(n.endswith("_masked") for n in [s.name for s in Space(conv_with_reuse(), WIDE).sketches])
+
+
+def conv_with_reuse():
+    return func_of(lambda x, w: ops.conv2d(x, w, padding=1), p(1, 8, 7, 9), p(16, 8, 3, 3, name="W"))
+
+
+class Serial(Part):
+    """Leaves the block as it is, its innermost loop unrolled by a factor to be chosen."""
+
+    name = "serial"
+    decisions = (Decision("factor", (1, 2, 4)),)
+
+    def __init__(self, block):
+        self.block = block
+
+    def apply(self, sch, row):
+        loop = sch.get_loops(sch.get_block(self.block.name))[-1]
+        if row["factor"] > 1:
+            sch.unroll(sch.split(loop, [None, row["factor"]])[1])
+
+    def costs(self, columns, rows):
+        return Costs(rows).put(core_cycles=self.block.flops * (1 + 1 / columns["factor"]))
+
+
+class SerialRule(ScheduleRule):
+    """Takes every element-wise block."""
+
+    name = "serial"
+    priority = 1
+
+    def match(self, program, block, free):
+        return None if block.is_reduction else Group(block, (block,))
+
+    def parts(self, program, group, machine):
+        return [Serial(group.anchor)]
+
+
+def test_a_rule_of_ones_own():
+    func = func_of(ops.exp, p(16))
+    space = Space(func, WIDE, rules=[SerialRule(), *default_rules()])
+    (sketch,) = space.sketches
+    assert sketch.name == "serial"
+    best = space.best_rows(sketch, 3)
+    assert best.ravel().tolist() == [4, 2, 1]
+    assert "T.unroll(4)" in space.schedule(sketch, best[0]).func.script()
+
+
+def test_registered_rules_are_asked_and_replaced_by_name():
+    before = default_rules()
+    try:
+        register_rule(SerialRule())
+        register_rule(SerialRule())
+        assert [r.name for r in default_rules()].count("serial") == 1
+        assert Space(func_of(ops.exp, p(16)), WIDE).sketches[0].name == "serial"
+    finally:
+        base._registered[:] = before

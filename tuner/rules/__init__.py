@@ -7,7 +7,7 @@
 
 from .base import Group, ScheduleRule, default_rules, register_rule
 from .elementwise import ElementwiseRule
-from .inlining import blocks_to_inline
+from .inlining import blocks_to_inline, paddings_to_inline
 from .rows import RowReductionRule
 from .tiling import MultiLevelTilingRule
 
@@ -19,5 +19,6 @@ __all__ = [
     "ScheduleRule",
     "blocks_to_inline",
     "default_rules",
+    "paddings_to_inline",
     "register_rule",
 ]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from ...tir.expr import BufferLoad
+from ...tir.expr import BufferLoad, Call
 from ...tir.stmt import BufferStore
 from ..program import BlockInfo, Program
 
-__all__ = ["blocks_to_inline"]
+__all__ = ["blocks_to_inline", "paddings_to_inline"]
 
 _CHEAP = 8
 """Operations up to which an element may be computed more than once."""
+
+_FEW = 16
+"""Reads of an element up to which a padded copy may not be worth storing."""
 
 
 def blocks_to_inline(program: Program) -> list[str]:
@@ -20,6 +23,27 @@ def blocks_to_inline(program: Program) -> list[str]:
     reduction that reads elements many times only when it merely moves data without a condition.
     """
     return [block.name for block in program.blocks if _inline(program, block)]
+
+
+def paddings_to_inline(program: Program) -> list[str]:
+    """The names of padded copies (stages that choose between a load and a constant) that a reduction reads few times
+    per element, as pooling and depthwise convolutions do: masking the reduction's own loads may cost less than storing
+    the copy. Whether it does is for the tuner to measure."""
+    out = []
+    for block in program.blocks:
+        consumers = program.consumers(block)
+        if block.is_reduction or len(consumers) != 1 or program.is_output(block) or not block.writes_in_order:
+            continue
+        consumer = consumers[0]
+        reads = consumer.spatial_size * consumer.reduce_size * _reads_of(consumer, block)
+        if consumer.is_reduction and _chooses(block) and reads <= _FEW * block.spatial_size:
+            out.append(block.name)
+    return out
+
+
+def _chooses(block: BlockInfo) -> bool:
+    body = block.block.body
+    return isinstance(body, BufferStore) and isinstance(body.value, Call) and body.value.op == "tir.if_then_else"
 
 
 def _inline(program: Program, block: BlockInfo) -> bool:

@@ -83,7 +83,10 @@ class TilingPart(Part):
             decisions.append(Decision("rows2", up_to(extents[self.axes.rows2], 1, 2, 3, 4)))
         if columns > 1:
             decisions.append(Decision("outer", (0, 1)))
-        decisions.append(Decision("unroll", up_to(extents[self.axes.reduce[-1]], 1, 2, 4, 8)))
+        unroll = up_to(extents[self.axes.reduce[-1]], 1, 2, 4, 8)
+        if len(self.axes.reduce) > 1 and unroll[-1] < block.reduce_size <= 25:  # a window: all of it
+            unroll += (block.reduce_size,)
+        decisions.append(Decision("unroll", unroll))
         self.decisions = tuple(decisions)
 
     # -- the schedule ----------------------------------------------------------------------------------------------
@@ -129,7 +132,8 @@ class TilingPart(Part):
         at = self._parallel(sch, nest, tail)
         sch.reverse_compute_at(result, at)
         init = sch.decompose_reduction(block, reduce[0])
-        unroll_factor(sch, reduce[-1], row["unroll"])
+        for loop_of in reduce if row["unroll"] > extents[axes.reduce[-1]] else reduce[-1:]:
+            unroll_factor(sch, loop_of, row["unroll"])
         for within in inner:
             sch.unroll(within)
         sch.vectorize(lanes)
