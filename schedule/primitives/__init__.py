@@ -28,6 +28,7 @@ from . import (
     reindex,
     reindex_cache,
     rfactor,
+    rolling_buffer,
     sampling,
 )
 
@@ -53,5 +54,6 @@ __all__ = [
     "reindex",
     "reindex_cache",
     "rfactor",
+    "rolling_buffer",
     "sampling",
 ]

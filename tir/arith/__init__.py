@@ -12,8 +12,10 @@ from .iter_map import detect_iter_map
 from .iter_terms import IterMap, IterMark, IterSplit, IterSum
 from .region import region_union, relax_region
 from .simplify import bind_sizes, remove_trivial_loops, simplify
+from .subspace import Division, Subspace, divide_subspace
 
 __all__ = [
-    "Analyzer", "IterMap", "IterMark", "IterSplit", "IterSum", "bind_sizes", "detect_iter_map", "eval_interval",
-    "linear_coefficients", "region_union", "relax_region", "remove_trivial_loops", "simplify",
+    "Analyzer", "Division", "IterMap", "IterMark", "IterSplit", "IterSum", "Subspace", "bind_sizes", "detect_iter_map",
+    "divide_subspace", "eval_interval", "linear_coefficients", "region_union", "relax_region", "remove_trivial_loops",
+    "simplify",
 ]  # fmt: skip

@@ -30,8 +30,11 @@ def detect_iter_map(
     loops: Mapping[Var, Range],
     predicate: Expr | None = None,
     analyzer: Analyzer | None = None,
+    keep_unit: bool = False,
 ) -> IterMap:
     """Take apart what ``loops`` bind axes to; see the module's docstring for what the answer means.
+
+    With ``keep_unit`` loops of one iteration are digits like others; else they stand for their only value.
 
     >>> from tilewright.tir.expr import Var, Range
     >>> f = Var("f")
@@ -49,8 +52,9 @@ def detect_iter_map(
                 if isinstance(n, Var):
                     an.bind(n, (1, None))
     for v, r in loops.items():
-        an.bind(v, r)
-    finder = _Finder(an, loops)
+        unit = keep_unit and an.can_prove_equal(r.extent, 1)
+        an.bind(v, (r.min, r.min + 1) if unit else r)  # as if longer, so that simplifying keeps the variable
+    finder = _Finder(an, loops, keep_unit)
     simple = [an.simplify(b) for b in bindings]
     constraints = [] if predicate is None else finder.constraints(predicate)
     with an.constraint(predicate if predicate is not None else IntImm(1, "bool")):
@@ -82,9 +86,10 @@ class _Constraint:
 
 
 class _Finder:
-    def __init__(self, an: Analyzer, loops: Mapping[Var, Range]) -> None:
+    def __init__(self, an: Analyzer, loops: Mapping[Var, Range], keep_unit: bool) -> None:
         self.an = an
         self.loops = loops
+        self.keep_unit = keep_unit
         self.errors: list[str] = []
         self.marks: dict[Var, IterMark] = {v: IterMark(v, r.extent) for v, r in loops.items()}
         self.fused: list[IterMark] = []
@@ -110,7 +115,7 @@ class _Finder:
         """``e`` as a sum of digits; _NotAffine says why not."""
         if isinstance(e, Var) and e in self.loops:
             mark, start = self.marks[e], self.loops[e].min
-            if self._is(mark.extent, 1):
+            if not self.keep_unit and self._is(mark.extent, 1):
                 return IterSum((), start)
             one = const(1, e.dtype)
             return IterSum((IterSplit(mark, one, mark.extent, one),), start)

@@ -1,0 +1,318 @@
+"""What blockize and tensorize share: a block's axes taken apart into those of an outer and of an inner block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...tir.arith import Analyzer, Division, divide_subspace, eval_interval
+from ...tir.buffer import Buffer, BufferRegion
+from ...tir.dtype import is_int, lanes_of
+from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, const, is_const_int
+from ...tir.regions import access_regions
+from ...tir.stmt import Block, BlockRealize, For, Stmt
+from ...tir.walk import loads_and_stores, pre_order, substitute, uses_var
+from ..boxes import analyzer_at
+from ..errors import ScheduleError
+from ..tree import Tree
+
+__all__ = ["Halves", "halve", "init_nest", "nest_again", "outer_regions", "simplified", "union_regions"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Halves:
+    """Axes, values and predicate of the outer block; the inner block's realization; the domains of its axes."""
+
+    axes: tuple[IterVar, ...]
+    values: tuple[Expr, ...]
+    predicate: Expr
+    inner: BlockRealize
+    init: Stmt | None
+    analyzer: Analyzer
+
+    @property
+    def domains(self) -> dict[Var, Range]:
+        """The domain of each axis of the inner block."""
+        return {iv.var: iv.dom for iv in self.inner.block.iter_vars}
+
+
+def halve(
+    tree: Tree,
+    realize: BlockRealize,
+    outer: Sequence[For],
+    inner: Sequence[For],
+    preserve_unit_iters: bool,
+    where: Stmt,
+) -> Halves:
+    """Divide the block's axes: ``outer`` loops stay around the outer block, ``inner`` ones stand inside it.
+
+    The inner block is without init; ``init`` is the old one in terms of the new axes. ScheduleError when a binding mixes
+    the two kinds of loops in a way that no axis says.
+    """
+    block = realize.block
+    ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in (*outer, *inner)}
+    inside = [lp.loop_var for lp in inner]
+    divisions, outer_predicate, inner_predicate = _divide(tree, realize, ranges, inside, preserve_unit_iters, where)
+    analyzer = analyzer_at(tree, tree.scope(realize))
+    for iv in tree.scope(realize).block.iter_vars:
+        analyzer.bind(iv.var, iv.dom)
+    axes: list[IterVar] = []
+    values: list[Expr] = []
+    inner_axes: list[IterVar] = []
+    inner_values: list[Expr] = []
+    mapping: dict[Var, Expr] = {}
+    for iv, d in zip(block.iter_vars, divisions, strict=True):
+        dtype = iv.var.dtype
+        axis = IterVar(Range(const(0, dtype), d.outer_extent), Var(f"{iv.var.name}_o", dtype), iv.kind, iv.thread_tag)
+        base: Expr = d.base
+        value = d.outer
+        if is_const_int(d.outer_extent, 1) and is_const_int(d.inner_extent, 1) and not _settled(base):
+            axis = IterVar(iv.dom, axis.var, iv.kind, iv.thread_tag)  # a value from outside all loops
+            value, base = base, const(0, dtype)
+            new: Expr = axis.var
+        elif is_const_int(d.inner_extent, 1):
+            unit = is_const_int(d.outer_extent, 1)
+            new = const(0, dtype) if unit and not preserve_unit_iters else axis.var
+        else:
+            inside_axis = IterVar(
+                Range(const(0, dtype), d.inner_extent), Var(f"{iv.var.name}_i", dtype), iv.kind, iv.thread_tag
+            )
+            inner_axes.append(inside_axis)
+            inner_values.append(d.inner)
+            analyzer.bind(inside_axis.var, inside_axis.dom)
+            new = inside_axis.var
+            if not is_const_int(d.outer_extent, 1):
+                new = axis.var * d.inner_extent + new
+        axes.append(axis)
+        values.append(value)
+        if not is_const_int(d.outer_extent, 1):
+            analyzer.bind(axis.var, axis.dom)
+        mapping[iv.var] = base + new if isinstance(new, IntImm) else new + base
+    body = simplified(block, mapping, analyzer)
+    reads = body.reads
+    if block.init is not None:
+        _check_init(realize, divisions, inner, inner_predicate, analyzer)
+        written = {r.buffer for r in body.writes}
+        reads = (*body.writes, *[r for r in reads if r.buffer not in written])
+    new_block = body.with_(iter_vars=tuple(inner_axes), init=None, reads=reads)
+    realized = BlockRealize(tuple(inner_values), inner_predicate, new_block)
+    return Halves(tuple(axes), tuple(values), outer_predicate, realized, body.init, analyzer)
+
+
+def _settled(base: Expr) -> bool:
+    """Whether a binding's constant part is a number, which stands in the body as it is."""
+    return isinstance(base, IntImm)
+
+
+def _divide(
+    tree: Tree,
+    realize: BlockRealize,
+    ranges: Mapping[Var, Range],
+    inside: Sequence[Var],
+    preserve_unit_iters: bool,
+    where: Stmt,
+) -> tuple[tuple[Division, ...], Expr, Expr]:
+    true = IntImm(1, "bool")
+    scope = tree.scope(realize)
+    why = "the extent of an inner loop depends on an outer one"
+    if not any(uses_var(e, lambda v: v in ranges) for r in ranges.values() for e in (r.min, r.extent)):
+        for keep in (True, False) if preserve_unit_iters else (False,):
+            analyzer = analyzer_at(tree, scope)
+            for iv in scope.block.iter_vars:
+                analyzer.bind(iv.var, iv.dom)
+            found = divide_subspace(realize.iter_values, ranges, inside, realize.predicate, analyzer, keep_unit=keep)
+            if not isinstance(found, str):
+                bad = next((d.base for d in found.divisions if _foreign_loops(tree, d.base)), None)
+                if bad is None:
+                    sides = (found.outer_predicate, found.inner_predicate)
+                    return found.divisions, *[true if side is None else side for side in sides]
+                found = f"{bad} is a loop outside the block around"
+            why = found
+    trivial = _trivial(realize, ranges, inside) if is_const_int(realize.predicate, 1) else None
+    if trivial is None:
+        raise ScheduleError(
+            f"the bindings of block {realize.block.name_hint!r} cannot be divided into outer and inner loops at loop "
+            f"{where.loop_var.name if isinstance(where, For) else 'level'}: {why}",
+            where=(where, realize),
+            hint="split with factors that divide the extents, and put the loops of each axis outermost digit first",
+        )
+    return trivial, true, true
+
+
+def _foreign_loops(tree: Tree, base: Expr) -> bool:
+    return any(isinstance(n, Var) and n in tree.loops for n in pre_order(base))
+
+
+def _trivial(realize: BlockRealize, ranges: Mapping[Var, Range], inside: Sequence[Var]) -> tuple[Division, ...] | None:
+    """The division when each binding uses only outer or only inner loops; it need not be affine then."""
+    out: list[Division] = []
+    for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        zero, one = const(0, iv.var.dtype), const(1, iv.var.dtype)
+        is_inner = uses_var(value, lambda v: v in inside)
+        is_outer = uses_var(value, lambda v: v in ranges and v not in inside)
+        if (is_inner and is_outer) or not is_const_int(iv.dom.min, 0):
+            return None
+        if is_inner:
+            out.append(Division(zero, one, value, iv.dom.extent, zero))
+        elif is_outer:
+            out.append(Division(value, iv.dom.extent, zero, one, zero))
+        else:
+            out.append(Division(zero, one, zero, one, value))
+    return tuple(out)
+
+
+def _check_init(
+    realize: BlockRealize,
+    divisions: Sequence[Division],
+    inner: Sequence[For],
+    predicate: Expr,
+    analyzer: Analyzer,
+) -> None:
+    """ScheduleError unless initializing all that the inner loops reach, before they run, changes nothing."""
+    block = realize.block
+    name = block.name_hint
+    hint = "decompose_reduction first"
+    assert block.init is not None
+    for iv, d in zip(block.iter_vars, divisions, strict=True):
+        if iv.kind == IterVar.REDUCE and not analyzer.can_prove_equal(d.base, iv.dom.min):
+            raise ScheduleError(
+                f"reduce axis {iv.var.name} of block {name!r} starts at {d.base}, not at the start {iv.dom.min} of its "
+                "domain where the init runs",
+                where=realize,
+                hint=hint,
+            )
+        used = any(uses_var(i, iv.var) for s in loads_and_stores(block.init) for i in s.indices)
+        if iv.kind != IterVar.REDUCE and not used and not is_const_int(d.inner_extent, 1):
+            raise ScheduleError(
+                f"the init of block {name!r} does not use axis {iv.var.name}, so it runs again for each of its values",
+                where=realize,
+                hint=hint,
+            )
+    for lp in inner:
+        if not is_const_int(lp.extent, 1) and not any(uses_var(v, lp.loop_var) for v in realize.iter_values):
+            raise ScheduleError(
+                f"loop {lp.loop_var.name} repeats the reduction of block {name!r}, whose init would run once only",
+                where=(lp, realize),
+                hint=f"blockize inside loop {lp.loop_var.name}",
+            )
+    carried = {iv.var for iv in block.iter_vars if iv.kind == IterVar.REDUCE}
+    spatial = [v for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if iv.var not in carried]
+    for lp in inner:
+        if uses_var(predicate, lp.loop_var) and not any(uses_var(v, lp.loop_var) for v in spatial):
+            raise ScheduleError(
+                f"under {predicate} the reduction of block {name!r} may leave out its first element",
+                where=realize,
+                hint=hint,
+            )
+    stores = [s for s in loads_and_stores(block.body) if not isinstance(s, BufferLoad)]
+    for load in loads_and_stores(block.body):
+        own = [s for s in stores if s.buffer is load.buffer]
+        if not isinstance(load, BufferLoad) or not own:
+            continue
+        if not all(map(analyzer.can_prove_equal, load.indices, own[0].indices)):
+            raise ScheduleError(
+                f"block {name!r} reads {load} beside the element that it accumulates, which would be initialized too "
+                "early",
+                where=realize,
+                hint=hint,
+            )
+
+
+def simplified(stmt: Any, mapping: Mapping[Var, Expr], analyzer: Analyzer) -> Any:
+    """``stmt`` with variables replaced, and the index arithmetic around them simplified."""
+
+    def walk(n: Any) -> Any:
+        if isinstance(n, Var):
+            return mapping.get(n, n)
+        if isinstance(n, Expr) and is_int(n.dtype) and lanes_of(n.dtype) == 1 and _plain_index(n):
+            new = substitute(n, mapping)
+            return n if new is n else analyzer.simplify(new)
+        new = n.map_children(walk)
+        return analyzer.simplify(new) if new is not n and isinstance(n, Expr) and n.dtype == "bool" else new
+
+    return walk(stmt)
+
+
+def _plain_index(e: Expr) -> bool:
+    return not any(isinstance(n, BufferLoad) for n in pre_order(e))
+
+
+def outer_regions(
+    regions: Iterable[BufferRegion], domains: Mapping[Var, Range], analyzer: Analyzer
+) -> tuple[BufferRegion, ...]:
+    """Each region widened over the inner block's axes; a dimension without known ends is taken whole."""
+    out: list[BufferRegion] = []
+    for region in regions:
+        ranges: list[Range] = []
+        for r, size in zip(region.region, region.buffer.shape, strict=True):
+            if not any(uses_var(e, lambda v: v in domains) for e in (r.min, r.extent)):
+                ranges.append(r)
+                continue
+            ends = [eval_interval(e, domains, analyzer) for e in (r.min, r.min + r.extent - 1)]
+            if ends[0] is None or ends[1] is None:
+                ranges.append(Range.from_extent(size))
+            else:
+                low, high = ends[0][0], ends[1][1]
+                ranges.append(Range(low, analyzer.simplify(high - low + 1)))
+        out.append(BufferRegion(region.buffer, tuple(ranges)))
+    return tuple(out)
+
+
+def init_nest(halves: Halves, inner: Sequence[For], name: str) -> Stmt:
+    """The init of the outer block: a block of its own over those axes of the inner block that it uses."""
+    block, init = halves.inner.block, halves.init
+    assert init is not None
+    fresh: dict[Var, Expr] = {}
+    axes: list[IterVar] = []
+    values: list[Expr] = []
+    for iv, value in zip(block.iter_vars, halves.inner.iter_values, strict=True):
+        if iv.kind == IterVar.SPATIAL and uses_var(init, iv.var):
+            var = Var(f"{iv.var.name}_init", iv.var.dtype)
+            fresh[iv.var] = var
+            axes.append(IterVar(iv.dom, var, iv.kind, iv.thread_tag))
+            values.append(value)
+    body = substitute(init, fresh)
+    writes = tuple([r.map(lambda e: substitute(e, fresh)) for r in block.writes])
+    out: Stmt = BlockRealize(
+        tuple(values), halves.inner.predicate, Block(tuple(axes), access_regions(body)[0], writes, name, body)
+    )
+    loops: dict[Var, Expr] = {}
+    for lp in reversed(inner):
+        if any(uses_var(v, lp.loop_var) for v in values):
+            var = Var(f"{lp.loop_var.name}_init", lp.loop_var.dtype)
+            loops[lp.loop_var] = var
+            out = lp.with_(loop_var=var, body=out)
+    return substitute(out, loops)  # type: ignore[no-any-return]
+
+
+def nest_again(body: Stmt, loops: Sequence[For]) -> Stmt:
+    """The loops, outermost first, around ``body``."""
+    for lp in reversed(loops):
+        body = lp.with_(body=body)
+    return body
+
+
+def union_regions(regions: Iterable[BufferRegion], analyzer: Analyzer) -> tuple[BufferRegion, ...]:
+    """One region per buffer, in the order in which the buffers appear: the box around all of its regions."""
+    boxes: dict[Buffer, list[Range]] = {}
+    for region in regions:
+        old = boxes.get(region.buffer)
+        boxes[region.buffer] = (
+            list(region.region)
+            if old is None
+            else [
+                _around(a, b, size, analyzer)
+                for a, b, size in zip(old, region.region, region.buffer.shape, strict=True)
+            ]
+        )
+    return tuple([BufferRegion(b, tuple(box)) for b, box in boxes.items()])
+
+
+def _around(a: Range, b: Range, size: Expr, analyzer: Analyzer) -> Range:
+    low = a.min if analyzer.can_prove(a.min <= b.min) else b.min if analyzer.can_prove(b.min <= a.min) else None
+    last_a, last_b = a.min + a.extent, b.min + b.extent
+    high = last_a if analyzer.can_prove(last_a >= last_b) else last_b if analyzer.can_prove(last_b >= last_a) else None
+    if low is None or high is None:
+        return Range.from_extent(size)
+    return Range(low, analyzer.simplify(high - low))

@@ -1,0 +1,261 @@
+"""blockize: loops and the blocks in them become one block of a coarser grain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...tir.buffer import BufferRegion
+from ...tir.equal import structural_equal
+from ...tir.expr import Expr, IterVar, Var
+from ...tir.function import PrimFunc
+from ...tir.stmt import Block, BlockRealize, For, SeqStmt, Stmt, seq
+from ...tir.walk import substitute
+from ..errors import ScheduleError
+from ..handles import BlockRV
+from ..primitive import primitive
+from ..tree import Tree, blocks_below, tree_of, unique_block_name
+from ._blockizing import Halves, halve, init_nest, nest_again, outer_regions, union_regions
+
+__all__ = ["blockize", "blockized"]
+
+
+@primitive
+def blockize(
+    func: PrimFunc, target: Var | str | Sequence[str], preserve_unit_iters: bool = True
+) -> tuple[PrimFunc, BlockRV]:
+    """Turn the loops from ``target`` on, and the block in them, into one block; returns it.
+
+    ``target``: a loop, or blocks (one or a list) that stand side by side: those become one block together, named
+    ``outer_B_C_``, under the loops that they share. The old block keeps its name, and its axes their inner digits; the
+    new one has the outer digits and is named ``B_o``. ``preserve_unit_iters`` keeps loops of one iteration in the
+    bindings.
+
+    Applies when each binding is a sum of a part in outer loops and a part in inner ones (``i_0 * 16 + i_1``), and no
+    predicate joins the two. The init of a reduction moves into the new block; its loops must run each element once.
+
+    >>> from tilewright.schedule import Schedule
+    >>> from tilewright.tir.parser import parse
+    >>> sch = Schedule(parse('''
+    ... @T.prim_func
+    ... def main(A: T.Buffer((128,)), B: T.Buffer((128,))):
+    ...     for i_0, i_1 in T.grid(8, 16):
+    ...         with T.block("B"):
+    ...             vi = T.axis.spatial(128, i_0 * 16 + i_1)
+    ...             B[vi] = A[vi] * T.float32(2)
+    ... '''))
+    >>> i_0, i_1 = sch.get_loops("B")
+    >>> outer = sch.blockize(i_1)
+    >>> sch.func.show()
+    # from tilewright.tir import script as T
+    <BLANKLINE>
+    @T.prim_func
+    def main(A: T.Buffer((128,), "float32"), B: T.Buffer((128,), "float32")):
+        # with T.block("root"):
+        for i_0 in range(8):
+            with T.block("B_o"):
+                vi_o = T.axis.spatial(8, i_0)
+                T.reads(A[vi_o * 16:vi_o * 16 + 16])
+                T.writes(B[vi_o * 16:vi_o * 16 + 16])
+                for i_1 in range(16):
+                    with T.block("B"):
+                        vi_i = T.axis.spatial(16, i_1)
+                        T.reads(A[vi_o * 16 + vi_i])
+                        T.writes(B[vi_o * 16 + vi_i])
+                        B[vi_o * 16 + vi_i] = A[vi_o * 16 + vi_i] * T.float32(2.0)
+    """
+    tree = tree_of(func)
+    if isinstance(target, Var):
+        loop = tree.loop(target)
+        new = blockized(tree, loop, preserve_unit_iters)
+        return tree.replace({loop: new}), BlockRV(new.block.name_hint)
+    names = [target] if isinstance(target, str) else list(target)
+    if not names or not all(isinstance(n, str) for n in names):
+        raise TypeError("blockize takes a loop, a block, or a list of blocks")
+    if len(set(names)) != len(names):
+        raise ScheduleError("blockize is given a block twice", where=[tree.block(n) for n in names])
+    return _side_by_side(tree, [tree.block(n) for n in names], preserve_unit_iters)
+
+
+def blockized(tree: Tree, loop: For, preserve_unit_iters: bool) -> BlockRealize:
+    """The block that ``loop``, the loops in it and their only block become."""
+    realize = _only_block(tree, loop)
+    loops = tree.loops_above(realize)
+    cut = loops.index(loop)
+    outer, inner = loops[:cut], loops[cut:]
+    _check_direct(tree, realize, loop)
+    halves = halve(tree, realize, outer, inner, preserve_unit_iters, loop)
+    block = halves.inner.block
+    name = block.name_hint
+    init_name = unique_block_name(tree.func, f"{name}_init")
+    new = Block(
+        halves.axes,
+        outer_regions(_own_reads(halves, realize), halves.domains, halves.analyzer),
+        outer_regions(block.writes, halves.domains, halves.analyzer),
+        unique_block_name(tree.func, f"{name}_o", [init_name]),
+        nest_again(halves.inner, inner),
+        None if halves.init is None else init_nest(halves, inner, init_name),
+    )
+    return BlockRealize(halves.values, halves.predicate, new)
+
+
+def _own_reads(halves: Halves, realize: BlockRealize) -> tuple[BufferRegion, ...]:
+    """What the outer block reads: with an init, not what it accumulates into."""
+    reads = halves.inner.block.reads
+    if realize.block.init is None:
+        return reads
+    declared = {r.buffer for r in realize.block.reads}
+    return tuple([r for r in reads if r.buffer in declared])
+
+
+def _only_block(tree: Tree, loop: For) -> BlockRealize:
+    found = list(blocks_below(loop.body))
+    name = loop.loop_var.name
+    if len(found) != 1:
+        what = ", ".join(repr(r.block.name_hint) for r in found)
+        raise ScheduleError(
+            f"loop {name} holds {len(found)} blocks ({what}); one is needed"
+            if found
+            else f"loop {name} holds no block",
+            where=(loop, *found),
+            hint="give the blocks as a list to make one block of several" if found else "",
+        )
+    return found[0]
+
+
+def _check_direct(tree: Tree, realize: BlockRealize, top: Stmt) -> None:
+    """ScheduleError when something other than loops stands between ``top`` and the block."""
+    for up in tree.above(realize):
+        if not isinstance(up, For):
+            raise ScheduleError(
+                f"between {_name(top)} and block {realize.block.name_hint!r} stands a {type(up).__name__}; only "
+                "loops may",
+                where=(top, realize),
+            )
+        if up is top:
+            return
+
+
+def _name(stmt: Stmt) -> str:
+    return f"loop {stmt.loop_var.name}" if isinstance(stmt, For) else "the block around"
+
+
+# -- several blocks ------------------------------------------------------------------------------------------------------
+
+
+def _side_by_side(tree: Tree, blocks: Sequence[BlockRealize], preserve_unit_iters: bool) -> tuple[PrimFunc, BlockRV]:
+    for realize in blocks:
+        if realize is tree.func.body:
+            raise ScheduleError("the root block cannot be part of another one", where=realize)
+        if realize.block.init is not None:
+            raise ScheduleError(
+                f"block {realize.block.name_hint!r} reduces; blocks become one only without an init",
+                where=realize,
+                hint="decompose_reduction first",
+            )
+    top = _meeting_point(tree, blocks)
+    children = top.body.seq if isinstance(top.body, SeqStmt) else (top.body,)
+    places: list[tuple[int, BlockRealize]] = []
+    for realize in blocks:
+        child = tree.child_of(top.body if isinstance(top.body, SeqStmt) else top, realize)
+        places.append((next(i for i, c in enumerate(children) if c is child), realize))
+        inside = list(blocks_below(child))
+        if inside != [realize]:
+            raise ScheduleError(
+                f"{', '.join(repr(r.block.name_hint) for r in inside)} share loops below {_name(top)}",
+                where=inside,
+                hint="blocks that become one stand side by side",
+            )
+        if child is not realize:
+            _check_direct(tree, realize, child)
+    places.sort(key=lambda p: p[0])
+    first, last = places[0][0], places[-1][0]
+    if last - first + 1 != len(places):
+        stranger = next(c for i, c in enumerate(children[first:last], first) if i not in {p for p, _ in places})
+        raise ScheduleError(
+            "the blocks do not follow one another", where=[stranger, *[r for _, r in places]],
+            hint="name the blocks in between as well",
+        )  # fmt: skip
+    ordered = [realize for _, realize in places]
+    names = [r.block.name_hint for r in ordered]
+    shared: Halves | None = None
+    reads: list[BufferRegion] = []
+    writes: list[BufferRegion] = []
+    body: list[Stmt] = []
+    for realize in ordered:
+        loops = tree.loops_above(realize)
+        cut = next((i + 1 for i, lp in enumerate(loops) if lp is top), 0)
+        inner = loops[cut:]
+        halves = halve(tree, realize, loops[:cut], inner, preserve_unit_iters, top)
+        if shared is None:
+            shared = halves
+        halves, inner = _in_terms_of(shared, halves, inner, ordered[0], realize)
+        known = {v: iv.var for v, iv in zip(shared.values, shared.axes, strict=True) if isinstance(v, Var)}
+        inner = [lp.with_(min=substitute(lp.min, known), extent=substitute(lp.extent, known)) for lp in inner]
+        reads.extend(outer_regions(halves.inner.block.reads, halves.domains, halves.analyzer))
+        writes.extend(outer_regions(halves.inner.block.writes, halves.domains, halves.analyzer))
+        body.append(nest_again(halves.inner, inner))
+    assert shared is not None
+    name = unique_block_name(tree.func, f"outer_{'_'.join(names)}_")
+    block = Block(
+        shared.axes,
+        union_regions(reads, shared.analyzer),
+        union_regions(writes, shared.analyzer),
+        name,
+        seq(*body),
+    )
+    new = BlockRealize(shared.values, shared.predicate, block)
+    rest = seq(*children[:first], new, *children[last + 1 :])
+    return tree.replace({top.body: rest}), BlockRV(name)
+
+
+def _meeting_point(tree: Tree, blocks: Sequence[BlockRealize]) -> For | Block:
+    """The innermost loop or block around all of ``blocks``."""
+    paths = [[s for s in tree.path(r)[:-1] if isinstance(s, (For, Block))] for r in blocks]
+    out: For | Block = paths[0][0]
+    for level in zip(*paths, strict=False):
+        if any(s is not level[0] for s in level):
+            break
+        out = level[0]
+    return out
+
+
+def _in_terms_of(
+    shared: Halves, halves: Halves, inner: Sequence[For], one: BlockRealize, other: BlockRealize
+) -> tuple[Halves, list[For]]:
+    """``halves`` with the outer axes of ``shared``; ScheduleError when they are not the same."""
+    if halves is shared:
+        return halves, list(inner)
+    names = f"{one.block.name_hint!r} and {other.block.name_hint!r}"
+    if len(shared.axes) != len(halves.axes):
+        raise ScheduleError(
+            f"blocks {names} have {len(shared.axes)} and {len(halves.axes)} axes, so no block is around both",
+            where=(one, other),
+        )
+    mapping: dict[Var, Expr] = {}
+    for a, b, x, y in zip(shared.axes, halves.axes, shared.values, halves.values, strict=True):
+        if not _same_axis(a, b, x, y, shared):
+            raise ScheduleError(
+                f"blocks {names} run over the shared loops in different ways: {a.var.name} in {a.dom.extent} steps is "
+                f"{x}, {b.var.name} in {b.dom.extent} steps is {y}",
+                where=(one, other),
+                hint="split the loops of both blocks by the same factors",
+            )
+        mapping[b.var] = a.var
+    if not structural_equal(shared.predicate, halves.predicate):
+        raise ScheduleError(
+            f"blocks {names} run under different conditions: {shared.predicate} and {halves.predicate}",
+            where=(one, other),
+        )
+    realized = substitute(halves.inner, mapping)
+    return (
+        Halves(shared.axes, shared.values, shared.predicate, realized, None, halves.analyzer),
+        [substitute(lp.with_(body=realized), mapping) for lp in inner],
+    )
+
+
+def _same_axis(a: IterVar, b: IterVar, x: Expr, y: Expr, shared: Halves) -> bool:
+    return (
+        a.kind == b.kind
+        and shared.analyzer.can_prove_equal(a.dom.extent, b.dom.extent)
+        and (structural_equal(x, y) or shared.analyzer.can_prove_equal(x, y))
+    )

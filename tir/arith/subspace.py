@@ -1,0 +1,210 @@
+"""Taking bindings apart into an outer and an inner part: what blockize stands on.
+
+Loops are outer or inner. Each binding is written ``outer * inner_extent + inner + base`` with ``outer`` in outer loops
+alone and ``inner`` in inner ones; this is TVM's subspace division, after the paper "TensorIR" (Feng et al., ASPLOS
+2023). It goes digit by digit over what :func:`detect_iter_map` found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from ..expr import And, Expr, Range, Var, const, is_const_int
+from .analyzer import Analyzer
+from .iter_map import detect_iter_map
+from .iter_terms import IterMap, IterMark, IterSplit, IterSum
+from .structure import same
+
+__all__ = ["Division", "Subspace", "divide_subspace"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Division:
+    """``outer * inner_extent + inner + base``; ``outer`` is in ``[0, outer_extent)``, ``inner`` likewise."""
+
+    outer: Expr
+    outer_extent: Expr
+    inner: Expr
+    inner_extent: Expr
+    base: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Subspace:
+    """A division per binding, and what is left of the predicate on each side (None: nothing)."""
+
+    divisions: tuple[Division, ...]
+    outer_predicate: Expr | None
+    inner_predicate: Expr | None
+
+
+def divide_subspace(
+    bindings: Sequence[Expr],
+    loops: Mapping[Var, Range],
+    inner: Collection[Var],
+    predicate: Expr | None = None,
+    analyzer: Analyzer | None = None,
+    keep_unit: bool = False,
+) -> Subspace | str:
+    """Divide ``bindings`` over ``loops``, of which ``inner`` are the inner ones; a text says why that is impossible.
+
+    ``keep_unit`` keeps loops of one iteration in the results. ``analyzer`` knows about what is neither loop; the loops
+    are told to it.
+
+    >>> from tilewright.tir.expr import Range, Var
+    >>> i, j = Var("i"), Var("j")
+    >>> found = divide_subspace([i * 16 + j], {i: Range.from_extent(8), j: Range.from_extent(16)}, [j])
+    >>> d = found.divisions[0]; str(d.outer), str(d.outer_extent), str(d.inner), str(d.inner_extent)
+    ('i', '8', 'j', '16')
+    """
+    an = Analyzer() if analyzer is None else analyzer
+    found = detect_iter_map(bindings, loops, predicate, an, keep_unit=keep_unit)
+    if found.errors:
+        return found.errors[0]
+    divider = _Divider(an, loops, set(inner), found)
+    try:
+        divisions = tuple([divider.binding(s) for s in found.indices])
+    except _Indivisible as error:
+        return str(error)
+    return Subspace(divisions, divider.outer_predicate, divider.inner_predicate)
+
+
+class _Indivisible(Exception):
+    """Why a binding cannot be divided."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """``outer * inner_extent + inner``; a side that is not there has the extent 1 and the value 0."""
+
+    outer: Expr | None
+    outer_extent: Expr
+    inner: Expr | None
+    inner_extent: Expr
+
+
+class _Divider:
+    def __init__(self, an: Analyzer, loops: Mapping[Var, Range], inner: set[Var], found: IterMap) -> None:
+        self.an, self.loops, self.inner = an, loops, inner
+        self.splits: dict[IterMark, list[IterSplit]] = {}
+        self.marks: dict[IterMark, _Part] = {}
+        self.outer_predicate: Expr | None = None
+        self.inner_predicate: Expr | None = None
+        for index in found.indices:
+            self._collect(index)
+
+    def _collect(self, index: IterSum) -> None:
+        for split in index.args:
+            known = self.splits.get(split.mark)
+            if known is None:
+                known = self.splits[split.mark] = []
+                if isinstance(split.mark.source, IterSum):
+                    self._collect(split.mark.source)
+            known.append(split)
+
+    def binding(self, index: IterSum) -> Division:
+        """A whole binding: one digit at most, and its base."""
+        zero, one = const(0, index.base.dtype), const(1, index.base.dtype)
+        if not index.args:
+            return Division(zero, one, zero, one, index.base)
+        part = self.split(index.args[0])
+        outer = zero if part.outer is None else part.outer
+        inner = zero if part.inner is None else part.inner
+        return Division(outer, part.outer_extent, inner, part.inner_extent, index.base)
+
+    def split(self, split: IterSplit) -> _Part:
+        """One digit of a mark."""
+        mark = split.mark
+        part = self.mark(mark)
+        one = const(1, mark.extent.dtype)
+        if self._is(split.lower_factor, 1) and self._is(split.extent, mark.extent):
+            return part
+        if part.inner is None:
+            assert part.outer is not None
+            return _Part(self._digit(part.outer, split, part.outer_extent), split.extent, None, one)
+        if part.outer is None:
+            return _Part(None, one, self._digit(part.inner, split, part.inner_extent), split.extent)
+        low, high = split.lower_factor, self._times(split.lower_factor, split.extent)
+        edge = part.inner_extent
+        if self.an.can_prove_equal(high, edge) or self._divides(high, edge):
+            return _Part(None, one, self._digit(part.inner, split, edge), split.extent)
+        if self._divides(edge, low):
+            above = IterSplit(mark, self.an.simplify(low // edge), split.extent, split.scale)
+            return _Part(self._digit(part.outer, above, part.outer_extent), split.extent, None, one)
+        raise _Indivisible(f"the digit from {low} to {high} lies across the boundary {edge} of inner and outer loops")
+
+    def mark(self, mark: IterMark) -> _Part:
+        """The number itself."""
+        known = self.marks.get(mark)
+        if known is None:
+            known = self.marks[mark] = self._sum(mark) if isinstance(mark.source, IterSum) else self._loop(mark)
+        return known
+
+    def _loop(self, mark: IterMark) -> _Part:
+        var = mark.source
+        assert isinstance(var, Var)
+        start, one = self.loops[var].min, const(1, var.dtype)
+        value = var if self._is(start, 0) else var - start
+        if var in self.inner:
+            return _Part(None, one, value, mark.extent)
+        return _Part(value, mark.extent, None, one)
+
+    def _sum(self, mark: IterMark) -> _Part:
+        """Digits put together: the low ones inner, the high ones outer, one in between may be both."""
+        assert isinstance(mark.source, IterSum)
+        args = self._lowest_first(mark.source.args)
+        one = const(1, mark.extent.dtype)
+        outer: Expr | None = None
+        inner: Expr | None = None
+        outer_extent = inner_extent = one
+        for split in args:
+            part = self.split(split)
+            if part.inner is not None:
+                if outer is not None:
+                    raise _Indivisible(f"the inner part {part.inner} counts for more than the outer part {outer}")
+                inner = self._joined(part.inner, inner_extent, inner)
+                inner_extent = self._times(inner_extent, part.inner_extent)
+            if part.outer is not None:
+                outer = self._joined(part.outer, outer_extent, outer)
+                outer_extent = self._times(outer_extent, part.outer_extent)
+        if not self._is(self._times(outer_extent, inner_extent), mark.extent):  # a predicate cuts the number short
+            if inner is None:
+                assert outer is not None
+                self.outer_predicate = _both(self.outer_predicate, outer < mark.extent)
+                return _Part(outer, mark.extent, None, one)
+            if outer is None:
+                self.inner_predicate = _both(self.inner_predicate, inner < mark.extent)
+                return _Part(None, one, inner, mark.extent)
+            raise _Indivisible(f"the predicate that keeps it below {mark.extent} joins outer and inner loops")
+        return _Part(outer, outer_extent, inner, inner_extent)
+
+    def _lowest_first(self, args: Sequence[IterSplit]) -> list[IterSplit]:
+        out = list(args)
+        if len(out) > 1 and self._is(out[-1].scale, 1) and not self._is(out[0].scale, 1):
+            out.reverse()
+        return out
+
+    def _joined(self, high: Expr, scale: Expr, low: Expr | None) -> Expr:
+        return high * scale if low is None else high * scale + low
+
+    def _digit(self, value: Expr, split: IterSplit, extent: Expr) -> Expr:
+        low, high = split.lower_factor, self._times(split.lower_factor, split.extent)
+        if not self.an.can_prove(high >= extent):
+            value = value % high
+        return value if self._is(low, 1) else value // low
+
+    def _is(self, a: Expr, b: Expr | int) -> bool:
+        if isinstance(b, int):
+            return is_const_int(a, b) or (not is_const_int(a) and self.an.can_prove_equal(a, b))
+        return same(a, b) or self.an.can_prove_equal(a, b)
+
+    def _times(self, a: Expr, b: Expr) -> Expr:
+        return self.an.simplify(a * b)  # type: ignore[no-any-return]
+
+    def _divides(self, c: Expr, e: Expr) -> bool:
+        return self.an.can_prove_equal(e % c, 0)
+
+
+def _both(a: Expr | None, b: Expr) -> Expr:
+    return b if a is None else And(a, b)
