@@ -24,12 +24,22 @@ from ..boxes import Ends, analyzer_at, bind_loops, bounding_box, exact_box
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive
+from ..regions import check_cover
+from ..scopes import check_storage_scope
 from ..solve import join_ends
 from ..tree import Tree, tree_of, unique_block_name
 from ._moving import children_of, insert_in, nest, realize_over, rebuild, span_within
 from .kinds import check_loops_above
 
-__all__ = ["cache_read", "cache_write", "check_not_opaque", "insert_stage", "meeting_place", "pick_buffer"]
+__all__ = [
+    "cache_read",
+    "cache_write",
+    "check_no_carried_reader",
+    "check_not_opaque",
+    "insert_stage",
+    "meeting_place",
+    "pick_buffer",
+]
 
 
 def pick_buffer(realize: BlockRealize, which: Any, kind: str) -> Buffer:
@@ -59,6 +69,22 @@ def check_not_opaque(tree: Tree, scope: Scope, buffer: Buffer) -> None:
             where=scope.root,
             hint="make the copy before tensorize or blockize",
         )
+
+
+def check_no_carried_reader(tree: Tree, scope: Scope, writer: BlockRealize, buffer: Buffer) -> None:
+    """ScheduleError when an earlier block reads, in the next turn of a loop, what ``writer`` writes: a copy made behind
+    that loop would come too late."""
+    around = {loop.loop_var: loop for loop in tree.loops_above(writer)}
+    for reader in scope.readers.get(buffer, []):
+        if reader is writer or scope.order[reader] > scope.order[writer]:
+            continue
+        shared = [loop for loop in tree.loops_above(reader) if loop.loop_var in around]
+        if shared:
+            raise ScheduleError(
+                f"block {reader.block.name_hint!r} reads buffer {buffer.name} in the next turns of loop "
+                f"{shared[-1].loop_var.name}, before block {writer.block.name_hint!r} would have written it back",
+                where=(shared[-1], reader, writer),
+            )
 
 
 def _copy_block(name: str, source: Buffer, target: Buffer) -> Block:
@@ -185,6 +211,7 @@ def cache_read(
                 T.writes(B[vi, vj])
                 B[vi, vj] = A_local[vi, vj] * T.float32(2.0)
     """
+    check_storage_scope(storage_scope)
     tree = tree_of(func)
     realize = tree.block(block)
     scope = scope_of(tree, realize)
@@ -207,7 +234,7 @@ def cache_read(
         )  # fmt: skip
     name = unique_block_name(func, f"{buffer.name}_{storage_scope}")
     place: tuple[Stmt, int]
-    if writers:
+    if writers and not _all_before(tree, scope, consumers, writers[0]):
         writer = writers[0]
         for consumer in consumers:
             if scope.order[consumer] < scope.order[writer]:
@@ -217,6 +244,7 @@ def cache_read(
                     where=(consumer, writer),
                     hint="name the later consumers in consumer_blocks",
                 )
+            check_cover(tree, writer, consumer, buffer)
         check_plain_path(tree, writer)
         meet = meeting_place(tree, writer, consumers)
         assert meet is not None
@@ -233,6 +261,15 @@ def cache_read(
     for consumer in consumers:
         changed[consumer] = replace_buffers(consumer, {buffer: copy})
     return insert_stage(func, scope, place, stage, changed, copy), BlockRV(name)
+
+
+def _all_before(tree: Tree, scope: Scope, consumers: Sequence[BlockRealize], writer: BlockRealize) -> bool:
+    """Whether all consumers are done when the writer starts, so that they read what was there before."""
+    around = {loop.loop_var for loop in tree.loops_above(writer)}
+    return all(
+        scope.order[c] < scope.order[writer] and not any(lp.loop_var in around for lp in tree.loops_above(c))
+        for c in consumers
+    )
 
 
 def insert_stage(
@@ -305,6 +342,7 @@ def cache_write(
                 T.writes(B[v0, v1])
                 B[v0, v1] = B_local[v0, v1]
     """
+    check_storage_scope(storage_scope)
     tree = tree_of(func)
     realize = tree.block(block)
     scope = scope_of(tree, realize)
@@ -327,6 +365,8 @@ def cache_write(
                 f"block {reader.block.name_hint!r} reads buffer {buffer.name} before block {block!r} writes it",
                 where=(reader, realize),
             )
+        check_cover(tree, realize, reader, buffer)
+    check_no_carried_reader(tree, scope, realize, buffer)
     name = unique_block_name(func, f"{buffer.name}_{storage_scope}")
     related = [r for r in readers if r not in redirected and scope.order[r] > scope.order[realize]]
     meet = meeting_place(tree, realize, related) if related else None

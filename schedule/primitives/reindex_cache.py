@@ -32,7 +32,7 @@ from ._points import (
     point,
     put_point,
 )
-from .cache import insert_stage, meeting_place, pick_buffer
+from .cache import check_no_carried_reader, insert_stage, meeting_place, pick_buffer
 
 __all__ = ["reindex_cache_read", "reindex_cache_write"]
 
@@ -193,6 +193,7 @@ def reindex_cache_write(
     check_written_once(tree, realize, old, found)
     check_distinct(func, realize, layout.axes, indices)
     check_distinct(func, realize, layout.axes, layout.indices)
+    check_no_carried_reader(tree, scope, realize, old)
     later = [r for r in scope.readers.get(old, []) if r is not realize and scope.order[r] > scope.order[realize]]
     meet = meeting_place(tree, realize, later) if later else None
     if meet is None:
