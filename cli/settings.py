@@ -12,10 +12,10 @@ from typing import Any
 
 from .errors import CommandError
 
-try:
-    import tomllib
-except ImportError:  # Python 3.10
-    tomllib = None  # type: ignore[assignment]
+if sys.version_info >= (3, 11):
+    from tomllib import loads as _parse_toml
+else:
+    _parse_toml = None
 
 __all__ = ["FILE", "Setting", "all_settings", "put_into_force", "setting"]
 
@@ -74,10 +74,10 @@ def _read_file(folder: str) -> dict[str, Any]:
     path = Path(folder) / FILE
     if not path.is_file():
         return {}
-    if tomllib is None:
+    if _parse_toml is None:
         raise CommandError(f"{path} needs Python 3.11 or newer to be read", "set TILEWRIGHT_DB and the like instead")
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = _parse_toml(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise CommandError(f"{path}: {error}", code=2) from error
     unknown = sorted(content.keys() - _DEFAULTS.keys())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -147,7 +148,7 @@ def _settle(conn: sqlite3.Connection) -> sqlite3.Connection:
     for pragma in (f"busy_timeout={int(BUSY_SECONDS * 1000)}", "trusted_schema=OFF", "cell_size_check=ON",
                    "mmap_size=0", "recursive_triggers=OFF"):  # fmt: skip
         conn.execute(f"PRAGMA {pragma}")
-    if hasattr(conn, "setlimit"):  # Python 3.11
+    if sys.version_info >= (3, 11):
         conn.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 64 << 20)
         conn.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
     return conn
