@@ -1,6 +1,9 @@
 """Rules on the ready operators at awkward sizes: candidates apply, and compute what the unscheduled function computes."""
 
+import sys
 from dataclasses import replace
+from importlib.metadata import EntryPoint
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -235,5 +238,23 @@ def test_registered_rules_are_asked_and_replaced_by_name():
         register_rule(SerialRule())
         assert [r.name for r in default_rules()].count("serial") == 1
         assert Space(func_of(ops.exp, p(16)), WIDE).sketches[0].name == "serial"
+    finally:
+        base._registered[:] = before
+
+
+def test_a_broken_plugin_is_reported_and_left_out(monkeypatch):
+    entries = [
+        EntryPoint("good", "test_rules_plugin:SerialRule", "tilewright.rules"),
+        EntryPoint("bad", "no_such_module:Rule", "tilewright.rules"),
+    ]
+    plugin = ModuleType("test_rules_plugin")
+    plugin.SerialRule = SerialRule
+    monkeypatch.setitem(sys.modules, "test_rules_plugin", plugin)
+    monkeypatch.setattr(base, "entry_points", lambda group: entries)
+    before = default_rules()
+    base._load_plugins.cache_clear()
+    try:
+        with pytest.warns(RuntimeWarning, match="'bad' of no_such_module:Rule is left out: ModuleNotFoundError"):
+            assert "serial" in [r.name for r in default_rules()]
     finally:
         base._registered[:] = before

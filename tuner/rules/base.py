@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
 
 from ..machine import MachineModel
 from ..program import BlockInfo, Program
@@ -50,5 +53,23 @@ def register_rule(rule: ScheduleRule) -> ScheduleRule:
 
 
 def default_rules() -> tuple[ScheduleRule, ...]:
-    """The registered rules, in the order in which they are asked."""
+    """The registered rules, in the order in which they are asked; installed packages add theirs through the entry
+    point group ``tilewright.rules`` (each a :class:`ScheduleRule`, or a class or function that makes one)."""
+    _load_plugins()
     return tuple(sorted(_registered, key=lambda r: r.priority))
+
+
+@cache
+def _load_plugins() -> None:
+    """Register what installed packages offer, once; a broken one is reported and left out."""
+    for entry in entry_points(group="tilewright.rules"):
+        try:
+            made = entry.load()
+            rule = made if isinstance(made, ScheduleRule) else made()
+            if not isinstance(rule, ScheduleRule):
+                raise TypeError(f"{type(rule).__name__} is no ScheduleRule")
+            register_rule(rule)
+        except Exception as error:
+            package = entry.dist.name if entry.dist is not None else entry.value
+            message = f"the schedule rule {entry.name!r} of {package} is left out: {type(error).__name__}: {error}"
+            warnings.warn(message, RuntimeWarning, stacklevel=3)
