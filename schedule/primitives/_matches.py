@@ -1,0 +1,32 @@
+"""Buffers replaced together with the other names that match_buffers give to parts of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...tir.buffer import Buffer
+from ...tir.expr import Expr
+from ...tir.node import Node
+from ...tir.stmt import Block
+from ...tir.walk import pre_order, replace_buffers
+
+__all__ = ["matched_buffers", "renewed_buffers"]
+
+
+def matched_buffers(
+    node: Node, buffers: Mapping[Buffer, Buffer], change: Callable[[Buffer], Buffer]
+) -> dict[Buffer, Buffer]:
+    """``buffers`` and, for each match_buffer below ``node`` of one of them (or of such a match), ``change`` of it."""
+    out = dict(buffers)
+    for n in pre_order(node, lambda n: not isinstance(n, Expr)):
+        if isinstance(n, Block):
+            for m in n.match_buffers:
+                if m.source.buffer in out:
+                    out[m.buffer] = change(m.buffer)
+    return out
+
+
+def renewed_buffers(node: Any, buffers: Mapping[Buffer, Buffer], change: Callable[[Buffer], Buffer]) -> Any:
+    """``node`` with ``buffers`` replaced, and what matches them changed by ``change``."""
+    return replace_buffers(node, matched_buffers(node, buffers, change))

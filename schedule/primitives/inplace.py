@@ -1,0 +1,150 @@
+"""cache_inplace: a block works on a copy of the buffer that it updates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...tir.arith import Analyzer
+from ...tir.buffer import Buffer, BufferRegion
+from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var
+from ...tir.function import PrimFunc
+from ...tir.stmt import Block, BlockRealize, BufferStore, SeqStmt, Stmt, seq
+from ...tir.walk import substitute
+from ..analysis import bindings, check_plain_path, region_of, scope_of
+from ..boxes import analyzer_at
+from ..errors import ScheduleError
+from ..handles import BlockRV
+from ..primitive import primitive
+from ..scopes import check_storage_scope
+from ..tree import Tree, tree_of, unique_block_name
+from ._matches import renewed_buffers
+from ._moving import nest, rebuild
+from ._points import point
+from .cache import pick_buffer
+from .kinds import check_loops_above
+
+__all__ = ["cache_inplace"]
+
+
+@primitive
+def cache_inplace(
+    func: PrimFunc, block: str, read_buffer_index: int | str, storage_scope: str
+) -> tuple[PrimFunc, list[BlockRV]]:
+    """Let a block that reads and writes a buffer work on a copy of what it declares to touch.
+
+    The region is copied in right before the block and back right behind it; pointers that the block passes on point
+    into the copy. ``read_buffer_index`` is the buffer's number among the block's reads, or its name. Returns the block
+    that copies in and the one that copies back.
+
+    Applies when what the block declares to write is part of what it declares to read, all inside the buffer.
+
+    >>> from tilewright.schedule import Schedule
+    >>> from tilewright.tir.parser import parse
+    >>> sch = Schedule(parse('''
+    ... @T.prim_func
+    ... def main(A: T.Buffer((8,), "int32")):
+    ...     for i in range(1):
+    ...         with T.block("call"):
+    ...             T.reads(A[0:8])
+    ...             T.writes(A[0:8])
+    ...             T.evaluate(T.call_extern("int32", "work", A.data))
+    ... '''))
+    >>> copies = sch.cache_inplace("call", 0, "local")
+    >>> sch.func.show()
+    # from tilewright.tir import script as T
+    <BLANKLINE>
+    @T.prim_func
+    def main(A: T.Buffer((8,), "int32")):
+        # with T.block("root"):
+        A_local = T.alloc_buffer((8,), "int32", scope="local")
+        for i in range(1):
+            for ax0 in range(8):
+                with T.block("A_local"):
+                    v0 = T.axis.spatial(8, ax0)
+                    T.reads(A[v0])
+                    T.writes(A_local[v0])
+                    A_local[v0] = A[v0]
+            with T.block("call"):
+                T.reads(A_local[0:8])
+                T.writes(A_local[0:8])
+                T.evaluate(T.call_extern("int32", "work", A_local.data))
+            for ax0 in range(8):
+                with T.block("A_local_1"):
+                    v0 = T.axis.spatial(8, ax0)
+                    T.reads(A_local[v0])
+                    T.writes(A[v0])
+                    A[v0] = A_local[v0]
+    """
+    check_storage_scope(storage_scope)
+    tree = tree_of(func)
+    realize = tree.block(block)
+    scope = scope_of(tree, realize)
+    buffer = pick_buffer(realize, read_buffer_index, "read")
+    read = region_of(realize.block.reads, buffer)
+    write = region_of(realize.block.writes, buffer)
+    if read is None or write is None:
+        raise ScheduleError(
+            f"block {block!r} reads buffer {buffer.name} and does not write it", where=realize, hint="use cache_read"
+        )
+    check_plain_path(tree, realize)
+    bound = bindings(realize)
+    analyzer = analyzer_at(tree, realize)
+    taken = _inside(tree, realize, buffer, read.map(lambda e: analyzer.simplify(substitute(e, bound))), analyzer)
+    given = _inside(tree, realize, buffer, write.map(lambda e: analyzer.simplify(substitute(e, bound))), analyzer)
+    for a, b in zip(given.region, taken.region, strict=True):
+        if not (analyzer.can_prove(b.min <= a.min) and analyzer.can_prove(a.min + a.extent <= b.min + b.extent)):
+            raise ScheduleError(
+                f"block {block!r} writes {write}, which is not known to be part of what it reads, {read}: elements that "
+                "it leaves alone would be lost",
+                where=realize,
+                hint="declare in T.reads all of what may be written",
+            )
+    wish = f"{buffer.name}_{storage_scope}"
+    first = unique_block_name(func, wish)
+    second = unique_block_name(func, wish, (first,))
+    copy = Buffer(
+        first, buffer.shape, buffer.dtype, storage_scope, buffer.strides, data_alignment=buffer.data_alignment
+    )
+    into = _copies(first, buffer, copy, taken, realize.predicate)
+    back = _copies(second, copy, buffer, given, realize.predicate)
+    there = renewed_buffers(realize, {buffer: copy}, lambda b: b.with_(scope=storage_scope))
+    root = scope.root.block
+    above = tree.parent[realize]
+    together = (into, there, back)
+    after: dict[Stmt, Callable[[Any], Stmt]]
+    if isinstance(above, SeqStmt):
+        after = {above: lambda s: seq(*[part for c in s.seq for part in (together if c is realize else (c,))])}
+    else:
+        after = {realize: lambda s: seq(*together)}
+    after[root] = lambda b: b.with_(alloc_buffers=(*b.alloc_buffers, copy))
+    new = rebuild(tree, {}, after)
+    now = tree_of(new)
+    check_loops_above(now, now.block(first))
+    return new, [BlockRV(first), BlockRV(second)]
+
+
+def _inside(
+    tree: Tree, realize: BlockRealize, buffer: Buffer, region: BufferRegion, analyzer: Analyzer
+) -> BufferRegion:
+    for r, extent in zip(region.region, buffer.shape, strict=True):
+        if not (analyzer.can_prove(r.min >= 0) and analyzer.can_prove(r.min + r.extent <= extent)):
+            raise ScheduleError(
+                f"block {realize.block.name_hint!r} touches {region}, which is not known to lie inside buffer {buffer.name}",
+                where=realize,
+            )
+    return region
+
+
+def _copies(name: str, source: Buffer, target: Buffer, region: BufferRegion, predicate: Expr) -> Stmt:
+    """``target[v0, ...] = source[v0, ...]`` on a region."""
+    axes: list[IterVar] = []
+    loops: list[tuple[Var, Expr]] = []
+    for n, (r, extent) in enumerate(zip(region.region, source.shape, strict=True)):
+        axes.append(IterVar(Range.from_extent(extent), Var(f"v{n}", extent.dtype)))
+        loops.append((Var(f"ax{n}", extent.dtype), r.extent))
+    values = tuple([r.min + v for r, (v, _) in zip(region.region, loops, strict=True)])
+    at: Sequence[Expr] = [iv.var for iv in axes]
+    body = BufferStore(target, BufferLoad(source, tuple(at)), tuple(at))
+    block = Block(tuple(axes), (point(source, at),), (point(target, at),), name, body)
+    return nest(loops, BlockRealize(values, predicate, block))
