@@ -21,7 +21,7 @@ from ..errors import ScheduleError
 from ..primitive import primitive
 from ..tree import tree_of
 
-__all__ = ["sample_categorical", "sample_perfect_tile", "sample_tile"]
+__all__ = ["sample_categorical", "sample_partitioned_tile", "sample_perfect_tile", "sample_tile"]
 
 
 @primitive(kind="sample")
@@ -55,6 +55,53 @@ def sample_perfect_tile(
             )
     else:
         sizes = _draw_factorization(extent, n, max_innermost_factor, rng)
+    return sizes, list(sizes)
+
+
+@primitive(kind="sample")
+def sample_partitioned_tile(
+    func: PrimFunc,
+    loop: Var,
+    n: int,
+    partition_pos: int = 0,
+    innerpart_factor: int = 1,
+    decision: Sequence[int] | None = None,
+    *,
+    rng: np.random.Generator,
+) -> tuple[list[int], list[Any]]:
+    """Factor a loop's extent into ``n`` tile sizes such that the product of those from ``partition_pos`` on is a
+    multiple of ``innerpart_factor``.
+
+    Returns ``n`` numbers for :meth:`split`, outermost first: a factorization of the quotient, spread over all of them,
+    and one of ``innerpart_factor`` over the inner ones. ``decision`` fixes them.
+
+        v0, v1, v2 = sch.sample_partitioned_tile(i, n=3, partition_pos=1, innerpart_factor=8)      # v1 * v2 == 8 * m
+    """
+    target = _checked(func, loop, n, 1)
+    extent = _constant_extent(target)
+    if not 0 <= partition_pos < n or innerpart_factor < 1:
+        raise ScheduleError(
+            f"partition_pos {partition_pos} with innerpart_factor {innerpart_factor} does not part {n} tile sizes",
+            where=target,
+            hint="partition_pos is a position among the sizes, innerpart_factor at least 1",
+        )
+    if extent % innerpart_factor:
+        raise ScheduleError(
+            f"the {extent} iterations of loop {loop.name} are no multiple of innerpart_factor {innerpart_factor}",
+            where=target,
+        )
+    if decision is not None:
+        sizes = _as_sizes(target, n, decision)
+        if prod(sizes) != extent or prod(sizes[partition_pos:]) % innerpart_factor:
+            raise ScheduleError(
+                f"the decision {sizes} makes {prod(sizes)} of {extent} iterations of loop {loop.name}, the inner part "
+                f"{prod(sizes[partition_pos:])}, to be a multiple of {innerpart_factor}",
+                where=target,
+            )
+        return sizes, list(sizes)
+    sizes = _draw_factorization(extent // innerpart_factor, n, extent, rng)
+    inner = _draw_factorization(innerpart_factor, n - partition_pos, innerpart_factor, rng)
+    sizes = [s * (1 if i < partition_pos else inner[i - partition_pos]) for i, s in enumerate(sizes)]
     return sizes, list(sizes)
 
 

@@ -1,0 +1,249 @@
+"""fuse_reduction_epilogue: what is combined with a finished reduction becomes what the reduction starts from."""
+
+from __future__ import annotations
+
+from ...tir.expr import Add, BufferLoad, Expr, Max, Min, Mul, Var
+from ...tir.function import PrimFunc
+from ...tir.regions import access_regions
+from ...tir.stmt import BlockRealize, BufferStore
+from ...tir.walk import loads_and_stores, pre_order, substitute
+from ..analysis import (
+    Scope,
+    check_complete,
+    check_only_writer,
+    check_plain_path,
+    check_reduction,
+    is_output_block,
+    opaque_buffers,
+    scope_of,
+)
+from ..errors import ScheduleError
+from ..primitive import primitive
+from ..reducers import find_reducer
+from ..regions import covers_domain, reduces_once
+from ..tree import Tree, tree_of
+from .kinds import check_loops_above
+
+__all__ = ["fuse_reduction_epilogue"]
+
+_COMBINES: dict[str, type] = {"sum": Add, "prod": Mul, "max": Max, "min": Min}
+
+
+@primitive
+def fuse_reduction_epilogue(func: PrimFunc, reduction_block: str, epilogue_block: str) -> PrimFunc:
+    """Let a reduction start from what its epilogue adds to the result, and write where the epilogue writes.
+
+    Applies when the epilogue is ``D[i, j] = temp[i, j] + e`` with ``temp`` the result of a sum (likewise ``max(temp, e)``
+    for a maximum, ``min`` for a minimum, ``temp * e`` for a product), is the only reader of ``temp``, and both blocks
+    run over the same whole domain. A float sum then rounds in another order, as with ``rfactor``.
+
+    Anything else would be applied once per step instead of once: a ReLU or a clip of a sum is refused.
+
+    >>> from tilewright.schedule import Schedule
+    >>> from tilewright.tir.parser import parse
+    >>> sch = Schedule(parse('''
+    ... @T.prim_func
+    ... def main(A: T.Buffer((8, 16)), C: T.Buffer((8,)), D: T.Buffer((8,))):
+    ...     temp = T.alloc_buffer((8,))
+    ...     for i, k in T.grid(8, 16):
+    ...         with T.block("temp"):
+    ...             vi, vk = T.axis.remap("SR", [i, k])
+    ...             with T.init():
+    ...                 temp[vi] = T.float32(0)
+    ...             temp[vi] = temp[vi] + A[vi, vk]
+    ...     for i in range(8):
+    ...         with T.block("D"):
+    ...             vi = T.axis.spatial(8, i)
+    ...             D[vi] = temp[vi] + C[vi]
+    ... '''))
+    >>> sch.fuse_reduction_epilogue("temp", "D")
+    >>> sch.func.show()
+    # from tilewright.tir import script as T
+    <BLANKLINE>
+    @T.prim_func
+    def main(A: T.Buffer((8, 16), "float32"), C: T.Buffer((8,), "float32"), D: T.Buffer((8,), "float32")):
+        # with T.block("root"):
+        temp = T.alloc_buffer((8,))
+        for i, k in T.grid(8, 16):
+            with T.block("temp"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                T.reads(C[vi], A[vi, vk])
+                T.writes(D[vi])
+                with T.init():
+                    D[vi] = C[vi]
+                D[vi] = D[vi] + A[vi, vk]
+    """
+    tree = tree_of(func)
+    reduction, epilogue = tree.block(reduction_block), tree.block(epilogue_block)
+    scope = scope_of(tree, reduction)
+    if tree.scope(epilogue) is not tree.scope(reduction):
+        raise ScheduleError(
+            f"blocks {reduction_block!r} and {epilogue_block!r} are in different scopes", where=(reduction, epilogue)
+        )
+    check_reduction(tree, reduction)
+    check_complete(tree, epilogue)
+    for realize in (reduction, epilogue):
+        check_plain_path(tree, realize)
+    update, start, last = _stores(reduction, epilogue)
+    temp = update.buffer
+    _check_dataflow(tree, scope, reduction, epilogue, update, last)
+    combine, term, bias = _pattern(reduction, epilogue, update, start, last)
+    axes = _same_point(reduction, epilogue, update, last)
+    for realize in (reduction, epilogue):
+        if not covers_domain(tree, realize, once=realize is reduction):
+            raise ScheduleError(
+                f"block {realize.block.name_hint!r} is not known to run on the whole domain of its axes", where=realize,
+                hint="do this before moving or splitting the blocks",
+            )  # fmt: skip
+    if not reduces_once(tree, reduction):
+        raise ScheduleError(
+            f"block {reduction_block!r} is not known to bring each point of its reduction once", where=reduction
+        )
+    at = tuple([substitute(i, axes) for i in last.indices])
+    value = substitute(bias, axes)
+    first = value if combine in (Add, Mul) else combine(start.value, value)  # 0 + e, 1 * e; a limit may be a value
+    init = BufferStore(last.buffer, first, at)
+    here = BufferLoad(last.buffer, at)
+    left = isinstance(update.value, combine) and _loads(update.value.a, temp)  # type: ignore[attr-defined]
+    body = BufferStore(last.buffer, combine(here, term) if left else combine(term, here), at)
+    reads, writes = access_regions(body, init)
+    block = reduction.block.with_(body=body, init=init, reads=reads, writes=writes)
+    new = tree.replace({
+        reduction: BlockRealize(reduction.iter_values, reduction.predicate, block),
+        epilogue: None,
+    })  # fmt: skip
+    after = tree_of(new)
+    check_loops_above(after, after.block(reduction_block))
+    return new
+
+
+def _stores(reduction: BlockRealize, epilogue: BlockRealize) -> tuple[BufferStore, BufferStore, BufferStore]:
+    out = []
+    for realize, stmt in (
+        (reduction, reduction.block.body),
+        (reduction, reduction.block.init),
+        (epilogue, epilogue.block.body),
+    ):
+        if not isinstance(stmt, BufferStore) or stmt.predicate is not None:
+            raise ScheduleError(f"block {realize.block.name_hint!r} does more than store one value", where=realize)
+        out.append(stmt)
+    return out[0], out[1], out[2]
+
+
+def _check_dataflow(
+    tree: Tree,
+    scope: Scope,
+    reduction: BlockRealize,
+    epilogue: BlockRealize,
+    update: BufferStore,
+    last: BufferStore,
+) -> None:
+    """Nothing else needs the result, and what the epilogue uses is there, and stays, from the reduction's start on."""
+    temp, target, name = update.buffer, last.buffer, epilogue.block.name_hint
+    first, end = scope.order[reduction], scope.order[epilogue]
+    pointers = opaque_buffers(scope.root.block)
+    for region in (*reduction.block.reads, *reduction.block.writes, *epilogue.block.reads, *epilogue.block.writes):
+        if region.buffer.data in pointers:
+            raise ScheduleError(f"{region.buffer.name} is accessed through a pointer or a match_buffer", where=epilogue)
+    if first > end or is_output_block(tree, reduction) or temp not in scope.root.block.alloc_buffers:
+        raise ScheduleError(
+            f"block {reduction.block.name_hint!r} does not make a buffer of its scope for block {name!r}",
+            where=(reduction, epilogue),
+        )
+    readers = [r for r in scope.readers.get(temp, ()) if r not in (reduction, epilogue)]
+    if readers:
+        raise ScheduleError(
+            f"{temp.name} is also read by {', '.join(repr(r.block.name_hint) for r in readers)}, and would not be "
+            "computed any more",
+            where=(epilogue, *readers),
+            hint="only the one reader of a reduction can be fused into it",
+        )
+    check_only_writer(tree, epilogue)
+    users = [r for r in scope.readers.get(target, ()) if scope.order[r] <= end]
+    if users:
+        raise ScheduleError(
+            f"block {users[0].block.name_hint!r} reads {target.name} before block {name!r} writes it",
+            where=(epilogue, users[0]),
+        )
+    for region in epilogue.block.reads:
+        for writer in scope.writers.get(region.buffer, ()):
+            if region.buffer is not temp and scope.order[writer] >= first:
+                raise ScheduleError(
+                    f"block {writer.block.name_hint!r} writes {region.buffer.name}, which block {name!r} reads, not "
+                    f"before block {reduction.block.name_hint!r}",
+                    where=(reduction, writer),
+                    hint=f"what {name!r} adds must be known when the reduction starts",
+                )
+    around = {lp.loop_var for lp in tree.loops_above(reduction)}
+    if any(lp.loop_var in around for lp in tree.loops_above(epilogue)):
+        raise ScheduleError(
+            f"blocks {reduction.block.name_hint!r} and {name!r} share loops", where=(reduction, epilogue),
+            hint="do this before computing one at the other",
+        )  # fmt: skip
+
+
+def _loads(e: Expr, buffer: object) -> bool:
+    return isinstance(e, BufferLoad) and e.buffer is buffer
+
+
+def _pattern(
+    reduction: BlockRealize, epilogue: BlockRealize, update: BufferStore, start: BufferStore, last: BufferStore
+) -> tuple[type, Expr, Expr]:
+    """The operation, what the reduction combines in each step, and what the epilogue combines with its result."""
+    temp, name = update.buffer, epilogue.block.name_hint
+    found = find_reducer([start.value], [BufferLoad(temp, update.indices)], [update.value])
+    if found is None or found[0].name not in _COMBINES:
+        raise ScheduleError(
+            f"block {reduction.block.name_hint!r} is no sum, product, maximum or minimum from its start value",
+            where=reduction,
+        )
+    kind = found[0].name
+    combine = _COMBINES[kind]
+    uses = sum(_loads(a, temp) for a in loads_and_stores(last.value))  # type: ignore[arg-type]
+    if uses != 1:
+        raise ScheduleError(
+            f"block {name!r} uses {temp.name} {uses} times in {last.value}; it can start the reduction from something "
+            "when it uses the result once",
+            where=epilogue,
+        )
+    value = last.value
+    if type(value) is not combine or not (_loads(value.a, temp) or _loads(value.b, temp)):  # type: ignore[attr-defined]
+        symbol = {"sum": "+ e", "prod": "* e", "max": "max e", "min": "min e"}[kind]
+        raise ScheduleError(
+            f"block {name!r} computes {value} from the {kind} {temp.name}: only {temp.name} {symbol} may be done before "
+            "the reduction instead of after it",
+            where=(reduction, epilogue),
+            hint="reverse_compute_at keeps the epilogue as a block under the reduction's loops",
+        )
+    bias = value.b if _loads(value.a, temp) else value.a  # type: ignore[attr-defined]
+    return combine, found[1][0], bias
+
+
+def _same_point(
+    reduction: BlockRealize, epilogue: BlockRealize, update: BufferStore, last: BufferStore
+) -> dict[Var, Expr]:
+    """The epilogue's axes in terms of the reduction's: it reads ``temp`` where the reduction writes it."""
+    temp = update.buffer
+    load = next(a for a in loads_and_stores(last.value) if _loads(a, temp))  # type: ignore[arg-type]
+    doms = {iv.var: iv.dom for iv in (*reduction.block.iter_vars, *epilogue.block.iter_vars)}
+    axes: dict[Var, Expr] = {}
+    for mine, theirs in zip(update.indices, load.indices, strict=True):
+        plain = isinstance(mine, Var) and isinstance(theirs, Var) and mine in doms and theirs in doms
+        if not plain or theirs in axes or mine in axes.values() or not _equal(doms[mine], doms[theirs]):
+            raise ScheduleError(
+                f"block {epilogue.block.name_hint!r} reads {load}, block {reduction.block.name_hint!r} writes "
+                f"{BufferLoad(temp, update.indices)}: these are not axes of both, over the same domains",
+                where=(reduction, epilogue),
+            )
+        axes[theirs] = mine  # type: ignore[index]
+    used = {n for e in (last.value, *last.indices) for n in pre_order(e) if isinstance(n, Var)}
+    missing = [iv.var.name for iv in epilogue.block.iter_vars if iv.var not in axes and iv.var in used]
+    if missing or len(axes) != len(epilogue.block.iter_vars):
+        raise ScheduleError(
+            f"block {epilogue.block.name_hint!r} has axes of its own beside those of {temp.name}", where=epilogue
+        )
+    return axes
+
+
+def _equal(a: object, b: object) -> bool:
+    return str(a) == str(b)

@@ -1,0 +1,363 @@
+"""rolling_buffer: what neighbouring tiles share of a producer is computed once and kept in a circular buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...tir.arith import eval_interval
+from ...tir.buffer import Buffer, BufferRegion
+from ...tir.expr import (
+    GE,
+    GT,
+    LE,
+    LT,
+    BufferLoad,
+    Expr,
+    FloorDiv,
+    IntImm,
+    IterVar,
+    Mul,
+    Or,
+    Range,
+    Var,
+    const,
+    is_const_int,
+)
+from ...tir.function import PrimFunc
+from ...tir.regions import access_regions
+from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
+from ...tir.walk import substitute, transform, uses_var
+from ..analysis import (
+    Scope,
+    accesses,
+    all_of,
+    check_only_writer,
+    check_plain_path,
+    conjuncts,
+    is_output_block,
+    opaque_buffers,
+    scope_of,
+)
+from ..boxes import analyzer_at
+from ..errors import ScheduleError
+from ..primitive import primitive
+from ..regions import check_cover
+from ..tree import Tree, tree_of
+from ._moving import rebuild
+from .cache import pick_buffer
+from .kinds import check_loops_above
+
+__all__ = ["rolling_buffer"]
+
+
+@primitive
+def rolling_buffer(func: PrimFunc, block: str, write_buffer_index: int | str) -> PrimFunc:
+    """Keep what a producer computed for the last tile, where the next tile needs it again.
+
+    The producer stands under tiled loops of its consumers, as ``compute_at`` puts it, and computes more of the buffer
+    per tile than the tiles are apart. Along the outermost such loop the buffer shrinks to what one tile needs and is
+    addressed modulo that size; a predicate leaves out what an earlier tile has computed, also along inner loops.
+
+    Applies to a block that stores at axes of its own into a buffer of its scope, which is read under the shared loops
+    only, and only where the same turn makes it. Each tile starts at ``loop * stride`` (or ``loop * stride // divisor``);
+    the loops from the rolling one inwards run in order.
+
+    >>> from tilewright.schedule import Schedule
+    >>> from tilewright.tir.parser import parse
+    >>> sch = Schedule(parse('''
+    ... @T.prim_func
+    ... def main(A: T.Buffer((14,)), C: T.Buffer((12,))):
+    ...     B = T.alloc_buffer((14,))
+    ...     for i in range(14):
+    ...         with T.block("B"):
+    ...             vi = T.axis.spatial(14, i)
+    ...             B[vi] = A[vi] * T.float32(2)
+    ...     for i in range(12):
+    ...         with T.block("C"):
+    ...             vi = T.axis.spatial(12, i)
+    ...             C[vi] = B[vi] + B[vi + 2]
+    ... '''))
+    >>> i0, i1 = sch.split(sch.get_loops("C")[0], [3, 4])
+    >>> sch.compute_at("B", i0)
+    >>> sch.rolling_buffer("B", 0)
+    >>> sch.func.show()
+    # from tilewright.tir import script as T
+    <BLANKLINE>
+    @T.prim_func
+    def main(A: T.Buffer((14,), "float32"), C: T.Buffer((12,), "float32")):
+        # with T.block("root"):
+        B = T.alloc_buffer((6,))
+        for i_0 in range(3):
+            for ax0 in range(6):
+                with T.block("B"):
+                    vi = T.axis.opaque(14, i_0 * 4 + ax0)
+                    T.where(i_0 < 1 or 2 <= ax0)
+                    T.reads(A[vi])
+                    T.writes(B[vi % 6])
+                    B[vi % 6] = A[vi] * T.float32(2.0)
+            for i_1 in range(4):
+                with T.block("C"):
+                    vi = T.axis.opaque(12, i_0 * 4 + i_1)
+                    T.reads(B[0:6])
+                    T.writes(C[vi])
+                    C[vi] = B[vi % 6] + B[(vi + 2) % 6]
+    """
+    tree = tree_of(func)
+    realize = tree.block(block)
+    scope = scope_of(tree, realize)
+    buffer = pick_buffer(realize, write_buffer_index, "write")
+    readers = _checked_readers(tree, scope, realize, buffer)
+    loops = tree.loops_above(realize)
+    shared = [lp for lp in loops if all(tree.is_below(r, lp) for r in readers)]
+    if not shared:
+        raise ScheduleError(
+            f"block {block!r} shares no loop with the readers of {buffer.name}", where=(realize, *readers),
+            hint="tile the consumer and compute_at the block under a loop of its tiles first",
+        )  # fmt: skip
+    dims = _tiles(tree, realize, buffer, loops[len(shared) :], shared)
+    axis = _rolling(realize, buffer, dims, shared)
+    roll = dims[axis]
+    assert roll.loop is not None
+    inside = shared[[lp.loop_var for lp in shared].index(roll.loop) :]
+    _check_turns(realize, dims, inside, shared)
+    for reader in readers:
+        check_cover(tree, realize, reader, buffer)
+    new = _rewrite(tree, scope, realize, buffer, dims, axis, inside)
+    after = tree_of(new)
+    for name in (block, *[r.block.name_hint for r in readers]):
+        check_loops_above(after, after.block(name))
+    return new
+
+
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """One dimension: ``value`` addresses it, ``extent`` elements per turn, ``overlap`` of them needed by the next turn of
+    ``loop``, the loop that moves the tile (None when tiles do not overlap)."""
+
+    axis: Var
+    value: Expr
+    first: Expr
+    extent: int | None
+    overlap: int = 0
+    loop: Var | None = None
+
+
+def _checked_readers(tree: Tree, scope: Scope, realize: BlockRealize, buffer: Buffer) -> list[BlockRealize]:
+    name = realize.block.name_hint
+    if is_output_block(tree, realize) or buffer not in scope.root.block.alloc_buffers:
+        raise ScheduleError(
+            f"block {name!r} writes an output of its scope, all of which has to stay", where=realize,
+            hint="only a buffer that the scope allocates can roll",
+        )  # fmt: skip
+    check_only_writer(tree, realize)
+    check_plain_path(tree, realize)
+    if buffer.data in opaque_buffers(scope.root.block):
+        raise ScheduleError(
+            f"{buffer.name} is accessed through a pointer or a match_buffer, which cannot be followed", where=realize
+        )
+    if realize.block.init is None and any(not a.is_store for a in accesses(realize.block.body, buffer)):
+        raise ScheduleError(
+            f"block {name!r} reads {buffer.name}, which it writes, and has no init", where=realize,
+            hint="do this before decompose_reduction",
+        )  # fmt: skip
+    readers = [r for r in scope.readers.get(buffer, ()) if r is not realize]
+    if not readers:
+        raise ScheduleError(f"no block reads {buffer.name}", where=realize)
+    for reader in readers:
+        if scope.order[reader] < scope.order[realize]:
+            raise ScheduleError(
+                f"block {reader.block.name_hint!r} reads {buffer.name} before block {name!r} writes it",
+                where=(reader, realize),
+            )
+    return readers
+
+
+def _tiles(
+    tree: Tree, realize: BlockRealize, buffer: Buffer, inner: Sequence[For], shared: Sequence[For]
+) -> list[_Tile]:
+    """Per dimension of the buffer what one turn of the shared loops computes."""
+    block, name = realize.block, realize.block.name_hint
+    values = {iv.var: (iv, e) for iv, e in zip(block.iter_vars, realize.iter_values, strict=True)}
+    analyzer = analyzer_at(tree, realize)
+    ranges = {lp.loop_var: (lp.min, lp.min + lp.extent - 1) for lp in inner}
+    moving = {lp.loop_var for lp in shared}
+    for iv, e in values.values():
+        if iv.kind == IterVar.REDUCE and uses_var(e, lambda v: v in moving):
+            raise ScheduleError(f"a shared loop carries the reduction of block {name!r}", where=realize)
+    at: Sequence[Expr] | None = None
+    for access in accesses(block, buffer):
+        if at is None:
+            at = access.indices
+        plain = all(a is b and isinstance(a, Var) and a in values and values[a][0].kind != IterVar.REDUCE
+                    for a, b in zip(access.indices, at, strict=True))  # fmt: skip
+        if not plain or len(set(at)) < len(at):
+            raise ScheduleError(
+                f"block {name!r} accesses {access.node}, not at axes of its own, each once", where=realize,
+                hint="transform_block_layout can change the axes",
+            )  # fmt: skip
+    assert at is not None
+    out: list[_Tile] = []
+    for v in at:
+        assert isinstance(v, Var)
+        value = values[v][1]
+        ends = eval_interval(value, ranges)
+        if ends is None:
+            raise ScheduleError(f"axis {v.name} of block {name!r} is bound to {value}, no sum of loops", where=realize)
+        first = analyzer.simplify(ends[0])
+        extent = analyzer.simplify(ends[1] - ends[0] + 1)
+        out.append(_tile(v, value, first, extent.value if isinstance(extent, IntImm) else None, moving))
+    return out
+
+
+def _tile(axis: Var, value: Expr, first: Expr, extent: int | None, moving: set[Var]) -> _Tile:
+    """The tile with its overlap; as it is when it does not move by ``loop * stride // divisor``, or not enough."""
+    plain = _Tile(axis, value, first, extent)
+    if extent is None:
+        return plain
+    e, divisor = first, 1
+    if isinstance(e, FloorDiv) and isinstance(e.b, IntImm) and e.b.value > 0:
+        e, divisor = e.a, e.b.value
+    stride = 1
+    if isinstance(e, Mul) and isinstance(e.b, IntImm):
+        e, stride = e.a, e.b.value
+    if not isinstance(e, Var) or e not in moving or stride < 1:
+        return plain
+    overlap = extent - -(-stride // divisor)
+    return _Tile(axis, value, first, extent, overlap, e) if overlap > 0 else plain
+
+
+def _rolling(realize: BlockRealize, buffer: Buffer, dims: Sequence[_Tile], shared: Sequence[For]) -> int:
+    """The dimension to roll: that of the outermost loop whose tiles overlap."""
+    for loop in shared:
+        for number, tile in enumerate(dims):
+            if tile.loop is loop.loop_var:
+                return number
+    text = ", ".join(f"{t.first}: {t.extent} elements" for t in dims)
+    raise ScheduleError(
+        f"no dimension of {buffer.name} has tiles that overlap: {text}", where=realize,
+        hint="a tile starts at loop * stride and is larger than the stride",
+    )  # fmt: skip
+
+
+def _check_turns(realize: BlockRealize, dims: Sequence[_Tile], inside: Sequence[For], shared: Sequence[For]) -> None:
+    """What an earlier turn computed is still there, and is what this turn would compute."""
+    name = realize.block.name_hint
+    for loop in inside:
+        if loop.kind not in ("serial", "unrolled") or not is_const_int(loop.min, 0):
+            raise ScheduleError(
+                f"loop {loop.loop_var.name} does not run in order from 0, so its turns cannot share what block {name!r} "
+                "computes",
+                where=(loop, realize),
+            )
+    for number, tile in enumerate(dims):
+        for other, another in enumerate(dims):
+            if tile.loop is not None and number != other and uses_var(another.value, tile.loop):
+                raise ScheduleError(
+                    f"loop {tile.loop.name} moves the tile in dimensions {number} and {other}, so an earlier turn has "
+                    "computed other elements than are needed again",
+                    where=realize,
+                )
+    known = {lp.loop_var for lp in shared}
+    for loop in inside:
+        if any(uses_var(loop.extent, v) for v in known):
+            raise ScheduleError(f"the extent {loop.extent} of loop {loop.loop_var.name} changes", where=loop)
+    values = [(iv, e) for iv, e in zip(realize.block.iter_vars, realize.iter_values, strict=True)]
+    for test in conjuncts(realize.predicate):
+        if not any(_bounds_domain(test, iv, e) for iv, e in values):
+            raise ScheduleError(
+                f"block {name!r} runs under {test}, so an earlier turn may have left out what is needed again",
+                where=realize,
+                hint="only the bounds of its axes may stand there",
+            )
+
+
+def _bounds_domain(test: Expr, axis: IterVar, value: Expr) -> bool:
+    """Whether the condition holds wherever the axis is in its domain."""
+    if not isinstance(test, (LT, LE, GT, GE)) or not isinstance(axis.dom.extent, IntImm):
+        return False
+    a, b, kind = test.a, test.b, type(test)
+    if isinstance(a, IntImm):
+        a, b, kind = b, a, {LT: GT, LE: GE, GT: LT, GE: LE}[kind]  # type: ignore[index,assignment]
+    if not isinstance(b, IntImm) or not isinstance(axis.dom.min, IntImm) or str(a) != str(value):
+        return False
+    first, end = axis.dom.min.value, axis.dom.min.value + axis.dom.extent.value
+    limit = b.value
+    if kind is LT:
+        return limit >= end
+    if kind is LE:
+        return limit >= end - 1
+    return limit < first if kind is GT else limit <= first
+
+
+def _rewrite(
+    tree: Tree,
+    scope: Scope,
+    realize: BlockRealize,
+    buffer: Buffer,
+    dims: Sequence[_Tile],
+    axis: int,
+    inside: Sequence[For],
+) -> PrimFunc:
+    roll = dims[axis]
+    assert roll.extent is not None and roll.loop is not None
+    size = const(roll.extent, roll.axis.dtype)
+    shape = tuple([size if d == axis else e for d, e in enumerate(buffer.shape)])
+    small = buffer.with_(shape=shape, strides=())
+    analyzer = analyzer_at(tree, realize)
+    tests = conjuncts(realize.predicate)
+    for tile in dims:
+        if tile.loop is not None:
+            offset = analyzer.simplify(substitute(tile.value, {tile.loop: const(0, tile.loop.dtype)}))
+            if not analyzer.can_prove_equal(tile.value - tile.first, offset):
+                raise ScheduleError(f"{tile.value} does not move as a whole with loop {tile.loop.name}", where=realize)
+            zero, overlap = const(1, tile.loop.dtype), const(tile.overlap, offset.dtype)
+            tests.append(Or(LT(tile.loop, zero), LE(overlap, offset)))
+
+    def post(n: Any) -> Any:
+        if isinstance(n, (BufferLoad, BufferStore)) and n.buffer is buffer:
+            at = tuple([i % size if d == axis else i for d, i in enumerate(n.indices)])
+            if isinstance(n, BufferLoad):
+                return BufferLoad(small, at, n.predicate)
+            return BufferStore(small, n.value, at, n.predicate)
+        if isinstance(n, BlockRealize):
+            return _in_order(n, roll.loop)
+        if isinstance(n, Block) and any(r.buffer is buffer for r in (*n.reads, *n.writes)):
+            reads, writes = access_regions(n.body, n.init)
+            return n.with_(reads=tuple(map(tidy, reads)), writes=tuple(map(tidy, writes)))
+        return None
+
+    def tidy(region: BufferRegion) -> BufferRegion:
+        """Elements before and after the wrap: the whole circle."""
+        if region.buffer is not small or isinstance(region.region[axis].extent, IntImm):
+            return region
+        whole = Range(const(0, size.dtype), size)
+        return BufferRegion(small, tuple([whole if d == axis else r for d, r in enumerate(region.region)]))
+
+    changed = transform(inside[0], post=post)
+
+    def guarded(n: Any) -> Any:
+        if isinstance(n, BlockRealize) and n.block.name_hint == realize.block.name_hint:
+            return BlockRealize(n.iter_values, all_of(tests), n.block)
+        return n if isinstance(n, Expr) else None
+
+    changed = transform(changed, guarded)
+    root = scope.root.block
+    kept = tuple([small if b is buffer else b for b in root.alloc_buffers])
+    above: Stmt = inside[0]
+    return rebuild(tree, {above: changed}, {root: lambda b: b.with_(alloc_buffers=kept)})
+
+
+def _in_order(realize: BlockRealize, loop: Any) -> BlockRealize:
+    """Axes that move with the rolling loop are opaque: their order must stay."""
+    block = realize.block
+    axes = tuple([
+        IterVar(iv.dom, iv.var, IterVar.OPAQUE, iv.thread_tag)
+        if iv.kind == IterVar.SPATIAL and uses_var(value, loop)
+        else iv
+        for iv, value in zip(block.iter_vars, realize.iter_values, strict=True)
+    ])  # fmt: skip
+    if all(a is b for a, b in zip(axes, block.iter_vars, strict=True)):
+        return realize
+    return BlockRealize(realize.iter_values, realize.predicate, block.with_(iter_vars=axes))
