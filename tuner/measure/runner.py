@@ -8,12 +8,12 @@ Maron and Moore, "Hoeffding races", NIPS 1993).
 
 from __future__ import annotations
 
-import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ...codegen.cpu import available_cores
 from ...codegen.target import Target
 from ...tir.function import PrimFunc
 from .inputs import require_constant_shapes
@@ -123,7 +123,7 @@ class LocalRunner(Runner):
         recycle_after: int = 200,
         environment: dict[str, str] | None = None,
     ) -> None:
-        count = workers if workers is not None else min(8, len(os.sched_getaffinity(0)))
+        count = workers if workers is not None else min(8, available_cores())
         self.workers = [WorkerProcess(memory_bytes=memory_bytes, environment=environment) for _ in range(max(1, count))]
         self.compile_timeout = compile_timeout
         self.run_timeout = run_timeout
