@@ -64,11 +64,12 @@ class Schedule(PrimitiveMethods):
         if not names:
             raise ScheduleError("the module has no function")
         self._mod = mod_or_func
-        self._current = "main" if "main" in names else names[0]
+        self._current = "main" if "main" in names else names[0] if len(names) == 1 else None
         self._insts: list[Instruction] = []
         self._names: dict[Any, str] = {}  # handle → its name in the trace
         self._values: dict[Var, int | float | Expr] = {}  # sampled variable → what it stands for
         self._renamed: dict[str, str] = {}  # block name → its name now
+        self._removed: frozenset[Any] = frozenset()  # handles that remove_rv forgot
         self._count = 0
         self._seed = secrets.randbits(63) if seed is None else int(seed)
         self._rng: np.random.Generator | None = None
@@ -84,12 +85,22 @@ class Schedule(PrimitiveMethods):
 
     @property
     def func(self) -> PrimFunc:
-        """The function being worked on: ``main``, the only one, or what ``work_on`` chose."""
-        return self._mod[self._current]
+        """The function being worked on: ``main``, the only one, or what ``work_on`` chose. ScheduleError when the module
+        has several functions, none of them is ``main``, and none was chosen."""
+        return self._mod[self._chosen()]
 
     @property
-    def func_working_on(self) -> str:
-        """The name of that function in the module."""
+    def func_working_on(self) -> str | None:
+        """The name of that function in the module; None when none was chosen yet."""
+        return self._current
+
+    def _chosen(self) -> str:
+        if self._current is None:
+            raise ScheduleError(
+                f"the module has {len(self._mod.functions)} functions ({', '.join(self._mod)}), and it was not said which "
+                "to work on",
+                hint="call work_on(name), or give func_name to get_block",
+            )
         return self._current
 
     @property
@@ -121,6 +132,26 @@ class Schedule(PrimitiveMethods):
             tree = self._tree_with(value)
             return tree.loop(value) if rv not in self._values or value in tree.loops else value
         return value
+
+    def remove_rv(self, rv: Any) -> None:
+        """Forget a handle: using it is an error from now on. What it stands for stays."""
+        if rv not in self._names:
+            raise ScheduleError(f"{rv} is no handle of this schedule")
+        self._removed |= {rv}
+
+    def get_sblock(self, name: str, func_name: str | None = None) -> BlockRV:
+        """``get_block`` by its newer name."""
+        return self.get_block(name, func_name)  # type: ignore[no-any-return]
+
+    def can_decompose_padding(self, block: BlockRV | str, loop: Var) -> bool:
+        """Whether ``decompose_padding`` applies."""
+        before = self.snapshot()
+        try:
+            self.decompose_padding(block, loop)
+        except ScheduleError:
+            return False
+        self.restore(before)
+        return True
 
     def show(self) -> None:
         """Print the module and, as Python, the trace."""
@@ -241,6 +272,7 @@ class Schedule(PrimitiveMethods):
         name = f"{prefix}{self._count}"
         self._count += 1
         self._names[out] = name
+        self._removed -= {out}
         return out, name
 
     def _is_place(self, out: Any, func_name: str) -> bool:
@@ -259,7 +291,7 @@ class Schedule(PrimitiveMethods):
                 raise ScheduleError(f"the module has no function {asked!r}", hint=nearest(str(asked), self._mod))
             return str(asked)
         if len(self._mod.functions) == 1:
-            return self._current
+            return self._chosen()
         for value in _leaves(arguments):
             if isinstance(value, BlockRV) and value.func_name in self._mod:
                 return value.func_name
@@ -267,10 +299,12 @@ class Schedule(PrimitiveMethods):
                 for name in self._mod:
                     if value in tree_of(self._mod[name]).loops:
                         return name
-        return self._current
+        return self._chosen()
 
     def _block_name(self, rv: BlockRV) -> str:
-        blocks = tree_of(self._mod[rv.func_name if rv.func_name in self._mod else self._current]).blocks
+        if rv in self._removed:
+            raise ScheduleError(f"the handle of block {rv.name!r} was removed", hint="ask get_block again")
+        blocks = tree_of(self._mod[rv.func_name if rv.func_name in self._mod else self._chosen()]).blocks
         name = rv.name
         while name not in blocks and name in self._renamed:
             name = self._renamed[name]
@@ -283,6 +317,8 @@ class Schedule(PrimitiveMethods):
         if isinstance(value, BlockRV):
             return self._block_name(value)
         if isinstance(value, Var):
+            if value in self._removed:
+                raise ScheduleError(f"the handle {self._names.get(value, value.name)} was removed")
             return self._values.get(value, value)
         if isinstance(value, IntImm):
             return value.value if value.dtype == "int32" else value

@@ -81,9 +81,11 @@ def _same(default: Any, value: Any) -> bool:
     return type(default) is type(value) and default == value
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Trace:
     """A sequence of instructions: plain data, free of the function it was recorded on.
+
+    ``sch.trace`` is a trace of its own each time: appending to it or popping from it leaves the schedule alone.
 
     >>> Trace.from_json({"format": 1, "insts": [{"name": "get_block", "args": {"name": "C"}, "out": "b0"}]})
     b0 = sch.get_block(name='C')
@@ -102,12 +104,34 @@ class Trace:
         """What each sampling instruction chose."""
         return {inst: inst.decision for inst in self.insts if inst.decision is not None}
 
+    def get_decision(self, inst: Instruction | int) -> Any:
+        """What an instruction (or that of this number) chose; None when it decides nothing, or is still open."""
+        return self.insts[self._index(inst)].decision
+
+    def append(self, inst: Instruction, decision: Any = None) -> None:
+        """Add an instruction at the end, with ``decision`` where one is given."""
+        self.insts = (*self.insts, inst if decision is None else replace(inst, decision=decision))
+
+    def pop(self) -> Instruction | None:
+        """Take the last instruction away; None when there is none."""
+        if not self.insts:
+            return None
+        last = self.insts[-1]
+        self.insts = tuple(self.insts[:-1])
+        return last
+
+    def _index(self, inst: Instruction | int, insts: Sequence[Instruction] | None = None) -> int:
+        if isinstance(inst, int):
+            return inst
+        for number, known in enumerate(self.insts if insts is None else insts):
+            if known is inst:
+                return number
+        raise ValueError(f"the instruction {inst.name} is not part of this trace")
+
     def with_decision(self, inst: Instruction | int, decision: Any, remove_postproc: bool = False) -> Trace:
         """This trace with another decision for ``inst`` (an instruction of it, or its number)."""
         insts = list(self._before_postproc() if remove_postproc else self.insts)
-        index = inst if isinstance(inst, int) else next((i for i, n in enumerate(insts) if n is inst), None)
-        if index is None:
-            raise ValueError("with_decision: the instruction is not part of this trace")
+        index = self._index(inst, insts)
         if insts[index].primitive.kind != "sample":
             raise ValueError(f"with_decision: {insts[index].name} decides nothing")
         insts[index] = replace(insts[index], decision=decision)
@@ -225,14 +249,27 @@ class Trace:
                 data = json.loads(data)
             except (ValueError, RecursionError) as err:
                 raise TraceError(f"the trace is no JSON: {err}") from None
+        if _is_tvm(data):
+            raise TraceError(
+                "this trace is in TVM's JSON form, [[kind, inputs, attributes, outputs], ...]; record it anew here, or "
+                "paste the Python text that TVM prints for it"
+            )
         if not isinstance(data, dict) or "format" not in data:
             raise TraceError("this is no trace: an object with 'format' and 'insts' is expected")
         if data["format"] != FORMAT:
-            raise TraceError(f"the trace has format {str(data['format'])[:20]}; this version reads format {FORMAT}")
+            raise TraceError(
+                f"the trace has format {str(data['format'])[:20]}; this version reads format {FORMAT}. There is no way "
+                "from one to the other: record the trace anew"
+            )
         insts = data.get("insts")
         if not isinstance(insts, list) or len(insts) > _MAX_INSTRUCTIONS:
             raise TraceError(f"'insts' is a list of at most {_MAX_INSTRUCTIONS} instructions")
         return Trace(tuple(_instruction(number, entry) for number, entry in enumerate(insts)))
+
+    @staticmethod
+    def apply_json_to_schedule(data: Any, sch: Schedule) -> dict[str, Handle | Any]:
+        """Replay a trace given as JSON: :meth:`from_json` and :meth:`apply_to_schedule` in one."""
+        return Trace.from_json(data).apply_to_schedule(sch)
 
     def as_python(self) -> str:
         """The trace as Python that, run where ``sch`` is a Schedule, applies it."""
@@ -247,6 +284,13 @@ class Trace:
     def show(self) -> None:
         """Print :meth:`as_python`."""
         print(self.as_python())
+
+
+def _is_tvm(data: Any) -> bool:
+    """Whether this is ``[instructions, decisions]``, each instruction a list that begins with its kind."""
+    if not isinstance(data, list) or len(data) != 2 or not all(isinstance(part, list) for part in data):
+        return False
+    return all(isinstance(inst, list) and len(inst) == 4 and isinstance(inst[0], str) for inst in data[0])
 
 
 def _leaves(value: Any) -> Iterator[Any]:

@@ -128,7 +128,11 @@ def test_seeds(matmul):
 def test_modules_of_several_functions(matmul, chain):
     mod = IRModule({"mm": matmul(), "ew": chain()})
     sch = Schedule(mod)
-    assert sch.func_working_on == "mm"
+    assert sch.func_working_on is None
+    with pytest.raises(ScheduleError, match="2 functions \\(mm, ew\\), and it was not said which to work on"):
+        sch.get_block("C")
+    sch.work_on("mm")
+    assert sch.func_working_on == "mm" and sch.func is mod["mm"]
     c = sch.get_block("C")
     other = sch.get_block("C", func_name="ew")
     assert c != other and c.func_name == "mm" and other.func_name == "ew"
