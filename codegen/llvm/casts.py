@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from ...tir.dtype import bits_of, is_bool, is_float, is_signed, lanes_of, parse_dtype, with_lanes
 from ...tir.expr import Expr
+from .halves import bfloat_to_float, double_to_odd_float, float_to_bfloat, float_to_half, half_to_float
 from .index import index_like, index_text
-from .types import llvm_type, splat_constant
+from .types import llvm_type
 
 if TYPE_CHECKING:
     from .expr import ExprEmitter
@@ -24,6 +25,8 @@ def emit_cast(em: ExprEmitter, e: Expr, to: str) -> str:
     ts, td = llvm_type(source), llvm_type(to)
     if a.kind == "bfloat":
         return _from_float32(em, bfloat_to_float(em, em.value(e), a.lanes), to)
+    if a.kind == "float" and a.bits == 16:
+        return _from_float32(em, half_to_float(em, em.value(e), a.lanes), to)
     if b.kind == "bfloat":
         wide = emit_cast(em, e, with_lanes("float32", a.lanes))
         return float_to_bfloat(em, wide, a.lanes)
@@ -35,6 +38,8 @@ def emit_cast(em: ExprEmitter, e: Expr, to: str) -> str:
     if is_float(source):
         text = em.value(e)
         if is_float(to):
+            if b.bits == 16:
+                return float_to_half(em, text if a.bits == 32 else double_to_odd_float(em, text, a.lanes), a.lanes)
             return (
                 text
                 if a.bits == b.bits
@@ -46,7 +51,7 @@ def emit_cast(em: ExprEmitter, e: Expr, to: str) -> str:
         if b.bits == 16:  # by way of float32, which holds every value that float16 can tell apart
             single = with_lanes("float32", b.lanes)
             wide = fn.pure(f"{how} {ts} {em.value(e)} to {llvm_type(single)}")
-            return fn.pure(f"fptrunc {llvm_type(single)} {wide} to {td}")
+            return float_to_half(em, wide, b.lanes)
         return fn.pure(f"{how} {ts} {em.value(e)} to {td}")
     if a.lanes == 1 and b.bits == 64 and is_signed(source) and index_like(e):
         return index_text(em, e)
@@ -69,33 +74,5 @@ def _from_float32(em: ExprEmitter, text: str, to: str) -> str:
     if is_float(to):
         if bits_of(to) == 32:
             return text
-        return em.fn.pure(f"{'fpext' if bits_of(to) > 32 else 'fptrunc'} {single} {text} to {td}")
+        return float_to_half(em, text, lanes) if bits_of(to) == 16 else em.fn.pure(f"fpext {single} {text} to {td}")
     return em.fn.pure(f"{'fptosi' if is_signed(to) else 'fptoui'} {single} {text} to {td}")
-
-
-def bfloat_to_float(em: ExprEmitter, text: str, lanes: int) -> str:
-    """bfloat16 bits are the upper half of a float32's."""
-    fn = em.fn
-    t16, t32, tf = (llvm_type(with_lanes(d, lanes)) for d in ("uint16", "uint32", "float32"))
-    wide = fn.pure(f"zext {t16} {text} to {t32}")
-    high = fn.pure(f"shl {t32} {wide}, {splat_constant('16', with_lanes('uint32', lanes))}")
-    return fn.pure(f"bitcast {t32} {high} to {tf}")
-
-
-def float_to_bfloat(em: ExprEmitter, text: str, lanes: int) -> str:
-    """Round to nearest even on the bits; NaN stays NaN."""
-    fn = em.fn
-    t16, t32, tf, t1 = (llvm_type(with_lanes(d, lanes)) for d in ("uint16", "uint32", "float32", "bool"))
-
-    def number(n: int) -> str:
-        return splat_constant(str(n), with_lanes("uint32", lanes))
-
-    bits = fn.pure(f"bitcast {tf} {text} to {t32}")
-    upper = fn.pure(f"lshr {t32} {bits}, {number(16)}")
-    odd = fn.pure(f"and {t32} {upper}, {number(1)}")
-    bias = fn.pure(f"add {t32} {odd}, {number(0x7FFF)}")
-    rounded = fn.pure(f"lshr {t32} {fn.pure(f'add {t32} {bits}, {bias}')}, {number(16)}")
-    quiet = fn.pure(f"or {t32} {upper}, {number(0x40)}")
-    nan = fn.pure(f"fcmp uno {tf} {text}, {text}")
-    chosen = fn.pure(f"select {t1} {nan}, {t32} {quiet}, {t32} {rounded}")
-    return fn.pure(f"trunc {t32} {chosen} to {t16}")

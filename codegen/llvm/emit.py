@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from ...tir.dtype import is_bool, is_int, is_signed
+from ...tir.stmt import AssertStmt
+from ...tir.walk import pre_order
 from ..lowered import LoweredFunc
 from .builder import FunctionBuilder
 from .expr import ModuleParts
@@ -25,7 +27,13 @@ def emit(lowered: LoweredFunc) -> str:
             params.append(f"{p.llvm_type} %a{n}")
     fn = FunctionBuilder(f"define i32 @{lowered.name}({', '.join(params)}) nounwind {target.llvm_attributes}")
     parts = ModuleParts()
-    em = StmtEmitter(fn, parts, target, lowered.name, "return")
+    parts.calls_out = any(
+        isinstance(n, Call) and n.op in ("tir.call_extern", "tir.address_of") for n in pre_order(lowered.func.body)
+    )
+    for node in pre_order(lowered.func.body):
+        if isinstance(node, AssertStmt):
+            parts.assertions.setdefault(id(node), len(parts.assertions) + 1)
+    em = StmtEmitter(fn, parts, target, lowered.name)
     for n, p in enumerate(lowered.params):
         if p.kind == "buffer":
             assert p.buffer is not None

@@ -75,6 +75,10 @@ class ModuleParts:
         self.declarations: dict[str, str] = {}
         self.functions: list[str] = []
         self.outlined = 0
+        self.calls_out = False
+        """Whether some call may write memory behind the emitter's back."""
+        self.assertions: dict[int, int] = {}
+        """Numbers of the assertions by identity, in the order of the text: what a function returns when one fails."""
 
 
 _INT_OPS: dict[type, str] = {Add: "add", Sub: "sub", Mul: "mul"}

@@ -120,6 +120,14 @@ def _place(
     em: ExprEmitter, buffer: Buffer, indices: tuple[Expr, ...], lanes: int
 ) -> tuple[Linear, Linear | None, str | None]:
     """Offset of the first lane, stride between lanes, and (when lanes are irregular) a vector of offsets instead."""
+    wide_elements = lanes_of(buffer.dtype)
+    if wide_elements > 1:  # each element is a vector, its lanes side by side
+        offset = linear(em, buffer.elem_offset)
+        for index, step in zip(indices, strides_of(buffer), strict=True):
+            if lanes_of(index.dtype) > 1:
+                raise ValueError(f"a vector index into {buffer.name}, whose elements are vectors ({buffer.dtype})")
+            offset = offset.plus(_scaled(em, linear(em, index), step))
+        return offset.times(wide_elements), Linear(1), None
     offset, stride = linear(em, buffer.elem_offset), Linear()
     irregular: list[tuple[Expr, Expr]] = []
     for index, step in zip(indices, strides_of(buffer), strict=True):

@@ -39,12 +39,14 @@ OUT_OF_MEMORY = -1
 class StmtEmitter(ExprEmitter):
     """Turns statements into basic blocks of the function under construction."""
 
-    def __init__(self, fn: FunctionBuilder, parts: ModuleParts, target: Any, name: str, on_error: str | None) -> None:
+    def __init__(self, fn: FunctionBuilder, parts: ModuleParts, target: Any, name: str) -> None:
         ExprEmitter.__init__(self, fn, parts, target)
         self.name = name
-        self.on_error = on_error
         self.in_parallel = False
-        self.messages: list[str] = []
+        self.failure: str | None = None
+        """In a parallel region: where a failure's number is left for the caller. None: the function returns it."""
+        self.scratch: list[str] = []
+        """Blocks of the runtime's memory that are in use here, given back when the function ends early."""
         self._effects: dict[int, tuple[Stmt, frozenset[Buffer], frozenset[Var]]] = {}
 
     def stmt(self, s: Stmt) -> None:
@@ -107,7 +109,7 @@ class StmtEmitter(ExprEmitter):
                 r, m = self.effects(child)
                 registers |= r
                 memory |= m
-            elif isinstance(child, Expr):
+            elif self.parts.calls_out:
                 memory |= _called(child)
         if isinstance(s, BufferStore):
             if s.buffer.scope == REGISTER:
@@ -217,17 +219,25 @@ class StmtEmitter(ExprEmitter):
             self.registers[b] = phi.name
 
     def assertion(self, s: AssertStmt) -> None:
-        """Leave the function with a number that stands for the message when the condition fails."""
-        fn = self.fn
-        if self.on_error is None:
-            raise EmitError("an assertion inside a parallel loop")
-        self.messages.append(s.message)
-        fine, failed = fn.new_label("fine"), fn.new_label("failed")
-        fn.branch_if(self.value(s.condition), fine, failed)
-        fn.label(failed)
-        fn.do(f"ret i32 {len(self.messages)}")
-        fn.label(fine)
+        """Leave the function with the number of the message when the condition fails."""
+        self.check(self.value(s.condition), str(self.parts.assertions[id(s)]))
         self.stmt(s.body)
+
+    def check(self, holds: str, code: str) -> None:
+        """Go on when ``holds``; otherwise give scratch memory back and end with ``code``. A parallel region leaves the
+        code to its caller, who looks when all threads are done (the largest, unsigned, when several fail)."""
+        fn = self.fn
+        fine, failed = fn.new_label("fine"), fn.new_label("failed")
+        fn.branch_if(holds, fine, failed)
+        fn.label(failed)
+        for pointer in reversed(self.scratch):
+            fn.do(f"call void @tw_free(ptr {pointer})")
+        if self.failure is None:
+            fn.do(f"ret i32 {code}")
+        else:
+            fn.do(f"atomicrmw umax ptr {self.failure}, i32 {code} monotonic, align 4")
+            fn.do("ret void")
+        fn.label(fine)
 
     # -- memory ----------------------------------------------------------------------------------------------------
 
@@ -239,29 +249,24 @@ class StmtEmitter(ExprEmitter):
             self.stmt(s.body)
             del self.registers[buffer]
             return
-        element = memory_type(element_of(buffer.dtype))
+        element, step = memory_type(element_of(buffer.dtype)), bytes_of(buffer.dtype)
         size = _constant_elements(buffer)
-        if size is not None and size * bytes_of(buffer.dtype) <= STACK_BYTES:
-            self.bases[buffer.data] = fn.alloca(max(size, 1), element)
+        if _on_stack(buffer):
+            self.bases[buffer.data] = fn.alloca(max(size or 0, 1) * lanes_of(buffer.dtype), element)
             self.stmt(s.body)
             return
-        total = linear_text(self, linear(self, _elements(buffer)))
-        amount = (
-            fn.pure(f"mul i64 {total}, {bytes_of(element_of(buffer.dtype))}")
-            if size is None
-            else str(size * bytes_of(element_of(buffer.dtype)))
-        )
+        if size is None:
+            amount = fn.pure(f"mul i64 {linear_text(self, linear(self, _elements(buffer)))}, {step}")
+        else:
+            amount = str(size * step)
         self.parts.declarations.setdefault("tw_alloc", "declare noalias ptr @tw_alloc(i64)")
         self.parts.declarations.setdefault("tw_free", "declare void @tw_free(ptr)")
         pointer = fn.emit(f"call noalias align 64 ptr @tw_alloc(i64 {amount})")
-        if self.on_error is not None:  # no memory: the caller hears of it; inside a parallel loop nobody could
-            given, refused = fn.new_label("given"), fn.new_label("refused")
-            fn.branch_if(fn.emit(f"icmp ne ptr {pointer}, null"), given, refused)
-            fn.label(refused)
-            fn.do(f"ret i32 {OUT_OF_MEMORY}")
-            fn.label(given)
+        self.check(fn.emit(f"icmp ne ptr {pointer}, null"), str(OUT_OF_MEMORY))
         self.bases[buffer.data] = pointer
+        self.scratch.append(pointer)
         self.stmt(s.body)
+        self.scratch.pop()
         fn.do(f"call void @tw_free(ptr {pointer})")
 
     # -- parallel regions ------------------------------------------------------------------------------------------
@@ -277,6 +282,10 @@ class StmtEmitter(ExprEmitter):
             slots.append(("i64" if var in self.indices else llvm_type(var.dtype), self.vars[var]))
         low = index_text(self, s.min)
         slots.append(("i64", low))
+        failure = fn.alloca(1, "i32") if _can_fail(s.body) else None
+        if failure is not None:
+            fn.do(f"store i32 0, ptr {failure}, align 4")
+            slots.append(("ptr", failure))
         context = fn.alloca(len(slots), "i64")
         for n, (type_, text) in enumerate(slots):
             place = fn.pure(f"getelementptr i64, ptr {context}, i64 {n}")
@@ -285,8 +294,11 @@ class StmtEmitter(ExprEmitter):
         extent = index_text(self, s.extent)
         fn.do(f"call void @tw_parallel_for(ptr @{name}, ptr {context}, i64 {extent}, i32 {self.target.num_cores})")
         parts.functions.append(self.region_entry(name, [t for t, _ in slots]))
-        parts.functions.append(self.region_body(name, s, variables, pointers))
+        parts.functions.append(self.region_body(name, s, variables, pointers, failure is not None))
         self.touch(self.effects(s.body)[1])
+        if failure is not None:
+            code = fn.emit(f"load i32, ptr {failure}, align 4")
+            self.check(fn.emit(f"icmp eq i32 {code}, 0"), code)
 
     def captures(self, s: For) -> tuple[list[Var], list[Var]]:
         """The variables and data pointers from outside that the loop uses, in order of first use."""
@@ -325,17 +337,18 @@ class StmtEmitter(ExprEmitter):
         fn.do("ret void")
         return fn.text()
 
-    def region_body(self, name: str, s: For, variables: list[Var], pointers: list[Var]) -> str:
+    def region_body(self, name: str, s: For, variables: list[Var], pointers: list[Var], can_fail: bool) -> str:
         """The loop over a part of the range, with its pointers known not to alias."""
         params = [f"ptr noalias %p{n}" for n in range(len(pointers))]
         for n, var in enumerate(variables):
             params.append(f"{'i64' if var in self.indices else llvm_type(var.dtype)} %x{n}")
-        params += ["i64 %low", "i64 %begin", "i64 %end"]
+        params += ["i64 %low", *(["ptr %failure"] if can_fail else []), "i64 %begin", "i64 %end"]
         fn = FunctionBuilder(
             f"define internal void @{name}_body({', '.join(params)}) noinline nounwind {self.target.llvm_attributes}"
         )
-        em = StmtEmitter(fn, self.parts, self.target, self.name, None)
+        em = StmtEmitter(fn, self.parts, self.target, self.name)
         em.in_parallel = True
+        em.failure = "%failure" if can_fail else None
         em.analyzer = self.analyzer
         em.bases = {data: f"%p{n}" for n, data in enumerate(pointers)}
         em.vars = {var: f"%x{n}" for n, var in enumerate(variables)}
@@ -375,6 +388,21 @@ def _constant_elements(buffer: Buffer) -> int | None:
             return None
         total *= extent.value
     return total
+
+
+def _on_stack(buffer: Buffer) -> bool:
+    """Whether scratch of this size is the function's own."""
+    size = _constant_elements(buffer)
+    return size is not None and size * bytes_of(buffer.dtype) <= STACK_BYTES
+
+
+def _can_fail(body: Stmt) -> bool:
+    """Whether a statement holds assertions, or scratch that the runtime may refuse."""
+    return any(
+        isinstance(n, AssertStmt)
+        or (isinstance(n, Allocate) and n.buffer.scope != REGISTER and not _on_stack(n.buffer))
+        for n in pre_order(body, lambda n: not isinstance(n, Expr))
+    )
 
 
 def _clean(name: str) -> str:

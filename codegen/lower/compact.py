@@ -116,21 +116,19 @@ def _union(spans: list[Interval | None], inner: set[Var], analyzer: Analyzer) ->
         if out is None:
             out = (low, high)
             continue
-        new_low = _extreme(out[0], low, analyzer)
-        new_high = _extreme(high, out[1], analyzer)
-        if new_low is None or new_high is None:
+        lows = _ordered(out[0], low, analyzer)
+        highs = _ordered(out[1], high, analyzer)
+        if lows is None or highs is None:
             return None
-        out = (new_low, new_high)
+        out = (lows[0], highs[1])
     return out
 
 
-def _extreme(a: Expr, b: Expr, analyzer: Analyzer) -> Expr | None:
-    """Whichever of two is the smaller for certain (callers swap the arguments for the larger)."""
+def _ordered(a: Expr, b: Expr, analyzer: Analyzer) -> Interval | None:
+    """The smaller of two and the larger, when that is certain."""
     if a is b or analyzer.can_prove(a <= b):
-        return a
-    if analyzer.can_prove(b <= a):
-        return b
-    return None
+        return a, b
+    return (b, a) if analyzer.can_prove(b <= a) else None
 
 
 def _defined_in(body: Stmt) -> set[Var]:

@@ -18,7 +18,7 @@ _lock = threading.Lock()
 def runtime_symbols() -> dict[str, int]:
     """The addresses of the runtime's functions by name: what a kernel imports."""
     with _lock:
-        return _load()
+        return dict(_load())
 
 
 @lru_cache(maxsize=1)

@@ -116,7 +116,8 @@ class Function:
     def _message(self, code: int) -> str:
         if code == OUT_OF_MEMORY:
             return f"{self.name}: no memory for its scratch buffers"
-        messages = [n.message for n in pre_order(self._lowered.func.body) if isinstance(n, AssertStmt)]
+        assertions = {id(n): n for n in pre_order(self._lowered.func.body) if isinstance(n, AssertStmt)}
+        messages = [n.message for n in assertions.values()]
         if 0 < code <= len(messages):
             return f"{self.name}: {messages[code - 1]}"
         return f"{self.name} failed with code {code}"
