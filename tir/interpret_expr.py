@@ -48,6 +48,7 @@ from .expr import (
     TruncMod,
     Var,
 )
+from .interpret_llvm import LLVM_CALLS
 from .interpret_ops import (
     CALLS,
     caster,
@@ -84,12 +85,18 @@ class InterpretError(Exception):
 
 
 class ExprCompiler:
-    """Compiles expressions; ``loader(buffer, lanes, masked)`` gives the function that reads a buffer."""
+    """Compiles expressions; ``loader(buffer, lanes, masked)`` gives the function that reads a buffer, ``locator(buffer)``
+    the one that gives the memory from an element on."""
 
-    def __init__(self, loader: Callable[[Any, int, bool], Callable[..., Any]], externs: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        loader: Callable[[Any, int, bool], Callable[..., Any]],
+        externs: dict[str, Any],
+        locator: Callable[[Any], Callable[..., Any]] | None = None,
+    ) -> None:
         self.registers: list[Any] = []
         self._slots: dict[Var, int] = {}
-        self._loader = loader
+        self._loader, self._locator = loader, locator
         self._externs = externs
         self._names: dict[str, Any] = {"R": self.registers, "np": np, "__builtins__": {"int": int, "bool": bool}}
 
@@ -222,7 +229,17 @@ class ExprCompiler:
         return f"({put}({self.slot(e.var)}, {self.text(e.value, depth)}), {self.text(e.body, depth)})[1]"
 
     def _call(self, e: Call, depth: int) -> str:
+        if e.op == "tir.address_of" and isinstance(e.args[0], BufferLoad) and self._locator is not None:
+            load = e.args[0]
+            first = [
+                i.base if isinstance(i, Ramp) else i.value if isinstance(i, Broadcast) else i for i in load.indices
+            ]
+            return f"{self._name(self._locator(load.buffer))}({', '.join(self.text(i, depth) for i in first)})"
+        if e.op == "tir.type_annotation":
+            return "None"
         args = [self.text(a, depth) for a in e.args]
+        if e.op == "tir.tvm_access_ptr":
+            return f"{args[1]}[{args[2]}:]"
         if e.op == "tir.if_then_else":
             if lanes_of(e.args[0].dtype) > 1:
                 return f"np.where({', '.join(args)})"
@@ -231,9 +248,15 @@ class ExprCompiler:
             return args[0]
         if e.op == "tir.prefetch":
             return "0"
-        if e.op == "tir.call_extern" and isinstance(e.args[0], StringImm) and e.args[0].value in self._externs:
-            return f"{self._name(self._externs[e.args[0].value])}({', '.join(args[1:])})"
-        f = CALLS(e.op, e.dtype, tuple([a.dtype for a in e.args]))
+        types = tuple([a.dtype for a in e.args])
+        name = e.args[0].value if e.args and isinstance(e.args[0], StringImm) else ""
+        if e.op in ("tir.call_extern", "tir.call_pure_extern") and name in self._externs:
+            return f"{self._name(self._externs[name])}({', '.join(args[1:])})"
+        if e.op in ("tir.call_llvm_intrin", "tir.call_llvm_pure_intrin"):
+            skip = 2 if len(e.args) > 1 and isinstance(e.args[1], IntImm) and types[1] == "uint32" else 1
+            args, f = args[skip:], LLVM_CALLS(name, e.dtype, types[skip:])
+        else:
+            f = CALLS(e.op, e.dtype, types)
         if f is None:
             message = f"cannot evaluate a call of {e.op}: {e}"
             f = _raiser(message)

@@ -81,7 +81,7 @@ class Memory:
 
     def __init__(self, check_regions: bool, externs: dict[str, Any]) -> None:
         self.check_regions = check_regions
-        self.exprs = ExprCompiler(self.loader, externs)
+        self.exprs = ExprCompiler(self.loader, externs, self.locator)
         self.registers = self.exprs.registers
         self.owners: set[Buffer] = set()
         self._views: dict[Buffer, View] = {}
@@ -132,7 +132,7 @@ class Memory:
             span = 1 + sum((n - 1) * s for n, s in zip(arg.shape, arg.strides, strict=True)) // arg.itemsize
             flat = as_strided(arg, (max(span, 0),), (arg.itemsize,))
         self.view(buffer).set(arg)
-        self._flat[buffer.data] = flat
+        self._own(buffer, flat)
 
     def check_argument(self, buffer: Buffer, arg: np.ndarray, position: int) -> None:
         """Shape and strides are the declared ones, now that every size is known; other views of it are set up."""
@@ -169,7 +169,7 @@ class Memory:
             flat.fill(0x7FC0)
         else:
             flat.view(np.uint8).fill(1 if kind.kind == "b" else 0x5A)
-        self._flat[buffer.data] = flat
+        self._own(buffer, flat)
         self._look_at(buffer, flat, shape, strides, 0)
         self._set_aliases(buffer)
 
@@ -198,7 +198,7 @@ class Memory:
         shape = tuple([self.value(e) for e in buffer.shape])
         if shape != part.shape:
             raise InterpretError(f"match_buffer {buffer.name}: {source} has shape {part.shape}, expected {shape}")
-        self._flat[buffer.data] = flat
+        self._own(buffer, flat)
         self.view(buffer).set(part)
 
     def _set_aliases(self, buffer: Buffer) -> None:
@@ -221,6 +221,11 @@ class Memory:
         if 0 not in shape and last >= flat.size:
             raise InterpretError(f"buffer {buffer.name} of shape {shape} reaches past its memory, {flat.size} elements")
         self.view(buffer).set(as_strided(flat[offset:], shape, [s * flat.itemsize for s in strides]))
+
+    def _own(self, buffer: Buffer, flat: np.ndarray) -> None:
+        """``flat`` is the memory behind the buffer's pointer; used as a value, a pointer is that array."""
+        self._flat[buffer.data] = flat
+        self.registers[self.exprs.slot(buffer.data)] = flat
 
     # -- accesses ----------------------------------------------------------------------------------------------------
 
@@ -253,6 +258,19 @@ class Memory:
 
             return load
         return _fast_loader(v, len(buffer.shape), is_float(buffer.dtype))
+
+    def locator(self, buffer: Buffer) -> Callable[..., Any]:
+        """The function ``(*indices) -> memory from that element on``, a flat array."""
+        v = self.view(buffer)
+
+        def address(*indices: Any) -> Any:
+            v.check("reads", indices)
+            flat = self._flat[buffer.data]
+            start = v.array.__array_interface__["data"][0] - flat.__array_interface__["data"][0]
+            apart = sum([i * s for i, s in zip(indices, v.array.strides, strict=False)])
+            return flat[(start + apart) // flat.itemsize :]
+
+        return address
 
     def storer(self, buffer: Buffer, masked: bool) -> Callable[..., None]:
         """The function ``([mask,] value, *indices)`` that writes ``buffer``."""

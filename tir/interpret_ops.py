@@ -113,10 +113,10 @@ def reinterpreter(dtype: str, source: str) -> Callable[[Any], Any]:
 
     def run(v: Any) -> Any:
         bits = bfloat16_to_bits(v) if given.kind == "bfloat" else np.asarray(v, dtype=to_numpy(source))
-        new = np.asarray(bits).view(to_numpy(dtype))
+        new = np.atleast_1d(bits).view(to_numpy(dtype))
         if to.kind == "bfloat":
-            return bfloat16_from_bits(new)
-        return new if new.ndim else new.item() if to.kind in ("int", "uint", "bool") else new[()]
+            new = bfloat16_from_bits(new)
+        return new if to.lanes > 1 else new[0].item() if to.kind in ("int", "uint", "bool") else new[0]
 
     return run
 
@@ -169,6 +169,20 @@ def _fma_vector(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     return out
 
 
+def dot4_u8i8(c: Any, a: Any, b: Any) -> Any:
+    """c[i] + sum of a[4i+k] * b[4i+k], in int32, wrapping."""
+    products = np.asarray(a, np.int64) * np.asarray(b, np.int64)
+    total = (np.asarray(c, np.int64) + products.reshape(-1, 4).sum(axis=1)).astype(np.int32)
+    return total if isinstance(c, np.ndarray) else total[0].item()
+
+
+def dot2_bf16(c: Any, a: Any, b: Any) -> Any:
+    """c[i] + a[2i+1] * b[2i+1] + a[2i] * b[2i], rounded to float32 after each sum."""
+    products = np.asarray(a, np.float32) * np.asarray(b, np.float32)
+    total = (c + products[1::2]) + products[0::2]
+    return total if isinstance(c, np.ndarray) else total[0]
+
+
 def _erf(x: Any) -> Any:
     if isinstance(x, np.ndarray):
         return np.array([math.erf(v) for v in x.reshape(-1)]).reshape(x.shape)
@@ -218,6 +232,7 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "atan2": np.arctan2,
     "copysign": np.copysign,
 }
+_DOTS: dict[str, Callable[..., Any]] = {"dot4_u8i8": dot4_u8i8, "dot2_bf16": dot2_bf16}
 _TESTS: dict[str, Callable[[Any], Any]] = {"isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite}
 _REDUCTIONS: dict[str, Callable[[Any], Any]] = {
     "vector_reduce_add": np.add.reduce,
@@ -272,6 +287,8 @@ def CALLS(op: str, dtype: str, sources: tuple[str, ...]) -> Callable[..., Any] |
         return test if lanes > 1 else lambda x: bool(test(x))
     if name == "fma":
         return fma if parse_dtype(dtype).kind == "float" else lambda a, b, c: round_bfloat16(fma(a, b, c))
+    if name in _DOTS:
+        return _DOTS[name]
     if name in _REDUCTIONS:
         reduce = _REDUCTIONS[name]
         if parse_dtype(dtype).kind == "float":

@@ -11,8 +11,12 @@ control                if_then_else(cond, a, b): only the chosen side is evaluat
 type                   reinterpret(x): the same bits as another type of the same width
 vector                 vectorlow vectorhigh vector_reduce_add vector_reduce_max vector_reduce_min vector_reduce_mul:
                        the lanes of one vector combined, in no stated order
-memory                 prefetch(address, rw, locality) address_of(load) tvm_access_ptr
-call                   call_extern(name, …) call_llvm_intrin(name, …) ret(x)
+dot products           dot4_u8i8(c, a, b): c[i] + a[4i]·b[4i] + … + a[4i+3]·b[4i+3], uint8 by int8 into int32, which wraps;
+                       dot2_bf16(c, a, b): c[i] + a[2i]·b[2i] + a[2i+1]·b[2i+1], bfloat16 into float32
+memory                 prefetch(address, rw, locality) address_of(load)
+                       tvm_access_ptr(type, data, offset, extent, rw): the address of an element, counted from ``data``
+call                   call_extern(name, …) ret(x)
+                       call_llvm_intrin(name, …) call_llvm_pure_intrin(name, …): an intrinsic of LLVM, by its full name
 =====================  ======================================================================================
 """
 
@@ -42,11 +46,15 @@ from .expr import (
 )
 
 __all__ = [
-    "UNARY_FLOAT_OPS", "abs_", "all_", "any_", "bitwise_not", "ceil", "ceildiv", "clz", "copysign", "exp", "floor",
+    "OPAQUE_CALLS", "UNARY_FLOAT_OPS", "abs_", "all_", "any_", "bitwise_not", "ceil", "ceildiv", "clz", "copysign", "dot2_bf16",
+    "dot4_u8i8", "exp", "floor",
     "floordiv", "floormod", "fma", "fmod", "if_then_else", "infinity", "isfinite", "isinf", "isnan", "likely",
     "max_", "max_value_of", "min_", "min_value_of", "pow_", "popcount", "reinterpret", "round_", "select",
     "truncdiv", "truncmod", "unary",
 ]  # fmt: skip
+
+OPAQUE_CALLS = ("tvm_bmma_sync", "tvm_fill_fragment", "tvm_load_matrix_sync", "tvm_mma_sync", "tvm_store_matrix_sync")
+"""Operations of matrix units that are printed, parsed and scheduled, and that no code generator here knows."""
 
 UNARY_FLOAT_OPS = (
     "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "expm1", "sqrt", "rsqrt", "sin", "cos", "tan", "asin",
@@ -155,6 +163,33 @@ def fma(a: Any, b: Any, c: Any) -> Expr:
     x, y = match_types(a, b)
     x, z = match_types(x, c)
     return Call("tir.fma", (x, cast(x.dtype, y), z), x.dtype)
+
+
+def dot4_u8i8(c: Any, a: Any, b: Any) -> Expr:
+    """``c[i] + sum(a[4*i + k] * b[4*i + k] for k in range(4))``: vpdpbusd. All is exact but the sum, which wraps.
+
+    ``c`` is int32 with N lanes (N may be 1), ``a`` uint8 and ``b`` int8 with 4 N lanes. TypeError otherwise.
+    """
+    return _dot("dot4_u8i8", 4, ("int32", "uint8", "int8"), c, a, b)
+
+
+def dot2_bf16(c: Any, a: Any, b: Any) -> Expr:
+    """``c[i] + a[2*i] * b[2*i] + a[2*i+1] * b[2*i+1]``: vdpbf16ps.
+
+    The products are exact in float32; the sums are rounded to nearest even, in an order that the machine chooses
+    (the interpreter: the odd product first, as Intel's manual has it), and subnormal numbers may count as zero.
+    ``c`` is float32 with N lanes (N may be 1), ``a`` and ``b`` bfloat16 with 2 N lanes. TypeError otherwise.
+    """
+    return _dot("dot2_bf16", 2, ("float32", "bfloat16", "bfloat16"), c, a, b)
+
+
+def _dot(name: str, width: int, types: tuple[str, str, str], *args: Any) -> Expr:
+    c, a, b = (convert(x) for x in args)
+    lanes = lanes_of(c.dtype)
+    wanted = [with_lanes(types[0], lanes), *[with_lanes(t, width * lanes) for t in types[1:]]]
+    if [c.dtype, a.dtype, b.dtype] != wanted:
+        raise TypeError(f"{name} takes {', '.join(wanted)}, not {c.dtype}, {a.dtype}, {b.dtype}")
+    return Call(f"tir.{name}", (c, a, b), c.dtype)
 
 
 def popcount(x: Any) -> Expr:

@@ -53,7 +53,7 @@ from .expr import (
     Var,
     make_binary,
 )
-from .op import UNARY_FLOAT_OPS
+from .op import OPAQUE_CALLS, UNARY_FLOAT_OPS
 from .printer_names import Names
 
 __all__ = ["ATOM", "ExprPrinter", "register_printer"]
@@ -80,9 +80,26 @@ _INT_CALLS = {
 }  # fmt: skip
 _LANE_REDUCTIONS = {f"tir.vector_reduce_{name}" for name in ("add", "max", "min", "mul")}
 _HALVES = {"tir.vectorlow", "tir.vectorhigh"}
+_OPAQUE = {f"tir.{name}" for name in OPAQUE_CALLS}
+
+
+def _dot(width: int, *kinds: str) -> Callable[[list[str], str], bool]:
+    """Whether these are the types of a dot product of ``width`` numbers per lane."""
+
+    def fits(types: list[str], dtype: str) -> bool:
+        n = lanes_of(dtype)
+        return [dtype, *types] == [with_lanes(kinds[0], n)] * 2 + [with_lanes(k, width * n) for k in kinds[1:]]
+
+    return fits
+
+
+_DOTS = {
+    "tir.dot4_u8i8": _dot(4, "int32", "uint8", "int8"),
+    "tir.dot2_bf16": _dot(2, "float32", "bfloat16", "bfloat16"),
+}
 _DTYPE_FIRST = {
     "tir.call_extern", "tir.call_pure_extern", "tir.call_llvm_intrin", "tir.call_llvm_pure_intrin", "tir.reinterpret",
-    "tir.call_intrin", "tir.tvm_access_ptr",
+    "tir.call_intrin", "tir.type_annotation",
 }  # fmt: skip
 
 Render = Callable[[Any, "ExprPrinter"], Any]
@@ -294,6 +311,9 @@ def _call(e: Call, p: ExprPrinter) -> str:
         or (op in _LANE_REDUCTIONS and len(args) == 1 and dtype == element_of(types[0]))
         or (op in _HALVES and len(args) == 1 and dtype == with_lanes(types[0], max(lanes_of(types[0]) // 2, 1)))
         or (op == "tir.address_of" and len(args) == 1 and dtype == "handle")
+        or (op == "tir.tvm_access_ptr" and len(args) == 5 and dtype == "handle")
+        or (op in _OPAQUE and dtype == "handle")
+        or (op in _DOTS and len(args) == 3 and _DOTS[op](types, dtype))
     )
     if known:
         return f"T.{word}({p.many(args)})"

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..arith import Analyzer
 from ..buffer import Buffer, BufferRegion, decl_buffer
-from ..dtype import INDEX, lanes_of
+from ..dtype import INDEX, lanes_of, with_lanes
 from ..expr import BufferLoad, Call, Expr, IntImm, Ramp, Range, Var, const
 from ..regions import linear_key
 from .base import ParserBase
@@ -141,10 +141,24 @@ class AccessParser(ParserBase):
                     raise self.error(f"vload of {b.name} reads {load.dtype}, not {dtype}", node)
             return load
         if method.name == "access_ptr":
-            kwargs = self.keywords(node)
-            mask = {"r": 1, "w": 2, "rw": 3, "wr": 3}.get(str(kwargs.get("access_mask", "r")), 3)
-            return Call("tir.tvm_access_ptr", (b.data, const(0), const(mask)), "handle")
+            return self._access_ptr(b, node)
         raise self.error(f"`{method.name}` is a statement", node)
+
+    def _access_ptr(self, b: Buffer, node: ast.Call) -> Call:
+        """``A.access_ptr("r", offset=…)``: the address of an element and what happens there."""
+        args = self.arguments(node, "access_mask", "ptr_type", "content_lanes", "offset", "extent")
+        mask = self.eval(args["access_mask"]) if "access_mask" in args else "r"
+        if isinstance(mask, str):
+            mask = sum({"r": 1, "w": 2}.get(letter, 0) for letter in set(mask))
+        lanes = self.number(args["content_lanes"]) if "content_lanes" in args else 1
+        total: Expr = const(1, b.elem_offset.dtype)
+        for size in b.shape:
+            total = total * size
+        offset = self.expr(args["offset"], total.dtype) if "offset" in args else const(0, total.dtype)
+        extent = self.expr(args["extent"], total.dtype) if "extent" in args else total - offset
+        kind = Call("tir.type_annotation", (), with_lanes(b.dtype, lanes))
+        numbers = (b.elem_offset + offset, extent, self.as_expr(mask, node))
+        return Call("tir.tvm_access_ptr", (kind, b.data, *numbers), "handle")
 
     def index_list(self, node: ast.expr, buffer: Buffer, call: ast.Call) -> tuple[Expr, ...]:
         """The indices of vload and vstore."""

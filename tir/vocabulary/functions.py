@@ -96,6 +96,29 @@ def address_of(load: Any) -> E.Expr:
     return E.Call("tir.address_of", (E.convert(load),), "handle")
 
 
+def tvm_access_ptr(ptype: Any, data: Any, offset: Any, extent: Any, rw_mask: Any, dtype: str = "handle") -> E.Expr:
+    """The address of element ``offset`` of the memory at ``data``; ``rw_mask``: 1 it is read, 2 written, 3 both."""
+    return E.Call("tir.tvm_access_ptr", E.as_exprs((ptype, data, offset, extent, rw_mask)), dtype)
+
+
+def _opaque(name: str) -> Callable[..., E.Expr]:
+    def build(*args: Any, dtype: str = "handle") -> E.Expr:
+        return E.Call(f"tir.{name}", E.as_exprs(args), dtype)
+
+    build.__name__, build.__doc__ = name, f"tir.{name}, of which only its arguments are known here."
+    return build
+
+
+def type_annotation(dtype: str) -> E.Expr:
+    """A data type as an argument of :func:`tvm_access_ptr`."""
+    return E.Call("tir.type_annotation", (), dtype)
+
+
+def llvm_lookup_intrinsic_id(name: str) -> str:
+    """The name itself: intrinsics of LLVM are called by name here."""
+    return name
+
+
 def assume(condition: Any) -> E.Expr:
     """Said to hold always."""
     e = E.convert(condition)
@@ -148,20 +171,22 @@ _NODES = (
     E.EQ, E.NE, E.LT, E.LE, E.GT, E.GE, E.And, E.Or,
 )  # fmt: skip
 
-TYPED = {"call", "cast", "Cast", "undef", "infinity", "max_value", "min_value"}
+TYPED = {"call", "cast", "Cast", "type_annotation", "undef", "infinity", "max_value", "min_value"}
 """Functions with a ``dtype`` of their own; elsewhere TVM's ``dtype=`` only says what the result has anyway."""
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{cls.__name__: _raw(cls) for cls in _NODES},
     **{name: _unary(name) for name in op.UNARY_FLOAT_OPS},
-    **{f.__name__: f for f in (Not, Select, Cast, cast, Ramp, Broadcast, Shuffle, call, ret, address_of, assume, undef, prefetch)},
+    **{f.__name__: f for f in (Not, Select, Cast, cast, Ramp, Broadcast, Shuffle, call, ret, address_of, assume, undef, prefetch,
+        llvm_lookup_intrinsic_id, tvm_access_ptr, type_annotation, op.dot2_bf16, op.dot4_u8i8)},
     **{
         name: _call_as(name)
         for name in (
             "call_extern", "call_pure_extern", "call_llvm_intrin", "call_llvm_pure_intrin", "reinterpret",
-            "call_intrin", "tvm_access_ptr",
+            "call_intrin",
         )
     },
+    **{name: _opaque(name) for name in op.OPAQUE_CALLS},
     **{f"vector_reduce_{x}": _lane_reduction(f"vector_reduce_{x}") for x in ("add", "max", "min", "mul")},
     **{name: _half(name) for name in ("vectorlow", "vectorhigh")},
     **{name: _bits(name) for name in ("bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right")},
