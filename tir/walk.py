@@ -46,26 +46,37 @@ def post_order(node: Node) -> Iterator[Node]:
     yield node
 
 
-def transform(node: N, pre: Rule | None = None, post: Rule | None = None) -> Any:
+def transform(node: N, pre: Rule | None = None, post: Rule | None = None, *, shared: bool = False) -> Any:
     """Rebuild ``node`` by rules. A rule returns a new node, or None for "leave it".
 
     ``pre`` sees a node before its children; what it returns is taken as it is, without a further walk.
     ``post`` sees the node with its children already rewritten. A walk that changes nothing returns the same object.
+    ``shared``: the rules look at the node alone, so an expression that stands in several places is rewritten once.
     """
+    done: dict[int, Any] = {}
 
     def walk(n: Any) -> Any:
         if pre is not None:
             new = pre(n)
             if new is not None:
                 return new
-        n = n.map_children(walk)
+        n = n.map_children(below)
         if post is not None:
             new = post(n)
             if new is not None:
                 return new
         return n
 
-    return walk(node)
+    def once(n: Any) -> Any:
+        if not isinstance(n, Expr):
+            return walk(n)
+        known = done.get(id(n))
+        if known is None:
+            known = done[id(n)] = walk(n)
+        return known
+
+    below = once if shared else walk
+    return below(node)
 
 
 def substitute(node: Any, mapping: Mapping[Var, Expr]) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 __all__ = ["FunctionBuilder", "Phi"]
 
 
@@ -27,7 +29,7 @@ class FunctionBuilder:
         self.allocas: list[str] = []
         self.block = "entry"
         self._next = 0
-        self._scopes: list[dict[str, str]] = [{}]
+        self._scopes: list[dict[Any, str]] = [{}]
 
     def fresh(self, hint: str = "v") -> str:
         """A name of its own."""
@@ -47,15 +49,23 @@ class FunctionBuilder:
         """Leave it."""
         self._scopes.pop()
 
-    def pure(self, text: str) -> str:
-        """The value of an operation without effects, computed once per scope."""
+    def recall(self, key: Any) -> str | None:
+        """What :meth:`remember` noted under ``key`` here or in a region around."""
         for scope in self._scopes:
-            known = scope.get(text)
+            known = scope.get(key)
             if known is not None:
                 return known
-        name = self.emit(text)
-        self._scopes[-1][text] = name
-        return name
+        return None
+
+    def remember(self, key: Any, value: str) -> str:
+        """Note a value for as long as it dominates what follows; returns it."""
+        self._scopes[-1][key] = value
+        return value
+
+    def pure(self, text: str) -> str:
+        """The value of an operation without effects, computed once per scope."""
+        known = self.recall(text)
+        return known if known is not None else self.remember(text, self.emit(text))
 
     def emit(self, text: str) -> str:
         """The value of an operation, computed here."""

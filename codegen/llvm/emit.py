@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...tir.dtype import is_bool, is_int, is_signed
+from ...tir.expr import Call
 from ...tir.stmt import AssertStmt
 from ...tir.walk import pre_order
 from ..lowered import LoweredFunc

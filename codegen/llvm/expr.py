@@ -167,12 +167,8 @@ class ExprEmitter:
         """A load, made once as long as nothing is stored to the buffer."""
         version = self.versions.get(buffer.data, 0)
         key = f"{text} ;{version}"
-        for scope in self.fn._scopes:
-            if key in scope:
-                return scope[key]
-        name = self.fn.emit(text)
-        self.fn._scopes[-1][key] = name
-        return name
+        known = self.fn.recall(key)
+        return known if known is not None else self.fn.remember(key, self.fn.emit(text))
 
     def written(self, *buffers: Buffer) -> None:
         """Later loads from these buffers must be made anew."""
@@ -216,7 +212,10 @@ class ExprEmitter:
         if isinstance(e, BufferLoad):
             if e.buffer in self.registers:
                 return self.registers[e.buffer]
-            return load(self, e)
+            # Unrolled copies share their expressions: the same node is the same address.
+            key = (id(e), self.versions.get(e.buffer.data, 0))
+            known = self.fn.recall(key)
+            return known if known is not None else self.fn.remember(key, load(self, e))
         if isinstance(e, Call):
             return emit_call(self, e)
         if isinstance(e, CmpOp):

@@ -50,7 +50,7 @@ def settle_masks(func: PrimFunc) -> PrimFunc:
                 return _nothing()
         return None
 
-    return transform(func, post=post)  # type: ignore[no-any-return]
+    return transform(func, post=post, shared=True)  # type: ignore[no-any-return]
 
 
 def _nothing() -> Stmt:

@@ -12,7 +12,7 @@ from collections import defaultdict
 from ...tir.buffer import Buffer
 from ...tir.dtype import bytes_of, lanes_of, with_lanes
 from ...tir.equal import structural_equal
-from ...tir.expr import BufferLoad, Call, Expr, IntImm, Ramp, Select, Shuffle, const
+from ...tir.expr import BufferLoad, Call, Expr, IntImm, Ramp, Select, Shuffle, Var, const
 from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import Allocate, BufferStore, For, Stmt
@@ -108,28 +108,36 @@ def _promote(alloc: Allocate) -> Stmt | None:
             return BufferStore(values[slot], value, ())
         return None
 
-    body: Stmt = transform(alloc.body, post=post)
+    body: Stmt = transform(alloc.body, post=post, shared=True)
     for value in reversed(list(values.values())):
         body = Allocate(value, body)
     return body
 
 
 def _accesses(body: Stmt, buffer: Buffer) -> list[BufferLoad | BufferStore] | None:
-    """All accesses; None when the buffer crosses a parallel loop or its address is taken."""
-    out: list[BufferLoad | BufferStore] = []
+    """All accesses; None when the buffer crosses a parallel loop or its address is taken.
 
-    def visit(n: Node, parallel: bool) -> bool:
+    Expressions that several statements share are looked at once.
+    """
+    out: list[BufferLoad | BufferStore] = []
+    seen: set[int] = set()
+    stack: list[tuple[Node, bool]] = [(body, False)]
+    while stack:
+        n, parallel = stack.pop()
+        if isinstance(n, Expr):
+            if id(n) in seen:
+                continue
+            seen.add(id(n))
         if isinstance(n, (BufferLoad, BufferStore)) and n.buffer is buffer:
             if parallel:
-                return False
+                return None
             out.append(n)
-        if isinstance(n, Call) and n.op in ("tir.address_of", "tir.tvm_access_ptr"):
+        elif isinstance(n, Call) and n.op in ("tir.address_of", "tir.tvm_access_ptr"):
             if any(isinstance(a, BufferLoad) and a.buffer is buffer for a in n.args) or buffer.data in n.args:
-                return False
+                return None
         inside = parallel or (isinstance(n, For) and n.kind == "parallel")
-        return all(visit(c, inside) for c in n.children())
-
-    return out if visit(body, False) else None
+        stack += [(c, inside) for c in n.children() if not isinstance(c, (IntImm, Var))]
+    return out
 
 
 def _row_padded(accesses: list[BufferLoad | BufferStore], buffer: Buffer) -> tuple[Expr, ...]:

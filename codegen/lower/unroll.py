@@ -114,13 +114,18 @@ class _Unroller:
             self.buffers[n.buffer] = outer
         return result
 
-    def uses(self, e: Expr) -> tuple[frozenset[Var], frozenset[Buffer]]:
+    def uses(self, e: Any) -> tuple[frozenset[Var], frozenset[Buffer]]:
         """The variables and the buffers in ``e``."""
         known = self.used.get(id(e))
         if known is None:
-            nodes = list(pre_order(e))
-            variables = frozenset(n for n in nodes if isinstance(n, Var))
-            known = self.used[id(e)] = (e, variables, frozenset(n.buffer for n in nodes if isinstance(n, BufferLoad)))
+            variables: frozenset[Var] = frozenset((e,)) if isinstance(e, Var) else frozenset()
+            buffers: frozenset[Buffer] = frozenset((e.buffer,)) if isinstance(e, BufferLoad) else frozenset()
+            for child in e.children():
+                if not isinstance(child, IntImm):
+                    below = self.uses(child)
+                    variables |= below[0]
+                    buffers |= below[1]
+            known = self.used[id(e)] = (e, variables, buffers)
         return known[1], known[2]
 
     def expr(self, e: Any, env: dict[Var, Expr]) -> Any:
