@@ -12,6 +12,7 @@ from . import (
     blockize,
     cache,
     compute_at,
+    copy_at,
     dataflow,
     decompose_padding,
     epilogue,
@@ -33,6 +34,7 @@ from . import (
     rfactor,
     rolling_buffer,
     sampling,
+    storage,
 )
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "blockize",
     "cache",
     "compute_at",
+    "copy_at",
     "dataflow",
     "decompose_padding",
     "epilogue",
@@ -62,4 +65,5 @@ __all__ = [
     "rfactor",
     "rolling_buffer",
     "sampling",
+    "storage",
 ]

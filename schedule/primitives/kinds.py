@@ -128,9 +128,10 @@ def check_independent(
         )
 
 
-def check_loops_above(tree: Tree, stmt: Stmt) -> None:
-    """ScheduleError unless the loops around ``stmt`` that do not run in order may do so with what is in them now."""
-    for loop in tree.loops_above(stmt):
+def check_loops_above(tree: Tree, stmt: Stmt, which: Callable[[For], bool] = lambda loop: True) -> None:
+    """ScheduleError unless the loops around ``stmt`` that do not run in order may do so with what is in them now;
+    ``which`` picks the loops to look at."""
+    for loop in filter(which, tree.loops_above(stmt)):
         if loop.kind == "parallel":
             check_independent(tree, loop, "run in parallel", scratch=local_to_turns)
         elif loop.kind == "vectorized":

@@ -1,4 +1,4 @@
-"""transform_layout and set_scope: store a buffer's elements in another order, or elsewhere."""
+"""transform_layout: store a buffer's elements in another order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from ...tir.expr import BufferLoad, Expr, Range, Var
 from ...tir.function import PrimFunc
 from ...tir.regions import access_regions
 from ...tir.stmt import Block, BlockRealize, BufferStore, For
-from ...tir.walk import replace_buffers
 from ..analysis import (
     opaque_buffers,
     region_of,
@@ -24,7 +23,7 @@ from ._layouts import as_text, block_name, sized_analyzer
 from .cache import pick_buffer
 from .padding import fill_padding
 
-__all__ = ["home_of", "named_buffer", "plain_buffer", "set_scope", "transform_layout"]
+__all__ = ["home_of", "named_buffer", "plain_buffer", "transform_layout"]
 
 
 def _rank(func: PrimFunc, block: Any, buffer: Any) -> int | None:
@@ -207,58 +206,3 @@ def _rewrite(func: PrimFunc, old: Buffer, new: Buffer, mapping: IndexMap) -> Pri
     body = walk(func.body)
     buffers = {p: new if b is old else b for p, b in func.buffer_map.items()}
     return PrimFunc(func.params, body, buffers, func.attrs)
-
-
-@primitive
-def set_scope(func: PrimFunc, block: str, buffer_index: int | str, storage_scope: str) -> PrimFunc:
-    """Put a buffer that ``block`` writes into another storage scope (``global``, ``local``, ``shared`` …).
-
-    Applies to buffers that the function allocates.
-
-    >>> from tilewright.schedule import Schedule
-    >>> from tilewright.tir.parser import parse
-    >>> sch = Schedule(parse('''
-    ... @T.prim_func
-    ... def main(A: T.Buffer((8, 8)), C: T.Buffer((8, 8))):
-    ...     B = T.alloc_buffer((8, 8))
-    ...     for i, j in T.grid(8, 8):
-    ...         with T.block("B"):
-    ...             vi, vj = T.axis.remap("SS", [i, j])
-    ...             B[vi, vj] = A[vi, vj] * T.float32(2)
-    ...     for i, j in T.grid(8, 8):
-    ...         with T.block("C"):
-    ...             vi, vj = T.axis.remap("SS", [i, j])
-    ...             C[vi, vj] = B[vi, vj] + T.float32(1)
-    ... '''))
-    >>> sch.set_scope("B", 0, "local")
-    >>> sch.func.show()
-    # from tilewright.tir import script as T
-    <BLANKLINE>
-    @T.prim_func
-    def main(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8, 8), "float32")):
-        # with T.block("root"):
-        B = T.alloc_buffer((8, 8), scope="local")
-        for i, j in T.grid(8, 8):
-            with T.block("B"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                T.reads(A[vi, vj])
-                T.writes(B[vi, vj])
-                B[vi, vj] = A[vi, vj] * T.float32(2.0)
-        for i, j in T.grid(8, 8):
-            with T.block("C"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                T.reads(B[vi, vj])
-                T.writes(C[vi, vj])
-                C[vi, vj] = B[vi, vj] + T.float32(1.0)
-    """
-    tree = tree_of(func)
-    realize = tree.block(block)
-    buffer = pick_buffer(realize, buffer_index, "write")
-    if home_of(tree, realize, buffer) is None:
-        raise ScheduleError(
-            f"buffer {buffer.name} is a parameter, whose scope is the caller's", where=realize,
-            hint="use cache_write and set the scope of the copy",
-        )  # fmt: skip
-    if buffer.scope == storage_scope:
-        return func
-    return replace_buffers(func, {buffer: buffer.with_(scope=storage_scope)})  # type: ignore[no-any-return]

@@ -1,0 +1,313 @@
+"""read_at and write_at: in each turn of a loop, one block copies all that the turn reads or writes of a buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ...tir.arith import Analyzer
+from ...tir.buffer import Buffer, BufferRegion
+from ...tir.expr import BufferLoad, IterVar, Range, Var, const
+from ...tir.function import PrimFunc
+from ...tir.op import max_, min_
+from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt, seq
+from ...tir.walk import post_order, replace_buffers, substitute, uses_var
+from ..analysis import Access, accesses, check_plain_path, opaque_buffers, scope_of
+from ..boxes import Ends, analyzer_at, bind_loops, bounding_box, exact_box
+from ..errors import ScheduleError
+from ..handles import BlockRV
+from ..primitive import primitive
+from ..regions import check_cover
+from ..scopes import check_storage_scope, shared_by_thread
+from ..solve import join_ends
+from ..tree import Tree, blocks_below, tree_of, unique_block_name
+from ._moving import children_of, nest, rebuild
+from .cache import pick_buffer
+from .kinds import check_loops_above
+
+__all__ = ["read_at", "write_at"]
+
+
+@primitive
+def read_at(
+    func: PrimFunc, loop: Var, block: str, read_buffer_index: int | str, storage_scope: str
+) -> tuple[PrimFunc, BlockRV]:
+    """Copy, in each turn of ``loop``, all that the turn reads of a buffer into a new one, and let it read that.
+
+    ``block`` stands under the loop; ``read_buffer_index`` is the buffer's number among its reads, or its name. The copy
+    is one block with loops inside, annotated ``auto_copy``, before the first statement of the loop that reads the
+    buffer. Memory that threads share (``shared``) receives what all its threads read. Returns the copying block.
+
+    Applies when nothing under the loop writes the buffer once it has been read.
+
+    >>> from tilewright.schedule import Schedule
+    >>> from tilewright.tir.parser import parse
+    >>> sch = Schedule(parse('''
+    ... @T.prim_func
+    ... def main(A: T.Buffer((8, 8)), B: T.Buffer((8, 8))):
+    ...     for i, j in T.grid(8, 8):
+    ...         with T.block("B"):
+    ...             vi, vj = T.axis.remap("SS", [i, j])
+    ...             B[vi, vj] = A[vi, vj] * T.float32(2)
+    ... '''))
+    >>> copy = sch.read_at(sch.get_loops("B")[0], "B", 0, "local")
+    >>> sch.func.show()
+    # from tilewright.tir import script as T
+    <BLANKLINE>
+    @T.prim_func
+    def main(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8, 8), "float32")):
+        # with T.block("root"):
+        A_local = T.alloc_buffer((8, 8), scope="local")
+        for i in range(8):
+            with T.block("A_local"):
+                v0 = T.axis.spatial(8, i)
+                T.reads(A[v0, 0:8])
+                T.writes(A_local[v0, 0:8])
+                T.block_attr({"auto_copy": True})
+                for ax0, ax1 in T.grid(1, 8):
+                    A_local[v0 + ax0, ax1] = A[v0 + ax0, ax1]
+            for j in range(8):
+                with T.block("B"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    T.reads(A_local[vi, vj])
+                    T.writes(B[vi, vj])
+                    B[vi, vj] = A_local[vi, vj] * T.float32(2.0)
+    """
+    check_storage_scope(storage_scope)
+    work = _Work(func, loop, block, read_buffer_index, "read", storage_scope)
+    readers = [n for n, part in enumerate(work.parts) if work.uses(part, "read")]
+    writers = [n for n, part in enumerate(work.parts) if work.uses(part, "write")]
+    start = readers[0]
+    if writers and writers[-1] >= start:
+        raise ScheduleError(
+            f"buffer {work.old.name} is written under loop {loop.name} after, or together with, its first read there",
+            where=(work.loop, work.realize),
+            hint="choose a loop in which it is only read",
+        )
+    region = work.read()
+    parts: list[Stmt] = [*work.parts]
+    parts[start:] = [replace_buffers(p, {work.old: work.copy}) for p in parts[start:]]
+    parts.insert(start, work.stage(region, work.old, work.copy))
+    return work.done(parts)
+
+
+@primitive
+def write_at(
+    func: PrimFunc, loop: Var, block: str, write_buffer_index: int | str, storage_scope: str
+) -> tuple[PrimFunc, BlockRV]:
+    """Let each turn of ``loop`` write into a new buffer instead, and copy what the turn has written to the old one.
+
+    ``block`` stands under the loop; ``write_buffer_index`` is the buffer's number among its writes, or its name. The
+    copy is one block with loops inside, annotated ``auto_copy``, behind the last statement of the loop that writes the
+    buffer. Memory that threads share (``shared``) hands over what all its threads write. Returns the copying block.
+
+    Applies when the turn fills a box without holes, needs nothing of what the buffer held before, and does not read the
+    buffer behind its last write.
+
+    >>> from tilewright.schedule import Schedule
+    >>> from tilewright.tir.parser import parse
+    >>> sch = Schedule(parse('''
+    ... @T.prim_func
+    ... def main(A: T.Buffer((8, 8)), B: T.Buffer((8, 8))):
+    ...     for i, j in T.grid(8, 8):
+    ...         with T.block("B"):
+    ...             vi, vj = T.axis.remap("SS", [i, j])
+    ...             B[vi, vj] = A[vi, vj] * T.float32(2)
+    ... '''))
+    >>> copy = sch.write_at(sch.get_loops("B")[0], "B", 0, "local")
+    >>> sch.func.show()
+    # from tilewright.tir import script as T
+    <BLANKLINE>
+    @T.prim_func
+    def main(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8, 8), "float32")):
+        # with T.block("root"):
+        B_local = T.alloc_buffer((8, 8), scope="local")
+        for i in range(8):
+            for j in range(8):
+                with T.block("B"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    T.reads(A[vi, vj])
+                    T.writes(B_local[vi, vj])
+                    B_local[vi, vj] = A[vi, vj] * T.float32(2.0)
+            with T.block("B_local"):
+                v0 = T.axis.spatial(8, i)
+                T.reads(B_local[v0, 0:8])
+                T.writes(B[v0, 0:8])
+                T.block_attr({"auto_copy": True})
+                for ax0, ax1 in T.grid(1, 8):
+                    B[v0 + ax0, ax1] = B_local[v0 + ax0, ax1]
+    """
+    check_storage_scope(storage_scope)
+    work = _Work(func, loop, block, write_buffer_index, "write", storage_scope)
+    readers = [n for n, part in enumerate(work.parts) if work.uses(part, "read")]
+    writers = [n for n, part in enumerate(work.parts) if work.uses(part, "write")]
+    end = writers[-1] + 1
+    if readers and readers[-1] >= end:
+        raise ScheduleError(
+            f"buffer {work.old.name} is read under loop {loop.name} behind its last write there",
+            where=(work.loop, work.realize),
+            hint="choose a loop in which it is only written",
+        )
+    region = work.written()
+    parts = [replace_buffers(p, {work.old: work.copy}) if n < end else p for n, p in enumerate(work.parts)]
+    parts.insert(end, work.stage(region, work.copy, work.old))
+    return work.done(parts)
+
+
+class _Work:
+    """A loop, the statements in it, the buffer to copy, and the copy."""
+
+    def __init__(self, func: PrimFunc, loop: Var, block: str, which: int | str, kind: str, storage_scope: str) -> None:
+        self.tree = tree = tree_of(func)
+        self.realize = realize = tree.block(block)
+        self.loop = tree.loop(loop)
+        self.scope = scope_of(tree, realize)
+        self.old = pick_buffer(realize, which, kind)
+        if self.loop not in tree.loops_above(realize):
+            raise ScheduleError(f"block {block!r} does not stand under loop {loop.name}", where=(self.loop, realize))
+        check_plain_path(tree, realize)
+        if self.old.data in opaque_buffers(self.loop):
+            raise ScheduleError(
+                f"buffer {self.old.name} is accessed through a pointer or a match_buffer under loop {loop.name}",
+                where=self.loop,
+                hint="do this before tensorize",
+            )
+        self.parts = children_of(self.loop.body)
+        self.above = [*tree.loops_above(self.loop), self.loop]
+        self.relaxed = [
+            lp
+            for lp in self.above
+            if lp.thread_binding is not None and shared_by_thread(storage_scope, lp.thread_binding)
+        ]
+        self.outside = analyzer_at(tree, self.loop.body)
+        name = unique_block_name(func, f"{self.old.name}_{storage_scope}")
+        self.copy = Buffer(name, self.old.shape, self.old.dtype, storage_scope, data_alignment=self.old.data_alignment)
+
+    def uses(self, part: Stmt, kind: str) -> bool:
+        """Whether a block in ``part`` declares that it reads (or writes) the buffer."""
+        return any(
+            r.buffer is self.old
+            for realize in blocks_below(part)
+            for r in (realize.block.reads if kind == "read" else realize.block.writes)
+        )
+
+    def analyzer(self, access: Access) -> Analyzer:
+        """What is known where the access stands."""
+        analyzer = analyzer_at(self.tree, self.loop.body)
+        bind_loops(analyzer, access.loops)
+        return analyzer
+
+    def read(self) -> BufferRegion:
+        """All that a turn reads, as far as it exists."""
+        total: list[Ends | None] | None = None
+        for load in accesses(self.loop.body, self.old):
+            box: list[Ends | None] = bounding_box(self.analyzer(load), load, self.relaxed, {})
+            total = box if total is None else [join_ends(self.outside, a, b) for a, b in zip(total, box, strict=True)]
+        assert total is not None
+        an = self.outside
+        ends: list[Ends] = []
+        for found, extent in zip(total, self.old.shape, strict=True):
+            first, last = const(0, extent.dtype), an.simplify(extent - 1)
+            lo, hi = found if found is not None else (first, last)
+            lo = lo if an.can_prove(lo >= first) else an.simplify(max_(lo, first))
+            hi = hi if an.can_prove(hi <= last) else an.simplify(min_(hi, last))
+            ends.append((lo, hi))
+        return self._region(ends)
+
+    def written(self) -> BufferRegion:
+        """All that a turn writes; ScheduleError unless that is a box without holes, and starts from nothing."""
+        stores = [a for a in accesses(self.loop.body, self.old) if a.is_store]
+        boxes = []
+        for store in stores:
+            analyzer = self.analyzer(store)
+            ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in (*self.relaxed, *store.loops)}
+            box = exact_box(analyzer, store.indices, ranges, store.guards)
+            if box is None or not box.complete or not all(analyzer.can_prove(c) for c in box.conditions):
+                raise ScheduleError(
+                    f"the elements of {self.old.name} that a turn of loop {self.loop.loop_var.name} writes are not known to be "
+                    "a box without holes, so copying them back could overwrite others",
+                    where=(self.loop, self.realize),
+                    hint="choose an outer loop, where the box is whole",
+                )
+            boxes.append(list(box.ends))
+        for box in boxes:
+            if all(self._contains(box, other) for other in boxes):
+                self._check_starts_fresh()
+                return self._region(box)
+        raise ScheduleError(
+            f"the blocks under loop {self.loop.loop_var.name} write different parts of {self.old.name}",
+            where=(self.loop, self.realize),
+        )
+
+    def _contains(self, box: Sequence[Ends], other: Sequence[Ends]) -> bool:
+        an = self.outside
+        return all(an.can_prove(a[0] <= b[0]) and an.can_prove(b[1] <= a[1]) for a, b in zip(box, other, strict=True))
+
+    def _check_starts_fresh(self) -> None:
+        """Each block that reads the buffer under the loop has an init, or reads what an earlier one there has written."""
+        inside = list(blocks_below(self.loop.body))
+        writers = [b for b in inside if any(r.buffer is self.old for r in b.block.writes)]
+        outer = {lp.loop_var for lp in self.above}
+        for reader in inside:
+            loads = [a for a in accesses(reader, self.old) if not a.is_store]
+            if not loads:
+                continue
+            if reader.block.init is not None and reader in writers:
+                others = [w for w in self.scope.writers[self.old] if w is not reader]
+                carried = [
+                    v
+                    for iv, v in zip(reader.block.iter_vars, reader.iter_values, strict=True)
+                    if iv.kind != IterVar.SPATIAL and uses_var(v, lambda n: n in outer)
+                ]
+                if not (carried and others):
+                    continue
+            elif _covered(self.tree, [w for w in writers if w is not reader], reader, self.old):
+                continue
+            raise ScheduleError(
+                f"block {reader.block.name_hint!r} goes on from what buffer {self.old.name} held before the turn of loop "
+                f"{self.loop.loop_var.name}, which the new buffer would lack",
+                where=(self.loop, reader),
+                hint="do this before decompose_reduction, or choose a loop around the initialization too",
+            )
+
+    def _region(self, ends: Sequence[Ends]) -> BufferRegion:
+        simplify = self.outside.simplify
+        return BufferRegion(self.old, tuple([Range(simplify(lo), simplify(hi - lo + 1)) for lo, hi in ends]))
+
+    def stage(self, region: BufferRegion, source: Buffer, target: Buffer) -> BlockRealize:
+        """The block that copies ``region``; its axes are the loops that the region depends on."""
+        mine = {lp.loop_var: lp for lp in self.above}
+        exprs = [e for r in region.region for e in (r.min, r.extent)]
+        used = list(dict.fromkeys(n for e in exprs for n in post_order(e) if isinstance(n, Var) and n in mine))
+        at = {v: Var(f"v{n}", v.dtype) for n, v in enumerate(used)}
+        axes = tuple([IterVar(Range(mine[v].min, mine[v].extent), at[v]) for v in used])
+        box = tuple([r.map(lambda e: substitute(e, at)) for r in region.region])
+        loops = [(Var(f"ax{n}", r.extent.dtype), r.extent) for n, r in enumerate(box)]
+        indices = tuple([r.min + v for r, (v, _) in zip(box, loops, strict=True)])
+        body = nest(loops, BufferStore(target, BufferLoad(source, indices), indices))
+        reads, writes = (BufferRegion(source, box),), (BufferRegion(target, box),)
+        block = Block(axes, reads, writes, self.copy.name, body, annotations={"auto_copy": True})
+        return BlockRealize(tuple(used), const(True, "bool"), block)
+
+    def done(self, parts: Iterable[Stmt]) -> tuple[PrimFunc, BlockRV]:
+        """The function with the loop's new statements, and the name of the copying block."""
+        root = self.scope.root.block
+        new = rebuild(
+            self.tree,
+            {self.loop: self.loop.with_(body=seq(*parts))},
+            {root: lambda b: b.with_(alloc_buffers=(*b.alloc_buffers, self.copy))},
+        )
+        tree = tree_of(new)
+        shared = {lp.loop_var for lp in self.relaxed}  # the threads of these loops fill the copy together
+        check_loops_above(tree, tree.block(self.copy.name), lambda lp: lp.loop_var not in shared)
+        return new, BlockRV(self.copy.name)
+
+
+def _covered(tree: Tree, writers: Sequence[BlockRealize], reader: BlockRealize, buffer: Buffer) -> bool:
+    """Whether one of the writers, in the same turn of the loops they share, has written all that ``reader`` reads."""
+    for writer in writers:
+        try:
+            check_cover(tree, writer, reader, buffer)
+            return True
+        except ScheduleError:
+            continue
+    return False

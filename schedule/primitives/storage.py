@@ -1,0 +1,261 @@
+"""How a buffer is stored: its scope, its data type, the alignment of its rows, the groups of its dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...tir.buffer import Buffer
+from ...tir.dtype import is_bool, parse_dtype
+from ...tir.expr import BufferLoad, IntImm, Var, cast
+from ...tir.function import PrimFunc
+from ...tir.node import Node
+from ...tir.stmt import BlockRealize, BufferStore
+from ...tir.walk import pre_order, replace_buffers, transform
+from ..errors import ScheduleError
+from ..primitive import primitive
+from ..scopes import check_storage_scope
+from ..tree import Tree, tree_of
+from ._matches import matched_buffers
+from .annotate import annotate
+from .cache import pick_buffer
+from .layout import home_of, named_buffer, plain_buffer
+
+__all__ = ["set_axis_separator", "set_scope", "storage_align", "unsafe_set_dtype"]
+
+
+def _allocated(tree: Tree, block: str, buffer_index: int | str, what: str) -> tuple[BlockRealize, Buffer]:
+    """The buffer that a block writes; ScheduleError unless the function allocates it."""
+    realize = tree.block(block)
+    buffer = pick_buffer(realize, buffer_index, "write")
+    if home_of(tree, realize, buffer) is None:
+        raise ScheduleError(
+            f"buffer {buffer.name} is a parameter, whose {what} is the caller's", where=realize,
+            hint=f"use cache_write and set the {what} of the copy",
+        )  # fmt: skip
+    return realize, buffer
+
+
+@primitive
+def set_scope(func: PrimFunc, block: str, buffer_index: int | str, storage_scope: str) -> PrimFunc:
+    """Put a buffer that ``block`` writes into another storage scope (``global``, ``local``, ``shared`` …).
+
+    Applies to buffers that the function allocates.
+
+    >>> from tilewright.schedule import Schedule
+    >>> from tilewright.tir.parser import parse
+    >>> sch = Schedule(parse('''
+    ... @T.prim_func
+    ... def main(A: T.Buffer((8, 8)), C: T.Buffer((8, 8))):
+    ...     B = T.alloc_buffer((8, 8))
+    ...     for i, j in T.grid(8, 8):
+    ...         with T.block("B"):
+    ...             vi, vj = T.axis.remap("SS", [i, j])
+    ...             B[vi, vj] = A[vi, vj] * T.float32(2)
+    ...     for i, j in T.grid(8, 8):
+    ...         with T.block("C"):
+    ...             vi, vj = T.axis.remap("SS", [i, j])
+    ...             C[vi, vj] = B[vi, vj] + T.float32(1)
+    ... '''))
+    >>> sch.set_scope("B", 0, "local")
+    >>> sch.func.show()
+    # from tilewright.tir import script as T
+    <BLANKLINE>
+    @T.prim_func
+    def main(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8, 8), "float32")):
+        # with T.block("root"):
+        B = T.alloc_buffer((8, 8), scope="local")
+        for i, j in T.grid(8, 8):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.reads(A[vi, vj])
+                T.writes(B[vi, vj])
+                B[vi, vj] = A[vi, vj] * T.float32(2.0)
+        for i, j in T.grid(8, 8):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                T.reads(B[vi, vj])
+                T.writes(C[vi, vj])
+                C[vi, vj] = B[vi, vj] + T.float32(1.0)
+    """
+    check_storage_scope(storage_scope)
+    tree = tree_of(func)
+    _, buffer = _allocated(tree, block, buffer_index, "scope")
+    if buffer.scope == storage_scope:
+        return func
+    return _renewed(func, buffer, lambda b: b.with_(scope=storage_scope))
+
+
+def _renewed(func: PrimFunc, buffer: Buffer, change: Callable[[Buffer], Buffer]) -> PrimFunc:
+    """The function with a buffer, and the other names that match_buffers give to parts of it, changed."""
+    names = matched_buffers(func, {buffer: change(buffer)}, change)
+    parameters = {p: names.get(b, b) for p, b in func.buffer_map.items()}
+    return PrimFunc(func.params, replace_buffers(func.body, names), parameters, func.attrs)
+
+
+@primitive
+def unsafe_set_dtype(func: PrimFunc, block: str, buffer_index: int | str, dtype: str) -> PrimFunc:
+    """Store a buffer that ``block`` writes as another data type; values are converted when stored and when loaded.
+
+    Unsafe, because values are rounded or cut to what ``dtype`` holds: the one primitive, apart from reorderings of
+    float sums, that changes results. Applies to buffers that the function allocates and accesses without pointers.
+
+    >>> from tilewright.schedule import Schedule
+    >>> from tilewright.tir.parser import parse
+    >>> sch = Schedule(parse('''
+    ... @T.prim_func
+    ... def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
+    ...     B = T.alloc_buffer((8,))
+    ...     for i in range(8):
+    ...         with T.block("B"):
+    ...             vi = T.axis.spatial(8, i)
+    ...             B[vi] = A[vi] * T.float32(2)
+    ...     for i in range(8):
+    ...         with T.block("C"):
+    ...             vi = T.axis.spatial(8, i)
+    ...             C[vi] = B[vi] + T.float32(1)
+    ... '''))
+    >>> sch.unsafe_set_dtype("B", 0, "float16")
+    >>> sch.func.show()
+    # from tilewright.tir import script as T
+    <BLANKLINE>
+    @T.prim_func
+    def main(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+        # with T.block("root"):
+        B = T.alloc_buffer((8,), "float16")
+        for i in range(8):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                T.reads(A[vi])
+                T.writes(B[vi])
+                B[vi] = T.Cast("float16", A[vi] * T.float32(2.0))
+        for i in range(8):
+            with T.block("C"):
+                vi = T.axis.spatial(8, i)
+                T.reads(B[vi])
+                T.writes(C[vi])
+                C[vi] = T.Cast("float32", B[vi]) + T.float32(1.0)
+    """
+    try:
+        kind = parse_dtype(dtype)
+    except ValueError as problem:
+        raise ScheduleError(str(problem)) from None
+    tree = tree_of(func)
+    realize, old = _allocated(tree, block, buffer_index, "data type")
+    if kind.lanes != 1 or kind.kind in ("handle", "void", "bool") or is_bool(old.dtype):
+        raise ScheduleError(f"a buffer of {old.dtype} cannot be stored as {dtype}", where=realize)
+    if old.dtype == dtype:
+        return func
+    names = matched_buffers(func, {old: old.with_(dtype=dtype)}, lambda b: b.with_(dtype=dtype))
+    pointers = {b.data for b in names}
+    if any(n in pointers for n in _pointers(func)):
+        raise ScheduleError(
+            f"buffer {old.name} is accessed through a pointer, which knows its data type", where=realize
+        )
+
+    def post(n: Node) -> Node | None:
+        if isinstance(n, BufferLoad) and n.buffer in names:
+            return cast(old.dtype, BufferLoad(names[n.buffer], n.indices, n.predicate))
+        if isinstance(n, BufferStore) and n.buffer in names:
+            return BufferStore(names[n.buffer], cast(dtype, n.value), n.indices, n.predicate)
+        return None
+
+    return replace_buffers(transform(func, post=post), names)  # type: ignore[no-any-return]
+
+
+def _pointers(func: PrimFunc) -> set[Any]:
+    return {n for n in pre_order(func) if isinstance(n, Var) and n.dtype == "handle"}
+
+
+def _prepare(func: PrimFunc, buffer: Any, axis_separators: Any, **_: Any) -> dict[str, Any]:
+    return {"buffer": plain_buffer(buffer), "axis_separators": list(axis_separators)}
+
+
+@primitive(prepare=_prepare)
+def set_axis_separator(func: PrimFunc, block: str, buffer: Any, axis_separators: list[int] | None) -> PrimFunc:
+    """Say between which dimensions of a buffer a physical address ends and the next begins: a remark for targets whose
+    memory has more than one dimension. ``[1]`` groups the dimensions of a matrix into the first and the second.
+
+    ``buffer`` is ``("read", i)`` or ``("write", i)`` of the block, a buffer or its name.
+
+        B = T.alloc_buffer((8, 8))      =>      B = T.alloc_buffer((8, 8), axis_separators=[1])
+    """
+    tree = tree_of(func)
+    realize = tree.block(block)
+    old = named_buffer(realize, buffer)
+    new = tuple(axis_separators or ())
+    if not all(isinstance(s, int) and 0 <= s <= old.ndim for s in new) or list(new) != sorted(new):
+        raise ScheduleError(
+            f"{list(new)} are no separators of the {old.ndim} dimensions of buffer {old.name}", where=realize,
+            hint=f"increasing numbers from 0 to {old.ndim}",
+        )  # fmt: skip
+    if old.axis_separators == new:
+        return func
+
+    def separated(b: Buffer) -> Buffer:  # what matches a part has its dimensions at the end
+        return b.with_(axis_separators=tuple([max(0, s - (old.ndim - b.ndim)) for s in new]))
+
+    return _renewed(func, old, separated)
+
+
+_ALIGN = "buffer_dim_align"
+
+
+@primitive
+def storage_align(func: PrimFunc, block: str, buffer_index: int | str, axis: int, factor: int, offset: int) -> PrimFunc:
+    """Ask that, where a buffer of ``block`` is allocated, the stride of ``axis`` be ``k * factor + offset`` elements, for
+    the smallest k that leaves room: rows that do not share cache sets or memory banks.
+
+    It is an annotation of the block, ``buffer_dim_align``, that the lowering follows; a second call for the same axis
+    takes the place of the first. ``axis`` may count from the end. Applies to buffers that the function allocates.
+
+    >>> from tilewright.schedule import Schedule
+    >>> from tilewright.tir.parser import parse
+    >>> sch = Schedule(parse('''
+    ... @T.prim_func
+    ... def main(A: T.Buffer((8, 8)), C: T.Buffer((8, 8))):
+    ...     B = T.alloc_buffer((8, 8))
+    ...     for i, j in T.grid(8, 8):
+    ...         with T.block("B"):
+    ...             vi, vj = T.axis.remap("SS", [i, j])
+    ...             B[vi, vj] = A[vi, vj] * T.float32(2)
+    ...     for i, j in T.grid(8, 8):
+    ...         with T.block("C"):
+    ...             vi, vj = T.axis.remap("SS", [i, j])
+    ...             C[vi, vj] = B[vj, vi]
+    ... '''))
+    >>> sch.storage_align("B", 0, axis=0, factor=16, offset=1)
+    >>> sch.get(sch.get_block("B")).annotations
+    {'buffer_dim_align': [[0, 0, 16, 1]]}
+    """
+    tree = tree_of(func)
+    realize, buffer = _allocated(tree, block, buffer_index, "layout")
+    index = next(i for i, r in enumerate(realize.block.writes) if r.buffer is buffer)
+    if not isinstance(factor, int) or factor <= 0:
+        raise ScheduleError(f"the factor is a positive number of elements, not {factor}", where=realize)
+    if not isinstance(offset, int):
+        raise ScheduleError(f"the offset is a number of elements, not {offset}", where=realize)
+    if not isinstance(axis, int) or not -buffer.ndim <= axis < buffer.ndim:
+        raise ScheduleError(
+            f"buffer {buffer.name} has {buffer.ndim} dimensions, so there is no axis {axis}", where=realize,
+            hint=f"axes are numbered from {-buffer.ndim} to {buffer.ndim - 1}",
+        )  # fmt: skip
+    wishes = realize.block.annotations.get(_ALIGN, [])
+    if not isinstance(wishes, (list, tuple)) or not all(map(_is_wish, wishes)):
+        raise ScheduleError(
+            f"the annotation {_ALIGN} of block {block!r} is {wishes!r}, no list of [buffer, axis, factor, offset]",
+            where=realize,
+            hint=f"unannotate(block, {_ALIGN!r}) first",
+        )
+    wish = [index, axis % buffer.ndim, factor, offset]
+    kept = [list(map(int, w)) for w in wishes]
+    same = next((n for n, w in enumerate(kept) if w[:2] == wish[:2]), None)
+    if same is None:
+        kept.append(wish)
+    else:
+        kept[same] = wish
+    return annotate(func, block, _ALIGN, kept)
+
+
+def _is_wish(w: Any) -> bool:
+    return isinstance(w, (list, tuple)) and len(w) == 4 and all(isinstance(n, (int, IntImm)) for n in w)
