@@ -139,27 +139,52 @@ def compare(
 ) -> str | None:
     """What differs between ``results`` and ``reference``, in words, or None when they agree within ``limits``."""
     for number, (result, expected, dtype) in enumerate(zip(results, reference, dtypes, strict=True)):
-        difference = _difference(_numeric(result, dtype), _numeric(expected, dtype), is_float(dtype), limits)
+        difference = _difference(result, expected, dtype, limits)
         if difference is not None:
             return f"output {number}: {difference}"
     return None
 
 
-def _difference(a: np.ndarray, b: np.ndarray, floating: bool, limits: tuple[float, float]) -> str | None:
-    if not floating:
-        wrong = a != b
-    else:
-        with np.errstate(all="ignore"):
-            finite = np.isfinite(b)
-            scale = math.sqrt(float(np.mean(np.square(b, where=finite, out=np.zeros_like(b))))) if b.size else 0.0
-            allowed = limits[0] * np.abs(b) + limits[1] * scale
-            wrong = ~(np.abs(a - b) <= allowed) & ~(a == b) & ~(np.isnan(a) & np.isnan(b))
-    count = int(np.count_nonzero(wrong))
+_CHUNK = 1 << 18
+
+
+def _difference(result: np.ndarray, reference: np.ndarray, dtype: str, limits: tuple[float, float]) -> str | None:
+    """In pieces that stay in the cache: outputs may be large, and every candidate is compared."""
+    got, expected = result.reshape(-1), reference.reshape(-1)
+    scale = _root_mean_square(expected, dtype) if is_float(dtype) else 0.0
+    count, first = 0, -1
+    for start in range(0, got.size, _CHUNK):
+        a, b = got[start : start + _CHUNK], expected[start : start + _CHUNK]
+        if np.array_equal(a, b):
+            continue
+        wrong = _wrong(_numeric(a, dtype), _numeric(b, dtype), is_float(dtype), limits, scale)
+        here = int(np.count_nonzero(wrong))
+        if here and first < 0:
+            first = start + int(np.argmax(wrong))
+        count += here
     if count == 0:
         return None
-    where = tuple(int(i) for i in np.argwhere(np.atleast_1d(wrong))[0])
-    got, expected = np.atleast_1d(a)[where], np.atleast_1d(b)[where]
-    return f"{count} of {a.size} elements are wrong, first at {list(where)}: {got} in place of {expected}"
+    where = [int(i) for i in np.unravel_index(first, result.shape)] if result.shape else [0]
+    values = [_numeric(array[first : first + 1], dtype)[0] for array in (got, expected)]
+    return f"{count} of {got.size} elements are wrong, first at {where}: {values[0]} in place of {values[1]}"
+
+
+def _wrong(a: np.ndarray, b: np.ndarray, floating: bool, limits: tuple[float, float], scale: float) -> np.ndarray:
+    if not floating:
+        return np.asarray(a != b)
+    with np.errstate(all="ignore"):
+        allowed = limits[0] * np.abs(b) + limits[1] * scale
+        return np.asarray(~(np.abs(a - b) <= allowed) & ~(a == b) & ~(np.isnan(a) & np.isnan(b)))
+
+
+def _root_mean_square(array: np.ndarray, dtype: str) -> float:
+    """Over the finite elements."""
+    total, count = 0.0, 0
+    for start in range(0, array.size, _CHUNK):
+        piece = _numeric(array[start : start + _CHUNK], dtype)
+        piece = piece[np.isfinite(piece)]
+        total, count = total + float(np.dot(piece, piece)), count + piece.size
+    return math.sqrt(total / count) if count else 0.0
 
 
 def _numeric(array: np.ndarray, dtype: str) -> np.ndarray:

@@ -136,6 +136,7 @@ class LocalRunner(Runner):
         self._reference: tuple[bytes, ...] | None = None
         self._ready: dict[WorkerProcess, int | None] = {}
         self._next_job = 0
+        self._check_seconds = 0.0
 
     def open(self, func: PrimFunc, target: Target, *, seed: int = 0, verify: bool = True) -> None:
         require_constant_shapes(func)
@@ -144,6 +145,7 @@ class LocalRunner(Runner):
             raise ValueError(f"this machine cannot run code for {target}: no {', '.join(missing[:3])}")
         self._ready.clear()
         self._reference = None
+        self._check_seconds = sum(b.num_bytes() or 0 for b in func.buffers) / 2e7  # filling and comparing, generously
         self._open_message = {
             "command": "open", "func": func.script(), "target": str(target), "seed": seed, "positive": False,
         }  # fmt: skip
@@ -307,7 +309,7 @@ class LocalRunner(Runner):
     def _first_run(self, job: _Job, jobs: Sequence[_Job], best: float) -> None:
         """Check the result, then time it once or twice."""
         finite = best < float("inf")
-        limit = min(self.run_timeout, max(2.0, 100 * best)) if finite else self.run_timeout
+        limit = (min(self.run_timeout, max(2.0, 100 * best)) if finite else self.run_timeout) + self._check_seconds
         if self._run(job, jobs, check=True, samples=2, stop_above=1.5 * best if finite else 1.0, limit=limit):
             job.status = "ok"
 

@@ -95,7 +95,7 @@ class Worker:
 
     def do_reference(self, blobs: Any) -> tuple[dict[str, Any], list[Any]]:
         func, target, arguments = self._workload()
-        module = compile_func(reference_schedule(func).func, target, "tw_reference")
+        module = compile_func(reference_schedule(func).func, target, "tw_reference", cache=False)
         arguments.reset_outputs()
         module(*arguments.values)
         results = arguments.results()
@@ -119,7 +119,7 @@ class Worker:
             Trace.from_json(trace).apply_to_schedule(schedule)
         except ScheduleError as error:
             raise Failure("schedule_error", str(error)[:4000]) from None
-        self.modules[job] = compile_func(schedule.func, target, f"tw_job{job}")
+        self.modules[job] = compile_func(schedule.func, target, f"tw_job{job}", cache=False)
         return {"compile_seconds": time.perf_counter() - start}, []
 
     def do_run(
