@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ...tir.function import PrimFunc
-from ..analysis import consumers_of, is_output_block, producers_of
+from ...tir.walk import blocks_of
+from ..analysis import consumers_of, producers_of
 from ..handles import BlockRV
 from ..primitive import primitive
-from ..tree import blocks_below, tree_of
+from ..tree import tree_of
 
 __all__ = ["get_consumers", "get_output_blocks", "get_producers"]
 
@@ -27,7 +28,9 @@ def get_consumers(func: PrimFunc, block: str) -> list[BlockRV]:
 
 @primitive(kind="query")
 def get_output_blocks(func: PrimFunc, scope_block: str) -> list[BlockRV]:
-    """The blocks inside a block that write what it does not allocate itself."""
+    """The blocks inside a block, at any depth, that write what is not allocated there, in program order."""
     tree = tree_of(func)
-    inside = blocks_below(tree.block(scope_block).block.body)
-    return [BlockRV(r.block.name_hint) for r in inside if is_output_block(tree, r)]
+    scope = tree.block(scope_block).block
+    inside = [realize.block for realize in blocks_of(scope.body)]
+    own = {buffer for block in (scope, *inside) for buffer in block.alloc_buffers}
+    return [BlockRV(block.name_hint) for block in inside if any(r.buffer not in own for r in block.writes)]
