@@ -1,0 +1,185 @@
+"""One chain: draw, apply, check. A chain is a seed and the numbers of its steps, so that leaving steps out keeps the
+others as they were."""
+
+from __future__ import annotations
+
+import traceback
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from ...codegen import Target, compile
+from ...schedule import Schedule, ScheduleError, Trace
+from ...tir.equal import assert_structural_equal
+from ...tir.function import PrimFunc
+from ...tir.interpret import interpret
+from ...tir.parser import parse
+from ...tir.stmt import For
+from ...tir.verify import verify
+from ...tir.walk import pre_order
+from .programs import Program, random_program
+from .steps import Nothing, draw_step
+
+__all__ = ["Chain", "Failure", "Outcome", "run_chain"]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The program of ``seed`` and the steps with these numbers, in order; ``only`` restricts what is drawn."""
+
+    seed: int
+    steps: tuple[int, ...] = tuple(range(20))
+    only: tuple[str, ...] | None = None
+    compiled: bool = False
+
+    def without(self, numbers: Sequence[int]) -> Chain:
+        """This chain with some steps left out."""
+        return replace(self, steps=tuple([n for n in self.steps if n not in set(numbers)]))
+
+    def command(self) -> str:
+        """What runs it again."""
+        steps = ",".join(map(str, self.steps))
+        only = f" --only {','.join(self.only)}" if self.only else ""
+        return (
+            f"python -m tilewright.driver.fuzz --seed {self.seed} --steps {steps or 'none'}"
+            + only
+            + (" --compile 1" if self.compiled else "")
+        )
+
+
+class Failure(Exception):
+    """Something that must not be: ``kind`` says what, ``detail`` how; ``last`` is the step that was applied last."""
+
+    def __init__(self, chain: Chain, kind: str, detail: str, sch: Schedule | None = None, last: str = "") -> None:
+        super().__init__(f"seed {chain.seed}: {kind}: {detail}")
+        self.chain, self.kind, self.detail, self.last = chain, kind, detail, last
+        self.trace = "" if sch is None else sch.trace.simplified().as_python()
+        self.script = "" if sch is None else sch.mod.script()
+
+    def report(self) -> str:
+        """All there is to know, for a person."""
+        return "\n".join([
+            f"{self.kind}: {self.detail}",
+            f"last step: {self.last}",
+            f"again: {self.chain.command()}",
+            "", "# program", random_program(self.chain.seed).func.script(), "# trace", self.trace,
+            "", "# result", self.script,
+        ])  # fmt: skip
+
+
+@dataclass
+class Outcome:
+    """What a chain that went well did: accepted and refused steps by name, whether it was compiled."""
+
+    accepted: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    compiled: bool = False
+
+
+def run_chain(chain: Chain) -> Outcome:
+    """Run and check a chain; :class:`Failure` when something is wrong."""
+    program = random_program(chain.seed)
+    expected = program.arrays()
+    interpret(program.func, *expected, check_regions=True)
+    sch = Schedule(program.func, seed=chain.seed)
+    out = Outcome()
+    stages: list[tuple[str, Schedule]] = []
+    for number in chain.steps:
+        rng = np.random.default_rng((chain.seed, 2, number))
+        name, apply = draw_step(rng, chain.only)
+        before = sch.func
+        try:
+            apply(rng, sch)
+        except (ScheduleError, Nothing):
+            if sch.func is before:
+                out.refused[name] += 1
+                continue  # a recipe may have done its first half
+        except Exception as error:
+            where = traceback.format_exc(limit=-4)
+            raise Failure(chain, f"crash: {type(error).__name__}", f"{error}\n{where}", sch, name) from error
+        if sch.func is before:
+            continue
+        out.accepted[name] += 1
+        stages.append((name, sch.snapshot()))
+        _verified(chain, sch, name)
+    _numbers(chain, program, expected, stages)
+    last = stages[-1][0] if stages else ""
+    _round_trip(chain, sch, last)
+    _replays(chain, program.func, sch, last)
+    if chain.compiled and not any(isinstance(n, For) and n.thread_binding for n in pre_order(sch.func.body)):
+        _compiled(chain, program, expected, sch, last)
+        out.compiled = True
+    return out
+
+
+def _verified(chain: Chain, sch: Schedule, last: str) -> None:
+    try:
+        verify(sch.func)
+    except Exception as error:
+        raise Failure(chain, "verify", str(error), sch, last) from error
+
+
+def _numbers(chain: Chain, program: Program, expected: list[np.ndarray], stages: list[tuple[str, Schedule]]) -> None:
+    """The last function computes the same; when it does not, the first that does not is to blame."""
+    if not stages or _difference(program, expected, stages[-1][1].func) is None:
+        return
+    for name, sch in stages:
+        found = _difference(program, expected, sch.func)
+        if found is not None:
+            raise Failure(chain, found[0], found[1], sch, name)
+
+
+def _difference(program: Program, expected: list[np.ndarray], func: PrimFunc) -> tuple[str, str] | None:
+    found = program.arrays()
+    try:
+        interpret(func, *found, check_regions=True)
+    except Exception as error:
+        return f"interpreter: {type(error).__name__}", str(error)
+    return _compare("numbers", expected, found)
+
+
+def _compare(kind: str, expected: list[np.ndarray], found: list[np.ndarray]) -> tuple[str, str] | None:
+    for number, (a, b) in enumerate(zip(expected, found, strict=True)):
+        if not np.array_equal(a, b):
+            wrong = np.argwhere(~(a == b))
+            at = tuple(int(x) for x in wrong[0])
+            return (
+                kind,
+                f"argument {number} differs in {len(wrong)} of {a.size} elements, first {at}: {b[at]}, not {a[at]}",
+            )
+    return None
+
+
+def _round_trip(chain: Chain, sch: Schedule, last: str) -> None:
+    text = sch.func.script()
+    try:
+        assert_structural_equal(parse(text), sch.func)
+    except Exception as error:
+        raise Failure(chain, "print and parse", str(error), sch, last) from error
+
+
+def _replays(chain: Chain, func: PrimFunc, sch: Schedule, last: str) -> None:
+    again = Schedule(func)
+    try:
+        Trace.from_json(sch.trace.dumps()).apply_to_schedule(again)
+        assert_structural_equal(again.func, sch.func)
+        if chain.seed % 4 == 0:
+            pasted = Schedule(func)
+            exec(sch.trace.as_python(), {"sch": pasted})
+            assert_structural_equal(pasted.func, sch.func)
+    except Exception as error:
+        raise Failure(chain, "replay", f"{type(error).__name__}: {error}", sch, last) from error
+
+
+def _compiled(chain: Chain, program: Program, expected: list[np.ndarray], sch: Schedule, last: str) -> None:
+    found = program.arrays()
+    try:
+        compile(sch.func, Target("native -num-cores=2"))(*found)
+    except Exception as error:
+        where = traceback.format_exc(limit=-4)
+        raise Failure(chain, f"compile: {type(error).__name__}", f"{error}\n{where}", sch, last) from error
+    wrong = _compare("compiled numbers", expected, found)
+    if wrong is not None:
+        raise Failure(chain, *wrong, sch, last)
