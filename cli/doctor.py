@@ -32,7 +32,7 @@ def command(refresh: bool, num_cores: int | None, target: str | None, as_json: b
     """Measure and print this machine: CPU, vector width, cores, caches, the peak of multiply-adds and the bandwidth of
     memory (both by code that Tilewright generates), versions, and where each setting came from."""
     from ..codegen import Target
-    from ..driver.cache import cache_directory
+    from ..codegen.cache import cache_directory
     from ..driver.machine import measure_machine
 
     machine = Target(target_text(target, num_cores))
@@ -45,7 +45,7 @@ def command(refresh: bool, num_cores: int | None, target: str | None, as_json: b
     if as_json:
         echo_json(
             machine=report.as_dict(), target=machine.describe(), versions=versions, settings=settings,
-            cache_directory=str(cache_directory()), warnings=warnings,
+            cache_directory=str(cache_directory()), object_cache=_object_cache(), warnings=warnings,
         )  # fmt: skip
         return
     echo_table(_machine_rows(report), [column("machine", lambda r: r["name"]), column("", lambda r: r["value"])])
@@ -63,8 +63,31 @@ def command(refresh: bool, num_cores: int | None, target: str | None, as_json: b
             column("from", lambda r: r["from"]),
         ],
     )
+    click.echo()
+    kept = _object_cache()
+    echo_table(
+        [
+            {"name": "directory", "value": str(cache_directory())},
+            {
+                "name": "machine code",
+                "value": f"{kept['files']} files, {size_text(kept['bytes'])} of at most {size_text(kept['limit_bytes'])}"
+                if kept["on"]
+                else "not kept",
+            },
+        ],
+        [column("cache", lambda r: r["name"]), column("", lambda r: r["value"])],
+    )
     for warning in warnings:
         click.echo(f"warning: {warning}", err=True)
+
+
+def _object_cache() -> dict[str, Any]:
+    from ..codegen.objects import cache_state
+
+    state = cache_state()
+    return {
+        "on": state.folder is not None, "files": state.files, "bytes": state.bytes, "limit_bytes": state.limit_bytes
+    }  # fmt: skip
 
 
 def _machine_rows(report: MachineReport) -> list[dict[str, str]]:

@@ -43,7 +43,8 @@ def compile(
     """Compile a PrimFunc, a Schedule, an IRModule, or what :func:`lower` returned.
 
     ``name`` is the C symbol of a single function (its own name otherwise). ``toggles`` go to
-    :class:`tilewright.codegen.llvm.jit.Options`.
+    :func:`tilewright.codegen.llvm.jit.optimize_and_compile`: ``cache=False`` neither reads nor writes the machine code
+    kept on disk.
     """
     machine = target if isinstance(target, Target) else Target(target)
     lowered: dict[str, LoweredFunc] = {}

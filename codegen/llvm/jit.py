@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..elf import undefined_symbols
+from ..objects import find_object, keep_object, object_key
 from ..target import Target
+from ..version import CODEGEN_VERSION
 
 __all__ = ["CompiledCode", "JITError", "Loaded", "Options", "llvm_version", "load", "optimize_and_compile"]
 
@@ -59,16 +61,31 @@ class CompiledCode:
 
 
 def optimize_and_compile(
-    ir_text: str, target: Target, opt_level: int = 3, *, link: tuple[str, ...] = (), **toggles: bool
+    ir_text: str, target: Target, opt_level: int = 3, *, link: tuple[str, ...] = (), cache: bool = True, **toggles: bool
 ) -> CompiledCode:
     """Machine code for ``target`` from LLVM IR text. ``link``: further modules to link with it; ``toggles``: the other
-    fields of :class:`Options`.
+    fields of :class:`Options`. ``cache``: take it from the disk when it was made before (:mod:`..objects`), and keep it
+    there.
 
     Raises :class:`JITError` when the text is no valid module.
     """
     options = Options(opt_level, **toggles)
+    key = _key((ir_text, *link), target, options) if cache else ""
+    kept = find_object(key) if cache else None
+    if kept is not None:
+        return CompiledCode(kept, ir_text, target, options, link)
     with _Build((ir_text, *link), target, options) as build:
-        return CompiledCode(bytes(build.machine.emit_object(build.module)), ir_text, target, options, link)
+        made = bytes(build.machine.emit_object(build.module))
+    if cache:
+        keep_object(key, made)
+    return CompiledCode(made, ir_text, target, options, link)
+
+
+def _key(texts: tuple[str, ...], target: Target, options: Options) -> str:
+    """Everything that an object file depends on."""
+    features = target.llvm_features
+    versions = (str(CODEGEN_VERSION), llvm_version())
+    return object_key([*versions, target.triple, target.mcpu, features, repr(options), *texts])
 
 
 class Loaded:

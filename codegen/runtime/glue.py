@@ -61,9 +61,9 @@ def _argument_kinds(params: Sequence[Param]) -> str:
 @lru_cache(maxsize=512)
 def _load(packed: str, fast: str, kinds: str) -> Glue:
     target = Target("native -num-cores=1")
-    loaded = load(
-        optimize_and_compile(packed + fast, target, 1).object, ["tw_packed", "tw_call"] if fast else ["tw_packed"]
-    )
+    # Not kept on disk: it holds addresses of this process.
+    made = optimize_and_compile(packed + fast, target, 1, cache=not fast)
+    loaded = load(made.object, ["tw_packed", "tw_call"] if fast else ["tw_packed"])
     if not fast:
         return Glue(loaded, None)
     types = [ctypes.py_object if kind == "O" else ctypes.c_double for kind in kinds]

@@ -160,7 +160,9 @@ def test_doctor(run):
     assert told["machine"]["peak_flops"]["float32"]["one"] > 0 and told["machine"]["bandwidth"]["copy"]["one"] > 0
     assert {"numpy", "llvmlite", "SQLite", "LLVM"} <= told["versions"].keys()
     assert {s["name"]: s["from"] for s in told["settings"]}["target"] == "default"
+    assert told["object_cache"]["on"] and told["object_cache"]["limit_bytes"] == 256 << 20
     out = run("doctor").out
+    assert "machine code" in out and "of at most 256 M" in out
     assert "peak float32" in out and "GFLOP/s on one thread" in out and "vector width" in out
 
 

@@ -9,7 +9,7 @@ import warnings
 from functools import lru_cache
 from pathlib import Path
 
-from ..codegen import CODEGEN_VERSION
+from .version import CODEGEN_VERSION
 
 __all__ = ["cache_directory"]
 
