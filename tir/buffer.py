@@ -47,6 +47,15 @@ class Buffer:
         """The number of dimensions."""
         return len(self.shape)
 
+    def element_strides(self) -> tuple[Expr, ...]:
+        """The strides in elements, row-major when the buffer names none."""
+        if self.strides or not self.shape:
+            return self.strides
+        out: list[Expr] = [const(1, self.shape[-1].dtype)]
+        for extent in reversed(self.shape[1:]):
+            out.append(out[-1] * extent)
+        return tuple(reversed(out))
+
     def num_bytes(self) -> int | None:
         """Bytes in use when the shape is constant and gapless, else None."""
         total = bytes_of(self.dtype)

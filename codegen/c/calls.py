@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...tir.buffer import Buffer
-from ...tir.dtype import bits_of, element_of, is_float, lanes_of, with_lanes
+from ...tir.dtype import bits_of, bytes_of, element_of, is_float, lanes_of, with_lanes
 from ...tir.expr import EQ, LT, NE, Broadcast, BufferLoad, Call, CmpOp, Expr, FloatImm, IntImm, StringImm
+from ..lower.dots import expand_dot
 from .helpers import CEmitError, Helpers, c_type, scalar_type
 
 __all__ = ["Calls"]
@@ -29,6 +30,7 @@ class Calls:
     if TYPE_CHECKING:
 
         def value(self, e: Expr) -> str: ...
+        def index(self, e: Expr) -> str: ...
         def compare(self, e: CmpOp) -> str: ...
         def choose(self, condition: Expr, yes: str, no: str, dtype: str) -> str: ...
         def place(self, buffer: Buffer, indices: tuple[Expr, ...], lanes: int) -> tuple[str, str | None]: ...
@@ -135,6 +137,15 @@ class Calls:
         (where,) = e.args
         assert isinstance(where, BufferLoad)
         return f"({self.place(where.buffer, where.indices, lanes_of(where.dtype))[0]})"
+
+    def call_tvm_access_ptr(self, e: Call) -> str:
+        kind, data, offset = e.args[:3]
+        return f"((void *)((char *){self.value(data)} + {bytes_of(element_of(kind.dtype))} * ({self.index(offset)})))"
+
+    def call_dot4_u8i8(self, e: Call) -> str:
+        return self.value(expand_dot(e))
+
+    call_dot2_bf16 = call_dot4_u8i8
 
     def call_prefetch(self, e: Call) -> str:
         numbers = [str(a.value) for a in e.args[1:3] if isinstance(a, IntImm)]

@@ -41,7 +41,7 @@ from ...tir.expr import (
     TruncMod,
     Var,
 )
-from ..llvm.index import index_like
+from ..llvm.index import flat_lanes, index_like
 from ..llvm.memory import strides_of
 from .calls import Calls
 from .helpers import CEmitError, Helpers, c_type
@@ -271,8 +271,13 @@ class CExprs(Calls):
         """Pointer to the first element, and a vector of offsets from it unless the lanes are neighbours."""
         offset = [] if isinstance(buffer.elem_offset, IntImm) and not buffer.elem_offset.value else [buffer.elem_offset]
         even = 0
+        pairs = list(zip(indices, strides_of(buffer), strict=True))
+        flat = flat_lanes(indices, strides_of(buffer)) if lanes > 1 else None
+        if flat is not None and flat[1] and flat[1] == list(range(flat[1][0], flat[1][0] + lanes)):
+            offset += [scalar * step for scalar, step in flat[0]] + [IntImm(flat[1][0])]
+            even, pairs = 1, []
         vectors: list[str] = []
-        for index, step in zip(indices, strides_of(buffer), strict=True):
+        for index, step in pairs:
             one = isinstance(step, IntImm) and step.value == 1
             if lanes_of(index.dtype) == 1 or isinstance(index, Broadcast):
                 offset.append((index.value if isinstance(index, Broadcast) else index) * step)

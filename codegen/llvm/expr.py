@@ -176,6 +176,11 @@ class ExprEmitter:
         for buffer in buffers:
             self.versions[buffer.data] = self._clock
 
+    def wrote(self, data: Var) -> None:
+        """:meth:`written` of the memory behind a pointer."""
+        self._clock += 1
+        self.versions[data] = self._clock
+
     def store_hint(self) -> str:
         """Metadata for a plain store: non-temporal where the schedule asked for it."""
         return ""
@@ -256,7 +261,9 @@ class ExprEmitter:
         self.analyzer.bind(var, value)
 
     def variable(self, var: Var) -> str:
-        """The value of a variable in its own type."""
+        """The value of a variable in its own type; of a buffer's pointer, the address."""
+        if var in self.bases:
+            return self.bases[var]
         text = self.lookup(var)
         if var in self.indices and llvm_type(var.dtype) != "i64":
             if not text.startswith("%"):

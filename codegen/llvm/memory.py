@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ...tir.buffer import Buffer
 from ...tir.dtype import element_of, is_bool, lanes_of, with_lanes
 from ...tir.expr import BufferLoad, Expr, IntImm
-from .index import Linear, linear, linear_text, ramp_of
+from .index import Linear, flat_lanes, linear, linear_text, ramp_of
 from .types import align_of, memory_type, suffix, vector_constant
 
 if TYPE_CHECKING:
@@ -108,12 +108,7 @@ def _scalar_load(em: ExprEmitter, buffer: Buffer, offset: Linear) -> str:
 
 def strides_of(buffer: Buffer) -> tuple[Expr, ...]:
     """The buffer's strides in elements, row-major when it names none."""
-    if buffer.strides or not buffer.shape:
-        return buffer.strides
-    out: list[Expr] = [IntImm(1)]
-    for extent in reversed(buffer.shape[1:]):
-        out.append(out[-1] * extent)
-    return tuple(reversed(out))
+    return buffer.element_strides()
 
 
 def _place(
@@ -139,6 +134,14 @@ def _place(
         stride = stride.plus(_scaled(em, ramp[1], step))
     if not irregular:
         return offset, stride, None
+    flat = flat_lanes(indices, strides_of(buffer))
+    if flat is not None:
+        start, step = flat[1][0], flat[1][1] - flat[1][0]
+        if all(n == start + k * step for k, n in enumerate(flat[1])):
+            offset = linear(em, buffer.elem_offset).plus(Linear(start))
+            for scalar, by in flat[0]:
+                offset = offset.plus(_scaled(em, linear(em, scalar), by))
+            return offset, Linear(step), None
     total: str | None = None
     wide = f"<{lanes} x i64>"
     for index, step in irregular:

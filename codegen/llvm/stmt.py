@@ -361,11 +361,14 @@ class StmtEmitter(ExprEmitter):
         return fn.text()
 
 
+_POINTER_CALLS = ("tir.address_of", "tir.call_extern", "tir.call_llvm_intrin", "tir.tvm_access_ptr")
+
+
 def _called(e: Expr) -> set[Var]:
     """Data pointers that calls inside an expression may write through."""
     out: set[Var] = set()
     for n in pre_order(e):
-        if getattr(n, "op", "") in ("tir.call_extern", "tir.address_of"):
+        if getattr(n, "op", "") in _POINTER_CALLS:
             for inner in pre_order(n):
                 if isinstance(inner, BufferLoad):
                     out.add(inner.buffer.data)

@@ -37,6 +37,7 @@ def flatten_blocks(func: PrimFunc) -> PrimFunc:
                 Y[i] = ...
     """
     places = _place_allocations(func)
+    layouts: dict[Buffer, tuple[Expr, ...]] = {}
 
     def wrap(node: Node, stmt: Stmt) -> Stmt:
         for buffer in reversed(places.get(id(node), ())):
@@ -48,9 +49,13 @@ def flatten_blocks(func: PrimFunc) -> PrimFunc:
             block = node.block
             values = [substitute(v, env) for v in node.iter_values]
             inner = {**env, **{iv.var: v for iv, v in zip(block.iter_vars, values, strict=True)}}
+            for m in block.match_buffers:  # in memory a matched buffer lies as its source does
+                source = m.source.buffer
+                steps = layouts.get(source) or source.element_strides()
+                layouts[m.buffer] = steps[len(source.shape) - len(m.buffer.shape) :]
             body = wrap(node, visit(block.body, inner))
             if block.match_buffers:
-                body = _resolve_matches(block, body, inner)
+                body = _resolve_matches(block, body, inner, layouts)
             for key, value in block.annotations.items():
                 if key.startswith("pragma_"):
                     body = AttrStmt(
@@ -83,6 +88,7 @@ def _place_allocations(func: PrimFunc) -> Mapping[int, list[Buffer]]:
         b for n in pre_order(func, lambda n: not isinstance(n, Expr)) if isinstance(n, Block) for b in n.alloc_buffers
     ]
     wanted = set(allocated)
+    pointers = {b.data: b for b in allocated}
     common: dict[Buffer, tuple[Node, ...]] = {}
     aliases: dict[Buffer, Buffer] = {}
 
@@ -121,6 +127,8 @@ def _place_allocations(func: PrimFunc) -> Mapping[int, list[Buffer]]:
             record(node.buffer, path[:barrier])
         elif isinstance(node, BufferLoad):
             record(node.buffer, path)
+        elif isinstance(node, Var) and node in pointers:
+            record(pointers[node], path[:barrier])
         elif isinstance(node, Stmt):
             path = (*path, node)
         for child in node.children():
@@ -135,17 +143,29 @@ def _place_allocations(func: PrimFunc) -> Mapping[int, list[Buffer]]:
     return places
 
 
-def _resolve_matches(block: Block, body: Stmt, env: Mapping[Var, Expr]) -> Stmt:
-    """Accesses of matched buffers become accesses of the region's buffer."""
+def _resolve_matches(
+    block: Block, body: Stmt, env: Mapping[Var, Expr], layouts: Mapping[Buffer, tuple[Expr, ...]]
+) -> Stmt:
+    """Accesses of matched buffers become accesses of the region's buffer, their pointers, strides and offsets those of
+    the region."""
     sources: dict[Buffer, tuple[Buffer, tuple[Range, ...]]] = {}
     symbols: dict[Var, Expr] = {}
     for m in block.match_buffers:
         region = substitute(m.source, env)
-        sources[m.buffer] = (region.buffer, region.region)
-        dims = region.region[len(region.region) - len(m.buffer.shape) :]
-        for extent, r in zip(m.buffer.shape, dims, strict=True):
-            if isinstance(extent, Var):
-                symbols[extent] = r.extent
+        source = region.buffer
+        sources[m.buffer] = (source, region.region)
+        lead = len(region.region) - len(m.buffer.shape)
+        strides = layouts.get(source) or source.element_strides()
+        offset = source.elem_offset
+        for r, step in zip(region.region, strides, strict=True):
+            offset = offset + r.min * step
+        known = [(m.buffer.elem_offset, offset), (m.buffer.data, source.data)]
+        known += zip(m.buffer.shape, [r.extent for r in region.region[lead:]], strict=True)
+        if m.buffer.strides:
+            known += zip(m.buffer.strides, strides[lead:], strict=True)
+        for symbol, value in known:
+            if isinstance(symbol, Var):
+                symbols[symbol] = value if value.dtype == symbol.dtype else value.astype(symbol.dtype)
 
     def indices(buffer: Buffer, index: tuple[Expr, ...]) -> tuple[Expr, ...]:
         _, ranges = sources[buffer]

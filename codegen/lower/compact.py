@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ...tir.arith import Analyzer, eval_interval
 from ...tir.buffer import Buffer
-from ...tir.expr import BufferLoad, Expr, IntImm, Let, Range, Var, const
+from ...tir.expr import BufferLoad, Call, Expr, IntImm, Let, Range, Var, const
 from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import Allocate, BufferStore, For, LetStmt, Stmt
-from ...tir.walk import transform, vars_in
+from ...tir.walk import pre_order, transform, vars_in
 
 __all__ = ["compact_buffers"]
 
@@ -55,8 +55,23 @@ def compact_buffers(func: PrimFunc) -> PrimFunc:
     return func.with_body(visit(func.body))  # type: ignore[arg-type]
 
 
+def address_taken(body: Stmt, buffer: Buffer) -> bool:
+    """Whether a pointer into ``buffer`` is used as a value, so that its layout must stay."""
+    return any(
+        n is buffer.data
+        or (
+            isinstance(n, Call)
+            and n.op == "tir.address_of"
+            and any(isinstance(a, BufferLoad) and a.buffer is buffer for a in n.args)
+        )
+        for n in pre_order(body)
+    )
+
+
 def _box(buffer: Buffer, body: Stmt, analyzer: Analyzer) -> tuple[Buffer, tuple[Expr, ...]]:
-    """The buffer with its compact shape, and the lower ends to subtract."""
+    """The buffer with its compact shape, and the lower ends to subtract; itself when its address is taken."""
+    if address_taken(body, buffer):
+        return buffer, ()
     rank = len(buffer.shape)
     boxes: list[list[Interval | None]] = []
 

@@ -132,8 +132,10 @@ def _accesses(body: Stmt, buffer: Buffer) -> list[BufferLoad | BufferStore] | No
             if parallel:
                 return None
             out.append(n)
-        elif isinstance(n, Call) and n.op in ("tir.address_of", "tir.tvm_access_ptr"):
-            if any(isinstance(a, BufferLoad) and a.buffer is buffer for a in n.args) or buffer.data in n.args:
+        elif isinstance(n, Call):
+            if any(a is buffer.data for a in n.args):
+                return None
+            if n.op == "tir.address_of" and any(isinstance(a, BufferLoad) and a.buffer is buffer for a in n.args):
                 return None
         inside = parallel or (isinstance(n, For) and n.kind == "parallel")
         stack += [(c, inside) for c in n.children() if not isinstance(c, (IntImm, Var))]

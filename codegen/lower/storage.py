@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...tir.dtype import bits_of, is_float, lanes_of, with_lanes
-from ...tir.expr import BufferLoad, Call, Cast, FloatImm, Let, Var
+from ...tir.expr import Broadcast, BufferLoad, Call, Cast, FloatImm, Let, Shuffle, Var
 from ...tir.function import PrimFunc
 from ...tir.stmt import BufferStore, LetStmt
 from ...tir.walk import pre_order
@@ -67,6 +67,8 @@ def widen_half_floats(func: PrimFunc) -> PrimFunc:
             if half:
                 return Cast(_wide(n.dtype), _round(value, n.dtype))
             return value if value.dtype == n.dtype else Cast(n.dtype, value)
+        if isinstance(n, Call) and n.op == "tir.dot2_bf16":
+            return Call(n.op, tuple([as_stored(a) if _is_half(a.dtype) else visit(a) for a in n.args]), n.dtype)
         if isinstance(n, Call):
             n = n.map_children(visit)
             if n.op == "tir.reinterpret":
@@ -74,7 +76,19 @@ def widen_half_floats(func: PrimFunc) -> PrimFunc:
             return Call(n.op, n.args, _wide(n.dtype)) if half else n
         return n.map_children(visit)
 
+    def as_stored(n: Any) -> Any:
+        """An operand that is wanted as memory holds it."""
+        if isinstance(n, BufferLoad):
+            return n.map_children(visit)
+        if isinstance(n, (Broadcast, Shuffle)):
+            return n.map_children(as_stored)
+        return n.map_children(visit) if _as_bits(n) else _round(visit(n), n.dtype)
+
     return func.with_body(visit(func.body))
+
+
+def _as_bits(n: Any) -> bool:
+    return isinstance(n, Call) and n.op == "tir.reinterpret"
 
 
 def _round(value: Any, dtype: str) -> Any:
