@@ -1,5 +1,9 @@
 """Measuring in worker processes: right candidates get times; crashes, hangs and wrong results get a status and a reason."""
 
+import os
+import signal
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -170,3 +174,39 @@ def test_integers_are_compared_exactly():
     a = np.arange(5, dtype=np.int32)
     assert compare([a], [a], ["int32"], (0.1, 0.1)) is None
     assert "1 of 5" in compare([a + (a == 2)], [a], ["int32"], (0.1, 0.1))
+
+
+def test_workers_end_when_the_tuner_is_killed():
+    program = """
+import os, signal
+from tilewright.tuner.measure.process import WorkerProcess
+worker = WorkerProcess()
+worker.request({"command": "drop", "job": 0}, timeout=60)
+print(worker.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd="/", check=False)
+    pid = int(done.stdout)
+    for _ in range(100):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    os.kill(pid, signal.SIGKILL)
+    pytest.fail("the worker outlived its parent")
+
+
+def test_what_a_candidate_prints_does_not_disturb_the_messages(runner):
+    func = calling("putchar", 65)
+    runner.open(func, TARGET, verify=False)
+    assert [r.status for r in runner.measure(traces(func, 2))] == ["ok", "ok"]
+
+
+def test_a_memory_limit_ends_a_greedy_candidate():
+    n = 1 << 28
+    a = te.placeholder((n,), name="A")
+    func = te.create_prim_func([a, te.compute((n,), lambda i: a[i] + 1.0, name="B")])
+    with LocalRunner(workers=1, memory_bytes=1 << 30) as limited:
+        with pytest.raises(ReferenceFailed, match="MemoryError|allocate|open"):
+            limited.open(func, TARGET)
