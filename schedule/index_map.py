@@ -15,7 +15,7 @@ import ast
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from ..tir.arith import Analyzer, eval_interval
 from ..tir.expr import (
@@ -33,12 +33,14 @@ from ..tir.expr import (
     const,
     convert,
     is_const_int,
+    make_binary,
+    match_types,
 )
 from ..tir.walk import pre_order, substitute
 from .errors import ScheduleError
 from .invert import NotInvertible, invert
 
-__all__ = ["IndexMap"]
+__all__ = ["IndexMap", "simplify_unless_constant"]
 
 _LONGEST = 2000
 _SIGNS = {Add: "+", Sub: "-", Mul: "*", FloorDiv: "//", FloorMod: "%"}
@@ -46,28 +48,44 @@ _SIGNS = {Add: "+", Sub: "-", Mul: "*", FloorDiv: "//", FloorMod: "%"}
 
 @dataclass(frozen=True)
 class IndexMap:
-    """``initial_indices`` (variables) go to ``final_indices`` (expressions of them)."""
+    """``initial_indices`` (variables) go to ``final_indices`` (expressions of them).
+
+    ``IndexMap.AXIS_SEPARATOR`` among the results of a function says where, in the new layout, one physical axis ends
+    and the next begins (see ``set_axis_separator``): ``axis_separators`` counts the indices before each.
+    """
 
     initial_indices: tuple[Var, ...]
     final_indices: tuple[Expr, ...]
+    axis_separators: tuple[int, ...] = ()
+
+    AXIS_SEPARATOR: ClassVar[str] = "AXIS_SEPARATOR"
 
     @staticmethod
     def from_func(func: Callable[..., Any], ndim: int | None = None) -> IndexMap:
         """The map of a Python function; ``ndim`` is needed when it takes ``*indices``."""
-        names: list[str] = []
-        for p in inspect.signature(func).parameters.values():
+        parameters = list(inspect.signature(func).parameters.values())
+        alone = sum(p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters)
+        variables: list[Var] = []
+        positional: list[Var] = []
+        named: dict[str, Var] = {}
+        for p in parameters:
+            if p.kind is p.VAR_KEYWORD:
+                raise ValueError(f"the index map takes **{p.name}; its indices need names")
             if p.kind is p.VAR_POSITIONAL:
                 if ndim is None:
                     raise ValueError(f"the index map takes *{p.name}; say ndim")
-                names += [f"{p.name}_{i}" for i in range(ndim - len(names))]
-            elif p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
-                names.append(p.name)
+                more = [Var(f"{p.name}_{i}") for i in range(ndim - alone)]
+                variables += more
+                positional += more
+                continue
+            variables.append(Var(p.name))
+            if p.kind is p.KEYWORD_ONLY:
+                named[p.name] = variables[-1]
             else:
-                raise ValueError(f"the index map has a keyword parameter {p.name}")
-        variables = tuple([Var(n) for n in names])
-        result = func(*variables)
+                positional.append(variables[-1])
+        result = func(*positional, **named)
         parts = result if isinstance(result, (tuple, list)) else (result,)
-        return IndexMap(variables, tuple([convert(e) for e in parts])).checked()
+        return _from_parts(tuple(variables), [p if _is_separator(p) else convert(p) for p in parts])
 
     @staticmethod
     def from_text(text: str) -> IndexMap:
@@ -87,7 +105,7 @@ class IndexMap:
         variables = {p.arg: Var(p.arg) for p in a.args}
         body = tree.body.elts if isinstance(tree.body, (ast.Tuple, ast.List)) else [tree.body]
 
-        def read(n: ast.expr) -> Expr:
+        def read(n: ast.expr) -> Any:
             if isinstance(n, ast.Name) and n.id in variables:
                 return variables[n.id]
             if isinstance(n, ast.Constant) and type(n.value) is int:
@@ -109,7 +127,9 @@ class IndexMap:
             raise problem
 
         try:
-            return IndexMap(tuple(variables.values()), tuple([read(e) for e in body])).checked()
+            separators = [isinstance(e, ast.Name) and e.id == IndexMap.AXIS_SEPARATOR not in variables for e in body]
+            parts = [IndexMap.AXIS_SEPARATOR if s else read(e) for e, s in zip(body, separators, strict=True)]
+            return _from_parts(tuple(variables.values()), parts)
         except (ZeroDivisionError, OverflowError, RecursionError):
             raise problem from None
 
@@ -128,22 +148,38 @@ class IndexMap:
 
     def as_text(self) -> str:
         """The map as a Python lambda."""
-        body = ", ".join(_text(e, 0) for e in self.final_indices)
-        if len(self.final_indices) == 1:
-            body += ","
+        parts = [_text(e, 0) for e in self.final_indices]
+        for n in reversed(self.axis_separators):
+            parts.insert(n, self.AXIS_SEPARATOR)
+        body = ", ".join(parts) + ("," if len(parts) == 1 else "")
         return f"lambda {', '.join(v.name for v in self.initial_indices)}: ({body})"
 
     __str__ = as_text
 
     def map_indices(self, indices: Sequence[ExprLike], analyzer: Analyzer | None = None) -> tuple[Expr, ...]:
-        """Where ``indices`` go, simplified."""
+        """Where ``indices`` go, simplified; what turns out constant stays as it is."""
         if len(indices) != len(self.initial_indices):
             raise ScheduleError(
                 f"the index map {self} takes {len(self.initial_indices)} indices, the buffer or block has {len(indices)}"
             )
-        values = {v: convert(i) for v, i in zip(self.initial_indices, indices, strict=True)}
+        values = [convert(i) for i in indices]
+        mine = self._typed([i.dtype for i in values])
+        at = dict(zip(mine.initial_indices, values, strict=True))
         an = Analyzer() if analyzer is None else analyzer
-        return tuple([an.simplify(substitute(e, values)) for e in self.final_indices])
+        return tuple([simplify_unless_constant(an, substitute(e, at)) for e in mine.final_indices])
+
+    def _typed(self, dtypes: Sequence[str]) -> IndexMap:
+        """This map over indices of other data types; itself when they are the same."""
+        if all(v.dtype == d for v, d in zip(self.initial_indices, dtypes, strict=True)):
+            return self
+        fresh = {v: Var(v.name, d) for v, d in zip(self.initial_indices, dtypes, strict=True)}
+
+        def walk(e: Expr) -> Expr:
+            if isinstance(e, BinaryOp):
+                return make_binary(type(e), *match_types(walk(e.a), walk(e.b)))
+            return fresh[e] if isinstance(e, Var) else e
+
+        return IndexMap(tuple(fresh.values()), tuple([walk(e) for e in self.final_indices]), self.axis_separators)
 
     def map_shape(self, shape: Sequence[ExprLike], analyzer: Analyzer | None = None) -> tuple[Expr, ...]:
         """The smallest shape from 0 that holds every index that ``shape`` goes to."""
@@ -152,11 +188,12 @@ class IndexMap:
                 f"the index map {self} takes {len(self.initial_indices)} indices, the shape has {len(shape)}"
             )
         an = Analyzer() if analyzer is None else analyzer
-        ranges = {v: Range.from_extent(e) for v, e in zip(self.initial_indices, shape, strict=True)}
+        mine = self._typed([convert(e).dtype for e in shape])
+        ranges = {v: Range.from_extent(e) for v, e in zip(mine.initial_indices, shape, strict=True)}
         for v, r in ranges.items():
             an.bind(v, r)
         out = []
-        for e in self.final_indices:
+        for e in mine.final_indices:
             ends = eval_interval(an.simplify(e), ranges, an)
             if ends is None or not an.can_prove(ends[0] >= 0):
                 raise ScheduleError(f"the index map {self} sends some index to {e}, which is not known to be >= 0")
@@ -172,21 +209,44 @@ class IndexMap:
         be bound in ``analyzer``.
         """
         an = Analyzer() if analyzer is None else analyzer
-        doms = {v: Range.from_extent(e) for v, e in zip(self.initial_indices, shape, strict=True)}
+        mine = self._typed([convert(e).dtype for e in shape])
+        doms = {v: Range.from_extent(e) for v, e in zip(mine.initial_indices, shape, strict=True)}
         for v, r in doms.items():
             an.bind(v, r)
         try:
-            solved, tests = invert(an, doms, self.final_indices, variables)
+            solved, tests = invert(an, doms, mine.final_indices, variables)
         except NotInvertible as problem:
             raise ScheduleError(
                 f"the index map {self} is not known to send each index to a place of its own: {problem}",
                 hint="use splits, fusions and a reordering of the indices",
             ) from None
-        forth = {v: e for v, e in zip(variables, self.final_indices, strict=True)}
+        forth = {v: e for v, e in zip(variables, mine.final_indices, strict=True)}
         for v, e in solved.items():  # the inverse of where v goes must be v
             if not an.can_prove_equal(substitute(e, forth), v):
                 raise ScheduleError(f"the index map {self} is not known to send each index to a place of its own")
-        return tuple([solved[v] for v in self.initial_indices]), tests
+        return tuple([solved[v] for v in mine.initial_indices]), tests
+
+
+def simplify_unless_constant(analyzer: Analyzer, e: Expr) -> Expr:
+    """``e`` simplified; an index that can only be one number stays as it is, so that it goes on naming its axis."""
+    short = analyzer.simplify(e)
+    return e if isinstance(short, IntImm) else short
+
+
+def _is_separator(part: Any) -> bool:
+    return isinstance(part, str) and part == IndexMap.AXIS_SEPARATOR
+
+
+def _from_parts(variables: tuple[Var, ...], parts: Sequence[Any]) -> IndexMap:
+    """The map with these results, separators among them."""
+    indices: list[Expr] = []
+    separators: list[int] = []
+    for part in parts:
+        if _is_separator(part):
+            separators.append(len(indices))
+        else:
+            indices.append(part)
+    return IndexMap(variables, tuple(indices), tuple(separators)).checked()
 
 
 def _text(e: Expr, outer: int) -> str:

@@ -39,7 +39,7 @@ def invert(
     digits: dict[Var, dict[int, tuple[Expr, int | None]]] = {}
     tests: list[Expr] = []
     for index, value in zip(indices, values, strict=True):
-        e = analyzer.simplify(index)
+        e = index if isinstance(index, Var) and index in doms else analyzer.simplify(index)
         if isinstance(e, IntImm):
             continue  # the test at the end compares
         if isinstance(e, (Add, Sub)) and isinstance(e.b, IntImm):
@@ -72,7 +72,7 @@ def invert(
             expected = upper
         if expected is not None and not analyzer.can_prove(dom.min + dom.extent <= expected):
             raise NotInvertible(v)
-        solved[v] = analyzer.simplify(total)
+        solved[v] = total if isinstance(total, Var) else analyzer.simplify(total)
     for v, dom in doms.items():
         last = analyzer.simplify(dom.min + dom.extent)
         if not analyzer.can_prove(solved[v] >= dom.min):

@@ -10,7 +10,7 @@ from ...tir.function import PrimFunc
 from ...tir.stmt import BlockRealize, BufferStore, For, Stmt
 from ...tir.walk import transform
 from ..handles import BlockRV
-from ..index_map import IndexMap
+from ..index_map import IndexMap, simplify_unless_constant
 from ..tree import Tree
 
 __all__ = ["as_text", "block_name", "own_nest", "sized_analyzer", "tidy"]
@@ -52,9 +52,10 @@ def tidy(stmt: Any, analyzer: Analyzer) -> Any:
 
     def post(n: Any) -> Any:
         if isinstance(n, BufferLoad):
-            return BufferLoad(n.buffer, tuple([analyzer.simplify(i) for i in n.indices]), n.predicate)
+            return BufferLoad(n.buffer, tuple([simplify_unless_constant(analyzer, i) for i in n.indices]), n.predicate)
         if isinstance(n, BufferStore):
-            return BufferStore(n.buffer, n.value, tuple([analyzer.simplify(i) for i in n.indices]), n.predicate)
+            indices = tuple([simplify_unless_constant(analyzer, i) for i in n.indices])
+            return BufferStore(n.buffer, n.value, indices, n.predicate)
         return None
 
     return transform(stmt, post=post)

@@ -15,7 +15,7 @@ from ..analysis import (
     conjuncts,
 )
 from ..errors import ScheduleError
-from ..index_map import IndexMap
+from ..index_map import IndexMap, simplify_unless_constant
 from ..primitive import primitive
 from ..regions import covers_domain
 from ..tree import tree_of
@@ -99,7 +99,7 @@ def transform_block_layout(func: PrimFunc, block: str, index_map: Any) -> PrimFu
     at = {v: loop for v, (loop, _) in zip(places, loops, strict=True)}
 
     def region(r: BufferRegion) -> BufferRegion:
-        return r.map(lambda e: analyzer.simplify(substitute(e, there)))
+        return r.map(lambda e: simplify_unless_constant(analyzer, substitute(e, there)))
 
     new = old.with_(
         iter_vars=tuple([IterVar(Range.from_extent(e), v, k) for v, e, k in zip(places, shape, kinds, strict=True)]),

@@ -151,7 +151,7 @@ def transform_layout(
     except ScheduleError:
         if not assume_injective_transform or pad_value is not None:
             raise
-    new = Buffer(old.name, shape, old.dtype, old.scope, data_alignment=old.data_alignment)
+    new = old.with_(shape=shape, axis_separators=mapping.axis_separators)
     if pad_value is not None and tests:
         func = fill_padding(func, realize, old, new, back, tests, places, pad_value, root)  # type: ignore[arg-type]
     return _rewrite(func, old, new, mapping)

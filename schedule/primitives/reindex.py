@@ -14,6 +14,7 @@ from ...tir.walk import pre_order, substitute
 from ..analysis import check_plain_path, scope_of
 from ..errors import ScheduleError
 from ..handles import BlockRV
+from ..index_map import simplify_unless_constant
 from ..primitive import primitive
 from ..regions import covers_domain
 from ..tree import Tree, tree_of, unique_block_name
@@ -139,11 +140,7 @@ def _simplified(realize: BlockRealize, indices: tuple[Expr, ...]) -> tuple[Expr,
     analyzer = Analyzer()
     for iv in realize.block.iter_vars:
         analyzer.bind(iv.var, iv.dom)
-    out = []
-    for i in indices:
-        short = analyzer.simplify(i)
-        out.append(i if isinstance(short, IntImm) else short)
-    return tuple(out)
+    return tuple([simplify_unless_constant(analyzer, i) for i in indices])
 
 
 def _stage(name: str, old: Buffer, copy: Buffer, axes: list[IterVar], indices: tuple[Expr, ...], back: bool) -> Stmt:
