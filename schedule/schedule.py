@@ -6,6 +6,7 @@ primitives themselves live in :mod:`.primitives`; their documentation is that of
 
 from __future__ import annotations
 
+import functools
 import secrets
 from collections.abc import Mapping
 from typing import Any
@@ -216,7 +217,8 @@ class Schedule(PrimitiveMethods):
             func = self._mod[name]
             before = self._meet(arguments, name)
             if step.prepare is not None:
-                arguments = {**arguments, **step.prepare(func, **arguments)}
+                settled = {key: self._settled(value) for key, value in arguments.items()}
+                arguments = {**arguments, **step.prepare(func, **settled)}
             recorded = {key: self._record(value) for key, value in arguments.items()}
             called = {key: self._resolve(value) for key, value in arguments.items()}
             if step.kind == "rewrite":
@@ -333,6 +335,17 @@ class Schedule(PrimitiveMethods):
         if isinstance(value, dict):
             return {key: self._resolve(item) for key, item in value.items()}
         return value.item() if isinstance(value, np.generic) else value
+
+    def _settled(self, value: Any) -> Any:
+        """An argument with, when it is a function of indices, the sampled numbers in its results replaced by values."""
+        if not callable(value):
+            return value
+
+        @functools.wraps(value)
+        def settled(*args: Any, **named: Any) -> Any:
+            return self._resolve(value(*args, **named))
+
+        return settled
 
     def _value_of(self, e: Any) -> Any:
         if not isinstance(e, Var) or e not in self._values:

@@ -7,11 +7,12 @@ from typing import Any
 
 from ...tir.buffer import Buffer
 from ...tir.expr import Expr
+from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import Block
 from ...tir.walk import pre_order, replace_buffers
 
-__all__ = ["matched_buffers", "renewed_buffers"]
+__all__ = ["changed_buffer", "matched_buffers", "renewed_buffers", "separated"]
 
 
 def matched_buffers(
@@ -30,3 +31,18 @@ def matched_buffers(
 def renewed_buffers(node: Any, buffers: Mapping[Buffer, Buffer], change: Callable[[Buffer], Buffer]) -> Any:
     """``node`` with ``buffers`` replaced, and what matches them changed by ``change``."""
     return replace_buffers(node, matched_buffers(node, buffers, change))
+
+
+def changed_buffer(func: PrimFunc, buffer: Buffer, change: Callable[[Buffer], Buffer]) -> PrimFunc:
+    """The function with a buffer, and the other names that match_buffers give to parts of it, changed."""
+    names = matched_buffers(func, {buffer: change(buffer)}, change)
+    parameters = {p: names.get(b, b) for p, b in func.buffer_map.items()}
+    return PrimFunc(func.params, replace_buffers(func.body, names), parameters, func.attrs)
+
+
+def separated(func: PrimFunc, buffer: Buffer, separators: tuple[int, ...]) -> PrimFunc:
+    """The function with other axis separators of a buffer; what matches a part of it has its dimensions at the end."""
+    ndim = buffer.ndim
+    return changed_buffer(
+        func, buffer, lambda b: b.with_(axis_separators=tuple([max(0, s - (ndim - b.ndim)) for s in separators]))
+    )

@@ -20,6 +20,7 @@ from ..index_map import IndexMap
 from ..primitive import primitive
 from ..tree import Tree, tree_of
 from ._layouts import as_text, block_name, sized_analyzer
+from ._matches import separated
 from .cache import pick_buffer
 from .padding import fill_padding
 
@@ -133,6 +134,10 @@ def transform_layout(
     if not isinstance(mapping, IndexMap):
         mapping = IndexMap.from_func(mapping, old.ndim)
     root = home_of(tree, realize, old)
+    if all(a is b for a, b in zip(mapping.initial_indices, mapping.final_indices, strict=False)) and (
+        len(mapping.initial_indices) == len(mapping.final_indices) == old.ndim
+    ):
+        return separated(func, old, mapping.axis_separators)
     if old.data in opaque_buffers(func.body):
         raise ScheduleError(
             f"buffer {old.name} is accessed through a pointer or a match_buffer, which needs its layout", where=realize

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ...tir.buffer import Buffer
@@ -16,7 +15,7 @@ from ..errors import ScheduleError
 from ..primitive import primitive
 from ..scopes import check_storage_scope
 from ..tree import Tree, tree_of
-from ._matches import matched_buffers
+from ._matches import changed_buffer, matched_buffers, separated
 from .annotate import annotate
 from .cache import pick_buffer
 from .layout import home_of, named_buffer, plain_buffer
@@ -83,14 +82,7 @@ def set_scope(func: PrimFunc, block: str, buffer_index: int | str, storage_scope
     _, buffer = _allocated(tree, block, buffer_index, "scope")
     if buffer.scope == storage_scope:
         return func
-    return _renewed(func, buffer, lambda b: b.with_(scope=storage_scope))
-
-
-def _renewed(func: PrimFunc, buffer: Buffer, change: Callable[[Buffer], Buffer]) -> PrimFunc:
-    """The function with a buffer, and the other names that match_buffers give to parts of it, changed."""
-    names = matched_buffers(func, {buffer: change(buffer)}, change)
-    parameters = {p: names.get(b, b) for p, b in func.buffer_map.items()}
-    return PrimFunc(func.params, replace_buffers(func.body, names), parameters, func.attrs)
+    return changed_buffer(func, buffer, lambda b: b.with_(scope=storage_scope))
 
 
 @primitive
@@ -191,11 +183,7 @@ def set_axis_separator(func: PrimFunc, block: str, buffer: Any, axis_separators:
         )  # fmt: skip
     if old.axis_separators == new:
         return func
-
-    def separated(b: Buffer) -> Buffer:  # what matches a part has its dimensions at the end
-        return b.with_(axis_separators=tuple([max(0, s - (old.ndim - b.ndim)) for s in new]))
-
-    return _renewed(func, old, separated)
+    return separated(func, old, new)
 
 
 _ALIGN = "buffer_dim_align"
