@@ -105,7 +105,8 @@ class Scope:
 
     def __init__(self, root: BlockRealize) -> None:
         self.root = root
-        self.blocks = list(blocks_below(root.block.body))
+        init = root.block.init
+        self.blocks = [*(() if init is None else blocks_below(init)), *blocks_below(root.block.body)]
         self.order = {b: i for i, b in enumerate(self.blocks)}
         self.writers: dict[Buffer, list[BlockRealize]] = {}
         self.readers: dict[Buffer, list[BlockRealize]] = {}

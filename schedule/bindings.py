@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
-from ..tir.arith import Analyzer, linear_coefficients
-from ..tir.expr import And, Expr, IntImm, Mul, Range, Var, is_const_int
+from ..tir.arith import Analyzer, iter_map_simplify, linear_coefficients
+from ..tir.expr import Add, And, Expr, IntImm, Mul, Range, Sub, Var, is_const_int, make_binary
 from ..tir.stmt import Block, BlockRealize, For, IfThenElse, SeqStmt, Stmt
-from ..tir.walk import pre_order, substitute
+from ..tir.walk import pre_order, substitute, transform
 from .errors import ScheduleError
 from .tree import Tree, blocks_below, symbols_of
 
@@ -64,7 +65,7 @@ def rebind(
     tree: Tree,
     body: Stmt,
     changes: dict[Var, Expr],
-    new_loops: Collection[Var],
+    above: Mapping[Var, Range],
     analyzer: Analyzer,
     *,
     predicate: Expr | None = None,
@@ -72,25 +73,25 @@ def rebind(
 ) -> Stmt:
     """``body`` with variables replaced and, where ``predicate`` is given, guarded by it.
 
-    Bindings of the outermost blocks are simplified with what ``analyzer`` knows. The guard goes to the predicates of
-    those blocks; what holds no block, or may read memory on the way to one, gets an ``if``.
+    ``above``: the loops around the new body, within its block. Bindings of the outermost blocks are brought into
+    normal form (:func:`~tilewright.tir.arith.iter_map_simplify`). The guard goes to the predicates of those blocks;
+    what holds no block, or may read memory on the way to one, gets an ``if``.
     """
     body = substitute(body, changes)
-    loops = {*tree.loops, *new_loops}
-
-    def simplified(value: Expr) -> Expr:
-        return value if isinstance(value, (Var, IntImm)) else tidy_binding(analyzer, value, loops)
+    ranges = dict(above)
 
     def visit(stmt: Stmt, guard: Expr | None) -> Stmt:
         if isinstance(stmt, BlockRealize):
-            values = tuple([simplified(v) for v in stmt.iter_values])
             test = stmt.predicate if guard is None else conjoin(stmt.predicate, guard)
-            block = stmt.block
-            if not stmt.iter_values:
+            values, block = stmt.iter_values, stmt.block
+            if not values:
                 block = block.with_(body=visit(block.body, None))
+            elif not _distinct_loops(values, ranges, keep_unit):
+                values = tidy_bindings(tree, analyzer, values, ranges, test, keep_unit)
             return BlockRealize(values, test, block)
         if isinstance(stmt, For):
             bind_loop(analyzer, stmt, keep_unit)
+            ranges[stmt.loop_var] = Range(stmt.min, stmt.extent)
         if guard is not None and (not isinstance(stmt, (For, SeqStmt)) or next(blocks_below(stmt), None) is None):
             return IfThenElse(guard, visit(stmt, None))
         return stmt.map_children(lambda n: visit(n, guard) if isinstance(n, Stmt) else n)
@@ -98,7 +99,37 @@ def rebind(
     return visit(body, predicate)
 
 
-def tidy_binding(analyzer: Analyzer, value: Expr, loops: Collection[Var]) -> Expr:
+def _distinct_loops(values: tuple[Expr, ...], ranges: Mapping[Var, Range], keep_unit: bool) -> bool:
+    """Whether each value is a loop variable that stays as it is, or a constant."""
+    met: set[Expr] = set()
+    for value in values:
+        if isinstance(value, IntImm):
+            continue
+        dom = ranges.get(value) if isinstance(value, Var) else None
+        if dom is None or value in met or not is_const_int(dom.min, 0) or (is_const_int(dom.extent, 1) > keep_unit):
+            return False
+        met.add(value)
+    return True
+
+
+def tidy_bindings(
+    tree: Tree,
+    analyzer: Analyzer,
+    values: tuple[Expr, ...],
+    ranges: Mapping[Var, Range],
+    predicate: Expr,
+    keep_unit: bool,
+) -> tuple[Expr, ...]:
+    """The bindings in normal form where they have one; while tile sizes are open, each simplified by itself."""
+    if not tree.tile_symbols:
+        test = None if isinstance(predicate, IntImm) else predicate
+        new = iter_map_simplify(values, ranges, test, analyzer, keep_unit)
+        return values if new is None else tuple(new)
+    loops = {*tree.loops, *ranges}
+    return tuple([v if isinstance(v, (Var, IntImm)) else _tidy(analyzer, v, loops) for v in values])
+
+
+def _tidy(analyzer: Analyzer, value: Expr, loops: Collection[Var]) -> Expr:
     """The simplified binding; with symbolic factors a sum of loops times factors, in the order they are met."""
     simple: Expr = analyzer.simplify(value)
     if all(isinstance(n.b, IntImm) for n in pre_order(simple) if isinstance(n, Mul)):

@@ -122,7 +122,8 @@ def folds(cls: type[BinaryOp], a: Expr, b: Expr) -> bool:
         return cls in _COMPARISONS
     if not (isinstance(a, IntImm) or isinstance(b, IntImm)) or cls not in _FOLDING:
         return False
-    return type(make_binary(cls, a, b)) is not cls
+    made = make_binary(cls, a, b)
+    return not (type(made) is cls and made.a is a and made.b is b)  # x + 0 may be x, a sum as well
 
 
 class ExprPrinter:

@@ -6,12 +6,10 @@ import argparse
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 
 from .chain import Chain, Failure, Outcome, run_chain
-from .shrink import shrink
 from .steps import STEPS
+from .workers import Found, run_chains
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -58,32 +56,13 @@ def _chosen(seed: int, share: float) -> bool:
     return (seed * 2654435761 % 4294967296) / 4294967296 < share
 
 
-def _attempt(chain: Chain) -> Outcome | tuple[str, str, str]:
-    try:
-        return run_chain(chain)
-    except Failure as failure:
-        small = shrink(failure)
-        return small.kind, small.last, small.report()
-
-
-def _results(chains: list[Chain], jobs: int) -> Iterator[Outcome | tuple[str, str, str]]:
-    if jobs == 1:
-        yield from map(_attempt, chains)
-        return
-    with ProcessPoolExecutor(jobs) as pool:
-        try:
-            yield from pool.map(_attempt, chains, chunksize=4)
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-
-
 def _run(chains: list[Chain], options: argparse.Namespace) -> int:
     accepted: Counter[str] = Counter()
     refused: Counter[str] = Counter()
-    found: list[tuple[str, str, str]] = []
+    found: list[Found] = []
     done = compiled = 0
     start = time.monotonic()
-    for result in _results(chains, options.jobs):
+    for result in run_chains(chains, options.jobs):
         done += 1
         if isinstance(result, Outcome):
             accepted += result.accepted

@@ -9,6 +9,7 @@ from ...tir.buffer import Buffer
 from ...tir.expr import Expr, IterVar, Range, Var
 from ...tir.function import PrimFunc
 from ...tir.stmt import BlockRealize, For
+from ...tir.walk import uses_var
 from ..analysis import (
     Scope,
     accesses,
@@ -199,6 +200,12 @@ def _check_movable(tree: Tree, scope: Scope, realize: BlockRealize, target: For,
         )  # fmt: skip
     check_complete_or_reduction(tree, realize)
     check_plain_path(tree, realize)
+    around = {lp.loop_var for lp in tree.loops_above(realize)}
+    if uses_var(realize.block, lambda v: v in around):  # a block without axes may use the loops around it
+        raise ScheduleError(
+            f"block {name!r} uses loops around it inside its body, so it cannot leave them", where=realize,
+            hint="only blocks that see loops through their axes can move",
+        )  # fmt: skip
     if forward and is_output_block(tree, realize):
         raise ScheduleError(
             f"block {name!r} writes {realize.block.writes[0].buffer.name}, an output of its scope, which must be "
