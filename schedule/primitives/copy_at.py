@@ -275,7 +275,8 @@ class _Work:
 
     def stage(self, region: BufferRegion, source: Buffer, target: Buffer) -> BlockRealize:
         """The block that copies ``region``; its axes are the loops that the region depends on."""
-        mine = {lp.loop_var: lp for lp in self.above}
+        around = [*self.tree.all_loops_above(self.loop), self.loop]  # blocks without axes see loops of outer scopes
+        mine = {lp.loop_var: lp for lp in around}
         exprs = [e for r in region.region for e in (r.min, r.extent)]
         used = list(dict.fromkeys(n for e in exprs for n in post_order(e) if isinstance(n, Var) and n in mine))
         at = {v: Var(f"v{n}", v.dtype) for n, v in enumerate(used)}
