@@ -60,7 +60,16 @@ class Calls:
         return f"({a} * {b} + {c})"
 
     def call_if_then_else(self, e: Call) -> str:
-        return self.choose(e.args[0], self.value(e.args[1]), self.value(e.args[2]), e.dtype)
+        cond, usual, other = map(self.value, e.args)
+        lanes, kind = lanes_of(e.args[0].dtype), self.helpers.vector(e.dtype)
+        if lanes == 1:
+            return f"({cond} ? {usual} : {other})"
+        # the other side is evaluated when some lane asks for it
+        mask = self.helpers.vector_named(f"i8x{lanes}")
+        body = f"int r = -1; for (int i = 0; i < {lanes}; ++i) r &= m[i]; return r != 0;"
+        every = self.helpers.define(f"tw_every_{mask}", "int", f"{mask} m", body)
+        chosen = f"{self.helpers.select(e.dtype)}(tw_m, tw_usual, {other})"
+        return f"({{ {mask} tw_m = {cond}; {kind} tw_usual = {usual}; {every}(tw_m) ? tw_usual : {chosen}; }})"
 
     def call_likely(self, e: Call) -> str:
         text = self.value(e.args[0])

@@ -3,18 +3,21 @@
 =================================  ==========================  =======================
 function                           float32                     float64
 =================================  ==========================  =======================
-exp exp2 exp10 log                 1 ULP (1.5 without FMA)     1 ULP
+exp exp2 exp10 log                 1 ULP (1.5 without FMA)     1.1 ULP
 log2 log10 log1p expm1             1.5 ULP (2 without FMA)     2 ULP
-tanh sigmoid                       2.5 ULP                     2.5 ULP
+tanh sigmoid                       1.5 ULP (2.5 without FMA)   1.5 ULP
 erf                                1.5 ULP                     2.5 ULP
 rsqrt                              1.5 ULP: 1 / sqrt(x)        1.5 ULP
-sin cos tan hypot                  0.51 ULP, in float64        the C library's
-asin acos atan atan2 sinh cosh     0.51 ULP, in float64        2.5 ULP
-asinh acosh atanh                  0.51 ULP, in float64        2.5 ULP
-pow                                0.51 ULP, in float64        2 ULP
+sin cos; tan                       1 ULP; 1.1 ULP              1 ULP; 1.1 ULP
+hypot; fmod                        0.51 ULP; exact             1.2 ULP; exact
+asin acos atan atan2 sinh cosh     0.51 ULP, in float64        2 ULP
+asinh acosh atanh                  0.51 ULP, in float64        2 ULP
+pow                                0.51 ULP, in float64        1 ULP
 =================================  ==========================  =======================
 
-The errors are the largest seen over dense samples, rounded up; the tests measure them.
+float32: the largest errors over all values, rounded up; float64: over dense samples (docs/math.md has the figures,
+benchmarks/math_errors.py measures them). sin, cos and tan of float64 beyond 2**30, and without FMA, are the C
+library's.
 
 Infinities, NaN, signed zeros, denormals and overflow are as in C. sqrt, floor, ceil, round, trunc, fabs, copysign, fma
 and the tests for NaN stay: machines have them. float16 and bfloat16 go through float32.
@@ -30,7 +33,7 @@ from ...tir.expr import Call, Cast, Expr
 from ...tir.function import PrimFunc
 from ...tir.walk import transform
 from ..target import Target
-from . import math_exp, math_log, math_pow, math_sigmoid, math_trig
+from . import math_arc, math_exp, math_log, math_pairs, math_pow, math_sigmoid, math_trig
 from .math_build import Maths
 
 __all__ = ["expand", "lower_math"]
@@ -56,27 +59,35 @@ _OWN: dict[str, Expansion] = {
     "sigmoid": math_sigmoid.sigmoid,
     "erf": math_sigmoid.erf,
     "rsqrt": _rsqrt,
+    "sin": math_trig.sin,
+    "cos": math_trig.cos,
+    "tan": math_trig.tan,
 }
 # written for float64; float32 is computed in it
 _DOUBLE: dict[str, Expansion] = {
     "sinh": math_exp.sinh,
     "cosh": math_exp.cosh,
-    "asin": math_trig.asin,
-    "acos": math_trig.acos,
-    "atan": math_trig.atan,
-    "atan2": math_trig.atan2,
+    "asin": math_arc.asin,
+    "acos": math_arc.acos,
+    "atan": math_arc.atan,
+    "atan2": math_arc.atan2,
     "asinh": math_log.asinh,
     "acosh": math_log.acosh,
     "atanh": math_log.atanh,
 }
-# written for float32 values held in float64
+# written for float32 values held in float64, and for float64
 _SINGLE: dict[str, Expansion] = {
-    "sin": math_trig.sin,
-    "cos": math_trig.cos,
-    "tan": math_trig.tan,
     "pow": math_pow.pow_float32,
-    "hypot": math_pow.hypot,
+    "hypot": math_pairs.hypot_float32,
+    "fmod": math_pairs.fmod_float32,
 }
+_FLOAT64: dict[str, Expansion] = {
+    "pow": math_pow.pow_float64,
+    "hypot": math_pairs.hypot,
+    "fmod": math_pairs.fmod,
+}
+# float64: the C library's where the target has no fused operations
+_NEEDS_FUSED = ("sin", "cos", "tan", "fmod")
 
 
 def expand(call: Call, fused: bool = True) -> Expr | None:
@@ -88,22 +99,21 @@ def expand(call: Call, fused: bool = True) -> Expr | None:
     if not call.op.startswith("tir.") or not is_float(call.dtype):
         return None
     bits = bits_of(call.dtype)
-    if name not in _OWN and name not in _DOUBLE and name not in _SINGLE and name != "pow":
+    if name not in _OWN and name not in _DOUBLE and name not in _SINGLE:
         return None
     if bits == 16:
         wide = with_lanes("float32", lanes_of(call.dtype))
         inner = Call(call.op, tuple([Cast(wide, a) for a in call.args]), wide)
         expanded = expand(inner, fused)
         return Cast(call.dtype, inner if expanded is None else expanded)
-    rule = _OWN.get(name) or _DOUBLE.get(name)
     double = with_lanes("float64", lanes_of(call.dtype))
     if bits == 64:
-        if name == "pow":
-            rule = math_pow.pow_float64
-        return None if rule is None else _written(Maths(double, fused), rule, call.args)
+        if name in _NEEDS_FUSED and not fused:
+            return None
+        return _written(Maths(double, fused), _OWN.get(name) or _DOUBLE.get(name) or _FLOAT64[name], call.args)
     if name in _OWN:
         return _written(Maths(call.dtype, fused), _OWN[name], call.args)
-    rule = rule or _SINGLE[name]
+    rule = _DOUBLE.get(name) or _SINGLE[name]
     wide_args = tuple([Cast(double, a) for a in call.args])
     return Cast(call.dtype, _written(Maths(double, fused), rule, wide_args))
 

@@ -156,3 +156,19 @@ class Maths:
         """(p, e) with p + e = a * b exactly."""
         p = self.name(a * b)
         return p, self.name(self.fma(a, b, self.negative(p)))
+
+    def quotient(self, a: Expr, a_low: Expr, b: Expr, b_low: Expr) -> Expr:
+        """(a + a_low) / (b + b_low), the low parts small: one division, corrected by its remainder where the target
+        has fused operations."""
+        if not self.fused:
+            return a / b
+        inverse = self.name(self.f(1.0) / b)
+        q = self.name(a * inverse)
+        rest = self.fma(self.negative(q), b, a) + self.fma(self.negative(q), b_low, a_low)
+        return self.fma(rest, inverse, q)
+
+    # -- rare cases --------------------------------------------------------------------------------------------------
+
+    def either(self, usual: Expr, near: Expr, far: Expr) -> Expr:
+        """``near`` where the condition holds, else ``far``, which is evaluated only when some lane needs it."""
+        return Call("tir.if_then_else", (Call("tir.likely", (usual,), usual.dtype), near, far), near.dtype)

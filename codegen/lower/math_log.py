@@ -120,7 +120,8 @@ def log1p(m: Maths, x: Expr) -> Expr:
     """log(1 + x), precise near zero, at most 2 ULP off: what 1 + x loses in rounding is put back into f."""
     u, lost = m.two_sum(x, m.f(1.0))
     e, f, exponent = _split(m, u, positive=True)
-    scale = m.from_bits(m.i(m.one_bits) - exponent)
+    most = m.i(100 << m.mantissa)  # far beyond, what is lost does not matter
+    scale = m.from_bits(m.i(m.one_bits) - m.select(exponent > most, most, exponent))
     f = m.name(m.mad(lost, scale, f))
     return m.with_sign(_finish(m, x, _of_parts(m, e, f), -1.0), x)
 
@@ -128,7 +129,7 @@ def log1p(m: Maths, x: Expr) -> Expr:
 def asinh(m: Maths, x: Expr) -> Expr:
     """The inverse of sinh, at most 3 ULP off."""
     a = m.name(m.abs(x))
-    big = m.name(a > m.f(2.0**28))
+    big = m.name(a > m.f(2.0**60))
     z = a * a
     y = m.name(m.select(big, a, a + z / (m.f(1.0) + m.call("sqrt", m.mad(a, a, m.f(1.0))))))
     out = log1p(m, y)
@@ -137,11 +138,11 @@ def asinh(m: Maths, x: Expr) -> Expr:
 
 def acosh(m: Maths, x: Expr) -> Expr:
     """The inverse of cosh for x >= 1, else NaN; at most 3 ULP off."""
-    big = m.name(x > m.f(2.0**28))
+    big = m.name(x > m.f(2.0**60))
     t = m.name(x - m.f(1.0))
     y = m.name(m.select(big, x, t + m.call("sqrt", m.mad(t, t, t + t))))
-    out = log1p(m, y)
-    return m.select(big, out + m.f(0.6931471805599453), out)
+    out = m.name(log1p(m, y))
+    return m.select(x >= m.f(1.0), m.select(big, out + m.f(0.6931471805599453), out), m.f(math.nan))
 
 
 def atanh(m: Maths, x: Expr) -> Expr:

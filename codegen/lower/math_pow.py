@@ -14,7 +14,7 @@ from .math_build import Maths
 from .math_exp import EXP2_64, exp2
 from .math_log import _finish, _split, log2
 
-__all__ = ["hypot", "pow_float32", "pow_float64"]
+__all__ = ["pow_float32", "pow_float64"]
 
 # (2 * atanh(s) - 2 s - 2/3 s**3) / s**5 over s**2 on |s| <= 0.1716
 POW_LOG = (0.3999999999999999768, 0.2857142857143427254, 0.2222222221979543044, 0.1818181862791376661,
@@ -80,10 +80,3 @@ def _special(m: Maths, x: Expr, y: Expr, size: Expr) -> Expr:
     a = m.abs(x)
     unit = And(a.equal(one), m.abs(y).equal(m.f(math.inf)))
     return m.select(Or(Or(x.equal(one), y.equal(zero)), unit), one, out)
-
-
-def hypot(m: Maths, x: Expr, y: Expr) -> Expr:
-    """sqrt(x*x + y*y) of float32 values given as float64; infinite when one is, NaN or not."""
-    out = m.call("sqrt", m.mad(x, x, y * y))
-    infinite = Or(m.abs(x).equal(m.f(math.inf)), m.abs(y).equal(m.f(math.inf)))
-    return m.select(infinite, m.f(math.inf), out)

@@ -1,18 +1,24 @@
 """tanh, sigmoid and erf.
 
-tanh is t / (t + 2) with t = expm1(2 |x|). erf has a polynomial near zero; beyond, float32 takes 1 - exp(g(|x|)) with a
-polynomial g close to log(erfc), after an idea of N. Juffa, float64 takes 1 - exp(-x**2) * h((x - 2) / (x + 2)). The
-polynomials are minimax fits made for this file (Remez exchange in 50 digits).
+tanh is x + x**3 * p(x**2) below 0.625 (float64: a quotient p / q, the constants of Cephes, S. Moshier), from there on
+1 - 2 / (exp(2 |x|) + 1). sigmoid is the quotient of 1 or exp(-|x|) and 1 + exp(-|x|), the sum in two parts. erf
+has a polynomial near zero; beyond, float32 takes 1 - exp(g(|x|)) with a polynomial g close to log(erfc), after an idea
+of N. Juffa, float64 takes 1 - exp(-x**2) * h((x - 2) / (x + 2)). The other polynomials are minimax fits made for this file (Remez exchange in 50 digits).
 """
 
 from __future__ import annotations
 
 from ...tir.expr import Expr
 from .math_build import Maths
-from .math_exp import exp, exp_normal, expm1
+from .math_exp import exp, exp_normal
 
 __all__ = ["erf", "sigmoid", "tanh"]
 
+# (tanh(x) - x) / x**3 over x**2 on |x| <= 0.625: 2**-27.8 of tanh
+TANH_32 = (-0.3333328194190330452, 0.1333144219665718105, -0.05373971502970966298, 0.0206390872101169455,
+           -0.00570498706405300643)  # fmt: skip
+TANH_TOP_64 = (-1.61468768441708447952e3, -9.92877231001918586564e1, -9.64399179425052238628e-1)
+TANH_BOTTOM_64 = (4.84406305325125486048e3, 2.23548839060100448583e3, 1.12811678491632931402e2, 1.0)
 # erf(x) / x - 1 over x**2 on |x| <= 0.93
 ERF_SMALL_32 = (0.128379166579811405, -0.3761263318844521204, 0.1128368718894302604, -0.02685894152034172107,
                 0.005199906691403003509, -0.0008130012878335894603, 8.316775965019320639e-05)  # fmt: skip
@@ -33,15 +39,24 @@ ERF_LARGE_64 = (0.2553956763105057439, -0.4271858474139583934, 0.241658194242466
 
 
 def tanh(m: Maths, x: Expr) -> Expr:
-    """The hyperbolic tangent, at most 2.5 ULP off."""
-    t = m.name(expm1(m, m.name(m.clamp(m.abs(x), 0.0, 22.0) * m.f(2.0))))
-    return m.with_sign(t / (t + m.f(2.0)), x)
+    """The hyperbolic tangent, at most 1.5 ULP off."""
+    a = m.name(m.abs(x))
+    small = m.name(a < m.f(0.625))
+    bottom = m.name(exp_normal(m, m.clamp(a, 0.0, 22.0) * m.f(2.0)) + m.f(1.0))
+    z = m.name(x * x)
+    if m.single:
+        large = m.f(1.0) - m.f(2.0) / bottom
+        return m.with_sign(m.select(small, m.mad(m.poly(z, TANH_32) * z, x, x), large), x)
+    top = m.select(small, m.poly(z, TANH_TOP_64) * (z * a), m.f(-2.0))
+    bottom = m.select(small, m.poly(z, TANH_BOTTOM_64), bottom)
+    return m.with_sign(m.select(small, a, m.f(1.0)) + top / bottom, x)
 
 
 def sigmoid(m: Maths, x: Expr) -> Expr:
-    """1 / (1 + e**-x), at most 2 ULP off: e**-|x| never overflows, and small results are denormal as they should."""
+    """1 / (1 + e**-x), at most 1.5 ULP off: e**-|x| never overflows, and small results are denormal as they should."""
     t = m.name(exp(m, m.negative(m.abs(x))))
-    return m.select(x >= m.f(0.0), m.f(1.0), t) / (m.f(1.0) + t)
+    total, lost = m.quick_two_sum(m.f(1.0), t)
+    return m.quotient(m.name(m.select(x >= m.f(0.0), m.f(1.0), t)), m.f(0.0), total, lost)
 
 
 def erf(m: Maths, x: Expr) -> Expr:

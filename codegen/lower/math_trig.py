@@ -1,48 +1,84 @@
-"""Sine, cosine, tangent of float32 (through float64), and the inverse functions.
+"""Sine, cosine and tangent.
 
-The argument is reduced by multiples of pi/2 in three parts (fdlibm's constants), which is exact enough for float32
-arguments up to 2**28; beyond that the bits of 2/pi that matter are picked out and multiplied as whole numbers (Payne
-and Hanek, "Radian reduction for trigonometric functions", 1983). Polynomials are minimax fits made for this file.
+Near: the argument is reduced by n * pi/2 in three parts of full precision (after Cody and Waite, "Software Manual for
+the Elementary Functions", 1980). A fused multiply-subtract of the first part is exact, and what the second loses in
+rounding is kept: the difference comes as a sum of two numbers. Far: float32 values go through float64 and, from 2**27
+on, the bits of 2/pi that matter are picked out and multiplied as whole numbers (Payne and Hanek, "Radian reduction for
+trigonometric functions", 1983); float64 takes the C library's function. The far side runs only when a lane asks for it.
+
+The tangent is the quotient of sine and cosine, both as sums of two numbers, corrected by its remainder. Polynomials are
+minimax fits made for this file (Remez exchange in 50 digits).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
-from ...tir.expr import Call, Expr
+from ...tir.dtype import with_lanes
+from ...tir.expr import Call, Cast, Expr
 from .math_build import Maths
 
-__all__ = ["acos", "asin", "atan", "atan2", "cos", "sin", "tan"]
+__all__ = ["cos", "sin", "tan"]
 
-SIN_64 = (-0.1666666666666663165, 0.008333333333322315121, -0.0001984126982972518526, 2.755731366205243433e-06,
-          -2.505075326390144013e-08, 1.589650491716638385e-10)  # fmt: skip
-COS_64 = (0.04166666666666660417, -0.001388888888887460473, 2.480158728965227548e-05, -2.755731437620095462e-07,
-          2.087572408874991229e-09, -1.135959757992587556e-11)  # fmt: skip
-# (atan(x) - x) / x**3 over x**2 on |x| <= sqrt(2) - 1
-ATAN_64 = (-0.3333333333333320752, 0.1999999999995582886, -0.1428571428038726536, 0.1111111079190991394,
-           -0.09090897979348423508, 0.07692063877720162305, -0.06663143223033832649, 0.05848159898008162612,
-           -0.05040469948694043447, 0.03809300397429160747, -0.01793726203194113262)  # fmt: skip
-# (asin(x) - x) / x**3 over x**2 on |x| <= 1/2
-ASIN_64 = (0.1666666666666538274, 0.07500000000343059333, 0.04464285682347251607, 0.03038195933156473146,
-           0.02237175351805006808, 0.01735977115824209463, 0.0138845981685496069, 0.01217328037958274833,
-           0.006510851385944995809, 0.01957390630808557877, -0.01629406771147296442, 0.03195895833490970079)  # fmt: skip
+# (sin(r) - r) / r**3 over r**2: on |r| <= 0.8 (2**-27.8 of the sine), and on |r| <= 0.7864 (2**-57.9)
+SIN_32 = (-0.1666665319229088854, 0.008332070886388430952, -0.0001950306904475999863)
+SIN_64 = (-0.1666666666666663017, 0.008333333333321974128, -0.0001984126982946944543, 2.755731357828128406e-06,
+          -2.505074080156509787e-08, 1.58958150058248705e-10)  # fmt: skip
+# (cos(r) - 1 + r**2/2) / r**4 over r**2, on the same (2**-32.7 and 2**-63.9 of the cosine)
+COS_32 = (0.04166664318294107713, -0.001388719423204278575, 0.00002441919694599668588)
+COS_64 = (0.04166666666666659177, -0.001388888888887285042, 0.00002480158728871953618, -2.755731414014516034e-07,
+          2.087569539403506085e-09, -1.135824817628384391e-11)  # fmt: skip
 TWO_OVER_PI = 0.636619772367581343075535053490057448
-PI_HALF = 1.5707963267948966192
-PI_HALF_LOW = 6.123233995736766036e-17
+# pi/2 as a sum of three numbers: the errors are 2**-76 and 2**-163
+PI_HALF_32 = (1.5707963705062866211, -4.3711388286737928865e-8, -1.7151245100058818728e-15)
+PI_HALF_64 = (1.570796326794896558, 6.1232339957367660359e-17, -1.4973849048591698329e-33)
+PI_HALF = PI_HALF_64[0]
+# the same in parts of 33 bits (fdlibm's): products with whole numbers below 2**20 are exact
+PI_HALF_SHORT = (1.57079632673412561417, 6.07710050630396597660e-11, 2.02226624879595063154e-21)
+NEAR_32 = 2.0**17
+NEAR_64 = 2.0**30
+NEAR_SHORT = 2.0**20
 # the first bits of 2/pi after the binary point, 32 in each word
 WORDS = (0xA2F9836E, 0x4E441529, 0xFC2757D1, 0xF534DDC0, 0xDB629599, 0x3C439041, 0xFE5163AB)
 
 
-def _reduce(m: Maths, x: Expr) -> tuple[Expr, Expr]:
-    """(r, quadrant) of a float32 ``x`` given as float64: x = quadrant * pi/2 + r, |r| <= pi/4; ``m`` is float64."""
+Formula = Callable[[Maths, Expr, Expr, Expr], Expr]
+"""What to make of (r, low, quadrant), where r + low is the argument less quadrant * pi/2."""
+
+
+def _two_parts(m: Maths, x: Expr) -> tuple[Expr, Expr, Expr]:
+    """(r, low, quadrant) for |x| up to 2**17 (float32) or 2**30 (float64); needs a fused operation.
+
+    x - n * P1 is exact: a multiple of the last bit of P1, or of x, and less than 1. The error of the next difference is
+    exact as well, because its first operand is a multiple of the last bit of the second.
+    """
+    first, second, third = PI_HALF_32 if m.single else PI_HALF_64
+    t = m.name(m.fma(x, m.f(TWO_OVER_PI), m.f(m.magic)))
+    n = m.name(t - m.f(m.magic))
+    exact = m.name(m.fma(n, m.f(-first), x))
+    p, p_low = m.two_product(n, m.f(second))
+    r = m.name(exact - p)
+    low = m.name(((exact - r) - p) - p_low)
+    return r, m.name(m.fma(n, m.f(-third), low)), m.to_bits(t)
+
+
+def _short_parts(m: Maths, x: Expr, multiply: Callable[[Expr, Expr, Expr], Expr]) -> tuple[Expr, Expr]:
+    """(r, bits that end in the quadrant) of a float32 value given as float64, good enough for float32."""
     t = m.name(m.mad(x, m.f(TWO_OVER_PI), m.f(m.magic)))
     n = m.name(t - m.f(m.magic))
-    r = m.fma(n, m.f(-1.57079632673412561417), x)
-    r = m.fma(n, m.f(-6.07710050630396597660e-11), r)
-    r = m.name(m.fma(n, m.f(-2.02226624879595063154e-21), r))
+    r = x
+    for part in PI_HALF_SHORT:
+        r = multiply(n, m.f(-part), r)
+    return m.name(r), m.to_bits(t)
+
+
+def _far(m: Maths, x: Expr) -> tuple[Expr, Expr]:
+    """The same for every float32 value."""
+    r, quadrant = _short_parts(m, x, m.fma)
     large = m.name(m.abs(x) > m.f(2.0**27))
     far, far_quadrant = _payne_hanek(m, x)
-    return m.name(m.select(large, far, r)), m.name(m.select(large, far_quadrant, m.to_bits(t)))
+    return m.name(m.select(large, far, r)), m.name(m.select(large, far_quadrant, quadrant))
 
 
 def _payne_hanek(m: Maths, x: Expr) -> tuple[Expr, Expr]:
@@ -80,105 +116,77 @@ def _payne_hanek(m: Maths, x: Expr) -> tuple[Expr, Expr]:
     return m.select(negative, m.negative(r), r), m.select(negative, m.i(0) - whole, whole)
 
 
-def _sin_poly(m: Maths, r: Expr, z: Expr) -> Expr:
-    return m.mad(m.poly(z, SIN_64) * z, r, r)
+def _sine(m: Maths, r: Expr, low: Expr, z: Expr) -> tuple[Expr, Expr]:
+    """sin(r + low) as r plus the returned correction."""
+    p = m.poly(z, SIN_32 if m.single else SIN_64)
+    return r, m.name(m.mad(r * z, p, low))
 
 
-def _cos_poly(m: Maths, z: Expr) -> Expr:
-    return m.mad(m.poly(z, COS_64) * z, z, m.mad(z, m.f(-0.5), m.f(1.0)))
+def _cosine(m: Maths, r: Expr, low: Expr, z: Expr) -> tuple[Expr, Expr]:
+    """cos(r + low), the same way: 1 - z/2, and what that lost in rounding with the rest."""
+    half = m.name(z * m.f(0.5))
+    top = m.name(m.f(1.0) - half)
+    rest = m.mad(z * z, m.poly(z, COS_32 if m.single else COS_64), m.negative(r) * low)
+    return top, m.name(((m.f(1.0) - top) - half) + rest)
 
 
-def _wave(m: Maths, x: Expr, shift: int) -> Expr:
-    """sin(x + shift * pi/2)"""
-    r, quadrant = _reduce(m, x)
-    if shift:
-        quadrant = m.name(quadrant + m.i(shift))
+def _wave(m: Maths, r: Expr, low: Expr, quadrant: Expr) -> Expr:
+    """sin(r + low + quadrant * pi/2)"""
     z = m.name(r * r)
-    odd = m.both(quadrant, 1).equal(m.i(1))
-    value = m.select(odd, _cos_poly(m, z), _sin_poly(m, r, z))
-    flip = m.both(quadrant, 2).equal(m.i(2))
-    value = m.name(value)
-    value = m.select(flip, m.negative(value), value)
-    return m.select(m.abs(x) < m.f(math.inf), value, m.f(math.nan))
+    odd = m.name(m.both(quadrant, 1).equal(m.i(1)))
+    s, s_low = _sine(m, r, low, z)
+    c, c_low = _cosine(m, r, low, z)
+    value = m.select(odd, c + c_low, s + s_low)
+    flip = m.both(m.shl(quadrant, m.bits - 2), -(1 << (m.bits - 1)))
+    return m.from_bits(Call("tir.bitwise_xor", (m.to_bits(value), flip), m.int_dtype))
+
+
+def _shifted(m: Maths, r: Expr, low: Expr, quadrant: Expr) -> Expr:
+    return _wave(m, r, low, m.name(quadrant + m.i(1)))
+
+
+def _slope(m: Maths, r: Expr, low: Expr, quadrant: Expr) -> Expr:
+    """tan(r + low + quadrant * pi/2)"""
+    z = m.name(r * r)
+    odd = m.name(m.both(quadrant, 1).equal(m.i(1)))
+    s, s_low = m.quick_two_sum(*_sine(m, r, low, z))
+    c, c_low = m.quick_two_sum(*_cosine(m, r, low, z))
+    top, bottom = m.name(m.select(odd, m.negative(c), s)), m.name(m.select(odd, s, c))
+    top_low, bottom_low = m.select(odd, m.negative(c_low), s_low), m.select(odd, s_low, c_low)
+    return m.quotient(top, top_low, bottom, bottom_low)
+
+
+def _function(m: Maths, x: Expr, name: str, formula: Formula) -> Expr:
+    """``formula`` of the reduced argument: the near side, and the far side for lanes beyond it."""
+    if not m.single:
+        near: Expr = formula(m, *_two_parts(m, x))
+        return m.either(m.abs(x) <= m.f(NEAR_64), near, Call(f"tir.{name}", (x,), m.dtype))
+    wide = Maths(with_lanes("float64", m.lanes), m.fused)
+    doubled = Cast(wide.dtype, x)
+    a = wide.name(doubled)
+    r, quadrant = _far(wide, a)
+    value = wide.select(
+        wide.abs(a) < wide.f(math.inf), formula(wide, r, wide.f(0.0), wide.name(quadrant)), wide.f(math.nan)
+    )
+    far = Cast(m.dtype, wide.finish(value))
+    if m.fused:
+        return m.either(m.abs(x) <= m.f(NEAR_32), formula(m, *_two_parts(m, x)), far)
+    a = wide.name(doubled)
+    r, quadrant = _short_parts(wide, a, wide.mad)
+    near = Cast(m.dtype, wide.finish(formula(wide, r, wide.f(0.0), wide.name(quadrant))))
+    return m.either(m.abs(x) <= m.f(NEAR_SHORT), near, far)
 
 
 def sin(m: Maths, x: Expr) -> Expr:
-    """The sine of a float32 given as float64."""
-    return m.select(x.equal(m.f(0.0)), x, _wave(m, x, 0))
+    """The sine, at most 1 ULP off."""
+    return m.select(x.equal(m.f(0.0)), x, _function(m, x, "sin", _wave))
 
 
 def cos(m: Maths, x: Expr) -> Expr:
-    """The cosine of a float32 given as float64."""
-    return _wave(m, x, 1)
+    """The cosine, at most 1 ULP off."""
+    return _function(m, x, "cos", _shifted)
 
 
 def tan(m: Maths, x: Expr) -> Expr:
-    """The tangent of a float32 given as float64."""
-    r, quadrant = _reduce(m, x)
-    z = m.name(r * r)
-    s, c = m.name(_sin_poly(m, r, z)), m.name(_cos_poly(m, z))
-    odd = m.name(m.both(quadrant, 1).equal(m.i(1)))
-    value = m.select(odd, m.negative(c), s) / m.select(odd, s, c)
-    value = m.select(x.equal(m.f(0.0)), x, value)
-    return m.select(m.abs(x) < m.f(math.inf), value, m.f(math.nan))
-
-
-def atan(m: Maths, x: Expr) -> Expr:
-    """The inverse tangent, at most 2 ULP off."""
-    return m.with_sign(_atan_ratio(m, m.name(m.abs(x)), m.f(1.0)), x)
-
-
-def _atan_ratio(m: Maths, y: Expr, x: Expr) -> Expr:
-    """atan(y / x) of y, x >= 0 with one division: y/x, (y - x)/(y + x) or -x/y, and 0, pi/4 or pi/2 added."""
-    large = m.name(y > x * m.f(2.414213562373095))
-    middle = m.name(y > x * m.f(0.41421356237309503))
-    above = m.select(large, m.negative(x), m.select(middle, y - x, y))
-    below = m.select(large, y, m.select(middle, y + x, x))
-    t = m.name(above / below)
-    base = m.select(large, m.f(PI_HALF), m.select(middle, m.f(PI_HALF / 2), m.f(0.0)))
-    low = m.select(large, m.f(PI_HALF_LOW), m.select(middle, m.f(PI_HALF_LOW / 2), m.f(0.0)))
-    z = m.name(t * t)
-    return base + (m.mad(m.poly(z, ATAN_64) * z, t, low) + t)
-
-
-def atan2(m: Maths, y: Expr, x: Expr) -> Expr:
-    """The angle of the point (x, y), from -pi to pi."""
-    a, b = m.name(m.abs(y)), m.name(m.abs(x))
-    infinite = m.name(m.select(a < b, b, a).equal(m.f(math.inf)))
-    both = m.name(m.select(a < b, a, b).equal(m.f(math.inf)))
-    top = m.select(infinite, m.select(a.equal(m.f(math.inf)), m.f(1.0), m.f(0.0)), a)
-    bottom = m.select(infinite, m.select(b.equal(m.f(math.inf)), m.f(1.0), m.f(0.0)), b)
-    top = m.name(m.select(both, m.f(1.0), top))
-    bottom = m.name(m.select(both, m.f(1.0), bottom))
-    zero = m.name(m.select(a < b, b, a).equal(m.f(0.0)))
-    angle = m.name(m.select(zero, m.f(0.0), _atan_ratio(m, top, m.select(zero, m.f(1.0), bottom))))
-    behind = m.to_bits(x) < m.i(0)
-    out = m.select(behind, m.f(math.pi) - (angle - m.f(2 * PI_HALF_LOW)), angle)
-    nan = m.select(a.equal(a), b, a)
-    return m.select(nan.equal(nan), m.with_sign(out, y), nan)
-
-
-def _asin_small(m: Maths, x: Expr, z: Expr) -> Expr:
-    """asin(x) of |x| <= 1/2, z = x * x."""
-    return m.mad(m.poly(z, ASIN_64) * z, x, x)
-
-
-def asin(m: Maths, x: Expr) -> Expr:
-    """The inverse sine, at most 2 ULP off; NaN for |x| > 1."""
-    a = m.name(m.abs(x))
-    big = m.name(a > m.f(0.5))
-    z = m.name(m.select(big, (m.f(1.0) - a) * m.f(0.5), a * a))
-    root = m.name(m.select(big, m.call("sqrt", z), a))
-    p = m.name(_asin_small(m, root, z))
-    return m.with_sign(m.select(big, m.f(PI_HALF) - (p + p - m.f(PI_HALF_LOW)), p), x)
-
-
-def acos(m: Maths, x: Expr) -> Expr:
-    """The inverse cosine, at most 2 ULP off; NaN for |x| > 1."""
-    a = m.name(m.abs(x))
-    big = m.name(a > m.f(0.5))
-    z = m.name(m.select(big, (m.f(1.0) - a) * m.f(0.5), a * a))
-    root = m.name(m.select(big, m.call("sqrt", z), x))
-    p = m.name(_asin_small(m, root, z))
-    edge = m.select(x > m.f(0.0), p + p, m.f(2 * PI_HALF) - (p + p - m.f(2 * PI_HALF_LOW)))
-    return m.select(big, edge, m.f(PI_HALF) - (p - m.f(PI_HALF_LOW)))
+    """The tangent, at most 1 ULP off."""
+    return m.select(x.equal(m.f(0.0)), x, _function(m, x, "tan", _slope))

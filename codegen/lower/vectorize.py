@@ -48,7 +48,7 @@ from ...tir.stmt import (
     Stmt,
     seq,
 )
-from ...tir.walk import transform, uses_var
+from ...tir.walk import pre_order, transform, uses_var
 from .masks import all_lanes
 
 __all__ = ["NotVectorizable", "vectorize_expr", "vectorize_loops"]
@@ -286,7 +286,7 @@ class _Vectorizer:
     def call(self, e: Call) -> Expr:
         if e.op in ("tir.if_then_else",):
             cond = self.expr(e.args[0])
-            if lanes_of(cond.dtype) > 1:
+            if lanes_of(cond.dtype) > 1 and not _rarely(e):
                 if isinstance(e.args[0], And):  # a guard that is the same for all lanes stays one
                     inner = Call(e.op, (e.args[0].b, e.args[1], e.args[2]), e.dtype)
                     return self.call(Call(e.op, (e.args[0].a, inner, e.args[2]), e.dtype))
@@ -301,9 +301,15 @@ class _Vectorizer:
         if e.op in _ELEMENTWISE_NOT or lanes_of(e.dtype) > 1 or e.op.startswith("tir.vector_"):
             raise NotVectorizable(e.op)
         wide = [a if isinstance(a, StringImm) else widen(a, self.lanes) for a in args]
-        if e.op == "tir.if_then_else":
+        if e.op == "tir.if_then_else" and lanes_of(args[0].dtype) == 1:
             wide[0] = args[0]
         return Call(e.op, tuple(wide), with_lanes(e.dtype, self.lanes))
+
+
+def _rarely(e: Call) -> bool:
+    """Whether an ``if_then_else`` stays one: its condition is likely, and no side reads memory."""
+    usual = isinstance(e.args[0], Call) and e.args[0].op == "tir.likely"
+    return usual and not any(isinstance(n, BufferLoad) for side in e.args[1:] for n in pre_order(side))
 
 
 def _both(a: Expr | None, b: Expr | None) -> Expr | None:

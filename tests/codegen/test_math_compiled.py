@@ -1,0 +1,65 @@
+"""The mathematical functions as machine code: vectors with rare lanes, the C form, targets with and without fusion."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+from tilewright.codegen import Target, compile, lower
+from tilewright.codegen.c import emit_c
+from tilewright.codegen.llvm import emit
+from tilewright.schedule import Schedule
+from tilewright.te import compute, create_prim_func, placeholder
+from tilewright.tir import PrimFunc, op
+
+ROUNDING = {"float32": 2.0**-23, "float64": 2.0**-51}
+
+
+def function(name: str, dtype: str, count: int, lanes: int) -> PrimFunc:
+    x = placeholder((count,), dtype, name="x")
+    y = compute((count,), lambda i: op.unary(name, x[i]), name="y")
+    sch = Schedule(create_prim_func([x, y]))
+    (loop,) = sch.get_loops("y")
+    if lanes > 1:
+        sch.vectorize(sch.split(loop, [None, lanes])[1])
+    return sch.func
+
+
+def inputs(dtype: str, count: int) -> np.ndarray:
+    """Moderate values with a few huge ones, infinities and NaN between them."""
+    x = np.random.default_rng(1).uniform(-50, 50, count)
+    x[3::11], x[5::31], x[7::29], x[9::37] = 3e9, -1e30, math.inf, math.nan
+    x[0] = -0.0
+    return x.astype(dtype)
+
+
+@pytest.mark.parametrize("target", ["x86-64-v2", "x86-64-v3"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["sin", "cos", "tan", "tanh", "sigmoid"])
+@pytest.mark.parametrize(("count", "lanes"), [(7, 1), (13, 4), (160, 8), (77, 16)])
+def test_rare_lanes(name: str, dtype: str, target: str, count: int, lanes: int) -> None:
+    f = compile(function(name, dtype, count, lanes), Target(f"llvm -mcpu={target} -num-cores=1"), "kernel")
+    x = inputs(dtype, count)
+    y = np.full(count, 7, dtype)
+    f(x, y)
+    with np.errstate(all="ignore"):
+        wide = x.astype(np.longdouble)
+        want = 1 / (1 + np.exp(-wide)) if name == "sigmoid" else getattr(np, name)(wide)
+    np.testing.assert_allclose(y, want.astype(dtype), rtol=ROUNDING[dtype], atol=0)
+    assert np.signbit(y[0]) == np.signbit(want[0])
+
+
+def test_the_library_is_called_on_one_side_only() -> None:
+    lowered = lower(function("sin", "float64", 64, 8), Target("llvm -mcpu=x86-64-v3 -num-cores=1"))
+    text = emit(lowered)
+    assert "if_then_else(T.likely(" in lowered.func.script()
+    blocks = re.split(r"^(?=\w[\w.]*:)", text, flags=re.M)
+    calls = [b for b in blocks if "call double @sin(" in b]
+    assert len(calls) == 1 and calls[0].startswith("rare"), text
+    assert "llvm.vector.reduce.and.v8i1" in text
+
+
+def test_the_c_form_chooses_too() -> None:
+    lowered = lower(function("cos", "float64", 16, 4), Target("llvm -mcpu=x86-64-v3 -num-cores=1"))
+    assert re.search(r"tw_every_i8x4\(tw_m\) \? tw_usual : ", emit_c([lowered]))
