@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
 
 from ..tir.arith import Analyzer, iter_map_simplify, linear_coefficients
-from ..tir.expr import Add, And, Expr, IntImm, Mul, Range, Sub, Var, is_const_int, make_binary
+from ..tir.expr import And, Expr, IntImm, Mul, Range, Var, is_const_int
 from ..tir.stmt import Block, BlockRealize, For, IfThenElse, SeqStmt, Stmt
-from ..tir.walk import pre_order, substitute, transform
+from ..tir.walk import pre_order, substitute
 from .errors import ScheduleError
 from .tree import Tree, blocks_below, symbols_of
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ...tir.arith import Analyzer
-from ...tir.expr import Expr, IntImm, Range, Var, const, convert, is_const_int
+from ...tir.expr import Expr, IntImm, Range, Var, cast, const, convert, is_const_int
 from ...tir.function import PrimFunc
 from ...tir.op import ceildiv
 from ...tir.stmt import For, Stmt
@@ -93,11 +93,24 @@ def split(
             hint="choose factors whose product is the extent, or allow the predicate",
         )
     body = rebind(
-        tree, target.body, {loop: value}, new_vars, analyzer, predicate=predicate, keep_unit=preserve_unit_iters
+        tree,
+        target.body,
+        {loop: value},
+        _ranges(tree, target, zip(new_vars, extents, strict=True)),
+        analyzer,
+        predicate=predicate,
+        keep_unit=preserve_unit_iters,
     )
     for var, extent in zip(reversed(new_vars), reversed(extents), strict=True):
         body = For(var, const(0, dtype), extent, "serial", body)
     return tree.replace({target: body}), new_vars
+
+
+def _ranges(tree: Tree, loop: For, new: Iterable[tuple[Var, Expr]]) -> dict[Var, Range]:
+    """The loops above ``loop`` in its block, and the ``new`` ones in its place with their extents."""
+    out = {up.loop_var: Range(up.min, up.extent) for up in tree.loops_above(loop)}
+    out.update((var, Range.from_extent(extent)) for var, extent in new)
+    return out
 
 
 def _as_factors(factors: Sequence[Factor] | None, factor: Factor, nparts: Factor) -> list[Factor]:
@@ -127,7 +140,7 @@ def _extents(tree: Tree, loop: For, analyzer: Analyzer, factors: list[Factor]) -
     out: list[Expr | None] = []
     product: Expr = const(1, dtype)
     for f in factors:
-        e = None if f is None else const(f, dtype) if isinstance(f, int) else convert(f).astype(dtype)
+        e = None if f is None else const(f, dtype) if isinstance(f, int) else cast(dtype, convert(f))
         if e is not None and not analyzer.can_prove(e >= 1):
             what = "not positive" if isinstance(e, IntImm) else "not known to be positive"
             raise ScheduleError(f"factor {e} of loop {name} is {what}", where=loop, hint="factors are at least 1")
@@ -189,18 +202,22 @@ def fuse(func: PrimFunc, *loops: Var, preserve_unit_iters: bool = True) -> tuple
     changes: dict[Var, Expr] = {}
     lower: Expr = const(1, dtype)
     for loop in reversed(chain):
-        extent = loop.extent.astype(dtype)
+        extent = cast(dtype, loop.extent)
         if is_const_int(extent, 1):
             value: Expr = const(0, dtype)
         elif loop is chain[0]:
             value = fused // lower
         else:
             value = (fused % (lower * extent)) // lower
-        changes[loop.loop_var] = value.astype(loop.loop_var.dtype)
+        changes[loop.loop_var] = cast(loop.loop_var.dtype, value)
         lower = lower * extent
-    total = analyzer.simplify(lower)
+    total: Expr = const(1, dtype)
+    for loop in chain:
+        total = total * cast(dtype, loop.extent)
+    total = analyzer.simplify(total)
     analyzer.bind(fused, Range.from_extent(total))
-    body = rebind(tree, chain[-1].body, changes, [fused], analyzer, keep_unit=preserve_unit_iters)
+    above = _ranges(tree, chain[0], [(fused, total)])
+    body = rebind(tree, chain[-1].body, changes, above, analyzer, keep_unit=preserve_unit_iters)
     return tree.replace({chain[0]: For(fused, const(0, dtype), total, "serial", body)}), fused
 
 

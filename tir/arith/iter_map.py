@@ -31,10 +31,12 @@ def detect_iter_map(
     predicate: Expr | None = None,
     analyzer: Analyzer | None = None,
     keep_unit: bool = False,
+    as_written: bool = False,
 ) -> IterMap:
     """Take apart what ``loops`` bind axes to; see the module's docstring for what the answer means.
 
     With ``keep_unit`` loops of one iteration are digits like others; else they stand for their only value.
+    ``as_written`` takes the bindings without simplifying them first, so that the digits show how they were made.
 
     >>> from tilewright.tir.expr import Var, Range
     >>> f = Var("f")
@@ -55,8 +57,10 @@ def detect_iter_map(
         unit = keep_unit and an.can_prove_equal(r.extent, 1)
         an.bind(v, (r.min, r.min + 1) if unit else r)  # as if longer, so that simplifying keeps the variable
     finder = _Finder(an, loops, keep_unit)
-    simple = [an.simplify(b) for b in bindings]
+    simple = list(bindings) if as_written else [an.simplify(b) for b in bindings]
     constraints = [] if predicate is None else finder.constraints(predicate)
+    if as_written:
+        finder.install(constraints, None)
     with an.constraint(predicate if predicate is not None else IntImm(1, "bool")):
         parsed: list[IterSum | None] = []
         for b in simple:
@@ -65,7 +69,8 @@ def detect_iter_map(
             except _NotAffine as error:
                 finder.errors.append(f"{b} is not affine in the loops: {error}")
                 parsed.append(None)
-    finder.install(constraints, [p for p in parsed if p is not None])
+    if not as_written:
+        finder.install(constraints, [p for p in parsed if p is not None])
     sums = [IterSum((), b) if p is None else finder.whole(b, p) for b, p in zip(simple, parsed, strict=True)]
     return finder.check(sums)
 
@@ -191,9 +196,10 @@ class _Finder:
 
     def single(self, a: IterSum) -> IterSplit | None:
         """The digits of ``a`` as one digit of a mark of their own; None when they leave gaps or overlap."""
-        args = self._matched(list(a.args))
+        args = self._matched(self._combined(list(a.args)))
         if len(args) == 1:
             return args[0]
+        args = args[::-1]  # of loops with the same scale those of one iteration, which are inner ones, come first
         for start in args:
             chain, rest = [start], [s for s in args if s is not start]
             while rest:
@@ -209,6 +215,20 @@ class _Finder:
                 return IterSplit(mark, const(1, start.scale.dtype), mark.extent, start.scale)
         return None
 
+    def _combined(self, args: list[IterSplit]) -> list[IterSplit]:
+        """``args`` with neighbouring digits of one number as one digit: ``f // 4 * 4 + f % 4`` is ``f``."""
+        for high in args:
+            for low in args:
+                if (
+                    high is not low
+                    and high.mark is low.mark
+                    and self._is(high.lower_factor, self._times(low.lower_factor, low.extent))
+                    and self._is(high.scale, self._times(low.scale, low.extent))
+                ):
+                    both = IterSplit(low.mark, low.lower_factor, self._times(low.extent, high.extent), low.scale)
+                    return self._combined([both if s is high else s for s in args if s is not low])
+        return args
+
     def _mark(self, chain: list[IterSplit], unit: Expr) -> IterMark:
         one = const(1, unit.dtype)
         digits, extent = [], one
@@ -217,8 +237,7 @@ class _Finder:
             digits.append(IterSplit(s.mark, s.lower_factor, s.extent, scale))
             extent = self._times(extent, s.extent)
         for mark in self.fused:
-            assert isinstance(mark.source, IterSum)
-            if _alike(mark.source.args, digits) and self._is(mark.extent, extent):
+            if isinstance(mark.source, IterSum) and _alike(mark.source.args, digits) and self._is(mark.extent, extent):
                 return mark
         mark = IterMark(IterSum(tuple(digits), const(0, unit.dtype)), extent)
         self.fused.append(mark)
@@ -271,20 +290,21 @@ class _Finder:
             out.append(_Constraint(str(simple), IterSum(total.args, const(0, value.dtype)), limit))
         return out
 
-    def install(self, constraints: list[_Constraint], parsed: list[IterSum]) -> None:
-        """Give each predicate a number of its own, in the digits that the bindings use."""
+    def install(self, constraints: list[_Constraint], parsed: list[IterSum] | None) -> None:
+        """Give each predicate a number of its own, in the digits that the bindings use where those are known."""
         for c in sorted(constraints, key=lambda c: len(c.total.args)):
             args: list[IterSplit] = []
             for s in c.total.args:
-                args.extend(self._refined(s, parsed))
+                args.extend([s] if parsed is None else self._refined(s, parsed))
             args = self._matched(args)
-            args, c.bound = self._without_low_digits(args, c.bound, parsed)
+            if parsed is not None:
+                args, c.bound = self._without_low_digits(args, c.bound, parsed)
             c.total = IterSum(tuple(args), c.total.base)
             digit = self.single(c.total)
             if digit is None or not self._is(digit.scale, 1):
                 self.errors.append(f"the predicate {c.text} does not put its digits together without gaps")
                 continue
-            if len(args) == 1 and self._is(args[0].lower_factor, 1) and args[0].mark.extent is args[0].extent:
+            if len(args) == 1:
                 c.mark = IterMark(IterSum(tuple(args), c.total.base), c.bound)
             else:
                 c.mark = IterMark(digit.mark.source, c.bound)
