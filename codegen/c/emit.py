@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from ...tir.buffer import Buffer
 from ...tir.dtype import bytes_of, element_of, is_bool, lanes_of
 from ...tir.expr import Broadcast, IntImm
 from ...tir.stmt import (
@@ -20,6 +18,7 @@ from ...tir.stmt import (
     SeqStmt,
     Stmt,
 )
+from ..llvm.memory import constant_elements, elements_of
 from ..lowered import LoweredFunc
 from .expr import CExprs, element
 from .header import c_names, c_prototype
@@ -173,7 +172,7 @@ class _Writer:
             self.stmt(s.body)
             return
         base = scalar_type(element_of(buffer.dtype))
-        size = _constant_elements(buffer)
+        size = constant_elements(buffer)
         per = bytes_of(element_of(buffer.dtype))
         if size is not None and size * bytes_of(buffer.dtype) <= STACK_BYTES:
             count = max(size, 1) * lanes_of(buffer.dtype)
@@ -181,21 +180,9 @@ class _Writer:
             self.put(f"{base} {name}[{count}] __attribute__((aligned(64)));")
             self.stmt(s.body)
             return
-        total: Any = IntImm(1, "int64")
-        for extent in buffer.shape:
-            total = total * extent
-        amount = self.exprs.index(total) if size is None else str(size)
+        amount = self.exprs.index(elements_of(buffer)) if size is None else str(size)
         scratch = self.helpers.plain("scratch")
         name = self.exprs.name(buffer.data, buffer.name)
         self.put(f"{base} *restrict {name} = {scratch}({amount} * {per * lanes_of(buffer.dtype)});")
         self.stmt(s.body)
         self.put(f"free({name});")
-
-
-def _constant_elements(buffer: Buffer) -> int | None:
-    total = 1
-    for extent in buffer.shape:
-        if not isinstance(extent, IntImm):
-            return None
-        total *= extent.value
-    return total

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from ...tir.buffer import Buffer
@@ -13,7 +14,7 @@ from .types import align_of, memory_type, suffix, vector_constant
 if TYPE_CHECKING:
     from .expr import ExprEmitter
 
-__all__ = ["address", "load", "store"]
+__all__ = ["address", "constant_elements", "elements_of", "load", "store", "strides_of"]
 
 
 def load(em: ExprEmitter, e: BufferLoad) -> str:
@@ -64,8 +65,8 @@ def store(em: ExprEmitter, buffer: Buffer, indices: tuple[Expr, ...], value: str
     if lanes == 1 or (stride is not None and not stride.terms and stride.const == 1 and vector is None):
         pointer = _pointer(em, buffer, offset)
         if mask is None:
-            hint = em.store_hint()
-            fn.do(f"store {memory} {value}, ptr {pointer}, align {align_of(dtype)}{hint}")
+            align, hint = em.store_place(buffer, offset, dtype)
+            fn.do(f"store {memory} {value}, ptr {pointer}, align {align}{hint}")
         else:
             fn.do(
                 em.intrinsic(
@@ -109,6 +110,28 @@ def _scalar_load(em: ExprEmitter, buffer: Buffer, offset: Linear) -> str:
 def strides_of(buffer: Buffer) -> tuple[Expr, ...]:
     """The buffer's strides in elements, row-major when it names none."""
     return buffer.element_strides()
+
+
+def elements_of(buffer: Buffer) -> Expr:
+    """How many elements lie from the buffer's first to its last, gaps between rows included."""
+    total: Expr = IntImm(1, "int64")
+    if not buffer.strides:
+        for extent in buffer.shape:
+            total = total * extent
+        return total
+    for extent, stride in zip(buffer.shape, buffer.strides, strict=True):
+        total = total + (extent - 1) * stride
+    return total
+
+
+def constant_elements(buffer: Buffer) -> int | None:
+    """:func:`elements_of` when shape and strides are constants, else None."""
+    if not all(isinstance(e, IntImm) for e in (*buffer.shape, *buffer.strides)):
+        return None
+    shape = [int(e) for e in buffer.shape]
+    if not buffer.strides or 0 in shape:
+        return math.prod(shape)
+    return 1 + sum((n - 1) * int(s) for n, s in zip(shape, buffer.strides, strict=True))
 
 
 def _place(

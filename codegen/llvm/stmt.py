@@ -21,11 +21,12 @@ from ...tir.stmt import (
     Stmt,
 )
 from ...tir.walk import pre_order
+from ..lower.streams import ALIGNED, STREAMED
 from .builder import FunctionBuilder
 from .expr import EmitError, ExprEmitter, ModuleParts
-from .index import index_like, index_text, linear, linear_text
-from .memory import store, strides_of
-from .types import llvm_type, memory_type
+from .index import Linear, index_like, index_text, linear, linear_text
+from .memory import constant_elements, elements_of, store, strides_of
+from .types import align_of, llvm_type, memory_type
 
 __all__ = ["StmtEmitter"]
 
@@ -43,8 +44,13 @@ class StmtEmitter(ExprEmitter):
         ExprEmitter.__init__(self, fn, parts, target)
         self.name = name
         self.in_parallel = False
+        self.streaming = 0
+        """Whether stores go past the caches: 1 where they are seen to be aligned, 2 where full vectors are known to be."""
+        self.streamed = False
         self.failure: str | None = None
         """In a parallel region: where a failure's number is left for the caller. None: the function returns it."""
+        self.own_memory: set[str] = set()
+        """Pointers to scratch memory, aligned to 64 bytes."""
         self.scratch: list[str] = []
         """Blocks of the runtime's memory that are in use here, given back when the function ends early."""
         self._effects: dict[int, tuple[Stmt, frozenset[Buffer], frozenset[Var]]] = {}
@@ -65,7 +71,11 @@ class StmtEmitter(ExprEmitter):
         elif isinstance(s, Allocate):
             self.allocate(s)
         elif isinstance(s, AttrStmt):
+            outer = self.streaming
+            if s.attr_key == STREAMED and isinstance(s.value, IntImm):
+                self.streaming = s.value.value
             self.stmt(s.body)
+            self.streaming = outer
         elif isinstance(s, Evaluate):
             if not isinstance(s.value, IntImm):
                 self.value(s.value)
@@ -250,13 +260,14 @@ class StmtEmitter(ExprEmitter):
             del self.registers[buffer]
             return
         element, step = memory_type(element_of(buffer.dtype)), bytes_of(buffer.dtype)
-        size = _constant_elements(buffer)
+        size = constant_elements(buffer)
         if _on_stack(buffer):
-            self.bases[buffer.data] = fn.alloca(max(size or 0, 1) * lanes_of(buffer.dtype), element)
+            self.bases[buffer.data] = stack = fn.alloca(max(size or 0, 1) * lanes_of(buffer.dtype), element)
+            self.own_memory.add(stack)
             self.stmt(s.body)
             return
         if size is None:
-            amount = fn.pure(f"mul i64 {linear_text(self, linear(self, _elements(buffer)))}, {step}")
+            amount = fn.pure(f"mul i64 {linear_text(self, linear(self, elements_of(buffer)))}, {step}")
         else:
             amount = str(size * step)
         self.parts.declarations.setdefault("tw_alloc", "declare noalias ptr @tw_alloc(i64)")
@@ -264,10 +275,30 @@ class StmtEmitter(ExprEmitter):
         pointer = fn.emit(f"call noalias align 64 ptr @tw_alloc(i64 {amount})")
         self.check(fn.emit(f"icmp ne ptr {pointer}, null"), str(OUT_OF_MEMORY))
         self.bases[buffer.data] = pointer
+        self.own_memory.add(pointer)
         self.scratch.append(pointer)
         self.stmt(s.body)
         self.scratch.pop()
         fn.do(f"call void @tw_free(ptr {pointer})")
+
+    def store_place(self, buffer: Buffer, offset: Linear, dtype: str) -> tuple[int, str]:
+        """Alignment and metadata of a plain store: non-temporal where that was asked for, if the address is aligned."""
+        align, size = align_of(dtype), bytes_of(dtype)
+        whole = min(size, self.target.vector_bits // 8)
+        if not self.streaming or lanes_of(dtype) == 1 or whole < 16 or size % whole:
+            return align, ""
+        step = bytes_of(element_of(dtype))
+        steady = all(n * step % whole == 0 for n in (*offset.terms.values(), offset.const))
+        if self.streaming != ALIGNED and not (steady and self.bases.get(buffer.data) in self.own_memory):
+            return align, ""
+        self.streamed = True
+        self.parts.metadata.setdefault("nontemporal", "!{i32 1}")
+        return whole, ", !nontemporal !0"
+
+    def settle_streams(self) -> None:
+        """Before the function ends, its non-temporal stores become visible in order with all others."""
+        if self.streamed and self.target.arch == "x86_64":
+            self.fn.do(self.intrinsic("llvm.x86.sse.sfence", "void", [], []))
 
     # -- parallel regions ------------------------------------------------------------------------------------------
 
@@ -348,6 +379,7 @@ class StmtEmitter(ExprEmitter):
         )
         em = StmtEmitter(fn, self.parts, self.target, self.name)
         em.in_parallel = True
+        em.streaming = self.streaming
         em.failure = "%failure" if can_fail else None
         em.analyzer = self.analyzer
         em.bases = {data: f"%p{n}" for n, data in enumerate(pointers)}
@@ -357,6 +389,7 @@ class StmtEmitter(ExprEmitter):
         first = fn.emit("add i64 %low, %begin")
         last = fn.emit("add i64 %low, %end")
         em.run_loop(s, first, last, True)
+        em.settle_streams()
         fn.do("ret void")
         return fn.text()
 
@@ -377,25 +410,9 @@ def _called(e: Expr) -> set[Var]:
     return out
 
 
-def _elements(buffer: Buffer) -> Expr:
-    total: Expr = IntImm(1)
-    for extent in buffer.shape:
-        total = total * extent
-    return total
-
-
-def _constant_elements(buffer: Buffer) -> int | None:
-    total = 1
-    for extent in buffer.shape:
-        if not isinstance(extent, IntImm):
-            return None
-        total *= extent.value
-    return total
-
-
 def _on_stack(buffer: Buffer) -> bool:
     """Whether scratch of this size is the function's own."""
-    size = _constant_elements(buffer)
+    size = constant_elements(buffer)
     return size is not None and size * bytes_of(buffer.dtype) <= STACK_BYTES
 
 

@@ -11,6 +11,7 @@ from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import Allocate, AttrStmt, Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, Stmt
 from ...tir.walk import pre_order, substitute, transform, vars_in
+from .align import ALIGN, alignments_of
 from .reduction import conjuncts
 
 __all__ = ["flatten_blocks"]
@@ -38,10 +39,11 @@ def flatten_blocks(func: PrimFunc) -> PrimFunc:
     """
     places = _place_allocations(func)
     layouts: dict[Buffer, tuple[Expr, ...]] = {}
+    wishes = _alignments(func)
 
     def wrap(node: Node, stmt: Stmt) -> Stmt:
         for buffer in reversed(places.get(id(node), ())):
-            stmt = Allocate(buffer, stmt)
+            stmt = Allocate(buffer, stmt, {ALIGN: wishes[buffer]} if buffer in wishes else {})
         return stmt
 
     def visit(node: Node, env: dict[Var, Expr]) -> Stmt:
@@ -76,6 +78,16 @@ def flatten_blocks(func: PrimFunc) -> PrimFunc:
         return wrap(node, new)  # type: ignore[arg-type]
 
     return func.with_body(visit(func.body, {}))
+
+
+def _alignments(func: PrimFunc) -> dict[Buffer, list[tuple[int, int, int]]]:
+    """What blocks ask of the strides of the buffers they write."""
+    out: dict[Buffer, list[tuple[int, int, int]]] = {}
+    for n in pre_order(func, lambda n: not isinstance(n, Expr)):
+        if isinstance(n, Block) and ALIGN in n.annotations:
+            for buffer, found in alignments_of(n).items():
+                out.setdefault(buffer, []).extend(found)
+    return out
 
 
 def _place_allocations(func: PrimFunc) -> Mapping[int, list[Buffer]]:

@@ -9,6 +9,7 @@ from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import Allocate, BufferStore, For, LetStmt, Stmt
 from ...tir.walk import pre_order, transform, vars_in
+from .align import ALIGN, aligned
 
 __all__ = ["compact_buffers"]
 
@@ -30,7 +31,8 @@ def compact_buffers(func: PrimFunc) -> PrimFunc:
             Y = T.decl_buffer((1, 64))
             for j in range(64): Y[0, j] = ...
 
-    A dimension whose lower end or size cannot be told keeps its whole extent.
+    A dimension whose lower end or size cannot be told keeps its whole extent. Strides follow the new shape, and what
+    ``storage_align`` asked for.
     """
     analyzer = Analyzer()
 
@@ -44,12 +46,16 @@ def compact_buffers(func: PrimFunc) -> PrimFunc:
         if isinstance(node, Allocate):
             body = node.body
             new_buffer, low = _box(node.buffer, body, analyzer)
+            if not address_taken(body, node.buffer):
+                new_buffer = aligned(new_buffer, node.annotations.get(ALIGN, ()))
             if new_buffer is not node.buffer:
+                low = low or tuple([const(0, e.dtype) for e in node.buffer.shape])
                 body = _shift(body, node.buffer, new_buffer, low, analyzer)
             inner = visit(body)
             if inner is node.body:
                 return node
-            return Allocate(new_buffer, inner, node.annotations)  # type: ignore[arg-type]
+            rest = {k: v for k, v in node.annotations.items() if k != ALIGN}
+            return Allocate(new_buffer, inner, rest)  # type: ignore[arg-type]
         return node.map_children(visit)
 
     return func.with_body(visit(func.body))  # type: ignore[arg-type]
@@ -87,7 +93,7 @@ def _box(buffer: Buffer, body: Stmt, analyzer: Analyzer) -> tuple[Buffer, tuple[
             if span is not None:
                 dom = {**dom, node.var: span}
         elif isinstance(node, (BufferLoad, BufferStore)) and node.buffer is buffer:
-            boxes.append([eval_interval(index, dom) for index in node.indices])
+            boxes.append([None if _from_memory(index) else eval_interval(index, dom) for index in node.indices])
         for child in node.children():
             collect(child, dom)
 
@@ -117,6 +123,11 @@ def _box(buffer: Buffer, body: Stmt, analyzer: Analyzer) -> tuple[Buffer, tuple[
     if not changed:
         return buffer, ()
     return buffer.with_(shape=tuple(shape), strides=()), tuple(lows)
+
+
+def _from_memory(index: Expr) -> bool:
+    """Whether the index is read from memory: then only the buffer's own shape bounds it."""
+    return any(isinstance(n, BufferLoad) for n in pre_order(index))
 
 
 def _union(spans: list[Interval | None], inner: set[Var], analyzer: Analyzer) -> Interval | None:

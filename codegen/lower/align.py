@@ -1,0 +1,56 @@
+"""Strides of allocations whose rows shall not start at multiples of a power of two."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ...tir.buffer import Buffer
+from ...tir.expr import Expr, IntImm, const
+from ...tir.stmt import Block
+
+__all__ = ["ALIGN", "aligned", "alignments_of"]
+
+ALIGN = "buffer_dim_align"
+"""The annotation of blocks: a list of [number of the written buffer, axis, factor, offset]."""
+
+Wish = tuple[int, int, int]
+
+
+def alignments_of(block: Block) -> Mapping[Buffer, list[Wish]]:
+    """What a block asks of the buffers it writes: (axis, factor, offset) each."""
+    out: dict[Buffer, list[Wish]] = {}
+    for index, axis, factor, offset in block.annotations.get(ALIGN, ()):
+        if int(index) < len(block.writes):
+            out.setdefault(block.writes[int(index)].buffer, []).append((int(axis), int(factor), int(offset)))
+    return out
+
+
+def aligned(buffer: Buffer, wishes: Sequence[Wish]) -> Buffer:
+    """``buffer`` with strides that are ``k * factor + offset`` where asked for, and no strides where they say nothing.
+
+    >>> from tilewright.tir.buffer import decl_buffer
+    >>> aligned(decl_buffer((8, 16)), [(0, 16, 1)]).strides
+    (17, 1)
+    """
+    strides: list[Expr] = []
+    plain: list[Expr] = []
+    stride: Expr = const(1)
+    dense: Expr = const(1)
+    for axis in reversed(range(buffer.ndim)):
+        for at, factor, offset in wishes:
+            if at == axis:
+                stride = stride + (factor + offset - stride % factor) % factor
+        strides.insert(0, stride)
+        plain.insert(0, dense)
+        stride, dense = stride * buffer.shape[axis], dense * buffer.shape[axis]
+    if wishes and not _same(strides, plain):
+        return buffer.with_(strides=tuple(strides))
+    if not wishes and buffer.strides and not _same(buffer.strides, plain):
+        return buffer
+    return buffer.with_(strides=()) if buffer.strides else buffer
+
+
+def _same(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
+    return all(
+        isinstance(x, IntImm) and isinstance(y, IntImm) and x.value == y.value for x, y in zip(a, b, strict=True)
+    )
