@@ -169,6 +169,14 @@ def _why_not_only_writer(scope: Scope, block: Block) -> str | None:
     return None
 
 
+def _hides(block: Block) -> str | None:
+    """Whether what a block touches cannot be read off its regions; a block without axes need not declare them."""
+    declared = {r.buffer for r in block.reads}, {r.buffer for r in block.writes}
+    if not block.iter_vars and any(not set(found) <= d for found, d in zip(buffers_of(block), declared, strict=True)):
+        return "it holds blocks that touch more than it declares"
+    return None
+
+
 def _kinds(block: Block, allowed: Sequence[str]) -> str | None:
     for iv in block.iter_vars:
         if iv.kind not in allowed:
@@ -180,7 +188,7 @@ def why_not_complete(scope: Scope, block: Block) -> str | None:
     """What keeps ``block`` from being a complete block; None when it is one."""
     if block.init is not None:
         return "it has an init, so it accumulates"
-    found = _kinds(block, (IterVar.SPATIAL,)) or _why_not_only_writer(scope, block)
+    found = _hides(block) or _kinds(block, (IterVar.SPATIAL,)) or _why_not_only_writer(scope, block)
     if found is None:
         both = {r.buffer for r in block.reads} & {r.buffer for r in block.writes}
         if both:

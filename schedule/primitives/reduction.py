@@ -13,7 +13,7 @@ from ..handles import BlockRV
 from ..primitive import primitive
 from ..tree import tree_of, unique_block_name
 from ._moving import rebuild
-from ._reducing import check_sweep, is_spatial_loop, mentions
+from ._reducing import check_sweep, is_reduce_loop, is_spatial_loop, mentions
 
 __all__ = ["decompose_reduction"]
 
@@ -75,7 +75,11 @@ def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc
 
     old = realize.block
     spatial = [(iv, v) for iv, v in zip(old.iter_vars, realize.iter_values, strict=True) if iv.kind != IterVar.REDUCE]
-    copied = [lp for lp in inner if is_spatial_loop(realize, lp)]
+    copied = [
+        lp
+        for lp in inner
+        if is_spatial_loop(realize, lp) or (not is_reduce_loop(realize, lp) and mentions(realize.predicate, [lp]))
+    ]  # a loop that only a predicate mentions is the rest of a split: its condition must stay
     fresh = {lp.loop_var: Var(f"{lp.loop_var.name}_init", lp.loop_var.dtype) for lp in copied}
     left_out = [lp for lp in inner if lp not in copied]
     kept = [c for c in conjuncts(realize.predicate) if not mentions(c, left_out)]
