@@ -9,6 +9,7 @@ from .errors import ScheduleError
 from .handles import BlockRV, ExprRV, LoopRV
 from .primitive import primitive
 from .schedule import Schedule
+from .tensor_intrin import TensorIntrin
 from .trace import Instruction, Trace, TraceError
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "LoopRV",
     "Schedule",
     "ScheduleError",
+    "TensorIntrin",
     "Trace",
     "TraceError",
     "primitive",

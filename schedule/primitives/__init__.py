@@ -35,6 +35,7 @@ from . import (
     rolling_buffer,
     sampling,
     storage,
+    tensorize,
 )
 
 __all__ = [
@@ -66,4 +67,5 @@ __all__ = [
     "rolling_buffer",
     "sampling",
     "storage",
+    "tensorize",
 ]

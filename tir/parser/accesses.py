@@ -8,7 +8,7 @@ from typing import Any
 from ..arith import Analyzer
 from ..buffer import Buffer, BufferRegion, decl_buffer
 from ..dtype import INDEX, lanes_of, with_lanes
-from ..expr import BufferLoad, Call, Expr, IntImm, Ramp, Range, Var, const
+from ..expr import Broadcast, BufferLoad, Call, Expr, FloorDiv, FloorMod, IntImm, Ramp, Range, Var, const
 from ..regions import linear_key
 from .base import ParserBase
 from .values import BufferMethod
@@ -135,8 +135,7 @@ class AccessParser(ParserBase):
                 dtype = self.dtype(args["dtype"])
                 lanes = lanes_of(dtype)
                 if indices and lanes > 1 and lanes_of(load.dtype) == 1:  # as in TVM: neighbours from there
-                    last = Ramp(indices[-1], const(1, indices[-1].dtype), lanes)
-                    load = BufferLoad(b, (*indices[:-1], last), predicate)
+                    load = BufferLoad(b, _stretch(b, indices, lanes), predicate)
                 if load.dtype != dtype:
                     raise self.error(f"vload of {b.name} reads {load.dtype}, not {dtype}", node)
             return load
@@ -215,7 +214,29 @@ class AccessParser(ParserBase):
             known = next((s[value] for s in reversed(self.scopes) if value in s), None)
             if isinstance(known, Var):
                 return known
-            var = Var(value)
+            if not value.isidentifier():
+                raise self.error(f"{value!r} is no name of a size", node)
+            var = Var(value, self.size_dtypes.get(value, INDEX))
             self.define(value, var)
+            self.named_sizes[value] = var
             return var
         return self.as_expr(value, node)
+
+
+def _stretch(buffer: Buffer, indices: tuple[Expr, ...], lanes: int) -> tuple[Expr, ...]:
+    """``lanes`` elements from ``indices`` on, row after row where the last row is too short."""
+    last = indices[-1]
+    carry: Expr = Ramp(last, const(1, last.dtype), lanes)
+    reach = lanes + (last.value if isinstance(last, IntImm) else 0)
+    out: list[Expr] = []
+    for index, extent in zip(reversed(indices), reversed(buffer.shape), strict=True):
+        position = carry if not out else carry if isinstance(index, IntImm) and not index.value else carry + index
+        if len(out) + 1 == len(indices) or not isinstance(extent, IntImm) or reach <= extent.value:
+            out.append(position)
+            rest = indices[: len(indices) - len(out)]
+            return (*rest, *reversed(out))
+        size = Broadcast(const(extent.value, carry.dtype.split("x")[0]), lanes)
+        out.append(FloorMod(position, size))
+        carry = FloorDiv(position, size)
+        reach = -(-reach // extent.value)
+    return tuple(reversed(out))

@@ -1,0 +1,69 @@
+"""Dot products of short vectors: the int8 and bfloat16 instructions of x86.
+
+One instruction takes ``lanes`` rows of B, ``width`` numbers each, side by side in memory: lay the right operand of a
+matrix product out as ``W[n // lanes, k // width, n % lanes, k % width]`` first (``transform_layout``).
+"""
+
+from __future__ import annotations
+
+from ...tir.function import PrimFunc
+from ...tir.parser import parse
+
+__all__ = ["bf16_dot", "int8_dot"]
+
+_DESC = """
+@T.prim_func
+def {name}_desc(
+    A: T.Buffer(({width},), "{a}", offset_factor=1),
+    B: T.Buffer(({lanes}, {width}), "{b}", offset_factor=1),
+    C: T.Buffer(({lanes},), "{c}", offset_factor=1),
+):
+    with T.block("root"):
+        T.reads(C[0:{lanes}], A[0:{width}], B[0:{lanes}, 0:{width}])
+        T.writes(C[0:{lanes}])
+        for i, k in T.grid({lanes}, {width}):
+            with T.block("update"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                C[vi] = C[vi] + T.cast(A[vk], "{c}") * T.cast(B[vi, vk], "{c}")
+"""
+
+_IMPL = """
+@T.prim_func
+def {name}_impl(
+    A: T.Buffer(({width},), "{a}", offset_factor=1),
+    B: T.Buffer(({lanes}, {width}), "{b}", offset_factor=1),
+    C: T.Buffer(({lanes},), "{c}", offset_factor=1),
+):
+    with T.block("root"):
+        T.reads(C[0:{lanes}], A[0:{width}], B[0:{lanes}, 0:{width}])
+        T.writes(C[0:{lanes}])
+        C[0:{lanes}] = T.{op}(
+            C[0:{lanes}],
+            T.Shuffle([A[0:{width}]], {repeat}),
+            B.vload([0, 0], "{b}x{total}"),
+        )
+"""
+
+
+def _dot(name: str, op: str, lanes: int, width: int, types: tuple[str, str, str]) -> tuple[PrimFunc, PrimFunc]:
+    words = {
+        "name": name, "op": op, "lanes": lanes, "width": width, "a": types[0], "b": types[1], "c": types[2],
+        "total": lanes * width, "repeat": list(range(width)) * lanes,
+    }  # fmt: skip
+    desc, impl = parse(_DESC.format(**words)), parse(_IMPL.format(**words))
+    assert isinstance(desc, PrimFunc) and isinstance(impl, PrimFunc)
+    return desc, impl
+
+
+def int8_dot(lanes: int) -> tuple[PrimFunc, PrimFunc]:
+    """``C[i] += A[k] * B[i, k]`` for ``lanes`` i and 4 k: uint8 by int8 into int32, exact but for wrapping sums."""
+    return _dot(f"dot_{lanes}x4_u8i8i32", "dot4_u8i8", lanes, 4, ("uint8", "int8", "int32"))
+
+
+def bf16_dot(lanes: int) -> tuple[PrimFunc, PrimFunc]:
+    """``C[i] += A[k] * B[i, k]`` for ``lanes`` i and 2 k: bfloat16 into float32.
+
+    The order of the two sums is the machine's (see :func:`tilewright.tir.op.dot2_bf16`), so the last bits may differ
+    from the description's.
+    """
+    return _dot(f"dot_{lanes}x2_bf16", "dot2_bf16", lanes, 2, ("bfloat16", "bfloat16", "float32"))

@@ -1,0 +1,313 @@
+"""Whether a piece of a program does what a description says, and on which part of which buffers.
+
+Both sides have the same loops, blocks and statements. A buffer of the description stands for a part of a buffer of the
+program: an index of the program is ``base + index``, where ``base`` does not change inside the piece. The bases are
+found from the accesses themselves. Operands of ``+``, ``*``, ``min`` and ``max`` may stand the other way round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..tir.arith import Analyzer
+from ..tir.buffer import Buffer
+from ..tir.dtype import is_int, lanes_of
+from ..tir.equal import plain
+from ..tir.expr import (
+    Add,
+    BinaryOp,
+    Broadcast,
+    BufferLoad,
+    Call,
+    Cast,
+    Expr,
+    FloatImm,
+    IntImm,
+    IterVar,
+    Let,
+    Max,
+    Min,
+    Mul,
+    Not,
+    Ramp,
+    Range,
+    Select,
+    Shuffle,
+    StringImm,
+    Var,
+    is_const_int,
+)
+from ..tir.node import Node
+from ..tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, IfThenElse, LetStmt, SeqStmt
+from ..tir.walk import pre_order, uses_var
+from .instantiate import index_as
+
+__all__ = ["Matcher", "Mismatch"]
+
+_COMMUTATIVE = (Add, Mul, Min, Max)
+
+
+class Mismatch(Exception):
+    """What differs; ``where`` is the program's side."""
+
+    def __init__(self, what: str, where: Node) -> None:
+        super().__init__(what)
+        self.where = where
+
+
+class Matcher:
+    """Compares; afterwards ``buffers`` says what each buffer of the description stands for, and ``bases`` where it
+    begins: an index per dimension of the program's buffer."""
+
+    def __init__(self, analyzer: Analyzer) -> None:
+        self.analyzer = analyzer
+        self.buffers: dict[Buffer, Buffer] = {}
+        self.bases: dict[Buffer, tuple[Expr, ...]] = {}
+        self.vars: dict[Var, Expr] = {}
+        self.inner: set[Var] = set()
+        self.spot: Any = None
+
+    def fail(self, what: str) -> Mismatch:
+        return Mismatch(what, self.spot)
+
+    # -- statements --------------------------------------------------------------------------------------------------
+
+    def stmt(self, t: Any, d: Any) -> None:
+        """Compare a statement of the program with one of the description; :class:`Mismatch` when they differ."""
+        outer, self.spot = self.spot, t
+        while _one_turn(d) and not _one_turn(t):
+            self.vars[d.loop_var] = d.min
+            d = d.body
+        while _one_turn(t) and not _one_turn(d):
+            self.analyzer.bind(t.loop_var, Range(t.min, t.extent))
+            t = t.body
+        if type(t) is not type(d):
+            raise self.fail(f"it is a {type(t).__name__}, in the description a {type(d).__name__}")
+        compare = getattr(self, f"_{type(t).__name__}", None)
+        if compare is None:
+            raise self.fail(f"a {type(t).__name__} cannot be compared")
+        compare(t, d)
+        self.spot = outer
+
+    def _For(self, t: For, d: For) -> None:
+        name = t.loop_var.name
+        if (t.kind, t.thread_binding) != (d.kind, d.thread_binding):
+            raise self.fail(f"loop {name} is {t.kind}, in the description {d.kind}")
+        self.same_index(t.extent, d.extent, f"the extent of loop {name}")
+        self.same_index(t.min, d.min, f"the start of loop {name}")
+        self.same_notes(t.annotations, d.annotations, f"loop {name}")
+        self.define(t.loop_var, d.loop_var, Range(t.min, t.extent))
+        self.stmt(t.body, d.body)
+
+    def _BlockRealize(self, t: BlockRealize, d: BlockRealize) -> None:
+        left, right = self.axes(t), self.axes(d)
+        if len(left) != len(right):  # an axis of one value may be left out
+            for iv, _ in left:
+                if is_const_int(iv.dom.extent, 1):
+                    self.analyzer.bind(iv.var, iv.dom)
+            self.vars.update({iv.var: iv.dom.min for iv, _ in right if is_const_int(iv.dom.extent, 1)})
+            left, right = ([x for x in axes if not is_const_int(x[0].dom.extent, 1)] for axes in (left, right))
+        if len(left) != len(right):
+            raise self.fail(f"block {t.block.name_hint!r} has {len(left)} axes, in the description {len(right)}")
+        for (iv, a), (_, b) in zip(left, right, strict=True):
+            self.same_index(a, b, f"the value of axis {iv.var.name}")
+        self.expr(t.predicate, d.predicate)
+        for (a, _), (b, _) in zip(left, right, strict=True):
+            if a.kind != b.kind:
+                raise self.fail(f"axis {a.var.name} is {a.kind}, in the description {b.kind}")
+            self.same_index(a.dom.extent, b.dom.extent, f"the domain of axis {a.var.name}")
+            self.define(a.var, b.var, a.dom)
+        self.block(t.block, d.block)
+
+    @staticmethod
+    def axes(s: BlockRealize) -> list[tuple[IterVar, Expr]]:
+        """The axes and their values."""
+        return list(zip(s.block.iter_vars, s.iter_values, strict=True))
+
+    def block(self, t: Block, d: Block) -> None:
+        """Compare two blocks: what they declare, what they do."""
+        if t.match_buffers or d.match_buffers:
+            raise self.fail(f"block {t.name_hint!r} has matched buffers")
+        if (t.init is None) != (d.init is None):
+            has = "has an init, the description has none" if d.init is None else "lacks the description's init"
+            raise self.fail(f"block {t.name_hint!r} {has}")
+        if len(t.alloc_buffers) != len(d.alloc_buffers):
+            raise self.fail(f"block {t.name_hint!r} allocates {len(t.alloc_buffers)} buffers, in the description "
+                            f"{len(d.alloc_buffers)}")  # fmt: skip
+        for x, y in zip(t.alloc_buffers, d.alloc_buffers, strict=True):
+            for n, m in zip(x.shape, y.shape, strict=False):
+                self.same_index(n, m, f"the shape of buffer {x.name}")
+            self.buffer(x, y)
+            self.bases[y] = tuple([IntImm(0, e.dtype) for e in x.shape])
+        if t.init is not None:
+            self.stmt(t.init, d.init)
+        self.stmt(t.body, d.body)
+
+    def _SeqStmt(self, t: SeqStmt, d: SeqStmt) -> None:
+        if len(t.seq) != len(d.seq):
+            raise self.fail(f"{len(t.seq)} statements, in the description {len(d.seq)}")
+        for a, b in zip(t.seq, d.seq, strict=True):
+            self.stmt(a, b)
+
+    def _BufferStore(self, t: BufferStore, d: BufferStore) -> None:
+        self.access(t, d)
+        self.expr(t.value, d.value)
+
+    def _IfThenElse(self, t: IfThenElse, d: IfThenElse) -> None:
+        self.expr(t.condition, d.condition)
+        self.stmt(t.then_case, d.then_case)
+        if (t.else_case is None) != (d.else_case is None):
+            raise self.fail("one side alone has an else")
+        if t.else_case is not None:
+            self.stmt(t.else_case, d.else_case)
+
+    def _LetStmt(self, t: LetStmt, d: LetStmt) -> None:
+        self.expr(t.value, d.value)
+        self.define(t.var, d.var, None)
+        self.stmt(t.body, d.body)
+
+    def _Evaluate(self, t: Evaluate, d: Evaluate) -> None:
+        self.expr(t.value, d.value)
+
+    # -- definitions and indices -------------------------------------------------------------------------------------
+
+    def define(self, t: Var, d: Var, domain: Range | None) -> None:
+        self.vars[d] = t
+        self.inner.add(t)
+        if domain is not None:
+            self.analyzer.bind(t, domain)
+
+    def same_notes(self, t: Any, d: Any, what: str) -> None:
+        if {k: plain(v) for k, v in t.items()} != {k: plain(v) for k, v in d.items()}:
+            raise self.fail(f"the annotations of {what} are {dict(t)}, in the description {dict(d)}")
+
+    def same_index(self, t: Expr, d: Expr, what: str) -> None:
+        if not self.analyzer.can_prove_equal(t, index_as(d, t.dtype, self.vars)):
+            raise self.fail(f"{what} is {t}, in the description {d}")
+
+    def buffer(self, t: Buffer, d: Buffer) -> None:
+        """``d`` stands for a part of ``t``."""
+        known = self.buffers.get(d)
+        if known is not None and known is not t:
+            raise self.fail(f"{d.name} of the description would be both {known.name} and {t.name}")
+        if (t.dtype, t.scope) != (d.dtype, d.scope):
+            raise self.fail(
+                f"buffer {t.name} is {t.dtype} in {t.scope} memory, {d.name} of the description {d.dtype} in {d.scope}"
+            )
+        self.buffers[d] = t
+
+    def access(self, t: BufferLoad | BufferStore, d: BufferLoad | BufferStore) -> None:
+        """Compare two accesses of buffers that stand for each other."""
+        self.buffer(t.buffer, d.buffer)
+        if (t.predicate is None) != (d.predicate is None):
+            raise self.fail("one side alone is masked")
+        if t.predicate is not None:
+            self.expr(t.predicate, d.predicate)
+        lead = len(t.indices) - len(d.indices)
+        if lead < 0:
+            raise self.fail(
+                f"buffer {t.buffer.name} has {len(t.indices)} dimensions, {d.buffer.name} of the description "
+                f"{len(d.indices)}"
+            )
+        wanted = [None] * lead + [
+            index_as(i, x.dtype, self.vars) for i, x in zip(d.indices, t.indices[lead:], strict=True)
+        ]
+        known = self.bases.get(d.buffer)
+        if known is None:
+            known = tuple([self.base(t, i, w) for i, w in zip(t.indices, wanted, strict=True)])
+            self.bases[d.buffer] = known
+            return
+        for i, w, base in zip(t.indices, wanted, known, strict=True):
+            if not self.analyzer.can_prove_equal(i, base if w is None else base + w):
+                raise self.fail(
+                    f"{_shown(t)} is not {_shown(d)} of the description, where {d.buffer.name} begins at "
+                    f"[{', '.join(map(str, known))}] of {t.buffer.name}"
+                )
+
+    def base(self, t: BufferLoad | BufferStore, index: Expr, wanted: Expr | None) -> Expr:
+        """Where the part begins, from one access."""
+        if lanes_of(index.dtype) > 1 or (wanted is not None and lanes_of(wanted.dtype) > 1):
+            raise self.fail(f"{_shown(t)} is an access by vectors")
+        out: Expr = self.analyzer.simplify(index if wanted is None else index - wanted)
+        if uses_var(out, lambda v: v in self.inner):
+            what = f"the index {index} changes inside" if wanted is None else f"the index {index} is not {wanted} and "
+            raise self.fail(f"in {_shown(t)} {what}{'' if wanted is None else 'something that stays'}")
+        return out
+
+    # -- expressions -------------------------------------------------------------------------------------------------
+
+    def expr(self, t: Any, d: Any) -> None:
+        """Compare two expressions."""
+        if _counts(t) and _counts(d) and not (isinstance(t, Var) and t.dtype == "handle"):
+            self.same_index(t, d, "an index")
+            if t.dtype != d.dtype and not self._follows(d):
+                raise self.fail(f"`{t}` is {t.dtype}, `{d}` of the description {d.dtype}")
+            return
+        if type(t) is not type(d) or (t.dtype != d.dtype and not isinstance(t, Cast)):
+            raise self.fail(f"`{t}` ({t.dtype}) is not `{d}` ({d.dtype}) of the description")
+        if isinstance(t, BinaryOp):
+            self.pair(t, d)
+        elif isinstance(t, BufferLoad):
+            self.access(t, d)
+        elif isinstance(t, Var):
+            if self.vars.get(d) is not t:
+                raise self.fail(f"`{t.name}` is not `{d.name}` of the description")
+        elif isinstance(t, (IntImm, FloatImm, StringImm)):
+            if t.value != d.value and (t.value == t.value or d.value == d.value):
+                raise self.fail(f"`{t}` is not `{d}` of the description")
+        elif isinstance(t, Let):
+            self.expr(t.value, d.value)
+            self.define(t.var, d.var, None)
+            self.expr(t.body, d.body)
+        elif isinstance(t, (Call, Cast, Not, Select, Broadcast, Ramp, Shuffle)):
+            for name in ("op", "dtype", "lanes", "indices"):
+                if getattr(t, name, None) != getattr(d, name, None):
+                    raise self.fail(f"`{t}` is not `{d}` of the description")
+            self.every(list(t.children()), list(d.children()), t, d)
+        else:
+            raise self.fail(f"`{t}` cannot be compared")
+
+    def _follows(self, d: Expr) -> bool:
+        """Whether the type of ``d`` is that of the loops, which may differ between the sides."""
+        return any(isinstance(n, Var) and n in self.vars for n in pre_order(d)) or isinstance(d, IntImm)
+
+    def every(self, ts: Sequence[Any], ds: Sequence[Any], t: Any, d: Any) -> None:
+        if len(ts) != len(ds):
+            raise self.fail(f"`{t}` is not `{d}` of the description")
+        for a, b in zip(ts, ds, strict=True):
+            self.expr(a, b)
+
+    def pair(self, t: BinaryOp, d: BinaryOp) -> None:
+        """Two operands; where their order does not matter, the other order is tried as well."""
+        before = dict(self.buffers), dict(self.bases), dict(self.vars)
+        try:
+            self.expr(t.a, d.a)
+            self.expr(t.b, d.b)
+        except Mismatch:
+            if not isinstance(t, _COMMUTATIVE):
+                raise
+            after = self.buffers, self.bases, self.vars
+            self.buffers, self.bases, self.vars = before
+            try:
+                self.expr(t.a, d.b)
+                self.expr(t.b, d.a)
+                return
+            except Mismatch:
+                self.buffers, self.bases, self.vars = after
+            raise
+
+
+def _one_turn(s: Any) -> bool:
+    return isinstance(s, For) and is_const_int(s.extent, 1) and s.kind == "serial" and not s.annotations
+
+
+def _counts(e: Any) -> bool:
+    """Whether ``e`` is index arithmetic: whole numbers without anything read from memory."""
+    if not is_int(e.dtype) or lanes_of(e.dtype) > 1 or isinstance(e, (Cast, Call)):
+        return False
+    return not any(isinstance(n, (BufferLoad, Call, Let, Select)) for n in pre_order(e))
+
+
+def _shown(access: BufferLoad | BufferStore) -> str:
+    return f"{access.buffer.name}[{', '.join(map(str, access.indices))}]"

@@ -1,0 +1,138 @@
+"""Tensor intrinsics: what a piece of hardware computes, in two programs.
+
+The *description* says it in loops, the *implementation* in whatever reaches the hardware (a dot-product instruction, a
+call of a driver); :meth:`Schedule.tensorize` finds the first and puts the second in its place. Both are PrimFuncs of the
+same parameters: a root block that declares what it reads and writes, without axes. The idea and the form are TVM's
+(Feng et al., "TensorIR", ASPLOS 2023).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..tir.buffer import Buffer
+from ..tir.dtype import element_of, is_bool, is_float, is_unsigned, parse_dtype, to_numpy
+from ..tir.equal import structural_equal
+from ..tir.expr import IntImm
+from ..tir.function import PrimFunc
+from ..tir.interpret import interpret
+from ..tir.stmt import Block, BlockRealize
+from ..tir.verify import VerifyError, verify
+from .errors import nearest
+from .intrin import SHIPPED
+
+__all__ = ["TensorIntrin"]
+
+_REGISTERED: dict[str, TensorIntrin] = {}
+
+
+@dataclass(frozen=True, eq=False)
+class TensorIntrin:
+    """An intrinsic by its ``name``: the description ``desc`` and the implementation ``impl``.
+
+    >>> from tilewright.schedule import TensorIntrin
+    >>> TensorIntrin.get("dot_16x4_vnni").desc.name
+    'dot_16x4_u8i8i32_desc'
+    """
+
+    name: str
+    desc: PrimFunc
+    impl: PrimFunc
+
+    @staticmethod
+    def register(name: str, desc: PrimFunc, impl: PrimFunc, override: bool = False) -> None:
+        """Make an intrinsic known under ``name``.
+
+        ValueError when the name is taken (unless ``override``), and when the two do not fit together: other buffers,
+        no root block, an implementation that writes what the description only reads. That they compute the same is for
+        :meth:`check` to see.
+        """
+        if not override and (name in _REGISTERED or name in SHIPPED):
+            raise ValueError(f"there is a tensor intrinsic {name!r} already; override=True replaces it")
+        _check_pair(name, desc, impl)
+        _REGISTERED[name] = TensorIntrin(name, desc, impl)
+
+    @staticmethod
+    def get(name: str, allow_missing: bool = False) -> TensorIntrin | None:
+        """The intrinsic of this name; ValueError (None with ``allow_missing``) when there is none."""
+        found = _REGISTERED.get(name)
+        if found is None and name in SHIPPED:
+            found = _REGISTERED[name] = TensorIntrin(name, *SHIPPED[name]())
+        if found is None and not allow_missing:
+            raise ValueError(f"there is no tensor intrinsic {name!r}; {nearest(str(name), TensorIntrin.names())}")
+        return found
+
+    @staticmethod
+    def names() -> list[str]:
+        """All names, those that come with the package included."""
+        return sorted({*SHIPPED, *_REGISTERED})
+
+    def check(self, rounds: int = 3, seed: int = 0, externs: Mapping[str, Callable[..., Any]] | None = None) -> None:
+        """Run both programs through the interpreter on small whole numbers; AssertionError when the results differ.
+
+        ``externs`` gives the functions behind ``T.call_extern``. Sizes must be constants.
+        """
+        rng = np.random.default_rng(seed)
+        for _ in range(rounds):
+            arrays = [_numbers(b, rng) for b in self.desc.buffers]
+            copies = [a.copy() for a in arrays]
+            interpret(self.desc, *arrays)
+            interpret(self.impl, *copies, externs=externs)
+            for buffer, one, other in zip(self.desc.buffers, arrays, copies, strict=True):
+                if not np.array_equal(one, other):
+                    where = tuple(int(i[0]) for i in np.nonzero(one != other))
+                    raise AssertionError(
+                        f"tensor intrinsic {self.name!r}: the implementation gives {buffer.name}{list(where)} = "
+                        f"{other[where]}, the description {one[where]}"
+                    )
+
+
+def _numbers(buffer: Buffer, rng: np.random.Generator) -> np.ndarray:
+    shape = [int(e) for e in buffer.shape]  # type: ignore[call-overload]
+    kind = element_of(buffer.dtype)
+    if is_bool(kind):
+        return rng.integers(0, 2, shape).astype(bool)
+    values = rng.integers(0 if is_unsigned(kind) else -8, 8, shape)
+    if is_float(kind) and parse_dtype(kind).kind == "bfloat":
+        return (values.astype("float32").view("uint32") >> 16).astype("uint16")
+    return values.astype(to_numpy(kind))
+
+
+def _check_pair(name: str, desc: PrimFunc, impl: PrimFunc) -> None:
+    def wrong(what: str) -> ValueError:
+        return ValueError(f"tensor intrinsic {name!r}: {what}")
+
+    for role, func in (("description", desc), ("implementation", impl)):
+        if not isinstance(func, PrimFunc):
+            raise TypeError(f"tensor intrinsic {name!r}: the {role} is a {type(func).__name__}, not a PrimFunc")
+        try:
+            verify(func)
+        except VerifyError as error:
+            raise wrong(f"the {role} is not well-formed: {error.message}") from None
+        if not all(p in func.buffer_map for p in func.params):
+            raise wrong(f"a parameter of the {role} is no buffer")
+        if not isinstance(func.body, BlockRealize) or func.body.block.iter_vars:
+            raise wrong(f'the {role} is no root block; write `with T.block("root"):` around it')
+        if func.body.block.init is not None:
+            raise wrong(f"the root block of the {role} has an init")
+    if len(desc.params) != len(impl.params):
+        raise wrong(f"the description has {len(desc.params)} parameters, the implementation {len(impl.params)}")
+    for a, b in zip(desc.buffers, impl.buffers, strict=True):
+        if (a.dtype, a.scope) != (b.dtype, b.scope) or not structural_equal(a.shape, b.shape, map_free_vars=True):
+            raise wrong(f"{a} of the description is {b} in the implementation")
+        if not all(isinstance(e, IntImm) for e in a.shape):
+            raise wrong(f"{a} has a size that is no constant")
+    outputs = _written(desc)
+    for position in _written(impl) - outputs:
+        raise wrong(f"the implementation writes {impl.buffers[position].name}, the description does not")
+
+
+def _written(func: PrimFunc) -> set[int]:
+    assert isinstance(func.body, BlockRealize)
+    block: Block = func.body.block
+    written = {r.buffer for r in block.writes}
+    return {n for n, b in enumerate(func.buffers) if b in written}
