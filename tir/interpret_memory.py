@@ -186,7 +186,7 @@ class Memory:
         extra = part.ndim - len(buffer.shape)
         if extra < 0 or any(n != 1 for n in part.shape[:extra]):
             raise InterpretError(f"match_buffer {buffer.name}: {source} does not have {len(buffer.shape)} dimensions")
-        part = part[(0,) * extra]
+        part = part[(*(0,) * extra, ...)]  # with the dots a view, also when no dimension is left
         flat = self._flat[source.buffer.data]
         address = part.__array_interface__["data"][0] - flat.__array_interface__["data"][0]
         found = [(buffer.elem_offset, address // flat.itemsize), *zip(buffer.shape, part.shape, strict=True)]

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer, BufferRegion
-from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var, const
+from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var, const, is_const_int
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
 from ...tir.walk import replace_buffers
@@ -74,7 +74,7 @@ def check_not_opaque(tree: Tree, scope: Scope, buffer: Buffer) -> None:
 def check_no_carried_reader(tree: Tree, scope: Scope, writer: BlockRealize, buffer: Buffer) -> None:
     """ScheduleError when an earlier block reads, in the next turn of a loop, what ``writer`` writes: a copy made behind
     that loop would come too late."""
-    around = {loop.loop_var: loop for loop in tree.loops_above(writer)}
+    around = _repeating(tree, writer)
     for reader in scope.readers.get(buffer, []):
         if reader is writer or scope.order[reader] > scope.order[writer]:
             continue
@@ -263,9 +263,14 @@ def cache_read(
     return insert_stage(func, scope, place, stage, changed, copy), BlockRV(name)
 
 
+def _repeating(tree: Tree, realize: BlockRealize) -> set[Var]:
+    """The loops above a block that have, or may have, more than one turn."""
+    return {loop.loop_var for loop in tree.loops_above(realize) if not is_const_int(loop.extent, 1)}
+
+
 def _all_before(tree: Tree, scope: Scope, consumers: Sequence[BlockRealize], writer: BlockRealize) -> bool:
     """Whether all consumers are done when the writer starts, so that they read what was there before."""
-    around = {loop.loop_var for loop in tree.loops_above(writer)}
+    around = _repeating(tree, writer)
     return all(
         scope.order[c] < scope.order[writer] and not any(lp.loop_var in around for lp in tree.loops_above(c))
         for c in consumers

@@ -15,6 +15,7 @@ from ..analysis import bindings, check_plain_path, region_of, scope_of
 from ..boxes import analyzer_at
 from ..errors import ScheduleError
 from ..handles import BlockRV
+from ..index_map import simplify_unless_constant
 from ..primitive import primitive
 from ..scopes import check_storage_scope
 from ..tree import Tree, tree_of, unique_block_name
@@ -90,8 +91,12 @@ def cache_inplace(
     check_plain_path(tree, realize)
     bound = bindings(realize)
     analyzer = analyzer_at(tree, realize)
-    taken = _inside(tree, realize, buffer, read.map(lambda e: analyzer.simplify(substitute(e, bound))), analyzer)
-    given = _inside(tree, realize, buffer, write.map(lambda e: analyzer.simplify(substitute(e, bound))), analyzer)
+    taken = _inside(
+        tree, realize, buffer, read.map(lambda e: simplify_unless_constant(analyzer, substitute(e, bound))), analyzer
+    )
+    given = _inside(
+        tree, realize, buffer, write.map(lambda e: simplify_unless_constant(analyzer, substitute(e, bound))), analyzer
+    )
     for a, b in zip(given.region, taken.region, strict=True):
         if not (analyzer.can_prove(b.min <= a.min) and analyzer.can_prove(a.min + a.extent <= b.min + b.extent)):
             raise ScheduleError(
