@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..tir.buffer import Buffer, BufferRegion, MatchBufferRegion
@@ -31,13 +32,16 @@ from ..tir.walk import pre_order
 __all__ = ["index_as", "instantiate"]
 
 
-def instantiate(func: PrimFunc, index_type: str) -> tuple[tuple[Buffer, ...], Block]:
-    """Fresh buffers for the parameters of ``func``, and its root block in terms of them.
+def instantiate(
+    func: PrimFunc, index_type: str, scopes: Sequence[str] | None = None
+) -> tuple[tuple[Buffer, ...], Block]:
+    """Fresh buffers for the parameters of ``func`` (in these ``scopes``, when given), and its root block in terms of them.
 
     Loops, axes, sizes and indices are of ``index_type``; the values that are computed keep their types.
     """
     copier = _Copier(index_type)
-    buffers = tuple([copier.buffer(b) for b in func.buffers])
+    where = [b.scope for b in func.buffers] if scopes is None else scopes
+    buffers = tuple([copier.buffer(b, scope) for b, scope in zip(func.buffers, where, strict=True)])
     assert isinstance(func.body, BlockRealize)
     return buffers, copier.block(func.body.block)
 
@@ -73,7 +77,7 @@ class _Copier:
         self.vars[var] = new
         return new
 
-    def buffer(self, b: Buffer) -> Buffer:
+    def buffer(self, b: Buffer, scope: str | None = None) -> Buffer:
         """The copy of a buffer, made when it is first met."""
         known = self.buffers.get(b)
         if known is not None:
@@ -85,6 +89,7 @@ class _Copier:
         data = self.vars.get(b.data)
         new = b.with_(
             shape=self.indices(b.shape),
+            scope=b.scope if scope is None else scope,
             strides=self.indices(b.strides),
             elem_offset=self.index(b.elem_offset),
             **({} if data is None else {"data": data}),

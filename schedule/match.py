@@ -58,10 +58,11 @@ class Mismatch(Exception):
 
 class Matcher:
     """Compares; afterwards ``buffers`` says what each buffer of the description stands for, and ``bases`` where it
-    begins: an index per dimension of the program's buffer."""
+    begins: an index per dimension of the program's buffer. With ``any_scope`` a buffer may lie in any memory."""
 
-    def __init__(self, analyzer: Analyzer) -> None:
+    def __init__(self, analyzer: Analyzer, any_scope: bool = False) -> None:
         self.analyzer = analyzer
+        self.any_scope = any_scope
         self.buffers: dict[Buffer, Buffer] = {}
         self.bases: dict[Buffer, tuple[Expr, ...]] = {}
         self.vars: dict[Var, Expr] = {}
@@ -191,7 +192,7 @@ class Matcher:
         known = self.buffers.get(d)
         if known is not None and known is not t:
             raise self.fail(f"{d.name} of the description would be both {known.name} and {t.name}")
-        if (t.dtype, t.scope) != (d.dtype, d.scope):
+        if t.dtype != d.dtype or (t.scope != d.scope and not self.any_scope):
             raise self.fail(
                 f"buffer {t.name} is {t.dtype} in {t.scope} memory, {d.name} of the description {d.dtype} in {d.scope}"
             )

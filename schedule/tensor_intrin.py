@@ -34,6 +34,9 @@ _REGISTERED: dict[str, TensorIntrin] = {}
 class TensorIntrin:
     """An intrinsic by its ``name``: the description ``desc`` and the implementation ``impl``.
 
+    Buffers of a program stand for those of the description when data type and scope are the same; where the description
+    has ``T.func_attr({"any_scope": True})``, the scope does not matter.
+
     >>> from tilewright.schedule import TensorIntrin
     >>> TensorIntrin.get("dot_16x4_vnni").desc.name
     'dot_16x4_u8i8i32_desc'
@@ -65,6 +68,11 @@ class TensorIntrin:
         if found is None and not allow_missing:
             raise ValueError(f"there is no tensor intrinsic {name!r}; {nearest(str(name), TensorIntrin.names())}")
         return found
+
+    @property
+    def any_scope(self) -> bool:
+        """Whether buffers may lie in any memory."""
+        return bool(self.desc.attrs.get("any_scope", False))
 
     @staticmethod
     def names() -> list[str]:

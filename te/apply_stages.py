@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..schedule import BlockRV, ScheduleError
+from ..schedule import BlockRV, ScheduleError, TensorIntrin
 from ..schedule import Schedule as BlockSchedule
 from ..schedule.tree import tree_of
 from ..tir.expr import Expr, IterVar, Var
@@ -221,8 +221,28 @@ class Applier:
             out = self.step(text, record.line, self.sch.split, loops[0], list(record.values))
         elif record.step in ("fuse", "reorder"):
             out = self.step(text, record.line, getattr(self.sch, record.step), *loops)
+        elif record.step == "tensorize":
+            out = self.tensorize(text, record.line, stage, loops[0], record.values[0])
         else:
             out = self.step(text, record.line, self.method(record.step, text, record.line), *loops, *record.values)
         made = out if isinstance(out, (list, tuple)) else [out]
         for iv, loop in zip(record.outputs, made, strict=False):
             self.loop[iv] = loop
+
+    def tensorize(self, text: str, line: str, stage: Stage, loop: Var, intrin: str | TensorIntrin) -> None:
+        """An intrinsic in the place of a stage's loop. A reduction's init is a nest of its own first: where the
+        reduction begins, or around the intrinsic when that runs all of it."""
+        realize = self.realize(self.rv(stage).name)
+        if realize.block.init is not None:
+            own = self.sch.get_loops(self.rv(stage))
+            reduced = [
+                v
+                for iv, v in zip(realize.block.iter_vars, realize.iter_values, strict=True)
+                if iv.kind == IterVar.REDUCE
+            ]
+            carries = [v for v in own if any(v in vars_in(e) for e in reduced)]
+            first = min([own.index(v) for v in (*carries, loop)])
+            self.step(text, line, self.sch.decompose_reduction, self.rv(stage), own[first])
+        block = self.step(text, line, self.sch.blockize, loop)
+        self.step(text, line, self.sch.tensorize, block, intrin)
+        self.block[stage] = block.name

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..schedule import ScheduleError
+from ..schedule import ScheduleError, TensorIntrin
 from ..tir.expr import Expr, IntImm, IterVar, Range, Var, const, convert
 from ..tir.op import ceildiv
 from .operation import ComputeOp, Operation
@@ -167,7 +167,16 @@ class Stage:
         self._mark("annotate", var, f"pragma_{pragma_type}", 1 if pragma_value is None else pragma_value)
 
     def tensorize(self, var: IterVar, tensor_intrin: Any) -> None:
-        """Replace the loop and all inside by an intrinsic, named or registered with the schedule layer."""
+        """Let a tensor intrinsic do the work of the loop and all inside it.
+
+        ``tensor_intrin`` is a :class:`tilewright.schedule.TensorIntrin` or the name of one. A reduction's init becomes
+        loops of its own.
+        """
+        if not isinstance(tensor_intrin, (str, TensorIntrin)):
+            raise TypeError(
+                f"s[{self.name}].tensorize takes a TensorIntrin or the name of one, not {type(tensor_intrin).__name__}; "
+                "tilewright.schedule.TensorIntrin.register makes one of two functions"
+            )
         self._mark("tensorize", var, tensor_intrin)
 
     def set_scope(self, scope: str) -> None:

@@ -8,7 +8,8 @@
 ``fma_RxL_f32``               ``C[R, L] += A[R, 1] * B[1, L]``: a row of multiply-adds, R L = 6x16, 14x32, 1x16, 1x8
 ============================  ======================================================================================
 
-They run on every target: where the instruction is missing, plain arithmetic does the same.
+They run on every target: where the instruction is missing, plain arithmetic does the same. Operands may lie in memory
+of any scope.
 """
 
 from __future__ import annotations

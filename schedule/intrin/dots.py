@@ -18,6 +18,7 @@ def {name}_desc(
     B: T.Buffer(({lanes}, {width}), "{b}", offset_factor=1),
     C: T.Buffer(({lanes},), "{c}", offset_factor=1),
 ):
+    T.func_attr({{"any_scope": True}})
     with T.block("root"):
         T.reads(C[0:{lanes}], A[0:{width}], B[0:{lanes}, 0:{width}])
         T.writes(C[0:{lanes}])
@@ -34,6 +35,7 @@ def {name}_impl(
     B: T.Buffer(({lanes}, {width}), "{b}", offset_factor=1),
     C: T.Buffer(({lanes},), "{c}", offset_factor=1),
 ):
+    T.func_attr({{"any_scope": True}})
     with T.block("root"):
         T.reads(C[0:{lanes}], A[0:{width}], B[0:{lanes}, 0:{width}])
         T.writes(C[0:{lanes}])

@@ -14,6 +14,7 @@ def fma_{rows}x{lanes}_{role}(
     B: T.Buffer((1, {lanes}), "{dtype}", offset_factor=1),
     C: T.Buffer(({rows}, {lanes}), "{dtype}", offset_factor=1),
 ):
+    T.func_attr({{"any_scope": True}})
     with T.block("root"):
         T.reads(C[0:{rows}, 0:{lanes}], A[0:{rows}, 0:1], B[0:1, 0:{lanes}])
         T.writes(C[0:{rows}, 0:{lanes}])

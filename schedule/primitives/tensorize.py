@@ -103,7 +103,7 @@ def _implemented(tree: Tree, target: Stmt, realize: BlockRealize, intrin: Tensor
             analyzer.bind(iv.var, iv.dom)
     desc = intrin.desc.body
     assert isinstance(desc, BlockRealize)
-    matcher = Matcher(analyzer)
+    matcher = Matcher(analyzer, intrin.any_scope)
     try:
         matcher.spot = target
         matcher.stmt(block.body, desc.block.body)
@@ -116,7 +116,8 @@ def _implemented(tree: Tree, target: Stmt, realize: BlockRealize, intrin: Tensor
     missing = [b.name for b in intrin.desc.buffers if b not in matcher.buffers]
     if missing:
         raise ScheduleError(f"{', '.join(missing)} of {intrin.name!r} is not used in its description", where=target)
-    buffers, body = instantiate(intrin.impl, _index_type(block))
+    scopes = [matcher.buffers[b].scope for b in intrin.desc.buffers]
+    buffers, body = instantiate(intrin.impl, _index_type(block), scopes)
     matches = [
         MatchBufferRegion(new, _part(matcher, old, new, block, analyzer, target))
         for old, new in zip(intrin.desc.buffers, buffers, strict=True)
