@@ -124,13 +124,16 @@ def written_data(func: PrimFunc) -> set[Var]:
     whose address goes to a call."""
     written: set[Var] = set()
     source: dict[Var, Var] = {}
+    looked_at: set[int] = set()
     for node in pre_order(func.body):
         if isinstance(node, BufferStore):
             written.add(node.buffer.data)
         elif isinstance(node, Block):
             written.update(region.buffer.data for region in node.writes)
             source.update({m.buffer.data: m.source.buffer.data for m in node.match_buffers})
-        elif isinstance(node, Call) and node.op != "tir.prefetch":
+        elif isinstance(node, Call) and node.op in ("tir.prefetch", "tir.misaligned"):
+            looked_at.update(map(id, node.args))
+        elif isinstance(node, Call) and id(node) not in looked_at:
             written.update(_escaping(node))
     for data in tuple(written):
         while data in source:

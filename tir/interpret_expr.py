@@ -248,6 +248,8 @@ class ExprCompiler:
             return args[0]
         if e.op == "tir.prefetch":
             return "0"
+        if e.op == "tir.misaligned":
+            return f"{self._name(_misaligned)}({', '.join(args)})"
         types = tuple([a.dtype for a in e.args])
         name = e.args[0].value if e.args and isinstance(e.args[0], StringImm) else ""
         if e.op in ("tir.call_extern", "tir.call_pure_extern") and name in self._externs:
@@ -280,6 +282,10 @@ def _raiser(message: str) -> Callable[..., Any]:
         raise InterpretError(message)
 
     return run
+
+
+def _misaligned(there: np.ndarray, size: int) -> int:
+    return int(there.__array_interface__["data"][0] % size)
 
 
 def _is_index(e: Expr) -> bool:

@@ -14,6 +14,7 @@ vector                 vectorlow vectorhigh vector_reduce_add vector_reduce_max 
 dot products           dot4_u8i8(c, a, b): c[i] + a[4i]·b[4i] + … + a[4i+3]·b[4i+3], uint8 by int8 into int32, which wraps;
                        dot2_bf16(c, a, b): c[i] + a[2i]·b[2i] + a[2i+1]·b[2i+1], bfloat16 into float32
 memory                 prefetch(address, rw, locality) address_of(load)
+                       misaligned(address, bytes): the address modulo a power of two
                        tvm_access_ptr(type, data, offset, extent, rw): the address of an element, counted from ``data``
 call                   call_extern(name, …) ret(x)
                        call_llvm_intrin(name, …) call_llvm_pure_intrin(name, …): an intrinsic of LLVM, by its full name

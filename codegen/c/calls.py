@@ -156,6 +156,9 @@ class Calls:
 
     call_dot2_bf16 = call_dot4_u8i8
 
+    def call_misaligned(self, e: Call) -> str:
+        return f"((int32_t)((uintptr_t){self.value(e.args[0])} % {self.value(e.args[1])}))"
+
     def call_prefetch(self, e: Call) -> str:
         numbers = [str(a.value) for a in e.args[1:3] if isinstance(a, IntImm)]
         return (

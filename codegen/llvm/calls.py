@@ -230,6 +230,14 @@ def _prefetch(em: ExprEmitter, e: Call) -> str:
     return ""
 
 
+def _misaligned(em: ExprEmitter, e: Call) -> str:
+    where = em.fn.pure(f"ptrtoint ptr {em.value(e.args[0])} to i64")
+    (_, size) = e.args
+    assert isinstance(size, IntImm)
+    low = em.fn.pure(f"and i64 {where}, {size.value - 1}")
+    return low if em.type(e) == "i64" else em.fn.pure(f"trunc i64 {low} to {em.type(e)}")
+
+
 _HANDLERS = {
     "shift_right": _shift_right,
     "bitwise_not": _bitwise_not,
@@ -249,6 +257,7 @@ _HANDLERS = {
     "call_extern": _call_extern,
     "call_pure_extern": _call_extern,
     "address_of": _address_of,
+    "misaligned": _misaligned,
     "prefetch": _prefetch,
     **MACHINE_CALLS,
 }

@@ -54,6 +54,7 @@ def emit(lowered: LoweredFunc) -> str:
         else:
             em.vars[p.var] = f"%a{n}"
     em.stmt(lowered.func.body)
+    em.settle_streams()
     fn.do("ret i32 0")
     pieces = [
         f"; ModuleID = '{lowered.name}'",
@@ -64,5 +65,6 @@ def emit(lowered: LoweredFunc) -> str:
         "",
         fn.text(),
         *parts.functions,
+        *[f"!{n} = {text}" for n, text in enumerate(parts.metadata.values())],
     ]
     return "\n".join(pieces) + "\n"

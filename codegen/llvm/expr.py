@@ -57,9 +57,9 @@ from ...tir.walk import pre_order
 from .builder import FunctionBuilder
 from .calls import emit_call
 from .casts import emit_cast
-from .index import floor_division, index_like, index_text, linear, linear_text
+from .index import Linear, floor_division, index_like, index_text, linear, linear_text
 from .memory import address, load
-from .types import float_constant, llvm_type, splat_constant, vector_constant
+from .types import align_of, float_constant, llvm_type, splat_constant, vector_constant
 
 __all__ = ["EmitError", "ExprEmitter", "ModuleParts"]
 
@@ -75,6 +75,7 @@ class ModuleParts:
         self.declarations: dict[str, str] = {}
         self.functions: list[str] = []
         self.outlined = 0
+        self.metadata: dict[str, str] = {}
         self.calls_out = False
         """Whether some call may write memory behind the emitter's back."""
         self.assertions: dict[int, int] = {}
@@ -181,9 +182,9 @@ class ExprEmitter:
         self._clock += 1
         self.versions[data] = self._clock
 
-    def store_hint(self) -> str:
-        """Metadata for a plain store: non-temporal where the schedule asked for it."""
-        return ""
+    def store_place(self, buffer: Buffer, offset: Linear, dtype: str) -> tuple[int, str]:
+        """Alignment and metadata of a plain store."""
+        return align_of(dtype), ""
 
     def from_memory(self, text: str, dtype: str) -> str:
         """A value as it is computed with, from what memory holds (bools take a byte there)."""

@@ -383,6 +383,7 @@ class StmtEmitter(ExprEmitter):
         em.failure = "%failure" if can_fail else None
         em.analyzer = self.analyzer
         em.bases = {data: f"%p{n}" for n, data in enumerate(pointers)}
+        em.own_memory = {f"%p{n}" for n, data in enumerate(pointers) if self.bases[data] in self.own_memory}
         em.vars = {var: f"%x{n}" for n, var in enumerate(variables)}
         em.indices = {v for v in variables if v in self.indices}
         em.analyzer.bind(s.loop_var, Range(s.min, s.extent))
@@ -400,7 +401,7 @@ _POINTER_CALLS = ("tir.address_of", "tir.call_extern", "tir.call_llvm_intrin", "
 def _called(e: Expr) -> set[Var]:
     """Data pointers that calls inside an expression may write through."""
     out: set[Var] = set()
-    for n in pre_order(e):
+    for n in pre_order(e, lambda n: getattr(n, "op", "") not in ("tir.prefetch", "tir.misaligned")):
         if getattr(n, "op", "") in _POINTER_CALLS:
             for inner in pre_order(n):
                 if isinstance(inner, BufferLoad):

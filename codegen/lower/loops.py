@@ -11,6 +11,7 @@ from ...tir.stmt import BufferStore, For, IfThenElse, Stmt, seq
 from ...tir.walk import pre_order, substitute, transform
 from ..target import Target
 from .fresh import fresh_copy
+from .prefetch import DISTANCE, unrolled_distance
 
 __all__ = ["legalize_vector_loops", "remove_unit_loops", "split_unroll_factors"]
 
@@ -53,6 +54,8 @@ def split_unroll_factors(func: PrimFunc) -> PrimFunc:
         factor = int(raw.value if isinstance(raw, IntImm) else raw)
         rest = {k: v for k, v in n.annotations.items() if k != UNROLL_FACTOR}
         loop = n.with_(annotations=rest)
+        if DISTANCE in rest and factor > 1:
+            rest[DISTANCE] = unrolled_distance(rest[DISTANCE], factor)
         if factor <= 1 or n.kind != "serial":
             return loop
         if isinstance(n.extent, IntImm) and n.extent.value <= factor:

@@ -19,9 +19,11 @@ from .horizontal import lower_horizontal
 from .loops import legalize_vector_loops, remove_unit_loops, split_unroll_factors
 from .masks import settle_masks
 from .math import lower_math
+from .prefetch import insert_prefetches
 from .reduction import place_init
 from .registers import promote_registers
 from .storage import widen_half_floats
+from .streams import align_streams, mark_streams
 from .unroll import unroll_loops
 from .vectorize import vectorize_loops
 
@@ -43,6 +45,7 @@ def _plain(rewrite: Callable[[PrimFunc], PrimFunc]) -> Callable[[PrimFunc, Targe
 PASSES: tuple[Pass, ...] = (
     Pass("place_init", _plain(place_init)),
     Pass("flatten_blocks", _plain(flatten_blocks)),
+    Pass("mark_streams", _plain(mark_streams)),
     Pass("compact_buffers", _plain(compact_buffers)),
     Pass("remove_unit_loops", _plain(remove_unit_loops)),
     Pass("widen_half_floats", _plain(widen_half_floats)),
@@ -53,11 +56,13 @@ PASSES: tuple[Pass, ...] = (
     Pass("simplify", _plain(simplify)),
     Pass("name_quotients", _plain(name_quotients)),
     Pass("hoist_guards", _plain(hoist_guards)),
+    Pass("align_streams", align_streams),
     Pass("lower_horizontal", _plain(lower_horizontal)),
     Pass("vectorize_loops", _plain(vectorize_loops)),
     Pass("unroll_loops", _plain(unroll_loops)),
     Pass("settle_masks", _plain(settle_masks)),
     Pass("promote_registers", _plain(promote_registers)),
+    Pass("insert_prefetches", insert_prefetches),
 )
 
 

@@ -117,6 +117,20 @@ def main(a: T.handle, b: T.handle):
                     B[vi, vj] = T.max(A[vi, vj] + A[vi, vj], A[vi, vj])
 """
 
+STREAM = """
+@T.prim_func
+def main(A: T.Buffer((3, {0}), "{1}"), V: T.Buffer(({0},), "{1}"), B: T.Buffer((3, {0}), "{1}")):
+    for i in T.parallel(3):
+        for j in T.serial({2}, annotations={{"pragma_nontemporal_store": 1, "pragma_prefetch_distance": 2}}):
+            for u in T.unroll({3}):
+                for v in T.vectorized({4}):
+                    with T.block("B"):
+                        vi = T.axis.spatial(3, i)
+                        vj = T.axis.spatial({0}, j * {3} * {4} + u * {4} + v)
+                        T.where(j * {3} * {4} + u * {4} + v < {0})
+                        B[vi, vj] = A[vi, vj] * {5}(2) + V[vj]
+"""
+
 SPECS = (
     "matmul:M=17,N=13,K=7", "matmul:M=33,N=50,K=19", "matmul:M=1,N=37,K=16", "softmax:M=7,N=37", "layer_norm:M=5,N=29",
     "conv2d:H=9,W=9,CI=5,CO=13,kernel=3,padding=1", "relu:M=7,N=33", "transpose:M=17,N=37",
@@ -136,6 +150,12 @@ def cases():
     yield "gather", parse(GATHER), {}
     for dtype in ("float32", "float64", "int8", "int32", "float16"):
         yield f"strided_{dtype}", parse(STRIDED.format(dtype)), {}
+    for dtype, units in (("float32", "T.float32"), ("float64", "T.float64"), ("int32", "T.int32")):
+        lanes = 16 if dtype != "float64" else 8
+        for n, unroll in ((640, 2), (333, 1), (77, 4)):
+            for width in (lanes, lanes // 2, lanes // 4):
+                trips = -(-n // (unroll * width))
+                yield f"stream_{dtype}_{n}_{width}", parse(STREAM.format(n, dtype, trips, unroll, width, units)), {}
     for n in (1, 7, 16, 17, 100):
         yield f"symbolic{n}", parse(L.SYMBOLIC), {"n": n}
     for dtype, lanes in (("float32", 16), ("float64", 8), ("int8", 64), ("int16", 32), ("float16", 16), ("int64", 4)):
