@@ -69,16 +69,19 @@ def parse_dtype(dtype: str) -> DType:
     return DType(kind, bits, lanes)
 
 
+@cache
 def lanes_of(dtype: str) -> int:
     """The number of lanes: 16 for ``float32x16``, 1 for a scalar."""
     return parse_dtype(dtype).lanes
 
 
+@cache
 def bits_of(dtype: str) -> int:
     """Bits of one lane."""
     return parse_dtype(dtype).bits
 
 
+@cache
 def bytes_of(dtype: str) -> int:
     """Bytes that one element takes in memory, all lanes together; a bool takes one byte."""
     kind, bits, lanes = parse_dtype(dtype)
@@ -92,31 +95,37 @@ def with_lanes(dtype: str, lanes: int) -> str:
     return base if lanes == 1 else f"{base}x{lanes}"
 
 
+@cache
 def element_of(dtype: str) -> str:
     """The scalar type of one lane."""
     return with_lanes(dtype, 1)
 
 
+@cache
 def is_float(dtype: str) -> bool:
     """Whether the lanes are floating point, bfloat16 included."""
     return parse_dtype(dtype).kind in ("float", "bfloat")
 
 
+@cache
 def is_int(dtype: str) -> bool:
     """Whether the lanes are integers, signed or not; bool is not."""
     return parse_dtype(dtype).kind in ("int", "uint")
 
 
+@cache
 def is_signed(dtype: str) -> bool:
     """Whether the lanes are signed integers."""
     return parse_dtype(dtype).kind == "int"
 
 
+@cache
 def is_unsigned(dtype: str) -> bool:
     """Whether the lanes are unsigned integers."""
     return parse_dtype(dtype).kind == "uint"
 
 
+@cache
 def is_bool(dtype: str) -> bool:
     """Whether the lanes are truth values."""
     return parse_dtype(dtype).kind == "bool"

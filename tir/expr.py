@@ -666,6 +666,8 @@ def is_const_int(e: object, value: int | None = None) -> bool:
 
 def const(value: int | float | bool, dtype: str | None = None) -> Expr:
     """A constant; a vector type gives a :class:`Broadcast`. Without ``dtype``: int32, float32 or bool."""
+    if type(value) is int and (dtype is None or dtype == INDEX):
+        return IntImm(value)
     if dtype is None:
         dtype = "bool" if isinstance(value, bool) else INDEX if isinstance(value, int) else "float32"
     lanes = lanes_of(dtype)
@@ -725,6 +727,8 @@ def _negate(e: Expr) -> Expr:
 
 def match_types(a: Any, b: Any) -> tuple[Expr, Expr]:
     """Both operands as expressions of one data type; constants take the other side's type."""
+    if isinstance(a, Expr) and isinstance(b, Expr) and a.dtype == b.dtype:
+        return a, b
     if isinstance(a, Expr) and isinstance(b, (int, float)) and not isinstance(a, StringImm):
         b = _like(b, a.dtype)
     elif isinstance(b, Expr) and isinstance(a, (int, float)) and not isinstance(b, StringImm):
@@ -752,9 +756,11 @@ def _widen(e: Expr, lanes: int) -> Expr:
 
 
 def _wrap(value: int, dtype: str) -> int:
-    from_bits = int("".join(ch for ch in element_of(dtype) if ch.isdigit()) or 32)
-    value &= (1 << from_bits) - 1
-    return value - (1 << from_bits) if dtype.startswith("int") and value >> (from_bits - 1) else value
+    if dtype == INDEX and -0x80000000 <= value <= 0x7FFFFFFF:
+        return value
+    bits = bits_of(dtype)
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if dtype.startswith("int") and value >> (bits - 1) else value
 
 
 _FOLD: dict[type, Callable[[Any, Any], Any]] = {
