@@ -232,8 +232,8 @@ class Matcher:
             raise self.fail(f"{_shown(t)} is an access by vectors")
         out: Expr = self.analyzer.simplify(index if wanted is None else index - wanted)
         if uses_var(out, lambda v: v in self.inner):
-            what = f"the index {index} changes inside" if wanted is None else f"the index {index} is not {wanted} and "
-            raise self.fail(f"in {_shown(t)} {what}{'' if wanted is None else 'something that stays'}")
+            need = "stay in place" if wanted is None else f"be {wanted} plus something that stays"
+            raise self.fail(f"the index {index} of {_shown(t)} should {need} inside the piece")
         return out
 
     # -- expressions -------------------------------------------------------------------------------------------------
