@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence
 from math import gcd
 from typing import Any
 
-from ..tir.arith import Analyzer, linear_coefficients
-from ..tir.expr import Expr, IntImm, Mul, Var
-from ..tir.stmt import For
+from ..tir.arith import Analyzer, detect_iter_map, linear_coefficients
+from ..tir.expr import Expr, IntImm, Mul, Range, Var
+from ..tir.stmt import BlockRealize, For
 from ..tir.walk import pre_order
 from .analysis import is_output_block
 from .bindings import analyzer_above
@@ -18,14 +18,17 @@ from .tree import Tree, blocks_below
 __all__ = ["check_blocks_of_nest"]
 
 
-def check_blocks_of_nest(tree: Tree, nest: Sequence[For], kinds: Collection[str]) -> None:
+def check_blocks_of_nest(tree: Tree, nest: Sequence[For], kinds: Collection[str], predicates: bool = False) -> None:
     """ScheduleError unless the outermost blocks below the nest have axes of these kinds, bound quasi-affinely.
 
     Products of loops are not quasi-affine; and a block that writes what lives on after its scope may not leave holes in
-    an axis's domain (``l * 16``).
+    an axis's domain (``l * 16``). With ``predicates`` a predicate has to limit the axes in digits of their own, as those
+    that ``split`` makes do.
     """
     analyzer: Analyzer | None = None
     for realize in blocks_below(nest[-1].body):
+        if predicates and not isinstance(realize.predicate, IntImm):
+            _check_predicate(tree, nest, realize)
         for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
             if axis.kind not in kinds:
                 raise ScheduleError(
@@ -35,7 +38,9 @@ def check_blocks_of_nest(tree: Tree, nest: Sequence[For], kinds: Collection[str]
                 )
             if isinstance(value, (Var, IntImm)):
                 continue
-            loops = [loop.loop_var for loop in tree.loops_above(realize)]
+            above = tree.loops_above(realize)
+            # loops outside the nest stand still
+            loops = [loop.loop_var for loop in (above[above.index(nest[0]) :] if nest[0] in above else above)]
             why = _not_affine(value, loops)
             if why is None and axis.dom.extent is not value and is_output_block(tree, realize):
                 analyzer = analyzer or analyzer_above(tree, realize)
@@ -46,6 +51,21 @@ def check_blocks_of_nest(tree: Tree, nest: Sequence[For], kinds: Collection[str]
                     where=realize,
                     hint="bindings are sums of loops times constants, or quotients and remainders of those",
                 )
+
+
+def _check_predicate(tree: Tree, nest: Sequence[For], realize: BlockRealize) -> None:
+    above = tree.loops_above(realize)
+    inside = above[above.index(nest[0]) :]
+    ranges = {loop.loop_var: Range(loop.min, loop.extent) for loop in inside}
+    outer = analyzer_above(tree, nest[0])
+    found = detect_iter_map(realize.iter_values, ranges, realize.predicate, outer)
+    if found.errors and not detect_iter_map(realize.iter_values, ranges, None, outer).errors:
+        raise ScheduleError(
+            f"the predicate {realize.predicate} of block {realize.block.name_hint!r} limits loops in a way that its "
+            f"bindings do not take apart: {found.errors[0]}",
+            where=realize,
+            hint="predicates are upper bounds of what a block's axes are bound to",
+        )
 
 
 def _not_affine(value: Expr, loops: Sequence[Var]) -> str | None:

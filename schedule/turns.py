@@ -10,13 +10,14 @@ from ..tir.expr import BufferLoad, Expr, IterVar, Var
 from ..tir.stmt import Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stmt
 from ..tir.walk import loads_and_stores, pre_order, substitute
 from .analysis import opaque_buffers
+from .dependence import Conflict
 from .errors import ScheduleError
 from .reducers import find_reducer
 from .regions import check_cover
 from .touches import Touch, all_touches
 from .tree import Tree, blocks_below
 
-__all__ = ["accumulates", "binding_block", "local_to_turns", "only_reduced"]
+__all__ = ["accumulates", "binding_block", "local_to_turns", "only_reduced", "same_turn"]
 
 
 def binding_block(store: Touch, other: Touch, variables: Iterable[Var]) -> BlockRealize | None:
@@ -37,6 +38,35 @@ def only_reduced(realize: BlockRealize, variables: Iterable[Var]) -> bool:
     for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         (reduced if axis.kind == IterVar.REDUCE else spatial).update(n for n in pre_order(value) if isinstance(n, Var))
     return all(v in reduced and v not in spatial for v in variables)
+
+
+def same_turn(conflict: Conflict, realize: BlockRealize, variables: Iterable[Var]) -> bool:
+    """Whether iterations of the variables that meet in an element are one and the same turn of the block, which
+    stores the same value again.
+
+    The block's axes that are bound to the variables are spatial, its stores to the buffer have exactly such axes as
+    indices, and it does not read the buffer. A block that uses pointers is taken at its word that turns of spatial axes
+    do not meet.
+    """
+    block, buffer = realize.block, conflict.store.buffer
+    bound = [
+        (axis, {n for n in pre_order(value) if isinstance(n, Var)})
+        for axis, value in zip(block.iter_vars, realize.iter_values, strict=True)
+    ]
+    wanted = set(variables)
+    touched = [axis for axis, used in bound if used & wanted]
+    if any(axis.kind != IterVar.SPATIAL for axis in touched) or next(blocks_below(block.body), None) is not None:
+        return False
+    if opaque_buffers(block):
+        return True
+    if conflict.other.realize is not realize or block.init is not None:
+        return False
+    for access in loads_and_stores(block.body):
+        if access.buffer is not buffer:
+            continue
+        if isinstance(access, BufferLoad) or any(all(i is not axis.var for i in access.indices) for axis in touched):
+            return False
+    return True
 
 
 def accumulates(block: Block) -> bool:

@@ -15,7 +15,7 @@ from ..nests import check_blocks_of_nest
 from ..primitive import primitive
 from ..touches import touches_below
 from ..tree import Tree, tree_of
-from ..turns import accumulates, binding_block, local_to_turns, only_reduced
+from ..turns import accumulates, binding_block, local_to_turns, only_reduced, same_turn
 
 __all__ = ["reorder", "reorder_block_iter_var"]
 
@@ -28,13 +28,14 @@ def reorder(func: PrimFunc, *ordered_loops: Var) -> PrimFunc:
 
     The loops are nested directly, each the only statement of the one above. Extents do not depend on loops that come
     to stand inside. Block axes below are spatial or reduce. It is proven that iterations which share an element keep
-    their order; the order in which a block's own reduce axes accumulate may change, and with it the rounding of
-    floats.
+    their order, or are the same turn of a block; the order in which a block's own reduce axes accumulate may change,
+    and with it the rounding of floats. A block that uses pointers is taken at its word: turns of its spatial axes are
+    independent.
     """
     tree = tree_of(func)
     chosen = [tree.loop(v) for v in ordered_loops]
-    if len(chosen) < 1:
-        raise ScheduleError("reorder needs at least one loop")
+    if not chosen:
+        return func
     if len(set(chosen)) != len(chosen):
         twice = next(loop for n, loop in enumerate(chosen) if loop in chosen[:n])
         raise ScheduleError(f"loop {twice.loop_var.name} is given twice", where=twice, hint="name each loop once")
@@ -46,6 +47,7 @@ def reorder(func: PrimFunc, *ordered_loops: Var) -> PrimFunc:
     moved = [n for n, (a, b) in enumerate(zip(nest, new, strict=True)) if a is not b]
     if not moved:
         return func
+    check_blocks_of_nest(tree, nest, {IterVar.SPATIAL, IterVar.REDUCE}, predicates=True)
     nest, new = nest[moved[0] : moved[-1] + 1], new[moved[0] : moved[-1] + 1]
     for n, loop in enumerate(new):
         for inner in new[n + 1 :]:
@@ -98,7 +100,6 @@ def _why_no_nest(tree: Tree, loop: For, bottom: For, stop: Stmt | None) -> str:
 def _check_order(tree: Tree, nest: Sequence[For], new: Sequence[For]) -> None:
     """ScheduleError unless iterations that share an element keep their order."""
     touches = touches_below(nest[-1].body)
-    check_blocks_of_nest(tree, nest, {IterVar.SPATIAL, IterVar.REDUCE})
     place = {loop.loop_var: n for n, loop in enumerate(new)}
     for conflict in conflicts(analyzer_above(tree, nest[0]), nest, touches):
         free = conflict.loops
@@ -106,6 +107,8 @@ def _check_order(tree: Tree, nest: Sequence[For], new: Sequence[For]) -> None:
             continue
         block = binding_block(conflict.store, conflict.other, free)
         why: str | None
+        if block is not None and same_turn(conflict, block, free):
+            continue
         if block is not None and only_reduced(block, free):
             if accumulates(block.block):
                 continue

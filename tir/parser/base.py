@@ -9,7 +9,7 @@ from typing import Any
 from ..arith import Analyzer
 from ..buffer import Buffer
 from ..dtype import is_bool
-from ..expr import BufferLoad, Expr, IntImm, IterVar, StringImm, convert
+from ..expr import BufferLoad, Expr, IntImm, IterVar, StringImm, Var, convert
 from ..vocabulary import TypeWord, Word, type_word
 from .errors import ParseError, Source
 from .values import BUILTINS, BufferMethod, MetaVar, Namespace
@@ -26,6 +26,8 @@ class ParserBase:
         self.outer = outer
         self.scopes: list[dict[str, Any]] = [{}]
         self.analyzer: Analyzer | None = None
+        self.named_sizes: dict[str, Var] = {}  # sizes that texts in shapes named, in this function
+        self.size_dtypes: dict[str, str] = {}  # sizes that this function's body declares
 
     def error(self, message: str, node: ast.AST | None) -> ParseError:
         """A ParseError at ``node``."""

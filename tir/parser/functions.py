@@ -11,6 +11,7 @@ from ..function import IRModule, PrimFunc, root_block
 from ..printer_func import needs_root
 from ..vocabulary import BufferWord, TypeWord
 from .blocks import BUFFER_ARGS, Frame
+from .errors import ParseError
 from .statements import StmtParser
 from .values import Namespace
 
@@ -92,7 +93,10 @@ class FunctionParser(StmtParser):
         a = node.args
         if a.vararg or a.kwarg or a.kwonlyargs or a.posonlyargs or a.defaults:
             raise self.error("parameters are plain names with types", node)
-        params = [self._parameter(arg, frame) for arg in a.args]
+        self.named_sizes, self.size_dtypes = {}, self._sizes_declared(node.body)
+        is_buffer = {arg: self._is_buffer_type(arg.annotation) for arg in a.args}
+        vars_of = {arg: self._parameter(arg, frame) for arg in sorted(a.args, key=lambda arg: is_buffer[arg])}
+        params = [vars_of[arg] for arg in a.args]  # sizes first: a buffer's shape may name one that comes later
         if not options.get("private", False):
             frame.annotations["global_symbol"] = node.name
         body = self.body(node.body)
@@ -119,6 +123,34 @@ class FunctionParser(StmtParser):
         var = Var(arg.arg, kind.dtype)
         self.define(arg.arg, var)
         return var
+
+    def _sizes_declared(self, body: list[ast.stmt]) -> dict[str, str]:
+        """``n = T.int64()`` and ``n, m = T.int64(), T.int64()`` at the top of a function: names and types."""
+        out: dict[str, str] = {}
+        for stmt in body:
+            if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:
+                continue
+            target, value = stmt.targets[0], stmt.value
+            pairs = [(target, value)]
+            if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                pairs = list(zip(target.elts, value.elts, strict=False))
+            for t, v in pairs:
+                if isinstance(t, ast.Name) and isinstance(v, ast.Call) and not v.args and not v.keywords:
+                    kind = self._maybe(v.func)
+                    if isinstance(kind, TypeWord):
+                        out[t.id] = kind.dtype
+        return out
+
+    def _maybe(self, node: ast.expr) -> Any:
+        """The value of an expression, None when names in it are not defined yet."""
+        try:
+            return self.eval(node)
+        except ParseError:
+            return None
+
+    def _is_buffer_type(self, node: ast.expr | None) -> bool:
+        head = node.func if isinstance(node, ast.Call) else node.value if isinstance(node, ast.Subscript) else None
+        return head is not None and isinstance(self._maybe(head), BufferWord)
 
     def _buffer_type(self, name: str, node: ast.expr) -> Buffer | None:
         if isinstance(node, ast.Call) and isinstance(self.eval(node.func), BufferWord):

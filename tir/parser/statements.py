@@ -89,7 +89,7 @@ class StmtParser(BlockParser):
             if isinstance(func, Word):
                 return self._assign_word(func.name, target, name, node.value)
             if isinstance(func, TypeWord) and not node.value.args:
-                self.unpack(target, Var(name, func.dtype))
+                self.unpack(target, self._declared(name, func.dtype))
                 return None
         if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple) and self._declares(node.value, target):
             return None
@@ -101,8 +101,13 @@ class StmtParser(BlockParser):
         if len(kinds) != len(values.elts) or not all(isinstance(k, TypeWord) for k in kinds):
             return False
         names = [t.id if isinstance(t, ast.Name) else "v" for t in target.elts]
-        self.unpack(target, tuple([Var(n, k.dtype) for n, k in zip(names, kinds, strict=False)]))
+        self.unpack(target, tuple([self._declared(n, k.dtype) for n, k in zip(names, kinds, strict=False)]))
         return True
+
+    def _declared(self, name: str, dtype: str) -> Var:
+        """The variable of ``n = T.int32()``: a size that a shape has named already, or a new one."""
+        known = self.named_sizes.get(name)
+        return known if known is not None and known.dtype == dtype else Var(name, dtype)
 
     def _assign_word(self, word: str, target: ast.expr, name: str, call: ast.Call) -> Wrapper | None:
         if word == "axis.remap":
