@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..tir.arith import Analyzer, bind_sizes, eval_interval, linear_coefficients
-from ..tir.expr import Expr, IntImm, Range, Var, is_const_int
+from ..tir.expr import BufferLoad, Expr, IntImm, Range, Var, is_const_int
 from ..tir.op import max_, min_
 from ..tir.stmt import Block, For, Stmt
 from ..tir.walk import pre_order, substitute, uses_var
@@ -84,6 +84,10 @@ def exact_box(
     """
     once_only = {v for v, r in ranges.items() if is_const_int(analyzer.simplify(r.extent), 1)}
     own = {v: r for v, r in ranges.items() if v not in once_only}
+    if any(uses_var(e, lambda v: v in ranges) for r in own.values() for e in (r.min, r.extent)):
+        return None  # the loops sweep no box
+    if any(isinstance(n, BufferLoad) for e in indices for n in pre_order(e)):
+        return None  # nor do indices from memory
     fixed = {v: ranges[v].min for v in once_only}
     exprs = [analyzer.simplify(substitute(i, fixed)) for i in indices]
     tests = [analyzer.simplify(substitute(c, fixed)) for c in conditions]
@@ -182,6 +186,9 @@ def bounding_box(
     out: list[Ends | None] = []
     for index in access.indices:
         e = analyzer.simplify(substitute(index, values))
+        if any(isinstance(n, BufferLoad) for n in pre_order(e)):
+            out.append(None)
+            continue
         if not uses_var(e, lambda v: v in ranges):
             out.append((e, e))
             continue

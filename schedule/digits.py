@@ -138,7 +138,7 @@ def _composed_number(exprs: Sequence[Expr], ranges: Mapping[Var, Range]) -> Expr
                 continue
             if taken[2] is None:
                 return taken[0]
-            best = best or taken[0]
+            best = taken[0] if best is None else best
     return best
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from .buffer import BufferRegion
 from .dtype import is_bool, is_float, max_value, min_value
-from .expr import Call, Var, is_const_int
+from .expr import BufferLoad, Call, Var, is_const_int
 from .function import IRModule, PrimFunc
 from .interpret_expr import InterpretError
 from .interpret_memory import Memory, View
@@ -294,9 +294,16 @@ class _Guard:
             view.reads, view.writes = reads, writes
 
     def _box(self, region: BufferRegion) -> tuple[tuple[int, int], ...]:
+        """The region; a dimension whose ends are read from memory, perhaps under a condition, is whole."""
         value = self.memory.value
-        ends = [(value(r.min), value(r.extent)) for r in region.region]
-        return tuple([(lo, lo + n) for lo, n in ends])
+        out = []
+        for r, extent in zip(region.region, region.buffer.shape, strict=True):
+            if any(isinstance(n, BufferLoad) for e in (r.min, r.extent) for n in pre_order(e)):
+                out.append((0, value(extent)))
+            else:
+                lo = value(r.min)
+                out.append((lo, lo + value(r.extent)))
+        return tuple(out)
 
 
 def _scalar(param: Var, arg: Any, position: int) -> Any:

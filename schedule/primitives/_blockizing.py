@@ -279,7 +279,7 @@ def init_nest(halves: Halves, inner: Sequence[For], name: str) -> Stmt:
     )
     loops: dict[Var, Expr] = {}
     for lp in reversed(inner):
-        if any(uses_var(v, lp.loop_var) for v in values):
+        if any(uses_var(v, lp.loop_var) for v in (*values, halves.inner.predicate)):
             var = Var(f"{lp.loop_var.name}_init", lp.loop_var.dtype)
             loops[lp.loop_var] = var
             out = lp.with_(loop_var=var, body=out)

@@ -50,6 +50,11 @@ def accessed_point(realize: BlockRealize, buffer: Buffer) -> tuple[tuple[Expr, .
     if not found:
         raise ScheduleError(f"block {name!r} does not access buffer {buffer.name}", where=realize)
     indices = found[0].indices
+    if any(isinstance(n, BufferLoad) for i in indices for n in pre_order(i)):
+        raise ScheduleError(
+            f"block {name!r} accesses {found[0].node} at indices from memory, which are no function of its axes",
+            where=realize,
+        )
     analyzer = Analyzer()
     for iv in block.iter_vars:
         analyzer.bind(iv.var, iv.dom)

@@ -206,7 +206,10 @@ def _inlined(reader: BlockRealize, buffer: Buffer, value_at: Any) -> BlockRealiz
 
 
 def _with_regions(block: Block) -> Block:
-    reads, writes = access_regions(block.body, block.init)
+    own = {*block.alloc_buffers, *[m.buffer for m in block.match_buffers]}
+    reads, writes = [
+        tuple([r for r in found if r.buffer not in own]) for found in access_regions(block.body, block.init)
+    ]
     return block.with_(reads=reads, writes=writes)
 
 

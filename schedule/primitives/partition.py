@@ -7,11 +7,11 @@ from typing import Any
 
 from ...tir.arith import Analyzer, eval_interval
 from ...tir.buffer import BufferRegion
-from ...tir.expr import Expr, IntImm, IterVar, Range, Var, const
+from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, const
 from ...tir.function import PrimFunc
 from ...tir.regions import access_regions
 from ...tir.stmt import Block, BlockRealize, For, Stmt, seq
-from ...tir.walk import transform, uses_var
+from ...tir.walk import pre_order, transform, uses_var
 from ..analysis import opaque_buffers
 from ..bindings import check_plain
 from ..errors import ScheduleError
@@ -164,7 +164,9 @@ def _narrowed(body: Stmt, var: Var, part: Range) -> Stmt:
         ])  # fmt: skip
         reads, writes = n.block.reads, n.block.writes
         if not n.block.match_buffers and not opaque_buffers(n.block):
-            reads, writes = access_regions(n.block.body, n.block.init)
+            own = set(n.block.alloc_buffers)
+            found = access_regions(n.block.body, n.block.init)
+            reads, writes = [tuple([r for r in regions if r.buffer not in own]) for regions in found]
         doms = {iv.var: (iv.dom.min, iv.dom.min + iv.dom.extent - 1) for iv in axes}
         analyzer = Analyzer()
         wide = [tuple([_widened(r, doms, analyzer) for r in regions]) for regions in (reads, writes)]
@@ -177,7 +179,7 @@ def _widened(region: BufferRegion, doms: Mapping[Var, tuple[Expr, Expr]], analyz
     out: list[Range] = []
     for r, extent in zip(region.region, region.buffer.shape, strict=True):
         first, last = eval_interval(r.min, doms), eval_interval(r.min + r.extent - 1, doms)
-        if first is None or last is None:
+        if first is None or last is None or any(isinstance(n, BufferLoad) for n in pre_order(r.min)):
             out.append(Range(const(0, extent.dtype), extent))
         else:
             low = analyzer.simplify(first[0])

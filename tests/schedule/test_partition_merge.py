@@ -134,7 +134,6 @@ def test_others_know_who_writes_in_the_parts(chain, agree):
     sch = Schedule(func, debug_mask="all")
     sch.loop_partition(sch.get_loops("B")[0], [4, None])
     assert [b.name for b in sch.get_producers("C")] == ["B_i_common"]
-    sch.cache_read("C", 0, "local")
     agree(func, sch.func)
     for step in (
         lambda: sch.compute_at("B_i_common", sch.get_loops("C")[0]),
