@@ -215,12 +215,13 @@ def row(name: str, w32: Worst, w64: Worst | None) -> list[str]:
 
 
 def update(path: Path, name: str, cells: list[str]) -> None:
-    """Put the figures into the row of the function in a Markdown table, keeping the cells after them."""
+    """Put the figures into the row of the function in a Markdown table; what was not measured keeps its cell."""
     text = path.read_text(encoding="utf-8")
 
     def replaced(m: re.Match[str]) -> str:
-        rest = m.group(0).strip("|").split("|")[len(cells) :]
-        return "| " + " | ".join([f"`{name}`", *cells[1:], *[c.strip() for c in rest]]) + " |"
+        old = [c.strip() for c in m.group(0).strip("|").split("|")]
+        new = [o if c == "–" else c for o, c in zip(old, cells, strict=False)]
+        return "| " + " | ".join([old[0], *new[1:], *old[len(cells) :]]) + " |"
 
     new, found = re.subn(rf"^\| `{name}` \|.*\|$", replaced, text, flags=re.M)
     if not found:

@@ -8,6 +8,7 @@ from ...tir.dtype import bits_of, element_of, is_float, is_signed, lanes_of, wit
 from ...tir.expr import BufferLoad, Call, Expr, IntImm, StringImm
 from ...tir.walk import pre_order
 from .machine import MACHINE_CALLS, may_write
+from .rare import emit_likely, is_likely
 from .types import llvm_type, splat_constant, suffix, vector_constant
 
 if TYPE_CHECKING:
@@ -109,10 +110,10 @@ def _if_then_else(em: ExprEmitter, e: Call) -> str:
     """Only the chosen side is evaluated, unless neither reads memory."""
     cond, yes, no = e.args
     fn = em.fn
+    if is_likely(e):
+        return emit_likely(em, e)
     if not any(isinstance(n, (BufferLoad, Call)) for side in (yes, no) for n in pre_order(side)):
         return em.select(cond, em.value(yes), em.value(no), e.dtype)
-    if lanes_of(cond.dtype) > 1:
-        return _some_lanes(em, cond, yes, no, e.dtype)
     then, other, done = fn.new_label("then"), fn.new_label("else"), fn.new_label("chosen")
     fn.branch_if(em.value(cond), then, other)
     results = []
@@ -126,28 +127,6 @@ def _if_then_else(em: ExprEmitter, e: Call) -> str:
     fn.label(done)
     phi = fn.phi(em.type(e))
     fn.fill(phi, results)
-    return phi.name
-
-
-def _some_lanes(em: ExprEmitter, cond: Expr, yes: Expr, no: Expr, dtype: str) -> str:
-    """``yes`` in the lanes where the condition holds; ``no`` is evaluated when it does not hold in all of them."""
-    fn = em.fn
-    usual, test = em.value(yes), em.value(cond)
-    bools = llvm_type(cond.dtype)
-    every = fn.pure(em.intrinsic(f"llvm.vector.reduce.and.v{lanes_of(cond.dtype)}i1", "i1", [bools], [test]))
-    every = fn.pure(em.intrinsic("llvm.expect.i1", "i1", ["i1", "i1"], [every, "true"]))
-    start, rare, done = fn.block, fn.new_label("rare"), fn.new_label("lanes")
-    fn.branch_if(every, done, rare)
-    fn.push()
-    fn.label(rare)
-    other = em.value(no)
-    mixed = fn.pure(f"select {bools} {test}, {llvm_type(dtype)} {usual}, {llvm_type(dtype)} {other}")
-    end = fn.block
-    fn.branch(done)
-    fn.pop()
-    fn.label(done)
-    phi = fn.phi(llvm_type(dtype))
-    fn.fill(phi, [(usual, start), (mixed, end)])
     return phi.name
 
 

@@ -96,6 +96,10 @@ CASES = {
     "square root": (elementwise("T.sqrt(T.fabs(A[v])) + T.floor(A[v]) * T.ceil(B[v])", ["float32"] * 2, "float32"), ()),
     "exponential": (elementwise("T.exp(A[v]) + T.tanh(B[v])", ["float32", "float32"], "float32"), ()),
     "double": (elementwise("T.exp(A[v] * T.float64(0.1)) + T.erf(B[v])", ["float64", "float64"], "float64"), ()),
+    "waves": (elementwise("T.sin(A[v]) + T.tan(B[v])", ["float64", "float64"], "float64", n=40), ()),
+    "rare lanes": (elementwise("T.cos(A[v] * T.float32(60000))", ["float32"], "float32", n=40), ()),
+    "remainder": (elementwise("T.fmod(A[v], B[v]) + T.hypot(A[v], B[v])", ["float64"] * 2, "float64", n=40), ()),
+    "powers": (elementwise("T.pow(A[v], T.floor(B[v]))", ["float32"] * 2, "float32", n=40), ()),
     "scalar argument": (elementwise("A[v] * x", ["float32"], "float32", extra=", x: T.float32"), (0.5,)),
     "index as data": (elementwise('T.Cast("float32", v * 3) + A[v]', ["float32"], "float32"), ()),
 }  # fmt: skip
