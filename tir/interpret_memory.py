@@ -198,6 +198,10 @@ class Memory:
         shape = tuple([self.value(e) for e in buffer.shape])
         if shape != part.shape:
             raise InterpretError(f"match_buffer {buffer.name}: {source} has shape {part.shape}, expected {shape}")
+        strides = [self.value(e) for e in buffer.strides]
+        given = [s // part.itemsize for s in part.strides]
+        if any(s != g for s, g, n in zip(strides, given, shape, strict=False) if n > 1):
+            raise InterpretError(f"match_buffer {buffer.name}: {source} has strides {given}, expected {strides}")
         self._own(buffer, flat)
         self.view(buffer).set(part)
 

@@ -17,6 +17,8 @@ from .reduction import conjuncts
 __all__ = ["flatten_blocks"]
 
 _NO_BARRIER = 1 << 30
+Layout = tuple[tuple[Expr, ...], Expr]
+"""The strides of a matched buffer in memory, and its first element."""
 
 
 def flatten_blocks(func: PrimFunc) -> PrimFunc:
@@ -38,7 +40,7 @@ def flatten_blocks(func: PrimFunc) -> PrimFunc:
                 Y[i] = ...
     """
     places = _place_allocations(func)
-    layouts: dict[Buffer, tuple[Expr, ...]] = {}
+    layouts: dict[Buffer, Layout] = {}
     wishes = _alignments(func)
 
     def wrap(node: Node, stmt: Stmt) -> Stmt:
@@ -53,8 +55,10 @@ def flatten_blocks(func: PrimFunc) -> PrimFunc:
             inner = {**env, **{iv.var: v for iv, v in zip(block.iter_vars, values, strict=True)}}
             for m in block.match_buffers:  # in memory a matched buffer lies as its source does
                 source = m.source.buffer
-                steps = layouts.get(source) or source.element_strides()
-                layouts[m.buffer] = steps[len(source.shape) - len(m.buffer.shape) :]
+                steps, offset = layouts.get(source) or (source.element_strides(), source.elem_offset)
+                for r, step in zip(m.source.region, steps, strict=True):
+                    offset = offset + substitute(r.min, inner) * step
+                layouts[m.buffer] = (steps[len(source.shape) - len(m.buffer.shape) :], offset)
             body = wrap(node, visit(block.body, inner))
             if block.match_buffers:
                 body = _resolve_matches(block, body, inner, layouts)
@@ -155,9 +159,7 @@ def _place_allocations(func: PrimFunc) -> Mapping[int, list[Buffer]]:
     return places
 
 
-def _resolve_matches(
-    block: Block, body: Stmt, env: Mapping[Var, Expr], layouts: Mapping[Buffer, tuple[Expr, ...]]
-) -> Stmt:
+def _resolve_matches(block: Block, body: Stmt, env: Mapping[Var, Expr], layouts: Mapping[Buffer, Layout]) -> Stmt:
     """Accesses of matched buffers become accesses of the region's buffer, their pointers, strides and offsets those of
     the region."""
     sources: dict[Buffer, tuple[Buffer, tuple[Range, ...]]] = {}
@@ -167,14 +169,11 @@ def _resolve_matches(
         source = region.buffer
         sources[m.buffer] = (source, region.region)
         lead = len(region.region) - len(m.buffer.shape)
-        strides = layouts.get(source) or source.element_strides()
-        offset = source.elem_offset
-        for r, step in zip(region.region, strides, strict=True):
-            offset = offset + r.min * step
+        strides, offset = layouts[m.buffer]
         known = [(m.buffer.elem_offset, offset), (m.buffer.data, source.data)]
         known += zip(m.buffer.shape, [r.extent for r in region.region[lead:]], strict=True)
         if m.buffer.strides:
-            known += zip(m.buffer.strides, strides[lead:], strict=True)
+            known += zip(m.buffer.strides, strides, strict=True)
         for symbol, value in known:
             if isinstance(symbol, Var):
                 symbols[symbol] = value if value.dtype == symbol.dtype else value.astype(symbol.dtype)
