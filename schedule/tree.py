@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from ..tir.expr import IntImm, Var
 from ..tir.function import PrimFunc
-from ..tir.stmt import Block, BlockRealize, For, LetStmt, SeqStmt, Stmt, is_no_op, seq
+from ..tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, LetStmt, SeqStmt, Stmt, is_no_op, seq
 from ..tir.walk import pre_order
 from .errors import ScheduleError, nearest
 
@@ -37,20 +37,22 @@ class Tree:
         stack: list[Stmt] = [func.body]
         while stack:
             top = stack.pop()
-            if isinstance(top, For):
-                self.loops[top.loop_var] = top
-                self.parent[top.body] = top
-                stack.append(top.body)
+            kind = type(top)
+            below: list[Stmt]
+            if kind is For:
+                self.loops[top.loop_var] = top  # type: ignore[attr-defined]
+                below = [top.body]  # type: ignore[attr-defined]
+            elif kind is BlockRealize:
+                block: Block = top.block  # type: ignore[attr-defined]
+                self.blocks.setdefault(block.name_hint, []).append(top)  # type: ignore[arg-type]
+                below = [block]
+            elif kind is BufferStore or kind is Evaluate:
                 continue
-            if isinstance(top, BlockRealize):
-                self.blocks.setdefault(top.block.name_hint, []).append(top)
-                self.parent[top.block] = top
-                stack.append(top.block)
-                continue
-            below = [child for child in top.children() if isinstance(child, Stmt)]
+            else:
+                below = _statements_in(top)
+                below.reverse()
             for child in below:
                 self.parent[child] = top
-            below.reverse()
             stack.extend(below)
 
     # -- finding ---------------------------------------------------------------------------------------------------
@@ -223,10 +225,19 @@ def blocks_below(stmt: Stmt) -> Iterator[BlockRealize]:
             yield top
         elif isinstance(top, For):
             stack.append(top.body)
-        else:
-            below = [child for child in top.children() if isinstance(child, Stmt)]
+        elif type(top) is not BufferStore:
+            below = _statements_in(top)
             below.reverse()
             stack.extend(below)
+
+
+def _statements_in(stmt: Stmt) -> list[Stmt]:
+    """The statements directly below, in order."""
+    if isinstance(stmt, SeqStmt):
+        return list(stmt.seq)
+    if isinstance(stmt, Block):
+        return [stmt.body] if stmt.init is None else [stmt.init, stmt.body]
+    return [child for child in stmt.children() if isinstance(child, Stmt)]
 
 
 def unique_block_name(func: PrimFunc, wish: str, taken: Iterable[str] = ()) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from .buffer import Buffer, BufferRegion, MatchBufferRegion
-from .expr import BufferLoad, Expr, Var
+from .expr import BufferLoad, Expr, FloatImm, IntImm, Var
 from .function import PrimFunc
 from .node import Node, map_tuple
 from .stmt import Allocate, Block, BlockRealize, BufferStore, For, LetStmt, Stmt
@@ -22,6 +22,8 @@ __all__ = [
     "blocks_of", "free_vars", "loads_and_stores", "post_order", "pre_order", "replace_buffers", "replace_node",
     "substitute", "transform", "uses_var", "vars_in",
 ]  # fmt: skip
+
+_LEAVES = frozenset((Var, IntImm, FloatImm))
 
 N = TypeVar("N", bound=Node)
 Rule = Callable[[Any], Any]
@@ -33,6 +35,8 @@ def pre_order(node: Node, enter: Callable[[Node], bool] | None = None) -> Iterat
     while stack:
         top = stack.pop()
         yield top
+        if type(top) in _LEAVES:
+            continue
         if enter is None or enter(top):
             below = list(top.children())
             below.reverse()
@@ -87,12 +91,13 @@ def substitute(node: Any, mapping: Mapping[Var, Expr]) -> Any:
     if not mapping:
         return node
 
-    def pre(n: Any) -> Any:
-        return mapping.get(n) if isinstance(n, Var) else None
+    def walk(n: Any) -> Any:
+        kind = type(n)
+        if kind is Var:
+            return mapping.get(n, n)
+        return n if kind in _LEAVES else n.map_children(walk)
 
-    if isinstance(node, BufferRegion):
-        return node.map(lambda e: transform(e, pre))
-    return transform(node, pre)
+    return node.map(walk) if isinstance(node, BufferRegion) else walk(node)
 
 
 def replace_buffers(node: N, mapping: Mapping[Buffer, Buffer]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -176,7 +177,10 @@ class Analyzer(Compare):
 
     def can_prove(self, condition: ExprLike) -> bool:
         """Whether ``condition`` holds for all values the variables may have."""
-        e = self.simp(convert(condition))
+        e = convert(condition)
+        if type(e) in _DECIDE and type(e.a) is IntImm and type(e.b) is IntImm:  # type: ignore[attr-defined]
+            return _DECIDE[type(e)](e.a.value, e.b.value)  # type: ignore[attr-defined]
+        e = self.simp(e)
         return isinstance(e, IntImm) and e.value != 0
 
     def can_prove_equal(self, a: ExprLike, b: ExprLike) -> bool:
@@ -184,6 +188,9 @@ class Analyzer(Compare):
         x, y = convert(a), convert(b)
         if x is y:
             return True
+        if type(x) is IntImm and type(y) is IntImm:
+            alike = x.dtype == y.dtype or (x.dtype in INDEX_TYPES and y.dtype in INDEX_TYPES)
+            return alike and x.value == y.value
         if x.dtype in INDEX_TYPES and y.dtype in INDEX_TYPES:
             p, q = self.poly(x), self.poly(y)
             if p == q:
@@ -317,6 +324,14 @@ def _chain(cls: Any, parts: list[Expr], old: Expr, empty: bool) -> Expr:
     return old if same(out, old) else out
 
 
+_DECIDE: dict[type, Callable[[int, int], bool]] = {
+    EQ: operator.eq,
+    NE: operator.ne,
+    LT: operator.lt,
+    LE: operator.le,
+    GT: operator.gt,
+    GE: operator.ge,
+}
 _SPECIAL: dict[type, Callable[[Any, Any], Any]] = {
     And: Analyzer._conjunction,
     Or: Analyzer._disjunction,

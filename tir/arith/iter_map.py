@@ -109,9 +109,13 @@ class _Finder:
         return not any(isinstance(n, Var) and n in self.loops for n in pre_order(e))
 
     def _divides(self, c: Expr, e: Expr) -> bool:
+        if type(c) is IntImm and type(e) is IntImm:
+            return e.value % c.value == 0
         return self._is(e % c, 0)
 
     def _times(self, a: Expr, b: Expr) -> Expr:
+        if type(b) is IntImm and b.value == 1:
+            return a
         return self.an.simplify(a * b)  # type: ignore[no-any-return]
 
     # -- parsing -----------------------------------------------------------------------------------------------------
@@ -286,6 +290,8 @@ class _Finder:
             except _NotAffine as error:
                 self.errors.append(f"the predicate {simple} is not affine in the loops: {error}")
                 continue
+            if not total.args:
+                continue  # no loop is in it
             limit = self.an.simplify(const(0, value.dtype) - total.base)
             out.append(_Constraint(str(simple), IterSum(total.args, const(0, value.dtype)), limit))
         return out

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from ..dtype import parse_dtype
+from ..dtype import bits_of
 from ..expr import Add, BinaryOp, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub
 
 __all__ = ["Atom", "AtomTable", "Mono", "Poly", "add", "const_of", "degree", "drop_const", "mul", "poly_key", "scale"]
@@ -166,7 +166,7 @@ class AtomTable:
         the constant last."""
         if not p:
             return IntImm(0, dtype)
-        bits = parse_dtype(dtype).bits
+        bits = bits_of(dtype)
         terms = [(m, _wrap(c, bits)) for m, c in p.items() if m]
         if len(terms) > 1:
             terms.sort(key=lambda t: (t[1] < 0, -len(t[0]), -abs(t[1])))
