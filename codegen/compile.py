@@ -28,6 +28,7 @@ from .llvm.emit import emit
 from .llvm.jit import optimize_and_compile
 from .lower import lower
 from .lowered import LoweredFunc
+from .packing import layout_free_params, split_packing
 from .runtime.module import Module
 from .target import Target
 
@@ -42,27 +43,47 @@ def compile(
 ) -> Module:
     """Compile a PrimFunc, a Schedule, an IRModule, or what :func:`lower` returned.
 
-    ``name`` is the C symbol of a single function (its own name otherwise). ``toggles`` go to
+    Parameters that the attribute ``layout_free_buffers`` names are packed ahead where the schedule allows it:
+    see :meth:`Module.pack_weights`. ``name`` is the C symbol of a single function (its own name otherwise). ``toggles`` go to
     :func:`tilewright.codegen.llvm.jit.optimize_and_compile`: ``cache=False`` neither reads nor writes the machine code
     kept on disk.
     """
     machine = target if isinstance(target, Target) else Target(target)
     lowered: dict[str, LoweredFunc] = {}
+    packing: dict[str, dict[int, str]] = {}
     for key, item in _functions(func, name).items():
-        one = item if isinstance(item, LoweredFunc) else lower(item, machine)
+        packs: Mapping[int, PrimFunc] = {}
+        if isinstance(item, LoweredFunc):
+            one = item
+        else:
+            item = getattr(item, "func", item)
+            split = split_packing(item)
+            one, packs = lower(split.main, machine), split.packs
         symbol = _symbol(name or one.name)
         if one.name != symbol:
             one = LoweredFunc(one.func, symbol, one.target, one.params, one.scheduled)
         lowered[key or symbol] = one
+        if isinstance(item, PrimFunc) and layout_free_params(item):
+            packing[key or symbol] = dict.fromkeys(layout_free_params(item), "")
+        for index, pack in packs.items():
+            step = lower(pack, machine, _symbol(symbol + pack.name[len(split.main.name) :]))
+            lowered[step.name] = step
+            packing[key or symbol][index] = step.name
     if not lowered:
         raise ValueError("nothing to compile: the module has no functions")
     machine = next(iter(lowered.values())).target
-    return compile_ir([emit(one) for one in lowered.values()], lowered, machine, **toggles)
+    return compile_ir([emit(one) for one in lowered.values()], lowered, machine, packing, **toggles)
 
 
-def compile_ir(texts: list[str], lowered: Mapping[str, LoweredFunc], target: Target, **toggles: Any) -> Module:
-    """A module from LLVM IR texts that define the functions ``lowered``."""
-    return Module(lowered, optimize_and_compile(texts[0], target, link=tuple(texts[1:]), **toggles))
+def compile_ir(
+    texts: list[str],
+    lowered: Mapping[str, LoweredFunc],
+    target: Target,
+    packing: Mapping[str, Mapping[int, str]] | None = None,
+    **toggles: Any,
+) -> Module:
+    """A module from LLVM IR texts that define the functions ``lowered``. ``packing`` is :class:`Module`'s."""
+    return Module(lowered, optimize_and_compile(texts[0], target, link=tuple(texts[1:]), **toggles), packing)
 
 
 def _functions(func: Any, name: str | None) -> dict[str, Any]:

@@ -258,8 +258,7 @@ class _Builder:
         return out
 
     def func_attrs(self) -> dict[str, Any]:
-        tensors = [a for a in self.args if isinstance(a, Tensor)]
-        which = sorted({i for i, t in enumerate(tensors) if any(t is free for free in self.layout_free)})
+        which = [i for i, a in enumerate(self.args) if any(a is free for free in self.layout_free)]
         return {"layout_free_buffers": which} if which else {}
 
     def with_unique_blocks(self, body: Stmt) -> Stmt:

@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from ...tir.dtype import to_numpy
 from ...tir.stmt import AssertStmt
 from ...tir.walk import pre_order
 from ..c.emit import emit_c
@@ -146,8 +149,16 @@ class Module:
     module for another machine can be looked at and exported.
     """
 
-    def __init__(self, functions: Mapping[str, LoweredFunc], code: CompiledCode) -> None:
+    def __init__(
+        self,
+        functions: Mapping[str, LoweredFunc],
+        code: CompiledCode,
+        packing: Mapping[str, Mapping[int, str]] | None = None,
+    ) -> None:
+        """``packing``: by function, for each parameter that may be packed ahead, the function that does it, or none
+        (an empty name) where the parameter is taken as it is."""
         self._lowered = dict(functions)
+        self._packing = {name: dict(steps) for name, steps in (packing or {}).items()}
         self.code = code
         self.target = code.target
         self.origin = ""  # where the schedule came from, in words, when somebody knows
@@ -186,10 +197,52 @@ class Module:
 
     @property
     def entry(self) -> Function:
-        """The one function. ValueError when there are several."""
-        if len(self._lowered) != 1:
-            raise ValueError(f"this module has several functions, {sorted(self._lowered)}: pick one, module[name]")
-        return self[next(iter(self._lowered))]
+        """The one function, those that pack its parameters not counted. ValueError when there are several."""
+        return self[self._main()]
+
+    def _main(self) -> str:
+        steps = {step for packs in self._packing.values() for step in packs.values()}
+        names = [name for name in self._lowered if name not in steps]
+        if len(names) != 1:
+            raise ValueError(f"this module has several functions, {sorted(names)}: pick one, module[name]")
+        return names[0]
+
+    def pack_weights(self, *weights: Any, function: str | None = None) -> Any:
+        """The layout-free parameters of a function (the one function) in the layout that it takes: hand the result over
+        in their place, as often as they stay the same.
+
+        ``weights``: the arrays, in the order of the parameters that the attribute ``layout_free_buffers`` names. Returns
+        a new array for one, a tuple for several; where the schedule packs nothing ahead, the array itself. ValueError
+        for another number of arrays, and for a function without such parameters.
+        """
+        name = self._main() if function is None else function
+        steps = self._packing.get(name, {})
+        if not steps:
+            raise ValueError(
+                f"{name} has no layout-free parameters; its PrimFunc's layout_free_buffers would name them"
+            )
+        if len(weights) != len(steps):
+            own = self._lowered[name].params
+            which = ", ".join(
+                self._lowered[step].params[0].name if step else own[n].name for n, step in sorted(steps.items())
+            )
+            raise ValueError(f"{name} packs {len(steps)} arrays ({which}), not {len(weights)}")
+        packed = [self._packed(steps[n], w) for n, w in zip(sorted(steps), weights, strict=True)]
+        return packed[0] if len(packed) == 1 else tuple(packed)
+
+    def _packed(self, step: str, weight: Any) -> Any:
+        if not step:
+            return weight
+        made = self._lowered[step].params[1].buffer
+        assert made is not None
+        out = np.zeros([int(e) for e in made.shape], to_numpy(made.dtype))  # type: ignore[call-overload]
+        self[step](weight, out)
+        return out
+
+    def packed_arguments(self, arguments: Sequence[Any]) -> list[Any]:
+        """The arguments of the one function with its layout-free parameters packed."""
+        steps = self._packing.get(self._main(), {})
+        return [self._packed(steps[n], a) if n in steps else a for n, a in enumerate(arguments)]
 
     def __call__(self, *args: Any) -> None:
         self.entry(*args)

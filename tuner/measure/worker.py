@@ -25,7 +25,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -129,7 +129,8 @@ class Worker:
         module = self.modules[job]
         if check:
             self._check(module, arguments)
-        run = module.bind(*arguments.values) if hasattr(module, "bind") else (lambda: module(*arguments.values))
+        values = _handed_over(module, arguments)
+        run = module.bind(*values) if hasattr(module, "bind") else (lambda: module(*values))
         number = max(1, math.ceil(min_seconds / max(_time(run, 1), 1e-7)))  # that call also warms the caches
         times = [_time(run, number)]
         while len(times) < samples and times[0] <= stop_above:
@@ -147,7 +148,7 @@ class Worker:
 
     def _check(self, module: Any, arguments: Arguments) -> None:
         arguments.reset_outputs()
-        module(*arguments.values)
+        module(*_handed_over(module, arguments))
         damage = arguments.damage()
         if damage is not None:
             raise Failure("memory_damaged", damage)
@@ -170,6 +171,12 @@ def reference_schedule(func: PrimFunc) -> Schedule:
             except (ScheduleError, KeyError):
                 continue
     return sch
+
+
+def _handed_over(module: Any, arguments: Arguments) -> Sequence[Any]:
+    """The arguments as the module takes them: layout-free ones packed, which is not timed."""
+    pack = getattr(module, "packed_arguments", None)
+    return arguments.values if pack is None else pack(arguments.values)  # type: ignore[no-any-return]
 
 
 def _time(run: Callable[[], Any], number: int) -> float:
