@@ -156,8 +156,9 @@ def _undetermined(
     ]
     one = IntImm(1)
     open_pairs = dict(pairs)
+    lines: _Lines = {}
     while open_pairs:
-        solved = next((v for v in open_pairs if _solves(analyzer, v, open_pairs[v], equations)), None)
+        solved = next((v for v in open_pairs if _solves(analyzer, v, open_pairs[v], equations, lines)), None)
         if solved is None:
             break
         same: dict[Var, Expr] = {open_pairs.pop(solved): solved}
@@ -177,15 +178,33 @@ def _apart(analyzer: Analyzer, equations: Sequence[tuple[Expr, Expr, Expr, Expr]
     return any(analyzer.can_prove(g + h <= f) or analyzer.can_prove(f + e <= g) for f, g, e, h in equations)
 
 
-def _solves(analyzer: Analyzer, v: Var, w: Var, equations: Sequence[tuple[Expr, Expr, Expr, Expr]]) -> bool:
+_Lines = dict[tuple[int, int], tuple[Expr, "tuple[Expr, Expr] | None"]]
+"""Linear forms found so far, by expression and variable."""
+
+
+def _line(analyzer: Analyzer, e: Expr, v: Var, lines: _Lines) -> tuple[Expr, Expr] | None:
+    """(c, rest) when ``e`` is ``c * v + rest``."""
+    known = lines.get((id(e), id(v)))
+    if known is None:
+        found = linear_coefficients(e, [v], analyzer)
+        known = lines[id(e), id(v)] = (e, None if found is None else (found[0][0], found[1]))
+    return known[1]
+
+
+def _solves(
+    analyzer: Analyzer, v: Var, w: Var, equations: Sequence[tuple[Expr, Expr, Expr, Expr]], lines: _Lines
+) -> bool:
     """Whether some equation lets ``v`` (of the store) and ``w`` (of the other access) be equal only."""
     for f, g, e, h in equations:
-        line_f, line_g = linear_coefficients(f, [v], analyzer), linear_coefficients(g, [w], analyzer)
-        if line_f is None or line_g is None:
+        line_f = _line(analyzer, f, v, lines)
+        if line_f is None or is_const_int(line_f[0], 0):
             continue
-        (c,), rest_f = line_f
-        (d,), rest_g = line_g
-        if is_const_int(c, 0) or not analyzer.can_prove_equal(c, d):
+        line_g = _line(analyzer, g, w, lines)
+        if line_g is None:
+            continue
+        c, rest_f = line_f
+        d, rest_g = line_g
+        if not analyzer.can_prove_equal(c, d):
             continue
         if is_const_int(c) and c.value < 0:  # type: ignore[attr-defined]
             c = const(-c.value, c.dtype)  # type: ignore[attr-defined]

@@ -113,7 +113,7 @@ def test_accepted_steps_are_right(seed):
 def test_a_planted_bug_is_caught(monkeypatch):
     """With a solver that overlooks what else an index holds, some program goes wrong."""
 
-    def careless(analyzer, v, w, equations):
+    def careless(analyzer, v, w, equations, lines):
         return any(n is v for f, _, _, _ in equations for n in pre_order(f))
 
     monkeypatch.setattr(dependence, "_solves", careless)

@@ -80,6 +80,8 @@ class Analyzer(Compare):
                 lo, hi = (lo, hi) if exact else (None, None)
         known = ("var", id(var)) in self._by_key
         ((a,),) = self.intern(("var", id(var)), "var", (), var.dtype, lambda: var)
+        if known and self.atoms[a].data is data and self._ends.get(a) == (lo, hi):
+            return
         self._ends[a] = (lo, hi)
         self.atoms[a].data = data
         if known:
@@ -180,6 +182,8 @@ class Analyzer(Compare):
         e = convert(condition)
         if type(e) in _DECIDE and type(e.a) is IntImm and type(e.b) is IntImm:  # type: ignore[attr-defined]
             return _DECIDE[type(e)](e.a.value, e.b.value)  # type: ignore[attr-defined]
+        if isinstance(e, CmpOp) and e.a.dtype in INDEX_TYPES:
+            return self.holds(e)
         e = self.simp(e)
         return isinstance(e, IntImm) and e.value != 0
 

@@ -35,6 +35,20 @@ class Compare(Canonical):
         a, b = self.to_expr(left, dtype), self.to_expr(right, dtype)
         return e if same(a, e.a) and same(b, e.b) else t(a, b)
 
+    def holds(self, e: CmpOp) -> bool:
+        """Whether a comparison of int32 or int64 scalars is known to hold: what :meth:`compare` finds true."""
+        t = type(e)
+        p, q = self.poly(e.a), self.poly(e.b)
+        dtype = e.a.dtype
+        if not (self.exact(p, dtype) and self.exact(q, dtype)):
+            return p == q and t in (EQ, LE, GE)
+        if t is EQ or t is NE:
+            return self._decide(t, p, q) is True
+        if t is GT or t is GE:
+            p, q = q, p
+        diff = self.join_splits(add(p, q, -1))
+        return self.at_most_zero(add(diff, {ONE: 1}) if t is LT or t is GT else diff)
+
     def _decide(self, t: type, p: Poly, q: Poly) -> bool | None:
         diff = self.join_splits(add(p, q, -1))
         lo, hi = self.bound(diff)
