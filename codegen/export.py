@@ -21,6 +21,7 @@ from .llvm.jit import CompiledCode, optimize_and_compile
 from .lowered import LoweredFunc
 from .runtime.ir import runtime_ir
 from .target import Target
+from .version import CODEGEN_VERSION
 
 __all__ = ["ExportError", "export_module", "link_shared", "self_contained"]
 
@@ -32,8 +33,8 @@ class ExportError(RuntimeError):
 
 
 def export_module(functions: Sequence[LoweredFunc], code: CompiledCode, path: Path) -> list[Path]:
-    """Write ``path`` by its suffix, and for ``.o``, ``.so``, ``.s`` and ``.c`` a header ``.h`` beside it. Returns the
-    files written. The directory must exist."""
+    """Write ``path`` by its suffix, and for ``.o``, ``.so``, ``.s`` and ``.c`` a header ``.h`` beside it, for ``.so`` a
+    ``.pc`` for pkg-config, too. Returns the files written. The directory must exist."""
     suffix = path.suffix
     if suffix not in SUFFIXES:
         raise ExportError(f"cannot export to {path.name!r}: the suffix must be one of {', '.join(SUFFIXES)}")
@@ -53,7 +54,32 @@ def export_module(functions: Sequence[LoweredFunc], code: CompiledCode, path: Pa
     else:
         link_shared(whole.object, path, code.target)
     header.write_text(c_header(functions, header.name))
-    return [path, header]
+    if suffix != ".so":
+        return [path, header]
+    package = path.with_suffix(".pc")
+    package.write_text(pkg_config(path, [f.name for f in functions]))
+    return [path, header, package]
+
+
+def pkg_config(library: Path, functions: Sequence[str]) -> str:
+    """What pkg-config needs to know of a shared library. The directory is that of the ``.pc`` file, so the files may
+    move together; ``pkg-config --cflags --libs NAME`` finds them with ``PKG_CONFIG_PATH`` set to it."""
+    name = library.stem
+    plain = re.fullmatch(r"lib([\w.+-]+)", name)
+    linked = f"-l{plain[1]}" if plain else "-l:" + re.sub(r"([^\w.+-])", r"\\\1", library.name)
+    return "\n".join([
+        "prefix=${pcfiledir}",
+        "libdir=${prefix}",
+        "includedir=${prefix}",
+        "",
+        f"Name: {name}",
+        f"Description: Kernels made by Tilewright: {', '.join(functions)}",
+        f"Version: {CODEGEN_VERSION}",
+        "Cflags: -I${includedir}",
+        f"Libs: -L${{libdir}} {linked}",
+        "Libs.private: -lm -lpthread",
+        "",
+    ])  # fmt: skip
 
 
 def self_contained(code: CompiledCode) -> CompiledCode:
