@@ -356,7 +356,8 @@ class _Collector:
                 self.walk(child, env, loops, guards, init)
 
 
-def opaque_buffers(stmt: Stmt) -> set[Var]:
+@lru_cache(maxsize=256)
+def opaque_buffers(stmt: Stmt) -> frozenset[Var]:
     """Pointers (``Buffer.data``) used below ``stmt`` other than by plain loads and stores: in calls, address_of and
     match_buffers. What happens through them is not seen by :func:`accesses`."""
     found: set[Var] = set()
@@ -368,4 +369,4 @@ def opaque_buffers(stmt: Stmt) -> set[Var]:
                 found.update((m.source.buffer.data, m.buffer.data))
         elif isinstance(n, Call) and n.op == "tir.address_of":
             found.update(a.buffer.data for a in n.args if isinstance(a, BufferLoad))
-    return found
+    return frozenset(found)

@@ -131,6 +131,7 @@ def is_bool(dtype: str) -> bool:
     return parse_dtype(dtype).kind == "bool"
 
 
+@cache
 def min_value(dtype: str) -> int | float:
     """The smallest value; minus infinity for floats, as a maximum reduction starts from (TVM: lowest finite)."""
     kind, bits, _ = parse_dtype(dtype)
@@ -143,6 +144,7 @@ def min_value(dtype: str) -> int | float:
     return 0
 
 
+@cache
 def max_value(dtype: str) -> int | float:
     """The largest finite value."""
     kind, bits, _ = parse_dtype(dtype)
