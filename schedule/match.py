@@ -113,6 +113,8 @@ class Matcher:
             raise self.fail(f"block {t.block.name_hint!r} has {len(left)} axes, in the description {len(right)}")
         for (iv, a), (_, b) in zip(left, right, strict=True):
             self.same_index(a, b, f"the value of axis {iv.var.name}")
+        if is_const_int(d.predicate, 1) and not is_const_int(t.predicate, 1):
+            raise self.fail(f"block {t.block.name_hint!r} runs where {t.predicate}, in the description always")
         self.expr(t.predicate, d.predicate)
         for (a, _), (b, _) in zip(left, right, strict=True):
             if a.kind != b.kind:

@@ -1,8 +1,12 @@
 """tensorize and the registry: what comes out, that it computes the same, what is refused and how that reads."""
 
+import importlib.util
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import tilewright
 from tilewright import te
 from tilewright.schedule import Schedule, ScheduleError, TensorIntrin
 from tilewright.tir import assert_structural_equal, parse, verify
@@ -384,6 +388,19 @@ def test_classic_te():
     np.testing.assert_array_equal(out, x.astype("int32") @ w.astype("int32").T)
     with pytest.raises(TypeError, match="TensorIntrin"):
         s[C].tensorize(jo, 3)
+
+
+def test_the_accelerator_of_the_examples(capsys):
+    path = Path(tilewright.__file__).parent / "examples" / "accelerator.py"
+    if not path.exists():
+        pytest.skip("the examples are not here")
+    spec = importlib.util.spec_from_file_location("accelerator", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.main(32, 16, 48) == {"zero": 2, "load": 12, "matmul": 6, "store": 2}
+    assert "accel_matmul" in capsys.readouterr().out
+    with pytest.raises(ScheduleError, match="runs where i_1_init < 13, in the description always"):
+        module.schedule(module.declare(13, 16, 16))
 
 
 # -- what is refused -----------------------------------------------------------------------------------------------------

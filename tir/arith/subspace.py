@@ -155,19 +155,20 @@ class _Divider:
         assert isinstance(mark.source, IterSum)
         args = self._lowest_first(mark.source.args)
         one = const(1, mark.extent.dtype)
-        outer: Expr | None = None
-        inner: Expr | None = None
+        highs: list[Expr] = []
+        lows: list[Expr] = []
         outer_extent = inner_extent = one
         for split in args:
             part = self.split(split)
             if part.inner is not None:
-                if outer is not None:
-                    raise _Indivisible(f"the inner part {part.inner} counts for more than the outer part {outer}")
-                inner = self._joined(part.inner, inner_extent, inner)
+                if highs:
+                    raise _Indivisible(f"the inner part {part.inner} counts for more than the outer part {highs[0]}")
+                lows.append(part.inner * inner_extent)
                 inner_extent = self._times(inner_extent, part.inner_extent)
             if part.outer is not None:
-                outer = self._joined(part.outer, outer_extent, outer)
+                highs.append(part.outer * outer_extent)
                 outer_extent = self._times(outer_extent, part.outer_extent)
+        outer, inner = _total(highs), _total(lows)
         if not self._is(self._times(outer_extent, inner_extent), mark.extent):  # a predicate cuts the number short
             if inner is None:
                 assert outer is not None
@@ -185,9 +186,6 @@ class _Divider:
             out.reverse()
         return out
 
-    def _joined(self, high: Expr, scale: Expr, low: Expr | None) -> Expr:
-        return high * scale if low is None else high * scale + low
-
     def _digit(self, value: Expr, split: IterSplit, extent: Expr) -> Expr:
         low, high = split.lower_factor, self._times(split.lower_factor, split.extent)
         if not self.an.can_prove(high >= extent):
@@ -204,6 +202,14 @@ class _Divider:
 
     def _divides(self, c: Expr, e: Expr) -> bool:
         return self.an.can_prove_equal(e % c, 0)
+
+
+def _total(terms: list[Expr]) -> Expr | None:
+    """The sum of the terms, the last one first; None for none."""
+    out: Expr | None = None
+    for term in reversed(terms):
+        out = term if out is None else out + term
+    return out
 
 
 def _both(a: Expr | None, b: Expr) -> Expr:
