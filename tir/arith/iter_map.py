@@ -116,6 +116,8 @@ class _Finder:
     def _times(self, a: Expr, b: Expr) -> Expr:
         if type(b) is IntImm and b.value == 1:
             return a
+        if type(a) is IntImm and a.value == 1:
+            return b
         return self.an.simplify(a * b)  # type: ignore[no-any-return]
 
     # -- parsing -----------------------------------------------------------------------------------------------------
