@@ -5,7 +5,7 @@
 
 Arguments, and the scratch memory that kernels ask for, end just before an unreadable page (or begin just after one), so
 an access outside kills the process; each case is named before it runs. Results are compared with the interpreter's.
-Random programs (test_chains's, with vector, unrolled and parallel loops besides) are compiled without optimization, too.
+Random programs (the fuzzer's, with vector, unrolled and parallel loops besides) are compiled without optimization, too.
 """
 
 import ctypes
@@ -24,10 +24,14 @@ from tilewright.codegen.llvm.emit import emit
 from tilewright.codegen.llvm.jit import load, optimize_and_compile
 from tilewright.codegen.runtime.arguments import c_types
 from tilewright.codegen.runtime.loader import runtime_symbols
+from tilewright.driver.fuzz import random_program
+from tilewright.driver.fuzz.steps import Nothing, draw_step
 from tilewright.driver.request import request
 from tilewright.schedule import Schedule, ScheduleError
 from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse
+from tilewright.tir.stmt import For
+from tilewright.tir.walk import pre_order
 
 PAGE = mmap.PAGESIZE
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -64,7 +68,6 @@ def _module(path: str):
 
 
 L = _module("test_lower.py")
-CHAINS = _module("../schedule/test_chains.py")
 
 GATHER = """
 @T.prim_func
@@ -170,40 +173,44 @@ def default_cases(target: Target):
         yield spec, tuner.default_schedule(func, target).func, {}
 
 
-def random_case(seed: int, length: int = 10):
-    """A random program under a random chain of primitives, its loops marked where that is allowed."""
-    rng = np.random.default_rng(seed)
-    sch = Schedule(CHAINS.random_program(rng), seed=0)
-
-    def attempt(step) -> None:
-        with suppress(ScheduleError):
-            step()
-
+def random_case(seed: int, length: int = 12):
+    """A random program under a random chain of primitives (the fuzzer's), loops marked where that is allowed; and its
+    arguments."""
+    program = random_program(seed)
+    sch = Schedule(program.func, seed=seed)
+    rng = np.random.default_rng((seed, 2))
     for _ in range(length):
-        attempt(lambda: CHAINS.step(rng, sch))
+        before = sch.snapshot()
+        with suppress(ScheduleError, Nothing):
+            draw_step(rng)[1](rng, sch)
+        if any(isinstance(n, For) and n.thread_binding for n in pre_order(sch.func.body)):
+            sch = before
     for block in [b.name for b in sch.get_child_blocks(sch.get_block("root"))]:
         loops = sch.get_loops(block)
         if not loops:
             continue
         what = rng.integers(4)
-        if what < 2:
-            attempt(lambda loop=loops[-1]: sch.vectorize(loop))
-        elif what == 2:
-            attempt(lambda loop=loops[-1]: sch.unroll(loop))
+        with suppress(ScheduleError):
+            if what < 2:
+                sch.vectorize(loops[-1])
+            elif what == 2:
+                sch.unroll(loops[-1])
         if len(loops) > 1 and rng.random() < 0.6:
-            attempt(lambda loop=loops[0]: sch.parallel(loop))
-    return sch.func
+            with suppress(ScheduleError):
+                sch.parallel(loops[0])
+    return sch.func, program.arrays()
 
 
-def run(func, sizes, target: Target, end: bool, exact: bool, levels=(3,)) -> None:
+def run(func, sizes, target: Target, end: bool, exact: bool, levels=(3,), arrays=None) -> None:
     """One kernel on guarded memory against the interpreter."""
-    arrays = L.inputs_of(func, sizes)
-    want = L.spoil(func, arrays)
+    if arrays is None:
+        arrays = L.spoil(func, L.inputs_of(func, sizes))
+    want = [a.copy() for a in arrays]
     interpret(func, *want)
     lowered = lower(func, target, "kernel")
     text = emit(lowered)
     for level in levels:
-        got = call(text, level, lowered, L.spoil(func, arrays), sizes, target, end)
+        got = call(text, level, lowered, arrays, sizes, target, end)
         for w, g in zip(want, got, strict=True):
             if exact:
                 np.testing.assert_array_equal(w, g, err_msg=f"-O{level}")
@@ -265,7 +272,8 @@ def main(where: str, text: str, *wanted: str) -> None:
         first, count = map(int, wanted[1:])
         for seed in range(first, first + count):
             print(f"random {seed}", flush=True)
-            run(random_case(seed), {}, target, end, True, (0, 3))
+            func, arrays = random_case(seed)
+            run(func, {}, target, end, True, (0, 3), arrays)
         print("done", flush=True)
         return
     for source, exact in ((cases(), True), (default_cases(target), False)):
