@@ -224,7 +224,8 @@ class IndexMap:
         for v, e in solved.items():  # the inverse of where v goes must be v
             if not an.can_prove_equal(substitute(e, forth), v):
                 raise ScheduleError(f"the index map {self} is not known to send each index to a place of its own")
-        return tuple([solved[v] for v in mine.initial_indices]), tests
+        back = [solved[v] if isinstance(solved[v], Var) else an.simplify(solved[v]) for v in mine.initial_indices]
+        return tuple(back), [an.simplify(t) for t in tests]
 
 
 def simplify_unless_constant(analyzer: Analyzer, e: Expr) -> Expr:
