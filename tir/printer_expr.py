@@ -322,11 +322,17 @@ def _call(e: Call, p: ExprPrinter) -> str:
 
 
 def _let(e: Let, p: ExprPrinter) -> str:
-    value = p.text(e.value)
-    p.names.enter()
-    name = p.names.define(e.var, e.var.name)
-    out = f"T.Let({p.text(e.body)}, where={{{name}: {value}}})"
-    p.names.leave()
+    """Names inside one another share one ``where``, in order: later values may use earlier names."""
+    body: Expr = e
+    named = []
+    while isinstance(body, Let):
+        value = p.text(body.value)
+        p.names.enter()
+        named.append(f"{p.names.define(body.var, body.var.name)}: {value}")
+        body = body.body
+    out = f"T.Let({p.text(body)}, where={{{', '.join(named)}}})"
+    for _ in named:
+        p.names.leave()
     return out
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ...tir.dtype import lanes_of
 from ...tir.expr import BufferLoad, Call, Expr, Var
 from ...tir.walk import free_vars, pre_order
+from ..lower.math_trig import far_side
 from .builder import FunctionBuilder
 from .types import llvm_type
 
@@ -49,7 +50,13 @@ def emit_likely(em: ExprEmitter, e: Call) -> str:
 
 
 def _outlined(em: ExprEmitter, e: Expr) -> str:
-    """The call of a function that computes ``e``; the same text is the same function."""
+    """The call of a function that computes ``e``; the same text is the same function.
+
+    Where the target has fused operations, no sine of the program is left as a call but for the far side of one.
+    """
+    if isinstance(e, Call) and em.target.has_fma:
+        far = far_side(e)
+        e = e if far is None else far
     free = free_vars(e)
     captured: list[Var] = []
     for n in pre_order(e):

@@ -16,8 +16,7 @@ pow                                0.51 ULP, in float64        1 ULP
 =================================  ==========================  =======================
 
 float32: the largest errors over all values, rounded up; float64: over dense samples (docs/math.md has the figures,
-benchmarks/math_errors.py measures them). sin, cos and tan of float64 beyond 2**30, and without FMA, are the C
-library's.
+benchmarks/math_errors.py measures them). Without FMA, sin, cos, tan and fmod of float64 are the C library's.
 
 Infinities, NaN, signed zeros, denormals and overflow are as in C. sqrt, floor, ceil, round, trunc, fabs, copysign, fma
 and the tests for NaN stay: machines have them. float16 and bfloat16 go through float32.

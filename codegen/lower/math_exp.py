@@ -11,7 +11,7 @@ from __future__ import annotations
 from ...tir.expr import Expr
 from .math_build import Maths
 
-__all__ = ["cosh", "exp", "exp10", "exp2", "exp_normal", "expm1", "sinh"]
+__all__ = ["cosh", "exp", "exp10", "exp2", "exp_normal", "exp_plus_one", "expm1", "sinh"]
 
 LOG2_E = 1.442695040888963407
 LOG2_10 = 3.321928094887362348
@@ -66,6 +66,12 @@ def exp_normal(m: Maths, x: Expr) -> Expr:
     """e**x where the result is a normal number, at most 1 ULP off."""
     r, exponent = _reduce(m, x)
     return (_minus_one(m, r) + m.f(1.0)) * m.power(exponent)
+
+
+def exp_plus_one(m: Maths, x: Expr) -> Expr:
+    """e**x + 1 where e**x is a normal number."""
+    r, exponent = _reduce(m, x)
+    return m.mad(_minus_one(m, r) + m.f(1.0), m.power(exponent), m.f(1.0))
 
 
 def exp2(m: Maths, x: Expr) -> Expr:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ...tir.expr import Expr
 from .math_build import Maths
-from .math_exp import exp, exp_normal
+from .math_exp import exp, exp_normal, exp_plus_one
 
 __all__ = ["erf", "sigmoid", "tanh"]
 
@@ -42,7 +42,8 @@ def tanh(m: Maths, x: Expr) -> Expr:
     """The hyperbolic tangent, at most 1.5 ULP off."""
     a = m.name(m.abs(x))
     small = m.name(a < m.f(0.625))
-    bottom = m.name(exp_normal(m, m.clamp(a, 0.0, 22.0) * m.f(2.0)) + m.f(1.0))
+    cut = m.name(m.select(a > m.f(22.0), m.f(22.0), a))
+    bottom = m.name(exp_plus_one(m, m.name(cut + cut)))
     z = m.name(x * x)
     if m.single:
         large = m.f(1.0) - m.f(2.0) / bottom

@@ -4,7 +4,7 @@ Near: the argument is reduced by n * pi/2 in three parts of full precision (afte
 the Elementary Functions", 1980). A fused multiply-subtract of the first part is exact, and what the second loses in
 rounding is kept: the difference comes as a sum of two numbers. Far: float32 values go through float64 and, from 2**27
 on, the bits of 2/pi that matter are picked out and multiplied as whole numbers (Payne and Hanek, "Radian reduction for
-trigonometric functions", 1983); float64 takes the C library's function. The far side runs only when a lane asks for it.
+trigonometric functions", 1983), as they are of float64. The far side runs only when a lane asks for it.
 
 The tangent is the quotient of sine and cosine, both as sums of two numbers, corrected by its remainder. Polynomials are
 minimax fits made for this file (Remez exchange in 50 digits).
@@ -15,11 +15,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ...tir.dtype import with_lanes
+from ...tir.dtype import bits_of, with_lanes
 from ...tir.expr import Call, Cast, Expr
 from .math_build import Maths
 
-__all__ = ["cos", "sin", "tan"]
+__all__ = ["cos", "far_side", "sin", "tan"]
 
 # (sin(r) - r) / r**3 over r**2: on |r| <= 0.8 (2**-27.8 of the sine), and on |r| <= 0.7864 (2**-57.9)
 SIN_32 = (-0.1666665319229088854, 0.008332070886388430952, -0.0001950306904475999863)
@@ -39,8 +39,15 @@ PI_HALF_SHORT = (1.57079632673412561417, 6.07710050630396597660e-11, 2.022266248
 NEAR_32 = 2.0**17
 NEAR_64 = 2.0**30
 NEAR_SHORT = 2.0**20
-# the first bits of 2/pi after the binary point, 32 in each word
-WORDS = (0xA2F9836E, 0x4E441529, 0xFC2757D1, 0xF534DDC0, 0xDB629599, 0x3C439041, 0xFE5163AB)
+# the bits of 2/pi after the binary point
+BITS = (
+    "A2F9836E4E441529FC2757D1F534DDC0DB6295993C439041FE5163ABDEBBC561B7246E3A424DD2E006492EEA09D1921C"
+    "FE1DEB1CB129A73EE88235F52EBB4484E99C7026B45F7E413991D639835339F49C845F8BBDF9283B1FF897FFDE05980F"
+    "EF2F118B5A0A6D1F6D367ECF27CB09B74F463F669E5FEA2D7527BAC7EBE5F17B3D0739F78A5292EA6BFB5FB11F8D5D08"
+    "56033046"
+)
+WORDS = tuple([int(BITS[i : i + 8], 16) for i in range(0, len(BITS), 8)])
+LOW_WORD = (1 << 32) - 1
 
 
 Formula = Callable[[Maths, Expr, Expr, Expr], Expr]
@@ -94,19 +101,18 @@ def _payne_hanek(m: Maths, x: Expr) -> tuple[Expr, Expr]:
         for w in (2, 1, 0):
             value = m.select(word <= m.i(w), m.i(WORDS[offset + w]), value)
         picked.append(m.name(value))
-    mask = (1 << 32) - 1
 
     def funnel(a: Expr, b: Expr) -> Expr:
         both = Call("tir.bitwise_or", (m.shl(a, 32), b), m.int_dtype)
         moved = Call("tir.shift_right", (both, m.i(32) - shift), m.int_dtype)
-        return m.both(moved, mask)
+        return m.both(moved, LOW_WORD)
 
     high, middle, low = [funnel(picked[i], picked[i + 1]) for i in range(3)]
     # k * (high, middle, low) modulo 2**96: 2 bits of quadrant, then the fraction of a quarter turn
     p0 = m.name(k * low)
-    p1 = m.name(k * middle + m.both(m.shr(p0, 32), mask))
-    top = m.name(m.both(k * high + m.both(m.shr(p1, 32), mask), mask))
-    rest = m.name(m.shl(m.both(p1, mask), 30) + m.shr(m.both(p0, mask), 2))  # 62 bits below the top word
+    p1 = m.name(k * middle + m.both(m.shr(p0, 32), LOW_WORD))
+    top = m.name(m.both(k * high + m.both(m.shr(p1, 32), LOW_WORD), LOW_WORD))
+    rest = m.name(m.shl(m.both(p1, LOW_WORD), 30) + m.shr(m.both(p0, LOW_WORD), 2))  # 62 bits below the top word
     # round to the nearest quadrant: the fraction as a signed number
     whole = m.name(m.shr(top + m.i(1 << 29), 30))
     signed = m.name(top - m.shl(whole, 30))  # -2**29 .. 2**29, in units of 2**-30
@@ -114,6 +120,59 @@ def _payne_hanek(m: Maths, x: Expr) -> tuple[Expr, Expr]:
     r = m.name(fraction * m.f(PI_HALF))
     negative = m.name(x < m.f(0.0))
     return m.select(negative, m.negative(r), r), m.select(negative, m.i(0) - whole, whole)
+
+
+def _payne_hanek_64(m: Maths, x: Expr) -> tuple[Expr, Expr, Expr]:
+    """(r, low, quadrant) for |x| >= 2**30: x = k * 2**e with a 53-bit k; 192 bits of 2/pi from bit e - 2 on, times k."""
+    bits = m.name(m.to_bits(m.abs(x)))
+    start = m.name(m.shr(bits, 52) - m.i(1023 + 52 + 2 - 32))  # a word of zeros stands before the binary point
+    low_k = m.name(m.both(bits, LOW_WORD))
+    high_k = m.name(m.both(m.shr(bits, 32), (1 << 20) - 1) + m.i(1 << 20))
+    # seven words from word start // 32 on, found by halving
+    words: list[Expr] = [m.i(w) for w in (0, *WORDS)]
+    for step in (16, 8, 4, 2, 1):
+        there = m.name(m.both(start, 32 * step).equal(m.i(0)))
+        words = [m.name(m.select(there, words[j], words[j + step])) for j in range(6 + step)]
+    shift = m.name(m.i(32) - m.both(start, 31))
+    window = []
+    for above, below in zip(words[:-1], words[1:], strict=True):
+        both = Call("tir.bitwise_or", (m.shl(above, 32), below), m.int_dtype)
+        window.append(m.name(m.both(Call("tir.shift_right", (both, shift), m.int_dtype), LOW_WORD)))
+    # the product modulo 2**192 in digits of 32 bits, the lowest left out
+    columns: list[list[Expr]] = [[] for _ in range(8)]
+    for j, w in enumerate(reversed(window)):
+        for k, place in ((low_k, j), (high_k, j + 1)):
+            if place < 6:
+                product = m.name(k * w)
+                columns[place].append(m.both(product, LOW_WORD))
+                columns[place + 1].append(m.both(m.shr(product, 32), LOW_WORD))
+    carry: Expr = m.i(0)
+    digits = []
+    for column in columns[1:6]:
+        total = carry
+        for term in column:
+            total = total + term
+        digits.append(m.name(total))
+        carry = m.shr(digits[-1], 32)
+    second_digit, third_digit, fourth_digit, top = [m.name(m.both(d, LOW_WORD)) for d in digits[1:]]
+    # the nearest quadrant; what is left of a quarter turn as a sum of two numbers
+    quadrant = m.name(m.shr(top + m.i(1 << 29), 30))
+    parts = [top - m.shl(quadrant, 30), fourth_digit, third_digit, second_digit]
+    first, second, third, fourth = [
+        m.name(m.cast("float64", p) * m.f(2.0 ** (-30 - 32 * n))) for n, p in enumerate(parts)
+    ]
+    a, b = m.two_sum(first, second)
+    b, c = m.two_sum(b, third)
+    a, b = m.two_sum(a, b)
+    a, b = m.two_sum(a, m.name(b + (c + fourth)))
+    r, low = m.two_product(a, m.f(PI_HALF))
+    low = low + m.mad(a, m.f(PI_HALF_64[1]), b * m.f(PI_HALF))
+    negative = m.name(x < m.f(0.0))
+    return (
+        m.name(m.select(negative, m.negative(r), r)),
+        m.name(m.select(negative, m.negative(low), low)),
+        m.name(m.select(negative, m.i(0) - quadrant, quadrant)),
+    )
 
 
 def _sine(m: Maths, r: Expr, low: Expr, z: Expr) -> tuple[Expr, Expr]:
@@ -157,7 +216,11 @@ def _slope(m: Maths, r: Expr, low: Expr, quadrant: Expr) -> Expr:
 
 
 def _function(m: Maths, x: Expr, name: str, formula: Formula) -> Expr:
-    """``formula`` of the reduced argument: the near side, and the far side for lanes beyond it."""
+    """``formula`` of the reduced argument: the near side, and the far side for lanes beyond it.
+
+    The far side of float64 stays a call until code is emitted, which takes :func:`far_side` for it; C source calls the
+    C library.
+    """
     if not m.single:
         near: Expr = formula(m, *_two_parts(m, x))
         return m.either(m.abs(x) <= m.f(NEAR_64), near, Call(f"tir.{name}", (x,), m.dtype))
@@ -190,3 +253,14 @@ def cos(m: Maths, x: Expr) -> Expr:
 def tan(m: Maths, x: Expr) -> Expr:
     """The tangent, at most 1 ULP off."""
     return m.select(x.equal(m.f(0.0)), x, _function(m, x, "tan", _slope))
+
+
+def far_side(call: Call) -> Expr | None:
+    """A sine, cosine or tangent of float64 for |x| >= 2**30 (anything else gives some number); None for other calls."""
+    formula = {"tir.sin": _wave, "tir.cos": _shifted, "tir.tan": _slope}.get(call.op)
+    if formula is None or bits_of(call.dtype) != 64:
+        return None
+    m = Maths(call.dtype)
+    x = m.name(call.args[0])
+    value = formula(m, *_payne_hanek_64(m, x))
+    return m.finish(m.select(m.abs(x) < m.f(math.inf), value, m.f(math.nan)))
