@@ -107,12 +107,13 @@ def exact_box(
         if used & factors.keys():
             return None
         used |= factors.keys()
-        reach = reach_of(analyzer, factors, mine, once)
+        down = {v for v, c in factors.items() if isinstance(c, IntImm) and c.value < 0}
+        reach = reach_of(analyzer, {v: 0 - c if v in down else c for v, c in factors.items()}, mine, once)
         if reach is None:
             return None
         first = line[1]
         for v, c in factors.items():
-            first = first + c * mine[v].min
+            first = first + c * (mine[v].min + mine[v].extent - 1 if v in down else mine[v].min)
         lines.append((factors, line[1]))
         ends.append((analyzer.simplify(first), analyzer.simplify(first + reach - 1)))
     unused = [v for v in mine if v not in used]

@@ -65,18 +65,21 @@ def invert(
             continue
         total: Expr = const(0, v.dtype)
         expected: int | None = 1
+        plain = True  # a sum of variables stays in this order
         for lower, (digit, upper) in sorted(digits[v].items()):
             if lower != expected:
                 raise NotInvertible(v)
+            digit = digit if isinstance(digit, Var) else analyzer.simplify(digit)
+            plain = plain and isinstance(digit, Var)
             total = total + digit * lower
             expected = upper
         if expected is not None and not analyzer.can_prove(dom.min + dom.extent <= expected):
             raise NotInvertible(v)
-        solved[v] = total if isinstance(total, Var) else analyzer.simplify(total)
+        solved[v] = total if plain else analyzer.simplify(total)
     for v, dom in doms.items():
         last = analyzer.simplify(dom.min + dom.extent)
         if not analyzer.can_prove(solved[v] >= dom.min):
-            tests.append(solved[v] >= dom.min)
+            tests.append(dom.min <= solved[v])
         if not analyzer.can_prove(solved[v] < last):
             tests.append(solved[v] < last)
     for index, value in zip(indices, values, strict=True):  # a value that no axes give has no solution

@@ -7,9 +7,9 @@ from math import gcd
 from typing import Any
 
 from ..tir.arith import Analyzer, detect_iter_map, linear_coefficients
-from ..tir.expr import Expr, IntImm, Mul, Range, Var
+from ..tir.expr import Expr, IntImm, IterVar, Mul, Range, Var
 from ..tir.stmt import BlockRealize, For
-from ..tir.walk import pre_order
+from ..tir.walk import pre_order, uses_var
 from .analysis import is_output_block
 from .bindings import analyzer_above
 from .errors import ScheduleError
@@ -54,6 +54,13 @@ def check_blocks_of_nest(tree: Tree, nest: Sequence[For], kinds: Collection[str]
 
 
 def _check_predicate(tree: Tree, nest: Sequence[For], realize: BlockRealize) -> None:
+    """What a block writes is a box of its spatial axes: its predicate has to fit them. One that limits reduce axes too
+    leaves that box alone."""
+    for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        if axis.kind != IterVar.SPATIAL and any(
+            isinstance(n, Var) and uses_var(realize.predicate, n) for n in pre_order(value)
+        ):
+            return
     above = tree.loops_above(realize)
     inside = above[above.index(nest[0]) :]
     ranges = {loop.loop_var: Range(loop.min, loop.extent) for loop in inside}

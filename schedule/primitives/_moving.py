@@ -154,8 +154,8 @@ def check_kinds_for(tree: Tree, realize: BlockRealize, loops: Sequence[For]) -> 
         if iv.kind == IterVar.SPATIAL:
             continue
         for loop in loops:
-            if loop.kind in ("serial", "unrolled"):
-                continue
+            if loop.kind in ("serial", "unrolled") or (loop.thread_binding or "").startswith("threadIdx"):
+                continue  # on threadIdx it becomes a reduction across threads, as for bind
             if any(n is loop.loop_var for n in pre_order(value)):
                 raise ScheduleError(
                     f"the {iv.kind} axis {iv.var.name} of block {realize.block.name_hint!r} would run on the "

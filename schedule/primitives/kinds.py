@@ -80,7 +80,6 @@ def bind(func: PrimFunc, loop: Var, thread_axis: str) -> PrimFunc:
         raise ScheduleError(
             f"{thread_axis!r} is no thread axis", where=target, hint="blockIdx.x, threadIdx.y, vthread.z and their like"
         )
-    _check_plain_kind(target, "bind")
     reducing = thread_axis.startswith("threadIdx")
     check_independent(tree, target, f"run on {thread_axis}", scratch=local_to_turns, reducing=reducing)
     return tree.replace({target: target.with_(kind="thread_binding", thread_binding=thread_axis)})

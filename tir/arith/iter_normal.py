@@ -28,7 +28,7 @@ def iter_map_simplify(
 
     >>> from tilewright.tir.expr import Var, Range
     >>> i, j = Var("i"), Var("j")
-    >>> [str(e) for e in iter_map_simplify([j + (i * 1 + 0) * 8], {i: Range(0, 4), j: Range(0, 8)})]
+    >>> [str(e) for e in iter_map_simplify([j + (i * 1 + 0) * 8], {i: Range.from_extent(4), j: Range.from_extent(8)})]
     ['i * 8 + j']
     """
     an = Analyzer() if analyzer is None else analyzer
