@@ -77,8 +77,8 @@ def _split(func: PrimFunc, index: int) -> tuple[PrimFunc, PrimFunc] | None:
     root = func.body
     if not isinstance(root, BlockRealize) or not isinstance(root.block.body, SeqStmt):
         return None
-    block = root.block
-    accesses = [_accesses(s) for s in block.body.seq]
+    block, statements = root.block, root.block.body.seq
+    accesses = [_accesses(s) for s in statements]
     packing, buffers = _only_from(weight, accesses, set(block.alloc_buffers))
     rest = [n for n in range(len(accesses)) if n not in packing]
     crossing: dict[Buffer, None] = {}
@@ -98,7 +98,7 @@ def _split(func: PrimFunc, index: int) -> tuple[PrimFunc, PrimFunc] | None:
         root,
         block=replace(
             block,
-            body=seq(*[block.body.seq[n] for n in rest]),
+            body=seq(*[statements[n] for n in rest]),
             alloc_buffers=tuple([b for b in block.alloc_buffers if b not in buffers]),
         ),
     )
@@ -112,7 +112,7 @@ def _split(func: PrimFunc, index: int) -> tuple[PrimFunc, PrimFunc] | None:
     name = f"{func.name}_pack_{re.sub(r'[^0-9A-Za-z_]', '_', weight.name)}"
     pack = PrimFunc(
         (source, made),
-        root_block("root", seq(*[block.body.seq[n] for n in packing]), inner),
+        root_block("root", seq(*[statements[n] for n in packing]), inner),
         {source: weight, made: packed},
         {"global_symbol": name, "tir.noalias": True},
     )

@@ -72,14 +72,14 @@ class _Inserter:
         """``s`` with prefetches before the statements that read."""
         if isinstance(s, (For, IfThenElse)):
             outer, self.asked = self.asked, []
-            new = s.map_children(lambda c: self.stmt(c) if isinstance(c, Stmt) else c)
+            inside: Stmt = s.map_children(lambda c: self.stmt(c) if isinstance(c, Stmt) else c)
             self.asked = outer
-            return new
+            return inside
         if isinstance(s, (BufferStore, Evaluate, LetStmt, AssertStmt)):
             ahead = [self.ahead(load) for part in s.children() if isinstance(part, Expr) for load in _loads(part)]
             first = [p for p in ahead if p is not None]
-            new = s.map_children(lambda c: self.stmt(c) if isinstance(c, Stmt) else c)
-            return seq(*first, new)
+            after: Stmt = s.map_children(lambda c: self.stmt(c) if isinstance(c, Stmt) else c)
+            return seq(*first, after)
         return s.map_children(lambda c: self.stmt(c) if isinstance(c, Stmt) else c)
 
     def ahead(self, load: BufferLoad) -> Stmt | None:
@@ -88,8 +88,9 @@ class _Inserter:
         distance = self.distance(buffer)
         if buffer.scope in _NEAR or distance <= 0:
             return None
-        indices = [_first(i) for i in load.indices]
-        if any(i is None for i in indices) or not any(self.var in vars_in(i) for i in indices if i is not None):
+        firsts = [_first(i) for i in load.indices]
+        indices = [i for i in firsts if i is not None]
+        if len(indices) < len(firsts) or not any(self.var in vars_in(i) for i in indices):
             return None
         place: Expr = const(0, self.var.dtype)
         for index, stride in zip(indices, buffer.element_strides(), strict=True):
@@ -108,7 +109,7 @@ class _Inserter:
                 return None
         self.asked.append((buffer, place))
         later = {self.var: self.var + const(distance, self.var.dtype)}
-        there = BufferLoad(buffer, tuple([self.analyzer.simplify(substitute(i, later)) for i in indices]))  # type: ignore[arg-type]
+        there = BufferLoad(buffer, tuple([self.analyzer.simplify(substitute(i, later)) for i in indices]))
         address = Call("tir.address_of", (there,), "handle")
         return Evaluate(Call("tir.prefetch", (address, const(0), const(3)), "int32"))
 
