@@ -111,8 +111,8 @@ class Matcher:
             left, right = ([x for x in axes if not is_const_int(x[0].dom.extent, 1)] for axes in (left, right))
         if len(left) != len(right):
             raise self.fail(f"block {t.block.name_hint!r} has {len(left)} axes, in the description {len(right)}")
-        for (iv, a), (_, b) in zip(left, right, strict=True):
-            self.same_index(a, b, f"the value of axis {iv.var.name}")
+        for (axis, value), (_, wanted) in zip(left, right, strict=True):
+            self.same_index(value, wanted, f"the value of axis {axis.var.name}")
         if is_const_int(d.predicate, 1) and not is_const_int(t.predicate, 1):
             raise self.fail(f"block {t.block.name_hint!r} runs where {t.predicate}, in the description always")
         self.expr(t.predicate, d.predicate)

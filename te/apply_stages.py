@@ -222,7 +222,8 @@ class Applier:
         elif record.step in ("fuse", "reorder"):
             out = self.step(text, record.line, getattr(self.sch, record.step), *loops)
         elif record.step == "tensorize":
-            out = self.tensorize(text, record.line, stage, loops[0], record.values[0])
+            self.tensorize(text, record.line, stage, loops[0], record.values[0])
+            return
         else:
             out = self.step(text, record.line, self.method(record.step, text, record.line), *loops, *record.values)
         made = out if isinstance(out, (list, tuple)) else [out]

@@ -159,12 +159,12 @@ def _place(
         return offset, stride, None
     flat = flat_lanes(indices, strides_of(buffer))
     if flat is not None:
-        start, step = flat[1][0], flat[1][1] - flat[1][0]
-        if all(n == start + k * step for k, n in enumerate(flat[1])):
+        start, apart = flat[1][0], flat[1][1] - flat[1][0]
+        if all(n == start + k * apart for k, n in enumerate(flat[1])):
             offset = linear(em, buffer.elem_offset).plus(Linear(start))
             for scalar, by in flat[0]:
                 offset = offset.plus(_scaled(em, linear(em, scalar), by))
-            return offset, Linear(step), None
+            return offset, Linear(apart), None
     total: str | None = None
     wide = f"<{lanes} x i64>"
     for index, step in irregular:

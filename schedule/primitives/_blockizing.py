@@ -125,8 +125,8 @@ def _divide(
             if not isinstance(found, str):
                 bad = next((d.base for d in found.divisions if _foreign_loops(tree, d.base)), None)
                 if bad is None:
-                    sides = (found.outer_predicate, found.inner_predicate)
-                    return found.divisions, *[true if side is None else side for side in sides]
+                    high, low = found.outer_predicate, found.inner_predicate
+                    return found.divisions, true if high is None else high, true if low is None else low
                 found = f"{bad} is a loop outside the block around"
             why = found
     trivial = _trivial(realize, ranges, inside) if is_const_int(realize.predicate, 1) else None
