@@ -40,7 +40,7 @@ class Tree:
             kind = type(top)
             below: list[Stmt]
             if kind is For:
-                self.loops[top.loop_var] = top  # type: ignore[attr-defined]
+                self.loops[top.loop_var] = top  # type: ignore[attr-defined, assignment]
                 below = [top.body]  # type: ignore[attr-defined]
             elif kind is BlockRealize:
                 block: Block = top.block  # type: ignore[attr-defined]

@@ -126,12 +126,13 @@ def elements_of(buffer: Buffer) -> Expr:
 
 def constant_elements(buffer: Buffer) -> int | None:
     """:func:`elements_of` when shape and strides are constants, else None."""
-    if not all(isinstance(e, IntImm) for e in (*buffer.shape, *buffer.strides)):
+    shape = [e.value for e in buffer.shape if isinstance(e, IntImm)]
+    strides = [e.value for e in buffer.strides if isinstance(e, IntImm)]
+    if len(shape) < len(buffer.shape) or len(strides) < len(buffer.strides):
         return None
-    shape = [int(e) for e in buffer.shape]
-    if not buffer.strides or 0 in shape:
+    if not strides or 0 in shape:
         return math.prod(shape)
-    return 1 + sum((n - 1) * int(s) for n, s in zip(shape, buffer.strides, strict=True))
+    return 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
 
 
 def _place(

@@ -229,10 +229,10 @@ class _Work:
                     hint="choose an outer loop, where the box is whole",
                 )
             boxes.append(list(box.ends))
-        for box in boxes:
-            if all(self._contains(box, other) for other in boxes):
+        for whole in boxes:
+            if all(self._contains(whole, other) for other in boxes):
                 self._check_starts_fresh()
-                return self._region(box)
+                return self._region(whole)
         raise ScheduleError(
             f"the blocks under loop {self.loop.loop_var.name} write different parts of {self.old.name}",
             where=(self.loop, self.realize),
