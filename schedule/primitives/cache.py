@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...tir.arith import Analyzer
-from ...tir.buffer import Buffer, BufferRegion
-from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var, const, is_const_int
+from ...tir.buffer import Buffer
+from ...tir.expr import Range, Var, is_const_int
 from ...tir.function import PrimFunc
-from ...tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
-from ...tir.walk import replace_buffers
+from ...tir.stmt import BlockRealize, For, SeqStmt, Stmt
 from ..analysis import (
     Scope,
     accesses,
@@ -28,7 +27,8 @@ from ..regions import check_cover
 from ..scopes import check_storage_scope
 from ..solve import join_ends
 from ..tree import Tree, tree_of, unique_block_name
-from ._moving import children_of, insert_in, nest, realize_over, rebuild, span_within
+from ._moving import children_of, insert_in, rebuild
+from ._staging import Part, copy_nest, part_of, read_part, redirect
 from .kinds import check_loops_above
 
 __all__ = [
@@ -85,21 +85,6 @@ def check_no_carried_reader(tree: Tree, scope: Scope, writer: BlockRealize, buff
                 f"{shared[-1].loop_var.name}, before block {writer.block.name_hint!r} would have written it back",
                 where=(shared[-1], reader, writer),
             )
-
-
-def _copy_block(name: str, source: Buffer, target: Buffer) -> Block:
-    """``target[v0, v1, ...] = source[v0, v1, ...]``"""
-    axes = [IterVar(Range.from_extent(e), Var(f"v{i}", e.dtype)) for i, e in enumerate(source.shape)]
-    at: tuple[Expr, ...] = tuple([iv.var for iv in axes])
-    here = tuple([Range(v, const(1, v.dtype)) for v in at])
-    body = BufferStore(target, BufferLoad(source, at), at)
-    return Block(tuple(axes), (BufferRegion(source, here),), (BufferRegion(target, here),), name, body)
-
-
-def _copy_nest(analyzer: Analyzer, block: Block, box: Sequence[Ends | None]) -> Stmt:
-    spans = [span_within(analyzer, ends, iv.dom) for ends, iv in zip(box, block.iter_vars, strict=True)]
-    realize, loops = realize_over(analyzer, block, spans, keep_unit_loops=True)
-    return nest(loops, realize)
 
 
 def meeting_place(tree: Tree, writer: BlockRealize, users: Sequence[BlockRealize]) -> tuple[SeqStmt, Stmt] | None:
@@ -250,17 +235,21 @@ def cache_read(
         assert meet is not None
         analyzer, box = _written_box(tree, writer, buffer, meet[1], exactly=False)
         place = (meet[0], meet[0].seq.index(meet[1]) + 1)
+        part = part_of(tree, meet[0], buffer, box, analyzer)
     else:
         body = scope.root.block.body
         place = (body, 0)
         analyzer = analyzer_at(tree, body)
         box = [None] * buffer.ndim
-    copy = Buffer(name, buffer.shape, buffer.dtype, storage_scope)
-    stage = _copy_nest(analyzer, _copy_block(name, buffer, copy), box)
-    changed: dict[Stmt, Stmt | None] = {}
-    for consumer in consumers:
-        changed[consumer] = replace_buffers(consumer, {buffer: copy})
+        part = read_part(tree, scope, body, buffer, consumers)
+    copy = _holder(name, buffer, storage_scope, part)
+    stage = copy_nest(analyzer, name, buffer, copy, box, part)
+    changed: dict[Stmt, Stmt | None] = {c: redirect(tree, c, buffer, copy, part) for c in consumers}
     return insert_stage(func, scope, place, stage, changed, copy), BlockRV(name)
+
+
+def _holder(name: str, buffer: Buffer, storage_scope: str, part: Part | None) -> Buffer:
+    return Buffer(name, buffer.shape if part is None else tuple([r.extent for r in part]), buffer.dtype, storage_scope)
 
 
 def _repeating(tree: Tree, realize: BlockRealize) -> set[Var]:
@@ -384,7 +373,8 @@ def cache_write(
     else:
         analyzer, box = _written_box(tree, realize, buffer, meet[1], exactly)
         place = (meet[0], meet[0].seq.index(meet[1]) + 1)
-    copy = Buffer(name, buffer.shape, buffer.dtype, storage_scope)
-    stage = _copy_nest(analyzer, _copy_block(name, copy, buffer), box)
-    changed: dict[Stmt, Stmt | None] = {b: replace_buffers(b, {buffer: copy}) for b in (realize, *redirected)}
+    part = part_of(tree, place[0], buffer, box, analyzer)
+    copy = _holder(name, buffer, storage_scope, part)
+    stage = copy_nest(analyzer, name, copy, buffer, box, part)
+    changed: dict[Stmt, Stmt | None] = {b: redirect(tree, b, buffer, copy, part) for b in (realize, *redirected)}
     return insert_stage(func, scope, place, stage, changed, copy), BlockRV(name)

@@ -1,0 +1,133 @@
+"""The copy that cache_read and cache_write make: of the whole buffer, or only of the part that is used.
+
+In a loop of the scope the new buffer keeps the shape of the old one, so that the copy can move. Directly in the scope's
+block it holds just the box that is copied, and the accesses are shifted to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...tir.arith import Analyzer
+from ...tir.buffer import Buffer, BufferRegion
+from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, const, is_const_int
+from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt
+from ...tir.walk import map_tuple, pre_order, replace_buffers, transform
+from ..analysis import Scope, accesses
+from ..boxes import Ends, analyzer_at, bind_loops, bounding_box
+from ..tree import Tree, symbols_of
+from ._moving import nest, realize_over, span_within
+
+__all__ = ["Part", "copy_nest", "part_of", "read_part", "redirect"]
+
+Part = tuple[Range, ...]
+"""The box of a buffer that a new buffer holds."""
+
+
+def part_of(tree: Tree, place: Stmt, buffer: Buffer, box: Sequence[Ends | None], analyzer: Analyzer) -> Part | None:
+    """The part to hold when the copy of ``box`` stands in ``place``; None for the whole buffer."""
+    if tree.loops_above(place):
+        return None
+    sizes = symbols_of(tree.func)
+    out: list[Range] = []
+    for ends, extent in zip(box, buffer.shape, strict=True):
+        if ends is None:
+            out.append(Range(const(0, extent.dtype), extent))
+            continue
+        span = span_within(analyzer, ends, Range(const(0, extent.dtype), extent))
+        if not analyzer.can_prove(ends[0] >= 0) or not analyzer.can_prove(ends[1] < extent):
+            return None
+        if any(isinstance(n, Var) and not any(n is s for s in sizes) for n in pre_order(span.extent)):
+            return None
+        out.append(Range(span.start, span.extent))
+    whole = all(
+        is_const_int(r.min, 0) and analyzer.can_prove_equal(r.extent, e) for r, e in zip(out, buffer.shape, strict=True)
+    )
+    return None if whole else tuple(out)
+
+
+def read_part(tree: Tree, scope: Scope, place: Stmt, buffer: Buffer, consumers: Sequence[BlockRealize]) -> Part | None:
+    """The part of a buffer that a block's declared reads name, where its consumers inside keep to it."""
+    region = next((r.region for r in scope.root.block.reads if r.buffer is buffer), None)
+    if region is None:
+        return None
+    outside = analyzer_at(tree, place)
+    box = [(r.min, outside.simplify(r.min + r.extent - 1)) for r in region]
+    part = part_of(tree, place, buffer, box, outside)
+    if part is None:
+        return None
+    for consumer in consumers:
+        analyzer = analyzer_at(tree, consumer)
+        loops = tree.loops_above(consumer)
+        values = {iv.var: v for iv, v in zip(consumer.block.iter_vars, consumer.iter_values, strict=True)}
+        for access in accesses(consumer, buffer):
+            bind_loops(analyzer, access.loops)
+            for ends, (lo, hi) in zip(bounding_box(analyzer, access, loops, values), box, strict=True):
+                if ends is None or not analyzer.can_prove(ends[0] >= lo) or not analyzer.can_prove(ends[1] <= hi):
+                    return None
+    return part
+
+
+def copy_nest(
+    analyzer: Analyzer, name: str, source: Buffer, target: Buffer, box: Sequence[Ends | None], part: Part | None
+) -> Stmt:
+    """The loops and the block ``name`` that copy: ``target[v0, ...] = source[v0, ...]``. One of the two holds ``part``
+    of the other."""
+    shape = source.shape if part is None else tuple([r.extent for r in part])
+    axes = [IterVar(Range.from_extent(e), Var(f"v{i}", e.dtype)) for i, e in enumerate(shape)]
+    here: tuple[Expr, ...] = tuple([iv.var for iv in axes])
+    shifted = here if part is None else tuple([r.min + v for r, v in zip(part, here, strict=True)])
+    small = target if part is not None and _has_shape(target, shape) else source
+    at_source, at_target = (shifted, here) if small is target else (here, shifted)
+    body = BufferStore(target, BufferLoad(source, at_source), at_target)
+    block = Block(tuple(axes), (_point(source, at_source),), (_point(target, at_target),), name, body)
+    spans = [
+        span_within(analyzer, None if part is not None else ends, iv.dom) for ends, iv in zip(box, axes, strict=True)
+    ]
+    realize, loops = realize_over(analyzer, block, spans, keep_unit_loops=True)
+    return nest(loops, realize)
+
+
+def _has_shape(buffer: Buffer, shape: Sequence[Expr]) -> bool:
+    return all(a is b for a, b in zip(buffer.shape, shape, strict=True))
+
+
+def _point(buffer: Buffer, at: Sequence[Expr]) -> BufferRegion:
+    return BufferRegion(buffer, tuple([Range(v, const(1, v.dtype)) for v in at]))
+
+
+def redirect(tree: Tree, realize: BlockRealize, old: Buffer, new: Buffer, part: Part | None) -> Any:
+    """The block with its accesses to ``old`` going to ``new``, which holds ``part`` of it."""
+    if part is None:
+        return replace_buffers(realize, {old: new})
+    analyzer = analyzer_at(tree, realize)
+    for n in pre_order(realize):
+        if isinstance(n, Block):
+            for iv in n.iter_vars:
+                analyzer.bind(iv.var, iv.dom)
+
+    def less(index: Expr, r: Range) -> Expr:
+        return index if isinstance(r.min, IntImm) and not r.min.value else analyzer.simplify(index - r.min)
+
+    def shift(indices: Sequence[Expr]) -> tuple[Expr, ...]:
+        return tuple([less(i, r) for i, r in zip(indices, part, strict=True)])
+
+    def region(b: BufferRegion) -> BufferRegion:
+        if b.buffer is not old:
+            return b
+        mins = shift([r.min for r in b.region])
+        return BufferRegion(new, tuple([Range(lo, r.extent) for lo, r in zip(mins, b.region, strict=True)]))
+
+    def post(n: Any) -> Any:
+        if isinstance(n, BufferLoad) and n.buffer is old:
+            return BufferLoad(new, shift(n.indices), n.predicate)
+        if isinstance(n, BufferStore) and n.buffer is old:
+            return BufferStore(new, n.value, shift(n.indices), n.predicate)
+        if isinstance(n, Block):
+            reads, writes = map_tuple(n.reads, region), map_tuple(n.writes, region)
+            if reads is not n.reads or writes is not n.writes:
+                return n.with_(reads=reads, writes=writes)
+        return None
+
+    return transform(realize, post=post)
