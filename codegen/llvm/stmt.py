@@ -119,7 +119,7 @@ class StmtEmitter(ExprEmitter):
                 r, m = self.effects(child)
                 registers |= r
                 memory |= m
-            elif self.parts.calls_out:
+            elif self.parts.calls_out and isinstance(child, Expr):
                 memory |= _called(child)
         if isinstance(s, BufferStore):
             if s.buffer.scope == REGISTER:

@@ -12,8 +12,9 @@ from typing import Any
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, const, is_const_int
+from ...tir.node import map_tuple
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt
-from ...tir.walk import map_tuple, pre_order, replace_buffers, transform
+from ...tir.walk import pre_order, replace_buffers, transform
 from ..analysis import Scope, accesses
 from ..boxes import Ends, analyzer_at, bind_loops, bounding_box
 from ..tree import Tree, symbols_of

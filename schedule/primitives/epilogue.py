@@ -228,8 +228,13 @@ def _same_point(
     doms = {iv.var: iv.dom for iv in (*reduction.block.iter_vars, *epilogue.block.iter_vars)}
     axes: dict[Var, Expr] = {}
     for mine, theirs in zip(update.indices, load.indices, strict=True):
-        plain = isinstance(mine, Var) and isinstance(theirs, Var) and mine in doms and theirs in doms
-        if not plain or theirs in axes or mine in axes.values() or not _equal(doms[mine], doms[theirs]):
+        if (
+            not (isinstance(mine, Var) and isinstance(theirs, Var))
+            or not (mine in doms and theirs in doms)
+            or theirs in axes
+            or mine in axes.values()
+            or not _equal(doms[mine], doms[theirs])
+        ):
             raise ScheduleError(
                 f"block {epilogue.block.name_hint!r} reads {load}, block {reduction.block.name_hint!r} writes "
                 f"{BufferLoad(temp, update.indices)}: these are not axes of both, over the same domains",

@@ -216,12 +216,13 @@ def _tile(axis: Var, value: Expr, first: Expr, extent: int | None, moving: set[V
     plain = _Tile(axis, value, first, extent)
     if extent is None:
         return plain
-    e, divisor = first, 1
+    e: Expr = first
+    divisor = 1
     if isinstance(e, FloorDiv) and isinstance(e.b, IntImm) and e.b.value > 0:
-        e, divisor = e.a, e.b.value
+        divisor, e = e.b.value, e.a
     stride = 1
     if isinstance(e, Mul) and isinstance(e.b, IntImm):
-        e, stride = e.a, e.b.value
+        stride, e = e.b.value, e.a
     if not isinstance(e, Var) or e not in moving or stride < 1:
         return plain
     overlap = extent - -(-stride // divisor)
