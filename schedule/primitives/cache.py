@@ -209,7 +209,8 @@ def cache_read(
             where=writers,
             hint="make the copy before decompose_reduction",
         )
-    check_not_opaque(tree, scope, buffer)
+    if writers or scope.root is not tree.root:  # a copy of the whole buffer serves pointers as well
+        check_not_opaque(tree, scope, buffer)
     readers = [r for r in scope.readers.get(buffer, []) if r not in writers]
     consumers = _names(scope, tree, consumer_blocks, readers, buffer)
     if realize in writers:

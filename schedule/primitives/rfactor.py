@@ -173,7 +173,7 @@ def rfactor(func: PrimFunc, loop: Var, factor_axis: int) -> tuple[PrimFunc, Bloc
                s.buffer.scope)
         for s in updates
     ]  # fmt: skip
-    rf_nest = _partial_nest(realize, own, target, rf_name, updates, inits, partial, axis)
+    rf_nest = _partial_nest(realize, own, target, rf_name, updates, inits, right, partial, axis)
     final = _final_realize(realize, own, target, reducer, updates, partial, axis)
     outermost = own[0]
     final_nest: Stmt = final
@@ -235,10 +235,11 @@ def _partial_nest(
     name: str,
     updates: Sequence[BufferStore],
     inits: Sequence[BufferStore],
+    right: Sequence[Expr],
     partial: Sequence[Buffer],
     axis: int,
 ) -> Stmt:
-    """The loops and the block that compute the partial results."""
+    """The loops and the block that compute the partial results. Where each is made of one element, it is just that."""
     block = realize.block
     by_loop: dict[Var, IterVar] = {
         target.loop_var: IterVar(
@@ -273,8 +274,14 @@ def _partial_nest(
             return BufferStore(to[n.buffer], n.value, _widened(n.indices, axis, factor.var))
         return None
 
-    body = transform(substitute(block.body, rename), post=widen)
-    init = transform(substitute(seq(*inits), rename), post=widen)
+    body: Stmt
+    init: Stmt | None = None
+    if any(iv.kind == IterVar.REDUCE for iv in axes):
+        body = block.body
+        init = transform(substitute(seq(*inits), rename), post=widen)
+    else:
+        body = seq(*[BufferStore(s.buffer, e, s.indices) for s, e in zip(updates, right, strict=True)])
+    body = transform(substitute(body, rename), post=widen)
     reads, writes = access_regions(body, init)
     copies = {lp.loop_var: Var(lp.loop_var.name, lp.loop_var.dtype) for lp in own}
     nest: Stmt = BlockRealize(

@@ -8,7 +8,7 @@ from typing import Any
 from ..arith import Analyzer
 from ..buffer import Buffer, BufferRegion, decl_buffer
 from ..dtype import INDEX, lanes_of, with_lanes
-from ..expr import Broadcast, BufferLoad, Call, Expr, FloorDiv, FloorMod, IntImm, Ramp, Range, Var, const
+from ..expr import Broadcast, BufferLoad, Call, Expr, FloorDiv, FloorMod, IntImm, Ramp, Range, Var, const, is_const_int
 from ..regions import linear_key
 from .base import ParserBase
 from .values import BufferMethod
@@ -185,7 +185,9 @@ class AccessParser(ParserBase):
         if isinstance(offset, str):
             rest["elem_offset"] = self._size(offset, args["elem_offset"])
         elif offset is not None:
-            rest["elem_offset"] = self.as_expr(offset, args["elem_offset"], INDEX)
+            at = self.as_expr(offset, args["elem_offset"], INDEX)
+            if not is_const_int(at, 0):  # a zero of any type is the zero that all buffers have
+                rest["elem_offset"] = at
         elif factor:
             rest["elem_offset"] = Var(f"{name}_elem_offset", index)
         if factor:
