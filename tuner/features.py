@@ -18,7 +18,7 @@ __all__ = ["FEATURE_NAMES", "Costs", "combine", "feature_table", "prior_seconds"
 
 EXTENSIVE = (
     "core_cycles", "load_cycles", "store_cycles", "loop_cycles", "spill_cycles", "l2_bytes", "l3_bytes", "memory_bytes",
-    "pack_bytes", "extra_cycles", "flops", "regions",
+    "pack_bytes", "extra_cycles", "jump_cycles", "flops", "regions",
 )  # fmt: skip
 """Amounts of a whole run (of one thread's work before it is divided): parts of a program add up."""
 
@@ -59,7 +59,7 @@ class Costs:
 def _terms(costs: Costs, machine: MachineModel) -> dict[str, np.ndarray]:
     """Cycles by cause: core, second- and third-level cache, memory."""
     core = np.maximum(np.maximum(costs["core_cycles"], costs["load_cycles"]), costs["store_cycles"])
-    core = core + costs["loop_cycles"] + costs["spill_cycles"]
+    core = core + costs["loop_cycles"] + costs["spill_cycles"] + costs["jump_cycles"]
     return {
         "core": core,
         "l2": costs["l2_bytes"] / machine.l2_bytes_per_cycle,

@@ -35,6 +35,7 @@ class MachineModel:
     fork_join_cycles: float = 15_000.0
     l1_ways: int = 12
     line_bytes: int = 64
+    jump_cycles: float = 40.0
 
     @staticmethod
     def of(target: Target) -> MachineModel:

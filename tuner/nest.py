@@ -73,25 +73,29 @@ class Nest:
         outer = np.prod([ones, *spans[:-1]], axis=0)
         return outer * np.ceil(spans[-1] * access.itemsize / 64)
 
-    def traffic(self, cache_bytes: float) -> np.ndarray:
+    def traffic(self, cache_bytes: float, weights: Sequence[np.ndarray | float] | None = None) -> np.ndarray:
         """Bytes that cross into a cache of ``cache_bytes`` from the level behind it while the whole nest runs.
 
         Between the last depth that fits and the next the result is blended by a logistic in the logarithm of the
-        working set, so that the model has no cliffs.
+        working set, so that the model has no cliffs. What fits as a whole is there from the run before: nothing
+        crosses. ``weights`` (one per access) multiply each access's bytes.
         """
-        levels = [self._traffic_at(d) for d in range(len(self.loops) + 1)]
+        shares = weights if weights is not None else [1.0] * len(self.accesses)
+        levels = [self._traffic_at(d, shares) for d in range(len(self.loops) + 1)]
+        levels.append(np.zeros_like(levels[-1]))
+        sizes = [*self.working_set, self.working_set[-1]]
         total = levels[0]
         for d in range(1, len(levels)):
-            ratio = np.log2(np.maximum(self.working_set[d], 1.0) / (_FILL * cache_bytes))
+            ratio = np.log2(np.maximum(sizes[d], 1.0) / (_FILL * cache_bytes))
             fits = 1.0 / (1.0 + np.exp2(np.clip(6.0 * ratio, -60, 60)))
             total = np.minimum(total, fits * levels[d] + (1.0 - fits) * total)
         return total
 
-    def _traffic_at(self, depth: int) -> np.ndarray:
+    def _traffic_at(self, depth: int, weights: Sequence[np.ndarray | float]) -> np.ndarray:
         """Bytes moved when what is inside ``depth`` loops stays in the cache and nothing outside does."""
         total = np.zeros_like(self.outside[depth])
         for number, access in enumerate(self.accesses):
-            moved = 64.0 * self.lines[depth][number] * self.outside[depth]
+            moved = 64.0 * self.lines[depth][number] * self.outside[depth] * weights[number]
             axes = access.axes()
             for loop in self.loops[depth:]:
                 if loop.axis in axes:

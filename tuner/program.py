@@ -127,12 +127,12 @@ class BlockInfo:
 
     @cached_property
     def operations(self) -> int:
-        """Arithmetic operations of one instance; functions such as exp, divisions and roots count as twelve, conditions
-        (which masks or hoisted tests take care of) not at all."""
+        """Arithmetic operations of one instance; functions such as exp, divisions and roots count as what their code
+        comes to, conditions (which masks or hoisted tests take care of) not at all."""
         count = 0
         for node in self._value_nodes():
             if isinstance(node, Call):
-                count += 12 if node.op.split(".")[-1] in _COSTLY else 1
+                count += _OPERATIONS.get(node.op.split(".")[-1], 1)
             elif isinstance(node, Div):
                 count += 12
             elif isinstance(node, BinaryOp) and not isinstance(node, (CmpOp, LogicalOp)):
@@ -142,7 +142,7 @@ class BlockInfo:
     def _value_nodes(self) -> Iterator[object]:
         for node in pre_order(self.block.body):
             if isinstance(node, BufferStore):
-                yield from pre_order(node.value, lambda n: not isinstance(n, BufferLoad))
+                yield from _computed(node.value)
 
     @cached_property
     def spatial_size(self) -> int:
@@ -175,10 +175,25 @@ class BlockInfo:
         )
 
 
-_COSTLY = frozenset(
-    ("exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "expm1", "sin", "cos", "tan", "tanh", "sinh", "cosh", "erf",
-     "sigmoid", "pow", "sqrt", "rsqrt", "atan", "atan2", "asin", "acos")
-)  # fmt: skip
+_OPERATIONS = {
+    "sqrt": 12, "rsqrt": 12, "exp": 20, "exp2": 20, "exp10": 24, "log": 24, "log2": 24, "log10": 26, "log1p": 32,
+    "expm1": 32, "sin": 36, "cos": 36, "tan": 48, "tanh": 34, "sinh": 40, "cosh": 40, "erf": 36, "sigmoid": 42,
+    "pow": 60, "atan": 32, "atan2": 40, "asin": 36, "acos": 36,
+}  # fmt: skip
+"""Vector instructions that a function of float32 is lowered to, about."""
+
+
+def _computed(value: Expr) -> Iterator[object]:
+    """The nodes of ``value`` that cost arithmetic: no indices, no conditions."""
+
+    def inside(node: object) -> bool:
+        return not isinstance(node, BufferLoad) and not (isinstance(node, Call) and node.op == "tir.if_then_else")
+
+    for node in pre_order(value, inside):
+        yield node
+        if isinstance(node, Call) and node.op == "tir.if_then_else":
+            for chosen in node.args[1:]:
+                yield from _computed(chosen)
 
 
 class Program:

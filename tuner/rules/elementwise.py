@@ -1,7 +1,8 @@
 """Element-wise stages, and whatever no other rule took: one parallel loop outside, one vector loop inside.
 
 Where the innermost axis jumps through an input that another axis walks in order (a transpose), the two are tiled, so
-that the cache lines touched are used up before they are evicted.
+that the cache lines touched are used up before they are evicted. The tile may be copied to scratch memory first: rows of
+the input a large power of two apart share few sets of the cache, those of the scratch memory do not.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from ...schedule import Schedule
-from ...tir.expr import Var
+from ...tir.expr import Call, Var
+from ...tir.walk import pre_order
 from ..features import Costs
 from ..machine import MachineModel
-from ..program import BlockInfo, Program
+from ..program import BlockInfo, Program, Use
 from ..sketch import Decision, Part
 from .base import Group, ScheduleRule, register_rule
-from .helpers import ceil_div, fuse_all, up_to, worth_threads
+from .helpers import ceil_div, fuse_all, loops_within, up_to, worth_threads
 
 __all__ = ["ElementwisePart", "ElementwiseRule", "PlainPart"]
 
@@ -51,21 +53,22 @@ def _is_flat(block: BlockInfo) -> bool:
     return True
 
 
-def _transposed_axis(block: BlockInfo) -> Var | None:
-    """The axis that some input walks in order while the innermost axis jumps through it."""
+def _transposed(block: BlockInfo) -> tuple[Var, Use] | None:
+    """An input that the innermost axis jumps through, and the axis that walks it in order."""
     inner = block.spatial[-1]
     for use in block.loads:
         if use.affine and (use.stride(inner) or 0) > 1:
             for axis in block.spatial[:-1]:
                 if use.stride(axis) == 1 and block.extents[axis] > 1:
-                    return axis
+                    return axis, use
     return None
 
 
 class ElementwisePart(Part):
-    """Decisions: ``vectors`` per step; for a transpose also ``tile``, the rows of a tile."""
+    """Decisions: ``vectors`` per step; for a transpose also ``tile``, the rows of a tile, and ``staged``, whether it is
+    copied to scratch memory first."""
 
-    structure = ("vectors", "tile")
+    structure = ("vectors", "tile", "staged")
 
     def __init__(self, block: BlockInfo, machine: MachineModel) -> None:
         self.block, self.machine = block, machine
@@ -73,8 +76,10 @@ class ElementwisePart(Part):
         self.parallel = worth_threads(machine, [block])
         # a fused loop is split evenly only: otherwise the axes could not be told apart any more
         self.flat = _is_flat(block) and (block.spatial_size % self.lanes == 0 or len(block.spatial) == 1)
-        self.across = None if self.flat else _transposed_axis(block)
+        found = None if self.flat else _transposed(block)
+        self.across, self.jumping = found if found is not None else (None, None)
         self.name = ("transpose_" if self.across is not None else "map_") + block.name
+        self.conditional = any(isinstance(n, Call) and n.op == "tir.if_then_else" for n in pre_order(block.block.body))
         self.inner = block.spatial_size if self.flat else block.extents[block.spatial[-1]]
         vectors = up_to(math.ceil(self.inner / self.lanes), 1, 2, 4, 8)
         if self.flat and len(block.spatial) > 1:
@@ -82,6 +87,20 @@ class ElementwisePart(Part):
         self.decisions = (Decision("vectors", vectors),)
         if self.across is not None:
             self.decisions += (Decision("tile", up_to(block.extents[self.across], 4, 8, 16, 32, 64)),)
+            if self._may_stage():
+                self.decisions += (Decision("staged", (0, 1)),)
+
+    def _may_stage(self) -> bool:
+        """Whether the input is read once, each dimension by an axis of its own."""
+        assert self.jumping is not None
+        alone = sum(1 for use in self.block.loads if use.buffer is self.jumping.buffer) == 1
+        return alone and all(len(dim or {}) == 1 for dim in self.jumping.dims)
+
+    def mask(self, columns: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
+        if "staged" not in columns:
+            return np.ones(rows, dtype=bool)
+        scratch = columns["tile"] * columns["vectors"] * self.machine.vector_bytes
+        return np.asarray((columns["staged"] == 0) | (scratch <= self.machine.l1_bytes / 2))
 
     def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
         block = sch.get_block(self.block.name)
@@ -99,7 +118,14 @@ class ElementwisePart(Part):
         sch.reorder(*order, outer, *within, lanes)
         if self.parallel:
             many = math.prod(sch.get(loop).extent.value for loop in order) >= 2 * self.machine.cores
-            sch.parallel(fuse_all(sch, order if many else [*order, outer]))
+            fused = fuse_all(sch, order if many else [*order, outer])
+            sch.parallel(fused)
+            outer = outer if many else fused
+        if row.get("staged"):
+            assert self.jumping is not None
+            copy = sch.cache_read(block, self.jumping.buffer.name, "local")
+            sch.compute_at(copy, outer)
+            sch.vectorize(loops_within(sch, copy, outer)[-1])
         sch.vectorize(lanes)
 
     def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
@@ -107,17 +133,29 @@ class ElementwisePart(Part):
         width = columns["vectors"] * self.lanes
         steps = ceil_div(self.inner, width) * (block.spatial_size / self.inner)
         vectors = steps * columns["vectors"]
-        strided = [u for u in block.loads if (u.stride(block.spatial[-1]) or 2) > 1]
-        loads = len(block.loads) - len(strided) + len(strided) * self.lanes
+        inner = block.spatial[-1]
+        strided = [u for u in block.loads if (u.stride(inner) or 2) > 1]
         moved = sum(b.num_bytes() or 0 for b in {u.buffer for u in (*block.loads, *block.stores)})
         tile = columns.get("tile", np.ones(rows))
-        lines = 1.0 + (15.0 / np.minimum(tile, 16.0) if self.across is not None else 15.0 * bool(strided))
+        staged = columns.get("staged", np.zeros(rows))
+        lines = np.maximum(1.0, 16.0 / tile) if self.across is not None else 1.0 + 15.0 * bool(strided)
+        gathered, waiting = np.zeros(rows), np.zeros(rows)
+        for use in strided:
+            crowd = np.minimum(1.0, width / machine.l1_ways)
+            share = math.gcd(abs(use.stride(inner) or 4096) * block.itemsize, 4096) / 4096 * crowd
+            gathered = gathered + np.where(staged > 0, 0.7, 0.5 + 2.5 * share)
+            run = np.ceil(tile * block.itemsize / machine.line_bytes)
+            wait = np.maximum(0.0, machine.jump_cycles - run * machine.line_bytes / machine.l3_bytes_per_cycle)
+            waiting = waiting + float(moved > machine.l2_bytes) * wait * block.spatial_size / tile
+        turns = block.spatial_size / self.inner * (27.0 if self.conditional else 12.0)
         tasks = float(max(1, block.spatial_size // max(1, self.inner)))
         return Costs(rows).put(
             core_cycles=vectors * block.operations / machine.fma_pipes,
-            load_cycles=vectors * loads / machine.loads_per_cycle,
+            load_cycles=vectors * (len(block.loads) - len(strided)) / machine.loads_per_cycle
+            + vectors * self.lanes * gathered,
             store_cycles=vectors / machine.stores_per_cycle,
-            loop_cycles=steps * 1.5,
+            loop_cycles=steps * 1.5 + turns,
+            jump_cycles=waiting,
             l2_bytes=moved * lines,
             l3_bytes=moved * lines if moved > machine.l2_bytes else 0.0,
             memory_bytes=float(moved if moved > machine.l3_bytes else 0),
@@ -127,6 +165,7 @@ class ElementwisePart(Part):
             columns=columns["vectors"],
             strided=float(len(strided)),
             tile_a=tile,
+            packed=staged,
             tasks=(tasks if tasks >= 2 * machine.cores else np.maximum(1.0, steps)) if self.parallel else 1.0,
             column_extent=float(self.inner),
         )

@@ -79,6 +79,21 @@ class TilingCosts:
         return self.accumulators + np.minimum(vectors, self.columns["vectors"]) + np.minimum(broadcasts, 1)
 
     @cached_property
+    def _live(self) -> np.ndarray:
+        """Registers in use in an unrolled body. Where the tile's rows slide over what the reduction reads (a window), a
+        value broadcast in one step is one of the next step's, and the compiler keeps it: as many more as there are rows."""
+        axes, last = self.axes, self.axes.reduce[-1]
+        rows = [v for v in (axes.rows, axes.rows2) if v is not None]
+        kept = np.zeros(self.rows)
+        for use in self.block.loads:
+            if axes.vector in use.axes():
+                continue
+            sliding = [v for dim in use.dims if dim and dim.get(last) for v in rows if dim.get(v)]
+            if sliding:
+                kept = kept + np.prod([self.tile[v] for v in sliding], axis=0)
+        return self.registers + np.where(self.columns["unroll"] > 1, kept, 0.0)
+
+    @cached_property
     def _block_trips(self) -> tuple[np.ndarray, np.ndarray]:
         """Trips of the loop over blocks of row tiles, and of the loop over the tiles of one."""
         ones = np.ones(self.rows)
@@ -97,6 +112,43 @@ class TilingCosts:
         outer = [self.trips[v] for v in self.block.spatial if v is not self.axes.rows]
         tasks = np.prod([np.ones(self.rows), *outer], axis=0) * big
         return np.where(tasks < 2 * self.machine.cores, tasks * inside, tasks)
+
+    def _per_element(self) -> np.ndarray:
+        """Cycles per element of the tile for storing the result and reading the epilogue's operands where the vector axis
+        is not their contiguous one: elements go one by one, and rows that share a set of the cache evict each other."""
+        axes, itemsize = self.axes, self.block.itemsize
+        last = self.part.epilogue or self.block
+        vector = last.spatial[self.block.spatial.index(axes.vector)]
+        own = self.block.stores[0].buffer
+        cost = np.zeros(self.rows)
+        for use, cycles in (*((u, 1.5) for u in last.stores), *((u, 1.0) for u in last.loads if u.buffer is not own)):
+            stride = use.stride(vector)
+            if last is self.block and cycles == 1.0 or stride in (0, 1):
+                continue
+            crowd = np.minimum(1.0, self.tile[axes.vector] / self.machine.l1_ways)
+            share = 1.0 if stride is None else math.gcd(abs(stride) * itemsize, 4096) / 4096
+            cost = cost + cycles * (1.0 + 3.0 * share * crowd)
+        return cost
+
+    def _jumps(self, nest: Nest, steps: np.ndarray) -> np.ndarray:
+        """Cycles of waiting for lines beyond the second-level cache that the reduction jumps to: steps of a page or so,
+        each to a run too short for the prefetchers."""
+        machine, itemsize = self.machine, self.block.itemsize
+        weights: list[np.ndarray | float] = []
+        total = np.zeros(self.rows)
+        for use in self.block.loads:
+            strides = [abs(use.stride(v) or 0) * itemsize for v in self.axes.reduce]
+            step = min((s for s in strides if s), default=0)
+            far = min(1.0, max(0.0, (step - 1024) / 3072))
+            if use is self.part.packed or not far:
+                weights.append(0.0)
+                continue
+            spans = [self.tile[v] for v in use.axes() if v in self.block.spatial and use.stride(v) == 1]
+            run = np.ceil(np.prod([np.ones(self.rows), *spans], axis=0) * itemsize / 64)
+            waiting = far * np.maximum(0.0, machine.jump_cycles - run * 64 / machine.l3_bytes_per_cycle)
+            weights.append(waiting / run / 64)
+            total = total + self._evicted_by(use, steps) * weights[-1]
+        return total + nest.traffic(machine.l2_bytes, [*weights, 0.0])
 
     def _nest(self) -> Nest:
         axes, extents, part = self.axes, self.extents, self.part
@@ -148,20 +200,21 @@ class TilingCosts:
 
     def _evicted(self, steps: np.ndarray) -> np.ndarray:
         """Bytes that come from beyond the second-level cache because lines at a large power-of-two stride share few of
-        its sets: a stride of S leaves room for size / S lines, however large the cache."""
-        total = np.zeros(self.rows)
+        its sets."""
+        return np.sum([np.zeros(self.rows), *(self._evicted_by(use, steps) for use in self.block.loads)], axis=0)
+
+    def _evicted_by(self, use: Use, steps: np.ndarray) -> np.ndarray:
+        """One load's share of them: a stride of S leaves room for size / S lines, however large the cache."""
         itemsize, size = self.block.itemsize, self.machine.l2_bytes
-        for use in self.block.loads:
-            strides = {v: abs(use.stride(v) or 0) * itemsize for v in self.axes.reduce}
-            far = [v for v, stride in strides.items() if stride >= 1024]
-            if use is self.part.packed or not far:
-                continue
-            spread = math.gcd(*(strides[v] for v in far), size)
-            near = np.prod([np.ones(self.rows), *(self.tile[v] for v in use.axes() if v in self.block.spatial)], axis=0)
-            lines = np.ceil(near * itemsize / 64)
-            crowd = np.log2(lines * math.prod(self.extents[v] for v in far) * max(64, spread) / size)
-            total = total + steps * lines * 64 / (1.0 + np.exp2(np.clip(2.0 - 4.0 * crowd, -60, 60)))
-        return total
+        strides = {v: abs(use.stride(v) or 0) * itemsize for v in self.axes.reduce}
+        far = [v for v, stride in strides.items() if stride >= 1024]
+        if use is self.part.packed or not far:
+            return np.zeros(self.rows)
+        spread = math.gcd(*(strides[v] for v in far), size)
+        near = np.prod([np.ones(self.rows), *(self.tile[v] for v in use.axes() if v in self.block.spatial)], axis=0)
+        lines = np.ceil(near * itemsize / 64)
+        crowd = np.log2(lines * math.prod(self.extents[v] for v in far) * max(64, spread) / size)
+        return np.asarray(steps * lines * 64 / (1.0 + np.exp2(np.clip(2.0 - 4.0 * crowd, -60, 60))))
 
     def _pack_bytes(self) -> float:
         """Bytes moved to pack the operand; a transposing copy counts four times."""
@@ -186,7 +239,7 @@ class TilingCosts:
         nest = self._nest()
         conflict = self._conflict()
         epilogue = 0.0 if self.part.epilogue is None else float(self.part.epilogue.operations)
-        scatter = 1.0 if axes.vector is self.block.spatial[-1] else 2.0 * self.lanes
+        scatter = self._per_element() * self.lanes
         strided = any(
             u is not self.part.packed and axes.vector in u.axes() and u.stride(axes.vector) != 1
             for u in self.block.loads
@@ -195,10 +248,11 @@ class TilingCosts:
         return Costs(self.rows).put(
             core_cycles=steps * step_core,
             load_cycles=steps * step_load,
-            store_cycles=tiles * accumulators * scatter,
+            store_cycles=tiles * accumulators * np.maximum(1.0, scatter),
             loop_cycles=tiles * (20.0 + accumulators * (1.0 + scatter + epilogue / machine.fma_pipes))
             + steps * 0.3 / columns["unroll"],
-            spill_cycles=steps * 2.0 * np.maximum(self.registers - machine.registers, 0),
+            spill_cycles=steps * 2.0 * np.maximum(self._live - machine.registers, 0),
+            jump_cycles=self._jumps(nest, steps),
             l2_bytes=nest.traffic(machine.l1_bytes) * (1.0 + conflict),
             l3_bytes=nest.traffic(machine.l2_bytes) + self._evicted(steps),
             memory_bytes=nest.traffic(machine.l3_bytes),
@@ -209,7 +263,7 @@ class TilingCosts:
             rows=accumulators / columns["vectors"],
             columns=columns["vectors"],
             accumulators=accumulators,
-            registers=self.registers,
+            registers=self._live,
             loads_per_fma=(vectors + broadcasts) / accumulators,
             latency_bound=latency,
             waste=waste,
