@@ -57,7 +57,11 @@ def sigmoid(m: Maths, x: Expr) -> Expr:
     """1 / (1 + e**-x), at most 1.5 ULP off: e**-|x| never overflows, and small results are denormal as they should."""
     t = m.name(exp(m, m.negative(m.abs(x))))
     total, lost = m.quick_two_sum(m.f(1.0), t)
-    return m.quotient(m.name(m.select(x >= m.f(0.0), m.f(1.0), t)), m.f(0.0), total, lost)
+    top = m.name(m.select(x >= m.f(0.0), m.f(1.0), t))
+    if m.fused:
+        return m.quotient(top, m.f(0.0), total, lost)
+    q = m.name(top / total)
+    return q - q * (lost / total)
 
 
 def erf(m: Maths, x: Expr) -> Expr:
