@@ -209,7 +209,7 @@ def measure64(name: str, count: int, target: str) -> Worst | None:
 
 def row(name: str, w32: Worst, w64: Worst | None) -> list[str]:
     """A line of the table."""
-    where = ", ".join([f"{x:.9g}" for x in w32.where])
+    where = ", ".join([f"{x:.9g}" for x in w32.where]) or "–"
     double = "–" if w64 is None else f"{w64.ulp:.2f}"
     return [name, f"{w32.ulp:.2f}", str(w32.steps), where, double]
 

@@ -251,7 +251,7 @@ def cos(m: Maths, x: Expr) -> Expr:
 
 
 def tan(m: Maths, x: Expr) -> Expr:
-    """The tangent, at most 1 ULP off."""
+    """The tangent, at most 1.25 ULP off."""
     return m.select(x.equal(m.f(0.0)), x, _function(m, x, "tan", _slope))
 
 
