@@ -123,13 +123,14 @@ def _divide(
                 analyzer.bind(iv.var, iv.dom)
             found = divide_subspace(realize.iter_values, ranges, inside, realize.predicate, analyzer, keep_unit=keep)
             if not isinstance(found, str):
-                bad = next((d.base for d in found.divisions if _foreign_loops(tree, d.base)), None)
+                parts = [e for d in found.divisions for e in (d.base, d.outer, d.inner)]
+                bad = next((e for e in parts if _foreign_loops(tree, e, ranges)), None)
                 if bad is None:
                     high, low = found.outer_predicate, found.inner_predicate
                     return found.divisions, true if high is None else high, true if low is None else low
-                found = f"{bad} is a loop outside the block around"
+                found = f"{bad} uses a loop outside the block around"
             why = found
-    trivial = _trivial(realize, ranges, inside) if is_const_int(realize.predicate, 1) else None
+    trivial = _trivial(tree, realize, ranges, inside) if is_const_int(realize.predicate, 1) else None
     if trivial is None:
         raise ScheduleError(
             f"the bindings of block {realize.block.name_hint!r} cannot be divided into outer and inner loops at loop "
@@ -140,18 +141,21 @@ def _divide(
     return trivial, true, true
 
 
-def _foreign_loops(tree: Tree, base: Expr) -> bool:
-    return any(isinstance(n, Var) and n in tree.loops for n in pre_order(base))
+def _foreign_loops(tree: Tree, e: Expr, own: Mapping[Var, Range]) -> bool:
+    return any(isinstance(n, Var) and n in tree.loops and n not in own for n in pre_order(e))
 
 
-def _trivial(realize: BlockRealize, ranges: Mapping[Var, Range], inside: Sequence[Var]) -> tuple[Division, ...] | None:
+def _trivial(
+    tree: Tree, realize: BlockRealize, ranges: Mapping[Var, Range], inside: Sequence[Var]
+) -> tuple[Division, ...] | None:
     """The division when each binding uses only outer or only inner loops; it need not be affine then."""
     out: list[Division] = []
     for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         zero, one = const(0, iv.var.dtype), const(1, iv.var.dtype)
         is_inner = uses_var(value, lambda v: v in inside)
         is_outer = uses_var(value, lambda v: v in ranges and v not in inside)
-        if (is_inner and is_outer) or not is_const_int(iv.dom.min, 0):
+        foreign = _foreign_loops(tree, value, ranges)
+        if (is_inner and (is_outer or foreign)) or not is_const_int(iv.dom.min, 0):
             return None
         if is_inner:
             out.append(Division(zero, one, value, iv.dom.extent, zero))

@@ -10,6 +10,7 @@ from ...tir.buffer import Buffer
 from ...tir.expr import Range, Var, is_const_int
 from ...tir.function import PrimFunc
 from ...tir.stmt import BlockRealize, For, SeqStmt, Stmt
+from ...tir.walk import pre_order
 from ..analysis import (
     Scope,
     accesses,
@@ -26,7 +27,7 @@ from ..primitive import primitive
 from ..regions import check_cover
 from ..scopes import check_storage_scope
 from ..solve import join_ends
-from ..tree import Tree, tree_of, unique_block_name
+from ..tree import Tree, blocks_below, tree_of, unique_block_name
 from ._moving import children_of, insert_in, rebuild
 from ._staging import Part, copy_nest, part_of, read_part, redirect
 from .kinds import check_loops_above
@@ -267,6 +268,22 @@ def _all_before(tree: Tree, scope: Scope, consumers: Sequence[BlockRealize], wri
     )
 
 
+def _check_own_axes(func: PrimFunc, stmt: Stmt | None) -> None:
+    """ScheduleError when a block with axes uses loops around it: those of an outer scope that the region moves with."""
+    loops = tree_of(func).loops
+    for realize in () if stmt is None else blocks_below(stmt):
+        if not realize.block.iter_vars:
+            continue
+        inside = {n.loop_var for n in pre_order(realize.block) if isinstance(n, For)}
+        for n in pre_order(realize.block):
+            if isinstance(n, Var) and n in loops and n not in inside:
+                raise ScheduleError(
+                    f"the copied part moves with loop {n.name} outside the scope, which a copy in it cannot follow",
+                    where=loops[n],
+                    hint="make the copy in the outer scope, before blockize or loop_partition",
+                )
+
+
 def insert_stage(
     func: PrimFunc,
     scope: Scope,
@@ -278,6 +295,8 @@ def insert_stage(
     """The function with ``changed`` blocks, ``stage`` put into the statement ``place[0]``, and ``copy`` allocated."""
     where, position = place
     root = scope.root.block
+    for changed_or_new in (stage, *changed.values()):
+        _check_own_axes(func, changed_or_new)
     new = rebuild(
         tree_of(func),
         changed,

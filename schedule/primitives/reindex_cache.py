@@ -9,7 +9,7 @@ from typing import Any
 
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer
-from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var
+from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var, is_const_int
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
 from ...tir.walk import substitute, uses_var
@@ -240,6 +240,11 @@ def _layout(func: PrimFunc, realize: BlockRealize, old: Sequence[Expr], index_ma
         mapping = IndexMap.from_func(mapping, len(block.iter_vars))
     analyzer = sized_analyzer(func)
     for iv in block.iter_vars:
+        if not is_const_int(iv.dom.min, 0):
+            raise ScheduleError(
+                f"axis {iv.var.name} of block {block.name_hint!r} starts at {iv.dom.min}, and a layout at 0", where=realize,
+                hint="do this before loop_partition",
+            )  # fmt: skip
         analyzer.bind(iv.var, iv.dom)
     shape = mapping.map_shape([iv.dom.extent for iv in block.iter_vars], analyzer)
     new = mapping.map_indices([iv.var for iv in block.iter_vars])
