@@ -8,7 +8,7 @@ from ...tir.stmt import AssertStmt
 from ...tir.walk import pre_order
 from ..lowered import LoweredFunc
 from .builder import FunctionBuilder
-from .expr import ModuleParts
+from .expr import EmitError, ModuleParts
 from .stmt import StmtEmitter
 from .types import llvm_type
 
@@ -56,6 +56,10 @@ def emit(lowered: LoweredFunc) -> str:
     em.stmt(lowered.func.body)
     em.settle_streams()
     fn.do("ret i32 0")
+    if lowered.name in parts.declarations:
+        raise EmitError(
+            f"function {lowered.name!r} is named like the library function that it calls; give it another name"
+        )
     pieces = [
         f"; ModuleID = '{lowered.name}'",
         f'source_filename = "{lowered.name}"',

@@ -133,3 +133,17 @@ def main(a: T.handle, scale: T.float32, b: T.handle):
     b = np.full((3, 6), np.nan, "float32")
     module(a, 0.5, b)
     np.testing.assert_array_equal(b, a * np.float32(0.5))
+
+
+def test_a_name_that_the_code_itself_calls():
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((8,), "float64"), B: T.Buffer((8,), "float64")):
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = T.call_extern("float64", "hypot", A[vi], A[vi])
+""")
+    compile_function(func, Target("native"), "lengths")
+    with pytest.raises(ValueError, match="named like the library function that it calls; give it another name"):
+        compile_function(func, Target("native"), "hypot")
