@@ -41,6 +41,8 @@ def part_of(tree: Tree, place: Stmt, buffer: Buffer, box: Sequence[Ends | None],
             return None
         if any(isinstance(n, Var) and not any(n is s for s in sizes) for n in pre_order(span.extent)):
             return None
+        if span.at_least is not None or span.at_most is not None:
+            return None  # an extent that changes, rounded up: the box may stick out
         out.append(Range(span.start, span.extent))
     whole = all(
         is_const_int(r.min, 0) and analyzer.can_prove_equal(r.extent, e) for r, e in zip(out, buffer.shape, strict=True)
