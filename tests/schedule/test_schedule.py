@@ -150,6 +150,46 @@ def test_modules_of_several_functions(matmul, chain):
     assert str(again.mod) == str(sch.mod)
 
 
+def test_removed_handles(matmul):
+    sch = Schedule(matmul())
+    block = sch.get_block("C")
+    i, j, _ = sch.get_loops(block)
+    sch.remove_rv(block)
+    sch.remove_rv(i)
+    with pytest.raises(ScheduleError, match="the handle of block 'C' was removed"):
+        sch.get(block)
+    with pytest.raises(ScheduleError, match="the handle l1 was removed"):
+        sch.split(i, [None, 4])
+    assert sch.get(sch.get_sblock("C")).name_hint == "C"  # asked for again
+    sch.parallel(j)
+    with pytest.raises(ScheduleError, match="is no handle of this schedule"):
+        sch.remove_rv(block.__class__("nobody"))
+
+
+def test_add_unit_loop(matmul, agree, replays):
+    func = matmul(7, 13, 1)
+    sch = Schedule(func, debug_mask="all")
+    block = sch.get_block("C")
+    above = sch.add_unit_loop(block)
+    assert sch.get_loops(block)[-1] is above
+    outer = sch.add_unit_loop(sch.get_loops(block)[0])
+    assert sch.get_loops(block)[0] is outer and sch.get(outer).extent.value == 1
+    with pytest.raises(ScheduleError, match="a loop cannot stand around the root block"):
+        sch.add_unit_loop("root")
+    agree(func, sch.func)
+    replays(sch, func)
+
+
+def test_a_split_without_predicates(matmul, agree):
+    func = matmul(13, 16, 7)
+    sch = Schedule(func)
+    i, j, _ = sch.get_loops("C")
+    sch.split(j, [4, 4], disable_predication=True)  # it needs none
+    with pytest.raises(ScheduleError, match="disable_predication asks for none"):
+        sch.split(i, [None, 4], disable_predication=True)
+    agree(func, sch.func)
+
+
 def test_show(matmul, capsys):
     sch = Schedule(matmul())
     sch.split(sch.get_loops("C")[0], [None, 4])

@@ -137,6 +137,58 @@ def test_postprocessing_may_be_left_out(matmul):
     assert [inst.name for inst in sch.trace.simplified()] == ["get_loops", "parallel", "enter_postproc", "vectorize"]
 
 
+def test_append_and_pop(matmul):
+    func = matmul(24, 17, 7)
+    trace = scheduled(func).trace
+    last = trace.pop()
+    assert last.name == "annotate" and len(trace) == len(scheduled(func).trace) - 1
+    trace.append(last)
+    assert trace.insts[-1] is last
+    tile = next(iter(trace.decisions))
+    assert trace.get_decision(tile) == tile.decision and trace.get_decision(0) is None
+    choice = list(trace.decisions)[1]
+    trace.append(choice, 2)  # a choice that nobody uses
+    assert trace.get_decision(len(trace) - 1) == 2 and trace.get_decision(choice) == choice.decision
+    again = Schedule(func)
+    Trace.apply_json_to_schedule(trace.as_json(), again)
+    assert len(again.trace) == len(trace)
+    empty = Trace()
+    assert empty.pop() is None and empty.as_python() == ""
+    with pytest.raises(ValueError, match="not part of this trace"):
+        empty.get_decision(last)
+
+
+def test_a_schedule_keeps_its_own_trace(matmul):
+    sch = scheduled(matmul(24, 17, 7))
+    length = len(sch.trace)
+    sch.trace.pop()
+    assert len(sch.trace) == length
+
+
+def test_every_new_step_pastes_and_runs(agree, replays):
+    """Text, JSON and the function agree for primitives with lists, names, maps and several outputs."""
+    from tilewright import te
+
+    A = te.placeholder((13, 8), name="A")
+    B = te.compute((17, 8), lambda i, j: te.if_then_else(te.all(i >= 2, i < 15), A[i - 2, j], 0.0), name="B")
+    k = te.reduce_axis((0, 8), name="k")
+    C = te.compute((17,), lambda i: te.sum(B[i, k], axis=k), name="C")
+    D = te.compute((17,), lambda i: C[i] + A[0, 0], name="D")
+    func = te.create_prim_func([A, D])
+    sch = Schedule(func, seed=1)
+    sch.decompose_padding("B", sch.get_loops("B")[0])
+    sch.fuse_reduction_epilogue("C", "D")
+    sch.pad_einsum("C", [4, 1])
+    (i, _) = sch.get_loops("C")
+    v = sch.sample_partitioned_tile(i, 2, partition_pos=1, innerpart_factor=5)
+    i0, i1 = sch.split(i, v)
+    parts = sch.loop_partition(sch.get_loops("B_pad_const")[0], [None, 1])
+    assert len(parts) == 2
+    sch.transform_block_layout("B", lambda i, j: (j, i))
+    agree(func, sch.func)
+    replays(sch, func)
+
+
 GET = {"name": "get_block", "args": {"name": "C"}, "out": "b0"}
 
 
@@ -148,6 +200,7 @@ GET = {"name": "get_block", "args": {"name": "C"}, "out": "b0"}
         ({"insts": []}, "this is no trace"),
         ({"format": 0, "insts": []}, "the trace has format 0; this version reads format 1"),
         ({"format": 2, "insts": []}, "the trace has format 2; this version reads format 1"),
+        ([[["GetBlock", [], ["C", "main"], ["b0"]]], []], "this trace is in TVM's JSON form"),
         ({"format": 1, "insts": {}}, "'insts' is a list"),
         ({"format": 1, "insts": [3]}, "instruction 0: an object with 'name'"),
         ({"format": 1, "insts": [{"name": "copy", "args": {}}]}, "'copy' is no schedule primitive"),

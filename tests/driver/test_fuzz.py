@@ -1,0 +1,100 @@
+"""The fuzzer on a few hundred chains, and that it finds what it should: bugs planted here for the length of a test."""
+
+import numpy as np
+import pytest
+
+from tilewright.driver.fuzz import STEPS, Chain, Failure, random_program, run_chain, shrink
+from tilewright.driver.fuzz.__main__ import main
+from tilewright.schedule.primitives import compute_at, loops, reduction
+from tilewright.tir import structural_equal, verify
+from tilewright.tir.interpret import interpret
+
+
+@pytest.mark.parametrize("batch", range(15))
+def test_random_chains(batch):
+    for seed in range(batch * 20, batch * 20 + 20):
+        try:
+            run_chain(Chain(seed, compiled=seed % 10 == 0))
+        except Failure as failure:
+            pytest.fail(shrink(failure).report())
+
+
+def test_programs_are_valid_and_differ():
+    texts = set()
+    for seed in range(60):
+        program = random_program(seed)
+        verify(program.func)
+        assert structural_equal(program.func, random_program(seed).func)
+        arrays = program.arrays()
+        interpret(program.func, *arrays, check_regions=True)
+        assert not any(np.isnan(a).any() for a in arrays if a.dtype.kind == "f")
+        assert all(abs(a).max(initial=0) < 2**23 for a in arrays if a.dtype != np.int32 and np.isfinite(a).all())
+        texts.add(program.func.script())
+    assert len(texts) > 50
+
+
+def test_a_chain_is_its_seed_and_its_steps():
+    first, second = run_chain(Chain(11)), run_chain(Chain(11))
+    assert first.accepted == second.accepted and first.refused == second.refused
+    assert sum(first.accepted.values()) + sum(first.refused.values()) <= 20
+
+
+def test_most_steps_are_accepted_now_and_then():
+    accepted = set()
+    for seed in range(100):
+        accepted.update(run_chain(Chain(seed)).accepted)
+    assert len(accepted) > 0.7 * len(STEPS)
+
+
+def found(chains, only=None):
+    for seed in range(chains):
+        try:
+            run_chain(Chain(seed, only=only))
+        except Failure as failure:
+            return shrink(failure)
+    return None
+
+
+def test_a_lost_predicate_is_found(monkeypatch):
+    """split forgets that the last tile sticks out."""
+    monkeypatch.setattr(loops, "_exactly_covers", lambda *_: True)
+    failure = found(20)
+    assert failure is not None and len(failure.chain.steps) <= 2 and "split" in failure.trace
+    with pytest.raises(Failure):
+        run_chain(failure.chain)
+
+
+def test_a_consumer_that_misses_points_is_found(monkeypatch):
+    """reverse_compute_at no longer asks whether the block still runs on the whole domain of its axes."""
+    monkeypatch.setattr(compute_at, "covers_domain", lambda *_, **__: True)
+    failure = found(40, ("reverse_compute_at", "split", "reorder"))
+    assert failure is not None and failure.kind == "numbers" and failure.last == "reverse_compute_at"
+    assert len(failure.chain.steps) <= 3
+
+
+def test_an_init_inside_the_reduction_is_found(monkeypatch):
+    """decompose_reduction no longer asks which loops carry the reduction."""
+    monkeypatch.setattr(reduction, "check_sweep", lambda *_: None)
+    failure = found(40, ("decompose_reduction", "reorder", "split"))
+    assert failure is not None and failure.kind == "numbers" and failure.last == "decompose_reduction"
+    assert len(failure.chain.steps) <= 3
+
+
+def test_a_failure_says_how_to_run_it_again(monkeypatch, capsys):
+    monkeypatch.setattr(loops, "_exactly_covers", lambda *_: True)
+    failure = found(20)
+    text = failure.report()
+    assert failure.chain.command() in text and "# program" in text and "# trace" in text and "def main" in text
+    arguments = failure.chain.command().split()[3:]
+    assert main(arguments) == 1
+    assert failure.kind in capsys.readouterr().out
+    monkeypatch.undo()
+    assert main(arguments) == 0
+
+
+def test_the_command(capsys):
+    assert main(["--chains", "6", "--seed", "3", "--compile", "0"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("6 chains, 0 compiled, 0 failures;") and "accepted" in out
+    assert main(["--only", "splat"]) == 2
+    assert "there is no step 'splat'" in capsys.readouterr().err
