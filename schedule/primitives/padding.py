@@ -7,9 +7,9 @@ from typing import Any
 
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer, BufferRegion
-from ...tir.expr import GE, LT, Add, Expr, IntImm, IterVar, Mul, Not, Range, Var, const, convert
+from ...tir.expr import GE, LE, LT, Add, Expr, IntImm, IterVar, Mul, Not, Range, Var, const, convert
 from ...tir.function import PrimFunc
-from ...tir.op import all_, if_then_else
+from ...tir.op import all_, any_, if_then_else
 from ...tir.regions import access_regions
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ...tir.walk import substitute
@@ -75,31 +75,43 @@ def fill_padding(
 
 def _padding(tests: Sequence[Expr]) -> Expr:
     """Where the padding is, given the conditions for not being there; a split's tail as ``outer == n and m <= inner``."""
-    if len(tests) == 1:
-        tail = _split_tail(tests[0])
-        if tail is not None:
-            return tail
-    return Not(all_(*tests)) if len(tests) > 1 else _negated(tests[0])
+    parts: list[Expr] = []
+    for test in tests:
+        tail = _split_tail(test)
+        parts.append(_negated(test) if tail is None else tail)
+    if len(parts) == 2 and isinstance(tests[0], LE) and isinstance(tests[1], LT):
+        return Not(all_(*tests))  # both ends of one axis
+    return any_(*parts)
 
 
 def _negated(test: Expr) -> Expr:
     if isinstance(test, LT):
-        return GE(test.a, test.b)
+        return LE(test.b, test.a)
     if isinstance(test, GE):
         return LT(test.a, test.b)
+    if isinstance(test, LE):
+        return LT(test.b, test.a)
     return Not(test)
 
 
 def _split_tail(test: Expr) -> Expr | None:
+    """``outer * c + inner < n`` fails in the last turn of ``outer`` alone, where its extent is n / c, rounded up."""
     if not (isinstance(test, LT) and isinstance(test.b, IntImm) and isinstance(test.a, Add)):
         return None
-    outer, inner = test.a.a, test.a.b
-    if not (
-        isinstance(outer, Mul) and isinstance(outer.b, IntImm) and isinstance(outer.a, Var) and isinstance(inner, Var)
-    ):
+    terms: list[Expr] = []
+    rest: Expr = test.a
+    while isinstance(rest, Add):
+        terms.insert(0, rest.b)
+        rest = rest.a
+    outer, inner = rest, terms[0]
+    for term in terms[1:]:
+        inner = inner + term
+    if not (isinstance(outer, Mul) and isinstance(outer.b, IntImm) and isinstance(outer.a, Var)):
         return None
-    whole, rest = divmod(test.b.value, outer.b.value)
-    return all_(outer.a.equal(whole), inner >= rest) if rest else None
+    if not all(isinstance(t, Var) or (isinstance(t, Mul) and isinstance(t.a, Var)) for t in terms):
+        return None
+    whole, left = divmod(test.b.value, outer.b.value)
+    return all_(outer.a.equal(whole), LE(const(left, inner.dtype), inner)) if left else None
 
 
 def _fill_in_place(

@@ -217,12 +217,27 @@ class AccessParser(ParserBase):
             if isinstance(known, Var):
                 return known
             if not value.isidentifier():
-                raise self.error(f"{value!r} is no name of a size", node)
+                return self._size_text(value, node)
             var = Var(value, self.size_dtypes.get(value, INDEX))
             self.define(value, var)
             self.named_sizes[value] = var
             return var
         return self.as_expr(value, node)
+
+
+    def _size_text(self, text: str, node: ast.AST) -> Expr:
+        """A size that is an expression, ``"n // 4"``: names in it that are not known yet are sizes."""
+        if len(text) > 400:  # nor deeply nested
+            raise self.error("this size is too long a text", node)
+        try:
+            tree = ast.parse(text, mode="eval").body
+        except (SyntaxError, ValueError, MemoryError, RecursionError):
+            raise self.error(f"{text!r} is no size", node) from None
+        for n in ast.walk(tree):
+            ast.copy_location(n, node)
+            if isinstance(n, ast.Name) and not any(n.id in scope for scope in self.scopes):
+                self._size(n.id, node)
+        return self.as_expr(self.eval(tree), node)
 
 
 def _stretch(buffer: Buffer, indices: tuple[Expr, ...], lanes: int) -> tuple[Expr, ...]:
