@@ -178,6 +178,13 @@ def _check_init(
     name = block.name_hint
     hint = "decompose_reduction first"
     assert block.init is not None
+    held = {access.buffer for access in loads_and_stores(block.init)} & set(block.alloc_buffers)
+    if held:
+        raise ScheduleError(
+            f"the init of block {name!r} uses {next(iter(held)).name}, which the block allocates",
+            where=realize,
+            hint=hint,
+        )
     for iv, d in zip(block.iter_vars, divisions, strict=True):
         if iv.kind == IterVar.REDUCE and not analyzer.can_prove_equal(d.base, iv.dom.min):
             raise ScheduleError(

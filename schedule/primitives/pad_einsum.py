@@ -105,6 +105,7 @@ def pad_einsum(func: PrimFunc, block: str, padding: Sequence[int]) -> PrimFunc:
             extents[iv.var] = extent
     if not extents:
         return func
+    _check_outputs(realize, extents)
     loops = _check_loops(tree, realize, extents)
     _check_zeros(realize, extents)
     copies = {
@@ -168,6 +169,19 @@ def _check_einsum(realize: BlockRealize) -> None:
             if isinstance(n, (Div, FloorDiv, FloorMod, TruncDiv, TruncMod)) and not is_float(n.dtype):
                 if not (isinstance(n.b, IntImm) and n.b.value):
                     raise ScheduleError(f"{n} would divide by the zeros of the padding", where=realize)
+
+
+def _check_outputs(realize: BlockRealize, extents: Mapping[Var, Expr]) -> None:
+    """More values of a spatial axis are more elements, not more turns for the same ones."""
+    for iv in realize.block.iter_vars:
+        for region in realize.block.writes:
+            if iv.var in extents and iv.kind == IterVar.SPATIAL and all(r.min is not iv.var for r in region.region):
+                raise ScheduleError(
+                    f"axis {iv.var.name} of block {realize.block.name_hint!r} does not address {region.buffer.name}: more "
+                    "of it would repeat what the block does",
+                    where=realize,
+                    hint="leave it as it is, with padding 1",
+                )
 
 
 def _check_loops(tree: Tree, realize: BlockRealize, extents: Mapping[Var, Expr]) -> dict[Var, Expr]:

@@ -245,6 +245,21 @@ def test_what_zeros_would_change(func, padding, words):
     assert words in str(info.value)
 
 
+def test_an_axis_that_only_repeats():
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((13, 7)), B: T.Buffer((13,))):
+    for i, k, r in T.grid(13, 7, 1):
+        with T.block("B"):
+            vi, vk, vr = T.axis.remap("SRS", [i, k, r])
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vk]
+""")
+    with pytest.raises(ScheduleError, match="axis vr of block 'B' does not address B"):
+        Schedule(func).pad_einsum("B", [1, 1, 2])
+
+
 def test_a_spatial_axis_pads_whatever_is_reduced(agree):
     func = _reduction(-1e30, "T.max(B[vi], A[vi, vk])")
     sch = Schedule(func)
