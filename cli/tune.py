@@ -19,6 +19,7 @@ __all__ = ["command"]
 @click.option("--trials", default=64, show_default=True, type=click.IntRange(1), help="Candidates to measure.")
 @click.option("--seed", default=0, show_default=True, help="Fixes everything but the measured times.")
 @click.option("--time-limit", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Stop after this long.")
+@click.option("--all-trials", is_flag=True, help="Use them all, even when no gain is in sight any more.")
 @click.option("--num-cores", type=click.IntRange(1), help="Threads that the kernel may use.")
 def command(
     spec: str,
@@ -29,6 +30,7 @@ def command(
     trials: int,
     seed: int,
     time_limit: float | None,
+    all_trials: bool,
     num_cores: int | None,
 ) -> int:
     """Search for the fastest schedule of SPEC, and record every candidate in the database.
@@ -54,6 +56,7 @@ def command(
             seed=seed,
             db=path,
             time_limit=time_limit,
+            stop_early=not all_trials,
             callbacks=[
                 lambda p: progress.update(p.trials_done, p.best_seconds if p.best_seconds < float("inf") else None)
             ],
@@ -80,6 +83,8 @@ def command(
         done, failed = len(result.records), sum(result.failures.values())
         trouble = f", {failed} failed" if failed else ""
         click.echo(f"{case.spec}: {done} trials in {result.elapsed_seconds:.1f} s{trouble} -> {path}")
+        if result.stopped == "converged":
+            click.echo("stopped early: no gain in sight (--all-trials goes on)", err=True)
         if result.best is not None:
             progress.best = result.best_seconds
             click.echo(progress.figure())

@@ -52,6 +52,10 @@ class SearchStrategy(ABC):
     def tell(self, candidates: Sequence[Candidate], seconds: Sequence[float]) -> None:
         """What the candidates took, in seconds; infinity for a failure."""
 
+    def promise(self) -> float | None:
+        """The least seconds expected of any candidate not asked for yet; None when the strategy cannot say."""
+        return None
+
 
 @dataclass
 class _Pool:
@@ -156,6 +160,21 @@ class ModelGuidedSearch(SearchStrategy):
             chosen += self._take(ranks, count - len(chosen), spread=count, chosen=chosen)
         self.seen.update(c.key for c in chosen)
         return chosen
+
+    def promise(self) -> float | None:
+        if not self._fitted:
+            self._fit()
+        best: float | None = None
+        for pool in self.pools:
+            if len(pool.rows) == 0:
+                continue
+            mean, _ = self.model.predict(pool.features, pool.prior)
+            order = np.argsort(mean, kind="stable")[: len(self.seen) + 1]
+            fresh = (n for n in order if (pool.sketch.name, tuple(map(int, pool.rows[n]))) not in self.seen)
+            first = next(fresh, None)
+            if first is not None:
+                best = min(float(2.0 ** mean[first]), best if best is not None else float("inf"))
+        return best
 
     # -- learning --------------------------------------------------------------------------------------------------
 

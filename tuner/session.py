@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from ..tir.equal import workload_key
 from ..tir.function import PrimFunc
 from ..tuning_db import Database, TuningRecord
 from .cost_model import CostModel, XGBCostModel
+from .finals import decide, finalists
 from .measure import LocalRunner, MeasureResult, Runner
 from .measure.inputs import require_constant_shapes
 from .rules import ScheduleRule
@@ -52,7 +53,7 @@ class TuneResult:
 
     ``best`` is the fastest correct record (of this session, or of an earlier one on the same workload and target);
     None when nothing could be measured. ``records`` are this session's, in order. ``stopped``: ``trials`` (budget
-    used), ``time``, ``exhausted`` (every candidate tried), ``converged`` or ``interrupted``.
+    used), ``time``, ``exhausted`` (every candidate tried), ``converged`` (no gain in sight) or ``interrupted``.
     """
 
     func: PrimFunc
@@ -96,6 +97,15 @@ class TuneResult:
 
 Callback = Callable[[Progress], Any]
 
+_GAIN = 0.01
+"""A gain smaller than this share of the time counts as none."""
+
+_PATIENCE = 24
+"""Trials without a gain after which the search may stop."""
+
+_FINAL_SHARE, _FINAL_SECONDS = 0.05, 2.0
+"""What is kept of a time limit for the final race: this share, at most so many seconds."""
+
 
 class TuningSession:
     """One workload on one target, measured batch by batch. :func:`tune` is the short way to use it.
@@ -108,16 +118,19 @@ class TuningSession:
         verify: compare each candidate's outputs with the unscheduled function's.
         runner, strategy, rules, model: parts to be replaced; ``strategy(space, rng)`` makes a search strategy.
         batch: candidates measured between two decisions.
+        final_race: how many of the best are timed once more in turns at the end, to say which is; 0 for none.
+        stop_early: stop when 24 trials brought no gain and the model expects less than 1 % of what is left.
     """
 
     def __init__(
         self, func: PrimFunc, target: Target, *, seed: int = 0, db: Database | None = None, verify: bool = True,
         runner: Runner | None = None, strategy: Callable[[Space, np.random.Generator], SearchStrategy] | None = None,
         rules: Sequence[ScheduleRule] | None = None, model: CostModel | None = None, batch: int = 8,
+        final_race: int = 4, stop_early: bool = True,
     ) -> None:  # fmt: skip
         require_constant_shapes(func)
         self.func, self.target, self.seed, self.db = func, target, seed, db
-        self.verify, self.batch = verify, batch
+        self.verify, self.batch, self.final_race, self.stop_early = verify, batch, final_race, stop_early
         self.rng = np.random.default_rng(seed)
         self.space = Space(func, target, rules=rules)
         self.workload = workload_key(func)
@@ -155,7 +168,9 @@ class TuningSession:
         stopped = "trials"
         status = "failed"
         try:
-            stopped = self._loop(trials, start, deadline, session, callbacks)
+            kept = 0.0 if time_limit is None else min(_FINAL_SHARE * time_limit, _FINAL_SECONDS)
+            stopped = self._loop(trials, start, deadline - kept, session, callbacks)
+            self._final_race(deadline)
             status = "done"
         except KeyboardInterrupt:
             stopped = status = "interrupted"
@@ -179,10 +194,13 @@ class TuningSession:
         self, trials: int, start: float, deadline: float, session: str | None, callbacks: Sequence[Callback]
     ) -> str:
         self.runner.open(self.func, self.target, seed=self.seed, verify=self.verify)
-        done = 0
+        done = gained = 0  # trials; and those up to the last gain
+        best = float("inf")
         while done < trials:
             if time.monotonic() >= deadline:
                 return "time"
+            if self._converged(done - gained):
+                return "converged"
             wanted = min(self.batch, trials - done)
             candidates = self.search.ask(wanted, trials - done)
             if not candidates:
@@ -191,7 +209,33 @@ class TuningSession:
             done += len(records)
             if records:
                 self._report(done, trials, start, records, callbacks)
+            now = min((r.run_seconds for r in records if r.ok and r.run_seconds), default=float("inf"))
+            if now < (1 - _GAIN) * best:
+                best, gained = now, done
         return "trials"
+
+    def _converged(self, idle: int) -> bool:
+        """Whether ``idle`` trials without a gain were enough, and the search expects no gain of the rest."""
+        best = self.best
+        if not self.stop_early or idle < _PATIENCE or best is None or not best.run_seconds:
+            return False
+        promise = self.search.promise()
+        return promise is not None and promise > (1 - _GAIN) * best.run_seconds
+
+    def _final_race(self, deadline: float) -> None:
+        """Time the best few once more, in turns, and amend their records."""
+        if self.final_race < 2 or not self.records:
+            return
+        entered = finalists([*self.earlier, *self.records], self.final_race)
+        if not entered or time.monotonic() >= deadline:
+            return
+        results = self.runner.measure([r.trace for r in entered], deadline=deadline)
+        amended = {r.trace: r for r in decide(entered, results)}
+        chosen = {id(r): amended[r.trace] for r in entered if r.trace in amended}
+        self.earlier = [chosen.get(id(r), r) for r in self.earlier]
+        self.records = [chosen.get(id(r), r) for r in self.records]
+        if self.db is not None:
+            self.db.amend(chosen.values())
 
     def _measure(
         self, candidates: Sequence[Candidate], session: str | None, done: int, deadline: float
@@ -219,9 +263,9 @@ class TuningSession:
             records.append(self._record(candidate, trace, result, session, done + len(records)))
             told.append((candidate, result.run_seconds))
             self._known[trace] = result.run_seconds
-        self.records.extend(records)
         if self.db is not None:
-            self.db.add_records(records)
+            records = [replace(r, id=n) for r, n in zip(records, self.db.add_records(records), strict=True)]
+        self.records.extend(records)
         self.search.tell([c for c, _ in told], [s for _, s in told])
         return records
 
@@ -279,7 +323,8 @@ def tune(
     func: PrimFunc, target: Target, *, trials: int = 64, seed: int = 0, db: Database | None = None,
     callbacks: Sequence[Callback] = (), time_limit: float | None = None, verify: bool = True,
     runner: Runner | None = None, strategy: Callable[[Space, np.random.Generator], SearchStrategy] | None = None,
-    rules: Sequence[ScheduleRule] | None = None, model: CostModel | None = None,
+    rules: Sequence[ScheduleRule] | None = None, model: CostModel | None = None, final_race: int = 4,
+    stop_early: bool = True,
 ) -> TuneResult:  # fmt: skip
     """Find a fast schedule for ``func`` on ``target`` by measuring up to ``trials`` candidates.
 
@@ -288,8 +333,9 @@ def tune(
     itself does not run. The other arguments: see :class:`TuningSession`.
     """
     session = TuningSession(
-        func, target, seed=seed, db=db, verify=verify, runner=runner, strategy=strategy, rules=rules, model=model
-    )
+        func, target, seed=seed, db=db, verify=verify, runner=runner, strategy=strategy, rules=rules, model=model,
+        final_race=final_race, stop_early=stop_early,
+    )  # fmt: skip
     return session.run(trials, time_limit=time_limit, callbacks=callbacks)
 
 

@@ -233,6 +233,15 @@ class Database:
                     ) from error
         return ids
 
+    def amend(self, records: Iterable[TuningRecord]) -> None:
+        """Store what became of records measured anew (each with the ``id`` it has here) in place of what they were."""
+        rows = [(record.id, record_row(record)) for record in records]
+        with self.writing() as tables:
+            for number, row in rows:
+                if number is None or tables.execute("SELECT 1 FROM records WHERE id = ?", [number]).fetchone() is None:
+                    raise DatabaseError(f"there is no record {number} to amend")
+                tables.table("records").update(number, row)
+
     def best(self, workload: Workload, target: Target) -> TuningRecord | None:
         """The fastest correct record of ``workload`` on ``target``, or None.
 

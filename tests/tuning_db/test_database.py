@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from dataclasses import replace
 
 import pytest
 
@@ -53,6 +54,18 @@ def test_round_trip_keeps_every_field(db):
     assert back.digest() == one.digest()
     assert (back.times, back.decisions, back.session) == (one.times, {"m": 14, "tile": [2, 7]}, session)
     assert db.workload(W) == W and db.targets() == [T]
+
+
+def test_a_record_measured_anew_takes_its_place(db):
+    slow, fast = db.add_records([record(3e-3), record(1e-3)])
+    first, second = db.records()
+    db.amend([replace(second, times=(5e-3, 4e-3), run_seconds=4e-3)])
+    assert db.count() == 2 and db.best(W, T).id == slow
+    again = db.records()[1]
+    assert (again.id, again.times, again.run_seconds) == (fast, (5e-3, 4e-3), 4e-3)
+    assert not db.check()
+    with pytest.raises(DatabaseError, match="no record 77 to amend"):
+        db.amend([replace(first, id=77)])
 
 
 def test_best_is_the_fastest_correct_one(db):

@@ -155,6 +155,7 @@ class ElementwisePart(Part):
             + vectors * self.lanes * gathered,
             store_cycles=vectors / machine.stores_per_cycle,
             loop_cycles=steps * 1.5 + turns,
+            spill_cycles=steps * 10.0 * np.maximum(columns["vectors"] - 4, 0) * (block.operations > 16),
             jump_cycles=waiting,
             l2_bytes=moved * lines,
             l3_bytes=moved * lines if moved > machine.l2_bytes else 0.0,

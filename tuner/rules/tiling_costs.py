@@ -217,12 +217,12 @@ class TilingCosts:
         return np.asarray(steps * lines * 64 / (1.0 + np.exp2(np.clip(2.0 - 4.0 * crowd, -60, 60))))
 
     def _pack_bytes(self) -> float:
-        """Bytes moved to pack the operand; a transposing copy counts four times."""
+        """Bytes moved to pack the operand; a transposing copy, which gathers, counts two and a half times."""
         use = self.part.packed
         if use is None:
             return 0.0
         size = math.prod(self.extents[v] for v in use.axes()) * self.block.itemsize
-        return 2.0 * size * (1.0 if use.stride(self.axes.vector) == 1 else 4.0)
+        return 2.0 * size * (1.0 if use.stride(self.axes.vector) == 1 else 2.5)
 
     def costs(self) -> Costs:
         """All of it."""

@@ -1,0 +1,98 @@
+"""What the analytic prior prefers where it is easy to be wrong. The machine is fixed: nothing depends on where this runs."""
+
+import numpy as np
+
+from tilewright import te
+from tilewright.codegen.target import Target
+from tilewright.te import ops
+from tilewright.tuner import MachineModel, Space
+from tilewright.tuner.program import Program
+
+TARGET = Target("llvm -mcpu=x86-64-v4 -num-cores=1")
+MACHINE = MachineModel(64, 32, 1, 48 << 10, 2 << 20, 32 << 20)
+
+
+def p(*shape, name="A"):
+    return te.placeholder(shape, name=name)
+
+
+def space_of(build, *inputs):
+    return Space(te.create_prim_func([*inputs, build(*inputs)]), TARGET, machine=MACHINE)
+
+
+def favourite(space):
+    """The sketch and the decisions that the prior likes best."""
+    best = []
+    for sketch in space.sketches:
+        rows = space.best_rows(sketch, 1)
+        best.append((sketch.score(rows)[1][0], sketch.name, sketch.decisions_of(rows[0])))
+    return min(best, key=lambda item: item[:2])[1:]
+
+
+def seconds(space, name, **decisions):
+    sketch = space.sketch(name)
+    return sketch.score(np.array([sketch.row_of(decisions)]))[1][0]
+
+
+def fused(m, n, k):
+    return space_of(
+        lambda a, b, c: ops.gelu(ops.add(ops.matmul(a, b), c)), p(m, k), p(k, n, name="B"), p(n, name="bias")
+    )
+
+
+def test_a_fused_product_keeps_its_vectors_along_the_result():
+    assert favourite(fused(128, 3072, 768))[0] == "tile_matmul_v1_packed"
+    assert favourite(space_of(ops.matmul, p(128, 768), p(768, 3072, name="B")))[0] == "tile_matmul_v1_packed"
+
+
+def test_weights_stored_by_row_are_broadcast_and_not_packed():
+    assert favourite(space_of(ops.dense, p(128, 768), p(3072, 768, name="W")))[0] == "tile_dense_v0_packed"
+
+
+def test_scattered_rows_cost_more_a_page_apart():
+    row = {"vectors": 2, "rows": 8, "block": 16, "outer": 0, "unroll": 4}
+    near, far = (space_of(ops.dense, p(128, 256), p(n, 256, name="W")) for n in (1016, 1024))
+    assert seconds(far, "tile_dense_v0_packed", **row) > 1.1 * seconds(near, "tile_dense_v0_packed", **row)
+
+
+def test_jumps_beyond_the_cache_cost_more_than_their_bytes():
+    row = {"vectors": 1, "rows": 16, "block": 8, "outer": 0, "unroll": 4}
+    space = space_of(ops.matmul, p(128, 768), p(768, 3072, name="B"))
+    assert seconds(space, "tile_matmul_v1", **row) > 1.5 * seconds(space, "tile_matmul_v1_packed", **row)
+
+
+def test_unrolled_windows_keep_their_broadcasts_in_registers():
+    space = space_of(lambda x, w: ops.conv2d(x, w, padding=1), p(1, 64, 56, 56), p(64, 64, 3, 3, name="W"))
+    name = "map_pad_temp+tile_conv2d_nchw_v1_packed"
+
+    def of(rows, unroll):
+        tile = {"1.vectors": 2, "1.rows": rows, "1.block": 4, "1.outer": 0, "1.unroll": unroll}
+        return seconds(space, name, **{"0.vectors": 4, **tile})
+
+    assert of(14, 3) > 1.3 * of(14, 1)
+    assert of(8, 3) < of(8, 1)
+
+
+def test_a_padded_copy_that_is_read_few_times_becomes_masks():
+    for layout, weights in (("NCHW", (64, 1, 3, 3)), ("NHWC", (3, 3, 64, 1))):
+        shape = (1, 64, 56, 56) if layout == "NCHW" else (1, 56, 56, 64)
+        space = space_of(
+            lambda x, w, layout=layout: ops.depthwise_conv2d(x, w, padding=1, layout=layout), p(*shape),
+            p(*weights, name="W"),
+        )  # fmt: skip
+        assert favourite(space)[0].endswith("_masked"), layout
+
+
+def test_a_transpose_goes_through_scratch_memory_where_rows_share_sets():
+    assert favourite(space_of(ops.transpose, p(2048, 2048)))[1]["staged"] == 1
+    assert favourite(space_of(ops.transpose, p(2000, 2000)))[1]["staged"] == 0
+
+
+def test_functions_count_what_they_are_lowered_to_and_conditions_nothing():
+    def operations(build):
+        (block,) = Program(te.create_prim_func([x := p(8, 8), build(x)])).blocks
+        return block.operations
+
+    assert operations(ops.relu) <= 2
+    assert operations(ops.gelu) > operations(ops.exp) > 12
+    assert operations(lambda x: ops.pad(x, (1, 1))) <= 2
