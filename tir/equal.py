@@ -21,7 +21,7 @@ from .node import Node
 from .printer import script
 from .printer_func import ProgramPrinter
 from .printer_names import Names
-from .stmt import Allocate, Block, BlockRealize, For, LetStmt, Stmt
+from .stmt import Allocate, AttrStmt, Block, BlockRealize, For, LetStmt, Stmt
 
 __all__ = ["assert_structural_equal", "canonical_text", "structural_equal", "structural_hash", "workload_key"]
 
@@ -276,6 +276,10 @@ class _Comparison:
             )
         if cls is Block:
             return self.block(a, b)
+        if cls is AttrStmt and isinstance(a.node, IterVar) and isinstance(b.node, IterVar):
+            # a thread axis: its variable is defined here
+            same = self.axis(a.node, b.node) and self.field("attr_key", a, b) and self.at(".value", a.value, b.value)
+            return same and (a.body, b.body)
         if cls is PrimFunc:
             return self.func(a, b)
         if cls is IRModule:

@@ -47,7 +47,7 @@ from .expr import (
 )
 
 __all__ = [
-    "OPAQUE_CALLS", "UNARY_FLOAT_OPS", "abs_", "all_", "any_", "bitwise_not", "ceil", "ceildiv", "clz", "copysign", "dot2_bf16",
+    "OPAQUE_CALLS", "OPAQUE_INTS", "UNARY_FLOAT_OPS", "abs_", "all_", "any_", "bitwise_not", "ceil", "ceildiv", "clz", "copysign", "dot2_bf16",
     "dot4_u8i8", "exp", "floor",
     "floordiv", "floormod", "fma", "fmod", "if_then_else", "infinity", "isfinite", "isinf", "isnan", "likely",
     "max_", "max_value_of", "min_", "min_value_of", "pow_", "popcount", "reinterpret", "round_", "select",
@@ -56,6 +56,12 @@ __all__ = [
 
 OPAQUE_CALLS = ("tvm_bmma_sync", "tvm_fill_fragment", "tvm_load_matrix_sync", "tvm_mma_sync", "tvm_store_matrix_sync")
 """Operations of matrix units that are printed, parsed and scheduled, and that no code generator here knows."""
+
+OPAQUE_INTS = (
+    "call_cpacked", "call_packed", "dp4a", "q_multiply_shift", "tvm_call_cpacked", "tvm_call_packed",
+    "tvm_storage_sync", "tvm_thread_allreduce", "vscale",
+)  # fmt: skip
+"""More of the kind of :data:`OPAQUE_CALLS`, whose result is an int32."""
 
 UNARY_FLOAT_OPS = (
     "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "expm1", "sqrt", "rsqrt", "sin", "cos", "tan", "asin",

@@ -53,7 +53,7 @@ from .expr import (
     Var,
     make_binary,
 )
-from .op import OPAQUE_CALLS, UNARY_FLOAT_OPS
+from .op import OPAQUE_CALLS, OPAQUE_INTS, UNARY_FLOAT_OPS
 from .printer_names import Names
 
 __all__ = ["ATOM", "ExprPrinter", "register_printer"]
@@ -80,7 +80,7 @@ _INT_CALLS = {
 }  # fmt: skip
 _LANE_REDUCTIONS = {f"tir.vector_reduce_{name}" for name in ("add", "max", "min", "mul")}
 _HALVES = {"tir.vectorlow", "tir.vectorhigh"}
-_OPAQUE = {f"tir.{name}" for name in OPAQUE_CALLS}
+_OPAQUE = {**{f"tir.{name}": "handle" for name in OPAQUE_CALLS}, **{f"tir.{name}": "int32" for name in OPAQUE_INTS}}
 
 
 def _dot(width: int, *kinds: str) -> Callable[[list[str], str], bool]:
@@ -313,7 +313,7 @@ def _call(e: Call, p: ExprPrinter) -> str:
         or (op in _HALVES and len(args) == 1 and dtype == with_lanes(types[0], max(lanes_of(types[0]) // 2, 1)))
         or (op == "tir.address_of" and len(args) == 1 and dtype == "handle")
         or (op == "tir.tvm_access_ptr" and len(args) == 5 and dtype == "handle")
-        or (op in _OPAQUE and dtype == "handle")
+        or _OPAQUE.get(op) == dtype
         or (op in _DOTS and len(args) == 3 and _DOTS[op](types, dtype))
     )
     if known:

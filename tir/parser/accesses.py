@@ -224,7 +224,6 @@ class AccessParser(ParserBase):
             return var
         return self.as_expr(value, node)
 
-
     def _size_text(self, text: str, node: ast.AST) -> Expr:
         """A size that is an expression, ``"n // 4"``: names in it that are not known yet are sizes."""
         if len(text) > 400:  # nor deeply nested

@@ -49,6 +49,7 @@ class BlockParser(ExprParser):
         self.frames: list[Frame] = []
         self.loops: dict[Var, Range] = {}
         self.block_count = 0
+        self.thread_tags: dict[Var, str] = {}  # of T.env_thread
 
     def frame(self, node: ast.AST, what: str) -> Frame:
         """The innermost open block; ParseError outside of all blocks."""

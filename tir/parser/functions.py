@@ -12,6 +12,7 @@ from ..printer_func import needs_root
 from ..vocabulary import BufferWord, TypeWord
 from .blocks import BUFFER_ARGS, Frame
 from .errors import ParseError
+from .older import Macro
 from .statements import StmtParser
 from .values import Namespace
 
@@ -31,6 +32,8 @@ class FunctionParser(StmtParser):
                 self._import(node)
             elif isinstance(node, ast.ClassDef):
                 return self.class_(node)
+            elif isinstance(node, ast.FunctionDef) and self._is_macro(node):
+                self.define(node.name, Macro(node))
             elif isinstance(node, ast.FunctionDef):
                 functions[node.name] = self.function(node, self._options(node))
             elif not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
@@ -55,6 +58,10 @@ class FunctionParser(StmtParser):
                 return decorator
         raise self.error(f"`{node.name}` lacks the decorator {'@T.' if word == 'prim_func' else '@I.'}{word}", node)
 
+    def _is_macro(self, node: ast.FunctionDef) -> bool:
+        targets = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
+        return any(isinstance(t, ast.Attribute) and t.attr == "macro" for t in targets)
+
     def _options(self, node: ast.FunctionDef) -> dict[str, Any]:
         decorator = self._decorator(node, "prim_func")
         if not isinstance(decorator, ast.Call):
@@ -71,7 +78,9 @@ class FunctionParser(StmtParser):
         functions: dict[str, PrimFunc] = {}
         attrs: dict[str, Any] = {}
         for item in node.body:
-            if isinstance(item, ast.FunctionDef):
+            if isinstance(item, ast.FunctionDef) and self._is_macro(item):
+                self.define(item.name, Macro(item))
+            elif isinstance(item, ast.FunctionDef):
                 functions[item.name] = self.function(item, self._options(item))
             elif isinstance(item, ast.Expr) and isinstance(item.value, ast.Call):
                 call = item.value

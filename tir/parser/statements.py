@@ -23,7 +23,8 @@ from ..stmt import (
     Stmt,
 )
 from ..vocabulary import TypeWord, Word
-from .blocks import BUFFER_ARGS, BlockParser
+from .blocks import BUFFER_ARGS
+from .older import Macro, OlderParser
 from .values import BufferMethod, MetaVar
 
 __all__ = ["StmtParser"]
@@ -35,7 +36,7 @@ _LOOPS = {
 Wrapper = Callable[[Stmt], Stmt]
 
 
-class StmtParser(BlockParser):
+class StmtParser(OlderParser):
     """Parses lists of statements."""
 
     def body(self, nodes: list[ast.stmt]) -> Stmt:
@@ -125,7 +126,14 @@ class StmtParser(BlockParser):
             self.unpack(target, buffer)
             return lambda rest: Allocate(buffer, rest, notes)
         elif word in ("var", "env_thread"):
-            self.unpack(target, Var(name, self.word(word, call).dtype))
+            var = Var(name, self.word(word, call).dtype)
+            if word == "env_thread" and call.args:
+                self.thread_tags[var] = self.string(call.args[0])
+            self.unpack(target, var)
+        elif word == "launch_thread":
+            var, wrap = self.launch(call, name)
+            self.unpack(target, var)
+            return wrap
         else:
             return self._bind(target, self.word(word, call), call)
         return None
@@ -215,6 +223,8 @@ class StmtParser(BlockParser):
                 indices = self.index_list(args["begin"], func.buffer, call)
                 predicate = self.expr(args["predicate"]) if "predicate" in args else None
                 return self.buffer_store(func.buffer, indices, self.eval(args["value"]), predicate, call)
+            if isinstance(func, Macro):
+                return self.expand(func, call, self.body)
             if isinstance(func, Word):
                 return self._word_statement(func.name, call)
         return Evaluate(self.expr(call))
@@ -225,6 +235,11 @@ class StmtParser(BlockParser):
             return None
         if word == "alloc_buffer":
             self.alloc_buffer("buffer", call)
+            return None
+        if word == "launch_thread":
+            return self.launch(call, "v")[1]
+        if word == "LetStmt":
+            self.bind_axis(call)
             return None
         if word == "evaluate":
             args = self.arguments(call, "value")
@@ -371,6 +386,9 @@ class StmtParser(BlockParser):
         if word == "init":
             self.block_init(call, lambda: self.nested(node.body))
             return None
+        if word == "block" and call.args and isinstance(call.args[0], (ast.List, ast.Tuple)):
+            inner = lambda: self._with(items[1:], node) or Evaluate(IntImm(0))  # noqa: E731
+            return self.older_block(call, item.optional_vars, inner)
         if word == "block":
             return self.block(call, lambda: self._with(items[1:], node) or Evaluate(IntImm(0)))
         self.scopes.append({})
@@ -382,6 +400,8 @@ class StmtParser(BlockParser):
     def _with_word(self, word: str, item: ast.withitem, call: ast.Call) -> Wrapper:
         target = item.optional_vars
         name = target.id if isinstance(target, ast.Name) else "v"
+        if word == "LetStmt" and len(call.args) == 2 and isinstance(call.args[0], ast.Name) and target is None:
+            return self.older_let(call)
         if word == "LetStmt":
             args = self.arguments(call, "value", "dtype", "var")
             value = self.expr(args["value"])
@@ -406,12 +426,10 @@ class StmtParser(BlockParser):
             condition, message = self._assertion(call)
             return lambda rest: AssertStmt(condition, message, rest)
         if word == "launch_thread":
-            args = self.arguments(call, "thread", "extent")
-            tag, extent = self.string(args["thread"]), self.expr(args["extent"])
-            axis = IterVar(Range.from_extent(extent), Var(name, extent.dtype), "thread", tag)
+            var, wrap = self.launch(call, name)
             if target is not None:
-                self.unpack(target, axis.var)
-            return lambda rest: AttrStmt(axis, "thread_extent", extent, rest)
+                self.unpack(target, var)
+            return wrap
         raise self.error(f"`with T.{word}` has no meaning", call)
 
 

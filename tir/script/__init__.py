@@ -19,10 +19,10 @@ from typing import Any
 
 from ..vocabulary import FUNCTIONS, WORDS, Axis, lookup
 from . import ir
-from .decorators import ir_module, prim_func
+from .decorators import ir_module, macro, prim_func
 from .ir import module_attrs
 
-__all__ = ["axis", "ir", "ir_module", "module_attrs", "prim_func"]
+__all__ = ["axis", "ir", "ir_module", "macro", "module_attrs", "prim_func"]
 
 axis = Axis
 

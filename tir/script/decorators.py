@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import sys
 import textwrap
@@ -13,8 +14,9 @@ from ..equal import plain
 from ..function import IRModule, PrimFunc
 from ..parser import parse_source
 from ..parser.errors import Source
+from ..parser.older import Macro
 
-__all__ = ["MODULE_ATTRS", "ir_module", "prim_func"]
+__all__ = ["MODULE_ATTRS", "ir_module", "macro", "prim_func"]
 
 MODULE_ATTRS = "__tir_module_attrs__"
 
@@ -30,6 +32,20 @@ def prim_func(func: Any = None, *, private: bool = False, check_well_formed: boo
     if func is None:
         return lambda f: _from_function(f, frame)
     return _from_function(func, frame)
+
+
+def macro(func: Any = None, *, hygienic: bool = True) -> Any:
+    """A piece of program that stands wherever it is called inside functions under :func:`prim_func`.
+
+    Names that are not its parameters are looked up where it is called, as with TVM's ``hygienic=False``; the option is
+    accepted for TVM's sake.
+    """
+    if func is None:
+        return macro
+    tree = ast.parse(textwrap.dedent(inspect.getsource(func))).body[0]
+    if not isinstance(tree, ast.FunctionDef):
+        raise TypeError(f"@T.macro stands before a function, not before {func!r}")
+    return Macro(tree)
 
 
 def ir_module(cls: type) -> IRModule:

@@ -101,8 +101,8 @@ def tvm_access_ptr(ptype: Any, data: Any, offset: Any, extent: Any, rw_mask: Any
     return E.Call("tir.tvm_access_ptr", E.as_exprs((ptype, data, offset, extent, rw_mask)), dtype)
 
 
-def _opaque(name: str) -> Callable[..., E.Expr]:
-    def build(*args: Any, dtype: str = "handle") -> E.Expr:
+def _opaque(name: str, result: str = "handle") -> Callable[..., E.Expr]:
+    def build(*args: Any, dtype: str = result) -> E.Expr:
         return E.Call(f"tir.{name}", E.as_exprs(args), dtype)
 
     build.__name__, build.__doc__ = name, f"tir.{name}, of which only its arguments are known here."
@@ -187,6 +187,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         )
     },
     **{name: _opaque(name) for name in op.OPAQUE_CALLS},
+    **{name: _opaque(name, "int32") for name in op.OPAQUE_INTS},
     **{f"vector_reduce_{x}": _lane_reduction(f"vector_reduce_{x}") for x in ("add", "max", "min", "mul")},
     **{name: _half(name) for name in ("vectorlow", "vectorhigh")},
     **{name: _bits(name) for name in ("bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right")},
