@@ -33,6 +33,9 @@ class Schedule(PrimitiveMethods):
     ``mod_or_func``: a PrimFunc (it becomes ``mod["main"]``) or an IRModule. ``seed`` makes sampling repeatable; without
     one it is drawn. ``debug_mask``: ``"none"``, or ``"all"`` to verify the function after every step.
 
+    ``error_render_level``: ``"detail"`` shows the program in errors, ``"fast"`` and ``"none"`` leave it out.
+    ``enable_check`` is there for TVM's sake: steps are always checked.
+
     Handles: ``get_block`` gives a :class:`BlockRV`, ``get_loops`` and ``split`` loop variables, the sampling primitives
     variables whose value ``get`` tells. A handle stays valid as long as the block or loop exists. A
     :class:`ScheduleError` leaves the schedule as it was.
@@ -49,6 +52,8 @@ class Schedule(PrimitiveMethods):
         *,
         seed: int | None = None,
         debug_mask: str | int = "none",
+        error_render_level: str = "detail",
+        enable_check: bool = True,
         parametric: bool = False,
     ) -> None:
         if isinstance(mod_or_func, PrimFunc):
@@ -57,6 +62,8 @@ class Schedule(PrimitiveMethods):
             raise TypeError(f"Schedule takes a PrimFunc or an IRModule, not {type(mod_or_func).__name__}")
         if debug_mask not in ("none", "all", 0, -1):
             raise ValueError(f"debug_mask {debug_mask!r}; it is 'none' or 'all'")
+        if error_render_level not in ("detail", "fast", "none"):
+            raise ValueError(f"error_render_level {error_render_level!r}; it is 'detail', 'fast' or 'none'")
         for name in mod_or_func:
             func = unique_names(mod_or_func[name])
             if func is not mod_or_func[name]:
@@ -72,6 +79,7 @@ class Schedule(PrimitiveMethods):
         self._renamed: dict[str, str] = {}  # block name → its name now
         self._removed: frozenset[Any] = frozenset()  # handles that remove_rv forgot
         self._count = 0
+        self._shows_ir = error_render_level == "detail"
         self._seed = secrets.randbits(63) if seed is None else int(seed)
         self._rng: np.random.Generator | None = None
         self._check = debug_mask in ("all", -1)
@@ -236,7 +244,7 @@ class Schedule(PrimitiveMethods):
                 self.restore(before)
             if isinstance(error, ScheduleError):
                 error.primitive = error.primitive or step.name
-                error.func = error.func or func
+                error.func = error.func or func if self._shows_ir else None
             raise
         if new is not func:
             self._mod = self._mod.with_function(name, new)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,9 +53,9 @@ class PrimFunc(Node):
         """This function with ``attrs`` added to its attributes."""
         return PrimFunc(self.params, self.body, self.buffer_map, {**self.attrs, **attrs})
 
-    def with_attr(self, key: str, value: Any) -> PrimFunc:
-        """This function with one attribute set."""
-        return self.with_attrs({key: value})
+    def with_attr(self, key: str | Mapping[str, Any], value: Any = None) -> PrimFunc:
+        """This function with one attribute set, or those of a mapping."""
+        return self.with_attrs({key: value} if isinstance(key, str) else key)
 
     def without_attr(self, key: str) -> PrimFunc:
         """This function without the attribute ``key``."""
@@ -86,10 +86,21 @@ class IRModule(Node):
         """This module with ``name`` set to ``func``."""
         return IRModule({**self.functions, name: func}, self.attrs)
 
+    def items(self) -> ItemsView[str, PrimFunc]:
+        """The functions with their names."""
+        return self.functions.items()
+
+    functions_items = items
+
     @staticmethod
     def from_func(func: PrimFunc) -> IRModule:
         """A module of one function, under its global symbol."""
         return IRModule({func.name: func})
+
+    @staticmethod
+    def from_expr(func: PrimFunc) -> IRModule:
+        """TVM's name for :meth:`from_func`."""
+        return IRModule.from_func(func)
 
 
 def root_block(name: str, body: Stmt, alloc_buffers: tuple[Buffer, ...] = ()) -> BlockRealize:
