@@ -59,6 +59,7 @@ class Costs:
 def _terms(costs: Costs, machine: MachineModel) -> dict[str, np.ndarray]:
     """Cycles by cause: core, second- and third-level cache, memory."""
     core = np.maximum(np.maximum(costs["core_cycles"], costs["load_cycles"]), costs["store_cycles"])
+    core = core + 0.3 * np.minimum(costs["core_cycles"], costs["load_cycles"])  # they compete for the same slots
     core = core + costs["loop_cycles"] + costs["spill_cycles"] + costs["jump_cycles"]
     return {
         "core": core,

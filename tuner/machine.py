@@ -28,7 +28,7 @@ class MachineModel:
     loads_per_cycle: float = 2.0
     stores_per_cycle: float = 1.0
     issue_width: float = 4.0
-    l2_bytes_per_cycle: float = 28.0
+    l2_bytes_per_cycle: float = 48.0
     l3_bytes_per_cycle: float = 9.0
     memory_bytes_per_cycle: float = 4.0
     cycles_per_second: float = 3.0e9
