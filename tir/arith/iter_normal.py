@@ -51,6 +51,9 @@ class _Writer:
     def __init__(self, an: Analyzer, loops: Mapping[Var, Range]) -> None:
         self.an = an
         self.loops = loops
+        self.ranges = Analyzer()
+        for var, dom in loops.items():
+            self.ranges.bind(var, dom)
 
     def sum(self, total: IterSum) -> Expr:
         out: Expr = const(0, total.base.dtype)
@@ -74,4 +77,6 @@ class _Writer:
             if is_const_int(extent, 1) and not is_const_int(mark.extent, 1):
                 return const(0, extent.dtype)
             return source // lower * split.scale
+        if self.ranges.can_prove(source < lower * extent):
+            return source // lower * split.scale  # a predicate narrowed the mark; the remainder is the loop itself
         return source % (lower * extent) // lower * split.scale
