@@ -91,8 +91,8 @@ def blockized(A: T.Buffer((64, 64), "float32"), C: T.Buffer((64, 64), "float32")
     for io, jo in T.grid(4, 4):
         with T.block("outer"):
             vio, vjo = T.axis.remap("SS", [io, jo])
-            T.reads(A[vio * 16:vio * 16 + 16, vjo * 16:vjo * 16 + 16])
-            T.writes(C[vio * 16:vio * 16 + 16, vjo * 16:vjo * 16 + 16])
+            T.reads(A[vio * 16 : vio * 16 + 16, vjo * 16 : vjo * 16 + 16])
+            T.writes(C[vio * 16 : vio * 16 + 16, vjo * 16 : vjo * 16 + 16])
             for ii, ji in T.grid(16, 16):
                 with T.block("inner"):
                     vi, vj = T.axis.remap("SS", [ii, ji])
@@ -104,10 +104,10 @@ def tensorized(A: T.Buffer((64, 64), "uint8"), C: T.Buffer((64,), "int32")):
     for i in T.serial(16):
         with T.block("dot"):
             vi = T.axis.spatial(16, i)
-            T.reads(A[vi * 4:vi * 4 + 4, 0:64])
-            T.writes(C[vi * 4:vi * 4 + 4])
-            a = T.match_buffer(A[vi * 4:vi * 4 + 4, 0:64], (4, 64), "uint8", strides=("s0", "s1"), offset_factor=1)
-            c = T.match_buffer(C[vi * 4:vi * 4 + 4], (4,), "int32", offset_factor=4, align=16)
+            T.reads(A[vi * 4 : vi * 4 + 4, 0:64])
+            T.writes(C[vi * 4 : vi * 4 + 4])
+            a = T.match_buffer(A[vi * 4 : vi * 4 + 4, 0:64], (4, 64), "uint8", strides=("s0", "s1"), offset_factor=1)
+            c = T.match_buffer(C[vi * 4 : vi * 4 + 4], (4,), "int32", offset_factor=4, align=16)
             T.evaluate(T.call_extern("int32", "dot_4x64", a.access_ptr("r"), c.access_ptr("w"), a.strides[0]))
 
 
@@ -217,7 +217,7 @@ def lowered_vectors(A: T.Buffer((64, 64), "float32"), B: T.Buffer((64, 64), "flo
         acc: T.float32x16 = T.Broadcast(T.float32(0), 16)
         tile = T.decl_buffer((4, 16), scope="local", annotations={"registers": 1})
         for j in range(4):
-            tile[j, 0:16] = A[i, j * 16:j * 16 + 16] + acc
+            tile[j, 0:16] = A[i, j * 16 : j * 16 + 16] + acc
             tile[j, T.Ramp(15, -1, 8)] = A[i, T.Ramp(j, 4, 8)]
         mask: T.boolx16 = T.Ramp(48, 1, 16) < T.Broadcast(n, 16)
         B.vstore([i, T.Ramp(48, 1, 16)], A.vload([i, T.Ramp(48, 1, 16)], predicate=mask), predicate=mask)
@@ -319,8 +319,4 @@ class Pair:
         A[0] = 1
 
 
-PROGRAMS = {
-    name: value
-    for name, value in list(globals().items())
-    if type(value).__name__ in ("PrimFunc", "IRModule")
-}
+PROGRAMS = {name: value for name, value in list(globals().items()) if type(value).__name__ in ("PrimFunc", "IRModule")}
