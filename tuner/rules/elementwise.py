@@ -77,7 +77,8 @@ class ElementwisePart(Part):
         # a fused loop is split evenly only: otherwise the axes could not be told apart any more
         self.flat = _is_flat(block) and (block.spatial_size % self.lanes == 0 or len(block.spatial) == 1)
         found = None if self.flat else _transposed(block)
-        self.across, self.jumping = found if found is not None else (None, None)
+        self.across: Var | None = None if found is None else found[0]
+        self.jumping: Use | None = None if found is None else found[1]
         self.name = ("transpose_" if self.across is not None else "map_") + block.name
         self.conditional = any(isinstance(n, Call) and n.op == "tir.if_then_else" for n in pre_order(block.block.body))
         self.inner = block.spatial_size if self.flat else block.extents[block.spatial[-1]]
