@@ -22,6 +22,8 @@ Parts = tuple[list[Expr], list[Expr], dict[Var, Range]]
 
 def as_bound(condition: Expr) -> tuple[Expr, Expr, bool] | None:
     """``condition`` as (e, b, True) for ``e <= b`` or (e, b, False) for ``e >= b``; None when it is neither."""
+    if isinstance(condition, (LT, LE)) and isinstance(condition.a, IntImm):  # 1 <= e
+        return condition.b, condition.a if isinstance(condition, LE) else condition.a + 1, False
     if isinstance(condition, LT):
         return condition.a, condition.b - 1, True
     if isinstance(condition, LE):

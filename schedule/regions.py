@@ -6,13 +6,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
+from ..tir.arith import Analyzer, eval_interval
 from ..tir.buffer import Buffer
-from ..tir.expr import Expr, IterVar, Range
+from ..tir.expr import Add, Expr, FloorDiv, IntImm, IterVar, Max, Min, Range, Sub, Var
 from ..tir.stmt import BlockRealize, For
-from ..tir.walk import substitute, uses_var
+from ..tir.walk import pre_order, substitute, uses_var
 from .analysis import Access, accesses, conjuncts, opaque_buffers, scope_of
 from .boxes import Box, analyzer_at, bind_loops, exact_box
 from .errors import ScheduleError
@@ -147,10 +148,46 @@ def _inside(tree: Tree, reader: BlockRealize, load: Access, box: Box) -> bool:
     with ExitStack() as known:
         for guard in load.guards:
             known.enter_context(analyzer.constraint(guard))
-        return all(analyzer.can_prove(c) for c in box.conditions) and all(
-            analyzer.can_prove(lo <= i) and analyzer.can_prove(i <= hi)
+        if not all(analyzer.can_prove(c) for c in box.conditions):
+            return False
+        outside = {n for ends in box.ends for e in ends for n in pre_order(e) if isinstance(n, Var)}
+        mine = [lp for lp in (*tree.loops_above(reader), *load.loops) if lp.loop_var not in outside]
+        ranges = {lp.loop_var: (lp.min, lp.min + lp.extent - 1) for lp in mine}
+        return all(
+            _at_most(analyzer, lo, i, ranges) and _at_most(analyzer, i, hi, ranges)
             for i, (lo, hi) in zip(load.indices, box.ends, strict=True)
         )
+
+
+def _at_most(analyzer: Analyzer, a: Expr, b: Expr, ranges: Mapping[Var, tuple[Expr, Expr]]) -> bool:
+    """Whether ``a <= b``: at once, for each part of a minimum or maximum, or at the ends of the loops in ``ranges``."""
+    if analyzer.can_prove(a <= b):
+        return True
+    if isinstance(b, Min):
+        return _at_most(analyzer, a, b.a, ranges) and _at_most(analyzer, a, b.b, ranges)
+    if isinstance(a, Max):
+        return _at_most(analyzer, a.a, b, ranges) and _at_most(analyzer, a.b, b, ranges)
+    quotient = _quotient(analyzer.simplify(a))
+    if quotient is not None:  # n // c + k <= b is n < (b - k + 1) * c
+        n, c, k = quotient
+        if analyzer.can_prove(n < (b - k + 1) * c):
+            return True
+    most = eval_interval(a, ranges) if uses_var(a, lambda v: v in ranges) else (a, a)
+    least = eval_interval(b, ranges) if uses_var(b, lambda v: v in ranges) else (b, b)
+    if most is None or least is None or (most[1] is a and least[0] is b):
+        return False
+    return analyzer.can_prove(most[1] <= least[0])
+
+
+def _quotient(e: Expr) -> tuple[Expr, int, int] | None:
+    """(n, c, k) for ``n // c + k``."""
+    k = 0
+    if isinstance(e, (Add, Sub)) and isinstance(e.b, IntImm):
+        k = e.b.value if isinstance(e, Add) else -e.b.value
+        e = e.a
+    if isinstance(e, FloorDiv) and isinstance(e.b, IntImm) and e.b.value > 0:
+        return e.a, e.b.value, k
+    return None
 
 
 def check_all_covers(tree: Tree, realize: BlockRealize) -> None:

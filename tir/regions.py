@@ -106,6 +106,11 @@ class _Accesses:
         elif isinstance(stmt, LetStmt):
             self.expression(stmt.value, env)
             self.statement(substitute(stmt.body, {stmt.var: stmt.value}) if _indexes(stmt) else stmt.body, env)
+        elif isinstance(stmt, BlockRealize) and not (stmt.block.iter_vars or stmt.block.reads or stmt.block.writes):
+            self.own.update(stmt.block.alloc_buffers)  # it declares nothing: what is inside counts
+            for part in (stmt.block.init, stmt.block.body):
+                if part is not None:
+                    self.statement(part, env)
         elif isinstance(stmt, BlockRealize):
             values = dict(zip([iv.var for iv in stmt.block.iter_vars], stmt.iter_values, strict=True))
             inside = {m.buffer for m in stmt.block.match_buffers} | set(stmt.block.alloc_buffers)

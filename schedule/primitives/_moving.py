@@ -84,7 +84,7 @@ def realize_over(
             value = span.start
         values.append(value)
         if span.at_least is not None:
-            tests.append(value >= span.at_least)
+            tests.append(span.at_least <= value)
         if span.at_most is not None:
             tests.append(value < analyzer.simplify(span.at_most + 1))
     at = {iv.var: value for iv, value in zip(block.iter_vars, values, strict=True)}

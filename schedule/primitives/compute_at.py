@@ -24,6 +24,7 @@ from ..errors import ScheduleError
 from ..handles import COMPUTE_INLINE, COMPUTE_ROOT
 from ..primitive import primitive
 from ..regions import check_all_covers, covers_domain, domain_conditions, reduces_once
+from ..scopes import shared_by_thread
 from ..solve import Required, join_ends, solve_axes
 from ..tree import Tree, blocks_below, tree_of
 from ._moving import check_kinds_for, children_of, insert_in, nest, realize_over, span_within
@@ -328,11 +329,22 @@ def _made_by_producers(tree: Tree, analyzer: Analyzer, scope: Scope, realize: Bl
 def _boxes(
     tree: Tree, analyzer: Analyzer, users: Sequence[BlockRealize], buffer: Buffer, target: For, stores: bool
 ) -> list[Ends | None]:
-    """The box around all that ``users`` touch of the buffer in one turn of the loop."""
+    """The box around all that ``users`` touch of the buffer in one turn of the loop. What they read of a buffer that
+    threads share is for all threads together (as in TVM: shared memory is loaded in common)."""
     total: list[Ends | None] | None = None
     depth = len(tree.loops_above(target)) + 1
     for user in users:
-        below = tree.loops_above(user)[depth:]
+        above = tree.loops_above(user)
+        below = above[depth:]
+        if not stores:  # what the threads of a block share, each of them needs for all
+            below = [
+                *[
+                    lp
+                    for lp in above[:depth]
+                    if lp.thread_binding and shared_by_thread(buffer.scope, lp.thread_binding)
+                ],
+                *below,
+            ]
         local = analyzer_at(tree, user)
         for access in accesses(user, buffer):
             if access.is_store is not stores:

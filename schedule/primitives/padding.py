@@ -47,6 +47,12 @@ def fill_padding(
             where=realize,
             hint="leave pad_value out, or cache_read it first and transform the copy",
         )
+    if root is not None and root is not scope.root.block:
+        raise ScheduleError(
+            f"{old.name} is allocated outside the scope of block {realize.block.name_hint!r}, so others may write it too",
+            where=realize,
+            hint="leave pad_value out, or transform the layout from a block of the outer scope",
+        )
     if len(writers) != 1:
         raise ScheduleError(
             f"{old.name} is written by {len(writers)} blocks, so no one of them can fill its padding", where=writers

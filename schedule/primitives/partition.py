@@ -83,7 +83,7 @@ def loop_partition(
     if first is None:
         raise ScheduleError(f"loop {loop.name} holds no block", where=target, hint="choose a loop around a block")
     sizes = _sizes(target, factors)
-    _check_reductions(target, loop)
+    _check_reductions(target, loop, {lp.loop_var for lp in tree.loops_above(target)})
     wish = f"{first.block.name_hint}_{loop.name}"
     taken: list[str] = []
 
@@ -138,10 +138,18 @@ def _sizes(loop: For, factors: Any) -> list[int]:
     return [*sizes, left] if left else sizes
 
 
-def _check_reductions(loop: For, var: Var) -> None:
+def _check_reductions(loop: For, var: Var, around: set[Var]) -> None:
     for realize in blocks_below(loop.body):
         if realize.block.init is None:
             continue
+        for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+            if iv.kind != IterVar.SPATIAL and uses_var(value, lambda v: v in around):
+                raise ScheduleError(
+                    f"a loop around loop {var.name} carries the reduction of block {realize.block.name_hint!r} (axis "
+                    f"{iv.var.name}), so that a part would not be a whole computation",
+                    where=(loop, realize),
+                    hint="decompose_reduction first, or put the loops of the reduction inside",
+                )
         for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
             if iv.kind != IterVar.SPATIAL and uses_var(value, var):
                 raise ScheduleError(

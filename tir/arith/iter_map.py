@@ -110,7 +110,7 @@ class _Finder:
 
     def _divides(self, c: Expr, e: Expr) -> bool:
         if type(c) is IntImm and type(e) is IntImm:
-            return e.value % c.value == 0
+            return c.value != 0 and e.value % c.value == 0
         return self._is(e % c, 0)
 
     def _times(self, a: Expr, b: Expr) -> Expr:
