@@ -42,8 +42,7 @@ def emit_call(em: ExprEmitter, e: Call) -> str:
         return handler(em, e)
     if name in _LIBM:
         return _libm(em, e, name)
-    from_registry = name
-    raise ValueError(f"no machine form for the call {from_registry!r}")
+    raise ValueError(f"no machine form for the call {name!r}")
 
 
 def _intrinsic(em: ExprEmitter, name: str, e: Call) -> str:
@@ -123,7 +122,6 @@ def _if_then_else(em: ExprEmitter, e: Call) -> str:
         results.append((em.value(side), fn.block))
         fn.branch(done)
         fn.pop()
-        results[-1] = (results[-1][0], results[-1][1])
     fn.label(done)
     phi = fn.phi(em.type(e))
     fn.fill(phi, results)

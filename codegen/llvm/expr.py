@@ -12,10 +12,8 @@ from ...tir.dtype import (
     element_of,
     is_bool,
     is_float,
-    is_int,
     is_signed,
     lanes_of,
-    parse_dtype,
     with_lanes,
 )
 from ...tir.expr import (
@@ -457,13 +455,3 @@ def _constant(e: Expr) -> float | None:
 def _is_number(e: Expr) -> bool:
     value = _constant(e)
     return value is not None and value == value
-
-
-def kind_of(dtype: str) -> str:
-    """float, bfloat, int, uint or bool."""
-    return parse_dtype(dtype).kind
-
-
-def is_integer(dtype: str) -> bool:
-    """Integers and bools."""
-    return is_int(dtype) or is_bool(dtype)

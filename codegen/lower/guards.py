@@ -18,7 +18,7 @@ from ...tir.expr import GE, GT, LE, LT, And, Call, Expr, FloorDiv, FloorMod, Int
 from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import For, IfThenElse, LetStmt, Stmt, seq
-from ...tir.walk import post_order, pre_order, substitute, transform, vars_in
+from ...tir.walk import pre_order, substitute, transform, vars_in
 from .fresh import fresh_copy
 from .reduction import conjuncts
 
@@ -349,8 +349,3 @@ def _assume(body: Stmt, terms: list[Expr]) -> Stmt:
         return None
 
     return transform(body, post=post)  # type: ignore[no-any-return]
-
-
-def guard_count(func: PrimFunc) -> int:
-    """How many conditions are left, for tests and for curious readers."""
-    return sum(1 for n in post_order(func.body) if isinstance(n, IfThenElse))

@@ -10,7 +10,6 @@ from ...tir.expr import (
     BufferLoad,
     Call,
     Expr,
-    FloatImm,
     IntImm,
     Max,
     Min,
@@ -103,8 +102,3 @@ def _identity(kind: type[BinaryOp], dtype: str) -> int | float:
     if is_float(dtype):
         return float("-inf") if kind is Max else float("inf")
     return min_value(dtype) if kind is Max else max_value(dtype)
-
-
-def is_identity(kind: type[BinaryOp], e: Expr) -> bool:
-    """Whether ``e`` is the constant that ``kind`` leaves its other operand unchanged by."""
-    return isinstance(e, (IntImm, FloatImm)) and e.value == _identity(kind, e.dtype)

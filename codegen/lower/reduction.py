@@ -7,7 +7,7 @@ from ...tir.expr import And, Expr, IntImm, IterVar, Var
 from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import Block, BlockRealize, For, IfThenElse, Stmt, seq
-from ...tir.walk import pre_order, substitute, vars_in
+from ...tir.walk import substitute, vars_in
 
 __all__ = ["conjuncts", "place_init"]
 
@@ -131,8 +131,3 @@ def _plan(realize: BlockRealize, path: tuple[Node, ...], before: dict[int, list[
             loop.thread_binding,
         )  # fmt: skip
     before.setdefault(id(inner[0]), []).append(stmt)
-
-
-def uses_reduction(func: PrimFunc) -> bool:
-    """Whether some block still has an init."""
-    return any(isinstance(n, Block) and n.init is not None for n in pre_order(func, lambda n: not isinstance(n, Expr)))

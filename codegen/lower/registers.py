@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import defaultdict
 
 from ...tir.buffer import Buffer
-from ...tir.dtype import bytes_of, lanes_of, with_lanes
+from ...tir.dtype import bytes_of, with_lanes
 from ...tir.equal import structural_equal
 from ...tir.expr import BufferLoad, Call, Expr, IntImm, Ramp, Select, Shuffle, Var, const
 from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import Allocate, BufferStore, For, Stmt
-from ...tir.walk import pre_order, transform
+from ...tir.walk import transform
 
 __all__ = ["REGISTER_SCOPE", "promote_registers"]
 
@@ -224,21 +224,3 @@ def _unmasked_stores(
         if all(m is found[0] or structural_equal(m, found[0], map_free_vars=False) for m in found[1:]):
             out.add(slot)
     return out
-
-
-def register_buffers(func: PrimFunc) -> list[Buffer]:
-    """The register values of a lowered function."""
-    return [
-        n.buffer
-        for n in pre_order(func, lambda n: not isinstance(n, Expr))
-        if isinstance(n, Allocate) and n.buffer.scope == REGISTER_SCOPE
-    ]
-
-
-def vector_registers(func: PrimFunc, vector_bits: int) -> int:
-    """How many vector registers the register values fill at once."""
-    total = 0
-    for buffer in register_buffers(func):
-        bits = bytes_of(buffer.dtype) * 8
-        total += -(-bits // vector_bits) if lanes_of(buffer.dtype) > 1 else 1
-    return total
