@@ -21,7 +21,7 @@ from .machine import MachineReport, PeakProbe, measure_machine
 from .request import is_symbolic
 from .roofline import bandwidth_for, peak_dtype, peak_for
 
-__all__ = ["BenchResult", "BenchRow", "bench"]
+__all__ = ["BenchResult", "BenchRow", "bench", "race"]
 
 
 @dataclass
@@ -174,7 +174,7 @@ def bench(
         runs.append((peak, probe.seconds))
     with numpy_threads(compiled_for.num_cores) as arranged:
         result.numpy_threads = compiled_for.num_cores if arranged else None
-        _race(runs, rounds, round_seconds)
+        race(runs, rounds, round_seconds)
     if peak.seconds is not None:  # in the same run as the others: the clock may have changed since the report
         result.peak_flops = probe.flops_per_call / peak.seconds
     return result
@@ -216,7 +216,7 @@ def _native(module: Any, arguments: Arguments) -> Callable[[int], float]:
     return run
 
 
-def _race(runs: list[tuple[BenchRow, Callable[[int], float]]], rounds: int, round_seconds: float) -> None:
+def race(runs: list[tuple[BenchRow, Callable[[int], float]]], rounds: int, round_seconds: float) -> None:
     """Each contender in turn, ``rounds`` times; slow ones run once a round, fast ones often."""
     numbers = []
     for _, run in runs:

@@ -22,7 +22,7 @@ from ..codegen.llvm.probe import CLOCK_STEPS, clock_ir, driver_ir, fma_flops, fm
 from ..codegen.runtime.loader import runtime_symbols
 from ..codegen.target import Target
 
-__all__ = ["MachineReport", "PeakProbe", "bandwidth_of", "measure_machine", "peak_of"]
+__all__ = ["BandwidthProbe", "MachineReport", "PeakProbe", "bandwidth_of", "measure_machine", "peak_of"]
 
 FORMAT = 1
 SWEEPS = {"read": 1, "copy": 2, "triad": 3}
@@ -166,6 +166,29 @@ class PeakProbe:
 
     def seconds(self, number: int) -> float:
         """Seconds per call, over ``number`` calls of ``flops_per_call`` operations each."""
+        where = ctypes.addressof(self._probe.context)
+        return float(self._probe.time(self._probe.loaded.address("run"), where, number)) * 1e-9 / number
+
+
+class BandwidthProbe:
+    """A sweep over as much memory as a kernel moves, to run in turns with it; ``kind`` is ``read``, ``copy`` or
+    ``triad``, ``size`` the bytes of all its arrays together."""
+
+    def __init__(self, target: Target, kind: str, size: int) -> None:
+        block = sweep_block_bytes(target)
+        threads = target.num_cores
+        units = max(threads, size // SWEEPS[kind] // block)
+        self._probe = _Probe(kind, sweep_ir(target, kind), target)
+        self._arrays = [mmap.mmap(-1, units * block) for _ in range(3)]
+        pointers = [_address(array) for array in self._arrays]
+        for pointer in pointers:
+            ctypes.memset(pointer, 0, units * block)
+        self.bytes_per_call = SWEEPS[kind] * units * block
+        for slot, value in enumerate([*pointers, units, threads]):
+            self._probe.context[slot] = value
+
+    def seconds(self, number: int) -> float:
+        """Seconds per call, over ``number`` calls that move ``bytes_per_call`` bytes each."""
         where = ctypes.addressof(self._probe.context)
         return float(self._probe.time(self._probe.loaded.address("run"), where, number)) * 1e-9 / number
 

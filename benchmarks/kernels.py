@@ -1,0 +1,168 @@
+"""The schedules of ``examples/kernels`` against the machine's limit and against other libraries, in turns, in one run.
+
+    python benchmarks/kernels.py                      # all, on one thread
+    python benchmarks/kernels.py "matmul 512" softmax # those whose names hold one of the words
+    python benchmarks/kernels.py --cores 2 matmul     # on two threads
+    python benchmarks/kernels.py --scaling matmul     # two threads over one
+
+A share is of the multiply-add peak, or of the bandwidth of a sweep over as many bytes, measured between the kernels. The
+columns after it say how many times as long NumPy and the others take; those that are not installed are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "examples" / "kernels"))
+
+
+def options() -> argparse.Namespace:
+    """What was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("words", nargs="*", help="only kernels whose names hold one of these")
+    parser.add_argument("--cores", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=15, help="turns of each contender")
+    parser.add_argument("--round-seconds", type=float, default=0.02)
+    parser.add_argument(
+        "--best", action="store_true", help="the best time of each instead of the median of the faster half"
+    )
+    parser.add_argument("--scaling", action="store_true", help="ours on --cores 2 over ours on one")
+    parser.add_argument("--no-peers", action="store_true", help="ours, the limit and NumPy only")
+    parser.add_argument("--json", action="store_true")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Measure and print."""
+    asked = options()
+    cores = max(2, asked.cores) if asked.scaling else asked.cores
+    if hasattr(os, "sched_setaffinity"):  # before any library counts the processors
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-cores:])
+    from kernel import pick
+    from table import print_table
+
+    rows = []
+    for path in sorted((HERE.parent / "examples" / "kernels").glob("*.py")):
+        for kernel in pick(getattr(importlib.import_module(path.stem), "KERNELS", ()), asked.words):
+            rows.append(scaling(kernel, cores, asked) if asked.scaling else measure(kernel, asked))
+            if sys.stderr.isatty():
+                print(f"{kernel.name} …", file=sys.stderr)
+    if asked.json:
+        print(json.dumps(rows, indent=1))
+        return
+    head = list(dict.fromkeys(key for row in rows for key in row))
+    title = f"schedules by hand on {cores} thread{'s' if cores > 1 else ''}"
+    print_table(title, head, [[_text(row.get(key)) for key in head] for row in rows])
+
+
+def measure(kernel: Any, asked: argparse.Namespace) -> dict[str, Any]:
+    """One kernel: its time, its share of the limit, and the ratios."""
+    import numpy as np
+    from peers import peers_of
+
+    import tilewright as tw
+    from tilewright.driver.benching import BenchRow, race
+    from tilewright.driver.blas import numpy_threads
+    from tilewright.driver.machine import BandwidthProbe, PeakProbe
+
+    target = tw.Target(f"native -num-cores={asked.cores}")
+    module = kernel.build(target)
+    arrays = kernel.arrays()
+    kernel.check(module, arrays)
+    given = kernel.call_arrays(module, arrays)
+    bound = module.bind(*given)
+    expected = arrays[-1].astype("float64")
+    scratch = np.empty_like(arrays[-1])
+    if kernel.yardstick == "peak":
+        dtype = "int8" if arrays[0].dtype.kind in "iu" else str(arrays[0].dtype)
+        probe: Any = PeakProbe(target, dtype)
+        work, done = kernel.flops, probe.flops_per_call
+    else:
+        probe = BandwidthProbe(target, kernel.yardstick, int(kernel.bytes))
+        work, done = kernel.bytes, probe.bytes_per_call
+    contenders: list[tuple[str, Callable[[int], float]]] = [
+        ("ours", lambda n: float(module.time_evaluator(repeat=1, number=n)(*given).results[0])),
+        ("call", _timed(bound)),
+        ("limit", probe.seconds),
+        ("NumPy", _timed(lambda: kernel.reference(*arrays[:-1], out=scratch))),
+    ]
+    if kernel.operation and not asked.no_peers:
+        found = peers_of(kernel.operation, arrays, kernel.options, expected, asked.cores)
+        contenders += [(name, _timed(run)) for name, run in found.items()]
+    runs = [(BenchRow("numpy" if name == "NumPy" else name, ""), run) for name, run in contenders]
+    with numpy_threads(asked.cores):
+        race(runs, asked.rounds, asked.round_seconds)
+    seconds = {
+        name: min(row.times) if asked.best else row.seconds
+        for (name, _), (row, _) in zip(contenders, runs, strict=True)
+    }
+    row: dict[str, Any] = {
+        "kernel": kernel.name,
+        "µs": seconds["ours"] * 1e6,
+        "GFLOP/s or GB/s": work / seconds["ours"] * 1e-9,
+        "share": (work / seconds["ours"]) / (done / seconds["limit"]),
+        "of": kernel.yardstick,
+        "goal": kernel.goal,
+    }
+    for name in seconds:
+        if name not in ("ours", "limit", "call"):
+            row[name] = seconds[name] / seconds["call"]
+    return row
+
+
+def scaling(kernel: Any, cores: int, asked: argparse.Namespace) -> dict[str, Any]:
+    """One kernel on one thread and on several, in turns."""
+    import tilewright as tw
+    from tilewright.driver.benching import BenchRow, race
+    from tilewright.driver.machine import PeakProbe
+
+    runs: list[tuple[BenchRow, Callable[[int], float]]] = []
+    for n in (1, cores):
+        target = tw.Target(f"native -num-cores={n}")
+        module, arrays = kernel.build(target), kernel.arrays()
+        kernel.check(module, arrays)
+        given = kernel.call_arrays(module, arrays)
+        runs.append((BenchRow(str(n), ""), _native(module, given)))
+        runs.append((BenchRow(f"peak {n}", ""), PeakProbe(target, "float32").seconds))
+    race(runs, asked.rounds, asked.round_seconds)
+    one, peak_one, many, peak_many = (row.seconds or 0.0 for row, _ in runs)
+    return {
+        "kernel": kernel.name,
+        "µs on 1": one * 1e6,
+        f"µs on {cores}": many * 1e6,
+        "speed-up": one / many,
+        "of the peak": cores * peak_one / peak_many,
+    }
+
+
+def _native(module: Any, given: list[Any]) -> Callable[[int], float]:
+    return lambda n: float(module.time_evaluator(repeat=1, number=n)(*given).results[0])
+
+
+def _timed(call: Callable[[], Any]) -> Callable[[int], float]:
+    def run(number: int) -> float:
+        start = time.perf_counter()
+        for _ in range(number):
+            call()
+        return (time.perf_counter() - start) / number
+
+    return run
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "–"
+    return value if isinstance(value, str) else f"{value:.2f}" if value < 100 else f"{value:.0f}"
+
+
+if __name__ == "__main__":
+    main()
