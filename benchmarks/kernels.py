@@ -15,6 +15,7 @@ import argparse
 import importlib
 import json
 import os
+import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -70,9 +71,9 @@ def measure(kernel: Any, asked: argparse.Namespace) -> dict[str, Any]:
     from peers import peers_of
 
     import tilewright as tw
-    from tilewright.driver.benching import BenchRow, race
     from tilewright.driver.blas import numpy_threads
     from tilewright.driver.machine import BandwidthProbe, PeakProbe
+    from tilewright.tuner.measure import estimate
 
     target = tw.Target(f"native -num-cores={asked.cores}")
     module = kernel.build(target)
@@ -90,26 +91,22 @@ def measure(kernel: Any, asked: argparse.Namespace) -> dict[str, Any]:
         probe = BandwidthProbe(target, kernel.yardstick, int(kernel.bytes))
         work, done = kernel.bytes, probe.bytes_per_call
     contenders: list[tuple[str, Callable[[int], float]]] = [
+        ("limit", probe.seconds),
         ("ours", lambda n: float(module.time_evaluator(repeat=1, number=n)(*given).results[0])),
         ("call", _timed(bound)),
-        ("limit", probe.seconds),
         ("NumPy", _timed(lambda: kernel.reference(*arrays[:-1], out=scratch))),
     ]
     if kernel.operation and not asked.no_peers:
         found = peers_of(kernel.operation, arrays, kernel.options, expected, asked.cores)
         contenders += [(name, _timed(run)) for name, run in found.items()]
-    runs = [(BenchRow("numpy" if name == "NumPy" else name, ""), run) for name, run in contenders]
     with numpy_threads(asked.cores):
-        race(runs, asked.rounds, asked.round_seconds)
-    seconds = {
-        name: min(row.times) if asked.best else row.seconds
-        for (name, _), (row, _) in zip(contenders, runs, strict=True)
-    }
+        times = take_turns(contenders, asked.rounds, asked.round_seconds)
+    seconds = {name: min(taken) if asked.best else estimate(taken) for name, taken in times.items()}
     row: dict[str, Any] = {
         "kernel": kernel.name,
         "µs": seconds["ours"] * 1e6,
         "GFLOP/s or GB/s": work / seconds["ours"] * 1e-9,
-        "share": (work / seconds["ours"]) / (done / seconds["limit"]),
+        "share": share(times["ours"], times["limit"]) * work / done,
         "of": kernel.yardstick,
         "goal": kernel.goal,
     }
@@ -117,6 +114,38 @@ def measure(kernel: Any, asked: argparse.Namespace) -> dict[str, Any]:
         if name not in ("ours", "limit", "call"):
             row[name] = seconds[name] / seconds["call"]
     return row
+
+
+def take_turns(
+    contenders: list[tuple[str, Callable[[int], float]]], rounds: int, round_seconds: float
+) -> dict[str, list[float]]:
+    """Seconds per call of each, by round; the limit is measured before and after ours, in short runs, so that both meet
+    the same clock, and has two entries a round."""
+    limit = dict(contenders)["limit"]
+    times: dict[str, list[float]] = {name: [] for name, _ in contenders}
+    numbers = {}
+    for name, run in contenders:
+        run(1)
+        numbers[name] = max(1, min(1_000_000, int(round_seconds / 8 / max(run(1), 1e-9))))
+    for _ in range(rounds):
+        for _ in range(4):
+            for name, run in contenders[:3]:
+                times[name].append(run(numbers[name]))
+                if name == "ours":
+                    times["limit"].append(limit(numbers["limit"]))
+        for name, run in contenders[3:]:
+            times[name].append(run(8 * numbers[name]))
+            if name == "NumPy":
+                time.sleep(0.03)  # its threads spin for as long after a product
+    return times
+
+
+def share(ours: list[float], limit: list[float]) -> float:
+    """The median ratio of the limit's seconds to ours, over the turns in which the limit was the same before and after:
+    where it was not, something else ran on the core or its clock changed."""
+    pairs = [(limit[2 * n], limit[2 * n + 1], taken) for n, taken in enumerate(ours)]
+    steady = [(a + b) / 2 / t for a, b, t in pairs if abs(a - b) < 0.03 * a]
+    return statistics.median(steady or [(a + b) / 2 / t for a, b, t in pairs])
 
 
 def scaling(kernel: Any, cores: int, asked: argparse.Namespace) -> dict[str, Any]:
