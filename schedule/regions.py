@@ -20,7 +20,7 @@ from .errors import ScheduleError
 from .invert import NotInvertible, invert
 from .tree import Tree
 
-__all__ = ["check_all_covers", "check_cover", "covers_domain", "domain_conditions", "reduces_once"]
+__all__ = ["check_all_covers", "check_any_cover", "check_cover", "covers_domain", "domain_conditions", "reduces_once"]
 
 
 def covers_domain(tree: Tree, realize: BlockRealize, once: bool = False, loops: Sequence[For] | None = None) -> bool:
@@ -207,10 +207,14 @@ def _check_reader(tree: Tree, writers: Sequence[BlockRealize], reader: BlockReal
     if not others or reader in writers:
         return  # an accumulating block reads what it wrote itself
     around = {loop.loop_var for loop in tree.loops_above(reader)}
-    if not any(loop.loop_var in around for w in others for loop in tree.loops_above(w)):
-        return
+    if any(loop.loop_var in around for w in others for loop in tree.loops_above(w)):
+        check_any_cover(tree, others, reader, buffer)
+
+
+def check_any_cover(tree: Tree, writers: Sequence[BlockRealize], reader: BlockRealize, buffer: Buffer) -> None:
+    """:func:`check_cover` of one of the writers, the last first; the problem with that one when none does."""
     problem: ScheduleError | None = None
-    for writer in reversed(others):
+    for writer in reversed(writers):
         try:
             check_cover(tree, writer, reader, buffer)
             return

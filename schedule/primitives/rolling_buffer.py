@@ -43,7 +43,7 @@ from ..analysis import (
 from ..boxes import analyzer_at
 from ..errors import ScheduleError
 from ..primitive import primitive
-from ..regions import check_cover
+from ..regions import check_any_cover, check_cover
 from ..tree import Tree, tree_of
 from ._moving import rebuild
 from .cache import pick_buffer
@@ -124,6 +124,7 @@ def rolling_buffer(func: PrimFunc, block: str, write_buffer_index: int | str) ->
     _check_turns(realize, dims, inside, shared)
     for reader in readers:
         check_cover(tree, realize, reader, buffer)
+    _check_sources(tree, scope, realize, inside)
     new = _rewrite(tree, scope, realize, buffer, dims, axis, inside)
     after = tree_of(new)
     for name in (block, *[r.block.name_hint for r in readers]):
@@ -272,6 +273,30 @@ def _check_turns(realize: BlockRealize, dims: Sequence[_Tile], inside: Sequence[
                 where=realize,
                 hint="only the bounds of its axes may stand there",
             )
+
+
+def _check_sources(tree: Tree, scope: Scope, realize: BlockRealize, inside: Sequence[For]) -> None:
+    """Each turn finds all that the block reads, and what that is made from, written in the same turn: an element that
+    an earlier turn made from something unwritten would be taken for computed. (What rolls already was checked then.)"""
+    queue, seen = [realize], {realize}
+    while queue:
+        reader = queue.pop()
+        for buffer in {r.buffer: None for r in reader.block.reads}:
+            writers = [w for w in scope.writers.get(buffer, ()) if w is not reader and tree.is_below(w, inside[0])]
+            if not writers or reader in scope.writers[buffer] or any(_rolls(w, inside) for w in writers):
+                continue
+            check_any_cover(tree, writers, reader, buffer)
+            queue += [w for w in writers if w not in seen]
+            seen.update(writers)
+
+
+def _rolls(realize: BlockRealize, inside: Sequence[For]) -> bool:
+    """Whether the block leaves out what an earlier turn has computed."""
+    loops = {lp.loop_var for lp in inside}
+    return any(
+        isinstance(test, Or) and isinstance(test.a, LT) and test.a.a in loops and is_const_int(test.a.b, 1)
+        for test in conjuncts(realize.predicate)
+    )
 
 
 def _bounds_domain(test: Expr, axis: IterVar, value: Expr) -> bool:

@@ -198,3 +198,22 @@ def main(A: T.Buffer((12,)), C: T.Buffer((12,))):
 """)
     with pytest.raises(ScheduleError, match="buffer B is written by 'B1' too"):
         Schedule(func).rolling_buffer("B0", 0)
+
+
+def test_a_turn_that_reads_what_is_not_written():
+    """The first turn makes 5 rows; a copy of 10 rows has 5 unwritten ones, which a later turn would take for computed."""
+    func = parse("""
+@T.prim_func
+def main(B: T.Buffer((8, 13)), S: T.Buffer((104,))):
+    for f in range(104):
+        with T.block("S"):
+            v = T.axis.spatial(104, f)
+            S[v] = B[v // 13, v % 13]
+""")
+    sch = Schedule(func)
+    sch.cache_read("S", 0, "shared")
+    sch.split(sch.get_loops("S")[0], [None, 8, 8])
+    sch.compute_at("B_shared", sch.get_loops("S")[0])
+    sch.cache_write("B_shared", 0, "shared")
+    with pytest.raises(ScheduleError, match="B_shared"):
+        sch.rolling_buffer("B_shared_shared", 0)
