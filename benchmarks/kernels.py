@@ -12,6 +12,7 @@ columns after it say how many times as long NumPy and the others take; those tha
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import json
 import os
@@ -38,6 +39,9 @@ def options() -> argparse.Namespace:
     )
     parser.add_argument("--scaling", action="store_true", help="ours on --cores 2 over ours on one")
     parser.add_argument("--no-peers", action="store_true", help="ours, the limit and NumPy only")
+    parser.add_argument(
+        "--share-cores", action="store_true", help="let other processes take turns; else ours comes first where it may"
+    )
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
 
@@ -48,6 +52,9 @@ def main() -> None:
     cores = max(2, asked.cores) if asked.scaling else asked.cores
     if hasattr(os, "sched_setaffinity"):  # before any library counts the processors
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-cores:])
+    if not asked.share_cores and hasattr(os, "sched_setscheduler"):
+        with contextlib.suppress(PermissionError):
+            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
     from kernel import pick
     from table import print_table
 
