@@ -123,7 +123,9 @@ def _divide(
                 analyzer.bind(iv.var, iv.dom)
             found = divide_subspace(realize.iter_values, ranges, inside, realize.predicate, analyzer, keep_unit=keep)
             if not isinstance(found, str):
-                parts = [e for d in found.divisions for e in (d.base, d.outer, d.inner)]
+                parts = [
+                    e for d in found.divisions for e in (d.base, d.outer, d.inner, d.outer_extent, d.inner_extent)
+                ] + ([] if found.inner_predicate is None else [found.inner_predicate])
                 bad = next((e for e in parts if _foreign_loops(tree, e, ranges)), None)
                 if bad is None:
                     high, low = found.outer_predicate, found.inner_predicate

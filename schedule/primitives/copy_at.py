@@ -247,6 +247,7 @@ class _Work:
         inside = list(blocks_below(self.loop.body))
         writers = [b for b in inside if any(r.buffer is self.old for r in b.block.writes)]
         outer = {lp.loop_var for lp in self.above}
+        order = {realize: n for n, realize in enumerate(inside)}
         for reader in inside:
             loads = [a for a in accesses(reader, self.old) if not a.is_store]
             if not loads:
@@ -260,7 +261,7 @@ class _Work:
                 ]
                 if not (carried and others):
                     continue
-            elif _covered(self.tree, [w for w in writers if w is not reader], reader, self.old):
+            elif _covered(self.tree, [w for w in writers if order[w] < order[reader]], reader, self.old):
                 continue
             raise ScheduleError(
                 f"block {reader.block.name_hint!r} goes on from what buffer {self.old.name} held before the turn of loop "

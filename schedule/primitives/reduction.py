@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from ...tir.buffer import Buffer
 from ...tir.expr import IterVar, Var
 from ...tir.function import PrimFunc
 from ...tir.regions import access_regions
 from ...tir.stmt import Block, BlockRealize, Stmt, seq
-from ...tir.walk import substitute
+from ...tir.walk import loads_and_stores, substitute
 from ..analysis import all_of, check_plain_path, check_reduction, conjuncts
 from ..errors import ScheduleError
 from ..handles import BlockRV
@@ -85,15 +86,17 @@ def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc
     kept = [c for c in conjuncts(realize.predicate) if not mentions(c, left_out)]
     axes = {iv.var: Var(f"{iv.var.name}_init", iv.var.dtype) for iv, _ in spatial}
     assert old.init is not None
+    held, shared = _scratch_of_init(realize)
     init_body = substitute(old.init, axes)
     init_name = unique_block_name(func, f"{block}_init")
     update_name = unique_block_name(func, f"{block}_update", [init_name])
     init = Block(
         tuple([IterVar(iv.dom, axes[iv.var], iv.kind, iv.thread_tag) for iv, _ in spatial]),
-        access_regions(init_body)[0],
+        tuple([r for r in access_regions(init_body)[0] if r.buffer not in held]),
         tuple([r.map(lambda e: substitute(e, axes)) for r in old.writes]),
         init_name,
         init_body,
+        alloc_buffers=held,
         annotations=old.annotations,
     )
     nest: Stmt = BlockRealize(tuple([substitute(v, fresh) for _, v in spatial]), substitute(all_of(kept), fresh), init)
@@ -103,7 +106,26 @@ def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc
     read = {r.buffer for r in old.reads}
     reads = (*[w for w in old.writes if w.buffer not in read], *old.reads)
     update = BlockRealize(
-        realize.iter_values, realize.predicate, old.with_(name_hint=update_name, init=None, reads=reads)
+        realize.iter_values,
+        realize.predicate,
+        old.with_(name_hint=update_name, init=None, reads=reads, alloc_buffers=shared),
     )
     new = rebuild(tree, {realize: update}, {target: lambda lp: seq(nest, lp)})
     return new, BlockRV(init_name), {block: update_name}
+
+
+def _scratch_of_init(realize: BlockRealize) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
+    """The buffers that the block allocates: those for its init, and the others; ScheduleError when one is for both."""
+    block = realize.block
+    assert block.init is not None
+    init = {access.buffer for access in loads_and_stores(block.init)}
+    body = {access.buffer for access in loads_and_stores(block.body)}
+    aliases = {m.buffer for m in block.match_buffers}
+    both = next((b for b in (*block.alloc_buffers, *aliases) if b in init and (b in body or b in aliases)), None)
+    if both is not None:
+        raise ScheduleError(
+            f"{both.name} lives in block {block.name_hint!r}, and its init uses it", where=realize,
+            hint="decompose_reduction first, then stage or tensorize",
+        )  # fmt: skip
+    held = tuple([b for b in block.alloc_buffers if b in init])
+    return held, tuple([b for b in block.alloc_buffers if b not in init])

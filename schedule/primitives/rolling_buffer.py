@@ -285,7 +285,13 @@ def _check_sources(tree: Tree, scope: Scope, realize: BlockRealize, inside: Sequ
             writers = [w for w in scope.writers.get(buffer, ()) if w is not reader and tree.is_below(w, inside[0])]
             if not writers or reader in scope.writers[buffer] or any(_rolls(w, inside) for w in writers):
                 continue
-            check_any_cover(tree, writers, reader, buffer)
+            earlier = [w for w in writers if scope.order[w] < scope.order[reader]]
+            if not earlier:
+                raise ScheduleError(
+                    f"block {reader.block.name_hint!r} reads what an earlier turn has left in {buffer.name}",
+                    where=(reader, *writers),
+                )
+            check_any_cover(tree, earlier, reader, buffer)
             queue += [w for w in writers if w not in seen]
             seen.update(writers)
 
