@@ -14,13 +14,14 @@ from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, const, is_const_int
 from ...tir.node import map_tuple
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt
-from ...tir.walk import pre_order, replace_buffers, transform
+from ...tir.walk import pre_order, transform
 from ..analysis import Scope, accesses
 from ..boxes import Ends, analyzer_at, bind_loops, bounding_box
 from ..tree import Tree, symbols_of
+from ._matches import renewed_buffers
 from ._moving import nest, realize_over, span_within
 
-__all__ = ["Part", "copy_nest", "part_of", "read_part", "redirect"]
+__all__ = ["Part", "copy_nest", "holder", "part_of", "read_part", "redirect"]
 
 Part = tuple[Range, ...]
 """The box of a buffer that a new buffer holds."""
@@ -72,17 +73,31 @@ def read_part(tree: Tree, scope: Scope, place: Stmt, buffer: Buffer, consumers: 
     return part
 
 
+def holder(name: str, buffer: Buffer, storage_scope: str, box: Sequence[Ends | None], part: Part | None) -> Buffer:
+    """The new buffer, for all of ``buffer`` or a part. Its sizes are of the type of the indices that are used."""
+    shape = [
+        const(e.value, ends[0].dtype) if ends is not None and isinstance(e, IntImm) else e
+        for e, ends in zip(buffer.shape, box, strict=True)
+    ]
+    sizes = tuple(shape) if part is None else tuple([r.extent for r in part])
+    return Buffer(name, sizes, buffer.dtype, storage_scope)
+
+
 def copy_nest(
-    analyzer: Analyzer, name: str, source: Buffer, target: Buffer, box: Sequence[Ends | None], part: Part | None
+    analyzer: Analyzer,
+    name: str,
+    source: Buffer,
+    target: Buffer,
+    copy: Buffer,
+    box: Sequence[Ends | None],
+    part: Part | None,
 ) -> Stmt:
-    """The loops and the block ``name`` that copy: ``target[v0, ...] = source[v0, ...]``. One of the two holds ``part``
-    of the other."""
-    shape = source.shape if part is None else tuple([r.extent for r in part])
-    axes = [IterVar(Range.from_extent(e), Var(f"v{i}", e.dtype)) for i, e in enumerate(shape)]
+    """The loops and the block ``name`` that copy: ``target[v0, ...] = source[v0, ...]``. The one of the two that is
+    ``copy`` holds ``part`` of the other."""
+    axes = [IterVar(Range.from_extent(e), Var(f"v{i}", e.dtype)) for i, e in enumerate(copy.shape)]
     here: tuple[Expr, ...] = tuple([iv.var for iv in axes])
     shifted = here if part is None else tuple([r.min + v for r, v in zip(part, here, strict=True)])
-    small = target if part is not None and _has_shape(target, shape) else source
-    at_source, at_target = (shifted, here) if small is target else (here, shifted)
+    at_source, at_target = (shifted, here) if copy is target else (here, shifted)
     body = BufferStore(target, BufferLoad(source, at_source), at_target)
     block = Block(tuple(axes), (_point(source, at_source),), (_point(target, at_target),), name, body)
     spans = [
@@ -92,10 +107,6 @@ def copy_nest(
     return nest(loops, realize)
 
 
-def _has_shape(buffer: Buffer, shape: Sequence[Expr]) -> bool:
-    return all(a is b for a, b in zip(buffer.shape, shape, strict=True))
-
-
 def _point(buffer: Buffer, at: Sequence[Expr]) -> BufferRegion:
     return BufferRegion(buffer, tuple([Range(v, const(1, v.dtype)) for v in at]))
 
@@ -103,7 +114,7 @@ def _point(buffer: Buffer, at: Sequence[Expr]) -> BufferRegion:
 def redirect(tree: Tree, realize: BlockRealize, old: Buffer, new: Buffer, part: Part | None) -> Any:
     """The block with its accesses to ``old`` going to ``new``, which holds ``part`` of it."""
     if part is None:
-        return replace_buffers(realize, {old: new})
+        return renewed_buffers(realize, {old: new}, lambda b: b.with_(scope=new.scope))
     analyzer = analyzer_at(tree, realize)
     for n in pre_order(realize):
         if isinstance(n, Block):

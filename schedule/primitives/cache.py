@@ -5,40 +5,45 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer
-from ...tir.expr import Range, Var, is_const_int
+from ...tir.expr import Var
 from ...tir.function import PrimFunc
-from ...tir.stmt import BlockRealize, For, SeqStmt, Stmt
+from ...tir.stmt import BlockRealize, For, Stmt
 from ...tir.walk import pre_order
 from ..analysis import (
     Scope,
-    accesses,
     check_only_writer,
     check_plain_path,
     is_output_block,
-    opaque_buffers,
     scope_of,
 )
-from ..boxes import Ends, analyzer_at, bind_loops, bounding_box, exact_box
+from ..boxes import analyzer_at
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive
 from ..regions import check_cover
 from ..scopes import check_storage_scope
-from ..solve import join_ends
 from ..tree import Tree, blocks_below, tree_of, unique_block_name
+from ._copying import (
+    check_apart,
+    check_no_carried_reader,
+    check_pointers_declared,
+    check_starts_fresh,
+    dependents,
+    meeting_place,
+    named_after,
+    repeating,
+    uses_pointer,
+    written_box,
+)
 from ._moving import children_of, insert_in, rebuild
-from ._staging import Part, copy_nest, part_of, read_part, redirect
+from ._staging import copy_nest, holder, part_of, read_part, redirect
 from .kinds import check_loops_above
 
 __all__ = [
     "cache_read",
     "cache_write",
-    "check_no_carried_reader",
-    "check_not_opaque",
     "insert_stage",
-    "meeting_place",
     "pick_buffer",
 ]
 
@@ -63,91 +68,18 @@ def pick_buffer(realize: BlockRealize, which: Any, kind: str) -> Buffer:
     )
 
 
-def check_not_opaque(tree: Tree, scope: Scope, buffer: Buffer) -> None:
-    if buffer.data in opaque_buffers(scope.root.block):
-        raise ScheduleError(
-            f"buffer {buffer.name} is also accessed through a pointer or a match_buffer, which a copy would miss",
-            where=scope.root,
-            hint="make the copy before tensorize or blockize",
-        )
-
-
-def check_no_carried_reader(tree: Tree, scope: Scope, writer: BlockRealize, buffer: Buffer) -> None:
-    """ScheduleError when an earlier block reads, in the next turn of a loop, what ``writer`` writes: a copy made behind
-    that loop would come too late."""
-    around = _repeating(tree, writer)
-    for reader in scope.readers.get(buffer, []):
-        if reader is writer or scope.order[reader] > scope.order[writer]:
-            continue
-        shared = [loop for loop in tree.loops_above(reader) if loop.loop_var in around]
-        if shared:
-            raise ScheduleError(
-                f"block {reader.block.name_hint!r} reads buffer {buffer.name} in the next turns of loop "
-                f"{shared[-1].loop_var.name}, before block {writer.block.name_hint!r} would have written it back",
-                where=(shared[-1], reader, writer),
-            )
-
-
-def meeting_place(tree: Tree, writer: BlockRealize, users: Sequence[BlockRealize]) -> tuple[SeqStmt, Stmt] | None:
-    """The innermost sequence that holds the writer and one of the users, and its child with the writer."""
-    above = list(tree.above(writer))
-    best: tuple[int, SeqStmt] | None = None
-    for user in users:
-        theirs = set(tree.above(user))
-        depth, meet = next((i, s) for i, s in enumerate(above) if s in theirs)
-        if isinstance(meet, SeqStmt) and (best is None or depth < best[0]):
-            best = (depth, meet)
-    return None if best is None else (best[1], tree.child_of(best[1], writer))
-
-
-def _written_box(
-    tree: Tree, writer: BlockRealize, buffer: Buffer, place: Stmt | None, exactly: bool
-) -> tuple[Analyzer, list[Ends | None]]:
-    """What ``writer`` stores into ``buffer`` while the loops inside ``place`` (its whole scope when None) run."""
-    loops = tree.loops_above(writer)
-    outside: list[For] = [] if place is None else tree.loops_above(place)
-    inner = loops[len(outside) :]
-    stores = [a for a in accesses(writer, buffer) if a.is_store]
-    total: list[Ends | None] | None = None
-    for store in stores:
-        analyzer = analyzer_at(tree, writer)
-        bind_loops(analyzer, store.loops)
-        ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in (*inner, *store.loops)}
-        exact = exact_box(analyzer, store.indices, ranges, store.guards)
-        if exactly and (
-            exact is None or not exact.complete or not all(analyzer.can_prove(c) for c in exact.conditions)
-        ):
-            raise ScheduleError(
-                f"the elements of {buffer.name} that block {writer.block.name_hint!r} writes are not known to be a box "
-                "without holes, so copying them back could overwrite others",
-                where=writer,
-            )
-        box: list[Ends | None] = bounding_box(analyzer, store, inner, {})
-        if exactly and exact is not None:
-            box = list(exact.ends)
-        total = box if total is None else [join_ends(analyzer, a, b) for a, b in zip(total, box, strict=True)]
-    fresh = analyzer_at(tree, writer if place is None else place)
-    if total is None:
-        return fresh, [None] * buffer.ndim
-    return fresh, total
-
-
-def _names(
-    scope: Scope, tree: Tree, wanted: Sequence[str] | str | None, readers: Sequence[BlockRealize], buffer: Buffer
-) -> list[BlockRealize]:
+def _named(tree: Tree, scope: Scope, wanted: Sequence[str] | str | None) -> list[BlockRealize] | None:
+    """The blocks that are to use a copy; None when all are."""
     if not wanted:
-        return list(readers)
-    out = []
-    for name in [wanted] if isinstance(wanted, str) else wanted:
-        realize = tree.block(name)
-        if realize not in readers:
+        return None
+    found = [tree.block(name) for name in ([wanted] if isinstance(wanted, str) else wanted)]
+    for realize in found:
+        if realize not in scope.order:
             raise ScheduleError(
-                f"block {name!r} does not read buffer {buffer.name} in this scope",
-                where=realize,
-                hint=f"its readers: {', '.join(repr(r.block.name_hint) for r in readers) or 'none'}",
+                f"block {realize.block.name_hint!r} stands in another scope than the buffer's copy would",
+                where=(realize, scope.root),
             )
-        out.append(realize)
-    return out
+    return found
 
 
 @primitive
@@ -211,17 +143,15 @@ def cache_read(
             hint="make the copy before decompose_reduction",
         )
     if writers or scope.root is not tree.root:  # a copy of the whole buffer serves pointers as well
-        check_not_opaque(tree, scope, buffer)
+        check_pointers_declared(scope, buffer)
+    named = _named(tree, scope, consumer_blocks)
     readers = [r for r in scope.readers.get(buffer, []) if r not in writers]
-    consumers = _names(scope, tree, consumer_blocks, readers, buffer)
-    if realize in writers:
-        raise ScheduleError(
-            f"block {block!r} reads buffer {buffer.name} and writes it as well", where=realize,
-            hint="use cache_write, or name a block that only reads it",
-        )  # fmt: skip
+    consumers = readers if named is None else [r for r in readers if r in named]
     name = unique_block_name(func, f"{buffer.name}_{storage_scope}")
-    place: tuple[Stmt, int]
-    if writers and not _all_before(tree, scope, consumers, writers[0]):
+    body = scope.root.block.body
+    place: tuple[Stmt, int] = (body, 0)
+    pointers = any(uses_pointer(b, buffer) for b in (*consumers, *writers))
+    if writers and not (consumers and _all_before(tree, scope, consumers, writers[0])):
         writer = writers[0]
         for consumer in consumers:
             if scope.order[consumer] < scope.order[writer]:
@@ -231,37 +161,31 @@ def cache_read(
                     where=(consumer, writer),
                     hint="name the later consumers in consumer_blocks",
                 )
-            check_cover(tree, writer, consumer, buffer)
+            if pointers:
+                check_apart(tree, writer, consumer, buffer)
+            else:
+                check_cover(tree, writer, consumer, buffer)
         check_plain_path(tree, writer)
-        meet = meeting_place(tree, writer, consumers)
-        assert meet is not None
-        analyzer, box = _written_box(tree, writer, buffer, meet[1], exactly=False)
-        place = (meet[0], meet[0].seq.index(meet[1]) + 1)
-        part = part_of(tree, meet[0], buffer, box, analyzer)
+        later = dependents(scope, writer)
+        meet = meeting_place(tree, writer, later if named is None else named_after(scope, writer, named))
+        place = (body, len(children_of(body))) if meet is None else (meet[0], meet[1])
+        analyzer, box = written_box(tree, writer, buffer, None if meet is None else meet[2], exactly=False)
+        if pointers:
+            box = [None] * buffer.ndim
+        part = part_of(tree, place[0], buffer, box, analyzer)
     else:
-        body = scope.root.block.body
-        place = (body, 0)
         analyzer = analyzer_at(tree, body)
         box = [None] * buffer.ndim
-        part = read_part(tree, scope, body, buffer, consumers)
-    copy = _holder(name, buffer, storage_scope, part)
-    stage = copy_nest(analyzer, name, buffer, copy, box, part)
+        part = None if pointers else read_part(tree, scope, body, buffer, consumers)
+    copy = holder(name, buffer, storage_scope, box, part)
+    stage = copy_nest(analyzer, name, buffer, copy, copy, box, part)
     changed: dict[Stmt, Stmt | None] = {c: redirect(tree, c, buffer, copy, part) for c in consumers}
     return insert_stage(func, scope, place, stage, changed, copy), BlockRV(name)
 
 
-def _holder(name: str, buffer: Buffer, storage_scope: str, part: Part | None) -> Buffer:
-    return Buffer(name, buffer.shape if part is None else tuple([r.extent for r in part]), buffer.dtype, storage_scope)
-
-
-def _repeating(tree: Tree, realize: BlockRealize) -> set[Var]:
-    """The loops above a block that have, or may have, more than one turn."""
-    return {loop.loop_var for loop in tree.loops_above(realize) if not is_const_int(loop.extent, 1)}
-
-
 def _all_before(tree: Tree, scope: Scope, consumers: Sequence[BlockRealize], writer: BlockRealize) -> bool:
     """Whether all consumers are done when the writer starts, so that they read what was there before."""
-    around = _repeating(tree, writer)
+    around = repeating(tree, writer)
     return all(
         scope.order[c] < scope.order[writer] and not any(lp.loop_var in around for lp in tree.loops_above(c))
         for c in consumers
@@ -363,16 +287,10 @@ def cache_write(
     buffer = pick_buffer(realize, write_buffer_index, "write")
     check_only_writer(tree, realize)
     check_plain_path(tree, realize)
-    check_not_opaque(tree, scope, buffer)
-    if realize.block.init is None and any(not a.is_store for a in accesses(realize.block.body, buffer)):
-        raise ScheduleError(
-            f"block {block!r} reads buffer {buffer.name}, which it writes, and has no init: the new buffer would lack "
-            "what it starts from",
-            where=realize,
-            hint="do this before decompose_reduction",
-        )
-    readers = [r for r in scope.readers.get(buffer, []) if r is not realize]
-    redirected = _names(scope, tree, consumer_blocks, readers, buffer) if consumer_blocks else []
+    check_pointers_declared(scope, buffer)
+    check_starts_fresh(tree, realize, buffer)
+    named = _named(tree, scope, consumer_blocks) or []
+    redirected = [r for r in scope.readers.get(buffer, []) if r is not realize and r in named]
     for reader in redirected:
         if scope.order[reader] < scope.order[realize]:
             raise ScheduleError(
@@ -382,19 +300,13 @@ def cache_write(
         check_cover(tree, realize, reader, buffer)
     check_no_carried_reader(tree, scope, realize, buffer)
     name = unique_block_name(func, f"{buffer.name}_{storage_scope}")
-    related = [r for r in readers if r not in redirected and scope.order[r] > scope.order[realize]]
-    meet = meeting_place(tree, realize, related) if related else None
+    meet = meeting_place(tree, realize, [r for r in dependents(scope, realize) if r not in named])
+    body = scope.root.block.body
+    place: tuple[Stmt, int] = (body, len(children_of(body))) if meet is None else (meet[0], meet[1])
     exactly = is_output_block(tree, realize)
-    place: tuple[Stmt, int]
-    if meet is None:
-        analyzer, box = _written_box(tree, realize, buffer, None, exactly)
-        body = scope.root.block.body
-        place = (body, len(children_of(body)))
-    else:
-        analyzer, box = _written_box(tree, realize, buffer, meet[1], exactly)
-        place = (meet[0], meet[0].seq.index(meet[1]) + 1)
-    part = part_of(tree, place[0], buffer, box, analyzer)
-    copy = _holder(name, buffer, storage_scope, part)
-    stage = copy_nest(analyzer, name, copy, buffer, box, part)
+    analyzer, box = written_box(tree, realize, buffer, None if meet is None else meet[2], exactly)
+    part = None if uses_pointer(realize, buffer) else part_of(tree, place[0], buffer, box, analyzer)
+    copy = holder(name, buffer, storage_scope, box, part)
+    stage = copy_nest(analyzer, name, copy, buffer, copy, box, part)
     changed: dict[Stmt, Stmt | None] = {b: redirect(tree, b, buffer, copy, part) for b in (realize, *redirected)}
     return insert_stage(func, scope, place, stage, changed, copy), BlockRV(name)

@@ -21,6 +21,7 @@ from ..index_map import IndexMap
 from ..primitive import primitive
 from ..scopes import check_storage_scope
 from ..tree import Tree, tree_of, unique_block_name
+from ._copying import check_no_carried_reader, dependents, meeting_place
 from ._layouts import as_text, block_name, sized_analyzer
 from ._moving import children_of
 from ._points import (
@@ -32,7 +33,7 @@ from ._points import (
     point,
     put_point,
 )
-from .cache import check_no_carried_reader, insert_stage, meeting_place, pick_buffer
+from .cache import insert_stage, pick_buffer
 
 __all__ = ["reindex_cache_read", "reindex_cache_write"]
 
@@ -118,7 +119,7 @@ def reindex_cache_read(
     if writers:
         meet = meeting_place(tree, writers[0], [realize])
         assert meet is not None
-        place, outside = (meet[0], meet[0].seq.index(meet[1]) + 1), meet[0]
+        place, outside = (meet[0], meet[1]), meet[0]
     copies = _nest_like(tree, realize, outside, layout.axes)
     if any(a.guards for a in found):
         check_readable(tree, realize, old, indices, found)
@@ -194,13 +195,13 @@ def reindex_cache_write(
     check_distinct(func, realize, layout.axes, indices)
     check_distinct(func, realize, layout.axes, layout.indices)
     check_no_carried_reader(tree, scope, realize, old)
-    later = [r for r in scope.readers.get(old, []) if r is not realize and scope.order[r] > scope.order[realize]]
+    later = dependents(scope, realize)
     meet = meeting_place(tree, realize, later) if later else None
     if meet is None:
         body = scope.root.block.body
         place: tuple[Stmt, int] = (body, len(children_of(body)))
     else:
-        place = (meet[0], meet[0].seq.index(meet[1]) + 1)
+        place = (meet[0], meet[1])
     copies = _nest_like(tree, realize, None if meet is None else meet[0], layout.axes)
     name = unique_block_name(func, f"{old.name}_{storage_scope}")
     copy = Buffer(name, layout.shape, old.dtype, storage_scope, data_alignment=old.data_alignment)

@@ -1,0 +1,217 @@
+"""Between which statements a copy of a buffer belongs, and which elements are to be copied there.
+
+What happens through pointers and match_buffers is taken from what a block declares: its ``T.writes`` name what it
+writes, all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...tir.arith import Analyzer
+from ...tir.buffer import Buffer
+from ...tir.expr import BufferLoad, Expr, Range, Var, is_const_int
+from ...tir.stmt import BlockRealize, Evaluate, For, SeqStmt, Stmt
+from ...tir.walk import pre_order, substitute
+from ..analysis import (
+    Access,
+    Scope,
+    accesses,
+    bindings,
+    buffers_of,
+    conjuncts,
+    opaque_buffers,
+    region_of,
+)
+from ..boxes import Ends, analyzer_at, bind_loops, bounding_box, exact_box
+from ..errors import ScheduleError
+from ..regions import check_cover
+from ..solve import join_ends
+from ..tree import Tree
+
+__all__ = [
+    "check_apart",
+    "check_no_carried_reader",
+    "check_pointers_declared",
+    "check_starts_fresh",
+    "dependents",
+    "meeting_place",
+    "named_after",
+    "repeating",
+    "uses_pointer",
+    "written_box",
+]
+
+
+def uses_pointer(realize: BlockRealize, buffer: Buffer) -> bool:
+    """Whether a block accesses the buffer other than by plain loads and stores."""
+    return buffer.data in opaque_buffers(realize.block)
+
+
+def check_pointers_declared(scope: Scope, buffer: Buffer) -> None:
+    """ScheduleError when the buffer is accessed through a pointer or a match_buffer that no block of the scope declares:
+    a copy would miss it."""
+    root = scope.root.block
+    if buffer.data not in opaque_buffers(root):
+        return
+    users = {*scope.readers.get(buffer, ()), *scope.writers.get(buffer, ())}
+    hidden = [b for b in scope.blocks if b not in users and uses_pointer(b, buffer)]
+    own = [m for m in root.match_buffers if buffer.data in (m.buffer.data, m.source.buffer.data)]
+    loose = [n for n in pre_order(root.body, lambda n: not isinstance(n, BlockRealize)) if n is buffer.data]
+    if hidden or own or loose or buffer.strides:
+        raise ScheduleError(
+            f"buffer {buffer.name} is also accessed through a pointer or a match_buffer, which a copy would miss",
+            where=hidden or scope.root,
+            hint="make the copy before tensorize or blockize, or declare in T.reads and T.writes what blocks touch",
+        )
+
+
+def check_apart(tree: Tree, writer: BlockRealize, reader: BlockRealize, buffer: Buffer) -> None:
+    """ScheduleError unless the writer is done with all of the buffer when the reader starts."""
+    around = repeating(tree, writer)
+    shared = [loop for loop in tree.loops_above(reader) if loop.loop_var in around]
+    if shared:
+        raise ScheduleError(
+            f"buffer {buffer.name} is accessed through a pointer or a match_buffer, and blocks "
+            f"{writer.block.name_hint!r} and {reader.block.name_hint!r} share loop {shared[-1].loop_var.name}",
+            where=(shared[-1], writer, reader),
+        )
+
+
+def check_starts_fresh(tree: Tree, realize: BlockRealize, buffer: Buffer) -> None:
+    """ScheduleError when a block needs what the buffer, which it writes, held before."""
+    block = realize.block
+    if block.init is not None:
+        return
+    if uses_pointer(realize, buffer) and region_of(block.reads, buffer) is None:
+        return
+    loads = [a for a in accesses(block.body, buffer) if not a.is_store]
+    if not loads and not uses_pointer(realize, buffer):
+        return
+    inside = Scope(realize)
+    readers = inside.readers.get(buffer, [])
+    if not uses_pointer(realize, buffer) and len(loads) == sum(
+        not a.is_store for b in inside.blocks for a in accesses(b, buffer)
+    ):
+        if all(_written_before(tree, inside, reader, buffer) for reader in readers):
+            return
+    raise ScheduleError(
+        f"block {block.name_hint!r} reads buffer {buffer.name}, which it writes, and has no init: the new buffer would "
+        "lack what it starts from",
+        where=realize,
+        hint="do this before decompose_reduction",
+    )
+
+
+def _written_before(tree: Tree, inside: Scope, reader: BlockRealize, buffer: Buffer) -> bool:
+    writers = inside.writers.get(buffer, [])
+    if reader.block.init is not None and writers == [reader]:
+        return True
+    for writer in writers:
+        if inside.order[writer] < inside.order[reader]:
+            try:
+                check_cover(tree, writer, reader, buffer)
+            except ScheduleError:
+                continue
+            return True
+    return False
+
+
+def check_no_carried_reader(tree: Tree, scope: Scope, writer: BlockRealize, buffer: Buffer) -> None:
+    """ScheduleError when an earlier block reads, in the next turn of a loop, what ``writer`` writes: a copy made behind
+    that loop would come too late."""
+    around = repeating(tree, writer)
+    for reader in scope.readers.get(buffer, []):
+        if reader is writer or scope.order[reader] > scope.order[writer]:
+            continue
+        shared = [loop for loop in tree.loops_above(reader) if loop.loop_var in around]
+        if shared:
+            raise ScheduleError(
+                f"block {reader.block.name_hint!r} reads buffer {buffer.name} in the next turns of loop "
+                f"{shared[-1].loop_var.name}, before block {writer.block.name_hint!r} would have written it back",
+                where=(shared[-1], reader, writer),
+            )
+
+
+def repeating(tree: Tree, realize: BlockRealize) -> set[Var]:
+    """The loops above a block that have, or may have, more than one turn."""
+    return {loop.loop_var for loop in tree.loops_above(realize) if not is_const_int(loop.extent, 1)}
+
+
+def dependents(scope: Scope, writer: BlockRealize) -> list[BlockRealize]:
+    """The later blocks that read something that ``writer`` writes, whichever of its buffers it is."""
+    users = {r for b in buffers_of(writer.block)[1] for r in scope.readers.get(b, ())}
+    return sorted((r for r in users if scope.order[r] > scope.order[writer]), key=scope.order.__getitem__)
+
+
+def named_after(scope: Scope, writer: BlockRealize, named: Sequence[BlockRealize]) -> list[BlockRealize]:
+    """Those of the named blocks that stand behind the writer."""
+    return [b for b in named if scope.order[b] > scope.order[writer]]
+
+
+def meeting_place(tree: Tree, writer: BlockRealize, users: Sequence[BlockRealize]) -> tuple[SeqStmt, int, Stmt] | None:
+    """Where a copy stands between the writer and its users: the innermost sequence that holds the writer and one of
+    them, the number there of the first child with one of them, and the child with the writer."""
+    above = list(tree.above(writer))
+    best: tuple[int, SeqStmt] | None = None
+    for user in users:
+        theirs = set(tree.above(user))
+        depth, meet = next((i, s) for i, s in enumerate(above) if s in theirs)
+        if isinstance(meet, SeqStmt) and (best is None or depth < best[0]):
+            best = (depth, meet)
+    if best is None:
+        return None
+    meet = best[1]
+    held = [tree.child_of(meet, user) for user in users if meet in set(tree.above(user))]
+    return meet, min(meet.seq.index(child) for child in held), tree.child_of(meet, writer)
+
+
+def written_box(
+    tree: Tree, writer: BlockRealize, buffer: Buffer, place: Stmt | None, exactly: bool
+) -> tuple[Analyzer, list[Ends | None]]:
+    """What ``writer`` stores into ``buffer`` while the loops inside ``place`` (its whole scope when None) run."""
+    loops = tree.loops_above(writer)
+    outside: list[For] = [] if place is None else tree.loops_above(place)
+    inner = loops[len(outside) :]
+    stores = [a for a in accesses(writer, buffer) if a.is_store]
+    if uses_pointer(writer, buffer):
+        stores += _declared(writer, buffer)
+    total: list[Ends | None] | None = None
+    for store in stores:
+        analyzer = analyzer_at(tree, writer)
+        bind_loops(analyzer, store.loops)
+        ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in (*inner, *store.loops)}
+        exact = exact_box(analyzer, store.indices, ranges, store.guards)
+        if exactly and (
+            exact is None or not exact.complete or not all(analyzer.can_prove(c) for c in exact.conditions)
+        ):
+            raise ScheduleError(
+                f"the elements of {buffer.name} that block {writer.block.name_hint!r} writes are not known to be a box "
+                "without holes, so copying them back could overwrite others",
+                where=writer,
+            )
+        box: list[Ends | None] = bounding_box(analyzer, store, inner, {})
+        if exactly and exact is not None:
+            box = list(exact.ends)
+        total = box if total is None else [join_ends(analyzer, a, b) for a, b in zip(total, box, strict=True)]
+    fresh = analyzer_at(tree, writer if place is None else place)
+    if total is None:
+        return fresh, [None] * buffer.ndim
+    return fresh, total
+
+
+def _declared(realize: BlockRealize, buffer: Buffer) -> list[Access]:
+    """The regions that a block declares to write, each as one access in loops of its own."""
+    out = []
+    bound = bindings(realize)
+    for region in realize.block.writes:
+        if region.buffer is buffer:
+            own: list[For] = []
+            indices: list[Expr] = []
+            for n, r in enumerate(region.region):
+                var = Var(f"u{n}", r.extent.dtype)
+                own.append(For(var, r.extent - r.extent, substitute(r.extent, bound), "serial", Evaluate(r.extent)))
+                indices.append(substitute(r.min, bound) + var)
+            guards = tuple(conjuncts(realize.predicate))
+            out.append(Access(BufferLoad(buffer, tuple(indices)), tuple(indices), tuple(own), guards))
+    return out
