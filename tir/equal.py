@@ -132,6 +132,7 @@ class _Comparison:
 
     def __init__(self, map_free_vars: bool) -> None:
         self.map_free = map_free_vars
+        self.in_func = False
         self.to_right: dict[Any, Any] = {}
         self.to_left: dict[Any, Any] = {}
         self.path: list[str] = []
@@ -190,7 +191,7 @@ class _Comparison:
             return mapped is b or self.fail(f"buffer {a.name} corresponds to {_name(mapped)}, not to {b.name}")
         if b in self.to_left:
             return self.fail(f"buffer {b.name} corresponds to {_name(self.to_left[b])}, not to {a.name}")
-        if self.map_free:
+        if self.map_free or self.in_func:  # inside a function: another view, declared where it is used first
             return self.define_buffer(a, b)
         return a is b or self.fail(f"free buffers {a.name} and {b.name} are two buffers")
 
@@ -366,6 +367,7 @@ class _Comparison:
         if len(a.params) != len(b.params):
             return self.fail(f"{len(a.params)} parameters against {len(b.params)}")
         self.open.append((a, b))
+        self.in_func = True
         if not self.attrs(".attrs", a.attrs, b.attrs, skip="global_symbol"):
             return False
         if not all(map(self.define, a.params, b.params)):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Union
 
-from .dtype import INDEX, bits_of, element_of, is_bool, is_float, is_int, lanes_of, promote, with_lanes
+from .dtype import INDEX, bits_of, element_of, is_bool, is_float, is_int, is_signed, lanes_of, promote, with_lanes
 from .node import Node, map_tuple
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Expr(Node):
         return _binary(FloorMod, other, self)
 
     def __neg__(self) -> Expr:
-        return _binary(Sub, const(0, element_of(self.dtype)), self) if is_int(self.dtype) else _negate(self)
+        return _negate(self)
 
     def __lt__(self, other: ExprLike) -> Expr:
         return _compare(LT, self, other)
@@ -722,7 +722,9 @@ def cast(dtype: str, value: ExprLike) -> Expr:
 def _negate(e: Expr) -> Expr:
     if isinstance(e, FloatImm):
         return FloatImm(-e.value, e.dtype)
-    return Mul(e, const(-1.0, e.dtype))
+    if is_signed(e.dtype):
+        return _binary(Mul, e, const(-1, e.dtype))
+    return Mul(e, const(-1.0, e.dtype)) if is_float(e.dtype) else _binary(Sub, const(0, e.dtype), e)
 
 
 def match_types(a: Any, b: Any) -> tuple[Expr, Expr]:

@@ -54,7 +54,10 @@ __all__ = [
     "truncdiv", "truncmod", "unary",
 ]  # fmt: skip
 
-OPAQUE_CALLS = ("tvm_bmma_sync", "tvm_fill_fragment", "tvm_load_matrix_sync", "tvm_mma_sync", "tvm_store_matrix_sync")
+OPAQUE_CALLS = (
+    "tvm_bmma_sync", "tvm_fill_fragment", "tvm_load_matrix_sync", "tvm_mma_sync", "tvm_stack_alloca",
+    "tvm_stack_make_array", "tvm_stack_make_shape", "tvm_store_matrix_sync", "tvm_tuple",
+)  # fmt: skip
 """Operations of matrix units that are printed, parsed and scheduled, and that no code generator here knows."""
 
 OPAQUE_INTS = (

@@ -239,7 +239,7 @@ class ExprPrinter:
             return self.mapping(value)
         if isinstance(value, IntImm):
             return repr(bool(value.value)) if is_bool(value.dtype) else self.text(value)
-        if isinstance(value, Expr):
+        if isinstance(value, (Expr, CommReducer)):
             return self.text(value)
         if isinstance(value, float) and not math.isfinite(value):
             return f'T.float64("{value}")'

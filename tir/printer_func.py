@@ -110,6 +110,7 @@ class ProgramPrinter(StmtPrinter):
                 params.append(f"{self.names.define(p, hint)}: T.{p.dtype}")
         self.line(f"def {shown}({', '.join(params)}):", f)
         outer_head, self.head = self.head, len(self.lines)
+        self.head_pointers = {f.buffer_map[p].data for p in plain}
         indent = self.indent
         self.indent = indent + "    "
         if attrs:

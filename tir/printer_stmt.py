@@ -47,6 +47,7 @@ class StmtPrinter(ExprPrinter):
         self.indent = ""
         self.loops: dict[Var, For] = {}
         self.head: int | None = None
+        self.head_pointers: set[Var] = set()  # of buffers that are parameters
         self.marks = dict(highlight) if isinstance(highlight, Mapping) else dict.fromkeys(highlight, "")
 
     # Lines
@@ -77,6 +78,10 @@ class StmtPrinter(ExprPrinter):
         return name
 
     def unknown_buffer(self, buffer: Buffer) -> str:
+        pointer = self.names.texts.get(buffer.data)
+        if pointer is not None and buffer.data not in self.head_pointers:  # a view of what is declared in the middle
+            self.line(self.declare(buffer, "Buffer", explicit=True))
+            return self.names.texts[buffer]
         if self.head is not None:
             self.symbols(buffer, head=True)
         name = self.define_buffer(buffer)
@@ -226,13 +231,14 @@ class StmtPrinter(ExprPrinter):
             self.line(f"{name}.vstore([{indices}], {value}, predicate={predicate})", s)
 
     def _if(self, s: IfThenElse) -> None:
-        word = "if"
-        while True:
-            self.line(f"{word} {self.text(s.condition)}:", s)
-            self.nested(s.then_case)
-            if type(s.else_case) is not IfThenElse:
-                break
-            s, word = s.else_case, "elif"
+        chain = [s]
+        while type(chain[-1].else_case) is IfThenElse:
+            chain.append(chain[-1].else_case)
+        texts = [self.text(link.condition) for link in chain]  # first: they may declare views that they look at
+        for word, link, text in zip(["if"] + ["elif"] * len(chain), chain, texts, strict=False):
+            self.line(f"{word} {text}:", link)
+            self.nested(link.then_case)
+        s = chain[-1]
         if s.else_case is not None:
             self.line("else:")
             self.nested(s.else_case)

@@ -10,6 +10,7 @@ from ..buffer import Buffer, BufferRegion, decl_buffer
 from ..dtype import INDEX, lanes_of, with_lanes
 from ..expr import Broadcast, BufferLoad, Call, Expr, FloorDiv, FloorMod, IntImm, Ramp, Range, Var, const, is_const_int
 from ..regions import linear_key
+from ..vocabulary import TypeWord
 from .base import ParserBase
 from .values import BufferMethod
 
@@ -159,6 +160,19 @@ class AccessParser(ParserBase):
         numbers = (b.elem_offset + offset, extent, self.as_expr(mask, node))
         return Call("tir.tvm_access_ptr", (kind, b.data, *numbers), "handle")
 
+    def buffer_view(self, b: Buffer, name: str, node: ast.Call) -> Buffer:
+        """``A.view(4, 8)``: the same memory in another shape, or of another type."""
+        kwargs = self.keywords(node)
+        sizes = self.items(node.args)
+        dtype = kwargs.pop("dtype", b.dtype)
+        if len(sizes) == 1 and isinstance(sizes[0], (str, TypeWord)):
+            dtype, sizes = sizes[0], list(b.shape)
+        if kwargs:
+            raise self.error(f"view has no argument `{next(iter(kwargs))}`", node)
+        shape = self._sizes(sizes, node)
+        dtype = dtype.dtype if isinstance(dtype, TypeWord) else dtype
+        return self.guarded(node, decl_buffer, shape, dtype, name, scope=b.scope, data=b.data)  # type: ignore[no-any-return]
+
     def index_list(self, node: ast.expr, buffer: Buffer, call: ast.Call) -> tuple[Expr, ...]:
         """The indices of vload and vstore."""
         value = self.eval(node)
@@ -232,9 +246,10 @@ class AccessParser(ParserBase):
             tree = ast.parse(text, mode="eval").body
         except (SyntaxError, ValueError, MemoryError, RecursionError):
             raise self.error(f"{text!r} is no size", node) from None
+        words = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Attribute)}  # T of T.int64
         for n in ast.walk(tree):
             ast.copy_location(n, node)
-            if isinstance(n, ast.Name) and not any(n.id in scope for scope in self.scopes):
+            if isinstance(n, ast.Name) and id(n) not in words and not any(n.id in scope for scope in self.scopes):
                 self._size(n.id, node)
         return self.as_expr(self.eval(tree), node)
 

@@ -28,6 +28,8 @@ class ParserBase:
         self.analyzer: Analyzer | None = None
         self.named_sizes: dict[str, Var] = {}  # sizes that texts in shapes named, in this function
         self.size_dtypes: dict[str, str] = {}  # sizes that this function's body declares
+        self.allocated: dict[Var, Buffer] = {}  # by pointer: what T.allocate made
+        self.named_values: set[Var] = set()  # variables of LetStmt
 
     def error(self, message: str, node: ast.AST | None) -> ParseError:
         """A ParseError at ``node``."""

@@ -215,7 +215,7 @@ class BlockParser(ExprParser):
 
     def match_buffer(self, name: str, call: ast.Call) -> Buffer:
         """``A = T.match_buffer(a, shape)`` of a parameter, or of a region in a block."""
-        args = self.arguments(call, "param", *BUFFER_ARGS)
+        args = self.arguments(call, "param", *BUFFER_ARGS, "type")
         if "param" not in args:
             raise self.error("T.match_buffer of what?", call)
         param = args.pop("param")

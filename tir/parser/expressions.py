@@ -12,7 +12,7 @@ from typing import Any
 from .. import expr as E
 from ..buffer import Buffer
 from ..dtype import INDEX, is_bool
-from ..expr import Expr, IntImm, IterVar, Var, convert
+from ..expr import CommReducer, Expr, IntImm, IterVar, Var, convert
 from ..op import if_then_else, pow_
 from ..vocabulary import FUNCTIONS, TypeWord, Word
 from ..vocabulary.functions import TYPED
@@ -32,7 +32,7 @@ _COMPARE: dict[type, tuple[type[E.CmpOp], Callable[[Any, Any], Any]]] = {
 }  # fmt: skip
 _UNTYPED = {f for name, f in FUNCTIONS.items() if name not in TYPED and not name.startswith(("call", "tvm_", "reint"))}
 _BUFFER_VALUES = ("shape", "dtype", "data", "strides", "elem_offset", "name", "ndim", "data_alignment", "offset_factor")
-_BUFFER_METHODS = ("vload", "vstore", "scope", "access_ptr")
+_BUFFER_METHODS = ("vload", "vstore", "scope", "access_ptr", "view")
 _EXPR_METHODS = ("astype", "equal")
 
 
@@ -186,7 +186,7 @@ class ExprParser(AccessParser):
                 return getattr(value, name)
             raise self.error(f"a buffer has no `{name}`", node)
         if isinstance(value, Expr):
-            if name == "dtype":
+            if name in ("dtype", "ty"):
                 return value.dtype
             if name in _EXPR_METHODS:
                 return getattr(value, name)
@@ -239,6 +239,10 @@ class ExprParser(AccessParser):
             return MetaVar(value)
         if name == "Let":
             return self._let(node)
+        if name == "comm_reducer":
+            return self._reducer(node)
+        if name == "target":
+            return self.eval(node.args[0]) if node.args else {}
         if name == "Range":
             args = self.arguments(node, "start", "stop")
             return self.span(args["start"], args["stop"])
@@ -250,6 +254,25 @@ class ExprParser(AccessParser):
             args = self.arguments(node, "dtype")
             return Var("v", self.dtype(args["dtype"]) if name == "var" and "dtype" in args else INDEX)
         raise self.error(f"T.{name} cannot stand here", node)
+
+    def _reducer(self, node: ast.Call) -> CommReducer:
+        args = self.arguments(node, "combiner", "identity")
+        function = args.get("combiner")
+        if not isinstance(function, ast.Lambda) or "identity" not in args:
+            raise self.error("write T.comm_reducer(lambda x, y: x + y, [T.float32(0)])", node)
+        identity = [self.as_expr(v, args["identity"]) for v in self.items([ast.Starred(args["identity"], ast.Load())])]
+        names = [a.arg for a in function.args.args]
+        if len(names) != 2 * len(identity):
+            raise self.error(f"{len(identity)} values take {2 * len(identity)} names, not {len(names)}", function)
+        made = [Var(n, e.dtype) for n, e in zip(names, identity * 2, strict=True)]
+        self.scopes.append(dict(zip(names, made, strict=True)))
+        results = function.body.elts if isinstance(function.body, ast.Tuple) else [function.body]
+        values = tuple([self.expr(r) for r in results])
+        self.scopes.pop()
+        half = len(identity)
+        return self.guarded(  # type: ignore[no-any-return]
+            node, CommReducer, tuple(made[:half]), tuple(made[half:]), values, tuple(identity)
+        )
 
     def _let(self, node: ast.Call) -> Expr:
         args = self.arguments(node, "body", "where")

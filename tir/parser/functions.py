@@ -32,7 +32,7 @@ class FunctionParser(StmtParser):
                 self._import(node)
             elif isinstance(node, ast.ClassDef):
                 return self.class_(node)
-            elif isinstance(node, ast.FunctionDef) and self._is_macro(node):
+            elif isinstance(node, ast.FunctionDef) and self.is_macro(node):
                 self.define(node.name, Macro(node))
             elif isinstance(node, ast.FunctionDef):
                 functions[node.name] = self.function(node, self._options(node))
@@ -58,10 +58,6 @@ class FunctionParser(StmtParser):
                 return decorator
         raise self.error(f"`{node.name}` lacks the decorator {'@T.' if word == 'prim_func' else '@I.'}{word}", node)
 
-    def _is_macro(self, node: ast.FunctionDef) -> bool:
-        targets = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
-        return any(isinstance(t, ast.Attribute) and t.attr == "macro" for t in targets)
-
     def _options(self, node: ast.FunctionDef) -> dict[str, Any]:
         decorator = self._decorator(node, "prim_func")
         if not isinstance(decorator, ast.Call):
@@ -78,13 +74,16 @@ class FunctionParser(StmtParser):
         functions: dict[str, PrimFunc] = {}
         attrs: dict[str, Any] = {}
         for item in node.body:
-            if isinstance(item, ast.FunctionDef) and self._is_macro(item):
+            if isinstance(item, ast.FunctionDef) and self.is_macro(item):
                 self.define(item.name, Macro(item))
             elif isinstance(item, ast.FunctionDef):
                 functions[item.name] = self.function(item, self._options(item))
             elif isinstance(item, ast.Expr) and isinstance(item.value, ast.Call):
                 call = item.value
-                if not (isinstance(call.func, ast.Attribute) and call.func.attr == "module_attrs" and call.args):
+                word = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+                if word == "module_global_infos":  # where Relax's tensors live, of no meaning to functions over buffers
+                    continue
+                if word != "module_attrs" or not call.args:
                     raise self.error("a module holds functions and I.module_attrs({...})", item)
                 attrs.update(self.attributes(call.args[0]))
             elif not isinstance(item, ast.Pass) and not (

@@ -118,6 +118,11 @@ class OlderParser(BlockParser):
         self.define(name.id, var)
         return lambda rest: LetStmt(var, value, rest)
 
+    def is_macro(self, node: ast.FunctionDef) -> bool:
+        """Whether a function stands under ``@T.macro`` or ``@T.inline``."""
+        targets = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
+        return any(isinstance(t, ast.Attribute) and t.attr in ("macro", "inline") for t in targets)
+
     def expand(self, macro: Macro, call: ast.Call, body: Callable[[list[ast.stmt]], Stmt]) -> Stmt:
         """The macro's body with its parameters standing for the arguments."""
         args = macro.node.args

@@ -12,6 +12,7 @@ from typing import Any
 from .. import expr as E
 from .. import op
 from ..dtype import element_of, lanes_of, with_lanes
+from .types import TypeWord
 
 __all__ = ["FUNCTIONS"]
 
@@ -76,10 +77,11 @@ def call(name: str, *args: Any, dtype: str) -> E.Expr:
 def _call_as(name: str) -> Callable[..., E.Expr]:
     def build(*args: Any, dtype: str | None = None) -> E.Expr:
         if dtype is None:
-            if not args or not isinstance(args[0], str):
+            first = args[0].dtype if args and isinstance(args[0], TypeWord) else args[0] if args else None
+            if not isinstance(first, str):
                 raise TypeError(f"T.{name} takes the result's type first, or dtype=")
-            dtype, args = args[0], args[1:]
-        return E.Call(f"tir.{name}", E.as_exprs(args), dtype)
+            dtype, args = first, args[1:]
+        return E.Call(f"tir.{name}", E.as_exprs(args), dtype or "void")
 
     build.__name__, build.__doc__ = name, f"tir.{name}: the type of the result, then the arguments."
     return build
@@ -103,7 +105,7 @@ def tvm_access_ptr(ptype: Any, data: Any, offset: Any, extent: Any, rw_mask: Any
 
 def _opaque(name: str, result: str = "handle") -> Callable[..., E.Expr]:
     def build(*args: Any, dtype: str = result) -> E.Expr:
-        return E.Call(f"tir.{name}", E.as_exprs(args), dtype)
+        return E.Call(f"tir.{name}", E.as_exprs(args), dtype or "void")
 
     build.__name__, build.__doc__ = name, f"tir.{name}, of which only its arguments are known here."
     return build

@@ -40,10 +40,21 @@ class TypeWord:
         return f"T.{self.dtype}"
 
 
+_SHORT = {"boolean": "bool", "int": INDEX, "ptr": "handle", "bf16": "bfloat16"} | {
+    f"{letter}{bits}": f"{kind}{bits}"
+    for letter, kind, widths in (
+        ("f", "float", (16, 32, 64)),
+        ("i", "int", (8, 16, 32, 64)),
+        ("u", "uint", (8, 16, 32, 64)),
+    )
+    for bits in widths
+}
+
+
 @cache
 def type_word(name: str) -> TypeWord:
     """The word for a data type's name; AttributeError when there is no such type."""
-    name = {"boolean": "bool", "int": INDEX}.get(name, name)
+    name = _SHORT.get(name, name)
     try:
         parse_dtype(name)
     except ValueError:
