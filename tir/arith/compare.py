@@ -7,7 +7,7 @@ from math import gcd
 from ..expr import EQ, GE, GT, LE, LT, NE, CmpOp, Expr, IntImm
 from .canonical import Canonical
 from .structure import same
-from .terms import ONE, Poly, add, scale
+from .terms import ONE, Poly, add, const_of, scale
 
 __all__ = ["Compare"]
 
@@ -32,6 +32,9 @@ class Compare(Canonical):
         if decided is not None:
             return IntImm(int(decided), "bool")
         left, right = self._balance(t, p, q)
+        dividend = self._without_quotient(t, left, right)
+        if dividend is not None:
+            return self.compare(t(*[self.to_expr(side, dtype) for side in dividend]))
         a, b = self.to_expr(left, dtype), self.to_expr(right, dtype)
         return e if same(a, e.a) and same(b, e.b) else t(a, b)
 
@@ -67,6 +70,23 @@ class Compare(Canonical):
             return True
         refuted = {ONE: 1} if t is LE else {}  # not (p < q) is q - p <= 0
         return False if self.at_most_zero(add(scale(diff, -1), refuted)) else None
+
+    def _without_quotient(self, t: type, p: Poly, q: Poly) -> tuple[Poly, Poly] | None:
+        """x // c < k is x < c*k, and so on, for constants c and k; None when ``p t q`` is nothing like it."""
+        if t in (EQ, NE):
+            return None
+        up = t in (LT, GE)  # which side of the step the multiples of c are
+        for side, other in ((p, q), (q, p)):
+            k = const_of(other)
+            if k is not None and len(side) == 1:
+                (m, factor) = next(iter(side.items()))
+                atom = self.atoms[m[0]] if len(m) == 1 and factor == 1 else None
+                if atom is not None and atom.kind == "split" and atom.args[2] is None:
+                    x, c, _ = atom.args
+                    limit = k * c if up is (side is p) else k * c + c - 1
+                    end = {ONE: limit} if limit else {}
+                    return (x, end) if side is p else (end, x)
+        return None
 
     @staticmethod
     def _balance(t: type, p: Poly, q: Poly) -> tuple[Poly, Poly]:

@@ -81,6 +81,9 @@ class Division(Facts):
             k = k % c if m == ONE or not -c < k < c else k
             if k:
                 rest[m] = k
+        # (8*x + y) % 7 keeps its factors, as its quotient does, so that they show one number; 8*x % 7 is x % 7
+        whole = {m: p[m] if m else rest[m] for m in rest}
+        mixed = len(set(whole.values())) > 1
         rest = self._flatten(rest, c)
         if not rest:
             return {}
@@ -98,6 +101,8 @@ class Division(Facts):
             (inner, lower, upper), _ = single
             if upper is None or upper % (lower * c) == 0:  # (x // a) % b = (x % (a*b)) // a
                 return self._split(inner, lower, lower * c, dtype)
+        if mixed and rest.keys() == whole.keys():
+            rest = whole
         return self.split_atom(rest, 1, c, dtype)
 
     def _split(self, p: Poly, lower: int, upper: int | None, dtype: str) -> Poly:
@@ -226,6 +231,10 @@ class Division(Facts):
         cp, cq = p.get(ONE, 0), q.get(ONE, 0)
         if cp == cq and cp and len(p) > 1 and len(q) > 1:  # min(a + c, b + c) = min(a, b) + c
             return add(self.minimum(add(p, {ONE: -cp}), add(q, {ONE: -cp}), dtype, kind), {ONE: cp})
+        g = gcd(*p.values(), *q.values())
+        if g > 1:  # min(g*a, g*b) = g * min(a, b)
+            a, b = [{m: k // g for m, k in x.items()} for x in (p, q)]
+            return scale(self.minimum(a, b, dtype, kind), g)
         return self.pair_atom(kind, p, q, dtype)
 
     def _pair(self, p: Poly, kind: str) -> tuple[Poly, Poly] | None:

@@ -282,7 +282,7 @@ class _Finder:
                 if not simple.value:
                     self.errors.append(f"the predicate {part} never holds")
                 continue
-            upper = _upper_bound(simple)
+            upper = _upper_bound(part) or _upper_bound(simple)  # as written: a digit stays a digit
             if upper is None:
                 self.errors.append(f"the predicate {simple} is no upper bound")
                 continue
