@@ -143,14 +143,13 @@ def times_at(blocks: int, rounds: int) -> dict[str, float]:
 
 
 def table_of_growth(rounds: int) -> bool:
-    """The times on ever longer functions; whether none grows much faster than they (caches and the collection of
-    garbage cost a little more when there is more)."""
+    """The times on ever longer functions; whether none grows faster than they, but for what memory caches miss."""
     small, middle, large = [times_at(n, max(3, rounds // (1 + n // 100))) for n in BLOCKS]
     lines = []
     fine = True
     for name in small:
         growth = large[name] / middle[name]
-        fine &= growth < 20
+        fine &= growth < 14
         lines.append([name, *[f"{at[name]:.2f}" for at in (small, middle, large)], f"{growth:.1f}×"])
     print_table("milliseconds by number of blocks", ["", *map(str, BLOCKS), "100 → 1000"], lines)
     return fine

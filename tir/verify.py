@@ -91,8 +91,8 @@ class _Verifier:
     def __init__(self, func: PrimFunc) -> None:
         self.func = func
         self.spot: Any = None
-        self.vars: set[Var] = set()  # in scope now
-        self.buffers: set[Buffer] = set()
+        self.known: set[Any] = set()  # variables and buffers in scope now
+        self.order: list[Any] = []  # the same, as they came into scope: leaving a scope costs what entered in it
         self.ever: set[Any] = set()  # defined anywhere so far
         self.hidden: dict[Var, str] = {}  # loop variables that the innermost block with axes must not use
         self.loops: list[Var] = []
@@ -108,13 +108,22 @@ class _Verifier:
 
     # Definitions
 
+    def enter(self, item: Any) -> None:
+        self.known.add(item)
+        self.order.append(item)
+
+    def leave(self, mark: int) -> None:
+        """What came into scope after the first ``mark`` items goes."""
+        self.known.difference_update(self.order[mark:])
+        del self.order[mark:]
+
     def define(self, var: Var) -> None:
         if not isinstance(var, Var):
             raise self.fail(f"{var!r} is defined as if it were a variable")
         if var in self.ever:
             raise self.fail(f"variable `{var.name}` is defined twice")
         self.ever.add(var)
-        self.vars.add(var)
+        self.enter(var)
 
     def declare(self, buffer: Buffer, symbols: bool = False) -> None:
         if buffer in self.ever:
@@ -125,18 +134,18 @@ class _Verifier:
                 self.symbols(e)
             self.expr(e)
             self.check(is_int(e.dtype) and lanes_of(e.dtype) == 1, f"a size of buffer `{buffer.name}` is {e.dtype}")
-        self.buffers.add(buffer)
+        self.enter(buffer)
         self.level[buffer] = len(self.blocks)
-        if buffer.data not in self.vars:
-            self.vars.add(buffer.data)
+        if buffer.data not in self.known:
+            self.enter(buffer.data)
 
     def allocate(self, buffer: Buffer) -> None:
-        self.check(buffer.data not in self.vars, f"`{buffer.name}` is allocated but has the pointer of another buffer")
+        self.check(buffer.data not in self.known, f"`{buffer.name}` is allocated but has the pointer of another buffer")
         self.declare(buffer)
 
     def symbols(self, e: Expr) -> None:
         if isinstance(e, Var):
-            if e not in self.vars:
+            if e not in self.known:
                 self.define(e)
         else:
             for child in e.children():
@@ -162,13 +171,11 @@ class _Verifier:
     # Statements
 
     def stmt(self, s: Any) -> None:
-        outer_spot, vars_before, buffers_before = self.spot, self.vars, self.buffers
+        outer_spot, mark = self.spot, len(self.order)
         while True:
             self.spot = s
             cls = type(s)
             if cls in (LetStmt, Allocate, AttrStmt, AssertStmt):
-                if self.vars is vars_before:
-                    self.vars, self.buffers = set(vars_before), set(buffers_before)
                 self.scoped(s)
                 s = s.body
                 continue
@@ -204,7 +211,8 @@ class _Verifier:
             raise self.fail(f"block `{s.name_hint}` is not realized")
         else:
             raise self.fail(f"{cls.__name__} is no statement of a program")
-        self.spot, self.vars, self.buffers = outer_spot, vars_before, buffers_before
+        self.spot = outer_spot
+        self.leave(mark)
 
     def scoped(self, s: Any) -> None:
         if isinstance(s, LetStmt):
@@ -216,7 +224,7 @@ class _Verifier:
         elif isinstance(s, AttrStmt):
             self.expr(s.value)
             if isinstance(s.node, IterVar):
-                if s.node.var not in self.vars:
+                if s.node.var not in self.known:
                     self.define(s.node.var)
             elif isinstance(s.node, Expr):
                 self.expr(s.node)
@@ -236,13 +244,12 @@ class _Verifier:
         self.check(
             bound == bool(s.thread_binding), f"loop `{v.name}` is {s.kind}, its thread axis {s.thread_binding!r}"
         )
-        before = self.vars
-        self.vars = set(before)
+        mark = len(self.order)
         self.define(v)
         self.loops.append(v)
         self.stmt(s.body)
         self.loops.pop()
-        self.vars = before
+        self.leave(mark)
 
     def realize(self, s: BlockRealize) -> None:
         b = s.block
@@ -257,8 +264,7 @@ class _Verifier:
                 f"axis `{axis.var.name}` of block `{b.name_hint}` is {axis.var.dtype}, its value {value.dtype}",
             )
         self.condition(s.predicate)
-        vars_before, buffers_before, hidden, loops = self.vars, self.buffers, self.hidden, self.loops
-        self.vars, self.buffers = set(vars_before), set(buffers_before)
+        mark, hidden, loops = len(self.order), self.hidden, self.loops
         for axis in b.iter_vars:
             self.check(axis.kind in _AXIS_KINDS, f"axis `{axis.var.name}` is of kind {axis.kind!r}")
             self.expr(axis.dom.min)
@@ -295,7 +301,8 @@ class _Verifier:
             self.stmt(b.init)
         self.stmt(b.body)
         self.blocks.pop()
-        self.vars, self.buffers, self.hidden, self.loops = vars_before, buffers_before, hidden, loops
+        self.hidden, self.loops = hidden, loops
+        self.leave(mark)
 
     def region(self, region: BufferRegion) -> None:
         b = region.buffer
@@ -315,7 +322,7 @@ class _Verifier:
                 raise self.fail(f"block `{block.name_hint}` {verb} `{buffer.name}`, which its {clause} leaves out")
 
     def in_scope(self, buffer: Buffer) -> None:
-        if buffer not in self.buffers:
+        if buffer not in self.known:
             known = "is used outside of its scope" if buffer in self.ever else "is not declared"
             raise self.fail(f"buffer `{buffer.name}` {known}")
 
@@ -348,7 +355,7 @@ class _Verifier:
     def expr(self, e: Any) -> None:
         cls = type(e)
         if cls is Var:
-            if e not in self.vars:
+            if e not in self.known:
                 raise self.fail(
                     f"variable `{e.name}` is {'used outside of its scope' if e in self.ever else 'not defined'}"
                 )
@@ -375,11 +382,10 @@ class _Verifier:
         if cls is Let:
             self.expr(e.value)
             self.check(e.var.dtype == e.value.dtype, f"`{e.var.name}` is {e.var.dtype}, its value {e.value.dtype}")
-            before = self.vars
-            self.vars = set(before)
+            mark = len(self.order)
             self.define(e.var)
             self.expr(e.body)
-            self.vars = before
+            self.leave(mark)
             return
         if not isinstance(e, _KNOWN):
             raise self.fail(f"{cls.__name__} `{e}` is left in the program")

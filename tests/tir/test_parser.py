@@ -1,5 +1,7 @@
 """What the parser accepts, what it refuses, and where it points."""
 
+import contextlib
+import gc
 import textwrap
 
 import pytest
@@ -387,3 +389,17 @@ def test_block_init_and_realize_are_what_they_say():
     realize = block_named(f, "A")
     assert isinstance(realize.block, Block) and isinstance(realize.iter_values[0], IntImm)
     assert str(realize.predicate) == "vi < 4" and isinstance(realize.block.iter_vars[0].var, Var)
+
+
+@pytest.mark.parametrize("text", ["@T.prim_func\ndef f():\n    T.evaluate(0)\n", "nonsense("])
+def test_collection_of_garbage_goes_on_after_parsing(text):
+    assert gc.isenabled()
+    with contextlib.suppress(ParseError):
+        parse(text)
+    assert gc.isenabled()
+    gc.disable()
+    with contextlib.suppress(ParseError):
+        parse(text)
+    stays_off = not gc.isenabled()
+    gc.enable()
+    assert stays_off

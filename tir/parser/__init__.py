@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..function import IRModule, PrimFunc
+from ..pause import collection_paused
 from .errors import ParseError, Source
 from .functions import FunctionParser
 from .guard import check_text
@@ -44,6 +45,11 @@ def parse(text: str, extra_vars: Mapping[str, Any] | None = None, *, filename: s
 
 def parse_source(source: Source, outer: Callable[[str], Any]) -> PrimFunc | IRModule:
     """:func:`parse` without limits; ``outer(name)`` gives a name's meaning or ``NotImplemented``."""
+    with collection_paused():
+        return _parsed(source, outer)
+
+
+def _parsed(source: Source, outer: Callable[[str], Any]) -> PrimFunc | IRModule:
     try:
         tree = ast.parse(source.text)
     except SyntaxError as e:
