@@ -49,7 +49,8 @@ def _solve_one(
     out: dict[Var, Ends] = {}
     local = Analyzer()
     for v, r in (*doms.items(), *inner.items()):
-        local.bind(v, r)
+        unit = v in doms and is_const_int(r.extent, 1)
+        local.bind(v, (r.min, r.min + 1) if unit else r)  # as if longer, so that simplifying keeps the axis
     digits: dict[Var, dict[tuple[int, int | None], Ends]] = {}
     for index, ends in zip(access.indices, box, strict=True):
         if ends is None:

@@ -9,7 +9,6 @@ from typing import Any
 from ...tir.arith import Analyzer
 from ...tir.expr import Expr, IntImm, IterVar, Range, Var, const, is_const_int
 from ...tir.function import PrimFunc
-from ...tir.op import min_
 from ...tir.stmt import Block, BlockRealize, Evaluate, For, SeqStmt, Stmt, seq
 from ...tir.walk import pre_order, substitute
 from ..analysis import all_of, conjuncts
@@ -35,7 +34,8 @@ class Span:
 def span_within(analyzer: Analyzer, wanted: Ends | None, dom: Range) -> Span:
     """The span of ``wanted`` cut to the domain; the whole domain when ``wanted`` is None.
 
-    The extent stays constant where it can: what sticks out of the domain is left to a condition, as TVM does.
+    The extent stays constant where it can: what sticks out of the domain is left to a condition, as TVM does. What
+    changes from turn to turn makes loops whose extent does.
     """
     first, last = dom.min, analyzer.simplify(dom.min + dom.extent - 1)
     if wanted is None:
@@ -52,10 +52,6 @@ def span_within(analyzer: Analyzer, wanted: Ends | None, dom: Range) -> Span:
             lo_in, hi_in = lo_in or cut_lo is first, hi_in or cut_hi is last
     above = None if lo_in else first
     below = None if hi_in else last
-    if not isinstance(extent, IntImm) and any(isinstance(n, Var) for n in pre_order(extent)):
-        most = analyzer.const_int_bound(extent)[1]
-        if most is not None:  # an extent that changes from turn to turn: a constant one, and a condition
-            extent, below = const(most, extent.dtype), hi if hi_in else analyzer.simplify(min_(hi, last))
     return Span(lo, extent, above, below)
 
 
