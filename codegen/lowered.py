@@ -15,7 +15,7 @@ from ..tir.expr import BufferLoad, Call, Expr, Var
 from ..tir.function import PrimFunc
 from ..tir.node import Node
 from ..tir.stmt import Block, BufferStore
-from ..tir.walk import pre_order
+from ..tir.walk import distinct, pre_order
 from .target import Target
 
 __all__ = ["LoweredFunc", "Param", "abi_of", "size_vars", "written_data"]
@@ -125,7 +125,7 @@ def written_data(func: PrimFunc) -> set[Var]:
     written: set[Var] = set()
     source: dict[Var, Var] = {}
     looked_at: set[int] = set()
-    for node in pre_order(func.body):
+    for node in distinct(func.body):
         if isinstance(node, BufferStore):
             written.add(node.buffer.data)
         elif isinstance(node, Block):

@@ -19,8 +19,8 @@ from .node import Node, map_tuple
 from .stmt import Allocate, Block, BlockRealize, BufferStore, For, LetStmt, Stmt
 
 __all__ = [
-    "blocks_of", "free_vars", "loads_and_stores", "post_order", "pre_order", "replace_buffers", "replace_node",
-    "substitute", "transform", "uses_var", "vars_in",
+    "blocks_of", "distinct", "free_vars", "loads_and_stores", "post_order", "pre_order", "replace_buffers", "replace_node",
+    "substitute", "transform", "transform_statements", "uses_var", "vars_in",
 ]  # fmt: skip
 
 _LEAVES = frozenset((Var, IntImm, FloatImm))
@@ -41,6 +41,25 @@ def pre_order(node: Node, enter: Callable[[Node], bool] | None = None) -> Iterat
             below = list(top.children())
             below.reverse()
             stack.extend(below)
+
+
+def distinct(node: Node) -> Iterator[Node]:
+    """:func:`pre_order`, an expression that stands in several places once (leaves as often as they stand)."""
+    seen: set[int] = set()
+    stack: list[Node] = [node]
+    while stack:
+        top = stack.pop()
+        if type(top) in _LEAVES:
+            yield top
+            continue
+        if isinstance(top, Expr):
+            if id(top) in seen:
+                continue
+            seen.add(id(top))
+        yield top
+        below = list(top.children())
+        below.reverse()
+        stack.extend(below)
 
 
 def post_order(node: Node) -> Iterator[Node]:
@@ -72,7 +91,7 @@ def transform(node: N, pre: Rule | None = None, post: Rule | None = None, *, sha
         return n
 
     def once(n: Any) -> Any:
-        if not isinstance(n, Expr):
+        if not isinstance(n, Expr) or type(n) in _LEAVES:
             return walk(n)
         known = done.get(id(n))
         if known is None:
@@ -81,6 +100,11 @@ def transform(node: N, pre: Rule | None = None, post: Rule | None = None, *, sha
 
     below = once if shared else walk
     return below(node)
+
+
+def transform_statements(node: N, post: Rule) -> Any:
+    """:func:`transform` by a rule that changes statements only: expressions are not entered."""
+    return transform(node, lambda n: n if isinstance(n, Expr) else None, post)
 
 
 def substitute(node: Any, mapping: Mapping[Var, Expr]) -> Any:

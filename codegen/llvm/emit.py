@@ -5,10 +5,11 @@ from __future__ import annotations
 from ...tir.dtype import is_bool, is_int, is_signed
 from ...tir.expr import Call
 from ...tir.stmt import AssertStmt
-from ...tir.walk import pre_order
+from ...tir.walk import distinct
 from ..lowered import LoweredFunc
 from .builder import FunctionBuilder
 from .expr import EmitError, ModuleParts
+from .settled import SETTLED, settled
 from .stmt import StmtEmitter
 from .types import llvm_type
 
@@ -28,12 +29,11 @@ def emit(lowered: LoweredFunc) -> str:
             params.append(f"{p.llvm_type} %a{n}")
     fn = FunctionBuilder(f"define i32 @{lowered.name}({', '.join(params)}) nounwind {target.llvm_attributes}")
     parts = ModuleParts()
-    parts.calls_out = any(
-        isinstance(n, Call) and n.op in ("tir.call_extern", "tir.address_of") for n in pre_order(lowered.func.body)
-    )
-    for node in pre_order(lowered.func.body):
+    for node in distinct(lowered.func.body):
         if isinstance(node, AssertStmt):
             parts.assertions.setdefault(id(node), len(parts.assertions) + 1)
+        elif isinstance(node, Call) and node.op in ("tir.call_extern", "tir.address_of"):
+            parts.calls_out = True
     em = StmtEmitter(fn, parts, target, lowered.name)
     for n, p in enumerate(lowered.params):
         if p.kind == "buffer":
@@ -62,6 +62,7 @@ def emit(lowered: LoweredFunc) -> str:
         )
     pieces = [
         f"; ModuleID = '{lowered.name}'",
+        *([SETTLED] if settled(lowered.func.body) else []),
         f'source_filename = "{lowered.name}"',
         f'target triple = "{target.triple}"',
         "",

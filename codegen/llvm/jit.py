@@ -17,11 +17,18 @@ from ..elf import undefined_symbols
 from ..objects import find_object, keep_object, object_key
 from ..target import Target
 from ..version import CODEGEN_VERSION
+from .settled import SETTLED
 
 __all__ = ["CompiledCode", "JITError", "Loaded", "Options", "llvm_version", "load", "optimize_and_compile"]
 
 LINKS_PER_JIT = 300
 """A fresh ORC instance after so many loads: each load leaves some kilobytes behind in its instance."""
+
+
+CLEANING = ("simplify_cfg", "sroa", "instruction_combine", "aggressive_dce", "simplify_cfg")
+"""The passes for modules whose loops leave nothing to move."""
+HEAD = 200
+"""The emitter's remarks are within so many characters."""
 
 
 class JITError(RuntimeError):
@@ -166,7 +173,13 @@ class _Build:
         tuning.loop_unrolling = options.loop_unroll
         tuning.loop_interleaving = options.loop_vectorize
         builder = llvm.create_pass_builder(self.machine, tuning)
-        builder.getModulePassManager().run(self.module, builder)
+        if options == Options() and all(SETTLED in text[:HEAD] for text in texts):
+            passes = llvm.create_new_module_pass_manager()
+            for name in CLEANING:
+                getattr(passes, f"add_{name}_pass")()
+        else:
+            passes = builder.getModulePassManager()
+        passes.run(self.module, builder)
 
     def __enter__(self) -> _Build:
         return self

@@ -183,7 +183,7 @@ class StmtEmitter(ExprEmitter):
         self.stmt(s.body)
         latch = fn.block
         following = fn.emit(f"add nsw i64 {counter.name}, 1")
-        again = fn.emit(f"icmp slt i64 {following}, {high}")
+        again = fn.emit(f"icmp ne i64 {following}, {high}")  # it started below
         fn.branch_if(again, head, done)
         fn.fill(counter, [(low, start), (following, latch)])
         for b, phi in phis.items():

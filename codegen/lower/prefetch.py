@@ -11,7 +11,7 @@ from ...tir.expr import Broadcast, BufferLoad, Call, Expr, IntImm, Ramp, const
 from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import AssertStmt, BufferStore, Evaluate, For, IfThenElse, LetStmt, Stmt, seq
-from ...tir.walk import post_order, pre_order, substitute, transform, vars_in
+from ...tir.walk import post_order, pre_order, substitute, transform_statements, vars_in
 from ..target import Target
 
 __all__ = ["DISTANCE", "insert_prefetches", "unrolled_distance"]
@@ -45,7 +45,7 @@ def insert_prefetches(func: PrimFunc, target: Target) -> PrimFunc:
             return n.with_(annotations=rest, body=_Inserter(n, target.caches.line).stmt(n.body))
         return None
 
-    return transform(func, post=post)  # type: ignore[no-any-return]
+    return transform_statements(func, post)  # type: ignore[no-any-return]
 
 
 def unrolled_distance(wanted: Any, factor: int) -> Any:

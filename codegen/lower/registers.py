@@ -8,21 +8,23 @@ loops as SSA values (phi nodes), so nothing depends on a later optimizer promoti
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 
 from ...tir.buffer import Buffer
-from ...tir.dtype import bytes_of, with_lanes
+from ...tir.dtype import bytes_of, lanes_of, with_lanes
 from ...tir.equal import structural_equal
-from ...tir.expr import BufferLoad, Call, Expr, IntImm, Ramp, Select, Shuffle, Var, const
+from ...tir.expr import Broadcast, BufferLoad, Call, Expr, IntImm, Ramp, Select, Shuffle, Var, const
 from ...tir.function import PrimFunc
 from ...tir.node import Node
-from ...tir.stmt import Allocate, BufferStore, For, Stmt
+from ...tir.stmt import Allocate, BufferStore, For, LetStmt, Stmt, seq
 from ...tir.walk import transform
+from .slots import Slot, homes_of
 
 __all__ = ["REGISTER_SCOPE", "promote_registers"]
 
 REGISTER_SCOPE = "register"
 _MAX_BYTES = 16384
-Slot = tuple[int, int]
+Access = BufferLoad | BufferStore
 
 
 def promote_registers(func: PrimFunc) -> PrimFunc:
@@ -41,108 +43,166 @@ def promote_registers(func: PrimFunc) -> PrimFunc:
         acc_0[()] = ...
         acc_8[()] = acc_8[()] + ...
 
-    Arrays that are indexed by a variable, cross a parallel loop, or whose accesses overlap without being equal stay in
-    memory. A store under a mask becomes a ``Select`` with the old value, or a plain one where no lane outside the mask
-    is ever looked at.
+    Arrays that are indexed by a variable or cross a parallel loop stay in memory, and those whose accesses overlap in
+    uneven pieces (:func:`.slots.homes_of`). A store under a mask becomes a ``Select`` with the old value, or a plain one
+    where no lane outside the mask is ever looked at.
     """
+    tiles = {}
+    for buffer, accesses in _accesses(func.body).items():
+        tile = _tile(buffer, accesses)
+        if tile is not None:
+            tiles[buffer] = tile
+    if not tiles:
+        return func
 
-    def post(n: Node) -> Stmt | None:
-        if isinstance(n, Allocate) and n.buffer.scope != REGISTER_SCOPE:
-            return _promote(n)
+    def post(n: Node) -> Node | None:
+        if isinstance(n, BufferLoad):
+            tile = tiles.get(n.buffer)
+            return None if tile is None else tile.load(n)
+        if isinstance(n, BufferStore):
+            tile = tiles.get(n.buffer)
+            return None if tile is None else tile.store(n)
+        if isinstance(n, Allocate) and n.buffer in tiles:
+            body = n.body
+            for value in reversed(tiles[n.buffer].values.values()):
+                body = Allocate(value, body)
+            return body
         return None
 
-    return transform(func, post=post)  # type: ignore[no-any-return]
+    return transform(func, post=post, shared=True)  # type: ignore[no-any-return]
 
 
-def _promote(alloc: Allocate) -> Stmt | None:
-    buffer = alloc.buffer
+@dataclass(slots=True)
+class _Tile:
+    """An array that becomes register values. ``homes``: the pieces that each place consists of, or the larger one that
+    holds it; ``free``: places whose masks do not matter; ``places``: the place of each access seen."""
+
+    shape: tuple[Expr, ...]
+    homes: dict[Slot, tuple[Slot, ...]]
+    values: dict[Slot, Buffer]
+    free: set[Slot]
+
+    def load(self, n: BufferLoad) -> Expr:
+        """The value that stands for a load."""
+        slot = _slot(n.indices, self.shape)
+        assert slot is not None
+        parts: list[Expr] = [BufferLoad(self.values[home], ()) for home in self.homes[slot]]
+        value = _joined(parts)
+        if len(parts) == 1 and self.homes[slot] != (slot,):
+            first = slot[0] - self.homes[slot][0][0]
+            value = Shuffle((value,), tuple(range(first, first + slot[1])))
+        if n.predicate is None or slot in self.free:
+            return value
+        return Select(n.predicate, value, const(0, value.dtype))
+
+    def store(self, n: BufferStore) -> Stmt:
+        """What stands for a store."""
+        slot = _slot(n.indices, self.shape)
+        assert slot is not None
+        homes, value = self.homes[slot], n.value
+        if len(homes) == 1:
+            home = self.values[slot]
+            if n.predicate is not None and slot not in self.free:
+                value = Select(n.predicate, value, BufferLoad(home, ()))
+            return BufferStore(home, value, ())
+        if isinstance(value, Broadcast):
+            return seq(*[BufferStore(self.values[h], _broadcast(value.value, h[1]), ()) for h in homes])
+        whole = Var("piece", value.dtype)
+        parts = [
+            BufferStore(self.values[h], Shuffle((whole,), tuple(range(h[0] - slot[0], h[0] - slot[0] + h[1]))), ())
+            for h in homes
+        ]
+        return LetStmt(whole, value, seq(*parts))
+
+
+def _broadcast(value: Expr, lanes: int) -> Expr:
+    return value if lanes == 1 else Broadcast(value, lanes)
+
+
+def _joined(parts: list[Expr]) -> Expr:
+    """The vector of all lanes, put together two at a time (single lanes at once)."""
+    if len(parts) > 1 and lanes_of(parts[0].dtype) == 1:
+        return Shuffle(tuple(parts), tuple(range(len(parts))))
+    while len(parts) > 1:
+        lanes = 2 * lanes_of(parts[0].dtype)
+        parts = [Shuffle((a, b), tuple(range(lanes))) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0]
+
+
+def _tile(buffer: Buffer, accesses: list[Access]) -> _Tile | None:
+    """How ``buffer`` becomes register values; None when it cannot."""
     size = buffer.num_bytes()
     if size is None or size > _MAX_BYTES or buffer.strides:
         return None
-    accesses = _accesses(alloc.body, buffer)
-    if accesses is None:
-        return None
     shape = _row_padded(accesses, buffer)
-    slots: set[Slot] = set()
+    places: list[Slot] = []
     for access in accesses:
         slot = _slot(access.indices, shape)
         if slot is None:
             return None
-        slots.add(slot)
-    parents = _containers(slots)
-    if parents is None:
+        places.append(slot)
+    stored = {s for a, s in zip(accesses, places, strict=True) if isinstance(a, BufferStore)}
+    masked = {
+        s for a, s in zip(accesses, places, strict=True) if isinstance(a, BufferStore) and a.predicate is not None
+    }
+    homes = homes_of(set(places), stored)
+    if homes is None or any(len(homes[s]) > 1 for s in masked):
         return None
-    values: dict[Slot, Buffer] = {}
-    for start, lanes in sorted(set(parents.values())):
-        dtype = with_lanes(buffer.dtype, lanes)
-        values[start, lanes] = Buffer(f"{buffer.name}_{start}", (), dtype, REGISTER_SCOPE)
+    values = {}
+    for home in sorted({h for found in homes.values() for h in found}):
+        values[home] = Buffer(f"{buffer.name}_{home[0]}", (), with_lanes(buffer.dtype, home[1]), REGISTER_SCOPE)
     if sum(bytes_of(v.dtype) for v in values.values()) > _MAX_BYTES:
         return None
-    stored = {_slot(a.indices, shape) for a in accesses if isinstance(a, BufferStore)}
-    if any(parents[s] != s for s in stored if s is not None):
-        return None  # a part of a vector is written: keep it in memory
-    free = _unmasked_stores(accesses, shape, parents)
-
-    def read(slot: Slot) -> Expr:
-        home = parents[slot]
-        whole = BufferLoad(values[home], ())
-        if home == slot:
-            return whole
-        first = slot[0] - home[0]
-        return Shuffle((whole,), tuple(range(first, first + slot[1])))
-
-    def post(n: Node) -> Node | None:
-        if isinstance(n, BufferLoad) and n.buffer is buffer:
-            slot = _slot(n.indices, shape)
-            assert slot is not None
-            value = read(slot)
-            if n.predicate is None or slot in free:
-                return value
-            return Select(n.predicate, value, const(0, value.dtype))
-        if isinstance(n, BufferStore) and n.buffer is buffer:
-            slot = _slot(n.indices, shape)
-            assert slot is not None
-            value = n.value
-            if n.predicate is not None and slot not in free:
-                value = Select(n.predicate, value, BufferLoad(values[slot], ()))
-            return BufferStore(values[slot], value, ())
-        return None
-
-    body: Stmt = transform(alloc.body, post=post, shared=True)
-    for value in reversed(list(values.values())):
-        body = Allocate(value, body)
-    return body
+    return _Tile(shape, homes, values, _unmasked_stores(accesses, places, homes))
 
 
-def _accesses(body: Stmt, buffer: Buffer) -> list[BufferLoad | BufferStore] | None:
-    """All accesses; None when the buffer crosses a parallel loop or its address is taken.
+def _accesses(body: Stmt) -> dict[Buffer, list[Access]]:
+    """The accesses of every array allocated in ``body``, those left out that cross a parallel loop, whose address is
+    taken, or that are also seen through another buffer.
 
     Expressions that several statements share are looked at once.
     """
-    out: list[BufferLoad | BufferStore] = []
+    found: dict[Buffer, list[Access]] = {}
+    level: dict[Buffer, int] = {}
+    owner: dict[Var, Buffer] = {}
+    lost: set[Buffer] = set()
     seen: set[int] = set()
-    stack: list[tuple[Node, bool]] = [(body, False)]
+    stack: list[tuple[Node, int]] = [(body, 0)]
     while stack:
         n, parallel = stack.pop()
         if isinstance(n, Expr):
             if id(n) in seen:
                 continue
             seen.add(id(n))
-        if isinstance(n, (BufferLoad, BufferStore)) and n.buffer is buffer:
-            if parallel:
-                return None
-            out.append(n)
+        if isinstance(n, (BufferLoad, BufferStore)):
+            own = owner.get(n.buffer.data)
+            if own is not None:
+                if own is not n.buffer or level[own] != parallel:
+                    lost.add(own)
+                else:
+                    found[own].append(n)
+        elif isinstance(n, Allocate):
+            if n.buffer.scope != REGISTER_SCOPE:
+                found[n.buffer], level[n.buffer], owner[n.buffer.data] = [], parallel, n.buffer
         elif isinstance(n, Call):
-            if any(a is buffer.data for a in n.args):
-                return None
-            if n.op == "tir.address_of" and any(isinstance(a, BufferLoad) and a.buffer is buffer for a in n.args):
-                return None
-        inside = parallel or (isinstance(n, For) and n.kind == "parallel")
-        stack += [(c, inside) for c in n.children() if not isinstance(c, (IntImm, Var))]
-    return out
+            for a in n.args:
+                taken = owner.get(a) if isinstance(a, Var) else None
+                if n.op == "tir.address_of" and isinstance(a, BufferLoad):
+                    taken = owner.get(a.buffer.data)
+                if taken is not None:
+                    lost.add(taken)
+        elif isinstance(n, For) and n.kind == "parallel":
+            parallel += 1
+        for c in n.children():
+            if type(c) not in _PLAIN:
+                stack.append((c, parallel))
+    return {b: accesses for b, accesses in found.items() if b not in lost}
 
 
-def _row_padded(accesses: list[BufferLoad | BufferStore], buffer: Buffer) -> tuple[Expr, ...]:
+_PLAIN = frozenset((IntImm, Var))
+
+
+def _row_padded(accesses: list[Access], buffer: Buffer) -> tuple[Expr, ...]:
     """The shape with rows as long as the accesses reach: a masked vector at the end of a row must not overlap the next
     one, since its lanes beyond the row are never looked at."""
     if not buffer.shape or not isinstance(buffer.shape[-1], IntImm):
@@ -161,10 +221,10 @@ def _slot(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Slot | None:
     for index, extent in zip(indices, shape, strict=True):
         if not isinstance(extent, IntImm):
             return None
-        offset *= extent.value
-        stride_scale = extent.value
+        size = extent.value
+        offset *= size
         if lanes > 1:
-            stride *= stride_scale
+            stride *= size
         if isinstance(index, Ramp):
             if lanes > 1 or not isinstance(index.stride, IntImm):
                 return None
@@ -178,48 +238,21 @@ def _slot(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Slot | None:
     return offset, lanes
 
 
-def _containers(slots: set[Slot]) -> dict[Slot, Slot] | None:
-    """For each slot the largest slot that holds it; None when two overlap and neither holds the other."""
-    by_size = sorted(slots, key=lambda s: (-s[1], s[0]))
-    homes: list[Slot] = []
-    out: dict[Slot, Slot] = {}
-    owner: dict[int, Slot] = {}
-    for slot in by_size:
-        start, lanes = slot
-        owners = {owner.get(i) for i in range(start, start + lanes)}
-        if owners == {None}:
-            homes.append(slot)
-            out[slot] = slot
-            for i in range(start, start + lanes):
-                owner[i] = slot
-        elif len(owners) == 1:
-            home = owners.pop()
-            assert home is not None
-            out[slot] = home
-        else:
-            return None
-    return out
-
-
-def _unmasked_stores(
-    accesses: list[BufferLoad | BufferStore], shape: tuple[Expr, ...], parents: dict[Slot, Slot]
-) -> set[Slot]:
+def _unmasked_stores(accesses: list[Access], places: list[Slot], homes: dict[Slot, tuple[Slot, ...]]) -> set[Slot]:
     """Slots whose masks may be ignored: no load looks at a lane that some masked store leaves out.
 
     That is so when all masks of a slot are the same one, and every load of it is under that mask.
     """
     masks: dict[Slot, list[Expr]] = defaultdict(list)
     bare_loads: set[Slot] = set()
-    for access in accesses:
-        slot = _slot(access.indices, shape)
-        assert slot is not None
+    for access, slot in zip(accesses, places, strict=True):
         if access.predicate is not None:
             masks[slot].append(access.predicate)
-        elif isinstance(access, BufferLoad) or parents[slot] != slot:
-            bare_loads.add(parents[slot])
+        elif isinstance(access, BufferLoad) or homes[slot] != (slot,):
+            bare_loads.update(homes[slot])
     out: set[Slot] = set()
     for slot, found in masks.items():
-        if slot in bare_loads or parents[slot] != slot:
+        if slot in bare_loads or homes[slot] != (slot,):
             continue
         if all(m is found[0] or structural_equal(m, found[0], map_free_vars=False) for m in found[1:]):
             out.add(slot)
