@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ...tir.arith import Analyzer, eval_interval
-from ...tir.buffer import BufferRegion
-from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, const
+from ...tir.buffer import Buffer, BufferRegion
+from ...tir.expr import BufferLoad, IntImm, IterVar, Range, Var, const
 from ...tir.function import PrimFunc
-from ...tir.regions import access_regions
-from ...tir.stmt import Block, BlockRealize, For, Stmt, seq
+from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ...tir.walk import pre_order, transform, uses_var
-from ..analysis import opaque_buffers
 from ..bindings import check_plain
 from ..errors import ScheduleError
 from ..fresh import fresh_copy
@@ -128,14 +126,14 @@ def _sizes(loop: For, factors: Any) -> list[int]:
         if isinstance(s, bool) or not (s is None or (isinstance(s, int) and s > 0)):
             raise ScheduleError(f"factor {s} of loop {name} is no positive number", where=loop)
     left = loop.extent.value - sum(s for s in sizes if s is not None)
-    if left < 0 or (left == 0 and None in sizes):
+    if left <= 0:
         raise ScheduleError(
             f"the factors {text} leave {left} of the {loop.extent} iterations of loop {name}", where=loop,
-            hint="together they are at most the extent, and less where one is None",
+            hint="together they are less than the extent: the rest is a part of its own, or the one that is None",
         )  # fmt: skip
     if None in sizes:
         return [left if s is None else s for s in sizes]
-    return [*sizes, left] if left else sizes
+    return [*sizes, left]
 
 
 def _check_reductions(loop: For, var: Var, around: set[Var]) -> None:
@@ -161,29 +159,38 @@ def _check_reductions(loop: For, var: Var, around: set[Var]) -> None:
 
 
 def _narrowed(body: Stmt, var: Var, part: Range) -> Stmt:
-    """Blocks below with the axes that are the loop's over its part, and regions over the whole domain of their axes."""
+    """Blocks below with the axes that are the loop's over its part. Their regions of buffers that they access at axes
+    alone are, as in TVM, over the whole domain of those."""
 
     def post(n: Any) -> Any:
-        if not isinstance(n, BlockRealize) or not n.block.iter_vars:
+        if not isinstance(n, BlockRealize) or var not in n.iter_values:
             return None
+        at = n.iter_values.index(var)
         axes = tuple([
-            IterVar(part, iv.var, iv.kind, iv.thread_tag) if value is var else iv
-            for iv, value in zip(n.block.iter_vars, n.iter_values, strict=True)
+            IterVar(part, iv.var, iv.kind, iv.thread_tag) if k == at else iv for k, iv in enumerate(n.block.iter_vars)
         ])  # fmt: skip
-        reads, writes = n.block.reads, n.block.writes
-        if not n.block.match_buffers and not opaque_buffers(n.block):
-            own = set(n.block.alloc_buffers)
-            found = access_regions(n.block.body, n.block.init)
-            reads, writes = [tuple([r for r in regions if r.buffer not in own]) for regions in found]
-        doms = {iv.var: (iv.dom.min, iv.dom.min + iv.dom.extent - 1) for iv in axes}
+        doms = {iv.var: iv.dom for iv in axes}
+        plain = _plain_buffers(n.block.body, doms)
         analyzer = Analyzer()
-        wide = [tuple([_widened(r, doms, analyzer) for r in regions]) for regions in (reads, writes)]
+        wide = [
+            tuple([_widened(r, doms, analyzer) if r.buffer in plain else r for r in regions])
+            for regions in (n.block.reads, n.block.writes)
+        ]
         return BlockRealize(n.iter_values, n.predicate, n.block.with_(iter_vars=axes, reads=wide[0], writes=wide[1]))
 
     return transform(body, post=post)  # type: ignore[no-any-return]
 
 
-def _widened(region: BufferRegion, doms: Mapping[Var, tuple[Expr, Expr]], analyzer: Analyzer) -> BufferRegion:
+def _plain_buffers(body: Stmt, axes: Collection[Var]) -> set[Buffer]:
+    return {
+        n.buffer
+        for n in pre_order(body)
+        if isinstance(n, (BufferLoad, BufferStore)) and all(isinstance(i, Var) and i in axes for i in n.indices)
+    }
+
+
+def _widened(region: BufferRegion, axes: Mapping[Var, Range], analyzer: Analyzer) -> BufferRegion:
+    doms = {v: (dom.min, dom.min + dom.extent - 1) for v, dom in axes.items()}
     out: list[Range] = []
     for r, extent in zip(region.region, region.buffer.shape, strict=True):
         first, last = eval_interval(r.min, doms), eval_interval(r.min + r.extent - 1, doms)
