@@ -231,6 +231,9 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "hypot": np.hypot,
     "atan2": np.arctan2,
     "copysign": np.copysign,
+    "times_exp2": lambda x, n: np.where(
+        np.isnan(n), n, np.ldexp(x, np.clip(np.nan_to_num(np.floor(n)), -9999, 9999).astype(int))
+    ),
 }
 _DOTS: dict[str, Callable[..., Any]] = {"dot4_u8i8": dot4_u8i8, "dot2_bf16": dot2_bf16}
 _TESTS: dict[str, Callable[[Any], Any]] = {"isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite}

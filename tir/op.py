@@ -6,6 +6,7 @@ The operations a :class:`Call` may name (``tir.`` is their prefix, as in TVM):
 floating point         exp exp2 exp10 log log2 log10 log1p expm1 sqrt rsqrt sin cos tan asin acos atan atan2 sinh cosh
                        tanh asinh acosh atanh sigmoid erf floor ceil round (half to even) nearbyint trunc fabs pow
                        fmod hypot copysign isnan isinf isfinite fma (a * b + c, rounded once)
+                       times_exp2(x, n): x * 2**floor(n) for finite n, rounded once
 integer                abs popcount clz bitwise_and bitwise_or bitwise_xor bitwise_not shift_left shift_right
 control                if_then_else(cond, a, b): only the chosen side is evaluated; likely(cond): cond itself
 type                   reinterpret(x): the same bits as another type of the same width
@@ -51,7 +52,7 @@ __all__ = [
     "dot4_u8i8", "exp", "floor",
     "floordiv", "floormod", "fma", "fmod", "if_then_else", "infinity", "isfinite", "isinf", "isnan", "likely",
     "max_", "max_value_of", "min_", "min_value_of", "pow_", "popcount", "reinterpret", "round_", "select",
-    "truncdiv", "truncmod", "unary",
+    "times_exp2", "truncdiv", "truncmod", "unary",
 ]  # fmt: skip
 
 OPAQUE_CALLS = (
@@ -166,6 +167,11 @@ def _float_pair(name: str, x: Any, y: Any) -> Expr:
     if not is_float(a.dtype):
         a, b = cast("float32", a), cast("float32", b)
     return Call(f"tir.{name}", (a, b), a.dtype)
+
+
+def times_exp2(x: Any, n: Any) -> Expr:
+    """``x * 2**floor(n)``, rounded once; both of one float type."""
+    return _float_pair("times_exp2", x, n)
 
 
 def fma(a: Any, b: Any, c: Any) -> Expr:

@@ -71,6 +71,22 @@ class Calls:
         chosen = f"{self.helpers.select(e.dtype)}(tw_m, tw_usual, {other})"
         return f"({{ {mask} tw_m = {cond}; {kind} tw_usual = {usual}; {every}(tw_m) ? tw_usual : {chosen}; }})"
 
+    def call_times_exp2(self, e: Call) -> str:
+        """Two factors where that is exact and the result no exception, else the C library."""
+        single = bits_of(e.dtype) == 32
+        kind, end, word, bias, mantissa = (
+            ("float", "f", "int32_t", 127, 23) if single else ("double", "", "int64_t", 1023, 52)
+        )
+        body = (
+            f"if (x >= 0.25{end} && x <= 4 && n > -{2 * bias - 4} && n < {2 * bias}) {{ "
+            f"{word} i = ({word})floor{end}(n), a = i >> 1, u = (a + {bias}) << {mantissa}, v = (i - a + {bias}) << {mantissa}; "
+            f"{kind} p, q; memcpy(&p, &u, sizeof p); memcpy(&q, &v, sizeof q); return x * p * q; }} "
+            f"return n != n ? n : ldexp{end}(x, (int)fmax{end}(fmin{end}(floor{end}(n), 9999), -9999));"
+        )
+        function = self.helpers.define(f"tw_times_exp2{end}", kind, f"{kind} x, {kind} n", body)
+        call = function if lanes_of(e.dtype) == 1 else self.helpers.lanewise(function, e.dtype, [e.dtype, e.dtype])
+        return f"{call}({', '.join(map(self.value, e.args))})"
+
     def call_likely(self, e: Call) -> str:
         text = self.value(e.args[0])
         return text if lanes_of(e.dtype) > 1 else f"__builtin_expect(!!{text}, 1)"

@@ -9,6 +9,7 @@ from ...tir.expr import BufferLoad, Call, Expr, IntImm, StringImm
 from ...tir.walk import pre_order
 from .machine import MACHINE_CALLS, may_write
 from .rare import emit_likely, is_likely
+from .scale import emit_times_exp2
 from .types import llvm_type, splat_constant, suffix, vector_constant
 
 if TYPE_CHECKING:
@@ -226,6 +227,7 @@ _HANDLERS = {
     "isfinite": _classify,
     "rsqrt": _rsqrt,
     "sigmoid": _sigmoid,
+    "times_exp2": emit_times_exp2,
     "if_then_else": _if_then_else,
     "vector_reduce_add": _vector_reduce,
     "vector_reduce_mul": _vector_reduce,

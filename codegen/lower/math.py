@@ -89,10 +89,10 @@ _FLOAT64: dict[str, Expansion] = {
 _NEEDS_FUSED = ("sin", "cos", "tan", "fmod")
 
 
-def expand(call: Call, fused: bool = True) -> Expr | None:
+def expand(call: Call, fused: bool = True, scales: bool = False) -> Expr | None:
     """The expansion of ``tir.exp(x)`` and its like; None for calls that stay as they are.
 
-    ``fused``: the target has fused multiply-add.
+    ``fused``: the target has fused multiply-add; ``scales``: an instruction for ``tir.times_exp2``.
     """
     name = call.op.removeprefix("tir.")
     if not call.op.startswith("tir.") or not is_float(call.dtype):
@@ -103,18 +103,18 @@ def expand(call: Call, fused: bool = True) -> Expr | None:
     if bits == 16:
         wide = with_lanes("float32", lanes_of(call.dtype))
         inner = Call(call.op, tuple([Cast(wide, a) for a in call.args]), wide)
-        expanded = expand(inner, fused)
+        expanded = expand(inner, fused, scales)
         return Cast(call.dtype, inner if expanded is None else expanded)
     double = with_lanes("float64", lanes_of(call.dtype))
     if bits == 64:
         if name in _NEEDS_FUSED and not fused:
             return None
-        return _written(Maths(double, fused), _OWN.get(name) or _DOUBLE.get(name) or _FLOAT64[name], call.args)
+        return _written(Maths(double, fused, scales), _OWN.get(name) or _DOUBLE.get(name) or _FLOAT64[name], call.args)
     if name in _OWN:
-        return _written(Maths(call.dtype, fused), _OWN[name], call.args)
+        return _written(Maths(call.dtype, fused, scales), _OWN[name], call.args)
     rule = _DOUBLE.get(name) or _SINGLE[name]
     wide_args = tuple([Cast(double, a) for a in call.args])
-    return Cast(call.dtype, _written(Maths(double, fused), rule, wide_args))
+    return Cast(call.dtype, _written(Maths(double, fused, scales), rule, wide_args))
 
 
 def _written(m: Maths, rule: Expansion, args: tuple[Expr, ...]) -> Expr:
@@ -133,8 +133,9 @@ def lower_math(func: PrimFunc, target: Target | None = None) -> PrimFunc:
         B[i] = T.Let(T.Select(9.2 <= T.fabs(t0), T.copysign(1, t0), t4), where={t0: A[i], …})
     """
     fused = True if target is None else target.has_fma
+    scales = target is not None and target.has("avx512f")
 
     def post(n: Any) -> Expr | None:
-        return expand(n, fused) if isinstance(n, Call) else None
+        return expand(n, fused, scales) if isinstance(n, Call) else None
 
     return transform(func, post=post)  # type: ignore[no-any-return]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ...tir.dtype import bits_of, lanes_of, with_lanes
 from ...tir.expr import Call, Cast, Expr, Let, Select, Var, const
+from ...tir.walk import vars_in
 
 __all__ = ["Maths"]
 
@@ -16,11 +17,13 @@ class Maths:
     Values that are used more than once are named by :meth:`name`; :meth:`finish` puts the names around the result.
     ``fused`` says that the target multiplies and adds in one rounding; polynomials then use ``tir.fma``. What relies
     on exact products asks for :meth:`fma`, which is right everywhere and slow where the instruction is missing.
+    ``scales``: it has an instruction for ``tir.times_exp2``.
     """
 
-    def __init__(self, dtype: str, fused: bool = True) -> None:
+    def __init__(self, dtype: str, fused: bool = True, scales: bool = False) -> None:
         self.dtype = dtype
         self.fused = fused
+        self.scales = scales
         self.bits = bits_of(dtype)
         self.lanes = lanes_of(dtype)
         self.single = self.bits == 32
@@ -48,8 +51,11 @@ class Maths:
 
     def finish(self, result: Expr) -> Expr:
         """``result`` with the names that it uses around it."""
+        used = vars_in(result)
         for var, value in reversed(self._names):
-            result = Let(var, value, result)
+            if var in used:
+                used = used | vars_in(value)
+                result = Let(var, value, result)
         self._names = []
         return result
 
@@ -134,6 +140,10 @@ class Maths:
         first = self.from_bits(half + self.i(self.one_bits))
         second = self.from_bits((exponent - half) + self.i(self.one_bits))
         return x * first * second
+
+    def scaled(self, x: Expr, n: Expr, exponent: Expr) -> Expr:
+        """x * 2**n from both forms of n that :meth:`whole` gives: by the machine's instruction, or :meth:`times_power`."""
+        return self.call("times_exp2", x, n) if self.scales else self.times_power(x, exponent)
 
     def power(self, exponent: Expr, shift: int = 0) -> Expr:
         """2**(n + shift) from n << mantissa bits; the result must be a normal number."""

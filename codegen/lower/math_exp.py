@@ -42,10 +42,16 @@ SINH_64 = (0.1666666666666666743, 0.00833333333333313881, 0.00019841269841437680
 
 def _reduce(m: Maths, x: Expr) -> tuple[Expr, Expr]:
     """(r, n << mantissa bits) with x = n * log(2) + r."""
+    r, _, exponent = _reduced(m, x)
+    return r, exponent
+
+
+def _reduced(m: Maths, x: Expr) -> tuple[Expr, Expr, Expr]:
+    """(r, n, n << mantissa bits)."""
     n, exponent = m.whole(m.mad(x, m.f(LOG2_E), m.f(m.magic)))
     hi, lo = (0.693359375, -2.12194440e-4) if m.single else (6.93145751953125e-1, 1.42860682030941723212e-6)
     r = m.mad(n, m.f(-hi), x)
-    return m.name(m.mad(n, m.f(-lo), r)), exponent
+    return m.name(m.mad(n, m.f(-lo), r)), n, exponent
 
 
 def _minus_one(m: Maths, r: Expr) -> Expr:
@@ -54,24 +60,31 @@ def _minus_one(m: Maths, r: Expr) -> Expr:
     return m.mad(r * r, q, r)
 
 
+def _power(m: Maths, r: Expr) -> Expr:
+    """exp(r) on |r| <= log(2)/2; with fused operations a step less than by way of exp(r) - 1."""
+    if m.fused:
+        return m.poly(r, (1.0, 1.0, *(EXP_32 if m.single else EXP_64)))
+    return _minus_one(m, r) + m.f(1.0)
+
+
 def exp(m: Maths, x: Expr, halved: bool = False) -> Expr:
     """e**x (half of it when ``halved``), at most 1 ULP off."""
     x = m.clamp(x, -104.0, 90.0) if m.single else m.clamp(x, -746.0, 711.0)
-    r, exponent = _reduce(m, x)
-    p = _minus_one(m, r) + m.f(1.0)
-    return m.times_power(p * m.f(0.5) if halved else p, exponent)
+    r, n, exponent = _reduced(m, x)
+    p = _power(m, r)
+    return m.scaled(p * m.f(0.5) if halved else p, n, exponent)
 
 
 def exp_normal(m: Maths, x: Expr) -> Expr:
     """e**x where the result is a normal number, at most 1 ULP off."""
     r, exponent = _reduce(m, x)
-    return (_minus_one(m, r) + m.f(1.0)) * m.power(exponent)
+    return _power(m, r) * m.power(exponent)
 
 
 def exp_plus_one(m: Maths, x: Expr) -> Expr:
     """e**x + 1 where e**x is a normal number."""
     r, exponent = _reduce(m, x)
-    return m.mad(_minus_one(m, r) + m.f(1.0), m.power(exponent), m.f(1.0))
+    return m.mad(_power(m, r), m.power(exponent), m.f(1.0))
 
 
 def exp2(m: Maths, x: Expr) -> Expr:
@@ -80,7 +93,7 @@ def exp2(m: Maths, x: Expr) -> Expr:
     n, exponent = m.whole(x + m.f(m.magic))
     r = m.name(x - n)
     p = m.mad(m.poly(r, EXP2_32 if m.single else EXP2_64), r, m.f(1.0))
-    return m.times_power(p, exponent)
+    return m.scaled(p, n, exponent)
 
 
 def exp10(m: Maths, x: Expr) -> Expr:
@@ -90,7 +103,7 @@ def exp10(m: Maths, x: Expr) -> Expr:
     hi, lo = (3.0078125e-1, 2.48745663981195213739e-4) if m.single else (3.01025390625e-1, 4.60503898119521373889e-6)
     r = m.name(m.mad(n, m.f(-lo), m.mad(n, m.f(-hi), x)))
     p = m.mad(m.poly(r, EXP10_32 if m.single else EXP10_64), r, m.f(1.0))
-    return m.times_power(p, exponent)
+    return m.scaled(p, n, exponent)
 
 
 def expm1(m: Maths, x: Expr) -> Expr:

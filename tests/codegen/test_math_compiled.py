@@ -12,6 +12,7 @@ from tilewright.codegen.llvm import emit
 from tilewright.schedule import Schedule
 from tilewright.te import compute, create_prim_func, placeholder
 from tilewright.tir import PrimFunc, op
+from tilewright.tir.interpret import interpret
 
 ROUNDING = {"float32": 2.0**-23, "float64": 2.0**-51}
 
@@ -77,3 +78,36 @@ def test_huge_arguments_of_float64(name: str) -> None:
     compile(function(name, "float64", 1000, 8), Target("llvm -mcpu=x86-64-v3 -num-cores=1"), "kernel")(x, y)
     want = getattr(np, name)(x.astype(np.longdouble))
     assert (np.abs(y - want) / np.spacing(np.abs(want.astype(np.float64)))).max() <= 1.25
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("lanes", [1, 3, 4, 13, 16, 32])
+def test_times_exp2(dtype: str, lanes: int) -> None:
+    """x * 2**floor(n) rounded once: by instruction, by the C library, in the interpreter, in any number of lanes."""
+    count = 5 * lanes + 7
+    x, n, y = (placeholder((count,), dtype, name=s) for s in "xny")
+    y = compute((count,), lambda i: op.times_exp2(x[i], n[i]), name="y")
+    sch = Schedule(create_prim_func([x, n, y]))
+    if lanes > 1:
+        sch.vectorize(sch.split(sch.get_loops("y")[0], [None, lanes])[1])
+    rng = np.random.default_rng(2)
+    a, b = rng.standard_normal(count).astype(dtype), rng.uniform(-1100, 1100, count).astype(dtype)
+    b[::3] /= 8  # some in the range of float32
+    a[:7], b[:7] = [0, -1, 1e-40, math.inf, 1, math.nan, 1], [5, -149.5, 130, -3, math.nan, 1, 127.9]
+    with np.errstate(all="ignore"):
+        want = np.ldexp(a, np.floor(np.nan_to_num(b)).astype(int))
+    want[4] = math.nan
+    out = np.full(count, 7, dtype)
+    interpret(sch.func, a, b, out)
+    np.testing.assert_array_equal(out, want)
+    for target in ("native", "llvm -mcpu=x86-64-v3"):
+        out[:] = 7
+        compile(sch.func, Target(f"{target} -num-cores=1"), "kernel")(a, b, out)
+        np.testing.assert_array_equal(out, want)
+
+
+def test_exp_takes_the_instruction_where_there_is_one() -> None:
+    f = function("exp", "float32", 64, 16)
+    for mcpu, word in (("x86-64-v4", "vscalefps"), ("x86-64-v3", "vpslld")):
+        asm = compile(f, Target(f"llvm -mcpu={mcpu} -num-cores=1"), "kernel").get_source("asm")
+        assert word in asm

@@ -1,0 +1,103 @@
+"""Emits ``times_exp2``: the instruction that AVX-512 has for it (vscalef); elsewhere the C library's ldexp.
+
+The expansions of exp and its like use it only where there is the instruction.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...tir.dtype import bits_of, element_of, lanes_of, with_lanes
+from ...tir.expr import Call
+from .types import llvm_type, suffix
+
+if TYPE_CHECKING:
+    from .expr import ExprEmitter
+
+__all__ = ["emit_times_exp2"]
+
+
+def emit_times_exp2(em: ExprEmitter, e: Call) -> str:
+    """``x * 2**floor(n)``: whole registers at a time; few lanes take the front of a register."""
+    values = [em.value(a) for a in e.args]
+    lanes, bits = lanes_of(e.dtype), bits_of(e.dtype)
+    if not em.target.has("avx512f"):
+        return _by_library(em, e.dtype, *values)
+    narrow = em.target.has("avx512vl")
+    widths = [512 // bits, *([256 // bits, 128 // bits] if narrow else [])]
+    register = next((w for w in widths if lanes % w == 0), None) or (widths[-1] if lanes < widths[-1] else 0)
+    if not register:  # as many of the smallest as hold all lanes
+        register = widths[-1]
+    room = -(-lanes // register) * register
+    scalar = element_of(e.dtype)
+    if room > lanes:
+        values = [_resized(em, v, scalar, lanes, room) for v in values]
+    parts = [_scaled(em, scalar, register, [_cut(em, v, scalar, room, at, register) for v in values])
+             for at in range(0, room, register)]  # fmt: skip
+    whole, have = parts[0], register
+    for part in parts[1:]:
+        whole, have = _appended(em, whole, part, scalar, have, register), have + register
+    return _resized(em, whole, scalar, room, lanes) if room > lanes else whole
+
+
+def _by_library(em: ExprEmitter, dtype: str, x: str, n: str) -> str:
+    """Lane by lane; NaN in either gives NaN."""
+    lanes, scalar = lanes_of(dtype), llvm_type(element_of(dtype))
+    name, type_, ints = (
+        ("ldexpf" if bits_of(dtype) == 32 else "ldexp"),
+        llvm_type(dtype),
+        llvm_type(with_lanes("int32", lanes)),
+    )
+    dot = suffix(dtype)
+    down = em.fn.pure(em.intrinsic(f"llvm.floor.{dot}", type_, [type_], [n]))
+    whole = em.fn.pure(
+        em.intrinsic(f"llvm.fptosi.sat.{suffix(with_lanes('int32', lanes))}.{dot}", ints, [type_], [down])
+    )
+    if lanes == 1:
+        out = em.fn.pure(em.intrinsic(name, scalar, [scalar, "i32"], [x, whole]))
+    else:
+        out = "poison"
+        for k in range(lanes):
+            a = em.fn.pure(f"extractelement {type_} {x}, i64 {k}")
+            b = em.fn.pure(f"extractelement {ints} {whole}, i64 {k}")
+            one = em.fn.pure(em.intrinsic(name, scalar, [scalar, "i32"], [a, b]))
+            out = em.fn.pure(f"insertelement {type_} {out}, {scalar} {one}, i64 {k}")
+    bools = llvm_type(with_lanes("bool", lanes))
+    lost = em.fn.pure(f"fcmp uno {type_} {n}, {n}")
+    return em.fn.pure(f"select {bools} {lost}, {type_} {n}, {type_} {out}")
+
+
+def _scaled(em: ExprEmitter, scalar: str, lanes: int, values: list[str]) -> str:
+    type_, bits = llvm_type(with_lanes(scalar, lanes)), bits_of(scalar)
+    name = f"llvm.x86.avx512.mask.scalef.{'ps' if bits == 32 else 'pd'}.{lanes * bits}"
+    mask = f"i{max(lanes, 8)}"
+    types, args = [type_, type_, type_, mask], [*values, "zeroinitializer", "-1"]
+    if lanes * bits == 512:
+        types, args = [*types, "i32"], [*args, "4"]  # rounding as the control register says
+    return em.fn.pure(em.intrinsic(name, type_, types, args))
+
+
+def _shuffled(em: ExprEmitter, a: str, b: str, type_: str, order: list[int]) -> str:
+    picks = ", ".join(f"i32 {'poison' if k < 0 else k}" for k in order)
+    return em.fn.pure(f"shufflevector {type_} {a}, {type_} {b}, <{len(order)} x i32> <{picks}>")
+
+
+def _resized(em: ExprEmitter, text: str, scalar: str, have: int, want: int) -> str:
+    """The first ``want`` lanes; those that are missing hold anything."""
+    one = llvm_type(scalar)
+    if have == 1:
+        return em.fn.pure(f"insertelement <{want} x {one}> poison, {one} {text}, i64 0")
+    if want == 1:
+        return em.fn.pure(f"extractelement <{have} x {one}> {text}, i64 0")
+    return _shuffled(em, text, "poison", f"<{have} x {one}>", list(range(min(have, want))) + [-1] * max(0, want - have))
+
+
+def _cut(em: ExprEmitter, text: str, scalar: str, have: int, at: int, lanes: int) -> str:
+    if have == lanes:
+        return text
+    return _shuffled(em, text, "poison", llvm_type(with_lanes(scalar, have)), list(range(at, at + lanes)))
+
+
+def _appended(em: ExprEmitter, whole: str, part: str, scalar: str, have: int, lanes: int) -> str:
+    wide = _resized(em, part, scalar, lanes, have)
+    return _shuffled(em, whole, wide, llvm_type(with_lanes(scalar, have)), list(range(have + lanes)))
