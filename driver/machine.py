@@ -7,6 +7,7 @@ the cache directory under the target's fingerprint; ``refresh=True`` measures ag
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import mmap
@@ -24,7 +25,7 @@ from ..codegen.target import Target
 
 __all__ = ["BandwidthProbe", "MachineReport", "PeakProbe", "bandwidth_of", "measure_machine", "peak_of"]
 
-FORMAT = 1
+FORMAT = 2
 SWEEPS = {"read": 1, "copy": 2, "triad": 3}
 """Arrays that each sweep moves."""
 ROUNDS = 1 << 14
@@ -172,20 +173,19 @@ class PeakProbe:
 
 class BandwidthProbe:
     """A sweep over as much memory as a kernel moves, to run in turns with it; ``kind`` is ``read``, ``copy`` or
-    ``triad``, ``size`` the bytes of all its arrays together."""
+    ``triad``, ``size`` the bytes of all its arrays together. Its stores go past the caches where that is faster."""
 
     def __init__(self, target: Target, kind: str, size: int) -> None:
         block = sweep_block_bytes(target)
         threads = target.num_cores
         units = max(threads, size // SWEEPS[kind] // block)
-        self._probe = _Probe(kind, sweep_ir(target, kind), target)
-        self._arrays = [mmap.mmap(-1, units * block) for _ in range(3)]
-        pointers = [_address(array) for array in self._arrays]
-        for pointer in pointers:
-            ctypes.memset(pointer, 0, units * block)
+        self._arrays = [_room(units * block) for _ in range(SWEEPS[kind])]
+        pointers = [_address(array) for array in 3 * self._arrays][:3]
         self.bytes_per_call = SWEEPS[kind] * units * block
-        for slot, value in enumerate([*pointers, units, threads]):
-            self._probe.context[slot] = value
+        best = []
+        for probe in _sweeps(target, kind):
+            best.append((probe.best([*pointers, units, threads], 1e-3, 0.02)[0], probe))
+        self._probe = min(best, key=lambda pair: pair[0])[1]
 
     def seconds(self, number: int) -> float:
         """Seconds per call, over ``number`` calls that move ``bytes_per_call`` bytes each."""
@@ -236,24 +236,43 @@ def _measure_memory(
     # Three arrays, together twice the last level, within reason and within a quarter of the free memory.
     total = min(max(2 * caches.l3, 192 << 20), 768 << 20, max(_free_bytes() // 4, 48 << 20))
     units = max(1, int(total * effort) // 3 // block)
-    arrays = [mmap.mmap(-1, units * block) for _ in range(3)]
+    arrays = [_room(units * block) for _ in range(3)]
     pointers = [_address(a) for a in arrays]
-    probes = {kind: _Probe(kind, sweep_ir(target, kind), target) for kind in SWEEPS}
-    # Every page of the sources gets memory of its own: untouched pages are one page of zeros.
-    for pointer in pointers:
-        ctypes.memset(pointer, 0, units * block)
+    probes = {kind: _sweeps(target, kind) for kind in SWEEPS}
     cache_read = {}
     for level, size in (("l1", caches.l1), ("l2", caches.l2)):
         n = max(1, size * 3 // 4 // block)
-        cache_read[level] = n * block / probes["read"].best([*pointers, n, 1], 1e-3, 0.05 * effort)[0]
+        cache_read[level] = n * block / probes["read"][0].best([*pointers, n, 1], 1e-3, 0.05 * effort)[0]
     bandwidth = {
         kind: {
-            name: SWEEPS[kind] * units * block / probe.best([*pointers, units, threads], 1e-3, 0.25 * effort)[0]
+            name: SWEEPS[kind]
+            * units
+            * block
+            / min(p.best([*pointers, units, threads], 1e-3, 0.25 * effort / len(ways))[0] for p in ways)
             for name, threads in teams.items()
         }
-        for kind, probe in probes.items()
+        for kind, ways in probes.items()
     }
     return bandwidth, cache_read, units * block
+
+
+def _sweeps(target: Target, kind: str) -> list[_Probe]:
+    """The ways to sweep: what stores has two."""
+    return [
+        _Probe(kind, sweep_ir(target, kind, past), target) for past in ((False, True) if kind != "read" else (False,))
+    ]
+
+
+def _room(size: int) -> mmap.mmap:
+    """Memory in large pages where the system has them, as NumPy's large arrays are. Every page gets memory of its own:
+    untouched pages are one page of zeros."""
+    private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
+    room = mmap.mmap(-1, size, **private)
+    if hasattr(mmap, "MADV_HUGEPAGE"):  # given to private memory only
+        with contextlib.suppress(OSError):
+            room.madvise(mmap.MADV_HUGEPAGE)
+    ctypes.memset(_address(room), 0, size)
+    return room
 
 
 def _address(room: mmap.mmap) -> int:

@@ -89,11 +89,13 @@ def _dot(target: Target, name: str, to: str, of: str) -> tuple[str, str, str]:
     return vector, declare, f"call {vector} @{full}({vector} %ACC, {operand} {ones}, {operand} {ones})"
 
 
-def sweep_ir(target: Target, kind: str) -> str:
+def sweep_ir(target: Target, kind: str, past_caches: bool = False) -> str:
     """``probe_<kind>`` over elements ``[begin, end)`` of float32 arrays ``ctx[0..2]``, blocks of eight vectors.
 
-    ``read``: sum of a; ``copy``: b = a; ``triad``: c = a + 3 b. One unit of the range is one block.
+    ``read``: sum of a; ``copy``: b = a; ``triad``: c = a + 3 b. One unit of the range is one block. ``past_caches``: the
+    stores need not read the lines that they overwrite.
     """
+    hint = ", !nontemporal !0" if past_caches else ""
     lanes = target.vector_lanes("float32")
     vector, block = f"<{lanes} x float>", lanes * _UNROLL
     zero = "zeroinitializer"
@@ -119,7 +121,7 @@ def sweep_ir(target: Target, kind: str) -> str:
             out.append(f"  %t{u} = fadd {vector} %s{u}, %x{u}")
         elif kind == "copy":
             out.append(f"  %pb{u} = getelementptr float, ptr %b, i64 %i{u}")
-            out.append(f"  store {vector} %x{u}, ptr %pb{u}, align 64")
+            out.append(f"  store {vector} %x{u}, ptr %pb{u}, align 64{hint}")
         else:
             out.append(f"  %pb{u} = getelementptr float, ptr %b, i64 %i{u}")
             out.append(f"  %y{u} = load {vector}, ptr %pb{u}, align 64")
@@ -127,7 +129,7 @@ def sweep_ir(target: Target, kind: str) -> str:
                 f"  %z{u} = call {vector} @llvm.fmuladd.v{lanes}f32({vector} %y{u}, {vector} {three}, {vector} %x{u})"
             )
             out.append(f"  %pc{u} = getelementptr float, ptr %c, i64 %i{u}")
-            out.append(f"  store {vector} %z{u}, ptr %pc{u}, align 64")
+            out.append(f"  store {vector} %z{u}, ptr %pc{u}, align 64{hint}")
     out += [
         "  %m = add i64 %n, 1",
         "  %more = icmp slt i64 %m, %end",
@@ -137,7 +139,7 @@ def sweep_ir(target: Target, kind: str) -> str:
     if kind == "read":
         out += [f"  %r{u} = phi {vector} [ {zero}, %entry ], [ %t{u}, %loop ]" for u in range(_UNROLL)]
         out += [f"  store volatile {vector} %r{u}, ptr %keep, align 64" for u in range(_UNROLL)]
-    out += ["  ret void", "}", ""]
+    out += ["  ret void", "}", "!0 = !{i32 1}" if past_caches else "", ""]
     return "\n".join(out)
 
 

@@ -66,7 +66,7 @@ def test_reports_are_kept_and_read_again(folder, monkeypatch):
     machine._write(target, fast)
     assert [p.name for p in folder.glob("*.json")] == [f"machine-{target.key}.json"]
     assert measure_machine(target) == fast
-    assert json.loads(next(folder.glob("*.json")).read_text())["format"] == 1
+    assert json.loads(next(folder.glob("*.json")).read_text())["format"] == machine.FORMAT
 
 
 def test_a_report_of_a_busy_machine_is_made_anew(folder, monkeypatch):
@@ -119,3 +119,5 @@ def test_probes_keep_their_accumulators_in_registers(text):
             assert not any("(%rsp)" in line for line in steps)
     for kind in ("read", "copy", "triad"):
         assert optimize_and_compile(sweep_ir(target, kind) + driver_ir(kind), target).asm()
+        past = optimize_and_compile(sweep_ir(target, kind, past_caches=True) + driver_ir(kind), target).asm()
+        assert target.arch != "x86_64" or kind == "read" or "movntps" in past
