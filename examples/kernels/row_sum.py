@@ -1,0 +1,67 @@
+"""Sums of the rows of a matrix: every element is read once, so the limit is the bandwidth of reading.
+
+A sum in one variable would wait four cycles for each addition. Here a row is summed into ``vectors`` vectors side by side
+(``rfactor`` makes the lanes partial sums of their own), and those are added up once at the end of the row, in steps that
+halve the vector.
+
+Run it: ``python examples/kernels/row_sum.py``.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+from kernel import Kernel, run
+from rows import by_lanes, row_width, sweep
+
+import tilewright as tw
+from tilewright import te
+
+__all__ = ["KERNELS"]
+
+
+def declare(m: int, n: int) -> tw.PrimFunc:
+    """S[i] = sum over j of X[i, j]"""
+    x = te.placeholder((m, n), name="X")
+    j = te.reduce_axis((0, n), name="j")
+    s = te.compute((m,), lambda i: te.sum(x[i, j], axis=j), name="S")
+    return te.create_prim_func([x, s])
+
+
+def by_vectors(vectors: int):
+    """A schedule: ``vectors`` vectors of partial sums."""
+
+    def schedule(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
+        sch = tw.Schedule(func)
+        i, j = sch.get_loops("S")
+        if target.num_cores > 1:
+            sch.parallel(i)
+        partial = by_lanes(sch, "S", row_width(sch, j, target, vectors))
+        i = sch.get_loops("S")[0]
+        sch.compute_at(partial, i, preserve_unit_loops=True)
+        sweep(sch, partial, "S", i)
+        return sch
+
+    return schedule
+
+
+def reference(x: np.ndarray, out: np.ndarray) -> None:
+    """NumPy."""
+    np.sum(x, axis=1, out=out)
+
+
+KERNELS = [
+    Kernel(
+        "row sum 4096²",
+        declare(4096, 4096),
+        by_vectors(8),
+        reference,
+        "row sum",
+        yardstick="read",
+        goal="0.95 of bandwidth",
+    ),
+]
+
+if __name__ == "__main__":
+    run(KERNELS, sys.argv[1:])
