@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 from ..tir.buffer import Buffer
 from ..tir.expr import Expr, IterVar, Let, Var
 from ..tir.stmt import Allocate, Block, For, LetStmt, Stmt
-from ..tir.walk import replace_buffers
+from ..tir.walk import replace_buffers, vars_in
 
 __all__ = ["fresh_copy"]
 
 
-def fresh_copy(stmt: Stmt, values: Mapping[Var, Expr], rename: Callable[[str], str]) -> Any:
+def fresh_copy(
+    stmt: Stmt, values: Mapping[Var, Expr], rename: Callable[[str], str], outside: Container[Var] = ()
+) -> Any:
     """``stmt`` with every variable and buffer that it defines replaced by a new one of the same name, ``values``
-    substituted, and blocks named by ``rename``."""
+    substituted, and blocks named by ``rename``. Of the variables in the form of a match_buffer those ``outside`` are
+    known already, the others are defined by it."""
     env: dict[Var, Expr] = dict(values)
     buffers: dict[Buffer, Buffer] = {}
 
@@ -40,6 +43,11 @@ def fresh_copy(stmt: Stmt, values: Mapping[Var, Expr], rename: Callable[[str], s
                 iter_vars=tuple([IterVar(dom, renew(iv.var), iv.kind, iv.thread_tag) for iv, dom in axes]),
                 name_hint=rename(n.name_hint),
             )
+            for m in n.match_buffers:
+                for e in (*m.buffer.shape, *m.buffer.strides, m.buffer.elem_offset):
+                    for v in vars_in(e):
+                        if v not in env and v not in outside:
+                            renew(v)
             for buffer in (*n.alloc_buffers, *[m.buffer for m in n.match_buffers]):
                 buffers[buffer] = _own(buffer, visit)
         return n.map_children(visit)

@@ -46,6 +46,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--compile", type=float, default=0.1, help="the share that is compiled and run as well (0.1)")
     parser.add_argument("--only", help="steps to draw, e.g. split,compute_at")
     parser.add_argument("--steps", help="run one chain with the steps of these numbers: 3,7,11, or none")
+    parser.add_argument("--stats", action="store_true", help="how often each primitive was accepted")
     parser.add_argument("--jobs", type=int, default=1, help="processes (1)")
     parser.add_argument("--failures", type=int, default=5, help="stop after so many (5)")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
@@ -75,10 +76,13 @@ def _run(chains: list[Chain], options: argparse.Namespace) -> int:
             break
     total = sum(accepted.values())
     print(
-        f"{done} chains, {compiled} compiled, {len(found)} failures; {total} steps accepted, {sum(refused.values())} refused"
+        f"{done} chains, {compiled} compiled, {len(found)} failures; {total} primitives accepted, "
+        f"{sum(refused.values())} refused"
     )
-    for name in sorted({*accepted, *refused}):
-        print(f"  {name:24} {accepted[name]:7} accepted {refused[name]:7} refused")
+    if options.stats:
+        for name in sorted({*accepted, *refused}):
+            share = accepted[name] / (accepted[name] + refused[name])
+            print(f"  {name:24} {accepted[name]:7} accepted {refused[name]:7} refused {share:7.1%}")
     for kind, last, _ in found:
         print(f"FAILED after {last}: {kind}")
     return 1 if found else 0

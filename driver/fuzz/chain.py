@@ -71,7 +71,7 @@ class Failure(Exception):
 
 @dataclass
 class Outcome:
-    """What a chain that went well did: accepted and refused steps by name, whether it was compiled."""
+    """What a chain that went well did: how often each primitive was accepted and refused, whether it was compiled."""
 
     accepted: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
@@ -89,19 +89,19 @@ def run_chain(chain: Chain) -> Outcome:
     for number in chain.steps:
         rng = np.random.default_rng((chain.seed, 2, number))
         name, apply = draw_step(rng, chain.only)
-        before = sch.func
+        before, known = sch.func, len(sch.trace.insts)
         try:
             apply(rng, sch)
-        except (ScheduleError, Nothing):
-            if sch.func is before:
-                out.refused[name] += 1
-                continue  # a recipe may have done its first half
+        except ScheduleError as error:  # a recipe may have done its first half
+            out.refused[error.primitive or name] += 1
+        except Nothing:
+            pass
         except Exception as error:
             where = traceback.format_exc(limit=-4)
             raise Failure(chain, f"crash: {type(error).__name__}", f"{error}\n{where}", sch, name) from error
+        out.accepted.update(i.name for i in sch.trace.insts[known:] if not i.name.startswith("get_"))
         if sch.func is before:
             continue
-        out.accepted[name] += 1
         stages.append((name, sch.snapshot()))
         _verified(chain, sch, name)
     _numbers(chain, program, expected, stages)

@@ -203,6 +203,10 @@ def _check_init(
                 hint=hint,
             )
     for lp in inner:
+        if is_const_int(lp.extent, 0):
+            raise ScheduleError(
+                f"loop {lp.loop_var.name} never runs block {name!r}, whose init would", where=(lp, realize), hint=hint
+            )
         if not is_const_int(lp.extent, 1) and not any(uses_var(v, lp.loop_var) for v in realize.iter_values):
             raise ScheduleError(
                 f"loop {lp.loop_var.name} repeats the reduction of block {name!r}, whose init would run once only",

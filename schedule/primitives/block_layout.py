@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...tir.buffer import BufferRegion
+from ...tir.buffer import BufferRegion, MatchBufferRegion
 from ...tir.expr import IntImm, IterVar, Range, Var
 from ...tir.function import PrimFunc
 from ...tir.stmt import BlockRealize
@@ -105,6 +105,7 @@ def transform_block_layout(func: PrimFunc, block: str, index_map: Any) -> PrimFu
         iter_vars=tuple([IterVar(Range.from_extent(e), v, k) for v, e, k in zip(places, shape, kinds, strict=True)]),
         reads=tuple([region(r) for r in old.reads]),
         writes=tuple([region(r) for r in old.writes]),
+        match_buffers=tuple([MatchBufferRegion(m.buffer, region(m.source)) for m in old.match_buffers]),
         body=tidy(substitute(old.body, there), analyzer),
         init=None if old.init is None else tidy(substitute(old.init, there), analyzer),
     )

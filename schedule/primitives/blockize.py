@@ -153,6 +153,12 @@ def _side_by_side(tree: Tree, blocks: Sequence[BlockRealize], preserve_unit_iter
                 hint="decompose_reduction first",
             )
     top = _meeting_point(tree, blocks)
+    beside = [r for r in blocks if not tree.is_below(r, top.body)]
+    if beside:
+        raise ScheduleError(
+            f"block {beside[0].block.name_hint!r} stands in the init of {_name(top)}", where=blocks,
+            hint="blocks that become one stand side by side",
+        )  # fmt: skip
     children = top.body.seq if isinstance(top.body, SeqStmt) else (top.body,)
     places: list[tuple[int, BlockRealize]] = []
     for realize in blocks:

@@ -10,12 +10,12 @@ from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import BufferLoad, IntImm, IterVar, Range, Var, const
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
-from ...tir.walk import pre_order, transform, uses_var
+from ...tir.walk import pre_order, transform, uses_var, vars_in
 from ..bindings import check_plain
 from ..errors import ScheduleError
 from ..fresh import fresh_copy
 from ..primitive import primitive
-from ..tree import blocks_below, tree_of, unique_block_name
+from ..tree import Tree, blocks_below, tree_of, unique_block_name
 
 __all__ = ["loop_partition"]
 
@@ -92,18 +92,35 @@ def loop_partition(
     common = name(f"{wish}_common")
     assert isinstance(target.min, IntImm)
     start = target.min.value
+    outside = _known_around(tree, target)
     parts: list[Stmt] = []
     new_vars: list[Var] = []
     for number, size in enumerate(sizes):
         var = Var(f"{loop.name}{number}", loop.dtype)
         part = name(f"{wish}{number}_partition")
-        body = fresh_copy(target.body, {loop: var}, lambda old, n=var.name: name(f"{old}_{n}"))  # type: ignore[misc]
+        body = fresh_copy(target.body, {loop: var}, lambda old, n=var.name: name(f"{old}_{n}"), outside)  # type: ignore[misc]
         low, extent = const(start, loop.dtype), const(size, loop.dtype)
         body = _narrowed(body, var, Range(low, extent))
         parts.append(_opaque(part, For(var, low, extent, "serial", body)))
         new_vars.append(var)
         start += size
     return tree.replace({target: _opaque(common, seq(*parts))}), new_vars
+
+
+def _known_around(tree: Tree, loop: For) -> set[Var]:
+    """The variables that are defined around the loop, and its own."""
+    known = {*tree.func.params, loop.loop_var}
+    buffers = list(tree.func.buffers)
+    for up in tree.above(loop):
+        if isinstance(up, For):
+            known.add(up.loop_var)
+        elif isinstance(up, Block):
+            known.update(iv.var for iv in up.iter_vars)
+            buffers += [m.buffer for m in up.match_buffers]
+    for b in buffers:
+        for e in (*b.shape, *b.strides, b.elem_offset):
+            known |= vars_in(e)
+    return known
 
 
 def _opaque(name: str, body: Stmt) -> BlockRealize:

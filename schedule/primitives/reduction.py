@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from ...tir.buffer import Buffer
+from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import IterVar, Var
 from ...tir.function import PrimFunc
 from ...tir.regions import access_regions
-from ...tir.stmt import Block, BlockRealize, Stmt, seq
+from ...tir.stmt import Block, BlockRealize, For, Stmt, seq
 from ...tir.walk import loads_and_stores, substitute
 from ..analysis import all_of, check_plain_path, check_reduction, conjuncts
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive
-from ..tree import tree_of, unique_block_name
+from ..tree import blocks_below, tree_of, unique_block_name
 from ._moving import rebuild
 from ._reducing import check_sweep, is_reduce_loop, is_spatial_loop, mentions
 
@@ -88,11 +88,13 @@ def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc
     assert old.init is not None
     held, shared = _scratch_of_init(realize)
     init_body = substitute(old.init, axes)
+    init_reads = tuple([r for r in access_regions(init_body)[0] if r.buffer not in held])
+    _check_known_before(target, realize, init_reads)
     init_name = unique_block_name(func, f"{block}_init")
     update_name = unique_block_name(func, f"{block}_update", [init_name])
     init = Block(
         tuple([IterVar(iv.dom, axes[iv.var], iv.kind, iv.thread_tag) for iv, _ in spatial]),
-        tuple([r for r in access_regions(init_body)[0] if r.buffer not in held]),
+        init_reads,
         tuple([r.map(lambda e: substitute(e, axes)) for r in old.writes]),
         init_name,
         init_body,
@@ -129,3 +131,16 @@ def _scratch_of_init(realize: BlockRealize) -> tuple[tuple[Buffer, ...], tuple[B
         )  # fmt: skip
     held = tuple([b for b in block.alloc_buffers if b in init])
     return held, tuple([b for b in block.alloc_buffers if b not in init])
+
+
+def _check_known_before(target: For, realize: BlockRealize, reads: tuple[BufferRegion, ...]) -> None:
+    for other in blocks_below(target.body):
+        made = {r.buffer for r in other.block.writes}
+        for region in reads:
+            if region.buffer in made and other is not realize:
+                raise ScheduleError(
+                    f"the init of block {realize.block.name_hint!r} reads {region.buffer.name}, which block "
+                    f"{other.block.name_hint!r} writes inside loop {target.loop_var.name}",
+                    where=(target, other, realize),
+                    hint="choose an inner loop, behind that block",
+                )

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tilewright.schedule import Schedule, ScheduleError
+from tilewright.schedule import Schedule, ScheduleError, TensorIntrin
 from tilewright.tir import parse, verify
 from tilewright.tir.interpret import interpret
 
@@ -70,3 +70,82 @@ def main(A: T.Buffer((3,)), B: T.Buffer((3,))):
     sch = Schedule(parse(text))
     with pytest.raises(ScheduleError, match="uses a loop outside the block around"):
         sch.blockize(sch.get_loops("B")[0])
+
+
+def test_blocks_of_an_init_and_a_body_are_not_side_by_side():
+    sch = Schedule(parse(POOL))
+    sch.blockize(sch.get_loops("C")[0])
+    sch.cache_read("C", "A", "global")
+    with pytest.raises(ScheduleError, match="block 'C_init' stands in the init of the block around"):
+        sch.blockize(["C_init", "A_global"])
+
+
+def test_an_init_stays_behind_what_it_reads():
+    text = """
+@T.prim_func
+def main(A: T.Buffer((3, 4)), I: T.Buffer((3,), "int32"), C: T.Buffer((3,))):
+    J = T.alloc_buffer((3,), "int32")
+    for i in range(3):
+        with T.block("J"):
+            v = T.axis.spatial(3, i)
+            J[v] = I[v]
+        for k in range(4):
+            with T.block("C"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    C[vi] = T.Cast("float32", J[vi])
+                C[vi] = C[vi] + A[vi, vk]
+"""
+    sch = Schedule(parse(text))
+    i, k = sch.get_loops("C")
+    with pytest.raises(ScheduleError, match="the init of block 'C' reads J, which block 'J' writes inside loop i"):
+        sch.decompose_reduction("C", i)
+    sch.decompose_reduction("C", k)
+
+
+def test_an_init_does_not_run_where_there_is_nothing_to_run():
+    sch = Schedule(parse(POOL.replace("(3, 4)", "(0, 4)").replace("(3,)", "(0,)")))
+    i, k = sch.get_loops("C")
+    with pytest.raises(ScheduleError, match="never runs block 'C', whose init would"):
+        sch.blockize(sch.fuse(i, k))
+
+
+def tensorized_copy(n):
+    text = f"""
+@T.prim_func
+def main(A: T.Buffer(({n},)), B: T.Buffer(({n},))):
+    for i, j in T.grid({n // 4}, 4):
+        with T.block("B"):
+            v = T.axis.spatial({n}, i * 4 + j)
+            B[v] = A[v]
+"""
+    head = "@T.prim_func\ndef {}(A: T.Buffer((4,), offset_factor=1), B: T.Buffer((4,), offset_factor=1)):\n"
+    head += '    with T.block("root"):\n        T.reads(A[0:4])\n        T.writes(B[0:4])\n'
+    loop = '        for i in range(4):\n            with T.block("B"):\n                v = T.axis.spatial(4, i)\n'
+    TensorIntrin.register(
+        "fuzzed_copy4",
+        parse(head.format("desc") + loop + "                B[v] = A[v]\n"),
+        parse(head.format("impl") + "        for i in T.vectorized(4):\n            B[i] = A[i]\n"),
+        override=True,
+    )
+    sch = Schedule(parse(text))
+    sch.tensorize(sch.get_loops("B")[1], "fuzzed_copy4")
+    return sch
+
+
+def test_blocks_with_matched_buffers_get_new_axes():
+    sch = tensorized_copy(16)
+    sch.transform_block_layout("B_o", lambda v: (v // 2, v % 2))
+    verify(sch.func)
+    a, b = np.arange(16, dtype="float32"), np.full(16, np.nan, "float32")
+    interpret(sch.func, a, b, check_regions=True)
+    assert (a == b).all()
+
+
+def test_parts_of_a_loop_have_matched_buffers_of_their_own():
+    sch = tensorized_copy(28)
+    sch.loop_partition(sch.get_loops("B_o")[0], [2, None])
+    verify(sch.func)
+    a, b = np.arange(28, dtype="float32"), np.full(28, np.nan, "float32")
+    interpret(sch.func, a, b, check_regions=True)
+    assert (a == b).all()

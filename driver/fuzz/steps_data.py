@@ -1,0 +1,169 @@
+"""Steps on data: copies, layouts, scopes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...schedule import Schedule
+from ...tir.expr import IterVar
+from ...tir.stmt import Block
+from .draw import (
+    Nothing,
+    Rng,
+    a_block,
+    a_block_where,
+    a_factor,
+    a_loop,
+    a_scope,
+    blocks_in,
+    coin,
+    loops_of,
+    one,
+    reduces,
+    step,
+    the,
+)
+
+__all__: list[str] = []
+
+
+@step(4)
+def cache_read(rng: Rng, sch: Schedule) -> None:
+    block = a_block(rng, sch)
+    users = [block] if coin(rng, 0.3) else None
+    sch.cache_read(block, int(rng.integers(max(1, len(the(sch, block).reads)))), a_scope(rng), consumer_blocks=users)
+
+
+@step(4)
+def cache_write(rng: Rng, sch: Schedule) -> None:
+    block = a_block(rng, sch)
+    users = [a_block(rng, sch)] if coin(rng, 0.2) else None
+    outputs = max(1, len(the(sch, block).writes))
+    sch.cache_write(block, int(rng.integers(outputs)), a_scope(rng), consumer_blocks=users)
+
+
+@step(2)
+def reindex(rng: Rng, sch: Schedule) -> None:
+    sch.reindex(a_block(rng, sch), (str(rng.choice(["read", "write"])), int(rng.integers(2))))
+
+
+def _a_map(rng: Rng, axes: int) -> Any:
+    order = [int(x) for x in rng.permutation(axes)]
+    by = a_factor(rng)
+    kind = int(rng.integers(3))
+    if kind == 0:
+        return lambda *v: tuple([v[k] for k in order])
+    at = int(rng.integers(axes))
+    if kind == 1:
+        return lambda *v: (*v[:at], v[at] // by, *v[at + 1 :], v[at] % by)
+    return lambda *v: (v[at] // by, *v[:at], v[at] % by, *v[at + 1 :])
+
+
+@step(1)
+def reindex_cache_read(rng: Rng, sch: Schedule) -> None:
+    block = a_block(rng, sch)
+    axes = len(the(sch, block).iter_vars)
+    order = [int(x) for x in rng.permutation(axes)]
+    sch.reindex_cache_read(block, 0, a_scope(rng), _named(axes, lambda v: tuple([v[k] for k in order])))
+
+
+@step(1)
+def reindex_cache_write(rng: Rng, sch: Schedule) -> None:
+    block = a_block(rng, sch)
+    spatial = [k for k, iv in enumerate(the(sch, block).iter_vars) if iv.kind == IterVar.SPATIAL]
+    order = [spatial[int(x)] for x in rng.permutation(len(spatial))]
+    axes = len(the(sch, block).iter_vars)
+    sch.reindex_cache_write(block, 0, a_scope(rng), _named(axes, lambda v: tuple([v[k] for k in order])))
+
+
+def _named(axes: int, f: Callable[[Sequence[Any]], Any]) -> Any:
+    """``f`` over a sequence as a function of that many arguments, for maps that must know how many they take."""
+    names = [f"v{k}" for k in range(axes)]
+    scope: dict[str, Any] = {"f": f}
+    return eval(f"lambda {', '.join(names)}: f([{', '.join(names)}])", scope)  # noqa: S307 - names of our own
+
+
+@step(0.7)
+def cache_inplace(rng: Rng, sch: Schedule) -> None:
+    updating = [n for n in blocks_in(sch) if _updated(the(sch, n))]
+    block = one(rng, updating) if updating and coin(rng, 0.8) else a_block(rng, sch)
+    sch.cache_inplace(block, one(rng, _updated(the(sch, block)) or [0, 1]), a_scope(rng))
+
+
+def _updated(block: Block) -> list[int]:
+    """The numbers of those buffers that the block reads and writes."""
+    written = {r.buffer for r in block.writes}
+    return [n for n, r in enumerate(block.reads) if r.buffer in written]
+
+
+@step(1, "decompose_reduction", "cache_inplace")
+def updated_in_place(rng: Rng, sch: Schedule) -> None:
+    """The update of a reduction, on a copy."""
+    block = a_block_where(rng, sch, reduces)
+    loops = loops_of(sch, block)
+    sch.decompose_reduction(block, one(rng, loops[:2]))
+    sch.cache_inplace(f"{block}_update", 0, a_scope(rng))
+
+
+@step(0.7)
+def cache_index(rng: Rng, sch: Schedule) -> None:
+    sch.cache_index(a_block(rng, sch), "global", int(rng.integers(0, 3)))
+
+
+@step(1)
+def read_at(rng: Rng, sch: Schedule) -> None:
+    block = a_block(rng, sch)
+    sch.read_at(a_loop(rng, sch, block), block, int(rng.integers(max(1, len(the(sch, block).reads)))), a_scope(rng))
+
+
+@step(1)
+def write_at(rng: Rng, sch: Schedule) -> None:
+    block = a_block(rng, sch)
+    sch.write_at(a_loop(rng, sch, block), block, 0, a_scope(rng))
+
+
+@step(0.5)
+def set_scope(rng: Rng, sch: Schedule) -> None:
+    sch.set_scope(a_block(rng, sch), 0, a_scope(rng))
+
+
+@step(0.5)
+def storage_align(rng: Rng, sch: Schedule) -> None:
+    block = a_block(rng, sch)
+    dims = len(the(sch, block).writes[0].region) if the(sch, block).writes else 1
+    if not dims:
+        raise Nothing
+    sch.storage_align(block, 0, int(rng.integers(-dims, dims)), int(rng.choice([4, 8])), int(rng.integers(0, 4)))
+
+
+@step(4)
+def transform_layout(rng: Rng, sch: Schedule) -> None:
+    block = a_block_where(rng, sch, lambda b: bool(b.writes) and b.writes[0].buffer not in sch.func.buffers)
+    dims = len(the(sch, block).writes[0].region)
+    if not dims:
+        raise Nothing
+    pad = float(rng.integers(2)) if coin(rng) else None
+    if pad is not None and "int" in the(sch, block).writes[0].buffer.dtype:
+        pad = int(pad)
+    sch.transform_layout(block, ("write", 0), _a_map(rng, dims), pad, leave_padding=pad is None)
+
+
+@step(3)
+def transform_block_layout(rng: Rng, sch: Schedule) -> None:
+    block = a_block(rng, sch)
+    axes = len(the(sch, block).iter_vars)
+    if not axes:
+        raise Nothing
+    sch.transform_block_layout(block, _a_map(rng, axes))
+
+
+@step(1)
+def reorder_block_iter_var(rng: Rng, sch: Schedule) -> None:
+    block = a_block(rng, sch)
+    sch.reorder_block_iter_var(block, [int(x) for x in rng.permutation(len(the(sch, block).iter_vars))])
+
+
+@step(0.5)
+def set_axis_separator(rng: Rng, sch: Schedule) -> None:
+    sch.set_axis_separator(a_block(rng, sch), ("write", 0), [1])
