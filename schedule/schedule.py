@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..tir.arith.smt import solving
 from ..tir.expr import BinaryOp, CmpOp, Expr, FloatImm, IntImm, Var, make_binary
 from ..tir.function import IRModule, PrimFunc
 from ..tir.walk import transform, vars_in
@@ -43,6 +44,9 @@ class Schedule(PrimitiveMethods):
     ``parametric`` leaves tile sizes open: ``sample_perfect_tile`` and ``sample_tile`` then give symbols, loop extents
     become expressions in them, and what is proven holds for all sizes; :meth:`open_decisions` lists the symbols.
 
+    ``check``: ``"affine"``, or ``"smt"`` to ask a solver where the analysis of affine forms cannot decide; it accepts more,
+    takes longer, and needs ``pip install 'tilewright[smt]'``.
+
     Two blocks of one name get numbers when the schedule is made (``C`` and ``C`` become ``C_1`` and ``C_2``).
     """
 
@@ -55,6 +59,7 @@ class Schedule(PrimitiveMethods):
         error_render_level: str = "detail",
         enable_check: bool = True,
         parametric: bool = False,
+        check: str = "affine",
     ) -> None:
         if isinstance(mod_or_func, PrimFunc):
             mod_or_func = IRModule({"main": mod_or_func})
@@ -64,6 +69,11 @@ class Schedule(PrimitiveMethods):
             raise ValueError(f"debug_mask {debug_mask!r}; it is 'none' or 'all'")
         if error_render_level not in ("detail", "fast", "none"):
             raise ValueError(f"error_render_level {error_render_level!r}; it is 'detail', 'fast' or 'none'")
+        if check not in ("affine", "smt"):
+            raise ValueError(f"check {check!r}; it is 'affine' or 'smt'")
+        self._smt = check == "smt"
+        with solving(self._smt):  # says at once when the solver is not there
+            pass
         for name in mod_or_func:
             func = unique_names(mod_or_func[name])
             if func is not mod_or_func[name]:
@@ -229,14 +239,15 @@ class Schedule(PrimitiveMethods):
                 arguments = {**arguments, **step.prepare(func, **settled)}
             recorded = {key: self._record(value) for key, value in arguments.items()}
             called = {key: self._resolve(value) for key, value in arguments.items()}
-            if step.kind == "rewrite":
-                new, outputs, renamed = _three(step.call(func, called))
-            elif step.kind == "query":
-                new, outputs = func, step.call(func, called)
-            else:
-                new = func
-                extra = {"parametric": self._parametric} if step.may_stay_open else {}
-                decision, outputs = step.call(func, called, rng=self.rng, **extra)
+            with solving(self._smt):
+                if step.kind == "rewrite":
+                    new, outputs, renamed = _three(step.call(func, called))
+                elif step.kind == "query":
+                    new, outputs = func, step.call(func, called)
+                else:
+                    new = func
+                    extra = {"parametric": self._parametric} if step.may_stay_open else {}
+                    decision, outputs = step.call(func, called, rng=self.rng, **extra)
             if self._check and new is not func:
                 _verify(new)
         except BaseException as error:

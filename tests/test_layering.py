@@ -30,10 +30,11 @@ HOMES = {
     "sqlite3": {"tuning_db", "cli/doctor.py"},
     "click": {"cli"},
     "rich": {"cli"},
+    "z3": {"tir/arith/smt.py"},
 }
 """Heavy packages, and the folders or files that may import them."""
 
-HEAVY = {"llvmlite", "xgboost", "sqlite_utils", "rich"}
+HEAVY = {"llvmlite", "xgboost", "sqlite_utils", "rich", "z3"}
 """Load when first used: never at the top of a module."""
 
 

@@ -35,6 +35,7 @@ from .bounds import Bound, intersect
 from .canonical import INDEX_TYPES
 from .compare import Compare
 from .rules import RULES
+from .smt import proves
 from .structure import opposite, same
 from .terms import ONE, Poly, add, const_of, scale
 
@@ -183,9 +184,9 @@ class Analyzer(Compare):
         if type(e) in _DECIDE and type(e.a) is IntImm and type(e.b) is IntImm:  # type: ignore[attr-defined]
             return _DECIDE[type(e)](e.a.value, e.b.value)  # type: ignore[attr-defined]
         if isinstance(e, CmpOp) and e.a.dtype in INDEX_TYPES:
-            return self.holds(e)
-        e = self.simp(e)
-        return isinstance(e, IntImm) and e.value != 0
+            return self.holds(e) or proves(self, e)
+        simple = self.simp(e)
+        return simple.value != 0 if isinstance(simple, IntImm) else proves(self, e)
 
     def can_prove_equal(self, a: ExprLike, b: ExprLike) -> bool:
         """Whether both always have the same value."""
@@ -205,7 +206,7 @@ class Analyzer(Compare):
             k = const_of(diff)
             if k is not None or not (self.exact(p, x.dtype) and self.exact(q, y.dtype)):
                 return False
-            return self.at_most_zero(diff) and self.at_most_zero(scale(diff, -1))
+            return self.at_most_zero(diff) and self.at_most_zero(scale(diff, -1)) or proves(self, EQ(x, y))
         return same(self.simp(x), self.simp(y))
 
     def can_prove_less(self, a: ExprLike, b: ExprLike) -> bool:

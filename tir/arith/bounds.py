@@ -51,6 +51,14 @@ class Facts(AtomTable):
         self._facts: tuple[Poly, ...] = ()
         self._bounds: dict[int, Bound] = {}
 
+    def facts(self) -> tuple[Poly, ...]:
+        """The conditions in force: polynomials that are at most zero."""
+        return self._facts
+
+    def ends_of(self, a: int) -> tuple[Poly | None, Poly | None]:
+        """The ends of an atom's range as they were bound."""
+        return self._ends.get(a, (None, None))
+
     def atom_bound(self, a: int) -> Bound:
         """The constant bounds of one atom."""
         bound = self._bounds.get(a)

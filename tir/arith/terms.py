@@ -162,8 +162,8 @@ class AtomTable:
         return any(atoms[a].data for m in p for a in m)
 
     def to_expr(self, p: Poly, dtype: str) -> Expr:
-        """The expression: products first, larger coefficients first, then as they came; positive before negative;
-        the constant last."""
+        """The expression: products first, larger coefficients first, then as they came; what is added (the
+        constant last) before what is taken away."""
         if not p:
             return IntImm(0, dtype)
         bits = bits_of(dtype)
@@ -172,11 +172,14 @@ class AtomTable:
             terms.sort(key=lambda t: (t[1] < 0, -len(t[0]), -abs(t[1])))
         constant = _wrap(p.get(ONE, 0), bits)
         out: Expr | None = None
-        if terms and terms[0][1] < 0 and constant > 0:
-            out, constant = IntImm(constant, dtype), 0
+        if terms and terms[0][1] == -1 and constant <= 0:
+            out = IntImm(0, dtype)
         for m, c in terms:
             if c == 0:
                 continue
+            if c < 0 and constant > 0:
+                out = IntImm(constant, dtype) if out is None else Add(out, IntImm(constant, dtype))
+                constant = 0
             if out is None:
                 out = self._product(m, c, dtype)
             elif c > 0:
