@@ -1,11 +1,22 @@
-"""Matrix products on one thread or several: a register tile, panels of B, and what the sizes ask for.
+"""Matrix products: a register tile, slices of B packed into panels, and what each size asks for.
 
 Run it: ``python examples/kernels/matmul.py [words of names]``.
+
+The tile of C that a loop over k works on stays in registers: ``rows`` x ``vectors`` accumulators, at most 26 of the 32, so
+that the vectors of B and one element of A find room. Each step of k then takes ``vectors`` loads and ``rows`` broadcasts
+for ``rows * vectors`` multiply-adds; the two units for these are busy all the time and the two for loads half of it.
+
+B is read again for each tile of rows. Its columns lie far apart in memory, so a *slice* of it, as much as half of the
+level-2 cache holds, is copied into *panels* as wide as the tile, one after the other, where the hardware sees a single
+stream. What has been packed serves all rows of A, which pass by once for each slice.
+
+For few rows packing does not pay: ``prefetch`` asks for the rows of B that are needed ``prefetch`` steps later instead.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
 import numpy as np
 from kernel import Kernel, run
@@ -13,11 +24,13 @@ from kernel import Kernel, run
 import tilewright as tw
 from tilewright import te
 
-__all__ = ["KERNELS"]
+__all__ = ["KERNELS", "declare", "tiled"]
+
+Scheduler = Callable[[tw.PrimFunc, tw.Target], tw.Schedule]
 
 
 def declare(m: int, n: int, k: int, constant: bool = False) -> tw.PrimFunc:
-    """C = A @ B; ``constant``: B stays the same from call to call and may be packed ahead."""
+    """C = A @ B; ``constant``: B stays the same from call to call, so that it may be packed ahead."""
     a = te.placeholder((m, k), name="A")
     b = te.placeholder((k, n), name="B")
     kk = te.reduce_axis((0, k), name="k")
@@ -26,43 +39,65 @@ def declare(m: int, n: int, k: int, constant: bool = False) -> tw.PrimFunc:
     return te.create_prim_func([a, b, c])
 
 
-def tiled(rows: int, vectors: int, block: int = 32, pack: bool = True, unroll: int = 8):
-    """A schedule: ``rows`` x ``vectors`` vectors of accumulators, ``block`` row tiles while the panels of B pass by."""
+def tiled(
+    rows: int, vectors: int, panels: int, *, prefetch: int = 0, ahead: bool = False, unroll: int = 8
+) -> Scheduler:
+    """A schedule: tiles of ``rows`` x ``vectors`` vectors, slices of ``panels`` panels.
+
+    ``prefetch``: B is not packed, but asked for so many steps of k ahead; ``ahead``: it is packed before all calls.
+    """
 
     def schedule(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
         lanes = target.vector_lanes("float32")
         cols = vectors * lanes
         sch = tw.Schedule(func)
         out = sch.cache_write("C", 0, "local")
+
+        # C: slices of columns; in each, tiles of rows; in each, panels; then k, and the tile itself.
         i, j, k = sch.get_loops("C")
-        i_block, i0, i1 = sch.split(i, [None, block, rows])
-        j0, jv, j2 = sch.split(j, [None, vectors, lanes])
-        sch.reorder(i_block, j0, i0, k, i1, jv, j2)
-        if pack:
+        i0, i1 = sch.split(i, [None, rows])
+        a_slice, panel, vector, lane = sch.split(j, [None, panels, vectors, lanes])
+        sch.reorder(a_slice, i0, panel, k, i1, vector, lane)
+
+        # B: a row of the slice after the other, each cut into panels.
+        if not prefetch:
             packed = sch.cache_read("C", 1, "global")
-            sch.transform_layout("C", ("read", 1), lambda kk, jj: (jj // cols, kk, jj % cols))
-            row, column = sch.get_loops(packed)
-            panel, q = sch.split(column, [None, cols])
-            sch.reorder(panel, row, q)
+            sch.transform_layout(
+                "C", ("read", 1), lambda kk, jj: (jj // cols, kk, jj % cols), pad_value=pad(func, cols)
+            )
+            if not ahead:
+                sch.compute_at(packed, a_slice)
+            row, column = sch.get_loops(packed)[-2:]
+            part, q = sch.split(column, [None, cols])
             sch.vectorize(q)
-        sch.reverse_compute_at(out, i0)
+            if ahead:
+                sch.reorder(part, row)
+                if target.num_cores > 1:
+                    sch.parallel(part)
+        else:
+            sch.annotate(k, "pragma_prefetch_distance", {"B": prefetch})
+
+        # A tile is copied to C when it is complete.
+        sch.reverse_compute_at(out, panel)
         r, c = sch.get_loops(out)[-2:]
         c0, c1 = sch.split(c, [None, lanes])
-        for loop in (r, c0):
+        for loop in (r, c0, i1, vector):
             sch.unroll(loop)
         sch.vectorize(c1)
-        sch.unroll(i1)
-        sch.unroll(jv)
-        sch.vectorize(j2)
+        sch.vectorize(lane)
         sch.annotate(k, "pragma_unroll_factor", unroll)
         sch.decompose_reduction("C", k)
         if target.num_cores > 1:
-            if pack:
-                sch.parallel(panel)
-            sch.parallel(sch.fuse(i_block, j0))
+            sch.parallel(a_slice)
         return sch
 
     return schedule
+
+
+def pad(func: tw.PrimFunc, cols: int) -> float | None:
+    """Zeros fill the last panel where the panels do not divide the columns."""
+    n = int(func.buffer_map[func.params[1]].shape[1])
+    return 0.0 if n % cols else None
 
 
 def reference(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
@@ -70,20 +105,21 @@ def reference(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
     np.matmul(a, b, out=out)
 
 
-def _kernel(m: int, n: int, k: int, name: str, goal: str, schedule, constant: bool = False) -> Kernel:
+def kernel(shape: tuple[int, int, int], name: str, goal: str, schedule: Scheduler, constant: bool = False) -> Kernel:
+    """One shape, scheduled."""
     operation = "constant matmul" if constant else "matmul"
-    return Kernel(name, declare(m, n, k, constant), schedule, reference, operation, goal=goal)
+    return Kernel(name, declare(*shape, constant), schedule, reference, operation, goal=goal)
 
 
 KERNELS = [
-    _kernel(1024, 1024, 1024, "matmul 1024³", "0.93 of peak", tiled(8, 3)),
-    _kernel(512, 512, 512, "matmul 512³", "0.96 of peak", tiled(8, 3)),
-    _kernel(128, 3072, 768, "matmul 128×3072×768", "0.92 of peak", tiled(8, 3)),
-    _kernel(197, 768, 768, "matmul 197×768×768", "0.96 of peak", tiled(8, 3)),
-    _kernel(255, 255, 255, "matmul 255³", "0.93 of peak", tiled(8, 3)),
-    _kernel(1024, 1024, 1024, "matmul 1024³, B packed ahead", "0.95 of peak", tiled(8, 3), True),
-    _kernel(197, 768, 768, "matmul 197×768×768, B packed ahead", "0.97 of peak", tiled(8, 3), True),
-    _kernel(64, 64, 64, "matmul 64³", "0.75 of peak", tiled(8, 2, pack=False)),
+    kernel((1024,) * 3, "matmul 1024³", "0.93 of peak", tiled(13, 2, 4)),
+    kernel((512,) * 3, "matmul 512³", "0.96 of peak", tiled(13, 2, 8)),
+    kernel((128, 3072, 768), "matmul 128×3072×768", "0.92 of peak", tiled(11, 2, 2)),
+    kernel((197, 768, 768), "matmul 197×768×768", "0.96 of peak", tiled(9, 3, 1, prefetch=16)),
+    kernel((255,) * 3, "matmul 255³", "0.93 of peak", tiled(13, 2, 1)),
+    kernel((1024,) * 3, "matmul 1024³, B packed ahead", "0.95 of peak", tiled(6, 4, 4, ahead=True), True),
+    kernel((197, 768, 768), "matmul 197×768×768, B packed ahead", "0.97 of peak", tiled(13, 2, 4, ahead=True), True),
+    kernel((64,) * 3, "matmul 64³", "0.75 of peak", tiled(8, 2, 2, prefetch=64)),
 ]
 
 if __name__ == "__main__":
