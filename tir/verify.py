@@ -3,7 +3,8 @@
  1. A variable is defined before it is used, and used only where its definition holds: in the loop, block, let or
     function that defines it. Sizes in the shapes of parameters' buffers are defined by them.
  2. No variable and no buffer is defined twice.
- 3. A buffer is a parameter's, or allocated or matched around its use. An allocated buffer has a pointer of its own.
+ 3. A buffer is a parameter's, or allocated or matched around its use; where there are no blocks, it may also be a view,
+    another shape of the memory of such a buffer. An allocated buffer has a pointer of its own.
  4. An access has one integer index per dimension; vectors among them have the same lanes. A predicate is bool, with
     the lanes of the access.
  5. A stored value has the buffer's data type, with the lanes of the access.
@@ -316,13 +317,15 @@ class _Verifier:
             self.check(is_int(r.min.dtype) and is_int(r.extent.dtype), f"a region of `{b.name}` is not of integers")
 
     def touched(self, buffer: Buffer, write: bool) -> None:
-        for block, reads, writes in self.blocks[self.level[buffer] :]:
+        for block, reads, writes in self.blocks[self.level.get(buffer, 0) :]:
             if block.iter_vars and buffer not in writes and (write or buffer not in reads):
                 verb, clause = ("writes", "T.writes") if write else ("reads", "T.reads")
                 raise self.fail(f"block `{block.name_hint}` {verb} `{buffer.name}`, which its {clause} leaves out")
 
     def in_scope(self, buffer: Buffer) -> None:
         if buffer not in self.known:
+            if not self.blocks and buffer not in self.ever and buffer.data in self.known:
+                return  # a view
             known = "is used outside of its scope" if buffer in self.ever else "is not declared"
             raise self.fail(f"buffer `{buffer.name}` {known}")
 

@@ -42,12 +42,20 @@ def fresh_copy(stmt: Stmt, values: Mapping[Var, Expr] | None = None) -> Any:
             new = buffers[n.buffer] = n.buffer.map_exprs(visit)
             if new is n.buffer:
                 new = buffers[n.buffer] = n.buffer.with_()
+            env[n.buffer.data] = new.data
             return Allocate(new, visit(n.body), n.annotations)
         n = n.map_children(visit)
-        if isinstance(n, BufferLoad) and n.buffer in buffers:
-            return BufferLoad(buffers[n.buffer], n.indices, n.predicate)
-        if isinstance(n, BufferStore) and n.buffer in buffers:
-            return BufferStore(buffers[n.buffer], n.value, n.indices, n.predicate)
+        if isinstance(n, (BufferLoad, BufferStore)):
+            buffer = new_buffer(n.buffer)
+            if isinstance(n, BufferLoad):
+                return n if buffer is n.buffer else BufferLoad(buffer, n.indices, n.predicate)
+            return n if buffer is n.buffer else BufferStore(buffer, n.value, n.indices, n.predicate)
         return n
+
+    def new_buffer(buffer: Buffer) -> Buffer:
+        if buffer not in buffers:  # another view of memory that has been replaced, too
+            data = env.get(buffer.data)
+            buffers[buffer] = buffer.with_(data=data) if isinstance(data, Var) else buffer
+        return buffers[buffer]
 
     return visit(stmt)

@@ -11,9 +11,11 @@ from ...tir.arith import simplify
 from ...tir.function import PrimFunc
 from ...tir.verify import verify
 from ..target import Target
+from .assumptions import drop_assumptions
 from .blocks import flatten_blocks
 from .compact import compact_buffers
 from .contract import form_fma
+from .flat import join_split_indices
 from .guards import hoist_guards, name_quotients
 from .horizontal import lower_horizontal
 from .loops import legalize_vector_loops, remove_unit_loops, split_unroll_factors
@@ -24,6 +26,7 @@ from .reduction import place_init
 from .registers import promote_registers
 from .storage import widen_half_floats
 from .streams import align_streams, mark_streams
+from .transpose import transpose_in_registers
 from .unroll import unroll_loops
 from .vectorize import vectorize_loops
 
@@ -43,6 +46,7 @@ def _plain(rewrite: Callable[[PrimFunc], PrimFunc]) -> Callable[[PrimFunc, Targe
 
 
 PASSES: tuple[Pass, ...] = (
+    Pass("drop_assumptions", _plain(drop_assumptions)),
     Pass("place_init", _plain(place_init)),
     Pass("flatten_blocks", _plain(flatten_blocks)),
     Pass("mark_streams", _plain(mark_streams)),
@@ -56,6 +60,8 @@ PASSES: tuple[Pass, ...] = (
     Pass("simplify", _plain(simplify)),
     Pass("name_quotients", _plain(name_quotients)),
     Pass("hoist_guards", _plain(hoist_guards)),
+    Pass("join_split_indices", _plain(join_split_indices)),
+    Pass("transpose_in_registers", transpose_in_registers),
     Pass("align_streams", align_streams),
     Pass("lower_horizontal", _plain(lower_horizontal)),
     Pass("vectorize_loops", _plain(vectorize_loops)),

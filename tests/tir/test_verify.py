@@ -208,3 +208,12 @@ def test_a_reduction_reads_its_own_output_undeclared(corpus):
 def test_loads_count():
     with pytest.raises(VerifyError, match="`A` has 1 dimensions, indexed with 2"):
         verify(func(Evaluate(BufferLoad(A, (ZERO, ZERO)))))
+
+
+def test_views_of_memory_only_where_there_are_no_blocks():
+    view = decl_buffer((2, 8), "float32", "V")
+    view = view.with_(data=A.data)
+    store = BufferStore(view, F1, (ZERO, ZERO))
+    verify(func(loop(I, store)))
+    with pytest.raises(VerifyError, match="buffer `V` is not declared"):
+        verify(func(block(store)))

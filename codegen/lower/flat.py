@@ -1,0 +1,103 @@
+"""Vectors along several dimensions at once: where a fused loop walks memory in order, its accesses say so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...tir.arith import Analyzer
+from ...tir.buffer import Buffer
+from ...tir.expr import BufferLoad, Expr, FloorDiv, FloorMod, IntImm, Range, Var, const
+from ...tir.function import PrimFunc
+from ...tir.node import Node
+from ...tir.stmt import BufferStore, For
+from ...tir.walk import pre_order, transform, uses_var
+
+__all__ = ["join_split_indices"]
+
+
+def join_split_indices(func: PrimFunc) -> PrimFunc:
+    """Look at a buffer as if neighbouring dimensions were one, where a vectorized loop goes through both in order.
+
+    Before (``A`` has 5 rows of 3)::
+
+        for v in T.vectorized(15):
+            ... A[v // 3, v % 3] ...
+
+    After::
+
+        for v in T.vectorized(15):
+            ... A_flat[v] ...
+
+    Applies to buffers without strides whose inner dimensions are constant, and where no quotient of the loop's variable
+    is left in the joined index.
+    """
+    if not any(isinstance(n, For) and n.kind == "vectorized" for n in pre_order(func.body)):
+        return func
+    views: dict[tuple[Buffer, int, int], Buffer] = {}
+    given = set(func.buffers)
+    analyzer = Analyzer()
+    vectors: list[Var] = []
+
+    def visit(n: Node) -> Node:
+        if isinstance(n, For):
+            if isinstance(n.min, IntImm) or isinstance(n.extent, IntImm):
+                analyzer.bind(n.loop_var, Range(n.min, n.extent))
+            if n.kind == "vectorized":
+                vectors.append(n.loop_var)
+                for key in [k for k in views if k[0] not in given]:  # scratch memory: each loop has a view of its own
+                    del views[key]
+                body = transform(n.body, post=post)
+                vectors.pop()
+                return n if body is n.body else n.with_(body=body)
+        return n.map_children(lambda c: c if isinstance(c, Expr) else visit(c))
+
+    def post(n: Node) -> Node | None:
+        if not isinstance(n, (BufferLoad, BufferStore)):
+            return None
+        joined = _joined(n.buffer, n.indices, vectors[-1], analyzer.simplify)
+        if joined is None:
+            return None
+        first, last, index = joined
+        key = (n.buffer, first, last)
+        if key not in views:
+            views[key] = _view(n.buffer, first, last)
+        indices = (*n.indices[:first], index, *n.indices[last + 1 :])
+        if isinstance(n, BufferLoad):
+            return BufferLoad(views[key], indices, n.predicate)
+        return BufferStore(views[key], n.value, indices, n.predicate)
+
+    return func.with_body(visit(func.body))  # type: ignore[arg-type]
+
+
+def _joined(
+    buffer: Buffer, indices: tuple[Expr, ...], var: Var, simplify: Callable[[Expr], Expr]
+) -> tuple[int, int, Expr] | None:
+    """The dimensions to join, first and last, and the index along them; None when there is nothing to gain."""
+    split = [d for d, index in enumerate(indices) if _has_quotient(index, var)]
+    if len(split) < 2 or buffer.strides or buffer.axis_separators or buffer.scope != "global":
+        return None
+    first, last = split[0], split[-1]
+    total = indices[first]
+    for d in range(first + 1, last + 1):
+        extent = buffer.shape[d]
+        if not isinstance(extent, IntImm):
+            return None
+        total = total * const(extent.value, total.dtype) + indices[d]
+    if not isinstance(buffer.shape[first], IntImm):
+        return None
+    total = simplify(total)
+    return None if _has_quotient(total, var) else (first, last, total)
+
+
+def _has_quotient(e: Expr, var: Var) -> bool:
+    return any(isinstance(n, (FloorDiv, FloorMod)) and uses_var(n, var) for n in pre_order(e))
+
+
+def _view(buffer: Buffer, first: int, last: int) -> Buffer:
+    """The same memory with dimensions ``first`` to ``last`` as one."""
+    size = 1
+    for extent in buffer.shape[first : last + 1]:
+        assert isinstance(extent, IntImm)
+        size *= extent.value
+    shape = (*buffer.shape[:first], const(size, buffer.shape[last].dtype), *buffer.shape[last + 1 :])
+    return buffer.with_(name=f"{buffer.name}_flat", shape=shape, data=buffer.data)
