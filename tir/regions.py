@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .arith import Analyzer
 from .buffer import Buffer, BufferRegion
 from .dtype import lanes_of
 from .expr import (
@@ -32,7 +33,6 @@ from .expr import (
     Sub,
     Var,
     const,
-    is_const_int,
 )
 from .node import Node
 from .op import max_, min_
@@ -70,13 +70,11 @@ def _range(lo: Expr, hi: Expr) -> Range:
     if lo is hi:
         return Range(lo, const(1, lo.dtype))
     apart = _difference(hi, lo)
-    return Range(lo, const(apart + 1, lo.dtype) if apart is not None else _plus_one(hi, lo))
-
-
-def _plus_one(hi: Expr, lo: Expr) -> Expr:
-    if isinstance(hi, Sub) and is_const_int(hi.b, 1) and is_const_int(lo, 0):
-        return hi.a
-    return hi + 1 if is_const_int(lo, 0) else hi - lo + 1
+    if apart is not None and isinstance(lo, (IntImm, Var)):
+        return Range(lo, const(apart + 1, lo.dtype))
+    analyzer = Analyzer()
+    extent = const(apart + 1, lo.dtype) if apart is not None else analyzer.simplify(hi - lo + 1)
+    return Range(analyzer.simplify(lo), extent)
 
 
 class _Accesses:
@@ -180,6 +178,9 @@ def _indexes(stmt: LetStmt) -> bool:
 
 
 def _join(a: Interval, b: Interval) -> Interval:
+    if a[0] is a[1] and b[0] is b[1] and _difference(a[0], b[0]) == 0:
+        point = a[0] if isinstance(a[0], (IntImm, Var)) else Analyzer().simplify(a[0])
+        return point, point
     return _end(a[0], b[0], min_, -1), _end(a[1], b[1], max_, 1)
 
 
