@@ -155,7 +155,7 @@ def schedule(func: tw.PrimFunc) -> tw.Schedule:
 
     # In the small memories tiles lie one after the other, each 16 rows of 16 numbers.
     for copy, side in ((load_a, "write"), (load_b, "write"), (store, "read")):
-        sch.transform_layout(copy, (side, 0), lambda i, j: (i // N, j // N, i % N, j % N))
+        sch.transform_layout(copy, (side, 0), lambda i, j: (i // N, j // N, i % N, j % N), leave_padding=True)
 
     # Every piece is two or three loops that one instruction does at once.
     sch.tensorize(sch.get_loops(zero)[-2], "accel.zero")

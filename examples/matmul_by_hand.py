@@ -43,7 +43,7 @@ def schedule(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
 
     # B is packed into panels as wide as the tile, so that the inner loop reads it front to back.
     packed = sch.cache_read(block, 1, "global")
-    sch.transform_layout(block, ("read", 1), lambda kk, jj: (jj // cols, kk, jj % cols))
+    sch.transform_layout(block, ("read", 1), lambda kk, jj: (jj // cols, kk, jj % cols), leave_padding=True)
     row, column = sch.get_loops(packed)
     panel, q = sch.split(column, [None, cols])
     sch.reorder(panel, row, q)

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 from ..tir.arith import Analyzer, eval_interval
 from ..tir.expr import (
+    LT,
     Add,
     BinaryOp,
     Expr,
@@ -156,8 +157,11 @@ class IndexMap:
 
     __str__ = as_text
 
-    def map_indices(self, indices: Sequence[ExprLike], analyzer: Analyzer | None = None) -> tuple[Expr, ...]:
-        """Where ``indices`` go, simplified; what turns out constant stays as it is."""
+    def map_indices(
+        self, indices: Sequence[ExprLike], analyzer: Analyzer | None = None, keep_constants: bool = True
+    ) -> tuple[Expr, ...]:
+        """Where ``indices`` go, simplified; what turns out constant stays as it is, or with ``keep_constants`` false
+        does so only when it is a variable."""
         if len(indices) != len(self.initial_indices):
             raise ScheduleError(
                 f"the index map {self} takes {len(self.initial_indices)} indices, the buffer or block has {len(indices)}"
@@ -166,7 +170,10 @@ class IndexMap:
         mine = self._typed([i.dtype for i in values])
         at = dict(zip(mine.initial_indices, values, strict=True))
         an = Analyzer() if analyzer is None else analyzer
-        return tuple([simplify_unless_constant(an, substitute(e, at)) for e in mine.final_indices])
+        there = [substitute(e, at) for e in mine.final_indices]
+        if keep_constants:
+            return tuple([simplify_unless_constant(an, e) for e in there])
+        return tuple([e if isinstance(e, Var) else an.simplify(e) for e in there])
 
     def _typed(self, dtypes: Sequence[str]) -> IndexMap:
         """This map over indices of other data types; itself when they are the same."""
@@ -182,7 +189,7 @@ class IndexMap:
         return IndexMap(tuple(fresh.values()), tuple([walk(e) for e in self.final_indices]), self.axis_separators)
 
     def map_shape(self, shape: Sequence[ExprLike], analyzer: Analyzer | None = None) -> tuple[Expr, ...]:
-        """The smallest shape from 0 that holds every index that ``shape`` goes to."""
+        """The shape from 0 that holds every index that ``shape`` goes to; a remainder by ``c`` takes up ``c``."""
         if len(shape) != len(self.initial_indices):
             raise ScheduleError(
                 f"the index map {self} takes {len(self.initial_indices)} indices, the shape has {len(shape)}"
@@ -193,8 +200,9 @@ class IndexMap:
         for v, r in ranges.items():
             an.bind(v, r)
         out = []
+        plain = Analyzer()
         for e in mine.final_indices:
-            ends = eval_interval(an.simplify(e), ranges, an)
+            ends = eval_interval(an.simplify(_whole_remainders(plain.simplify(e), an, ranges)), ranges, an)
             if ends is None or not an.can_prove(ends[0] >= 0):
                 raise ScheduleError(f"the index map {self} sends some index to {e}, which is not known to be >= 0")
             out.append(an.simplify(ends[1] + 1))
@@ -214,7 +222,7 @@ class IndexMap:
         for v, r in doms.items():
             an.bind(v, r)
         try:
-            solved, tests = invert(an, doms, mine.final_indices, variables)
+            solved, tests = _invert(an, doms, mine.final_indices, variables)
         except NotInvertible as problem:
             raise ScheduleError(
                 f"the index map {self} is not known to send each index to a place of its own: {problem}",
@@ -224,8 +232,58 @@ class IndexMap:
         for v, e in solved.items():  # the inverse of where v goes must be v
             if not an.can_prove_equal(substitute(e, forth), v):
                 raise ScheduleError(f"the index map {self} is not known to send each index to a place of its own")
-        back = [solved[v] if isinstance(solved[v], Var) else an.simplify(solved[v]) for v in mine.initial_indices]
+        shorten = Analyzer() if tests else an
+        back = [solved[v] if isinstance(solved[v], Var) else shorten.simplify(solved[v]) for v in mine.initial_indices]
         return tuple(back), [an.simplify(t) for t in tests]
+
+
+def _invert(
+    analyzer: Analyzer, doms: dict[Var, Range], indices: Sequence[Expr], values: Sequence[Expr]
+) -> tuple[dict[Var, Expr], list[Expr]]:
+    """:func:`invert`, also where the indices are digits of one sum (``(i * 56 + j) // 64``, ``(i + 1) % 4``): first for
+    the sum, then for what it is made of."""
+    sums = {
+        str(n.a): n.a
+        for e in indices
+        for n in pre_order(e)
+        if isinstance(n, (FloorDiv, FloorMod)) and isinstance(n.b, IntImm) and isinstance(n.a, Add)
+    }
+    if len(sums) != 1:
+        return invert(analyzer, doms, indices, values)
+    (text, whole) = next(iter(sums.items()))
+    ends = eval_interval(whole, doms, analyzer)
+    if ends is None or not analyzer.can_prove(ends[0] >= 0):
+        return invert(analyzer, doms, indices, values)
+    var = Var("s", whole.dtype)
+    span = Range.from_extent(analyzer.simplify(ends[1] + 1))
+    analyzer.bind(var, span)
+
+    def walk(e: Expr) -> Expr:
+        if isinstance(e, Add) and str(e) == text:
+            return var
+        return make_binary(type(e), walk(e.a), walk(e.b)) if isinstance(e, BinaryOp) else e
+
+    inside = {n for n in pre_order(whole) if isinstance(n, Var)}
+    others = {v: r for v, r in doms.items() if v not in inside}
+    outer, tests = invert(analyzer, {var: span, **others}, [walk(e) for e in indices], values)
+    place = outer.pop(var)
+    inner, more = invert(analyzer, {v: r for v, r in doms.items() if v in inside}, [whole], [place])
+    # what lies inside the parts lies inside the sum
+    tests = [t for t in tests if not (isinstance(t, LT) and t.a is place)]
+    return {v: {**outer, **inner}[v] for v in doms}, [*tests, *more]
+
+
+def _whole_remainders(e: Expr, analyzer: Analyzer, ranges: dict[Var, Range]) -> Expr:
+    """``e`` with a new variable from 0 to c - 1 for each ``x % c``, even where x is smaller."""
+    if isinstance(e, FloorMod) and isinstance(e.b, IntImm) and e.b.value > 0:
+        var = Var("r", e.dtype)
+        ranges[var] = Range.from_extent(e.b)
+        analyzer.bind(var, ranges[var])
+        return var
+    if isinstance(e, BinaryOp):
+        a, b = _whole_remainders(e.a, analyzer, ranges), _whole_remainders(e.b, analyzer, ranges)
+        return e if a is e.a and b is e.b else make_binary(type(e), a, b)
+    return e
 
 
 def simplify_unless_constant(analyzer: Analyzer, e: Expr) -> Expr:

@@ -246,6 +246,8 @@ class ExprCompiler:
             return f"({args[1]} if {args[0]} else {args[2]})"
         if e.op == "tir.likely":
             return args[0]
+        if e.op == "tir.assume":
+            return f"({args[0]} or {self._name(_raiser(f'what is assumed does not hold: {e.args[0]}'))}())"
         if e.op == "tir.prefetch":
             return "0"
         if e.op == "tir.misaligned":

@@ -13,7 +13,7 @@ from ..handles import BlockRV
 from ..index_map import IndexMap, simplify_unless_constant
 from ..tree import Tree
 
-__all__ = ["as_text", "block_name", "own_nest", "sized_analyzer", "tidy"]
+__all__ = ["as_text", "block_name", "has_trivial_bindings", "own_nest", "sized_analyzer", "tidy"]
 
 
 def as_text(index_map: Any, ndim: int | None) -> str:
@@ -45,6 +45,14 @@ def own_nest(tree: Tree, realize: BlockRealize) -> Stmt | None:
             break
         here, own = up, own + 1
     return here if own == len(tree.loops_above(realize)) else None
+
+
+def has_trivial_bindings(tree: Tree, realize: BlockRealize) -> bool:
+    """Whether each axis of a block runs on one loop of its scope, in order, and there are no other loops."""
+    loops = tree.loops_above(realize)
+    return len(loops) == len(realize.iter_values) and all(
+        value is loop.loop_var for value, loop in zip(realize.iter_values, loops, strict=True)
+    )
 
 
 def tidy(stmt: Any, analyzer: Analyzer) -> Any:

@@ -12,20 +12,24 @@ from ..errors import ScheduleError, nearest
 from ..primitive import primitive
 from ..tree import Tree, tree_of
 
-__all__ = ["annotate", "enter_postproc", "unannotate"]
+__all__ = ["annotate", "enter_postproc", "unannotate", "with_annotation"]
 
 
 @primitive
 def annotate(func: PrimFunc, block_or_loop: str | Var, ann_key: str, ann_val: Any) -> PrimFunc:
-    """Set an annotation of a block or loop, in place of an earlier one of that name.
+    """Set an annotation of a block or loop; an earlier one of that name stays (unannotate it first to change it).
 
     ``ann_val``: a number, a text, a list or a dict of those.
     """
-    tree, node = _target(func, block_or_loop)
+    _, node = _target(func, block_or_loop)
     value = _plain(ann_val)
-    if ann_key in node.annotations and _equal(node.annotations[ann_key], value):
-        return func
-    return _with(tree, node, {**node.annotations, str(ann_key): value})
+    return func if ann_key in node.annotations else with_annotation(func, block_or_loop, ann_key, value)
+
+
+def with_annotation(func: PrimFunc, block_or_loop: str | Var, ann_key: str, ann_val: Any) -> PrimFunc:
+    """The function with an annotation of a block or loop, in place of an earlier one of that name."""
+    tree, node = _target(func, block_or_loop)
+    return _with(tree, node, {**node.annotations, str(ann_key): ann_val})
 
 
 @primitive
@@ -69,7 +73,3 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float, str, Expr)):
         return value
     raise ScheduleError(f"an annotation is a number, a text, a list or a dict, not {type(value).__name__}")
-
-
-def _equal(a: Any, b: Any) -> bool:
-    return type(a) is type(b) and not isinstance(a, Expr) and a == b

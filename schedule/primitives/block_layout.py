@@ -5,21 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from ...tir.buffer import BufferRegion, MatchBufferRegion
-from ...tir.expr import IntImm, IterVar, Range, Var
+from ...tir.expr import IntImm, IterVar, Range, Var, const
 from ...tir.function import PrimFunc
 from ...tir.stmt import BlockRealize
 from ...tir.walk import pre_order, substitute
-from ..analysis import (
-    all_of,
-    check_plain_path,
-    conjuncts,
-)
+from ..analysis import check_plain_path
 from ..errors import ScheduleError
 from ..index_map import IndexMap, simplify_unless_constant
 from ..primitive import primitive
 from ..regions import covers_domain
 from ..tree import tree_of
-from ._layouts import as_text, block_name, own_nest, sized_analyzer, tidy
+from ._layouts import as_text, block_name, has_trivial_bindings, own_nest, sized_analyzer, tidy
 from ._moving import nest
 
 __all__ = ["transform_block_layout"]
@@ -34,10 +30,8 @@ def _prepare_block_layout(func: PrimFunc, block: Any, index_map: Any, **_: Any) 
 def transform_block_layout(func: PrimFunc, block: str, index_map: Any) -> PrimFunc:
     """Run a block over new axes, to which ``index_map`` sends the old ones, in loops made anew.
 
-    Where the domain does not fit the map (100 columns in tiles of 16), a predicate leaves out what is too much.
-
-    Applies to a block alone in its loop nest that runs once on each point of its axes, and to maps that can be
-    inverted; no new axis may mix spatial and reduce axes, and a map of reduce axes has to fit.
+    Applies to a block alone in its loop nest, each axis on a loop of its own, in order, and to maps that send the
+    domain to a box, each point to one of its own; no new axis may mix spatial and reduce axes.
 
     >>> from tilewright.schedule import Schedule
     >>> from tilewright.tir.parser import parse
@@ -77,6 +71,13 @@ def transform_block_layout(func: PrimFunc, block: str, index_map: Any) -> PrimFu
             where=realize,
             hint="transform it before splitting its loops unevenly or moving other blocks in",
         )
+    if not has_trivial_bindings(tree, realize):
+        raise ScheduleError(
+            f"the axes of block {block!r} are not each on a loop of its own, in order: its bindings are "
+            f"[{', '.join(map(str, realize.iter_values))}]",
+            where=realize,
+            hint="transform it before splitting, fusing or reordering its loops, or reindex it first",
+        )
     if any(iv.kind not in (IterVar.SPATIAL, IterVar.REDUCE) for iv in old.iter_vars):
         raise ScheduleError(f"block {block!r} has axes that are neither spatial nor reduce", where=realize)
     if any(not (isinstance(iv.dom.min, IntImm) and iv.dom.min.value == 0) for iv in old.iter_vars):
@@ -89,14 +90,14 @@ def transform_block_layout(func: PrimFunc, block: str, index_map: Any) -> PrimFu
         analyzer.bind(v, Range.from_extent(e))
     back, tests = mapping.inverse(extents, places, analyzer)
     kinds = _new_kinds(realize, mapping)
-    if IterVar.REDUCE in kinds and tests:
+    if tests:
         raise ScheduleError(
-            f"the index map {mapping} does not fit the domain of block {block!r}, a reduction", where=realize,
-            hint=f"it would need {' and '.join(map(str, tests))}",
-        )  # fmt: skip
+            f"the index map {mapping} does not fit the domain of block {block!r}: it leaves places that no point goes to",
+            where=realize,
+            hint=f"it would need {' and '.join(map(str, tests))}; split the loops instead",
+        )
     there = {iv.var: e for iv, e in zip(old.iter_vars, back, strict=True)}
     loops = [(Var(f"ax{i}", e.dtype), e) for i, e in enumerate(shape)]
-    at = {v: loop for v, (loop, _) in zip(places, loops, strict=True)}
 
     def region(r: BufferRegion) -> BufferRegion:
         return r.map(lambda e: simplify_unless_constant(analyzer, substitute(e, there)))
@@ -109,8 +110,7 @@ def transform_block_layout(func: PrimFunc, block: str, index_map: Any) -> PrimFu
         body=tidy(substitute(old.body, there), analyzer),
         init=None if old.init is None else tidy(substitute(old.init, there), analyzer),
     )
-    predicate = substitute(all_of([c for t in tests for c in conjuncts(t)]), at)
-    return tree.replace({top: nest(loops, BlockRealize(tuple([v for v, _ in loops]), predicate, new))})
+    return tree.replace({top: nest(loops, BlockRealize(tuple([v for v, _ in loops]), const(True, "bool"), new))})
 
 
 def _new_kinds(realize: BlockRealize, mapping: IndexMap) -> list[str]:

@@ -22,7 +22,7 @@ from ..tree import Tree, tree_of
 from ._layouts import as_text, block_name, sized_analyzer
 from ._matches import separated
 from .cache import pick_buffer
-from .padding import fill_padding
+from .padding import fill_padding, pad_of
 
 __all__ = ["home_of", "named_buffer", "plain_buffer", "transform_layout"]
 
@@ -64,8 +64,12 @@ def named_buffer(realize: BlockRealize, buffer: Any) -> Buffer:
     )
 
 
-def _prepare_layout(func: PrimFunc, block: Any, buffer: Any, index_map: Any, **_: Any) -> dict[str, Any]:
-    return {"buffer": plain_buffer(buffer), "index_map": as_text(index_map, _rank(func, block, buffer))}
+def _prepare_layout(func: PrimFunc, block: Any, buffer: Any, index_map: Any, **rest: Any) -> dict[str, Any]:
+    out = {"buffer": plain_buffer(buffer), "index_map": as_text(index_map, _rank(func, block, buffer))}
+    if callable(rest.get("pad_value")) or isinstance(rest.get("pad_value"), IndexMap):
+        final = IndexMap.from_text(out["index_map"]).final_indices
+        out["pad_value"] = as_text(rest["pad_value"], len(final))
+    return out
 
 
 @primitive(prepare=_prepare_layout)
@@ -77,16 +81,19 @@ def transform_layout(
     pad_value: Any = None,
     *,
     assume_injective_transform: bool = False,
+    leave_padding: bool = False,
 ) -> PrimFunc:
     """Store the elements of a buffer at the places that ``index_map`` gives, wherever it is accessed.
 
     ``buffer`` is ``("read", i)`` or ``("write", i)`` of the block, a buffer or its name; ``index_map`` a function from
     old indices to a tuple of new ones (an :class:`IndexMap` or its text too).
 
-    When the shape does not fit the map (100 rows in tiles of 16), the new buffer is larger, and what is stored in the
-    padding is not defined, and not read, unless ``pad_value`` is given. Then the block that fills the buffer runs over
-    the padding as well, storing ``T.if_then_else(<padding>, pad_value, <value>)``, when it stores each element once in
-    a nest of its own; else a block named ``<block>_pad_<buffer>`` behind it fills the padding.
+    When the shape does not fit the map (100 rows in tiles of 16), the new buffer is larger; ``pad_value``, a constant
+    or a function of the new indices, says what its padding holds. Then the blocks that fill the buffer run over the
+    padding as well, storing ``T.if_then_else(<padding>, pad_value, <value>)``, where each stores one element in each
+    turn of a nest of its own; else a block named ``<block>_pad_<buffer>`` behind fills the padding. Of a buffer that
+    the function only reads, a block with a ``T.assume`` says what its padding holds. With ``leave_padding`` the
+    padding is neither written nor read.
 
     A buffer that is a parameter changes the function's signature: the caller has to pass the new layout.
     ``assume_injective_transform`` takes on trust that no two elements go to one place, where that is not found out.
@@ -157,9 +164,18 @@ def transform_layout(
         if not assume_injective_transform or pad_value is not None:
             raise
     new = old.with_(shape=shape, axis_separators=mapping.axis_separators)
+    if tests and pad_value is None and not leave_padding:
+        raise ScheduleError(
+            f"the index map {mapping} sends buffer {old.name} of shape ({', '.join(map(str, old.shape))}) to the larger "
+            f"shape ({', '.join(map(str, shape))}), and it is not said what the padding holds",
+            where=realize,
+            hint="give pad_value, or leave_padding=True when nothing reads it",
+        )
+    if pad_value is not None and back is not None:
+        pad_value = pad_of(old, shape, places, pad_value)
     if pad_value is not None and tests:
         func = fill_padding(func, realize, old, new, back, tests, places, pad_value, root)  # type: ignore[arg-type]
-    return _rewrite(func, old, new, mapping)
+    return _rewrite(func, old, new, mapping, fits=not tests)
 
 
 def home_of(tree: Tree, realize: BlockRealize, buffer: Buffer) -> Block | None:
@@ -172,7 +188,7 @@ def home_of(tree: Tree, realize: BlockRealize, buffer: Buffer) -> Block | None:
     raise ScheduleError(f"buffer {buffer.name} is neither allocated here nor a parameter", where=realize)
 
 
-def _rewrite(func: PrimFunc, old: Buffer, new: Buffer, mapping: IndexMap) -> PrimFunc:
+def _rewrite(func: PrimFunc, old: Buffer, new: Buffer, mapping: IndexMap, fits: bool) -> PrimFunc:
     """All accesses to ``old`` as accesses to ``new``; those to ``new`` stay as they are."""
     sizes = sized_analyzer(func)
     stack: list[Analyzer] = [sizes]
@@ -203,10 +219,14 @@ def _rewrite(func: PrimFunc, old: Buffer, new: Buffer, mapping: IndexMap) -> Pri
             return n.map_children(walk)
         out = n.map_children(walk)
         if isinstance(n, BufferLoad) and n.buffer is old:
-            return BufferLoad(new, mapping.map_indices(out.indices, stack[-1]), out.predicate)
+            return BufferLoad(new, there(out.indices), out.predicate)
         if isinstance(n, BufferStore) and n.buffer is old:
-            return BufferStore(new, out.value, mapping.map_indices(out.indices, stack[-1]), out.predicate)
+            return BufferStore(new, out.value, there(out.indices), out.predicate)
         return out
+
+    def there(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """Where they go: simplified with the ranges of the axes when the map fits the shape, without them else."""
+        return mapping.map_indices(indices, stack[-1], keep_constants=False) if fits else mapping.map_indices(indices)
 
     body = walk(func.body)
     buffers = {p: new if b is old else b for p, b in func.buffer_map.items()}

@@ -5,25 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer, BufferRegion
-from ...tir.expr import GE, LE, LT, Add, Expr, IntImm, IterVar, Mul, Not, Range, Var, const, convert
+from ...tir.dtype import parse_dtype
+from ...tir.expr import GE, LE, LT, Add, BufferLoad, Call, Expr, IntImm, IterVar, Mul, Not, Or, Range, Var, const
 from ...tir.function import PrimFunc
 from ...tir.op import all_, any_, if_then_else
 from ...tir.regions import access_regions
-from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
-from ...tir.walk import substitute
-from ..analysis import (
-    scope_of,
-    why_not_complete,
-)
+from ...tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, Stmt, seq
+from ...tir.walk import substitute, transform
+from ..analysis import scope_of
 from ..errors import ScheduleError
+from ..index_map import IndexMap
 from ..regions import covers_domain
 from ..tree import Tree, tree_of, unique_block_name
-from ._layouts import own_nest, tidy
+from ._layouts import has_trivial_bindings, own_nest
 from ._moving import nest, rebuild
 
-__all__ = ["fill_padding"]
+__all__ = ["fill_padding", "pad_of"]
 
 
 def fill_padding(
@@ -34,7 +32,7 @@ def fill_padding(
     back: tuple[Expr, ...],
     tests: Sequence[Expr],
     places: Sequence[Var],
-    pad_value: Any,
+    value: Expr,
     root: Block | None,
 ) -> PrimFunc:
     """The function with the padding of ``new`` written by the block that fills ``old``, or by a block behind it."""
@@ -42,28 +40,21 @@ def fill_padding(
     scope = scope_of(tree, realize)
     writers = scope.writers.get(old, [])
     if root is None and not writers:
-        raise ScheduleError(
-            f"{old.name} is an input: what its padding holds is up to the caller",
-            where=realize,
-            hint="leave pad_value out, or cache_read it first and transform the copy",
-        )
+        return _assume(tree, old, new, tests, places, value)
     if root is not None and root is not scope.root.block:
         raise ScheduleError(
             f"{old.name} is allocated outside the scope of block {realize.block.name_hint!r}, so others may write it too",
             where=realize,
             hint="leave pad_value out, or transform the layout from a block of the outer scope",
         )
+    filled = [_filled(tree, w, old, new, back, tests, places, value) for w in writers]
+    if None not in filled:
+        return tree.replace(dict(f for f in filled if f is not None))
     if len(writers) != 1:
         raise ScheduleError(
             f"{old.name} is written by {len(writers)} blocks, so no one of them can fill its padding", where=writers
         )
     writer = writers[0]
-    value = convert(pad_value, old.dtype) if isinstance(pad_value, (int, float)) else pad_value
-    if not isinstance(value, Expr) or value.dtype != old.dtype:
-        raise ScheduleError(f"pad_value {pad_value!r} is no {old.dtype} constant")
-    filled = _fill_in_place(tree, writer, old, new, back, tests, places, value)
-    if filled is not None:
-        return filled
     name = unique_block_name(func, f"{writer.block.name_hint}_pad_{old.name}")
     axes = [IterVar(Range.from_extent(e), v) for v, e in zip(places, new.shape, strict=True)]
     loops = [(Var(f"ax{i}", e.dtype), e) for i, e in enumerate(new.shape)]
@@ -80,14 +71,12 @@ def fill_padding(
 
 
 def _padding(tests: Sequence[Expr]) -> Expr:
-    """Where the padding is, given the conditions for not being there; a split's tail as ``outer == n and m <= inner``."""
-    parts: list[Expr] = []
-    for test in tests:
-        tail = _split_tail(test)
-        parts.append(_negated(test) if tail is None else tail)
-    if len(parts) == 2 and isinstance(tests[0], LE) and isinstance(tests[1], LT):
+    """Where the padding is, given the conditions for not being there. What a split leaves over is said of the outer and
+    the inner index: ``outer == n and m <= inner``."""
+    parts = [_split_tail(test) if isinstance(test, LT) else _split_head(test) for test in tests]
+    if len(tests) == 2 and isinstance(tests[0], LE) and isinstance(tests[1], LT) and None in parts:
         return Not(all_(*tests))  # both ends of one axis
-    return any_(*parts)
+    return any_(*[_negated(test) if part is None else part for test, part in zip(tests, parts, strict=True)])
 
 
 def _negated(test: Expr) -> Expr:
@@ -100,12 +89,12 @@ def _negated(test: Expr) -> Expr:
     return Not(test)
 
 
-def _split_tail(test: Expr) -> Expr | None:
-    """``outer * c + inner < n`` fails in the last turn of ``outer`` alone, where its extent is n / c, rounded up."""
-    if not (isinstance(test, LT) and isinstance(test.b, IntImm) and isinstance(test.a, Add)):
+def _digits(e: Expr) -> tuple[Var, int, Expr] | None:
+    """(outer, c, inner) of ``outer * c + inner``."""
+    if not isinstance(e, Add):
         return None
     terms: list[Expr] = []
-    rest: Expr = test.a
+    rest: Expr = e
     while isinstance(rest, Add):
         terms.insert(0, rest.b)
         rest = rest.a
@@ -116,11 +105,67 @@ def _split_tail(test: Expr) -> Expr | None:
         return None
     if not all(isinstance(t, Var) or (isinstance(t, Mul) and isinstance(t.a, Var)) for t in terms):
         return None
-    whole, left = divmod(test.b.value, outer.b.value)
-    return all_(outer.a.equal(whole), LE(const(left, inner.dtype), inner)) if left else None
+    return outer.a, outer.b.value, inner
 
 
-def _fill_in_place(
+def _split_tail(test: Expr) -> Expr | None:
+    """``outer * c + inner < n`` fails in the last turn of ``outer`` alone, where its extent is n / c, rounded up."""
+    found = _digits(test.a) if isinstance(test, LT) and isinstance(test.b, IntImm) else None
+    if found is None:
+        return None
+    outer, c, inner = found
+    whole, left = divmod(test.b.value, c)
+    if not left:
+        return None
+    last = left == c - 1 and isinstance(inner, Var)
+    return all_(outer.equal(whole), inner.equal(left) if last else LE(const(left, inner.dtype), inner))
+
+
+def _split_head(test: Expr) -> Expr | None:
+    """``n <= outer * c + inner`` with n < c fails in the first turn of ``outer`` alone."""
+    found = _digits(test.b) if isinstance(test, LE) and isinstance(test.a, IntImm) else None
+    if found is None or not 0 < test.a.value < found[1]:
+        return None
+    outer, _, inner = found
+    return all_(outer.equal(0), LT(inner, test.a))
+
+
+def pad_of(buffer: Buffer, shape: Sequence[Expr], places: Sequence[Var], pad_value: Any) -> Expr:
+    """What the padding holds at ``places``; ScheduleError unless it is of the buffer's data type."""
+    kind = parse_dtype(buffer.dtype).kind
+    value = pad_value
+    if isinstance(value, str):
+        found = IndexMap.from_text(value).map_indices(places)
+        value = found[0] if len(found) == 1 else value
+    elif isinstance(value, float) and kind in ("float", "bfloat"):
+        value = const(value, buffer.dtype)
+    elif isinstance(value, int) and kind in ("int", "uint", "bool"):
+        value = const(value, buffer.dtype)
+    if not isinstance(value, Expr) or value.dtype != buffer.dtype:
+        raise ScheduleError(
+            f"pad_value {pad_value!r} is no {buffer.dtype}, which buffer {buffer.name} holds",
+            hint="write 0.0 for floats and 0 for integers",
+        )
+    return value
+
+
+def _assume(
+    tree: Tree, old: Buffer, new: Buffer, tests: Sequence[Expr], places: Sequence[Var], value: Expr
+) -> PrimFunc:
+    """A block at the start that says what the caller has put into the padding of an input."""
+    axes = [IterVar(Range.from_extent(e), v) for v, e in zip(places, new.shape, strict=True)]
+    loops = [(Var(f"ax{i}", e.dtype), e) for i, e in enumerate(new.shape)]
+    load = BufferLoad(new, tuple(places))
+    says = Call("tir.assume", (Or(Not(_padding(tests)), load.equal(value)),), "bool")
+    point = BufferRegion(new, tuple([Range(v, const(1, v.dtype)) for v in places]))
+    name = unique_block_name(tree.func, f"buffer_{old.name}_assumptions")
+    block = Block(tuple(axes), (point,), (), name, Evaluate(says))
+    stage = nest(loops, BlockRealize(tuple([v for v, _ in loops]), const(True, "bool"), block))
+    body = tree.root.block.body
+    return rebuild(tree, {}, {body: lambda s: seq(stage, s)})
+
+
+def _filled(
     tree: Tree,
     writer: BlockRealize,
     old: Buffer,
@@ -129,33 +174,55 @@ def _fill_in_place(
     tests: Sequence[Expr],
     places: Sequence[Var],
     value: Expr,
-) -> PrimFunc | None:
-    """The writer over the places of ``new`` in a new nest; None when it does not store each element once, alone."""
+) -> tuple[Stmt, Stmt] | None:
+    """The nest of a writer, and the one over the places of ``new``; None unless the block stores one element in each
+    turn of a nest of its own."""
     block = writer.block
-    body = block.body
-    if not isinstance(body, BufferStore) or block.init is not None or len(block.writes) != 1:
+    stores = [block.body, *(() if block.init is None else (block.init,))]
+    axes = [iv.var for iv in block.iter_vars[: old.ndim]]
+    if len(block.writes) != 1 or len(axes) != old.ndim:
         return None
-    axes = [iv.var for iv in block.iter_vars]
-    if len(axes) != old.ndim or any(i is not v for i, v in zip(body.indices, axes, strict=True)):
-        return None
-    if why_not_complete(scope_of(tree, writer), block) is not None or not covers_domain(tree, writer, once=True):
+    for store in stores:
+        if not isinstance(store, BufferStore) or store.predicate is not None:
+            return None
+        if any(i is not v for i, v in zip(store.indices, axes, strict=True)):
+            return None
+    if any(iv.kind != IterVar.SPATIAL for iv in block.iter_vars[: old.ndim]):
         return None
     top = own_nest(tree, writer)
-    if top is None or any(lp.kind != "serial" or lp.annotations for lp in tree.loops_above(writer)):
+    if top is None or not has_trivial_bindings(tree, writer) or not covers_domain(tree, writer, once=True):
         return None
-    analyzer = Analyzer()
-    for v, e in zip(places, new.shape, strict=True):
-        analyzer.bind(v, Range.from_extent(e))
-    there = {v: e for v, e in zip(axes, back, strict=True)}
-    inside = tidy(substitute(body.value, there), analyzer)
-    new_body = BufferStore(new, if_then_else(_padding(tests), value, inside), tuple(places))
-    reads, writes = access_regions(new_body)
-    new_block = block.with_(
-        iter_vars=tuple([IterVar(Range.from_extent(e), v) for v, e in zip(places, new.shape, strict=True)]),
-        reads=reads,
-        writes=writes,
-        body=new_body,
-    )
+    if any(lp.kind != "serial" or lp.annotations for lp in tree.loops_above(writer)):
+        return None
+    at = [Var(v.name, v.dtype) for v in places]
+    fresh = dict(zip(places, at, strict=True))
+    there = {v: substitute(e, fresh) for v, e in zip(axes, back, strict=True)}
+    padding = substitute(_padding(tests), fresh)
+
+    def padded(n: Stmt) -> Stmt:
+        assert isinstance(n, BufferStore)
+
+        def own(load: Any) -> Any:
+            if isinstance(load, BufferLoad) and load.buffer is old:
+                same = all(i is v for i, v in zip(load.indices, axes, strict=True))
+                return BufferLoad(new, tuple(at)) if same else None
+            return None
+
+        inside = substitute(transform(n.value, post=own), there)
+        return BufferStore(new, if_then_else(padding, substitute(value, fresh), inside), tuple(at))
+
+    body = padded(block.body)
+    init = None if block.init is None else padded(block.init)
+    reads, writes = access_regions(body, init)
+    rest = block.iter_vars[old.ndim :]
+    new_axes = [IterVar(Range.from_extent(e), v) for v, e in zip(at, new.shape, strict=True)]
+    if init is not None:
+        reads = tuple([r for r in reads if r.buffer is not new])
+    new_block = block.with_(iter_vars=(*new_axes, *rest), reads=reads, writes=writes, body=body, init=init)
+    inner = tree.loops_above(writer)[old.ndim :]
     loops = [(Var(f"ax{i}", e.dtype), e) for i, e in enumerate(new.shape)]
-    stage = nest(loops, BlockRealize(tuple([v for v, _ in loops]), const(True, "bool"), new_block))
-    return tree.replace({top: stage})
+    values = (*[v for v, _ in loops], *[lp.loop_var for lp in inner])
+    stmt: Stmt = BlockRealize(values, const(True, "bool"), new_block)
+    for lp in reversed(inner):
+        stmt = lp.with_(body=stmt)
+    return top, nest(loops, stmt)

@@ -16,7 +16,7 @@ from ..primitive import primitive
 from ..scopes import check_storage_scope
 from ..tree import Tree, tree_of
 from ._matches import changed_buffer, matched_buffers, separated
-from .annotate import annotate
+from .annotate import with_annotation
 from .cache import pick_buffer
 from .layout import home_of, named_buffer, plain_buffer
 
@@ -242,7 +242,7 @@ def storage_align(func: PrimFunc, block: str, buffer_index: int | str, axis: int
         kept.append(wish)
     else:
         kept[same] = wish
-    return annotate(func, block, _ALIGN, kept)
+    return with_annotation(func, block, _ALIGN, kept)
 
 
 def _is_wish(w: Any) -> bool:

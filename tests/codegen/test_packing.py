@@ -27,7 +27,9 @@ def panels(func, cols=16, pad=0.0):
     """B as panels of ``cols`` columns, packed at the root."""
     sch = Schedule(func)
     packed = sch.cache_read("C", 1, "global")
-    sch.transform_layout("C", ("read", 1), lambda k, j: (j // cols, k, j % cols), pad_value=pad)
+    sch.transform_layout(
+        "C", ("read", 1), lambda k, j: (j // cols, k, j % cols), pad_value=pad, leave_padding=pad is None
+    )
     sch.vectorize(sch.get_loops(packed)[-1])
     i, j, k = sch.get_loops("C")
     j0, j1 = sch.split(j, [None, cols])
@@ -52,7 +54,7 @@ def test_matmul(m, n, k, pad):
     assert list(f) == ["dense", "dense_pack_B"]
     a, b = numbers(m, k), numbers(k, n, seed=1)
     packed = f.pack_weights(b)
-    assert packed.shape == (-(-n // 16), k, 16 if n > 1 else 1) and packed.dtype == np.float32
+    assert packed.shape == (-(-n // 16), k, 16) and packed.dtype == np.float32
     assert packed.flags.c_contiguous and not np.isnan(packed).any()
     for _ in range(2):
         c = np.full((m, n), np.nan, "float32")

@@ -316,12 +316,12 @@ def packed_matmul(func, rows, columns, depth, pad, inside):
     sch.reorder(i0, j0, k0, k1, i1, j1)
     sch.reverse_compute_at(out, j0)
     b = sch.cache_read("C", 1, "global")
-    sch.transform_layout(b, ("write", 0), lambda k, j: (j // columns, k, j % columns), pad)
-    if pad is None:
+    sch.transform_layout(b, ("write", 0), lambda k, j: (j // columns, k, j % columns), pad, leave_padding=pad is None)
+    if pad is None and sch.get(b).iter_vars[1].dom.extent.value % columns == 0:
         sch.transform_block_layout(b, lambda k, j: (j // columns, k, j % columns))
     a = sch.cache_read("C", 0, "global")
-    sch.transform_layout(a, ("write", 0), lambda i, k: (i // rows, k, i % rows), pad)
-    if pad is None:
+    sch.transform_layout(a, ("write", 0), lambda i, k: (i // rows, k, i % rows), pad, leave_padding=pad is None)
+    if pad is None and sch.get(a).iter_vars[0].dom.extent.value % rows == 0:
         sch.transform_block_layout(a, lambda i, k: (i // rows, k, i % rows))
     if inside:
         sch.compute_at(b, j0)
@@ -330,7 +330,7 @@ def packed_matmul(func, rows, columns, depth, pad, inside):
     return sch
 
 
-@pytest.mark.parametrize("pad", [0, None])
+@pytest.mark.parametrize("pad", [0.0, None])
 @pytest.mark.parametrize("inside", [False, True])
 @pytest.mark.parametrize("shape", [(1, 1, 1), (7, 13, 17), (16, 16, 16), (17, 13, 7)])
 def test_packed_matmul(matmul, agree, replays, shape, pad, inside):
@@ -368,7 +368,7 @@ def test_convolution(agree, place):
     sch.reorder(b, f0, y, x0, c0, r, q, c1, x1, f1)
     sch.reverse_compute_at("D", x0)
     w = sch.cache_read("C", "W", "global")
-    sch.transform_layout(w, ("write", 0), lambda o, i, a, b: (o // 4, i, a, b, o % 4), 0)
+    sch.transform_layout(w, ("write", 0), lambda o, i, a, b: (o // 4, i, a, b, o % 4), 0.0)
     if place in ("y", "x_0", "rc_0"):
         sch.compute_at("pad", {"y": y, "x_0": x0, "rc_0": c0}[place])
     sch.decompose_reduction("C", c0)

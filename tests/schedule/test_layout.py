@@ -1,8 +1,10 @@
+import numpy as np
 import pytest
 
 from tilewright import te
 from tilewright.schedule import Schedule, ScheduleError
 from tilewright.schedule.index_map import IndexMap
+from tilewright.tir.interpret import InterpretError, interpret
 
 
 def test_transform_layout_of_an_intermediate_buffer(chain, same, agree, replays):
@@ -35,7 +37,7 @@ def test_padding_runs_with_the_block_that_fills(same, agree, replays):
     C = te.compute((14,), lambda i: B[i] + 1.0, name="C")
     func = te.create_prim_func([A, C])
     sch = Schedule(func)
-    sch.transform_layout("B", "B", lambda i: (i // 4, i % 4), pad_value=0)
+    sch.transform_layout("B", "B", lambda i: (i // 4, i % 4), pad_value=0.0)
     same(
         sch.func,
         """
@@ -58,11 +60,24 @@ def main(A: T.Buffer((14,)), C: T.Buffer((14,))):
     replays(sch, func)
 
 
-def test_padding_of_a_reduction_is_a_block_of_its_own(matmul, agree, replays):
+def test_padding_of_a_reduction_runs_with_it(matmul, agree, replays):
     func = matmul(7, 13, 5)
     sch = Schedule(func)
     sch.cache_write("C", 0, "global")
-    sch.transform_layout("C", ("write", 0), lambda i, j: (j // 4, i, j % 4), pad_value=1)
+    sch.transform_layout("C", ("write", 0), lambda i, j: (j // 4, i, j % 4), pad_value=1.0)
+    block = sch.get(sch.get_block("C"))
+    assert str(block.init.value) == "T.if_then_else(v0 == 3 and 1 <= v2, T.float32(1.0), T.float32(0.0))"
+    assert [int(lp.extent) for lp in map(sch.get, sch.get_loops("C"))] == [4, 7, 4, 5]
+    agree(func, sch.func)
+    replays(sch, func)
+
+
+def test_padding_of_a_tiled_reduction_is_a_block_of_its_own(matmul, agree, replays):
+    func = matmul(7, 13, 5)
+    sch = Schedule(func)
+    sch.cache_write("C", 0, "global")
+    sch.split(sch.get_loops("C")[0], [None, 2])
+    sch.transform_layout("C", ("write", 0), lambda i, j: (j // 4, i, j % 4), pad_value=1.0)
     assert [b.name for b in sch.get_child_blocks(sch.get_block("root"))] == ["C", "C_pad_C_global", "C_global"]
     assert str(sch.get(sch.get_loops("C_pad_C_global")[2]).body.predicate) == "ax0 == 3 and 1 <= ax2"
     agree(func, sch.func)
@@ -75,9 +90,7 @@ def test_packing_an_operand(matmul, agree, replays, n, pad):
     func = matmul(5, n, 7)
     sch = Schedule(func)
     copy = sch.cache_read("C", 1, "global")
-    sch.transform_layout(copy, ("write", 0), lambda k, j: (j // 6, k, j % 6), pad)
-    if pad is None:
-        sch.transform_block_layout(copy, lambda k, j: (j // 6, k, j % 6))
+    sch.transform_layout(copy, ("write", 0), lambda k, j: (j // 6, k, j % 6), pad, leave_padding=pad is None)
     agree(func, sch.func)
     replays(sch, func)
 
@@ -86,8 +99,53 @@ def test_a_parameter_changes_its_shape(chain):
     sch = Schedule(chain(32, 16))
     sch.transform_layout("C", ("write", 0), lambda i, j: (j, i))
     assert [int(e) for e in sch.func.buffers[1].shape] == [16, 32]
-    with pytest.raises(ScheduleError, match="A is an input: what its padding holds is up to the caller"):
+    with pytest.raises(ScheduleError, match="larger shape .7, 5, 16., and it is not said what the padding holds"):
+        sch.transform_layout("B", ("read", 0), lambda i, j: (i // 5, i % 5, j))
+    with pytest.raises(ScheduleError, match="pad_value 0 is no float32, which buffer A holds"):
         sch.transform_layout("B", ("read", 0), lambda i, j: (i // 5, i % 5, j), pad_value=0)
+
+
+def test_the_padding_of_an_input_is_assumed(chain):
+    func = chain(32, 16)
+    sch = Schedule(func)
+    sch.transform_layout("B", ("read", 0), lambda i, j: (i // 5, i % 5, j), pad_value=0.0)
+    (line,) = [s for s in sch.func.script().splitlines() if "tir.assume" in s]
+    assert "not (v0 == 6 and 2 <= v1) or A[v0, v1, v2] == T.float32(0.0)" in line
+    a = np.arange(512.0, dtype="float32").reshape(32, 16)
+    padded = np.zeros((35, 16), "float32")
+    padded[:32] = a
+    want, have = np.full((2, 32, 16), np.nan, "float32")
+    interpret(func, a, want)
+    interpret(sch.func, padded.reshape(7, 5, 16), have)
+    np.testing.assert_array_equal(have, want)
+    padded[-1] = 1
+    with pytest.raises(InterpretError, match="what is assumed does not hold"):
+        interpret(sch.func, padded.reshape(7, 5, 16), have)
+
+
+@pytest.mark.parametrize("n", [1, 7, 13, 16, 17])
+@pytest.mark.parametrize("text", ["((i + 3) // 8, (i + 3) % 8)", "(i % 4, i // 4)", "(i // 8, i % 8 // 4, i % 4)"])
+def test_padding_of_shifted_and_swapped_digits(agree, replays, n, text):
+    A = te.placeholder((n,), name="A")
+    B = te.compute((n,), lambda i: A[i] * 2.0, name="B")
+    C = te.compute((n,), lambda i: B[i] + 1.0, name="C")
+    func = te.create_prim_func([A, C])
+    sch = Schedule(func)
+    sch.transform_layout("B", "B", f"lambda i: {text}", pad_value=1.0)
+    agree(func, sch.func)
+    replays(sch, func)
+
+
+def test_padding_may_depend_on_the_place(replays):
+    A = te.placeholder((7,), name="A", dtype="int32")
+    B = te.compute((7,), lambda i: A[i] * 2, name="B")
+    func = te.create_prim_func([A, B])
+    sch = Schedule(func)
+    sch.transform_layout("B", "B", lambda i: (i // 4, i % 4), pad_value=lambda i, j: 10 * i + j)
+    out = np.zeros((2, 4), "int32")
+    interpret(sch.func, np.arange(7, dtype="int32"), out)
+    assert out.tolist() == [[0, 2, 4, 6], [8, 10, 12, 13]]
+    replays(sch, func)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +199,7 @@ def test_transform_block_layout_of_a_reduction(matmul, agree):
     agree(func, sch.func)
     with pytest.raises(ScheduleError, match="mixes spatial and reduce axes"):
         Schedule(func).transform_block_layout("C", lambda i, j, k: (i, j * 8 + k))
-    with pytest.raises(ScheduleError, match="does not fit the domain of block 'C', a reduction"):
+    with pytest.raises(ScheduleError, match="does not fit the domain of block 'C'"):
         Schedule(func).transform_block_layout("C", lambda i, j, k: (i, j, k // 3, k % 3))
 
 

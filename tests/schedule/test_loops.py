@@ -355,6 +355,9 @@ def test_annotate_loops_and_blocks(same, replays):
     sch.annotate(i, "software_pipeline", [0, 1])
     sch.annotate("B", "tag", {"a": "%x", "b": 2.5})
     sch.annotate(i, "software_pipeline", [0, 2])
+    assert sch.get(i).annotations == {"software_pipeline": [0, 1]}  # the first one stays
+    sch.unannotate(i, "software_pipeline")
+    sch.annotate(i, "software_pipeline", [0, 2])
     assert sch.get(i).annotations == {"software_pipeline": [0, 2]}
     assert sch.get(sch.get_block("B")).annotations == {"tag": {"a": "%x", "b": 2.5}}
     replays(sch, func)

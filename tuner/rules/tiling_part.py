@@ -180,7 +180,7 @@ class TilingPart(Part):
             return [*(index[d] for d in others), column // width, *(index[d] for d in inner), column % width]
 
         copy = sch.cache_read(block, use.buffer.name, "global")
-        sch.transform_layout(copy, ("write", 0), panels)
+        sch.transform_layout(copy, ("write", 0), panels, leave_padding=True)
         loops = sch.get_loops(copy)
         over, lanes = sch.split(loops[vector], [None, width])
         sch.reorder(*(loops[d] for d in others), over, *(loops[d] for d in inner), lanes)

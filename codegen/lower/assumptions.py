@@ -1,0 +1,34 @@
+"""``T.assume`` says what holds without computing anything: it goes, with the loops and blocks that hold nothing else."""
+
+from __future__ import annotations
+
+from ...tir.expr import Call, IntImm
+from ...tir.function import PrimFunc
+from ...tir.node import Node
+from ...tir.stmt import BlockRealize, Evaluate, For, SeqStmt, Stmt, seq
+from ...tir.walk import pre_order, transform
+
+__all__ = ["drop_assumptions"]
+
+_NOTHING = Evaluate(IntImm(0))
+
+
+def drop_assumptions(func: PrimFunc) -> PrimFunc:
+    """The function without its assumptions; itself when it has none."""
+    if not any(isinstance(n, Call) and n.op == "tir.assume" for n in pre_order(func.body)):
+        return func
+    top = func.body
+
+    def post(n: Node) -> Node | None:
+        if isinstance(n, Evaluate) and isinstance(n.value, Call) and n.value.op == "tir.assume":
+            return _NOTHING
+        if isinstance(n, For) and n.body is _NOTHING:
+            return _NOTHING
+        if isinstance(n, BlockRealize) and n.block.iter_vars and n.block.body is _NOTHING and n.block.init is None:
+            return _NOTHING
+        if isinstance(n, SeqStmt) and any(s is _NOTHING for s in n.seq):
+            kept: list[Stmt] = [s for s in n.seq if s is not _NOTHING]
+            return seq(*kept) if kept else _NOTHING
+        return None
+
+    return func.with_body(transform(top, post=post))
