@@ -22,7 +22,9 @@ from ...tir.walk import pre_order, substitute, transform, vars_in
 from .fresh import fresh_copy
 from .reduction import conjuncts
 
-__all__ = ["hoist_guards", "name_quotients"]
+__all__ = ["TAIL", "hoist_guards", "name_quotients"]
+
+TAIL = "pragma_tail"
 
 _MAX_COPIES = 12
 Interval = tuple[Expr, Expr]
@@ -89,6 +91,9 @@ def hoist_guards(func: PrimFunc) -> PrimFunc:
             for i1 in T.unroll(8): f(i0 * 8 + i1)
         for i1 in T.unroll(8):
             if 248 + i1 < 255: f(248 + i1)
+
+    A loop with ``pragma_tail = "mask"`` stays whole: its checks become masks of vectors, computed in every trip. That is
+    smaller, and quicker for loops of few trips.
     """
     analyzer = Analyzer()
 
@@ -98,7 +103,7 @@ def hoist_guards(func: PrimFunc) -> PrimFunc:
         if isinstance(node, For):
             if isinstance(node.min, IntImm) or isinstance(node.extent, IntImm):
                 analyzer.bind(node.loop_var, Range(node.min, node.extent))
-            if node.kind in ("serial", "parallel"):
+            if node.kind in ("serial", "parallel") and _peels(node):
                 split = _split_loop(node, analyzer, copies)
                 if split is not None:
                     return visit_pieces(split, copies)
@@ -135,6 +140,15 @@ def hoist_guards(func: PrimFunc) -> PrimFunc:
         return seq(*out)
 
     return func.with_body(visit(func.body, 1))  # type: ignore[arg-type]
+
+
+def _peels(loop: For) -> bool:
+    """Whether the edge of a loop gets code of its own; ValueError for a wish that nobody knows."""
+    wish = loop.annotations.get(TAIL, "peel")
+    wish = getattr(wish, "value", wish)
+    if wish not in ("peel", "mask"):
+        raise ValueError(f'{TAIL} of loop {loop.loop_var.name} is {wish!r}; it is "peel" or "mask"')
+    return bool(wish == "peel")
 
 
 def _split_loop(loop: For, analyzer: Analyzer, copies: int) -> list[tuple[str, Node]] | None:

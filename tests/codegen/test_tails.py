@@ -1,0 +1,52 @@
+"""Splits that do not divide: a main loop with a small remainder, or one loop under masks, as annotated."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tilewright import te
+from tilewright.codegen import Target, compile, lower
+from tilewright.schedule import Schedule
+from tilewright.tir.stmt import For
+from tilewright.tir.walk import pre_order
+
+TARGETS = ["llvm -mcpu=x86-64-v3 -num-cores=1", "native -num-cores=1"]
+
+
+def scaled(n, tail=None):
+    """B = 2 A, eight lanes at a time."""
+    a = te.placeholder((n,), name="A")
+    b = te.compute((n,), lambda i: a[i] * 2.0, name="B")
+    sch = Schedule(te.create_prim_func([a, b]))
+    outer, inner = sch.split(sch.get_loops("B")[0], [None, 8])
+    sch.vectorize(inner)
+    if tail is not None:
+        sch.annotate(outer, "pragma_tail", tail)
+    return sch
+
+
+def loops(sch):
+    """The extents of the loops after lowering."""
+    made = lower(sch, Target(TARGETS[0]))
+    return [int(n.extent) for n in pre_order(made.func.body) if isinstance(n, For)]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("tail", [None, "peel", "mask"])
+@pytest.mark.parametrize("n", [1, 7, 8, 13, 16, 17, 100])
+def test_numbers(n, tail, target):
+    x, y = np.arange(n, dtype="float32"), np.full(n + 8, np.nan, "float32")
+    compile(scaled(n, tail), target)(x, y[:n])
+    np.testing.assert_array_equal(y[:n], 2 * x)
+    assert np.isnan(y[n:]).all()
+
+
+def test_peeled_or_whole():
+    assert loops(scaled(100)) == loops(scaled(100, "peel")) == [12]
+    assert loops(scaled(100, "mask")) == [13]
+
+
+def test_a_wish_that_nobody_knows():
+    with pytest.raises(ValueError, match='pragma_tail of loop i_0 is \'scalar\'; it is "peel" or "mask"'):
+        compile(scaled(100, "scalar"), TARGETS[0])
