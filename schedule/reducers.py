@@ -2,7 +2,8 @@
 
 Saying that a reduction is one of these says that its combination may be applied in any order and grouping. That holds
 exactly for integers, minima and maxima; a float sum or product then rounds differently, and an argmax that prefers
-either side of a tie may name another of the equal elements.
+either side of a tie may name another of the equal elements. The largest of those that are numbers, ``x > best ? x : best``
+from the lowest one on, is one too: a NaN never wins. With the sides the other way about it would depend on the order.
 """
 
 from __future__ import annotations
@@ -28,17 +29,23 @@ class Reducer:
     arity: int
     combine: Callable[[Values, Values], Values]
     starts: Callable[[Values], bool]
+    either_way: bool = True
+    """Whether an update may have the accumulated value on the right."""
 
 
 REDUCERS: list[Reducer] = []
 
 
 def register_reducer(
-    name: str, arity: int, combine: Callable[[Values, Values], Values], starts: Callable[[Values], bool]
+    name: str,
+    arity: int,
+    combine: Callable[[Values, Values], Values],
+    starts: Callable[[Values], bool],
+    either_way: bool = True,
 ) -> Reducer:
     """Let ``rfactor`` know one more reduction; ``combine`` has to be associative and commutative, and
     ``combine(start, x)`` has to be x."""
-    reducer = Reducer(name, arity, combine, starts)
+    reducer = Reducer(name, arity, combine, starts, either_way)
     REDUCERS.append(reducer)
     return reducer
 
@@ -82,6 +89,8 @@ register_reducer("sum", 1, lambda x, y: (Add(x[0], y[0]),), _is(0))
 register_reducer("prod", 1, lambda x, y: (Mul(x[0], y[0]),), _is(1))
 register_reducer("max", 1, lambda x, y: (Max(x[0], y[0]),), _lowest(0))
 register_reducer("min", 1, lambda x, y: (Min(x[0], y[0]),), _highest(0))
+register_reducer("largest number", 1, lambda x, y: (Select(y[0] > x[0], y[0], x[0]),), _lowest(0), either_way=False)
+register_reducer("smallest number", 1, lambda x, y: (Select(y[0] < x[0], y[0], x[0]),), _highest(0), either_way=False)
 register_reducer("any", 1, lambda x, y: (Or(x[0], y[0]),), _is(0))
 register_reducer("all", 1, lambda x, y: (And(x[0], y[0]),), _is(1))
 for _name, _side, _start in (("argmax", "GE", _lowest(1)), ("argmin", "LE", _highest(1))):
@@ -112,7 +121,7 @@ def find_reducer(
             continue
         holes = tuple([Var(f"rhs_{i}", e.dtype) for i, e in enumerate(left)])
         sides = [reducer.combine(tuple(left), holes)]
-        if reducer.arity == 1:
+        if reducer.arity == 1 and reducer.either_way:
             sides.append(reducer.combine(holes, tuple(left)))
         for pattern in sides:
             found: dict[Var, Expr] = {}

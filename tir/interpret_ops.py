@@ -242,6 +242,8 @@ _REDUCTIONS: dict[str, Callable[[Any], Any]] = {
     "vector_reduce_mul": np.multiply.reduce,
     "vector_reduce_max": np.maximum.reduce,
     "vector_reduce_min": np.minimum.reduce,
+    "vector_reduce_fmax": np.fmax.reduce,
+    "vector_reduce_fmin": np.fmin.reduce,
 }
 
 

@@ -78,7 +78,7 @@ _INT_CALLS = {
     "tir.bitwise_and": 2, "tir.bitwise_or": 2, "tir.bitwise_xor": 2, "tir.shift_left": 2, "tir.shift_right": 2,
     "tir.bitwise_not": 1, "tir.popcount": 1, "tir.clz": 1,
 }  # fmt: skip
-_LANE_REDUCTIONS = {f"tir.vector_reduce_{name}" for name in ("add", "max", "min", "mul")}
+_LANE_REDUCTIONS = {f"tir.vector_reduce_{name}" for name in ("add", "fmax", "fmin", "max", "min", "mul")}
 _HALVES = {"tir.vectorlow", "tir.vectorhigh"}
 _OPAQUE = {**{f"tir.{name}": "handle" for name in OPAQUE_CALLS}, **{f"tir.{name}": "int32" for name in OPAQUE_INTS}}
 

@@ -205,6 +205,8 @@ class Helpers:
         lanes, kind, base = lanes_of(dtype), self.vector(dtype), c_type(element_of(dtype))
         if how in ("max", "min"):
             step = f"{self.extreme(how == 'max', element_of(dtype))}(v[i], v[i + h])"
+        elif how in ("fmax", "fmin"):
+            step = f"v[i] {'>' if how == 'fmax' else '<'} v[i + h] ? v[i] : v[i + h]"
         else:
             step = f"v[i] {'+' if how == 'add' else '*'} v[i + h]"
         body = f"for (int h = {lanes // 2}; h; h /= 2) for (int i = 0; i < h; ++i) v[i] = {step}; return v[0];"

@@ -154,6 +154,10 @@ def _vector_reduce(em: ExprEmitter, e: Call) -> str:
 
 def _combine(em: ExprEmitter, how: str, a: str, b: str, dtype: str) -> str:
     type_ = llvm_type(dtype)
+    if how in ("fmax", "fmin"):
+        bools, order = llvm_type(with_lanes("bool", lanes_of(dtype))), "ogt" if how == "fmax" else "olt"
+        test = em.fn.pure(f"fcmp {order} {type_} {a}, {b}")
+        return em.fn.pure(f"select {bools} {test}, {type_} {a}, {type_} {b}")
     if how in ("max", "min"):
         if is_float(dtype):
             return em.float_extreme_text(how == "max", a, b, dtype)
@@ -231,6 +235,8 @@ _HANDLERS = {
     "if_then_else": _if_then_else,
     "vector_reduce_add": _vector_reduce,
     "vector_reduce_mul": _vector_reduce,
+    "vector_reduce_fmax": _vector_reduce,
+    "vector_reduce_fmin": _vector_reduce,
     "vector_reduce_max": _vector_reduce,
     "vector_reduce_min": _vector_reduce,
     "call_extern": _call_extern,

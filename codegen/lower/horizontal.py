@@ -5,8 +5,12 @@ from __future__ import annotations
 from ...tir.dtype import is_float, max_value, min_value, with_lanes
 from ...tir.equal import structural_equal
 from ...tir.expr import (
+    GT,
+    LT,
     Add,
+    And,
     BinaryOp,
+    Broadcast,
     BufferLoad,
     Call,
     Expr,
@@ -46,7 +50,9 @@ def lower_horizontal(func: PrimFunc) -> PrimFunc:
 
         s[0] = s[0] + T.vector_reduce_add(p[T.Ramp(0, 1, 16)])
 
-    The annotation allows the terms to be combined in any order. A loop of another shape stays as it is.
+    The annotation allows the terms to be combined in any order. The largest of those terms that are numbers,
+    ``s[0] = T.Select(p[l] > s[0], p[l], s[0])``, is one of these, too: compared with ``s[0]`` in every lane first, which
+    leaves no NaN. A loop of another shape stays as it is.
     """
 
     def post(n: object) -> Stmt | None:
@@ -65,9 +71,8 @@ def _reduce(loop: For) -> Stmt | None:
     if not isinstance(loop.extent, IntImm) or not isinstance(store, BufferStore):
         return None
     value = store.value
-    if type(value) not in _REDUCERS or any(uses_var(i, loop.loop_var) for i in store.indices):
+    if any(uses_var(i, loop.loop_var) for i in store.indices):
         return None
-    assert isinstance(value, BinaryOp)
 
     def is_self(e: Expr) -> bool:
         return (
@@ -76,11 +81,16 @@ def _reduce(loop: For) -> Stmt | None:
             and all(structural_equal(a, b) for a, b in zip(e.indices, store.indices, strict=True))
         )
 
-    old, term = (value.a, value.b) if is_self(value.a) else (value.b, value.a)
-    if not is_self(old):
-        return None
     lanes = loop.extent.value
     if lanes & (lanes - 1) or lanes > 256:
+        return None
+    if isinstance(value, Select):
+        return _reduce_numbers(loop, store, value, cond) if is_self(value.false_value) else None
+    if type(value) not in _REDUCERS:
+        return None
+    assert isinstance(value, BinaryOp)
+    old, term = (value.a, value.b) if is_self(value.a) else (value.b, value.a)
+    if not is_self(old):
         return None
     try:
         vector = vectorize_expr(term, loop.loop_var, loop.min, lanes)
@@ -92,6 +102,26 @@ def _reduce(loop: For) -> Stmt | None:
         return None
     total = Call(_REDUCERS[type(value)], (vector,), term.dtype)
     return BufferStore(store.buffer, type(value)(old, total), store.indices)
+
+
+def _reduce_numbers(loop: For, store: BufferStore, value: Select, cond: Expr | None) -> Stmt | None:
+    """``s = x > s ? x : s`` (or ``<``) over the lanes."""
+    test, term, old = value.condition, value.true_value, value.false_value
+    if not isinstance(test, (GT, LT)) or not is_float(term.dtype):
+        return None
+    if not (structural_equal(test.a, term) and structural_equal(test.b, old)):
+        return None
+    lanes = int(loop.extent)  # type: ignore[call-overload]
+    try:
+        vector = vectorize_expr(term, loop.loop_var, loop.min, lanes)
+        start: Expr = Broadcast(old, lanes)
+        better: Expr = type(test)(vector, start)
+        if cond is not None:
+            better = And(vectorize_expr(cond, loop.loop_var, loop.min, lanes), better)
+    except NotVectorizable:
+        return None
+    op = "tir.vector_reduce_fmax" if isinstance(test, GT) else "tir.vector_reduce_fmin"
+    return BufferStore(store.buffer, Call(op, (Select(better, vector, start),), term.dtype), store.indices)
 
 
 def _identity(kind: type[BinaryOp], dtype: str) -> int | float:

@@ -35,10 +35,9 @@ def by_rows(rows: int, vectors: int):
         sch = tw.Schedule(func)
         i, j = sch.get_loops("Y")
         partial = by_lanes(sch, "Y", row_width(sch, j, target, vectors))
-        block, row = sch.split(sch.get_loops("Y")[0], [None, rows])
+        block, _ = sch.split(sch.get_loops("Y")[0], [None, rows])
         sch.compute_at(partial, block, preserve_unit_loops=True)
         sweep(sch, partial, "Y", block)
-        sch.unroll(row)
         if target.num_cores > 1:
             sch.parallel(block)
         return sch

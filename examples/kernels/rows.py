@@ -11,7 +11,7 @@ from typing import Any
 
 import tilewright as tw
 
-__all__ = ["by_lanes", "row_width", "sweep"]
+__all__ = ["below", "by_lanes", "row_width", "sweep"]
 
 
 def row_width(sch: tw.Schedule, loop: Any, target: tw.Target, vectors: int) -> int:
@@ -31,16 +31,26 @@ def by_lanes(sch: tw.Schedule, block: str, width: int) -> Any:
     return partial
 
 
-def sweep(sch: tw.Schedule, partial: Any, block: str, at: Any) -> None:
+def sweep(sch: tw.Schedule, partial: Any, block: str, at: Any) -> Any:
     """Order the loops of the partial results below ``at``: steps outside, rows unrolled, lanes as vectors; and finish
-    the rows by horizontal operations."""
-    inside = sch.get_loops(partial)
-    lane, *rows, step = inside[inside.index(at) + 1 :]
+    the rows by horizontal operations. Returns the loop of steps."""
+    lane, *rows, step = below(sch, partial, at)
+    width = int(sch.get(lane).extent)
     sch.reorder(step, *rows, lane)
     start = sch.decompose_reduction(partial, step)
     for part in (start, partial):
-        *_, lane = sch.get_loops(part)
-        for row in sch.get_loops(part)[-1 - len(rows) : -1]:
-            sch.unroll(row)
-        sch.vectorize(lane)
-    sch.annotate(sch.get_loops(block)[-1], "tir.horizontal_reduce", 1)
+        for loop in below(sch, part, at)[-1 - len(rows) : -1]:
+            sch.unroll(loop)
+        sch.vectorize(sch.get_loops(part)[-1])
+    *rows, lane = sorted(below(sch, block, at), key=lambda loop: int(sch.get(loop).extent) == width)
+    sch.reorder(*rows, lane)
+    for row in rows:
+        sch.unroll(row)
+    sch.annotate(lane, "tir.horizontal_reduce", 1)
+    return step
+
+
+def below(sch: tw.Schedule, block: Any, at: Any) -> list[Any]:
+    """The loops of ``block`` inside the loop ``at``."""
+    loops = list(sch.get_loops(block))
+    return loops[loops.index(at) + 1 :]

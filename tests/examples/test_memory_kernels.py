@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import tilewright as tw
@@ -17,6 +18,7 @@ SHAPES = {
     "elementwise": [(1,), (7,), (16,), (1000,)],
     "row_sum": [(1, 1), (7, 13), (13, 400)],
     "gemv": [(1, 1), (7, 13), (17, 400)],
+    "softmax": [(1, 16), (7, 13), (13, 150)],
 }
 CASES = [(name, shape) for name, shapes in SHAPES.items() for shape in shapes]
 
@@ -36,3 +38,16 @@ def test_the_declared_sizes_are_those_of_the_names(name):
     for kernel in importlib.import_module(name).KERNELS:
         assert kernel.yardstick in ("peak", "read", "copy", "triad") and kernel.goal
         assert kernel.bytes > 1e5
+
+
+def test_softmax_of_what_is_no_number():
+    example = importlib.import_module("softmax")
+    x = np.random.default_rng(0).standard_normal((7, 40)).astype("float32")
+    x[1, 3], x[2, :], x[3, 5], x[4, :7], x[5, 9] = np.nan, -np.inf, np.inf, -np.inf, 3e38
+    with np.errstate(all="ignore"):
+        expected = np.empty_like(x)
+        example.reference(x, out=expected)
+    for kernel in example.KERNELS:
+        out = np.full_like(x, 7)
+        replace(kernel, func=example.declare(*x.shape)).build(tw.Target("native -num-cores=1"))(x, out)
+        np.testing.assert_allclose(out, expected, rtol=2e-6, atol=1e-38)

@@ -190,7 +190,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     },
     **{name: _opaque(name) for name in op.OPAQUE_CALLS},
     **{name: _opaque(name, "int32") for name in op.OPAQUE_INTS},
-    **{f"vector_reduce_{x}": _lane_reduction(f"vector_reduce_{x}") for x in ("add", "max", "min", "mul")},
+    **{f"vector_reduce_{x}": _lane_reduction(f"vector_reduce_{x}") for x in ("add", "fmax", "fmin", "max", "min", "mul")},
     **{name: _half(name) for name in ("vectorlow", "vectorhigh")},
     **{name: _bits(name) for name in ("bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right")},
     "abs": op.abs_, "all": op.all_, "any": op.any_, "atan2": op.atan2, "bitwise_not": op.bitwise_not,
