@@ -36,6 +36,10 @@ class Conflict:
     other: Touch
     loops: tuple[Var, ...]
 
+    def place(self) -> str:
+        """Where the store goes, for messages."""
+        return _shown(self.store)
+
     def text(self) -> str:
         """What meets, for messages."""
         return f"{_shown(self.store)} is written" + (

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ..tir.expr import Var
 from ..tir.function import PrimFunc
 from ..tir.node import Node
+from .handles import BlockRV
 
-__all__ = ["ScheduleError", "nearest"]
+__all__ = ["ScheduleError", "near_names", "nearest"]
 
 _CONTEXT = 6
 _SHORT = 40
+_LONG = 120
 
 
 class ScheduleError(Exception):
     """This step does not apply here; the schedule is as it was before the call.
 
     ``problem`` says what is wrong, with the numbers; ``where`` are the loops or blocks to mark in the printed IR;
-    ``hint`` says what would make the step legal. ``primitive`` and ``func`` are filled in by the schedule. The text
+    ``hint`` says what would make the step legal. ``primitive``, ``arguments`` and ``func`` are filled in by the schedule. The text
     is made when it is asked for, so that a search which expects refusals does not pay for them.
     """
 
@@ -37,11 +40,19 @@ class ScheduleError(Exception):
         self.where: tuple[Node, ...] = (where,) if isinstance(where, Node) else tuple(where)
         self.hint = hint
         self.primitive = primitive
+        self.arguments: Mapping[str, Any] = {}
         self.func = func
 
     def render(self) -> str:
-        """The whole message: primitive and problem, the hint, and the IR with the marked lines (an excerpt when long)."""
+        """The whole message: primitive and problem, what was asked, the hint, and the IR with the marked lines (an excerpt
+        when long)."""
         lines = [f"{self.primitive}: {self.problem}" if self.primitive else self.problem]
+        if self.primitive and self.arguments:
+            asked = [
+                ", ".join(map(_shown, value)) if name.startswith("*") else f"{name}={_shown(value)}"
+                for name, value in self.arguments.items()
+            ]
+            lines.append(f"asked: {self.primitive}({', '.join(asked)})")
         if self.hint:
             lines.append(f"hint: {self.hint}")
         if self.func is not None and self.where:
@@ -52,6 +63,24 @@ class ScheduleError(Exception):
 
     def __reduce__(self) -> Any:  # nodes compare by identity, so a copy elsewhere carries the text alone
         return ScheduleError, (self.render(),)
+
+
+def _shown(value: Any) -> str:
+    """An argument as one would write it, handles by name; cut when long."""
+    if isinstance(value, BlockRV):
+        text = repr(value.name)
+    elif isinstance(value, Var):
+        text = value.name
+    elif isinstance(value, tuple) and len(value) == 1:
+        text = f"({_shown(value[0])},)"
+    elif isinstance(value, (list, tuple)):
+        inside = ", ".join([_shown(v) for v in value])
+        text = f"[{inside}]" if isinstance(value, list) else f"({inside})"
+    elif isinstance(value, (str, int, float, dict, type(None))):
+        text = repr(value)
+    else:
+        text = getattr(value, "__name__", str(value))
+    return text if len(text) <= _LONG else text[: _LONG - 3] + "..."
 
 
 def _excerpt(func: PrimFunc, where: Sequence[Node]) -> list[str]:
@@ -69,6 +98,12 @@ def _excerpt(func: PrimFunc, where: Sequence[Node]) -> list[str]:
         elif not out or out[-1] != "    ...":
             out.append("    ...")
     return out
+
+
+def near_names(name: str, known: Iterable[str]) -> list[str]:
+    """The close matches of ``name``, else the first eight."""
+    names = list(dict.fromkeys(known))
+    return difflib.get_close_matches(name, names, n=3, cutoff=0.5) or names[:8]
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

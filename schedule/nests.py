@@ -35,6 +35,7 @@ def check_blocks_of_nest(tree: Tree, nest: Sequence[For], kinds: Collection[str]
                     f"axis {axis.var.name} of block {realize.block.name_hint!r} is {axis.kind}; here axes are "
                     f"{' or '.join(sorted(kinds))}",
                     where=realize,
+                    hint="declare the axis with T.axis.spatial where its iterations are independent, or leave these loops",
                 )
             if isinstance(value, (Var, IntImm)):
                 continue

@@ -73,6 +73,17 @@ class Primitive:
             raise TypeError(f"{self.name} has no argument {unknown[0]!r}")
         return out
 
+    def said(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments without those that have their defaults, for a message."""
+        out = {}
+        for name, parameter in self.signature.parameters.items():
+            value = arguments.get(name, parameter.default)
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                out[f"*{name}"] = value
+            elif not _is_default(value, parameter.default):
+                out[name] = value
+        return out
+
     def call(self, func: Any, arguments: dict[str, Any], **extra: Any) -> Any:
         """The function on ``func`` with arguments as :meth:`bind` gave them."""
         positional: list[Any] = []
@@ -86,6 +97,12 @@ class Primitive:
             else:
                 positional.append(value)
         return self.function(func, *positional, **named, **extra)
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    return value is default or (
+        isinstance(value, (str, int, tuple)) and type(value) is type(default) and value == default
+    )
 
 
 REGISTRY: dict[str, Primitive] = {}

@@ -20,7 +20,10 @@ from .errors import ScheduleError
 from .invert import NotInvertible, invert
 from .tree import Tree
 
-__all__ = ["check_all_covers", "check_any_cover", "check_cover", "covers_domain", "domain_conditions", "reduces_once"]
+__all__ = [
+    "check_all_covers", "check_any_cover", "check_cover", "covers_domain", "domain_conditions", "domain_text",
+    "reduces_once",
+]  # fmt: skip
 
 
 def covers_domain(tree: Tree, realize: BlockRealize, once: bool = False, loops: Sequence[For] | None = None) -> bool:
@@ -42,6 +45,15 @@ def covers_domain(tree: Tree, realize: BlockRealize, once: bool = False, loops: 
         analyzer.can_prove(lo <= iv.dom.min) and analyzer.can_prove(iv.dom.min + iv.dom.extent - 1 <= hi)
         for (lo, hi), iv in zip(box.ends, block.iter_vars, strict=True)
     )
+
+
+def domain_text(realize: BlockRealize) -> str:
+    """When a block runs, and its domain, for messages: ``it runs with vi = i where i < 13, and vi goes over [0, 17)``."""
+    pairs = list(zip(realize.block.iter_vars, realize.iter_values, strict=True))
+    values = ", ".join([f"{iv.var.name} = {value}" for iv, value in pairs])
+    domains = ", ".join([f"{iv.var.name} goes over [{iv.dom.min}, {iv.dom.min + iv.dom.extent})" for iv, _ in pairs])
+    where = "" if isinstance(realize.predicate, IntImm) else f" where {realize.predicate}"
+    return f"it runs with {values}{where}, and {domains}"
 
 
 def reduces_once(tree: Tree, realize: BlockRealize) -> bool:

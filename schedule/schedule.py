@@ -254,7 +254,8 @@ class Schedule(PrimitiveMethods):
             if before is not None:
                 self.restore(before)
             if isinstance(error, ScheduleError):
-                error.primitive = error.primitive or step.name
+                if not error.primitive:
+                    error.primitive, error.arguments = step.name, step.said(arguments)
                 error.func = error.func or func if self._shows_ir else None
             raise
         if new is not func:

@@ -13,7 +13,7 @@ from ..tir.expr import IntImm, Var
 from ..tir.function import PrimFunc
 from ..tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, LetStmt, SeqStmt, Stmt, is_no_op, seq
 from ..tir.walk import pre_order
-from .errors import ScheduleError, nearest
+from .errors import ScheduleError, near_names, nearest
 
 __all__ = ["Tree", "blocks_below", "symbols_of", "tree_of", "unique_block_name", "unique_names"]
 
@@ -69,7 +69,11 @@ class Tree:
         found = self.blocks.get(name)
         if found is None:
             raise ScheduleError(
-                f"there is no block {name!r} in function {self.func.name}", hint=nearest(name, self.blocks)
+                f"there is no block {name!r} in function {self.func.name}",
+                where=[
+                    b for near in near_names(name, self.blocks) for b in self.blocks[near] if b is not self.func.body
+                ],
+                hint=nearest(name, self.blocks),
             )
         if len(found) > 1:
             raise ScheduleError(

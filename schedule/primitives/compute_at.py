@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer
-from ...tir.expr import Expr, IterVar, Range, Var
+from ...tir.expr import Expr, IterVar, Range, Var, is_const_int
 from ...tir.function import PrimFunc
 from ...tir.stmt import BlockRealize, For
 from ...tir.walk import uses_var
@@ -181,9 +181,25 @@ def _move(func: PrimFunc, block: str, loop: Var, keep_units: bool, index: int, f
                 hint="choose a loop whose turns each make a box of the producer's elements, and no loop that the "
                 "producer's output does not depend on",
             )
+        _check_runs(tree, new)
     check_all_covers(tree, new)
     check_loops_above(tree, new)
     return moved
+
+
+def _check_runs(tree: Tree, realize: BlockRealize) -> None:
+    """ScheduleError when a loop that no axis is bound to may have no iteration: the block would not run at all."""
+    if any(is_const_int(iv.dom.extent, 0) for iv in realize.block.iter_vars):
+        return
+    analyzer = Analyzer()  # sizes may be 0
+    for lp in tree.loops_above(realize):
+        analyzer.bind(lp.loop_var, Range(lp.min, lp.extent))
+        if not any(uses_var(v, lp.loop_var) for v in realize.iter_values) and not analyzer.can_prove(lp.extent >= 1):
+            raise ScheduleError(
+                f"loop {lp.loop_var.name} runs {lp.extent} times, which may be none, and block "
+                f"{realize.block.name_hint!r} would run with it though no axis of it does",
+                where=(lp, realize),
+            )
 
 
 def _check_movable(tree: Tree, scope: Scope, realize: BlockRealize, target: For, forward: bool) -> list[Expr]:
@@ -257,12 +273,15 @@ def _check_partners(
     outside = [p for p in partners if not tree.is_below(p, target)]
     kind = "consumer" if forward else "producer"
     if outside or not partners:
-        names = ", ".join(repr(p.block.name_hint) for p in outside)
+        names, all_names = [", ".join([repr(p.block.name_hint) for p in some]) for some in (outside, partners)]
+        name, loop = realize.block.name_hint, target.loop_var.name
         raise ScheduleError(
-            f"not all {kind}s of block {realize.block.name_hint!r} are under loop {target.loop_var.name}: {names}"
+            f"not all {kind}s of block {name!r} are under loop {loop}: {names} "
+            + ("reads" if forward else "writes")
+            + f" what block {name!r} {'writes' if forward else 'reads'}, outside of it (all {kind}s: {all_names})"
             if outside
-            else f"block {realize.block.name_hint!r} has no {kind} in its scope",
-            where=(target, *outside) if outside else realize,
+            else f"block {name!r} has no {kind} in its scope",
+            where=(realize, target, *outside) if outside else realize,
             hint=f"choose a loop around all {kind}s, or move those first",
         )
     for partner in partners:

@@ -28,7 +28,7 @@ from ..boxes import analyzer_at
 from ..errors import ScheduleError
 from ..invert import NotInvertible, invert
 from ..primitive import primitive
-from ..regions import check_cover, covers_domain
+from ..regions import check_cover, covers_domain, domain_text
 from ..tree import Tree, tree_of
 from ._moving import rebuild
 
@@ -289,11 +289,17 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
     for which in (producer, realize):
         if not covers_domain(tree, which):
             raise ScheduleError(
-                f"block {which.block.name_hint!r} is not known to run on the whole domain of its axes",
-                where=which,
-                hint="a condition of its own on either block would be lost",
+                f"block {which.block.name_hint!r} is not known to run on the whole domain of its axes: {domain_text(which)}; "
+                "the condition would be lost",
+                where=(which, realize),
+                hint="let both blocks run on their whole domains, with T.if_then_else in the value in place of T.where",
             )
     loads = [n for n in pre_order(store.value) if isinstance(n, BufferLoad) and n.buffer is buffer]
+    if not loads:
+        raise ScheduleError(
+            f"block {block!r} declares that it reads {buffer.name}, and its value does not", where=realize,
+            hint=f"nothing needs block {name!r} here",
+        )  # fmt: skip
     first = loads[0]
     analyzer = Analyzer()
     for iv in (*realize.block.iter_vars, *producer.block.iter_vars):

@@ -109,7 +109,8 @@ def check_independent(
             assert block is not None
             raise ScheduleError(
                 f"loop {var.name} carries the reduction of block {block.block.name_hint!r} (axis {_axis(block, var)}): "
-                f"its iterations all accumulate into the same elements of {buffer.name} and cannot {doing}",
+                f"its iterations all accumulate into the same elements of {buffer.name} and cannot {doing} "
+                f"(all {loop.extent} of them add to {conflict.place()})",
                 where=(loop, block),
                 hint="choose a spatial loop, or rfactor the reduction first",
             )

@@ -227,7 +227,7 @@ def test_a_primitive_of_ones_own(matmul, replays):
         assert sch.func.name == "xx" and Schedule.name_it.__doc__ == "Set the name."
         assert str(sch.trace) == "sch.name_it(name='x', times=2)"
         replays(sch, func)
-        with pytest.raises(ScheduleError, match="name_it: no name\nhint: give one"):
+        with pytest.raises(ScheduleError, match=r"name_it: no name\nasked: name_it\(name=''\)\nhint: give one"):
             sch.name_it("")
     finally:
         REGISTRY.pop("name_it", None)
