@@ -8,7 +8,7 @@ from ...tir.arith import Analyzer
 from ...tir.expr import Expr, IntImm, Range, Var, cast, const, convert, is_const_int
 from ...tir.function import PrimFunc
 from ...tir.op import ceildiv
-from ...tir.stmt import For, Stmt
+from ...tir.stmt import Block, For, Stmt
 from ...tir.walk import uses_var
 from ..bindings import analyzer_above, bind_symbols, check_at_zero, check_plain, rebind
 from ..errors import ScheduleError
@@ -197,6 +197,7 @@ def fuse(func: PrimFunc, *loops: Var, preserve_unit_iters: bool = True) -> tuple
             )
     if len(chain) == 1:
         return func, loops[0]
+    _check_signs(tree, chain, analyzer)
     dtype = max((v.dtype for v in loops), key=lambda d: (len(d), d))
     fused = Var("_".join(v.name for v in loops) + "_fused", dtype)
     changes: dict[Var, Expr] = {}
@@ -219,6 +220,20 @@ def fuse(func: PrimFunc, *loops: Var, preserve_unit_iters: bool = True) -> tuple
     above = _ranges(tree, chain[0], [(fused, total)])
     body = rebind(tree, chain[-1].body, changes, above, analyzer, keep_unit=preserve_unit_iters)
     return tree.replace({chain[0]: For(fused, const(0, dtype), total, "serial", body)}), fused
+
+
+def _check_signs(tree: Tree, chain: Sequence[For], analyzer: Analyzer) -> None:
+    """Two extents below zero would make a product above: at most one may be, of those that change from turn to turn."""
+    moving = {up.loop_var for up in tree.above(chain[0]) if isinstance(up, For)}
+    moving |= {iv.var for up in tree.above(chain[0]) if isinstance(up, Block) for iv in up.iter_vars}
+    below = [
+        lp for lp in chain if uses_var(lp.extent, lambda v: v in moving) and not analyzer.can_prove(lp.extent >= 0)
+    ]
+    if len(below) > 1:
+        raise ScheduleError(
+            f"the extents {' and '.join(str(lp.extent) for lp in below)} may both be below zero, and their product above",
+            where=below,
+        )
 
 
 _FUSE_HINT = "only loops nested directly, one in the other, fuse; reorder first, or move other statements out"

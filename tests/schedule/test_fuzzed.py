@@ -149,3 +149,38 @@ def test_parts_of_a_loop_have_matched_buffers_of_their_own():
     a, b = np.arange(28, dtype="float32"), np.full(28, np.nan, "float32")
     interpret(sch.func, a, b, check_regions=True)
     assert (a == b).all()
+
+
+def test_a_consumer_does_not_go_under_a_loop_that_never_runs():
+    text = """
+@T.prim_func
+def main(A: T.Buffer((0,)), C: T.Buffer((3,))):
+    B = T.alloc_buffer((1, 2))
+    for i in range(0):
+        with T.block("B"):
+            v = T.axis.spatial(0, i)
+            B[v // 2, v % 2] = A[v]
+    for j in range(3):
+        with T.block("C"):
+            v = T.axis.spatial(3, j)
+            C[v] = T.if_then_else(v >= 2 and v < 2, B[v // 2 - 1, v % 2], T.float32(1))
+"""
+    sch = Schedule(parse(text))
+    with pytest.raises(ScheduleError, match="loop i runs 0 times, which may be none, and block 'C' would run with it"):
+        sch.reverse_compute_at("C", sch.get_loops("B")[0])
+
+
+def test_extents_that_may_both_be_negative_do_not_fuse():
+    text = """
+@T.prim_func
+def main(A: T.Buffer((8, 8)), B: T.Buffer((8, 8))):
+    for i in range(8):
+        for j, k in T.grid(i - 2, i - 3):
+            with T.block("B"):
+                vj, vk = T.axis.remap("SS", [j, k])
+                B[vj, vk] = A[vj, vk]
+"""
+    sch = Schedule(parse(text))
+    i, j, k = sch.get_loops("B")
+    with pytest.raises(ScheduleError, match="the extents i - 2 and i - 3 may both be below zero"):
+        sch.fuse(j, k)
