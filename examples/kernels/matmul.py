@@ -50,23 +50,25 @@ def tiled(
     def schedule(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
         lanes = target.vector_lanes("float32")
         cols = vectors * lanes
+        n = int(func.buffer_map[func.params[1]].shape[1])
+        whole = n % (panels * cols) == 0  # else slices of one panel, the last one padded
         sch = tw.Schedule(func)
         out = sch.cache_write("C", 0, "local")
 
         # C: slices of columns; in each, tiles of rows; in each, panels; then k, and the tile itself.
         i, j, k = sch.get_loops("C")
         i0, i1 = sch.split(i, [None, rows])
-        a_slice, panel, vector, lane = sch.split(j, [None, panels, vectors, lanes])
+        a_slice, panel, vector, lane = sch.split(j, [None, panels if whole else 1, vectors, lanes])
         sch.reorder(a_slice, i0, panel, k, i1, vector, lane)
 
         # B: a row of the slice after the other, each cut into panels.
         if not prefetch:
             packed = sch.cache_read("C", 1, "global")
             sch.transform_layout(
-                "C", ("read", 1), lambda kk, jj: (jj // cols, kk, jj % cols), pad_value=pad(func, cols)
+                "C", ("read", 1), lambda kk, jj: (jj // cols, kk, jj % cols), pad_value=0.0 if n % cols else None
             )
             if not ahead:
-                sch.compute_at(packed, a_slice)
+                sch.compute_at(packed, a_slice, preserve_unit_loops=True)
             row, column = sch.get_loops(packed)[-2:]
             part, q = sch.split(column, [None, cols])
             sch.vectorize(q)
@@ -78,7 +80,7 @@ def tiled(
             sch.annotate(k, "pragma_prefetch_distance", {"B": prefetch})
 
         # A tile is copied to C when it is complete.
-        sch.reverse_compute_at(out, panel)
+        sch.reverse_compute_at(out, panel, preserve_unit_loops=True)
         r, c = sch.get_loops(out)[-2:]
         c0, c1 = sch.split(c, [None, lanes])
         for loop in (r, c0, i1, vector):
@@ -92,12 +94,6 @@ def tiled(
         return sch
 
     return schedule
-
-
-def pad(func: tw.PrimFunc, cols: int) -> float | None:
-    """Zeros fill the last panel where the panels do not divide the columns."""
-    n = int(func.buffer_map[func.params[1]].shape[1])
-    return 0.0 if n % cols else None
 
 
 def reference(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
