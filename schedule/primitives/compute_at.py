@@ -182,25 +182,9 @@ def _move(func: PrimFunc, block: str, loop: Var, keep_units: bool, index: int, f
                 "producer's output does not depend on",
             )
         _check_runs(tree, new)
-        _check_runs(tree, new)
     check_all_covers(tree, new)
     check_loops_above(tree, new)
     return moved
-
-
-def _check_runs(tree: Tree, realize: BlockRealize) -> None:
-    """ScheduleError when a loop that no axis is bound to may have no iteration: the block would not run at all."""
-    if any(is_const_int(iv.dom.extent, 0) for iv in realize.block.iter_vars):
-        return
-    analyzer = Analyzer()  # sizes may be 0
-    for lp in tree.loops_above(realize):
-        analyzer.bind(lp.loop_var, Range(lp.min, lp.extent))
-        if not any(uses_var(v, lp.loop_var) for v in realize.iter_values) and not analyzer.can_prove(lp.extent >= 1):
-            raise ScheduleError(
-                f"loop {lp.loop_var.name} runs {lp.extent} times, which may be none, and block "
-                f"{realize.block.name_hint!r} would run with it though no axis of it does",
-                where=(lp, realize),
-            )
 
 
 def _check_runs(tree: Tree, realize: BlockRealize) -> None:
