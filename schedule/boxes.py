@@ -170,7 +170,42 @@ def _apply(
             else:
                 ends[d] = (analyzer.simplify(max_(first, limit)), last)
             return True
+    for d, (mine_factors, base) in enumerate(lines):
+        high = _high_digits(factors, mine_factors, mine)
+        if high is not None:  # index = base + step * (e - rest) + low, low from 0 to step - 1
+            step, low = high
+            first, last = ends[d]
+            edge = base + low - step * line[1]
+            if below:
+                ends[d] = (first, analyzer.simplify(min_(last, edge + (step - 1))))
+            else:
+                ends[d] = (analyzer.simplify(max_(first, edge)), last)
+            return True
     return False
+
+
+def _high_digits(
+    factors: dict[Var, Expr], whole: dict[Var, Expr], ranges: Mapping[Var, Range]
+) -> tuple[int, int] | None:
+    """(step, low) when ``factors`` times ``step`` are the high digits of ``whole``, and the other digits take the values
+    from ``low`` to ``low + step - 1``."""
+    if not factors or not factors.keys() < whole.keys():
+        return None
+    steps: set[int] = set()
+    for v, c in factors.items():
+        f = whole[v]
+        if not isinstance(c, IntImm) or not isinstance(f, IntImm) or c.value == 0 or f.value % c.value:
+            return None
+        steps.add(f.value // c.value)
+    reach, low = 1, 0
+    for v in whole.keys() - factors.keys():
+        f, r = whole[v], ranges[v]
+        if not (isinstance(f, IntImm) and isinstance(r.min, IntImm) and isinstance(r.extent, IntImm)) or f.value < 0:
+            return None
+        reach += f.value * (r.extent.value - 1)
+        low += f.value * r.min.value
+    step = steps.pop()
+    return (step, low) if not steps and step == reach else None
 
 
 # -- at most -------------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from ..tir.expr import GE, GT, LE, LT, Expr, FloorDiv, FloorMod, IntImm, Range, 
 from ..tir.walk import pre_order, uses_var
 from .invert import digit_of
 
-__all__ = ["as_bound", "in_digits", "reach_of"]
+__all__ = ["as_bound", "in_digits", "reach_of", "without_low_digits"]
 
 Parts = tuple[list[Expr], list[Expr], dict[Var, Range]]
 
@@ -33,6 +33,37 @@ def as_bound(condition: Expr) -> tuple[Expr, Expr, bool] | None:
     if isinstance(condition, GE):
         return condition.a, condition.b, False
     return None
+
+
+def without_low_digits(analyzer: Analyzer, condition: Expr) -> Expr:
+    """``x * 4 + y < 8`` as ``x < 2`` and ``8 <= x * 4 + y`` as ``2 <= x``, where y takes values from 0 to 3; other
+    conditions as they are."""
+    parts = as_bound(condition)
+    if parts is None:
+        return condition
+    e, bound, below = parts
+    limit = analyzer.simplify(bound + 1 if below else bound)  # e < limit, or limit <= e
+    line = linear_coefficients(e, list(dict.fromkeys(n for n in pre_order(e) if isinstance(n, Var))))
+    if line is None or not isinstance(limit, IntImm) or not isinstance(line[1], IntImm):
+        return condition
+    factors = {
+        v: c.value
+        for v, c in zip(dict.fromkeys(n for n in pre_order(e) if isinstance(n, Var)), line[0], strict=True)
+        if isinstance(c, IntImm)
+    }
+    end = limit.value - line[1].value
+    for g in sorted(set(factors.values()), reverse=True):
+        high = {v: c for v, c in factors.items() if c % g == 0}
+        low = {v: c for v, c in factors.items() if v not in high}
+        if g < 2 or not low or len(factors) != len(line[0]) or end % g:
+            continue
+        lo, hi = analyzer.const_int_bound(sum([v * c for v, c in low.items()], const(0, e.dtype)))
+        if lo is None or hi is None or lo < 0 or hi >= g:
+            continue
+        number = analyzer.simplify(sum([v * (c // g) for v, c in high.items()], const(0, e.dtype)))
+        edge = const(end // g, e.dtype)
+        return LT(number, edge) if below else LE(edge, number)
+    return condition
 
 
 def reach_of(analyzer: Analyzer, factors: dict[Var, Expr], ranges: Mapping[Var, Range], once: bool) -> Expr | None:

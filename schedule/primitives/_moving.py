@@ -13,6 +13,7 @@ from ...tir.stmt import Block, BlockRealize, Evaluate, For, SeqStmt, Stmt, seq
 from ...tir.walk import pre_order, substitute
 from ..analysis import all_of, conjuncts
 from ..boxes import Ends
+from ..digits import without_low_digits
 from ..errors import ScheduleError
 from ..tree import Tree
 
@@ -86,7 +87,7 @@ def realize_over(
     at = {iv.var: value for iv, value in zip(block.iter_vars, values, strict=True)}
     kept: list[Expr] = []
     for test in (*tests, *[substitute(c, at) for c in conditions]):
-        kept.extend(conjuncts(analyzer.simplify(test)))
+        kept.extend([without_low_digits(analyzer, c) for c in conjuncts(analyzer.simplify(test))])
     return BlockRealize(tuple(values), all_of(kept), block), loops
 
 

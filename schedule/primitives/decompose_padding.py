@@ -14,6 +14,7 @@ from ...tir.walk import substitute, uses_var
 from ..analysis import all_of, check_complete, check_plain_path, conjuncts, opaque_buffers, scope_of
 from ..bindings import analyzer_above
 from ..boxes import analyzer_at, exact_box
+from ..digits import without_low_digits
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive
@@ -231,7 +232,7 @@ def _fill(tree: Tree, realize: BlockRealize, padding: _Padding, inner: Sequence[
         BufferStore(store.buffer, padding.constant, indices),
     )
     values = tuple([outside.simplify(substitute(v, loops)) for v in realize.iter_values])
-    out: Stmt = BlockRealize(values, substitute(realize.predicate, loops), made)
+    out: Stmt = BlockRealize(values, outside.simplify(substitute(realize.predicate, loops)), made)
     for lp in reversed(inner):
         var = loops[lp.loop_var]
         assert isinstance(var, Var)
@@ -266,7 +267,11 @@ def _inside(tree: Tree, realize: BlockRealize, padding: _Padding, own: Sequence[
         values.append(value if value in moved else analyzer.simplify(value - inner.min))  # type: ignore[comparison-overlap]
     bound = dict(zip([iv.var for iv in block.iter_vars], realize.iter_values, strict=True))
     tests = [substitute(t, bound) for t in padding.tests] + conjuncts(realize.predicate)
-    kept = [_from_left(c) for t in tests for c in conjuncts(analyzer.simplify(substitute(t, moved)))]
+    kept = [
+        _from_left(without_low_digits(analyzer, c))
+        for t in tests
+        for c in conjuncts(analyzer.simplify(substitute(t, moved)))
+    ]
     made = Block(
         tuple(axes),
         tuple([_tidy(r, fresh, local) for r in block.reads]),
