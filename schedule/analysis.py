@@ -252,7 +252,11 @@ def check_only_writer(tree: Tree, realize: BlockRealize) -> None:
     """ScheduleError when another block of the scope writes one of the block's outputs."""
     why = _why_not_only_writer(scope_of(tree, realize), realize.block)
     if why is not None:
-        raise ScheduleError(f"block {realize.block.name_hint!r} is not the only writer: {why}", where=realize)
+        raise ScheduleError(
+            f"block {realize.block.name_hint!r} is not the only writer: {why}",
+            where=realize,
+            hint="merge or inline the other writers first",
+        )
 
 
 def is_output_block(tree: Tree, realize: BlockRealize) -> bool:
@@ -270,6 +274,7 @@ def check_plain_path(tree: Tree, realize: BlockRealize) -> None:
             raise ScheduleError(
                 f"block {realize.block.name_hint!r} stands under a {type(up).__name__}, so it may run conditionally",
                 where=realize,
+                hint="do this before the condition is there, or move it into the block with T.where",
             )
 
 

@@ -164,5 +164,7 @@ def check_at_zero(loop: For, analyzer: Analyzer) -> None:
     """ScheduleError when the loop starts elsewhere than at zero."""
     if not is_const_int(loop.min, 0) and not analyzer.can_prove_equal(loop.min, 0):
         raise ScheduleError(
-            f"loop {loop.loop_var.name} starts at {loop.min}, only loops that start at 0 are supported", where=loop
+            f"loop {loop.loop_var.name} starts at {loop.min}, only loops that start at 0 are supported",
+            where=loop,
+            hint="let the loop start at 0 and add the start where its variable is used",
         )

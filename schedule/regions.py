@@ -124,6 +124,7 @@ def check_cover(tree: Tree, writer: BlockRealize, reader: BlockRealize, buffer: 
         raise ScheduleError(
             f"buffer {buffer.name} is accessed through a pointer or a match_buffer, which cannot be followed",
             where=(writer, reader),
+            hint="do this before tensorize and other steps that bring in pointers",
         )
     boxes = []
     for store in writes:
@@ -140,6 +141,7 @@ def check_cover(tree: Tree, writer: BlockRealize, reader: BlockRealize, buffer: 
             f"the elements of {buffer.name} that block {writer.block.name_hint!r} writes in one turn of the shared loops "
             "are not known to be a box without holes",
             where=writer,
+            hint="choose an outer loop or another block, where whole boxes are written",
         )
     for load in accesses(reader, buffer):
         if load.is_store:

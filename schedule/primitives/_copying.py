@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer
 from ...tir.expr import BufferLoad, Expr, Range, Var, is_const_int
-from ...tir.stmt import BlockRealize, Evaluate, For, SeqStmt, Stmt
+from ...tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, SeqStmt, Stmt
 from ...tir.walk import pre_order, substitute
 from ..analysis import (
     Access,
@@ -58,7 +58,7 @@ def check_pointers_declared(scope: Scope, buffer: Buffer) -> None:
     hidden = [b for b in scope.blocks if b not in users and uses_pointer(b, buffer)]
     own = [m for m in root.match_buffers if buffer.data in (m.buffer.data, m.source.buffer.data)]
     loose = [n for n in pre_order(root.body, lambda n: not isinstance(n, BlockRealize)) if n is buffer.data]
-    if hidden or own or loose or buffer.strides:
+    if hidden or own or loose:
         raise ScheduleError(
             f"buffer {buffer.name} is also accessed through a pointer or a match_buffer, which a copy would miss",
             where=hidden or scope.root,
@@ -75,6 +75,7 @@ def check_apart(tree: Tree, writer: BlockRealize, reader: BlockRealize, buffer: 
             f"buffer {buffer.name} is accessed through a pointer or a match_buffer, and blocks "
             f"{writer.block.name_hint!r} and {reader.block.name_hint!r} share loop {shared[-1].loop_var.name}",
             where=(shared[-1], writer, reader),
+            hint="do this before tensorize and other steps that bring in pointers",
         )
 
 
@@ -88,6 +89,8 @@ def check_starts_fresh(tree: Tree, realize: BlockRealize, buffer: Buffer) -> Non
     loads = [a for a in accesses(block.body, buffer) if not a.is_store]
     if not loads and not uses_pointer(realize, buffer):
         return
+    if not uses_pointer(realize, buffer) and _stores_first(block, loads):
+        return
     inside = Scope(realize)
     readers = inside.readers.get(buffer, [])
     if not uses_pointer(realize, buffer) and len(loads) == sum(
@@ -100,6 +103,21 @@ def check_starts_fresh(tree: Tree, realize: BlockRealize, buffer: Buffer) -> Non
         "lack what it starts from",
         where=realize,
         hint="do this before decompose_reduction",
+    )
+
+
+def _stores_first(block: Block, loads: Sequence[Access]) -> bool:
+    """Whether a block begins by storing the one element that all ``loads`` read."""
+    first = block.body.seq[0] if isinstance(block.body, SeqStmt) else None
+    if not isinstance(first, BufferStore) or first.predicate is not None or first.buffer is not loads[0].buffer:
+        return False
+    if any(isinstance(n, BufferLoad) for i in first.indices for n in pre_order(i)):
+        return False
+    if any(isinstance(n, BufferLoad) and n.buffer is first.buffer for n in pre_order(first.value)):
+        return False
+    return all(
+        len(a.indices) == len(first.indices) and all(map(Analyzer().can_prove_equal, a.indices, first.indices))
+        for a in loads
     )
 
 
@@ -189,6 +207,7 @@ def written_box(
                 f"the elements of {buffer.name} that block {writer.block.name_hint!r} writes are not known to be a box "
                 "without holes, so copying them back could overwrite others",
                 where=writer,
+                hint="choose an outer loop or another block, where whole boxes are written",
             )
         box: list[Ends | None] = bounding_box(analyzer, store, inner, {})
         if exactly and exact is not None:

@@ -48,12 +48,17 @@ def accessed_point(realize: BlockRealize, buffer: Buffer) -> tuple[tuple[Expr, .
     if block.init is not None:
         found += accesses(block.init, buffer)
     if not found:
-        raise ScheduleError(f"block {name!r} does not access buffer {buffer.name}", where=realize)
+        raise ScheduleError(
+            f"block {name!r} does not access buffer {buffer.name}",
+            where=realize,
+            hint="choose a buffer that the block reads or writes",
+        )
     indices = found[0].indices
     if any(isinstance(n, BufferLoad) for i in indices for n in pre_order(i)):
         raise ScheduleError(
             f"block {name!r} accesses {found[0].node} at indices from memory, which are no function of its axes",
             where=realize,
+            hint="such indices cannot be turned into axes",
         )
     analyzer = Analyzer()
     for iv in block.iter_vars:
@@ -70,7 +75,7 @@ def accessed_point(realize: BlockRealize, buffer: Buffer) -> tuple[tuple[Expr, .
     if any(isinstance(n, Var) and n in inside for i in indices for n in pre_order(i)):
         raise ScheduleError(
             f"{_shown(buffer, indices)} in block {name!r} moves with a loop inside the block", where=realize,
-        )  # fmt: skip
+        hint="choose the block inside that loop")  # fmt: skip
     return indices, found
 
 
@@ -131,6 +136,7 @@ def check_written_once(tree: Tree, realize: BlockRealize, buffer: Buffer, found:
             f"block {block.name_hint!r} stores into {buffer.name} under a condition, so copying all back could overwrite "
             "other elements",
             where=realize,
+            hint="do this before the block is split unevenly or masked",
         )
 
 
@@ -139,7 +145,7 @@ def check_distinct(func: PrimFunc, realize: BlockRealize, axes: Sequence[IterVar
     analyzer = sized_analyzer(func)
     places = [Var(f"p{n}", i.dtype) for n, i in enumerate(indices)]
     if any(not (isinstance(iv.dom.min, IntImm) and iv.dom.min.value == 0) for iv in axes):
-        raise ScheduleError("an axis does not start at 0", where=realize)
+        raise ScheduleError("an axis does not start at 0", where=realize, hint="let the axes start at 0")
     mapping = IndexMap(tuple([iv.var for iv in axes]), tuple(indices))
     try:
         mapping.inverse([iv.dom.extent for iv in axes], places, analyzer)

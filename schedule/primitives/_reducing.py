@@ -57,6 +57,7 @@ def check_sweep(tree: Tree, realize: BlockRealize, inner: Sequence[For], outer: 
                 f"reduce axis {iv.var.name} starts at {first}, not at the start {iv.dom.min} of its domain where the "
                 "init runs",
                 where=realize,
+                hint="split the reduction evenly, or choose an outer loop",
             )
     start = {lp.loop_var: lp.min for lp in inner if is_reduce_loop(realize, lp)}
     mixed = [c for c in conjuncts(realize.predicate) if uses_var(c, lambda v: v in start)]

@@ -79,9 +79,15 @@ def transform_block_layout(func: PrimFunc, block: str, index_map: Any) -> PrimFu
             hint="transform it before splitting, fusing or reordering its loops, or reindex it first",
         )
     if any(iv.kind not in (IterVar.SPATIAL, IterVar.REDUCE) for iv in old.iter_vars):
-        raise ScheduleError(f"block {block!r} has axes that are neither spatial nor reduce", where=realize)
+        raise ScheduleError(
+            f"block {block!r} has axes that are neither spatial nor reduce",
+            where=realize,
+            hint="do this for blocks with spatial and reduce axes",
+        )
     if any(not (isinstance(iv.dom.min, IntImm) and iv.dom.min.value == 0) for iv in old.iter_vars):
-        raise ScheduleError(f"block {block!r} has axes that do not start at 0", where=realize)
+        raise ScheduleError(
+            f"block {block!r} has axes that do not start at 0", where=realize, hint="let the axes start at 0"
+        )
     analyzer = sized_analyzer(func)
     extents = [iv.dom.extent for iv in old.iter_vars]
     shape = mapping.map_shape(extents, analyzer)
@@ -119,6 +125,8 @@ def _new_kinds(realize: BlockRealize, mapping: IndexMap) -> list[str]:
     for e in mapping.final_indices:
         kinds = {kind_of[n] for n in pre_order(e) if isinstance(n, Var)}
         if len(kinds) > 1:
-            raise ScheduleError(f"the new axis {e} mixes spatial and reduce axes", where=realize)
+            raise ScheduleError(
+                f"the new axis {e} mixes spatial and reduce axes", where=realize, hint="fuse axes of one kind only"
+            )
         out.append(kinds.pop() if kinds else IterVar.SPATIAL)
     return out

@@ -72,7 +72,9 @@ def blockize(
     if not names or not all(isinstance(n, str) for n in names):
         raise TypeError("blockize takes a loop, a block, or a list of blocks")
     if len(set(names)) != len(names):
-        raise ScheduleError("blockize is given a block twice", where=[tree.block(n) for n in names])
+        raise ScheduleError(
+            "blockize is given a block twice", where=[tree.block(n) for n in names], hint="name each block once"
+        )
     return _side_by_side(tree, [tree.block(n) for n in names], preserve_unit_iters)
 
 
@@ -130,6 +132,7 @@ def _check_direct(tree: Tree, realize: BlockRealize, top: Stmt) -> None:
                 f"between {_name(top)} and block {realize.block.name_hint!r} stands a {type(up).__name__}; only "
                 "loops may",
                 where=(top, realize),
+                hint="move the other statements out first, or choose a loop inside",
             )
         if up is top:
             return
@@ -145,7 +148,11 @@ def _name(stmt: Stmt) -> str:
 def _side_by_side(tree: Tree, blocks: Sequence[BlockRealize], preserve_unit_iters: bool) -> tuple[PrimFunc, BlockRV]:
     for realize in blocks:
         if realize is tree.func.body:
-            raise ScheduleError("the root block cannot be part of another one", where=realize)
+            raise ScheduleError(
+                "the root block cannot be part of another one",
+                where=realize,
+                hint="choose blocks or a loop below the root",
+            )
         if realize.block.init is not None:
             raise ScheduleError(
                 f"block {realize.block.name_hint!r} reduces; blocks become one only without an init",
@@ -236,6 +243,7 @@ def _in_terms_of(
         raise ScheduleError(
             f"blocks {names} have {len(shared.axes)} and {len(halves.axes)} axes, so no block is around both",
             where=(one, other),
+            hint="split both alike first",
         )
     mapping: dict[Var, Expr] = {}
     for a, b, x, y in zip(shared.axes, halves.axes, shared.values, halves.values, strict=True):
@@ -251,6 +259,7 @@ def _in_terms_of(
         raise ScheduleError(
             f"blocks {names} run under different conditions: {shared.predicate} and {halves.predicate}",
             where=(one, other),
+            hint="split both alike first, or blockize each by itself",
         )
     realized = substitute(halves.inner, mapping)
     return (

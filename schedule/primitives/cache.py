@@ -78,6 +78,7 @@ def _named(tree: Tree, scope: Scope, wanted: Sequence[str] | str | None) -> list
             raise ScheduleError(
                 f"block {realize.block.name_hint!r} stands in another scope than the buffer's copy would",
                 where=(realize, scope.root),
+                hint="name consumers of one scope",
             )
     return found
 
@@ -296,6 +297,7 @@ def cache_write(
             raise ScheduleError(
                 f"block {reader.block.name_hint!r} reads buffer {buffer.name} before block {block!r} writes it",
                 where=(reader, realize),
+                hint="only what comes after the block can take its value",
             )
         check_cover(tree, realize, reader, buffer)
     check_no_carried_reader(tree, scope, realize, buffer)

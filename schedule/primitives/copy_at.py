@@ -163,7 +163,11 @@ class _Work:
         self.scope = scope_of(tree, realize)
         self.old = pick_buffer(realize, which, kind)
         if self.loop not in tree.loops_above(realize):
-            raise ScheduleError(f"block {block!r} does not stand under loop {loop.name}", where=(self.loop, realize))
+            raise ScheduleError(
+                f"block {block!r} does not stand under loop {loop.name}",
+                where=(self.loop, realize),
+                hint="ask get_loops of this block",
+            )
         check_plain_path(tree, realize)
         if self.old.data in opaque_buffers(self.loop):
             raise ScheduleError(
@@ -236,6 +240,7 @@ class _Work:
         raise ScheduleError(
             f"the blocks under loop {self.loop.loop_var.name} write different parts of {self.old.name}",
             where=(self.loop, self.realize),
+            hint="choose a loop with one of the blocks under it, or an outer loop",
         )
 
     def _contains(self, box: Sequence[Ends], other: Sequence[Ends]) -> bool:

@@ -78,7 +78,9 @@ def fuse_reduction_epilogue(func: PrimFunc, reduction_block: str, epilogue_block
     scope = scope_of(tree, reduction)
     if tree.scope(epilogue) is not tree.scope(reduction):
         raise ScheduleError(
-            f"blocks {reduction_block!r} and {epilogue_block!r} are in different scopes", where=(reduction, epilogue)
+            f"blocks {reduction_block!r} and {epilogue_block!r} are in different scopes",
+            where=(reduction, epilogue),
+            hint="choose blocks of one scope",
         )
     check_reduction(tree, reduction)
     check_complete(tree, epilogue)
@@ -97,7 +99,9 @@ def fuse_reduction_epilogue(func: PrimFunc, reduction_block: str, epilogue_block
             )  # fmt: skip
     if not reduces_once(tree, reduction):
         raise ScheduleError(
-            f"block {reduction_block!r} is not known to bring each point of its reduction once", where=reduction
+            f"block {reduction_block!r} is not known to bring each point of its reduction once",
+            where=reduction,
+            hint="do this before the reduction's loops are split unevenly or moved",
         )
     at = tuple([substitute(i, axes) for i in last.indices])
     value = substitute(bias, axes)
@@ -125,7 +129,11 @@ def _stores(reduction: BlockRealize, epilogue: BlockRealize) -> tuple[BufferStor
         (epilogue, epilogue.block.body),
     ):
         if not isinstance(stmt, BufferStore) or stmt.predicate is not None:
-            raise ScheduleError(f"block {realize.block.name_hint!r} does more than store one value", where=realize)
+            raise ScheduleError(
+                f"block {realize.block.name_hint!r} does more than store one value",
+                where=realize,
+                hint="split the block into one per store first",
+            )
         out.append(stmt)
     return out[0], out[1], out[2]
 
@@ -144,11 +152,16 @@ def _check_dataflow(
     pointers = opaque_buffers(scope.root.block)
     for region in (*reduction.block.reads, *reduction.block.writes, *epilogue.block.reads, *epilogue.block.writes):
         if region.buffer.data in pointers:
-            raise ScheduleError(f"{region.buffer.name} is accessed through a pointer or a match_buffer", where=epilogue)
+            raise ScheduleError(
+                f"{region.buffer.name} is accessed through a pointer or a match_buffer",
+                where=epilogue,
+                hint="do this before tensorize and other steps that bring in pointers",
+            )
     if first > end or is_output_block(tree, reduction) or temp not in scope.root.block.alloc_buffers:
         raise ScheduleError(
             f"block {reduction.block.name_hint!r} does not make a buffer of its scope for block {name!r}",
             where=(reduction, epilogue),
+            hint="name the reduction that the second block reads",
         )
     readers = [r for r in scope.readers.get(temp, ()) if r not in (reduction, epilogue)]
     if readers:
@@ -164,6 +177,7 @@ def _check_dataflow(
         raise ScheduleError(
             f"block {users[0].block.name_hint!r} reads {target.name} before block {name!r} writes it",
             where=(epilogue, users[0]),
+            hint="only what comes after the block can take its value",
         )
     for region in epilogue.block.reads:
         for writer in scope.writers.get(region.buffer, ()):
@@ -196,6 +210,7 @@ def _pattern(
         raise ScheduleError(
             f"block {reduction.block.name_hint!r} is no sum, product, maximum or minimum from its start value",
             where=reduction,
+            hint="known reductions start from their identity and combine one value per step",
         )
     kind = found[0].name
     combine = _COMBINES[kind]
@@ -239,13 +254,16 @@ def _same_point(
                 f"block {epilogue.block.name_hint!r} reads {load}, block {reduction.block.name_hint!r} writes "
                 f"{BufferLoad(temp, update.indices)}: these are not axes of both, over the same domains",
                 where=(reduction, epilogue),
+                hint="address both by the same axes, without offsets",
             )
         axes[theirs] = mine  # type: ignore[index]
     used = {n for e in (last.value, *last.indices) for n in pre_order(e) if isinstance(n, Var)}
     missing = [iv.var.name for iv in epilogue.block.iter_vars if iv.var not in axes and iv.var in used]
     if missing or len(axes) != len(epilogue.block.iter_vars):
         raise ScheduleError(
-            f"block {epilogue.block.name_hint!r} has axes of its own beside those of {temp.name}", where=epilogue
+            f"block {epilogue.block.name_hint!r} has axes of its own beside those of {temp.name}",
+            where=epilogue,
+            hint="the block has to go over the elements of the reduction's result, and no more",
         )
     return axes
 

@@ -100,7 +100,9 @@ def cache_index(func: PrimFunc, block: str, storage_scope: str, cse_thresh: int 
     realize = tree.block(block)
     scope = scope_of(tree, realize)
     if next(blocks_below(realize.block.body), None) is not None:
-        raise ScheduleError(f"block {block!r} is no leaf: it holds blocks of its own", where=realize)
+        raise ScheduleError(
+            f"block {block!r} is no leaf: it holds blocks of its own", where=realize, hint="choose a block inside it"
+        )
     chosen = _choose(func, realize.block, cse_thresh)
     if not chosen:
         return func, []
@@ -227,7 +229,7 @@ def _table(
     mine = _by_use(tree.loops_above(realize), [bound[v] for v in used])
     fresh = {lp.loop_var: Var(f"ax{n}", lp.loop_var.dtype) for n, lp in enumerate(mine)}
     if any(uses_var(x, lambda v: v in fresh) for lp in mine for x in (lp.min, lp.extent)):
-        raise ScheduleError("the range of a loop depends on another loop", where=mine)
+        raise ScheduleError("the range of a loop depends on another loop", where=mine, hint="do this before compute_at")
     analyzer = sized_analyzer(tree.func)
     sizes = set(symbols_of(tree.func))
     ranges = {lp.loop_var: (lp.min, lp.min + lp.extent - 1) for lp in mine}
@@ -235,7 +237,11 @@ def _table(
     for v in used:
         ends = eval_interval(bound[v], ranges, analyzer)
         if ends is not None and not analyzer.can_prove(ends[0] >= 0):
-            raise ScheduleError(f"axis {v.name} of block {realize.block.name_hint!r} may be negative", where=realize)
+            raise ScheduleError(
+                f"axis {v.name} of block {realize.block.name_hint!r} may be negative",
+                where=realize,
+                hint="indices have to be at least 0",
+            )
         end = None if ends is None else analyzer.simplify(ends[1] + 1)
         if end is None or uses_var(end, lambda n: n not in sizes):
             end = domains[v].min + domains[v].extent

@@ -51,6 +51,7 @@ def _check_pointers(scope: Scope, buffer: Buffer) -> None:
         raise ScheduleError(
             f"buffer {buffer.name} is accessed through a pointer or a match_buffer, so it has to exist",
             where=scope.root,
+            hint="do this before tensorize and other steps that bring in pointers",
         )
 
 
@@ -64,6 +65,7 @@ def _check_inputs_stay(scope: Scope, realize: BlockRealize, until: Sequence[Bloc
                     f"block {realize.block.name_hint!r} reads {region.buffer.name}, which block "
                     f"{writer.block.name_hint!r} overwrites before its value is used",
                     where=(realize, writer),
+                    hint="move the consumers before that block first",
                 )
 
 
@@ -119,12 +121,17 @@ def compute_inline(func: PrimFunc, block: str) -> PrimFunc:
     names = _index_axes(realize, store)
     readers = [r for r in scope.readers.get(buffer, ()) if r is not realize]
     if not readers:
-        raise ScheduleError(f"no block reads {buffer.name}, so {block!r} cannot be inlined", where=realize)
+        raise ScheduleError(
+            f"no block reads {buffer.name}, so {block!r} cannot be inlined",
+            where=realize,
+            hint="its value is used nowhere; choose a block that has consumers",
+        )
     for reader in readers:
         if scope.order[reader] < scope.order[realize]:
             raise ScheduleError(
                 f"block {reader.block.name_hint!r} reads {buffer.name} before block {block!r} writes it",
                 where=(reader, realize),
+                hint="only what comes after the block can take its value",
             )
     _check_inputs_stay(scope, realize, readers)
     _check_reads_exist(tree, realize, readers, names, buffer)
@@ -165,11 +172,13 @@ def _index_axes(realize: BlockRealize, store: BufferStore) -> list[Var | None]:
             raise ScheduleError(
                 f"the value of block {realize.block.name_hint!r} depends on axis {v.name}, which is no index of its output",
                 where=realize,
+                hint="the output has to be addressed by each axis that the value uses",
             )
     if used - set(names):
         raise ScheduleError(
             f"axis {sorted(v.name for v in used - set(names))[0]} is used by the value and by no index of the output",
             where=realize,
+            hint="the output has to be addressed by each axis that the value uses",
         )
     return names
 
@@ -266,6 +275,7 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
             f"block {block!r} has {len(producers)} producers "
             f"({', '.join(repr(p.block.name_hint) for p in producers)}), it can be put into one only",
             where=(realize, *producers),
+            hint="compute_inline one of the producers first",
         )
     producer = producers[0]
     made = _single_store(producer)
@@ -276,7 +286,9 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
     name = producer.block.name_hint
     if is_output_block(tree, producer):
         raise ScheduleError(
-            f"{buffer.name}, which block {name!r} writes, is an output of the scope and has to stay", where=producer
+            f"{buffer.name}, which block {name!r} writes, is an output of the scope and has to stay",
+            where=producer,
+            hint="inline the other way round, or cache_write first",
         )
     _check_pointers(scope, buffer)
     others = [r for r in scope.readers.get(buffer, ()) if r is not realize]
@@ -306,7 +318,11 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
         analyzer.bind(iv.var, iv.dom)
     for load in loads[1:]:
         if not all(analyzer.can_prove_equal(a, b) for a, b in zip(first.indices, load.indices, strict=True)):
-            raise ScheduleError(f"block {block!r} reads {buffer.name} at several places", where=realize)
+            raise ScheduleError(
+                f"block {block!r} reads {buffer.name} at several places",
+                where=realize,
+                hint="reverse_compute_inline takes a consumer that reads one element; compute_inline its producer",
+            )
     if any(a.guards for a in accesses(realize.block.body, buffer)):
         raise ScheduleError(
             f"block {block!r} reads {buffer.name} under a condition; where that does not hold no producer's turn "
@@ -352,6 +368,7 @@ def _check_between(scope: Scope, producer: BlockRealize, consumer: BlockRealize)
                 raise ScheduleError(
                     f"block {between.block.name_hint!r} writes {region.buffer.name} after the producer ran",
                     where=(producer, between),
+                    hint="the value at the later place would be another one; cache_read the buffer first",
                 )
     for region in consumer.block.writes:
         for reader in scope.readers.get(region.buffer, ()):
@@ -359,6 +376,7 @@ def _check_between(scope: Scope, producer: BlockRealize, consumer: BlockRealize)
                 raise ScheduleError(
                     f"block {reader.block.name_hint!r} reads {region.buffer.name} before it is written",
                     where=(reader, consumer),
+                    hint="the blocks have to be in another order",
                 )
     for region in consumer.block.reads:
         for writer in scope.writers.get(region.buffer, ()):

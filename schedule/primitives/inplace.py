@@ -137,6 +137,7 @@ def _inside(
             raise ScheduleError(
                 f"block {realize.block.name_hint!r} touches {region}, which is not known to lie inside buffer {buffer.name}",
                 where=realize,
+                hint="pad the buffer, or split so that the tile fits",
             )
     return region
 

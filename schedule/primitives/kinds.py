@@ -88,7 +88,9 @@ def bind(func: PrimFunc, loop: Var, thread_axis: str) -> PrimFunc:
 def _check_plain_kind(loop: For, doing: str) -> None:
     if loop.thread_binding is not None:
         raise ScheduleError(
-            f"loop {loop.loop_var.name} is bound to {loop.thread_binding}, {doing} would undo that", where=loop
+            f"loop {loop.loop_var.name} is bound to {loop.thread_binding}, {doing} would undo that",
+            where=loop,
+            hint="split the loop before bind, or choose another one",
         )
 
 

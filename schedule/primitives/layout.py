@@ -147,10 +147,16 @@ def transform_layout(
         return separated(func, old, mapping.axis_separators)
     if old.data in opaque_buffers(func.body):
         raise ScheduleError(
-            f"buffer {old.name} is accessed through a pointer or a match_buffer, which needs its layout", where=realize
+            f"buffer {old.name} is accessed through a pointer or a match_buffer, which needs its layout",
+            where=realize,
+            hint="do this before tensorize and other steps that bring in pointers",
         )
     if old.strides:
-        raise ScheduleError(f"buffer {old.name} has strides of its own", where=realize)
+        raise ScheduleError(
+            f"buffer {old.name} has strides of its own",
+            where=realize,
+            hint="cache_read or cache_write it, and change the copy",
+        )
     analyzer = sized_analyzer(func)
     shape = mapping.map_shape(old.shape, analyzer)
     places = [Var(f"v{i}", e.dtype) for i, e in enumerate(shape)]
@@ -185,7 +191,11 @@ def home_of(tree: Tree, realize: BlockRealize, buffer: Buffer) -> Block | None:
     for up in (realize.block, *tree.above(realize)):
         if isinstance(up, Block) and any(b is buffer for b in up.alloc_buffers):
             return up
-    raise ScheduleError(f"buffer {buffer.name} is neither allocated here nor a parameter", where=realize)
+    raise ScheduleError(
+        f"buffer {buffer.name} is neither allocated here nor a parameter",
+        where=realize,
+        hint="choose a buffer that the function allocates or takes",
+    )
 
 
 def _rewrite(func: PrimFunc, old: Buffer, new: Buffer, mapping: IndexMap, fits: bool) -> PrimFunc:

@@ -63,7 +63,7 @@ def merge(func: PrimFunc, *loops: Var) -> tuple[PrimFunc, Var]:
     tree = tree_of(func)
     targets = [tree.loop(v) for v in loops]
     if len(targets) < 2 or len(set(targets)) < len(targets):
-        raise ScheduleError("merge takes two loops or more, all different", where=targets)
+        raise ScheduleError("merge takes two loops or more, all different", where=targets, hint="name each loop once")
     meet, nests = _nests(tree, targets)
     nests.sort(key=lambda nest: meet.seq.index(nest[0]))
     _check_nests(tree, meet, nests)

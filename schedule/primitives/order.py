@@ -56,6 +56,7 @@ def reorder(func: PrimFunc, *ordered_loops: Var) -> PrimFunc:
                     f"the bounds of loop {loop.loop_var.name} depend on loop {inner.loop_var.name}, which would come "
                     "to stand inside it",
                     where=(loop, inner),
+                    hint="keep these two in this order",
                 )
     _check_order(tree, nest, new)
     body: Stmt = nest[-1].body

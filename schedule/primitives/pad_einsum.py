@@ -136,7 +136,9 @@ def _check_einsum(realize: BlockRealize) -> None:
     axes = {iv.var for iv in block.iter_vars}
     if opaque_buffers(block) or block.match_buffers or block.alloc_buffers:
         raise ScheduleError(
-            f"block {name!r} uses pointers or buffers of its own, so it is no contraction", where=realize
+            f"block {name!r} uses pointers or buffers of its own, so it is no contraction",
+            where=realize,
+            hint="do this before tensorize and cache steps inside the block",
         )
     regions = [*block.reads, *block.writes]
     seen: set[Buffer] = set()
@@ -154,6 +156,7 @@ def _check_einsum(realize: BlockRealize) -> None:
                 raise ScheduleError(
                     f"block {name!r} touches {region}; in a contraction each index is an axis of the block, or 0",
                     where=realize,
+                    hint="inline or move what makes the indices first",
                 )
     by_buffer = {r.buffer: r for r in regions}
     for body in (block.init, block.body):
@@ -164,11 +167,19 @@ def _check_einsum(realize: BlockRealize) -> None:
                 for i, r in zip(access.indices, where.region, strict=True)
             )
             if not same or access.predicate is not None:
-                raise ScheduleError(f"block {name!r} accesses {access}, in more than one way", where=realize)
+                raise ScheduleError(
+                    f"block {name!r} accesses {access}, in more than one way",
+                    where=realize,
+                    hint="cache_read the buffer for one of the uses first",
+                )
         for n in pre_order(body) if body is not None else ():
             if isinstance(n, (Div, FloorDiv, FloorMod, TruncDiv, TruncMod)) and not is_float(n.dtype):
                 if not (isinstance(n.b, IntImm) and n.b.value):
-                    raise ScheduleError(f"{n} would divide by the zeros of the padding", where=realize)
+                    raise ScheduleError(
+                        f"{n} would divide by the zeros of the padding",
+                        where=realize,
+                        hint="padded elements are zero; a product or a sum of them is fine",
+                    )
 
 
 def _check_outputs(realize: BlockRealize, extents: Mapping[Var, Expr]) -> None:
@@ -299,6 +310,7 @@ def _check_shape(
             raise ScheduleError(
                 f"block {realize.block.name_hint!r} writes a part of {buffer.name}, and the copy would overwrite the rest",
                 where=realize,
+                hint="pad blocks that write the whole buffer",
             )
 
 

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.dtype import parse_dtype
-from ...tir.expr import GE, LE, LT, Add, BufferLoad, Call, Expr, IntImm, IterVar, Mul, Not, Or, Range, Var, const
+from ...tir.expr import (
+    GE,
+    LE,
+    LT,
+    Add,
+    BufferLoad,
+    Call,
+    Expr,
+    IntImm,
+    IterVar,
+    Mul,
+    Not,
+    Or,
+    Range,
+    Var,
+    const,
+    is_const_int,
+)
 from ...tir.function import PrimFunc
 from ...tir.op import all_, any_, if_then_else
 from ...tir.regions import access_regions
@@ -61,7 +78,12 @@ def fill_padding(
     at = {v: loop for v, (loop, _) in zip(places, loops, strict=True)}
     point = tuple([Range(v, const(1, v.dtype)) for v in places])
     block = Block(tuple(axes), (), (BufferRegion(new, point),), name, BufferStore(new, value, tuple(places)))
-    pad = nest(loops, BlockRealize(tuple(at.values()), substitute(_padding(tests), at), block))
+    pad = nest(
+        loops,
+        BlockRealize(
+            tuple(at.values()), substitute(_padding(tests, dict(zip(places, new.shape, strict=True))), at), block
+        ),
+    )
     top: Stmt = writer
     for up in tree.above(writer):
         if isinstance(up, Block):
@@ -70,10 +92,10 @@ def fill_padding(
     return rebuild(tree, {}, {top: lambda s: seq(s, pad)})
 
 
-def _padding(tests: Sequence[Expr]) -> Expr:
+def _padding(tests: Sequence[Expr], extents: Mapping[Var, Expr]) -> Expr:
     """Where the padding is, given the conditions for not being there. What a split leaves over is said of the outer and
     the inner index: ``outer == n and m <= inner``."""
-    parts = [_split_tail(test) if isinstance(test, LT) else _split_head(test) for test in tests]
+    parts = [_split_tail(test, extents) if isinstance(test, LT) else _split_head(test) for test in tests]
     if len(tests) == 2 and isinstance(tests[0], LE) and isinstance(tests[1], LT) and None in parts:
         return Not(all_(*tests))  # both ends of one axis
     return any_(*[_negated(test) if part is None else part for test, part in zip(tests, parts, strict=True)])
@@ -108,14 +130,16 @@ def _digits(e: Expr) -> tuple[Var, int, Expr] | None:
     return outer.a, outer.b.value, inner
 
 
-def _split_tail(test: Expr) -> Expr | None:
-    """``outer * c + inner < n`` fails in the last turn of ``outer`` alone, where its extent is n / c, rounded up."""
-    found = _digits(test.a) if isinstance(test, LT) and isinstance(test.b, IntImm) else None
+def _split_tail(test: Expr, extents: Mapping[Var, Expr]) -> Expr | None:
+    """``outer * c + inner < n`` fails in the last turn of ``outer`` alone when its extent is n / c, rounded up."""
+    if not isinstance(test, LT) or not isinstance(test.b, IntImm):
+        return None
+    found = _digits(test.a)
     if found is None:
         return None
     outer, c, inner = found
     whole, left = divmod(test.b.value, c)
-    if not left:
+    if not left or not is_const_int(extents.get(outer), whole + 1):
         return None
     last = left == c - 1 and isinstance(inner, Var)
     return all_(outer.equal(whole), inner.equal(left) if last else LE(const(left, inner.dtype), inner))
@@ -123,7 +147,9 @@ def _split_tail(test: Expr) -> Expr | None:
 
 def _split_head(test: Expr) -> Expr | None:
     """``n <= outer * c + inner`` with n < c fails in the first turn of ``outer`` alone."""
-    found = _digits(test.b) if isinstance(test, LE) and isinstance(test.a, IntImm) else None
+    if not isinstance(test, LE) or not isinstance(test.a, IntImm):
+        return None
+    found = _digits(test.b)
     if found is None or not 0 < test.a.value < found[1]:
         return None
     outer, _, inner = found
@@ -156,7 +182,9 @@ def _assume(
     axes = [IterVar(Range.from_extent(e), v) for v, e in zip(places, new.shape, strict=True)]
     loops = [(Var(f"ax{i}", e.dtype), e) for i, e in enumerate(new.shape)]
     load = BufferLoad(new, tuple(places))
-    says = Call("tir.assume", (Or(Not(_padding(tests)), load.equal(value)),), "bool")
+    says = Call(
+        "tir.assume", (Or(Not(_padding(tests, dict(zip(places, new.shape, strict=True)))), load.equal(value)),), "bool"
+    )
     point = BufferRegion(new, tuple([Range(v, const(1, v.dtype)) for v in places]))
     name = unique_block_name(tree.func, f"buffer_{old.name}_assumptions")
     block = Block(tuple(axes), (point,), (), name, Evaluate(says))
@@ -197,7 +225,7 @@ def _filled(
     at = [Var(v.name, v.dtype) for v in places]
     fresh = dict(zip(places, at, strict=True))
     there = {v: substitute(e, fresh) for v, e in zip(axes, back, strict=True)}
-    padding = substitute(_padding(tests), fresh)
+    padding = substitute(_padding(tests, dict(zip(places, new.shape, strict=True))), fresh)
 
     def padded(n: Stmt) -> Stmt:
         assert isinstance(n, BufferStore)

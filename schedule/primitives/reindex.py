@@ -107,10 +107,16 @@ def reindex(func: PrimFunc, block: str, buffer: Any, skip_simplify: bool = False
     if written:
         writers = scope.writers[old]
         if len(writers) > 1:
-            raise ScheduleError(f"buffer {old.name} is written by {len(writers)} blocks", where=writers)
+            raise ScheduleError(
+                f"buffer {old.name} is written by {len(writers)} blocks",
+                where=writers,
+                hint="reindex the reads of one consumer, or merge the writers first",
+            )
         if any(iv.kind != IterVar.SPATIAL for iv in axes):
             raise ScheduleError(
-                f"the output of block {block!r} is addressed by an axis that is not spatial", where=realize
+                f"the output of block {block!r} is addressed by an axis that is not spatial",
+                where=realize,
+                hint="decompose or rfactor the reduction first",
             )
         check_written_once(tree, realize, old, found)
         if not covers_domain(tree, realize):
@@ -118,6 +124,7 @@ def reindex(func: PrimFunc, block: str, buffer: Any, skip_simplify: bool = False
                 f"the loops of block {block!r} are not known to run it on the whole domain of its axes, so copying all "
                 f"of {old.name} back could overwrite other elements",
                 where=realize,
+                hint="do this before the block is split unevenly or masked",
             )
         check_distinct(func, realize, axes, indices)
     else:

@@ -103,12 +103,14 @@ def reindex_cache_read(
             f"buffer {old.name} is written by {len(writers)} blocks "
             f"({', '.join(repr(w.block.name_hint) for w in writers)}), so there is no one place for the copy",
             where=writers,
+            hint="reindex the reads of one consumer, or merge the writers first",
         )
     for writer in writers:
         if scope.order[realize] < scope.order[writer]:
             raise ScheduleError(
                 f"block {block!r} reads buffer {old.name} before block {writer.block.name_hint!r} writes it",
                 where=(realize, writer),
+                hint="choose a place behind the writer",
             )
     check_plain_path(tree, realize)
     _check_single(realize, old, "read")
@@ -305,7 +307,9 @@ def _nest_like(tree: Tree, realize: BlockRealize, outside: Stmt | None, axes: li
         lo, extent = substitute(lp.min, fresh), substitute(lp.extent, fresh)
         if any(uses_var(e, lambda v: v in first) for e in (lo, extent)):
             raise ScheduleError(
-                f"the range of loop {lp.loop_var.name} depends on a loop that the copy would lack", where=lp
+                f"the range of loop {lp.loop_var.name} depends on a loop that the copy would lack",
+                where=lp,
+                hint="do this before compute_at",
             )
         loops.append((fresh[lp.loop_var], lo, extent))
         analyzer.bind(fresh[lp.loop_var], Range(lo, extent))
@@ -327,6 +331,8 @@ def _nest_like(tree: Tree, realize: BlockRealize, outside: Stmt | None, axes: li
             end = iv.dom.min + iv.dom.extent
             if not (analyzer.can_prove(value >= iv.dom.min) and analyzer.can_prove(value < end)):
                 raise ScheduleError(
-                    f"axis {iv.var.name} of block {realize.block.name_hint!r} may leave its domain", where=realize
+                    f"axis {iv.var.name} of block {realize.block.name_hint!r} may leave its domain",
+                    where=realize,
+                    hint="do this before the block is moved",
                 )
     return _Copies(axes, loops, values, predicate)

@@ -61,7 +61,11 @@ def _reducer_of(realize: BlockRealize) -> tuple[Reducer, list[BufferStore], list
     first = updates[0].indices
     for store in (*updates, *starts[0]):
         if len(store.indices) != len(first) or not all(map(structural_equal, first, store.indices)):
-            raise ScheduleError(f"block {block.name_hint!r} stores its outputs at unlike indices", where=realize)
+            raise ScheduleError(
+                f"block {block.name_hint!r} stores its outputs at unlike indices",
+                where=realize,
+                hint="the outputs of one reduction go to the same indices",
+            )
     left = [BufferLoad(s.buffer, s.indices) for s in updates]
     values = [substitute(s.value, lets) for s in updates]
     init = [by_buffer[s.buffer] for s in updates]
@@ -77,7 +81,9 @@ def _reducer_of(realize: BlockRealize) -> tuple[Reducer, list[BufferStore], list
     written = {s.buffer for s in updates}
     if any(a.buffer in written for e in right for a in loads_and_stores(e)):
         raise ScheduleError(
-            f"block {block.name_hint!r} reads its own output beyond accumulating into it", where=realize
+            f"block {block.name_hint!r} reads its own output beyond accumulating into it",
+            where=realize,
+            hint="a reduction uses its old value once: C[i] = C[i] + ...",
         )
     return reducer, updates, init, right
 
@@ -137,7 +143,9 @@ def rfactor(func: PrimFunc, loop: Var, factor_axis: int) -> tuple[PrimFunc, Bloc
     below = list(blocks_below(target.body))
     if len(below) != 1:
         raise ScheduleError(
-            f"loop {loop.name} has {len(below)} blocks under it, rfactor works on one", where=(target, *below)
+            f"loop {loop.name} has {len(below)} blocks under it, rfactor works on one",
+            where=(target, *below),
+            hint="choose a loop with one block under it",
         )
     realize = below[0]
     name = realize.block.name_hint
@@ -153,7 +161,9 @@ def rfactor(func: PrimFunc, loop: Var, factor_axis: int) -> tuple[PrimFunc, Bloc
     if target.kind not in ("serial", "unrolled"):
         raise ScheduleError(f"loop {loop.name} is {target.kind} already", where=target, hint="rfactor first")
     if not is_const_int(target.min, 0):
-        raise ScheduleError(f"loop {loop.name} starts at {target.min}, not at 0", where=target)
+        raise ScheduleError(
+            f"loop {loop.name} starts at {target.min}, not at 0", where=target, hint="let the loop start at 0"
+        )
     own = _own_loops(tree, realize, loops)
     check_sweep(tree, realize, own, loops[: len(loops) - len(own)])
     reducer, updates, inits, right = _reducer_of(realize)

@@ -156,7 +156,9 @@ def _checked_readers(tree: Tree, scope: Scope, realize: BlockRealize, buffer: Bu
     check_plain_path(tree, realize)
     if buffer.data in opaque_buffers(scope.root.block):
         raise ScheduleError(
-            f"{buffer.name} is accessed through a pointer or a match_buffer, which cannot be followed", where=realize
+            f"{buffer.name} is accessed through a pointer or a match_buffer, which cannot be followed",
+            where=realize,
+            hint="do this before tensorize and other steps that bring in pointers",
         )
     if realize.block.init is None and any(not a.is_store for a in accesses(realize.block.body, buffer)):
         raise ScheduleError(
@@ -165,12 +167,17 @@ def _checked_readers(tree: Tree, scope: Scope, realize: BlockRealize, buffer: Bu
         )  # fmt: skip
     readers = [r for r in scope.readers.get(buffer, ()) if r is not realize]
     if not readers:
-        raise ScheduleError(f"no block reads {buffer.name}", where=realize)
+        raise ScheduleError(
+            f"no block reads {buffer.name}",
+            where=realize,
+            hint="its value is used nowhere; choose a block that has consumers",
+        )
     for reader in readers:
         if scope.order[reader] < scope.order[realize]:
             raise ScheduleError(
                 f"block {reader.block.name_hint!r} reads {buffer.name} before block {name!r} writes it",
                 where=(reader, realize),
+                hint="only what comes after the block can take its value",
             )
     return readers
 
@@ -186,7 +193,11 @@ def _tiles(
     moving = {lp.loop_var for lp in shared}
     for iv, e in values.values():
         if iv.kind == IterVar.REDUCE and uses_var(e, lambda v: v in moving):
-            raise ScheduleError(f"a shared loop carries the reduction of block {name!r}", where=realize)
+            raise ScheduleError(
+                f"a shared loop carries the reduction of block {name!r}",
+                where=realize,
+                hint="compute_at to a loop outside the reduction",
+            )
     at: Sequence[Expr] | None = None
     for access in accesses(block, buffer):
         if at is None:
@@ -205,7 +216,11 @@ def _tiles(
         value = values[v][1]
         ends = eval_interval(value, ranges)
         if ends is None:
-            raise ScheduleError(f"axis {v.name} of block {name!r} is bound to {value}, no sum of loops", where=realize)
+            raise ScheduleError(
+                f"axis {v.name} of block {name!r} is bound to {value}, no sum of loops",
+                where=realize,
+                hint="the tile has to move by whole loops: use compute_at first",
+            )
         first = analyzer.simplify(ends[0])
         extent = analyzer.simplify(ends[1] - ends[0] + 1)
         out.append(_tile(v, value, first, extent.value if isinstance(extent, IntImm) else None, moving))
@@ -252,6 +267,7 @@ def _check_turns(realize: BlockRealize, dims: Sequence[_Tile], inside: Sequence[
                 f"loop {loop.loop_var.name} does not run in order from 0, so its turns cannot share what block {name!r} "
                 "computes",
                 where=(loop, realize),
+                hint="use a serial loop from 0",
             )
     for number, tile in enumerate(dims):
         for other, another in enumerate(dims):
@@ -290,6 +306,7 @@ def _check_sources(tree: Tree, scope: Scope, realize: BlockRealize, inside: Sequ
                 raise ScheduleError(
                     f"block {reader.block.name_hint!r} reads what an earlier turn has left in {buffer.name}",
                     where=(reader, *writers),
+                    hint="roll the buffer over an outer loop, or not at all",
                 )
             check_any_cover(tree, earlier, reader, buffer)
             queue += [w for w in writers if w not in seen]
@@ -343,7 +360,11 @@ def _rewrite(
         if tile.loop is not None:
             offset = analyzer.simplify(substitute(tile.value, {tile.loop: const(0, tile.loop.dtype)}))
             if not analyzer.can_prove_equal(tile.value - tile.first, offset):
-                raise ScheduleError(f"{tile.value} does not move as a whole with loop {tile.loop.name}", where=realize)
+                raise ScheduleError(
+                    f"{tile.value} does not move as a whole with loop {tile.loop.name}",
+                    where=realize,
+                    hint="the tile's start has to be a multiple of the loop plus what does not change",
+                )
             zero, overlap = const(1, tile.loop.dtype), const(tile.overlap, offset.dtype)
             tests.append(Or(LT(tile.loop, zero), LE(overlap, offset)))
 

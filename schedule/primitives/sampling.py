@@ -51,7 +51,9 @@ def sample_perfect_tile(
         sizes = _as_sizes(target, n, decision)
         if prod(sizes) != extent:
             raise ScheduleError(
-                f"the decision {sizes} makes {prod(sizes)} iterations, loop {loop.name} has {extent}", where=target
+                f"the decision {sizes} makes {prod(sizes)} iterations, loop {loop.name} has {extent}",
+                where=target,
+                hint="the product of the sizes has to be the extent",
             )
     else:
         sizes = _draw_factorization(extent, n, max_innermost_factor, rng)
@@ -89,6 +91,7 @@ def sample_partitioned_tile(
         raise ScheduleError(
             f"the {extent} iterations of loop {loop.name} are no multiple of innerpart_factor {innerpart_factor}",
             where=target,
+            hint="choose a factor that divides the extent",
         )
     if decision is not None:
         sizes = _as_sizes(target, n, decision)
@@ -97,6 +100,7 @@ def sample_partitioned_tile(
                 f"the decision {sizes} makes {prod(sizes)} of {extent} iterations of loop {loop.name}, the inner part "
                 f"{prod(sizes[partition_pos:])}, to be a multiple of {innerpart_factor}",
                 where=target,
+                hint="the product of the sizes has to be the extent",
             )
         return sizes, list(sizes)
     sizes = _draw_factorization(extent // innerpart_factor, n, extent, rng)
@@ -133,6 +137,7 @@ def sample_tile(
                 f"the decision {sizes} does not fit the {extent} iterations of loop {loop.name}: its outermost size "
                 f"would be {-(-extent // prod(sizes[1:]))}",
                 where=target,
+                hint="the outermost size follows from the others, rounded up",
             )
         return sizes, list(sizes)
     inner: list[int] = []
@@ -164,16 +169,20 @@ def sample_categorical(
     if decision is None:
         decision = int(rng.choice(len(values), p=weights / weights.sum()))
     if isinstance(decision, bool) or not isinstance(decision, int) or not 0 <= decision < len(values):
-        raise ScheduleError(f"the decision {decision!r} is no position among {len(values)} candidates")
+        raise ScheduleError(
+            f"the decision {decision!r} is no position among {len(values)} candidates", hint="positions count from 0"
+        )
     return decision, values[decision]
 
 
 def _checked(func: PrimFunc, loop: Var, n: int, max_innermost: int) -> For:
     target = tree_of(func).loop(loop)
     if n < 1:
-        raise ScheduleError(f"a loop is split into at least one loop, not {n}", where=target)
+        raise ScheduleError(f"a loop is split into at least one loop, not {n}", where=target, hint="n is 1 or more")
     if max_innermost < 1:
-        raise ScheduleError(f"max_innermost_factor is at least 1, not {max_innermost}", where=target)
+        raise ScheduleError(
+            f"max_innermost_factor is at least 1, not {max_innermost}", where=target, hint="choose 1 or more"
+        )
     return target
 
 
@@ -192,7 +201,11 @@ def _constant_extent(loop: For) -> int:
 def _as_sizes(loop: For, n: int, decision: Sequence[int]) -> list[int]:
     sizes = [s.value if isinstance(s, IntImm) else s for s in decision]
     if len(sizes) != n or any(isinstance(s, bool) or not isinstance(s, int) or s < 1 for s in sizes):
-        raise ScheduleError(f"the decision {sizes} is not a list of {n} positive sizes", where=loop)
+        raise ScheduleError(
+            f"the decision {sizes} is not a list of {n} positive sizes",
+            where=loop,
+            hint="give one size per loop, each at least 1",
+        )
     return sizes
 
 

@@ -135,14 +135,18 @@ def unsafe_set_dtype(func: PrimFunc, block: str, buffer_index: int | str, dtype:
     tree = tree_of(func)
     realize, old = _allocated(tree, block, buffer_index, "data type")
     if kind.lanes != 1 or kind.kind in ("handle", "void", "bool") or is_bool(old.dtype):
-        raise ScheduleError(f"a buffer of {old.dtype} cannot be stored as {dtype}", where=realize)
+        raise ScheduleError(
+            f"a buffer of {old.dtype} cannot be stored as {dtype}", where=realize, hint="choose a type of the same kind"
+        )
     if old.dtype == dtype:
         return func
     names = matched_buffers(func, {old: old.with_(dtype=dtype)}, lambda b: b.with_(dtype=dtype))
     pointers = {b.data for b in names}
     if any(n in pointers for n in _pointers(func)):
         raise ScheduleError(
-            f"buffer {old.name} is accessed through a pointer, which knows its data type", where=realize
+            f"buffer {old.name} is accessed through a pointer, which knows its data type",
+            where=realize,
+            hint="do this before tensorize",
         )
 
     def post(n: Node) -> Node | None:
@@ -220,9 +224,13 @@ def storage_align(func: PrimFunc, block: str, buffer_index: int | str, axis: int
     realize, buffer = _allocated(tree, block, buffer_index, "layout")
     index = next(i for i, r in enumerate(realize.block.writes) if r.buffer is buffer)
     if not isinstance(factor, int) or factor <= 0:
-        raise ScheduleError(f"the factor is a positive number of elements, not {factor}", where=realize)
+        raise ScheduleError(
+            f"the factor is a positive number of elements, not {factor}", where=realize, hint="e.g. factor=32, offset=8"
+        )
     if not isinstance(offset, int):
-        raise ScheduleError(f"the offset is a number of elements, not {offset}", where=realize)
+        raise ScheduleError(
+            f"the offset is a number of elements, not {offset}", where=realize, hint="e.g. factor=32, offset=8"
+        )
     if not isinstance(axis, int) or not -buffer.ndim <= axis < buffer.ndim:
         raise ScheduleError(
             f"buffer {buffer.name} has {buffer.ndim} dimensions, so there is no axis {axis}", where=realize,

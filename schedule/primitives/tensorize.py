@@ -83,7 +83,9 @@ def tensorize(
     else:
         target = realize = tree.block(block_or_loop)
         if realize is func.body:
-            raise ScheduleError("the root block cannot be an intrinsic", where=realize)
+            raise ScheduleError(
+                "the root block cannot be an intrinsic", where=realize, hint="choose a block or a loop below the root"
+            )
     block = _implemented(tree, target, realize, intrin)
     return tree.replace({target: BlockRealize(realize.iter_values, realize.predicate, block)})
 
@@ -115,7 +117,11 @@ def _implemented(tree: Tree, target: Stmt, realize: BlockRealize, intrin: Tensor
         ) from None
     missing = [b.name for b in intrin.desc.buffers if b not in matcher.buffers]
     if missing:
-        raise ScheduleError(f"{', '.join(missing)} of {intrin.name!r} is not used in its description", where=target)
+        raise ScheduleError(
+            f"{', '.join(missing)} of {intrin.name!r} is not used in its description",
+            where=target,
+            hint="a description uses all of its buffers; leave the others out",
+        )
     scopes = [matcher.buffers[b].scope for b in intrin.desc.buffers]
     buffers, body = instantiate(intrin.impl, _index_type(block), scopes)
     matches = [
@@ -154,7 +160,9 @@ def _part(matcher: Matcher, desc: Buffer, impl: Buffer, block: Block, analyzer: 
     )
     if not inside:
         raise ScheduleError(
-            f"the intrinsic touches {region}, which is not known to lie inside buffer {source.name}", where=target
+            f"the intrinsic touches {region}, which is not known to lie inside buffer {source.name}",
+            where=target,
+            hint="pad the buffer, or split so that the tile fits",
         )
     strides = source.element_strides()[lead:]
     for wanted, given in zip(impl.strides, strides, strict=False):
@@ -175,6 +183,7 @@ def _part(matcher: Matcher, desc: Buffer, impl: Buffer, block: Block, analyzer: 
                 f"{region} begins at element {offset}, which is not known to be a multiple of {impl.offset_factor} as "
                 f"{impl.name} of the intrinsic must",
                 where=target,
+                hint="split so that the tile starts at such a multiple",
             )
     return region
 
@@ -197,6 +206,7 @@ def _check_apart(intrin: TensorIntrin, matches: Sequence[MatchBufferRegion], des
                     f"{out.buffer.name} and {other.buffer.name} of {intrin.name!r} would both be parts of "
                     f"{out.source.buffer.name}, which it writes",
                     where=target,
+                    hint="an intrinsic writes to a buffer that it does not read elsewhere",
                 )
 
 
