@@ -55,9 +55,21 @@ class Calls:
         raise CEmitError(f"no C form for the call {e.op} of {dtype}")
 
     def call_fma(self, e: Call) -> str:
-        """One rounding where the machine has the instruction: GCC and Clang contract the expression."""
-        a, b, c = map(self.value, e.args)
-        return f"({a} * {b} + {c})"
+        """One rounding. Vectors: GCC and Clang contract the expression where the machine has the instruction (a loop over
+        the lanes they take apart); else, and in strict ISO mode, which forbids that, lane by lane."""
+        scalar = "__builtin_fma" + ("f" if bits_of(e.dtype) == 32 else "")
+        function = scalar
+        if lanes_of(e.dtype) > 1:
+            kind = self.helpers.vector(e.dtype)
+            lanes = (
+                f"{kind} r; for (int i = 0; i < {lanes_of(e.dtype)}; ++i) r[i] = {scalar}(a[i], b[i], c[i]); return r;"
+            )
+            body = (
+                "\n#if (defined(__FMA__) || defined(__FP_FAST_FMAF)) && !defined(__STRICT_ANSI__)\n"
+                f"  return a * b + c;\n#else\n  {lanes}\n#endif\n"
+            )
+            function = self.helpers.define(f"tw_fma_{kind}", kind, f"{kind} a, {kind} b, {kind} c", body)
+        return f"{function}({', '.join(map(self.value, e.args))})"
 
     def call_if_then_else(self, e: Call) -> str:
         cond, usual, other = map(self.value, e.args)

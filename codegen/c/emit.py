@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...tir.dtype import bytes_of, element_of, is_bool, lanes_of
-from ...tir.expr import Broadcast, IntImm
+from ...tir.expr import Broadcast, Expr, IntImm
 from ...tir.stmt import (
     Allocate,
     AssertStmt,
@@ -18,6 +18,7 @@ from ...tir.stmt import (
     SeqStmt,
     Stmt,
 )
+from ...tir.walk import pre_order
 from ..llvm.memory import constant_elements, elements_of
 from ..lowered import LoweredFunc
 from .expr import CExprs, element
@@ -31,7 +32,8 @@ STACK_BYTES = 32768
 REGISTER = "register"
 
 _HEAD = """/* Made by Tilewright. Needs GCC 12 or Clang 14 and, for parallel loops, -fopenmp (they run serially without).
-   Compile with -O3 and -march=…; link with -lm. float16 and bfloat16 are uint16_t bits. */
+   Compile with -O3 and -march=…; link with -lm. float16 and bfloat16 are uint16_t bits. Multiply-adds of vectors are
+   left to the compiler to fuse, which GCC and Clang do unless -ffp-contract=off forbids it. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdint.h>
@@ -67,6 +69,11 @@ class _Writer:
         self.depth = 1
         self.asserts = 0
         self.in_parallel = False
+        self.regions = 0
+        self.scratch: list[str] = []
+        """Heap memory in use here, which is given back when the function ends early."""
+        self.outside = 0
+        """How much of it belongs to what is around the parallel loop."""
         names = c_names(func.params)
         self.exprs.taken.update(names)
         for p, name in zip(func.params, names, strict=True):
@@ -116,13 +123,28 @@ class _Writer:
             if not isinstance(s.value, IntImm):
                 self.put(f"{value(s.value)};")
         elif isinstance(s, AssertStmt):
-            if self.in_parallel:
-                raise CEmitError("an assertion inside a parallel loop")
-            self.asserts += 1
-            self.put(f"if (!{value(s.condition)}) return {self.asserts}; /* {s.message.replace('*/', '* /')} */")
-            self.stmt(s.body)
+            self.assertion(s)
         else:
             raise CEmitError(f"{type(s).__name__} must be lowered before C is written")
+
+    def assertion(self, s: AssertStmt) -> None:
+        """Leave the function with the number of the message. A parallel loop ends its turn and remembers the largest."""
+        self.asserts += 1
+        self.put(f"if (!{self.exprs.value(s.condition)}) {{ /* {s.message.replace('*/', '* /')} */")
+        self.depth += 1
+        first = self.outside if self.in_parallel else 0
+        for pointer in reversed(self.scratch[first:]):
+            self.put(f"free({pointer});")
+        if self.in_parallel:
+            failed = f"tw_failed{self.regions}"
+            self.put("#pragma omp critical (tw_failed)")
+            self.put(f"if ({failed} < {self.asserts}) {failed} = {self.asserts};")
+            self.put(f"goto tw_next{self.regions};")
+        else:
+            self.put(f"return {self.asserts};")
+        self.depth -= 1
+        self.put("}")
+        self.stmt(s.body)
 
     def loop(self, s: For) -> None:
         """A loop, counted in 64 bits."""
@@ -131,12 +153,25 @@ class _Writer:
         low, extent = self.exprs.index(s.min), self.exprs.index(s.extent)
         start = isinstance(s.min, IntImm) and s.min.value == 0
         head = f"for (int64_t {name} = {low}; {name} < {extent if start else f'{low} + {extent}'}; ++{name})"
-        outer = self.in_parallel
-        if s.kind == "parallel" and not outer and self.func.target.num_cores > 1:
-            self.in_parallel = True
-            self.put(f"#pragma omp parallel for schedule(static) num_threads({self.func.target.num_cores})")
+        if s.kind == "parallel" and not self.in_parallel and self.func.target.num_cores > 1:
+            self.parallel(head, s)
+        else:
+            self.block(head, s.body)
+
+    def parallel(self, head: str, s: For) -> None:
+        """A loop whose turns OpenMP distributes."""
+        can_fail = any(isinstance(n, AssertStmt) for n in pre_order(s.body, lambda n: not isinstance(n, Expr)))
+        self.in_parallel, self.outside = True, len(self.scratch)
+        self.regions += 1
+        if can_fail:
+            self.put(f"int32_t tw_failed{self.regions} = 0;")
+        self.put(f"#pragma omp parallel for schedule(static) num_threads({self.func.target.num_cores})")
         self.block(head, s.body)
-        self.in_parallel = outer
+        self.in_parallel = False
+        if can_fail:
+            self.lines.insert(len(self.lines) - 1, f"{'  ' * self.depth}tw_next{self.regions}:;")
+            frees = "".join(f"free({pointer}); " for pointer in reversed(self.scratch))
+            self.put(f"if (tw_failed{self.regions}) {{ {frees}return tw_failed{self.regions}; }}")
 
     def store(self, s: BufferStore) -> None:
         """A store to a register value or to memory."""
@@ -184,5 +219,7 @@ class _Writer:
         scratch = self.helpers.plain("scratch")
         name = self.exprs.name(buffer.data, buffer.name)
         self.put(f"{base} *restrict {name} = {scratch}({amount} * {per * lanes_of(buffer.dtype)});")
+        self.scratch.append(name)
         self.stmt(s.body)
+        self.scratch.pop()
         self.put(f"free({name});")

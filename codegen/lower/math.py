@@ -7,6 +7,7 @@ exp exp2 exp10 log                 1.1 ULP (1.5 without FMA)   1.2 ULP
 log2 log10 log1p expm1             1.5 ULP (2 without FMA)     2 ULP
 tanh sigmoid                       1.5 ULP (2 without FMA)     1.5 ULP
 erf                                1.5 ULP                     1.5 ULP
+1 + erf(x), 1 - erf(x)             see math_normal
 rsqrt                              1.5 ULP: 1 / sqrt(x)        1.5 ULP
 sin cos; tan                       0.9 ULP; 1.2 ULP            0.9 ULP; 1.1 ULP
 hypot; fmod                        0.51 ULP; exact             1.2 ULP; exact
@@ -30,10 +31,11 @@ from typing import Any
 from ...tir.dtype import bits_of, is_float, lanes_of, with_lanes
 from ...tir.expr import Call, Cast, Expr
 from ...tir.function import PrimFunc
-from ...tir.walk import transform
+from ...tir.walk import distinct, transform
 from ..target import Target
-from . import math_arc, math_exp, math_log, math_pairs, math_pow, math_sigmoid, math_trig
+from . import math_arc, math_exp, math_log, math_normal, math_pairs, math_pow, math_sigmoid, math_trig
 from .math_build import Maths
+from .math_normal import named_sums
 
 __all__ = ["expand", "lower_math"]
 
@@ -57,6 +59,8 @@ _OWN: dict[str, Expansion] = {
     "tanh": math_sigmoid.tanh,
     "sigmoid": math_sigmoid.sigmoid,
     "erf": math_sigmoid.erf,
+    "erf_plus_one": math_normal.erf_plus_one,
+    "twice_normal": math_normal.twice_normal,
     "rsqrt": _rsqrt,
     "sin": math_trig.sin,
     "cos": math_trig.cos,
@@ -138,4 +142,6 @@ def lower_math(func: PrimFunc, target: Target | None = None) -> PrimFunc:
     def post(n: Any) -> Expr | None:
         return expand(n, fused, scales) if isinstance(n, Call) else None
 
+    if any(isinstance(n, Call) and n.op == "tir.erf" for n in distinct(func.body)):
+        func = transform(func, post=named_sums)
     return transform(func, post=post)  # type: ignore[no-any-return]

@@ -1,6 +1,7 @@
 """C source: it compiles without a warning and computes what the machine code and the interpreter compute."""
 
 import ctypes
+import re
 import shutil
 import subprocess
 
@@ -208,4 +209,58 @@ def test_vectors_that_c_does_not_have():
 
 def test_a_failed_assertion_returns_its_number(scale_module):
     text = emit_c(list(scale_module()._lowered.values()))
-    assert "return 1; /* more than 99 rows */" in text
+    assert re.search(r"/\* more than 99 rows \*/\n +return 1;\n", text)
+
+
+CHECKED = """
+@T.prim_func
+def f(A: T.Buffer((40000,), "float32"), n: T.Buffer((17,), "int32"), B: T.Buffer((17,), "float32")):
+    P = T.alloc_buffer((40000,), "float32")
+    for i in range(40000):
+        P[i] = A[i]
+    for i in T.parallel(17):
+        with T.Assert(n[i] >= 0, "the index is negative"):
+            with T.Assert(n[i] < 40000, "the index is too large"):
+                B[i] = P[n[i]]
+"""
+
+
+@needs_gcc
+@pytest.mark.parametrize("flags", [("-fopenmp",), ("-Wno-unknown-pragmas",), ("-fopenmp", "-O3", "-march=native")])
+def test_assertions_in_parallel_loops(tmp_path, flags):
+    module = compile(parse(CHECKED), "native -num-cores=2", "f")
+    library = built(module.get_source("c"), tmp_path, *flags)
+    function = module["f"]
+    library.f.argtypes = c_types(function.params)
+    a, b = np.arange(40000, dtype="float32"), np.zeros(17, "float32")
+    for wrong, code in (((), 0), ((-1,), 1), ((40000,), 2), ((40000, -1), 2)):
+        n = np.arange(17, dtype="int32") * 7
+        n[5 : 5 + len(wrong)] = wrong
+        values, _ = Arguments("f", function.params).prepare([a, n, b])
+        assert library.f(*values) == code
+    np.testing.assert_array_equal(b[8:], np.arange(8, 17) * 7)
+
+
+FUSED = """
+@T.prim_func
+def f(A: T.Buffer((17,), "float32"), B: T.Buffer((17,), "float32"), C: T.Buffer((1,), "float32")):
+    for i in T.vectorized(17):
+        B[i] = T.fma(A[i], A[i], T.float32(-1))
+    C[0] = T.fma(A[1], A[1], T.float32(-1))
+"""
+
+
+@needs_gcc
+@pytest.mark.parametrize("flags", [("-march=native", "-mno-fma"), ("-march=native",), ("-march=native", "-std=c11")])
+def test_a_multiply_add_is_rounded_once(tmp_path, flags):
+    module = compile(parse(FUSED), "native -num-cores=1", "f")
+    library = built(module.get_source("c"), tmp_path, *flags)
+    function = module["f"]
+    library.f.argtypes = c_types(function.params)
+    a = (1 + np.arange(17) * 2.0**-13 + 2.0**-20).astype("float32")
+    b, c = np.empty(17, "float32"), np.empty(1, "float32")
+    values, _ = Arguments("f", function.params).prepare([a, b, c])
+    assert library.f(*values) == 0
+    want = (a.astype("float64") ** 2 - 1).astype("float32")
+    np.testing.assert_array_equal(b, want)
+    assert c[0] == want[1] and np.any(a * a - 1 != want)
