@@ -222,7 +222,10 @@ class IndexMap:
         for v, r in doms.items():
             an.bind(v, r)
         try:
-            solved, tests = _invert(an, doms, mine.final_indices, variables)
+            try:
+                solved, tests = _invert(an, doms, mine.final_indices, variables, as_written=True)
+            except NotInvertible:
+                solved, tests = _invert(an, doms, mine.final_indices, variables, as_written=False)
         except NotInvertible as problem:
             raise ScheduleError(
                 f"the index map {self} is not known to send each index to a place of its own: {problem}",
@@ -238,7 +241,7 @@ class IndexMap:
 
 
 def _invert(
-    analyzer: Analyzer, doms: dict[Var, Range], indices: Sequence[Expr], values: Sequence[Expr]
+    analyzer: Analyzer, doms: dict[Var, Range], indices: Sequence[Expr], values: Sequence[Expr], as_written: bool
 ) -> tuple[dict[Var, Expr], list[Expr]]:
     """:func:`invert`, also where the indices are digits of one sum (``(i * 56 + j) // 64``, ``(i + 1) % 4``): first for
     the sum, then for what it is made of."""
@@ -249,11 +252,11 @@ def _invert(
         if isinstance(n, (FloorDiv, FloorMod)) and isinstance(n.b, IntImm) and isinstance(n.a, Add)
     }
     if len(sums) != 1:
-        return invert(analyzer, doms, indices, values)
+        return invert(analyzer, doms, indices, values, as_written)
     (text, whole) = next(iter(sums.items()))
     ends = eval_interval(whole, doms, analyzer)
     if ends is None or not analyzer.can_prove(ends[0] >= 0):
-        return invert(analyzer, doms, indices, values)
+        return invert(analyzer, doms, indices, values, as_written)
     var = Var("s", whole.dtype)
     span = Range.from_extent(analyzer.simplify(ends[1] + 1))
     analyzer.bind(var, span)
@@ -265,7 +268,7 @@ def _invert(
 
     inside = {n for n in pre_order(whole) if isinstance(n, Var)}
     others = {v: r for v, r in doms.items() if v not in inside}
-    outer, tests = invert(analyzer, {var: span, **others}, [walk(e) for e in indices], values)
+    outer, tests = invert(analyzer, {var: span, **others}, [walk(e) for e in indices], values, as_written)
     place = outer.pop(var)
     inner, more = invert(analyzer, {v: r for v, r in doms.items() if v in inside}, [whole], [place])
     # what lies inside the parts lies inside the sum

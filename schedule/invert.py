@@ -29,17 +29,23 @@ Part = tuple[Var, int, "int | None", int]
 
 
 def invert(
-    analyzer: Analyzer, doms: Mapping[Var, Range], indices: Sequence[Expr], values: Sequence[Expr]
+    analyzer: Analyzer,
+    doms: Mapping[Var, Range],
+    indices: Sequence[Expr],
+    values: Sequence[Expr],
+    as_written: bool = False,
 ) -> tuple[dict[Var, Expr], list[Expr]]:
     """The axes of ``doms`` as expressions of ``values``, and the conditions under which these are a solution within
     the axes' domains; :class:`NotInvertible` when they cannot be found.
 
-    ``analyzer`` knows the ranges of the axes and of what ``values`` are made of.
+    ``analyzer`` knows the ranges of the axes and of what ``values`` are made of. With ``as_written`` a digit that can
+    only be 0, of an axis that is too short for it, takes part.
     """
     digits: dict[Var, dict[int, tuple[Expr, int | None]]] = {}
+    reader = Analyzer() if as_written else analyzer
     tests: list[Expr] = []
     for index, value in zip(indices, values, strict=True):
-        e = index if isinstance(index, Var) and index in doms else analyzer.simplify(index)
+        e = index if isinstance(index, Var) and index in doms else reader.simplify(index)
         if isinstance(e, IntImm):
             continue  # the test at the end compares
         if isinstance(e, (Add, Sub)) and isinstance(e.b, IntImm):
@@ -80,13 +86,20 @@ def invert(
         last = analyzer.simplify(dom.min + dom.extent)
         if not analyzer.can_prove(solved[v] >= dom.min):
             tests.append(dom.min <= solved[v])
-        if not analyzer.can_prove(solved[v] < last):
+        if not _below(analyzer, solved[v], last):
             tests.append(solved[v] < last)
     for index, value in zip(indices, values, strict=True):  # a value that no axes give has no solution
         back = substitute(index, solved)
         if not analyzer.can_prove_equal(back, value):
             tests.append(analyzer.simplify(back).equal(value))
     return solved, tests
+
+
+def _below(analyzer: Analyzer, e: Expr, end: Expr) -> bool:
+    """Whether ``e < end``; ``n // c < end`` is ``n < end * c``."""
+    if analyzer.can_prove(e < end):
+        return True
+    return isinstance(e, FloorDiv) and isinstance(e.b, IntImm) and e.b.value > 0 and analyzer.can_prove(e.a < end * e.b)
 
 
 def _parts(e: Expr, doms: Mapping[Var, Range]) -> list[Part] | None:

@@ -80,7 +80,15 @@ def holder(name: str, buffer: Buffer, storage_scope: str, box: Sequence[Ends | N
         for e, ends in zip(buffer.shape, box, strict=True)
     ]
     sizes = tuple(shape) if part is None else tuple([r.extent for r in part])
-    return Buffer(name, sizes, buffer.dtype, storage_scope)
+    return Buffer(
+        name,
+        sizes,
+        buffer.dtype,
+        storage_scope,
+        buffer.strides,
+        data_alignment=buffer.data_alignment,
+        axis_separators=buffer.axis_separators,
+    )
 
 
 def copy_nest(

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.dtype import parse_dtype
+from ...tir.equal import structural_equal
 from ...tir.expr import (
     GE,
     LE,
@@ -217,6 +218,11 @@ def _filled(
             return None
     if any(iv.kind != IterVar.SPATIAL for iv in block.iter_vars[: old.ndim]):
         return None
+    if not all(
+        is_const_int(iv.dom.min, 0) and structural_equal(iv.dom.extent, e)
+        for iv, e in zip(block.iter_vars[: old.ndim], old.shape, strict=True)
+    ):
+        return None  # it fills a part of the buffer
     top = own_nest(tree, writer)
     if top is None or not has_trivial_bindings(tree, writer) or not covers_domain(tree, writer, once=True):
         return None

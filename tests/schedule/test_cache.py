@@ -243,3 +243,67 @@ def test_an_error_changes_nothing_and_marks_the_block(matmul):
     assert sch.func is before and not sch.trace.insts
     text = str(caught.value)
     assert text.startswith("cache_write: block 'C' has no write buffer 3") and "^^^" in text
+
+
+STARTS = """
+@T.prim_func
+def main(A: T.Buffer((7,)), C: T.Buffer((7,))):
+    for i in range(7):
+        with T.block("C"):
+            vi = T.axis.spatial(7, i)
+            T.reads(A[vi], C[0:7])
+            T.writes(C[vi])
+            {}
+            for k in range(3):
+                C[vi] = C[{}] + A[vi]
+"""
+
+
+def test_cache_write_of_a_block_that_stores_first(agree, replays):
+    func = parse(STARTS.format("C[vi] = T.float32(0)", "vi"))
+    sch = Schedule(func)
+    sch.cache_write("C", 0, "local")
+    agree(func, sch.func)
+    replays(sch, func)
+
+
+@pytest.mark.parametrize(
+    "first, read", [("C[vi] = C[vi]", "vi"), ("C[vi] = T.float32(0)", "0"), ("C[0] = T.float32(0)", "vi")]
+)
+def test_cache_write_refuses_a_block_that_needs_what_was_there(first, read):
+    with pytest.raises(ScheduleError, match="would lack what it starts from"):
+        Schedule(parse(STARTS.format(first, read))).cache_write("C", 0, "local")
+
+
+POINTER = """
+@T.prim_func
+def main(A: T.Buffer((16,)), C: T.Buffer((16,)), D: T.Buffer((16,))):
+    for i in range(4):
+        with T.block("call"):
+            vi = T.axis.spatial(4, i)
+            T.reads({})
+            T.writes(C[vi * {}:vi * {} + 4])
+            T.evaluate(T.call_extern("int32", "work", C.data, vi))
+    for i in range(16):
+        with T.block("D"):
+            vi = T.axis.spatial(16, i)
+            D[vi] = C[vi]
+"""
+
+
+def test_cache_write_takes_pointers_at_their_word():
+    sch = Schedule(parse(POINTER.format("", 4, 4)))
+    sch.cache_write("call", 0, "local")
+    assert 'T.call_extern("int32", "work", C_local.data, vi)' in sch.func.script()
+    with pytest.raises(ScheduleError, match="not known to be a box without holes"):
+        Schedule(parse(POINTER.format("", 5, 5))).cache_write("call", 0, "local")
+    with pytest.raises(ScheduleError, match="would lack what it starts from"):
+        Schedule(parse(POINTER.format("C[vi * 4:vi * 4 + 4]", 4, 4))).cache_write("call", 0, "local")
+
+
+def test_pointers_that_no_block_declares_are_refused():
+    text = POINTER.format("", 4, 4).replace(
+        "T.reads()\n            T.writes(C[vi * 4:vi * 4 + 4])", "T.reads()\n            T.writes(A[vi])"
+    )
+    with pytest.raises(ScheduleError, match="through a pointer or a match_buffer, which a copy would miss"):
+        Schedule(parse(text.replace("D[vi] = C[vi]", "C[vi] = D[vi]"))).cache_write("D", 0, "local")
