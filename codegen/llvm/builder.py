@@ -33,13 +33,15 @@ class FunctionBuilder:
 
     def fresh(self, hint: str = "v") -> str:
         """A name of its own."""
-        self._next += 1
-        return f"%{hint}{self._next}"
+        return f"%{self._numbered(hint)}"
 
     def new_label(self, hint: str) -> str:
         """A label of its own."""
+        return self._numbered(hint)
+
+    def _numbered(self, hint: str) -> str:
         self._next += 1
-        return f"{hint}{self._next}"
+        return f"{hint}.{self._next}" if hint[-1:].isdigit() else f"{hint}{self._next}"  # i1 and 20 is not i and 120
 
     def push(self) -> None:
         """Enter a region whose values do not dominate what follows it."""

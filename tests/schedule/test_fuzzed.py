@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tilewright.codegen.llvm.builder import FunctionBuilder
 from tilewright.schedule import Schedule, ScheduleError, TensorIntrin
 from tilewright.tir import parse, verify
 from tilewright.tir.interpret import interpret
@@ -184,3 +185,33 @@ def main(A: T.Buffer((8, 8)), B: T.Buffer((8, 8))):
     i, j, k = sch.get_loops("B")
     with pytest.raises(ScheduleError, match="the extents i - 2 and i - 3 may both be below zero"):
         sch.fuse(j, k)
+
+
+def test_padding_is_not_put_into_a_block_that_fills_a_part():
+    text = """
+@T.prim_func
+def main(A: T.Buffer((5,)), C: T.Buffer((6,))):
+    B = T.alloc_buffer((6,))
+    for i in range(6):
+        with T.block("zero"):
+            v = T.axis.spatial(6, i)
+            B[v] = T.float32(0)
+    for i in range(5):
+        with T.block("B"):
+            v = T.axis.spatial(5, i)
+            B[v] = A[v]
+    for i in range(6):
+        with T.block("C"):
+            v = T.axis.spatial(6, i)
+            C[v] = B[v]
+"""
+    sch = Schedule(parse(text))
+    with pytest.raises(ScheduleError, match="B is written by 2 blocks"):
+        sch.transform_layout("B", ("write", 0), lambda v: (v // 4, v % 4), 0.0)
+
+
+def test_names_that_end_in_digits_stay_apart_in_machine_code():
+    """i0 made 120th and i01 made 20th are two values."""
+    fn = FunctionBuilder("define void @f()")
+    names = [fn.fresh(hint) for _ in range(100) for hint in ("i0", "i01", "i012")]
+    assert len(set(names)) == len(names)
