@@ -72,6 +72,8 @@ def _run(chains: list[Chain], options: argparse.Namespace) -> int:
         else:
             found.append(result)
             print(f"{'=' * 100}\n{result[2]}", flush=True)
+        if done % 1000 == 0:
+            print(f"{done} chains after {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
         if len(found) >= options.failures or time.monotonic() - start > options.seconds:
             break
     total = sum(accepted.values())
