@@ -302,7 +302,7 @@ def _call(e: Call, p: ExprPrinter) -> str:
         return f"T.{word}({', '.join([quote(dtype), *[p.text(a) for a in args]])})"
     known = (
         (op == "tir.if_then_else" and len(args) == 3 and is_bool(types[0]) and types[1] == types[2] == dtype)
-        or (op in ("tir.likely", "tir.ret") and len(args) == 1 and types[0] == dtype)
+        or (op in ("tir.likely", "tir.ret", "tir.assume") and len(args) == 1 and types[0] == dtype)
         or (
             op in ("tir.isnan", "tir.isinf", "tir.isfinite")
             and len(args) == 1

@@ -32,6 +32,11 @@ PAIRS = {
     "short": ("B[0] = T.i32(3)\nB[1] = T.Cast('int32', T.f32(A[0]))", "B[0] = 3\nB[1] = T.Cast('int32', T.float32(A[0]))"),
     "steps": ("for i in range(2, 17, 4):\n    B[i] = A[i]", "for i in range(4):\n    B[2 + i * 4] = A[2 + i * 4]"),
     "step": ("for i in T.parallel(0, 17, step=16):\n    B[i] = A[i]", "for i in T.parallel(2):\n    B[i * 16] = A[i * 16]"),
+    "pragma": (
+        "for i in T.unroll(17, unroll=2):\n    B[i] = A[i]",
+        "for i in T.unroll(17, annotations={'pragma_unroll': 2}):\n    B[i] = A[i]",
+    ),
+    "assume": ("T.assume(A[0] == 5)\nB[0] = A[0]", "T.evaluate(T.call('tir.assume', A[0] == 5, dtype='bool'))\nB[0] = A[0]"),
     "minus": ("for i in range(17):\n    B[i] = -A[i]", "for i in range(17):\n    B[i] = A[i] * -1"),
     "reinterpret": ("B[0] = T.reinterpret(T.int32, T.Cast('float32', A[0]))", "B[0] = T.reinterpret('int32', T.Cast('float32', A[0]))"),
     "match_type": ("with T.block():\n    T.reads(A[2:4])\n    T.writes(B[0])\n    C = T.match_buffer(A[2:4], (2,), 'int32', type='auto')\n    B[0] = C[0]",
@@ -110,3 +115,21 @@ def test_a_name_may_be_given_again_on_the_same_level():
         program("x: T.int32 = A[0]\nx = x + 4\nB[0] = x\nfor i in range(3):\n    y = i\n    B[i] = B[i] + y"), B + 1, B
     )
     assert list(B[:3]) == [5, 1, 2]
+
+
+def test_unroll_false_is_an_annotation_of_its_own():
+    func = program("for i in T.serial(17, unroll=False):\n    B[i] = A[i]")
+    assert func.body.annotations == {"disable_unroll": True}
+    with pytest.raises(ParseError, match="a loop takes"):
+        program("for i in T.serial(17, unrol=False):\n    B[i] = A[i]")
+
+
+def test_floats_written_as_texts():
+    func = parse(
+        "@T.prim_func\ndef f(A: T.Buffer((3,), 'float32')):\n    A[0] = '-inf'\n    A[1] = 'nan'\n    A[2] = 'inf'"
+    )
+    A = np.zeros(3, "float32")
+    interpret(func, A)
+    assert A[0] == -np.inf and np.isnan(A[1]) and A[2] == np.inf
+    with pytest.raises(ParseError, match="does not fit int32"):
+        program("B[0] = 'inf'")

@@ -183,6 +183,8 @@ class AssignParser(OlderParser):
     ) -> Stmt:
         """A store; the value is converted to the buffer's type unless that would drop a fraction."""
         lanes = max([lanes_of(i.dtype) for i in indices], default=1) * lanes_of(buffer.dtype)
+        if value in ("inf", "-inf", "nan") and isinstance(value, str) and is_float(buffer.dtype):
+            value = float(value)
         e = self.as_expr(value, node, buffer.dtype if isinstance(value, (int, float)) else None)
         have, want = element_of(e.dtype), element_of(buffer.dtype)
         if have != want:

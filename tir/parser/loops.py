@@ -6,6 +6,7 @@ import ast
 from typing import Any
 
 from ..dtype import is_int
+from ..equal import plain
 from ..expr import IntImm, Range, Var, const
 from ..stmt import For, Stmt
 from ..vocabulary import Word
@@ -79,8 +80,9 @@ class LoopParser(AssignParser):
         annotations, step = rest.pop("annotations", None), rest.pop("step", None)
         if step is None and len(positional) == 1:
             step = positional.pop()
+        unroll = rest.pop("unroll", None)
         if positional or rest or all(b is None for b in bounds):
-            raise self.error("a loop takes (stop) or (start, stop), step= and annotations=", call)
+            raise self.error("a loop takes (stop) or (start, stop), step=, unroll= and annotations=", call)
         if bounds[0] is None or bounds[1] is None:
             only = bounds[0] if bounds[0] is not None else bounds[1]
             extent = self.expr(only)  # type: ignore[arg-type]
@@ -88,6 +90,9 @@ class LoopParser(AssignParser):
         else:
             r = self.span(*bounds)  # type: ignore[arg-type]
         notes = {} if annotations is None else self.attributes(annotations)
+        if unroll is not None:  # newer TVM's word for two annotations
+            wanted = plain(self.eval(unroll))
+            notes.update({"disable_unroll": True} if wanted is False else {"pragma_unroll": wanted})
         by = 1 if step is None else self.number(step)
         if by < 1:
             raise self.error("a loop steps forward", step)
