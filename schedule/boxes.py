@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..tir.arith import Analyzer, bind_sizes, eval_interval, linear_coefficients
-from ..tir.expr import BufferLoad, Expr, IntImm, Range, Var, is_const_int
+from ..tir.expr import BufferLoad, Expr, FloorDiv, FloorMod, IntImm, Range, Var, is_const_int
 from ..tir.op import max_, min_
 from ..tir.stmt import Block, For, Stmt
 from ..tir.walk import pre_order, substitute, uses_var
@@ -86,7 +86,7 @@ def exact_box(
     own = {v: r for v, r in ranges.items() if v not in once_only}
     if any(uses_var(e, lambda v: v in ranges) for r in own.values() for e in (r.min, r.extent)):
         return None  # the loops sweep no box
-    if any(isinstance(n, BufferLoad) for e in indices for n in pre_order(e)):
+    if any(isinstance(n, BufferLoad) or _divides_by_zero(n) for e in indices for n in pre_order(e)):
         return None  # nor do indices from memory
     fixed = {v: ranges[v].min for v in once_only}
     exprs = [analyzer.simplify(substitute(i, fixed)) for i in indices]
@@ -211,6 +211,11 @@ def _high_digits(
 # -- at most -------------------------------------------------------------------------------------------------------------
 
 
+def _divides_by_zero(e: object) -> bool:
+    """Whether ``e`` is ``x // 0`` or ``x % 0``: the value of an axis of a fused loop that never runs."""
+    return isinstance(e, (FloorDiv, FloorMod)) and is_const_int(e.b, 0)
+
+
 def bounding_box(
     analyzer: Analyzer, access: Access, loops: Sequence[For], values: Mapping[Var, Expr]
 ) -> list[Ends | None]:
@@ -222,7 +227,7 @@ def bounding_box(
     out: list[Ends | None] = []
     for index in access.indices:
         e = analyzer.simplify(substitute(index, values))
-        if any(isinstance(n, BufferLoad) for n in pre_order(e)):
+        if any(isinstance(n, BufferLoad) or _divides_by_zero(n) for n in pre_order(e)):
             out.append(None)
             continue
         if not uses_var(e, lambda v: v in ranges):

@@ -307,3 +307,11 @@ def test_pointers_that_no_block_declares_are_refused():
     )
     with pytest.raises(ScheduleError, match="through a pointer or a match_buffer, which a copy would miss"):
         Schedule(parse(text.replace("D[vi] = C[vi]", "C[vi] = D[vi]"))).cache_write("D", 0, "local")
+
+
+def test_cache_write_of_an_empty_fused_loop_is_refused(matmul):
+    sch = Schedule(matmul(0, 0, 7))
+    sch.fuse(*sch.get_loops("C")[:2])
+    sch.fuse(*sch.get_loops("C"), preserve_unit_iters=False)
+    with pytest.raises(ScheduleError, match="not known to be a box without holes"):
+        sch.cache_write("C", 0, "local")
