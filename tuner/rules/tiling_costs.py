@@ -37,6 +37,7 @@ class TilingCosts:
             self.tile[self.axes.rows2] = columns["rows2"]
         self.trips = {axis: ceil_div(self.extents[axis], self.tile[axis]) for axis in self.block.spatial}
         self.outer = columns.get("outer", np.zeros(rows))
+        self.slice = columns.get("slice", np.zeros(rows))
 
     def mask(self) -> np.ndarray:
         """Tiles that fit the registers; of rows that come to the same schedule, one."""
@@ -51,6 +52,11 @@ class TilingCosts:
         around = self._block_trips[0] * math.prod(self.extents[v] for v in self.axes.others)
         around = around * (self.trips[self.axes.rows2] if self.axes.rows2 is not None else 1.0)
         keep &= (self.outer == 0) | ((self.trips[self.axes.vector] > 1) & (around > 1))
+        if "slice" in self.columns:  # it is an order of its own, and its slices are whole
+            panels = self.trips[self.axes.vector]
+            fits = (panels % np.maximum(self.slice, 1) == 0) & (panels > self.slice)
+            fits &= (self.slice == 1) | (self.extents[self.axes.vector] % self.tile[self.axes.vector] == 0)
+            keep &= (self.slice == 0) | (fits & (self.outer == 0) & (self.columns["block"] == first))
         return np.asarray(keep)
 
     @cached_property
@@ -111,6 +117,9 @@ class TilingCosts:
         big, inside = self._block_trips
         outer = [self.trips[v] for v in self.block.spatial if v is not self.axes.rows]
         tasks = np.prod([np.ones(self.rows), *outer], axis=0) * big
+        if "slice" in self.columns:
+            sliced = self.trips[self.axes.vector] / np.maximum(self.slice, 1.0)
+            return np.where(self.slice > 0, sliced, np.where(tasks < 2 * self.machine.cores, tasks * inside, tasks))
         return np.where(tasks < 2 * self.machine.cores, tasks * inside, tasks)
 
     def _per_element(self) -> np.ndarray:
@@ -160,9 +169,11 @@ class TilingCosts:
         for axis in reversed(axes.reduce):  # in two steps: a cache line holds some steps of the innermost one
             line = min(extents[axis], max(1, 64 // self.block.itemsize))
             loops += [Loop(names[axis], ones * line), Loop(names[axis], ones * ceil_div(extents[axis], line))]
+        panels = self.trips[axes.vector]
+        loops.append(Loop(names[axes.vector], np.maximum(self.slice, 1.0)))
+        panels = panels / np.maximum(self.slice, 1.0)
         if axes.rows is not None:
             loops.append(Loop(names[axes.rows], ones * inside))
-        panels = self.trips[axes.vector]
         loops.append(Loop(names[axes.vector], np.where(self.outer > 0, 1.0, panels)))
         if axes.rows is not None:
             loops.append(Loop(names[axes.rows], ones * big))
@@ -216,13 +227,16 @@ class TilingCosts:
         crowd = np.log2(lines * math.prod(self.extents[v] for v in far) * max(64, spread) / size)
         return np.asarray(steps * lines * 64 / (1.0 + np.exp2(np.clip(2.0 - 4.0 * crowd, -60, 60))))
 
-    def _pack_bytes(self) -> float:
-        """Bytes moved to pack the operand; a transposing copy, which gathers, counts two and a half times."""
+    def _pack_bytes(self) -> np.ndarray:
+        """Bytes moved to pack the operand; a transposing copy, which gathers, counts two and a half times. What is packed
+        in slices that the second-level cache holds is read from beyond it, but not written there."""
         use = self.part.packed
         if use is None:
-            return 0.0
+            return np.zeros(self.rows)
         size = math.prod(self.extents[v] for v in use.axes()) * self.block.itemsize
-        return 2.0 * size * (1.0 if use.stride(self.axes.vector) == 1 else 2.5)
+        slices = np.maximum(self.trips[self.axes.vector] / np.maximum(self.slice, 1.0), 1.0)
+        near = (self.slice > 0) & (size / slices < 0.5 * self.machine.l2_bytes)
+        return np.where(near, 1.0, 2.0) * size * (1.0 if use.stride(self.axes.vector) == 1 else 2.5)
 
     def costs(self) -> Costs:
         """All of it."""
@@ -281,7 +295,7 @@ class TilingCosts:
             tasks=self.tasks,
             tasks_per_core=self.tasks / machine.cores,
             imbalance=ceil_div(self.tasks, machine.cores) * machine.cores / self.tasks,
-            variant=self.outer,
+            variant=self.outer + 2.0 * self.slice,
             tile_a=columns.get("block", np.zeros(self.rows)),
             tile_b=columns.get("rows2", np.zeros(self.rows)),
             row_extent=float(self.extents[axes.rows] if axes.rows is not None else 1),

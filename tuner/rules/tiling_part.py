@@ -58,7 +58,9 @@ class TilingPart(Part):
     """One recipe: which axis is the vector, and which operand (if any) is packed into panels.
 
     Decisions: ``rows`` and ``rows2`` (accumulator rows), ``vectors`` (accumulator columns, in vectors), ``block``
-    (row tiles gone through before the next panel), ``outer`` (1: panels outermost), ``unroll`` of the reduction.
+    (row tiles gone through before the next panel), ``outer`` (1: panels outermost), ``unroll`` of the reduction, and for a
+    packed operand ``slice``: 0 to pack all of it first, else how many panels are packed at a time, to be used by all rows
+    while they are in the cache.
     """
 
     structure = ("rows", "rows2", "vectors")
@@ -83,6 +85,8 @@ class TilingPart(Part):
             decisions.append(Decision("rows2", up_to(extents[self.axes.rows2], 1, 2, 3, 4)))
         if columns > 1:
             decisions.append(Decision("outer", (0, 1)))
+            if packed is not None and self.axes.rows is not None and self.axes.rows2 is None and not self._others():
+                decisions.append(Decision("slice", up_to(columns, 0, 1, 2, 4, 8)))
         unroll = up_to(extents[self.axes.reduce[-1]], 1, 2, 4, 8)
         if len(self.axes.reduce) > 1 and unroll[-1] < block.reduce_size <= 25:  # a window: all of it
             unroll += (block.reduce_size,)
@@ -95,8 +99,8 @@ class TilingPart(Part):
         axes, extents = self.axes, self.block.extents
         block = sch.get_block(self.block.name)
         width = min(row["vectors"] * self.lanes, extents[axes.vector])
-        if self.packed is not None:
-            self._pack(sch, block, width)
+        slices = row.get("slice", 0)
+        copy = self._pack(sch, block, width, whole=not slices) if self.packed is not None else None
         result = sch.cache_write(block, 0, "local")
         place = self.block.spatial.index(axes.vector)
         rank = len(self.block.spatial)
@@ -125,11 +129,19 @@ class TilingPart(Part):
             else:
                 tiles, within = sch.split(loop[axes.rows], [None, rows])
             inner.append(within)
-        nest = [panel, *outer, *blocks] if row.get("outer") else [*outer, *blocks, panel]
         tail = [tiles] if tiles is not None else []
         reduce = [loop[v] for v in axes.reduce]
+        if slices:
+            part, panel = sch.split(panel, [None, slices])
+            nest, tail = [*outer, part], [*tail, panel]
+        else:
+            nest = [panel, *outer, *blocks] if row.get("outer") else [*outer, *blocks, panel]
         sch.reorder(*nest, *tail, *reduce, *inner, lanes)
-        at = self._parallel(sch, nest, tail)
+        if slices:
+            at = panel
+            self._pack_slice(sch, copy, self._share(sch, nest), width)
+        else:
+            at = self._parallel(sch, nest, tail)
         sch.reverse_compute_at(result, at)
         init = sch.decompose_reduction(block, reduce[0])
         for loop_of in reduce if row["unroll"] > extents[axes.reduce[-1]] else reduce[-1:]:
@@ -146,10 +158,20 @@ class TilingPart(Part):
             trips = math.prod(sch.get(loop).extent.value for loop in order)
             if trips < 2 * self.machine.cores and tail:
                 order, tail = order + tail, []
-            fused = fuse_all(sch, order)
-            sch.parallel(fused)
-            order = [fused]
+            order = [self._share(sch, order)]
         return tail[-1] if tail else order[-1]
+
+    def _share(self, sch: Schedule, order: list[Any]) -> Any:
+        """One loop in place of several, shared by the threads where that is worth it."""
+        if not self.parallel:
+            return order[-1]
+        fused = fuse_all(sch, order)
+        sch.parallel(fused)
+        return fused
+
+    def _others(self) -> bool:
+        """Whether there are axes besides the tile's and the reduction's."""
+        return any(self.block.extents[v] > 1 for v in self.axes.others)
 
     def _finish(self, sch: Schedule, block: Any, at: Any) -> None:
         """Unroll the rows of the first or last stage of a tile and make its columns vectors."""
@@ -163,8 +185,9 @@ class TilingPart(Part):
         if vector:
             sch.vectorize(vector[-1])
 
-    def _pack(self, sch: Schedule, block: Any, width: int) -> None:
-        """Copy the packed operand into panels ``[other axes, panel, reduction axes, column]`` first."""
+    def _pack(self, sch: Schedule, block: Any, width: int, whole: bool) -> Any:
+        """Copy the packed operand into panels ``[other axes, panel, reduction axes, column]``; ``whole``: all of it, before
+        anything else."""
         assert self.packed is not None
         use, axes = self.packed, self.axes
         vector = use.dim_of(axes.vector)
@@ -181,12 +204,27 @@ class TilingPart(Part):
 
         copy = sch.cache_read(block, use.buffer.name, "global")
         sch.transform_layout(copy, ("write", 0), panels, leave_padding=True)
+        if not whole:
+            return copy
         loops = sch.get_loops(copy)
         over, lanes = sch.split(loops[vector], [None, width])
         sch.reorder(*(loops[d] for d in others), over, *(loops[d] for d in inner), lanes)
         sch.vectorize(lanes)
         if self.parallel:
             sch.parallel(fuse_all(sch, [*(loops[d] for d in others), over]))
+        return copy
+
+    def _pack_slice(self, sch: Schedule, copy: Any, at: Any, width: int) -> None:
+        """Make the copy part of the loop over slices; its rows are read in their order and cut into panels."""
+        assert self.packed is not None
+        vector = self.packed.dim_of(self.axes.vector)
+        assert vector is not None
+        sch.compute_at(copy, at, preserve_unit_loops=True)
+        loops = sch.get_loops(copy)[-len(self.packed.dims) :]
+        over, lanes = sch.split(loops[vector], [None, width])
+        if vector != len(loops) - 1:
+            sch.reorder(over, *(loop for loop in loops if loop is not loops[vector]), lanes)
+        sch.vectorize(lanes)
 
     # -- its costs -------------------------------------------------------------------------------------------------
 
