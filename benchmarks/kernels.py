@@ -43,6 +43,7 @@ def options() -> argparse.Namespace:
         "--share-cores", action="store_true", help="let other processes take turns; else ours comes first where it may"
     )
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--markdown", action="store_true", help="a table for a document")
     return parser.parse_args()
 
 
@@ -68,6 +69,14 @@ def main() -> None:
         print(json.dumps(rows, indent=1))
         return
     head = list(dict.fromkeys(key for row in rows for key in row))
+    if asked.markdown:
+        for line in (
+            head,
+            ["---", *["--:"] * (len(head) - 1)],
+            *([_text(row.get(key)) for key in head] for row in rows),
+        ):
+            print("| " + " | ".join(line) + " |")
+        return
     title = f"schedules by hand on {cores} thread{'s' if cores > 1 else ''}"
     print_table(title, head, [[_text(row.get(key)) for key in head] for row in rows])
 
