@@ -91,9 +91,13 @@ def _torch(operation: str, arrays: Sequence[np.ndarray], options: Mapping[str, A
     if operation == "transpose":
         return lambda: out.copy_(x[0].T), fetch
     if operation == "blur":
-        weight = torch.full((1, 1, 3, 3), 1 / 9)
-        data = x[0][None, None]
-        return lambda: functional.conv2d(data, weight), fetch
+        image, sums = x[0], torch.empty((x[0].shape[0], x[0].shape[1] - 2))
+
+        def blur() -> Any:  # a convolution and a pooling take several times as long
+            torch.add(image[:, :-2], image[:, 1:-1], out=sums).add_(image[:, 2:])
+            return torch.add(sums[:-2], sums[1:-1], out=out).add_(sums[2:]).mul_(1 / 9)
+
+        return blur, fetch
     return None
 
 

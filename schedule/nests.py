@@ -18,19 +18,21 @@ from .tree import Tree, blocks_below
 __all__ = ["check_blocks_of_nest"]
 
 
-def check_blocks_of_nest(tree: Tree, nest: Sequence[For], kinds: Collection[str], predicates: bool = False) -> None:
+def check_blocks_of_nest(
+    tree: Tree, nest: Sequence[For], kinds: Collection[str], predicates: bool = False, *, bound: bool = False
+) -> None:
     """ScheduleError unless the outermost blocks below the nest have axes of these kinds, bound quasi-affinely.
 
     Products of loops are not quasi-affine; and a block that writes what lives on after its scope may not leave holes in
     an axis's domain (``l * 16``). With ``predicates`` a predicate has to limit the axes in digits of their own, as those
-    that ``split`` makes do.
+    that ``split`` makes do. ``bound``: only the kinds of axes that loops of the nest are part of matter.
     """
     analyzer: Analyzer | None = None
     for realize in blocks_below(nest[-1].body):
         if predicates and not isinstance(realize.predicate, IntImm):
             _check_predicate(tree, nest, realize)
         for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
-            if axis.kind not in kinds:
+            if axis.kind not in kinds and not (bound and not _mentions(value, [loop.loop_var for loop in nest])):
                 raise ScheduleError(
                     f"axis {axis.var.name} of block {realize.block.name_hint!r} is {axis.kind}; here axes are "
                     f"{' or '.join(sorted(kinds))}",

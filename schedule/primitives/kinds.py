@@ -95,11 +95,17 @@ def _check_plain_kind(loop: For, doing: str) -> None:
 
 
 def check_independent(
-    tree: Tree, loop: For, doing: str, scratch: Callable[..., str | None] | None = None, reducing: bool = False
+    tree: Tree,
+    loop: For,
+    doing: str,
+    scratch: Callable[..., str | None] | None = None,
+    reducing: bool = False,
+    again: bool = False,
 ) -> None:
-    """ScheduleError unless the iterations of ``loop`` do not depend on each other."""
+    """ScheduleError unless the iterations of ``loop`` do not depend on each other. ``again``: the loop is of its kind
+    already; of the axes below, those that it is part of count."""
     var = loop.loop_var
-    check_blocks_of_nest(tree, [loop], {IterVar.SPATIAL, IterVar.REDUCE})
+    check_blocks_of_nest(tree, [loop], {IterVar.SPATIAL, IterVar.REDUCE}, bound=again)
     touches = touches_below(loop.body)
     for conflict in conflicts(analyzer_above(tree, loop), [loop], touches):
         buffer = conflict.store.buffer
@@ -135,12 +141,14 @@ def check_loops_above(tree: Tree, stmt: Stmt, which: Callable[[For], bool] = lam
     ``which`` picks the loops to look at."""
     for loop in filter(which, tree.loops_above(stmt)):
         if loop.kind == "parallel":
-            check_independent(tree, loop, "run in parallel", scratch=local_to_turns)
+            check_independent(tree, loop, "run in parallel", scratch=local_to_turns, again=True)
         elif loop.kind == "vectorized":
-            check_independent(tree, loop, "be the lanes of vectors")
+            check_independent(tree, loop, "be the lanes of vectors", again=True)
         elif loop.kind == "thread_binding":
             reducing = (loop.thread_binding or "").startswith("threadIdx")
-            check_independent(tree, loop, f"run on {loop.thread_binding}", scratch=local_to_turns, reducing=reducing)
+            check_independent(
+                tree, loop, f"run on {loop.thread_binding}", scratch=local_to_turns, reducing=reducing, again=True
+            )
 
 
 def _axis(realize: BlockRealize, var: Var) -> str:

@@ -18,6 +18,10 @@ SHAPES = {
     "elementwise": [(1,), (7,), (16,), (1000,)],
     "row_sum": [(1, 1), (7, 13), (13, 400)],
     "gemv": [(1, 1), (7, 13), (17, 400)],
+    "blur": [(4, 3), (7, 13), (17, 70)],
+    "depthwise": [(1, 1, 7), (7, 13, 16), (16, 17, 40)],
+    "layer_norm": [(1, 16), (7, 13), (13, 150)],
+    "transpose": [(1, 1), (7, 13), (17, 40), (64, 80)],
     "softmax": [(1, 16), (7, 13), (13, 150)],
 }
 CASES = [(name, shape) for name, shapes in SHAPES.items() for shape in shapes]

@@ -6,6 +6,7 @@ import pytest
 from tilewright.codegen import compile
 from tilewright.schedule import Schedule, ScheduleError
 from tilewright.tir import parse
+from tilewright.tir.interpret import interpret
 
 
 def pools(size, channels, stages, step=1):
@@ -217,3 +218,39 @@ def main(B: T.Buffer((8, 13)), S: T.Buffer((104,))):
     sch.cache_write("B_shared", 0, "shared")
     with pytest.raises(ScheduleError, match="B_shared"):
         sch.rolling_buffer("B_shared_shared", 0)
+
+
+def test_lanes_across_what_rolls_stay_lanes():
+    """The axis that rolls runs in order from now on; a vector loop along the other one is no part of it."""
+    sch = Schedule(
+        parse("""
+@T.prim_func
+def main(A: T.Buffer((9, 16)), C: T.Buffer((7, 16))):
+    B = T.alloc_buffer((9, 16))
+    for i, j in T.grid(9, 16):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+    for i, j in T.grid(7, 16):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi, vj] + B[vi + 2, vj]
+""")
+    )
+    sch.compute_at("B", sch.get_loops("C")[0])
+    sch.vectorize(sch.get_loops("B")[-1])
+    sch.rolling_buffer("B", 0)
+    a = np.arange(9 * 16, dtype="float32").reshape(9, 16)
+    c = np.full((7, 16), np.nan, "float32")
+    interpret(sch.func, a, c)
+    np.testing.assert_array_equal(c, 2 * (a[:7] + a[2:]))
+    assert "T.vectorized(16)" in sch.func.script() and "vi % 3" in sch.func.script()
+
+
+def test_lanes_along_what_rolls_are_refused():
+    sch = Schedule(pools(12, 4, 2))
+    h0, _, _ = tile(sch, "C", [1, 10, 4])
+    sch.compute_at("B0", h0)
+    sch.vectorize(sch.get_loops("B0")[1])
+    with pytest.raises(ScheduleError, match="is opaque|not proven|share elements"):
+        sch.rolling_buffer("B0", 0)
