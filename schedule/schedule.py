@@ -80,7 +80,7 @@ class Schedule(PrimitiveMethods):
                 mod_or_func = mod_or_func.with_function(name, func)
         names = list(mod_or_func)
         if not names:
-            raise ScheduleError("the module has no function")
+            raise ScheduleError("the module has no function", hint="give it one, e.g. IRModule.from_func(func)")
         self._mod = mod_or_func
         self._current = "main" if "main" in names else names[0] if len(names) == 1 else None
         self._insts: list[Instruction] = []
@@ -155,7 +155,9 @@ class Schedule(PrimitiveMethods):
     def remove_rv(self, rv: Any) -> None:
         """Forget a handle: using it is an error from now on. What it stands for stays."""
         if rv not in self._names:
-            raise ScheduleError(f"{rv} is no handle of this schedule")
+            raise ScheduleError(
+                f"{rv} is no handle of this schedule", hint="get_block, get_loops and the steps give handles"
+            )
         self._removed |= {rv}
 
     def get_sblock(self, name: str, func_name: str | None = None) -> BlockRV:
@@ -348,7 +350,7 @@ class Schedule(PrimitiveMethods):
             try:
                 value = transform(value, self._value_of, _fold)
             except ZeroDivisionError:
-                raise ScheduleError("a factor divides by zero") from None
+                raise ScheduleError("a factor divides by zero", hint="sizes are at least 1") from None
             return value.value if isinstance(value, IntImm) and value.dtype == "int32" else value
         if isinstance(value, (list, tuple)):
             return [self._resolve(item) for item in value]
