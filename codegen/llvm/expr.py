@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer
 from ...tir.dtype import (
     bits_of,
+    bytes_of,
     element_of,
     is_bool,
     is_float,
@@ -80,6 +82,8 @@ class ModuleParts:
         """Numbers of the assertions by identity, in the order of the text: what a function returns when one fails."""
 
 
+CACHE_LINE = 64
+"""Scratch memory, on the stack and from the runtime, begins at a multiple of so many bytes."""
 _INT_OPS: dict[type, str] = {Add: "add", Sub: "sub", Mul: "mul"}
 _FLOAT_OPS: dict[type, str] = {Add: "fadd", Sub: "fsub", Mul: "fmul", Div: "fdiv"}
 _COMPARE: dict[type, tuple[str, str, str]] = {  # float, signed, unsigned
@@ -106,6 +110,8 @@ class ExprEmitter:
         self.bases: dict[Var, str] = {}
         self.registers: dict[Buffer, str] = {}
         self.versions: dict[Var, int] = {}
+        self.own_memory: set[str] = set()
+        """Pointers to scratch memory, aligned to a cache line."""
         self._clock = 0
 
     # -- pieces the other modules use ----------------------------------------------------------------------------
@@ -180,9 +186,17 @@ class ExprEmitter:
         self._clock += 1
         self.versions[data] = self._clock
 
+    def alignment(self, buffer: Buffer, offset: Linear, dtype: str) -> int:
+        """What the address of a vector access is certain to be a multiple of: scratch memory begins at a cache line."""
+        sure = align_of(dtype)
+        if lanes_of(dtype) == 1 or self.bases.get(buffer.data) not in self.own_memory:
+            return sure
+        step = math.gcd(offset.const, *offset.terms.values()) * bytes_of(element_of(dtype))
+        return max(sure, math.gcd(step, CACHE_LINE))
+
     def store_place(self, buffer: Buffer, offset: Linear, dtype: str) -> tuple[int, str]:
         """Alignment and metadata of a plain store."""
-        return align_of(dtype), ""
+        return self.alignment(buffer, offset, dtype), ""
 
     def from_memory(self, text: str, dtype: str) -> str:
         """A value as it is computed with, from what memory holds (bools take a byte there)."""

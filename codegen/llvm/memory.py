@@ -36,11 +36,11 @@ def load(em: ExprEmitter, e: BufferLoad) -> str:
             mask = None if mask is None else em.reverse(mask, with_lanes("bool", lanes))
         pointer = _pointer(em, buffer, offset)
         if mask is None:
-            text = f"load {memory}, ptr {pointer}, align {align_of(dtype)}"
+            text = f"load {memory}, ptr {pointer}, align {em.alignment(buffer, offset, dtype)}"
         else:
             text = em.intrinsic(
                 f"llvm.masked.load.{suffix(_stored(dtype))}.p0", memory, ["ptr", "i32", f"<{lanes} x i1>", memory],
-                [pointer, str(align_of(dtype)), mask, "zeroinitializer"],
+                [pointer, str(em.alignment(buffer, offset, dtype)), mask, "zeroinitializer"],
             )  # fmt: skip
         value = em.cached_load(buffer, text)
         value = em.from_memory(value, dtype)
@@ -73,7 +73,7 @@ def store(em: ExprEmitter, buffer: Buffer, indices: tuple[Expr, ...], value: str
                     f"llvm.masked.store.{suffix(_stored(dtype))}.p0",
                     "void",
                     [memory, "ptr", "i32", f"<{lanes} x i1>"],
-                    [value, pointer, str(align_of(dtype)), mask],
+                    [value, pointer, str(em.alignment(buffer, offset, dtype)), mask],
                 )  # fmt: skip
             )
     else:

@@ -26,7 +26,7 @@ from .builder import FunctionBuilder
 from .expr import EmitError, ExprEmitter, ModuleParts
 from .index import Linear, index_like, index_text, linear, linear_text
 from .memory import constant_elements, elements_of, store, strides_of
-from .types import align_of, llvm_type, memory_type
+from .types import llvm_type, memory_type
 
 __all__ = ["StmtEmitter"]
 
@@ -49,8 +49,6 @@ class StmtEmitter(ExprEmitter):
         self.streamed = False
         self.failure: str | None = None
         """In a parallel region: where a failure's number is left for the caller. None: the function returns it."""
-        self.own_memory: set[str] = set()
-        """Pointers to scratch memory, aligned to 64 bytes."""
         self.scratch: list[str] = []
         """Blocks of the runtime's memory that are in use here, given back when the function ends early."""
         self._effects: dict[int, tuple[Stmt, frozenset[Buffer], frozenset[Var]]] = {}
@@ -283,13 +281,11 @@ class StmtEmitter(ExprEmitter):
 
     def store_place(self, buffer: Buffer, offset: Linear, dtype: str) -> tuple[int, str]:
         """Alignment and metadata of a plain store: non-temporal where that was asked for, if the address is aligned."""
-        align, size = align_of(dtype), bytes_of(dtype)
+        align, size = self.alignment(buffer, offset, dtype), bytes_of(dtype)
         whole = min(size, self.target.vector_bits // 8)
         if not self.streaming or lanes_of(dtype) == 1 or whole < 16 or size % whole:
             return align, ""
-        step = bytes_of(element_of(dtype))
-        steady = all(n * step % whole == 0 for n in (*offset.terms.values(), offset.const))
-        if self.streaming != ALIGNED and not (steady and self.bases.get(buffer.data) in self.own_memory):
+        if self.streaming != ALIGNED and align % whole:
             return align, ""
         self.streamed = True
         self.parts.metadata.setdefault("nontemporal", "!{i32 1}")

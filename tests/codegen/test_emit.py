@@ -147,3 +147,42 @@ def main(A: T.Buffer((8,), "float64"), B: T.Buffer((8,), "float64")):
     compile_function(func, Target("native"), "lengths")
     with pytest.raises(ValueError, match="named like the library function that it calls; give it another name"):
         compile_function(func, Target("native"), "hypot")
+
+
+SCRATCH = """
+@T.prim_func
+def main(A: T.Buffer((13, {0}), "{1}"), B: T.Buffer((13, {0}), "{1}")):
+    P = T.alloc_buffer((13, {0}), "{1}")
+    P[12, {0} - 1] = A[12, {0} - 1]
+    for i in range(13):
+        for j in T.serial({0} // 8):
+            for v in T.vectorized(8):
+                P[i, j * 8 + v] = A[i, j * 8 + v]
+    for i in range(13):
+        for j in T.serial({0} // 8):
+            for v in T.vectorized(8):
+                B[12 - i, j * 8 + v] = P[12 - i, j * 8 + v]
+    B[12, {0} - 1] = P[12, {0} - 1]
+"""
+
+
+@pytest.mark.parametrize(
+    ("columns", "dtype", "aligned"),
+    [
+        (16, "float32", 32),
+        (24, "float32", 32),
+        (24, "float64", 64),
+        (20, "float32", 16),
+        (17, "float32", 4),
+        (64, "int8", 8),
+    ],
+)
+def test_vectors_of_scratch_memory_are_aligned_where_that_is_sure(columns, dtype, aligned):
+    func = parse(SCRATCH.format(columns, dtype))
+    lines = emit(lower(func, "llvm -mcpu=x86-64-v4 -num-cores=1")).splitlines()
+    found = [int(line.split("align ")[1].split(",")[0]) for line in lines if re.search(r"(load|store) <8 x", line)]
+    size = int(np.dtype(dtype).itemsize)
+    assert found == [size, aligned, aligned, size]
+    a, b = np.arange(13 * columns).reshape(13, columns).astype(dtype), np.zeros((13, columns), dtype)
+    compile_function(func, "native -num-cores=1")(a, b)
+    np.testing.assert_array_equal(a[:, : columns // 8 * 8], b[:, : columns // 8 * 8])

@@ -97,9 +97,9 @@ def test_block_or_loop(what):
 def test_nothing_without_the_annotation_or_with_zero():
     for value in (None, 0):
         sch = scheduled("block")
-        sch.unannotate("C", "pragma_nontemporal_store") if value is None else sch.annotate(
-            "C", "pragma_nontemporal_store", 0
-        )
+        sch.unannotate("C", "pragma_nontemporal_store")
+        if value is not None:
+            sch.annotate("C", "pragma_nontemporal_store", value)
         asm = compile_function(sch, AVX512, "kernel").get_source("asm")
         assert "movnt" not in asm and "sfence" not in asm
 
