@@ -236,3 +236,31 @@ def test_regions() -> None:
     assert [(int(r.min), int(r.extent)) for r in union.region] == [(0, 8), (1, 3)]
     with pytest.raises(ValueError, match="different buffers"):
         region_union([a[0:1, 0:1], decl_buffer((4, 4), name="b")[0:1, 0:1]])
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        (lambda x, y, z: (x * 8 + y) % 7, "(x * 8 + y) % 7"),
+        (lambda x, y, z: x * 8 % 7, "x % 7"),
+        (lambda x, y, z: x * 64 // 56, "x * 64 // 56"),
+        (lambda x, y, z: (x * 4 + z) // 16, "x // 4"),
+        (lambda x, y, z: (x * 4 + 5) // 16, "(x * 4 + 5) // 16"),
+        (lambda x, y, z: x // 4 < 2, "x < 8"),
+        (lambda x, y, z: x // 4 <= 2, "x <= 11"),
+        (lambda x, y, z: 2 <= (x * 3 + y) // 4, "x * 3 + y >= 8"),
+        (lambda x, y, z: x // 4 - 1 < 2, "x < 12"),
+        (lambda x, y, z: -2 <= x * -1, "x <= 2"),
+        (lambda x, y, z: 2 - x <= 1, "1 <= x"),
+        (lambda x, y, z: op.min_(x * 2, y * 2), "T.min(x, y) * 2"),
+        (lambda x, y, z: op.max_(x, y) - op.min_(x, y) + 1, "T.max(x, y) + 1 - T.min(x, y)"),
+        (lambda x, y, z: 5 - x + y * 2, "y * 2 + 5 - x"),
+        (lambda x, y, z: 0 - x - y, "0 - x - y"),
+    ],
+)
+def test_forms_as_in_tvm(expression, expected) -> None:
+    an = Analyzer()
+    x, y, z = Var("x"), Var("y"), Var("z")
+    for v, n in ((x, 100), (y, 8), (z, 4)):
+        an.bind(v, Range.from_extent(n))
+    assert str(an.simplify(expression(x, y, z))) == expected

@@ -5,6 +5,7 @@ Rules, for a constant c > 0 (every one holds for negative values as well, becaus
 - multiples leave:      (c*x + y) // c = x + y // c          (c*x + y) % c = y % c
 - within one period:    y // c = k and y % c = y - c*k       when k*c <= y < (k + 1)*c
 - common factor:        (g*x + y) // (g*c) = x // c          (g*x + y) % (g*c) = g*(x % c) + y      when 0 <= y < g
+                        (where nothing in x has a factor left, as in TVM)
 - nested:               (x // a) // b = x // (a*b)           (x // a) % b = (x % (a*b)) // a
                         (x % a) % b = x % b                  when b divides a
 - joined again:         c*(x // c) + x % c = x               (see :func:`join_splits`)
@@ -61,7 +62,7 @@ class Division(Facts):
         if self._within(rest, c):
             return out
         part = self._common_factor(rest, c)
-        if part is not None:
+        if part is not None and _plain(part):
             g, multiple, _ = part
             return add(out, self._divide(multiple, c // g, dtype))
         single = self._single(rest)
@@ -93,7 +94,7 @@ class Division(Facts):
         if self._within(rest, c):
             return rest
         part = self._common_factor(rest, c)
-        if part is not None:
+        if part is not None and _plain(part) and not (mixed and rest != whole):
             g, multiple, small = part
             return add(scale(self._remainder(multiple, c // g, dtype), g), small)
         single = self._single(rest)
@@ -273,3 +274,10 @@ class Division(Facts):
     def _by_key_poly(self, kind: str, p: Poly, q: Poly) -> Poly | None:
         atom = self._by_key.get((kind, poly_key(p), poly_key(q)))
         return None if atom is None else {(atom.number,): 1}
+
+
+def _plain(part: tuple[int, Poly, Poly]) -> bool:
+    """Whether taking out a common factor leaves a sum without factors, as in ``(4*x + y) // 16 = x // 4``: others keep
+    their form, so that ``64*x // 56`` shows what it is the quotient of."""
+    _, multiple, small = part
+    return all(abs(k) == 1 for m, k in multiple.items() if m) and not (ONE in multiple and ONE in small)
