@@ -339,7 +339,7 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
         return made.value if isinstance(n, BufferLoad) and n.buffer is buffer else None
 
     value = transform(substitute(store.value, axes), post=post)
-    indices = tuple([axes[i] if i in axes else analyzer.simplify(substitute(i, axes)) for i in store.indices])  # type: ignore[index]
+    indices = tuple([substitute(i, axes) for i in store.indices])
     body = BufferStore(store.buffer, value, indices)
     reads, writes = access_regions(body)
     block_now = producer.block.with_(body=body, reads=reads, writes=writes)
