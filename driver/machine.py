@@ -13,6 +13,7 @@ import json
 import mmap
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -173,14 +174,18 @@ class PeakProbe:
 
 class BandwidthProbe:
     """A sweep over as much memory as a kernel moves, to run in turns with it; ``kind`` is ``read``, ``copy`` or
-    ``triad``, ``size`` the bytes of all its arrays together. Its stores go past the caches where that is faster."""
+    ``triad``, ``size`` the bytes of all its arrays together. Its stores go past the caches where that is faster.
 
-    def __init__(self, target: Target, kind: str, size: int) -> None:
+    ``places``: addresses of that many arrays, multiples of 64, to sweep instead of memory of its own. Over a kernel's own
+    arrays it finds in the caches what the kernel finds there.
+    """
+
+    def __init__(self, target: Target, kind: str, size: int, places: Sequence[int] = ()) -> None:
         block = sweep_block_bytes(target)
         threads = target.num_cores
         units = max(threads, size // SWEEPS[kind] // block)
-        self._arrays = [_room(units * block) for _ in range(SWEEPS[kind])]
-        pointers = [_address(array) for array in 3 * self._arrays][:3]
+        self._arrays = [] if places else [_room(units * block) for _ in range(SWEEPS[kind])]
+        pointers = (3 * [*places, *map(_address, self._arrays)])[:3]
         self.bytes_per_call = SWEEPS[kind] * units * block
         best = []
         for probe in _sweeps(target, kind):
