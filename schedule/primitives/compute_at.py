@@ -9,7 +9,7 @@ from ...tir.buffer import Buffer
 from ...tir.expr import Expr, IterVar, Range, Var, is_const_int
 from ...tir.function import PrimFunc
 from ...tir.stmt import BlockRealize, For
-from ...tir.walk import uses_var
+from ...tir.walk import substitute, uses_var
 from ..analysis import (
     Scope,
     accesses,
@@ -182,6 +182,7 @@ def _move(func: PrimFunc, block: str, loop: Var, keep_units: bool, index: int, f
                 "producer's output does not depend on",
             )
         _check_runs(tree, new)
+        _check_starts(tree, new)
     check_all_covers(tree, new)
     check_loops_above(tree, new)
     return moved
@@ -199,6 +200,22 @@ def _check_runs(tree: Tree, realize: BlockRealize) -> None:
                 f"loop {lp.loop_var.name} runs {lp.extent} times, which may be none, and block "
                 f"{realize.block.name_hint!r} would run with it though no axis of it does",
                 where=(lp, realize),
+            )
+
+
+def _check_starts(tree: Tree, realize: BlockRealize) -> None:
+    """ScheduleError unless the first turn of its loops runs a reduction at the start of its axes, where the init is."""
+    if realize.block.init is None:
+        return
+    analyzer = analyzer_at(tree, realize)
+    first: dict[Var, Expr] = {lp.loop_var: lp.min for lp in tree.loops_above(realize)}
+    for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        if iv.kind == IterVar.REDUCE and not analyzer.can_prove_equal(substitute(value, first), iv.dom.min):
+            raise ScheduleError(
+                f"reduce axis {iv.var.name} of block {realize.block.name_hint!r} would be {value}, which does not start "
+                f"at {iv.dom.min}, where the init runs",
+                where=realize,
+                hint="decompose_reduction first",
             )
 
 

@@ -215,3 +215,24 @@ def test_names_that_end_in_digits_stay_apart_in_machine_code():
     fn = FunctionBuilder("define void @f()")
     names = [fn.fresh(hint) for _ in range(100) for hint in ("i0", "i01", "i012")]
     assert len(set(names)) == len(names)
+
+
+def test_a_reduction_does_not_run_backwards():
+    text = """
+@T.prim_func
+def main(A: T.Buffer((7,)), C: T.Buffer((1,))):
+    B = T.alloc_buffer((7,))
+    for i in range(7):
+        with T.block("B"):
+            v = T.axis.spatial(7, 6 - i)
+            B[v] = A[v]
+    for k in range(7):
+        with T.block("C"):
+            v = T.axis.reduce(7, k)
+            with T.init():
+                C[0] = T.float32(0)
+            C[0] = C[0] + B[v]
+"""
+    sch = Schedule(parse(text))
+    with pytest.raises(ScheduleError, match="reduce axis v of block 'C' would be 6 - i.* does not start at 0"):
+        sch.reverse_compute_at("C", sch.get_loops("B")[0])
