@@ -13,13 +13,14 @@ from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, const, is_const_int
 from ...tir.node import map_tuple
+from ...tir.op import max_
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt
 from ...tir.walk import pre_order, transform
 from ..analysis import Scope, accesses
 from ..boxes import Ends, analyzer_at, bind_loops, bounding_box
 from ..tree import Tree, symbols_of
 from ._matches import renewed_buffers
-from ._moving import nest, realize_over, span_within
+from ._moving import Span, nest, realize_over, span_within
 
 __all__ = ["Part", "copy_nest", "holder", "part_of", "read_part", "redirect"]
 
@@ -109,10 +110,19 @@ def copy_nest(
     body = BufferStore(target, BufferLoad(source, at_source), at_target)
     block = Block(tuple(axes), (_point(source, at_source),), (_point(target, at_target),), name, body)
     spans = [
-        span_within(analyzer, None if part is not None else ends, iv.dom) for ends, iv in zip(box, axes, strict=True)
+        _cut(span_within(analyzer, None if part is not None else ends, iv.dom))
+        for ends, iv in zip(box, axes, strict=True)
     ]
     realize, loops = realize_over(analyzer, block, spans, keep_unit_loops=True)
     return nest(loops, realize)
+
+
+def _cut(span: Span) -> Span:
+    """A span that sticks out at a constant end with a shorter extent there, in place of a condition, as TVM does."""
+    last, extent = span.at_most, span.extent
+    if span.at_least is not None or not isinstance(last, IntImm) or not isinstance(extent, IntImm):
+        return span
+    return Span(span.start, last + 1 - max_(span.start, last - (extent - 1)))
 
 
 def _point(buffer: Buffer, at: Sequence[Expr]) -> BufferRegion:

@@ -24,8 +24,8 @@ def test_assumptions_go_with_their_loops():
     sch = Schedule(parse(TEXT))
     sch.transform_layout("B", ("read", 0), lambda i: (i // 4, i % 4), pad_value=0.0)
     left = drop_assumptions(sch.func)
-    assert "tir.assume" in sch.func.script()
-    assert "tir.assume" not in left.script()
+    assert "assume(" in sch.func.script()
+    assert "assume(" not in left.script()
     assert [r.block.name_hint for r in blocks_of(left)] == ["root", "B"]
     assert drop_assumptions(left) is left
     a, b = np.zeros(16, "float32"), np.full(13, np.nan, "float32")
