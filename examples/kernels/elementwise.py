@@ -2,7 +2,7 @@
 
 The processor waits for memory, so the schedule is about traffic. A store to a line that is not in the cache reads the
 line first; a non-temporal store does not, which saves one of five streams. Each trip of the loop takes a few vectors of
-every array, so that as many lines are on their way at once as the processor can ask for.
+every array and asks for what a later one will read: the processor's own prefetching stops at each page of 4 KiB.
 
 Run it: ``python examples/kernels/elementwise.py``.
 """
@@ -27,8 +27,8 @@ def declare(n: int) -> tw.PrimFunc:
     return te.create_prim_func([a, b, c, d])
 
 
-def streamed(vectors: int = 2):
-    """A schedule: ``vectors`` vectors of each array per trip, stored past the caches."""
+def streamed(vectors: int = 4, ahead: int = 6):
+    """A schedule: ``vectors`` vectors of each array per trip, fetched ``ahead`` trips before, stored past the caches."""
 
     def schedule(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
         lanes = target.vector_lanes("float32")
@@ -40,6 +40,7 @@ def streamed(vectors: int = 2):
         trip, vector, lane = sch.split(i, [None, vectors, lanes])
         sch.unroll(vector)
         sch.vectorize(lane)
+        sch.annotate(trip, "pragma_prefetch_distance", dict.fromkeys("ABC", ahead))
         sch.annotate("D", "pragma_nontemporal_store", 1)
         return sch
 
