@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...tir import op
 from ...tir.arith import Analyzer, linear_coefficients
 from ...tir.dtype import bits_of, is_bool, lanes_of, with_lanes
-from ...tir.expr import And, Broadcast, BufferLoad, Expr, IntImm, Ramp, Var, const
+from ...tir.expr import And, Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, Not, Ramp, Var, const
 from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import BufferStore, For, IfThenElse, LetStmt, Stmt, seq
@@ -45,7 +46,7 @@ def transpose_in_registers(func: PrimFunc, target: Target) -> PrimFunc:
 
     It applies to perfect nests over one store of one element, where each of the two axes runs through one of the arrays
     without gaps and no place is written twice. Conditions on one axis, and what sticks out of a square, become masks of
-    the loads and the stores. Without the rewrite each vector would be gathered element by element.
+    the loads and the stores; zeros around the source come from masked loads. Without the rewrite each vector would be gathered element by element.
     """
 
     def visit(n: Node) -> Node:
@@ -66,36 +67,61 @@ def transpose_in_registers(func: PrimFunc, target: Target) -> PrimFunc:
 
 @dataclass(frozen=True)
 class _Nest:
-    """A perfect nest: loops from outside to inside, the conditions between them, one store of one element."""
+    """A perfect nest: loops from outside to inside, the conditions between them, one store of one element. ``inside``:
+    further conditions, of the load alone; where they do not hold, zero is stored."""
 
     loops: tuple[For, ...]
     terms: tuple[Expr, ...]
     store: BufferStore
     load: BufferLoad
+    inside: tuple[Expr, ...] = ()
 
 
 def _nest(outer: For) -> _Nest | None:
     loops: list[For] = []
     terms: list[Expr] = []
+    fixed: dict[Var, Expr] = {}
     body: Stmt = outer
     while not isinstance(body, BufferStore):
         if isinstance(body, For) and body.kind in ("serial", "unrolled", "vectorized"):
-            if not (isinstance(body.min, IntImm) and body.min.value == 0 and isinstance(body.extent, IntImm)):
+            if not (_is(body.min, 0) and isinstance(body.extent, IntImm)):
                 return None
             if body.annotations or (loops and loops[-1].kind == "vectorized"):
                 return None
-            loops.append(body)
+            if body.extent.value == 1:
+                fixed[body.loop_var] = body.min
+            else:
+                loops.append(body)
             body = body.body
         elif isinstance(body, IfThenElse) and body.else_case is None:
-            terms += conjuncts(body.condition)
+            terms += conjuncts(substitute(body.condition, fixed))
             body = body.then_case
         else:
             return None
-    if len(loops) < 2 or loops[-1].kind != "vectorized":
+    if len(loops) < 2 or loops[-1].kind != "vectorized" or body.predicate is not None:
         return None
-    if not isinstance(body.value, BufferLoad) or body.predicate is not None or body.value.predicate is not None:
+    store = substitute(body, fixed)
+    load, inside = _padded(store.value)
+    if load is None or load.predicate is not None:
         return None
-    return _Nest(tuple(loops), tuple(terms), body, body.value)
+    return _Nest(tuple(loops), tuple(terms), store, load, tuple(inside))
+
+
+def _padded(value: Expr) -> tuple[BufferLoad | None, list[Expr]]:
+    """The load that is stored, and the conditions under which it is, zero being stored elsewhere."""
+    if isinstance(value, BufferLoad):
+        return value, []
+    if isinstance(value, Call) and value.op == "tir.if_then_else":
+        condition, usual, other = value.args
+        if _is_zero(other) and isinstance(usual, BufferLoad):
+            return usual, conjuncts(condition)
+        if _is_zero(usual) and isinstance(other, BufferLoad):
+            return other, [Not(condition)]
+    return None, []
+
+
+def _is_zero(e: Expr) -> bool:
+    return isinstance(e, (IntImm, FloatImm)) and e.value == 0 and math.copysign(1.0, e.value) > 0
 
 
 def _plan(nest: _Nest, target: Target) -> _Transpose | None:
@@ -111,7 +137,11 @@ def _plan(nest: _Nest, target: Target) -> _Transpose | None:
         return None
     if any(b.strides and not _is(b.strides[-1], 1) for b in (store.buffer, load.buffer)):
         return None
-    if any(isinstance(n, BufferLoad) for t in (*nest.terms, *store.indices, *load.indices) for n in pre_order(t)):
+    if any(
+        isinstance(n, BufferLoad)
+        for t in (*nest.terms, *nest.inside, *store.indices, *load.indices)
+        for n in pre_order(t)
+    ):
         return None
 
     def walks(rows: list[list[int]], n: int) -> bool:  # through memory, without gaps
@@ -132,7 +162,7 @@ def _build(nest: _Nest, i: int, j: int, target: Target) -> _Transpose | None:
     size = min(target.vector_bits // bits, _MOST_ROWS, 1 << (shorter - 1).bit_length())
     if shorter < _FEWEST_ROWS or size < 2:
         return None
-    if any({column.loop_var, row.loop_var} <= vars_in(t) for t in nest.terms):
+    if any({column.loop_var, row.loop_var} <= vars_in(t) for t in (*nest.terms, *nest.inside)):
         return None
     return _Transpose(nest, column, row, size, _LANE_BITS // bits, Analyzer())
 
@@ -216,7 +246,7 @@ class _Transpose:
         loads: list[tuple[Var, Expr]] = []
         for n in range(self.rows(self.row, start, over)):
             indices = self.moved(nest.load.indices, self.row, self.column, start, n)
-            mask = self.mask(self.row, self.column, start, over, n)
+            mask = self.mask(self.row, self.column, start, over, n, nest.inside)
             loads.append((Var(f"row{n}", dtype), BufferLoad(nest.load.buffer, indices, mask)))
             names.append(loads[-1][0])
         nothing = Broadcast(const(0, nest.store.buffer.dtype), self.size)
@@ -243,19 +273,27 @@ class _Transpose:
         *others, last = [self.analyzer.simplify(substitute(i, at)) for i in indices]
         return (*others, Ramp(last, const(1, last.dtype), self.size))
 
-    def mask(self, fixed: For, lanes: For, start: dict[For, Expr], over: dict[For, bool], n: int) -> Expr | None:
+    def mask(
+        self,
+        fixed: For,
+        lanes: For,
+        start: dict[For, Expr],
+        over: dict[For, bool],
+        n: int,
+        inside: tuple[Expr, ...] = (),
+    ) -> Expr | None:
         """The lanes of that row that take part; None: all."""
+        parts: list[Expr] = []
+        limits = [lanes.loop_var < lanes.extent] if over[lanes] else []
+        for term in (*self.nest.terms, *limits, *inside):
+            if lanes.loop_var in vars_in(term):
+                parts.append(widen(vectorize_expr(term, lanes.loop_var, start[lanes], self.size), self.size))
+        own = [t for t in self.nest.terms if fixed.loop_var in vars_in(t)]
+        for term in (*own, *[t for t in inside if lanes.loop_var not in vars_in(t)]):
+            held = self.analyzer.simplify(substitute(term, {fixed.loop_var: start[fixed] + n}))
+            if not (isinstance(held, IntImm) and held.value):
+                parts.append(Broadcast(held, self.size))
         out: Expr | None = None
-        terms = [t for t in self.nest.terms if lanes.loop_var in vars_in(t)]
-        if over[lanes]:
-            terms.append(lanes.loop_var < lanes.extent)
-        for term in terms:
-            found = widen(vectorize_expr(term, lanes.loop_var, start[lanes], self.size), self.size)
-            out = found if out is None else And(out, found)
-        for term in self.nest.terms:
-            if fixed.loop_var in vars_in(term):
-                held = self.analyzer.simplify(substitute(term, {fixed.loop_var: start[fixed] + n}))
-                if not (isinstance(held, IntImm) and held.value):
-                    wide = Broadcast(held, self.size)
-                    out = wide if out is None else And(out, wide)
+        for part in parts:
+            out = part if out is None else And(out, part)
         return out

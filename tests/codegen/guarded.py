@@ -103,6 +103,17 @@ def main(A: T.Buffer((19, 23), "{0}"), B: T.Buffer((23, 19), "{0}"), R: T.Buffer
             E[vi] = A[18, vi * 2 + 1]
 """
 
+PACKED = """
+@T.prim_func
+def main(A: T.Buffer((17, 23), "{0}"), P: T.Buffer((3, 23, {1}), "{0}")):
+    for p in range(3):
+        for k in range(23):
+            for i in T.vectorized({1}):
+                with T.block("P"):
+                    vp, vk, vi = T.axis.remap("SSS", [p, k, i])
+                    P[vp, vk, vi] = T.if_then_else(vp * {1} + vi < 17, A[vp * {1} + vi, vk], T.Cast("{0}", 0))
+"""
+
 TAILS = """
 @T.prim_func
 def main(a: T.handle, b: T.handle):
@@ -153,6 +164,8 @@ def cases():
     yield "gather", parse(GATHER), {}
     for dtype in ("float32", "float64", "int8", "int32", "float16"):
         yield f"strided_{dtype}", parse(STRIDED.format(dtype)), {}
+    for dtype, height in (("float32", 6), ("float32", 8), ("float64", 7), ("int16", 8)):
+        yield f"packed_{dtype}_{height}", parse(PACKED.format(dtype, height)), {}
     for dtype, units in (("float32", "T.float32"), ("float64", "T.float64"), ("int32", "T.int32")):
         lanes = 16 if dtype != "float64" else 8
         for n, unroll in ((640, 2), (333, 1), (77, 4)):

@@ -132,3 +132,38 @@ def test_nests_that_are_transposes(store):
 def test_an_axis_between_the_two():
     loops = "for i in range(16):\n      for k in range(16):\n        for j in T.vectorized(16):"
     assert "row0" in str(check(parse(nest("B[k, i, j] = A[k, j, i]", loops)), AVX512))
+
+
+def packed(rows: int, columns: int, height: int, condition: str) -> str:
+    """A packed a panel of ``height`` rows at a time, zeros below the last row."""
+    panels = -(-rows // height)
+    return f"""
+@T.prim_func
+def main(A: T.Buffer(({rows}, {columns}), "float32"), P: T.Buffer(({panels}, {columns}, {height}), "float32")):
+    for p in range({panels}):
+        for k in range({columns}):
+            for i in T.vectorized({height}):
+                with T.block("P"):
+                    vp, vk, vi = T.axis.remap("SSS", [p, k, i])
+                    P[vp, vk, vi] = {condition.format(rows=rows, height=height)}
+"""
+
+
+@pytest.mark.parametrize("target", [AVX2, AVX512])
+@pytest.mark.parametrize("height", [6, 8, 14])
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "T.if_then_else(vp * {height} + vi < {rows}, A[vp * {height} + vi, vk], T.float32(0))",
+        "T.if_then_else(vp * {height} + vi >= {rows}, T.float32(0), A[vp * {height} + vi, vk])",
+    ],
+)
+def test_packing_with_zeros_below(condition, height, target):
+    func = parse(packed(17, 23, height, condition))
+    check(func, target)
+    assert "gather" not in emit(lower(func, target))
+
+
+def test_other_padding_is_left_alone():
+    text = packed(5, 23, 8, "T.if_then_else(vi < 5, A[vi, vk], T.float32(1))")
+    assert "row0" not in str(check(parse(text), AVX512))
