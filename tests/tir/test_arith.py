@@ -7,6 +7,7 @@ from tilewright.tir import (
     Broadcast,
     BufferStore,
     Evaluate,
+    Expr,
     For,
     IfThenElse,
     Ramp,
@@ -16,6 +17,7 @@ from tilewright.tir import (
     const,
     decl_buffer,
     op,
+    structural_equal,
 )
 from tilewright.tir.arith import (
     Analyzer,
@@ -27,6 +29,7 @@ from tilewright.tir.arith import (
     simplify,
 )
 from tilewright.tir.arith.structure import same
+from tilewright.tir.walk import substitute
 
 VI, J, K, L, N, M = [Var(x) for x in "ijklnm"]
 
@@ -264,3 +267,20 @@ def test_forms_as_in_tvm(expression, expected) -> None:
     for v, n in ((x, 100), (y, 8), (z, 4)):
         an.bind(v, Range.from_extent(n))
     assert str(an.simplify(expression(x, y, z))) == expected
+
+
+@pytest.mark.parametrize("steps", [(2, 3), (2, 5), (3, 4), (4, 6), (5, 2), (2, 4, 8), (2, 5, 10), (3, 4, 7), (2, 3, 9)])
+def test_digits_of_any_factors_join_only_where_they_fit(steps: tuple[int, ...]) -> None:
+    """Sums of x // c and of (x % c) // d times factors, whether the factors divide one another or not."""
+    x = Var("x")
+    bounds = (*steps, None)
+    for signs in range(1 << len(steps)):
+        total: Expr = x % steps[0]
+        for n, c in enumerate(steps):
+            top = bounds[n + 1]
+            term = (x if top is None else x % top) // c * c
+            total = total + term if signs >> n & 1 else total - term
+        simple = simplify(total)
+        for value in (*range(-20, 41), 240, 1000):
+            at = {x: const(value)}
+            assert structural_equal(simplify(substitute(total, at)), simplify(substitute(simple, at))), simple

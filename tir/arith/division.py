@@ -247,7 +247,7 @@ class Division(Facts):
 
     def join_splits(self, p: Poly) -> Poly:
         """p with ``k*(u/l)*s1 + k*s2`` joined, where s1 = (x mod w) // u and s2 = (x mod u) // l, into
-        ``k * ((x mod w) // l)``; with symbolic q also ``q * (x // q) + x % q`` into ``x``."""
+        ``k * ((x mod w) // l)`` when l divides u and u divides w; with symbolic q also ``q * (x // q) + x % q`` into ``x``."""
         splits = [(m, c) for m, c in p.items() if len(m) == 1 and self.atoms[m[0]].kind in ("split", "mod")]
         if not splits:
             return p
@@ -260,14 +260,15 @@ class Division(Facts):
                     return self.join_splits(add(add(p, mul(quotient, q), -c), add(x, {m: 1}, -1), c))
                 continue
             x, lower, upper = atom.args
-            if upper is None:
+            if upper is None or upper % lower:
                 continue
             for n, d in splits:
                 other = self.atoms[n[0]]
                 if n != m and other.kind == "split" and other.args[1] == upper and d * lower == c * upper:
-                    if other.args[0] is x or other.args[0] == x:
+                    top = other.args[2]
+                    if (top is None or top % upper == 0) and (other.args[0] is x or other.args[0] == x):
                         rest = {k: v for k, v in p.items() if k not in (m, n)}
-                        joined = self._split(x, lower, other.args[2], atom.dtype)
+                        joined = self._split(x, lower, top, atom.dtype)
                         return self.join_splits(add(rest, joined, c))
         return p
 
