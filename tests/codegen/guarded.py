@@ -187,8 +187,8 @@ def default_cases(target: Target):
 
 
 def random_case(seed: int, length: int = 12):
-    """A random program under a random chain of primitives (the fuzzer's), loops marked where that is allowed; and its
-    arguments."""
+    """A random program under a random chain of primitives (the fuzzer's), loops marked where that is allowed; its
+    arguments and its sizes."""
     program = random_program(seed)
     sch = Schedule(program.func, seed=seed)
     rng = np.random.default_rng((seed, 2))
@@ -211,7 +211,7 @@ def random_case(seed: int, length: int = 12):
         if len(loops) > 1 and rng.random() < 0.6:
             with suppress(ScheduleError):
                 sch.parallel(loops[0])
-    return sch.func, program.arrays()
+    return sch.func, program.arrays(), {var.name: value for var, value in program.sizes.items()}
 
 
 def run(func, sizes, target: Target, end: bool, exact: bool, levels=(3,), arrays=None) -> None:
@@ -285,8 +285,8 @@ def main(where: str, text: str, *wanted: str) -> None:
         first, count = map(int, wanted[1:])
         for seed in range(first, first + count):
             print(f"random {seed}", flush=True)
-            func, arrays = random_case(seed)
-            run(func, {}, target, end, True, (0, 3), arrays)
+            func, arrays, sizes = random_case(seed)
+            run(func, sizes, target, end, True, (0, 3), arrays)
         print("done", flush=True)
         return
     for source, exact in ((cases(), True), (default_cases(target), False)):
