@@ -222,6 +222,7 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
     "ceil": np.ceil,
     "round": np.rint,
     "nearbyint": np.rint,
+    "round_rest": lambda x: np.where(np.isinf(x), 0.0, x - np.rint(x)),
     "trunc": np.trunc,
     "fabs": np.abs,
 }

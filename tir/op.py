@@ -6,7 +6,8 @@ The operations a :class:`Call` may name (``tir.`` is their prefix, as in TVM):
 floating point         exp exp2 exp10 log log2 log10 log1p expm1 sqrt rsqrt sin cos tan asin acos atan atan2 sinh cosh
                        tanh asinh acosh atanh sigmoid erf floor ceil round (half to even) nearbyint trunc fabs pow
                        fmod hypot copysign isnan isinf isfinite fma (a * b + c, rounded once)
-                       times_exp2(x, n): x * 2**floor(n) for finite n, rounded once
+                       times_exp2(x, n): x * 2**floor(n) for finite n, rounded once;
+                       round_rest(x): x - round(x), 0 for infinities
 integer                abs popcount clz bitwise_and bitwise_or bitwise_xor bitwise_not shift_left shift_right
 control                if_then_else(cond, a, b): only the chosen side is evaluated; likely(cond): cond itself
 type                   reinterpret(x): the same bits as another type of the same width
@@ -52,7 +53,7 @@ __all__ = [
     "OPAQUE_CALLS", "OPAQUE_INTS", "UNARY_FLOAT_OPS", "abs_", "all_", "any_", "bitwise_not", "ceil", "ceildiv", "clz", "copysign", "dot2_bf16",
     "dot4_u8i8", "exp", "floor",
     "floordiv", "floormod", "fma", "fmod", "if_then_else", "infinity", "isfinite", "isinf", "isnan", "likely",
-    "max_", "max_value_of", "min_", "min_value_of", "pow_", "popcount", "reinterpret", "round_", "select",
+    "max_", "max_value_of", "min_", "min_value_of", "pow_", "popcount", "reinterpret", "round_", "round_rest", "select",
     "times_exp2", "truncdiv", "truncmod", "unary",
 ]  # fmt: skip
 
@@ -168,6 +169,11 @@ def _float_pair(name: str, x: Any, y: Any) -> Expr:
     if not is_float(a.dtype):
         a, b = cast("float32", a), cast("float32", b)
     return Call(f"tir.{name}", (a, b), a.dtype)
+
+
+def round_rest(x: Any) -> Expr:
+    """``x - round(x)``, between -1/2 and 1/2; 0 for infinities."""
+    return unary("round_rest", x)
 
 
 def times_exp2(x: Any, n: Any) -> Expr:

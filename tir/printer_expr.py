@@ -72,7 +72,7 @@ _FOLDING = (Add, Sub, Mul, FloorDiv, FloorMod, TruncDiv, TruncMod, Min, Max)
 _COMPARISONS = (EQ, NE, LT, LE, GT, GE)
 _FUNCTIONS = {Min: "min", Max: "max", TruncDiv: "truncdiv", TruncMod: "truncmod"}
 _SAME_TYPE_CALLS = {f"tir.{name}": 1 for name in UNARY_FLOAT_OPS} | {
-    "tir.pow": 2, "tir.fmod": 2, "tir.copysign": 2, "tir.atan2": 2, "tir.hypot": 2, "tir.times_exp2": 2, "tir.fma": 3,
+    "tir.pow": 2, "tir.fmod": 2, "tir.copysign": 2, "tir.atan2": 2, "tir.hypot": 2, "tir.round_rest": 1, "tir.times_exp2": 2, "tir.fma": 3,
 }  # fmt: skip
 _INT_CALLS = {
     "tir.bitwise_and": 2, "tir.bitwise_or": 2, "tir.bitwise_xor": 2, "tir.shift_left": 2, "tir.shift_right": 2,

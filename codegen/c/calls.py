@@ -83,6 +83,13 @@ class Calls:
         chosen = f"{self.helpers.select(e.dtype)}(tw_m, tw_usual, {other})"
         return f"({{ {mask} tw_m = {cond}; {kind} tw_usual = {usual}; {every}(tw_m) ? tw_usual : {chosen}; }})"
 
+    def call_round_rest(self, e: Call) -> str:
+        end, kind = ("f", "float") if bits_of(e.dtype) == 32 else ("", "double")
+        body = f"{kind} r = x - rint{end}(x); return fabs{end}(x) == INFINITY ? 0 : r;"
+        function = self.helpers.define(f"tw_round_rest{end}", kind, f"{kind} x", body)
+        call = function if lanes_of(e.dtype) == 1 else self.helpers.lanewise(function, e.dtype, [e.dtype])
+        return f"{call}({self.value(e.args[0])})"
+
     def call_times_exp2(self, e: Call) -> str:
         """Two factors where that is exact and the result no exception, else the C library."""
         single = bits_of(e.dtype) == 32

@@ -9,7 +9,7 @@ from ...tir.expr import BufferLoad, Call, Expr, IntImm, StringImm
 from ...tir.walk import pre_order
 from .machine import MACHINE_CALLS, may_write
 from .rare import emit_likely, is_likely
-from .scale import emit_times_exp2
+from .scale import emit_round_rest, emit_times_exp2
 from .types import llvm_type, splat_constant, suffix, vector_constant
 
 if TYPE_CHECKING:
@@ -229,6 +229,7 @@ _HANDLERS = {
     "isnan": _classify,
     "isinf": _classify,
     "isfinite": _classify,
+    "round_rest": emit_round_rest,
     "rsqrt": _rsqrt,
     "sigmoid": _sigmoid,
     "times_exp2": emit_times_exp2,

@@ -1,28 +1,51 @@
-"""Emits ``times_exp2``: the instruction that AVX-512 has for it (vscalef); elsewhere the C library's ldexp.
+"""Emits ``times_exp2`` and ``round_rest``: the instructions that AVX-512 has for them (vscalef, vreduce); elsewhere the C
+library's ldexp, and arithmetic.
 
-The expansions of exp and its like use it only where there is the instruction.
+The expansions of exp and its like use them only where there are the instructions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...tir.dtype import bits_of, element_of, lanes_of, with_lanes
 from ...tir.expr import Call
-from .types import llvm_type, suffix
+from .types import llvm_type, splat_constant, suffix
 
 if TYPE_CHECKING:
     from .expr import ExprEmitter
 
-__all__ = ["emit_times_exp2"]
+__all__ = ["emit_round_rest", "emit_times_exp2"]
 
 
 def emit_times_exp2(em: ExprEmitter, e: Call) -> str:
-    """``x * 2**floor(n)``: whole registers at a time; few lanes take the front of a register."""
+    """``x * 2**floor(n)``."""
+    if not em.target.has("avx512f"):
+        return _by_library(em, e.dtype, *[em.value(a) for a in e.args])
+    return _by_registers(em, e, _scaled)
+
+
+def emit_round_rest(em: ExprEmitter, e: Call) -> str:
+    """``x - round(x)``, 0 for infinities."""
+    if em.target.has("avx512dq"):
+        return _by_registers(em, e, _reduced)
+    (x,) = map(em.value, e.args)
+    type_, dot = em.type(e), suffix(e.dtype)
+    whole = em.fn.pure(em.intrinsic(f"llvm.roundeven.{dot}", type_, [type_], [x]))
+    rest = em.fn.pure(f"fsub {type_} {x}, {whole}")
+    size = em.fn.pure(em.intrinsic(f"llvm.fabs.{dot}", type_, [type_], [x]))
+    endless = em.fn.pure(f"fcmp oeq {type_} {size}, {splat_constant('0x7FF0000000000000', e.dtype)}")
+    zero = splat_constant("0x0", e.dtype)
+    return em.fn.pure(
+        f"select {llvm_type(with_lanes('bool', lanes_of(e.dtype)))} {endless}, {type_} {zero}, {type_} {rest}"
+    )
+
+
+def _by_registers(em: ExprEmitter, e: Call, instruction: Callable[[ExprEmitter, str, int, list[str]], str]) -> str:
+    """Whole registers at a time; few lanes take the front of a register."""
     values = [em.value(a) for a in e.args]
     lanes, bits = lanes_of(e.dtype), bits_of(e.dtype)
-    if not em.target.has("avx512f"):
-        return _by_library(em, e.dtype, *values)
     narrow = em.target.has("avx512vl")
     widths = [512 // bits, *([256 // bits, 128 // bits] if narrow else [])]
     register = next((w for w in widths if lanes % w == 0), None) or (widths[-1] if lanes < widths[-1] else 0)
@@ -32,7 +55,7 @@ def emit_times_exp2(em: ExprEmitter, e: Call) -> str:
     scalar = element_of(e.dtype)
     if room > lanes:
         values = [_resized(em, v, scalar, lanes, room) for v in values]
-    parts = [_scaled(em, scalar, register, [_cut(em, v, scalar, room, at, register) for v in values])
+    parts = [instruction(em, scalar, register, [_cut(em, v, scalar, room, at, register) for v in values])
              for at in range(0, room, register)]  # fmt: skip
     whole, have = parts[0], register
     for part in parts[1:]:
@@ -74,6 +97,16 @@ def _scaled(em: ExprEmitter, scalar: str, lanes: int, values: list[str]) -> str:
     types, args = [type_, type_, type_, mask], [*values, "zeroinitializer", "-1"]
     if lanes * bits == 512:
         types, args = [*types, "i32"], [*args, "4"]  # rounding as the control register says
+    return em.fn.pure(em.intrinsic(name, type_, types, args))
+
+
+def _reduced(em: ExprEmitter, scalar: str, lanes: int, values: list[str]) -> str:
+    type_, bits = llvm_type(with_lanes(scalar, lanes)), bits_of(scalar)
+    name = f"llvm.x86.avx512.mask.reduce.{'ps' if bits == 32 else 'pd'}.{lanes * bits}"
+    mask = f"i{max(lanes, 8)}"
+    types, args = [type_, "i32", type_, mask], [*values, "8", "zeroinitializer", "-1"]  # to nearest even, silently
+    if lanes * bits == 512:
+        types, args = [*types, "i32"], [*args, "4"]
     return em.fn.pure(em.intrinsic(name, type_, types, args))
 
 

@@ -96,7 +96,7 @@ _NEEDS_FUSED = ("sin", "cos", "tan", "fmod")
 def expand(call: Call, fused: bool = True, scales: bool = False) -> Expr | None:
     """The expansion of ``tir.exp(x)`` and its like; None for calls that stay as they are.
 
-    ``fused``: the target has fused multiply-add; ``scales``: an instruction for ``tir.times_exp2``.
+    ``fused``: the target has fused multiply-add; ``scales``: instructions for ``tir.times_exp2`` and ``tir.round_rest``.
     """
     name = call.op.removeprefix("tir.")
     if not call.op.startswith("tir.") or not is_float(call.dtype):
@@ -137,7 +137,7 @@ def lower_math(func: PrimFunc, target: Target | None = None) -> PrimFunc:
         B[i] = T.Let(T.Select(9.2 <= T.fabs(t0), T.copysign(1, t0), t4), where={t0: A[i], …})
     """
     fused = True if target is None else target.has_fma
-    scales = target is not None and target.has("avx512f")
+    scales = target is not None and target.has("avx512dq")
 
     def post(n: Any) -> Expr | None:
         return expand(n, fused, scales) if isinstance(n, Call) else None

@@ -17,7 +17,7 @@ class Maths:
     Values that are used more than once are named by :meth:`name`; :meth:`finish` puts the names around the result.
     ``fused`` says that the target multiplies and adds in one rounding; polynomials then use ``tir.fma``. What relies
     on exact products asks for :meth:`fma`, which is right everywhere and slow where the instruction is missing.
-    ``scales``: it has an instruction for ``tir.times_exp2``.
+    ``scales``: it has instructions for ``tir.times_exp2`` and ``tir.round_rest``.
     """
 
     def __init__(self, dtype: str, fused: bool = True, scales: bool = False) -> None:

@@ -89,6 +89,9 @@ def exp_plus_one(m: Maths, x: Expr) -> Expr:
 
 def exp2(m: Maths, x: Expr) -> Expr:
     """2**x, at most 1 ULP off; exact for whole x."""
+    if m.scales:  # right for every x as it is
+        r = m.name(m.call("round_rest", x))
+        return m.call("times_exp2", m.mad(m.poly(r, EXP2_32 if m.single else EXP2_64), r, m.f(1.0)), x - r)
     x = m.clamp(x, -152.0, 130.0) if m.single else m.clamp(x, -1077.0, 1026.0)
     n, exponent = m.whole(x + m.f(m.magic))
     r = m.name(x - n)

@@ -106,6 +106,25 @@ def test_times_exp2(dtype: str, lanes: int) -> None:
         np.testing.assert_array_equal(out, want)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("lanes", [1, 3, 16, 32])
+def test_round_rest(dtype: str, lanes: int) -> None:
+    count = 5 * lanes + 7
+    x = placeholder((count,), dtype, name="x")
+    y = compute((count,), lambda i: op.round_rest(x[i]), name="y")
+    sch = Schedule(create_prim_func([x, y]))
+    if lanes > 1:
+        sch.vectorize(sch.split(sch.get_loops("y")[0], [None, lanes])[1])
+    a = np.random.default_rng(2).uniform(-99, 99, count).astype(dtype)
+    a[:7] = [0.5, 1.5, -2.5, math.inf, -math.inf, math.nan, 3e30]
+    want = np.where(np.isinf(a), 0, a - np.rint(np.where(np.isinf(a), 0, a))).astype(dtype)
+    targets = [Target(f"{mcpu} -num-cores=1") for mcpu in ("native", "llvm -mcpu=x86-64-v3")]
+    for run in (lambda *args: interpret(sch.func, *args), *[compile(sch.func, t, "kernel") for t in targets]):
+        out = np.full(count, 7, dtype)
+        run(a, out)
+        np.testing.assert_array_equal(out, want)
+
+
 def test_exp_takes_the_instruction_where_there_is_one() -> None:
     f = function("exp", "float32", 64, 16)
     for mcpu, word in (("x86-64-v4", "vscalefps"), ("x86-64-v3", "vpslld")):
