@@ -82,7 +82,7 @@ def run_chain(chain: Chain) -> Outcome:
     """Run and check a chain; :class:`Failure` when something is wrong."""
     program = random_program(chain.seed)
     expected = program.arrays()
-    interpret(program.func, *expected, check_regions=True)
+    interpret(program.func, *expected, check_regions=chain.seed % 4 == 0)
     sch = Schedule(program.func, seed=chain.seed)
     out = Outcome()
     stages: list[tuple[str, Schedule]] = []
@@ -103,22 +103,29 @@ def run_chain(chain: Chain) -> Outcome:
         if sch.func is before:
             continue
         stages.append((name, sch.snapshot()))
-        _verified(chain, sch, name)
+    _verified(chain, stages)
     _numbers(chain, program, expected, stages)
     last = stages[-1][0] if stages else ""
     _round_trip(chain, sch, last)
-    _replays(chain, program.func, sch, last)
+    if chain.seed % 2 == 0:
+        _replays(chain, program.func, sch, last)
     if chain.compiled and not any(isinstance(n, For) and n.thread_binding for n in pre_order(sch.func.body)):
         _compiled(chain, program, expected, sch, last)
         out.compiled = True
     return out
 
 
-def _verified(chain: Chain, sch: Schedule, last: str) -> None:
+def _verified(chain: Chain, stages: list[tuple[str, Schedule]]) -> None:
+    """The last function is well-formed; when it is not, the first that is not is to blame. Of some chains, each is."""
     try:
-        verify(sch.func)
-    except Exception as error:
-        raise Failure(chain, "verify", str(error), sch, last) from error
+        for _, sch in stages if chain.seed % 4 == 0 else stages[-1:]:
+            verify(sch.func)
+    except Exception:
+        for name, sch in stages:
+            try:
+                verify(sch.func)
+            except Exception as error:
+                raise Failure(chain, "verify", str(error), sch, name) from error
 
 
 def _numbers(chain: Chain, program: Program, expected: list[np.ndarray], stages: list[tuple[str, Schedule]]) -> None:
@@ -165,7 +172,7 @@ def _replays(chain: Chain, func: PrimFunc, sch: Schedule, last: str) -> None:
     try:
         Trace.from_json(sch.trace.dumps()).apply_to_schedule(again)
         assert_structural_equal(again.func, sch.func)
-        if chain.seed % 4 == 0:
+        if chain.seed % 8 == 0:
             pasted = Schedule(func)
             exec(sch.trace.as_python(), {"sch": pasted})
             assert_structural_equal(pasted.func, sch.func)
