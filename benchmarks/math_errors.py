@@ -45,7 +45,8 @@ def _erf(x: Any) -> Any:
 def _gelu(x: Any) -> Any:
     from scipy.special import erfc
 
-    return np.where(x == -math.inf, math.nan, x * 0.5 * erfc(x * -math.sqrt(0.5)))
+    exact = np.where(x < -13, -0.0, x * 0.5 * erfc(x * -math.sqrt(0.5)))  # below -13: 0, see docs/math.md
+    return np.where(x == -math.inf, math.nan, exact)
 
 
 UNARY: dict[str, Reference] = {

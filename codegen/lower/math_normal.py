@@ -1,10 +1,11 @@
 """1 + erf(t) without cancellation, which gelu and the normal distribution are made of.
 
-For negative t the sum of 1 and a number close to -1 has few digits left, or none. So beyond 0.4 it is computed as
-erfc(|t|) = exp(-t**2) * h((|t| - 2) / (|t| + 2)) / (|t| + 2) (the transformation is that of M. Shepherd and J. Laframboise, "Chebyshev
-approximation of (1 + 2x) exp(x**2) erfc x in 0 <= x < infinity", Mathematics of Computation 36, 1981), t**2 in two parts; for
-positive t that is taken from 2. When t = x / sqrt(2), the exponent is made from x: rounding t would cost x**2 units of the last
-place. The polynomials are minimax fits of the relative error made for this file (Remez exchange in 50 digits).
+For negative t the sum of 1 and a number close to -1 has few digits left, or none. So it is computed as erfc(|t|) =
+exp(-t**2) * h((|t| - 2) / (|t| + 2)) / (|t| + 2) (the transformation is that of M. Shepherd and J. Laframboise, "Chebyshev
+approximation of (1 + 2x) exp(x**2) erfc x in 0 <= x < infinity", Mathematics of Computation 36, 1981), t**2 in two parts, and for
+positive t as 2 minus that. When t = x / sqrt(2), the exponent is made from x: rounding t would cost x**2 units of the last
+place. Where the sum would be denormal it is 0: processors take long over denormal numbers. The polynomials are minimax fits of
+the relative error made for this file (Remez exchange in 50 digits).
 """
 
 from __future__ import annotations
@@ -16,21 +17,22 @@ from typing import Any
 from ...tir.dtype import bits_of, element_of, is_float
 from ...tir.expr import Add, Call, Div, Expr, FloatImm, Mul, Sub
 from .math_build import Maths
-from .math_exp import exp
-from .math_sigmoid import ERF_SMALL_32, ERF_SMALL_64
+from .math_exp import exp_normal
 
 __all__ = ["erf_plus_one", "named_sums", "twice_normal"]
 
-# erfc(t) * exp(t**2) * (t + 2) over (t - 2) / (t + 2) on 0.4 <= t <= 10.3: 2**-27.8, on 0.4 <= t <= 27.5: 2**-55.6
-TAIL_32 = (1.021582708784832324, -0.6871606524565996257, 0.2794716694801269684, -0.0364432711744847423,
-           -0.02150270797763305314, 0.006488552726375646119, 0.003038419408082032939, -0.000870910027200217115,
-           -0.0005213687232004602097, 8.604055956224147647e-05)  # fmt: skip
-TAIL_64 = (1.021582705242022969, -0.687160684413810078, 0.2794720925560572561, -0.03644223150695965827,
-           -0.02151066188964506215, 0.006479185071487112508, 0.003090612062558329397, -0.0008372961425566662672,
-           -0.0006630735286542039953, 3.437237845497793406e-05, 0.0001444706286337885549, 3.414222312912276845e-05,
-           -2.16932093439391819e-05, -1.609132713507517616e-05, -1.14697334388134562e-06, 3.561458412179213987e-06,
-           2.082240382092740547e-06, 1.399668432743346738e-07, -7.437243074293706105e-07, -4.467764738160368752e-07,
-           2.020524895229793192e-07, 1.454898920627781933e-07, -5.832679381439041657e-08)  # fmt: skip
+# erfc(t) * exp(t**2) * (t + 2) over (t - 2) / (t + 2) on 0 <= t <= 9.2: 2**-28.3, on 0 <= t <= 26.6: 2**-55.9
+TAIL_32 = (1.021582708037920011, -0.687160702986501741, 0.279471824491137507, -0.03644159170476256584,
+           -0.02150635412366225452, 0.006474088840122497415, 0.003064605560754656478, -0.0008257153903834310848,
+           -0.0005928992438023347281, 3.940856566168863889e-05, 6.560854355749259938e-05)  # fmt: skip
+TAIL_64 = (1.021582705242022991, -0.6871606844138106559, 0.279472092556049101, -0.03644223150686843247,
+           -0.02151066188913883138, 0.006479185067281136434, 0.003090612050843514776, -0.0008372960537823620132,
+           -0.0006630734013229384891, 3.437134698677304212e-05, 0.0001444699754876149288, 3.414944134773529334e-05,
+           -2.169249475370194304e-05, -1.612298931961438893e-05, -1.137794634512856219e-06, 3.648703811030507436e-06,
+           2.029928504865189731e-06, -4.807031560452212176e-09, -6.157985566882249754e-07, -3.200995028731806099e-07,
+           4.473242683024695433e-08, 1.120089424402961598e-07, 2.463442675133066568e-08, -1.492378197426956926e-08,
+           -5.967083381938474999e-09)  # fmt: skip
+# the sum is a normal number down to -x = 13.003 and 37.537, to -t = 9.194 and 26.543
 
 
 def erf_plus_one(m: Maths, t: Expr) -> Expr:
@@ -45,21 +47,16 @@ def twice_normal(m: Maths, x: Expr) -> Expr:
 
 def _sum(m: Maths, t: Expr, x: Expr, share: float) -> Expr:
     """1 + erf(t) where t**2 = share * x**2."""
-    z = m.name(t * t)
-    if m.single:
-        near = m.mad(m.poly(z, ERF_SMALL_32), t, t)
-    else:
-        near = t * m.poly(z, ERF_SMALL_64)
-    top = (10.3 if m.single else 27.5) / math.sqrt(share)
-    square, rest = _square(m, m.clamp(m.abs(x), 0.0, top))
-    a = m.clamp(m.abs(t), 0.0, 10.3 if m.single else 27.5)
-    w = m.name(m.f(1.0) / (a + m.f(2.0)))
-    u = m.name((a - m.f(2.0)) * w)
+    most = {0.5: (13.0, 37.5), 1.0: (9.19, 26.5)}[share][0 if m.single else 1]
+    far = m.name(m.abs(x) > m.f(most))
+    a = m.name(m.select(far, m.f(most), m.abs(x)))
+    square, rest = _square(m, a)
+    w = m.name(m.f(1.0) / (m.abs(t) + m.f(2.0)))
+    u = m.name((m.abs(t) - m.f(2.0)) * w)
     h = m.name(m.poly(u, TAIL_32 if m.single else TAIL_64) * w)
-    power = exp(m, square * m.f(-share))
-    tail = m.name(power * m.mad(h, rest * m.f(-share), h))
-    far = m.select(t > m.f(0.0), m.f(2.0) - tail, tail)
-    return m.select(m.abs(t) < m.f(0.4), m.f(1.0) + near, far)
+    power = exp_normal(m, m.name(square * m.f(-share)))
+    tail = m.name(m.select(far, m.f(0.0), power * m.mad(h, rest * m.f(-share), h)))
+    return m.select(t > m.f(0.0), m.f(2.0) - tail, tail)
 
 
 def _square(m: Maths, a: Expr) -> tuple[Expr, Expr]:
