@@ -140,11 +140,12 @@ def _accesses(s: Stmt) -> _Accesses | None:
             reads.add(n.buffer)
         elif isinstance(n, BufferStore):
             writes.add(n.buffer)
-        elif (isinstance(n, Block) and n.match_buffers) or (isinstance(n, Var) and n.dtype == "handle"):
+        elif isinstance(n, Var) and n.dtype == "handle":
             return None
         elif isinstance(n, Block):
             reads.update(r.buffer for r in n.reads)
             writes.update(r.buffer for r in n.writes)
+            reads.update(m.source.buffer for m in n.match_buffers)
     return frozenset(reads), frozenset(writes)
 
 

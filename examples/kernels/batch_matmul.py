@@ -43,7 +43,7 @@ def tiled(rows: int, vectors: int, unroll: int = 4) -> Scheduler:
         i0, i1 = sch.split(i, [None, rows])
         panel, vector, lane = sch.split(j, [None, vectors, lanes])
         sch.reorder(batch, panel, i0, k, i1, vector, lane)
-        sch.reverse_compute_at(out, i0)
+        sch.reverse_compute_at(out, i0, preserve_unit_loops=True)
         r, c = sch.get_loops(out)[-2:]
         c0, c1 = sch.split(c, [None, lanes])
         for loop in (r, c0, i1, vector):

@@ -81,7 +81,7 @@ def tiled(rows: int, pixels: int, vectors: int, block: int, *, unroll: int = 8, 
 
         # The border: rows of it in one go, pixels and channels together.
         if "P" in [b.name for b in sch.get_producers("C")]:
-            sch.compute_at("P", y_block)
+            sch.compute_at("P", y_block, preserve_unit_loops=True)
             _, part = sch.split(sch.fuse(*sch.get_loops("P")[-2:]), [None, lanes])
             sch.vectorize(part)
 
@@ -93,16 +93,17 @@ def tiled(rows: int, pixels: int, vectors: int, block: int, *, unroll: int = 8, 
             lambda a, b, c, q: (q // cols, a, b, c, q % cols),
             pad_value=0.0 if outputs % cols else None,
         )
-        *taps, column = sch.get_loops(packed)
-        part, q = sch.split(column, [None, cols])
-        sch.reorder(part, *taps, q)
+        *taps, q = sch.get_loops(packed)
+        if outputs % cols == 0:  # else the loops go through the panels already, zeros included
+            part, q = sch.split(q, [None, cols])
+            sch.reorder(part, *taps, q)
         sch.vectorize(q)
 
         # A tile is copied to C when it is complete.
-        sch.reverse_compute_at(out, x0)
-        *within, c = sch.get_loops(out)[-3:]
+        sch.reverse_compute_at(out, x0, preserve_unit_loops=True)
+        *rest, c = sch.get_loops(out)[-4:]
         c0, c1 = sch.split(c, [None, lanes])
-        for loop in (*(w for w in within if w is not x0), c0, y1, x1, vector):
+        for loop in (*rest, c0, y1, x1, vector):
             sch.unroll(loop)
         sch.vectorize(c1)
         sch.vectorize(lane)
