@@ -86,6 +86,8 @@ def _torch(operation: str, arrays: Sequence[np.ndarray], options: Mapping[str, A
         return lambda: torch.clamp_min_(torch.addcmul(x[2], x[0], x[1], out=out), 0), fetch
     if operation == "row sum":
         return lambda: torch.sum(x[0], 1, out=out), fetch
+    if operation == "argmax":
+        return lambda: torch.argmax(x[0], 1), fetch
     if operation == "gemv":
         return lambda: torch.mv(x[0], x[1], out=out), fetch
     if operation == "transpose":
@@ -242,6 +244,7 @@ def _jax(operation: str, arrays: Sequence[np.ndarray], options: Mapping[str, Any
         "layer norm": norm,
         "mul add relu": lambda a, b, c: jnp.maximum(a * b + c, 0),
         "row sum": lambda x: x.sum(1),
+        "argmax": lambda x, value: x.argmax(1),
         "gemv": jnp.matmul,
         "transpose": lambda x: x.T.copy(),
         "blur": blur,

@@ -28,8 +28,8 @@ def declare(m: int, n: int) -> tw.PrimFunc:
     return te.create_prim_func([a, x, y])
 
 
-def by_rows(rows: int, vectors: int):
-    """A schedule: ``rows`` rows at a time, ``vectors`` vectors of partial sums for each."""
+def by_rows(rows: int, vectors: int, ahead: int):
+    """A schedule: ``rows`` rows at a time, ``vectors`` vectors of partial sums for each, fetched ``ahead`` steps before."""
 
     def schedule(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
         sch = tw.Schedule(func)
@@ -37,7 +37,8 @@ def by_rows(rows: int, vectors: int):
         partial = by_lanes(sch, "Y", row_width(sch, j, target, vectors))
         block, _ = sch.split(sch.get_loops("Y")[0], [None, rows])
         sch.compute_at(partial, block, preserve_unit_loops=True)
-        sweep(sch, partial, "Y", block)
+        step = sweep(sch, partial, "Y", block)
+        sch.annotate(step, "pragma_prefetch_distance", {"A": ahead})
         if target.num_cores > 1:
             sch.parallel(block)
         return sch
@@ -54,7 +55,7 @@ KERNELS = [
     Kernel(
         "gemv 4096²",
         declare(4096, 4096),
-        by_rows(4, 4),
+        by_rows(4, 4, 8),
         reference,
         "gemv",
         yardstick="read",

@@ -2,7 +2,7 @@
 
 A sum in one variable would wait four cycles for each addition. Here a row is summed into ``vectors`` vectors side by side
 (``rfactor`` makes the lanes partial sums of their own), and those are added up once at the end of the row, in steps that
-halve the vector.
+halve the vector. What a later step reads is asked for ahead of time: the processor's own prefetching stops at each page.
 
 Run it: ``python examples/kernels/row_sum.py``.
 """
@@ -29,8 +29,8 @@ def declare(m: int, n: int) -> tw.PrimFunc:
     return te.create_prim_func([x, s])
 
 
-def by_vectors(vectors: int):
-    """A schedule: ``vectors`` vectors of partial sums."""
+def by_vectors(vectors: int, ahead: int):
+    """A schedule: ``vectors`` vectors of partial sums, fetched ``ahead`` steps before."""
 
     def schedule(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
         sch = tw.Schedule(func)
@@ -40,7 +40,8 @@ def by_vectors(vectors: int):
         partial = by_lanes(sch, "S", row_width(sch, j, target, vectors))
         i = sch.get_loops("S")[0]
         sch.compute_at(partial, i, preserve_unit_loops=True)
-        sweep(sch, partial, "S", i)
+        step = sweep(sch, partial, "S", i)
+        sch.annotate(step, "pragma_prefetch_distance", {"X": ahead})
         return sch
 
     return schedule
@@ -55,7 +56,7 @@ KERNELS = [
     Kernel(
         "row sum 4096²",
         declare(4096, 4096),
-        by_vectors(8),
+        by_vectors(8, 16),
         reference,
         "row sum",
         yardstick="read",

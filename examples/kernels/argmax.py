@@ -1,0 +1,89 @@
+"""Where the largest element of each row is: a reduction of pairs.
+
+A pair is a place and a value; of two pairs the one with the larger value stays, of equal values the one that comes first.
+By lanes this is two vectors, compared and blended under one mask. Rows are read once, so the limit is the bandwidth of
+reading, as for ``row_sum.py``; but comparing takes half as long as reading, so what comes next is asked for ahead of time.
+
+Run it: ``python examples/kernels/argmax.py``.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+from kernel import Kernel, run
+from rows import below, by_lanes, row_width
+
+import tilewright as tw
+from tilewright import te
+
+__all__ = ["KERNELS"]
+
+
+def _earlier_or_larger(x, y):
+    return te.any(x[1] > y[1], te.all(x[1] == y[1], x[0] < y[0]))
+
+
+argmax = te.comm_reducer(
+    lambda x, y: (
+        te.select(_earlier_or_larger(x, y), x[0], y[0]),
+        te.select(x[1] > y[1], x[1], y[1]),
+    ),
+    lambda place, value: (te.const(-1, place), te.min_value(value)),
+    name="argmax",
+)
+
+
+def declare(m: int, n: int) -> tw.PrimFunc:
+    """V[i] = max of X[i, :], P[i] = the first place where it is"""
+    x = te.placeholder((m, n), name="X")
+    k = te.reduce_axis((0, n), name="k")
+    place, value = te.compute((m,), lambda i: argmax((k.var, x[i, k]), axis=k), name="A")
+    return te.create_prim_func([x, value, place])
+
+
+def by_vectors(vectors: int, ahead: int):
+    """A schedule: ``vectors`` vectors of pairs side by side, made one vector before its lanes are compared."""
+
+    def schedule(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
+        sch = tw.Schedule(func)
+        width = row_width(sch, sch.get_loops("A")[-1], target, vectors)
+        pairs = by_lanes(sch, "A", width)
+        fewer = by_lanes(sch, "A", max(width // vectors, 1))
+        i = sch.get_loops("A")[0]
+        for partial in (fewer, pairs):
+            sch.set_scope(partial, 1, "local")
+            sch.compute_at(partial, i, preserve_unit_loops=True)
+            lane, row, step = below(sch, partial, i)
+            sch.reorder(step, row, lane)
+            start = sch.decompose_reduction(partial, step)
+            sch.vectorize(lane)
+            sch.vectorize(sch.get_loops(start)[-1])
+        sch.annotate(step, "pragma_prefetch_distance", {"X": ahead})
+        if target.num_cores > 1:
+            sch.parallel(i)
+        return sch
+
+    return schedule
+
+
+def reference(x: np.ndarray, value: np.ndarray, out: np.ndarray) -> None:
+    """NumPy; ``value`` is the other output."""
+    out[...] = np.argmax(x, axis=1)
+
+
+KERNELS = [
+    Kernel(
+        "argmax 4096²",
+        declare(4096, 4096),
+        by_vectors(8, 16),
+        reference,
+        "argmax",
+        yardstick="read",
+        goal="0.9 of bandwidth",
+    ),
+]
+
+if __name__ == "__main__":
+    run(KERNELS, sys.argv[1:])
