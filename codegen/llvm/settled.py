@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ...tir.expr import BufferLoad, Expr, Let, Var
 from ...tir.node import Node
-from ...tir.stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, Stmt
+from ...tir.stmt import BufferStore, For, IfThenElse, LetStmt, Stmt
 from ...tir.walk import distinct
 from ..lower.registers import REGISTER_SCOPE
 
@@ -39,8 +39,6 @@ def settled(body: Stmt) -> bool:
             if isinstance(n, LetStmt) and _uses((n.value,), moving):
                 stack += [(n.value, moving), (n.body, moving | {n.var})]
                 continue
-            if isinstance(n, Allocate) and n.buffer.scope != REGISTER_SCOPE:
-                return False
         stack += [(c, moving) for c in n.children()]
     return True
 
