@@ -11,9 +11,9 @@ from collections.abc import Container, Mapping, Sequence
 
 from ..tir.arith import Analyzer
 from ..tir.expr import Add, Expr, FloorDiv, FloorMod, IntImm, Mul, Range, Sub, Var, const, is_const_int
-from ..tir.walk import substitute
+from ..tir.walk import substitute, uses_var
 
-__all__ = ["NotInvertible", "digit_of", "invert"]
+__all__ = ["NotInvertible", "digit_of", "inverse", "invert"]
 
 
 class NotInvertible(Exception):
@@ -93,6 +93,49 @@ def invert(
         if not analyzer.can_prove_equal(back, value):
             tests.append(analyzer.simplify(back).equal(value))
     return solved, tests
+
+
+def inverse(
+    analyzer: Analyzer, doms: Mapping[Var, Range], indices: Sequence[Expr]
+) -> tuple[list[Var], dict[Var, Expr]]:
+    """A variable for each index, and the axes of ``doms`` as expressions of these; :class:`NotInvertible` when they do
+    not follow.
+
+    That is for values which the indices do take; it says nothing about others. Beyond :func:`invert`, an index may
+    count down (``9 - v``). The expressions are left as TVM's inverse of an iteration map leaves them, the digits of an
+    axis in the order of the indices from the last to the first.
+    """
+    places = [Var(f"i{n}", index.dtype) for n, index in enumerate(indices)]
+    digits: dict[Var, list[tuple[int, Expr, int | None]]] = {v: [] for v in doms}
+    for index, place in reversed(list(zip(indices, places, strict=True))):
+        e = index if isinstance(index, Var) and index in doms else analyzer.simplify(index)
+        value: Expr = place
+        if not uses_var(e, lambda v: v in doms):
+            continue
+        if isinstance(e, (Add, Sub)) and isinstance(e.b, IntImm):
+            value, e = value - e.b if isinstance(e, Add) else value + e.b, e.a
+        elif isinstance(e, Sub) and isinstance(e.a, IntImm):
+            value, e = (place if e.a.value == 0 else place - e.a) * const(-1, place.dtype), e.b
+        parts = _parts(e, doms)
+        if parts is None:
+            raise NotInvertible(index)
+        for i, (v, lower, upper, scale) in enumerate(parts):
+            digit = value // scale if scale > 1 else value
+            if i + 1 < len(parts):
+                digit = digit % (parts[i + 1][3] // scale)
+            digits[v].append((lower, digit, upper))
+    solved: dict[Var, Expr] = {}
+    for v, found in digits.items():
+        expected: int | None = 1
+        for lower, _, upper in sorted(found, key=lambda d: d[0]):
+            if lower != expected:
+                raise NotInvertible(v)
+            expected = upper
+        if expected is not None and not analyzer.can_prove(doms[v].min + doms[v].extent <= expected):
+            raise NotInvertible(v)
+        terms = [digit * lower if lower > 1 else digit for lower, digit, _ in found]
+        solved[v] = sum(terms[1:], start=terms[0]) if terms else doms[v].min
+    return places, solved
 
 
 def _below(analyzer: Analyzer, e: Expr, end: Expr) -> bool:

@@ -45,7 +45,8 @@ def compute_at(func: PrimFunc, block: str, loop: Var, preserve_unit_loops: bool 
     turn of the loop; a predicate cuts off what is outside of the axes' domains, and keeps a condition of its own.
 
     Applies when the block is complete or a reduction block, writes no buffer that lives on after the scope, and all
-    its consumers stand under the loop and read nothing that it does not compute there.
+    its consumers stand under the loop and read nothing that it does not compute there. A block that nothing reads goes
+    under any loop behind its producers, as a whole.
 
     >>> from tilewright.schedule import Schedule
     >>> from tilewright.tir.parser import parse
@@ -98,7 +99,8 @@ def reverse_compute_at(
     under the loop: -1 the last possible, -2 the first possible (just after the last producer).
 
     Applies when the block is complete or a reduction block, all its producers stand under the loop, what it reads is
-    final and complete there in each turn, and the turns together run it on the whole domain of its axes.
+    final and complete there in each turn, and the turns together run it on the whole domain of its axes. A block that
+    has no producers goes under any loop in front of its consumers, as a whole.
 
     >>> from tilewright.schedule import Schedule
     >>> from tilewright.tir.parser import parse
@@ -152,6 +154,8 @@ def _move(func: PrimFunc, block: str, loop: Var, keep_units: bool, index: int, f
     own = _check_movable(tree, scope, realize, target, forward)
     partners = scope.consumers(realize) if forward else scope.producers(realize)
     _check_partners(tree, realize, target, partners, forward)
+    if not partners:
+        _check_free(tree, scope, realize, target)
 
     without = tree.replace({realize: None})
     tree = tree_of(without)
@@ -172,6 +176,7 @@ def _move(func: PrimFunc, block: str, loop: Var, keep_units: bool, index: int, f
     tree = tree_of(moved)
     if not forward:
         once = realize.block.init is not None or any(iv.kind != IterVar.SPATIAL for iv in realize.block.iter_vars)
+        once = once and not (realize.block.init is not None and not partners)  # then each turn runs it from the start
         check_kinds_for(tree, new, tree.loops_above(new))
         if not covers_domain(tree, new, once=once):
             raise ScheduleError(
@@ -289,20 +294,45 @@ def _check_partners(
 ) -> None:
     outside = [p for p in partners if not tree.is_below(p, target)]
     kind = "consumer" if forward else "producer"
-    if outside or not partners:
+    if outside:
         names, all_names = [", ".join([repr(p.block.name_hint) for p in some]) for some in (outside, partners)]
         name, loop = realize.block.name_hint, target.loop_var.name
         raise ScheduleError(
             f"not all {kind}s of block {name!r} are under loop {loop}: {names} "
             + ("reads" if forward else "writes")
-            + f" what block {name!r} {'writes' if forward else 'reads'}, outside of it (all {kind}s: {all_names})"
-            if outside
-            else f"block {name!r} has no {kind} in its scope",
-            where=(realize, target, *outside) if outside else realize,
+            + f" what block {name!r} {'writes' if forward else 'reads'}, outside of it (all {kind}s: {all_names})",
+            where=(realize, target, *outside),
             hint=f"choose a loop around all {kind}s, or move those first",
         )
     for partner in partners:
         check_plain_path(tree, partner)
+
+
+def _check_free(tree: Tree, scope: Scope, realize: BlockRealize, target: For) -> None:
+    """A block without partners may go under any loop that comes after what it reads and before what reads it."""
+    under = [scope.order[b] for b in scope.blocks if tree.is_below(b, target)]
+    name, loop = realize.block.name_hint, target.loop_var.name
+    for producer in scope.producers(realize):
+        if scope.order[producer] > max(under, default=-1):
+            raise ScheduleError(
+                f"block {producer.block.name_hint!r} writes what block {name!r} reads, and comes after loop {loop}",
+                where=(target, producer, realize),
+                hint="choose a loop behind its producers",
+            )
+    for consumer in scope.consumers(realize):
+        if scope.order[consumer] < min(under, default=len(scope.blocks)):
+            raise ScheduleError(
+                f"block {consumer.block.name_hint!r} reads what block {name!r} writes, and comes before loop {loop}",
+                where=(target, consumer, realize),
+                hint="choose a loop in front of its consumers",
+            )
+    for region in realize.block.writes:
+        for writer in scope.writers.get(region.buffer, ()):
+            if writer is not realize:
+                raise ScheduleError(
+                    f"block {writer.block.name_hint!r} writes {region.buffer.name} as well, so their order has to stay",
+                    where=(realize, writer),
+                )
 
 
 def _position(tree: Tree, scope: Scope, realize: BlockRealize, target: For, index: int) -> int:

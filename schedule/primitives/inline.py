@@ -26,7 +26,7 @@ from ..analysis import (
 )
 from ..boxes import analyzer_at
 from ..errors import ScheduleError
-from ..invert import NotInvertible, invert
+from ..invert import NotInvertible, inverse, invert
 from ..primitive import primitive
 from ..regions import check_cover, covers_domain, domain_text
 from ..tree import Tree, tree_of
@@ -57,7 +57,8 @@ def _check_pointers(scope: Scope, buffer: Buffer) -> None:
 
 def _check_inputs_stay(scope: Scope, realize: BlockRealize, until: Sequence[BlockRealize]) -> None:
     """Nothing that the block reads may change between it and its last consumer."""
-    first, last = scope.order[realize], max(scope.order[u] for u in until)
+    first = scope.order[realize]
+    last = max([scope.order[u] for u in until], default=first)
     for region in realize.block.reads:
         for writer in scope.writers.get(region.buffer, ()):
             if first < scope.order[writer] <= last:
@@ -73,8 +74,9 @@ def _check_inputs_stay(scope: Scope, realize: BlockRealize, until: Sequence[Bloc
 def compute_inline(func: PrimFunc, block: str) -> PrimFunc:
     """Compute what ``block`` computes where it is read, and drop the block and its buffer.
 
-    Applies to a complete block that stores one value at its own axes, each once (a dimension of extent 1 may have the
-    index 0), into a buffer that does not live on after the scope.
+    Applies to a complete block that stores one value, at a place from which its axes follow (axes, also counted down
+    or shifted, digits such as ``v // 16, v % 16``, or sums of these), into a buffer that does not live on after the scope.
+    Its readers read what it has written; a block that nothing reads just goes.
 
     >>> from tilewright.schedule import Schedule
     >>> from tilewright.tir.parser import parse
@@ -118,14 +120,8 @@ def compute_inline(func: PrimFunc, block: str) -> PrimFunc:
             hint="reverse_compute_inline puts it into its producer",
         )  # fmt: skip
     _check_pointers(scope, buffer)
-    names = _index_axes(realize, store)
+    places, axes = _axes_of_store(tree, realize, store)
     readers = [r for r in scope.readers.get(buffer, ()) if r is not realize]
-    if not readers:
-        raise ScheduleError(
-            f"no block reads {buffer.name}, so {block!r} cannot be inlined",
-            where=realize,
-            hint="its value is used nowhere; choose a block that has consumers",
-        )
     for reader in readers:
         if scope.order[reader] < scope.order[realize]:
             raise ScheduleError(
@@ -133,12 +129,17 @@ def compute_inline(func: PrimFunc, block: str) -> PrimFunc:
                 where=(reader, realize),
                 hint="only what comes after the block can take its value",
             )
+    if len(scope.blocks) == 1:
+        raise ScheduleError(
+            f"block {block!r} is the only one of its scope, which cannot be left empty", where=realize,
+            hint=f"nothing reads {buffer.name}; return it, or drop the function",
+        )  # fmt: skip
     _check_inputs_stay(scope, realize, readers)
-    _check_reads_exist(tree, realize, readers, names, buffer)
+    _check_reads_exist(tree, realize, readers, store)
 
     def value_at(load: BufferLoad) -> Expr:
-        where = {v: i for v, i in zip(names, load.indices, strict=True) if v is not None}
-        return substitute(store.value, where)  # type: ignore[no-any-return]
+        at = dict(zip(places, load.indices, strict=True))
+        return substitute(store.value, {v: substitute(e, at) for v, e in axes.items()})  # type: ignore[no-any-return]
 
     changes: dict[Stmt, Stmt | None] = {realize: None}
     for reader in readers:
@@ -150,42 +151,24 @@ def compute_inline(func: PrimFunc, block: str) -> PrimFunc:
     return tree.replace({root: root.with_(alloc_buffers=kept)})
 
 
-def _index_axes(realize: BlockRealize, store: BufferStore) -> list[Var | None]:
-    """The axis at each index of the store; None for the index 0 of a dimension of extent 1."""
-    axes = {iv.var: iv for iv in realize.block.iter_vars}
-    names: list[Var | None] = []
-    for index, extent in zip(store.indices, store.buffer.shape, strict=True):
-        if is_const_int(extent, 1) and (is_const_int(index, 0)):
-            names.append(None)
-        elif isinstance(index, Var) and index in axes and index not in names:
-            names.append(index)
-        else:
-            raise ScheduleError(
-                f"block {realize.block.name_hint!r} stores at {store.buffer.name}"
-                f"[{', '.join(map(str, store.indices))}], not at axes of its own, each once",
-                where=realize,
-                hint="transform_block_layout can change the axes",
-            )
-    used = {n for n in pre_order(store.value) if isinstance(n, Var) and n in axes}
-    for v in used - set(names):
-        if not is_const_int(axes[v].dom.extent, 1):
-            raise ScheduleError(
-                f"the value of block {realize.block.name_hint!r} depends on axis {v.name}, which is no index of its output",
-                where=realize,
-                hint="the output has to be addressed by each axis that the value uses",
-            )
-    if used - set(names):
+def _axes_of_store(tree: Tree, realize: BlockRealize, store: BufferStore) -> tuple[list[Var], dict[Var, Expr]]:
+    """A variable for each index of the store, and the block's axes as expressions of them."""
+    doms = {iv.var: iv.dom for iv in realize.block.iter_vars}
+    analyzer = analyzer_at(tree, realize)
+    for v, dom in doms.items():
+        analyzer.bind(v, dom)
+    try:
+        return inverse(analyzer, doms, store.indices)
+    except NotInvertible as e:
+        where = f"{store.buffer.name}[{', '.join(map(str, store.indices))}]"
         raise ScheduleError(
-            f"axis {sorted(v.name for v in used - set(names))[0]} is used by the value and by no index of the output",
+            f"block {realize.block.name_hint!r} stores at {where}, from which its axes do not follow (see {e.index})",
             where=realize,
-            hint="the output has to be addressed by each axis that the value uses",
-        )
-    return names
+            hint="the indices must be its axes, or splits and fusions of them, each used once",
+        ) from None
 
 
-def _check_reads_exist(
-    tree: Tree, realize: BlockRealize, readers: Sequence[BlockRealize], names: Sequence[Var | None], buffer: Buffer
-) -> None:
+def _check_reads_exist(tree: Tree, realize: BlockRealize, readers: Sequence[BlockRealize], store: BufferStore) -> None:
     """A reader must mean an element that the block has computed, in the same turn of the loops they share: elsewhere
     the block's own reads may leave their buffers."""
     around = {lp.loop_var for lp in tree.loops_above(realize)}
@@ -193,12 +176,13 @@ def _check_reads_exist(
     doms = {iv.var: iv.dom for iv in realize.block.iter_vars}
     analyzer = analyzer_at(tree, realize)
     whole = all(
-        v is None or (is_const_int(doms[v].min, 0) and analyzer.can_prove_equal(doms[v].extent, extent))
-        for v, extent in zip(names, buffer.shape, strict=True)
+        (is_const_int(extent, 1) and is_const_int(i, 0))
+        or (isinstance(i, Var) and is_const_int(doms[i].min, 0) and analyzer.can_prove_equal(doms[i].extent, extent))
+        for i, extent in zip(store.indices, store.buffer.shape, strict=True)
     )
     if not (apart and whole and covers_domain(tree, realize)):
         for reader in readers:
-            check_cover(tree, realize, reader, buffer)
+            check_cover(tree, realize, reader, store.buffer)
 
 
 def _inlined(reader: BlockRealize, buffer: Buffer, value_at: Any) -> BlockRealize:
@@ -215,11 +199,14 @@ def _inlined(reader: BlockRealize, buffer: Buffer, value_at: Any) -> BlockRealiz
 
 
 def _with_regions(block: Block) -> Block:
+    """The regions found anew; what the indices of the old ones read comes first, as in TVM."""
     own = {*block.alloc_buffers, *[m.buffer for m in block.match_buffers]}
-    reads, writes = [
-        tuple([r for r in found if r.buffer not in own]) for found in access_regions(block.body, block.init)
-    ]
-    return block.with_(reads=reads, writes=writes)
+    reads, writes = [[r for r in found if r.buffer not in own] for found in access_regions(block.body, block.init)]
+    ends = [e for old in (*block.reads, *block.writes) for r in old.region for e in (r.min, r.extent)]
+    indexing = [n.buffer for e in ends for n in pre_order(e) if isinstance(n, BufferLoad)]
+    first = {b: n for n, b in enumerate(dict.fromkeys(indexing))}
+    reads.sort(key=lambda r: first.get(r.buffer, len(first)))
+    return block.with_(reads=tuple(reads), writes=tuple(writes))
 
 
 # -- the other way ------------------------------------------------------------------------------------------------------------
@@ -341,8 +328,7 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
     value = transform(substitute(store.value, axes), post=post)
     indices = tuple([substitute(i, axes) for i in store.indices])
     body = BufferStore(store.buffer, value, indices)
-    reads, writes = access_regions(body)
-    block_now = producer.block.with_(body=body, reads=reads, writes=writes)
+    block_now = _with_regions(producer.block.with_(body=body))
     bound = {iv.var: v for iv, v in zip(producer.block.iter_vars, producer.iter_values, strict=True)}
     predicate = producer.predicate
     local = analyzer_at(tree, producer)

@@ -397,3 +397,56 @@ def test_lanes_share_no_scratch():
     sch.vectorize(j)
     with pytest.raises(ScheduleError, match="iterations of loop j share elements of buffer B(?s:.*)lanes of vectors"):
         sch.compute_at("B", j)
+
+
+FREE = """
+@T.prim_func
+def main(A: T.Buffer((7, 13)), C: T.Buffer((7, 13)), D: T.Buffer((7, 13))):
+    B = T.alloc_buffer((7, 13))
+    E = T.alloc_buffer((7, 13))
+    for i, j in T.grid(7, 13):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = A[vi, vj] + T.float32(1)
+    for i, j in T.grid(7, 13):
+        with T.block("E"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            E[vi, vj] = C[vi, vj] * T.float32(2)
+    for i, j in T.grid(7, 13):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = E[vi, vj] * T.float32(2)
+    for i, j in T.grid(7, 13):
+        with T.block("D"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            D[vi, vj] = A[vi, vj] - T.float32(1)
+"""
+
+
+def test_a_block_without_partners_moves_as_a_whole(agree):
+    func = parse(FREE)
+    for step in (
+        lambda s: s.compute_at("B", s.get_loops("D")[0]),
+        lambda s: s.reverse_compute_at("D", s.get_loops("C")[1]),
+        lambda s: s.reverse_compute_at("D", s.get_loops("B")[0], index=0),
+    ):
+        sch = Schedule(func)
+        step(sch)
+        agree(func, sch.func)
+
+
+def test_a_block_without_partners_stays_between_producers_and_consumers():
+    with pytest.raises(ScheduleError, match="'E' writes what block 'B' reads, and comes after loop i"):
+        sch = Schedule(parse(FREE))
+        sch.compute_at("B", sch.get_loops("C")[0])
+    with pytest.raises(ScheduleError, match="'E' reads what block 'C' writes, and comes before loop i"):
+        sch = Schedule(parse(FREE))
+        sch.reverse_compute_at("C", sch.get_loops("D")[0])
+
+
+def test_a_block_without_partners_is_not_run_by_several_threads_at_once():
+    sch = Schedule(parse(FREE))
+    i, _ = sch.get_loops("C")
+    sch.parallel(i)
+    with pytest.raises(ScheduleError, match="iterations of loop i share elements of buffer D"):
+        sch.reverse_compute_at("D", i)

@@ -77,8 +77,16 @@ def test_compute_inline_refuses_a_reduction(matmul):
         sch.compute_inline("C")
 
 
-@pytest.mark.parametrize("store, index", [("B[vi * 2, vj]", "v"), ("B[vi, vi]", "v"), ("B[vi + 1, vj]", "v")])
-def test_compute_inline_refuses_other_indices_than_axes(store, index):
+@pytest.mark.parametrize(
+    "store, words",
+    [
+        ("B[vi * 2, vj]", "not known to be a box without holes"),
+        ("B[vi, vi]", r"stores at B\[vi, vi\], from which its axes do not follow"),
+        ("B[vi + vj, vj]", r"from which its axes do not follow \(see vi \+ vj\)"),
+        ("B[vi + 1, vj]", r"reads B\[vi, vj\], and it is not shown that this lies in what block 'B' has written"),
+    ],
+)
+def test_compute_inline_refuses_places_that_do_not_give_the_axes_or_are_not_read(store, words):
     func = parse(f"""
 @T.prim_func
 def main(A: T.Buffer((7, 7)), C: T.Buffer((7, 7))):
@@ -92,8 +100,70 @@ def main(A: T.Buffer((7, 7)), C: T.Buffer((7, 7))):
             vi, vj = T.axis.remap("SS", [i, j])
             C[vi, vj] = B[vi, vj]
 """)
-    with pytest.raises(ScheduleError, match="not at axes of its own, each once"):
+    with pytest.raises(ScheduleError, match=words):
         Schedule(func).compute_inline("B")
+
+
+def test_compute_inline_of_what_nobody_reads(same):
+    text = """
+@T.prim_func
+def main(A: T.Buffer((7,)), C: T.Buffer((7,))):
+    B = T.alloc_buffer((7,))
+    for i in range(7):
+        with T.block("B"):
+            vi = T.axis.spatial(7, i)
+            B[vi] = A[vi]
+    for i in range(7):
+        with T.block("C"):
+            vi = T.axis.spatial(7, i)
+            C[vi] = A[vi] + T.float32(1)
+"""
+    sch = Schedule(parse(text))
+    sch.compute_inline("B")
+    same(
+        sch.func,
+        """
+@T.prim_func
+def main(A: T.Buffer((7,)), C: T.Buffer((7,))):
+    for i in range(7):
+        with T.block("C"):
+            vi = T.axis.spatial(7, i)
+            C[vi] = A[vi] + T.float32(1)
+""",
+    )
+    alone = Schedule(parse(text[: text.index('    for i in range(7):\n        with T.block("C")')]))
+    with pytest.raises(ScheduleError, match="'B' is the only one of its scope, which cannot be left empty"):
+        alone.compute_inline("B")
+
+
+PLACES = {
+    "reversed": ((13, 7), "B[12 - vj, vi]", "C[vi, vj] = B[vj, vi] - B[12 - vj, vi]"),
+    "shifted": ((9, 13), "B[vi + 2, vj]", "C[vi, vj] = B[8 - vi, vj] + B[vi + 2, 12 - vj]"),
+    "fused": ((91,), "B[vi * 13 + vj]", "C[vi, vj] = B[vj * 7 + vi] + B[90 - vi]"),
+    "fixed": ((13, 3, 7), "B[vj, 2, 6 - vi]", "C[vi, vj] = B[vj, 2, vi] + B[12, 2, 0]"),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_compute_inline_of_other_places_than_axes(agree, replays, name):
+    shape, store, use = PLACES[name]
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((7, 13)), C: T.Buffer((7, 13))):
+    B = T.alloc_buffer({shape})
+    for i, j in T.grid(7, 13):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            {store} = A[vi, vj] * T.float32(2)
+    for i, j in T.grid(7, 13):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            {use}
+""")
+    sch = Schedule(func)
+    sch.compute_inline("B")
+    agree(func, sch.func)
+    replays(sch, func)
 
 
 def test_compute_inline_refuses_reads_that_the_block_never_computed():
