@@ -36,6 +36,8 @@ class MachineModel:
     l1_ways: int = 12
     line_bytes: int = 64
     jump_cycles: float = 40.0
+    int8_dots: bool = False
+    """Whether one instruction multiplies and adds four int8 in each lane of a 512-bit register."""
 
     @staticmethod
     def of(target: Target) -> MachineModel:
@@ -47,6 +49,7 @@ class MachineModel:
             l1_bytes=target.l1_bytes,
             l2_bytes=target.l2_bytes,
             l3_bytes=max(target.l3_bytes, target.l2_bytes),
+            int8_dots=target.has_vnni and target.vector_bits == 512,
         )
 
     def lanes(self, itemsize: int) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...tir.function import PrimFunc
 from ...tir.parser import parse
 
-__all__ = ["bf16_dot", "int8_dot"]
+__all__ = ["bf16_dot", "int8_dot", "signed_int8_dot"]
 
 _DESC = """
 @T.prim_func
@@ -46,13 +46,37 @@ def {name}_impl(
         )
 """
 
+_SIGNED = """
+@T.prim_func
+def {name}_impl(
+    A: T.Buffer((4,), "int8", offset_factor=1),
+    B: T.Buffer(({lanes}, 4), "int8", offset_factor=1),
+    C: T.Buffer(({lanes},), "int32", offset_factor=1),
+):
+    T.func_attr({{"any_scope": True}})
+    with T.block("root"):
+        T.reads(C[0:{lanes}], A[0:4], B[0:{lanes}, 0:4])
+        T.writes(C[0:{lanes}])
+        C[0:{lanes}] = T.dot4_u8i8(
+            C[0:{lanes}],
+            T.Shuffle(
+                [T.bitwise_xor(T.Cast("uint8x4", A[0:4]), T.Broadcast(T.uint8(128), 4))], {repeat}
+            ),
+            B.vload([0, 0], "int8x{total}"),
+        ) - T.dot4_u8i8(
+            T.Broadcast(0, {lanes}), T.Broadcast(T.uint8(128), {total}), B.vload([0, 0], "int8x{total}")
+        )
+"""
 
-def _dot(name: str, op: str, lanes: int, width: int, types: tuple[str, str, str]) -> tuple[PrimFunc, PrimFunc]:
+
+def _dot(
+    name: str, op: str, lanes: int, width: int, types: tuple[str, str, str], implementation: str = _IMPL
+) -> tuple[PrimFunc, PrimFunc]:
     words = {
         "name": name, "op": op, "lanes": lanes, "width": width, "a": types[0], "b": types[1], "c": types[2],
         "total": lanes * width, "repeat": list(range(width)) * lanes,
     }  # fmt: skip
-    desc, impl = parse(_DESC.format(**words)), parse(_IMPL.format(**words))
+    desc, impl = parse(_DESC.format(**words)), parse(implementation.format(**words))
     assert isinstance(desc, PrimFunc) and isinstance(impl, PrimFunc)
     return desc, impl
 
@@ -60,6 +84,14 @@ def _dot(name: str, op: str, lanes: int, width: int, types: tuple[str, str, str]
 def int8_dot(lanes: int) -> tuple[PrimFunc, PrimFunc]:
     """``C[i] += A[k] * B[i, k]`` for ``lanes`` i and 4 k: uint8 by int8 into int32, exact but for wrapping sums."""
     return _dot(f"dot_{lanes}x4_u8i8i32", "dot4_u8i8", lanes, 4, ("uint8", "int8", "int32"))
+
+
+def signed_int8_dot(lanes: int) -> tuple[PrimFunc, PrimFunc]:
+    """``C[i] += A[k] * B[i, k]`` for ``lanes`` i and 4 k: int8 by int8 into int32, by the instruction for uint8.
+
+    A·B = (A + 128)·B - 128·B, where the right term is the same for all rows of A that meet one vector of B.
+    """
+    return _dot(f"dot_{lanes}x4_i8i8i32", "dot4_u8i8", lanes, 4, ("int8", "int8", "int32"), _SIGNED)
 
 
 def bf16_dot(lanes: int) -> tuple[PrimFunc, PrimFunc]:

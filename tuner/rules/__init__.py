@@ -1,17 +1,20 @@
 """Schedule rules: which blocks belong together, and the recipes that may schedule them.
 
 ``base``: what a rule is, and how to register one of your own. ``inlining``: stages computed where they are used.
+``dots``: products of int8 by dot-product instructions.
 ``tiling``: reductions with a vectorized spatial axis (matmul, convolution, pooling). ``rows``: reductions along rows
 (softmax, layer norm, sums). ``elementwise``: everything else. ``helpers``: steps that the recipes share.
 """
 
 from .base import Group, ScheduleRule, default_rules, register_rule
+from .dots import DotRule
 from .elementwise import ElementwiseRule
 from .inlining import blocks_to_inline, paddings_to_inline
 from .rows import RowReductionRule
 from .tiling import MultiLevelTilingRule
 
 __all__ = [
+    "DotRule",
     "ElementwiseRule",
     "Group",
     "MultiLevelTilingRule",
