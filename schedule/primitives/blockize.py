@@ -211,8 +211,8 @@ def _side_by_side(tree: Tree, blocks: Sequence[BlockRealize], preserve_unit_iter
     name = unique_block_name(tree.func, f"outer_{'_'.join(names)}_")
     block = Block(
         shared.axes,
-        union_regions(reads, shared.analyzer),
-        union_regions(writes, shared.analyzer),
+        union_regions(reads, shared.analyzer)[::-1],  # the last buffer first, as in TVM
+        union_regions(writes, shared.analyzer)[::-1],
         name,
         seq(*body),
     )

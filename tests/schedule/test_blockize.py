@@ -338,8 +338,8 @@ def main(A: T.Buffer((16, 32), "float32"), B: T.Buffer((16, 32), "float32"), C: 
         with T.block("outer_B_C_"):
             vi_o = T.axis.spatial(4, m)
             vj_o = T.axis.spatial(1, 0)
-            T.reads(A[vi_o * 4 : vi_o * 4 + 4, 0:32], B[vi_o * 4 : vi_o * 4 + 4, 0:32])
-            T.writes(B[vi_o * 4 : vi_o * 4 + 4, 0:32], C[vi_o * 4 : vi_o * 4 + 4, 0:32])
+            T.reads(B[vi_o * 4 : vi_o * 4 + 4, 0:32], A[vi_o * 4 : vi_o * 4 + 4, 0:32])
+            T.writes(C[vi_o * 4 : vi_o * 4 + 4, 0:32], B[vi_o * 4 : vi_o * 4 + 4, 0:32])
             for i, j in T.grid(4, 32):
                 with T.block("B"):
                     vi_i, vj_i = T.axis.remap("SS", [i, j])
