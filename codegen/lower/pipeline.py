@@ -24,6 +24,7 @@ from .math import lower_math
 from .prefetch import insert_prefetches
 from .reduction import place_init
 from .registers import promote_registers
+from .spread import spread_prefetches
 from .storage import widen_half_floats
 from .streams import align_streams, mark_streams
 from .transpose import transpose_in_registers
@@ -69,6 +70,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("settle_masks", _plain(settle_masks)),
     Pass("promote_registers", _plain(promote_registers)),
     Pass("insert_prefetches", insert_prefetches),
+    Pass("spread_prefetches", spread_prefetches),
 )
 
 
