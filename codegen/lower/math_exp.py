@@ -2,8 +2,8 @@
 
 Each reduces to 2**n * f(r) with |r| <= log(2)/2 (Cody and Waite's two-part constants; those of Cephes, exact products
 without a fused operation), evaluates a minimax polynomial (Remez exchange, run for this file in 50 digits; the error
-is below 2**-28 for float32, 2**-63 for float64) and multiplies by 2**n in two steps, so that denormal results and
-overflow come out right.
+is below 2**-28 for float32, 2**-63 for float64) and multiplies by 2**n, by the instruction for that or in two steps, so
+that denormal results and overflow come out right.
 """
 
 from __future__ import annotations

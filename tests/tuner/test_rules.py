@@ -70,6 +70,11 @@ CASES = {
     "max_pool": lambda: func_of(lambda x: ops.max_pool2d(x, 3, 2, 1), p(1, 3, 9, 9)),
     "softmax": lambda: func_of(ops.softmax, p(5, 17)),
     "softmax_long": lambda: func_of(ops.softmax, p(2, 3, 40)),
+    "softmax_pairs_of_rows": lambda: func_of(ops.softmax, p(6, 17)),
+    "softmax_images": lambda: func_of(lambda x: ops.softmax(x, axis=1), p(3, 40, 4)),
+    "layer_norm_rows": lambda: func_of(ops.layer_norm, p(3, 8, 40), p(40, name="g"), p(40, name="b")),
+    "sum_pairs_of_rows": lambda: func_of(lambda x: ops.sum(x, axis=1), p(10, 33)),
+    "argmax_rows": lambda: func_of(lambda x: ops.argmax(x, axis=1), p(8, 40)),
     "log_softmax": lambda: func_of(ops.log_softmax, p(3, 33)),
     "layer_norm": lambda: func_of(ops.layer_norm, p(3, 17), p(17, name="g"), p(17, name="b")),
     "rms_norm": lambda: func_of(ops.rms_norm, p(3, 33), p(33, name="g")),
@@ -258,3 +263,19 @@ def test_a_broken_plugin_is_reported_and_left_out(monkeypatch):
             assert "serial" in [r.name for r in default_rules()]
     finally:
         base._registered[:] = before
+
+
+@pytest.mark.parametrize("case", ["softmax_pairs_of_rows", "softmax_images", "layer_norm_rows", "sum_pairs_of_rows"])
+def test_several_rows_at_a_time(case):
+    func = CASES[case]()
+    reference, dtypes = run(func, func)
+    space, tried = Space(func, WIDE), {}
+    for sketch in space.sketches:
+        for row in sketch.sample(200, np.random.default_rng(0)):
+            drawn = tuple(map(int, row))
+            rows = [v for k, v in sketch.decisions_of(drawn).items() if k.split(".")[-1] == "rows"]
+            tried.setdefault(max(rows, default=0), (sketch, drawn))
+    assert 2 in tried or 4 in tried
+    for sketch, row in tried.values():
+        sch = space.schedule(sketch, row)
+        assert compare(run(func, sch.func)[0], reference, dtypes, tolerance(func)) is None, sch.func.script()

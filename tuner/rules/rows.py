@@ -88,9 +88,9 @@ def _row_by_row(members: set[BlockInfo], rank: int) -> bool:
 
 class RowPart(Part):
     """Decisions: ``accumulators`` (vectors summed side by side), ``unroll`` of the loop over the row, ``vectors`` per
-    step of the element-wise stages."""
+    step of the element-wise stages, ``rows`` worked on together: while one waits for its horizontal sum, another goes on."""
 
-    structure = ("accumulators", "vectors")
+    structure = ("accumulators", "vectors", "rows")
 
     def __init__(self, group: Group, machine: MachineModel) -> None:
         self.group, self.machine = group, machine
@@ -106,7 +106,14 @@ class RowPart(Part):
             Decision("accumulators", up_to(steps, 1, 2, 4, 8)),
             Decision("unroll", up_to(steps, 1, 2, 4)),
             Decision("vectors", up_to(row, 1, 2, 4, 8)),
+            Decision("rows", tuple(r for r in (1, 2, 4) if self._last_extent() % r == 0)),
         )
+
+    def _last_extent(self) -> int:
+        """Rows along the innermost of their axes; 1 where several rows at a time have no form."""
+        blocks = self.group.blocks
+        simple = all(len(b.reduce) <= 1 and len(b.stores) == 1 for b in blocks)
+        return self.anchor.extents[self.anchor.spatial[-1]] if self.anchor.spatial and simple else 1
 
     def _row_size(self, block: BlockInfo) -> int:
         """Elements of one row that the block goes through."""
@@ -133,6 +140,9 @@ class RowPart(Part):
         if not loops:
             at = None
         else:
+            if row["rows"] > 1:
+                last_row, _ = sch.split(loops[-1], [None, row["rows"]])
+                loops = [*loops[:-1], last_row]
             at = fuse_all(sch, loops)
             if self.parallel:
                 sch.parallel(at)
@@ -143,6 +153,8 @@ class RowPart(Part):
 
     def _finish(self, sch: Schedule, kind: str, block: Any, at: Any, row: Mapping[str, int], *, is_last: bool) -> None:
         loops = loops_within(sch, block, at) if at is not None else list(sch.get_loops(block))
+        if row["rows"] > 1:
+            loops = self._row_outside(sch, kind, block, loops)
         if kind == "map" and loops:
             columns = fuse_all(sch, loops)
             _, lanes = sch.split(columns, [None, row["vectors"] * self.lanes])
@@ -154,6 +166,8 @@ class RowPart(Part):
             if over:
                 sch.reorder(*over, lanes)
                 init = sch.decompose_reduction(block, over[0])
+                if row["rows"] > 1:
+                    sch.unroll(sch.get_loops(init)[-2])
                 unroll_factor(sch, over[-1], row["unroll"])
                 sch.vectorize(sch.get_loops(init)[-1])
             sch.vectorize(lanes)
@@ -163,11 +177,32 @@ class RowPart(Part):
         if not is_last and kind in ("finish", "reduce"):
             sch.set_scope(block, 0, "local")
 
+    @staticmethod
+    def _row_outside(sch: Schedule, kind: str, block: Any, loops: list[Any]) -> list[Any]:
+        """Puts the loop over the rows at hand outside the loops within a row (for partial results: inside the loop over
+        the row, unrolled), and returns the others."""
+        if kind == "partial":
+            lanes, rows, *over = loops
+            sch.reorder(*over, rows, lanes)
+            sch.unroll(rows)
+            return [lanes, *over]
+        if kind in ("finish", "reduce"):
+            *inside, rows = loops
+            if inside:
+                sch.reorder(rows, *inside)
+            sch.unroll(rows)
+            return inside
+        rows, *inside = loops
+        if not inside:
+            sch.unroll(rows)
+        return inside
+
     def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
         machine = self.machine
         count = math.prod(self.anchor.extents[v] for v in self.anchor.spatial)
         core, loads, stores, overhead = np.zeros(rows), np.zeros(rows), np.zeros(rows), np.zeros(rows)
         width = columns["accumulators"] * self.lanes
+        together = columns["rows"]
         for info in self.group.blocks:
             size = self._row_size(info)
             step = width if info.is_reduction else columns["vectors"] * self.lanes
@@ -175,19 +210,29 @@ class RowPart(Part):
             vectors = steps * step / self.lanes
             work = vectors * info.operations / machine.fma_pipes
             if info.is_reduction:
-                work = np.maximum(work, steps * machine.fma_latency)
-                overhead = overhead + 4 * np.log2(np.maximum(width, 2.0)) + 6 * columns["accumulators"]
+                work = np.maximum(work, steps * machine.fma_latency / together)
+                crowded = np.maximum(1.0, columns["accumulators"] * together / (0.75 * machine.registers))
+                work = work * crowded  # accumulators that registers do not hold are stored and loaded
+                waits = (1 + 1 / together) / 2  # half of a horizontal sum is waiting, which other rows fill
+                overhead = overhead + waits * (4 * np.log2(np.maximum(width, 2.0)) + 6 * columns["accumulators"])
+                trip = columns["unroll"] * columns["accumulators"] * together
+                overhead = overhead + 10 + 2 * steps / (columns["unroll"] * together) + trip / 2
+            else:
+                overhead = overhead + 10 + 2 * steps / columns["unroll"]
             core = core + work
             loads = loads + vectors * len(info.loads) / machine.loads_per_cycle
             stores = stores + (0 if info.is_reduction else vectors / machine.stores_per_cycle)
-            overhead = overhead + 10 + 2 * steps / columns["unroll"]
         moved = self._bytes()
+        row_bytes = max(self._row_size(b) * b.itemsize for b in self.group.blocks)
+        if row_bytes % 4096 == 0:  # rows at the same places of their pages: their lines and pending stores collide
+            overhead = overhead + loads * (together - 1) / 2
+        again = (len(self.group.blocks) > 1) * (2 * row_bytes * together > machine.l1_bytes) * moved
         return Costs(rows).put(
             core_cycles=core * count,
             load_cycles=loads * count,
             store_cycles=stores * count,
             loop_cycles=overhead * count,
-            l2_bytes=float(moved),
+            l2_bytes=moved + again,
             l3_bytes=float(moved if moved > machine.l2_bytes else 0),
             memory_bytes=float(moved if moved > machine.l3_bytes else 0),
             flops=sum(b.flops for b in self.group.blocks),
