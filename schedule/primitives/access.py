@@ -1,0 +1,137 @@
+"""annotate_buffer_access: what a block declares to read or write of a buffer, said anew."""
+
+from __future__ import annotations
+
+import functools
+from contextlib import ExitStack
+from typing import Any
+
+from ...tir.arith import Analyzer
+from ...tir.buffer import Buffer, BufferRegion
+from ...tir.expr import Range, const
+from ...tir.function import PrimFunc
+from ...tir.stmt import BlockRealize
+from ..analysis import accesses, opaque_buffers
+from ..boxes import analyzer_at, bind_loops
+from ..errors import ScheduleError
+from ..index_map import IndexMap
+from ..primitive import primitive
+from ..tree import Tree, blocks_below, tree_of
+from ._layouts import as_text, block_name
+from .annotate import with_annotation
+from .cache import pick_buffer
+
+__all__ = ["annotate_buffer_access"]
+
+
+def _prepare(func: PrimFunc, block: Any, gen_new_ranges: Any, **rest: Any) -> dict[str, Any]:
+    """The ranges as the text of an index map with two results, begin and end, per dimension."""
+    if not callable(gen_new_ranges) or isinstance(gen_new_ranges, IndexMap):
+        return {}
+    found = [b for b in blocks_below(func.body) if b.block.name_hint == block_name(block)]
+
+    @functools.wraps(gen_new_ranges)
+    def flat(*axes: Any) -> list[Any]:
+        out: list[Any] = []
+        for part in gen_new_ranges(*axes):
+            if isinstance(part, (list, tuple)) and len(part) != 2:
+                raise TypeError(f"a range is a place, or a begin and an end, not {len(part)} values")
+            out.extend(part if isinstance(part, (list, tuple)) else (part, part + 1))
+        return out
+
+    return {"gen_new_ranges": as_text(flat, len(found[0].block.iter_vars) if found else None)}
+
+
+@primitive(prepare=_prepare)
+def annotate_buffer_access(
+    func: PrimFunc, block: str, buffer_index: int | str, buf_type: str, gen_new_ranges: Any
+) -> PrimFunc:
+    """Declare anew which part of a buffer ``block`` reads or writes (``buf_type``: ``"read"`` or ``"write"``).
+
+    ``gen_new_ranges`` gets the axes and returns, per dimension of the buffer, a place or a pair of begin and end. The
+    block gets the annotation ``explicit_read_region`` (or ``_write_``) with the numbers of the buffers that were
+    declared so. Applies when the new region holds all that the block accesses; it may say more.
+
+    >>> from tilewright.schedule import Schedule
+    >>> from tilewright.tir.parser import parse
+    >>> sch = Schedule(parse('''
+    ... @T.prim_func
+    ... def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
+    ...     for i in range(8):
+    ...         with T.block("C"):
+    ...             vi = T.axis.spatial(8, i)
+    ...             C[vi] = A[vi] * T.float32(2)
+    ... '''))
+    >>> sch.annotate_buffer_access("C", 0, "read", lambda vi: ((vi - 1, vi + 2),))
+    >>> sch.func.show()
+    # from tilewright.tir import script as T
+    <BLANKLINE>
+    @T.prim_func
+    def main(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+        # with T.block("root"):
+        for i in range(8):
+            with T.block("C"):
+                vi = T.axis.spatial(8, i)
+                T.reads(A[vi - 1:vi - 1 + 3])
+                T.writes(C[vi])
+                T.block_attr({"explicit_read_region": [0]})
+                C[vi] = A[vi] * T.float32(2.0)
+    """
+    if buf_type not in ("read", "write"):
+        raise ValueError(f"buf_type is 'read' or 'write', not {buf_type!r}")
+    tree = tree_of(func)
+    realize = tree.block(block)
+    old = realize.block
+    buffer = pick_buffer(realize, buffer_index, buf_type)
+    regions = old.reads if buf_type == "read" else old.writes
+    number = next(n for n, r in enumerate(regions) if r.buffer is buffer)
+    mapping = IndexMap.from_text(gen_new_ranges) if isinstance(gen_new_ranges, str) else gen_new_ranges
+    ends = mapping.map_indices([iv.var for iv in old.iter_vars])
+    if len(ends) != 2 * buffer.ndim:
+        raise ScheduleError(
+            f"{len(ends) // 2} ranges are given for buffer {buffer.name} of {buffer.ndim} dimensions", where=realize,
+            hint="give a place, or a pair of begin and end, for each dimension",
+        )  # fmt: skip
+    analyzer = analyzer_at(tree, realize)
+    for iv in old.iter_vars:
+        analyzer.bind(iv.var, iv.dom)
+    pairs = list(zip(ends[::2], ends[1::2], strict=True))
+    region = BufferRegion(buffer, tuple([Range(lo, analyzer.simplify(hi - lo)) for lo, hi in pairs]))
+    _check_holds(tree, realize, buffer, buf_type, region, analyzer)
+    changed = tuple([region if n == number else r for n, r in enumerate(regions)])
+    block_now = old.with_(reads=changed) if buf_type == "read" else old.with_(writes=changed)
+    new = tree.replace({realize: BlockRealize(realize.iter_values, realize.predicate, block_now)})
+    key = f"explicit_{buf_type}_region"
+    known = list(old.annotations.get(key, []))
+    return with_annotation(new, block, key, known if number in known else [*known, number])
+
+
+def _check_holds(
+    tree: Tree, realize: BlockRealize, buffer: Buffer, buf_type: str, region: BufferRegion, analyzer: Analyzer
+) -> None:
+    """ScheduleError unless the region holds every element that the block accesses."""
+    block = realize.block
+    name = block.name_hint
+    if buffer.data in opaque_buffers(block) or any(m.source.buffer is buffer for m in block.match_buffers):
+        raise ScheduleError(
+            f"block {name!r} accesses {buffer.name} through a pointer or a match_buffer, which cannot be followed",
+            where=realize,
+            hint="do this before tensorize and other steps that bring in pointers",
+        )
+    for stmt in (block.body, block.init):
+        for access in accesses(stmt, buffer) if stmt is not None else ():
+            if access.is_store is (buf_type == "read"):
+                continue
+            bind_loops(analyzer, access.loops)
+            with ExitStack() as known:
+                for guard in access.guards:
+                    known.enter_context(analyzer.constraint(guard))
+                for index, r in zip(access.indices, region.region, strict=True):
+                    zero = const(0, index.dtype)
+                    if not (analyzer.can_prove(index - r.min >= zero) and analyzer.can_prove(index < r.min + r.extent)):
+                        raise ScheduleError(
+                            f"block {name!r} accesses {buffer.name}[{', '.join(map(str, access.indices))}], and it is "
+                            f"not shown that {index} lies in {r.min}..{analyzer.simplify(r.min + r.extent - 1)}",
+                            where=realize,
+                            hint="the region may hold more than is accessed, and not less",
+                        )
