@@ -37,7 +37,7 @@ def check(kernel, func, target, schedule=None):
 def test_convolutions(shape, window, stride, padding, target):
     conv = importlib.import_module("conv")
     func = conv.declare(shape, window, stride, padding)
-    schedules = [conv.tiled(1, 6, 2, 3, unroll=2), conv.tiled(2, 3, 1, 4, unroll=2, prefetch=16)]
+    schedules = [conv.tiled(1, 6, 2, 3, unroll=2), conv.tiled(2, 3, 1, 4, unroll=2, fetch=True)]
     for schedule in schedules:
         kernel = replace(conv.KERNELS[0], reference=conv.reference_of(window, stride, padding))
         check(kernel, func, target, schedule)
