@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from .errors import ScheduleError
@@ -57,6 +57,11 @@ class Instruction:
         except KeyError:
             raise TraceError(f"the trace calls {self.name!r}, which is no schedule primitive") from None
 
+    @property
+    def kind(self) -> Primitive:
+        """The same under TVM's name, so that ``inst.kind.name`` is the primitive's name."""
+        return self.primitive
+
     def as_python(self) -> str:
         """The call as a line of Python on ``sch``; arguments that have their default value are left out."""
         parts: list[str] = []
@@ -81,7 +86,7 @@ def _same(default: Any, value: Any) -> bool:
     return type(default) is type(value) and default == value
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, init=False)
 class Trace:
     """A sequence of instructions: plain data, free of the function it was recorded on.
 
@@ -91,7 +96,15 @@ class Trace:
     b0 = sch.get_block(name='C')
     """
 
-    insts: Sequence[Instruction] = field(default_factory=tuple)
+    insts: Sequence[Instruction]
+
+    def __init__(self, insts: Sequence[Instruction] = (), decisions: Mapping[Instruction, Any] | None = None) -> None:
+        """``decisions`` replace those of the instructions that they are for, as in TVM's ``Trace(insts, decisions)``."""
+        known = decisions or {}
+        for inst in known:
+            if not any(inst is i for i in insts):
+                raise ValueError(f"the instruction {inst.name} is not part of this trace")
+        self.insts = tuple([replace(i, decision=known[i]) if i in known else i for i in insts]) if known else insts
 
     def __len__(self) -> int:
         return len(self.insts)

@@ -1,9 +1,9 @@
 """The primitives: one function each, registered by :func:`~tilewright.schedule.primitive.primitive`.
 
-``query`` and ``dataflow`` look around; ``access`` and ``annotate`` add what is known; ``loops`` and ``order`` rewrite loop nests, ``kinds`` says how loops run;
-``cache``, ``compute_at``, ``inline``, ``reduction``, ``rfactor``, ``layout`` and ``block_layout`` move computation and
-data; ``reindex``, ``reindex_cache``, ``inplace``, ``index_cache`` and ``copy_at`` make copies of other kinds, ``storage``
-says where and how a buffer lies; ``sampling`` and ``location`` decide.
+``query`` and ``dataflow`` look around; ``access`` and ``annotate`` add what is known; ``loops`` and ``order`` rewrite loop
+nests, ``kinds`` says how loops run; ``cache``, ``compute_at``, ``inline``, ``reduction``, ``rfactor``, ``layout`` and
+``block_layout`` move computation and data; ``reindex``, ``reindex_cache``, ``inplace``, ``index_cache`` and ``copy_at``
+make copies of other kinds, ``storage`` says where and how a buffer lies; ``sampling`` and ``location`` decide.
 A module is imported here so that its primitives are registered.
 """
 

@@ -283,3 +283,19 @@ def test_open_decisions_are_filled_in(matmul, agree):
     Trace.from_json(filled.dumps()).apply_to_schedule(concrete)
     assert [concrete.get(v).extent.value for v in concrete.get_loops("C")[:4]] == [4, 3, 4, 8]
     agree(func, concrete.func)
+
+
+def test_a_trace_of_instructions_and_decisions(chain):
+    sch = Schedule(chain(16, 13))
+    i, _ = sch.get_loops("B")
+    sch.split(i, sch.sample_perfect_tile(i, n=2, decision=[4, 4]))
+    trace = sch.trace
+    (sample,) = [inst for inst in trace.insts if inst.kind.name == "sample_perfect_tile"]
+    assert Trace(trace.insts, trace.decisions).as_json() == trace.as_json()
+    other = Trace(trace.insts, {sample: [2, 8]})
+    assert trace.get_decision(sample) == [4, 4]
+    again = Schedule(chain(16, 13))
+    other.apply_to_schedule(again)
+    assert [again.get(lp).extent.value for lp in again.get_loops("B")] == [2, 8, 13]
+    with pytest.raises(ValueError, match="sample_perfect_tile is not part of this trace"):
+        Trace((), {sample: [2, 8]})
