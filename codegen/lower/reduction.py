@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ...tir import op
-from ...tir.expr import And, Expr, IntImm, IterVar, Var
+from ...tir.expr import And, BufferLoad, Expr, IntImm, IterVar, Var
 from ...tir.function import PrimFunc
 from ...tir.node import Node
-from ...tir.stmt import Block, BlockRealize, For, IfThenElse, Stmt, seq
-from ...tir.walk import substitute, vars_in
+from ...tir.stmt import Block, BlockRealize, BufferStore, For, IfThenElse, Stmt, seq
+from ...tir.walk import loads_and_stores, substitute, vars_in
 
 __all__ = ["conjuncts", "place_init"]
 
@@ -39,7 +39,8 @@ def place_init(func: PrimFunc) -> PrimFunc:
             for k in range(4):
                 with T.block("C"): C[vi, vj] = C[vi, vj] + A[vi, vk]
 
-    Where a loop carries spatial and reduction axes at once, the init stays in place under a condition instead.
+    Where a loop carries spatial and reduction axes at once, or makes what the init reads, the init stays in place under a
+    condition instead.
     """
     before: dict[int, list[Stmt]] = {}
     keep_alive: list[Node] = []
@@ -77,6 +78,17 @@ def place_init(func: PrimFunc) -> PrimFunc:
     return func.with_body(rewrite(func.body))  # type: ignore[arg-type]
 
 
+def _made_inside(block: Block, loop: For) -> bool:
+    """Whether the init of ``block`` uses what its loop, or the block itself, holds: it cannot stand in front then."""
+    assert block.init is not None
+    loaded = {a.buffer for a in loads_and_stores(block.init) if isinstance(a, BufferLoad)}
+    own = {*block.alloc_buffers, *[m.buffer for m in block.match_buffers]}
+    if any(a.buffer in own for a in loads_and_stores(block.init)):
+        return True
+    stored = {a.buffer for a in loads_and_stores(block.init) if isinstance(a, BufferStore)}
+    return any(isinstance(a, BufferStore) and a.buffer in loaded - stored for a in loads_and_stores(loop))
+
+
 def _plan(realize: BlockRealize, path: tuple[Node, ...], before: dict[int, list[Stmt]]) -> None:
     """Decide where the init of ``realize`` goes: ``before`` maps the node in front of which it stands."""
     block = realize.block
@@ -93,6 +105,9 @@ def _plan(realize: BlockRealize, path: tuple[Node, ...], before: dict[int, list[
         before[id(realize)] = in_place
         return
     inner = loops[outermost:]
+    if _made_inside(block, inner[0]):
+        before[id(realize)] = in_place
+        return
     dropped = {loop.loop_var for loop in inner if loop.loop_var not in spatial_vars}
     copied = [loop for loop in inner if loop.loop_var in spatial_vars]
     mixed = spatial_vars & reduce_vars & {loop.loop_var for loop in inner}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import time
 from collections.abc import Iterable, Iterator
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -15,11 +16,15 @@ __all__ = ["Found", "run_chains"]
 Found = tuple[str, str, str]
 """A failure: its kind, the step to blame, the whole report."""
 
+_SECONDS = 60
+"""A chain takes a fraction of one; what takes longer than this (five times as long, with the time to shrink it) hangs."""
+
 
 def run_chains(chains: Iterable[Chain], jobs: int) -> Iterator[Outcome | Found]:
     """The outcome of each chain, as they are done; failures are shrunk."""
     left = iter(chains)
     busy: dict[Connection, tuple[Any, Chain]] = {}
+    started: dict[Connection, float] = {}
     try:
         while True:
             while len(busy) < jobs:
@@ -28,10 +33,14 @@ def run_chains(chains: Iterable[Chain], jobs: int) -> Iterator[Outcome | Found]:
                     break
                 process, line = _start()
                 line.send(chain)
-                busy[line] = (process, chain)
+                busy[line], started[line] = (process, chain), time.monotonic()
             if not busy:
                 return
-            for ready in wait(list(busy)):
+            for line in [line for line in busy if started[line] < time.monotonic() - 5 * _SECONDS and not line.poll()]:
+                process, chain = busy.pop(line)
+                process.kill()
+                yield _killed(chain, 0)
+            for ready in wait(list(busy), _SECONDS):
                 assert isinstance(ready, Connection)
                 process, chain = busy[ready]
                 try:
@@ -49,7 +58,7 @@ def run_chains(chains: Iterable[Chain], jobs: int) -> Iterator[Outcome | Found]:
                     process.join()
                 else:
                     ready.send(another)
-                    busy[ready] = (process, another)
+                    busy[ready], started[ready] = (process, another), time.monotonic()
     finally:
         for process, _ in busy.values():
             process.terminate()
@@ -77,20 +86,22 @@ def _work(line: Connection) -> None:
 
 
 def _alive(chain: Chain) -> int | None:
-    """None when the chain ends, well or not; else what killed its process."""
+    """None when the chain ends, well or not; else what killed its process, or 0 when nothing did in :data:`_SECONDS`."""
     process, line = _start()
     line.send(chain)
     try:
-        line.recv()
+        done = line.poll(_SECONDS)
+        if done:
+            line.recv()
     except EOFError:
         process.join()
         return int(process.exitcode)
     process.terminate()
-    return None
+    return None if done else 0
 
 
 def _killed(chain: Chain, code: int | None) -> Found:
-    """A chain whose process died, with as few steps as still do that."""
+    """A chain whose process died or did not end, with as few steps as still do that."""
     size = max(1, len(chain.steps) // 2)
     while size:
         start = 0
@@ -101,4 +112,5 @@ def _killed(chain: Chain, code: int | None) -> Found:
             else:
                 chain = smaller
         size //= 2
-    return "process died", "", f"process died with exit code {code}\nagain: {chain.command()}"
+    how = f"process died with exit code {code}" if code else f"no end after {_SECONDS} s"
+    return "process died" if code else "no end", "", f"{how}\nagain: {chain.command()}"

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tilewright.codegen import compile
 from tilewright.codegen.llvm.builder import FunctionBuilder
 from tilewright.schedule import Schedule, ScheduleError, TensorIntrin
 from tilewright.tir import parse, verify
@@ -236,3 +237,25 @@ def main(A: T.Buffer((7,)), C: T.Buffer((1,))):
     sch = Schedule(parse(text))
     with pytest.raises(ScheduleError, match="reduce axis v of block 'C' would be 6 - i.* does not start at 0"):
         sch.reverse_compute_at("C", sch.get_loops("B")[0])
+
+
+def test_lowering_keeps_an_init_behind_what_it_reads():
+    text = """
+@T.prim_func
+def main(A: T.Buffer((3, 4)), C: T.Buffer((3,))):
+    J = T.alloc_buffer((3,), "int32")
+    for k in range(4):
+        for i in range(3):
+            with T.block("J"):
+                v = T.axis.spatial(3, i)
+                J[v] = 2 - v
+        for i in range(3):
+            with T.block("C"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    C[J[vi]] = T.float32(0)
+                C[J[vi]] = C[J[vi]] + A[vi, vk]
+"""
+    a, c = np.arange(12, dtype="float32").reshape(3, 4), np.full(3, np.nan, "float32")
+    compile(parse(text))(a, c)
+    assert (c == a.sum(1)[::-1]).all()
