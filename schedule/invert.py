@@ -11,7 +11,7 @@ from collections.abc import Container, Mapping, Sequence
 
 from ..tir.arith import Analyzer
 from ..tir.expr import Add, Expr, FloorDiv, FloorMod, IntImm, Mul, Range, Sub, Var, const, is_const_int
-from ..tir.walk import substitute, uses_var
+from ..tir.walk import substitute
 
 __all__ = ["NotInvertible", "digit_of", "inverse", "invert"]
 
@@ -110,7 +110,7 @@ def inverse(
     for index, place in reversed(list(zip(indices, places, strict=True))):
         e = index if isinstance(index, Var) and index in doms else analyzer.simplify(index)
         value: Expr = place
-        if not uses_var(e, lambda v: v in doms):
+        if isinstance(e, IntImm):
             continue
         if isinstance(e, (Add, Sub)) and isinstance(e.b, IntImm):
             value, e = value - e.b if isinstance(e, Add) else value + e.b, e.a
