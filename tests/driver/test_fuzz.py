@@ -1,9 +1,12 @@
 """The fuzzer on a few hundred chains, and that it finds what it should: bugs planted here for the length of a test."""
 
+import os
+import time
+
 import numpy as np
 import pytest
 
-from tilewright.driver.fuzz import STEPS, Chain, Failure, random_program, run_chain, shrink
+from tilewright.driver.fuzz import STEPS, Chain, Failure, random_program, run_chain, shrink, workers
 from tilewright.driver.fuzz.__main__ import main
 from tilewright.schedule.primitives import compute_at, loops, reduction
 from tilewright.tir import structural_equal, verify
@@ -101,3 +104,18 @@ def test_the_command(capsys):
     assert out.startswith("6 chains, 0 compiled, 0 failures;") and "accepted" in out
     assert main(["--only", "splat"]) == 2
     assert "there is no step 'splat'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("what", "kind", "detail"),
+    [
+        (lambda _: os._exit(3), "process died", "exit code 3"),
+        (lambda _: time.sleep(30), "no end", "no end after 0.2 s"),
+    ],
+)
+def test_chains_that_do_not_come_back(monkeypatch, what, kind, detail):
+    monkeypatch.setattr(workers, "run_chain", what)
+    monkeypatch.setattr(workers, "_SECONDS", 0.2)
+    found = list(workers.run_chains([Chain(7), Chain(8)], 1))
+    assert [(f[0], f[1]) for f in found] == [(kind, ""), (kind, "")]
+    assert detail in found[0][2] and "--seed 7 --steps none" in found[0][2]
