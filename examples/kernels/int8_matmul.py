@@ -52,7 +52,7 @@ def declare(m: int, n: int, k: int) -> tw.PrimFunc:
     return te.create_prim_func([a, b, out])
 
 
-def tiled(rows: int, vectors: int, unroll: int = 16) -> Scheduler:
+def tiled(rows: int, vectors: int, unroll: int = 8) -> Scheduler:
     """A schedule: tiles of ``rows`` x ``vectors`` vectors of int32."""
 
     def schedule(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
