@@ -297,6 +297,8 @@ def CALLS(op: str, dtype: str, sources: tuple[str, ...]) -> Callable[..., Any] |
         return _DOTS[name]
     if name in _REDUCTIONS:
         reduce = _REDUCTIONS[name]
+        if lanes > 1:
+            return lambda v: reduce(v.reshape(lanes, -1), axis=1).astype(v.dtype)
         if parse_dtype(dtype).kind == "float":
             return lambda v: reduce(v)
         return lambda v: v.dtype.type(reduce(v)).item()

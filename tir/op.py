@@ -12,7 +12,7 @@ integer                abs popcount clz bitwise_and bitwise_or bitwise_xor bitwi
 control                if_then_else(cond, a, b): only the chosen side is evaluated; likely(cond): cond itself
 type                   reinterpret(x): the same bits as another type of the same width
 vector                 vectorlow vectorhigh vector_reduce_add vector_reduce_max vector_reduce_min vector_reduce_mul:
-                       the lanes of one vector combined, in no stated order; vector_reduce_fmax vector_reduce_fmin:
+                       the lanes of one vector combined, in no stated order (a result of r lanes: r equal parts of them); vector_reduce_fmax vector_reduce_fmin:
                        of lanes that are numbers (or NaN, all of them)
 dot products           dot4_u8i8(c, a, b): c[i] + a[4i]·b[4i] + … + a[4i+3]·b[4i+3], uint8 by int8 into int32, which wraps;
                        dot2_bf16(c, a, b): c[i] + a[2i]·b[2i] + a[2i+1]·b[2i+1], bfloat16 into float32

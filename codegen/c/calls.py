@@ -45,7 +45,7 @@ class Calls:
             return f"({self.value(e.args[0])} {_BITWISE[name]} {self.value(e.args[1])})"
         if name.startswith("vector_reduce_"):
             (v,) = e.args
-            return f"{self.helpers.reduce(name.removeprefix('vector_reduce_'), v.dtype)}({self.value(v)})"
+            return f"{self.helpers.reduce(name.removeprefix('vector_reduce_'), v.dtype, lanes)}({self.value(v)})"
         name = {"round": "rint", "nearbyint": "rint"}.get(name, name)
         if name in _MATH and bits_of(dtype) in (32, 64):
             function = name + ("f" if bits_of(dtype) == 32 else "")

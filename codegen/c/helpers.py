@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...tir.dtype import element_of, is_float, lanes_of, parse_dtype
+from ...tir.dtype import element_of, is_float, lanes_of, parse_dtype, with_lanes
 
 __all__ = ["CEmitError", "Helpers", "c_type"]
 
@@ -200,8 +200,8 @@ class Helpers:
         body = f"for (int i = 0; i < {lanes}; ++i) {guard}p[{at}] = v[i];"
         return self.define(name, "void", f"{base} *p{index}, {kind} v{masked}", body)
 
-    def reduce(self, how: str, dtype: str) -> str:
-        """The lanes combined, upper half with lower half, as the machine code does it."""
+    def reduce(self, how: str, dtype: str, rows: int = 1) -> str:
+        """The lanes combined, upper half with lower half, as the machine code does it; ``rows``: so many parts of them."""
         lanes, kind, base = lanes_of(dtype), self.vector(dtype), c_type(element_of(dtype))
         if how in ("max", "min"):
             step = f"{self.extreme(how == 'max', element_of(dtype))}(v[i], v[i + h])"
@@ -209,8 +209,16 @@ class Helpers:
             step = f"v[i] {'>' if how == 'fmax' else '<'} v[i + h] ? v[i] : v[i + h]"
         else:
             step = f"v[i] {'+' if how == 'add' else '*'} v[i + h]"
-        body = f"for (int h = {lanes // 2}; h; h /= 2) for (int i = 0; i < h; ++i) v[i] = {step}; return v[0];"
-        return self.define(f"tw_reduce_{how}_{kind}", base, f"{kind} v", body)
+        each = lanes // rows
+        halving = f"for (int h = {each // 2}; h; h /= 2) for (int i = 0; i < h; ++i) "
+        if rows == 1:
+            return self.define(f"tw_reduce_{how}_{kind}", base, f"{kind} v", f"{halving}v[i] = {step}; return v[0];")
+        out = self.vector(with_lanes(element_of(dtype), rows))
+        step = step.replace("v[i", f"v[j * {each} + i")
+        body = f"{out} r; for (int j = 0; j < {rows}; ++j) {{ {halving}v[j * {each} + i] = {step}; "
+        return self.define(
+            f"tw_reduce_{how}_{kind}_{rows}", out, f"{kind} v", f"{body}r[j] = v[j * {each}]; }} return r;"
+        )
 
 
 def _suffix(dtype: str) -> str:

@@ -9,6 +9,7 @@ from ...tir.expr import BufferLoad, Call, Expr, IntImm, StringImm
 from ...tir.walk import pre_order
 from .machine import MACHINE_CALLS, may_write
 from .rare import emit_likely, is_likely
+from .rows import reduce_rows
 from .scale import emit_round_rest, emit_times_exp2
 from .types import llvm_type, splat_constant, suffix, vector_constant
 
@@ -130,10 +131,17 @@ def _if_then_else(em: ExprEmitter, e: Call) -> str:
 
 
 def _vector_reduce(em: ExprEmitter, e: Call) -> str:
-    """The lanes of a vector combined in log2(lanes) steps of halves."""
+    """The lanes of a vector combined in log2(lanes) steps of halves; of several, side by side, at once."""
     (vector,) = e.args
     how = e.op.removeprefix("tir.vector_reduce_")
-    text, dtype = em.value(vector), vector.dtype
+    if lanes_of(e.dtype) > 1:
+        return reduce_rows(
+            em, e, lambda a, b, dtype: _combine(em, how, a, b, dtype), lambda v, dtype: _halved(em, how, v, dtype)
+        )
+    return _halved(em, how, em.value(vector), vector.dtype)
+
+
+def _halved(em: ExprEmitter, how: str, text: str, dtype: str) -> str:
     lanes, scalar = lanes_of(dtype), element_of(dtype)
     while lanes > 1:
         half = lanes // 2

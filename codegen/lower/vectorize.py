@@ -28,6 +28,7 @@ from ...tir.expr import (
     Not,
     Ramp,
     Select,
+    Shuffle,
     StringImm,
     Sub,
     Var,
@@ -48,7 +49,7 @@ from ...tir.stmt import (
     Stmt,
     seq,
 )
-from ...tir.walk import pre_order, transform, uses_var
+from ...tir.walk import pre_order, substitute, transform, uses_var, vars_in
 from .masks import all_lanes
 
 __all__ = ["NotVectorizable", "vectorize_expr", "vectorize_loops"]
@@ -293,6 +294,10 @@ class _Vectorizer:
                 then = self.masked(e.args[1], _both(self.predicate, cond))
                 other = self.masked(e.args[2], _both(self.predicate, Not(cond)))
                 return Select(cond, widen(then, self.lanes), widen(other, self.lanes))
+        if e.op.startswith("tir.vector_reduce_") and lanes_of(e.dtype) == 1:
+            rows = self.rows_of(e)
+            if rows is not None:
+                return rows
         args = [self.expr(a) for a in e.args]
         if all(new is old for new, old in zip(args, e.args, strict=True)):
             return e
@@ -304,6 +309,20 @@ class _Vectorizer:
         if e.op == "tir.if_then_else" and lanes_of(args[0].dtype) == 1:
             wide[0] = args[0]
         return Call(e.op, tuple(wide), with_lanes(e.dtype, self.lanes))
+
+    def rows_of(self, e: Call) -> Expr | None:
+        """A horizontal reduction in a loop over rows: of all rows at once, their vectors side by side."""
+        (vector,) = e.args
+        var, lanes = next(iter(self.env.items()))
+        if not uses_var(vector, var):
+            return None
+        used = vars_in(vector)
+        kept = any(isinstance(n, BufferLoad) and n.buffer in self.buffers for n in pre_order(vector))
+        if self.predicate is not None or kept or used & (self.env.keys() - {var}) or not isinstance(lanes, Ramp):
+            raise NotVectorizable(e.op)
+        each = [substitute(vector, {var: self.analyzer.simplify(lanes.base + n)}) for n in range(self.lanes)]
+        side = Shuffle(tuple(each), tuple(range(self.lanes * lanes_of(vector.dtype))))
+        return Call(e.op, (side,), with_lanes(e.dtype, self.lanes))
 
 
 def _rarely(e: Call) -> bool:

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from tilewright import te
-from tilewright.codegen import Target, compile
+from tilewright.codegen import Target, compile, lower
+from tilewright.codegen.c import emit_c
 from tilewright.schedule import Schedule, ScheduleError
+from tilewright.tir import parse
 from tilewright.tir.interpret import interpret
 
 LARGEST = te.comm_reducer(lambda a, b: te.select(b > a, b, a), lambda d: te.min_value(d), name="largest")
@@ -52,3 +54,55 @@ def test_the_numbers_take_one_instruction_a_step():
 def test_a_maximum_that_depends_on_the_order_is_left_alone():
     with pytest.raises(ScheduleError, match="no known reduction"):
         by_lanes(declared(EITHER, 7, 64), 16)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+@pytest.mark.parametrize("rows", [2, 3, 4, 8, 16])
+@pytest.mark.parametrize("lanes", [4, 16, 64])
+def test_rows_at_once(rows, lanes, dtype):
+    """A vector loop over rows with a horizontal loop inside: the rows become the lanes of one vector."""
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer(({rows * 3}, {lanes}), "{dtype}"), B: T.Buffer(({rows * 3},), "{dtype}")):
+    for i in range(3):
+        for r in T.vectorized({rows}):
+            for l in T.serial({lanes}, annotations={{"tir.horizontal_reduce": 1}}):
+                B[i * {rows} + r] = B[i * {rows} + r] + A[i * {rows} + r, l]
+""")
+    a = np.random.default_rng(0).integers(-9, 9, (rows * 3, lanes)).astype(dtype)
+    targets = [Target(f"{t} -num-cores=1") for t in ("native", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64-v2")]
+    lowered = lower(func, targets[0])
+    assert "vector_reduce_add" in lowered.func.script() and "for l in" not in lowered.func.script()
+    for run in (lambda *x: interpret(lowered.func, *x), *[compile(func, t, "kernel") for t in targets]):
+        b = np.ones(rows * 3, dtype)
+        run(a, b)
+        np.testing.assert_array_equal(b, a.sum(1) + 1)
+
+
+@pytest.mark.parametrize("rows", [5, 13])
+def test_rows_that_are_left_over(rows):
+    func = declared(LARGEST, rows, 48)
+    sch = by_lanes(func, 16)
+    i, lane = sch.get_loops("y")
+    _, row = sch.split(i, [None, 4])
+    sch.vectorize(row)
+    x = np.random.default_rng(0).integers(-9, 9, (rows, 48)).astype("float32")
+    x[1, 5], x[2, ::2], x[4, :8] = np.nan, np.nan, -np.inf
+    for run in (lambda *a: interpret(sch.func, *a), compile(sch.func, Target("native -num-cores=1"), "kernel")):
+        y = np.full(rows, np.nan, "float32")
+        run(x, y)
+        np.testing.assert_array_equal(y, np.fmax.reduce(x, axis=1))
+
+
+def test_four_rows_take_six_shuffles_and_two_extracts():
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((4, 16)), B: T.Buffer((4,))):
+    for r in T.vectorized(4):
+        for l in T.serial(16, annotations={"tir.horizontal_reduce": 1}):
+            B[r] = B[r] + A[r, l]
+""")
+    asm = compile(func, Target("llvm -mcpu=x86-64-v4 -num-cores=1"), "kernel").get_source("asm")
+    assert asm.count("\tvunpck") == 6 and asm.count("\tvextract") == 2 and asm.count("\tvaddps") == 6
+    source = emit_c([lower(func, Target("llvm -mcpu=x86-64-v4 -num-cores=1"))])
+    assert "for (int j = 0; j < 4; ++j)" in source
