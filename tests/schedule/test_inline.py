@@ -157,6 +157,28 @@ def main(A: T.Buffer((7, 13)), C: T.Buffer((7, 13))):
         Schedule(func).compute_inline("B")
 
 
+def test_compute_inline_with_an_outer_axis_of_one_turn(agree):
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((1, 13)), C: T.Buffer((1, 13))):
+    for i in range(1):
+        with T.block("outer"):
+            vo = T.axis.spatial(1, i)
+            B = T.alloc_buffer((1, 13))
+            for j in range(13):
+                with T.block("B"):
+                    vj = T.axis.spatial(13, j)
+                    B[vo, vj] = A[vo, vj] * T.float32(2)
+            for j in range(13):
+                with T.block("C"):
+                    vj = T.axis.spatial(13, j)
+                    C[vo, vj] = B[vo, vj]
+""")
+    sch = Schedule(func)
+    sch.compute_inline("B")
+    agree(func, sch.func)
+
+
 PLACES = {
     "reversed": ((13, 7), "B[12 - vj, vi]", "C[vi, vj] = B[vj, vi] - B[12 - vj, vi]"),
     "shifted": ((9, 13), "B[vi + 2, vj]", "C[vi, vj] = B[8 - vi, vj] + B[vi + 2, 12 - vj]"),
