@@ -33,6 +33,7 @@ class Calls:
         def index(self, e: Expr) -> str: ...
         def compare(self, e: CmpOp) -> str: ...
         def choose(self, condition: Expr, yes: str, no: str, dtype: str) -> str: ...
+        def either(self, condition: str, yes: str, no: str, dtype: str) -> str: ...
         def place(self, buffer: Buffer, indices: tuple[Expr, ...], lanes: int) -> tuple[str, str | None]: ...
 
     def call(self, e: Call) -> str:
@@ -75,7 +76,7 @@ class Calls:
         cond, usual, other = map(self.value, e.args)
         lanes, kind = lanes_of(e.args[0].dtype), self.helpers.vector(e.dtype)
         if lanes == 1:
-            return f"({cond} ? {usual} : {other})"
+            return self.either(cond, usual, other, e.dtype)
         # the other side is evaluated when some lane asks for it
         mask = self.helpers.vector_named(f"i8x{lanes}")
         body = f"int r = -1; for (int i = 0; i < {lanes}; ++i) r &= m[i]; return r != 0;"

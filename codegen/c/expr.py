@@ -207,8 +207,14 @@ class CExprs(Calls):
     def choose(self, condition: Expr, yes: str, no: str, dtype: str) -> str:
         """One of two values."""
         if lanes_of(condition.dtype) == 1:
-            return f"({self.value(condition)} ? {yes} : {no})"
+            return self.either(self.value(condition), yes, no, dtype)
         return f"{self.helpers.select(dtype)}({self.value(condition)}, {yes}, {no})"
+
+    def either(self, condition: str, yes: str, no: str, dtype: str) -> str:
+        """One of two values by a scalar condition. A vector loaded from memory has a type that is aligned less, and both
+        sides have to be of one type."""
+        as_type = f"({self.helpers.vector(dtype)})" if lanes_of(dtype) > 1 else ""
+        return f"({condition} ? {as_type}{yes} : {as_type}{no})"
 
     def cast(self, e: Expr, to: str) -> str:
         """A conversion; half floats go by way of float32."""

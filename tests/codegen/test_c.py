@@ -49,6 +49,15 @@ def f(A: T.Buffer((13, 7), "float32"), B: T.Buffer((7, 17), "float32"), C: T.Buf
                         C[vi, vj] = T.float32(0)
                     C[vi, vj] = C[vi, vj] + A[vi, vk] * P[vk, vj]
 """
+PADDED = """
+@T.prim_func
+def f(A: T.Buffer((5, 17), "float32"), P: T.Buffer((7, 17), "float32")):
+    for y in range(7):
+        for x in T.vectorized(17):
+            with T.block("P"):
+                vy, vx = T.axis.remap("SS", [y, x])
+                P[vy, vx] = T.if_then_else(1 <= vy and vy < 6, A[vy - 1, vx], T.float32(0))
+"""
 TRANSPOSE = """
 @T.prim_func
 def f(A: T.Buffer((13, 7), "int16"), B: T.Buffer((7, 13), "int16")):
@@ -74,6 +83,7 @@ def f(a: T.handle, b: T.handle, s: T.int32):
 """
 CASES = {
     "matmul": (MATMUL, ()),
+    "padded rows": (PADDED, ()),
     "transpose": (TRANSPOSE, ()),
     "symbolic sizes": (SYMBOLIC, (-3,)),
     "add": (elementwise("A[v] + B[v]", ["float32", "float32"], "float32"), ()),
