@@ -154,7 +154,7 @@ class RowPart(Part):
     def _finish(self, sch: Schedule, kind: str, block: Any, at: Any, row: Mapping[str, int], *, is_last: bool) -> None:
         loops = loops_within(sch, block, at) if at is not None else list(sch.get_loops(block))
         if row["rows"] > 1:
-            loops = self._row_outside(sch, kind, block, loops)
+            loops = self._row_outside(sch, kind, block, loops, is_last)
         if kind == "map" and loops:
             columns = fuse_all(sch, loops)
             _, lanes = sch.split(columns, [None, row["vectors"] * self.lanes])
@@ -178,7 +178,7 @@ class RowPart(Part):
             sch.set_scope(block, 0, "local")
 
     @staticmethod
-    def _row_outside(sch: Schedule, kind: str, block: Any, loops: list[Any]) -> list[Any]:
+    def _row_outside(sch: Schedule, kind: str, block: Any, loops: list[Any], is_last: bool) -> list[Any]:
         """Puts the loop over the rows at hand outside the loops within a row (for partial results: inside the loop over
         the row, unrolled), and returns the others."""
         if kind == "partial":
@@ -187,10 +187,13 @@ class RowPart(Part):
             sch.unroll(rows)
             return [lanes, *over]
         if kind in ("finish", "reduce"):
-            *inside, rows = loops
+            rows, *inside = loops if is_last else [loops[-1], *loops[:-1]]  # what moved has its reduction outside
             if inside:
                 sch.reorder(rows, *inside)
-            sch.unroll(rows)
+            if is_last and kind == "finish":  # nothing else goes on meanwhile
+                sch.vectorize(rows)
+            else:
+                sch.unroll(rows)
             return inside
         rows, *inside = loops
         if not inside:
