@@ -238,7 +238,7 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
 }
 _DOTS: dict[str, Callable[..., Any]] = {"dot4_u8i8": dot4_u8i8, "dot2_bf16": dot2_bf16}
 _TESTS: dict[str, Callable[[Any], Any]] = {"isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite}
-_REDUCTIONS: dict[str, Callable[[Any], Any]] = {
+_REDUCTIONS: dict[str, Callable[..., Any]] = {
     "vector_reduce_add": np.add.reduce,
     "vector_reduce_mul": np.multiply.reduce,
     "vector_reduce_max": np.maximum.reduce,

@@ -78,7 +78,8 @@ def reduce_rows(em: ExprEmitter, e: Call, combine: Combine, one: Callable[[str, 
 
 def _unpacking(lanes: int, unit: int, have: int) -> tuple[list[int], list[int]]:
     """The lanes of two vectors that unpacking the low and the high halves of each unit takes, ``have`` at a time."""
-    low, high = [], []
+    low: list[int] = []
+    high: list[int] = []
     for start in range(0, lanes, unit):
         for n in range(unit // 2 // have):
             for order, first in ((low, start), (high, start + unit // 2)):

@@ -177,7 +177,7 @@ def _check_reads_exist(tree: Tree, realize: BlockRealize, readers: Sequence[Bloc
     analyzer = analyzer_at(tree, realize)
     whole = all(
         (is_const_int(extent, 1) and is_const_int(i, 0))
-        or (i in doms and is_const_int(doms[i].min, 0) and analyzer.can_prove_equal(doms[i].extent, extent))
+        or (isinstance(i, Var) and i in doms and is_const_int(doms[i].min, 0) and analyzer.can_prove_equal(doms[i].extent, extent))
         for i, extent in zip(store.indices, store.buffer.shape, strict=True)
     )
     if not (apart and whole and covers_domain(tree, realize)):
