@@ -134,10 +134,10 @@ def measure(kernel: Any, asked: argparse.Namespace) -> dict[str, Any]:
 
 def sweep_of(kind: str, arrays: list[Any], target: Any) -> Any:
     """A sweep over the kernel's own arrays: what lies in a cache for the one does for the other."""
-    from tilewright.driver.machine import SWEEPS, BandwidthProbe
+    from tilewright.driver.machine import ARRAYS, BandwidthProbe
 
     largest = sorted(arrays[:-1], key=lambda a: -a.nbytes)
-    swept = largest[:1] if kind == "read" else [*largest[: SWEEPS[kind] - 1], arrays[-1]]
+    swept = largest[:1] if kind == "read" else [*largest[: ARRAYS[kind] - 1], arrays[-1]]
     size = min(a.nbytes for a in swept)
     return BandwidthProbe(target, kind, size * len(swept), [a.ctypes.data for a in swept])
 

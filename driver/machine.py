@@ -28,7 +28,9 @@ __all__ = ["BandwidthProbe", "MachineReport", "PeakProbe", "bandwidth_of", "meas
 
 FORMAT = 2
 SWEEPS = {"read": 1, "copy": 2, "triad": 3}
-"""Arrays that each sweep moves."""
+"""Arrays that each sweep of the report moves."""
+ARRAYS = {**SWEEPS, "quad": 4}
+"""The same for all sweeps that :class:`BandwidthProbe` has."""
 ROUNDS = 1 << 14
 """Rounds of multiply-adds in one call of one thread: long enough that forking and joining do not count."""
 
@@ -173,8 +175,8 @@ class PeakProbe:
 
 
 class BandwidthProbe:
-    """A sweep over as much memory as a kernel moves, to run in turns with it; ``kind`` is ``read``, ``copy`` or
-    ``triad``, ``size`` the bytes of all its arrays together. Its stores go past the caches where that is faster.
+    """A sweep over as much memory as a kernel moves, to run in turns with it; ``kind`` is ``read``, ``copy``,
+    ``triad`` or ``quad`` (d = a b + c), ``size`` the bytes of all its arrays together. Its stores go past the caches where that is faster.
 
     ``places``: addresses of that many arrays, multiples of 64, to sweep instead of memory of its own. Over a kernel's own
     arrays it finds in the caches what the kernel finds there.
@@ -183,13 +185,14 @@ class BandwidthProbe:
     def __init__(self, target: Target, kind: str, size: int, places: Sequence[int] = ()) -> None:
         block = sweep_block_bytes(target)
         threads = target.num_cores
-        units = max(threads, size // SWEEPS[kind] // block)
-        self._arrays = [] if places else [_room(units * block) for _ in range(SWEEPS[kind])]
-        pointers = (3 * [*places, *map(_address, self._arrays)])[:3]
-        self.bytes_per_call = SWEEPS[kind] * units * block
+        units = max(threads, size // ARRAYS[kind] // block)
+        self._arrays = [] if places else [_room(units * block) for _ in range(ARRAYS[kind])]
+        pointers = (4 * [*places, *map(_address, self._arrays)])[:4]
+        self.bytes_per_call = ARRAYS[kind] * units * block
         best = []
         for probe in _sweeps(target, kind):
-            best.append((probe.best([*pointers, units, threads], 1e-3, 0.02)[0], probe))
+            slots = [*pointers[:3], units, threads, pointers[3]]
+            best.append((probe.best(slots, 1e-3, 0.02)[0], probe))
         self._probe = min(best, key=lambda pair: pair[0])[1]
 
     def seconds(self, number: int) -> float:

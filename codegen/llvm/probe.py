@@ -92,7 +92,7 @@ def _dot(target: Target, name: str, to: str, of: str) -> tuple[str, str, str]:
 def sweep_ir(target: Target, kind: str, past_caches: bool = False) -> str:
     """``probe_<kind>`` over elements ``[begin, end)`` of float32 arrays ``ctx[0..2]``, blocks of eight vectors.
 
-    ``read``: sum of a; ``copy``: b = a; ``triad``: c = a + 3 b. One unit of the range is one block. ``past_caches``: the
+    ``read``: sum of a; ``copy``: b = a; ``triad``: c = a + 3 b; ``quad``: d = a b + c with d = ctx[5]. One unit of the range is one block. ``past_caches``: the
     stores need not read the lines that they overwrite.
     """
     hint = ", !nontemporal !0" if past_caches else ""
@@ -100,12 +100,14 @@ def sweep_ir(target: Target, kind: str, past_caches: bool = False) -> str:
     vector, block = f"<{lanes} x float>", lanes * _UNROLL
     zero = "zeroinitializer"
     three = splat_constant(float_constant(3.0, "float32"), f"float32x{lanes}")
-    out = [f"declare {vector} @llvm.fmuladd.v{lanes}f32({vector}, {vector}, {vector})" if kind == "triad" else ""]
+    out = [
+        f"declare {vector} @llvm.fmuladd.v{lanes}f32({vector}, {vector}, {vector})" if kind in ("triad", "quad") else ""
+    ]
     out.append(
         f"define internal void @probe_{kind}(ptr %ctx, i64 %begin, i64 %end) noinline {target.llvm_attributes} {{"
     )
     out += ["entry:", "  %keep = alloca " + vector + ", align 64"]
-    for i, name in enumerate("abc"):
+    for i, name in zip((0, 1, 2, 5), "abcd", strict=True):
         out.append(f"  %at{name} = getelementptr i64, ptr %ctx, i64 {i}")
         out.append(f"  %{name} = load ptr, ptr %at{name}, align 8")
     out += ["  %any = icmp slt i64 %begin, %end", "  br i1 %any, label %loop, label %done", "loop:"]
@@ -125,11 +127,15 @@ def sweep_ir(target: Target, kind: str, past_caches: bool = False) -> str:
         else:
             out.append(f"  %pb{u} = getelementptr float, ptr %b, i64 %i{u}")
             out.append(f"  %y{u} = load {vector}, ptr %pb{u}, align 64")
+            factor, added, to = (three, f"%x{u}", "c") if kind == "triad" else (f"%x{u}", f"%w{u}", "d")
+            if kind == "quad":
+                out.append(f"  %pc{u} = getelementptr float, ptr %c, i64 %i{u}")
+                out.append(f"  %w{u} = load {vector}, ptr %pc{u}, align 64")
             out.append(
-                f"  %z{u} = call {vector} @llvm.fmuladd.v{lanes}f32({vector} %y{u}, {vector} {three}, {vector} %x{u})"
+                f"  %z{u} = call {vector} @llvm.fmuladd.v{lanes}f32({vector} %y{u}, {vector} {factor}, {vector} {added})"
             )
-            out.append(f"  %pc{u} = getelementptr float, ptr %c, i64 %i{u}")
-            out.append(f"  store {vector} %z{u}, ptr %pc{u}, align 64{hint}")
+            out.append(f"  %p{to}{u} = getelementptr float, ptr %{to}, i64 %i{u}")
+            out.append(f"  store {vector} %z{u}, ptr %p{to}{u}, align 64{hint}")
     out += [
         "  %m = add i64 %n, 1",
         "  %more = icmp slt i64 %m, %end",

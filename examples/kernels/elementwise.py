@@ -61,7 +61,7 @@ KERNELS = [
         streamed(),
         reference,
         "mul add relu",
-        yardstick="triad",
+        yardstick="quad",
         goal="0.95 of bandwidth",
     ),
 ]

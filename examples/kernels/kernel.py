@@ -35,8 +35,8 @@ class Kernel:
     options: dict[str, Any] = field(default_factory=dict)
     """Attributes of the operation: strides, padding."""
     yardstick: str = "peak"
-    """What bounds it: ``peak`` (multiply-adds), or the bandwidth of ``read``, ``copy`` or ``triad`` sweeps over as many
-    bytes."""
+    """What bounds it: ``peak`` (multiply-adds), or the bandwidth of ``read``, ``copy``, ``triad`` or ``quad`` sweeps over
+    as many bytes."""
     goal: str = ""
     """What it is to reach, in words."""
     tolerance: float = 1e-4

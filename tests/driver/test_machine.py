@@ -117,7 +117,7 @@ def test_probes_keep_their_accumulators_in_registers(text):
         if target.has_fma and target.arch == "x86_64":
             assert len(steps) == (24 if target.num_vector_registers == 32 else 12)
             assert not any("(%rsp)" in line for line in steps)
-    for kind in ("read", "copy", "triad"):
+    for kind in ("read", "copy", "triad", "quad"):
         assert optimize_and_compile(sweep_ir(target, kind) + driver_ir(kind), target).asm()
         past = optimize_and_compile(sweep_ir(target, kind, past_caches=True) + driver_ir(kind), target).asm()
         assert target.arch != "x86_64" or kind == "read" or "movntps" in past
