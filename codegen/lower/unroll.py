@@ -10,7 +10,7 @@ from ...tir.expr import BufferLoad, Expr, IntImm, Let, Ramp, Var, const
 from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, Stmt, seq
-from ...tir.walk import pre_order
+from ...tir.walk import loads_and_stores, pre_order
 
 __all__ = ["unroll_loops"]
 
@@ -105,13 +105,12 @@ class _Unroller:
     def allocate(self, n: Allocate, env: dict[Var, Expr], copies: int) -> Allocate:
         """An allocation of its own for each copy."""
         new = n.buffer.map_exprs(lambda e: self.expr(e, env))
-        outer = self.buffers.get(n.buffer)
-        self.buffers[n.buffer] = new if new is not n.buffer else n.buffer.with_()
-        result = Allocate(self.buffers[n.buffer], self.visit(n.body, env, copies), n.annotations)
-        if outer is None:
-            del self.buffers[n.buffer]
-        else:
-            self.buffers[n.buffer] = outer
+        new = new if new is not n.buffer else n.buffer.with_()
+        outer = self.buffers
+        views = {a.buffer for a in loads_and_stores(n.body) if a.buffer.data is n.buffer.data} - {n.buffer}
+        self.buffers = {**outer, n.buffer: new, **{view: view.with_(data=new.data) for view in views}}
+        result = Allocate(new, self.visit(n.body, {**env, n.buffer.data: new.data}, copies), n.annotations)
+        self.buffers = outer
         return result
 
     def uses(self, e: Any) -> tuple[frozenset[Var], frozenset[Buffer]]:

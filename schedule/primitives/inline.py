@@ -7,7 +7,7 @@ from typing import Any
 
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer
-from ...tir.expr import BufferLoad, Expr, Var, is_const_int
+from ...tir.expr import BufferLoad, Expr, Var, cast, is_const_int
 from ...tir.function import PrimFunc
 from ...tir.regions import access_regions
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt
@@ -138,7 +138,7 @@ def compute_inline(func: PrimFunc, block: str) -> PrimFunc:
     _check_reads_exist(tree, realize, readers, store)
 
     def value_at(load: BufferLoad) -> Expr:
-        at = dict(zip(places, load.indices, strict=True))
+        at = {v: cast(v.dtype, i) for v, i in zip(places, load.indices, strict=True)}
         return substitute(store.value, {v: substitute(e, at) for v, e in axes.items()})  # type: ignore[no-any-return]
 
     changes: dict[Stmt, Stmt | None] = {realize: None}
@@ -177,7 +177,12 @@ def _check_reads_exist(tree: Tree, realize: BlockRealize, readers: Sequence[Bloc
     analyzer = analyzer_at(tree, realize)
     whole = all(
         (is_const_int(extent, 1) and is_const_int(i, 0))
-        or (isinstance(i, Var) and i in doms and is_const_int(doms[i].min, 0) and analyzer.can_prove_equal(doms[i].extent, extent))
+        or (
+            isinstance(i, Var)
+            and i in doms
+            and is_const_int(doms[i].min, 0)
+            and analyzer.can_prove_equal(doms[i].extent, extent)
+        )
         for i, extent in zip(store.indices, store.buffer.shape, strict=True)
     )
     if not (apart and whole and covers_domain(tree, realize)):
@@ -321,6 +326,7 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
     check_cover(tree, producer, realize, buffer)
 
     axes, tests = _axes_from(analyzer, realize, first.indices, made.indices)
+    axes = {v: cast(v.dtype, e) for v, e in axes.items()}
 
     def post(n: Any) -> Any:
         return made.value if isinstance(n, BufferLoad) and n.buffer is buffer else None

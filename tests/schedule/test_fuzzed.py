@@ -259,3 +259,47 @@ def main(A: T.Buffer((3, 4)), C: T.Buffer((3,))):
     a, c = np.arange(12, dtype="float32").reshape(3, 4), np.full(3, np.nan, "float32")
     compile(parse(text))(a, c)
     assert (c == a.sum(1)[::-1]).all()
+
+
+def test_indices_of_32_bits_into_axes_of_64():
+    text = """
+@T.prim_func
+def main(I: T.Buffer((T.int64(5),), "int32"), A: T.Buffer((T.int64(6),)), C: T.Buffer((T.int64(5),))):
+    B = T.alloc_buffer((T.int64(3),))
+    for i in range(T.int64(3)):
+        with T.block("B"):
+            v = T.axis.spatial(T.int64(3), i)
+            B[v] = A[v * T.int64(2)] + A[v * T.int64(2) + T.int64(1)]
+    for i in range(T.int64(5)):
+        with T.block("C"):
+            v = T.axis.spatial(T.int64(5), i)
+            C[v] = B[T.max(T.min(I[v], 2), 0)]
+"""
+    sch = Schedule(parse(text))
+    sch.compute_inline("B")
+    verify(sch.func)
+    i, a, c = np.array([2, 0, 1, 1, 9], "int32"), np.arange(6, dtype="float32"), np.full(5, np.nan, "float32")
+    interpret(sch.func, i, a, c, check_regions=True)
+    assert c.tolist() == [9, 1, 5, 5, 9]
+
+
+def test_views_of_scratch_memory_that_is_unrolled():
+    text = """
+@T.prim_func
+def main(A: T.Buffer((4,), "int32"), C: T.Buffer((3,))):
+    B = T.alloc_buffer((2, 2))
+    for i in T.unroll(3):
+        for j in T.vectorized(2):
+            with T.block("B"):
+                v = T.axis.spatial(4, i + j)
+                B[v // 2, v % 2] = T.Cast("float32", A[v])
+        for w in range(2):
+            with T.block("C"):
+                vi, vw = T.axis.remap("SR", [i, w])
+                with T.init():
+                    C[vi] = T.float32(0)
+                C[vi] = C[vi] + B[(vi + vw) // 2, (vi + vw) % 2]
+"""
+    a, c = np.array([1, 2, 4, 8], "int32"), np.full(3, np.nan, "float32")
+    compile(parse(text))(a, c)
+    assert c.tolist() == [3, 6, 12]
