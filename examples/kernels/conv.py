@@ -151,7 +151,7 @@ KERNELS = [
     kernel("conv 3×3 256×14²", "0.95 of peak", tiled(1, 14, 2, 14, fetch=True), (14, 14, 256, 256)),
     kernel("conv 3×3 512×7²", "0.92 of peak", tiled(2, 7, 2, 4, fetch=True), (7, 7, 512, 512)),
     kernel("conv 7×7 s2 3×224² → 64", "0.92 of peak", tiled(1, 14, 2, 14, unroll=3), (224, 224, 3, 64), 7, 2, 3),
-    kernel("conv 1×1 s2 64×56² → 128", "0.91 of peak", tiled(1, 14, 2, 14), (56, 56, 64, 128), 1, 2, 0),
+    kernel("conv 1×1 s2 64×56² → 128", "0.91 of peak", tiled(1, 14, 2, 14, unroll=16), (56, 56, 64, 128), 1, 2, 0),
 ]
 
 if __name__ == "__main__":
