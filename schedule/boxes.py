@@ -119,6 +119,8 @@ def exact_box(
     unused = [v for v in mine if v not in used]
     if once and unused:
         return None
+    if not all(analyzer.can_prove(mine[v].extent >= 1) for v in unused):
+        return None  # a loop that may not run at all, and no end shows it
     outer: list[Expr] = []
     complete = True
     repeat = {v: mine[v].min for v in unused}

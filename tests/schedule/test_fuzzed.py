@@ -168,7 +168,7 @@ def main(A: T.Buffer((0,)), C: T.Buffer((3,))):
             C[v] = T.if_then_else(v >= 2 and v < 2, B[v // 2 - 1, v % 2], T.float32(1))
 """
     sch = Schedule(parse(text))
-    with pytest.raises(ScheduleError, match="loop i runs 0 times, which may be none, and block 'C' would run with it"):
+    with pytest.raises(ScheduleError, match="under loop i block 'C' would not be known to run on the whole domain"):
         sch.reverse_compute_at("C", sch.get_loops("B")[0])
 
 
@@ -303,3 +303,19 @@ def main(A: T.Buffer((4,), "int32"), C: T.Buffer((3,))):
     a, c = np.array([1, 2, 4, 8], "int32"), np.full(3, np.nan, "float32")
     compile(parse(text))(a, c)
     assert c.tolist() == [3, 6, 12]
+
+
+def test_a_loop_that_may_not_run_sweeps_nothing():
+    """The inner loop runs once or not at all: its variable is 0 in any case, and the box does not show when it is empty."""
+    text = """
+@T.prim_func
+def main(A: T.Buffer((6,)), B: T.Buffer((6,))):
+    for i in range(8):
+        for j in range(6 - T.max(i, 5)):
+            with T.block("B"):
+                v = T.axis.spatial(6, i + j)
+                B[v] = A[v]
+"""
+    sch = Schedule(parse(text))
+    with pytest.raises(ScheduleError, match="not known to be a box without holes"):
+        sch.write_at(sch.get_loops("B")[0], "B", 0, "local")
