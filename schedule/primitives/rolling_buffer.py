@@ -377,7 +377,8 @@ def _rewrite(
         if isinstance(n, BlockRealize):
             return _in_order(n, roll.loop)
         if isinstance(n, Block) and any(r.buffer is buffer for r in (*n.reads, *n.writes)):
-            reads, writes = access_regions(n.body, n.init)
+            own = {*n.alloc_buffers, *[m.buffer for m in n.match_buffers]}
+            reads, writes = [[r for r in found if r.buffer not in own] for found in access_regions(n.body, n.init)]
             return n.with_(reads=tuple(map(tidy, reads)), writes=tuple(map(tidy, writes)))
         return None
 

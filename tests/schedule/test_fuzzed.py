@@ -319,3 +319,32 @@ def main(A: T.Buffer((6,)), B: T.Buffer((6,))):
     sch = Schedule(parse(text))
     with pytest.raises(ScheduleError, match="not known to be a box without holes"):
         sch.write_at(sch.get_loops("B")[0], "B", 0, "local")
+
+
+def test_rolling_under_a_block_with_scratch_of_its_own():
+    text = """
+@T.prim_func
+def main(A: T.Buffer((10,)), C: T.Buffer((8,))):
+    B = T.alloc_buffer((10,))
+    for i in range(10):
+        with T.block("B"):
+            v = T.axis.spatial(10, i)
+            B[v] = A[v]
+    for i in range(8):
+        with T.block("C"):
+            v = T.axis.spatial(8, i)
+            D = T.alloc_buffer((3,))
+            for k in range(3):
+                with T.block("D"):
+                    vk = T.axis.spatial(3, k)
+                    D[vk] = B[v + vk]
+            with T.block("sum"):
+                C[v] = D[0] + D[1] + D[2]
+"""
+    sch = Schedule(parse(text))
+    sch.compute_at("B", sch.get_loops("C")[0])
+    sch.rolling_buffer("B", 0)
+    verify(sch.func)
+    a, c = np.arange(10, dtype="float32"), np.full(8, np.nan, "float32")
+    interpret(sch.func, a, c, check_regions=True)
+    assert (c == 3 * a[1:9]).all()
