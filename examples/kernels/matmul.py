@@ -72,13 +72,16 @@ def tiled(
             row, column = sch.get_loops(packed)[-2:]
             part, q = sch.split(column, [None, cols])
             sch.vectorize(q)
-            if ahead:  # while a slice is used, the next one is fetched, a little in every step
-                sch.annotate(a_slice, "pragma_prefetch_next", ["B_global"])
+            if ahead:
                 sch.reorder(part, row)
                 if target.num_cores > 1:
                     sch.parallel(part)
         else:
             sch.annotate(k, "pragma_prefetch_distance", {"B": prefetch})
+
+        # A: while one tile of rows passes over the panels, the next one is fetched, a little in every step.
+        if not prefetch:
+            sch.annotate(i0, "pragma_prefetch_next", ["A"])
 
         # A tile is copied to C when it is complete.
         sch.reverse_compute_at(out, panel, preserve_unit_loops=True)
@@ -109,12 +112,12 @@ def kernel(shape: tuple[int, int, int], name: str, goal: str, schedule: Schedule
 
 
 KERNELS = [
-    kernel((1024,) * 3, "matmul 1024³", "0.93 of peak", tiled(13, 2, 4)),
+    kernel((1024,) * 3, "matmul 1024³", "0.93 of peak", tiled(13, 2, 8)),
     kernel((512,) * 3, "matmul 512³", "0.96 of peak", tiled(13, 2, 8)),
     kernel((128, 3072, 768), "matmul 128×3072×768", "0.92 of peak", tiled(11, 2, 2)),
     kernel((197, 768, 768), "matmul 197×768×768", "0.96 of peak", tiled(9, 3, 1, prefetch=16)),
     kernel((255,) * 3, "matmul 255³", "0.93 of peak", tiled(13, 2, 1)),
-    kernel((1024,) * 3, "matmul 1024³, B packed ahead", "0.95 of peak", tiled(6, 4, 2, ahead=True), True),
+    kernel((1024,) * 3, "matmul 1024³, B packed ahead", "0.95 of peak", tiled(13, 2, 8, ahead=True), True),
     kernel((197, 768, 768), "matmul 197×768×768, B packed ahead", "0.97 of peak", tiled(13, 2, 4, ahead=True), True),
     kernel((64,) * 3, "matmul 64³", "0.75 of peak", tiled(8, 2, 2, prefetch=64)),
 ]
