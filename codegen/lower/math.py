@@ -8,6 +8,7 @@ log2 log10 log1p expm1             1.5 ULP (2 without FMA)     2 ULP
 tanh sigmoid                       1.5 ULP (2 without FMA)     1.5 ULP
 erf                                1.5 ULP                     1.5 ULP
 1 + erf(x), 1 - erf(x)             see math_normal
+gelu, as a product with erf        1.8 ULP                     1.9 ULP
 rsqrt                              1.5 ULP: 1 / sqrt(x)        1.5 ULP
 sin cos; tan                       0.9 ULP; 1.2 ULP            0.9 ULP; 1.1 ULP
 hypot; fmod                        0.51 ULP; exact             1.2 ULP; exact
@@ -60,6 +61,7 @@ _OWN: dict[str, Expansion] = {
     "sigmoid": math_sigmoid.sigmoid,
     "erf": math_sigmoid.erf,
     "erf_plus_one": math_normal.erf_plus_one,
+    "gelu": math_normal.gelu,
     "twice_normal": math_normal.twice_normal,
     "rsqrt": _rsqrt,
     "sin": math_trig.sin,

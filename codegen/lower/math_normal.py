@@ -1,11 +1,18 @@
 """1 + erf(t) without cancellation, which gelu and the normal distribution are made of.
 
-For negative t the sum of 1 and a number close to -1 has few digits left, or none. So it is computed as erfc(|t|) =
-exp(-t**2) * h((|t| - 2) / (|t| + 2)) / (|t| + 2) (the transformation is that of M. Shepherd and J. Laframboise, "Chebyshev
-approximation of (1 + 2x) exp(x**2) erfc x in 0 <= x < infinity", Mathematics of Computation 36, 1981), t**2 in two parts, and for
-positive t as 2 minus that. When t = x / sqrt(2), the exponent is made from x: rounding t would cost x**2 units of the last
-place. Where the sum would be denormal it is 0: processors take long over denormal numbers. The polynomials are minimax fits of
-the relative error made for this file (Remez exchange in 50 digits).
+For negative t the sum of 1 and a number close to -1 has few digits left, or none. So it is computed as erfc(|t|), and for
+positive t as 2 minus that. With a = |t| * sqrt(2), which is |x| for gelu(x),
+
+    erfc(|t|) = exp(-a**2 / 2) * v * p(v),   v = 2c / (a + c)
+
+(the substitution is that of M. Shepherd and J. Laframboise, "Chebyshev approximation of (1 + 2x) exp(x**2) erfc x in
+0 <= x < infinity", Mathematics of Computation 36, 1981). What roundings lose that the result would show is kept as a second
+number (T. Dekker, Numer. Math. 18, 1971): of the square, of what remains of it in the exponential, of p's last step and of
+the product with v. The quotient v need not be exact: it belongs to an a' close to a, and q(a) = exp(a**2 / 2) * erfc(a /
+sqrt(2)) has the derivative a * q(a) - sqrt(2 / pi), so that one step of Taylor's series leads from a' to a.
+
+Where the sum would be denormal it is 0: processors take long over denormal numbers. The polynomials are minimax fits of
+the relative error made for this file (Remez exchange in 40 digits).
 """
 
 from __future__ import annotations
@@ -15,62 +22,150 @@ import struct
 from typing import Any
 
 from ...tir.dtype import bits_of, element_of, is_float
+from ...tir.equal import structural_equal
 from ...tir.expr import Add, Call, Div, Expr, FloatImm, Mul, Sub
 from .math_build import Maths
-from .math_exp import exp_normal
+from .math_exp import LOG2_E, _minus_one
 
-__all__ = ["erf_plus_one", "named_sums", "twice_normal"]
+__all__ = ["erf_plus_one", "gelu", "named_sums", "twice_normal"]
 
-# erfc(t) * exp(t**2) * (t + 2) over (t - 2) / (t + 2) on 0 <= t <= 9.2: 2**-28.3, on 0 <= t <= 26.6: 2**-55.9
-TAIL_32 = (1.021582708037920011, -0.687160702986501741, 0.279471824491137507, -0.03644159170476256584,
-           -0.02150635412366225452, 0.006474088840122497415, 0.003064605560754656478, -0.0008257153903834310848,
-           -0.0005928992438023347281, 3.940856566168863889e-05, 6.560854355749259938e-05)  # fmt: skip
-TAIL_64 = (1.021582705242022991, -0.6871606844138106559, 0.279472092556049101, -0.03644223150686843247,
-           -0.02151066188913883138, 0.006479185067281136434, 0.003090612050843514776, -0.0008372960537823620132,
-           -0.0006630734013229384891, 3.437134698677304212e-05, 0.0001444699754876149288, 3.414944134773529334e-05,
-           -2.169249475370194304e-05, -1.612298931961438893e-05, -1.137794634512856219e-06, 3.648703811030507436e-06,
-           2.029928504865189731e-06, -4.807031560452212176e-09, -6.157985566882249754e-07, -3.200995028731806099e-07,
-           4.473242683024695433e-08, 1.120089424402961598e-07, 2.463442675133066568e-08, -1.492378197426956926e-08,
-           -5.967083381938474999e-09)  # fmt: skip
-# the sum is a normal number down to -x = 13.003 and 37.537, to -t = 9.194 and 26.543
+# p over v - CENTRE, v = 2 * SHIFT / (a + SHIFT): 2**-26.7 on 0 <= a <= 13.02, 2**-55.5 on 0 <= a <= 37.6. The shifts have
+# few bits, so that a + SHIFT can be taken apart exactly; the centres so that the first coefficient is nearly a float
+SHIFT_32, CENTRE_32 = 3.5, 1.15625
+TAIL_32 = (0.2402680963, 0.1922504464, 0.1063141843, 0.03574783744, 0.003215444851, -0.00261074479, -0.0006811345003,
+           0.0002664852354, 7.692128562e-5, -3.339742031e-5)  # fmt: skip
+SHIFT_64, CENTRE_64 = 6.0, 1.0
+TAIL_64 = (0.1295586286488936985, 0.1168348382651442586, 0.0948281486357972983, 0.06898393096259832469,
+           0.04466237430694137532, 0.02544670534408478444, 0.01252865261152685969, 0.005164219251231108979,
+           0.00167163677288176616, 0.0003552675352315050089, 5.478341297734488665e-6, -0.00003022673642920334907,
+           -0.00001079202636553265492, -1.792699199961793298e-7, 1.132822889659874568e-6, 2.999695504251942563e-7,
+           -7.182199820297764267e-8, -5.176299651165661033e-8, 1.62112411519126303e-9, 7.211516338842002137e-9,
+           3.195876500843948204e-12, -8.092909132131353242e-10, 1.230952286639358999e-10)  # fmt: skip
+# log(2) in two parts; the first in two again whose products with whole numbers are exact without fused operations
+LOG2_32, LOG2_32_SHORT, LOG2_32_LOW = 0.693147182464599609375, 0.693359375, -1.904654299957767879e-9
+LOG2_64, LOG2_64_SHORT, LOG2_64_LOW = 0.693147180559945286, 6.93145751953125e-1, 2.3190468138462996e-17
+# sqrt(2) rounded, and the rest of it
+ROOT_32, ROOT_64 = (1.41421353816986083984, 2.42032342089579387e-8), (1.41421356237309514547, -9.66729331345291304e-17)
+# the sum is a normal number down to x = -13.003 and -37.537, to t = -9.194 and -26.543
+MOST_X, MOST_T = (13.0, 37.5), (9.19, 26.5)
 
 
 def erf_plus_one(m: Maths, t: Expr) -> Expr:
     """1 + erf(t)."""
-    return _sum(m, t, t, 1.0)
+    far, size = _cut(m, t, MOST_T)
+    root, rest = ROOT_32 if m.single else ROOT_64
+    a, a_low = _product(m, size, m.f(root))
+    return _sum(m, t, far, *_tail(m, a, m.name(m.mad(size, m.f(rest), a_low)), _product(m, size, m.negative(size))))
 
 
 def twice_normal(m: Maths, x: Expr) -> Expr:
     """1 + erf(x / sqrt(2)): twice the probability that a normal variable is at most x."""
-    return _sum(m, m.name(x * m.f(math.sqrt(0.5))), x, 0.5)
+    far, a = _cut(m, x, MOST_X)
+    return _sum(m, x, far, *_tail(m, a, None, _product(m, a, m.name(a * m.f(-0.5)))))
 
 
-def _sum(m: Maths, t: Expr, x: Expr, share: float) -> Expr:
-    """1 + erf(t) where t**2 = share * x**2."""
-    most = {0.5: (13.0, 37.5), 1.0: (9.19, 26.5)}[share][0 if m.single else 1]
-    far = m.name(m.abs(x) > m.f(most))
-    a = m.name(m.select(far, m.f(most), m.abs(x)))
-    square, rest = _square(m, a)
-    w = m.name(m.f(1.0) / (m.abs(t) + m.f(2.0)))
-    u = m.name((m.abs(t) - m.f(2.0)) * w)
-    h = m.name(m.poly(u, TAIL_32 if m.single else TAIL_64) * w)
-    power = exp_normal(m, m.name(square * m.f(-share)))
-    tail = m.name(m.select(far, m.f(0.0), power * m.mad(h, rest * m.f(-share), h)))
-    return m.select(t > m.f(0.0), m.f(2.0) - tail, tail)
+def gelu(m: Maths, x: Expr) -> Expr:
+    """x / 2 * (1 + erf(x / sqrt(2))), at most 2 ULP off.
 
-
-def _square(m: Maths, a: Expr) -> tuple[Expr, Expr]:
-    """a**2 in two parts; without fused operations from halves of the number (Dekker)."""
+    The exponential's power of two joins x / 2 exactly for negative x, so that the parts of erfc are added last; for
+    positive x it is x / 2 + x / 2 * erf. (``low`` is not negative at 0, which -0 needs.)
+    """
+    far, a = _cut(m, x, MOST_X)
+    exponent, high, low = _tail(m, a, None, _product(m, a, m.name(a * m.f(-0.5))))
+    half = m.name(x * m.f(0.5))
+    power = m.name(m.power(exponent))
+    minus = m.negative(power)
+    erf = m.mad(minus, low, m.mad(minus, high, m.f(1.0)))
+    factor = m.name(half * power)
     if m.fused:
-        return m.two_product(a, a)
+        tail = m.fma(factor, high, factor * low)
+    else:
+        product, rest = _product(m, factor, high)
+        tail = m.with_sign(product + (rest + factor * low), x)
+    # x * 0: -0, but NaN for minus infinity, as the formula has it
+    return m.select(x > m.f(0.0), m.mad(half, erf, half), m.select(far, x * m.f(0.0), tail))
+
+
+def _cut(m: Maths, x: Expr, most: tuple[float, float]) -> tuple[Expr, Expr]:
+    """(whether |x| is too large, |x| or the largest); NaN is not too large."""
+    limit = m.f(most[0 if m.single else 1])
+    far = m.name(m.abs(x) > limit)
+    return far, m.name(m.select(far, limit, m.abs(x)))
+
+
+def _sum(m: Maths, x: Expr, far: Expr, exponent: Expr, high: Expr, low: Expr) -> Expr:
+    tail = m.name(m.select(far, m.f(0.0), (high + low) * m.power(exponent)))
+    return m.select(x > m.f(0.0), m.f(2.0) - tail, tail)
+
+
+def _tail(m: Maths, a: Expr, a_low: Expr | None, square: tuple[Expr, Expr]) -> tuple[Expr, Expr, Expr]:
+    """(exponent, high, low) with erfc((a + a_low) / sqrt(2)) = 2**n * (high + low), from -a**2 / 2 in two parts."""
+    # exp(-a**2 / 2) = 2**n * (1 + grown) * (1 + late)
+    whole, exponent = m.whole(m.mad(square[0], m.f(LOG2_E), m.f(m.magic)))
+    first, short, last = (LOG2_32, LOG2_32_SHORT, LOG2_32_LOW) if m.single else (LOG2_64, LOG2_64_SHORT, LOG2_64_LOW)
+    n = m.name(whole)
+    if m.fused:
+        r = m.name(m.fma(n, m.f(-first), square[0]))
+    else:
+        r = m.name((square[0] - n * m.f(short)) - n * m.f(first - short))
+    late = m.mad(n, m.f(-last), square[1])
+    grown = m.name(_minus_one(m, r))
+    # v, and d = a + shift in two parts
+    shift, centre = (SHIFT_32, CENTRE_32) if m.single else (SHIFT_64, CENTRE_64)
+    d = m.name(a + m.f(shift))
+    d_low = a - (d - m.f(shift))
+    d_low = m.name(d_low if a_low is None else d_low + a_low)
+    u = m.name(m.f(2.0 * shift) / d - m.f(centre))
+    v = m.name(u + m.f(centre))  # exactly
+    # p and v * p in two parts
+    first_c, *others = TAIL_32 if m.single else TAIL_64
+    second = m.name(m.poly(u, others[1:]))
+    slope = m.name(m.mad(u, second, m.f(others[0])))
+    if m.single:
+        p = m.name(m.mad(u, slope, m.f(first_c)))
+        p_low = _added_product(m, u, slope, m.f(first_c) - p)
+    else:  # what the slope lacks counts too: there are more roundings before it
+        above, above_low = _product(m, u, slope)
+        p, p_low = m.two_sum(m.f(first_c), above)
+        p_low = p_low + m.mad(u, _added_product(m, u, second, m.f(others[0]) - slope), above_low)
+    high, rest = _product(m, v, p)
+    low = m.mad(v, p_low, rest)
+    # from the a' of v to a: (a - a') * (a * v * p - sqrt(2/pi)), where a - a' = (v * d - 2 * shift) / v
+    off = m.mad(v, d_low, _added_product(m, v, d, m.f(-2.0 * shift)))
+    low = m.mad(off, m.mad(a, p, d * m.f(-math.sqrt(0.5 / math.pi) / shift)), low)
+    low = m.name(m.mad(high, late, low))
+    return exponent, high, m.name(m.mad(high, grown, m.mad(low, grown, low)))
+
+
+def _product(m: Maths, a: Expr, b: Expr) -> tuple[Expr, Expr]:
+    """a * b in two parts; without fused operations from halves of the numbers (Dekker)."""
+    if m.fused:
+        return m.two_product(a, b)
+    (a_high, a_low), (b_high, b_low) = _halves(m, a), _halves(m, b)
+    p = m.name(a * b)
+    return p, m.name((((a_high * b_high - p) + a_high * b_low) + a_low * b_high) + a_low * b_low)
+
+
+def _added_product(m: Maths, a: Expr, b: Expr, c: Expr) -> Expr:
+    """a * b + c where the sum nearly vanishes."""
+    if m.fused:
+        return m.fma(a, b, c)
+    p, rest = _product(m, a, b)
+    return (p + c) + rest
+
+
+def _halves(m: Maths, a: Expr) -> tuple[Expr, Expr]:
     high = m.name(m.from_bits(m.both(m.to_bits(a), -(1 << (12 if m.single else 27)))))
-    low = m.name(a - high)
-    p = m.name(a * a)
-    return p, m.name(((high * high - p) + high * low * m.f(2.0)) + low * low)
+    return high, m.name(a - high)
 
 
 def named_sums(n: Any) -> Expr | None:
-    """``erf(t) + 1``, ``1 + erf(t)`` and ``1 - erf(t)`` as the calls that this file computes; None for all else."""
+    """``erf(t) + 1``, ``1 + erf(t)``, ``1 - erf(t)`` and gelu as the calls that this file computes; None for all else.
+
+    Asked from the leaves up: gelu is a product with the call that its sum has become.
+    """
+    if isinstance(n, Mul):
+        return _named_gelu(n)
     if isinstance(n, Add):
         found = _with_one(n.a, n.b)
         found = _with_one(n.b, n.a) if found is None else found
@@ -78,6 +173,21 @@ def named_sums(n: Any) -> Expr | None:
     if isinstance(n, Sub):
         found = _with_one(n.a, n.b)
         return None if found is None else _named(found.args[0] * FloatImm(-1.0, found.dtype))
+    return None
+
+
+def _named_gelu(n: Mul) -> Call | None:
+    """x * 0.5 * twice_normal(x), the factors in any order."""
+    for one, others in ((n.a, n.b), (n.b, n.a)):
+        if not isinstance(others, Mul):
+            continue
+        factors = (one, others.a, others.b)
+        sums = [e for e in factors if isinstance(e, Call) and e.op == "tir.twice_normal"]
+        halves = [e for e in factors if isinstance(e, FloatImm) and e.value == 0.5]
+        if len(sums) == 1 and len(halves) == 1:
+            (x,) = [e for e in factors if e is not sums[0] and e is not halves[0]]
+            if structural_equal(x, sums[0].args[0]):
+                return Call("tir.gelu", (x,), n.dtype)
     return None
 
 
