@@ -220,6 +220,14 @@ def insert_stage(
     """The function with ``changed`` blocks, ``stage`` put into the statement ``place[0]``, and ``copy`` allocated."""
     where, position = place
     root = scope.root.block
+    early = [] if root.init is None else [b for b in blocks_below(root.init) if b in changed]
+    if early:
+        raise ScheduleError(
+            f"block {early[0].block.name_hint!r} stands in the init of block {root.name_hint!r}, which runs before the "
+            "place of the copy",
+            where=early,
+            hint="name other blocks in consumer_blocks, or decompose_reduction first",
+        )
     for changed_or_new in (stage, *changed.values()):
         _check_own_axes(func, changed_or_new)
     new = rebuild(

@@ -348,3 +348,28 @@ def main(A: T.Buffer((10,)), C: T.Buffer((8,))):
     a, c = np.arange(10, dtype="float32"), np.full(8, np.nan, "float32")
     interpret(sch.func, a, c, check_regions=True)
     assert (c == 3 * a[1:9]).all()
+
+
+def test_a_copy_for_a_block_of_an_init_would_come_too_late():
+    text = """
+@T.prim_func
+def main(A: T.Buffer((8, 8)), B: T.Buffer((8,))):
+    for i in range(8):
+        with T.block("outer"):
+            vi = T.axis.spatial(8, i)
+            vo = T.axis.reduce(1, 0)
+            T.reads(A[vi, 0:8])
+            T.writes(B[vi])
+            with T.init():
+                with T.block("start"):
+                    B[vi] = A[vi, 0]
+            for k in range(8):
+                with T.block("B"):
+                    vk = T.axis.reduce(8, k)
+                    B[vi] = B[vi] + A[vi, vk]
+"""
+    sch = Schedule(parse(text))
+    with pytest.raises(ScheduleError, match="block 'start' stands in the init of block 'outer'"):
+        sch.cache_read("start", 0, "global")
+    sch.cache_read("B", "A", "global", consumer_blocks=["B"])
+    verify(sch.func)
