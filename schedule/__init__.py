@@ -8,6 +8,7 @@ function and keeps the :class:`Trace` of them. A step that cannot be proven lega
 from .errors import ScheduleError
 from .handles import BlockRV, ExprRV, LoopRV
 from .primitive import primitive
+from .reducers import register_reducer
 from .schedule import Schedule
 from .tensor_intrin import TensorIntrin
 from .trace import Instruction, Trace, TraceError
@@ -23,4 +24,5 @@ __all__ = [
     "Trace",
     "TraceError",
     "primitive",
+    "register_reducer",
 ]

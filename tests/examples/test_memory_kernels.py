@@ -24,6 +24,7 @@ SHAPES = {
     "layer_norm": [(1, 16), (7, 13), (13, 150)],
     "transpose": [(1, 1), (7, 13), (17, 40), (64, 80)],
     "softmax": [(1, 16), (7, 13), (13, 150)],
+    "online_softmax": [(2, 65), (7, 130), (13, 1000)],
 }
 CASES = [(name, shape) for name, shapes in SHAPES.items() for shape in shapes]
 
