@@ -1,0 +1,122 @@
+"""What bounds a matrix product: the loop itself, or where its operands come from.
+
+    python benchmarks/bounds.py
+
+First the inner loop of the 13×2 tile: its instructions, counted in the machine code. Then the same loop on operands that
+lie in the first-level cache, in the second, and beyond, as a share of the multiply-add peak measured around each turn. Then
+the bandwidth of sweeps over as many bytes as the products read. Last, for each product of ``examples/kernels/matmul.py``,
+the least time that follows: all multiply-adds at the peak, and what has to be read from beyond the second-level cache
+before the tiles that use it can start (B where it is packed in the call), at that bandwidth.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from kernels import share, take_turns
+from table import print_table
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "examples" / "kernels"))
+
+PLACES = [
+    ("A and B in the first-level cache", (13, 32, 128)),
+    ("B 512 KiB, in the second-level cache", (130, 512, 256)),
+    ("A 512 KiB and B 512 KiB, in the second-level cache", (512, 512, 256)),
+    ("B 2 MiB, beyond it", (13, 1024, 512)),
+    ("A 4 MiB beyond it, B 512 KiB", (1024, 128, 1024)),
+]
+SIZES = [256, 1024, 4096, 9216]
+
+
+def main() -> None:
+    """Print the four tables."""
+    if hasattr(os, "sched_setscheduler"):
+        with contextlib.suppress(PermissionError):
+            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
+    import numpy as np
+    from matmul import KERNELS, declare, tiled
+
+    import tilewright as tw
+    from tilewright.driver.machine import BandwidthProbe, PeakProbe
+
+    target = tw.Target("native -num-cores=1")
+    peak = PeakProbe(target, "float32")
+
+    inner = inner_loop(tw.build(tiled(13, 2, 4)(declare(130, 128, 64), target), target=target).get_source("asm"))
+    print_table("the innermost loop, eight steps of k", ["instructions", "number"], [[k, str(n)] for k, n in inner])
+
+    lines = []
+    for label, (m, n, k) in PLACES:
+        func = declare(m, n, k, constant=True)
+        module = tw.build(tiled(13, 2, max(1, n // 32), ahead=True)(func, target), target=target)
+        a, b, c = (np.ones(shape, "float32") for shape in ((m, k), (k, n), (m, n)))
+        given = [a, module.pack_weights(b), c]
+        lines.append([label, f"{m}×{n}×{k}", f"{_share(peak, module, given, 2.0 * m * n * k):.2f}"])
+    print()
+    print_table("the tile, B packed ahead", ["where the operands are", "M×N×K", "of peak"], lines)
+
+    speed = {}
+    for size in SIZES:
+        probe = BandwidthProbe(target, "read", size << 10)
+        number = max(1, (1 << 26) // probe.bytes_per_call)
+        speed[size] = probe.bytes_per_call / min(probe.seconds(number) for _ in range(9)) * 1e-9
+    print()
+    rows = [[f"{size} KiB", f"{rate:.0f} GB/s"] for size, rate in speed.items()]
+    print_table("reading again and again", ["bytes", "bandwidth"], rows)
+
+    lines = []
+    most = peak.flops_per_call / min(peak.seconds(50) for _ in range(9))
+    for kernel in KERNELS:
+        b = kernel.func.buffer_map[kernel.func.params[1]]
+        size = 4 * int(b.shape[0]) * int(b.shape[1])
+        far = 0.0 if "ahead" in kernel.name or size < 1 << 20 else size / (speed[4096] * 1e9)
+        ideal = kernel.flops / most
+        lines.append([kernel.name, f"{ideal * 1e6:.0f} µs", f"{far * 1e6:.0f} µs", f"{ideal / (ideal + far):.2f}"])
+    print()
+    print_table("products", ["product", "multiply-adds", "reading B first", "share at most, not overlapped"], lines)
+
+
+def inner_loop(asm: str) -> list[tuple[str, int]]:
+    """The instructions of the loop with most multiply-adds, by kind."""
+    best: list[str] = []
+    body: list[str] = []
+    label = ""
+    for line in asm.splitlines():
+        found = re.match(r"^(\.L\w+):", line)
+        if found:
+            label, body = found[1], []
+        elif line.startswith("\t") and not line.startswith("\t."):
+            body.append(line.strip())
+            if re.match(rf"\tj\w+\t{re.escape(label)}$", line) and _count(body, "vfmadd") > _count(best, "vfmadd"):
+                best = list(body)
+    spills = sum("(%rsp" in line or "(%rbp" in line for line in best)
+    loads = _count(best, "vmovup", "vmovap", "vbroadcast")
+    kinds = [("multiply-adds", _count(best, "vfmadd")), ("loads and broadcasts", loads)]
+    rest = len(best) - sum(n for _, n in kinds)
+    return [*kinds, ("all others", rest), ("that touch the stack", spills)]
+
+
+def _count(lines: list[str], *starts: str) -> int:
+    return sum(line.startswith(starts) for line in lines)
+
+
+def _share(peak: Any, module: Any, given: list[Any], work: float) -> float:
+    times = take_turns(
+        [
+            ("limit", peak.seconds),
+            ("ours", lambda n: float(module.time_evaluator(repeat=1, number=n)(*given).results[0])),
+            ("call", lambda n: 1e-3),
+        ],
+        15,
+        0.01,
+    )
+    return share(times["ours"], times["limit"]) * work / peak.flops_per_call
+
+
+if __name__ == "__main__":
+    main()
