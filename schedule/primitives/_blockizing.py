@@ -6,14 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...tir.arith import Analyzer, Division, divide_subspace, eval_interval
+from ...tir.arith import Analyzer, Division, detect_iter_map, divide_subspace, eval_interval
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.dtype import is_int, lanes_of
 from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, const, is_const_int
 from ...tir.regions import access_regions
 from ...tir.stmt import Block, BlockRealize, For, Stmt
 from ...tir.walk import loads_and_stores, pre_order, substitute, uses_var
-from ..boxes import analyzer_at
+from ..analysis import conjuncts
+from ..boxes import analyzer_at, exact_box
 from ..errors import ScheduleError
 from ..tree import Tree
 
@@ -213,6 +214,17 @@ def _check_init(
                 where=(lp, realize),
                 hint=f"blockize inside loop {lp.loop_var.name}",
             )
+    ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in inner}
+    parts = [d.inner for d in divisions if not is_const_int(d.inner_extent, 1)]
+    if not detect_iter_map(parts, ranges, predicate, analyzer).injective and (
+        exact_box(analyzer, parts, ranges, conjuncts(predicate), once=True) is None
+    ):
+        raise ScheduleError(
+            f"the loops may run the reduction of block {name!r} several times for one element, and its init would run "
+            "once only",
+            where=(*inner, realize),
+            hint=hint,
+        )
     carried = {iv.var for iv in block.iter_vars if iv.kind == IterVar.REDUCE}
     spatial = [v for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if iv.var not in carried]
     for lp in inner:

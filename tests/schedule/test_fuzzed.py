@@ -373,3 +373,23 @@ def main(A: T.Buffer((8, 8)), B: T.Buffer((8,))):
         sch.cache_read("start", 0, "global")
     sch.cache_read("B", "A", "global", consumer_blocks=["B"])
     verify(sch.func)
+
+
+def test_a_reduction_that_is_computed_again_does_not_become_a_block_with_one_init():
+    text = """
+@T.prim_func
+def main(A: T.Buffer((7, 5)), B: T.Buffer((7,))):
+    for i, j, k in T.grid(6, 2, 5):
+        with T.block("B"):
+            vi = T.axis.spatial(7, i + j)
+            vk = T.axis.reduce(5, k)
+            with T.init():
+                B[vi] = 0.0
+            B[vi] = B[vi] + A[vi, vk]
+"""
+    sch = Schedule(parse(text))
+    i, j, k = sch.get_loops("B")
+    with pytest.raises(ScheduleError, match="may run the reduction of block 'B' several times for one element"):
+        sch.blockize(i)
+    sch.blockize(k)
+    verify(sch.func)
