@@ -76,12 +76,13 @@ def gelu(m: Maths, x: Expr) -> Expr:
     power = m.name(m.power(exponent))
     minus = m.negative(power)
     erf = m.mad(minus, low, m.mad(minus, high, m.f(1.0)))
-    factor = m.name(half * power)
+    # 2**64 times as large until the parts are together: the small one would be denormal
+    factor = m.name(x * m.f(2.0**63) * power)
     if m.fused:
-        tail = m.fma(factor, high, factor * low)
+        tail = m.fma(factor, high, factor * low) * m.f(2.0**-64)
     else:
         product, rest = _product(m, factor, high)
-        tail = m.with_sign(product + (rest + factor * low), x)
+        tail = m.with_sign((product + (rest + factor * low)) * m.f(2.0**-64), x)
     # x * 0: -0, but NaN for minus infinity, as the formula has it
     return m.select(x > m.f(0.0), m.mad(half, erf, half), m.select(far, x * m.f(0.0), tail))
 
