@@ -393,3 +393,20 @@ def main(A: T.Buffer((7, 5)), B: T.Buffer((7,))):
         sch.blockize(i)
     sch.blockize(k)
     verify(sch.func)
+
+
+def test_an_axis_of_one_value_split_in_two_is_not_taken_apart():
+    text = """
+@T.prim_func
+def main(A: T.Buffer((8, 1)), B: T.Buffer((8, 1))):
+    for i, j in T.grid(8, 1):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj]
+"""
+    sch = Schedule(parse(text))
+    i, j = sch.get_loops("B")
+    _, inner = sch.split(j, [2, None])
+    sch.split(inner, [2, None], preserve_unit_iters=False)
+    with pytest.raises(ScheduleError, match="axis vj of block 'B' has one value, and the loops would give it several"):
+        sch.blockize(i)
