@@ -11,14 +11,12 @@ before the tiles that use it can start (B where it is packed in the call), at th
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 import sys
 from pathlib import Path
 from typing import Any
 
-from kernels import share, take_turns
+from kernels import come_first, native, share, take_turns
 from table import print_table
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples" / "kernels"))
@@ -35,9 +33,7 @@ SIZES = [256, 1024, 4096, 9216]
 
 def main() -> None:
     """Print the four tables."""
-    if hasattr(os, "sched_setscheduler"):
-        with contextlib.suppress(PermissionError):
-            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
+    come_first()
     import numpy as np
     from matmul import KERNELS, declare, tiled
 
@@ -106,15 +102,7 @@ def _count(lines: list[str], *starts: str) -> int:
 
 
 def _share(peak: Any, module: Any, given: list[Any], work: float) -> float:
-    times = take_turns(
-        [
-            ("limit", peak.seconds),
-            ("ours", lambda n: float(module.time_evaluator(repeat=1, number=n)(*given).results[0])),
-            ("call", lambda n: 1e-3),
-        ],
-        15,
-        0.01,
-    )
+    times = take_turns([("limit", peak.seconds), ("ours", native(module, given))], 15, 0.01)
     return share(times["ours"], times["limit"]) * work / peak.flops_per_call
 
 

@@ -135,10 +135,13 @@ def _onnx(operation: str, arrays: Sequence[np.ndarray], options: Mapping[str, An
 
 
 def _onnx_graph(operation: str, arrays: Sequence[np.ndarray], options: Mapping[str, Any]) -> Any:
-    from onnx import TensorProto, helper, numpy_helper
+    from onnx import helper, numpy_helper
 
     ins = list(arrays[:-1])
-    fetch: Callable[[np.ndarray], np.ndarray] = np.asarray
+
+    def fetch(y: np.ndarray) -> np.ndarray:
+        return y
+
     constant: tuple[int, ...] = ()
     node, attributes = {
         "matmul": ("MatMul", {}),
@@ -167,7 +170,10 @@ def _onnx_graph(operation: str, arrays: Sequence[np.ndarray], options: Mapping[s
         )
         pad, stride = options["padding"], options["stride"]
         attributes = {"strides": [stride] * 2, "pads": [pad] * 4, "group": 1 if operation == "conv2d" else channels}
-        fetch = lambda y: np.ascontiguousarray(y.transpose(_NHWC))  # noqa: E731
+
+        def fetch(y: np.ndarray) -> np.ndarray:
+            return np.ascontiguousarray(y.transpose(_NHWC))
+
     names = [f"x{n}" for n in range(len(ins))]
     steps = [helper.make_node(node, names, ["out"], **attributes)]
     extra = []
@@ -201,7 +207,6 @@ def _onnx_graph(operation: str, arrays: Sequence[np.ndarray], options: Mapping[s
         [helper.make_tensor_value_info("out", kind(arrays[-1].dtype), shape)],
         [numpy_helper.from_array(ins[n], f"x{n}") for n in constant] + extra,
     )
-    assert TensorProto is not None
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
     feeds = {f"x{n}": a for n, a in enumerate(ins) if n not in constant}
     return model.SerializeToString(), feeds, fetch

@@ -155,6 +155,11 @@ class _Probe:
             runs += 1
         return least, number
 
+    def seconds(self, number: int) -> float:
+        """Seconds per call, over ``number`` calls with the context as it is."""
+        where = ctypes.addressof(self.context)
+        return float(self.time(self.loaded.address("run"), where, number)) * 1e-9 / number
+
 
 class PeakProbe:
     """The multiply-add peak as something to run in turns with kernels: the clock of a shared machine drifts, and a share
@@ -170,8 +175,7 @@ class PeakProbe:
 
     def seconds(self, number: int) -> float:
         """Seconds per call, over ``number`` calls of ``flops_per_call`` operations each."""
-        where = ctypes.addressof(self._probe.context)
-        return float(self._probe.time(self._probe.loaded.address("run"), where, number)) * 1e-9 / number
+        return self._probe.seconds(number)
 
 
 class BandwidthProbe:
@@ -197,8 +201,7 @@ class BandwidthProbe:
 
     def seconds(self, number: int) -> float:
         """Seconds per call, over ``number`` calls that move ``bytes_per_call`` bytes each."""
-        where = ctypes.addressof(self._probe.context)
-        return float(self._probe.time(self._probe.loaded.address("run"), where, number)) * 1e-9 / number
+        return self._probe.seconds(number)
 
 
 def _measure(target: Target, effort: float) -> MachineReport:

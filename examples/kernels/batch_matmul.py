@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 from kernel import Kernel, run
+from tiles import finish_tile
 
 import tilewright as tw
 from tilewright import te
@@ -43,13 +44,7 @@ def tiled(rows: int, vectors: int, unroll: int = 4) -> Scheduler:
         i0, i1 = sch.split(i, [None, rows])
         panel, vector, lane = sch.split(j, [None, vectors, lanes])
         sch.reorder(batch, panel, i0, k, i1, vector, lane)
-        sch.reverse_compute_at(out, i0, preserve_unit_loops=True)
-        r, c = sch.get_loops(out)[-2:]
-        c0, c1 = sch.split(c, [None, lanes])
-        for loop in (r, c0, i1, vector):
-            sch.unroll(loop)
-        sch.vectorize(c1)
-        sch.vectorize(lane)
+        finish_tile(sch, out, i0, 2, (i1, vector), lane, lanes)
         sch.annotate(k, "pragma_unroll_factor", unroll)
         sch.decompose_reduction("C", k)
         if target.num_cores > 1:

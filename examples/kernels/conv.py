@@ -21,6 +21,7 @@ from collections.abc import Callable
 
 import numpy as np
 from kernel import Kernel, run
+from tiles import finish_tile
 
 import tilewright as tw
 from tilewright import te
@@ -101,13 +102,7 @@ def tiled(rows: int, pixels: int, vectors: int, block: int, *, unroll: int = 8, 
         sch.vectorize(q)
 
         # A tile is copied to C when it is complete.
-        sch.reverse_compute_at(out, x0, preserve_unit_loops=True)
-        *rest, c = sch.get_loops(out)[-4:]
-        c0, c1 = sch.split(c, [None, lanes])
-        for loop in (*rest, c0, y1, x1, vector):
-            sch.unroll(loop)
-        sch.vectorize(c1)
-        sch.vectorize(lane)
+        finish_tile(sch, out, x0, 4, (y1, x1, vector), lane, lanes)
         sch.annotate(rc, "pragma_unroll_factor", unroll)
         if fetch:
             sch.annotate(panel, "pragma_prefetch_next", ["W_global"])

@@ -20,6 +20,7 @@ from collections.abc import Callable
 
 import numpy as np
 from kernel import Kernel, run
+from tiles import finish_tile
 
 import tilewright as tw
 from tilewright import te
@@ -84,13 +85,7 @@ def tiled(
             sch.annotate(i0, "pragma_prefetch_next", ["A"])
 
         # A tile is copied to C when it is complete.
-        sch.reverse_compute_at(out, panel, preserve_unit_loops=True)
-        r, c = sch.get_loops(out)[-2:]
-        c0, c1 = sch.split(c, [None, lanes])
-        for loop in (r, c0, i1, vector):
-            sch.unroll(loop)
-        sch.vectorize(c1)
-        sch.vectorize(lane)
+        finish_tile(sch, out, panel, 2, (i1, vector), lane, lanes)
         sch.annotate(k, "pragma_unroll_factor", unroll)
         sch.decompose_reduction("C", k)
         if target.num_cores > 1:

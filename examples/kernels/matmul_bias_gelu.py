@@ -18,6 +18,7 @@ from collections.abc import Callable
 
 import numpy as np
 from kernel import Kernel, run
+from tiles import finish_tile
 
 import tilewright as tw
 from tilewright import te
@@ -70,13 +71,7 @@ def tiled(rows: int, vectors: int, panels: int, unroll: int = 8) -> Scheduler:
         # What follows takes the tile from its registers.
         sch.compute_inline(copy)
         sch.compute_inline("X")
-        sch.reverse_compute_at("D", panel, preserve_unit_loops=True)
-        r, c = sch.get_loops("D")[-2:]
-        c0, c1 = sch.split(c, [None, lanes])
-        for loop in (r, c0, i1, vector):
-            sch.unroll(loop)
-        sch.vectorize(c1)
-        sch.vectorize(lane)
+        finish_tile(sch, "D", panel, 2, (i1, vector), lane, lanes)
         sch.annotate(k, "pragma_unroll_factor", unroll)
         sch.annotate(a_slice, "pragma_prefetch_next", ["B_global"])
         sch.decompose_reduction("C", k)
