@@ -55,13 +55,6 @@ def halve(
     ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in (*outer, *inner)}
     inside = [lp.loop_var for lp in inner]
     divisions, outer_predicate, inner_predicate = _divide(tree, realize, ranges, inside, preserve_unit_iters, where)
-    for iv, d in zip(block.iter_vars, divisions, strict=True):
-        if is_const_int(iv.dom.extent, 1) and not (is_const_int(d.outer_extent, 1) and is_const_int(d.inner_extent, 1)):
-            raise ScheduleError(
-                f"axis {iv.var.name} of block {block.name_hint!r} has one value, and the loops would give it several",
-                where=(where, realize),
-                hint="do this before that axis is split",
-            )
     analyzer = analyzer_at(tree, tree.scope(realize))
     for iv in tree.scope(realize).block.iter_vars:
         analyzer.bind(iv.var, iv.dom)

@@ -8,15 +8,16 @@ that of TVM's iter_affine_map, after the paper "TensorIR" (Feng et al., ASPLOS 2
 
 A map is *surjective* here when the values form a full box, every combination of them being reached (so axes are
 independent), *injective* when no two iterations give the same values, *bijective* when both hold. Extents may be
-symbolic; without an analyzer the variables in them are taken to be at least 1. A predicate ``i0 * 8 + i1 < 17`` shortens the number that its digits make up.
+symbolic; without an analyzer the variables in them are taken to be at least 1. A predicate ``i0 * 8 + i1 < 17`` shortens
+the number that its digits make up; when that number is in no binding, the predicate is an error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from ..expr import GE, GT, LE, LT, Add, And, Call, Expr, FloorDiv, FloorMod, IntImm, Mul, Range, Sub, Var, const
+from ..expr import GE, GT, LE, LT, Add, And, Call, Expr, FloorDiv, FloorMod, IntImm, Min, Mul, Range, Sub, Var, const
 from ..walk import pre_order
 from .analyzer import Analyzer
 from .iter_terms import IterMap, IterMark, IterSplit, IterSum
@@ -87,7 +88,6 @@ class _Constraint:
     total: IterSum
     bound: Expr
     mark: IterMark | None = None
-    used: bool = field(default=False)
 
 
 class _Finder:
@@ -172,7 +172,7 @@ class _Finder:
 
     def _divided(self, a: IterSum, e: FloorDiv | FloorMod) -> IterSum:
         if not a.args:
-            return IterSum((), e)
+            return IterSum((), self.an.simplify(type(e)(a.base, e.b)))
         digit = self.single(a)
         if digit is None:
             raise _NotAffine(f"{e.a} does not put its digits together without gaps")
@@ -231,7 +231,10 @@ class _Finder:
                     and self._is(high.lower_factor, self._times(low.lower_factor, low.extent))
                     and self._is(high.scale, self._times(low.scale, low.extent))
                 ):
-                    both = IterSplit(low.mark, low.lower_factor, self._times(low.extent, high.extent), low.scale)
+                    extent, whole = self._times(low.extent, high.extent), low.mark.extent
+                    if self.an.can_prove(self._times(low.lower_factor, extent) > whole):  # up to where the number ends
+                        extent = self.an.simplify((whole + low.lower_factor - 1) // low.lower_factor)
+                    both = IterSplit(low.mark, low.lower_factor, extent, low.scale)
                     return self._combined([both if s is high else s for s in args if s is not low])
         return args
 
@@ -266,7 +269,6 @@ class _Finder:
                             found.append(s)
                             break
             if len(found) == len(c.total.args) and factor is not None:
-                c.used = True
                 rest = [s for s in args if all(s is not f for f in found)]
                 args = [IterSplit(c.mark, const(1, factor.dtype), c.mark.extent, factor), *rest]
         return args
@@ -312,10 +314,15 @@ class _Finder:
             if digit is None or not self._is(digit.scale, 1):
                 self.errors.append(f"the predicate {c.text} does not put its digits together without gaps")
                 continue
+            if self.an.can_prove(digit.extent <= c.bound):
+                continue  # the loops and the predicates before this one say as much
+            extent = c.bound
+            if not self.an.can_prove(c.bound <= digit.extent):
+                extent = self.an.simplify(Min(c.bound, digit.extent))
             if len(args) == 1:
-                c.mark = IterMark(IterSum(tuple(args), c.total.base), c.bound)
+                c.mark = IterMark(IterSum(tuple(args), c.total.base), extent)
             else:
-                c.mark = IterMark(digit.mark.source, c.bound)
+                c.mark = IterMark(digit.mark.source, extent)
             self.fused.append(c.mark)
             self.active.append(c)
 
@@ -385,7 +392,7 @@ class _Finder:
             if id(mark) not in used and not self._is(self.loops[v].extent, 1):
                 injective = False
         for c in self.active:
-            if not c.used:
+            if id(c.mark) not in used:
                 self.errors.append(f"the predicate {c.text} does not limit any binding")
         return IterMap(tuple(sums), tuple(self.errors), injective)
 
