@@ -168,11 +168,13 @@ def put_point(realize: BlockRealize, old: Buffer, new: Buffer, indices: Sequence
             return BufferStore(new, n.value, at, n.predicate)
         return None
 
+    def renewed(r: BufferRegion) -> BufferRegion:  # another buffer's indices may load the old one
+        return point(new, at) if r.buffer is old else r.map(lambda e: transform(e, post=post))
+
     block = realize.block
-    region = point(new, at)
     replaced = block.with_(
-        reads=tuple([region if r.buffer is old else r for r in block.reads]),
-        writes=tuple([region if r.buffer is old else r for r in block.writes]),
+        reads=tuple([renewed(r) for r in block.reads]),
+        writes=tuple([renewed(r) for r in block.writes]),
         body=transform(block.body, post=post),
         init=None if block.init is None else transform(block.init, post=post),
     )

@@ -411,3 +411,19 @@ def main(A: T.Buffer((8, 1)), B: T.Buffer((8, 1))):
     sch.blockize(i)
     assert "T.where(j_1_0 < 1 and j_0 < 1)" in sch.func.script()
     agree(parse(text), sch.func)
+
+
+def test_regions_addressed_by_what_is_reindexed_are_addressed_by_the_copy():
+    text = """
+@T.prim_func
+def main(A: T.Buffer((7,)), I: T.Buffer((7,), "int32"), B: T.Buffer((7,))):
+    for i in range(7):
+        with T.block("B"):
+            vi = T.axis.spatial(7, i)
+            B[vi] = A[T.max(T.min(I[vi], 6), 0)]
+"""
+    sch = Schedule(parse(text))
+    sch.reindex("B", ("read", 1))
+    assert "T.reads(A[T.max(T.min(I_reindex[vi], 6), 0)], I_reindex[vi])" in sch.func.script()
+    sch.blockize(sch.get_loops("B")[0])
+    verify(sch.func)
