@@ -8,6 +8,7 @@ from typing import Any
 from ...schedule import Schedule
 from ...tir.expr import IterVar
 from ...tir.stmt import Block
+from ...tir.walk import substitute
 from .draw import (
     Nothing,
     Rng,
@@ -121,6 +122,24 @@ def read_at(rng: Rng, sch: Schedule) -> None:
 def write_at(rng: Rng, sch: Schedule) -> None:
     block = a_block(rng, sch)
     sch.write_at(a_loop(rng, sch, block), block, 0, a_scope(rng))
+
+
+@step(0.5)
+def annotate_buffer_access(rng: Rng, sch: Schedule) -> None:
+    """What a block declares of a buffer made wider, now and then narrower, than it is."""
+    block = a_block(rng, sch)
+    found = the(sch, block)
+    kind = str(rng.choice(["read", "write"]))
+    region = one(rng, found.reads if kind == "read" else found.writes)
+    wider = [(int(rng.choice([0, 0, 1, 2])), int(rng.choice([-1, 0, 0, 0, 1, 3]))) for _ in region.region]
+
+    def ranges(*axes: Any) -> list[Any]:
+        at = {iv.var: axis for iv, axis in zip(found.iter_vars, axes, strict=True)}
+        ends = [(substitute(r.min, at), substitute(r.min + r.extent, at)) for r in region.region]
+        return [(low - less, high + more) for (low, high), (less, more) in zip(ends, wider, strict=True)]
+
+    number = [r.buffer for r in (found.reads if kind == "read" else found.writes)].index(region.buffer)
+    sch.annotate_buffer_access(block, number, kind, ranges)
 
 
 @step(0.5)

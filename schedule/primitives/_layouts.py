@@ -11,9 +11,9 @@ from ...tir.stmt import BlockRealize, BufferStore, For, Stmt
 from ...tir.walk import transform
 from ..handles import BlockRV
 from ..index_map import IndexMap, simplify_unless_constant
-from ..tree import Tree
+from ..tree import Tree, tree_of
 
-__all__ = ["as_text", "block_name", "has_trivial_bindings", "own_nest", "sized_analyzer", "tidy"]
+__all__ = ["as_text", "block_name", "has_trivial_bindings", "map_of_axes", "own_nest", "sized_analyzer", "tidy"]
 
 
 def as_text(index_map: Any, ndim: int | None) -> str:
@@ -24,6 +24,12 @@ def as_text(index_map: Any, ndim: int | None) -> str:
             raise TypeError(f"an index map is a function, its text or an IndexMap, not {type(index_map).__name__}")
         index_map = IndexMap.from_func(index_map, ndim)
     return str(index_map)
+
+
+def map_of_axes(func: PrimFunc, block: Any, index_map: Any) -> str:
+    """The text of a map over the axes of ``block``, so that it may be a function of ``*axes``."""
+    found = tree_of(func).blocks.get(block_name(block))
+    return as_text(index_map, len(found[0].block.iter_vars) if found else None)
 
 
 def block_name(block: Any) -> str:

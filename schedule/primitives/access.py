@@ -16,8 +16,8 @@ from ..boxes import analyzer_at, bind_loops
 from ..errors import ScheduleError
 from ..index_map import IndexMap
 from ..primitive import primitive
-from ..tree import Tree, blocks_below, tree_of
-from ._layouts import as_text, block_name
+from ..tree import Tree, tree_of
+from ._layouts import map_of_axes
 from .annotate import with_annotation
 from .cache import pick_buffer
 
@@ -28,7 +28,6 @@ def _prepare(func: PrimFunc, block: Any, gen_new_ranges: Any, **rest: Any) -> di
     """The ranges as the text of an index map with two results, begin and end, per dimension."""
     if not callable(gen_new_ranges) or isinstance(gen_new_ranges, IndexMap):
         return {}
-    found = [b for b in blocks_below(func.body) if b.block.name_hint == block_name(block)]
 
     @functools.wraps(gen_new_ranges)
     def flat(*axes: Any) -> list[Any]:
@@ -39,7 +38,7 @@ def _prepare(func: PrimFunc, block: Any, gen_new_ranges: Any, **rest: Any) -> di
             out.extend(part if isinstance(part, (list, tuple)) else (part, part + 1))
         return out
 
-    return {"gen_new_ranges": as_text(flat, len(found[0].block.iter_vars) if found else None)}
+    return {"gen_new_ranges": map_of_axes(func, block, flat)}
 
 
 @primitive(prepare=_prepare)

@@ -15,15 +15,14 @@ from ..index_map import IndexMap, simplify_unless_constant
 from ..primitive import primitive
 from ..regions import covers_domain
 from ..tree import tree_of
-from ._layouts import as_text, block_name, has_trivial_bindings, own_nest, sized_analyzer, tidy
+from ._layouts import has_trivial_bindings, map_of_axes, own_nest, sized_analyzer, tidy
 from ._moving import nest
 
 __all__ = ["transform_block_layout"]
 
 
 def _prepare_block_layout(func: PrimFunc, block: Any, index_map: Any, **_: Any) -> dict[str, Any]:
-    found = tree_of(func).blocks.get(block_name(block))
-    return {"index_map": as_text(index_map, len(found[0].block.iter_vars) if found else None)}
+    return {"index_map": map_of_axes(func, block, index_map)}
 
 
 @primitive(prepare=_prepare_block_layout)

@@ -22,7 +22,7 @@ from ..primitive import primitive
 from ..scopes import check_storage_scope
 from ..tree import Tree, tree_of, unique_block_name
 from ._copying import check_no_carried_reader, dependents, meeting_place
-from ._layouts import as_text, block_name, sized_analyzer
+from ._layouts import map_of_axes, sized_analyzer
 from ._moving import children_of
 from ._points import (
     accessed_point,
@@ -39,8 +39,7 @@ __all__ = ["reindex_cache_read", "reindex_cache_write"]
 
 
 def _prepare(func: PrimFunc, block: Any, index_map: Any, **_: Any) -> dict[str, Any]:
-    found = tree_of(func).blocks.get(block_name(block))
-    return {"index_map": as_text(index_map, len(found[0].block.iter_vars) if found else None)}
+    return {"index_map": map_of_axes(func, block, index_map)}
 
 
 @primitive(prepare=_prepare)

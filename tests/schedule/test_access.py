@@ -105,3 +105,11 @@ def test_steps_do_not_take_the_declared_for_the_written(step, block, kind, agree
     except ScheduleError:
         return
     agree(func, sch.func)
+
+
+def test_ranges_may_take_any_number_of_axes(replays):
+    func = parse(PAIR)
+    sch = Schedule(func)
+    sch.annotate_buffer_access("B", 0, "read", lambda *axes: [(v - 1, v + 1) for v in axes])
+    assert declared(sch, "B")[0][0] == "A[vi - 1:vi - 1 + 2, vj - 1:vj - 1 + 2]"
+    replays(sch, func)
