@@ -11,7 +11,7 @@ from ...tir.function import PrimFunc
 from ...tir.op import max_, min_
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt, seq
 from ...tir.walk import post_order, replace_buffers, substitute, uses_var
-from ..analysis import Access, accesses, check_plain_path, opaque_buffers, scope_of
+from ..analysis import Access, accesses, buffers_of, check_plain_path, opaque_buffers, scope_of
 from ..boxes import Ends, analyzer_at, bind_loops, bounding_box, exact_box
 from ..errors import ScheduleError
 from ..handles import BlockRV
@@ -187,12 +187,8 @@ class _Work:
         self.copy = Buffer(name, self.old.shape, self.old.dtype, storage_scope, data_alignment=self.old.data_alignment)
 
     def uses(self, part: Stmt, kind: str) -> bool:
-        """Whether a block in ``part`` declares that it reads (or writes) the buffer."""
-        return any(
-            r.buffer is self.old
-            for realize in blocks_below(part)
-            for r in (realize.block.reads if kind == "read" else realize.block.writes)
-        )
+        """Whether a block in ``part`` reads (or writes) the buffer."""
+        return any(self.old in buffers_of(realize.block)[kind == "write"] for realize in blocks_below(part))
 
     def analyzer(self, access: Access) -> Analyzer:
         """What is known where the access stands."""
@@ -250,7 +246,7 @@ class _Work:
     def _check_starts_fresh(self) -> None:
         """Each block that reads the buffer under the loop has an init, or reads what an earlier one there has written."""
         inside = list(blocks_below(self.loop.body))
-        writers = [b for b in inside if any(r.buffer is self.old for r in b.block.writes)]
+        writers = [b for b in inside if self.old in buffers_of(b.block)[1]]
         outer = {lp.loop_var for lp in self.above}
         order = {realize: n for n, realize in enumerate(inside)}
         for reader in inside:

@@ -8,7 +8,7 @@ from ...tir.function import PrimFunc
 from ...tir.regions import access_regions
 from ...tir.stmt import Block, BlockRealize, For, Stmt, seq
 from ...tir.walk import loads_and_stores, substitute
-from ..analysis import all_of, check_plain_path, check_reduction, conjuncts
+from ..analysis import all_of, buffers_of, check_plain_path, check_reduction, conjuncts
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive
@@ -135,7 +135,7 @@ def _scratch_of_init(realize: BlockRealize) -> tuple[tuple[Buffer, ...], tuple[B
 
 def _check_known_before(target: For, realize: BlockRealize, reads: tuple[BufferRegion, ...]) -> None:
     for other in blocks_below(target.body):
-        made = {r.buffer for r in other.block.writes}
+        made = buffers_of(other.block)[1]
         for region in reads:
             if region.buffer in made and other is not realize:
                 raise ScheduleError(

@@ -33,6 +33,7 @@ from ..analysis import (
     Scope,
     accesses,
     all_of,
+    buffers_of,
     check_only_writer,
     check_plain_path,
     conjuncts,
@@ -297,7 +298,7 @@ def _check_sources(tree: Tree, scope: Scope, realize: BlockRealize, inside: Sequ
     queue, seen = [realize], {realize}
     while queue:
         reader = queue.pop()
-        for buffer in {r.buffer: None for r in reader.block.reads}:
+        for buffer in buffers_of(reader.block)[0]:
             writers = [w for w in scope.writers.get(buffer, ()) if w is not reader and tree.is_below(w, inside[0])]
             if not writers or reader in scope.writers[buffer] or any(_rolls(w, inside) for w in writers):
                 continue

@@ -427,3 +427,74 @@ def main(A: T.Buffer((7,)), I: T.Buffer((7,), "int32"), B: T.Buffer((7,))):
     assert "T.reads(A[T.max(T.min(I_reindex[vi], 6), 0)], I_reindex[vi])" in sch.func.script()
     sch.blockize(sch.get_loops("B")[0])
     verify(sch.func)
+
+
+GROUP = """
+@T.prim_func
+def main(A: T.Buffer((3, 7)), S: T.Buffer((3,)), C: T.Buffer((3,))):
+    for i in range(3):
+        with T.block("S_init"):
+            vi = T.axis.spatial(3, i)
+            S[vi] = T.float32(0)
+        with T.block("group"):
+            T.reads()
+            T.writes()
+            for k in range(7):
+                with T.block("S"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    S[vi] = S[vi] + A[vi, vk]
+        with T.block("C"):
+            vi = T.axis.spatial(3, i)
+            C[vi] = S[vi] + T.float32(2)
+"""
+
+
+def test_copies_know_what_a_group_touches_that_declares_nothing():
+    sch = Schedule(parse(GROUP))
+    (i,) = sch.get_loops("C")
+    with pytest.raises(ScheduleError, match="buffer S is written under loop i after, or together with, its first read"):
+        sch.read_at(i, "C", 0, "local")
+    with pytest.raises(ScheduleError, match="buffer S is read under loop i behind its last write there"):
+        sch.write_at(i, "S_init", 0, "local")
+
+
+def test_an_init_goes_behind_a_group_that_makes_what_it_reads():
+    text = """
+@T.prim_func
+def main(A: T.Buffer((3, 4)), C: T.Buffer((3,))):
+    B = T.alloc_buffer((3,))
+    for i in range(3):
+        with T.block("group"):
+            T.reads()
+            T.writes()
+            with T.block("B"):
+                vi = T.axis.spatial(3, i)
+                B[vi] = A[vi, 0]
+        for k in range(4):
+            with T.block("C"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    C[vi] = B[vi]
+                C[vi] = C[vi] + A[vi, vk]
+"""
+    sch = Schedule(parse(text))
+    i, k = sch.get_loops("C")
+    with pytest.raises(ScheduleError, match="the init of block 'C' reads B, which block 'group' writes inside loop i"):
+        sch.decompose_reduction("C", i)
+    sch.decompose_reduction("C", k)
+
+
+def test_loops_that_never_run_are_not_divided_by_zero(agree):
+    text = """
+@T.prim_func
+def main(A: T.Buffer((15, 0)), B: T.Buffer((15, 0))):
+    for f in range(0):
+        with T.block("B"):
+            vi = T.axis.spatial(15, f // 0)
+            vj = T.axis.spatial(0, f % 0 * 3 + f % 3)
+            B[vi, vj] = A[vi, vj]
+"""
+    sch = Schedule(parse(text))
+    sch.blockize(sch.get_loops("B")[0])
+    verify(sch.func)
+    agree(parse(text), sch.func)

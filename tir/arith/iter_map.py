@@ -171,6 +171,8 @@ class _Finder:
         return IterSum(args, self._times(a.base, k))
 
     def _divided(self, a: IterSum, e: FloorDiv | FloorMod) -> IterSum:
+        if isinstance(e.b, IntImm) and e.b.value == 0:
+            raise _NotAffine(f"{e} divides by zero")
         if not a.args:
             return IterSum((), self.an.simplify(type(e)(a.base, e.b)))
         digit = self.single(a)
