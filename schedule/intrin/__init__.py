@@ -2,6 +2,7 @@
 
 ============================  ======================================================================================
 ``dot_16x4_vnni``             ``C[16] += A[4] · B[16, 4]``, uint8 by int8 into int32: one vpdpbusd of AVX-512 VNNI
+``dot_16x4_i8u8_vnni``        ``C[16] += A[4] · B[16, 4]``, int8 by uint8: the same instruction
 ``dot_8x4_avx_vnni``          ``C[8] += A[4] · B[8, 4]``, the same with the 256 bits of AVX-VNNI
 ``dot_16x4_i8_vnni``          ``C[16] += A[4] · B[16, 4]``, int8 by int8: the same and what makes it signed
 ``dot_16x2_bf16``             ``C[16] += A[2] · B[16, 2]``, bfloat16 into float32: one vdpbf16ps of AVX-512 BF16
@@ -19,17 +20,18 @@ from collections.abc import Callable
 from functools import partial
 
 from ...tir.function import PrimFunc
-from .dots import bf16_dot, int8_dot, signed_int8_dot
+from .dots import bf16_dot, int8_dot, int8_uint8_dot, signed_int8_dot
 from .fma import fma_tile
 
 __all__ = [
     "AVX_VNNI_DOT_8x4_INTRIN", "BF16_DOT_16x2_INTRIN", "BF16_DOT_8x2_INTRIN", "SHIPPED", "VNNI_DOT_16x4_INTRIN",
-    "VNNI_DOT_16x4_SIGNED_INTRIN",
-    "bf16_dot", "fma_tile", "int8_dot", "signed_int8_dot",
+    "VNNI_DOT_16x4_SIGNED_INTRIN", "VNNI_DOT_16x4_SWAPPED_INTRIN",
+    "bf16_dot", "fma_tile", "int8_dot", "int8_uint8_dot", "signed_int8_dot",
 ]  # fmt: skip
 
 VNNI_DOT_16x4_INTRIN = "dot_16x4_vnni"
 VNNI_DOT_16x4_SIGNED_INTRIN = "dot_16x4_i8_vnni"
+VNNI_DOT_16x4_SWAPPED_INTRIN = "dot_16x4_i8u8_vnni"
 AVX_VNNI_DOT_8x4_INTRIN = "dot_8x4_avx_vnni"
 BF16_DOT_16x2_INTRIN = "dot_16x2_bf16"
 BF16_DOT_8x2_INTRIN = "dot_8x2_bf16"
@@ -37,6 +39,7 @@ BF16_DOT_8x2_INTRIN = "dot_8x2_bf16"
 SHIPPED: dict[str, Callable[[], tuple[PrimFunc, PrimFunc]]] = {
     VNNI_DOT_16x4_INTRIN: partial(int8_dot, 16),
     VNNI_DOT_16x4_SIGNED_INTRIN: partial(signed_int8_dot, 16),
+    VNNI_DOT_16x4_SWAPPED_INTRIN: partial(int8_uint8_dot, 16),
     AVX_VNNI_DOT_8x4_INTRIN: partial(int8_dot, 8),
     BF16_DOT_16x2_INTRIN: partial(bf16_dot, 16),
     BF16_DOT_8x2_INTRIN: partial(bf16_dot, 8),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...tir.function import PrimFunc
 from ...tir.parser import parse
 
-__all__ = ["bf16_dot", "int8_dot", "signed_int8_dot"]
+__all__ = ["bf16_dot", "int8_dot", "int8_uint8_dot", "signed_int8_dot"]
 
 _DESC = """
 @T.prim_func
@@ -43,6 +43,24 @@ def {name}_impl(
             C[0:{lanes}],
             T.Shuffle([A[0:{width}]], {repeat}),
             B.vload([0, 0], "{b}x{total}"),
+        )
+"""
+
+_SWAPPED = """
+@T.prim_func
+def {name}_impl(
+    A: T.Buffer(({width},), "{a}", offset_factor=1),
+    B: T.Buffer(({lanes}, {width}), "{b}", offset_factor=1),
+    C: T.Buffer(({lanes},), "{c}", offset_factor=1),
+):
+    T.func_attr({{"any_scope": True}})
+    with T.block("root"):
+        T.reads(C[0:{lanes}], A[0:{width}], B[0:{lanes}, 0:{width}])
+        T.writes(C[0:{lanes}])
+        C[0:{lanes}] = T.{op}(
+            C[0:{lanes}],
+            B.vload([0, 0], "{b}x{total}"),
+            T.Shuffle([A[0:{width}]], {repeat}),
         )
 """
 
@@ -86,10 +104,16 @@ def int8_dot(lanes: int) -> tuple[PrimFunc, PrimFunc]:
     return _dot(f"dot_{lanes}x4_u8i8i32", "dot4_u8i8", lanes, 4, ("uint8", "int8", "int32"))
 
 
+def int8_uint8_dot(lanes: int) -> tuple[PrimFunc, PrimFunc]:
+    """``C[i] += A[k] * B[i, k]`` for ``lanes`` i and 4 k: int8 by uint8 into int32, the other way about."""
+    return _dot(f"dot_{lanes}x4_i8u8i32", "dot4_u8i8", lanes, 4, ("int8", "uint8", "int32"), _SWAPPED)
+
+
 def signed_int8_dot(lanes: int) -> tuple[PrimFunc, PrimFunc]:
     """``C[i] += A[k] * B[i, k]`` for ``lanes`` i and 4 k: int8 by int8 into int32, by the instruction for uint8.
 
-    A·B = (A + 128)·B - 128·B, where the right term is the same for all rows of A that meet one vector of B.
+    A·B = (A + 128)·B - 128·B, where the right term is the same for all rows of A that meet one vector of B. Where there
+    is room for a copy of B, ``shift_operand`` and :func:`int8_uint8_dot` take the right term out of the loop.
     """
     return _dot(f"dot_{lanes}x4_i8i8i32", "dot4_u8i8", lanes, 4, ("int8", "int8", "int32"), _SIGNED)
 

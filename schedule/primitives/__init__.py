@@ -3,7 +3,8 @@
 ``query`` and ``dataflow`` look around; ``access`` and ``annotate`` add what is known; ``loops`` and ``order`` rewrite loop
 nests, ``kinds`` says how loops run; ``cache``, ``compute_at``, ``inline``, ``reduction``, ``rfactor``, ``layout`` and
 ``block_layout`` move computation and data; ``reindex``, ``reindex_cache``, ``inplace``, ``index_cache`` and ``copy_at``
-make copies of other kinds, ``storage`` says where and how a buffer lies; ``sampling`` and ``location`` decide.
+make copies of other kinds, ``shift_operand`` one of the other signedness; ``storage`` says where and how a buffer lies;
+``sampling`` and ``location`` decide.
 A module is imported here so that its primitives are registered.
 """
 
@@ -36,6 +37,7 @@ from . import (
     rfactor,
     rolling_buffer,
     sampling,
+    shift_operand,
     storage,
     tensorize,
 )
@@ -69,6 +71,7 @@ __all__ = [
     "rfactor",
     "rolling_buffer",
     "sampling",
+    "shift_operand",
     "storage",
     "tensorize",
 ]

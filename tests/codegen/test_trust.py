@@ -161,6 +161,26 @@ def main(A: T.Buffer((7, 8), "float32"), B: T.Buffer((7, 7), "float32")):
     np.testing.assert_array_equal(b, 2 * np.diff(a))
 
 
+def test_a_buffer_of_tiles_shrinks_where_intrinsics_access_it():
+    """Their indices are vectors: all lanes count, and no more than these."""
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((7, 64), "float32"), B: T.Buffer((7, 64), "float32")):
+    for i, j in T.grid(7, 4):
+        W = T.decl_buffer((7, 64))
+        for q in range(2):
+            W[i, T.Broadcast((j * 2 + q) * 8, 8) + T.Ramp(0, 1, 8)] = A.vload([i, (j * 2 + q) * 8], "float32x8")
+        B[i, T.Ramp(j * 16, 1, 16)] = W[i, T.Broadcast(j * 8, 16) * T.Broadcast(2, 16) + T.Ramp(15, -1, 16)]
+""")
+    after = compact_buffers(func)
+    (tile,) = [n.buffer for n in pre_order(after) if isinstance(n, Allocate)]
+    assert [int(e) for e in tile.shape] == [1, 16]
+    a = np.arange(7 * 64, dtype="float32").reshape(7, 64)
+    b = np.full((7, 64), np.nan, "float32")
+    interpret(after, a, b)
+    np.testing.assert_array_equal(b, a.reshape(7, 4, 16)[:, :, ::-1].reshape(7, 64))
+
+
 def test_scratch_of_vectors():
     """Elements that are vectors lie side by side, on the stack and in the runtime's memory."""
     for rows in (7, 2000):

@@ -1,8 +1,9 @@
 """The rule for products of int8 into int32 where the machine multiplies and adds four of them in each lane at once.
 
 Four steps of the reduction and 16 columns become one ``vpdpbusd`` of AVX-512 VNNI (:mod:`tilewright.schedule.intrin`); the
-operand with the columns is packed into panels ``[panel, k // 4, column, k % 4]``. Signed by signed takes a second
-instruction per result and one per vector of columns.
+operand with the columns is packed into panels ``[panel, k // 4, column, k % 4]``. The instruction takes one signed and one
+unsigned factor; where both are alike, the packed one is shifted by 128 while it is packed, and 128 times the sums of the
+other one's rows are put right when a tile is complete (``shift_operand``).
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ...schedule import Schedule
-from ...schedule.intrin import VNNI_DOT_16x4_INTRIN, VNNI_DOT_16x4_SIGNED_INTRIN
+from ...schedule.intrin import VNNI_DOT_16x4_INTRIN, VNNI_DOT_16x4_SWAPPED_INTRIN
 from ...tir.expr import Add, BufferLoad, Cast, Expr, Mul, Var
 from ...tir.stmt import BufferStore
 from ..features import Costs
@@ -39,10 +41,13 @@ class _Dot:
     k: Var
     right: int
     signed: bool
+    """Whether the left factor is."""
+    shifted: bool
+    """Whether the right one has to become what the left one is not."""
 
 
 class DotRule(ScheduleRule):
-    """A sum of products of uint8 or int8 by int8, whose columns 64 divides and whose steps 4 divides."""
+    """A sum of products of int8 or uint8, whose columns 64 divides and whose steps 4 divides."""
 
     name = "int8_dots"
     priority = 5
@@ -73,13 +78,14 @@ def _roles(block: BlockInfo) -> _Dot | None:
     left, moving = uses[1 - right[0]], uses[right[0]]
     if not _plain(moving) or moving.dim_of(column) is None or left.stride(k) != 1 or left.dim_of(k) is None:
         return None
-    if moving.axes() - {k, column} or k not in moving.axes() or moving.buffer.dtype != "int8":
+    if moving.axes() - {k, column} or k not in moving.axes():
         return None
     rows = [v for v in reversed(block.spatial) if v in left.axes() and block.extents[v] > 1]
     row = rows[0] if rows else None
     others = tuple(v for v in block.spatial if v is not column and v is not row)
     place = next(n for n, use in enumerate(block.loads) if use is moving)
-    return _Dot(row, column, others, k, place, left.buffer.dtype == "int8")
+    signed = left.buffer.dtype == "int8"
+    return _Dot(row, column, others, k, place, signed, left.buffer.dtype == moving.buffer.dtype)
 
 
 def _plain(use: Use) -> bool:
@@ -125,6 +131,7 @@ class DotPart(Part):
     def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
         roles, width = self.roles, row["vectors"] * _LANES
         block = sch.get_block(self.block.name)
+        shifted, sums, result = sch.shift_operand(block, roles.right) if roles.shifted else (None, None, None)
         packed = sch.cache_read(block, self.roles.right, "global")
         use = self.block.loads[roles.right]
         at_k, at_column = use.dim_of(roles.k), use.dim_of(roles.column)
@@ -137,34 +144,64 @@ class DotPart(Part):
         loops = sch.get_loops(packed)
         k0, k1 = sch.split(loops[at_k], [None, _WIDTH])
         part, column = sch.split(loops[at_column], [None, width])
-        sch.reorder(part, k0, column, k1)
+        sch.reorder(k0, part, k1, column)
         sch.unroll(k1)
-        result = sch.cache_write(block, 0, "local")
-        loop = dict(zip(self.block.axes, sch.get_loops(block), strict=True))
-        panel, vector, lanes = sch.split(loop[roles.column], [None, row["vectors"], _LANES])
-        k0, k1 = sch.split(loop[roles.k], [None, _WIDTH])
+        sch.vectorize(column)
+        if roles.shifted:
+            sch.compute_at(shifted, part)
+            sch.vectorize(loops_within(sch, shifted, part)[-1])
+            sch.set_scope(shifted, 0, "local")
+            self._sum_rows(sch, sums)
+            sch.set_scope(block, 0, "local")
+        else:
+            result = sch.cache_write(block, 0, "local")
+        spatial = [v for v in self.block.axes if v is not roles.k]
+        loop = dict(zip(spatial, sch.get_loops(result), strict=True))
+        panel, over, lane = sch.split(loop[roles.column], [None, row["vectors"], _LANES])
         outer = [loop[v] for v in roles.others]
-        inside = []
+        rows = []
         if roles.row is not None:
             tiles, within = sch.split(loop[roles.row], [None, row["rows"]])
             outer.append(tiles)
-            inside.append(within)
+            rows.append(within)
         nest = [panel, *outer] if row["outer"] else [*outer, panel]
-        sch.reorder(*nest, k0, *inside, vector, lanes, k1)
+        sch.reorder(*nest, *rows, over, lane)
         if self.parallel:
-            sch.parallel(part)
+            sch.parallel(k0)
             nest = [fuse_all(sch, nest)]
             sch.parallel(nest[0])
-        sch.reverse_compute_at(result, nest[-1], preserve_unit_loops=True)
-        init = sch.decompose_reduction(block, k0)
-        sch.vectorize(sch.get_loops(init)[-1])
-        *rows, columns = loops_within(sch, result, nest[-1])
-        over, lane = sch.split(columns, [None, _LANES])
+        sch.compute_at(block, nest[-1], preserve_unit_loops=True)
+        loop = dict(zip(self.block.axes, sch.get_loops(block)[len(nest) :], strict=True))
+        inside = [] if roles.row is None else [loop[roles.row]]
+        vector, lanes = sch.split(loop[roles.column], [None, _LANES])
+        k0, k1 = sch.split(loop[roles.k], [None, _WIDTH])
+        sch.reorder(k0, *inside, vector, lanes, k1)
+        sch.vectorize(sch.get_loops(sch.decompose_reduction(block, k0))[-1])
         for other in (*rows, over, *inside, vector):
             sch.unroll(other)
         sch.vectorize(lane)
         unroll_factor(sch, k0, row["unroll"])
-        sch.tensorize(lanes, VNNI_DOT_16x4_SIGNED_INTRIN if roles.signed else VNNI_DOT_16x4_INTRIN)
+        sch.tensorize(lanes, VNNI_DOT_16x4_SWAPPED_INTRIN if roles.signed else VNNI_DOT_16x4_INTRIN)
+
+    def _sum_rows(self, sch: Schedule, sums: Any) -> None:
+        """The sums of the left factor over k, a vector of partial sums for each."""
+        *rows, k = sch.get_loops(sums)
+        if rows and self.parallel:
+            rows = [fuse_all(sch, rows)]
+            sch.parallel(rows[0])
+        if self.block.extents[self.roles.k] <= _LANES:
+            return
+        _, lanes = sch.split(k, [None, _LANES])
+        partial = sch.rfactor(lanes, len(rows))
+        if rows:
+            sch.compute_at(partial, rows[-1])
+        lanes, k = sch.get_loops(partial)[-2:]
+        sch.reorder(k, lanes)
+        sch.vectorize(sch.get_loops(sch.decompose_reduction(partial, k))[-1])
+        unroll_factor(sch, k, 4)
+        sch.vectorize(lanes)
+        sch.set_scope(partial, 0, "local")
+        sch.annotate(sch.get_loops(sums)[-1], "tir.horizontal_reduce", 1)
 
     def mask(self, columns: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
         tile = columns["rows"] * columns["vectors"]
@@ -178,24 +215,28 @@ class DotPart(Part):
         bands = ceil_div(extents[roles.row] if roles.row is not None else 1, height)
         bands = bands * math.prod(extents[v] for v in roles.others)
         tiles = bands * panels
-        extra = tile + height + columns["vectors"] if roles.signed else np.zeros(rows)
         latency = np.maximum(1.0, 10.0 / tile)
         loads = height + columns["vectors"]
         packed = extents[roles.column] * extents[roles.k]
         outermost = columns["outer"] > 0
         panel_bytes = width * extents[roles.k]
+        left = bands * height * extents[roles.k]  # bytes, about: a window's rows overlap
+        # the prefetcher of the first-level cache follows some eight rows; new lines of the others come late
+        far = np.where(height * extents[roles.k] + panel_bytes > 0.75 * machine.l1_bytes, 14.0, 4.0)
+        waiting = far * np.maximum(0.0, height - 8) * extents[roles.k] / machine.line_bytes
         again = np.where(outermost & (panel_bytes < machine.l1_bytes), 0.3, 1.0)
         return Costs(rows).put(
-            core_cycles=tiles * self.steps * (tile * latency + extra) / machine.fma_pipes,
+            core_cycles=tiles * self.steps * tile * latency / machine.fma_pipes
+            + (left / _LANES if roles.shifted else 0.0),
             load_cycles=tiles * self.steps * loads / machine.loads_per_cycle,
             store_cycles=tiles * tile * 4,
-            jump_cycles=np.where(outermost, 60.0 * height, 0.0) * tiles,  # each row of the result is another page
+            jump_cycles=(np.where(outermost, 60.0 * height, 0.0) + waiting) * tiles,  # each row is another page
             loop_cycles=tiles * (40.0 + self.steps * 0.5 / columns["unroll"]),
             l2_bytes=tiles * panel_bytes * again + tiles * height * extents[roles.k],
             l3_bytes=np.where(outermost, packed, bands * packed) * float(packed > machine.l2_bytes),
-            pack_bytes=4.0 * packed,
+            pack_bytes=2.5 * packed,
             flops=self.block.flops,
-            regions=2.0 * self.parallel,
+            regions=(2.0 + roles.shifted) * self.parallel,
             lanes_used=float(_LANES), rows=height, columns=columns["vectors"], accumulators=tile,
             registers=tile + columns["vectors"] + 1, loads_per_fma=loads / tile, latency_bound=latency,
             unroll=columns["unroll"], body_size=columns["unroll"] * (tile + loads), reduction=float(extents[roles.k]),
