@@ -14,11 +14,12 @@ import numpy as np
 
 from .buffer import BufferRegion
 from .dtype import is_bool, is_float, max_value, min_value
-from .expr import BufferLoad, Call, Var, is_const_int
+from .expr import BufferLoad, Call, IntImm, Var, is_const_int
 from .function import IRModule, PrimFunc
 from .interpret_expr import InterpretError
 from .interpret_memory import Memory, View
 from .interpret_ops import scalar_type
+from .starts import start_in_front
 from .stmt import (
     Allocate,
     AssertStmt,
@@ -31,6 +32,7 @@ from .stmt import (
     IfThenElse,
     LetStmt,
     SeqStmt,
+    Stmt,
 )
 from .walk import loads_and_stores, pre_order
 
@@ -80,6 +82,8 @@ class _Interpreter:
         self.steps = 0
         self.exprs = self.memory.exprs
         self.registers = self.memory.registers
+        self.path: tuple[Stmt, ...] = ()
+        self.starts: dict[For, list[tuple[list[int], Run]]] = {}
 
     def run(self, args: tuple[Any, ...]) -> None:
         func, memory = self.func, self.memory
@@ -126,7 +130,8 @@ class _Interpreter:
     def _for(self, s: For) -> Run:
         lo, extent = self.exprs.compile(s.min), self.exprs.compile(s.extent)
         slot, registers = self.exprs.slot(s.loop_var), self.registers
-        body = self.stmt(s.body)
+        body = self._within(s, s.body)
+        inits = self.starts.pop(s, [])
 
         def run() -> None:
             start, rounds = lo(), extent()
@@ -137,6 +142,22 @@ class _Interpreter:
                 registers[slot] = i
                 body()
 
+        def run_or_start() -> None:
+            for ran, _ in inits:
+                ran[0] = 0
+            run()
+            for ran, init in inits:
+                if not ran[0]:
+                    init()
+
+        return run_or_start if inits else run
+
+    def _within(self, outer: Stmt, body: Stmt) -> Run:
+        """The function that runs ``body``, which stands in ``outer``."""
+        above = self.path
+        self.path = (*above, outer)
+        run = self.stmt(body)
+        self.path = above
         return run
 
     def _store(self, s: BufferStore) -> Run:
@@ -154,8 +175,8 @@ class _Interpreter:
         return run
 
     def _if(self, s: IfThenElse) -> Run:
-        condition, then_case = self.exprs.compile(s.condition), self.stmt(s.then_case)
-        else_case = None if s.else_case is None else self.stmt(s.else_case)
+        condition, then_case = self.exprs.compile(s.condition), self._within(s, s.then_case)
+        else_case = None if s.else_case is None else self._within(s, s.else_case)
 
         def run() -> None:
             if condition():
@@ -169,7 +190,7 @@ class _Interpreter:
         value, slot, body, registers = (
             self.exprs.compile(s.value),
             self.exprs.slot(s.var),
-            self.stmt(s.body),
+            self._within(s, s.body),
             self.registers,
         )
 
@@ -227,14 +248,19 @@ class _Interpreter:
         ]
         for buffer in (*block.alloc_buffers, *[m.buffer for m in block.match_buffers]):
             memory.view(buffer)
+        ran = None if block.init is None else self._start(s)
+        above, self.path = self.path, ()
         init = None if block.init is None else self.stmt(block.init)
         body = self.stmt(block.body)
+        self.path = above
         allocs, matches = block.alloc_buffers, block.match_buffers
         guard = _Guard(self, block) if self.check_regions else None
 
         def run() -> None:
             if predicate is not None and not predicate():
                 return
+            if ran is not None:
+                ran[0] += 1
             for slot, value in axes:
                 registers[slot] = value()
             for buffer in allocs:
@@ -254,6 +280,21 @@ class _Interpreter:
                 guard.leave()
 
         return run
+
+    def _start(self, s: BlockRealize) -> list[int] | None:
+        """What counts the steps of a reduction that may have none: then its init runs in place of its outermost loop."""
+        found = start_in_front(s, self.path)
+        if found is None:
+            return None
+        loop, start = found
+        inside = [n for n in self.path[self.path.index(loop) :] if isinstance(n, For)]
+        if is_const_int(s.predicate, 1) and all(isinstance(n.extent, IntImm) and n.extent.value > 0 for n in inside):
+            return None
+        ran = [0]
+        above, self.path = self.path, ()
+        self.starts.setdefault(loop, []).append((ran, self.stmt(start)))
+        self.path = above
+        return ran
 
 
 class _Guard:

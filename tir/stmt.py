@@ -1,7 +1,8 @@
 """Statements: loops, blocks, stores and what joins them.
 
 A :class:`Block` is a unit of computation with its own axes; a :class:`BlockRealize` says, inside loops, which values
-the axes take and when (``predicate``). ``init`` runs when all reduction axes are at the start of their domain.
+the axes take and when (``predicate``). ``init`` runs when all reduction axes are at the start of their domain. A
+reduction without any step gives its init too, unless a loop carries its steps and elements at once (:mod:`.starts`).
 """
 
 from __future__ import annotations

@@ -1,0 +1,93 @@
+"""Reductions over a size that is 0 when the function runs: compiled code and the interpreter give the same."""
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import te
+from tilewright.codegen import Target, compile
+from tilewright.tir import parse
+from tilewright.tir.interpret import interpret
+
+
+def program(reducer):
+    n = te.var("n")
+    a = te.placeholder((3, n), name="A")
+    k = te.reduce_axis((0, n), name="k")
+    return te.create_prim_func([a, te.compute((3,), lambda i: reducer(a[i, k], axis=k), name="C")])
+
+
+def results(func, n):
+    """What the interpreter and compiled code make of ``n`` columns of ones, into an output of 7s."""
+    out = []
+    for run in (lambda *args: interpret(func, *args, check_regions=True), compile(func, Target("native -num-cores=1"))):
+        c = np.full(3, 7, "float32")
+        run(np.ones((3, n), "float32"), c)
+        out.append(c.tolist())
+    return out
+
+
+def plain(sch):
+    pass
+
+
+def split(sch):
+    sch.split(sch.get_loops("C")[1], [None, 4])
+
+
+def reordered(sch):
+    i, k = sch.get_loops("C")
+    sch.reorder(k, i)
+
+
+def tiled(sch):
+    i, k = sch.get_loops("C")
+    k0, k1 = sch.split(k, [None, 2])
+    sch.reorder(k0, i, k1)
+
+
+def decomposed(sch):
+    sch.decompose_reduction("C", sch.get_loops("C")[1])
+
+
+def blockized(sch):
+    sch.blockize(sch.get_loops("C")[1])
+
+
+@pytest.mark.parametrize("schedule", [plain, split, reordered, tiled, decomposed, blockized])
+@pytest.mark.parametrize("reducer, start", [(te.sum, 0.0), (te.max, np.finfo("float32").min), (te.prod, 1.0)])
+def test_the_result_is_the_identity(reducer, start, schedule):
+    sch = tw.Schedule(program(reducer))
+    schedule(sch)
+    assert results(sch.func, 0) == [[start] * 3] * 2
+    expected = 5.0 if reducer is te.sum else 1.0
+    assert results(sch.func, 5) == [[expected] * 3] * 2
+
+
+def test_a_loop_of_elements_and_steps_at_once_leaves_the_output_alone():
+    sch = tw.Schedule(program(te.sum))
+    sch.fuse(*sch.get_loops("C"))
+    assert results(sch.func, 0) == [[7.0] * 3] * 2
+
+
+@pytest.mark.parametrize(
+    "loops, where", [("T.grid(3, n)", "True"), ("T.grid(n, 3)", "True"), ("T.grid(3, 2)", "vj < n")]
+)
+def test_one_loop_of_two_without_steps(loops, where):
+    text = f"""
+@T.prim_func
+def main(a: T.handle, C: T.Buffer((3,))):
+    n = T.int32()
+    A = T.match_buffer(a, (3, n))
+    for m in range(3):
+        for i, j in {loops}:
+            with T.block("C"):
+                vm = T.axis.spatial(3, m)
+                vi, vj = T.axis.remap("RR", [i, j])
+                T.where({where.replace("vj", "j")})
+                with T.init():
+                    C[vm] = T.float32(0)
+                C[vm] = C[vm] + T.float32(1)
+"""
+    assert results(parse(text), 0) == [[0.0] * 3] * 2
+    assert results(parse(text), 2) == [[6.0] * 3] * 2
