@@ -6,14 +6,16 @@ gives its CPU names (X86TargetParser.def, AArch64Processors.td), reduced to ours
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import re
+import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-__all__ = ["AARCH64_CPUS", "X86_CPUS", "Caches", "Host", "available_cores", "generic_caches", "host"]
+__all__ = ["AARCH64_CPUS", "X86_CPUS", "Caches", "Host", "available_cores", "generic_caches", "host", "tiles_allowed"]
 
 _V2 = frozenset(("sse2", "sse3", "ssse3", "sse4.1", "sse4.2", "popcnt"))
 _AVX = _V2 | {"avx"}
@@ -122,10 +124,26 @@ def host() -> Host:
     import llvmlite.binding as llvm  # type: ignore[import-untyped]
 
     triple = llvm.get_process_triple()
-    features = llvm.get_host_cpu_features()
+    features = dict(llvm.get_host_cpu_features())
+    if features.get("amx-tile") and not tiles_allowed():
+        features.update((name, False) for name in features if name.startswith("amx-"))
     listed = tuple(sorted((f"+{n}" if on else f"-{n}" for n, on in features.items()), key=lambda f: f[1:]))
     arch = triple.split("-")[0]
     return Host(triple, llvm.get_host_cpu_name(), _model_name(), listed, _read_caches(arch, "+avx512f" in listed))
+
+
+_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XTILEDATA = 158, 0x1023, 18
+
+
+def tiles_allowed() -> bool:
+    """Whether Linux lets this process use AMX's tile registers. To know, it is asked for them: that is what kernels do
+    before they use them, costs nothing where they are not used, and is refused under some sandboxes."""
+    if not sys.platform.startswith("linux") or platform.machine() not in ("x86_64", "AMD64"):
+        return False
+    try:
+        return ctypes.CDLL(None).syscall(_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XTILEDATA) == 0
+    except (AttributeError, OSError):
+        return False
 
 
 def generic_caches(arch: str, wide: bool) -> Caches:

@@ -131,7 +131,7 @@ def written_data(func: PrimFunc) -> set[Var]:
         elif isinstance(node, Block):
             written.update(region.buffer.data for region in node.writes)
             source.update({m.buffer.data: m.source.buffer.data for m in node.match_buffers})
-        elif isinstance(node, Call) and node.op in ("tir.prefetch", "tir.misaligned"):
+        elif isinstance(node, Call) and node.op in ("tir.prefetch", "tir.misaligned", "tir.tile_load"):
             looked_at.update(map(id, node.args))
         elif isinstance(node, Call) and id(node) not in looked_at:
             written.update(_escaping(node))

@@ -37,7 +37,9 @@ _IMPLIES = {
     "avx512vnni": ("avx512f",), "avx512ifma": ("avx512f",), "avx512vpopcntdq": ("avx512f",), "avx512bf16": ("avx512bw",),
     "avx512vbmi": ("avx512bw",), "avx512vbmi2": ("avx512bw",), "avx512bitalg": ("avx512bw",),
     "avx512fp16": ("avx512bw", "avx512dq", "avx512vl"), "amx-int8": ("amx-tile",), "amx-bf16": ("amx-tile",),
-    "amx-fp16": ("amx-tile",), "sve2": ("sve",), "bmi2": (), "bmi": (), "lzcnt": (), "movbe": (), "neon": (),
+    "amx-fp16": ("amx-tile",), "amx-complex": ("amx-tile",), "amx-fp8": ("amx-tile",), "amx-tf32": ("amx-tile",),
+    "amx-avx512": ("amx-tile",), "amx-movrs": ("amx-tile",), "avx512vp2intersect": ("avx512f",),
+    "avx10.1": ("avx512f",), "avx10.2": ("avx10.1",), "sve2": ("sve",), "bmi2": (), "bmi": (), "lzcnt": (), "movbe": (), "neon": (),
     "fp-armv8": (), "dotprod": ("neon",), "fullfp16": (), "bf16": (), "i8mm": (), "lse": (), "amx-tile": (), "sse2": (),
     "popcnt": (), "sve": ("fullfp16",), "aes": (), "sha": (), "crc": (), "crc32": (), "mmx": (), "sse": (),
 }  # fmt: skip
@@ -52,6 +54,7 @@ class Target:
     """A machine to generate code for. Immutable; equal when the canonical texts are.
 
     ``Target("native")`` is this machine; ``Target("llvm -mcpu=skylake -mattr=+avx2,+fma -num-cores=2")`` any other;
+    ``Target("native -mattr=-amx-tile")`` is this machine without a feature;
     a mapping or keywords do as well: ``Target(kind="llvm", mcpu="skylake", num_cores=2)``. Options: ``-mtriple``,
     ``-mcpu``, ``-mattr=+a,-b``, ``-num-cores=N``, ``-vector-width=BITS`` (narrower vectors than the machine's widest).
 
@@ -79,12 +82,14 @@ class Target:
             raise TargetError(f"target {target!r}: no option -{unknown[0]}{_nearest(unknown[0], OPTIONS, '-')}")
         attrs = _parse_attrs(given.get("mattr", ()))
         if kind == "native":
-            wrong = [name for name in ("mtriple", "mcpu", "mattr") if given.get(name)]
+            wrong = [name for name in ("mtriple", "mcpu") if given.get(name)]
             if wrong:
                 raise TargetError(f"target native takes no -{wrong[0]}: it is this machine; write llvm -{wrong[0]}=…")
             here = host()
-            triple, mcpu, model, features, caches = here.triple, here.cpu, here.model, here.features, here.caches
-            enabled = frozenset(f[1:] for f in features if f[0] == "+")
+            triple, mcpu, model, caches = here.triple, here.cpu, here.model, here.caches
+            enabled = _without(_arch_of(triple), here.features, attrs)
+            names = sorted({f[1:] for f in here.features} | {a[1:] for a in attrs})
+            features = tuple([f"{'+' if name in enabled else '-'}{name}" for name in names])
         else:
             triple = str(given.get("mtriple") or _default_triple())
             mcpu = str(given.get("mcpu") or "generic")
@@ -119,8 +124,8 @@ class Target:
         if self.kind != "native":
             parts.append(f"-mtriple={self.triple}")
             parts.append(f"-mcpu={self.mcpu}")
-            if self._attrs:
-                parts.append(f"-mattr={','.join(self._attrs)}")
+        if self._attrs:
+            parts.append(f"-mattr={','.join(self._attrs)}")
         if self.vector_bits != self._widest():
             parts.append(f"-vector-width={self.vector_bits}")
         parts.append(f"-num-cores={self.num_cores}")
@@ -187,6 +192,21 @@ class Target:
     def has_bf16(self) -> bool:
         """Whether dot products of bfloat16 pairs are instructions."""
         return self.has("avx512bf16") or (self.arch == "aarch64" and self.has("bf16"))
+
+    @property
+    def has_amx(self) -> bool:
+        """Whether there are tile registers that a program may ask for: AMX, under Linux."""
+        return self.has("amx-tile") and self.arch == "x86_64" and "linux" in self.triple
+
+    @property
+    def has_amx_int8(self) -> bool:
+        """Whether tiles of int8 are multiplied by instruction."""
+        return self.has_amx and self.has("amx-int8")
+
+    @property
+    def has_amx_bf16(self) -> bool:
+        """Whether tiles of bfloat16 are multiplied by instruction."""
+        return self.has_amx and self.has("amx-bf16")
 
     @property
     def has_f16c(self) -> bool:
@@ -346,13 +366,32 @@ def _enabled(arch: str, cpu: str, attrs: tuple[str, ...]) -> frozenset[str]:
                 on.add(top)
                 pending.extend(_IMPLIES.get(top, ()))
         else:
-            off = {name}
-            while True:
-                more = {f for f in on if off & set(_IMPLIES.get(f, ()))} - off
-                if not more:
-                    break
-                off |= more
-            on -= off
+            on -= _resting_on(name, on)
+    return frozenset(on)
+
+
+def _resting_on(name: str, on: set[str]) -> set[str]:
+    """A feature and those of ``on`` that cannot be without it."""
+    off = {name}
+    while True:
+        more = {f for f in on if off & set(_IMPLIES.get(f, ()))} - off
+        if not more:
+            return off
+        off |= more
+
+
+def _without(arch: str, features: tuple[str, ...], attrs: tuple[str, ...]) -> frozenset[str]:
+    """This machine's features, less those that ``-mattr`` takes away."""
+    on = {f[1:] for f in features if f[0] == "+"}
+    for item in attrs:
+        name = item[1:]
+        if item[0] == "+":
+            raise TargetError(
+                f"target native takes no -mattr={item}: it has what this machine has; -mattr=-{name} would take it away"
+            )
+        if name not in _IMPLIES and name not in _host_feature_names(arch):
+            raise TargetError(f"-mattr={item}: not a feature of {arch} that is known here{_nearest(name, _IMPLIES)}")
+        on -= _resting_on(name, on)
     return frozenset(on)
 
 

@@ -26,7 +26,7 @@ from ..codegen.target import Target
 
 __all__ = ["BandwidthProbe", "MachineReport", "PeakProbe", "bandwidth_of", "measure_machine", "peak_of"]
 
-FORMAT = 2
+FORMAT = 3
 SWEEPS = {"read": 1, "copy": 2, "triad": 3}
 """Arrays that each sweep of the report moves."""
 ARRAYS = {**SWEEPS, "quad": 4}
@@ -231,11 +231,11 @@ def _measure(target: Target, effort: float) -> MachineReport:
 
 def _peak_dtypes(target: Target) -> list[str]:
     out = ["float32", "float64"]
-    if target.vector_bits == 512:
-        if target.has_vnni:
-            out.append("int8")
-        if target.has("avx512bf16"):
-            out.append("bfloat16")
+    wide = target.vector_bits == 512
+    if target.has_amx_int8 or (wide and target.has_vnni):
+        out.append("int8")
+    if target.has_amx_bf16 or (wide and target.has("avx512bf16")):
+        out.append("bfloat16")
     return out
 
 

@@ -61,6 +61,7 @@ from .interpret_ops import (
     value_dtype,
     wrapper,
 )
+from .interpret_tiles import TILE_CALLS
 
 __all__ = ["ExprCompiler", "InterpretError"]
 
@@ -259,6 +260,8 @@ class ExprCompiler:
         if e.op in ("tir.call_llvm_intrin", "tir.call_llvm_pure_intrin"):
             skip = 2 if len(e.args) > 1 and isinstance(e.args[1], IntImm) and types[1] == "uint32" else 1
             args, f = args[skip:], LLVM_CALLS(name, e.dtype, types[skip:])
+        elif e.op in TILE_CALLS:
+            f = TILE_CALLS[e.op](e.dtype, types)
         else:
             f = CALLS(e.op, e.dtype, types)
         if f is None:

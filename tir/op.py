@@ -16,6 +16,7 @@ vector                 vectorlow vectorhigh vector_reduce_add vector_reduce_max 
                        of lanes that are numbers (or NaN, all of them)
 dot products           dot4_u8i8(c, a, b): c[i] + a[4i]·b[4i] + … + a[4i+3]·b[4i+3], uint8 by int8 into int32, which wraps;
                        dot2_bf16(c, a, b): c[i] + a[2i]·b[2i] + a[2i+1]·b[2i+1], bfloat16 into float32
+tiles                  tile_load tile_store tile_dot4 tile_dot2_bf16: see :mod:`.tiles`
 memory                 prefetch(address, rw, locality) address_of(load)
                        misaligned(address, bytes): the address modulo a power of two
                        tvm_access_ptr(type, data, offset, extent, rw): the address of an element, counted from ``data``

@@ -55,6 +55,7 @@ from .expr import (
 )
 from .op import OPAQUE_CALLS, OPAQUE_INTS, UNARY_FLOAT_OPS
 from .printer_names import Names
+from .tiles import TILE_DOTS
 
 __all__ = ["ATOM", "ExprPrinter", "register_printer"]
 
@@ -99,7 +100,7 @@ _DOTS = {
 }
 _DTYPE_FIRST = {
     "tir.call_extern", "tir.call_pure_extern", "tir.call_llvm_intrin", "tir.call_llvm_pure_intrin", "tir.reinterpret",
-    "tir.call_intrin", "tir.type_annotation",
+    "tir.call_intrin", "tir.tile_load", "tir.type_annotation",
 }  # fmt: skip
 
 Render = Callable[[Any, "ExprPrinter"], Any]
@@ -315,6 +316,8 @@ def _call(e: Call, p: ExprPrinter) -> str:
         or (op == "tir.tvm_access_ptr" and len(args) == 5 and dtype == "handle")
         or _OPAQUE.get(op) == dtype
         or (op in _DOTS and len(args) == 3 and _DOTS[op](types, dtype))
+        or (op in TILE_DOTS and len(args) == 3 and types[0] == dtype)
+        or (op == "tir.tile_store" and len(args) == 3 and dtype == "void")
     )
     if known:
         return f"T.{word}({p.many(args)})"

@@ -11,6 +11,7 @@ from ...tir.dtype import bits_of, bytes_of, element_of, is_float, lanes_of, with
 from ...tir.expr import EQ, LT, NE, Broadcast, BufferLoad, Call, CmpOp, Expr, FloatImm, IntImm, StringImm
 from ..lower.dots import expand_dot
 from .helpers import CEmitError, Helpers, c_type, scalar_type
+from .tiles import TileCalls
 
 __all__ = ["Calls"]
 
@@ -22,7 +23,7 @@ _MATH = {
 }  # fmt: skip
 
 
-class Calls:
+class Calls(TileCalls):
     """What :class:`.expr.CExprs` does with a :class:`Call`."""
 
     helpers: Helpers

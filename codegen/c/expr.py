@@ -41,8 +41,9 @@ from ...tir.expr import (
     TruncMod,
     Var,
 )
-from ..llvm.index import flat_lanes, index_like
+from ..llvm.index import index_like
 from ..llvm.memory import strides_of
+from ..lower.lanes import flat_lanes
 from .calls import Calls
 from .helpers import CEmitError, Helpers, c_type
 

@@ -11,6 +11,7 @@ from .machine import MACHINE_CALLS, may_write
 from .rare import emit_likely, is_likely
 from .rows import reduce_rows
 from .scale import emit_round_rest, emit_times_exp2
+from .tiles import TILE_CALLS
 from .types import llvm_type, splat_constant, suffix, vector_constant
 
 if TYPE_CHECKING:
@@ -254,4 +255,5 @@ _HANDLERS = {
     "misaligned": _misaligned,
     "prefetch": _prefetch,
     **MACHINE_CALLS,
+    **TILE_CALLS,
 }

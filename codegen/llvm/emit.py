@@ -13,12 +13,15 @@ from .settled import SETTLED, settled
 from .stmt import StmtEmitter
 from .types import llvm_type
 
-__all__ = ["emit"]
+__all__ = ["NO_TILES", "emit"]
+
+NO_TILES = -2
+"""What a function returns that the operating system does not let use tile registers."""
 
 
 def emit(lowered: LoweredFunc) -> str:
     """The LLVM IR module of ``lowered``: one exported function ``int32_t NAME(…)`` (0: success, n: the n-th assertion
-    failed) and the bodies of its parallel loops. It refers to ``tw_parallel_for``, ``tw_alloc`` and ``tw_free``.
+    failed) and the bodies of its parallel loops. It refers to ``tw_parallel_for``, ``tw_alloc``, ``tw_free``, ``tw_tiles``.
     """
     target = lowered.target
     params = []
@@ -56,6 +59,7 @@ def emit(lowered: LoweredFunc) -> str:
     em.stmt(lowered.func.body)
     em.settle_streams()
     fn.do("ret i32 0")
+    guard = _after_permission(fn, lowered, params, parts) if parts.tiles else []
     if lowered.name in parts.declarations:
         raise EmitError(
             f"function {lowered.name!r} is named like the library function that it calls; give it another name"
@@ -68,8 +72,30 @@ def emit(lowered: LoweredFunc) -> str:
         "",
         *sorted(parts.declarations.values()),
         "",
+        *guard,
         fn.text(),
         *parts.functions,
         *[f"!{n} = {text}" for n, text in enumerate(parts.metadata.values())],
     ]
     return "\n".join(pieces) + "\n"
+
+
+def _after_permission(fn: FunctionBuilder, lowered: LoweredFunc, params: list[str], parts: ModuleParts) -> list[str]:
+    """The exported function of one that uses tile registers: it asks for them, and calls what ``fn`` becomes. The two
+    are apart so that no instruction of the unit can come before the question."""
+    name, attributes = f"{lowered.name}_tiles", lowered.target.llvm_attributes
+    fn.header = f"define internal i32 @{name}({', '.join(params)}) noinline nounwind {attributes}"
+    parts.declarations["tw_tiles"] = "declare i32 @tw_tiles()"
+    outer = FunctionBuilder(f"define i32 @{lowered.name}({', '.join(params)}) nounwind {attributes}")
+    allowed, refused = outer.new_label("allowed"), outer.new_label("refused")
+    outer.branch_if(outer.emit(f"icmp eq i32 {outer.emit('call i32 @tw_tiles()')}, 0"), allowed, refused)
+    outer.label(refused)
+    outer.do(f"ret i32 {NO_TILES}")
+    outer.label(allowed)
+    outer.do(f"ret i32 {outer.emit(f'call i32 @{name}({_plain(params)})')}")
+    return [outer.text()]
+
+
+def _plain(params: list[str]) -> str:
+    """Parameters as arguments: types and names."""
+    return ", ".join(f"{p.split()[0]} {p.split()[-1]}" for p in params)

@@ -76,6 +76,8 @@ class ModuleParts:
         self.functions: list[str] = []
         self.outlined = 0
         self.metadata: dict[str, str] = {}
+        self.tiles = False
+        """Whether some instruction uses tile registers, which the operating system has to allow first."""
         self.calls_out = False
         """Whether some call may write memory behind the emitter's back."""
         self.assertions: dict[int, int] = {}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ...tir.dtype import element_of, is_int, lanes_of
+from ...tir.dtype import is_int, lanes_of
 from ...tir.expr import (
     Add,
     BinaryOp,
@@ -26,7 +25,7 @@ from ...tir.expr import (
 if TYPE_CHECKING:
     from .expr import ExprEmitter
 
-__all__ = ["Linear", "constant_lanes", "flat_lanes", "index_like", "index_text", "linear"]
+__all__ = ["Linear", "index_like", "index_text", "linear"]
 
 
 class Linear:
@@ -95,53 +94,6 @@ def linear_text(em: ExprEmitter, lin: Linear) -> str:
     if out is None:
         return str(lin.const)
     return out if lin.const == 0 else em.fn.pure(f"add nsw i64 {out}, {lin.const}")
-
-
-def constant_lanes(e: Expr) -> tuple[Expr, list[int]] | None:
-    """A vector index as one scalar plus a number per lane, when these are known: ``i + (T.Ramp(0, 1, 8) // 4)``."""
-    if isinstance(e, Broadcast):
-        return e.value, [0] * e.lanes
-    if isinstance(e, Ramp):
-        return (e.base, [n * e.stride.value for n in range(e.lanes)]) if isinstance(e.stride, IntImm) else None
-    if isinstance(e, Cast) and is_int(e.dtype) and lanes_of(e.dtype) > 1:
-        inner = constant_lanes(e.value)
-        return None if inner is None else (inner[0].astype(element_of(e.dtype)), inner[1])
-    if not isinstance(e, (Add, Sub, Mul, FloorDiv, FloorMod)) or lanes_of(e.dtype) == 1:
-        return None
-    a, b = constant_lanes(e.a), constant_lanes(e.b)
-    if a is None or b is None:
-        return None
-    if isinstance(e, Add):
-        return a[0] + b[0], [x + y for x, y in zip(a[1], b[1], strict=True)]
-    if isinstance(e, Sub):
-        return a[0] - b[0], [x - y for x, y in zip(a[1], b[1], strict=True)]
-    if any(b[1]) or not isinstance(b[0], IntImm):
-        return None
-    by = b[0].value
-    if isinstance(e, Mul):
-        return a[0] * b[0], [x * by for x in a[1]]
-    if not isinstance(a[0], IntImm) or by == 0:
-        return None
-    start, zero = a[0].value, IntImm(0, element_of(e.dtype))
-    return zero, [(start + x) // by if isinstance(e, FloorDiv) else (start + x) % by for x in a[1]]
-
-
-def flat_lanes(indices: Sequence[Expr], strides: Sequence[Expr]) -> tuple[list[tuple[Expr, Expr]], list[int]] | None:
-    """The offset of an access as products of scalars and strides, plus a number per lane, when these are known: rows
-    that follow one another in memory are one stretch of it."""
-    scalars: list[tuple[Expr, Expr]] = []
-    total: list[int] = []
-    for index, step in zip(indices, strides, strict=True):
-        if lanes_of(index.dtype) == 1:
-            scalars.append((index, step))
-            continue
-        found = constant_lanes(index)
-        if found is None or (any(found[1]) and not isinstance(step, IntImm)):
-            return None
-        scalars.append((found[0], step))
-        by = step.value if isinstance(step, IntImm) else 0
-        total = [t + n * by for t, n in zip(total or [0] * len(found[1]), found[1], strict=True)]
-    return scalars, total
 
 
 def index_text(em: ExprEmitter, e: Expr) -> str:

@@ -14,7 +14,7 @@ from .types import llvm_type, vector_constant
 if TYPE_CHECKING:
     from .expr import ExprEmitter
 
-__all__ = ["MACHINE_CALLS", "may_write"]
+__all__ = ["MACHINE_CALLS", "dot_pieces", "may_write"]
 
 
 def may_write(em: ExprEmitter, args: tuple[Expr, ...]) -> None:
@@ -54,7 +54,7 @@ def _access_ptr(em: ExprEmitter, e: Call) -> str:
 # -- dot products --------------------------------------------------------------------------------------------------------
 
 
-def _pieces(target: Any, op: str) -> list[int]:
+def dot_pieces(target: Any, op: str) -> list[int]:
     """The numbers of lanes that the target has an instruction for, the largest first."""
     if target.arch == "aarch64":
         return [4] if op == "tir.dot4_u8i8" and target.has("i8mm") else []
@@ -69,7 +69,7 @@ def _pieces(target: Any, op: str) -> list[int]:
 def _dot(em: ExprEmitter, e: Call) -> str:
     """The instruction for as many lanes at once as there is one; plain arithmetic where there is none."""
     lanes = lanes_of(e.dtype)
-    piece = next((p for p in _pieces(em.target, e.op) if lanes % p == 0), None)
+    piece = next((p for p in dot_pieces(em.target, e.op) if lanes % p == 0), None)
     if piece is None:
         return em.value(expand_dot(e))
     values = [em.value(a) for a in e.args]

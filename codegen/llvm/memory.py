@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 from ...tir.buffer import Buffer
 from ...tir.dtype import element_of, is_bool, lanes_of, with_lanes
 from ...tir.expr import BufferLoad, Expr, IntImm
-from .index import Linear, flat_lanes, linear, linear_text, ramp_of
+from ..lower.lanes import flat_lanes
+from .index import Linear, linear, linear_text, ramp_of
 from .types import align_of, memory_type, suffix, vector_constant
 
 if TYPE_CHECKING:
     from .expr import ExprEmitter
 
-__all__ = ["address", "constant_elements", "elements_of", "load", "store", "strides_of"]
+__all__ = ["address", "constant_elements", "elements_of", "load", "run_address", "store", "strides_of"]
 
 
 def load(em: ExprEmitter, e: BufferLoad) -> str:
@@ -93,6 +94,14 @@ def store(em: ExprEmitter, buffer: Buffer, indices: tuple[Expr, ...], value: str
 def address(em: ExprEmitter, e: BufferLoad) -> str:
     """The address of the first lane."""
     offset, _, _ = _place(em, e.buffer, e.indices, lanes_of(e.dtype))
+    return _pointer(em, e.buffer, offset)
+
+
+def run_address(em: ExprEmitter, e: BufferLoad) -> str | None:
+    """The address of the first lane when the lanes are neighbours in memory and all of them are read; else None."""
+    offset, stride, vector = _place(em, e.buffer, e.indices, lanes_of(e.dtype))
+    if e.predicate is not None or vector is not None or stride is None or stride.terms or stride.const != 1:
+        return None
     return _pointer(em, e.buffer, offset)
 
 

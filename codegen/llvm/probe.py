@@ -22,8 +22,21 @@ def _accumulators(target: Target) -> int:
     return 24 if target.num_vector_registers >= 32 else 12
 
 
+_TILES = 6
+"""Products of tiles in one round: more than cover the latency of one."""
+
+
+def _tile_steps(target: Target, dtype: str) -> int:
+    """Steps of the sum in one product of tiles; 0 where the target has no instruction for them."""
+    if dtype == "int8":
+        return 64 if target.has_amx_int8 else 0
+    return 32 if dtype == "bfloat16" and target.has_amx_bf16 else 0
+
+
 def fma_flops(target: Target, dtype: str) -> int:
     """Operations (a multiplication and an addition are two) in one round of :func:`fma_ir`."""
+    if _tile_steps(target, dtype):
+        return _TILES * 2 * 16 * 16 * _tile_steps(target, dtype)
     if dtype == "int8":
         return _accumulators(target) * 2 * 64 * (target.vector_bits // 128) // 4
     if dtype == "bfloat16":
@@ -33,7 +46,9 @@ def fma_flops(target: Target, dtype: str) -> int:
 
 def fma_ir(target: Target, dtype: str) -> str:
     """``probe_fma``: ``end - begin`` chunks of ``ctx[1]`` rounds; every round feeds each accumulator once. ``dtype``:
-    float32, float64, or with AVX-512 int8 (vpdpbusd) and bfloat16 (vdpbf16ps)."""
+    float32, float64, or int8 and bfloat16 with AMX (tdpbusd, tdpbf16ps), else with AVX-512 (vpdpbusd, vdpbf16ps)."""
+    if _tile_steps(target, dtype):
+        return _tiles_ir(target, dtype)
     count = _accumulators(target)
     if dtype == "int8":
         vector, declare, step = _dot(target, "vpdpbusd", "i32", "i32")
@@ -75,6 +90,50 @@ def fma_ir(target: Target, dtype: str) -> str:
     out.append(f"  %keep = alloca {vector}, align 64")
     out += [f"  store volatile {vector} %b{i}, ptr %keep, align 64" for i in range(count)]
     out += ["  ret void", "}", ""]
+    return "\n".join(out)
+
+
+def _tiles_ir(target: Target, dtype: str) -> str:
+    """:func:`fma_ir` with products of tiles of ones (of what ``ctx[0]`` holds: its numbers do not matter)."""
+    name = "llvm.x86.tdpbusd.internal" if dtype == "int8" else "llvm.x86.tdpbf16ps.internal"
+    full, tile = "i16 16, i16 64", "x86_amx"
+    load = f"call {tile} @llvm.x86.tileloadd64.internal({full}, ptr %out, i64 64)"
+    out = [
+        f"declare {tile} @llvm.x86.tilezero.internal(i16, i16)",
+        f"declare {tile} @llvm.x86.tileloadd64.internal(i16, i16, ptr, i64)",
+        f"declare void @llvm.x86.tilestored64.internal(i16, i16, ptr, i64, {tile})",
+        f"declare {tile} @{name}(i16, i16, i16, {tile}, {tile}, {tile})",
+        f"define internal void @probe_fma(ptr %ctx, i64 %begin, i64 %end) noinline {target.llvm_attributes} {{",
+        "entry:",
+        "  %keep = alloca [1024 x i8], align 64",
+        "  %out = load ptr, ptr %ctx, align 8",
+        "  %at = getelementptr i64, ptr %ctx, i64 1",
+        "  %per = load i64, ptr %at, align 8",
+        "  %chunks = sub i64 %end, %begin",
+        "  %rounds = mul i64 %chunks, %per",
+        f"  %left = {load}",
+        f"  %right = {load}",
+        *[f"  %x{i} = call {tile} @llvm.x86.tilezero.internal({full})" for i in range(_TILES)],
+        "  br label %loop",
+        "loop:",
+        "  %n = phi i64 [ 0, %entry ], [ %m, %loop ]",
+        *[f"  %a{i} = phi {tile} [ %x{i}, %entry ], [ %b{i}, %loop ]" for i in range(_TILES)],
+        *[
+            f"  %b{i} = call {tile} @{name}({full}, i16 64, {tile} %a{i}, {tile} %left, {tile} %right)"
+            for i in range(_TILES)
+        ],
+        "  %m = add i64 %n, 1",
+        "  %more = icmp slt i64 %m, %rounds",
+        "  br i1 %more, label %loop, label %done",
+        "done:",
+        *[
+            f"  call void @llvm.x86.tilestored64.internal({full}, ptr %keep, i64 64, {tile} %b{i})"
+            for i in range(_TILES)
+        ],
+        "  ret void",
+        "}",
+        "",
+    ]
     return "\n".join(out)
 
 
@@ -177,7 +236,9 @@ def driver_ir(name: str) -> str:
     """``i32 run(ptr ctx)`` for the timing loop: ``probe_<name>`` over ``[0, ctx[3])`` on ``ctx[4]`` threads."""
     return f"""
 declare void @tw_parallel_for(ptr, ptr, i64, i32)
+declare i32 @tw_tiles()
 define i32 @run(ptr %ctx) {{
+  %refused = call i32 @tw_tiles()
   %p3 = getelementptr i64, ptr %ctx, i64 3
   %n = load i64, ptr %p3, align 8
   %p4 = getelementptr i64, ptr %ctx, i64 4

@@ -397,7 +397,7 @@ _POINTER_CALLS = ("tir.address_of", "tir.call_extern", "tir.call_llvm_intrin", "
 def _called(e: Expr) -> set[Var]:
     """Data pointers that calls inside an expression may write through."""
     out: set[Var] = set()
-    for n in pre_order(e, lambda n: getattr(n, "op", "") not in ("tir.prefetch", "tir.misaligned")):
+    for n in pre_order(e, lambda n: getattr(n, "op", "") not in ("tir.prefetch", "tir.misaligned", "tir.tile_load")):
         if getattr(n, "op", "") in _POINTER_CALLS:
             for inner in pre_order(n):
                 if isinstance(inner, BufferLoad):

@@ -26,8 +26,10 @@ from ...tir.expr import (
 from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import Allocate, BufferStore, For, LetStmt, Stmt
+from ...tir.tiles import TILE_ROWS
 from ...tir.walk import pre_order, transform, vars_in
 from .align import ALIGN, aligned
+from .tiles import tile_access, tile_columns, tile_rows_along
 
 __all__ = ["compact_buffers"]
 
@@ -80,16 +82,21 @@ def compact_buffers(func: PrimFunc) -> PrimFunc:
 
 
 def address_taken(body: Stmt, buffer: Buffer) -> bool:
-    """Whether a pointer into ``buffer`` is used as a value, so that its layout must stay."""
-    return any(
-        n is buffer.data
-        or (
-            isinstance(n, Call)
-            and n.op == "tir.address_of"
-            and any(isinstance(a, BufferLoad) and a.buffer is buffer for a in n.args)
-        )
-        for n in pre_order(body)
-    )
+    """Whether a pointer into ``buffer`` is used as a value, so that its layout must stay. Tiles whose rows lie along a
+    dimension do not count."""
+    tiles: set[int] = set()
+    for n in pre_order(body):
+        if n is buffer.data:
+            return True
+        if not isinstance(n, Call):
+            continue
+        first = tile_access(n)
+        if first is not None and first.buffer is buffer and tile_rows_along(n, buffer) is not None:
+            tiles.add(id(n.args[0]))
+        elif n.op == "tir.address_of" and id(n) not in tiles:
+            if any(isinstance(a, BufferLoad) and a.buffer is buffer for a in n.args):
+                return True
+    return False
 
 
 def _box(buffer: Buffer, body: Stmt, analyzer: Analyzer) -> tuple[Buffer, tuple[Expr, ...]]:
@@ -110,6 +117,15 @@ def _box(buffer: Buffer, body: Stmt, analyzer: Analyzer) -> tuple[Buffer, tuple[
             span = eval_interval(node.value, dom)
             if span is not None:
                 dom = {**dom, node.var: span}
+        elif (first := tile_access(node)) is not None and first.buffer is buffer:
+            assert isinstance(node, Call)
+            spans = [None if _from_memory(index) else eval_interval(index, dom) for index in first.indices]
+            rows = tile_rows_along(node, buffer)
+            for d, more in ((rows, TILE_ROWS), (rank - 1, tile_columns(node))):
+                span = spans[d] if d is not None else None
+                if d is not None and span is not None:
+                    spans[d] = (span[0], span[1] + (more - 1))
+            boxes.append(spans)
         elif isinstance(node, (BufferLoad, BufferStore)) and node.buffer is buffer:
             boxes.append([None if _from_memory(index) else _ends(index, dom) for index in node.indices])
         for child in node.children():
@@ -222,6 +238,13 @@ def _shift(body: Stmt, old: Buffer, new: Buffer, low: tuple[Expr, ...], analyzer
             return BufferLoad(new, move(n.indices), n.predicate)
         if isinstance(n, BufferStore) and n.buffer is old:
             return BufferStore(new, n.value, move(n.indices), n.predicate)
+        first = tile_access(n)
+        if first is not None and first.buffer is new:
+            assert isinstance(n, Call)
+            rows = tile_rows_along(n, old)
+            assert rows is not None
+            step = new.element_strides()[rows].astype(n.args[1].dtype)
+            return Call(n.op, (n.args[0], step, *n.args[2:]), n.dtype)
         return None
 
     return transform(body, post=post)  # type: ignore[no-any-return]

@@ -7,6 +7,7 @@ loops as SSA values (phi nodes), so nothing depends on a later optimizer promoti
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import Allocate, BufferStore, For, LetStmt, Stmt, seq
 from ...tir.walk import transform
+from .lanes import run_of
 from .slots import Slot, homes_of
 
 __all__ = ["REGISTER_SCOPE", "promote_registers"]
@@ -225,6 +227,8 @@ def _slot(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Slot | None:
         offset *= size
         if lanes > 1:
             stride *= size
+        if lanes_of(index.dtype) > 1 and not isinstance(index, Ramp):
+            return _run(indices, shape)
         if isinstance(index, Ramp):
             if lanes > 1 or not isinstance(index.stride, IntImm):
                 return None
@@ -236,6 +240,19 @@ def _slot(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Slot | None:
     if lanes > 1 and stride != 1:
         return None
     return offset, lanes
+
+
+def _run(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Slot | None:
+    """:func:`_slot` of rows that follow one another, written as ``T.Ramp(0, 1, 256) // 16`` and the like."""
+    sizes = [e.value for e in shape if isinstance(e, IntImm)]
+    if len(sizes) < len(shape):
+        return None
+    strides = [IntImm(math.prod(sizes[d + 1 :])) for d in range(len(sizes))]
+    run = run_of(indices, strides)
+    if run is None or not all(isinstance(place, IntImm) for place, _ in run):
+        return None
+    lanes = max(lanes_of(i.dtype) for i in indices)
+    return sum(place.value * step.value for place, step in run), lanes  # type: ignore[attr-defined]
 
 
 def _unmasked_stores(accesses: list[Access], places: list[Slot], homes: dict[Slot, tuple[Slot, ...]]) -> set[Slot]:

@@ -67,12 +67,16 @@ def widen_half_floats(func: PrimFunc) -> PrimFunc:
             if half:
                 return Cast(_wide(n.dtype), _round(value, n.dtype))
             return value if value.dtype == n.dtype else Cast(n.dtype, value)
-        if isinstance(n, Call) and n.op == "tir.dot2_bf16":
+        if isinstance(n, Call) and n.op == "tir.address_of":
+            return Call(n.op, tuple([a.map_children(visit) for a in n.args]), n.dtype)
+        if isinstance(n, Call) and n.op in ("tir.dot2_bf16", "tir.tile_dot2_bf16", "tir.tile_store"):
             return Call(n.op, tuple([as_stored(a) if _is_half(a.dtype) else visit(a) for a in n.args]), n.dtype)
         if isinstance(n, Call):
             n = n.map_children(visit)
             if n.op == "tir.reinterpret":
                 return n
+            if n.op == "tir.tile_load" and half:
+                return Cast(_wide(n.dtype), n)
             return Call(n.op, n.args, _wide(n.dtype)) if half else n
         return n.map_children(visit)
 

@@ -102,7 +102,9 @@ def widen(e: Expr, lanes: int) -> Expr:
     raise NotVectorizable(f"{have} lanes where {lanes} are needed")
 
 
-_ELEMENTWISE_NOT = {"tir.call_extern", "tir.address_of", "tir.prefetch", "tir.tvm_access_ptr", "tir.ret"}
+_ELEMENTWISE_NOT = {
+    "tir.call_extern", "tir.address_of", "tir.prefetch", "tir.tvm_access_ptr", "tir.ret", "tir.tile_store",
+}  # fmt: skip
 
 
 class _Vectorizer:

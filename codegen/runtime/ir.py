@@ -7,6 +7,7 @@ One text serves every target: loaded once per process by the JIT, or linked into
 ``void tw_parallel_for(fn, ctx, n, threads)``  ``fn(ctx, begin, end)`` over [0, n), one static chunk per thread
 ``ptr tw_alloc(i64 bytes)``                    scratch memory aligned to 64 bytes; null when there is none
 ``void tw_free(ptr)``                          gives it back, to a small cache
+``i32 tw_tiles()``                              0 when this process may use AMX's tile registers: it asks for them
 ``i64 tw_now()``                               nanoseconds of a monotonic clock
 ``i64 tw_time(packed, args, number)``          nanoseconds of ``number`` calls ``packed(args)``
 ``i64 tw_time_cold(…, buffer, bytes)``         the same, the caches filled with ``buffer`` before each call, untimed
@@ -24,7 +25,7 @@ from .pool_ir import POOL
 
 __all__ = ["SYMBOLS", "runtime_ir"]
 
-SYMBOLS = ("tw_alloc", "tw_free", "tw_now", "tw_parallel_for", "tw_time", "tw_time_cold", "tw_touch")
+SYMBOLS = ("tw_alloc", "tw_free", "tw_now", "tw_parallel_for", "tw_tiles", "tw_time", "tw_time_cold", "tw_touch")
 """The functions of the runtime that generated code and the call path use."""
 
 TIMING = r"""
@@ -95,6 +96,35 @@ done:
 """
 
 
+TILES = r"""
+@tw_tiles_allowed = $data global i32 0, align 64
+
+define $link i32 @tw_tiles() noinline nounwind {
+entry:
+  %known = load atomic i32, ptr @tw_tiles_allowed monotonic, align 4
+  %allowed = icmp ne i32 %known, 0
+  br i1 %allowed, label %yes, label %ask
+ask:
+  %answer = $ask_tiles
+  %granted = icmp eq i64 %answer, 0
+  br i1 %granted, label %note, label %no
+note:
+  store atomic i32 1, ptr @tw_tiles_allowed monotonic, align 4
+  br label %yes
+yes:
+  ret i32 0
+no:
+  ret i32 1
+}
+"""
+"""Linux lets a process use the registers' 8 KiB when it asks: arch_prctl(ARCH_REQ_XCOMP_PERM, XTILEDATA), by number, since
+libc has no name for it. All threads may then, and children after a fork; a system or a machine without AMX says no."""
+
+ASK_TILES = (
+    'call i64 asm sideeffect "syscall", "={rax},{rax},{rdi},{rsi},~{rcx},~{r11},~{memory}"(i64 158, i64 4131, i64 18)'
+)
+
+
 def runtime_ir(target: Target, exported: bool = False) -> str:
     """The runtime for ``target`` (POSIX systems). ``exported``: to be linked into an object file that leaves us."""
     mac = "darwin" in target.triple or "macos" in target.triple
@@ -103,12 +133,13 @@ def runtime_ir(target: Target, exported: bool = False) -> str:
         "aarch64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
     }.get(target.arch, ("", ""))
     linux = "linux" in target.triple
-    return Template(POOL + MEMORY + TIMING).substitute(
+    return Template(POOL + MEMORY + TIMING + TILES).substitute(
         link="linkonce_odr hidden" if exported else "",
         data="linkonce_odr hidden" if exported else "internal",
         pause_decl=pause_decl,
         pause=pause,
         setmask=3 if mac else 2,
+        ask_tiles=ASK_TILES if linux and target.arch == "x86_64" else "add i64 0, 1",
         clock=6 if mac else 1,
         madvise_decl="declare i32 @madvise(ptr, i64, i32)" if linux else "",
         madvise="%advised = call i32 @madvise(ptr %raw, i64 %total, i32 14)" if linux else "",

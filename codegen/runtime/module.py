@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,8 @@ from ...tir.stmt import AssertStmt
 from ...tir.walk import pre_order
 from ..c.emit import emit_c
 from ..export import export_module
+from ..llvm.emit import NO_TILES
+from ..llvm.expr import CACHE_LINE
 from ..llvm.jit import CompiledCode, JITError, Loaded, load
 from ..llvm.stmt import OUT_OF_MEMORY
 from ..lowered import LoweredFunc, Param
@@ -119,6 +122,11 @@ class Function:
     def _message(self, code: int) -> str:
         if code == OUT_OF_MEMORY:
             return f"{self.name}: no memory for its scratch buffers"
+        if code == NO_TILES:
+            return (
+                f"{self.name}: the operating system does not let this process use AMX's tile registers "
+                "(arch_prctl refused); build for a target with -mattr=-amx-tile"
+            )
         assertions = {id(n): n for n in pre_order(self._lowered.func.body) if isinstance(n, AssertStmt)}
         messages = [n.message for n in assertions.values()]
         if 0 < code <= len(messages):
@@ -235,7 +243,10 @@ class Module:
             return weight
         made = self._lowered[step].params[1].buffer
         assert made is not None
-        out = np.zeros([int(e) for e in made.shape], to_numpy(made.dtype))  # type: ignore[call-overload]
+        shape, dtype = [int(e) for e in made.shape], to_numpy(made.dtype)  # type: ignore[call-overload]
+        size = math.prod(shape) * dtype.itemsize
+        room = np.zeros(size + CACHE_LINE, np.uint8)  # panels that begin at a cache line are not read in halves
+        out = room[-room.ctypes.data % CACHE_LINE :][:size].view(dtype).reshape(shape)
         self[step](weight, out)
         return out
 

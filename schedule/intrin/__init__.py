@@ -8,6 +8,11 @@
 ``dot_16x2_bf16``             ``C[16] += A[2] · B[16, 2]``, bfloat16 into float32: one vdpbf16ps of AVX-512 BF16
 ``dot_8x2_bf16``              ``C[8] += A[2] · B[8, 2]``, the same with 256 bits
 ``fma_RxL_f32``               ``C[R, L] += A[R, 1] * B[1, L]``: a row of multiply-adds, R L = 6x16, 14x32, 1x16, 1x8
+``dot_16x16x64_s8s8_amx``     ``C[16, 16] += A[16, 64] · B[16, 16, 4]``, int8 by int8 into int32: one tdpbssd of AMX
+``dot_16x16x64_u8s8_amx``     the same for uint8 by int8: one tdpbusd
+``dot_16x16x32_bf16_amx``     ``C[16, 16] += A[16, 32] · B[16, 16, 2]``, bfloat16 into float32: one tdpbf16ps
+``fill_16x16_T_amx``          ``C[16, 16] = 0`` in a tile register, T = i32, f32
+``store_16x16_T_amx``         ``D[16, 16] = C[16, 16]``, the rows of D apart: from a tile register to memory
 ============================  ======================================================================================
 
 They run on every target: where the instruction is missing, plain arithmetic does the same. Operands may lie in memory
@@ -22,11 +27,14 @@ from functools import partial
 from ...tir.function import PrimFunc
 from .dots import bf16_dot, int8_dot, int8_uint8_dot, signed_int8_dot
 from .fma import fma_tile
+from .tiles import tile_dot, tile_fill, tile_store
 
 __all__ = [
+    "AMX_DOT_BF16_INTRIN", "AMX_DOT_S8S8_INTRIN", "AMX_DOT_U8S8_INTRIN",
     "AVX_VNNI_DOT_8x4_INTRIN", "BF16_DOT_16x2_INTRIN", "BF16_DOT_8x2_INTRIN", "SHIPPED", "VNNI_DOT_16x4_INTRIN",
     "VNNI_DOT_16x4_SIGNED_INTRIN", "VNNI_DOT_16x4_SWAPPED_INTRIN",
     "bf16_dot", "fma_tile", "int8_dot", "int8_uint8_dot", "signed_int8_dot",
+    "tile_dot", "tile_fill", "tile_store",
 ]  # fmt: skip
 
 VNNI_DOT_16x4_INTRIN = "dot_16x4_vnni"
@@ -35,6 +43,9 @@ VNNI_DOT_16x4_SWAPPED_INTRIN = "dot_16x4_i8u8_vnni"
 AVX_VNNI_DOT_8x4_INTRIN = "dot_8x4_avx_vnni"
 BF16_DOT_16x2_INTRIN = "dot_16x2_bf16"
 BF16_DOT_8x2_INTRIN = "dot_8x2_bf16"
+AMX_DOT_S8S8_INTRIN = "dot_16x16x64_s8s8_amx"
+AMX_DOT_U8S8_INTRIN = "dot_16x16x64_u8s8_amx"
+AMX_DOT_BF16_INTRIN = "dot_16x16x32_bf16_amx"
 
 SHIPPED: dict[str, Callable[[], tuple[PrimFunc, PrimFunc]]] = {
     VNNI_DOT_16x4_INTRIN: partial(int8_dot, 16),
@@ -43,6 +54,11 @@ SHIPPED: dict[str, Callable[[], tuple[PrimFunc, PrimFunc]]] = {
     AVX_VNNI_DOT_8x4_INTRIN: partial(int8_dot, 8),
     BF16_DOT_16x2_INTRIN: partial(bf16_dot, 16),
     BF16_DOT_8x2_INTRIN: partial(bf16_dot, 8),
+    AMX_DOT_S8S8_INTRIN: partial(tile_dot, "int8", "int8"),
+    AMX_DOT_U8S8_INTRIN: partial(tile_dot, "uint8", "int8"),
+    AMX_DOT_BF16_INTRIN: partial(tile_dot, "bfloat16", "bfloat16"),
+    **{f"fill_16x16_{t}_amx": partial(tile_fill, dtype) for t, dtype in (("i32", "int32"), ("f32", "float32"))},
+    **{f"store_16x16_{t}_amx": partial(tile_store, dtype) for t, dtype in (("i32", "int32"), ("f32", "float32"))},
     **{f"fma_{r}x{c}_f32": partial(fma_tile, r, c) for r, c in ((1, 8), (1, 16), (6, 16), (14, 32))},
 }
 """How each is made: description and implementation by name."""

@@ -31,7 +31,8 @@ from ..expr import (
 __all__ = ["is_pure_call", "negate", "opposite", "same"]
 
 _OPPOSITE: dict[type, type[CmpOp]] = {LT: GE, GE: LT, LE: GT, GT: LE, EQ: NE, NE: EQ}
-_IMPURE = ("tir.call_", "tir.prefetch", "tir.ret", "tir.address_of", "tir.tvm_access_ptr", "tir.tvm_")
+_IMPURE = ("tir.call_", "tir.prefetch", "tir.ret", "tir.address_of", "tir.tvm_access_ptr", "tir.tvm_",
+           "tir.tile_load", "tir.tile_store")  # fmt: skip
 
 
 def is_pure_call(call: Call) -> bool:

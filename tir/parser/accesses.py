@@ -14,7 +14,7 @@ from ..vocabulary import TypeWord
 from .base import ParserBase
 from .values import BufferMethod
 
-__all__ = ["AccessParser"]
+__all__ = ["AccessParser", "stretch"]
 
 
 class AccessParser(ParserBase):
@@ -136,7 +136,7 @@ class AccessParser(ParserBase):
                 dtype = self.dtype(args["dtype"])
                 lanes = lanes_of(dtype)
                 if indices and lanes > 1 and lanes_of(load.dtype) == 1:  # as in TVM: neighbours from there
-                    load = BufferLoad(b, _stretch(b, indices, lanes), predicate)
+                    load = BufferLoad(b, stretch(b, indices, lanes), predicate)
                 if load.dtype != dtype:
                     raise self.error(f"vload of {b.name} reads {load.dtype}, not {dtype}", node)
             return load
@@ -254,7 +254,7 @@ class AccessParser(ParserBase):
         return self.as_expr(self.eval(tree), node)
 
 
-def _stretch(buffer: Buffer, indices: tuple[Expr, ...], lanes: int) -> tuple[Expr, ...]:
+def stretch(buffer: Buffer, indices: tuple[Expr, ...], lanes: int) -> tuple[Expr, ...]:
     """``lanes`` elements from ``indices`` on, row after row where the last row is too short."""
     last = indices[-1]
     carry: Expr = Ramp(last, const(1, last.dtype), lanes)

@@ -6,10 +6,12 @@ from __future__ import annotations
 import ast
 
 from ..buffer import Buffer
+from ..dtype import lanes_of
 from ..equal import plain
 from ..expr import Call, Expr, IntImm, Var
 from ..stmt import AssertStmt, AttrStmt, Evaluate, IfThenElse, LetStmt, SeqStmt, Stmt
 from ..vocabulary import Word
+from .accesses import stretch
 from .assignments import Wrapper, compose
 from .loops import LoopParser
 from .older import Macro
@@ -75,7 +77,11 @@ class StmtParser(LoopParser):
                 args = self.arguments(call, "begin", "value", "predicate")
                 indices = self.index_list(args["begin"], func.buffer, call)
                 predicate = self.expr(args["predicate"]) if "predicate" in args else None
-                return self.buffer_store(func.buffer, indices, self.eval(args["value"]), predicate, call)
+                value = self.eval(args["value"])
+                lanes = lanes_of(value.dtype) if isinstance(value, Expr) else 1
+                if lanes > 1 and all(lanes_of(i.dtype) == 1 for i in indices):  # as in TVM: neighbours from there
+                    indices = stretch(func.buffer, indices, lanes)
+                return self.buffer_store(func.buffer, indices, value, predicate, call)
             if isinstance(func, Macro):
                 return self.expand(func, call, self.body)
             if isinstance(func, Word):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import expr as E
-from .. import op
+from .. import op, tiles
 from ..dtype import element_of, lanes_of, with_lanes
 from .types import TypeWord
 
@@ -173,14 +173,15 @@ _NODES = (
     E.EQ, E.NE, E.LT, E.LE, E.GT, E.GE, E.And, E.Or,
 )  # fmt: skip
 
-TYPED = {"call", "cast", "Cast", "type_annotation", "undef", "infinity", "max_value", "min_value"}
+TYPED = {"call", "cast", "Cast", "type_annotation", "undef", "infinity", "max_value", "min_value", "tile_load"}
 """Functions with a ``dtype`` of their own; elsewhere TVM's ``dtype=`` only says what the result has anyway."""
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{cls.__name__: _raw(cls) for cls in _NODES},
     **{name: _unary(name) for name in op.UNARY_FLOAT_OPS},
     **{f.__name__: f for f in (Not, Select, Cast, cast, Ramp, Broadcast, Shuffle, call, ret, address_of, assume, undef, prefetch,
-        llvm_lookup_intrinsic_id, tvm_access_ptr, type_annotation, op.dot2_bf16, op.dot4_u8i8)},
+        llvm_lookup_intrinsic_id, tvm_access_ptr, type_annotation, op.dot2_bf16, op.dot4_u8i8,
+        tiles.tile_dot2_bf16, tiles.tile_dot4, tiles.tile_load, tiles.tile_store)},
     **{
         name: _call_as(name)
         for name in (

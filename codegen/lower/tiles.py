@@ -1,0 +1,44 @@
+"""Which part of a buffer a tile (:mod:`tilewright.tir.tiles`) is: its rows lie along one dimension, its columns along the last."""
+
+from __future__ import annotations
+
+from ...tir.arith import Analyzer
+from ...tir.buffer import Buffer
+from ...tir.dtype import lanes_of
+from ...tir.expr import BufferLoad, Call, Expr, IntImm
+from ...tir.node import Node
+from ...tir.tiles import TILE_ROWS
+
+__all__ = ["tile_access", "tile_columns", "tile_rows_along"]
+
+
+def tile_access(n: Node) -> BufferLoad | None:
+    """The first element of the tile that ``n`` loads or stores; None for other nodes."""
+    if not isinstance(n, Call) or n.op not in ("tir.tile_load", "tir.tile_store"):
+        return None
+    address = n.args[0]
+    first = address.args[0] if isinstance(address, Call) else None
+    return first if isinstance(first, BufferLoad) else None
+
+
+def tile_columns(n: Call) -> int:
+    """Elements in a row of the tile."""
+    return lanes_of(n.args[2].dtype if n.op == "tir.tile_store" else n.dtype) // TILE_ROWS
+
+
+def tile_rows_along(n: Call, buffer: Buffer) -> int | None:
+    """The dimension of ``buffer`` along which the rows of the tile lie, one index apart; None when they do not."""
+    columns, last = tile_columns(n), buffer.shape[-1] if buffer.shape else None
+    if not isinstance(last, IntImm) or last.value < columns:
+        return None
+    strides = buffer.element_strides()
+    for d in reversed(range(len(buffer.shape) - 1)):
+        extent = buffer.shape[d]
+        wide = not isinstance(extent, IntImm) or extent.value >= TILE_ROWS
+        if wide and _equal(strides[d], n.args[1]) and _equal(strides[-1], IntImm(1)):
+            return d
+    return None
+
+
+def _equal(a: Expr, b: Expr) -> bool:
+    return Analyzer().can_prove_equal(a, b.astype(a.dtype))

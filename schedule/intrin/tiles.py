@@ -1,0 +1,118 @@
+"""Products of tiles: the matrix unit of x86 (AMX), whose registers hold 16 rows of 64 bytes.
+
+The sums ``C[16, 16]`` are to stay in registers over the whole reduction: give them a buffer of scope ``local`` whose last
+two dimensions are one tile, ``C[.., m // 16, n // 16, m % 16, n % 16]`` (``transform_layout``), and unroll the loops over the
+tiles of one step. Eight registers hold two tiles of A by two tiles of B and their four of C.
+
+B is laid out with four (two) steps side by side, ``B[n // 16, k // 4, n % 16, k % 4]``, so that a tile of it is 1 KiB in a row.
+A is read in place, 64 bytes of each of 16 rows.
+"""
+
+from __future__ import annotations
+
+from ...tir.function import PrimFunc
+from ...tir.parser import parse
+
+__all__ = ["tile_dot", "tile_fill", "tile_store"]
+
+_DOT = """
+@T.prim_func
+def {name}_{role}(a: T.handle, b: T.handle, c: T.handle):
+    T.func_attr({{"any_scope": True}})
+    A = T.match_buffer(a, (16, {steps}), "{a}", strides=("a_row", 1), offset_factor=1)
+    B = T.match_buffer(b, (16, 16, {width}), "{b}", strides=({steps}, {width}, 1), offset_factor=1)
+    C = T.match_buffer(c, (16, 16), "{c}", strides=(16, 1), offset_factor=1)
+    with T.block("root"):
+        T.reads(C[0:16, 0:16], A[0:16, 0:{steps}], B[0:16, 0:16, 0:{width}])
+        T.writes(C[0:16, 0:16])
+"""
+
+_DOT_DESC = """
+        for i, j, k in T.grid(16, 16, {steps}):
+            with T.block("update"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                C[vi, vj] = C[vi, vj] + T.cast(A[vi, vk], "{c}") * T.cast(B[vk // {width}, vj, vk % {width}], "{c}")
+"""
+
+_DOT_IMPL = """
+        C.vstore([0, 0], T.{op}(
+            C.vload([0, 0], "{c}x256"),
+            T.tile_load("{a}x{total}", T.address_of(A[0, 0]), A.strides[0]),
+            B.vload([0, 0, 0], "{b}x{total}"),
+        ))
+"""
+
+_FILL = """
+@T.prim_func
+def {name}_{role}(c: T.handle):
+    T.func_attr({{"any_scope": True}})
+    C = T.match_buffer(c, (16, 16), "{c}", strides=(16, 1), offset_factor=1)
+    with T.block("root"):
+        T.writes(C[0:16, 0:16])
+"""
+
+_FILL_DESC = """
+        for i, j in T.grid(16, 16):
+            with T.block("init"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = T.{c}(0)
+"""
+
+_FILL_IMPL = """
+        C.vstore([0, 0], T.Broadcast(T.{c}(0), 256))
+"""
+
+_STORE = """
+@T.prim_func
+def {name}_{role}(c: T.handle, d: T.handle):
+    T.func_attr({{"any_scope": True}})
+    C = T.match_buffer(c, (16, 16), "{c}", strides=(16, 1), offset_factor=1)
+    D = T.match_buffer(d, (16, 16), "{c}", strides=("d_row", 1), offset_factor=1)
+    with T.block("root"):
+        T.reads(C[0:16, 0:16])
+        T.writes(D[0:16, 0:16])
+"""
+
+_STORE_DESC = """
+        for i, j in T.grid(16, 16):
+            with T.block("store"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                D[vi, vj] = C[vi, vj]
+"""
+
+_STORE_IMPL = """
+        T.evaluate(T.tile_store(T.address_of(D[0, 0]), D.strides[0], C.vload([0, 0], "{c}x256")))
+"""
+
+
+def _pair(head: str, description: str, implementation: str, **words: object) -> tuple[PrimFunc, PrimFunc]:
+    out = []
+    for role, body in (("desc", description), ("impl", implementation)):
+        func = parse((head + body.lstrip("\n")).format(role=role, **words))
+        assert isinstance(func, PrimFunc)
+        out.append(func)
+    return out[0], out[1]
+
+
+def tile_dot(a: str, b: str) -> tuple[PrimFunc, PrimFunc]:
+    """``C[i, j] += A[i, k] * B[k, j]`` for 16 i, 16 j and 64 bytes of k; B comes as ``B[k // w, j, k % w]``.
+
+    ``a``, ``b``: int8 by int8 or uint8 by int8 into int32 (w is 4; exact but for wrapping sums), or bfloat16 by bfloat16
+    into float32 (w is 2; sums in an order of the machine's, see :func:`tilewright.tir.tiles.tile_dot2_bf16`).
+    """
+    half = a == "bfloat16"
+    width, steps = (2, 32) if half else (4, 64)
+    op, c = ("tile_dot2_bf16", "float32") if half else ("tile_dot4", "int32")
+    name = f"dot_16x16x{steps}_{a}_{b}"
+    words = {"name": name, "op": op, "a": a, "b": b, "c": c, "width": width, "steps": steps, "total": 16 * steps}
+    return _pair(_DOT, _DOT_DESC, _DOT_IMPL, **words)
+
+
+def tile_fill(c: str) -> tuple[PrimFunc, PrimFunc]:
+    """``C[i, j] = 0`` for a tile of 16 by 16 numbers of type ``c``, int32 or float32."""
+    return _pair(_FILL, _FILL_DESC, _FILL_IMPL, name=f"fill_16x16_{c}", c=c)
+
+
+def tile_store(c: str) -> tuple[PrimFunc, PrimFunc]:
+    """``D[i, j] = C[i, j]`` for a tile of 16 by 16 numbers of type ``c``; the rows of D may lie apart."""
+    return _pair(_STORE, _STORE_DESC, _STORE_IMPL, name=f"store_16x16_{c}", c=c)
