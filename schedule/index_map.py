@@ -140,11 +140,17 @@ class IndexMap:
         for e in self.final_indices:
             for n in pre_order(e):
                 if isinstance(n, Var) and n not in allowed:
-                    raise ScheduleError(f"the index map uses {n.name}, which is none of its indices")
+                    raise ScheduleError(
+                        f"the index map uses {n.name}, which is none of its indices",
+                        hint="use the map's own indices and numbers only",
+                    )
                 if not isinstance(n, (Var, IntImm, *_SIGNS)):
-                    raise ScheduleError(f"the index map uses {n}; it may use +, -, *, // and % only")
+                    raise ScheduleError(
+                        f"the index map uses {n}; it may use +, -, *, // and % only",
+                        hint="compute anything else in a block of its own",
+                    )
                 if isinstance(n, (FloorDiv, FloorMod)) and is_const_int(n.b, 0):
-                    raise ScheduleError(f"{e} is no index map: it divides by zero")
+                    raise ScheduleError(f"{e} is no index map: it divides by zero", hint="divide by a positive number")
         return self
 
     def as_text(self) -> str:
@@ -164,7 +170,8 @@ class IndexMap:
         does so only when it is a variable."""
         if len(indices) != len(self.initial_indices):
             raise ScheduleError(
-                f"the index map {self} takes {len(self.initial_indices)} indices, the buffer or block has {len(indices)}"
+                f"the index map {self} takes {len(self.initial_indices)} indices, the buffer or block has {len(indices)}",
+                hint="take as many indices as there are dimensions, or axes",
             )
         values = [convert(i) for i in indices]
         mine = self._typed([i.dtype for i in values])
@@ -192,7 +199,8 @@ class IndexMap:
         """The shape from 0 that holds every index that ``shape`` goes to; a remainder by ``c`` takes up ``c``."""
         if len(shape) != len(self.initial_indices):
             raise ScheduleError(
-                f"the index map {self} takes {len(self.initial_indices)} indices, the shape has {len(shape)}"
+                f"the index map {self} takes {len(self.initial_indices)} indices, the shape has {len(shape)}",
+                hint="take as many indices as the shape has dimensions",
             )
         an = Analyzer() if analyzer is None else analyzer
         mine = self._typed([convert(e).dtype for e in shape])
@@ -204,7 +212,10 @@ class IndexMap:
         for e in mine.final_indices:
             ends = eval_interval(an.simplify(_whole_remainders(plain.simplify(e), an, ranges)), ranges, an)
             if ends is None or not an.can_prove(ends[0] >= 0):
-                raise ScheduleError(f"the index map {self} sends some index to {e}, which is not known to be >= 0")
+                raise ScheduleError(
+                    f"the index map {self} sends some index to {e}, which is not known to be >= 0",
+                    hint="add what keeps it from going below 0, or divide and take remainders only",
+                )
             out.append(an.simplify(ends[1] + 1))
         return tuple(out)
 
@@ -234,7 +245,10 @@ class IndexMap:
         forth = {v: e for v, e in zip(variables, mine.final_indices, strict=True)}
         for v, e in solved.items():  # the inverse of where v goes must be v
             if not an.can_prove_equal(substitute(e, forth), v):
-                raise ScheduleError(f"the index map {self} is not known to send each index to a place of its own")
+                raise ScheduleError(
+                    f"the index map {self} is not known to send each index to a place of its own",
+                    hint="use splits, fusions and a reordering of the indices",
+                )
         shorten = Analyzer() if tests else an
         back = [solved[v] if isinstance(solved[v], Var) else shorten.simplify(solved[v]) for v in mine.initial_indices]
         return tuple(back), [an.simplify(t) for t in tests]

@@ -342,7 +342,10 @@ class Schedule(PrimitiveMethods):
             return self._block_name(value)
         if isinstance(value, Var):
             if value in self._removed:
-                raise ScheduleError(f"the handle {self._names.get(value, value.name)} was removed")
+                raise ScheduleError(
+                    f"the handle {self._names.get(value, value.name)} was removed",
+                    hint="ask get_loops or get_block again after a step that replaces loops",
+                )
             return self._values.get(value, value)
         if isinstance(value, IntImm):
             return value.value if value.dtype == "int32" else value

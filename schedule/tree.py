@@ -61,7 +61,10 @@ class Tree:
     def root(self) -> BlockRealize:
         """The realization of the root block; an error for a lowered function, which has none."""
         if not isinstance(self.func.body, BlockRealize):
-            raise ScheduleError(f"function {self.func.name} has no root block, so there is nothing to schedule")
+            raise ScheduleError(
+                f"function {self.func.name} has no root block, so there is nothing to schedule",
+                hint="schedule the function before it is lowered; T.prim_func gives functions a root block",
+            )
         return self.func.body
 
     def block(self, name: str) -> BlockRealize:

@@ -148,6 +148,7 @@ def check_no_carried_reader(tree: Tree, scope: Scope, writer: BlockRealize, buff
                 f"block {reader.block.name_hint!r} reads buffer {buffer.name} in the next turns of loop "
                 f"{shared[-1].loop_var.name}, before block {writer.block.name_hint!r} would have written it back",
                 where=(shared[-1], reader, writer),
+                hint="do this before the blocks share that loop, or let the other block read a copy made in front of it",
             )
 
 

@@ -158,4 +158,5 @@ def check_kinds_for(tree: Tree, realize: BlockRealize, loops: Sequence[For]) -> 
                     f"the {iv.kind} axis {iv.var.name} of block {realize.block.name_hint!r} would run on the "
                     f"{loop.kind} loop {loop.loop_var.name}",
                     where=tree.loops.get(loop.loop_var, loop),
+                    hint="choose a serial loop, or do this before parallel, vectorize and bind",
                 )

@@ -72,4 +72,7 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(item) for key, item in value.items()}
     if value is None or isinstance(value, (bool, int, float, str, Expr)):
         return value
-    raise ScheduleError(f"an annotation is a number, a text, a list or a dict, not {type(value).__name__}")
+    raise ScheduleError(
+        f"an annotation is a number, a text, a list or a dict, not {type(value).__name__}",
+        hint="write it as one of these, a function or an object as its text",
+    )

@@ -205,6 +205,7 @@ def _check_runs(tree: Tree, realize: BlockRealize) -> None:
                 f"loop {lp.loop_var.name} runs {lp.extent} times, which may be none, and block "
                 f"{realize.block.name_hint!r} would run with it though no axis of it does",
                 where=(lp, realize),
+                hint="choose a loop that an axis is bound to, or a loop outside of it",
             )
 
 
@@ -259,6 +260,7 @@ def _check_movable(tree: Tree, scope: Scope, realize: BlockRealize, target: For,
                 f"buffer {region.buffer.name} is accessed through a pointer or a match_buffer, so who needs what is "
                 "not known",
                 where=realize,
+                hint="do this before tensorize and other steps that bring in pointers",
             )
     own = domain_conditions(tree, realize)
     if own is None or (own and not forward):
@@ -269,7 +271,9 @@ def _check_movable(tree: Tree, scope: Scope, realize: BlockRealize, target: For,
         )
     if any(iv.kind != IterVar.SPATIAL for iv in realize.block.iter_vars) and not reduces_once(tree, realize):
         raise ScheduleError(
-            f"the loops around block {name!r} are not known to bring each point of its reduction once", where=realize
+            f"the loops around block {name!r} are not known to bring each point of its reduction once",
+            where=realize,
+            hint="do this before loops that no axis uses are put around it",
         )
     here = scope.order[realize]
     for region in realize.block.reads:
@@ -278,6 +282,7 @@ def _check_movable(tree: Tree, scope: Scope, realize: BlockRealize, target: For,
                 raise ScheduleError(
                     f"block {name!r} reads {region.buffer.name}, which block {writer.block.name_hint!r} overwrites later",
                     where=(realize, writer),
+                    hint="do this before the block that overwrites it is there, or let this one read a copy (cache_read)",
                 )
     for region in realize.block.writes:
         for reader in scope.readers.get(region.buffer, ()):
@@ -285,6 +290,7 @@ def _check_movable(tree: Tree, scope: Scope, realize: BlockRealize, target: For,
                 raise ScheduleError(
                     f"block {reader.block.name_hint!r} reads {region.buffer.name} before block {name!r} writes it",
                     where=(realize, reader),
+                    hint="the reader needs what was there before: leave the block in its place, or read from a copy (cache_read)",
                 )
     return own
 
@@ -332,6 +338,7 @@ def _check_free(tree: Tree, scope: Scope, realize: BlockRealize, target: For) ->
                 raise ScheduleError(
                     f"block {writer.block.name_hint!r} writes {region.buffer.name} as well, so their order has to stay",
                     where=(realize, writer),
+                    hint="do this before decompose_reduction, or merge the writers",
                 )
 
 
@@ -350,6 +357,7 @@ def _position(tree: Tree, scope: Scope, realize: BlockRealize, target: For, inde
         raise ScheduleError(
             f"under loop {target.loop_var.name} a consumer of block {realize.block.name_hint!r} comes before a producer",
             where=target,
+            hint="choose an inner or another loop, or move the producer under it first",
         )
     if index == -1:
         return last

@@ -108,7 +108,11 @@ def _padding(tree: Tree, realize: BlockRealize) -> _Padding:
     if not isinstance(constant, (IntImm, FloatImm)):
         raise ScheduleError(f"block {name!r} pads with {constant}, which is no constant", where=realize, hint=_FORM)
     if opaque_buffers(block):
-        raise ScheduleError(f"block {name!r} uses pointers, so what it does is not known", where=realize)
+        raise ScheduleError(
+            f"block {name!r} uses pointers, so what it does is not known",
+            where=realize,
+            hint="do this before tensorize and other steps that bring in pointers",
+        )
     analyzer = analyzer_at(tree, realize)
     ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in tree.loops_above(realize)}
     if exact_box(analyzer, realize.iter_values, ranges) is None:
@@ -155,7 +159,9 @@ def _inner_box(realize: BlockRealize, tests: Sequence[Expr], analyzer: Analyzer)
         extent = analyzer.simplify(ends[v] - lows[v])
         if not analyzer.can_prove(extent >= 1):
             raise ScheduleError(
-                f"axis {v.name} of block {realize.block.name_hint!r} has nothing inside the padding", where=realize
+                f"axis {v.name} of block {realize.block.name_hint!r} has nothing inside the padding",
+                where=realize,
+                hint="inline the block instead: all it stores is padding",
             )
         out.append(Range(lows[v], extent))
     return out

@@ -220,6 +220,7 @@ def _pattern(
             f"block {name!r} uses {temp.name} {uses} times in {last.value}; it can start the reduction from something "
             "when it uses the result once",
             where=epilogue,
+            hint="put what uses it again into a block of its own",
         )
     value = last.value
     if type(value) is not combine or not (_loads(value.a, temp) or _loads(value.b, temp)):  # type: ignore[attr-defined]

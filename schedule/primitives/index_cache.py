@@ -95,7 +95,10 @@ def cache_index(func: PrimFunc, block: str, storage_scope: str, cse_thresh: int 
     """
     check_storage_scope(storage_scope)
     if not isinstance(cse_thresh, int) or cse_thresh < 0:
-        raise ScheduleError(f"cse_thresh is a number of occurrences, not {cse_thresh!r}")
+        raise ScheduleError(
+            f"cse_thresh is a number of occurrences, not {cse_thresh!r}",
+            hint="an expression that occurs less often is taken apart; 0 takes each as it is",
+        )
     tree = tree_of(func)
     realize = tree.block(block)
     scope = scope_of(tree, realize)

@@ -374,7 +374,9 @@ def _check_between(scope: Scope, producer: BlockRealize, consumer: BlockRealize)
         for writer in scope.writers.get(region.buffer, ()):
             if scope.order[writer] > last:
                 raise ScheduleError(
-                    f"block {writer.block.name_hint!r} overwrites {region.buffer.name} later", where=(writer, consumer)
+                    f"block {writer.block.name_hint!r} overwrites {region.buffer.name} later",
+                    where=(writer, consumer),
+                    hint="let the consumer read a copy of it: cache_read first",
                 )
 
 

@@ -180,7 +180,9 @@ def fuse(func: PrimFunc, *loops: Var, preserve_unit_iters: bool = True) -> tuple
                                                            vj = T.axis.spatial(8, i_j_fused % 8)
     """
     if not loops:
-        raise ScheduleError("fuse needs at least one loop")
+        raise ScheduleError(
+            "fuse needs at least one loop", hint="give the loops, outermost first, as get_loops returns them"
+        )
     tree = tree_of(func)
     chain = [tree.loop(v) for v in loops]
     analyzer = analyzer_above(tree, chain[0], keep_unit=preserve_unit_iters)
@@ -194,6 +196,7 @@ def fuse(func: PrimFunc, *loops: Var, preserve_unit_iters: bool = True) -> tuple
             raise ScheduleError(
                 f"the extent {inner.extent} of loop {inner.loop_var.name} depends on an outer loop of those to fuse",
                 where=(outer, inner),
+                hint="fuse loops that form a rectangle, or only those inside the outer one",
             )
     if len(chain) == 1:
         return func, loops[0]
@@ -233,6 +236,7 @@ def _check_signs(tree: Tree, chain: Sequence[For], analyzer: Analyzer) -> None:
         raise ScheduleError(
             f"the extents {' and '.join(str(lp.extent) for lp in below)} may both be below zero, and their product above",
             where=below,
+            hint="fuse loops of which all but one have an extent that is known to be 0 or more",
         )
 
 
@@ -256,6 +260,8 @@ def add_unit_loop(func: PrimFunc, block_or_loop: str | Var) -> tuple[PrimFunc, V
     tree = tree_of(func)
     target: Stmt = tree.loop(block_or_loop) if isinstance(block_or_loop, Var) else tree.block(block_or_loop)
     if target is func.body:
-        raise ScheduleError("a loop cannot stand around the root block", where=target)
+        raise ScheduleError(
+            "a loop cannot stand around the root block", where=target, hint="choose a block below the root, or a loop"
+        )
     var = Var("u")
     return tree.replace({target: For(var, IntImm(0), IntImm(1), "serial", target)}), var

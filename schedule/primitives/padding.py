@@ -70,7 +70,9 @@ def fill_padding(
         return tree.replace(dict(f for f in filled if f is not None))
     if len(writers) != 1:
         raise ScheduleError(
-            f"{old.name} is written by {len(writers)} blocks, so no one of them can fill its padding", where=writers
+            f"{old.name} is written by {len(writers)} blocks, so no one of them can fill its padding",
+            where=writers,
+            hint="give no pad_value and leave_padding=True, or merge the writers first",
         )
     writer = writers[0]
     name = unique_block_name(func, f"{writer.block.name_hint}_pad_{old.name}")

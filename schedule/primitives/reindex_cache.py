@@ -190,7 +190,9 @@ def reindex_cache_write(
     for iv in layout.axes:
         if iv.kind != IterVar.SPATIAL:
             raise ScheduleError(
-                f"axis {iv.var.name}, which addresses the output of block {block!r}, is {iv.kind}", where=realize
+                f"axis {iv.var.name}, which addresses the output of block {block!r}, is {iv.kind}",
+                where=realize,
+                hint="decompose or rfactor the reduction first",
             )
     check_written_once(tree, realize, old, found)
     check_distinct(func, realize, layout.axes, indices)

@@ -277,11 +277,16 @@ def _check_turns(realize: BlockRealize, dims: Sequence[_Tile], inside: Sequence[
                     f"loop {tile.loop.name} moves the tile in dimensions {number} and {other}, so an earlier turn has "
                     "computed other elements than are needed again",
                     where=realize,
+                    hint="roll a buffer whose tile moves along one dimension per loop",
                 )
     known = {lp.loop_var for lp in shared}
     for loop in inside:
         if any(uses_var(loop.extent, v) for v in known):
-            raise ScheduleError(f"the extent {loop.extent} of loop {loop.loop_var.name} changes", where=loop)
+            raise ScheduleError(
+                f"the extent {loop.extent} of loop {loop.loop_var.name} changes",
+                where=loop,
+                hint="roll over a loop inside the one that it depends on, or split by a constant",
+            )
     values = [(iv, e) for iv, e in zip(realize.block.iter_vars, realize.iter_values, strict=True)]
     for test in conjuncts(realize.predicate):
         if not any(_bounds_domain(test, iv, e) for iv, e in values):

@@ -163,9 +163,14 @@ def sample_categorical(
     values = [c.value if isinstance(c, IntImm) else c for c in candidates]
     weights = np.asarray([float(p) for p in probs])
     if len(values) != len(weights) or not values:
-        raise ScheduleError(f"{len(values)} candidates with {len(weights)} probabilities")
+        raise ScheduleError(
+            f"{len(values)} candidates with {len(weights)} probabilities",
+            hint="give one probability for each candidate",
+        )
     if weights.min() < 0 or abs(weights.sum() - 1.0) > 1e-4:
-        raise ScheduleError(f"the probabilities {list(map(float, weights))} do not sum up to 1")
+        raise ScheduleError(
+            f"the probabilities {list(map(float, weights))} do not sum up to 1", hint="divide each by their sum"
+        )
     if decision is None:
         decision = int(rng.choice(len(values), p=weights / weights.sum()))
     if isinstance(decision, bool) or not isinstance(decision, int) or not 0 <= decision < len(values):
@@ -194,7 +199,11 @@ def _constant_extent(loop: For) -> int:
             hint="split it by a constant factor, or use a parametric schedule",
         )
     if loop.extent.value < 1:
-        raise ScheduleError(f"loop {loop.loop_var.name} has {loop.extent.value} iterations", where=loop)
+        raise ScheduleError(
+            f"loop {loop.loop_var.name} has {loop.extent.value} iterations",
+            where=loop,
+            hint="sample tiles of loops that run at least once",
+        )
     return loop.extent.value
 
 

@@ -110,7 +110,9 @@ def shift_operand(func: PrimFunc, block: str, read_buffer_index: int | str) -> t
     for iv in axes:
         if not is_const_int(iv.dom.min, 0):
             raise ScheduleError(
-                f"axis {iv.var.name} of block {block!r} starts at {iv.dom.min}, not at 0", where=realize
+                f"axis {iv.var.name} of block {block!r} starts at {iv.dom.min}, not at 0",
+                where=realize,
+                hint="let the axes start at 0",
             )
     narrow = parse_dtype(buffer.dtype)
     amount = 1 << (narrow.bits - 1)

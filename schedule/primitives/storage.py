@@ -131,7 +131,7 @@ def unsafe_set_dtype(func: PrimFunc, block: str, buffer_index: int | str, dtype:
     try:
         kind = parse_dtype(dtype)
     except ValueError as problem:
-        raise ScheduleError(str(problem)) from None
+        raise ScheduleError(str(problem), hint="write it as 'float32', 'int8', 'bfloat16', ...") from None
     tree = tree_of(func)
     realize, old = _allocated(tree, block, buffer_index, "data type")
     if kind.lanes != 1 or kind.kind in ("handle", "void", "bool") or is_bool(old.dtype):

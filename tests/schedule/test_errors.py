@@ -1,6 +1,7 @@
 """The five errors of docs/errors.md: each says what was asked, what stands in the way, where, and what would be legal;
 and the page shows them as they are."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -145,3 +146,13 @@ def test_arguments_are_shown_as_they_were_given():
         ScheduleError, match=r"\nasked: transform_layout\(block='C', buffer=.'write', 0., index_map='lambda a"
     ):
         sch.transform_layout("C", ("write", 0), lambda a, b: (a % 3, b))
+
+
+def test_every_refusal_says_what_to_try():
+    bare = []
+    for path in sorted((PAGE.parents[1] / "schedule").rglob("*.py")):
+        for n in ast.walk(ast.parse(path.read_text())):
+            if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == "ScheduleError":
+                if not any(k.arg == "hint" for k in n.keywords):
+                    bare.append(f"{path.name}:{n.lineno}")
+    assert not bare
