@@ -31,7 +31,7 @@ from ...tir.op import all_, any_, if_then_else
 from ...tir.regions import access_regions
 from ...tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, Stmt, seq
 from ...tir.walk import substitute, transform
-from ..analysis import scope_of
+from ..analysis import Scope
 from ..errors import ScheduleError
 from ..index_map import IndexMap
 from ..regions import covers_domain
@@ -53,17 +53,18 @@ def fill_padding(
     value: Expr,
     root: Block | None,
 ) -> PrimFunc:
-    """The function with the padding of ``new`` written by the block that fills ``old``, or by a block behind it."""
+    """The function with the padding of ``new`` written by the block that fills ``old``, or by a block behind it: one of
+    the blocks directly in ``root``, where ``old`` is allocated, or of the function when that is None."""
     tree = tree_of(func)
-    scope = scope_of(tree, realize)
-    writers = scope.writers.get(old, [])
+    home = next(b for b in tree.path(realize) if isinstance(b, BlockRealize) and (root is None or b.block is root))
+    writers = Scope(home).writers.get(old, [])
     if root is None and not writers:
         return _assume(tree, old, new, tests, places, value)
-    if root is not None and root is not scope.root.block:
+    if not writers:
         raise ScheduleError(
-            f"{old.name} is allocated outside the scope of block {realize.block.name_hint!r}, so others may write it too",
-            where=realize,
-            hint="leave pad_value out, or transform the layout from a block of the outer scope",
+            f"no block inside block {home.block.name_hint!r}, which allocates {old.name}, writes it",
+            where=home,
+            hint="give no pad_value and leave_padding=True",
         )
     filled = [_filled(tree, w, old, new, back, tests, places, value) for w in writers]
     if None not in filled:

@@ -4,6 +4,8 @@ import pytest
 from tilewright import te
 from tilewright.schedule import Schedule, ScheduleError
 from tilewright.schedule.index_map import IndexMap
+from tilewright.schedule.tree import tree_of
+from tilewright.tir import parse, verify
 from tilewright.tir.interpret import InterpretError, interpret
 
 
@@ -146,6 +148,50 @@ def test_padding_may_depend_on_the_place(replays):
     interpret(sch.func, np.arange(7, dtype="int32"), out)
     assert out.tolist() == [[0, 2, 4, 6], [8, 10, 12, 13]]
     replays(sch, func)
+
+
+@pytest.mark.parametrize("block", ["B", "C"])
+def test_padding_of_a_buffer_of_an_outer_scope_is_filled_there(agree, replays, block):
+    A = te.placeholder((14, 3), name="A")
+    B = te.compute((14, 3), lambda i, j: A[i, j], name="B")
+    C = te.compute((14, 3), lambda i, j: B[i, j] + 1.0, name="C")
+    func = te.create_prim_func([A, C])
+    sch = Schedule(func)
+    for name in ("B", "C"):
+        sch.blockize(sch.get_loops(name)[1])
+    sch.transform_layout(block, "B", lambda i, j: (i // 4, j, i % 4), pad_value=0.0)
+    verify(sch.func)
+    root = list(tree_of(sch.func).blocks_in(tree_of(sch.func).root))
+    assert [b.block.name_hint for b in root] == ["B_o", "B_o_pad_B", "C_o"]
+    assert str(root[1].predicate) == "v0 == 3 and 2 <= v2".replace("v0", "ax0").replace("v2", "ax2")
+    agree(func, sch.func)
+    replays(sch, func)
+
+
+def test_padding_of_an_output_of_an_outer_scope():
+    A = te.placeholder((7, 3), name="A", dtype="int32")
+    B = te.compute((7, 3), lambda i, j: A[i, j] * 2, name="B")
+    sch = Schedule(te.create_prim_func([A, B]))
+    sch.blockize(sch.get_loops("B")[1])
+    sch.transform_layout("B", "B", lambda i, j: (j, i // 4, i % 4), pad_value=5)
+    out = np.full((3, 2, 4), -1, "int32")
+    interpret(sch.func, np.arange(21, dtype="int32").reshape(7, 3), out, check_regions=True)
+    assert out[1].tolist() == [[2, 8, 14, 20], [26, 32, 38, 5]] and (out[:, 1, 3] == 5).all()
+
+
+def test_padding_of_a_buffer_that_no_block_writes_is_refused():
+    text = """
+@T.prim_func
+def main(C: T.Buffer((7,))):
+    B = T.alloc_buffer((7,))
+    for i in range(7):
+        with T.block("C"):
+            vi = T.axis.spatial(7, i)
+            C[vi] = B[vi]
+"""
+    sch = Schedule(parse(text))
+    with pytest.raises(ScheduleError, match="no block inside block 'root', which allocates B, writes it"):
+        sch.transform_layout("C", "B", lambda i: (i // 4, i % 4), pad_value=0.0)
 
 
 @pytest.mark.parametrize(
