@@ -291,6 +291,9 @@ def CALLS(op: str, dtype: str, sources: tuple[str, ...]) -> Callable[..., Any] |
     if name in _TESTS:
         test = _TESTS[name]
         return test if lanes > 1 else lambda x: bool(test(x))
+    if name == "lookup":
+        values = value_dtype(dtype)
+        return lambda number, *table: np.array(table, values)[number % len(table)]
     if name == "fma":
         return fma if parse_dtype(dtype).kind == "float" else lambda a, b, c: round_bfloat16(fma(a, b, c))
     if name in _DOTS:

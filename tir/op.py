@@ -8,6 +8,7 @@ floating point         exp exp2 exp10 log log2 log10 log1p expm1 sqrt rsqrt sin 
                        fmod hypot copysign isnan isinf isfinite fma (a * b + c, rounded once)
                        times_exp2(x, n): x * 2**floor(n) for finite n, rounded once;
                        round_rest(x): x - round(x), 0 for infinities
+                       lookup(number, v0, v1, …): of the constants, the one of this number modulo how many there are
 integer                abs popcount clz bitwise_and bitwise_or bitwise_xor bitwise_not shift_left shift_right
 control                if_then_else(cond, a, b): only the chosen side is evaluated; likely(cond): cond itself
 type                   reinterpret(x): the same bits as another type of the same width
@@ -34,6 +35,7 @@ from .expr import (
     And,
     Call,
     Expr,
+    FloatImm,
     FloorDiv,
     FloorMod,
     Max,
@@ -53,7 +55,7 @@ from .expr import (
 __all__ = [
     "OPAQUE_CALLS", "OPAQUE_INTS", "UNARY_FLOAT_OPS", "abs_", "all_", "any_", "bitwise_not", "ceil", "ceildiv", "clz", "copysign", "dot2_bf16",
     "dot4_u8i8", "exp", "floor",
-    "floordiv", "floormod", "fma", "fmod", "if_then_else", "infinity", "isfinite", "isinf", "isnan", "likely",
+    "floordiv", "floormod", "fma", "fmod", "if_then_else", "infinity", "isfinite", "isinf", "isnan", "likely", "lookup",
     "max_", "max_value_of", "min_", "min_value_of", "pow_", "popcount", "reinterpret", "round_", "round_rest", "select",
     "times_exp2", "truncdiv", "truncmod", "unary",
 ]  # fmt: skip
@@ -180,6 +182,20 @@ def round_rest(x: Any) -> Expr:
 def times_exp2(x: Any, n: Any) -> Expr:
     """``x * 2**floor(n)``, rounded once; both of one float type."""
     return _float_pair("times_exp2", x, n)
+
+
+def lookup(number: Any, *values: Any) -> Expr:
+    """``values[number % len(values)]``: constants, all float32 or all float64, 2, 4, 8 … of them; ``number`` is an int32
+    with as many lanes as the result. TypeError or ValueError otherwise."""
+    n, table = convert(number), tuple([convert(v) for v in values])
+    count, dtype = len(table), table[0].dtype if table else ""
+    if count < 2 or count & (count - 1):
+        raise ValueError(f"lookup: a table has 2, 4, 8 … values, not {count}")
+    if dtype not in ("float32", "float64") or any(not isinstance(v, FloatImm) or v.dtype != dtype for v in table):
+        raise TypeError("lookup: the values are constants, all float32 or all float64, like T.float32(0.5)")
+    if with_lanes(n.dtype, 1) != "int32":
+        raise TypeError(f"lookup: the number is an int32, not {n.dtype}; cast it")
+    return Call("tir.lookup", (n, *table), with_lanes(dtype, lanes_of(n.dtype)))
 
 
 def fma(a: Any, b: Any, c: Any) -> Expr:

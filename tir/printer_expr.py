@@ -53,7 +53,7 @@ from .expr import (
     Var,
     make_binary,
 )
-from .op import OPAQUE_CALLS, OPAQUE_INTS, UNARY_FLOAT_OPS
+from .op import OPAQUE_CALLS, OPAQUE_INTS, UNARY_FLOAT_OPS, lookup
 from .printer_names import Names
 from .tiles import TILE_DOTS
 
@@ -315,6 +315,7 @@ def _call(e: Call, p: ExprPrinter) -> str:
         or (op == "tir.address_of" and len(args) == 1 and dtype == "handle")
         or (op == "tir.tvm_access_ptr" and len(args) == 5 and dtype == "handle")
         or _OPAQUE.get(op) == dtype
+        or (op == "tir.lookup" and _is_lookup(e))
         or (op in _DOTS and len(args) == 3 and _DOTS[op](types, dtype))
         or (op in TILE_DOTS and len(args) == 3 and types[0] == dtype)
         or (op == "tir.tile_store" and len(args) == 3 and dtype == "void")
@@ -322,6 +323,16 @@ def _call(e: Call, p: ExprPrinter) -> str:
     if known:
         return f"T.{word}({p.many(args)})"
     return f"T.call({', '.join([quote(op), *[p.text(a) for a in args]])}, dtype={quote(dtype)})"
+
+
+def _is_lookup(e: Call) -> bool:
+    """Whether ``T.lookup`` would build this call."""
+    if not e.args or not all(isinstance(v, FloatImm) for v in e.args[1:]):
+        return False
+    try:
+        return lookup(*e.args).dtype == e.dtype
+    except (TypeError, ValueError):
+        return False
 
 
 def _let(e: Let, p: ExprPrinter) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -107,6 +108,17 @@ class Calls(TileCalls):
         function = self.helpers.define(f"tw_times_exp2{end}", kind, f"{kind} x, {kind} n", body)
         call = function if lanes_of(e.dtype) == 1 else self.helpers.lanewise(function, e.dtype, [e.dtype, e.dtype])
         return f"{call}({', '.join(map(self.value, e.args))})"
+
+    def call_lookup(self, e: Call) -> str:
+        """A constant array; the modulus is a power of two."""
+        number, *values = e.args
+        kind = c_type(element_of(e.dtype))
+        table = ", ".join([self.value(v) for v in values])
+        name = f"tw_lookup_{hashlib.sha256(table.encode()).hexdigest()[:12]}"
+        body = f"static const {kind} table[{len(values)}] = {{{table}}}; return table[n & {len(values) - 1}];"
+        function = self.helpers.define(name, kind, "int32_t n", body)
+        call = function if lanes_of(e.dtype) == 1 else self.helpers.lanewise(function, e.dtype, [number.dtype])
+        return f"{call}({self.value(number)})"
 
     def call_likely(self, e: Call) -> str:
         text = self.value(e.args[0])

@@ -11,6 +11,7 @@ from .machine import MACHINE_CALLS, may_write
 from .rare import emit_likely, is_likely
 from .rows import reduce_rows
 from .scale import emit_round_rest, emit_times_exp2
+from .tables import emit_lookup
 from .tiles import TILE_CALLS
 from .types import llvm_type, splat_constant, suffix, vector_constant
 
@@ -238,6 +239,7 @@ _HANDLERS = {
     "isnan": _classify,
     "isinf": _classify,
     "isfinite": _classify,
+    "lookup": emit_lookup,
     "round_rest": emit_round_rest,
     "rsqrt": _rsqrt,
     "sigmoid": _sigmoid,

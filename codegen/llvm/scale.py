@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...tir.dtype import bits_of, element_of, lanes_of, with_lanes
 from ...tir.expr import Call
+from .pieces import by_registers
 from .types import llvm_type, splat_constant, suffix
 
 if TYPE_CHECKING:
@@ -43,24 +44,13 @@ def emit_round_rest(em: ExprEmitter, e: Call) -> str:
 
 
 def _by_registers(em: ExprEmitter, e: Call, instruction: Callable[[ExprEmitter, str, int, list[str]], str]) -> str:
-    """Whole registers at a time; few lanes take the front of a register."""
+    """As :func:`by_registers`, the lengths of register being those that the target has."""
+    bits, scalar = bits_of(e.dtype), element_of(e.dtype)
+    widths = [512 // bits, *([256 // bits, 128 // bits] if em.target.has("avx512vl") else [])]
     values = [em.value(a) for a in e.args]
-    lanes, bits = lanes_of(e.dtype), bits_of(e.dtype)
-    narrow = em.target.has("avx512vl")
-    widths = [512 // bits, *([256 // bits, 128 // bits] if narrow else [])]
-    register = next((w for w in widths if lanes % w == 0), None) or (widths[-1] if lanes < widths[-1] else 0)
-    if not register:  # as many of the smallest as hold all lanes
-        register = widths[-1]
-    room = -(-lanes // register) * register
-    scalar = element_of(e.dtype)
-    if room > lanes:
-        values = [_resized(em, v, scalar, lanes, room) for v in values]
-    parts = [instruction(em, scalar, register, [_cut(em, v, scalar, room, at, register) for v in values])
-             for at in range(0, room, register)]  # fmt: skip
-    whole, have = parts[0], register
-    for part in parts[1:]:
-        whole, have = _appended(em, whole, part, scalar, have, register), have + register
-    return _resized(em, whole, scalar, room, lanes) if room > lanes else whole
+    return by_registers(
+        em, values, (scalar, scalar), lanes_of(e.dtype), widths, lambda em, n, parts: instruction(em, scalar, n, parts)
+    )
 
 
 def _by_library(em: ExprEmitter, dtype: str, x: str, n: str) -> str:
@@ -108,29 +98,3 @@ def _reduced(em: ExprEmitter, scalar: str, lanes: int, values: list[str]) -> str
     if lanes * bits == 512:
         types, args = [*types, "i32"], [*args, "4"]
     return em.fn.pure(em.intrinsic(name, type_, types, args))
-
-
-def _shuffled(em: ExprEmitter, a: str, b: str, type_: str, order: list[int]) -> str:
-    picks = ", ".join(f"i32 {'poison' if k < 0 else k}" for k in order)
-    return em.fn.pure(f"shufflevector {type_} {a}, {type_} {b}, <{len(order)} x i32> <{picks}>")
-
-
-def _resized(em: ExprEmitter, text: str, scalar: str, have: int, want: int) -> str:
-    """The first ``want`` lanes; those that are missing hold anything."""
-    one = llvm_type(scalar)
-    if have == 1:
-        return em.fn.pure(f"insertelement <{want} x {one}> poison, {one} {text}, i64 0")
-    if want == 1:
-        return em.fn.pure(f"extractelement <{have} x {one}> {text}, i64 0")
-    return _shuffled(em, text, "poison", f"<{have} x {one}>", list(range(min(have, want))) + [-1] * max(0, want - have))
-
-
-def _cut(em: ExprEmitter, text: str, scalar: str, have: int, at: int, lanes: int) -> str:
-    if have == lanes:
-        return text
-    return _shuffled(em, text, "poison", llvm_type(with_lanes(scalar, have)), list(range(at, at + lanes)))
-
-
-def _appended(em: ExprEmitter, whole: str, part: str, scalar: str, have: int, lanes: int) -> str:
-    wide = _resized(em, part, scalar, lanes, have)
-    return _shuffled(em, whole, wide, llvm_type(with_lanes(scalar, have)), list(range(have + lanes)))

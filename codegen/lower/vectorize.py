@@ -308,6 +308,8 @@ class _Vectorizer:
         if e.op in _ELEMENTWISE_NOT or lanes_of(e.dtype) > 1 or e.op.startswith("tir.vector_"):
             raise NotVectorizable(e.op)
         wide = [a if isinstance(a, StringImm) else widen(a, self.lanes) for a in args]
+        if e.op == "tir.lookup":  # the table is one for all lanes
+            wide[1:] = args[1:]
         if e.op == "tir.if_then_else" and lanes_of(args[0].dtype) == 1:
             wide[0] = args[0]
         return Call(e.op, tuple(wide), with_lanes(e.dtype, self.lanes))

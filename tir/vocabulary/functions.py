@@ -198,6 +198,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "broadcast": Broadcast, "ceildiv": op.ceildiv, "clz": op.clz, "copysign": op.copysign, "floordiv": op.floordiv,
     "floormod": op.floormod, "fma": op.fma, "fmod": op.fmod, "hypot": op.hypot, "if_then_else": op.if_then_else,
     "infinity": _infinity, "isfinite": op.isfinite, "isinf": op.isinf, "isnan": op.isnan, "likely": op.likely,
+    "lookup": op.lookup,
     "max": op.max_, "max_value": op.max_value_of, "min": op.min_, "min_value": op.min_value_of,
     "popcount": op.popcount, "pow": op.pow_, "power": op.pow_, "ramp": Ramp, "round_rest": op.round_rest, "select": Select,
     "times_exp2": op.times_exp2,
