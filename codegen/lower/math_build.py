@@ -123,6 +123,10 @@ class Maths:
         """x as another element type."""
         return Cast(with_lanes(dtype, lanes_of(x.dtype)), x)
 
+    def lookup(self, number: Expr, values: Sequence[float]) -> Expr:
+        """The constant with this number, modulo how many there are."""
+        return Call("tir.lookup", (number, *[const(v, with_lanes(self.dtype, 1)) for v in values]), self.dtype)
+
     # -- powers of two -----------------------------------------------------------------------------------------------
 
     def whole(self, scaled: Expr) -> tuple[Expr, Expr]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from ...tir.expr import Expr
 from .math_build import Maths
 
-__all__ = ["cosh", "exp", "exp10", "exp2", "exp_normal", "exp_plus_one", "expm1", "sinh"]
+__all__ = ["cosh", "exp", "exp10", "exp2", "exp_plus_one", "expm1", "sinh"]
 
 LOG2_E = 1.442695040888963407
 LOG2_10 = 3.321928094887362348
@@ -73,12 +73,6 @@ def exp(m: Maths, x: Expr, halved: bool = False) -> Expr:
     r, n, exponent = _reduced(m, x)
     p = _power(m, r)
     return m.scaled(p * m.f(0.5) if halved else p, n, exponent)
-
-
-def exp_normal(m: Maths, x: Expr) -> Expr:
-    """e**x where the result is a normal number, at most 1 ULP off."""
-    r, exponent = _reduce(m, x)
-    return _power(m, r) * m.power(exponent)
 
 
 def exp_plus_one(m: Maths, x: Expr) -> Expr:

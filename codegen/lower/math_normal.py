@@ -24,6 +24,7 @@ from typing import Any
 from ...tir.dtype import bits_of, element_of, is_float
 from ...tir.equal import structural_equal
 from ...tir.expr import Add, Call, Div, Expr, FloatImm, Mul, Sub
+from . import math_tables
 from .math_build import Maths
 from .math_exp import LOG2_E, _minus_one
 
@@ -65,11 +66,13 @@ def twice_normal(m: Maths, x: Expr) -> Expr:
 
 
 def gelu(m: Maths, x: Expr) -> Expr:
-    """x / 2 * (1 + erf(x / sqrt(2))), at most 2 ULP off.
+    """x / 2 * (1 + erf(x / sqrt(2))), at most 2 ULP off; of float32, see math_tables.
 
     The exponential's power of two joins x / 2 exactly for negative x, so that the parts of erfc are added last; for
     positive x it is x / 2 + x / 2 * erf. (``low`` is not negative at 0, which -0 needs.)
     """
+    if m.single:
+        return math_tables.gelu(m, x)
     far, a = _cut(m, x, MOST_X)
     exponent, high, low = _tail(m, a, None, _product(m, a, m.name(a * m.f(-0.5))))
     half = m.name(x * m.f(0.5))

@@ -1,16 +1,17 @@
-"""tanh, sigmoid and erf.
+"""tanh, sigmoid and erf; erf of float32, and tanh where multiply-adds are fused, are those of ``math_tables``.
 
 tanh is x + x**3 * p(x**2) below 0.625 (float64: a quotient p / q, the constants of Cephes, S. Moshier), from there on
 1 - 2 / (exp(2 |x|) + 1). sigmoid is the quotient of 1 or exp(-|x|) and 1 + exp(-|x|), the sum in two parts. erf
-has a polynomial near zero; beyond, float32 takes 1 - exp(g(|x|)) with a polynomial g close to log(erfc), after an idea
-of N. Juffa, float64 takes 1 - exp(-x**2) * h((x - 2) / (x + 2)). The other polynomials are minimax fits made for this file (Remez exchange in 50 digits).
+of float64 has a polynomial near zero and is 1 - exp(-x**2) * h((x - 2) / (x + 2)) beyond. The other polynomials are
+minimax fits made for this file (Remez exchange in 50 digits).
 """
 
 from __future__ import annotations
 
 from ...tir.expr import Expr
+from . import math_tables
 from .math_build import Maths
-from .math_exp import exp, exp_normal, exp_plus_one
+from .math_exp import exp, exp_plus_one
 
 __all__ = ["erf", "sigmoid", "tanh"]
 
@@ -19,12 +20,6 @@ TANH_32 = (-0.3333328194190330452, 0.1333144219665718105, -0.0537397150297096629
            -0.00570498706405300643)  # fmt: skip
 TANH_TOP_64 = (-1.61468768441708447952e3, -9.92877231001918586564e1, -9.64399179425052238628e-1)
 TANH_BOTTOM_64 = (4.84406305325125486048e3, 2.23548839060100448583e3, 1.12811678491632931402e2, 1.0)
-# erf(x) / x - 1 over x**2 on |x| <= 0.93
-ERF_SMALL_32 = (0.128379166579811405, -0.3761263318844521204, 0.1128368718894302604, -0.02685894152034172107,
-                0.005199906691403003509, -0.0008130012878335894603, 8.316775965019320639e-05)  # fmt: skip
-# log(erfc(x)) on 0.92 <= x <= 4
-ERF_LARGE_32 = (-0.0001956790556373827409, -1.127675611742454574, -0.6371822725456625489, -0.103931574190029825,
-                0.02222690915029955054, -0.003043214526901699581, 0.0001959369395779510349)  # fmt: skip
 # erf(x) / x over x**2 on |x| <= 1
 ERF_SMALL_64 = (1.128379167095512566, -0.3761263890318351954, 0.1128379167094418472, -0.02686617064311146761,
              0.005223977606118478563, -0.0008548325929314772017, 0.0001205529357690991431, -1.492471230220320119e-05,
@@ -40,6 +35,8 @@ ERF_LARGE_64 = (0.2553956763105057439, -0.4271858474139583934, 0.241658194242466
 
 def tanh(m: Maths, x: Expr) -> Expr:
     """The hyperbolic tangent, at most 1.5 ULP off."""
+    if m.single and m.fused:
+        return math_tables.tanh(m, x)
     a = m.name(m.abs(x))
     small = m.name(a < m.f(0.625))
     cut = m.name(m.select(a > m.f(22.0), m.f(22.0), a))
@@ -65,13 +62,10 @@ def sigmoid(m: Maths, x: Expr) -> Expr:
 
 
 def erf(m: Maths, x: Expr) -> Expr:
-    """The error function, at most 2 ULP off."""
-    z = m.name(x * x)
+    """The error function, at most 1.5 ULP off."""
     if m.single:
-        small = m.mad(m.poly(z, ERF_SMALL_32), x, x)
-        a = m.name(m.abs(x))
-        tail = exp_normal(m, m.name(m.poly(m.clamp(a, 0.0, 4.0), ERF_LARGE_32)))
-        return m.select(a < m.f(0.9275), small, m.with_sign(m.f(1.0) - tail, x))
+        return math_tables.erf(m, x)
+    z = m.name(x * x)
     small = x * m.poly(z, ERF_SMALL_64)
     a = m.clamp(m.abs(x), 0.0, 6.0)
     u = m.name((a - m.f(2.0)) / (a + m.f(2.0)))
