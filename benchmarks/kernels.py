@@ -92,12 +92,11 @@ def measure(kernel: Any, asked: argparse.Namespace) -> dict[str, Any]:
     import numpy as np
     from peers import peers_of
 
-    import tilewright as tw
     from tilewright.driver.blas import numpy_threads
     from tilewright.driver.machine import PeakProbe
     from tilewright.tuner.measure import estimate
 
-    target = tw.Target(f"native -num-cores={asked.cores}")
+    target = kernel.target(asked.cores)
     module = kernel.build(target)
     arrays = kernel.arrays()
     kernel.check(module, arrays)
@@ -106,7 +105,7 @@ def measure(kernel: Any, asked: argparse.Namespace) -> dict[str, Any]:
     expected = arrays[-1].astype("float64")
     scratch = np.empty_like(arrays[-1])
     if kernel.yardstick == "peak":
-        dtype = "int8" if arrays[0].dtype.kind in "iu" else str(arrays[0].dtype)
+        dtype = str(kernel.func.buffers[0].dtype)
         probe: Any = PeakProbe(target, dtype)
         work, done = kernel.flops, probe.flops_per_call
     else:
@@ -184,13 +183,12 @@ def share(ours: list[float], limit: list[float]) -> float:
 
 def scaling(kernel: Any, cores: int, asked: argparse.Namespace) -> dict[str, Any]:
     """One kernel on one thread and on several, in turns."""
-    import tilewright as tw
     from tilewright.driver.benching import BenchRow, race
     from tilewright.driver.machine import PeakProbe
 
     runs: list[tuple[BenchRow, Callable[[int], float]]] = []
     for n in (1, cores):
-        target = tw.Target(f"native -num-cores={n}")
+        target = kernel.target(n)
         module, arrays = kernel.build(target), kernel.arrays()
         kernel.check(module, arrays)
         given = kernel.call_arrays(module, arrays)

@@ -38,7 +38,7 @@ ROUNDS = 1 << 14
 @dataclass(frozen=True, slots=True)
 class MachineReport:
     """The measured machine. ``peak_flops[dtype]`` holds operations per second for ``one`` thread and for ``all`` of the
-    target's (a multiply-add is two; int8 and bfloat16 by dot-product instructions, where there are any);
+    target's (a multiply-add is two; int8 and bfloat16 by the matrix unit or dot products, where there are any);
     ``bandwidth[kind]`` bytes per second from memory likewise (what the program moves; a store's read of its line not
     counted); ``cache_read[level]`` bytes per second read by one thread; ``clock_hz`` of one busy core.
     """
@@ -102,10 +102,14 @@ def _is_beaten(report: MachineReport, target: Target) -> bool:
     return known is None or probe.flops_per_call / best > 1.03 * known["all"]
 
 
+_AS_COMPUTED = {"float16": "float32", "bfloat16": "float32"}
+"""What stands in for types without instructions of their own."""
+
+
 def peak_of(report: MachineReport, dtype: str = "float32", threads: int | None = None) -> float | None:
     """Operations per second that ``threads`` threads (default: the target's) can do on ``dtype``; None when it was not
     measured. float16 computes as float32, and so does bfloat16 without instructions of its own."""
-    name = dtype if dtype in report.peak_flops else {"float16": "float32", "bfloat16": "float32"}.get(dtype, dtype)
+    name = dtype if dtype in report.peak_flops else _AS_COMPUTED.get(dtype, dtype)
     return _scaled(report.peak_flops.get(name), report.num_cores, threads)
 
 
@@ -166,6 +170,12 @@ class PeakProbe:
     of the peak means most when both were measured in the same moment."""
 
     def __init__(self, target: Target, dtype: str = "float32") -> None:
+        """The fastest instruction that ``target`` has for ``dtype``; half floats without one count as float32. ValueError
+        where there is none, as for int8 on a machine without dot products."""
+        known = _peak_dtypes(target)
+        dtype = dtype if dtype in known else _AS_COMPUTED.get(dtype, dtype)
+        if dtype not in known:
+            raise ValueError(f"{target} has no multiply-add of {dtype} to measure; there are {', '.join(known)}")
         self._probe = _Probe("fma", fma_ir(target, dtype), target)
         self._room = mmap.mmap(-1, 1 << 16)
         threads = target.num_cores

@@ -1,4 +1,5 @@
-"""A product of int8 matrices into int32, with the dot-product instruction of AVX-512 VNNI.
+"""A product of int8 matrices into int32, with the dot-product instruction of AVX-512 VNNI. Where there is a matrix unit,
+``matrix_unit.py`` is faster.
 
 Run it: ``python examples/kernels/int8_matmul.py [words of names]``.
 
@@ -124,8 +125,8 @@ def reference(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
 
 KERNELS = [
     Kernel(
-        "int8 matmul 1024³", declare(1024, 1024, 1024), tiled(6, 4), reference, "int8 matmul",
-        goal="1.05 of PyTorch", tolerance=0.0,
+        "int8 matmul 1024³, VNNI", declare(1024, 1024, 1024), tiled(6, 4), reference, "int8 matmul",
+        tolerance=0.0, without="amx-tile",
     ),
 ]  # fmt: skip
 

@@ -41,6 +41,13 @@ class Kernel:
     """What it is to reach, in words."""
     tolerance: float = 1e-4
     """Of the comparison with NumPy, relative to the largest value."""
+    without: str = ""
+    """A feature of this machine that it does not use: ``amx-tile``. Its limit is then that of the machine without it."""
+
+    def target(self, cores: int) -> tw.Target:
+        """This machine, with so many threads."""
+        less = f"-mattr=-{self.without} " if self.without and tw.Target("native").has(self.without) else ""
+        return tw.Target(f"native {less}-num-cores={cores}")
 
     def arrays(self, seed: int = 0) -> list[np.ndarray]:
         """Random inputs and an output full of NaN (or -1), in the order of the parameters."""
@@ -48,8 +55,11 @@ class Kernel:
         out = []
         for param in self.func.params:
             buffer = self.func.buffer_map[param]
-            array = _aligned([int(extent) for extent in buffer.shape], buffer.dtype)
-            if array.dtype.kind == "f":
+            half = buffer.dtype == "bfloat16"
+            array = _aligned([int(extent) for extent in buffer.shape], "uint16" if half else buffer.dtype)
+            if half:  # its bits: the upper half of a float32's
+                array[...] = rng.standard_normal(array.shape, "float32").view("uint32") >> 16
+            elif array.dtype.kind == "f":
                 array[...] = rng.standard_normal(array.shape)
             else:
                 array[...] = rng.integers(0 if array.dtype.kind == "u" else -128, 128, array.shape)
@@ -106,9 +116,8 @@ def pick(kernels: Sequence[Kernel], words: Sequence[str]) -> list[Kernel]:
 
 def run(kernels: Sequence[Kernel], words: Sequence[str] = (), cores: int = 1) -> None:
     """Build, check and time each one."""
-    target = tw.Target(f"native -num-cores={cores}")
     for kernel in pick(kernels, words):
-        module = kernel.build(target)
+        module = kernel.build(kernel.target(cores))
         arrays = kernel.arrays()
         kernel.check(module, arrays)
         seconds = module.time_evaluator(repeat=10, min_repeat_ms=10)(*kernel.call_arrays(module, arrays)).median
