@@ -32,7 +32,8 @@ def start_in_front(realize: BlockRealize, path: Sequence[Node]) -> tuple[For, St
 
     ``path`` has the statements around ``realize`` in its scope, outermost first. None when no loop reduces, and when the
     init has to stay in the block: a loop carries spatial and reduction axes at once, or makes what the init reads; a
-    condition on the reduction also speaks of elements; or a condition or value stands between the loops.
+    condition on the reduction also speaks of elements; a condition or value stands between the loops; or it is not known
+    that there are elements.
     """
     block = realize.block
     assert block.init is not None
@@ -60,6 +61,10 @@ def start_in_front(realize: BlockRealize, path: Sequence[Node]) -> tuple[For, St
     between = path[list(path).index(inner[0]) :]
     if any(isinstance(n, (IfThenElse, LetStmt)) for n in between):
         return None
+    for iv, value in spatial:
+        size = iv.dom.extent
+        if not vars_in(value) and not (isinstance(size, IntImm) and size.value > 0):
+            return None  # the axis may have no value, and the loop that would say so is part of the reduction's
     fresh = {loop.loop_var: Var(loop.loop_var.name, loop.loop_var.dtype) for loop in copied}
     axes = {iv.var: Var(iv.var.name, iv.var.dtype) for iv, _ in spatial}
     block_init = Block(

@@ -68,6 +68,13 @@ def rfactor(rng: Rng, sch: Schedule) -> None:
     sch.rfactor(a_loop(rng, sch, block), int(rng.integers(-1, 2)))
 
 
+@step(1)
+def shift_operand(rng: Rng, sch: Schedule) -> None:
+    """A factor of a sum of narrow products with the other sign."""
+    block = a_block_where(rng, sch, lambda b: reduces(b) and len(b.reads) > 1 and "int" in b.writes[0].buffer.dtype)
+    sch.shift_operand(block, int(rng.integers(2)))
+
+
 @step(2)
 def fuse_reduction_epilogue(rng: Rng, sch: Schedule) -> None:
     followed = []

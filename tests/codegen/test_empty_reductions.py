@@ -91,3 +91,30 @@ def main(a: T.handle, C: T.Buffer((3,))):
 """
     assert results(parse(text), 0) == [[0.0] * 3] * 2
     assert results(parse(text), 2) == [[6.0] * 3] * 2
+
+
+@pytest.mark.parametrize("size", ["0", "n"])
+def test_no_elements_start_nothing(size):
+    """The axis of the output has no value, and the loop that would say so has become one with the reduction."""
+    text = f"""
+@T.prim_func
+def main(a: T.handle, c: T.handle):
+    n = T.int32()
+    A = T.match_buffer(a, (3, n))
+    C = T.match_buffer(c, ({size},))
+    for f in range({size} * 5):
+        with T.block("C"):
+            vm = T.axis.spatial({size}, 0)
+            vk = T.axis.reduce(5, f)
+            with T.init():
+                C[vm] = T.float32(0)
+            C[vm] = C[vm] + T.float32(1)
+"""
+    func = parse(text)
+    around = np.full(3, 7, "float32")
+    interpret(func, np.ones((3, 0), "float32"), around[1:1], check_regions=True)
+    compile(func, Target("native -num-cores=1"))(np.ones((3, 0), "float32"), around[1:1])
+    assert around.tolist() == [7.0] * 3
+    if size == "n":
+        compile(func, Target("native -num-cores=1"))(np.ones((3, 1), "float32"), around[1:2])
+        assert around.tolist() == [7.0, 5.0, 7.0]

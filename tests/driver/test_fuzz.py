@@ -1,13 +1,16 @@
 """The fuzzer on a few hundred chains, and that it finds what it should: bugs planted here for the length of a test."""
 
 import os
+import re
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tilewright.driver.fuzz import STEPS, Chain, Failure, random_program, run_chain, shrink, workers
+from tilewright.driver.fuzz import STEPS, Chain, Failure, random_program, run_chain, shrink, steps, workers
 from tilewright.driver.fuzz.__main__ import main
+from tilewright.schedule.primitive import REGISTRY
 from tilewright.schedule.primitives import compute_at, loops, reduction
 from tilewright.tir import structural_equal, verify
 from tilewright.tir.interpret import interpret
@@ -50,6 +53,13 @@ def test_most_steps_are_accepted_now_and_then():
     for seed in range(1000, 1060):
         accepted.update(run_chain(Chain(seed)).accepted)
     assert len(accepted) > 0.7 * len(STEPS)
+
+
+def test_every_primitive_that_keeps_results_is_drawn():
+    source = "".join(path.read_text() for path in Path(steps.__file__).parent.glob("steps_*.py"))
+    drawn = set(re.findall(r"sch\.(\w+)\(", source))
+    left_out = {name for name, step in REGISTRY.items() if step.kind != "query"} - drawn
+    assert left_out == {"work_on", "unsafe_set_dtype"}
 
 
 def found(chains, only=None):
