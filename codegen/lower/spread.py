@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...tir.arith import Analyzer, linear_coefficients
 from ...tir.buffer import Buffer
 from ...tir.dtype import bytes_of, element_of
-from ...tir.expr import BufferLoad, Call, Expr, IntImm, Ramp, const
+from ...tir.expr import BufferLoad, Call, Expr, IntImm, Min, Ramp, TruncDiv, Var, const
 from ...tir.function import PrimFunc
 from ...tir.node import Node
-from ...tir.stmt import Evaluate, For, Stmt, seq
-from ...tir.walk import replace_node, substitute, transform_statements, uses_var
+from ...tir.stmt import Evaluate, For, LetStmt, Stmt, seq
+from ...tir.walk import replace_node, substitute, uses_var
 from ..target import Target
 
 __all__ = ["NEXT", "spread_prefetches"]
@@ -26,8 +26,9 @@ def spread_prefetches(func: PrimFunc, target: Target) -> PrimFunc:
     """``pragma_prefetch_next = ["B"]`` on a loop: while one trip computes, the part of ``B`` that the next one reads is
     brought into the second-level cache, evenly spread over the inner loops.
 
-    It is for an operand that comes from beyond that cache, a stretch of memory per trip, which the inner loops go through
-    several times: the first time would wait for memory, and all others leave it idle.
+    It is for an operand that comes from beyond that cache and is read or copied in one go: the first use would wait for
+    memory, and all others leave it idle. The part may be a stretch of memory or rows that lie apart. After the last trip
+    comes the first one of the next trip of the loop around, if that loop is serial.
 
     Before (``B`` has 64 floats, 4 cache lines, per trip of ``p``)::
 
@@ -40,85 +41,219 @@ def spread_prefetches(func: PrimFunc, target: Target) -> PrimFunc:
         for p in range(8):
             for i in range(4):
                 for k in range(4):
-                    T.prefetch(T.address_of(B_flat[p * 64 + (i * 4 + k) * 16 + 64]), 0, 2)
+                    T.prefetch(T.address_of(B_flat[(p + 1) * 64 + T.min((i * 4 + k) // 4, 3) * 16]), 0, 2)
                     ... B[p, k, 0:16] ...
 
-    The nest of inner loops with the most trips does it; conditions and loops of unknown extents on the way to the reads,
-    or a place that does not move evenly with the annotated loop, and nothing is asked for.
+    The nest of inner loops with the most trips does it, whether it reads ``B`` or not. Where the place does not move with
+    the loop, or not evenly with the loops inside, nothing is asked for.
     """
+    return func.with_body(_visit(func.body, None, target.caches.line))
 
-    def post(n: Node) -> Stmt | None:
-        if not (isinstance(n, For) and NEXT in n.annotations):
-            return None
-        names = [str(getattr(name, "value", name)) for name in n.annotations[NEXT]]
-        loop = n.with_(annotations={k: v for k, v in n.annotations.items() if k != NEXT})
+
+def _visit(s: Stmt, around: For | None, line: int) -> Stmt:
+    """``s``, which stands in the loop ``around``."""
+    if isinstance(s, For):
+        loop = s.with_(body=_visit(s.body, s, line))
+        if NEXT not in s.annotations:
+            return loop
+        names = [str(getattr(name, "value", name)) for name in s.annotations[NEXT]]
+        loop = loop.with_(annotations={k: v for k, v in s.annotations.items() if k != NEXT})
         for name in names:
-            loop = _spread(loop, name, target.caches.line)
+            loop = _spread(loop, name, around, line)
         return loop
-
-    return transform_statements(func, post)  # type: ignore[no-any-return]
+    return s.map_children(lambda c: _visit(c, around, line) if isinstance(c, Stmt) else c)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
-class _Nest:
-    """Loops from the annotated one inwards, and a load in the innermost."""
+class _Read:
+    """A load below the annotated loop: the loops between, from outside in, its place in elements, and its lanes as
+    (stride, number)."""
 
+    buffer: Buffer
     loops: tuple[For, ...]
-    load: BufferLoad
+    place: Expr
+    lanes: tuple[tuple[int, int], ...]
+
+
+def _reads(s: Node, name: str, loops: tuple[For, ...], named: Mapping[Var, Expr]) -> Iterator[_Read]:
+    """The loads of the buffer ``name`` below ``s``, with what ``LetStmt`` named put in."""
+    if isinstance(s, For):
+        loops = (*loops, s)
+    elif isinstance(s, LetStmt):
+        named = {**named, s.var: substitute(s.value, dict(named))}
+    elif isinstance(s, BufferLoad) and s.buffer.name == name:
+        read = _read(s, loops, named)
+        if read is not None:
+            yield read
+    for child in s.children():
+        yield from _reads(child, name, loops, named)
+
+
+def _read(load: BufferLoad, loops: tuple[For, ...], named: Mapping[Var, Expr]) -> _Read | None:
+    place: Expr = const(0)
+    lanes = []
+    for index, stride in zip(load.indices, load.buffer.element_strides(), strict=True):
+        first = index
+        if isinstance(index, Ramp):
+            step = index.stride * stride
+            step = Analyzer().simplify(step)
+            if not isinstance(step, IntImm):
+                return None
+            first = index.base
+            lanes.append((step.value, index.lanes))
+        if first.dtype not in ("int32", "int64"):
+            return None
+        place = place + first * stride
+    return _Read(load.buffer, loops, substitute(place, dict(named)), tuple(lanes))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What one trip of the annotated loop reads: from ``start``, ``run`` elements without a gap, repeated by ``rows``,
+    pairs of a stride and a number, the shortest stride first."""
+
+    buffer: Buffer
+    start: Expr
+    run: int
+    rows: tuple[tuple[int, int], ...]
 
     @property
-    def trips(self) -> int:
-        """Of the innermost body, per trip of the annotated loop."""
-        return math.prod(loop.extent.value for loop in self.loops)  # type: ignore[attr-defined]
+    def elements(self) -> int:
+        """How many there are."""
+        return self.run * math.prod(number for _, number in self.rows)
 
 
-def _nests(s: Node, name: str, loops: tuple[For, ...] = ()) -> Iterator[_Nest]:
-    """The loads of the buffer ``name`` below ``s``, each with the loops around it, as far as these are serial."""
-    for child in s.children():
-        if isinstance(child, For):
-            if child.kind == "serial" and isinstance(child.extent, IntImm):
-                yield from _nests(child, name, (*loops, child))
-        elif isinstance(child, BufferLoad) and child.buffer.name == name and loops:
-            yield _Nest(loops, child)
-        else:
-            yield from _nests(child, name, loops)
-
-
-def _spread(loop: For, name: str, line: int) -> For:
-    nests = list(_nests(loop, name))
-    if not nests:
-        return loop
-    nest = max(nests, key=lambda n: n.trips)
-    buffer = nest.load.buffer
-    total = _elements(buffer)
-    firsts = [i.base if isinstance(i, Ramp) else i for i in nest.load.indices]
-    if total is None or any(i.dtype not in ("int32", "int64") for i in firsts):
-        return loop
-    place: Expr = const(0, loop.loop_var.dtype)
-    for index, stride in zip(firsts, buffer.element_strides(), strict=True):
-        place = place + index * stride
+def _part(reads: Sequence[_Read]) -> _Part | None:
+    """Of loads that stand in the same loops; None where it is not a box."""
+    first = reads[0]
     analyzer = Analyzer()
-    start = analyzer.simplify(substitute(place, {inner.loop_var: inner.min for inner in nest.loops}))
-    found = linear_coefficients(start, [loop.loop_var])
-    step = analyzer.simplify(found[0][0]) if found is not None else None
-    if not isinstance(step, IntImm) or step.value <= 0 or any(uses_var(start, n.loop_var) for n in nest.loops):
+    found = linear_coefficients(first.place, [loop.loop_var for loop in first.loops], analyzer)
+    if found is None:
+        return None
+    dims = list(first.lanes)
+    for loop, by in zip(first.loops, found[0], strict=True):
+        by = analyzer.simplify(by)
+        if not (isinstance(by, IntImm) and by.value >= 0):
+            return None
+        if by.value and not isinstance(loop.extent, IntImm):
+            return None
+        if by.value:
+            dims.append((by.value, loop.extent.value))  # type: ignore[attr-defined]
+    apart = [analyzer.simplify(read.place - first.place) for read in reads]
+    offsets = sorted({a.value for a in apart if isinstance(a, IntImm)})
+    dims += _progression(offsets)
+    run = 1
+    rows: list[tuple[int, int]] = []
+    for stride, number in sorted(d for d in dims if d[1] > 1):
+        if stride <= run:
+            run += stride * (number - 1)
+        elif rows and rows[-1][0] * rows[-1][1] == stride:
+            rows[-1] = (rows[-1][0], rows[-1][1] * number)
+        else:
+            rows.append((stride, number))
+    start = substitute(first.place, {loop.loop_var: loop.min for loop in first.loops})
+    return _Part(first.buffer, analyzer.simplify(start + offsets[0]), run, tuple(rows))
+
+
+def _progression(offsets: Sequence[int]) -> list[tuple[int, int]]:
+    """Sorted numbers as sums of steps, (stride, number) each; what does not fit is covered by more steps than there are.
+
+    >>> _progression([0, 16, 768, 784])
+    [(16, 2), (768, 2)]
+    """
+    if len(offsets) < 2:
+        return []
+    stride = offsets[1] - offsets[0]
+    number = 1
+    while number < len(offsets) and offsets[number] == offsets[0] + number * stride:
+        number += 1
+    heads = offsets[::number]
+    whole = [head + n * stride for head in heads for n in range(number)]
+    if whole != list(offsets):
+        gap = min(b - a for a, b in zip(offsets, offsets[1:], strict=False))
+        return [(gap, (offsets[-1] - offsets[0]) // gap + 1)]
+    return [(stride, number), *_progression(heads)]
+
+
+def _nests(s: Node, loops: tuple[For, ...] = ()) -> Iterator[tuple[For, ...]]:
+    """The serial loops of known extents below ``s``, from outside in, down to each innermost one."""
+    for child in s.children():
+        if not isinstance(child, Stmt):
+            continue
+        if not isinstance(child, For):
+            yield from _nests(child, loops)
+        elif child.kind == "serial" and isinstance(child.extent, IntImm):
+            inside = list(_nests(child, (*loops, child)))
+            yield from inside or [(*loops, child)]
+
+
+def _spread(loop: For, name: str, around: For | None, line: int) -> For:
+    groups: dict[tuple[int, ...], list[_Read]] = {}
+    for read in _reads(loop.body, name, (), {}):
+        groups.setdefault(tuple(id(inner) for inner in read.loops), []).append(read)
+    parts = [part for part in map(_part, groups.values()) if part is not None and uses_var(part.start, loop.loop_var)]
+    nests = list(_nests(loop))
+    if not parts or not nests:
         return loop
-    per_line = max(1, line // bytes_of(element_of(buffer.dtype)))
-    lines = -(-step.value // per_line)
-    share = -(-lines // nest.trips)
-    if share > _MOST_LINES:
+    part = max(parts, key=lambda p: p.elements)
+    nest = max(nests, key=_trips)
+    total = _elements(part.buffer)
+    size = bytes_of(element_of(part.buffer.dtype))
+    per_line = max(1, line // size)
+    lines_of_run = -(-part.run // per_line)
+    lines = lines_of_run * math.prod(number for _, number in part.rows)
+    trips = _trips(nest)
+    share = -(-lines // trips)
+    if total is None or share > _MOST_LINES:
         return loop
     count: Expr = const(0, loop.loop_var.dtype)
-    for inner in nest.loops:
+    for inner in nest:
         count = count * inner.extent + (inner.loop_var - inner.min)
-    view = buffer.with_(name=f"{buffer.name}_flat", shape=(IntImm(total),), data=buffer.data)
-    asked = [
-        Evaluate(Call("tir.prefetch", (_address(view, analyzer.simplify(
-            start + step + (count * share + n) * per_line)), const(0), const(2)), "int32"))
-        for n in range(share)
-    ]  # fmt: skip
-    innermost = nest.loops[-1]
+    count = _over(count, trips // lines) if trips >= 2 * lines else count * share
+    view = part.buffer.with_(name=f"{part.buffer.name}_flat", shape=(IntImm(total),), data=part.buffer.data)
+    following = substitute(part.start, _following(loop, around))
+    analyzer = Analyzer()
+    most = (trips - 1) // (trips // lines) if trips >= 2 * lines else trips * share - 1
+    asked = []
+    for n in range(share):
+        at = analyzer.simplify(count + n)
+        if most > lines - 1:
+            at = Min(at, const(lines - 1, at.dtype))
+        place = following + _place(at, lines_of_run, per_line, part.rows)
+        asked.append(
+            Evaluate(Call("tir.prefetch", (_address(view, analyzer.simplify(place)), const(0), const(2)), "int32"))
+        )
+    innermost = nest[-1]
     return replace_node(loop, innermost, innermost.with_(body=seq(*asked, innermost.body)))  # type: ignore[no-any-return]
+
+
+def _trips(nest: Sequence[For]) -> int:
+    return math.prod(loop.extent.value for loop in nest)  # type: ignore[attr-defined]
+
+
+def _over(e: Expr, by: int) -> Expr:
+    """``e``, which is not negative, divided."""
+    return e if by == 1 else TruncDiv(e, const(by, e.dtype))
+
+
+def _following(loop: For, around: For | None) -> dict[Var, Expr]:
+    """The loop variables of the trip after this one."""
+    after = loop.loop_var + 1
+    if around is None or around.kind != "serial" or not isinstance(loop.extent, IntImm):
+        return {loop.loop_var: after}
+    wrapped = _over(after - loop.min, loop.extent.value)
+    return {loop.loop_var: after - wrapped * loop.extent, around.loop_var: around.loop_var + wrapped}
+
+
+def _place(number: Expr, lines_of_run: int, per_line: int, rows: Sequence[tuple[int, int]]) -> Expr:
+    """Where, from the start of a part, its line ``number`` lies."""
+    row = _over(number, lines_of_run)
+    place = (number - row * lines_of_run) * per_line if rows else number * per_line
+    for n, (stride, extent) in enumerate(rows):
+        outer = _over(row, extent)
+        place = place + (row if n == len(rows) - 1 else row - outer * extent) * stride
+        row = outer
+    return place
 
 
 def _address(view: Buffer, place: Expr) -> Expr:

@@ -60,11 +60,11 @@ def declare(shape: tuple[int, int, int, int], window: int = 3, stride: int = 1, 
     return te.create_prim_func([data, weight, out])
 
 
-def tiled(rows: int, pixels: int, vectors: int, block: int, *, unroll: int = 8, fetch: bool = False) -> Scheduler:
+def tiled(rows: int, pixels: int, vectors: int, block: int, *, unroll: int = 8, fetch: str = "") -> Scheduler:
     """A schedule: tiles of ``rows`` x ``pixels`` x ``vectors`` vectors, ``block`` tiles of rows between two borders.
 
-    ``fetch``: while a panel of weights is used, the next one is fetched, a little in every step. That helps where the
-    weights do not fit into the level-2 cache: the first tile of a panel would wait for all of it.
+    ``fetch``: operands, of ``"XW"``: while a panel of weights or a block of the image is used, the next one is fetched, a
+    little in every step. That helps where it comes from beyond the level-2 cache: its first use would wait for all of it.
     """
 
     def schedule(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
@@ -104,8 +104,10 @@ def tiled(rows: int, pixels: int, vectors: int, block: int, *, unroll: int = 8, 
         # A tile is copied to C when it is complete.
         finish_tile(sch, out, x0, 4, (y1, x1, vector), lane, lanes)
         sch.annotate(rc, "pragma_unroll_factor", unroll)
-        if fetch:
+        if "W" in fetch:
             sch.annotate(panel, "pragma_prefetch_next", ["W_global"])
+        if "X" in fetch:
+            sch.annotate(y_block, "pragma_prefetch_next", ["X"])
         sch.decompose_reduction("C", ry)
 
         if target.num_cores > 1:
@@ -141,10 +143,10 @@ def kernel(
 
 
 KERNELS = [
-    kernel("conv 3×3 64×56²", "0.95 of peak", tiled(1, 14, 2, 14), (56, 56, 64, 64)),
+    kernel("conv 3×3 64×56²", "0.95 of peak", tiled(1, 14, 2, 7, fetch="X"), (56, 56, 64, 64)),
     kernel("conv 3×3 128×28²", "0.95 of peak", tiled(1, 14, 2, 14), (28, 28, 128, 128)),
-    kernel("conv 3×3 256×14²", "0.95 of peak", tiled(1, 14, 2, 14, fetch=True), (14, 14, 256, 256)),
-    kernel("conv 3×3 512×7²", "0.92 of peak", tiled(2, 7, 2, 4, fetch=True), (7, 7, 512, 512)),
+    kernel("conv 3×3 256×14²", "0.95 of peak", tiled(1, 14, 2, 14, fetch="W"), (14, 14, 256, 256)),
+    kernel("conv 3×3 512×7²", "0.92 of peak", tiled(2, 7, 2, 4, fetch="W"), (7, 7, 512, 512)),
     kernel("conv 7×7 s2 3×224² → 64", "0.92 of peak", tiled(1, 14, 2, 14, unroll=3), (224, 224, 3, 64), 7, 2, 3),
     kernel("conv 1×1 s2 64×56² → 128", "0.91 of peak", tiled(1, 14, 2, 14, unroll=16), (56, 56, 64, 128), 1, 2, 0),
 ]

@@ -10,7 +10,13 @@ B is read again for each tile of rows. Its columns lie far apart in memory, so a
 level-2 cache holds, is copied into *panels* as wide as the tile, one after the other, where the hardware sees a single
 stream. What has been packed serves all rows of A, which pass by once for each slice.
 
-For few rows packing does not pay: ``prefetch`` asks for the rows of B that are needed ``prefetch`` steps later instead.
+Memory beyond the level-2 cache is slow to answer. While one slice is used, the next one is fetched, and while one tile of
+rows passes over the panels, the next tile of A: a little in every step, so that nobody waits.
+
+Rows of A whose distance is a power of two all fall into the same sets of the level-1 cache, which has room for 12 of them:
+for 1024 the tile is 6 rows high and 4 vectors wide.
+
+A small product is not packed: ``prefetch`` asks for the rows of B that are needed ``prefetch`` steps later instead.
 """
 
 from __future__ import annotations
@@ -41,11 +47,12 @@ def declare(m: int, n: int, k: int, constant: bool = False) -> tw.PrimFunc:
 
 
 def tiled(
-    rows: int, vectors: int, panels: int, *, prefetch: int = 0, ahead: bool = False, unroll: int = 8
+    rows: int, vectors: int, panels: int, *, fetch: str = "", prefetch: int = 0, ahead: bool = False, unroll: int = 8
 ) -> Scheduler:
     """A schedule: tiles of ``rows`` x ``vectors`` vectors, slices of ``panels`` panels.
 
-    ``prefetch``: B is not packed, but asked for so many steps of k ahead; ``ahead``: it is packed before all calls.
+    ``fetch``: the operands, of ``"AB"``, whose next part is fetched while one is used; ``ahead``: B is packed before all
+    calls; ``prefetch``: it is not packed, but asked for so many steps of k ahead.
     """
 
     def schedule(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
@@ -80,9 +87,11 @@ def tiled(
         else:
             sch.annotate(k, "pragma_prefetch_distance", {"B": prefetch})
 
-        # A: while one tile of rows passes over the panels, the next one is fetched, a little in every step.
-        if not prefetch:
+        # What is used next comes from beyond the level-2 cache.
+        if "A" in fetch:
             sch.annotate(i0, "pragma_prefetch_next", ["A"])
+        if "B" in fetch:
+            sch.annotate(a_slice, "pragma_prefetch_next", ["B_global" if ahead else "B"])
 
         # A tile is copied to C when it is complete.
         finish_tile(sch, out, panel, 2, (i1, vector), lane, lanes)
@@ -107,13 +116,19 @@ def kernel(shape: tuple[int, int, int], name: str, goal: str, schedule: Schedule
 
 
 KERNELS = [
-    kernel((1024,) * 3, "matmul 1024³", "0.93 of peak", tiled(13, 2, 8)),
-    kernel((512,) * 3, "matmul 512³", "0.96 of peak", tiled(13, 2, 8)),
-    kernel((128, 3072, 768), "matmul 128×3072×768", "0.92 of peak", tiled(11, 2, 2)),
-    kernel((197, 768, 768), "matmul 197×768×768", "0.96 of peak", tiled(9, 3, 1, prefetch=16)),
-    kernel((255,) * 3, "matmul 255³", "0.93 of peak", tiled(13, 2, 1)),
-    kernel((1024,) * 3, "matmul 1024³, B packed ahead", "0.95 of peak", tiled(13, 2, 8, ahead=True), True),
-    kernel((197, 768, 768), "matmul 197×768×768, B packed ahead", "0.97 of peak", tiled(13, 2, 4, ahead=True), True),
+    kernel((1024,) * 3, "matmul 1024³", "0.93 of peak", tiled(6, 4, 2, fetch="AB")),
+    kernel((512,) * 3, "matmul 512³", "0.96 of peak", tiled(12, 2, 8, fetch="A")),
+    kernel((128, 3072, 768), "matmul 128×3072×768", "0.92 of peak", tiled(11, 2, 8, fetch="B")),
+    kernel((197, 768, 768), "matmul 197×768×768", "0.96 of peak", tiled(9, 3, 2, fetch="B")),
+    kernel((255,) * 3, "matmul 255³", "0.93 of peak", tiled(13, 2, 8)),
+    kernel((1024,) * 3, "matmul 1024³, B packed ahead", "0.95 of peak", tiled(6, 4, 2, ahead=True, fetch="AB"), True),
+    kernel(
+        (197, 768, 768),
+        "matmul 197×768×768, B packed ahead",
+        "0.97 of peak",
+        tiled(9, 3, 2, ahead=True, fetch="B"),
+        True,
+    ),
     kernel((64,) * 3, "matmul 64³", "0.75 of peak", tiled(8, 2, 2, prefetch=64)),
 ]
 
