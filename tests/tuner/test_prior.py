@@ -31,6 +31,7 @@ def favourite(space):
 
 def seconds(space, name, **decisions):
     sketch = space.sketch(name)
+    decisions.update({d: 0 for d in sketch.column_names if d.endswith("ahead") and d not in decisions})
     return sketch.score(np.array([sketch.row_of(decisions)]))[1][0]
 
 
@@ -60,6 +61,22 @@ def test_jumps_beyond_the_cache_cost_more_than_their_bytes():
     space = space_of(ops.matmul, p(128, 768), p(768, 3072, name="B"))
     plain = {name: value for name, value in row.items() if name != "slice"}
     assert seconds(space, "tile_matmul_v1", **plain) > 1.5 * seconds(space, "tile_matmul_v1_packed", **row)
+
+
+def test_what_comes_from_beyond_the_cache_is_fetched_ahead():
+    """The rows of a large product, a tile at a time; the panels of large weights; nothing where all of it is near."""
+    large = favourite(space_of(ops.matmul, p(1024, 1024), p(1024, 1024, name="B")))[1]
+    assert large["slice"] > 0 and large["ahead"] == 1
+    few = space_of(
+        lambda x, w: ops.conv2d(x, w, padding=1, layout="NHWC"), p(1, 7, 7, 512), p(3, 3, 512, 512, name="W")
+    )
+    name, row = favourite(few)
+    assert name.endswith("_packed") and row["1.outer"] == row["1.ahead"] == 1
+    for space in (
+        space_of(ops.matmul, p(512, 512), p(512, 512, name="B")),
+        space_of(lambda x, w: ops.conv2d(x, w, padding=1, layout="NHWC"), p(1, 56, 56, 64), p(3, 3, 64, 64, name="W")),
+    ):
+        assert not any("ahead" in column for sketch in space.sketches for column in sketch.column_names)
 
 
 def test_unrolled_windows_keep_their_broadcasts_in_registers():

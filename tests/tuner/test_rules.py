@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tilewright import te
+from tilewright.codegen import compile
 from tilewright.codegen.target import Target
 from tilewright.schedule import Schedule, ScheduleError, Trace
 from tilewright.te import ops
@@ -154,6 +155,47 @@ def test_matmul_is_packed_tiled_and_kept_in_registers():
     text = space.schedule(sketch, tuple(map(int, space.best_rows(sketch, 1)[0]))).func.script()
     for words in ('scope="local"', "B_global", "T.vectorized", "T.unroll", "_init", "_update"):
         assert words in text, words
+
+
+@pytest.mark.parametrize(
+    ("case", "fixed"),
+    [
+        (lambda: func_of(ops.matmul, p(29, 40), p(40, 150, name="B")), {"slice": 2}),
+        (lambda: func_of(ops.matmul, p(29, 40), p(40, 150, name="B")), {"outer": 1, "slice": 0, "block": 4}),
+        (
+            lambda: func_of(
+                lambda x, w: ops.relu(ops.conv2d(x, w, padding=1, layout="NHWC")),
+                p(1, 7, 9, 16),
+                p(3, 3, 16, 80, name="W"),
+            ),
+            {"1.outer": 1, "1.rows": 3},
+        ),
+    ],
+    ids=["rows", "panels", "weights"],
+)
+def test_what_is_fetched_ahead(case, fixed):
+    """Where a small cache makes it worth while: prefetches are there, and the numbers stay what they are, to the bit."""
+    func, target = case(), Target("native -num-cores=1")
+    space = Space(func, target, machine=replace(MachineModel.of(WIDE), l1_bytes=1 << 10, l2_bytes=3 << 10))
+    sketch = next(s for s in space.sketches if s.name.endswith("_packed") and "_v0" not in s.name)
+    rows, names = sketch.all_rows(), sketch.column_names
+    ahead = names.index(next(n for n in names if n.endswith("ahead")))
+    for name, value in {**fixed, names[ahead]: 1}.items():
+        rows = rows[rows[:, names.index(name)] == value]
+    rng = np.random.default_rng(0)
+    for row in rows[rng.permutation(len(rows))[:3]]:
+        outputs = []
+        for on in (1, 0):
+            row[ahead] = on
+            sch = space.schedule(sketch, [int(x) for x in row])
+            assert ("pragma_prefetch_next" in sch.func.script()) == on
+            module = compile(sch, target, "fetching")
+            assert ("@llvm.prefetch" in module.get_source("ll")) == on
+            arguments = make_arguments(func, 0)
+            module(*arguments.values)
+            assert arguments.damage() is None
+            outputs.append(arguments.results()[0].copy())
+        np.testing.assert_array_equal(*outputs)
 
 
 def test_the_bias_and_the_activation_join_the_tile():

@@ -38,6 +38,7 @@ class TilingCosts:
         self.trips = {axis: ceil_div(self.extents[axis], self.tile[axis]) for axis in self.block.spatial}
         self.outer = columns.get("outer", np.zeros(rows))
         self.slice = columns.get("slice", np.zeros(rows))
+        self.ahead = columns.get("ahead", np.zeros(rows))
 
     def mask(self) -> np.ndarray:
         """Tiles that fit the registers; of rows that come to the same schedule, one."""
@@ -57,6 +58,8 @@ class TilingCosts:
             fits = (panels % np.maximum(self.slice, 1) == 0) & (panels > self.slice)
             fits &= (self.slice == 1) | (self.extents[self.axes.vector] % self.tile[self.axes.vector] == 0)
             keep &= (self.slice == 0) | (fits & (self.outer == 0) & (self.columns["block"] == first))
+        if "ahead" in self.columns:
+            keep &= (self.ahead == 0) | (self._fetched > 0)
         return np.asarray(keep)
 
     @cached_property
@@ -227,6 +230,19 @@ class TilingCosts:
         crowd = np.log2(lines * math.prod(self.extents[v] for v in far) * max(64, spread) / size)
         return np.asarray(steps * lines * 64 / (1.0 + np.exp2(np.clip(2.0 - 4.0 * crowd, -60, 60))))
 
+    @cached_property
+    def _fetched(self) -> np.ndarray:
+        """Bytes that would be fetched ahead from beyond the second-level cache; 0 where the order has no place for it."""
+        part, half = self.part, self.machine.l2_bytes / 2
+        passing = float(sum(part.bytes_of(use) for use in part.passing))
+        slices = ceil_div(self.trips[self.axes.vector], np.maximum(self.slice, 1.0))
+        more = self.trips[self.axes.rows] > 1 if self.axes.rows is not None else False
+        out = np.where((self.slice > 0) & more & (passing > half), passing * slices, 0.0)
+        if part.packed is None or part.parallel:
+            return np.asarray(out)
+        packed = float(part.bytes_of(part.packed))
+        return np.asarray(np.where((self.slice == 0) & (self.outer > 0) & (packed > half), packed, out))
+
     def _pack_bytes(self) -> np.ndarray:
         """Bytes moved to pack the operand; a transposing copy, which gathers, counts two and a half times. What is packed
         in slices that the second-level cache holds is read from beyond it, but not written there."""
@@ -259,16 +275,19 @@ class TilingCosts:
             for u in self.block.loads
         )
         packed = float(self.part.packed is not None)
+        far = nest.traffic(machine.l2_bytes)
+        early = self.ahead * np.minimum(far, self._fetched)
         return Costs(self.rows).put(
             core_cycles=steps * step_core,
             load_cycles=steps * step_load,
             store_cycles=tiles * accumulators * np.maximum(1.0, scatter),
             loop_cycles=tiles * (20.0 + accumulators * (1.0 + scatter + epilogue / machine.fma_pipes))
-            + steps * 0.3 / columns["unroll"],
+            + steps * 0.3 / columns["unroll"]
+            + 0.75 * self.ahead * self._fetched / machine.line_bytes,
             spill_cycles=steps * 2.0 * np.maximum(self._live - machine.registers, 0),
             jump_cycles=self._jumps(nest, steps),
             l2_bytes=nest.traffic(machine.l1_bytes) * (1.0 + conflict),
-            l3_bytes=nest.traffic(machine.l2_bytes) + self._evicted(steps),
+            l3_bytes=far - 0.7 * early + self._evicted(steps),
             memory_bytes=nest.traffic(machine.l3_bytes),
             pack_bytes=self._pack_bytes(),
             flops=self.block.flops,
@@ -296,6 +315,7 @@ class TilingCosts:
             tasks_per_core=self.tasks / machine.cores,
             imbalance=ceil_div(self.tasks, machine.cores) * machine.cores / self.tasks,
             variant=self.outer + 2.0 * self.slice,
+            tile_c=self.ahead,
             tile_a=columns.get("block", np.zeros(self.rows)),
             tile_b=columns.get("rows2", np.zeros(self.rows)),
             row_extent=float(self.extents[axes.rows] if axes.rows is not None else 1),

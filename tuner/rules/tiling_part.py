@@ -8,13 +8,14 @@ vector axis walks is packed into panels; tiles are gone through in blocks. Tiles
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...schedule import Schedule
+from ...tir.dtype import bytes_of
 from ...tir.expr import Var
 from ..features import Costs
 from ..machine import MachineModel
@@ -60,7 +61,8 @@ class TilingPart(Part):
     Decisions: ``rows`` and ``rows2`` (accumulator rows), ``vectors`` (accumulator columns, in vectors), ``block``
     (row tiles gone through before the next panel), ``outer`` (1: panels outermost), ``unroll`` of the reduction, and for a
     packed operand ``slice``: 0 to pack all of it first, else how many panels are packed at a time, to be used by all rows
-    while they are in the cache.
+    while they are in the cache. Where an operand is larger than half of the second-level cache, also ``ahead``: while a tile
+    passes over a slice the next tile's rows are fetched; with panels outermost, while a panel is used the next panel.
     """
 
     structure = ("rows", "rows2", "vectors")
@@ -87,11 +89,31 @@ class TilingPart(Part):
             decisions.append(Decision("outer", (0, 1)))
             if packed is not None and self.axes.rows is not None and self.axes.rows2 is None and not self._others():
                 decisions.append(Decision("slice", up_to(columns, 0, 1, 2, 4, 8)))
+        if any(size > machine.l2_bytes / 2 for size in self._fetchable([d.name for d in decisions]).values()):
+            decisions.append(Decision("ahead", (0, 1)))
         unroll = up_to(extents[self.axes.reduce[-1]], 1, 2, 4, 8)
         if len(self.axes.reduce) > 1 and unroll[-1] < block.reduce_size <= 25:  # a window: all of it
             unroll += (block.reduce_size,)
         decisions.append(Decision("unroll", unroll))
         self.decisions = tuple(decisions)
+
+    def _fetchable(self, decisions: Collection[str]) -> dict[str, int]:
+        """The bytes of what may be fetched ahead: in slices, of the operands whose rows pass by; else of the packed one."""
+        out = {}
+        if "slice" in decisions:
+            out["slice"] = sum(self.bytes_of(use) for use in self.passing)
+        if "outer" in decisions and self.packed is not None and not self.parallel:
+            out["outer"] = self.bytes_of(self.packed)
+        return out
+
+    @property
+    def passing(self) -> list[Use]:
+        """The loads that do not move along the vector axis."""
+        return [use for use in self.block.loads if self.axes.vector not in use.axes()]
+
+    def bytes_of(self, use: Use) -> int:
+        """Bytes of the elements that a load goes through."""
+        return bytes_of(use.buffer.dtype) * math.prod(self.block.extents[v] for v in use.axes())
 
     # -- the schedule ----------------------------------------------------------------------------------------------
 
@@ -137,6 +159,10 @@ class TilingPart(Part):
         else:
             nest = [panel, *outer, *blocks] if row.get("outer") else [*outer, *blocks, panel]
         sch.reorder(*nest, *tail, *reduce, *inner, lanes)
+        if row.get("ahead") and slices:
+            sch.annotate(tiles, "pragma_prefetch_next", [use.buffer.name for use in self.passing])
+        elif row.get("ahead"):
+            sch.annotate(panel, "pragma_prefetch_next", [sch.get(copy).writes[0].buffer.name])
         if slices:
             at = panel
             self._pack_slice(sch, copy, self._share(sch, nest), width)
