@@ -98,6 +98,15 @@ def test_keys_tell_machines_apart():
     assert len({Target(t).key for t in texts}) == len(texts)
 
 
+def test_this_machine_less_a_feature_and_what_rests_on_it():
+    here = Target("native -num-cores=1")
+    if here.arch != "x86_64" or not here.has("avx2"):
+        pytest.skip("this machine has no AVX2 to take away")
+    less = Target("native -mattr=-avx2 -num-cores=1")
+    assert less.vector_bits <= 256 and not any(less.has(f) for f in ("avx2", "avx512f", "avxvnni", "avx512bf16"))
+    assert less.has("avx") and "-avx2" in less.llvm_features and less.key != here.key and not less.missing_here()
+
+
 def test_immutable():
     with pytest.raises(AttributeError, match="immutable"):
         Target("native").num_cores = 3
@@ -118,6 +127,8 @@ def test_immutable():
         ("native -num-cores=0", "a whole number of at least 1"),
         ("native -num-cores=two", "a whole number of at least 1"),
         ("native -mcpu=skylake", "native takes no -mcpu"),
+        ("native -mattr=+avx2", r"native takes no -mattr=\+avx2: .* -mattr=-avx2 would take it away"),
+        ("native -mattr=-avx22", "-mattr=-avx22: not a feature"),
         (
             "llvm -mtriple=x86_64-linux-gnu -mcpu=skylake -vector-width=512",
             "-vector-width=512: this target has 128, 256",

@@ -7,7 +7,7 @@ import pytest
 
 from tilewright.codegen import Target, cache
 from tilewright.codegen.llvm.jit import optimize_and_compile
-from tilewright.codegen.llvm.probe import driver_ir, fma_ir, sweep_ir
+from tilewright.codegen.llvm.probe import driver_ir, fma_flops, fma_ir, sweep_ir
 from tilewright.driver import machine
 from tilewright.driver.machine import MachineReport, PeakProbe, bandwidth_of, measure_machine, peak_of
 
@@ -107,8 +107,36 @@ def test_peak_in_turns_with_something_else():
     assert probe.flops_per_call / probe.seconds(3) > 0
 
 
+@pytest.mark.parametrize("dtype, word", [("int8", "tdpbusd"), ("bfloat16", "tdpbf16ps")])
+def test_the_matrix_unit_sets_the_peak_where_there_is_one(dtype, word):
+    target = Target("llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids -num-cores=1")
+    lines = optimize_and_compile(fma_ir(target, dtype) + driver_ir("fma"), target).asm().splitlines()
+    steps = [n for n, line in enumerate(lines) if word in line]
+    assert len(steps) == 6 and not any("tileload" in line for line in lines[steps[0] : steps[-1]])
+    assert fma_flops(target, dtype) == 6 * 2 * 16 * 16 * (64 if dtype == "int8" else 32)
+    less = Target("llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids -mattr=-amx-tile -num-cores=1")
+    assert fma_flops(less, dtype) == 24 * 2 * (64 if dtype == "int8" else 32)
+    assert word not in optimize_and_compile(fma_ir(less, dtype) + driver_ir("fma"), less).asm()
+
+
+@pytest.mark.skipif(not Target("native").has_amx_int8, reason="this machine has no AMX, or does not let us use it")
+def test_probing_the_matrix_unit():
+    slow, fast = (PeakProbe(Target(f"native {less}-num-cores=1"), "int8") for less in ("-mattr=-amx-tile ", ""))
+    best = {p: min(p.seconds(1) for _ in range(20)) / p.flops_per_call for p in (slow, fast)}
+    assert best[fast] < best[slow]
+
+
+def test_a_peak_that_no_instruction_reaches():
+    target = Target("native -num-cores=1 -vector-width=128")
+    if target.has_amx or target.arch != "x86_64":
+        target = Target("native -mattr=-amx-tile -num-cores=1 -vector-width=128")
+    with pytest.raises(ValueError, match="has no multiply-add of int8 to measure; there are float32, float64"):
+        PeakProbe(target, "int8")
+    assert PeakProbe(target, "bfloat16").flops_per_call == PeakProbe(target, "float32").flops_per_call
+
+
 @pytest.mark.parametrize("text", ["x86_64-linux-gnu -mcpu=x86-64", "x86_64-linux-gnu -mcpu=haswell",
-                                  "x86_64-linux-gnu -mcpu=sapphirerapids", "aarch64-linux-gnu"])  # fmt: skip
+                                  "x86_64-linux-gnu -mcpu=sapphirerapids -mattr=-amx-tile", "aarch64-linux-gnu"])  # fmt: skip
 def test_probes_keep_their_accumulators_in_registers(text):
     target = Target(f"llvm -mtriple={text}")
     for dtype in ["float32", "float64", *(["int8", "bfloat16"] if target.has_vnni else [])]:
