@@ -61,10 +61,10 @@ def start_in_front(realize: BlockRealize, path: Sequence[Node]) -> tuple[For, St
     between = path[list(path).index(inner[0]) :]
     if any(isinstance(n, (IfThenElse, LetStmt)) for n in between):
         return None
-    for iv, value in spatial:
+    for iv, value in spatial:  # an axis may have no value, and the loop that would say so be part of the reduction's
         size = iv.dom.extent
-        if not vars_in(value) and not (isinstance(size, IntImm) and size.value > 0):
-            return None  # the axis may have no value, and the loop that would say so is part of the reduction's
+        if size.value < 1 if isinstance(size, IntImm) else not vars_in(value):
+            return None
     fresh = {loop.loop_var: Var(loop.loop_var.name, loop.loop_var.dtype) for loop in copied}
     axes = {iv.var: Var(iv.var.name, iv.var.dtype) for iv, _ in spatial}
     block_init = Block(

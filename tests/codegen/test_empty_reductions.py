@@ -118,3 +118,18 @@ def main(a: T.handle, c: T.handle):
     if size == "n":
         compile(func, Target("native -num-cores=1"))(np.ones((3, 1), "float32"), around[1:2])
         assert around.tolist() == [7.0, 5.0, 7.0]
+
+
+def test_what_is_left_of_a_split_axis_starts_nothing():
+    a = te.placeholder((0, 5), name="A")
+    k = te.reduce_axis((0, 5), name="k")
+    func = te.create_prim_func([a, te.compute((0,), lambda i: te.sum(a[i, k], axis=k), name="C")])
+    sch = tw.Schedule(func)
+    i, k = sch.get_loops("C")
+    i0, i1 = sch.split(i, [None, 3])
+    sch.reorder(i1, i0, k)
+    sch.fuse(i0, k)
+    around = np.full(3, 7, "float32")
+    interpret(sch.func, np.ones((0, 5), "float32"), around[1:1], check_regions=True)
+    compile(sch.func, Target("native -num-cores=1"))(np.ones((0, 5), "float32"), around[1:1])
+    assert around.tolist() == [7.0] * 3
