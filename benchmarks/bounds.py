@@ -2,9 +2,10 @@
 
     python benchmarks/bounds.py
 
-First the inner loop of the 13×2 tile: its instructions, counted in the machine code. Then the same loop on operands that
-lie in the first-level cache, in the second, and beyond, as a share of the multiply-add peak measured around each turn. Then
-the bandwidth of sweeps over as many bytes as the products read. Last, for each product of ``examples/kernels/matmul.py``,
+First the inner loops of the tiles: their instructions, counted in the machine code. Then such loops on operands that lie in
+the first-level cache, in the second, and beyond, with rows of A that fall into the same sets of the first, and with B packed
+in the call, as a share of the multiply-add peak measured around each turn. Then the bandwidth of sweeps over as many bytes
+as the products read. Last, for each product of ``examples/kernels/matmul.py``,
 the least time that follows: all multiply-adds at the peak, and what has to be read from beyond the second-level cache
 before the tiles that use it can start (B where it is packed in the call), at that bandwidth.
 """
@@ -21,12 +22,20 @@ from table import print_table
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples" / "kernels"))
 
+TILES = [(13, 2), (12, 2), (9, 3), (8, 3), (6, 4)]
 PLACES = [
-    ("A and B in the first-level cache", (13, 32, 128)),
-    ("B 512 KiB, in the second-level cache", (130, 512, 256)),
-    ("A 512 KiB and B 512 KiB, in the second-level cache", (512, 512, 256)),
-    ("B 2 MiB, beyond it", (13, 1024, 512)),
-    ("A 4 MiB beyond it, B 512 KiB", (1024, 128, 1024)),
+    ("A and B in the first-level cache", (13, 32, 128), (13, 2, 1), "ahead"),
+    ("B 512 KiB, in the second-level cache", (130, 512, 256), (13, 2, 16), "ahead"),
+    ("A 512 KiB and B 512 KiB, in the second-level cache", (512, 512, 256), (13, 2, 16), "ahead"),
+    ("13 rows of A, 4032 bytes apart", (104, 128, 1008), (13, 2, 4), "ahead"),
+    ("13 rows of A, 4096 bytes apart", (104, 128, 1024), (13, 2, 4), "ahead"),
+    ("12 rows of A, 4096 bytes apart", (96, 128, 1024), (12, 2, 4), "ahead"),
+    ("6 rows of A, 4096 bytes apart", (96, 128, 1024), (6, 4, 2), "ahead"),
+    ("A 384 KiB, B 576 KiB, packed ahead", (128, 192, 768), (11, 2, 6), "ahead"),
+    ("the same, packed in the call", (128, 192, 768), (11, 2, 6), ""),
+    ("A 4 MiB beyond the second-level cache", (1024, 128, 1024), (6, 4, 2), "ahead"),
+    ("B 9 MiB beyond it", (128, 3072, 768), (8, 3, 1), "ahead"),
+    ("B 9 MiB beyond it, the next panel asked for", (128, 3072, 768), (8, 3, 1), "ahead, B"),
 ]
 SIZES = [256, 1024, 4096, 9216]
 
@@ -35,6 +44,7 @@ def main() -> None:
     """Print the four tables."""
     come_first()
     import numpy as np
+    from kernel import Kernel
     from matmul import KERNELS, declare, tiled
 
     import tilewright as tw
@@ -43,18 +53,23 @@ def main() -> None:
     target = tw.Target("native -num-cores=1")
     peak = PeakProbe(target, "float32")
 
-    inner = inner_loop(tw.build(tiled(13, 2, 4)(declare(130, 128, 64), target), target=target).get_source("asm"))
-    print_table("the innermost loop, eight steps of k", ["instructions", "number"], [[k, str(n)] for k, n in inner])
+    lines = []
+    for rows, vectors in TILES:
+        func = declare(10 * rows, 32 * vectors, 64)
+        inner = inner_loop(tw.build(tiled(rows, vectors, 1)(func, target), target=target).get_source("asm"))
+        lines.append([f"{rows}×{vectors}", *(str(n) for _, n in inner)])
+    print_table("the innermost loops, eight steps of k", ["tile", *(kind for kind, _ in inner)], lines)
 
     lines = []
-    for label, (m, n, k) in PLACES:
-        func = declare(m, n, k, constant=True)
-        module = tw.build(tiled(13, 2, max(1, n // 32), ahead=True)(func, target), target=target)
-        a, b, c = (np.ones(shape, "float32") for shape in ((m, k), (k, n), (m, n)))
-        given = [a, module.pack_weights(b), c]
-        lines.append([label, f"{m}×{n}×{k}", f"{_share(peak, module, given, 2.0 * m * n * k):.2f}"])
+    for label, (m, n, k), tile, how in PLACES:
+        ahead = "ahead" in how
+        schedule = tiled(*tile, ahead=ahead, fetch="B" if "B" in how else "")
+        kernel = Kernel(label, declare(m, n, k, constant=ahead), schedule, np.matmul)
+        module, arrays = kernel.build(target), kernel.arrays()
+        share = _share(peak, module, kernel.call_arrays(module, arrays), kernel.flops)
+        lines.append([label, f"{m}×{n}×{k}", f"{tile[0]}×{tile[1]}", f"{share:.2f}"])
     print()
-    print_table("the tile, B packed ahead", ["where the operands are", "M×N×K", "of peak"], lines)
+    print_table("tiles", ["where the operands are", "M×N×K", "tile", "of peak"], lines)
 
     speed = {}
     for size in SIZES:

@@ -121,7 +121,7 @@ KERNELS = [
     kernel((128, 3072, 768), "matmul 128×3072×768", "0.92 of peak", tiled(11, 2, 8, fetch="B")),
     kernel((197, 768, 768), "matmul 197×768×768", "0.96 of peak", tiled(9, 3, 2, fetch="B")),
     kernel((255,) * 3, "matmul 255³", "0.93 of peak", tiled(13, 2, 8)),
-    kernel((1024,) * 3, "matmul 1024³, B packed ahead", "0.95 of peak", tiled(6, 4, 2, ahead=True, fetch="AB"), True),
+    kernel((1024,) * 3, "matmul 1024³, B packed ahead", "0.95 of peak", tiled(6, 4, 4, ahead=True, fetch="AB"), True),
     kernel(
         (197, 768, 768),
         "matmul 197×768×768, B packed ahead",
