@@ -38,6 +38,8 @@ class MachineModel:
     jump_cycles: float = 40.0
     int8_dots: bool = False
     """Whether one instruction multiplies and adds four int8 in each lane of a 512-bit register."""
+    int8_tiles: bool = False
+    """Whether one instruction multiplies tiles of int8."""
 
     @staticmethod
     def of(target: Target) -> MachineModel:
@@ -50,6 +52,7 @@ class MachineModel:
             l2_bytes=target.l2_bytes,
             l3_bytes=max(target.l3_bytes, target.l2_bytes),
             int8_dots=target.has_vnni and target.vector_bits == 512,
+            int8_tiles=target.has_amx_int8,
         )
 
     def lanes(self, itemsize: int) -> int:

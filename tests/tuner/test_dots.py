@@ -1,4 +1,4 @@
-"""The rule for int8 products: what it takes, that its candidates are right, and that they use the instruction."""
+"""The rules for int8 products: what they take, that their candidates are right, and that they use the instructions."""
 
 import re
 
@@ -137,3 +137,94 @@ def test_the_signed_intrinsic_on_extremes():
         out = np.full((5, 16), 77, "int32")
         run(x, w, out)
         np.testing.assert_array_equal(out, want)
+
+
+# -- the matrix unit -----------------------------------------------------------------------------------------------------
+
+UNIT = "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=sapphirerapids -num-cores=1"
+unit = pytest.mark.skipif(
+    not Target("native").has_amx_int8, reason="this machine has no AMX, or does not let this process use it"
+)
+
+
+@pytest.mark.parametrize("left", ["int8", "uint8"])
+@pytest.mark.parametrize(("m", "n", "k"), [(16, 64, 64), (48, 128, 192)])
+def test_tiles_compute_the_product(m, n, k, left):
+    func = product(m, n, k, left)
+    space = Space(func, Target(UNIT))
+    (sketch,) = space.sketches
+    assert sketch.name == "tiles_matmul"
+    a, b, want = operands(m, n, k, left, "int8")
+    rows = sketch.all_rows()
+    for row in (rows[0], rows[len(rows) // 2], rows[-1], space.best_rows(sketch, 1)[0]):
+        sch = space.schedule(sketch, [int(x) for x in row])
+        out = np.full((m, n), 77, "int32")
+        interpret(sch.func, a, b, out)
+        np.testing.assert_array_equal(out, want)
+
+
+def test_tiles_of_operands_the_other_way_round():
+    a, b = te.placeholder((64, 64), "int8", name="A"), te.placeholder((32, 64), "int8", name="B")
+    k = te.reduce_axis((0, 64), name="k")
+    c = te.compute((32, 64), lambda i, j: te.sum(a[k, j].astype("int32") * b[i, k].astype("int32"), axis=k), name="C")
+    space = Space(te.create_prim_func([a, b, c]), Target(UNIT))
+    (sketch,) = space.sketches
+    assert sketch.name == "tiles_C"
+    x, y, want = operands(32, 64, 64, "int8", "int8")
+    for row in sketch.all_rows()[::5]:
+        out = np.full((32, 64), 77, "int32")
+        interpret(space.schedule(sketch, [int(n) for n in row]).func, y, x, out)
+        np.testing.assert_array_equal(out, want)
+
+
+def test_the_model_likes_two_by_two_tiles_whose_sums_stay_in_registers():
+    func, target = product(1024, 1024, 1024), Target(UNIT)
+    space = Space(func, target)
+    (sketch,) = space.sketches
+    assert [int(n) for n in space.best_rows(sketch, 1)[0]][:2] == [2, 2]
+    lines = compile(best(func, target), target, "product").get_source("asm").splitlines()
+    steps = [n for n, line in enumerate(lines) if "tdpbssd" in line]
+    loop = lines[max(n for n in range(steps[0]) if lines[n].startswith(".LBB")) : steps[-1]]
+    assert len(steps) == 4 and sum("tileload" in line for line in loop) == 4 and not any("rsp" in line for line in loop)
+
+
+@unit
+@pytest.mark.parametrize("left", ["int8", "uint8"])
+@pytest.mark.parametrize("cores", [1, 2])
+def test_the_unit_is_used(left, cores):
+    target = Target(f"native -num-cores={cores}")
+    module = compile(best(product(96, 192, 320, left), target), target, "product")
+    assert ("tdpbssd" if left == "int8" else "tdpbusd") in module.get_source("asm")
+    a, b, want = operands(96, 192, 320, left, "int8")
+    out = np.full((96, 192), 77, "int32")
+    module(a, b, out)
+    np.testing.assert_array_equal(out, want)
+
+
+@unit
+def test_a_tuning_run_with_tiles(tmp_path):
+    """Every candidate that is measured is right (the runner compares), and the record replays."""
+    func, target = product(64, 128, 128), Target("native -num-cores=1")
+    with Database(str(tmp_path / "tuning.db")) as db:
+        found = tune(func, target, trials=6, db=db)
+        assert len(found.records) == 6 and not found.failures
+        again = Schedule(func)
+        Trace.from_json(db.best(func, target).trace).apply_to_schedule(again)
+    a, b, want = operands(64, 128, 128, "int8", "int8")
+    out = np.full((64, 128), 77, "int32")
+    compile(again, target, "product")(a, b, out)
+    np.testing.assert_array_equal(out, want)
+
+
+@pytest.mark.parametrize(
+    ("func", "target", "name"),
+    [
+        (product(32, 64, 64), UNIT + " -mattr=-amx-int8", "dots_matmul"),
+        (product(17, 64, 64), UNIT, "dots_matmul"),
+        (product(32, 64, 60), UNIT, "dots_matmul"),
+        (product(32, 64, 64, "int8", "uint8"), UNIT, "dots_matmul"),
+    ],
+    ids=["no unit", "rows", "steps", "unsigned columns"],
+)
+def test_what_tiles_leave_to_dot_products(func, target, name):
+    assert [sketch.name for sketch in Space(func, Target(target)).sketches] == [name]

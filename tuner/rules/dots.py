@@ -26,13 +26,13 @@ from ..sketch import Decision, Part
 from .base import Group, ScheduleRule, register_rule
 from .helpers import ceil_div, fuse_all, loops_within, unroll_factor, up_to, worth_threads
 
-__all__ = ["DotPart", "DotRule"]
+__all__ = ["Dot", "DotPart", "DotRule", "is_plain", "roles_of"]
 
 _WIDTH, _LANES = 4, 16
 
 
 @dataclass(frozen=True)
-class _Dot:
+class Dot:
     """The roles in ``C[.., row, .., column] += A[row, k] * B[k, column]``."""
 
     row: Var | None
@@ -53,14 +53,15 @@ class DotRule(ScheduleRule):
     priority = 5
 
     def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
-        return None if _roles(block) is None else Group(block, (block,))
+        return None if roles_of(block) is None else Group(block, (block,))
 
     def parts(self, program: Program, group: Group, machine: MachineModel) -> list[Part]:
-        roles = _roles(group.anchor)
+        roles = roles_of(group.anchor)
         return [DotPart(group.anchor, roles, machine)] if machine.int8_dots and roles is not None else []
 
 
-def _roles(block: BlockInfo) -> _Dot | None:
+def roles_of(block: BlockInfo) -> Dot | None:
+    """Who is who in a product of int8; None when the block is no such product."""
     if len(block.reduce) != 1 or not block.spatial or not block.writes_in_order or block.block.init is None:
         return None
     operands = _operands(block.block.body)
@@ -76,7 +77,7 @@ def _roles(block: BlockInfo) -> _Dot | None:
     if len(right) != 1:
         return None
     left, moving = uses[1 - right[0]], uses[right[0]]
-    if not _plain(moving) or moving.dim_of(column) is None or left.stride(k) != 1 or left.dim_of(k) is None:
+    if not is_plain(moving) or moving.dim_of(column) is None or left.stride(k) != 1 or left.dim_of(k) is None:
         return None
     if moving.axes() - {k, column} or k not in moving.axes():
         return None
@@ -85,10 +86,11 @@ def _roles(block: BlockInfo) -> _Dot | None:
     others = tuple(v for v in block.spatial if v is not column and v is not row)
     place = next(n for n, use in enumerate(block.loads) if use is moving)
     signed = left.buffer.dtype == "int8"
-    return _Dot(row, column, others, k, place, signed, left.buffer.dtype == moving.buffer.dtype)
+    return Dot(row, column, others, k, place, signed, left.buffer.dtype == moving.buffer.dtype)
 
 
-def _plain(use: Use) -> bool:
+def is_plain(use: Use) -> bool:
+    """Whether a matrix is read, each of its indices one axis."""
     return len(use.dims) == 2 and all(
         dim is not None and set(dim.values()) == {1} and len(dim) == 1 for dim in use.dims
     )
@@ -115,7 +117,7 @@ class DotPart(Part):
 
     structure = ("rows", "vectors")
 
-    def __init__(self, block: BlockInfo, roles: _Dot, machine: MachineModel) -> None:
+    def __init__(self, block: BlockInfo, roles: Dot, machine: MachineModel) -> None:
         self.block, self.roles, self.machine = block, roles, machine
         self.name = f"dots_{block.name}"
         self.parallel = worth_threads(machine, [block])
