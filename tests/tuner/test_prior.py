@@ -101,9 +101,17 @@ def test_a_padded_copy_that_is_read_few_times_becomes_masks():
         assert favourite(space)[0].endswith("_masked"), layout
 
 
-def test_a_transpose_goes_through_scratch_memory_where_rows_share_sets():
-    assert favourite(space_of(ops.transpose, p(2048, 2048)))[1]["staged"] == 1
-    assert favourite(space_of(ops.transpose, p(2000, 2000)))[1]["staged"] == 0
+def test_transposed_operands_go_through_scratch_memory_where_rows_share_sets():
+    def transposed(n):
+        return space_of(lambda x, y: ops.add(ops.transpose(x), y), p(n, n), p(n, n, name="B"))
+
+    assert favourite(transposed(2048))[1]["staged"] == 1
+    assert favourite(transposed(2000))[1]["staged"] == 0
+
+
+def test_a_plain_transpose_goes_through_registers():
+    for n in (512, 1024, 2000, 2048):
+        assert favourite(space_of(ops.transpose, p(n, n)))[1]["staged"] == 0
 
 
 def test_functions_count_what_they_are_lowered_to_and_conditions_nothing():
