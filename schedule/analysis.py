@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from ..tir.arith import conjuncts
 from ..tir.buffer import Buffer, BufferRegion
-from ..tir.expr import And, BufferLoad, Call, Expr, IntImm, IterVar, Let, Not, Var
+from ..tir.expr import BufferLoad, Call, Expr, IntImm, IterVar, Let, Not, Var
 from ..tir.op import all_
 from ..tir.stmt import Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stmt
 from ..tir.walk import pre_order, substitute
@@ -50,17 +51,6 @@ __all__ = [
 
 
 # -- conditions ----------------------------------------------------------------------------------------------------------
-
-
-def conjuncts(condition: Expr) -> list[Expr]:
-    """The conditions that ``condition`` joins by "and"; none when it is the constant true."""
-    if isinstance(condition, And):
-        return conjuncts(condition.a) + conjuncts(condition.b)
-    if isinstance(condition, IntImm) and condition.value:
-        return []
-    if isinstance(condition, Call) and condition.op == "tir.likely":
-        return conjuncts(condition.args[0])
-    return [condition]
 
 
 def all_of(conditions: Iterable[Expr]) -> Expr:

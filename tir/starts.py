@@ -9,22 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .expr import And, BufferLoad, Expr, IntImm, IterVar, Var
+from .arith import conjuncts
+from .expr import BufferLoad, IntImm, IterVar, Var
 from .node import Node
 from .op import all_
 from .stmt import Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, Stmt
 from .walk import loads_and_stores, substitute, vars_in
 
-__all__ = ["conjuncts", "start_in_front"]
-
-
-def conjuncts(condition: Expr) -> list[Expr]:
-    """The terms of a chain of ``And``, constants that hold left out."""
-    if isinstance(condition, And):
-        return conjuncts(condition.a) + conjuncts(condition.b)
-    if isinstance(condition, IntImm) and condition.value:
-        return []
-    return [condition]
+__all__ = ["start_in_front"]
 
 
 def start_in_front(realize: BlockRealize, path: Sequence[Node]) -> tuple[For, Stmt] | None:

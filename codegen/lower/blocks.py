@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...tir.arith import Analyzer
+from ...tir.arith import Analyzer, conjuncts
 from ...tir.buffer import Buffer
 from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var
 from ...tir.function import PrimFunc
@@ -12,7 +12,6 @@ from ...tir.node import Node
 from ...tir.stmt import Allocate, AttrStmt, Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, Stmt
 from ...tir.walk import pre_order, substitute, transform, vars_in
 from .align import ALIGN, alignments_of
-from .reduction import conjuncts
 
 __all__ = ["flatten_blocks"]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...tir import op
-from ...tir.arith import Analyzer, eval_interval, linear_coefficients
+from ...tir.arith import Analyzer, conjuncts, eval_interval, linear_coefficients
 from ...tir.dtype import is_int
 from ...tir.equal import structural_equal
 from ...tir.expr import GE, GT, LE, LT, And, Call, Expr, FloorDiv, FloorMod, IntImm, Range, Select, Var, const
@@ -20,7 +20,6 @@ from ...tir.node import Node
 from ...tir.stmt import For, IfThenElse, LetStmt, Stmt, seq
 from ...tir.walk import pre_order, substitute, transform, vars_in
 from .fresh import fresh_copy
-from .reduction import conjuncts
 
 __all__ = ["TAIL", "hoist_guards", "name_quotients"]
 

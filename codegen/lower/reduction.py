@@ -6,10 +6,10 @@ from ...tir import op
 from ...tir.expr import Expr, IterVar
 from ...tir.function import PrimFunc
 from ...tir.node import Node
-from ...tir.starts import conjuncts, start_in_front
+from ...tir.starts import start_in_front
 from ...tir.stmt import BlockRealize, IfThenElse, Stmt, seq
 
-__all__ = ["conjuncts", "place_init"]
+__all__ = ["place_init"]
 
 
 def place_init(func: PrimFunc) -> PrimFunc:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...tir import op
-from ...tir.arith import Analyzer, linear_coefficients
+from ...tir.arith import Analyzer, conjuncts, linear_coefficients
 from ...tir.dtype import bits_of, is_bool, lanes_of, with_lanes
 from ...tir.expr import And, Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, Not, Ramp, Var, const
 from ...tir.function import PrimFunc
@@ -15,7 +15,6 @@ from ...tir.node import Node
 from ...tir.stmt import BufferStore, For, IfThenElse, LetStmt, Stmt, seq
 from ...tir.walk import pre_order, substitute, vars_in
 from ..target import Target
-from .reduction import conjuncts
 from .transpose_network import transposed
 from .vectorize import NotVectorizable, vectorize_expr, widen
 

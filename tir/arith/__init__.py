@@ -13,10 +13,11 @@ from .iter_normal import iter_map_simplify
 from .iter_terms import IterMap, IterMark, IterSplit, IterSum
 from .region import region_union, relax_region
 from .simplify import bind_sizes, remove_trivial_loops, simplify
+from .structure import conjuncts
 from .subspace import Division, Subspace, divide_subspace
 
 __all__ = [
-    "Analyzer", "Division", "IterMap", "IterMark", "IterSplit", "IterSum", "Subspace", "bind_sizes", "detect_iter_map",
-    "divide_subspace", "eval_interval", "iter_map_simplify", "linear_coefficients", "region_union", "relax_region",
-    "remove_trivial_loops", "simplify",
+    "Analyzer", "Division", "IterMap", "IterMark", "IterSplit", "IterSum", "Subspace", "bind_sizes", "conjuncts",
+    "detect_iter_map", "divide_subspace", "eval_interval", "iter_map_simplify", "linear_coefficients", "region_union",
+    "relax_region", "remove_trivial_loops", "simplify",
 ]  # fmt: skip

@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..expr import GE, GT, LE, LT, Add, And, Call, Expr, FloorDiv, FloorMod, IntImm, Min, Mul, Range, Sub, Var, const
+from ..expr import GE, GT, LE, LT, Add, Expr, FloorDiv, FloorMod, IntImm, Min, Mul, Range, Sub, Var, const
 from ..walk import pre_order
 from .analyzer import Analyzer
 from .iter_terms import IterMap, IterMark, IterSplit, IterSum
-from .structure import same
+from .structure import conjuncts, same
 
 __all__ = ["detect_iter_map"]
 
@@ -280,7 +280,7 @@ class _Finder:
     def constraints(self, predicate: Expr) -> list[_Constraint]:
         """The parts of a predicate that say more than the loops do."""
         out: list[_Constraint] = []
-        for part in _conjuncts(predicate):
+        for part in conjuncts(predicate):
             simple = self.an.simplify(part)
             if isinstance(simple, IntImm):
                 if not simple.value:
@@ -434,14 +434,6 @@ def _alike(a: Sequence[IterSplit], b: Sequence[IterSplit]) -> bool:
 
 def _same_digit(a: IterSplit, b: IterSplit) -> bool:
     return a.mark is b.mark and same(a.lower_factor, b.lower_factor) and same(a.extent, b.extent)
-
-
-def _conjuncts(e: Expr) -> list[Expr]:
-    if isinstance(e, And):
-        return [*_conjuncts(e.a), *_conjuncts(e.b)]
-    if isinstance(e, Call) and e.op == "tir.likely":
-        return _conjuncts(e.args[0])
-    return [e]
 
 
 def _upper_bound(e: Expr) -> tuple[Expr, Expr] | None:

@@ -12,6 +12,7 @@ from ..expr import (
     LE,
     LT,
     NE,
+    And,
     BinaryOp,
     Broadcast,
     BufferLoad,
@@ -28,11 +29,22 @@ from ..expr import (
     const,
 )  # fmt: skip
 
-__all__ = ["is_pure_call", "negate", "opposite", "same"]
+__all__ = ["conjuncts", "is_pure_call", "negate", "opposite", "same"]
 
 _OPPOSITE: dict[type, type[CmpOp]] = {LT: GE, GE: LT, LE: GT, GT: LE, EQ: NE, NE: EQ}
 _IMPURE = ("tir.call_", "tir.prefetch", "tir.ret", "tir.address_of", "tir.tvm_access_ptr", "tir.tvm_",
            "tir.tile_load", "tir.tile_store")  # fmt: skip
+
+
+def conjuncts(condition: Expr) -> list[Expr]:
+    """The conditions that ``condition`` joins by "and"; none when it is the constant true."""
+    if isinstance(condition, And):
+        return conjuncts(condition.a) + conjuncts(condition.b)
+    if isinstance(condition, IntImm) and condition.value:
+        return []
+    if isinstance(condition, Call) and condition.op == "tir.likely":
+        return conjuncts(condition.args[0])
+    return [condition]
 
 
 def is_pure_call(call: Call) -> bool:
