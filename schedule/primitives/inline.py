@@ -298,7 +298,7 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
                 where=(which, realize),
                 hint="let both blocks run on their whole domains, with T.if_then_else in the value in place of T.where",
             )
-    loads = [n for n in pre_order(store.value) if isinstance(n, BufferLoad) and n.buffer is buffer]
+    loads = [n for n in pre_order(store) if isinstance(n, BufferLoad) and n.buffer is buffer]
     if not loads:
         raise ScheduleError(
             f"block {block!r} declares that it reads {buffer.name}, and its value does not", where=realize,
@@ -332,7 +332,7 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
         return made.value if isinstance(n, BufferLoad) and n.buffer is buffer else None
 
     value = transform(substitute(store.value, axes), post=post)
-    indices = tuple([substitute(i, axes) for i in store.indices])
+    indices = tuple([transform(substitute(i, axes), post=post) for i in store.indices])
     body = BufferStore(store.buffer, value, indices)
     block_now = _with_regions(producer.block.with_(body=body))
     bound = {iv.var: v for iv, v in zip(producer.block.iter_vars, producer.iter_values, strict=True)}

@@ -498,3 +498,25 @@ def main(A: T.Buffer((15, 0)), B: T.Buffer((15, 0))):
     sch.blockize(sch.get_loops("B")[0])
     verify(sch.func)
     agree(parse(text), sch.func)
+
+
+@pytest.mark.parametrize("value", ["A[vi]", "A[vi] * T.Cast('float32', I[vi])"])
+def test_a_computed_index_of_a_store_goes_into_its_producer(agree, value):
+    text = f"""
+@T.prim_func
+def main(A: T.Buffer((7,)), C: T.Buffer((7,))):
+    I = T.alloc_buffer((7,), "int32")
+    for i in range(7):
+        with T.block("I"):
+            vi = T.axis.spatial(7, i)
+            I[vi] = 6 - vi
+    for i in range(7):
+        with T.block("C"):
+            vi = T.axis.spatial(7, i)
+            C[I[vi]] = {value}
+"""
+    sch = Schedule(parse(text))
+    sch.reverse_compute_inline("C")
+    assert "C[6 - vi] = A[vi]" in sch.func.script()
+    verify(sch.func)
+    agree(parse(text), sch.func)
