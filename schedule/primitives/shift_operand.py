@@ -137,6 +137,7 @@ def shift_operand(func: PrimFunc, block: str, read_buffer_index: int | str) -> t
         return None
 
     old = realize.block
+    assert old.init is not None
     changed = old.with_(
         body=transform(old.body, post=change),
         init=transform(old.init, post=change),
