@@ -5,9 +5,9 @@
 First the inner loops of the tiles: their instructions, counted in the machine code. Then such loops on operands that lie in
 the first-level cache, in the second, and beyond, with rows of A that fall into the same sets of the first, and with B packed
 in the call, as a share of the multiply-add peak measured around each turn. Then the bandwidth of sweeps over as many bytes
-as the products read. Last, for each product of ``examples/kernels/matmul.py``,
-the least time that follows: all multiply-adds at the peak, and what has to be read from beyond the second-level cache
-before the tiles that use it can start (B where it is packed in the call), at that bandwidth.
+as the products read. Last, for each product of ``examples/kernels/matmul.py``, the least time that follows: all
+multiply-adds at the peak, and packing B, where that is done in the call, at the rate of a copy within the second-level
+cache.
 """
 
 from __future__ import annotations
@@ -72,24 +72,28 @@ def main() -> None:
     print_table("tiles", ["where the operands are", "M×N×K", "tile", "of peak"], lines)
 
     speed = {}
+    lines = []
     for size in SIZES:
-        probe = BandwidthProbe(target, "read", size << 10)
-        number = max(1, (1 << 26) // probe.bytes_per_call)
-        speed[size] = probe.bytes_per_call / min(probe.seconds(number) for _ in range(9)) * 1e-9
+        for kind in ("read", "copy"):
+            probe = BandwidthProbe(target, kind, size << 10)
+            number = max(1, (1 << 26) // probe.bytes_per_call)
+            speed[kind, size] = probe.bytes_per_call / min(probe.seconds(number) for _ in range(9))
+        lines.append([f"{size} KiB", *(f"{speed[kind, size] * 1e-9:.0f} GB/s" for kind in ("read", "copy"))])
     print()
-    rows = [[f"{size} KiB", f"{rate:.0f} GB/s"] for size, rate in speed.items()]
-    print_table("reading again and again", ["bytes", "bandwidth"], rows)
+    print_table("sweeping again and again", ["bytes", "read", "copied (read and written)"], lines)
 
     lines = []
     most = peak.flops_per_call / min(peak.seconds(50) for _ in range(9))
     for kernel in KERNELS:
         b = kernel.func.buffer_map[kernel.func.params[1]]
-        size = 4 * int(b.shape[0]) * int(b.shape[1])
-        far = 0.0 if "ahead" in kernel.name or size < 1 << 20 else size / (speed[4096] * 1e9)
+        packed = 0 if "ahead" in kernel.name or "64³" in kernel.name else 4 * int(b.shape[0]) * int(b.shape[1])
+        copying = 2 * packed / speed["copy", 1024]
         ideal = kernel.flops / most
-        lines.append([kernel.name, f"{ideal * 1e6:.0f} µs", f"{far * 1e6:.0f} µs", f"{ideal / (ideal + far):.2f}"])
+        lines.append(
+            [kernel.name, f"{ideal * 1e6:.0f} µs", f"{copying * 1e6:.0f} µs", f"{ideal / (ideal + copying):.2f}"]
+        )
     print()
-    print_table("products", ["product", "multiply-adds", "reading B first", "share at most, not overlapped"], lines)
+    print_table("products", ["product", "multiply-adds", "packing B", "share at most"], lines)
 
 
 def inner_loop(asm: str) -> list[tuple[str, int]]:
