@@ -3,7 +3,7 @@
 ``python benchmarks/math_fit.py gelu erf tanh`` prints them as they stand there. It needs mpmath.
 
 An interval's polynomial is the minimax one (Lawson's iteration: least squares whose weights move to where the error is
-largest; C. Lawson, 1961) of the relative error, in a - centre. The centre lies near the middle, at a float32 where the
+largest; C. Lawson, thesis, UCLA 1961) of the relative error, in a - centre. The centre lies near the middle, at a float32 where the
 first coefficient is nearly one as well (after S. Gal, "An accurate elementary mathematical library for the IEEE floating
 point standard", ACM TOMS 17, 1991). The other coefficients are rounded one by one, and those after it fitted anew.
 """

@@ -171,6 +171,26 @@ class Maths:
         p = self.name(a * b)
         return p, self.name(self.fma(a, b, self.negative(p)))
 
+    def exact_product(self, a: Expr, b: Expr) -> tuple[Expr, Expr]:
+        """The same on every target; without fused operations from halves of the numbers (Dekker), which may not be small."""
+        if self.fused:
+            return self.two_product(a, b)
+        (a_high, a_low), (b_high, b_low) = self.halves(a), self.halves(b)
+        p = self.name(a * b)
+        return p, self.name((((a_high * b_high - p) + a_high * b_low) + a_low * b_high) + a_low * b_low)
+
+    def added_product(self, a: Expr, b: Expr, c: Expr) -> Expr:
+        """a * b + c where the sum nearly vanishes."""
+        if self.fused:
+            return self.fma(a, b, c)
+        p, rest = self.exact_product(a, b)
+        return (p + c) + rest
+
+    def halves(self, a: Expr) -> tuple[Expr, Expr]:
+        """(high, low) with high + low = a, each of half as many bits, so that their products are exact."""
+        high = self.name(self.from_bits(self.both(self.to_bits(a), -(1 << (12 if self.single else 27)))))
+        return high, self.name(a - high)
+
     def quotient(self, a: Expr, a_low: Expr, b: Expr, b_low: Expr) -> Expr:
         """(a + a_low) / (b + b_low), the low parts small: one division, corrected by its remainder where the target
         has fused operations."""

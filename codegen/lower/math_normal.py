@@ -55,14 +55,14 @@ def erf_plus_one(m: Maths, t: Expr) -> Expr:
     """1 + erf(t)."""
     far, size = _cut(m, t, MOST_T)
     root, rest = ROOT_32 if m.single else ROOT_64
-    a, a_low = _product(m, size, m.f(root))
-    return _sum(m, t, far, *_tail(m, a, m.name(m.mad(size, m.f(rest), a_low)), _product(m, size, m.negative(size))))
+    a, a_low = m.exact_product(size, m.f(root))
+    return _sum(m, t, far, *_tail(m, a, m.name(m.mad(size, m.f(rest), a_low)), m.exact_product(size, m.negative(size))))
 
 
 def twice_normal(m: Maths, x: Expr) -> Expr:
     """1 + erf(x / sqrt(2)): twice the probability that a normal variable is at most x."""
     far, a = _cut(m, x, MOST_X)
-    return _sum(m, x, far, *_tail(m, a, None, _product(m, a, m.name(a * m.f(-0.5)))))
+    return _sum(m, x, far, *_tail(m, a, None, m.exact_product(a, m.name(a * m.f(-0.5)))))
 
 
 def gelu(m: Maths, x: Expr) -> Expr:
@@ -74,7 +74,7 @@ def gelu(m: Maths, x: Expr) -> Expr:
     if m.single:
         return math_tables.gelu(m, x)
     far, a = _cut(m, x, MOST_X)
-    exponent, high, low = _tail(m, a, None, _product(m, a, m.name(a * m.f(-0.5))))
+    exponent, high, low = _tail(m, a, None, m.exact_product(a, m.name(a * m.f(-0.5))))
     half = m.name(x * m.f(0.5))
     power = m.name(m.power(exponent))
     minus = m.negative(power)
@@ -84,7 +84,7 @@ def gelu(m: Maths, x: Expr) -> Expr:
     if m.fused:
         tail = m.fma(factor, high, factor * low) * m.f(2.0**-64)
     else:
-        product, rest = _product(m, factor, high)
+        product, rest = m.exact_product(factor, high)
         tail = m.with_sign((product + (rest + factor * low)) * m.f(2.0**-64), x)
     # x * 0: -0, but NaN for minus infinity, as the formula has it
     return m.select(x > m.f(0.0), m.mad(half, erf, half), m.select(far, x * m.f(0.0), tail))
@@ -127,40 +127,18 @@ def _tail(m: Maths, a: Expr, a_low: Expr | None, square: tuple[Expr, Expr]) -> t
     slope = m.name(m.mad(u, second, m.f(others[0])))
     if m.single:
         p = m.name(m.mad(u, slope, m.f(first_c)))
-        p_low = _added_product(m, u, slope, m.f(first_c) - p)
+        p_low = m.added_product(u, slope, m.f(first_c) - p)
     else:  # what the slope lacks counts too: there are more roundings before it
-        above, above_low = _product(m, u, slope)
+        above, above_low = m.exact_product(u, slope)
         p, p_low = m.two_sum(m.f(first_c), above)
-        p_low = p_low + m.mad(u, _added_product(m, u, second, m.f(others[0]) - slope), above_low)
-    high, rest = _product(m, v, p)
+        p_low = p_low + m.mad(u, m.added_product(u, second, m.f(others[0]) - slope), above_low)
+    high, rest = m.exact_product(v, p)
     low = m.mad(v, p_low, rest)
     # from the a' of v to a: (a - a') * (a * v * p - sqrt(2/pi)), where a - a' = (v * d - 2 * shift) / v
-    off = m.mad(v, d_low, _added_product(m, v, d, m.f(-2.0 * shift)))
+    off = m.mad(v, d_low, m.added_product(v, d, m.f(-2.0 * shift)))
     low = m.mad(off, m.mad(a, p, d * m.f(-math.sqrt(0.5 / math.pi) / shift)), low)
     low = m.name(m.mad(high, late, low))
     return exponent, high, m.name(m.mad(high, grown, m.mad(low, grown, low)))
-
-
-def _product(m: Maths, a: Expr, b: Expr) -> tuple[Expr, Expr]:
-    """a * b in two parts; without fused operations from halves of the numbers (Dekker)."""
-    if m.fused:
-        return m.two_product(a, b)
-    (a_high, a_low), (b_high, b_low) = _halves(m, a), _halves(m, b)
-    p = m.name(a * b)
-    return p, m.name((((a_high * b_high - p) + a_high * b_low) + a_low * b_high) + a_low * b_low)
-
-
-def _added_product(m: Maths, a: Expr, b: Expr, c: Expr) -> Expr:
-    """a * b + c where the sum nearly vanishes."""
-    if m.fused:
-        return m.fma(a, b, c)
-    p, rest = _product(m, a, b)
-    return (p + c) + rest
-
-
-def _halves(m: Maths, a: Expr) -> tuple[Expr, Expr]:
-    high = m.name(m.from_bits(m.both(m.to_bits(a), -(1 << (12 if m.single else 27)))))
-    return high, m.name(a - high)
 
 
 def named_sums(n: Any) -> Expr | None:

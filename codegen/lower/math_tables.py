@@ -9,10 +9,11 @@ gelu(x) = max(x, 0) - a * Phi(-a), and the product is put together as
 
     a * Phi(-a) = (min(a, bend) / 2 * 2**n) * (1 + q) * (1 + s),   1 + q = 2**(-r / STEP),   r = a**2 + n * STEP
 
-where s is looked up. Only sums of what is below one are rounded on the way: w = q + s + q * s, and the last step is one
-fused operation, max(x, 0) - S - S * w. STEP is close to 2 * log(2) and has so few bits that r is rounded once; what
-exp(-a**2 / 2) and 2**(-a**2 / STEP) differ by is smooth, and s has it. Up to ``bend`` the factor a is kept apart, so that
-gelu is right near zero; beyond, a * exp(a**2 / 2) * Phi(-a) is nearly constant and s stays small.
+where s is looked up. Only sums of what is about one are rounded on the way: w = q + s + q * s, and the last step is one
+fused operation, max(x, 0) - S - S * w. (Without these, S + S * w is taken in two parts.) STEP is close to 2 * log(2) and
+has so few bits that r is rounded once; what exp(-a**2 / 2) and 2**(-a**2 / STEP) differ by is smooth, and s has it. Up to
+``bend`` the factor a is kept apart, so that gelu is right near zero; beyond, a * exp(a**2 / 2) * Phi(-a) is nearly
+constant and s stays small.
 """
 
 from __future__ import annotations
@@ -127,20 +128,26 @@ def gelu(m: Maths, x: Expr) -> Expr:
     t = m.name(m.mad(a * a, m.f(-1 / STEP), m.f(m.magic)))
     if m.fused:
         r = m.name(m.fma(a, a, m.fma(t, m.f(STEP), m.f(-m.magic * STEP))))
-    else:  # the square in two parts
-        high = m.name(m.from_bits(m.both(m.to_bits(a), -(1 << 12))))
-        r = m.name((high * high + (t - m.f(m.magic)) * m.f(STEP)) + (a - high) * (a + high))
+    else:
+        high, low = m.halves(a)
+        r = m.name((high * high + (t - m.f(m.magic)) * m.f(STEP)) + low * (a + high))
     q = m.name(m.poly(r, POWER) * r)
     s = m.name(_piece(m, GELU, GELU_TABLE, a))
-    w = m.select(near, m.mad(q, s, q + s), m.f(0.0))
-    b = m.select(a > m.f(BEND), m.f(BEND), a)
+    w = m.mad(q, s, q + s)
+    b = m.name(m.select(a > m.f(BEND), m.f(BEND), a))
+    # x * 0: -0, but NaN for minus infinity, as the formula has it
+    positive = m.select(x < m.f(0.0), x * m.f(0.0), x)
     if m.scales:
         size = m.call("times_exp2", b, t - m.f(m.magic + 1))
     else:
-        size = b * m.power(m.shl(m.to_bits(t), m.mantissa), -1)
+        power = m.power(m.shl(m.to_bits(t), m.mantissa), -1)
+        if not m.fused:  # b * (1 + w) rounded once, while nothing is small
+            product, rest = m.exact_product(b, m.name(w))
+            total, lost = m.two_sum(b, product)
+            return positive - m.select(near, (total + (lost + rest)) * power, m.f(0.0))
+        size = b * power
     size = m.name(m.select(near, size, m.f(0.0)))
-    # x * 0: -0, but NaN for minus infinity, as the formula has it
-    return m.mad(m.negative(size), w, m.select(x < m.f(0.0), x * m.f(0.0), x) - size)
+    return m.mad(m.negative(size), m.select(near, w, m.f(0.0)), positive - size)
 
 
 def erf(m: Maths, x: Expr) -> Expr:
