@@ -9,7 +9,7 @@ from ...tir.dtype import parse_dtype
 from ...tir.expr import BufferLoad, Cast, Expr, IntImm, IterVar, Mul, Range, Var, const, is_const_int
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt, seq
-from ...tir.walk import loads_and_stores, substitute, transform, uses_var
+from ...tir.walk import loads_and_stores, replace_buffers, substitute, uses_var
 from ..analysis import check_plain_path, check_reduction, opaque_buffers, scope_of
 from ..errors import ScheduleError
 from ..handles import BlockRV
@@ -98,7 +98,7 @@ def shift_operand(func: PrimFunc, block: str, read_buffer_index: int | str) -> t
         )  # fmt: skip
     check_plain_path(tree, realize)
     check_reduction(tree, realize)
-    shifted, other, total = _factors(realize, buffer)
+    other, total = _factors(realize, buffer)
     top = own_nest(tree, realize)
     if top is None or not covers_domain(tree, realize, once=True):
         raise ScheduleError(
@@ -125,25 +125,7 @@ def shift_operand(func: PrimFunc, block: str, read_buffer_index: int | str) -> t
     for wish in (moved.name, sums.name, f"{block}_unshifted"):
         names.append(unique_block_name(func, wish, names))
 
-    def change(n: object) -> object:
-        if isinstance(n, BufferLoad) and n.buffer is buffer:
-            return BufferLoad(moved, n.indices)
-        if isinstance(n, BufferLoad) and n.buffer is total.buffer:
-            return BufferLoad(raw, n.indices)
-        if isinstance(n, BufferStore):
-            return BufferStore(raw, n.value, n.indices)
-        if isinstance(n, BufferRegion) and n.buffer in (buffer, total.buffer):
-            return BufferRegion(moved if n.buffer is buffer else raw, n.region)
-        return None
-
-    old = realize.block
-    assert old.init is not None
-    changed = old.with_(
-        body=transform(old.body, post=change),
-        init=transform(old.init, post=change),
-        reads=tuple([change(r) or r for r in old.reads]),
-        writes=tuple([change(w) or w for w in old.writes]),
-    )
+    changed = replace_buffers(realize.block, {buffer: moved, total.buffer: raw})
     before = [
         _shift(buffer, moved, total.dtype, amount if signed else -amount, names[0]),
         _sum(axes, kept, other, sums, names[1]),
@@ -160,8 +142,8 @@ def shift_operand(func: PrimFunc, block: str, read_buffer_index: int | str) -> t
     return new, [BlockRV(name) for name in names]
 
 
-def _factors(realize: BlockRealize, buffer: Buffer) -> tuple[BufferLoad, BufferLoad, BufferLoad]:
-    """The factor from ``buffer``, the other one, and the element they are added to."""
+def _factors(realize: BlockRealize, buffer: Buffer) -> tuple[BufferLoad, BufferLoad]:
+    """The factor that is not from ``buffer``, and the element that the products are added to."""
     block = realize.block
     store, start = block.body, block.init
     found = None
@@ -184,7 +166,7 @@ def _factors(realize: BlockRealize, buffer: Buffer) -> tuple[BufferLoad, BufferL
             f"{buffer.name} is not one of the two factors of {product} and nothing else", where=realize,
             hint="a buffer that is read twice needs a copy for one of the uses first",
         )  # fmt: skip
-    return mine[0], others[0], total
+    return others[0], total
 
 
 def _hides(block: Block) -> bool:
