@@ -20,16 +20,13 @@ from ...tir.stmt import (
 )
 from ...tir.walk import pre_order
 from ..llvm.memory import constant_elements, elements_of
+from ..llvm.stack import REGISTER, stack_buffers
 from ..lowered import LoweredFunc
 from .expr import CExprs, element
 from .header import c_names, c_prototype
 from .helpers import CEmitError, Helpers, scalar_type
 
 __all__ = ["CEmitError", "emit_c"]
-
-STACK_BYTES = 32768
-"""Scratch up to this size lives on the stack, as in the machine code."""
-REGISTER = "register"
 
 _HEAD = """/* Made by Tilewright. Needs GCC 12 or Clang 14 and, for parallel loops, -fopenmp (they run serially without).
    Compile with -O3 and -march=…; link with -lm. float16 and bfloat16 are uint16_t bits. Multiply-adds of vectors are
@@ -65,6 +62,7 @@ class _Writer:
         self.func = func
         self.helpers = helpers
         self.exprs = CExprs(helpers)
+        self.on_stack = stack_buffers(func.func.body)
         self.lines: list[str] = []
         self.depth = 1
         self.asserts = 0
@@ -209,7 +207,8 @@ class _Writer:
         base = scalar_type(element_of(buffer.dtype))
         size = constant_elements(buffer)
         per = bytes_of(element_of(buffer.dtype))
-        if size is not None and size * bytes_of(buffer.dtype) <= STACK_BYTES:
+        if buffer in self.on_stack:
+            assert size is not None
             count = max(size, 1) * lanes_of(buffer.dtype)
             name = self.exprs.name(buffer.data, buffer.name)
             self.put(f"{base} {name}[{count}] __attribute__((aligned(64)));")

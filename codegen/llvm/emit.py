@@ -10,6 +10,7 @@ from ..lowered import LoweredFunc
 from .builder import FunctionBuilder
 from .expr import EmitError, ModuleParts
 from .settled import SETTLED, settled
+from .stack import stack_buffers
 from .stmt import StmtEmitter
 from .types import llvm_type
 
@@ -32,6 +33,7 @@ def emit(lowered: LoweredFunc) -> str:
             params.append(f"{p.llvm_type} %a{n}")
     fn = FunctionBuilder(f"define i32 @{lowered.name}({', '.join(params)}) nounwind {target.llvm_attributes}")
     parts = ModuleParts()
+    parts.on_stack = stack_buffers(lowered.func.body)
     for node in distinct(lowered.func.body):
         if isinstance(node, AssertStmt):
             parts.assertions.setdefault(id(node), len(parts.assertions) + 1)

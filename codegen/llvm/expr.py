@@ -76,6 +76,8 @@ class ModuleParts:
         self.functions: list[str] = []
         self.outlined = 0
         self.metadata: dict[str, str] = {}
+        self.on_stack: frozenset[Buffer] = frozenset()
+        """Scratch that lives on the stack."""
         self.tiles = False
         """Whether some instruction uses tile registers, which the operating system has to allow first."""
         self.calls_out = False

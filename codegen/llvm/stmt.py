@@ -26,13 +26,11 @@ from .builder import FunctionBuilder
 from .expr import EmitError, ExprEmitter, ModuleParts
 from .index import Linear, index_like, index_text, linear, linear_text
 from .memory import constant_elements, elements_of, store, strides_of
+from .stack import REGISTER
 from .types import llvm_type, memory_type
 
 __all__ = ["StmtEmitter"]
 
-STACK_BYTES = 32768
-"""Scratch up to this size lives on the stack, larger in memory that the runtime keeps between calls."""
-REGISTER = "register"
 OUT_OF_MEMORY = -1
 """What a function returns that got no scratch memory."""
 
@@ -51,6 +49,10 @@ class StmtEmitter(ExprEmitter):
         """In a parallel region: where a failure's number is left for the caller. None: the function returns it."""
         self.scratch: list[str] = []
         """Blocks of the runtime's memory that are in use here, given back when the function ends early."""
+        self.leaving: dict[str, str] = {}
+        """For each of them the label where it and those before it are given back."""
+        self.reason: str | None = None
+        """Where the function's answer waits meanwhile."""
         self._effects: dict[int, tuple[Stmt, frozenset[Buffer], frozenset[Var]]] = {}
 
     def stmt(self, s: Stmt) -> None:
@@ -238,14 +240,35 @@ class StmtEmitter(ExprEmitter):
         fine, failed = fn.new_label("fine"), fn.new_label("failed")
         fn.branch_if(holds, fine, failed)
         fn.label(failed)
-        for pointer in reversed(self.scratch):
-            fn.do(f"call void @tw_free(ptr {pointer})")
-        if self.failure is None:
-            fn.do(f"ret i32 {code}")
-        else:
+        if self.failure is not None:
             fn.do(f"atomicrmw umax ptr {self.failure}, i32 {code} monotonic, align 4")
-            fn.do("ret void")
+        elif self.scratch:
+            self.reason = self.reason or fn.alloca(1, "i32")
+            fn.do(f"store i32 {code}, ptr {self.reason}, align 4")
+        else:
+            fn.do(f"ret i32 {code}")
+            fn.label(fine)
+            return
+        self.leave(len(self.scratch))
         fn.label(fine)
+
+    def leave(self, level: int) -> None:
+        """Give back the first ``level`` blocks of scratch memory, and end. Each has its code once, whatever fails."""
+        fn = self.fn
+        while level:
+            known = self.leaving.get(self.scratch[level - 1])
+            if known is not None:
+                fn.branch(known)
+                return
+            label = self.leaving[self.scratch[level - 1]] = fn.new_label("leave")
+            fn.branch(label)
+            fn.label(label)
+            fn.do(f"call void @tw_free(ptr {self.scratch[level - 1]})")
+            level -= 1
+        if self.failure is not None:
+            fn.do("ret void")
+        else:
+            fn.do(f"ret i32 {fn.emit(f'load i32, ptr {self.reason}, align 4')}")
 
     # -- memory ----------------------------------------------------------------------------------------------------
 
@@ -259,7 +282,7 @@ class StmtEmitter(ExprEmitter):
             return
         element, step = memory_type(element_of(buffer.dtype)), bytes_of(buffer.dtype)
         size = constant_elements(buffer)
-        if _on_stack(buffer):
+        if buffer in self.parts.on_stack:
             self.bases[buffer.data] = stack = fn.alloca(max(size or 0, 1) * lanes_of(buffer.dtype), element)
             self.own_memory.add(stack)
             self.stmt(s.body)
@@ -309,7 +332,7 @@ class StmtEmitter(ExprEmitter):
             slots.append(("i64" if var in self.indices else llvm_type(var.dtype), self.vars[var]))
         low = index_text(self, s.min)
         slots.append(("i64", low))
-        failure = fn.alloca(1, "i32") if _can_fail(s.body) else None
+        failure = fn.alloca(1, "i32") if _can_fail(s.body, self.parts.on_stack) else None
         if failure is not None:
             fn.do(f"store i32 0, ptr {failure}, align 4")
             slots.append(("ptr", failure))
@@ -407,17 +430,11 @@ def _called(e: Expr) -> set[Var]:
     return out
 
 
-def _on_stack(buffer: Buffer) -> bool:
-    """Whether scratch of this size is the function's own."""
-    size = constant_elements(buffer)
-    return size is not None and size * bytes_of(buffer.dtype) <= STACK_BYTES
-
-
-def _can_fail(body: Stmt) -> bool:
+def _can_fail(body: Stmt, on_stack: frozenset[Buffer]) -> bool:
     """Whether a statement holds assertions, or scratch that the runtime may refuse."""
     return any(
         isinstance(n, AssertStmt)
-        or (isinstance(n, Allocate) and n.buffer.scope != REGISTER and not _on_stack(n.buffer))
+        or (isinstance(n, Allocate) and n.buffer.scope != REGISTER and n.buffer not in on_stack)
         for n in pre_order(body, lambda n: not isinstance(n, Expr))
     )
 

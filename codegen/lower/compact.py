@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from ...tir.arith import Analyzer, eval_interval
 from ...tir.buffer import Buffer
 from ...tir.dtype import element_of, lanes_of
@@ -64,47 +66,73 @@ def compact_buffers(func: PrimFunc) -> PrimFunc:
         if isinstance(node, LetStmt):
             analyzer.bind(node.var, node.value)
         if isinstance(node, Allocate):
-            body = node.body
-            new_buffer, low = _box(node.buffer, body, analyzer)
-            if not address_taken(body, node.buffer):
-                new_buffer = aligned(new_buffer, node.annotations.get(ALIGN, ()))
-            if new_buffer is not node.buffer:
-                low = low or tuple([const(0, e.dtype) for e in node.buffer.shape])
-                body = _shift(body, node.buffer, new_buffer, low, analyzer)
-            inner = visit(body)
-            if inner is node.body:
-                return node
-            rest = {k: v for k, v in node.annotations.items() if k != ALIGN}
-            return Allocate(new_buffer, inner, rest)  # type: ignore[arg-type]
+            chain = [node]
+            while isinstance(chain[-1].body, Allocate):
+                chain.append(chain[-1].body)
+            body = chain[-1].body
+            moves = _moves(chain, body, analyzer)
+            out = visit(_shift(body, moves, analyzer) if moves else body)
+            for alloc in reversed(chain):
+                if out is alloc.body and alloc.buffer not in moves:
+                    out = alloc
+                    continue
+                buffer = moves[alloc.buffer][0] if alloc.buffer in moves else alloc.buffer
+                rest = {k: v for k, v in alloc.annotations.items() if k != ALIGN}
+                out = Allocate(buffer, out, rest)  # type: ignore[arg-type]
+            return out
         return node.map_children(visit)
 
     return func.with_body(visit(func.body))  # type: ignore[arg-type]
 
 
+Box = tuple[Buffer, tuple[Expr, ...]]
+"""A buffer in its new shape, and the lower ends to subtract from its indices."""
+
+
+def _moves(chain: Sequence[Allocate], body: Stmt, analyzer: Analyzer) -> dict[Buffer, Box]:
+    """For the allocations of ``chain``, one right inside the other around ``body``, those that change."""
+    taken = _address_taken(body, {alloc.buffer for alloc in chain})
+    wanted = {alloc.buffer for alloc in chain if alloc.buffer not in taken}
+    boxes = _boxes(wanted, body, analyzer)
+    inner = _defined_in(body)
+    out: dict[Buffer, Box] = {}
+    for alloc in chain:
+        old = alloc.buffer
+        if old not in wanted:
+            continue
+        new, low = _compact(old, boxes[old], inner, analyzer)
+        new = aligned(new, alloc.annotations.get(ALIGN, ()))
+        if new is not old:
+            out[old] = (new, low or tuple([const(0, e.dtype) for e in old.shape]))
+    return out
+
+
 def address_taken(body: Stmt, buffer: Buffer) -> bool:
     """Whether a pointer into ``buffer`` is used as a value, so that its layout must stay. Tiles whose rows lie along a
     dimension do not count."""
+    return bool(_address_taken(body, {buffer}))
+
+
+def _address_taken(body: Stmt, buffers: set[Buffer]) -> set[Buffer]:
+    pointers = {buffer.data: buffer for buffer in buffers}
+    out: set[Buffer] = set()
     tiles: set[int] = set()
     for n in pre_order(body):
-        if n is buffer.data:
-            return True
+        if isinstance(n, Var) and n in pointers:
+            out.add(pointers[n])
         if not isinstance(n, Call):
             continue
         first = tile_access(n)
-        if first is not None and first.buffer is buffer and tile_rows_along(n, buffer) is not None:
+        if first is not None and first.buffer in buffers and tile_rows_along(n, first.buffer) is not None:
             tiles.add(id(n.args[0]))
         elif n.op == "tir.address_of" and id(n) not in tiles:
-            if any(isinstance(a, BufferLoad) and a.buffer is buffer for a in n.args):
-                return True
-    return False
+            out.update(a.buffer for a in n.args if isinstance(a, BufferLoad) and a.buffer in buffers)
+    return out
 
 
-def _box(buffer: Buffer, body: Stmt, analyzer: Analyzer) -> tuple[Buffer, tuple[Expr, ...]]:
-    """The buffer with its compact shape, and the lower ends to subtract; itself when its address is taken."""
-    if address_taken(body, buffer):
-        return buffer, ()
-    rank = len(buffer.shape)
-    boxes: list[list[Interval | None]] = []
+def _boxes(buffers: set[Buffer], body: Stmt, analyzer: Analyzer) -> dict[Buffer, list[list[Interval | None]]]:
+    """For each buffer the span of every index of each access."""
+    boxes: dict[Buffer, list[list[Interval | None]]] = {buffer: [] for buffer in buffers}
 
     def collect(node: Node, dom: dict[Var, Interval]) -> None:
         if isinstance(node, For):
@@ -117,22 +145,29 @@ def _box(buffer: Buffer, body: Stmt, analyzer: Analyzer) -> tuple[Buffer, tuple[
             span = eval_interval(node.value, dom)
             if span is not None:
                 dom = {**dom, node.var: span}
-        elif (first := tile_access(node)) is not None and first.buffer is buffer:
+        elif (first := tile_access(node)) is not None and first.buffer in boxes:
             assert isinstance(node, Call)
             spans = [None if _from_memory(index) else eval_interval(index, dom) for index in first.indices]
-            rows = tile_rows_along(node, buffer)
-            for d, more in ((rows, TILE_ROWS), (rank - 1, tile_columns(node))):
+            rows = tile_rows_along(node, first.buffer)
+            for d, more in ((rows, TILE_ROWS), (len(spans) - 1, tile_columns(node))):
                 span = spans[d] if d is not None else None
                 if d is not None and span is not None:
                     spans[d] = (span[0], span[1] + (more - 1))
-            boxes.append(spans)
-        elif isinstance(node, (BufferLoad, BufferStore)) and node.buffer is buffer:
-            boxes.append([None if _from_memory(index) else _ends(index, dom) for index in node.indices])
+            boxes[first.buffer].append(spans)
+        elif isinstance(node, (BufferLoad, BufferStore)) and node.buffer in boxes:
+            boxes[node.buffer].append([None if _from_memory(index) else _ends(index, dom) for index in node.indices])
         for child in node.children():
             collect(child, dom)
 
-    inner = _defined_in(body)
     collect(body, {})
+    return boxes
+
+
+def _compact(
+    buffer: Buffer, boxes: list[list[Interval | None]], inner: set[Var], analyzer: Analyzer
+) -> tuple[Buffer, tuple[Expr, ...]]:
+    """The buffer with its compact shape, and the lower ends to subtract; itself when it stays."""
+    rank = len(buffer.shape)
     shape, lows = list(buffer.shape), []
     changed = False
     for d in range(rank):
@@ -229,19 +264,24 @@ def _defined_in(body: Stmt) -> set[Var]:
     return out
 
 
-def _shift(body: Stmt, old: Buffer, new: Buffer, low: tuple[Expr, ...], analyzer: Analyzer) -> Stmt:
-    def move(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+def _shift(body: Stmt, moves: Mapping[Buffer, Box], analyzer: Analyzer) -> Stmt:
+    before = {new: old for old, (new, _) in moves.items()}
+
+    def move(indices: tuple[Expr, ...], low: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return tuple([analyzer.simplify(i - b) for i, b in zip(indices, low, strict=True)])
 
     def post(n: Node) -> Node | None:
-        if isinstance(n, BufferLoad) and n.buffer is old:
-            return BufferLoad(new, move(n.indices), n.predicate)
-        if isinstance(n, BufferStore) and n.buffer is old:
-            return BufferStore(new, n.value, move(n.indices), n.predicate)
+        if isinstance(n, BufferLoad) and n.buffer in moves:
+            new, low = moves[n.buffer]
+            return BufferLoad(new, move(n.indices, low), n.predicate)
+        if isinstance(n, BufferStore) and n.buffer in moves:
+            new, low = moves[n.buffer]
+            return BufferStore(new, n.value, move(n.indices, low), n.predicate)
         first = tile_access(n)
-        if first is not None and first.buffer is new:
+        if first is not None and first.buffer in before:
             assert isinstance(n, Call)
-            rows = tile_rows_along(n, old)
+            new = first.buffer
+            rows = tile_rows_along(n, before[new])
             assert rows is not None
             step = new.element_strides()[rows].astype(n.args[1].dtype)
             return Call(n.op, (n.args[0], step, *n.args[2:]), n.dtype)

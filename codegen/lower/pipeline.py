@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ...tir.arith import simplify
+from ...tir.depth import make_room
 from ...tir.function import PrimFunc
 from ...tir.verify import verify
 from ..target import Target
@@ -98,6 +99,7 @@ def run_passes(
     ``show``: names of passes after which the function is printed to stderr (``"all"``: every one); ``check``: verify
     the function after each; ``report`` collects the times.
     """
+    make_room(func)
     for p in passes:
         start = time.perf_counter()
         func = p.run(func, target)
