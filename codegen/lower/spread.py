@@ -47,21 +47,21 @@ def spread_prefetches(func: PrimFunc, target: Target) -> PrimFunc:
     The nest of inner loops with the most trips does it, whether it reads ``B`` or not. Where the place does not move with
     the loop, or not evenly with the loops inside, nothing is asked for.
     """
-    return func.with_body(_visit(func.body, None, target.caches.line))
+    return func.with_body(_visit(func.body, None, target.caches.line, {}))
 
 
-def _visit(s: Stmt, around: For | None, line: int) -> Stmt:
-    """``s``, which stands in the loop ``around``."""
+def _visit(s: Stmt, around: For | None, line: int, views: dict[Buffer, Buffer]) -> Stmt:
+    """``s``, which stands in the loop ``around``; ``views`` are the buffers seen flat so far."""
     if isinstance(s, For):
-        loop = s.with_(body=_visit(s.body, s, line))
+        loop = s.with_(body=_visit(s.body, s, line, views))
         if NEXT not in s.annotations:
             return loop
         names = [str(getattr(name, "value", name)) for name in s.annotations[NEXT]]
         loop = loop.with_(annotations={k: v for k, v in s.annotations.items() if k != NEXT})
         for name in names:
-            loop = _spread(loop, name, around, line)
+            loop = _spread(loop, name, around, line, views)
         return loop
-    return s.map_children(lambda c: _visit(c, around, line) if isinstance(c, Stmt) else c)  # type: ignore[no-any-return]
+    return s.map_children(lambda c: _visit(c, around, line, views) if isinstance(c, Stmt) else c)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ def _nests(s: Node, loops: tuple[For, ...] = ()) -> Iterator[tuple[For, ...]]:
             yield from inside or [(*loops, child)]
 
 
-def _spread(loop: For, name: str, around: For | None, line: int) -> For:
+def _spread(loop: For, name: str, around: For | None, line: int, views: dict[Buffer, Buffer]) -> For:
     groups: dict[tuple[int, ...], list[_Read]] = {}
     for read in _reads(loop.body, name, (), {}):
         groups.setdefault(tuple(id(inner) for inner in read.loops), []).append(read)
@@ -210,7 +210,8 @@ def _spread(loop: For, name: str, around: For | None, line: int) -> For:
     for inner in nest:
         count = count * inner.extent + (inner.loop_var - inner.min)
     count = _over(count, trips // lines) if trips >= 2 * lines else count * share
-    view = part.buffer.with_(name=f"{part.buffer.name}_flat", shape=(IntImm(total),), data=part.buffer.data)
+    flat = part.buffer.with_(name=f"{part.buffer.name}_flat", shape=(IntImm(total),), data=part.buffer.data)
+    view = views.setdefault(part.buffer, flat)
     following = substitute(part.start, _following(loop, around))
     analyzer = Analyzer()
     most = (trips - 1) // (trips // lines) if trips >= 2 * lines else trips * share - 1

@@ -10,8 +10,11 @@ import pytest
 from tilewright.codegen import Target, lower
 from tilewright.codegen.compile import compile as compile_function
 from tilewright.codegen.lower.spread import spread_prefetches
+from tilewright.tir.equal import assert_structural_equal
+from tilewright.tir.expr import BufferLoad
 from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse
+from tilewright.tir.walk import pre_order
 
 AVX512 = Target("llvm -mcpu=x86-64-v4 -num-cores=1")
 
@@ -96,6 +99,15 @@ def test_rows_that_lie_apart_are_asked_for_across_the_loop_around(m, k, n, rows,
         starts = [((q1 * rows + r) * n + s1 * cols) // 16 for r in range(rows)]
         assert found == {start + c for start in starts for c in range(cols // 16)}
     check_product(func, m, n, k, (k, n), lambda b: b)
+
+
+def test_two_loops_see_a_buffer_as_the_same_flat_one():
+    """The edge of the rows is a loop of its own; what is printed parses to the same program."""
+    text = PRODUCT.format(m=3, k=7, p=2, name="B")
+    body = text[text.index("    for p") :]
+    func = lower(parse(text + body), AVX512).func
+    assert len({id(n.buffer) for n in pre_order(func) if isinstance(n, BufferLoad) and n.buffer.name == "B_flat"}) == 1
+    assert_structural_equal(func, parse(func.script()), map_free_vars=True)
 
 
 def test_several_lines_a_trip():
