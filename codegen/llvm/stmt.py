@@ -249,22 +249,21 @@ class StmtEmitter(ExprEmitter):
             fn.do(f"ret i32 {code}")
             fn.label(fine)
             return
-        self.leave(len(self.scratch))
+        self.leave()
         fn.label(fine)
 
-    def leave(self, level: int) -> None:
-        """Give back the first ``level`` blocks of scratch memory, and end. Each has its code once, whatever fails."""
+    def leave(self) -> None:
+        """Give scratch memory back, and end. Each block of it has its code once, whatever fails."""
         fn = self.fn
-        while level:
-            known = self.leaving.get(self.scratch[level - 1])
+        for pointer in reversed(self.scratch):
+            known = self.leaving.get(pointer)
             if known is not None:
                 fn.branch(known)
                 return
-            label = self.leaving[self.scratch[level - 1]] = fn.new_label("leave")
+            label = self.leaving[pointer] = fn.new_label("leave")
             fn.branch(label)
             fn.label(label)
-            fn.do(f"call void @tw_free(ptr {self.scratch[level - 1]})")
-            level -= 1
+            fn.do(f"call void @tw_free(ptr {pointer})")
         if self.failure is not None:
             fn.do("ret void")
         else:

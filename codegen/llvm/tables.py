@@ -25,18 +25,21 @@ def emit_lookup(em: ExprEmitter, e: Call) -> str:
     scalar, lanes, has = element_of(e.dtype), lanes_of(e.dtype), em.target.has
     table = [v.value for v in values if isinstance(v, FloatImm)]
     assert len(table) == len(values), "tir.op.lookup takes constants"
-    pick: Callable[[ExprEmitter, int, list[str]], str] | None = None
+    pick: Callable[[ExprEmitter, list[float], int, str], str] | None = None
     if lanes > 1 and scalar == "float32" and len(table) == 16:
         if has("avx512f"):
-            widths = [16, 8] if has("avx512vl") else [16]
-            pick = lambda em, n, parts: _avx512(em, table, n, *parts)  # noqa: E731
+            widths, pick = [16, 8] if has("avx512vl") else [16], _avx512
         elif has("avx2"):
-            widths, pick = [8], lambda em, n, parts: _avx2(em, table, *parts)
+            widths, pick = [8], _avx2
         elif em.target.arch == "aarch64" and has("neon"):
-            widths, pick = [4], lambda em, n, parts: _neon(em, table, *parts)
+            widths, pick = [4], _neon
     if pick is None:
         return _from_memory(em, e, table)
-    return by_registers(em, [em.value(number)], ("int32", scalar), lanes, widths, pick)
+    instruction = pick
+    return by_registers(
+        em, [em.value(number)], ("int32", scalar), lanes, widths,
+        lambda em, n, parts: instruction(em, table, n, parts[0]),
+    )  # fmt: skip
 
 
 def _vector(table: list[float]) -> str:
@@ -54,7 +57,7 @@ def _avx512(em: ExprEmitter, table: list[float], lanes: int, number: str) -> str
     return em.fn.pure(em.intrinsic("llvm.x86.avx512.vpermi2var.ps.256", types[0], types, args))
 
 
-def _avx2(em: ExprEmitter, table: list[float], number: str) -> str:
+def _avx2(em: ExprEmitter, table: list[float], lanes: int, number: str) -> str:
     """vpermd, which takes the number modulo 8, on the first half of the bits and on what the second differs in: cheaper
     than a choice of two halves, which takes processors three steps."""
     bits = struct.unpack("16I", struct.pack("16f", *table))
@@ -71,7 +74,7 @@ def _avx2(em: ExprEmitter, table: list[float], number: str) -> str:
     return em.fn.pure(f"bitcast <8 x i32> {found} to <8 x float>")
 
 
-def _neon(em: ExprEmitter, table: list[float], number: str) -> str:
+def _neon(em: ExprEmitter, table: list[float], lanes: int, number: str) -> str:
     """tbl picks bytes, from four registers; those of number k begin at 4k."""
     below = em.fn.pure(f"and <4 x i32> {number}, splat (i32 15)")
     spread = em.fn.pure(f"mul <4 x i32> {below}, splat (i32 {0x04040404})")

@@ -77,9 +77,9 @@ def _multiplied(em: ExprEmitter, e: Call) -> str:
 
 def _loaded(e: BufferLoad | Call) -> BufferLoad:
     """The access that says where a tile is read or written."""
-    where = e
+    where: Expr = e
     while isinstance(where, Call):
-        where = where.args[0]  # type: ignore[assignment]
+        where = where.args[0]
     assert isinstance(where, BufferLoad)
     return where
 

@@ -209,12 +209,13 @@ def _spread(loop: For, name: str, around: For | None, line: int, views: dict[Buf
     count: Expr = const(0, loop.loop_var.dtype)
     for inner in nest:
         count = count * inner.extent + (inner.loop_var - inner.min)
-    count = _over(count, trips // lines) if trips >= 2 * lines else count * share
+    every = max(1, trips // lines)  # trips for the same lines, where there are more of them than lines
+    count = _over(count, every) * share
+    most = ((trips - 1) // every + 1) * share - 1
     flat = part.buffer.with_(name=f"{part.buffer.name}_flat", shape=(IntImm(total),), data=part.buffer.data)
     view = views.setdefault(part.buffer, flat)
     following = substitute(part.start, _following(loop, around))
     analyzer = Analyzer()
-    most = (trips - 1) // (trips // lines) if trips >= 2 * lines else trips * share - 1
     asked = []
     for n in range(share):
         at = analyzer.simplify(count + n)

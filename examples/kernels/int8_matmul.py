@@ -25,6 +25,7 @@ from collections.abc import Callable
 
 import numpy as np
 from kernel import Kernel, run
+from tiles import pack_steps
 
 import tilewright as tw
 from tilewright import te
@@ -64,12 +65,7 @@ def tiled(rows: int, vectors: int, unroll: int = 8) -> Scheduler:
         sch = tw.Schedule(func)
 
         # B: panels of columns, in which four steps of k are neighbours.
-        packed = sch.cache_read("C", 1, "global")
-        sch.transform_layout("C", ("read", 1), lambda q, j: (j // cols, q // WIDTH, j % cols, q % WIDTH))
-        q, j = sch.get_loops(packed)
-        q0, q1 = sch.split(q, [None, WIDTH])
-        part, j1 = sch.split(j, [None, cols])
-        sch.reorder(part, q0, j1, q1)
+        pack_steps(sch, cols, WIDTH)
 
         # A + 128, as vectors.
         _, lane = sch.split(sch.get_loops("U")[-1], [None, 4 * lanes])

@@ -26,6 +26,7 @@ import sys
 
 import numpy as np
 from kernel import Kernel, run
+from tiles import pack_steps
 
 import tilewright as tw
 from tilewright import te
@@ -68,12 +69,7 @@ def on_tiles(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
     padded = pad(sch, 2 * TILE, 2 * TILE, steps)
 
     # B, panels of 16 columns: steps k side by side for each column.
-    pack_b = sch.cache_read("C", 1, "global")
-    sch.transform_layout("C", ("read", 1), lambda q, j: (j // TILE, q // width, j % TILE, q % width))
-    q, j = sch.get_loops(pack_b)
-    q0, q1 = sch.split(q, [None, width])
-    panel, j1 = sch.split(j, [None, TILE])
-    sch.reorder(panel, q0, j1, q1)
+    pack_steps(sch, TILE, width)
 
     # A, and the sums, tile by tile.
     pack_a = sch.cache_read("C", 0, "global")
@@ -139,10 +135,9 @@ def pad(sch: tw.Schedule, *multiples: int) -> bool:
     """Pad the product's axes to these multiples, where they are not yet."""
     i, j, k = sch.get_loops("C")
     extents = [sch.get(loop).extent.value for loop in (i, j, k)]
-    wanted = [m for m in multiples]
-    if all(e % m == 0 for e, m in zip(extents, wanted, strict=True)):
+    if all(e % m == 0 for e, m in zip(extents, multiples, strict=True)):
         return False
-    sch.pad_einsum("C", wanted)
+    sch.pad_einsum("C", list(multiples))
     return True
 
 
@@ -152,12 +147,7 @@ def on_vectors(func: tw.PrimFunc, target: tw.Target, rows: int = 6, vectors: int
     width = vectors * lanes
     sch = tw.Schedule(func)
     padded = pad(sch, 1, width, 2)
-    pack = sch.cache_read("C", 1, "global")
-    sch.transform_layout("C", ("read", 1), lambda q, j: (j // width, q // 2, j % width, q % 2))
-    q, j = sch.get_loops(pack)
-    q0, q1 = sch.split(q, [None, 2])
-    panel, j1 = sch.split(j, [None, width])
-    sch.reorder(panel, q0, j1, q1)
+    pack_steps(sch, width, 2)
     if padded:
         sch.compute_inline("B_pad")
         sch.set_scope("C", 0, "local")

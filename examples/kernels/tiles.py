@@ -7,7 +7,7 @@ from typing import Any
 
 import tilewright as tw
 
-__all__ = ["finish_tile"]
+__all__ = ["finish_tile", "pack_steps"]
 
 
 def finish_tile(sch: tw.Schedule, stage: Any, at: Any, rank: int, tile: Sequence[Any], lane: Any, lanes: int) -> None:
@@ -23,3 +23,14 @@ def finish_tile(sch: tw.Schedule, stage: Any, at: Any, rank: int, tile: Sequence
         sch.unroll(loop)
     sch.vectorize(inner)
     sch.vectorize(lane)
+
+
+def pack_steps(sch: tw.Schedule, cols: int, steps: int) -> None:
+    """Copy B of product ``C`` into panels of ``cols`` columns, in which ``steps`` steps of k are neighbours:
+    ``[panel, k // steps, column, k % steps]``."""
+    pack = sch.cache_read("C", 1, "global")
+    sch.transform_layout("C", ("read", 1), lambda q, j: (j // cols, q // steps, j % cols, q % steps))
+    q, j = sch.get_loops(pack)
+    q0, q1 = sch.split(q, [None, steps])
+    panel, j1 = sch.split(j, [None, cols])
+    sch.reorder(panel, q0, j1, q1)

@@ -41,28 +41,13 @@ def {name}_impl(
         T.writes(C[0:{lanes}])
         C[0:{lanes}] = T.{op}(
             C[0:{lanes}],
-            T.Shuffle([A[0:{width}]], {repeat}),
-            B.vload([0, 0], "{b}x{total}"),
+            {first},
+            {second},
         )
 """
-
-_SWAPPED = """
-@T.prim_func
-def {name}_impl(
-    A: T.Buffer(({width},), "{a}", offset_factor=1),
-    B: T.Buffer(({lanes}, {width}), "{b}", offset_factor=1),
-    C: T.Buffer(({lanes},), "{c}", offset_factor=1),
-):
-    T.func_attr({{"any_scope": True}})
-    with T.block("root"):
-        T.reads(C[0:{lanes}], A[0:{width}], B[0:{lanes}, 0:{width}])
-        T.writes(C[0:{lanes}])
-        C[0:{lanes}] = T.{op}(
-            C[0:{lanes}],
-            B.vload([0, 0], "{b}x{total}"),
-            T.Shuffle([A[0:{width}]], {repeat}),
-        )
-"""
+_SPREAD, _ROWS = "T.Shuffle([A[0:{width}]], {repeat})", 'B.vload([0, 0], "{b}x{total}")'
+_STRAIGHT = _IMPL.replace("{first}", _SPREAD).replace("{second}", _ROWS)
+_SWAPPED = _IMPL.replace("{first}", _ROWS).replace("{second}", _SPREAD)
 
 _SIGNED = """
 @T.prim_func
@@ -88,7 +73,7 @@ def {name}_impl(
 
 
 def _dot(
-    name: str, op: str, lanes: int, width: int, types: tuple[str, str, str], implementation: str = _IMPL
+    name: str, op: str, lanes: int, width: int, types: tuple[str, str, str], implementation: str = _STRAIGHT
 ) -> tuple[PrimFunc, PrimFunc]:
     words = {
         "name": name, "op": op, "lanes": lanes, "width": width, "a": types[0], "b": types[1], "c": types[2],

@@ -21,6 +21,7 @@ from ..boxes import Ends, analyzer_at, bind_loops, bounding_box
 from ..tree import Tree, symbols_of
 from ._matches import renewed_buffers
 from ._moving import Span, nest, realize_over, span_within
+from ._points import point
 
 __all__ = ["Part", "copy_nest", "holder", "part_of", "read_part", "redirect"]
 
@@ -108,7 +109,7 @@ def copy_nest(
     shifted = here if part is None else tuple([r.min + v for r, v in zip(part, here, strict=True)])
     at_source, at_target = (shifted, here) if copy is target else (here, shifted)
     body = BufferStore(target, BufferLoad(source, at_source), at_target)
-    block = Block(tuple(axes), (_point(source, at_source),), (_point(target, at_target),), name, body)
+    block = Block(tuple(axes), (point(source, at_source),), (point(target, at_target),), name, body)
     spans = [
         _cut(span_within(analyzer, None if part is not None else ends, iv.dom))
         for ends, iv in zip(box, axes, strict=True)
@@ -123,10 +124,6 @@ def _cut(span: Span) -> Span:
     if span.at_least is not None or not isinstance(last, IntImm) or not isinstance(extent, IntImm):
         return span
     return Span(span.start, last + 1 - max_(span.start, last - (extent - 1)))
-
-
-def _point(buffer: Buffer, at: Sequence[Expr]) -> BufferRegion:
-    return BufferRegion(buffer, tuple([Range(v, const(1, v.dtype)) for v in at]))
 
 
 def redirect(tree: Tree, realize: BlockRealize, old: Buffer, new: Buffer, part: Part | None) -> Any:

@@ -19,6 +19,7 @@ from ..regions import covers_domain
 from ..tree import tree_of, unique_block_name
 from ._layouts import own_nest
 from ._moving import nest, rebuild
+from ._points import point
 from .cache import pick_buffer
 
 __all__ = ["shift_operand"]
@@ -191,19 +192,19 @@ def _shift(source: Buffer, target: Buffer, wide: str, amount: int, name: str) ->
     at = tuple([Var(f"v{d}", e.dtype) for d, e in enumerate(source.shape)])
     value = Cast(target.dtype, Cast(wide, BufferLoad(source, at)) + const(amount, wide))
     axes = [IterVar(Range.from_extent(e), v) for v, e in zip(at, source.shape, strict=True)]
-    return _stage(axes, [_point(source, at)], BufferStore(target, value, at), name)
+    return _stage(axes, [point(source, at)], BufferStore(target, value, at), name)
 
 
 def _sum(axes: Sequence[IterVar], kept: Sequence[IterVar], factor: BufferLoad, target: Buffer, name: str) -> Stmt:
     """The factor, summed over the reduction's axes."""
     own = [*kept, *(iv for iv in axes if iv.kind != IterVar.SPATIAL)]
-    fresh: dict[Var, Expr] = {iv.var: Var(iv.var.name, iv.var.dtype) for iv in own}
+    fresh = {iv.var: Var(iv.var.name, iv.var.dtype) for iv in own}
     at = tuple([fresh[iv.var] for iv in kept])
     read = BufferLoad(factor.buffer, tuple([substitute(i, fresh) for i in factor.indices]))
     step = BufferStore(target, BufferLoad(target, at) + Cast(target.dtype, read), at)
     start = BufferStore(target, const(0, target.dtype), at)
-    made = [IterVar(iv.dom, fresh[iv.var], iv.kind) for iv in own]  # type: ignore[arg-type]
-    return _stage(made, [_point(read.buffer, read.indices)], step, name, start)
+    made = [IterVar(iv.dom, fresh[iv.var], iv.kind) for iv in own]
+    return _stage(made, [point(read.buffer, read.indices)], step, name, start)
 
 
 def _correct(
@@ -217,24 +218,20 @@ def _correct(
 ) -> Stmt:
     """What is in ``raw`` and ``factor`` times the sums, added up."""
     own = [iv for iv in axes if iv.kind == IterVar.SPATIAL]
-    fresh: dict[Var, Expr] = {iv.var: Var(iv.var.name, iv.var.dtype) for iv in own}
+    fresh = {iv.var: Var(iv.var.name, iv.var.dtype) for iv in own}
     at = tuple([substitute(i, fresh) for i in total.indices])
     where = tuple([fresh[iv.var] for iv in kept])
     term = BufferLoad(sums, where) * const(abs(factor), total.dtype)
     found = BufferLoad(raw, at)
     store = BufferStore(total.buffer, found + term if factor > 0 else found - term, at)
-    made = [IterVar(iv.dom, fresh[iv.var]) for iv in own]  # type: ignore[arg-type]
-    return _stage(made, [_point(raw, at), _point(sums, where)], store, name)
-
-
-def _point(buffer: Buffer, at: Sequence[Expr]) -> BufferRegion:
-    return BufferRegion(buffer, tuple([Range(i, const(1, i.dtype)) for i in at]))
+    made = [IterVar(iv.dom, fresh[iv.var]) for iv in own]
+    return _stage(made, [point(raw, at), point(sums, where)], store, name)
 
 
 def _stage(
     axes: Sequence[IterVar], reads: Sequence[BufferRegion], store: BufferStore, name: str, init: Stmt | None = None
 ) -> Stmt:
     """A block with a loop for each of its axes."""
-    block = Block(tuple(axes), tuple(reads), (_point(store.buffer, store.indices),), name, store, init=init)
+    block = Block(tuple(axes), tuple(reads), (point(store.buffer, store.indices),), name, store, init=init)
     loops = [(Var(f"ax{d}", iv.var.dtype), iv.dom.extent) for d, iv in enumerate(axes)]
     return nest(loops, BlockRealize(tuple([v for v, _ in loops]), IntImm(1, "bool"), block))
