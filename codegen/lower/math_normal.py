@@ -49,6 +49,9 @@ LOG2_64, LOG2_64_SHORT, LOG2_64_LOW = 0.693147180559945286, 6.93145751953125e-1,
 ROOT_32, ROOT_64 = (1.41421353816986083984, 2.42032342089579387e-8), (1.41421356237309514547, -9.66729331345291304e-17)
 # the sum is a normal number down to x = -13.003 and -37.537, to t = -9.194 and -26.543
 MOST_X, MOST_T = (13.0, 37.5), (9.19, 26.5)
+# erf(x / sqrt(2)) / x by its Taylor series in x**2: 2**-62 on 0 <= |x| <= 0.25
+NEAR = 0.25
+NEAR_ERF = [math.sqrt(2.0 / math.pi) / ((-2.0) ** n * math.factorial(n) * (2 * n + 1)) for n in range(8)]
 
 
 def erf_plus_one(m: Maths, t: Expr) -> Expr:
@@ -69,7 +72,8 @@ def gelu(m: Maths, x: Expr) -> Expr:
     """x / 2 * (1 + erf(x / sqrt(2))), at most 2 ULP off; of float32, see math_tables.
 
     The exponential's power of two joins x / 2 exactly for negative x, so that the parts of erfc are added last; for
-    positive x it is x / 2 + x / 2 * erf. (``low`` is not negative at 0, which -0 needs.)
+    positive x it is x / 2 + x / 2 * erf; without fused operations near 0 too, erf by its Taylor series. (``low`` is not
+    negative at 0, which -0 needs.)
     """
     if m.single:
         return math_tables.gelu(m, x)
@@ -87,7 +91,12 @@ def gelu(m: Maths, x: Expr) -> Expr:
         product, rest = m.exact_product(factor, high)
         tail = m.with_sign((product + (rest + factor * low)) * m.f(2.0**-64), x)
     # x * 0: -0, but NaN for minus infinity, as the formula has it
-    return m.select(x > m.f(0.0), m.mad(half, erf, half), m.select(far, x * m.f(0.0), tail))
+    whole = m.select(x > m.f(0.0), m.mad(half, erf, half), m.select(far, x * m.f(0.0), tail))
+    if m.fused:
+        return whole
+    # erfc near 1 is made of two numbers, whose roundings (spared with fused operations) are as large as the result's
+    near_erf = x * m.poly(m.name(x * x), NEAR_ERF)
+    return m.select((a > m.f(0.0)) & (a < m.f(NEAR)), half + half * near_erf, whole)
 
 
 def _cut(m: Maths, x: Expr, most: tuple[float, float]) -> tuple[Expr, Expr]:

@@ -93,6 +93,17 @@ def test_float64_against_more_digits(target):
         assert abs((y - exact) / math.ulp(exact) - rest) < 2, x
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_float64_where_the_sum_is_near_one(target):
+    rng = np.random.default_rng(0)
+    xs = np.exp(rng.uniform(math.log(1e-20), math.log(0.3), 60_000)) * rng.choice([-1, 1], 60_000)
+    x = xs.astype(np.longdouble)  # x / 2 * (1 + erf(x / sqrt(2))), erf by its Taylor series
+    series = sum((-x * x / 2) ** n / (math.factorial(n) * (2 * n + 1)) for n in range(16))
+    exact = (x + x * x * np.sqrt(np.longdouble(1) / np.arctan(np.longdouble(1)) / 2) * series) / 2
+    off = np.abs(run(ops.gelu, xs, target) - exact) / np.spacing(np.abs(exact.astype("float64")))
+    assert np.max(off) < 2
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_gelu_is_named_whatever_the_order_of_its_factors(dtype):
     x, y = Var("x", dtype) * Var("z", dtype), Var("y", dtype)
