@@ -43,6 +43,8 @@ class Kernel:
     """Of the comparison with NumPy, relative to the largest value."""
     without: str = ""
     """A feature of this machine that it does not use: ``amx-tile``. Its limit is then that of the machine without it."""
+    plain: Callable[[list[np.ndarray]], list[np.ndarray]] = list
+    """The arrays in the layout in which other libraries are given them."""
 
     def target(self, cores: int) -> tw.Target:
         """This machine, with so many threads."""
