@@ -41,7 +41,7 @@ SIGNS = [("int8", "int8"), ("uint8", "int8"), ("int8", "uint8"), ("uint8", "uint
 
 
 @pytest.mark.parametrize(("left", "right"), SIGNS)
-@pytest.mark.parametrize(("m", "n", "k"), [(1, 64, 4), (13, 64, 16), (17, 128, 28)])
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 64, 4), (13, 48, 16), (17, 128, 28)])
 def test_candidates_compute_the_product(m, n, k, left, right):
     func = product(m, n, k, left, right)
     space = Space(func, Target(VNNI))
@@ -54,6 +54,38 @@ def test_candidates_compute_the_product(m, n, k, left, right):
         out = np.full((m, n), 77, "int32")
         interpret(sch.func, a, b, out)
         np.testing.assert_array_equal(out, want)
+
+
+def window_product(size, channels, outputs, window, stride, left="uint8", right="int8"):
+    x = te.placeholder((1, *size, channels), left, name="X")
+    w = te.placeholder((window, window, channels, outputs), right, name="W")
+    return te.create_prim_func([x, w, te.ops.conv2d(x, w, stride, window // 2, layout="NHWC", out_dtype="int32")])
+
+
+WINDOWS = [((3, 4), 8, 16, 3, 1), ((4, 3), 20, 48, 3, 2), ((2, 5), 36, 32, 1, 1), ((1, 3), 4, 128, 1, 2)]
+
+
+@pytest.mark.parametrize(("left", "right"), SIGNS)
+@pytest.mark.parametrize("case", WINDOWS, ids=str)
+def test_candidates_compute_the_convolution(case, left, right):
+    func = window_product(*case, left, right)
+    rng = np.random.default_rng(0)
+    given = []
+    for buffer in func.buffers[:2]:
+        low, high = (-128, 127) if buffer.dtype == "int8" else (0, 255)
+        given.append(rng.integers(low, high, [int(n) for n in buffer.shape], endpoint=True).astype(buffer.dtype))
+    want = np.full([int(n) for n in func.buffers[-1].shape], 77, "int32")
+    compile(func, Target("native -num-cores=1"), "conv")(*given, want)
+    for cores, pick in ((1, 0.5), (2, 0.0)):
+        target = Target(VNNI.replace("=1", f"={cores}"))
+        space = Space(func, target)
+        sketch = next(s for s in space.sketches if "dots_conv2d" in s.name)
+        row = space.best_rows(sketch, 1)[0] if not pick else sketch.all_rows()[int(len(sketch.all_rows()) * pick)]
+        sch = space.schedule(sketch, [int(x) for x in row])
+        out = np.full_like(want, 77)
+        interpret(sch.func, *given, out)
+        np.testing.assert_array_equal(out, want)
+        assert "vpdpbusd" in compile(sch, target, "conv").get_source("asm")
 
 
 @pytest.mark.parametrize(("left", "right"), SIGNS)

@@ -1,7 +1,8 @@
-"""The rule for products of int8 into int32 where the machine multiplies and adds four of them in each lane at once.
+"""The rule for products and convolutions of int8 where the machine multiplies and adds four of them in each lane at once.
 
 Four steps of the reduction and 16 columns become one ``vpdpbusd`` of AVX-512 VNNI (:mod:`tilewright.schedule.intrin`); the
-operand with the columns is packed into panels ``[panel, k // 4, column, k % 4]``. The instruction takes one signed and one
+operand with the columns is packed into panels ``[panel, k // 4, column, k % 4]``. A convolution over NHWC is such a product
+for each place of the window, its channels the steps: the panels are ``[panel, ry, rx, k // 4, column, k % 4]``. The instruction takes one signed and one
 unsigned factor; where both are alike, the packed one is shifted by 128 while it is packed, and 128 times the sums of the
 other one's rows are put right when a tile is complete (``shift_operand``).
 """
@@ -33,12 +34,14 @@ _WIDTH, _LANES = 4, 16
 
 @dataclass(frozen=True)
 class Dot:
-    """The roles in ``C[.., row, .., column] += A[row, k] * B[k, column]``."""
+    """The roles in ``C[.., row, .., column] += A[row + window, k] * B[window, k, column]``."""
 
     row: Var | None
     column: Var
     others: tuple[Var, ...]
     k: Var
+    window: tuple[Var, ...]
+    """The other axes of the reduction."""
     right: int
     signed: bool
     """Whether the left factor is."""
@@ -47,7 +50,7 @@ class Dot:
 
 
 class DotRule(ScheduleRule):
-    """A sum of products of int8 or uint8, whose columns 64 divides and whose steps 4 divides."""
+    """A sum of products of int8 or uint8, whose columns 16 divides and whose steps 4 divides."""
 
     name = "int8_dots"
     priority = 5
@@ -62,38 +65,38 @@ class DotRule(ScheduleRule):
 
 def roles_of(block: BlockInfo) -> Dot | None:
     """Who is who in a product of int8; None when the block is no such product."""
-    if len(block.reduce) != 1 or not block.spatial or not block.writes_in_order or block.block.init is None:
+    if not block.reduce or not block.spatial or not block.writes_in_order or block.block.init is None:
         return None
     operands = _operands(block.block.body)
     if operands is None:
         return None
-    (k,), column = block.reduce, block.spatial[-1]
+    column = block.spatial[-1]
     uses = [use for load in operands for use in block.loads if use.buffer is load.buffer]
     if len(uses) != 2 or uses[0].buffer is uses[1].buffer or not all(use.affine for use in uses):
-        return None
-    if block.extents[k] % _WIDTH or block.extents[column] % (4 * _LANES):
         return None
     right = [n for n, use in enumerate(uses) if column in use.axes()]
     if len(right) != 1:
         return None
     left, moving = uses[1 - right[0]], uses[right[0]]
-    if not is_plain(moving) or moving.dim_of(column) is None or left.stride(k) != 1 or left.dim_of(k) is None:
+    steps = [v for v in block.reduce if left.stride(v) == 1 and left.dim_of(v) is not None]
+    if len(steps) != 1 or not is_plain(moving) or moving.axes() - {*block.reduce, column}:
         return None
-    if moving.axes() - {k, column} or k not in moving.axes():
+    (k,) = steps
+    if block.extents[k] % _WIDTH or block.extents[column] % _LANES or k not in moving.axes():
         return None
     rows = [v for v in reversed(block.spatial) if v in left.axes() and block.extents[v] > 1]
     row = rows[0] if rows else None
     others = tuple(v for v in block.spatial if v is not column and v is not row)
     place = next(n for n, use in enumerate(block.loads) if use is moving)
     signed = left.buffer.dtype == "int8"
-    return Dot(row, column, others, k, place, signed, left.buffer.dtype == moving.buffer.dtype)
+    window = tuple(v for v in block.reduce if v is not k)
+    return Dot(row, column, others, k, window, place, signed, left.buffer.dtype == moving.buffer.dtype)
 
 
 def is_plain(use: Use) -> bool:
-    """Whether a matrix is read, each of its indices one axis."""
-    return len(use.dims) == 2 and all(
-        dim is not None and set(dim.values()) == {1} and len(dim) == 1 for dim in use.dims
-    )
+    """Whether each index is one axis, and each axis one index."""
+    axes = [next(iter(dim)) for dim in use.dims if dim is not None and len(dim) == 1 and set(dim.values()) == {1}]
+    return len(axes) == len(use.dims) == len(set(axes))
 
 
 def _operands(body: object) -> tuple[BufferLoad, BufferLoad] | None:
@@ -121,12 +124,13 @@ class DotPart(Part):
         self.block, self.roles, self.machine = block, roles, machine
         self.name = f"dots_{block.name}"
         self.parallel = worth_threads(machine, [block])
-        self.steps = block.extents[roles.k] // _WIDTH
+        self.depth = math.prod(block.extents[v] for v in block.reduce)
+        self.steps = self.depth // _WIDTH
         height = block.extents[roles.row] if roles.row is not None else 1
         self.decisions = (
             Decision("rows", up_to(height, *range(1, 15))),
             Decision("vectors", tuple(v for v in (1, 2, 4) if block.extents[roles.column] % (v * _LANES) == 0)),
-            Decision("unroll", up_to(self.steps, 1, 2, 4, 8, 16)),
+            Decision("unroll", up_to(block.extents[roles.k] // _WIDTH, 1, 2, 4, 8, 16)),
             Decision("outer", (0, 1)),
         )
 
@@ -138,15 +142,19 @@ class DotPart(Part):
         use = self.block.loads[roles.right]
         at_k, at_column = use.dim_of(roles.k), use.dim_of(roles.column)
         assert at_k is not None and at_column is not None
+        around = [n for n in range(len(use.dims)) if n not in (at_k, at_column)]
         sch.transform_layout(
             block,
             ("read", roles.right),
-            lambda *i: (i[at_column] // width, i[at_k] // _WIDTH, i[at_column] % width, i[at_k] % _WIDTH),
-        )
+            lambda *i: (
+                i[at_column] // width, *(i[n] for n in around), i[at_k] // _WIDTH, i[at_column] % width, i[at_k] % _WIDTH
+            ),
+        )  # fmt: skip
         loops = sch.get_loops(packed)
         k0, k1 = sch.split(loops[at_k], [None, _WIDTH])
         part, column = sch.split(loops[at_column], [None, width])
-        sch.reorder(k0, part, k1, column)
+        copied = [*(loops[n] for n in around), k0]
+        sch.reorder(*copied, part, k1, column)
         sch.unroll(k1)
         sch.vectorize(column)
         if roles.shifted:
@@ -157,7 +165,7 @@ class DotPart(Part):
             sch.set_scope(block, 0, "local")
         else:
             result = sch.cache_write(block, 0, "local")
-        spatial = [v for v in self.block.axes if v is not roles.k]
+        spatial = [v for v in self.block.axes if v in self.block.spatial]
         loop = dict(zip(spatial, sch.get_loops(result), strict=True))
         panel, over, lane = sch.split(loop[roles.column], [None, row["vectors"], _LANES])
         outer = [loop[v] for v in roles.others]
@@ -169,7 +177,7 @@ class DotPart(Part):
         nest = [panel, *outer] if row["outer"] else [*outer, panel]
         sch.reorder(*nest, *rows, over, lane)
         if self.parallel:
-            sch.parallel(k0)
+            sch.parallel(fuse_all(sch, copied))
             nest = [fuse_all(sch, nest)]
             sch.parallel(nest[0])
         sch.compute_at(block, nest[-1], preserve_unit_loops=True)
@@ -177,8 +185,9 @@ class DotPart(Part):
         inside = [] if roles.row is None else [loop[roles.row]]
         vector, lanes = sch.split(loop[roles.column], [None, _LANES])
         k0, k1 = sch.split(loop[roles.k], [None, _WIDTH])
-        sch.reorder(k0, *inside, vector, lanes, k1)
-        sch.vectorize(sch.get_loops(sch.decompose_reduction(block, k0))[-1])
+        steps = [*(loop[v] for v in roles.window), k0]
+        sch.reorder(*steps, *inside, vector, lanes, k1)
+        sch.vectorize(sch.get_loops(sch.decompose_reduction(block, steps[0]))[-1])
         for other in (*rows, over, *inside, vector):
             sch.unroll(other)
         sch.vectorize(lane)
@@ -186,8 +195,10 @@ class DotPart(Part):
         sch.tensorize(lanes, VNNI_DOT_16x4_SWAPPED_INTRIN if roles.signed else VNNI_DOT_16x4_INTRIN)
 
     def _sum_rows(self, sch: Schedule, sums: Any) -> None:
-        """The sums of the left factor over k, a vector of partial sums for each."""
-        *rows, k = sch.get_loops(sums)
+        """The sums of the left factor over k and the window, a vector of partial sums for each."""
+        loops = sch.get_loops(sums)
+        number = len(loops) - len(self.block.reduce)
+        rows, k = loops[:number], loops[number + self.block.reduce.index(self.roles.k)]
         if rows and self.parallel:
             rows = [fuse_all(sch, rows)]
             sch.parallel(rows[0])
@@ -196,11 +207,11 @@ class DotPart(Part):
         _, lanes = sch.split(k, [None, _LANES])
         partial = sch.rfactor(lanes, len(rows))
         if rows:
-            sch.compute_at(partial, rows[-1])
-        lanes, k = sch.get_loops(partial)[-2:]
-        sch.reorder(k, lanes)
-        sch.vectorize(sch.get_loops(sch.decompose_reduction(partial, k))[-1])
-        unroll_factor(sch, k, 4)
+            sch.compute_at(partial, rows[-1], preserve_unit_loops=True)
+        lanes, *steps = sch.get_loops(partial)[-1 - len(self.block.reduce) :]
+        sch.reorder(*steps, lanes)
+        sch.vectorize(sch.get_loops(sch.decompose_reduction(partial, steps[0]))[-1])
+        unroll_factor(sch, steps[-1], 4)
         sch.vectorize(lanes)
         sch.set_scope(partial, 0, "local")
         sch.annotate(sch.get_loops(sums)[-1], "tir.horizontal_reduce", 1)
@@ -219,13 +230,13 @@ class DotPart(Part):
         tiles = bands * panels
         latency = np.maximum(1.0, 10.0 / tile)
         loads = height + columns["vectors"]
-        packed = extents[roles.column] * extents[roles.k]
+        packed = extents[roles.column] * self.depth
         outermost = columns["outer"] > 0
-        panel_bytes = width * extents[roles.k]
-        left = bands * height * extents[roles.k]  # bytes, about: a window's rows overlap
+        panel_bytes = width * self.depth
+        left = bands * height * self.depth  # bytes, as often as they are looked at
         # the prefetcher of the first-level cache follows some eight rows; new lines of the others come late
-        far = np.where(height * extents[roles.k] + panel_bytes > 0.75 * machine.l1_bytes, 14.0, 4.0)
-        waiting = far * np.maximum(0.0, height - 8) * extents[roles.k] / machine.line_bytes
+        far = np.where(height * self.depth + panel_bytes > 0.75 * machine.l1_bytes, 14.0, 4.0)
+        waiting = far * np.maximum(0.0, height - 8) * self.depth / machine.line_bytes
         again = np.where(outermost & (panel_bytes < machine.l1_bytes), 0.3, 1.0)
         return Costs(rows).put(
             core_cycles=tiles * self.steps * tile * latency / machine.fma_pipes
@@ -234,14 +245,14 @@ class DotPart(Part):
             store_cycles=tiles * tile * 4,
             jump_cycles=(np.where(outermost, 60.0 * height, 0.0) + waiting) * tiles,  # each row is another page
             loop_cycles=tiles * (40.0 + self.steps * 0.5 / columns["unroll"]),
-            l2_bytes=tiles * panel_bytes * again + tiles * height * extents[roles.k],
+            l2_bytes=tiles * panel_bytes * again + tiles * height * self.depth,
             l3_bytes=np.where(outermost, packed, bands * packed) * float(packed > machine.l2_bytes),
             pack_bytes=2.5 * packed,
             flops=self.block.flops,
             regions=(2.0 + roles.shifted) * self.parallel,
             lanes_used=float(_LANES), rows=height, columns=columns["vectors"], accumulators=tile,
             registers=tile + columns["vectors"] + 1, loads_per_fma=loads / tile, latency_bound=latency,
-            unroll=columns["unroll"], body_size=columns["unroll"] * (tile + loads), reduction=float(extents[roles.k]),
+            unroll=columns["unroll"], body_size=columns["unroll"] * (tile + loads), reduction=float(self.depth),
             inner_trips=float(self.steps), panel_bytes=panel_bytes, packed=1.0, variant=columns["outer"],
             tasks=np.maximum(1.0, tiles) if self.parallel else 1.0,
         )  # fmt: skip

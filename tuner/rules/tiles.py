@@ -44,12 +44,12 @@ class TileRule(ScheduleRule):
 
 def _roles(block: BlockInfo) -> Dot | None:
     roles = roles_of(block)
-    if roles is None or roles.row is None or roles.others:
+    if roles is None or roles.row is None or roles.others or roles.window:
         return None
     right, left = block.loads[roles.right], block.loads[_left(block, roles)]
     if right.buffer.dtype != "int8" or not is_plain(left) or left.dim_of(roles.row) is None:
         return None
-    if block.extents[roles.row] % _TILE or block.extents[roles.k] % _STEPS:
+    if block.extents[roles.row] % _TILE or block.extents[roles.column] % (4 * _TILE) or block.extents[roles.k] % _STEPS:
         return None
     return roles
 
