@@ -6,9 +6,9 @@ apart and compete for the same few places of the first-level cache. In blocks of
 three rows that a row of the result looks at stay in that cache, and the next ones are fetched by the processor itself.
 
 The zeros around the image are no copy of it: they are declared as one (``P``) and written into the sum (``compute_inline``).
-Lowering then takes the loop over rows apart into the first, the middle and the last ones, where taps beyond the edge vanish;
-columns are unrolled. All nine taps are unrolled too; their weights stay in registers, and a pixel that several taps of the
-tile look at is loaded once.
+Lowering then takes the loop over rows apart into the first, the middle and the last ones, and unrolls columns, so that each
+tap is known to be inside or beyond the edge and nothing is checked while it runs. All nine taps are unrolled too; their
+weights stay in registers, and a pixel that several taps of the tile look at is loaded once.
 
 Run it: ``python examples/kernels/depthwise.py``.
 """
