@@ -278,10 +278,10 @@ def _measure_memory(
 
 
 def _sweeps(target: Target, kind: str) -> list[_Probe]:
-    """The ways to sweep: what stores has two."""
-    return [
-        _Probe(kind, sweep_ir(target, kind, past), target) for past in ((False, True) if kind != "read" else (False,))
-    ]
+    """The ways to sweep: one stream of each array or eight, what stores also past the caches."""
+    past_caches = (False, True) if kind != "read" else (False,)
+    ways = [(past, apart) for apart in (False, True) for past in past_caches]
+    return [_Probe(kind, sweep_ir(target, kind, past, apart), target) for past, apart in ways]
 
 
 def _room(size: int) -> mmap.mmap:

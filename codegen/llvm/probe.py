@@ -148,11 +148,12 @@ def _dot(target: Target, name: str, to: str, of: str) -> tuple[str, str, str]:
     return vector, declare, f"call {vector} @{full}({vector} %ACC, {operand} {ones}, {operand} {ones})"
 
 
-def sweep_ir(target: Target, kind: str, past_caches: bool = False) -> str:
+def sweep_ir(target: Target, kind: str, past_caches: bool = False, apart: bool = False) -> str:
     """``probe_<kind>`` over elements ``[begin, end)`` of float32 arrays ``ctx[0..2]``, blocks of eight vectors.
 
-    ``read``: sum of a; ``copy``: b = a; ``triad``: c = a + 3 b; ``quad``: d = a b + c with d = ctx[5]. One unit of the range is one block. ``past_caches``: the
-    stores need not read the lines that they overwrite.
+    ``read``: sum of a; ``copy``: b = a; ``triad``: c = a + 3 b; ``quad``: d = a b + c with d = ctx[5]. One unit of the range
+    is one block. ``past_caches``: the stores need not read the lines that they overwrite. ``apart``: the eight vectors are
+    one of each eighth of the range, so that memory sees eight streams of each array.
     """
     hint = ", !nontemporal !0" if past_caches else ""
     lanes = target.vector_lanes("float32")
@@ -173,9 +174,17 @@ def sweep_ir(target: Target, kind: str, past_caches: bool = False) -> str:
     out.append("  %n = phi i64 [ %begin, %entry ], [ %m, %loop ]")
     if kind == "read":
         out += [f"  %s{u} = phi {vector} [ {zero}, %entry ], [ %t{u}, %loop ]" for u in range(_UNROLL)]
-    out.append(f"  %first = mul i64 %n, {block}")
+    if apart:
+        out += ["  %done_units = sub i64 %n, %begin", "  %units = sub i64 %end, %begin"]
+        out += [f"  %base = mul i64 %begin, {block}", f"  %moved = mul i64 %done_units, {lanes}"]
+        out += ["  %first = add i64 %base, %moved", f"  %eighth = mul i64 %units, {lanes}"]
+    else:
+        out.append(f"  %first = mul i64 %n, {block}")
     for u in range(_UNROLL):
-        out.append(f"  %i{u} = add i64 %first, {u * lanes}")
+        if apart:
+            out += [f"  %o{u} = mul i64 %eighth, {u}", f"  %i{u} = add i64 %first, %o{u}"]
+        else:
+            out.append(f"  %i{u} = add i64 %first, {u * lanes}")
         out.append(f"  %pa{u} = getelementptr float, ptr %a, i64 %i{u}")
         out.append(f"  %x{u} = load {vector}, ptr %pa{u}, align 64")
         if kind == "read":

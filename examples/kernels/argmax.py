@@ -2,7 +2,7 @@
 
 A pair is a place and a value; of two pairs the one with the larger value stays, of equal values the one that comes first.
 By lanes this is two vectors, compared and blended under one mask. Rows are read once, so the limit is the bandwidth of
-reading, as for ``row_sum.py``; but comparing takes half as long as reading, so what comes next is asked for ahead of time.
+reading, as for ``row_sum.py``, and as there many rows go side by side; with two vectors each, eight.
 
 Run it: ``python examples/kernels/argmax.py``.
 """
@@ -43,26 +43,24 @@ def declare(m: int, n: int) -> tw.PrimFunc:
     return te.create_prim_func([x, value, place])
 
 
-def by_vectors(vectors: int, ahead: int):
-    """A schedule: ``vectors`` vectors of pairs side by side, made one vector before its lanes are compared."""
+def by_rows(rows: int, ahead: int):
+    """A schedule: ``rows`` rows side by side, a vector of pairs for each, fetched ``ahead`` steps before."""
 
     def schedule(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
         sch = tw.Schedule(func)
-        width = row_width(sch, sch.get_loops("A")[-1], target, vectors)
-        pairs = by_lanes(sch, "A", width)
-        fewer = by_lanes(sch, "A", max(width // vectors, 1))
-        i = sch.get_loops("A")[0]
-        for partial in (fewer, pairs):
-            sch.set_scope(partial, 1, "local")
-            sch.compute_at(partial, i, preserve_unit_loops=True)
-            lane, row, step = below(sch, partial, i)
-            sch.reorder(step, row, lane)
-            start = sch.decompose_reduction(partial, step)
+        pairs = by_lanes(sch, "A", row_width(sch, sch.get_loops("A")[-1], target, 1))
+        sch.set_scope(pairs, 1, "local")
+        tile, _ = sch.split(sch.get_loops("A")[0], [None, rows])
+        sch.compute_at(pairs, tile, preserve_unit_loops=True)
+        lane, row, step = below(sch, pairs, tile)
+        sch.reorder(step, row, lane)
+        for part in (sch.decompose_reduction(pairs, step), pairs):
+            *_, row, lane = sch.get_loops(part)
+            sch.unroll(row)
             sch.vectorize(lane)
-            sch.vectorize(sch.get_loops(start)[-1])
         sch.annotate(step, "pragma_prefetch_distance", {"X": ahead})
         if target.num_cores > 1:
-            sch.parallel(i)
+            sch.parallel(tile)
         return sch
 
     return schedule
@@ -77,7 +75,7 @@ KERNELS = [
     Kernel(
         "argmax 4096²",
         declare(4096, 4096),
-        by_vectors(8, 16),
+        by_rows(8, 8),
         reference,
         "argmax",
         yardstick="read",

@@ -1,7 +1,7 @@
 """A matrix times a vector: the matrix is read once and used once, so the limit is the bandwidth of reading.
 
-As in ``row_sum.py``, each row has its own partial sums. ``rows`` rows are worked on together: a vector of x is loaded once
-for all of them, and memory sees that many streams.
+As in ``row_sum.py``, each row has its own partial sums, and sixteen rows go side by side: a vector of x is loaded once for
+all of them.
 
 Run it: ``python examples/kernels/gemv.py``.
 """
@@ -12,7 +12,7 @@ import sys
 
 import numpy as np
 from kernel import Kernel, run
-from rows import by_lanes, row_width, sweep
+from rows import by_rows
 
 import tilewright as tw
 from tilewright import te
@@ -28,24 +28,6 @@ def declare(m: int, n: int) -> tw.PrimFunc:
     return te.create_prim_func([a, x, y])
 
 
-def by_rows(rows: int, vectors: int, ahead: int):
-    """A schedule: ``rows`` rows at a time, ``vectors`` vectors of partial sums for each, fetched ``ahead`` steps before."""
-
-    def schedule(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
-        sch = tw.Schedule(func)
-        i, j = sch.get_loops("Y")
-        partial = by_lanes(sch, "Y", row_width(sch, j, target, vectors))
-        block, _ = sch.split(sch.get_loops("Y")[0], [None, rows])
-        sch.compute_at(partial, block, preserve_unit_loops=True)
-        step = sweep(sch, partial, "Y", block)
-        sch.annotate(step, "pragma_prefetch_distance", {"A": ahead})
-        if target.num_cores > 1:
-            sch.parallel(block)
-        return sch
-
-    return schedule
-
-
 def reference(a: np.ndarray, x: np.ndarray, out: np.ndarray) -> None:
     """NumPy."""
     np.matmul(a, x, out=out)
@@ -55,7 +37,7 @@ KERNELS = [
     Kernel(
         "gemv 4096²",
         declare(4096, 4096),
-        by_rows(4, 4, 8),
+        by_rows("Y", "A", 16, 1, 8),
         reference,
         "gemv",
         yardstick="read",

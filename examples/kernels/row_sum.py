@@ -1,8 +1,9 @@
 """Sums of the rows of a matrix: every element is read once, so the limit is the bandwidth of reading.
 
-A sum in one variable would wait four cycles for each addition. Here a row is summed into ``vectors`` vectors side by side
-(``rfactor`` makes the lanes partial sums of their own), and those are added up once at the end of the row, in steps that
-halve the vector. What a later step reads is asked for ahead of time: the processor's own prefetching stops at each page.
+A sum in one variable would wait four cycles for each addition. Here a row is summed into the lanes of a vector (``rfactor``
+makes them partial sums of their own), which are added up once at the end of the row, in steps that halve the vector, and
+sixteen rows go side by side: memory answers that many streams faster than one. What a later step reads is asked for ahead of
+time: the processor's own prefetching stops at each page.
 
 Run it: ``python examples/kernels/row_sum.py``.
 """
@@ -13,7 +14,7 @@ import sys
 
 import numpy as np
 from kernel import Kernel, run
-from rows import by_lanes, row_width, sweep
+from rows import by_rows
 
 import tilewright as tw
 from tilewright import te
@@ -29,24 +30,6 @@ def declare(m: int, n: int) -> tw.PrimFunc:
     return te.create_prim_func([x, s])
 
 
-def by_vectors(vectors: int, ahead: int):
-    """A schedule: ``vectors`` vectors of partial sums, fetched ``ahead`` steps before."""
-
-    def schedule(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
-        sch = tw.Schedule(func)
-        i, j = sch.get_loops("S")
-        if target.num_cores > 1:
-            sch.parallel(i)
-        partial = by_lanes(sch, "S", row_width(sch, j, target, vectors))
-        i = sch.get_loops("S")[0]
-        sch.compute_at(partial, i, preserve_unit_loops=True)
-        step = sweep(sch, partial, "S", i)
-        sch.annotate(step, "pragma_prefetch_distance", {"X": ahead})
-        return sch
-
-    return schedule
-
-
 def reference(x: np.ndarray, out: np.ndarray) -> None:
     """NumPy."""
     np.sum(x, axis=1, out=out)
@@ -56,7 +39,7 @@ KERNELS = [
     Kernel(
         "row sum 4096²",
         declare(4096, 4096),
-        by_vectors(8, 16),
+        by_rows("S", "X", 16, 1, 4),
         reference,
         "row sum",
         yardstick="read",

@@ -3,11 +3,12 @@
 import json
 import stat
 
+import numpy as np
 import pytest
 
 from tilewright.codegen import Target, cache
 from tilewright.codegen.llvm.jit import optimize_and_compile
-from tilewright.codegen.llvm.probe import driver_ir, fma_flops, fma_ir, sweep_ir
+from tilewright.codegen.llvm.probe import driver_ir, fma_flops, fma_ir, sweep_block_bytes, sweep_ir
 from tilewright.driver import machine
 from tilewright.driver.machine import MachineReport, PeakProbe, bandwidth_of, measure_machine, peak_of
 
@@ -146,6 +147,26 @@ def test_probes_keep_their_accumulators_in_registers(text):
             assert len(steps) == (24 if target.num_vector_registers == 32 else 12)
             assert not any("(%rsp)" in line for line in steps)
     for kind in ("read", "copy", "triad", "quad"):
-        assert optimize_and_compile(sweep_ir(target, kind) + driver_ir(kind), target).asm()
+        for apart in (False, True):
+            assert optimize_and_compile(sweep_ir(target, kind, apart=apart) + driver_ir(kind), target).asm()
         past = optimize_and_compile(sweep_ir(target, kind, past_caches=True) + driver_ir(kind), target).asm()
         assert target.arch != "x86_64" or kind == "read" or "movntps" in past
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("kind", ["copy", "triad"])
+def test_sweeps_reach_every_element_once(kind, threads):
+    target = Target("native -num-cores=2")
+    units = 7
+    count = units * sweep_block_bytes(target) // 4
+    for way in machine._sweeps(target, kind):
+        room = np.zeros(3 * count + 64, "float32")
+        start = -room.ctypes.data // 4 % 16
+        a, b, c = (room[start + n * count : start + (n + 1) * count] for n in range(3))
+        a[:], b[:] = np.arange(count), np.arange(count) + 7
+        given = a.copy(), b.copy()
+        way.best([a.ctypes.data, b.ctypes.data, c.ctypes.data, units, threads, c.ctypes.data], 1e-5, 1e-4)
+        written = b if kind == "copy" else c
+        np.testing.assert_array_equal(written, given[0] if kind == "copy" else given[0] + 3 * given[1])
+        np.testing.assert_array_equal(a, given[0])
+        assert not room[:start].any() and not room[start + 3 * count :].any()

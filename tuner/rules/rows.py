@@ -106,7 +106,7 @@ class RowPart(Part):
             Decision("accumulators", up_to(steps, 1, 2, 4, 8)),
             Decision("unroll", up_to(steps, 1, 2, 4)),
             Decision("vectors", up_to(row, 1, 2, 4, 8)),
-            Decision("rows", tuple(r for r in (1, 2, 4) if self._last_extent() % r == 0)),
+            Decision("rows", tuple(r for r in (1, 2, 4, 8, 16) if self._last_extent() % r == 0)),
         )
 
     def _last_extent(self) -> int:
@@ -227,8 +227,10 @@ class RowPart(Part):
             stores = stores + (0 if info.is_reduction else vectors / machine.stores_per_cycle)
         moved = self._bytes()
         row_bytes = max(self._row_size(b) * b.itemsize for b in self.group.blocks)
-        if row_bytes % 4096 == 0:  # rows at the same places of their pages: their lines and pending stores collide
+        if row_bytes % 4096 == 0 and not all(b.is_reduction for b in self.group.blocks):
+            # rows at the same places of their pages: their lines and pending stores collide
             overhead = overhead + loads * (together - 1) / 2
+        streams = 0.6 + 0.4 / together  # what lies far away comes faster in many streams
         again = (len(self.group.blocks) > 1) * (2 * row_bytes * together > machine.l1_bytes) * moved
         return Costs(rows).put(
             core_cycles=core * count,
@@ -236,8 +238,8 @@ class RowPart(Part):
             store_cycles=stores * count,
             loop_cycles=overhead * count,
             l2_bytes=moved + again,
-            l3_bytes=float(moved if moved > machine.l2_bytes else 0),
-            memory_bytes=float(moved if moved > machine.l3_bytes else 0),
+            l3_bytes=streams * float(moved if moved > machine.l2_bytes else 0),
+            memory_bytes=streams * float(moved if moved > machine.l3_bytes else 0),
             flops=sum(b.flops for b in self.group.blocks),
             regions=float(self.parallel),
             lanes_used=float(self.lanes),
