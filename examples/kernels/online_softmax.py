@@ -5,9 +5,10 @@ The pair (m, s), the maximum so far and the sum of exp(x - m) so far, is a reduc
     (max(m, m'), s * exp(m - max(m, m')) + s' * exp(m' - max(m, m')))
 
 in any order (M. Milakov and N. Gimelshein, "Online normalizer calculation for softmax", 2018). ``te.comm_reducer`` declares
-it, ``register_reducer`` tells the schedule that it may be taken apart, and ``rfactor`` makes four vectors of pairs of each
-row: each step waits for an exponential of the step before, and several vectors wait together. The price is two
-exponentials for each element of the first sweep: rows that stay in a cache are quicker with three sweeps (``softmax.py``).
+it, ``register_reducer`` tells the schedule that it may be taken apart, and ``rfactor`` makes two vectors of pairs of each
+row, and four rows go side by side: each step waits for an exponential of the step before, and eight vectors wait together;
+memory, too, answers several streams faster than one. The price is an exponential
+for each element of the first sweep, too: rows that stay in a cache are quicker with three sweeps (``softmax.py``).
 
 Run it: ``python examples/kernels/online_softmax.py``.
 """
@@ -28,9 +29,11 @@ __all__ = ["KERNELS", "declare", "schedule"]
 
 
 def join(a: Any, b: Any) -> tuple[Any, Any]:
-    """Two pairs in one."""
-    most = te.select(b[0] > a[0], b[0], a[0])
-    return most, a[1] * te.exp(a[0] - most) + b[1] * te.exp(b[0] - most)
+    """Two pairs in one. One of the two exponentials is that of 0, so one is enough: of minus the distance."""
+    later = b[0] > a[0]
+    most, least = te.select(later, b[0], a[0]), te.select(later, a[0], b[0])
+    shrunk = te.exp(least - most)
+    return most, te.select(later, a[1] * shrunk + b[1], a[1] + b[1] * shrunk)
 
 
 def starts(pair: Any) -> bool:
@@ -48,31 +51,38 @@ def declare(m: int, n: int) -> tw.PrimFunc:
     x = te.placeholder((m, n), name="X")
     k = te.reduce_axis((0, n), name="k")
     most, total = te.compute((m,), lambda i: online((x[i, k], te.const(1.0, "float32")), axis=k), name="pair")
-    y = te.compute((m, n), lambda i, j: te.exp(x[i, j] - most[i]) / total[i], name="Y")
+    scale = te.compute((m,), lambda i: 1.0 / total[i], name="scale")
+    y = te.compute((m, n), lambda i, j: te.exp(x[i, j] - most[i]) * scale[i], name="Y")
     return te.create_prim_func([x, y])
 
 
-def schedule(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
-    """Pairs in the lanes of four vectors, joined at the end of a row; then the second sweep."""
+def schedule(func: tw.PrimFunc, target: tw.Target, rows: int = 4, vectors: int = 2, ahead: int = 8) -> tw.Schedule:
+    """Pairs in the lanes of ``vectors`` vectors for each of ``rows`` rows, fetched ``ahead`` steps before and joined at the
+    end of the row; then the second sweep of these rows."""
     lanes = target.vector_lanes("float32")
     sch = tw.Schedule(func)
-    _, k = sch.get_loops("pair")
-    _, chain = sch.split(k, [None, 4 * lanes])
-    partial = sch.rfactor(chain, 1)
-    row, j = sch.get_loops("Y")
-    _, inner = sch.split(j, [None, lanes])
-    sch.vectorize(inner)
-    for block in ("pair", partial):
-        sch.compute_at(block, row)
-    *_, chain, k = sch.get_loops(partial)
-    vector, lane = sch.split(chain, [4, lanes])
-    sch.reorder(k, vector, lane)
-    sch.unroll(vector)
+    partial = sch.rfactor(sch.split(sch.get_loops("pair")[1], [None, vectors * lanes])[1], 1)
+    i, j = sch.get_loops("Y")
+    block, row = sch.split(i, [None, rows])
+    step, lane = sch.split(j, [None, lanes])
+    sch.reorder(block, step, row, lane)
+    sch.unroll(row)
     sch.vectorize(lane)
-    first = sch.decompose_reduction(partial, k)
-    sch.vectorize(sch.get_loops(first)[-1])
+    for stage in ("scale", "pair", partial):
+        sch.compute_at(stage, block, preserve_unit_loops=True)
+    _, chain, row, k = sch.get_loops(partial)
+    vector, lane = sch.split(chain, [vectors, lanes])
+    sch.reorder(k, row, vector, lane)
+    sch.annotate(k, "pragma_prefetch_distance", {"X": ahead})
+    for stage in (sch.decompose_reduction(partial, k), partial):
+        *_, row, vector, lane = sch.get_loops(stage)
+        sch.unroll(row)
+        sch.unroll(vector)
+        sch.vectorize(lane)
+    for number in (0, 1):
+        sch.set_scope(partial, number, "local")
     if target.num_cores > 1:
-        sch.parallel(row)
+        sch.parallel(block)
     return sch
 
 
