@@ -772,7 +772,7 @@ _FOLD: dict[type, Callable[[Any, Any], Any]] = {
     FloorDiv: lambda a, b: a // b,
     FloorMod: lambda a, b: a % b,
     TruncDiv: lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1),
-    TruncMod: lambda a, b: math.fmod(a, b),
+    TruncMod: lambda a, b: abs(a) % abs(b) * (1 if a >= 0 else -1),
     Min: min,
     Max: max,
 }

@@ -12,12 +12,15 @@ from tilewright.tir import (
     Call,
     Cast,
     Expr,
+    FloorDiv,
+    FloorMod,
     Max,
     Min,
     Not,
     Or,
     Ramp,
     Select,
+    TruncMod,
     Var,
     const,
     decl_buffer,
@@ -25,6 +28,7 @@ from tilewright.tir import (
 )
 from tilewright.tir.arith import Analyzer
 from tilewright.tir.dtype import element_of, is_bool, is_float, lanes_of, with_lanes
+from tilewright.tir.expr import make_binary
 from tilewright.tir.interpret_expr import ExprCompiler
 from tilewright.tir.interpret_memory import Memory
 from tilewright.tir.walk import pre_order
@@ -132,3 +136,11 @@ def test_impure_calls_are_never_joined() -> None:
     assert Analyzer().simplify(difference) is difference
     pure = op.popcount(VI) - op.popcount(VI)
     assert int(Analyzer().simplify(pure)) == 0
+
+
+@pytest.mark.parametrize("a", [2**62 + 12345, -(2**62) - 12345, -7, 7, 0, -(2**63)])
+@pytest.mark.parametrize("b", [1000003, -1000003, 3, -1])
+def test_remainders_of_large_constants_are_exact(a, b):
+    for cls, want in ((FloorDiv, a // b), (FloorMod, a % b), (TruncMod, abs(a) % abs(b) * (-1 if a < 0 else 1))):
+        wrapped = (want + 2**63) % 2**64 - 2**63
+        assert int(make_binary(cls, const(a, "int64"), const(b, "int64"))) == wrapped
