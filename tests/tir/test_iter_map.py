@@ -39,6 +39,22 @@ def test_predicates_shorten() -> None:
     assert r.bijective and int(r.extents[0]) == 10
 
 
+@pytest.mark.parametrize(("rows", "columns"), [(5, 7), (3, 4), (8, 3)])
+@pytest.mark.parametrize("factor", [2, 3, 4])
+def test_loops_fused_then_split_with_a_rest(rows: int, columns: int, factor: int) -> None:
+    number = VI * factor + J
+    r = found(
+        [number // columns, number % columns], {VI: -(-rows * columns // factor), J: factor}, number < rows * columns
+    )
+    assert r.bijective and [int(e) for e in r.extents] == [rows, columns]
+
+
+def test_the_low_digit_of_a_fused_loop_in_a_predicate() -> None:
+    """Rows split with a rest, their upper digit fused with what is around: as a nest of tiles in parallel has them."""
+    r = found([F // 27, F % 27 // 3, F % 3 * 3 + J], {F: 54, J: 3}, F % 3 * 3 + J < 8)
+    assert r.bijective and [int(e) for e in r.extents] == [2, 9, 8]
+
+
 def test_two_predicates() -> None:
     r = found([VI * 8 + J, K * 4 + F], {VI: 3, J: 8, K: 4, F: 4}, (VI * 8 + J < 17) & (K * 4 + F < 13))
     assert r.bijective and [int(e) for e in r.extents] == [17, 13]

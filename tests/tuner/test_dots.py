@@ -88,6 +88,57 @@ def test_candidates_compute_the_convolution(case, left, right):
         assert "vpdpbusd" in compile(sch, target, "conv").get_source("asm")
 
 
+def other_products(left):
+    """Sums of products that are no plain matrix product: by name, the function."""
+
+    def total(a, b, *axes):
+        return te.sum(a.astype("int32") * b.astype("int32"), axis=list(axes))
+
+    def axes(**extents):
+        return [te.reduce_axis((0, e), name=n) for n, e in extents.items()]
+
+    a, b = te.placeholder((7, 24), left, name="A"), te.placeholder((64, 24), "int8", name="B")
+    (k,) = axes(k=24)
+    yield "transposed", [a, b, te.compute((7, 64), lambda i, j: total(a[i, k], b[j, k], k), name="C")]
+    a, b = te.placeholder((2, 7, 24), left, name="A"), te.placeholder((24, 48), "int8", name="B")
+    yield "batch", [a, b, te.compute((2, 7, 48), lambda n, i, j: total(a[n, i, k], b[k, j], k), name="C")]
+    a, b = te.placeholder((24,), left, name="A"), te.placeholder((24, 32), "int8", name="B")
+    yield "vector", [a, b, te.compute((32,), lambda j: total(a[k], b[k, j], k), name="C")]
+    x, w = te.placeholder((2, 4, 10, 8), left, name="X"), te.placeholder((16, 8, 2, 3), "int8", name="W")
+    z, r, c = axes(z=2, r=3, c=8)
+    yield (
+        "OIHW",
+        [
+            x,
+            w,
+            te.compute(
+                (2, 3, 8, 16), lambda n, i, j, f: total(x[n, i + z, j + r, c], w[f, c, z, r], z, c, r), name="Y"
+            ),
+        ],
+    )
+    x, w = te.placeholder((2, 9, 8, 12), left, name="X"), te.placeholder((3, 3, 12, 32), "int8", name="W")
+    yield "dilated", [x, w, te.ops.conv2d(x, w, 1, 2, dilation=2, layout="NHWC", out_dtype="int32")]
+
+
+@pytest.mark.parametrize("left", ["uint8", "int8"])
+@pytest.mark.parametrize("case", ["transposed", "batch", "vector", "OIHW", "dilated"])
+def test_other_sums_of_products(case, left):
+    func = te.create_prim_func(dict(other_products(left))[case])
+    rng = np.random.default_rng(0)
+    given = [rng.integers(0 if b.dtype == "uint8" else -128, 127, [int(e) for e in b.shape]) for b in func.buffers[:2]]
+    given = [x.astype(b.dtype) for x, b in zip(given, func.buffers[:2], strict=True)]
+    want = np.full([int(e) for e in func.buffers[-1].shape], 77, "int32")
+    compile(func, Target("native -num-cores=1"), "plain")(*given, want)
+    space = Space(func, Target(VNNI.replace("=1", "=2")))
+    (sketch,) = [s for s in space.sketches if "dots" in s.name]
+    rows = sketch.all_rows()
+    for row in (rows[0], rows[len(rows) // 3], rows[-1], *space.best_rows(sketch, 2)):
+        out = np.full_like(want, 77)
+        sch = space.schedule(sketch, [int(x) for x in row])
+        compile(sch, Target("native -num-cores=2"), "dots")(*given, out)
+        np.testing.assert_array_equal(out, want)
+
+
 @pytest.mark.parametrize(("left", "right"), SIGNS)
 @pytest.mark.parametrize("target", [VNNI, VNNI.replace("=1", "=2")])
 def test_the_loop_holds_the_instruction_and_loads(left, right, target):

@@ -57,10 +57,27 @@ def detect_iter_map(
     for v, r in loops.items():
         unit = keep_unit and an.can_prove_equal(r.extent, 1)
         an.bind(v, (r.min, r.min + 1) if unit else r)  # as if longer, so that simplifying keeps the variable
-    finder = _Finder(an, loops, keep_unit)
     simple = list(bindings) if as_written else [an.simplify(b) for b in bindings]
+    found = _taken_apart(simple, loops, predicate, an, keep_unit, as_written)
+    if found.errors and predicate is not None and not as_written:
+        # a number that a predicate cuts short may be what the bindings are digits of: loops fused, then split with a rest
+        other = _taken_apart(simple, loops, predicate, an, keep_unit, True)
+        return found if other.errors else other
+    return found
+
+
+def _taken_apart(
+    simple: Sequence[Expr],
+    loops: Mapping[Var, Range],
+    predicate: Expr | None,
+    an: Analyzer,
+    keep_unit: bool,
+    predicate_first: bool,
+) -> IterMap:
+    """The bindings' digits; ``predicate_first``: they are digits of the numbers in the predicate, else the reverse."""
+    finder = _Finder(an, loops, keep_unit)
     constraints = [] if predicate is None else finder.constraints(predicate)
-    if as_written:
+    if predicate_first:
         finder.install(constraints, None)
     with an.constraint(predicate if predicate is not None else IntImm(1, "bool")):
         parsed: list[IterSum | None] = []
@@ -70,7 +87,7 @@ def detect_iter_map(
             except _NotAffine as error:
                 finder.errors.append(f"{b} is not affine in the loops: {error}")
                 parsed.append(None)
-    if not as_written:
+    if not predicate_first:
         finder.install(constraints, [p for p in parsed if p is not None])
     sums = [IterSum((), b) if p is None else finder.whole(b, p) for b, p in zip(simple, parsed, strict=True)]
     return finder.check(sums)
@@ -329,13 +346,13 @@ class _Finder:
             self.active.append(c)
 
     def _refined(self, split: IterSplit, parsed: list[IterSum]) -> list[IterSplit]:
-        """A whole loop as the digits that the bindings take from it."""
-        parts = [s for p in parsed for s in p.args if s.mark is split.mark]
+        """The lowest digit of a loop, or all of it, as the smaller digits that the bindings take from it."""
+        parts = [s for p in parsed for s in p.args if s.mark is split.mark and not self._is(s.extent, 1)]
         if len(parts) < 2 or not self._is(split.lower_factor, 1):
             return [split]
         out: list[IterSplit] = []
         reached: Expr = const(1, split.scale.dtype)
-        while not self._is(reached, split.mark.extent):
+        while not self._is(reached, split.extent):
             part = next((s for s in parts if self._is(s.lower_factor, reached)), None)
             if part is None:
                 return [split]

@@ -25,7 +25,7 @@ from ..machine import MachineModel
 from ..program import BlockInfo, Program, Use
 from ..sketch import Decision, Part
 from .base import Group, ScheduleRule, register_rule
-from .helpers import ceil_div, fuse_all, loops_within, unroll_factor, up_to, worth_threads
+from .helpers import ceil_div, fuse_all, loops_of_axis, loops_within, unroll_factor, up_to, worth_threads
 
 __all__ = ["Dot", "DotPart", "DotRule", "is_plain", "roles_of"]
 
@@ -205,10 +205,12 @@ class DotPart(Part):
         if self.block.extents[self.roles.k] <= _LANES:
             return
         _, lanes = sch.split(k, [None, _LANES])
-        partial = sch.rfactor(lanes, len(rows))
+        partial = sch.rfactor(lanes, number)
         if rows:
             sch.compute_at(partial, rows[-1], preserve_unit_loops=True)
-        lanes, *steps = sch.get_loops(partial)[-1 - len(self.block.reduce) :]
+        loops = sch.get_loops(partial)
+        (lanes,) = loops_of_axis(sch, partial, loops, 0)
+        steps = [loop for loop in loops if loop is not lanes][-len(self.block.reduce) :]
         sch.reorder(*steps, lanes)
         sch.vectorize(sch.get_loops(sch.decompose_reduction(partial, steps[0]))[-1])
         unroll_factor(sch, steps[-1], 4)
