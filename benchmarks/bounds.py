@@ -17,8 +17,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from kernels import come_first, native, share, take_turns
+from kernels import come_first
 from table import print_table
+from turns import native, share, take_turns
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples" / "kernels"))
 
@@ -122,7 +123,7 @@ def _count(lines: list[str], *starts: str) -> int:
 
 def _share(peak: Any, module: Any, given: list[Any], work: float) -> float:
     times = take_turns([("limit", peak.seconds), ("ours", native(module, given))], 15, 0.01)
-    return share(times["ours"], times["limit"]) * work / peak.flops_per_call
+    return share(times)[0] * work / peak.flops_per_call
 
 
 if __name__ == "__main__":

@@ -5,8 +5,9 @@
     python benchmarks/kernels.py --cores 2 matmul     # on two threads
     python benchmarks/kernels.py --scaling matmul     # two threads over one
 
-A share is of the multiply-add peak, or of the bandwidth of a sweep over as many bytes, measured between the kernels. The
-columns after it say how many times as long NumPy and the others take; those that are not installed are left out.
+A share is of the multiply-add peak, or of the bandwidth of a sweep over as many bytes, measured between the kernels, over
+the turns in which the core was ours alone (``turns.py``); their number is the next column. The last columns say how many
+times as long NumPy and the others take, over all turns; those that are not installed are left out.
 """
 
 from __future__ import annotations
@@ -16,16 +17,15 @@ import contextlib
 import importlib
 import json
 import os
-import statistics
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from turns import ENOUGH, Judge, native, share, take_turns, timed
+
 HERE = Path(__file__).parent
-FEW = 5
-"""Turns that a median needs."""
 sys.path.insert(0, str(HERE.parent / "examples" / "kernels"))
 
 
@@ -38,6 +38,9 @@ def options() -> argparse.Namespace:
     parser.add_argument("--round-seconds", type=float, default=0.02)
     parser.add_argument(
         "--best", action="store_true", help="the best time of each instead of the median of the faster half"
+    )
+    parser.add_argument(
+        "--patience", type=float, default=15.0, help="seconds to wait for turns with the core to ourselves, per kernel"
     )
     parser.add_argument("--scaling", action="store_true", help="ours on --cores 2 over ours on one")
     parser.add_argument("--no-peers", action="store_true", help="ours, the limit and NumPy only")
@@ -61,9 +64,10 @@ def main() -> None:
     from table import print_table
 
     rows = []
+    judge, witness = Judge(), witness_of() if cores == 1 else None
     for path in sorted((HERE.parent / "examples" / "kernels").glob("*.py")):
         for kernel in pick(getattr(importlib.import_module(path.stem), "KERNELS", ()), asked.words):
-            rows.append(scaling(kernel, cores, asked) if asked.scaling else measure(kernel, asked))
+            rows.append(scaling(kernel, cores, asked) if asked.scaling else measure(kernel, asked, judge, witness))
             if sys.stderr.isatty():
                 print(f"{kernel.name} …", file=sys.stderr)
     if asked.json:
@@ -89,7 +93,17 @@ def come_first() -> None:
             os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
 
 
-def measure(kernel: Any, asked: argparse.Namespace) -> dict[str, Any]:
+def witness_of() -> Callable[[int], float]:
+    """Seconds per call of a product that needs nothing but the core."""
+    from matmul import KERNELS
+
+    small = next(kernel for kernel in KERNELS if kernel.name == "matmul 64³")
+    return native(small.build(small.target(1)), small.arrays())
+
+
+def measure(
+    kernel: Any, asked: argparse.Namespace, judge: Judge, witness: Callable[[int], float] | None
+) -> dict[str, Any]:
     """One kernel: its time, its share of the limit, and the ratios."""
     import numpy as np
     from peers import peers_of
@@ -106,9 +120,11 @@ def measure(kernel: Any, asked: argparse.Namespace) -> dict[str, Any]:
     bound = module.bind(*given)
     plain = kernel.plain([*arrays[:-1], arrays[-1].copy()])  # sweeps write to the result
     scratch = np.empty_like(arrays[-1])
+    key: Any = kernel.name
     if kernel.yardstick == "peak":
         dtype = str(kernel.func.buffers[0].dtype)
         probe: Any = PeakProbe(target, dtype)
+        key = (dtype, kernel.without)
         work, done = kernel.flops, probe.flops_per_call
     else:
         probe = sweep_of(kernel.yardstick, arrays, target)
@@ -116,25 +132,36 @@ def measure(kernel: Any, asked: argparse.Namespace) -> dict[str, Any]:
     contenders: list[tuple[str, Callable[[int], float]]] = [
         ("limit", probe.seconds),
         ("ours", native(module, given)),
-        ("call", _timed(bound)),
-        ("NumPy", _timed(lambda: kernel.reference(*arrays[:-1], out=scratch))),
+        ("call", timed(bound)),
+        ("NumPy", timed(lambda: kernel.reference(*arrays[:-1], out=scratch))),
     ]
+    if witness is not None:
+        contenders.append(("witness", witness))
     if kernel.operation and not asked.no_peers:
-        found = peers_of(kernel.operation, plain, kernel.options, plain[-1].astype("float64"), asked.cores)
-        contenders += [(name, _timed(run)) for name, run in found.items()]
+        rivals = peers_of(kernel.operation, plain, kernel.options, plain[-1].astype("float64"), asked.cores)
+        contenders += [(name, timed(run)) for name, run in rivals.items()]
     with numpy_threads(asked.cores):
         times = take_turns(contenders, asked.rounds, asked.round_seconds)
+        judge.look(times, key)
+        until = time.perf_counter() + asked.patience
+        while len(judge.alone(times, key)) < ENOUGH and time.perf_counter() < until:
+            needed = [pair for pair in contenders if pair[0] in ("witness", "limit", "ours")]
+            for name, more in take_turns(needed, 2, asked.round_seconds).items():
+                times[name] += more
+            judge.look(times, key)
     seconds = {name: min(taken) if asked.best else estimate(taken) for name, taken in times.items()}
+    found, number = share(times, judge, key)
     row: dict[str, Any] = {
         "kernel": kernel.name,
         "µs": seconds["ours"] * 1e6,
         "GFLOP/s or GB/s": work / seconds["ours"] * 1e-9,
-        "share": share(times["ours"], times["limit"]) * work / done,
+        "share": found * work / done,
+        "turns": str(number or "–"),
         "of": kernel.yardstick,
         "goal": kernel.goal,
     }
     for name in seconds:
-        if name not in ("ours", "limit", "call"):
+        if name not in ("ours", "limit", "witness", "call"):
             row[name] = seconds[name] / seconds["call"]
     return row
 
@@ -147,43 +174,6 @@ def sweep_of(kind: str, arrays: list[Any], target: Any) -> Any:
     swept = largest[:1] if kind == "read" else [*largest[: ARRAYS[kind] - 1], arrays[-1]]
     size = min(a.nbytes for a in swept)
     return BandwidthProbe(target, kind, size * len(swept), [a.ctypes.data for a in swept])
-
-
-def take_turns(
-    contenders: list[tuple[str, Callable[[int], float]]], rounds: int, round_seconds: float
-) -> dict[str, list[float]]:
-    """Seconds per call of each, by round; the limit is measured before and after ours, in short runs, so that both meet
-    the same clock, and has two entries a round."""
-    limit = dict(contenders)["limit"]
-    short = [(name, run) for name, run in contenders if name in ("limit", "ours", "call")]
-    long = [(name, run) for name, run in contenders if (name, run) not in short]
-    times: dict[str, list[float]] = {name: [] for name, _ in contenders}
-    numbers = {}
-    for name, run in contenders:
-        run(1)
-        numbers[name] = max(1, min(1_000_000, int(round_seconds / 8 / max(run(1), 1e-9))))
-    for _ in range(rounds):
-        for _ in range(4):
-            for name, run in short:
-                times[name].append(run(numbers[name]))
-                if name == "ours":
-                    times["limit"].append(limit(numbers["limit"]))
-        for name, run in long:
-            times[name].append(run(8 * numbers[name]))
-            if name == "NumPy":
-                time.sleep(0.03)  # its threads spin for as long after a product
-    return times
-
-
-def share(ours: list[float], limit: list[float]) -> float:
-    """The median ratio of the limit's seconds to ours, over the turns in which the limit was the same before and after,
-    and near its best: where it was not, something else ran on the core, or on its other half, or its clock changed."""
-    pairs = [(limit[2 * n], limit[2 * n + 1], taken) for n, taken in enumerate(ours)]
-    best = sorted(limit)[len(limit) // 20]
-    steady = [pair for pair in pairs if abs(pair[0] - pair[1]) < 0.03 * pair[0]]
-    alone = [(a, b, t) for a, b, t in steady if a + b < 2.16 * best]
-    found = alone if len(alone) >= FEW else steady or pairs
-    return statistics.median((a + b) / 2 / t for a, b, t in found)
 
 
 def scaling(kernel: Any, cores: int, asked: argparse.Namespace) -> dict[str, Any]:
@@ -208,21 +198,6 @@ def scaling(kernel: Any, cores: int, asked: argparse.Namespace) -> dict[str, Any
         "speed-up": one / many,
         "of the peak": cores * peak_one / peak_many,
     }
-
-
-def native(module: Any, given: list[Any]) -> Callable[[int], float]:
-    """Seconds per call of a module, timed in its own code."""
-    return lambda n: float(module.time_evaluator(repeat=1, number=n)(*given).results[0])
-
-
-def _timed(call: Callable[[], Any]) -> Callable[[int], float]:
-    def run(number: int) -> float:
-        start = time.perf_counter()
-        for _ in range(number):
-            call()
-        return (time.perf_counter() - start) / number
-
-    return run
 
 
 def _text(value: Any) -> str:
