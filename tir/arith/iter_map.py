@@ -210,44 +210,12 @@ class _Finder:
         step = self.an.simplify(c // digit.scale)
         if self.an.can_prove(digit.extent <= step):
             return IterSum((), new_base) if quotient else IterSum((digit,), zero)
-        parts = self._cut(digit, step)
-        if parts is not None:
-            low, high = parts
-            if quotient:
-                return IterSum(tuple(high), new_base)
-            scaled = [IterSplit(s.mark, s.lower_factor, s.extent, self._times(s.scale, digit.scale)) for s in low]
-            return IterSum(tuple(scaled), zero)
         if quotient:
             extent = self.an.simplify((digit.extent + step - 1) // step)
             split = IterSplit(digit.mark, self._times(digit.lower_factor, step), extent, const(1, e.dtype))
         else:
             split = IterSplit(digit.mark, digit.lower_factor, step, digit.scale)
         return IterSum((split,), new_base)
-
-    def _cut(self, digit: IterSplit, step: Expr) -> tuple[list[IterSplit], list[IterSplit]] | None:
-        """The digits that ``digit`` was put together from, on both sides of ``step``: what they are together below it, and in
-        units of it from there on. A digit that reaches across is cut in two. None where that is not possible, and for the
-        numbers of predicates, which are shorter than their digits."""
-        source = digit.mark.source
-        if not isinstance(source, IterSum) or any(c.mark is digit.mark for c in self.active):
-            return None
-        if not self._is(digit.lower_factor, 1) or not self._is(digit.extent, digit.mark.extent):
-            return None
-        low: list[IterSplit] = []
-        high: list[IterSplit] = []
-        for s in source.args:
-            if self._divides(step, s.scale):
-                high.append(IterSplit(s.mark, s.lower_factor, s.extent, self.an.simplify(s.scale // step)))
-            elif self.an.can_prove(s.scale * s.extent <= step):
-                low.append(s)
-            elif self._divides(s.scale, step):
-                k = self.an.simplify(step // s.scale)
-                above = self.an.simplify((s.extent + k - 1) // k)
-                low.append(IterSplit(s.mark, s.lower_factor, k, s.scale))
-                high.append(IterSplit(s.mark, self._times(s.lower_factor, k), above, const(1, step.dtype)))
-            else:
-                return None
-        return low, high
 
     # -- putting digits together ---------------------------------------------------------------------------------------
 
