@@ -2,7 +2,7 @@
 
 A sum in one variable would wait four cycles for each addition. Here a row is summed into the lanes of a vector (``rfactor``
 makes them partial sums of their own), which are added up once at the end of the row, in steps that halve the vector, and
-sixteen rows go side by side: memory answers that many streams faster than one. What a later step reads is asked for ahead of
+eight rows go side by side: memory answers that many streams faster than one. What a later step reads is asked for ahead of
 time: the processor's own prefetching stops at each page.
 
 Run it: ``python examples/kernels/row_sum.py``.
@@ -39,7 +39,7 @@ KERNELS = [
     Kernel(
         "row sum 4096²",
         declare(4096, 4096),
-        by_rows("S", "X", 16, 1, 4),
+        by_rows("S", "X", 8, 1, 4),
         reference,
         "row sum",
         yardstick="read",
