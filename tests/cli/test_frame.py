@@ -130,7 +130,8 @@ def test_narrow_terminals_cut_lines(run, monkeypatch):
 def test_an_interrupted_search_keeps_what_it_measured(tmp_path, number, code):
     from tilewright.tuning_db import Database
 
-    words = [sys.executable, "-m", "tilewright", "tune", "matmul:M=64,N=64,K=64", "--trials", "5000", "--db", "t.db"]
+    words = [sys.executable, "-m", "tilewright", "tune", "matmul:M=64,N=64,K=64", "--trials", "5000", "--all-trials"]
+    words += ["--db", "t.db"]
     child = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         deadline = time.monotonic() + 120
