@@ -132,7 +132,10 @@ def test_an_interrupted_search_keeps_what_it_measured(tmp_path, number, code):
 
     words = [sys.executable, "-m", "tilewright", "tune", "matmul:M=64,N=64,K=64", "--trials", "5000", "--all-trials"]
     words += ["--db", "t.db"]
-    child = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # shells have their background jobs ignore it
+    )  # fmt: skip
     try:
         deadline = time.monotonic() + 120
         records = 0
