@@ -143,9 +143,9 @@ def measure(
     with numpy_threads(asked.cores):
         times = take_turns(contenders, asked.rounds, asked.round_seconds)
         judge.look(times, key)
+        needed = [pair for pair in contenders if pair[0] in ("witness", "limit", "ours")]
         until = time.perf_counter() + asked.patience
         while len(judge.alone(times, key)) < ENOUGH and time.perf_counter() < until:
-            needed = [pair for pair in contenders if pair[0] in ("witness", "limit", "ours")]
             for name, more in take_turns(needed, 2, asked.round_seconds).items():
                 times[name] += more
             judge.look(times, key)

@@ -174,17 +174,12 @@ def sweep_ir(target: Target, kind: str, past_caches: bool = False, apart: bool =
     out.append("  %n = phi i64 [ %begin, %entry ], [ %m, %loop ]")
     if kind == "read":
         out += [f"  %s{u} = phi {vector} [ {zero}, %entry ], [ %t{u}, %loop ]" for u in range(_UNROLL)]
-    if apart:
-        out += ["  %done_units = sub i64 %n, %begin", "  %units = sub i64 %end, %begin"]
-        out += [f"  %base = mul i64 %begin, {block}", f"  %moved = mul i64 %done_units, {lanes}"]
-        out += ["  %first = add i64 %base, %moved", f"  %eighth = mul i64 %units, {lanes}"]
-    else:
-        out.append(f"  %first = mul i64 %n, {block}")
+    # a trip's first vector, and from one vector to the next: 1, or as many as an eighth has
+    out += [f"  %start = mul i64 %begin, {block}", "  %trip = sub i64 %n, %begin", "  %units = sub i64 %end, %begin"]
+    out += [f"  %moved = mul i64 %trip, {lanes if apart else block}", "  %first = add i64 %start, %moved"]
+    out.append(f"  %apart = mul i64 {'%units' if apart else '1'}, {lanes}")
     for u in range(_UNROLL):
-        if apart:
-            out += [f"  %o{u} = mul i64 %eighth, {u}", f"  %i{u} = add i64 %first, %o{u}"]
-        else:
-            out.append(f"  %i{u} = add i64 %first, {u * lanes}")
+        out += [f"  %o{u} = mul i64 %apart, {u}", f"  %i{u} = add i64 %first, %o{u}"]
         out.append(f"  %pa{u} = getelementptr float, ptr %a, i64 %i{u}")
         out.append(f"  %x{u} = load {vector}, ptr %pa{u}, align 64")
         if kind == "read":

@@ -61,7 +61,8 @@ def _visit(s: Stmt, around: For | None, line: int, views: dict[Buffer, Buffer]) 
         for name in names:
             loop = _spread(loop, name, around, line, views)
         return loop
-    return s.map_children(lambda c: _visit(c, around, line, views) if isinstance(c, Stmt) else c)  # type: ignore[no-any-return]
+    rest: Stmt = s.map_children(lambda c: _visit(c, around, line, views) if isinstance(c, Stmt) else c)
+    return rest
 
 
 @dataclass(frozen=True)

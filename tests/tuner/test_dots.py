@@ -62,6 +62,18 @@ def window_product(size, channels, outputs, window, stride, left="uint8", right=
     return te.create_prim_func([x, w, te.ops.conv2d(x, w, stride, window // 2, layout="NHWC", out_dtype="int32")])
 
 
+def given_and_wanted(func):
+    """Random arguments over all values of their types, and what the function as it is declared makes of them."""
+    rng = np.random.default_rng(0)
+    given = []
+    for buffer in func.buffers[:2]:
+        low, high = (-128, 127) if buffer.dtype == "int8" else (0, 255)
+        given.append(rng.integers(low, high, [int(n) for n in buffer.shape], endpoint=True).astype(buffer.dtype))
+    want = np.full([int(n) for n in func.buffers[-1].shape], 77, "int32")
+    compile(func, Target("native -num-cores=1"), "plain")(*given, want)
+    return given, want
+
+
 WINDOWS = [((3, 4), 8, 16, 3, 1), ((4, 3), 20, 48, 3, 2), ((2, 5), 36, 32, 1, 1), ((1, 3), 4, 128, 1, 2)]
 
 
@@ -69,18 +81,13 @@ WINDOWS = [((3, 4), 8, 16, 3, 1), ((4, 3), 20, 48, 3, 2), ((2, 5), 36, 32, 1, 1)
 @pytest.mark.parametrize("case", WINDOWS, ids=str)
 def test_candidates_compute_the_convolution(case, left, right):
     func = window_product(*case, left, right)
-    rng = np.random.default_rng(0)
-    given = []
-    for buffer in func.buffers[:2]:
-        low, high = (-128, 127) if buffer.dtype == "int8" else (0, 255)
-        given.append(rng.integers(low, high, [int(n) for n in buffer.shape], endpoint=True).astype(buffer.dtype))
-    want = np.full([int(n) for n in func.buffers[-1].shape], 77, "int32")
-    compile(func, Target("native -num-cores=1"), "conv")(*given, want)
-    for cores, pick in ((1, 0.5), (2, 0.0)):
+    given, want = given_and_wanted(func)
+    for cores, best in ((1, False), (2, True)):
         target = Target(VNNI.replace("=1", f"={cores}"))
         space = Space(func, target)
         sketch = next(s for s in space.sketches if "dots_conv2d" in s.name)
-        row = space.best_rows(sketch, 1)[0] if not pick else sketch.all_rows()[int(len(sketch.all_rows()) * pick)]
+        rows = sketch.all_rows()
+        row = space.best_rows(sketch, 1)[0] if best else rows[len(rows) // 2]
         sch = space.schedule(sketch, [int(x) for x in row])
         out = np.full_like(want, 77)
         interpret(sch.func, *given, out)
@@ -124,11 +131,7 @@ def other_products(left):
 @pytest.mark.parametrize("case", ["transposed", "batch", "vector", "OIHW", "dilated"])
 def test_other_sums_of_products(case, left):
     func = te.create_prim_func(dict(other_products(left))[case])
-    rng = np.random.default_rng(0)
-    given = [rng.integers(0 if b.dtype == "uint8" else -128, 127, [int(e) for e in b.shape]) for b in func.buffers[:2]]
-    given = [x.astype(b.dtype) for x, b in zip(given, func.buffers[:2], strict=True)]
-    want = np.full([int(e) for e in func.buffers[-1].shape], 77, "int32")
-    compile(func, Target("native -num-cores=1"), "plain")(*given, want)
+    given, want = given_and_wanted(func)
     space = Space(func, Target(VNNI.replace("=1", "=2")))
     (sketch,) = [s for s in space.sketches if "dots" in s.name]
     rows = sketch.all_rows()
