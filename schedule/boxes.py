@@ -12,10 +12,11 @@ coefficient is at most one more than what the smaller ones reach; it takes each 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from ..tir.arith import Analyzer, bind_sizes, eval_interval, linear_coefficients
-from ..tir.expr import BufferLoad, Expr, FloorDiv, FloorMod, IntImm, Range, Var, is_const_int
+from ..tir.expr import BufferLoad, Expr, FloorDiv, FloorMod, IntImm, Range, Var, const, is_const_int
 from ..tir.op import max_, min_
 from ..tir.stmt import Block, For, Stmt
 from ..tir.walk import pre_order, substitute, uses_var
@@ -23,7 +24,7 @@ from .analysis import Access
 from .digits import as_bound, in_digits, reach_of
 from .tree import Tree
 
-__all__ = ["Box", "Ends", "analyzer_at", "bind_loops", "bounding_box", "exact_box"]
+__all__ = ["Box", "Ends", "analyzer_at", "bind_loops", "bounding_box", "exact_box", "first_outside"]
 
 Ends = tuple[Expr, Expr]
 """The first and the last value, both included."""
@@ -241,3 +242,16 @@ def bounding_box(
         else:
             out.append((analyzer.simplify(found[0]), analyzer.simplify(found[1])))
     return out
+
+
+def first_outside(analyzer: Analyzer, access: Access, box: Sequence[Ends]) -> Expr | None:
+    """The first index of ``access`` that is not shown to stay within ``box`` under the conditions of the access; None
+    when all do. ``analyzer`` knows all variables but the access's own loops, which it is told."""
+    bind_loops(analyzer, access.loops)
+    with ExitStack() as known:
+        for guard in access.guards:
+            known.enter_context(analyzer.constraint(guard))
+        for index, (low, high) in zip(access.indices, box, strict=True):
+            if not (analyzer.can_prove(index - low >= const(0, index.dtype)) and analyzer.can_prove(index <= high)):
+                return index
+    return None

@@ -17,7 +17,7 @@ from ...tir.op import max_
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt
 from ...tir.walk import pre_order, transform
 from ..analysis import Scope, accesses
-from ..boxes import Ends, analyzer_at, bind_loops, bounding_box
+from ..boxes import Ends, analyzer_at, first_outside
 from ..tree import Tree, symbols_of
 from ._matches import renewed_buffers
 from ._moving import Span, nest, realize_over, span_within
@@ -65,13 +65,8 @@ def read_part(tree: Tree, scope: Scope, place: Stmt, buffer: Buffer, consumers: 
         return None
     for consumer in consumers:
         analyzer = analyzer_at(tree, consumer)
-        loops = tree.loops_above(consumer)
-        values = {iv.var: v for iv, v in zip(consumer.block.iter_vars, consumer.iter_values, strict=True)}
-        for access in accesses(consumer, buffer):
-            bind_loops(analyzer, access.loops)
-            for ends, (lo, hi) in zip(bounding_box(analyzer, access, loops, values), box, strict=True):
-                if ends is None or not analyzer.can_prove(ends[0] >= lo) or not analyzer.can_prove(ends[1] <= hi):
-                    return None
+        if any(first_outside(analyzer, access, box) is not None for access in accesses(consumer, buffer)):
+            return None
     return part
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from contextlib import ExitStack
 from typing import Any
 
 from ...tir.arith import Analyzer
@@ -12,7 +11,7 @@ from ...tir.expr import Range, const
 from ...tir.function import PrimFunc
 from ...tir.stmt import BlockRealize
 from ..analysis import accesses, opaque_buffers
-from ..boxes import analyzer_at, bind_loops
+from ..boxes import analyzer_at, first_outside
 from ..errors import ScheduleError
 from ..index_map import IndexMap
 from ..primitive import primitive
@@ -117,20 +116,17 @@ def _check_holds(
             where=realize,
             hint="do this before tensorize and other steps that bring in pointers",
         )
+    box = [(r.min, analyzer.simplify(r.min + r.extent - 1)) for r in region.region]
     for stmt in (block.body, block.init):
         for access in accesses(stmt, buffer) if stmt is not None else ():
             if access.is_store is (buf_type == "read"):
                 continue
-            bind_loops(analyzer, access.loops)
-            with ExitStack() as known:
-                for guard in access.guards:
-                    known.enter_context(analyzer.constraint(guard))
-                for index, r in zip(access.indices, region.region, strict=True):
-                    zero = const(0, index.dtype)
-                    if not (analyzer.can_prove(index - r.min >= zero) and analyzer.can_prove(index < r.min + r.extent)):
-                        raise ScheduleError(
-                            f"block {name!r} accesses {buffer.name}[{', '.join(map(str, access.indices))}], and it is "
-                            f"not shown that {index} lies in {r.min}..{analyzer.simplify(r.min + r.extent - 1)}",
-                            where=realize,
-                            hint="the region may hold more than is accessed, and not less",
-                        )
+            index = first_outside(analyzer, access, box)
+            if index is not None:
+                low, high = next(ends for i, ends in zip(access.indices, box, strict=True) if i is index)
+                raise ScheduleError(
+                    f"block {name!r} accesses {buffer.name}[{', '.join(map(str, access.indices))}], and it is not shown "
+                    f"that {index} lies in {low}..{high}",
+                    where=realize,
+                    hint="the region may hold more than is accessed, and not less",
+                )

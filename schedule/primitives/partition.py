@@ -9,8 +9,10 @@ from ...tir.arith import Analyzer, eval_interval
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import BufferLoad, IntImm, IterVar, Range, Var, const
 from ...tir.function import PrimFunc
+from ...tir.regions import access_regions
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ...tir.walk import pre_order, transform, uses_var, vars_in
+from ..analysis import opaque_buffers, region_of
 from ..bindings import check_plain
 from ..errors import ScheduleError
 from ..fresh import fresh_copy
@@ -190,16 +192,32 @@ def _narrowed(body: Stmt, var: Var, part: Range) -> Stmt:
         axes = tuple([
             IterVar(part, iv.var, iv.kind, iv.thread_tag) if k == at else iv for k, iv in enumerate(n.block.iter_vars)
         ])  # fmt: skip
-        doms = {iv.var: iv.dom for iv in axes}
-        plain = _plain_buffers(n.block.body, doms)
-        analyzer = Analyzer()
-        wide = [
-            tuple([_widened(r, doms, analyzer) if r.buffer in plain else r for r in regions])
-            for regions in (n.block.reads, n.block.writes)
-        ]
-        return BlockRealize(n.iter_values, n.predicate, n.block.with_(iter_vars=axes, reads=wide[0], writes=wide[1]))
+        reads, writes = _regions_over(n.block, {iv.var: iv.dom for iv in axes})
+        return BlockRealize(n.iter_values, n.predicate, n.block.with_(iter_vars=axes, reads=reads, writes=writes))
 
     return transform(body, post=post)  # type: ignore[no-any-return]
+
+
+def _regions_over(block: Block, doms: Mapping[Var, Range]) -> list[tuple[BufferRegion, ...]]:
+    """The reads and the writes of a block whose axes run over ``doms``. What an earlier partition has declared no longer
+    speaks of the axes, so that the regions come from the accesses, unless ``annotate_buffer_access`` has given them or
+    there are accesses through pointers."""
+    plain, analyzer = _plain_buffers(block.body, doms), Analyzer()
+    pointers = opaque_buffers(block)
+    out = []
+    declared = (("read", block.reads), ("write", block.writes))
+    for (kind, regions), found in zip(declared, access_regions(block.body, block.init), strict=True):
+        explicit = block.annotations.get(f"explicit_{kind}_region", ())
+        wide = []
+        for number, region in enumerate(regions):
+            if region.buffer not in plain:
+                wide.append(region)
+                continue
+            fixed = number in explicit or region.buffer.data in pointers
+            accessed = None if fixed else region_of(found, region.buffer)
+            wide.append(_widened(accessed or region, doms, analyzer))
+        out.append(tuple(wide))
+    return out
 
 
 def _plain_buffers(body: Stmt, axes: Collection[Var]) -> set[Buffer]:

@@ -327,3 +327,23 @@ def test_a_copy_in_a_tile_that_sticks_out_is_shorter(chain, agree, replays, n):
     sch.cache_write("B", 0, "local")
     agree(func, sch.func)
     replays(sch, func)
+
+
+def test_a_copy_holds_what_the_predicate_of_an_inner_block_leaves(agree):
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((70,)), B: T.Buffer((70,))):
+    for i in range(70):
+        with T.block("B"):
+            vi = T.axis.spatial(70, i)
+            B[vi] = A[vi] * T.float32(2)
+""")
+    sch = Schedule(func, debug_mask="all")
+    _, inner = sch.split(sch.get_loops("B")[0], [7, 10])
+    outer, _ = sch.split(inner, [4, 3])
+    sch.blockize(outer)
+    copy = sch.cache_read("B", 0, "local")
+    assert [str(sch.get(v).extent) for v in sch.get_loops(copy)] == ["10"]
+    assert str(sch.get(copy).reads[0]) == "A[vi_o * 10 + v0]"
+    assert [str(b.shape[0]) for b in sch.get(sch.get_block("B_o")).alloc_buffers] == ["10"]
+    agree(func, sch.func)

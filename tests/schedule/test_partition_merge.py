@@ -72,6 +72,33 @@ def main(A: T.Buffer((7, 8)), B: T.Buffer((7, 8))):
     )
 
 
+def test_a_part_of_a_part_declares_what_it_touches(agree):
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((17, 13)), B: T.Buffer((17, 13))):
+    for i, j in T.grid(17, 13):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+""")
+    sch = Schedule(func, debug_mask="all")
+    i, _ = sch.get_loops("B")
+    first, _ = sch.loop_partition(i, [10, None])
+    sch.loop_partition(first, [7, None])
+    sch.loop_partition(sch.get_loops("B_i0_i01")[1], [None, 1])
+    regions = {
+        name: [str(r) for r in (*sch.get(sch.get_block(name)).reads, *sch.get(sch.get_block(name)).writes)]
+        for name in ("B_i1", "B_i0_i00", "B_i0_i01_j0", "B_i0_i01_j1")
+    }
+    assert regions == {
+        "B_i1": ["A[10:17, 0:13]", "B[10:17, 0:13]"],
+        "B_i0_i00": ["A[0:7, 0:13]", "B[0:7, 0:13]"],
+        "B_i0_i01_j0": ["A[7:10, 0:12]", "B[7:10, 0:12]"],
+        "B_i0_i01_j1": ["A[7:10, 12]", "B[7:10, 12]"],
+    }
+    agree(func, sch.func)
+
+
 def test_a_decomposed_reduction(matmul, agree, replays):
     func = matmul(13, 17, 7)
     sch = Schedule(func, debug_mask="all")
