@@ -1,4 +1,7 @@
-"""How a loop runs: in parallel, as vector lanes, unrolled, or on the threads of a GPU."""
+"""How a loop runs: in parallel, as vector lanes, unrolled, or on the threads of a GPU.
+
+A loop has one kind; as in TVM, the last of these steps on a loop decides which, and what is proven is proven anew.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +37,8 @@ def parallel(func: PrimFunc, loop: Var) -> PrimFunc:
     """
     tree = tree_of(func)
     target = tree.loop(loop)
-    _check_plain_kind(target, "parallel")
     check_independent(tree, target, "run in parallel", scratch=local_to_turns)
-    return tree.replace({target: target.with_(kind="parallel")})
+    return tree.replace({target: target.with_(kind="parallel", thread_binding=None)})
 
 
 @primitive
@@ -49,21 +51,20 @@ def vectorize(func: PrimFunc, loop: Var) -> PrimFunc:
     """
     tree = tree_of(func)
     target = tree.loop(loop)
-    _check_plain_kind(target, "vectorize")
     check_independent(tree, target, "be the lanes of vectors")
-    return tree.replace({target: target.with_(kind="vectorized")})
+    return tree.replace({target: target.with_(kind="vectorized", thread_binding=None)})
 
 
 @primitive
 def unroll(func: PrimFunc, loop: Var) -> PrimFunc:
-    """Write the iterations of a loop out one after the other. Always legal.
+    """Write the iterations of a loop out one after the other. Always legal; a loop that was bound to a thread axis no
+    longer is.
 
-    for i in range(4): ...      =>      for i in T.unroll(4): ...
+        for i in range(4): ...      =>      for i in T.unroll(4): ...
     """
     tree = tree_of(func)
     target = tree.loop(loop)
-    _check_plain_kind(target, "unroll")
-    return tree.replace({target: target.with_(kind="unrolled")})
+    return tree.replace({target: target.with_(kind="unrolled", thread_binding=None)})
 
 
 @primitive
@@ -83,15 +84,6 @@ def bind(func: PrimFunc, loop: Var, thread_axis: str) -> PrimFunc:
     reducing = thread_axis.startswith("threadIdx")
     check_independent(tree, target, f"run on {thread_axis}", scratch=local_to_turns, reducing=reducing)
     return tree.replace({target: target.with_(kind="thread_binding", thread_binding=thread_axis)})
-
-
-def _check_plain_kind(loop: For, doing: str) -> None:
-    if loop.thread_binding is not None:
-        raise ScheduleError(
-            f"loop {loop.loop_var.name} is bound to {loop.thread_binding}, {doing} would undo that",
-            where=loop,
-            hint="split the loop before bind, or choose another one",
-        )
 
 
 def check_independent(

@@ -181,10 +181,40 @@ def test_bind(matmul):
     sch.bind(k, "threadIdx.x")  # the lowering makes a reduction across threads of it
     assert sch.get(i).thread_binding == "blockIdx.x"
     refused("'threadIdx.q' is no thread axis", lambda: sch.bind(i, "threadIdx.q"))
-    refused("loop i is bound to blockIdx.x, parallel would undo that", lambda: sch.parallel(i))
     sch = Schedule(matmul())
     k = sch.get_loops("C")[2]
     refused("carries the reduction", lambda: sch.bind(k, "blockIdx.x"))
+
+
+@pytest.mark.parametrize("before", ["parallel", "vectorize", "unroll", "bind"])
+@pytest.mark.parametrize("after", ["parallel", "vectorize", "unroll", "bind"])
+def test_the_last_kind_of_a_loop_counts(chain, agree, replays, before, after):
+    func = chain(13, 17)
+    sch = Schedule(func, debug_mask="all")
+    i, _ = sch.get_loops("C")
+
+    def give(kind):
+        return sch.bind(i, "threadIdx.x") if kind == "bind" else getattr(sch, kind)(i)
+
+    give(before)
+    give(after)
+    kinds = {"parallel": "parallel", "vectorize": "vectorized", "unroll": "unrolled", "bind": "thread_binding"}
+    assert sch.get(i).kind == kinds[after]
+    assert sch.get(i).thread_binding == ("threadIdx.x" if after == "bind" else None)
+    agree(func, sch.func)
+    replays(sch, func)
+
+
+def test_a_reduction_that_threads_share_may_be_unrolled_and_not_parallel(matmul, agree):
+    func = matmul(7, 13, 5)
+    sch = Schedule(func, debug_mask="all")
+    k = sch.get_loops("C")[2]
+    sch.bind(k, "threadIdx.x")
+    for step in (sch.parallel, sch.vectorize):
+        refused("loop k carries the reduction of block 'C'", lambda step=step: step(k))
+    sch.unroll(k)
+    assert (sch.get(k).kind, sch.get(k).thread_binding) == ("unrolled", None)
+    agree(func, sch.func)
 
 
 def test_open_tile_sizes(matmul):
