@@ -85,7 +85,7 @@ class Schedule(PrimitiveMethods):
         self._current = "main" if "main" in names else names[0] if len(names) == 1 else None
         self._insts: list[Instruction] = []
         self._names: dict[Any, str] = {}  # handle → its name in the trace
-        self._values: dict[Var, int | float | Expr] = {}  # sampled variable → what it stands for
+        self._values: dict[Var, int | float | Expr | None] = {}  # sampled variable → what it stands for
         self._renamed: dict[str, str] = {}  # block name → its name now
         self._removed: frozenset[Any] = frozenset()  # handles that remove_rv forgot
         self._count = 0

@@ -38,7 +38,9 @@ def sample_perfect_tile(
     """Factor a loop's extent into ``n`` tile sizes whose product is the extent, the innermost at most
     ``max_innermost_factor``; all such factorizations are equally likely.
 
-    Returns ``n`` numbers for :meth:`split`, outermost first. ``decision`` fixes them.
+    Returns ``n`` numbers for :meth:`split`, outermost first. ``decision`` fixes them. A loop whose extent is no constant
+    is not tiled: as in TVM the decision is ``[-1, 1, ..., 1]``; the sizes are None, which leaves it to :meth:`split`, and
+    ones.
 
         v0, v1 = sch.sample_perfect_tile(i, n=2)      # extent 12: one of [12, 1], [6, 2], [4, 3], [3, 4], [2, 6], [1, 12]
         i0, i1 = sch.split(i, [v0, v1])
@@ -46,6 +48,8 @@ def sample_perfect_tile(
     target = _checked(func, loop, n, max_innermost_factor)
     if parametric and decision is None:
         return None, _symbols(target, n)
+    if not isinstance(target.extent, IntImm):
+        return _undivided(target, n, decision)
     extent = _constant_extent(target)
     if decision is not None:
         sizes = _as_sizes(target, n, decision)
@@ -75,18 +79,21 @@ def sample_partitioned_tile(
     multiple of ``innerpart_factor``.
 
     Returns ``n`` numbers for :meth:`split`, outermost first: a factorization of the quotient, spread over all of them,
-    and one of ``innerpart_factor`` over the inner ones. ``decision`` fixes them.
+    and one of ``innerpart_factor`` over the inner ones. ``decision`` fixes them. A loop whose extent is no constant is
+    not tiled, as by :func:`sample_perfect_tile`; ``innerpart_factor`` then has to be 1.
 
         v0, v1, v2 = sch.sample_partitioned_tile(i, n=3, partition_pos=1, innerpart_factor=8)      # v1 * v2 == 8 * m
     """
     target = _checked(func, loop, n, 1)
-    extent = _constant_extent(target)
     if not 0 <= partition_pos < n or innerpart_factor < 1:
         raise ScheduleError(
             f"partition_pos {partition_pos} with innerpart_factor {innerpart_factor} does not part {n} tile sizes",
             where=target,
             hint="partition_pos is a position among the sizes, innerpart_factor at least 1",
         )
+    if not isinstance(target.extent, IntImm) and innerpart_factor == 1:
+        return _undivided(target, n, decision)
+    extent = _constant_extent(target)
     if extent % innerpart_factor:
         raise ScheduleError(
             f"the {extent} iterations of loop {loop.name} are no multiple of innerpart_factor {innerpart_factor}",
@@ -205,6 +212,18 @@ def _constant_extent(loop: For) -> int:
             hint="sample tiles of loops that run at least once",
         )
     return loop.extent.value
+
+
+def _undivided(loop: For, n: int, decision: Sequence[int] | None) -> tuple[list[int], list[Any]]:
+    """The one decision for a loop of unknown extent, and its sizes: one left to ``split``, and ones."""
+    only = [-1] + [1] * (n - 1)
+    if decision is not None and [d.value if isinstance(d, IntImm) else d for d in decision] != only:
+        raise ScheduleError(
+            f"the decision {list(decision)} tiles loop {loop.loop_var.name}, whose extent {loop.extent} is no constant",
+            where=loop,
+            hint=f"the only decision for it is {only}; split it by a constant factor, or use a parametric schedule",
+        )
+    return only, [None, *only[1:]]
 
 
 def _as_sizes(loop: For, n: int, decision: Sequence[int]) -> list[int]:

@@ -69,9 +69,7 @@ def test_decisions_are_checked(matmul):
         sch.sample_perfect_tile(i, n=2, max_innermost_factor=0)
 
 
-def test_symbolic_extents_cannot_be_drawn():
-    sch = Schedule(
-        parse("""
+SYMBOLIC = """
 @T.prim_func
 def main(a: T.handle):
     n = T.int32()
@@ -79,11 +77,34 @@ def main(a: T.handle):
     for i in range(n):
         with T.block("A"):
             vi = T.axis.spatial(n, i)
-            A[vi] = T.float32(0)
-""")
-    )
+            A[vi] = T.float32(1)
+"""
+
+
+@pytest.mark.parametrize("sample", ["sample_perfect_tile", "sample_partitioned_tile"])
+@pytest.mark.parametrize("tiles", [1, 3])
+def test_a_loop_of_unknown_extent_is_not_tiled(agree, replays, sample, tiles):
+    func = parse(SYMBOLIC)
+    sch = Schedule(func, debug_mask="all")
+    i = sch.get_loops("A")[0]
+    sizes = getattr(sch, sample)(i, n=tiles)
+    assert sch.trace.insts[-1].decision == [-1] + [1] * (tiles - 1)
+    assert [sch.get(v) for v in sizes] == [None] + [1] * (tiles - 1)
+    loops = sch.split(i, sizes)
+    assert [str(sch.get(v).extent) for v in loops] == ["n"] + ["1"] * (tiles - 1)
+    agree(func, sch.func, n=13)
+    replays(sch, func)
+    with pytest.raises(ScheduleError, match=r"the decision \[4, 2\] tiles loop i_0, whose extent n is no constant"):
+        getattr(sch, sample)(loops[0], n=2, decision=[4, 2])
+
+
+def test_symbolic_extents_cannot_be_drawn():
+    sch = Schedule(parse(SYMBOLIC))
+    i = sch.get_loops("A")[0]
     with pytest.raises(ScheduleError, match="the extent n of loop i is no constant"):
-        sch.sample_perfect_tile(sch.get_loops("A")[0], n=2)
+        sch.sample_tile(i, n=2)
+    with pytest.raises(ScheduleError, match="the extent n of loop i is no constant"):
+        sch.sample_partitioned_tile(i, n=2, innerpart_factor=4)
 
 
 def test_categorical(matmul):
