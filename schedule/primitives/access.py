@@ -7,7 +7,7 @@ from typing import Any
 
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer, BufferRegion
-from ...tir.expr import Range, const
+from ...tir.expr import Range
 from ...tir.function import PrimFunc
 from ...tir.stmt import BlockRealize
 from ..analysis import accesses, opaque_buffers

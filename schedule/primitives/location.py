@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+
 import numpy as np
 
-from ...tir.expr import Var
+from ...tir.arith.smt import is_solving
+from ...tir.expr import IterVar, Var, is_const_int
 from ...tir.function import PrimFunc
-from ...tir.stmt import For
+from ...tir.stmt import BlockRealize, For
+from ...tir.walk import uses_var
 from ..analysis import consumers_of
 from ..errors import ScheduleError
 from ..handles import COMPUTE_INLINE, COMPUTE_ROOT
 from ..primitive import primitive
-from ..tree import tree_of
+from ..tree import Tree, blocks_below, tree_of
 from .compute_at import compute_at
 from .inline import compute_inline
 
@@ -28,16 +33,16 @@ def sample_compute_location(
 
     The decision is the position of a loop above the block's first consumer, -1 for where the block is, or -2 for
     inlining it. The output goes where ``compute_at`` takes a loop.
+
+    As in TVM, loops of one iteration are not drawn, nor those that would only repeat work of another place: data-parallel
+    loops inside a loop that reduces, and reducing loops with no data-parallel one inside.
     """
     tree = tree_of(func)
     realize = tree.block(block)
     consumers = consumers_of(tree, realize)
     loops = tree.loops_above(consumers[0]) if consumers else []
     if decision is None:
-        legal = [ROOT]
-        if consumers and _applies(lambda: compute_inline(func, block)):
-            legal.insert(0, INLINE)
-        legal += [n for n, loop in enumerate(loops) if _applies(lambda v=loop.loop_var: compute_at(func, block, v))]
+        legal = _legal_places(func, block, is_solving())
         decision = legal[int(rng.integers(len(legal)))]
     if isinstance(decision, bool) or not isinstance(decision, int) or not INLINE <= decision < len(loops):
         raise ScheduleError(
@@ -50,9 +55,52 @@ def sample_compute_location(
     return decision, COMPUTE_INLINE if decision == INLINE else loops[decision].loop_var
 
 
-def _applies(step: object) -> bool:
+@lru_cache(maxsize=64)
+def _legal_places(func: PrimFunc, block: str, with_solver: bool) -> tuple[int, ...]:
+    """The decisions that may be drawn, in order. A function never changes, so that they are found once for all draws
+    (with the solver, which accepts more, and without)."""
+    tree = tree_of(func)
+    consumers = consumers_of(tree, tree.block(block))
+    places = [INLINE] if consumers and _applies(partial(compute_inline, func, block)) else []
+    places.append(ROOT)
+    for number, loop in _candidates(tree, consumers):
+        if _applies(partial(compute_at, func, block, loop.loop_var)):
+            places.append(number)
+    return tuple(places)
+
+
+def _candidates(tree: Tree, consumers: Sequence[BlockRealize]) -> list[tuple[int, For]]:
+    """The loops around all consumers that are worth a try, with their positions."""
+    if not consumers:
+        return []
+    loops = tree.loops_above(consumers[0])
+    shared = [lp for lp in loops if all(tree.is_below(c, lp) for c in consumers)]
+    parallel = [_is_data_parallel(lp) for lp in shared]
+    last = max([n for n, p in enumerate(parallel) if p], default=-1)
+    out: list[tuple[int, For]] = []
+    reduces = False
+    for number, loop in enumerate(shared[: last + 1]):
+        if is_const_int(loop.extent, 1):
+            continue
+        if parallel[number] and reduces:
+            break
+        reduces = reduces or not parallel[number]
+        out.append((number, loop))
+    return out
+
+
+def _is_data_parallel(loop: For) -> bool:
+    """Whether all axes of blocks inside that the loop is part of are spatial."""
+    return all(
+        iv.kind == IterVar.SPATIAL or not uses_var(value, loop.loop_var)
+        for inner in blocks_below(loop.body)
+        for iv, value in zip(inner.block.iter_vars, inner.iter_values, strict=True)
+    )
+
+
+def _applies(step: Callable[[], object]) -> bool:
     try:
-        step()  # type: ignore[operator]
+        step()
     except ScheduleError:
         return False
     return True

@@ -6,7 +6,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from tilewright import te
 from tilewright.schedule import Schedule, ScheduleError
+from tilewright.schedule.primitives import location
 from tilewright.schedule.primitives.sampling import _draw_factorization, count_factorizations
 from tilewright.tir import parse
 
@@ -136,3 +138,36 @@ def test_compute_location(chain, agree, replays):
     with pytest.raises(ScheduleError, match="the decision 2 is no place for block 'B': its consumer has 2 loops"):
         sch.sample_compute_location("B", decision=2)
     assert sch.get(sch.sample_compute_location("B", decision=0)).loop_var is sch.get_loops("C")[0]
+
+
+def test_only_locations_that_differ_are_drawn(agree):
+    A, B = te.placeholder((7, 16), name="A"), te.placeholder((16, 8), name="B")
+    P = te.compute((7, 16), lambda i, j: A[i, j] * 2.0, name="P")
+    r = te.reduce_axis((0, 16), name="k")
+    C = te.compute((7, 8), lambda i, j: te.sum(P[i, r] * B[r, j], axis=r), name="C")
+    func = te.create_prim_func([A, B, C])
+    sch = Schedule(func, debug_mask="all")
+    i, j, k = sch.get_loops("C")
+    i0, i1, i2 = sch.split(i, [7, 1, 1])
+    j0, j1 = sch.split(j, [2, 4])
+    k0, k1 = sch.split(k, [4, 4])
+    sch.reorder(i0, i1, j0, k0, i2, j1, k1)
+    drawn = {}
+    for seed in range(60):
+        one = sch.copy()
+        one.seed(seed)
+        place = one.sample_compute_location("P")
+        if drawn.setdefault(one.trace.insts[-1].decision, one) is one:
+            one.compute_at("P", place)
+            agree(func, one.func)
+    # not i1, which has one iteration; not j1, a data-parallel loop in one that reduces; not k1, which reduces innermost
+    assert drawn.keys() == {-2, -1, 0, 2, 3}
+
+
+def test_legal_locations_are_found_once(monkeypatch, chain):
+    sch = Schedule(chain(5, 7), seed=0)
+    tried = []
+    monkeypatch.setattr(location, "compute_at", lambda func, block, loop: tried.append(loop))
+    for _ in range(20):
+        sch.sample_compute_location("B")
+    assert len(tried) == 2

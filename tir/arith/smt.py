@@ -20,7 +20,7 @@ from .terms import Poly, const_of
 if TYPE_CHECKING:
     from .analyzer import Analyzer
 
-__all__ = ["proves", "solving"]
+__all__ = ["is_solving", "proves", "solving"]
 
 STEPS = 400_000
 """How much work one question may be: z3's ``rlimit``, about a tenth of a second."""
@@ -40,6 +40,11 @@ def solving(on: bool = True) -> Iterator[None]:
         yield
     finally:
         _ON.reset(token)
+
+
+def is_solving() -> bool:
+    """Whether questions may go to the solver: what is kept of earlier proofs holds for one of the two cases."""
+    return _ON.get()
 
 
 def _z3() -> Any:
