@@ -6,14 +6,16 @@
 >>> [int(e) for e in m.map_shape((64, 255))]
 [6, 64, 48]
 
-A map is kept in traces as its text, which is read back by walking its syntax tree, never by evaluating it.
+A map is kept in traces as its text, which is read back by walking its syntax tree, never by evaluating it. A map that
+uses scalar parameters or sizes of the function is kept as its text and these, by the names that the text has for them:
+``["lambda i: (i + n,)", {"n": n}]``.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -37,7 +39,7 @@ from ..tir.expr import (
     make_binary,
     match_types,
 )
-from ..tir.walk import pre_order, substitute
+from ..tir.walk import pre_order, substitute, uses_var
 from .errors import ScheduleError
 from .invert import NotInvertible, invert
 
@@ -62,8 +64,24 @@ class IndexMap:
     AXIS_SEPARATOR: ClassVar[str] = "AXIS_SEPARATOR"
 
     @staticmethod
-    def from_func(func: Callable[..., Any], ndim: int | None = None) -> IndexMap:
-        """The map of a Python function; ``ndim`` is needed when it takes ``*indices``."""
+    def of(given: Any, ndim: int | None = None, sizes: Collection[Var] = ()) -> IndexMap:
+        """The map that a map, a function, or what :meth:`recorded` has made stands for; ``sizes`` are variables that it
+        may use beside its indices. TypeError for anything else."""
+        if isinstance(given, IndexMap):
+            return given.checked(sizes)
+        if isinstance(given, str):
+            return IndexMap.from_text(given)
+        if callable(given):
+            return IndexMap.from_func(given, ndim, sizes)
+        if isinstance(given, (list, tuple)) and len(given) == 2 and isinstance(given[0], str):
+            text, named = given
+            if isinstance(named, Mapping) and all(isinstance(v, (Var, int)) for v in named.values()):
+                return IndexMap.from_text(text, named).checked(sizes)
+        raise TypeError(f"an index map is a function, its text or an IndexMap, not {type(given).__name__}")
+
+    @staticmethod
+    def from_func(func: Callable[..., Any], ndim: int | None = None, sizes: Collection[Var] = ()) -> IndexMap:
+        """The map of a Python function; ``ndim`` is needed when it takes ``*indices``. It may use ``sizes`` as well."""
         parameters = list(inspect.signature(func).parameters.values())
         alone = sum(p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters)
         variables: list[Var] = []
@@ -86,11 +104,11 @@ class IndexMap:
                 positional.append(variables[-1])
         result = func(*positional, **named)
         parts = result if isinstance(result, (tuple, list)) else (result,)
-        return _from_parts(tuple(variables), [p if _is_separator(p) else convert(p) for p in parts])
+        return _from_parts(tuple(variables), [p if _is_separator(p) else convert(p) for p in parts], sizes)
 
     @staticmethod
-    def from_text(text: str) -> IndexMap:
-        """The map that :meth:`as_text` wrote; ScheduleError for any other text."""
+    def from_text(text: str, sizes: Mapping[str, Any] | None = None) -> IndexMap:
+        """The map that :meth:`as_text` wrote, with what it names beside its indices; ScheduleError for any other text."""
         problem = ScheduleError(f"{text[:80]!r} is no index map", hint="write e.g. 'lambda i, j: (i // 16, j, i % 16)'")
         if len(text) > _LONGEST:
             raise problem
@@ -106,9 +124,11 @@ class IndexMap:
         variables = {p.arg: Var(p.arg) for p in a.args}
         body = tree.body.elts if isinstance(tree.body, (ast.Tuple, ast.List)) else [tree.body]
 
+        named = {name: convert(e) for name, e in (sizes or {}).items()}
+
         def read(n: ast.expr) -> Any:
-            if isinstance(n, ast.Name) and n.id in variables:
-                return variables[n.id]
+            if isinstance(n, ast.Name) and (n.id in variables or n.id in named):
+                return variables[n.id] if n.id in variables else named[n.id]
             if isinstance(n, ast.Constant) and type(n.value) is int:
                 return const(n.value)
             if isinstance(n, ast.UnaryOp) and isinstance(n.op, ast.USub):
@@ -130,19 +150,25 @@ class IndexMap:
         try:
             separators = [isinstance(e, ast.Name) and e.id == IndexMap.AXIS_SEPARATOR not in variables for e in body]
             parts = [IndexMap.AXIS_SEPARATOR if s else read(e) for e, s in zip(body, separators, strict=True)]
-            return _from_parts(tuple(variables.values()), parts)
+            return _from_parts(tuple(variables.values()), parts, [e for e in named.values() if isinstance(e, Var)])
         except (ZeroDivisionError, OverflowError, RecursionError):
             raise problem from None
 
-    def checked(self) -> IndexMap:
-        """Itself; ScheduleError when it uses more than its indices and integer arithmetic."""
-        allowed = set(self.initial_indices)
+    @property
+    def sizes(self) -> list[Var]:
+        """The variables it uses that are none of its indices, each once."""
+        found = [n for e in self.final_indices for n in pre_order(e) if isinstance(n, Var)]
+        return [v for v in dict.fromkeys(found) if v not in self.initial_indices]
+
+    def checked(self, sizes: Collection[Var] = ()) -> IndexMap:
+        """Itself; ScheduleError when it uses more than its indices, ``sizes`` and integer arithmetic."""
+        allowed = {*self.initial_indices, *sizes}
         for e in self.final_indices:
             for n in pre_order(e):
                 if isinstance(n, Var) and n not in allowed:
                     raise ScheduleError(
                         f"the index map uses {n.name}, which is none of its indices",
-                        hint="use the map's own indices and numbers only",
+                        hint="use the map's own indices, numbers, and scalar parameters or sizes of the function only",
                     )
                 if not isinstance(n, (Var, IntImm, *_SIGNS)):
                     raise ScheduleError(
@@ -155,11 +181,31 @@ class IndexMap:
 
     def as_text(self) -> str:
         """The map as a Python lambda."""
-        parts = [_text(e, 0) for e in self.final_indices]
+        names = self._names()
+        parts = [_text(e, 0, names) for e in self.final_indices]
         for n in reversed(self.axis_separators):
             parts.insert(n, self.AXIS_SEPARATOR)
         body = ", ".join(parts) + ("," if len(parts) == 1 else "")
-        return f"lambda {', '.join(v.name for v in self.initial_indices)}: ({body})"
+        return f"lambda {', '.join(names[v] for v in self.initial_indices)}: ({body})"
+
+    def recorded(self) -> str | list[Any]:
+        """The map as a trace keeps it: its text, with the sizes that it uses where it uses some."""
+        names = self._names()
+        sizes: dict[str, Var] = {names[v]: v for v in self.sizes}
+        return [self.as_text(), sizes] if sizes else self.as_text()
+
+    def _names(self) -> dict[Var, str]:
+        """A name for each variable, different ones for different variables."""
+        out: dict[Var, str] = {}
+        taken: set[str] = set()
+        for v in (*self.initial_indices, *self.sizes):
+            name, number = v.name, 0
+            while name in taken:
+                number += 1
+                name = f"{v.name}_{number}"
+            taken.add(name)
+            out[v] = name
+        return out
 
     __str__ = as_text
 
@@ -191,7 +237,7 @@ class IndexMap:
         def walk(e: Expr) -> Expr:
             if isinstance(e, BinaryOp):
                 return make_binary(type(e), *match_types(walk(e.a), walk(e.b)))
-            return fresh[e] if isinstance(e, Var) else e
+            return fresh.get(e, e) if isinstance(e, Var) else e
 
         return IndexMap(tuple(fresh.values()), tuple([walk(e) for e in self.final_indices]), self.axis_separators)
 
@@ -207,6 +253,7 @@ class IndexMap:
         ranges = {v: Range.from_extent(e) for v, e in zip(mine.initial_indices, shape, strict=True)}
         for v, r in ranges.items():
             an.bind(v, r)
+        mine._check_divisors(an)
         out = []
         plain = Analyzer()
         for e in mine.final_indices:
@@ -218,6 +265,19 @@ class IndexMap:
                 )
             out.append(an.simplify(ends[1] + 1))
         return tuple(out)
+
+    def divisors(self) -> list[Expr]:
+        """What it divides by, numbers excepted."""
+        found = [n.b for e in self.final_indices for n in pre_order(e) if isinstance(n, (FloorDiv, FloorMod))]
+        return [e for e in found if not isinstance(e, IntImm)]
+
+    def _check_divisors(self, analyzer: Analyzer) -> None:
+        for e in self.divisors():
+            if not analyzer.can_prove(e >= 1):
+                raise ScheduleError(
+                    f"the index map {self} divides by {e}, which is not known to be at least 1",
+                    hint="divide by numbers, or by sizes of the function's buffers",
+                )
 
     def inverse(
         self, shape: Sequence[ExprLike], variables: Sequence[Var], analyzer: Analyzer | None = None
@@ -292,7 +352,7 @@ def _invert(
 
 def _whole_remainders(e: Expr, analyzer: Analyzer, ranges: dict[Var, Range]) -> Expr:
     """``e`` with a new variable from 0 to c - 1 for each ``x % c``, even where x is smaller."""
-    if isinstance(e, FloorMod) and isinstance(e.b, IntImm) and e.b.value > 0:
+    if isinstance(e, FloorMod) and not uses_var(e.b, lambda v: v in ranges) and analyzer.can_prove(e.b >= 1):
         var = Var("r", e.dtype)
         ranges[var] = Range.from_extent(e.b)
         analyzer.bind(var, ranges[var])
@@ -313,7 +373,7 @@ def _is_separator(part: Any) -> bool:
     return isinstance(part, str) and part == IndexMap.AXIS_SEPARATOR
 
 
-def _from_parts(variables: tuple[Var, ...], parts: Sequence[Any]) -> IndexMap:
+def _from_parts(variables: tuple[Var, ...], parts: Sequence[Any], sizes: Collection[Var] = ()) -> IndexMap:
     """The map with these results, separators among them."""
     indices: list[Expr] = []
     separators: list[int] = []
@@ -322,16 +382,16 @@ def _from_parts(variables: tuple[Var, ...], parts: Sequence[Any]) -> IndexMap:
             separators.append(len(indices))
         else:
             indices.append(part)
-    return IndexMap(variables, tuple(indices), tuple(separators)).checked()
+    return IndexMap(variables, tuple(indices), tuple(separators)).checked(sizes)
 
 
-def _text(e: Expr, outer: int) -> str:
+def _text(e: Expr, outer: int, names: Mapping[Var, str]) -> str:
     if isinstance(e, Var):
-        return e.name
+        return names[e]
     if isinstance(e, IntImm):
         return str(e.value) if e.value >= 0 else f"({e.value})"
     assert isinstance(e, BinaryOp)
     sign = _SIGNS[type(e)]
     level = 1 if sign in "+-" else 2
-    text = f"{_text(e.a, level)} {sign} {_text(e.b, level + 1)}"
+    text = f"{_text(e.a, level, names)} {sign} {_text(e.b, level + 1, names)}"
     return f"({text})" if level < outer else text

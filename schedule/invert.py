@@ -2,7 +2,8 @@
 
 Solved are indices that are axes, digits of them (``v // a``, ``v % b``, ``v % b // a``), sums of digits in a mixed
 radix (``v0 * 16 + v1``), and any of these plus a constant, as long as the digits of each axis are all there. This is
-the inverse of a quasi-affine iteration map (the same family that TVM's iter-affine-map analysis inverts).
+the inverse of a quasi-affine iteration map (the same family that TVM's iter-affine-map analysis inverts). A size may be
+added like a constant (``v + n``, and counting down ``n - v``), and cut an axis in two (``v // n`` and ``v % n``).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Container, Mapping, Sequence
 
 from ..tir.arith import Analyzer
 from ..tir.expr import Add, Expr, FloorDiv, FloorMod, IntImm, Mul, Range, Sub, Var, const, is_const_int
-from ..tir.walk import substitute
+from ..tir.walk import substitute, uses_var
 
 __all__ = ["NotInvertible", "digit_of", "inverse", "invert"]
 
@@ -42,6 +43,7 @@ def invert(
     only be 0, of an axis that is too short for it, takes part.
     """
     digits: dict[Var, dict[int, tuple[Expr, int | None]]] = {}
+    halves: dict[Var, list[tuple[type, Expr, Expr]]] = {}
     reader = Analyzer() if as_written else analyzer
     tests: list[Expr] = []
     for index, value in zip(indices, values, strict=True):
@@ -51,6 +53,11 @@ def invert(
         if isinstance(e, (Add, Sub)) and isinstance(e.b, IntImm):
             value = value - e.b if isinstance(e, Add) else value + e.b
             e = e.a
+        e, value = _without_rest(e, value, doms)
+        cut = _cut_by_size(e, doms)
+        if cut is not None:
+            halves.setdefault(cut[0], []).append((type(e), cut[1], value))
+            continue
         parts = _parts(e, doms)
         if parts is None:
             raise NotInvertible(index)
@@ -64,6 +71,9 @@ def invert(
             known[lower] = (digit, upper)
     solved: dict[Var, Expr] = {}
     for v, dom in doms.items():
+        if v in halves:
+            solved[v] = _whole(analyzer, v, halves[v]) if v not in digits else _fail(v)
+            continue
         if v not in digits:
             if not is_const_int(dom.extent, 1):
                 raise NotInvertible(v)
@@ -93,6 +103,50 @@ def invert(
         if not analyzer.can_prove_equal(back, value):
             tests.append(analyzer.simplify(back).equal(value))
     return solved, tests
+
+
+def _fail(index: Expr) -> Expr:
+    raise NotInvertible(index)
+
+
+def _without_rest(e: Expr, value: Expr, doms: Container[Var]) -> tuple[Expr, Expr]:
+    """``e == value`` with the terms that have no axis in them on the right side, and no axis counting down."""
+    terms: list[tuple[Expr, int]] = []
+    stack = [(e, 1)]
+    while stack:
+        n, sign = stack.pop()
+        if isinstance(n, (Add, Sub)):
+            stack += [(n.b, sign if isinstance(n, Add) else -sign), (n.a, sign)]
+        else:
+            terms.append((n, sign))
+    moving = [(n, sign) for n, sign in terms if uses_var(n, lambda v: v in doms)]
+    if not moving or len({sign for _, sign in moving}) > 1 or (len(moving) == len(terms) and moving[0][1] > 0):
+        return e, value
+    for n, sign in terms:
+        if not uses_var(n, lambda v: v in doms):
+            value = value - n if sign > 0 else value + n
+    left = moving[0][0]
+    for n, _ in moving[1:]:
+        left = left + n
+    return left, value if moving[0][1] > 0 else 0 - value
+
+
+def _cut_by_size(e: Expr, doms: Container[Var]) -> tuple[Var, Expr] | None:
+    """(v, n) when ``e`` is ``v // n`` or ``v % n`` for an axis and a size that is no number."""
+    if isinstance(e, (FloorDiv, FloorMod)) and isinstance(e.a, Var) and e.a in doms and not isinstance(e.b, IntImm):
+        return None if uses_var(e.b, lambda v: v in doms) else (e.a, e.b)
+    return None
+
+
+def _whole(analyzer: Analyzer, v: Var, halves: Sequence[tuple[type, Expr, Expr]]) -> Expr:
+    """``v`` from the values of ``v // n`` and ``v % n``."""
+    by_kind = {kind: (size, value) for kind, size, value in halves}
+    if len(halves) != 2 or len(by_kind) != 2:
+        raise NotInvertible(v)
+    (size, high), (other, low) = by_kind[FloorDiv], by_kind[FloorMod]
+    if not analyzer.can_prove_equal(size, other):
+        raise NotInvertible(v)
+    return high * size + low
 
 
 def inverse(

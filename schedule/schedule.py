@@ -239,6 +239,7 @@ class Schedule(PrimitiveMethods):
             if step.prepare is not None:
                 settled = {key: self._settled(value) for key, value in arguments.items()}
                 arguments = {**arguments, **step.prepare(func, **settled)}
+                before = before or self._meet(arguments, name)
             recorded = {key: self._record(value) for key, value in arguments.items()}
             called = {key: self._resolve(value) for key, value in arguments.items()}
             with solving(self._smt):

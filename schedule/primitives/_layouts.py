@@ -11,25 +11,20 @@ from ...tir.stmt import BlockRealize, BufferStore, For, Stmt
 from ...tir.walk import transform
 from ..handles import BlockRV
 from ..index_map import IndexMap, simplify_unless_constant
-from ..tree import Tree, tree_of
+from ..tree import Tree, symbols_of, tree_of
 
-__all__ = ["as_text", "block_name", "has_trivial_bindings", "map_of_axes", "own_nest", "sized_analyzer", "tidy"]
-
-
-def as_text(index_map: Any, ndim: int | None) -> str:
-    if isinstance(index_map, str):
-        return index_map
-    if not isinstance(index_map, IndexMap):
-        if not callable(index_map):
-            raise TypeError(f"an index map is a function, its text or an IndexMap, not {type(index_map).__name__}")
-        index_map = IndexMap.from_func(index_map, ndim)
-    return str(index_map)
+__all__ = ["as_recorded", "block_name", "has_trivial_bindings", "map_of_axes", "own_nest", "sized_analyzer", "tidy"]
 
 
-def map_of_axes(func: PrimFunc, block: Any, index_map: Any) -> str:
-    """The text of a map over the axes of ``block``, so that it may be a function of ``*axes``."""
+def as_recorded(func: PrimFunc, index_map: Any, ndim: int | None) -> Any:
+    """An index map over ``ndim`` indices as a trace can hold it; it may use scalar parameters and sizes of ``func``."""
+    return index_map if isinstance(index_map, str) else IndexMap.of(index_map, ndim, symbols_of(func)).recorded()
+
+
+def map_of_axes(func: PrimFunc, block: Any, index_map: Any) -> Any:
+    """A map over the axes of ``block`` as a trace can hold it, so that it may be a function of ``*axes``."""
     found = tree_of(func).blocks.get(block_name(block))
-    return as_text(index_map, len(found[0].block.iter_vars) if found else None)
+    return as_recorded(func, index_map, len(found[0].block.iter_vars) if found else None)
 
 
 def block_name(block: Any) -> str:

@@ -15,7 +15,7 @@ from ..boxes import analyzer_at, first_outside
 from ..errors import ScheduleError
 from ..index_map import IndexMap
 from ..primitive import primitive
-from ..tree import Tree, tree_of
+from ..tree import Tree, symbols_of, tree_of
 from ._layouts import map_of_axes
 from .annotate import with_annotation
 from .cache import pick_buffer
@@ -83,7 +83,7 @@ def annotate_buffer_access(
     buffer = pick_buffer(realize, buffer_index, buf_type)
     regions = old.reads if buf_type == "read" else old.writes
     number = next(n for n, r in enumerate(regions) if r.buffer is buffer)
-    mapping = IndexMap.from_text(gen_new_ranges) if isinstance(gen_new_ranges, str) else gen_new_ranges
+    mapping = IndexMap.of(gen_new_ranges, len(old.iter_vars), symbols_of(func))
     ends = mapping.map_indices([iv.var for iv in old.iter_vars])
     if len(ends) != 2 * buffer.ndim:
         raise ScheduleError(

@@ -14,7 +14,7 @@ from ..errors import ScheduleError
 from ..index_map import IndexMap, simplify_unless_constant
 from ..primitive import primitive
 from ..regions import covers_domain
-from ..tree import tree_of
+from ..tree import symbols_of, tree_of
 from ._layouts import has_trivial_bindings, map_of_axes, own_nest, sized_analyzer, tidy
 from ._moving import nest
 
@@ -60,9 +60,7 @@ def transform_block_layout(func: PrimFunc, block: str, index_map: Any) -> PrimFu
     realize = tree.block(block)
     check_plain_path(tree, realize)
     old = realize.block
-    mapping = IndexMap.from_text(index_map) if isinstance(index_map, str) else index_map
-    if not isinstance(mapping, IndexMap):
-        mapping = IndexMap.from_func(mapping, len(old.iter_vars))
+    mapping = IndexMap.of(index_map, len(old.iter_vars), symbols_of(func))
     top = own_nest(tree, realize)
     if top is None or not covers_domain(tree, realize, once=True):
         raise ScheduleError(
@@ -122,7 +120,7 @@ def _new_kinds(realize: BlockRealize, mapping: IndexMap) -> list[str]:
     kind_of = {v: iv.kind for v, iv in zip(mapping.initial_indices, realize.block.iter_vars, strict=True)}
     out = []
     for e in mapping.final_indices:
-        kinds = {kind_of[n] for n in pre_order(e) if isinstance(n, Var)}
+        kinds = {kind_of[n] for n in pre_order(e) if isinstance(n, Var) and n in kind_of}
         if len(kinds) > 1:
             raise ScheduleError(
                 f"the new axis {e} mixes spatial and reduce axes", where=realize, hint="fuse axes of one kind only"

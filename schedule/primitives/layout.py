@@ -18,8 +18,8 @@ from ..analysis import (
 from ..errors import ScheduleError
 from ..index_map import IndexMap
 from ..primitive import primitive
-from ..tree import Tree, tree_of
-from ._layouts import as_text, block_name, sized_analyzer
+from ..tree import Tree, symbols_of, tree_of
+from ._layouts import as_recorded, block_name, sized_analyzer
 from ._matches import separated
 from .cache import pick_buffer
 from .padding import fill_padding, pad_of
@@ -65,10 +65,10 @@ def named_buffer(realize: BlockRealize, buffer: Any) -> Buffer:
 
 
 def _prepare_layout(func: PrimFunc, block: Any, buffer: Any, index_map: Any, **rest: Any) -> dict[str, Any]:
-    out = {"buffer": plain_buffer(buffer), "index_map": as_text(index_map, _rank(func, block, buffer))}
-    if callable(rest.get("pad_value")) or isinstance(rest.get("pad_value"), IndexMap):
-        final = IndexMap.from_text(out["index_map"]).final_indices
-        out["pad_value"] = as_text(rest["pad_value"], len(final))
+    out = {"buffer": plain_buffer(buffer), "index_map": as_recorded(func, index_map, _rank(func, block, buffer))}
+    if callable(rest.get("pad_value")) or isinstance(rest.get("pad_value"), (IndexMap, list)):
+        final = IndexMap.of(out["index_map"], None, symbols_of(func)).final_indices
+        out["pad_value"] = as_recorded(func, rest["pad_value"], len(final))
     return out
 
 
@@ -86,7 +86,8 @@ def transform_layout(
     """Store the elements of a buffer at the places that ``index_map`` gives, wherever it is accessed.
 
     ``buffer`` is ``("read", i)`` or ``("write", i)`` of the block, a buffer or its name; ``index_map`` a function from
-    old indices to a tuple of new ones (an :class:`IndexMap` or its text too).
+    old indices to a tuple of new ones (an :class:`IndexMap` or its text too). It may use sizes and scalar parameters of
+    the function; what it divides by has to be known to be at least 1, as sizes of buffers are.
 
     When the shape does not fit the map (100 rows in tiles of 16), the new buffer is larger; ``pad_value``, a constant
     or a function of the new indices, says what its padding holds. Then the blocks that fill the buffer run over the
@@ -96,7 +97,8 @@ def transform_layout(
     padding is neither written nor read.
 
     A buffer that is a parameter changes the function's signature: the caller has to pass the new layout.
-    ``assume_injective_transform`` takes on trust that no two elements go to one place, where that is not found out.
+    ``assume_injective_transform`` without ``pad_value`` takes on trust, as in TVM, that no two elements go to one place
+    and that what the map divides by is at least 1; padding is then neither written nor read.
 
     >>> from tilewright.schedule import Schedule
     >>> from tilewright.tir.parser import parse
@@ -137,9 +139,7 @@ def transform_layout(
     tree = tree_of(func)
     realize = tree.block(block)
     old = named_buffer(realize, buffer)
-    mapping = IndexMap.from_text(index_map) if isinstance(index_map, str) else index_map
-    if not isinstance(mapping, IndexMap):
-        mapping = IndexMap.from_func(mapping, old.ndim)
+    mapping = IndexMap.of(index_map, old.ndim, symbols_of(func))
     root = home_of(tree, realize, old)
     if all(a is b for a, b in zip(mapping.initial_indices, mapping.final_indices, strict=False)) and (
         len(mapping.initial_indices) == len(mapping.final_indices) == old.ndim
@@ -158,17 +158,15 @@ def transform_layout(
             hint="cache_read or cache_write it, and change the copy",
         )
     analyzer = sized_analyzer(func)
+    trusted = assume_injective_transform and pad_value is None
+    for size in mapping.divisors() if trusted else ():
+        if isinstance(size, Var):
+            analyzer.bind(size, (1, None))
     shape = mapping.map_shape(old.shape, analyzer)
     places = [Var(f"v{i}", e.dtype) for i, e in enumerate(shape)]
     for v, e in zip(places, shape, strict=True):
         analyzer.bind(v, Range.from_extent(e))
-    back: tuple[Expr, ...] | None = None
-    tests: list[Expr] = []
-    try:
-        back, tests = mapping.inverse(old.shape, places, analyzer)
-    except ScheduleError:
-        if not assume_injective_transform or pad_value is not None:
-            raise
+    back, tests = ((), []) if trusted else mapping.inverse(old.shape, places, analyzer)
     new = old.with_(shape=shape, axis_separators=mapping.axis_separators)
     if tests and pad_value is None and not leave_padding:
         raise ScheduleError(
@@ -177,10 +175,10 @@ def transform_layout(
             where=realize,
             hint="give pad_value, or leave_padding=True when nothing reads it",
         )
-    if pad_value is not None and back is not None:
-        pad_value = pad_of(old, shape, places, pad_value)
+    if pad_value is not None:
+        pad_value = pad_of(func, old, places, pad_value)
     if pad_value is not None and tests:
-        func = fill_padding(func, realize, old, new, back, tests, places, pad_value, root)  # type: ignore[arg-type]
+        func = fill_padding(func, realize, old, new, back, tests, places, pad_value, root)
     return _rewrite(func, old, new, mapping, fits=not tests)
 
 

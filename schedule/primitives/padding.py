@@ -35,7 +35,7 @@ from ..analysis import Scope
 from ..errors import ScheduleError
 from ..index_map import IndexMap
 from ..regions import covers_domain
-from ..tree import Tree, tree_of, unique_block_name
+from ..tree import Tree, symbols_of, tree_of, unique_block_name
 from ._layouts import has_trivial_bindings, own_nest
 from ._moving import nest, rebuild
 
@@ -160,12 +160,12 @@ def _split_head(test: Expr) -> Expr | None:
     return all_(outer.equal(0), LT(inner, test.a))
 
 
-def pad_of(buffer: Buffer, shape: Sequence[Expr], places: Sequence[Var], pad_value: Any) -> Expr:
+def pad_of(func: PrimFunc, buffer: Buffer, places: Sequence[Var], pad_value: Any) -> Expr:
     """What the padding holds at ``places``; ScheduleError unless it is of the buffer's data type."""
     kind = parse_dtype(buffer.dtype).kind
     value = pad_value
-    if isinstance(value, str):
-        found = IndexMap.from_text(value).map_indices(places)
+    if isinstance(value, (str, list)):
+        found = IndexMap.of(value, len(places), symbols_of(func)).map_indices(places)
         value = found[0] if len(found) == 1 else value
     elif isinstance(value, float) and kind in ("float", "bfloat"):
         value = const(value, buffer.dtype)

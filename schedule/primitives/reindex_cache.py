@@ -20,7 +20,7 @@ from ..handles import BlockRV
 from ..index_map import IndexMap
 from ..primitive import primitive
 from ..scopes import check_storage_scope
-from ..tree import Tree, tree_of, unique_block_name
+from ..tree import Tree, symbols_of, tree_of, unique_block_name
 from ._copying import check_no_carried_reader, dependents, meeting_place
 from ._layouts import map_of_axes, sized_analyzer
 from ._moving import children_of
@@ -239,9 +239,7 @@ class _Layout:
 
 def _layout(func: PrimFunc, realize: BlockRealize, old: Sequence[Expr], index_map: Any) -> _Layout:
     block = realize.block
-    mapping = IndexMap.from_text(index_map) if isinstance(index_map, str) else index_map
-    if not isinstance(mapping, IndexMap):
-        mapping = IndexMap.from_func(mapping, len(block.iter_vars))
+    mapping = IndexMap.of(index_map, len(block.iter_vars), symbols_of(func))
     analyzer = sized_analyzer(func)
     for iv in block.iter_vars:
         if not is_const_int(iv.dom.min, 0):

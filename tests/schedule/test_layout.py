@@ -5,7 +5,7 @@ from tilewright import te
 from tilewright.schedule import Schedule, ScheduleError
 from tilewright.schedule.index_map import IndexMap
 from tilewright.schedule.tree import tree_of
-from tilewright.tir import parse, verify
+from tilewright.tir import Var, parse, verify
 from tilewright.tir.interpret import InterpretError, interpret
 
 
@@ -280,3 +280,97 @@ def test_index_maps_read_back():
 def test_texts_that_are_no_index_maps_are_refused(text):
     with pytest.raises(ScheduleError, match="is no index map"):
         IndexMap.from_text(text)
+
+
+SIZED = """
+@T.prim_func
+def main(a: T.handle, C: T.Buffer((16,), "int32"), s: T.int32, D: T.Buffer((16,), "int32")):
+    n = T.int32()
+    A = T.match_buffer(a, (n,))
+    B = T.alloc_buffer((16,), "int32")
+    for i in range(16):
+        with T.block("B"):
+            vi = T.axis.spatial(16, i)
+            B[vi] = C[vi] * 2
+    for i in range(16):
+        with T.block("D"):
+            vi = T.axis.spatial(16, i)
+            D[vi] = B[vi] + 1
+    for i in range(n):
+        with T.block("A"):
+            vi = T.axis.spatial(n, i)
+            A[vi] = 0.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("index_map", "options", "stored_at", "shape"),
+    [
+        (lambda n, s: lambda i: (i // n, i % n), {"pad_value": 7}, "v0, v1", "15 // n + 1, n"),
+        (lambda n, s: lambda i: (i // n, i % n), {"leave_padding": True}, "vi // n, vi % n", "15 // n + 1, n"),
+        (lambda n, s: lambda i: (i + n,), {"leave_padding": True}, "vi + n", "n + 16"),
+        (lambda n, s: lambda i: (n + 15 - i,), {"pad_value": lambda i: i + 3}, "v0", "n + 16"),
+        (lambda n, s: lambda i: (15 - i,), {}, "15 - vi", "16"),
+        (
+            lambda n, s: lambda i: (i // s, i % s),
+            {"assume_injective_transform": True},
+            "vi // s, vi % s",
+            "15 // s + 1, s",
+        ),
+        (lambda n, s: lambda i: ((i + s) % 16,), {"assume_injective_transform": True}, "(vi + s) % 16", "16"),
+        (lambda n, s: lambda i: (i // 5, i % 5), {"assume_injective_transform": True}, "vi // 5, vi % 5", "4, 5"),
+    ],
+)
+def test_maps_that_use_sizes_and_scalars(replays, index_map, options, stored_at, shape):
+    func = parse(SIZED)
+    sch = Schedule(func, debug_mask="all")
+    (n,), s = func.buffers[0].shape, func.params[2]
+    sch.transform_layout("B", ("write", 0), index_map(n, s), **options)
+    stored = sch.get(sch.get_block("B")).body
+    assert (", ".join(map(str, stored.indices)), ", ".join(map(str, stored.buffer.shape))) == (stored_at, shape)
+    replays(sch, func)
+    given = np.arange(16, dtype="int32")
+    for length in (1, 3, 16, 17):
+        for scalar in (1, 2, 7):
+            out = np.full(16, -1, "int32")
+            interpret(sch.func, np.zeros(length, "float32"), given, scalar, out, check_regions=True)
+            np.testing.assert_array_equal(out, given * 2 + 1)
+
+
+def test_what_a_map_may_use_beside_its_indices():
+    func = parse(SIZED)
+    sch = Schedule(func)
+    s, loop = func.params[2], sch.get_loops("B")[0]
+    with pytest.raises(ScheduleError, match="divides by s, which is not known to be at least 1"):
+        sch.transform_layout("B", ("write", 0), lambda i: (i // s, i % s), leave_padding=True)
+    with pytest.raises(ScheduleError, match=r"the axes do not follow from \(i \+ s\) % 16"):
+        sch.transform_layout("B", ("write", 0), lambda i: ((i + s) % 16,))
+
+    def shifted(by):
+        return lambda k: (k + by,)
+
+    for other in (loop, Var("x")):
+        with pytest.raises(ScheduleError, match=f"the index map uses {other.name}, which is none of its indices"):
+            sch.transform_layout("B", ("write", 0), shifted(other))
+    with pytest.raises(TypeError, match="an index map is a function"):
+        sch.transform_layout("B", ("write", 0), ["lambda i: (i,)", 3])
+
+
+def test_block_layouts_and_accesses_of_sizes(replays):
+    func = parse(SIZED)
+    sch = Schedule(func, debug_mask="all")
+    n = sch.get_symbol("n")
+    sch.transform_block_layout("A", lambda i: (n - 1 - i,))
+    assert str(sch.get(sch.get_block("A")).body) == "A[n - v0 - 1] = T.float32(0.0)"
+    sch.annotate_buffer_access("A", 0, "write", lambda i: [(n - 1 - i, n)])
+    replays(sch, func)
+
+
+def test_two_variables_of_one_name_have_two_names_in_the_text():
+    v, w, x = Var("v"), Var("v"), Var("v")
+    m = IndexMap((v, w), (w * 16 + v, x))
+    assert m.as_text() == "lambda v, v_1: (v_1 * 16 + v, v_2)"
+    text, sizes = m.recorded()
+    assert sizes == {"v_2": x}
+    again = IndexMap.of([text, sizes], None, [x])
+    assert again.as_text() == m.as_text() and again.final_indices[1] is x
