@@ -9,14 +9,18 @@ from the lowest one on, is one too: a NaN never wins. With the sides the other w
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import permutations
 from typing import Any
 
+from ..tir.buffer import Buffer
 from ..tir.dtype import max_value, min_value
 from ..tir.equal import structural_equal
 from ..tir.expr import Add, And, Cast, Expr, FloatImm, IntImm, Max, Min, Mul, Or, Select, Var
+from ..tir.stmt import BufferStore, IfThenElse, LetStmt, SeqStmt, Stmt
+from ..tir.walk import loads_and_stores, substitute
 
-__all__ = ["REDUCERS", "Reducer", "find_reducer", "register_reducer"]
+__all__ = ["REDUCERS", "Reducer", "Updates", "find_reducer", "register_reducer", "updates_of"]
 
 Values = tuple[Expr, ...]
 
@@ -111,26 +115,86 @@ for _name, _side, _start in (("argmax", "GE", _lowest(1)), ("argmin", "LE", _hig
         register_reducer(_name, 2, _first_where(_keep, _value), _start)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Updates:
+    """What a body of plain stores does: the ``stores``, all of whose values are of the time before the first of them, and
+    the ``conditions`` under which they happen. Variables of let statements are replaced by their values."""
+
+    stores: tuple[BufferStore, ...]
+    conditions: tuple[Expr, ...]
+
+
+def updates_of(stmt: Stmt) -> Updates | str:
+    """The stores of a body that is one store or a sequence of them, under let statements and conditions without an else;
+    or the reason why the body is not a set of stores that happen at once."""
+    lets: dict[Var, Expr] = {}
+    conditions: list[Expr] = []
+    while isinstance(stmt, LetStmt) or (isinstance(stmt, IfThenElse) and stmt.else_case is None):
+        if isinstance(stmt, LetStmt):
+            lets[stmt.var] = substitute(stmt.value, lets)
+            stmt = stmt.body
+        else:
+            conditions.append(substitute(stmt.condition, lets))
+            stmt = stmt.then_case
+    written: set[Buffer] = set()
+    stores: list[BufferStore] = []
+    for store in stmt.seq if isinstance(stmt, SeqStmt) else (stmt,):
+        if not isinstance(store, BufferStore) or store.predicate is not None:
+            return "it holds more than plain stores"
+        if store.buffer in written:
+            return f"it stores to {store.buffer.name} twice"
+        late = next(
+            (a.buffer for e in (store.value, *store.indices) for a in loads_and_stores(e) if a.buffer in written), None
+        )
+        if late is not None:  # a let statement around the stores would have read it before
+            return f"its store to {store.buffer.name} reads {late.name} after the store to {late.name}"
+        written.add(store.buffer)
+        stores.append(substitute(store, lets) if lets else store)
+    return Updates(tuple(stores), tuple(conditions))
+
+
 def find_reducer(
     identity: Sequence[Expr] | None, left: Sequence[Expr], updates: Sequence[Expr]
 ) -> tuple[Reducer, Values] | None:
     """The reducer with ``updates == combine(left, right)`` that starts from ``identity`` (from anything when that is
-    None), and that right side."""
+    None), and that right side. The values of a tuple may come in any order: the reducer found takes them in this one."""
     for reducer in REDUCERS:
         if reducer.arity != len(updates):
             continue
-        holes = tuple([Var(f"rhs_{i}", e.dtype) for i, e in enumerate(left)])
-        sides = [reducer.combine(tuple(left), holes)]
-        if reducer.arity == 1 and reducer.either_way:
-            sides.append(reducer.combine(holes, tuple(left)))
-        for pattern in sides:
-            found: dict[Var, Expr] = {}
-            if (
-                all(_match(p, e, set(holes), found) for p, e in zip(pattern, updates, strict=True))
-                and len(found) == len(holes)
-                and (identity is None or reducer.starts(tuple(identity)))
-            ):
-                return reducer, tuple([found[h] for h in holes])
+        for order in permutations(range(reducer.arity)):
+            ordered = reducer if order == tuple(range(reducer.arity)) else _in_order(reducer, order)
+            right = _right_side(ordered, left, updates)
+            if right is not None and (identity is None or ordered.starts(tuple(identity))):
+                return ordered, right
+    return None
+
+
+def _in_order(reducer: Reducer, order: Sequence[int]) -> Reducer:
+    """The reducer over tuples whose value number ``n`` is number ``order[n]`` of the reducer's own."""
+    back = [order.index(n) for n in range(len(order))]
+
+    def own(values: Values) -> Values:
+        return tuple([values[n] for n in back])
+
+    def combine(x: Values, y: Values) -> Values:
+        found = reducer.combine(own(x), own(y))
+        return tuple([found[n] for n in order])
+
+    return replace(reducer, combine=combine, starts=lambda values: reducer.starts(own(values)))
+
+
+def _right_side(reducer: Reducer, left: Sequence[Expr], updates: Sequence[Expr]) -> Values | None:
+    """The values that ``updates`` combine ``left`` with; None when they do something else."""
+    holes = tuple([Var(f"rhs_{i}", e.dtype) for i, e in enumerate(left)])
+    sides = [reducer.combine(tuple(left), holes)]
+    if reducer.arity == 1 and reducer.either_way:
+        sides.append(reducer.combine(holes, tuple(left)))
+    for pattern in sides:
+        found: dict[Var, Expr] = {}
+        if all(_match(p, e, set(holes), found) for p, e in zip(pattern, updates, strict=True)) and len(found) == len(
+            holes
+        ):
+            return tuple([found[h] for h in holes])
     return None
 
 

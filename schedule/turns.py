@@ -7,12 +7,12 @@ from typing import Any
 
 from ..tir.buffer import Buffer
 from ..tir.expr import BufferLoad, Expr, IterVar, Var
-from ..tir.stmt import Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stmt
-from ..tir.walk import loads_and_stores, pre_order, substitute
+from ..tir.stmt import Block, BlockRealize, For, Stmt
+from ..tir.walk import loads_and_stores, pre_order
 from .analysis import opaque_buffers
 from .dependence import Conflict
 from .errors import ScheduleError
-from .reducers import find_reducer
+from .reducers import find_reducer, updates_of
 from .regions import check_cover
 from .touches import Touch, all_touches
 from .tree import Tree, blocks_below
@@ -78,31 +78,13 @@ def accumulates(block: Block) -> bool:
         return all(accumulates(realize.block) for realize in inner)
     if opaque_buffers(block):
         return True
-    lets: dict[Var, Expr] = {}
-    conditions: list[Expr] = []
-    body = block.body
-    while isinstance(body, (LetStmt, IfThenElse)):
-        if isinstance(body, LetStmt):
-            lets[body.var] = substitute(body.value, lets)
-            body = body.body
-        elif body.else_case is None:
-            conditions.append(substitute(body.condition, lets))
-            body = body.then_case
-        else:
-            return False
-    stores = list(body.seq) if isinstance(body, SeqStmt) else [body]
-    written: set[Buffer] = set()
-    left: list[Expr] = []
-    values: list[Expr] = []
-    for store in stores:
-        # what a later store reads must be what was there before the first
-        if not isinstance(store, BufferStore) or store.predicate is not None or _reads(store.value, written):
-            return False
-        written.add(store.buffer)
-        left.append(BufferLoad(store.buffer, tuple([substitute(i, lets) for i in store.indices])))
-        values.append(substitute(store.value, lets))
-    found = find_reducer(None, left, values)
-    return found is not None and not any(_reads(e, written) for e in (*found[1], *conditions))
+    updates = updates_of(block.body)
+    if isinstance(updates, str):
+        return False
+    left = [BufferLoad(store.buffer, store.indices) for store in updates.stores]
+    found = find_reducer(None, left, [store.value for store in updates.stores])
+    written = {store.buffer for store in updates.stores}
+    return found is not None and not any(_reads(e, written) for e in (*found[1], *updates.conditions))
 
 
 def _reads(e: Expr, buffers: Collection[Buffer]) -> bool:

@@ -3,89 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ...tir.buffer import Buffer, BufferRegion
-from ...tir.equal import structural_equal
 from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var, is_const_int
 from ...tir.function import PrimFunc
+from ...tir.op import if_then_else
 from ...tir.regions import access_regions
-from ...tir.stmt import Block, BlockRealize, BufferStore, For, LetStmt, SeqStmt, Stmt, seq
-from ...tir.walk import loads_and_stores, pre_order, substitute, transform, uses_var
+from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
+from ...tir.walk import pre_order, substitute, transform, uses_var
 from ..analysis import all_of, check_plain_path, check_reduction, conjuncts
 from ..boxes import analyzer_at
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive
-from ..reducers import REDUCERS, Reducer, find_reducer
 from ..tree import Tree, blocks_below, tree_of, unique_block_name
+from ._known_reduction import Reduction, combined, reduction_of, stores_of
 from ._moving import rebuild
 from ._reducing import check_sweep, is_reduce_loop, mentions
 
 __all__ = ["rfactor"]
-
-
-def _stores(stmt: Stmt) -> tuple[list[BufferStore], dict[Var, Expr], list[Var]] | None:
-    """The stores of a body that is a sequence of them, under let statements; the values of these, and their order."""
-    lets: dict[Var, Expr] = {}
-    order: list[Var] = []
-    while isinstance(stmt, LetStmt):
-        lets[stmt.var] = substitute(stmt.value, lets)
-        order.append(stmt.var)
-        stmt = stmt.body
-    stores = list(stmt.seq) if isinstance(stmt, SeqStmt) else [stmt]
-    if not all(isinstance(s, BufferStore) and s.predicate is None for s in stores):
-        return None
-    return stores, lets, order  # type: ignore[return-value]
-
-
-def _reducer_of(realize: BlockRealize) -> tuple[Reducer, list[BufferStore], list[BufferStore], tuple[Expr, ...]]:
-    """The reducer of the block, its updates, its init stores in the same order, and the right-hand side."""
-    block = realize.block
-    hint = f"known reductions: {', '.join(dict.fromkeys(r.name for r in REDUCERS))}; register_reducer adds one"
-    parts, starts = _stores(block.body), _stores(block.init)  # type: ignore[arg-type]
-    if parts is None or starts is None or starts[1]:
-        raise ScheduleError(
-            f"block {block.name_hint!r} has a body or an init other than stores", where=realize, hint=hint
-        )
-    updates, lets, _ = parts
-    by_buffer = {s.buffer: s for s in starts[0]}
-    if len({s.buffer for s in updates}) != len(updates) or by_buffer.keys() != {s.buffer for s in updates}:
-        raise ScheduleError(f"block {block.name_hint!r} does not init what it updates", where=realize, hint=hint)
-    if len(updates) > 1 and not lets:
-        raise ScheduleError(
-            f"block {block.name_hint!r} updates several buffers one after the other, so later values see earlier ones",
-            where=realize,
-            hint="compute the new values first, in let statements",
-        )
-    first = updates[0].indices
-    for store in (*updates, *starts[0]):
-        if len(store.indices) != len(first) or not all(map(structural_equal, first, store.indices)):
-            raise ScheduleError(
-                f"block {block.name_hint!r} stores its outputs at unlike indices",
-                where=realize,
-                hint="the outputs of one reduction go to the same indices",
-            )
-    left = [BufferLoad(s.buffer, s.indices) for s in updates]
-    values = [substitute(s.value, lets) for s in updates]
-    init = [by_buffer[s.buffer] for s in updates]
-    found = find_reducer([s.value for s in init], left, values)
-    if found is None:
-        raise ScheduleError(
-            f"block {block.name_hint!r} is no known reduction: init {', '.join(str(s.value) for s in init)}, update "
-            + ", ".join(str(v) for v in values),
-            where=realize,
-            hint=hint,
-        )
-    reducer, right = found
-    written = {s.buffer for s in updates}
-    if any(a.buffer in written for e in right for a in loads_and_stores(e)):
-        raise ScheduleError(
-            f"block {block.name_hint!r} reads its own output beyond accumulating into it",
-            where=realize,
-            hint="a reduction uses its old value once: C[i] = C[i] + ...",
-        )
-    return reducer, updates, init, right
 
 
 @primitive
@@ -96,8 +34,10 @@ def rfactor(func: PrimFunc, loop: Var, factor_axis: int) -> tuple[PrimFunc, Bloc
     the loops of ``B`` keep their variables, those of ``B_rf`` are new.
 
     Applies to a reduction block that is alone under its reduction loops, whose reduction is a known one (see
-    :mod:`tilewright.schedule.reducers`, also for what reordering means), and when each partial result has an element:
-    under a predicate such as ``k0 * 16 + k1 < n`` the first turn of the other reduction loops must be complete.
+    :mod:`tilewright.schedule.reducers`, also for what reordering means). A loop of one iteration that no axis uses will
+    do as well. Under a predicate such as ``k0 * 16 + k1 < n`` a partial result may have no element, unless the first turn
+    of the other reduction loops is complete; then what is combined is ``T.if_then_else(k0 * 16 + k1 < n, element,
+    identity)``, so that each partial result starts.
 
     >>> from tilewright.schedule import Schedule
     >>> from tilewright.tir.parser import parse
@@ -152,7 +92,8 @@ def rfactor(func: PrimFunc, loop: Var, factor_axis: int) -> tuple[PrimFunc, Bloc
     check_reduction(tree, realize)
     check_plain_path(tree, realize)
     loops = tree.loops_above(realize)
-    if not is_reduce_loop(realize, target):
+    unit = is_const_int(target.extent, 1) and not any(uses_var(v, loop) for v in realize.iter_values)
+    if not unit and not is_reduce_loop(realize, target):
         raise ScheduleError(
             f"loop {loop.name} does not carry the reduction of block {name!r}", where=(target, realize),
             hint="its reduction loops: "
@@ -165,8 +106,14 @@ def rfactor(func: PrimFunc, loop: Var, factor_axis: int) -> tuple[PrimFunc, Bloc
             f"loop {loop.name} starts at {target.min}, not at 0", where=target, hint="let the loop start at 0"
         )
     own = _own_loops(tree, realize, loops)
+    if target not in own:
+        raise ScheduleError(
+            f"loop {loop.name} has other statements than block {name!r} in it", where=(target, realize),
+            hint="rfactor before moving other blocks into the loops",
+        )  # fmt: skip
     check_sweep(tree, realize, own, loops[: len(loops) - len(own)])
-    reducer, updates, inits, right = _reducer_of(realize)
+    reduction = reduction_of(realize)
+    updates = reduction.updates
     rank = len(updates[0].indices)
     if not -rank - 1 <= factor_axis <= rank:
         raise ScheduleError(
@@ -175,7 +122,7 @@ def rfactor(func: PrimFunc, loop: Var, factor_axis: int) -> tuple[PrimFunc, Bloc
             hint=f"from {-rank - 1} to {rank}",
         )
     axis = factor_axis if factor_axis >= 0 else factor_axis + rank + 1
-    _check_first_turn(tree, realize, own, target)
+    tail = _tail(tree, realize, own, target)
 
     rf_name = unique_block_name(func, f"{name}_rf")
     partial = [
@@ -183,8 +130,9 @@ def rfactor(func: PrimFunc, loop: Var, factor_axis: int) -> tuple[PrimFunc, Bloc
                s.buffer.scope)
         for s in updates
     ]  # fmt: skip
-    rf_nest = _partial_nest(realize, own, target, rf_name, updates, inits, right, partial, axis)
-    final = _final_realize(realize, own, target, reducer, updates, partial, axis)
+    to = _Partial({s.buffer: b for s, b in zip(updates, partial, strict=True)}, axis)
+    rf_nest = _partial_nest(realize, own, target, rf_name, reduction, tail, to)
+    final = _final_realize(realize, own, target, reduction, to)
     outermost = own[0]
     final_nest: Stmt = final
     for lp in reversed(own):
@@ -219,23 +167,75 @@ def _own_loops(tree: Tree, realize: BlockRealize, loops: Sequence[For]) -> list[
     return own
 
 
-def _check_first_turn(tree: Tree, realize: BlockRealize, own: Sequence[For], target: For) -> None:
-    """Each partial result starts in the first turn of the other reduction loops: no condition may cut that short."""
+def _tail(tree: Tree, realize: BlockRealize, own: Sequence[For], target: For) -> list[Expr]:
+    """The conditions that may keep a partial result from starting: those which are not known to hold in the first turn
+    of the other reduction loops. ScheduleError when such a loop may not run at all."""
     others = {lp.loop_var: lp.min for lp in own if lp is not target and is_reduce_loop(realize, lp)}
     analyzer = analyzer_at(tree, realize)
-    for c in conjuncts(realize.predicate):
-        if (uses_var(c, target.loop_var) or uses_var(c, lambda v: v in others)) and not analyzer.can_prove(
-            substitute(c, others)
-        ):
+    tail = [
+        c
+        for c in conjuncts(realize.predicate)
+        if (uses_var(c, target.loop_var) or uses_var(c, lambda v: v in others))
+        and not analyzer.can_prove(substitute(c, others))
+    ]
+    for lp in own if tail else ():
+        if lp.loop_var in others and not analyzer.can_prove(lp.extent >= 1):
             raise ScheduleError(
-                f"under {c} some of the {target.extent} partial results have no element, so they would never start",
-                where=(target, realize),
-                hint=f"split so that {target.loop_var.name} has no more turns than the reduction has elements",
+                f"loop {lp.loop_var.name} runs {lp.extent} times, which may be none, so the {target.extent} partial "
+                "results would never start",
+                where=(lp, realize),
+                hint="a size of the function's buffers is at least 1; reduce over such a size",
             )
+    return tail
 
 
-def _widened(indices: Sequence[Expr], axis: int, at: Expr) -> tuple[Expr, ...]:
-    return (*indices[:axis], at, *indices[axis:])
+@dataclass(frozen=True, slots=True, eq=False)
+class _Partial:
+    """The buffers of partial results, by the buffer that the old block writes, and their new dimension."""
+
+    buffers: dict[Buffer, Buffer]
+    axis: int
+
+    def at(self, access: BufferLoad | BufferStore, factor: Expr) -> tuple[Buffer, tuple[Expr, ...]]:
+        """The buffer and the indices that stand for an access of the old buffer in turn ``factor``."""
+        i = access.indices
+        return self.buffers[access.buffer], (*i[: self.axis], factor, *i[self.axis :])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Axes:
+    """The axes of the partial block and their values, the old axes in terms of these, and the loops likewise."""
+
+    factor: IterVar
+    axes: list[IterVar]
+    values: list[Expr]
+    rename: dict[Var, Expr]
+    by_loop: dict[Var, Expr]
+
+
+def _axes_of_partial(realize: BlockRealize, own: Sequence[For], target: For) -> _Axes:
+    loop = target.loop_var
+    factor = IterVar(Range.from_extent(target.extent), Var(f"v{loop.name}", loop.dtype))
+    out = _Axes(factor, [factor], [loop], {}, {loop: factor.var})
+    loops = {lp.loop_var: lp for lp in own}
+    for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        if iv.kind == IterVar.REDUCE and uses_var(value, loop):
+            for n in pre_order(value):
+                if isinstance(n, Var) and n in loops and n not in out.by_loop:
+                    r = Range(loops[n].min, loops[n].extent)
+                    axis = IterVar(r, Var(f"v{n.name}", n.dtype), IterVar.REDUCE)
+                    out.by_loop[n] = axis.var
+                    out.axes.append(axis)
+                    out.values.append(n)
+            out.rename[iv.var] = substitute(value, out.by_loop)
+        else:
+            own_axis = IterVar(iv.dom, Var(iv.var.name, iv.var.dtype), iv.kind, iv.thread_tag)
+            out.rename[iv.var] = own_axis.var
+            out.axes.append(own_axis)
+            out.values.append(value)
+            if isinstance(value, Var):
+                out.by_loop.setdefault(value, own_axis.var)
+    return out
 
 
 def _partial_nest(
@@ -243,61 +243,42 @@ def _partial_nest(
     own: Sequence[For],
     target: For,
     name: str,
-    updates: Sequence[BufferStore],
-    inits: Sequence[BufferStore],
-    right: Sequence[Expr],
-    partial: Sequence[Buffer],
-    axis: int,
+    reduction: Reduction,
+    tail: Sequence[Expr],
+    to: _Partial,
 ) -> Stmt:
     """The loops and the block that compute the partial results. Where each is made of one element, it is just that."""
     block = realize.block
-    by_loop: dict[Var, IterVar] = {
-        target.loop_var: IterVar(
-            Range.from_extent(target.extent), Var(f"v{target.loop_var.name}", target.loop_var.dtype)
-        )
-    }
-    factor = by_loop[target.loop_var]
-    axes: list[IterVar] = [factor]
-    values: list[Expr] = [target.loop_var]
-    rename: dict[Var, Expr] = {}
-    loops = {lp.loop_var: lp for lp in own}
-    for iv, value in zip(block.iter_vars, realize.iter_values, strict=True):
-        if iv.kind == IterVar.REDUCE and uses_var(value, target.loop_var):
-            for n in pre_order(value):
-                if isinstance(n, Var) and n in loops and n not in by_loop:
-                    r = Range(loops[n].min, loops[n].extent)
-                    by_loop[n] = IterVar(r, Var(f"v{n.name}", n.dtype), IterVar.REDUCE)
-                    axes.append(by_loop[n])
-                    values.append(n)
-            rename[iv.var] = substitute(value, {v: a.var for v, a in by_loop.items()})
-        else:
-            own_axis = IterVar(iv.dom, Var(iv.var.name, iv.var.dtype), iv.kind, iv.thread_tag)
-            rename[iv.var] = own_axis.var
-            axes.append(own_axis)
-            values.append(value)
-    to = {s.buffer: b for s, b in zip(updates, partial, strict=True)}
+    new = _axes_of_partial(realize, own, target)
+    alone = all(iv.kind != IterVar.REDUCE for iv in new.axes)
 
     def widen(n: Any) -> Any:
-        if isinstance(n, BufferLoad) and n.buffer in to:
-            return BufferLoad(to[n.buffer], _widened(n.indices, axis, factor.var))
-        if isinstance(n, BufferStore) and n.buffer in to:
-            return BufferStore(to[n.buffer], n.value, _widened(n.indices, axis, factor.var))
+        if isinstance(n, BufferLoad) and n.buffer in to.buffers:
+            return BufferLoad(*to.at(n, new.factor.var))
+        if isinstance(n, BufferStore) and n.buffer in to.buffers:
+            buffer, indices = to.at(n, new.factor.var)
+            return BufferStore(buffer, n.value, indices)
         return None
 
-    body: Stmt
-    init: Stmt | None = None
-    if any(iv.kind == IterVar.REDUCE for iv in axes):
-        body = block.body
-        init = transform(substitute(seq(*inits), rename), post=widen)
-    else:
-        body = seq(*[BufferStore(s.buffer, e, s.indices) for s, e in zip(updates, right, strict=True)])
-    body = transform(substitute(body, rename), post=widen)
+    guards = [_in_axes(c, new, realize, target) for c in tail]
+    body: Stmt = substitute(block.body, new.rename)
+    if alone or guards:
+        guards += [substitute(c, new.rename) for c in reduction.conditions]
+        right = tuple([substitute(e, new.rename) for e in reduction.right])
+        if guards:
+            starts = [substitute(s.value, new.rename) for s in reduction.inits]
+            right = tuple([if_then_else(all_of(guards), e, s) for e, s in zip(right, starts, strict=True)])
+        updates = [substitute(s, new.rename) for s in reduction.updates]
+        body = stores_of(updates, right) if alone else combined(reduction.reducer, updates, right)
+    init = None if alone else transform(substitute(seq(*reduction.inits), new.rename), post=widen)
+    body = transform(body, post=widen)
     reads, writes = access_regions(body, init)
     copies = {lp.loop_var: Var(lp.loop_var.name, lp.loop_var.dtype) for lp in own}
+    predicate = all_of([c for c in conjuncts(realize.predicate) if c not in tail])
     nest: Stmt = BlockRealize(
-        tuple([substitute(v, copies) for v in values]),
-        substitute(realize.predicate, copies),
-        Block(tuple(axes), reads, writes, name, body, init, annotations=block.annotations),
+        tuple([substitute(v, copies) for v in new.values]),
+        substitute(predicate, copies),
+        Block(tuple(new.axes), reads, writes, name, body, init, annotations=block.annotations),
     )
     for lp in reversed(own):
         nest = lp.with_(loop_var=copies[lp.loop_var], min=substitute(lp.min, copies),
@@ -305,14 +286,24 @@ def _partial_nest(
     return nest
 
 
+def _in_axes(condition: Expr, new: _Axes, realize: BlockRealize, target: For) -> Expr:
+    """A condition on loops as one on the axes of the partial block; ScheduleError when it is about other loops."""
+    found: Expr = substitute(condition, new.by_loop)
+    axes = {iv.var for iv in new.axes}
+    mine = {n for v in realize.iter_values for n in pre_order(v) if isinstance(n, Var)}
+    left = next((n for n in pre_order(found) if isinstance(n, Var) and n in mine and n not in axes), None)
+    if left is not None:
+        raise ScheduleError(
+            f"under {condition} some of the {target.extent} partial results have no element, so they would never start, "
+            f"and no axis of block {realize.block.name_hint!r} is {left.name} alone",
+            where=(target, realize),
+            hint=f"split so that {target.loop_var.name} has no more turns than the reduction has elements",
+        )
+    return found
+
+
 def _final_realize(
-    realize: BlockRealize,
-    own: Sequence[For],
-    target: For,
-    reducer: Reducer,
-    updates: Sequence[BufferStore],
-    partial: Sequence[Buffer],
-    axis: int,
+    realize: BlockRealize, own: Sequence[For], target: For, reduction: Reduction, to: _Partial
 ) -> BlockRealize:
     """The block that reduces the partial results into the buffers of the old one."""
     block = realize.block
@@ -323,17 +314,8 @@ def _final_realize(
         if iv.kind != IterVar.REDUCE:
             axes.append(iv)
             values.append(value)  # type: ignore[arg-type]
-    left = tuple([BufferLoad(s.buffer, s.indices) for s in updates])
-    right = tuple([BufferLoad(b, _widened(s.indices, axis, factor.var)) for s, b in zip(updates, partial, strict=True)])
-    results = reducer.combine(left, right)
-    body: Stmt
-    if len(updates) == 1:
-        body = BufferStore(updates[0].buffer, results[0], updates[0].indices)
-    else:
-        names = [Var(f"v_{s.buffer.name}", s.buffer.dtype) for s in updates]
-        body = seq(*[BufferStore(s.buffer, v, s.indices) for s, v in zip(updates, names, strict=True)])
-        for v, result in reversed(list(zip(names, results, strict=True))):
-            body = LetStmt(v, result, body)
+    right = tuple([BufferLoad(*to.at(s, factor.var)) for s in reduction.updates])
+    body = combined(reduction.reducer, reduction.updates, right)
     gone = [lp for lp in own if is_reduce_loop(realize, lp)]
     kept = [c for c in conjuncts(realize.predicate) if not mentions(c, gone)]
     reads, _ = access_regions(body, block.init)

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from tilewright import te
-from tilewright.schedule import Schedule, ScheduleError
+from tilewright.schedule import Schedule, ScheduleError, register_reducer
+from tilewright.schedule.reducers import REDUCERS
 from tilewright.tir import parse
 from tilewright.tir.interpret import interpret
 
@@ -190,11 +191,145 @@ def test_rfactor_refuses_a_place_that_is_none():
         sch.rfactor(sch.get_loops("B")[1], 2)
 
 
-def test_rfactor_refuses_partial_results_without_elements():
+@pytest.mark.parametrize("reduce", [te.sum, te.max, te.min, te.prod])
+@pytest.mark.parametrize("n, m", [(1, 1), (5, 7), (3, 16), (2, 17)])
+def test_rfactor_starts_partial_results_without_elements(agree, replays, reduce, n, m):
+    for sizes in ((n, m), (te.var("n"), te.var("m"))):  # TVM's tutorial on reductions: A[n, m], split by 16
+        func = row_sum(*sizes, reduce)
+        sch = Schedule(func, debug_mask="all")
+        k0, k1 = sch.split(sch.get_loops("B")[1], [None, 16])
+        sch.rfactor(k1, 0)
+        agree(func, sch.func, n=n, m=m)
+        replays(sch, func)
+    sch = Schedule(row_sum(n, m, reduce))  # the parts the other way about: each of few turns
+    k0, k1 = sch.split(sch.get_loops("B")[1], [16, None])
+    sch.rfactor(k0, 1)
+    agree(row_sum(n, m, reduce), sch.func)
+
+
+def test_rfactor_guards_only_what_may_be_missing(same):
     sch = Schedule(row_sum(5, 7))
     _, k1 = sch.split(sch.get_loops("B")[1], [None, 8])
-    with pytest.raises(ScheduleError, match="some of the 8 partial results have no element"):
+    sch.rfactor(k1, 0)
+    assert "T.if_then_else(vk_0 * 8 + vk_1 < 7, A[v_i, vk_0 * 8 + vk_1], T.float32(0.0))" in sch.func.script()
+    assert "T.where" not in sch.func.script()
+    sch = Schedule(row_sum(5, 17))
+    _, k1 = sch.split(sch.get_loops("B")[1], [None, 8])
+    sch.rfactor(k1, 0)
+    assert "if_then_else" not in sch.func.script() and "T.where(k_0 * 8 + k_1 < 17)" in sch.func.script()
+
+
+@pytest.mark.parametrize("m", [1, 7])
+def test_rfactor_of_a_loop_of_one_iteration(agree, replays, m):
+    func = row_sum(3, m)
+    sch = Schedule(func, debug_mask="all")
+    unit = sch.add_unit_loop("B")
+    sch.rfactor(unit, 0)
+    sch.rfactor(sch.get_loops("B_rf")[1], -1)
+    agree(func, sch.func)
+    replays(sch, func)
+    sch = Schedule(func)
+    i, k = sch.get_loops("B")
+    unit = sch.add_unit_loop(i)
+    sch.rfactor(unit, 1)
+    agree(func, sch.func)
+
+
+COMPLEX = """
+@T.prim_func
+def main(A: T.Buffer((5, 13, 2)), R: T.Buffer((5,)), I: T.Buffer((5,))):
+    for i, k in T.grid(5, 13):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                R[vi] = T.float32(1)
+                I[vi] = T.float32(0)
+            BODY
+"""
+REAL, IMAGINARY = "R[vi] * A[vi, vk, 0] - I[vi] * A[vi, vk, 1]", "R[vi] * A[vi, vk, 1] + I[vi] * A[vi, vk, 0]"
+BOTH_LET = [f"r: T.float32 = {REAL}", f"i: T.float32 = {IMAGINARY}", "R[vi] = r", "I[vi] = i"]
+LET_WHAT_IS_READ_LATE = [f"i: T.float32 = {IMAGINARY}", f"R[vi] = {REAL}", "I[vi] = i"]
+IMAGINARY_FIRST = [f"r: T.float32 = {REAL}", f"I[vi] = {IMAGINARY}", "R[vi] = r"]
+LET_TOO_LITTLE = [f"r: T.float32 = {REAL}", "R[vi] = r", f"I[vi] = {IMAGINARY}"]
+ONE_BY_ONE = [f"R[vi] = {REAL}", f"I[vi] = {IMAGINARY}"]
+
+
+@pytest.fixture
+def complex_product():
+    def combine(x, y):
+        return x[0] * y[0] - x[1] * y[1], x[0] * y[1] + x[1] * y[0]
+
+    known = REDUCERS.copy()
+    register_reducer("complex product", 2, combine, lambda s: (s[0].value, s[1].value) == (1, 0))
+    yield
+    REDUCERS[:] = known
+
+
+@pytest.mark.parametrize("factor", [4, 16])
+@pytest.mark.parametrize("body", [BOTH_LET, LET_WHAT_IS_READ_LATE, IMAGINARY_FIRST])
+def test_rfactor_of_a_complex_product(complex_product, replays, body, factor):
+    func = parse(COMPLEX.replace("BODY", "\n            ".join(body)))
+    sch = Schedule(func, debug_mask="all")
+    _, k1 = sch.split(sch.get_loops("B")[1], [None, factor])
+    sch.rfactor(k1, 0)
+    replays(sch, func)
+    a = np.random.default_rng(0).integers(-1, 2, (5, 13, 2)).astype("float32")
+    a[..., 0] += a[..., 0] == 0  # no factor is 0
+    r, i = np.full(5, np.nan, "float32"), np.full(5, np.nan, "float32")
+    interpret(sch.func, a, r, i)
+    np.testing.assert_array_equal(r + 1j * i, (a[..., 0] + 1j * a[..., 1]).prod(1))
+
+
+@pytest.mark.parametrize("body", [LET_TOO_LITTLE, ONE_BY_ONE])
+def test_rfactor_refuses_updates_one_after_the_other(complex_product, body):
+    sch = Schedule(parse(COMPLEX.replace("BODY", "\n            ".join(body))))
+    _, k1 = sch.split(sch.get_loops("B")[1], [None, 4])
+    with pytest.raises(ScheduleError, match="its store to I reads R after the store to R(?s:.*)in let statements"):
         sch.rfactor(k1, 0)
+
+
+@pytest.mark.parametrize("m, factor", [(7, 4), (13, 16)])
+def test_rfactor_of_a_value_and_its_index(replays, m, factor):
+    val = te.placeholder((3, m), name="val")
+    k = te.reduce_axis((0, m), name="k")
+    best = te.comm_reducer(
+        lambda x, y: (te.select(x[0] >= y[0], x[0], y[0]), te.select(x[0] >= y[0], x[1], y[1])),
+        lambda value, index: (te.min_value(value), te.const(-1, index)),
+    )
+    value, index = te.compute((3,), lambda i: best((val[i, k], k.var), axis=k), name="T")
+    func = te.create_prim_func([val, value, index])
+    sch = Schedule(func, debug_mask="all")
+    _, k1 = sch.split(sch.get_loops("T")[1], [None, factor])
+    sch.rfactor(k1, 0)
+    replays(sch, func)
+    a = np.random.default_rng(0).permutation(3 * m).reshape(3, m).astype("float32")
+    most, where = np.zeros(3, "float32"), np.zeros(3, "int32")
+    interpret(sch.func, a, most, where)
+    np.testing.assert_array_equal(where, a.argmax(1))
+    np.testing.assert_array_equal(most, a.max(1))
+
+
+def test_rfactor_of_a_conditional_update(agree, replays):
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((5, 13)), B: T.Buffer((5,))):
+    for i, k in T.grid(5, 13):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = T.float32(0)
+            if A[vi, vk] > T.float32(0):
+                B[vi] = B[vi] + A[vi, vk]
+""")
+    for factors in ([None, 4], [None, 16], [4, None]):
+        for part in (0, 1):
+            sch = Schedule(func, debug_mask="all")
+            sch.rfactor(sch.split(sch.get_loops("B")[1], factors)[part], 0)
+            agree(func, sch.func)
+    sch = Schedule(func, debug_mask="all")
+    sch.rfactor(sch.get_loops("B")[1], 0)
+    agree(func, sch.func)
+    replays(sch, func)
 
 
 def test_rfactor_refuses_a_loop_of_both_kinds():

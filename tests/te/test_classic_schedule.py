@@ -139,6 +139,23 @@ def test_rfactor(factor_axis):
     assert "T.vectorized(4)" in text and "T.unroll(4)" in text
 
 
+def test_rfactor_of_a_symbolic_size():
+    """TVM's tutorial on reductions: the rows of A, 16 partial sums of each."""
+    n, m = te.var("n"), te.var("m")
+    A = te.placeholder((n, m), name="A")
+    k = te.reduce_axis((0, m), "k")
+    B = te.compute((n,), lambda i: te.sum(A[i, k], axis=k), name="B")
+    s = te.create_schedule(B.op)
+    ko, ki = s[B].split(B.op.reduce_axis[0], factor=16)
+    BF = s.rfactor(B, ki)
+    s[BF].compute_at(s[B], s[B].op.axis[0])
+    func = s.prim_func([A, B])
+    for shape in ((1, 1), (7, 13), (3, 16), (2, 33)):
+        a, b = np.arange(np.prod(shape), dtype="float32").reshape(shape), np.full(shape[0], np.nan, "float32")
+        interpret(func, a, b)
+        np.testing.assert_array_equal(b, a.sum(1))
+
+
 def test_fuse_and_pragma_and_nparts():
     A = te.placeholder((6, 8), name="A")
     B = te.compute((6, 8), lambda i, j: A[i, j] * 2.0, name="B")
