@@ -1,10 +1,10 @@
 """The primitives: one function each, registered by :func:`~tilewright.schedule.primitive.primitive`.
 
 ``query`` and ``dataflow`` look around; ``access`` and ``annotate`` add what is known; ``loops`` and ``order`` rewrite loop
-nests, ``kinds`` says how loops run; ``cache``, ``compute_at``, ``inline``, ``reduction``, ``rfactor``, ``layout`` and
-``block_layout`` move computation and data; ``reindex``, ``reindex_cache``, ``inplace``, ``index_cache`` and ``copy_at``
-make copies of other kinds, ``shift_operand`` one of the other signedness; ``storage`` says where and how a buffer lies;
-``sampling`` and ``location`` decide.
+nests, ``kinds`` says how loops run; ``cache``, ``compute_at``, ``inline``, ``reverse_inline``, ``reduction``, ``rfactor``,
+``layout`` and ``block_layout`` move computation and data; ``reindex``, ``reindex_cache``, ``inplace``, ``index_cache`` and
+``copy_at`` make copies of other kinds, ``shift_operand`` one of the other signedness; ``storage`` says where and how a
+buffer lies; ``sampling`` and ``location`` decide.
 A module is imported here so that its primitives are registered.
 """
 
@@ -34,6 +34,7 @@ from . import (
     reduction,
     reindex,
     reindex_cache,
+    reverse_inline,
     rfactor,
     rolling_buffer,
     sampling,
@@ -68,6 +69,7 @@ __all__ = [
     "reduction",
     "reindex",
     "reindex_cache",
+    "reverse_inline",
     "rfactor",
     "rolling_buffer",
     "sampling",

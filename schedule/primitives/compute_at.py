@@ -28,8 +28,9 @@ from ..scopes import shared_by_thread
 from ..solve import Required, join_ends, solve_axes
 from ..tree import Tree, blocks_below, tree_of
 from ._moving import check_kinds_for, children_of, insert_in, nest, realize_over, span_within
-from .inline import compute_inline, reverse_compute_inline
+from .inline import compute_inline
 from .kinds import check_loops_above
+from .reverse_inline import reverse_compute_inline
 
 __all__ = ["compute_at", "reverse_compute_at"]
 

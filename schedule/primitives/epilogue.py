@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ...tir.expr import Add, BufferLoad, Expr, Max, Min, Mul, Var
 from ...tir.function import PrimFunc
-from ...tir.regions import access_regions
 from ...tir.stmt import BlockRealize, BufferStore
 from ...tir.walk import loads_and_stores, pre_order, substitute
 from ..analysis import (
@@ -17,6 +16,7 @@ from ..analysis import (
     opaque_buffers,
     scope_of,
 )
+from ..declared import redeclared
 from ..errors import ScheduleError
 from ..primitive import primitive
 from ..reducers import find_reducer
@@ -110,8 +110,7 @@ def fuse_reduction_epilogue(func: PrimFunc, reduction_block: str, epilogue_block
     here = BufferLoad(last.buffer, at)
     left = isinstance(update.value, combine) and _loads(update.value.a, temp)  # type: ignore[attr-defined]
     body = BufferStore(last.buffer, combine(here, term) if left else combine(term, here), at)
-    reads, writes = access_regions(body, init)
-    block = reduction.block.with_(body=body, init=init, reads=reads, writes=writes)
+    block = redeclared(reduction.block.with_(body=body, init=init))
     new = tree.replace({
         reduction: BlockRealize(reduction.iter_values, reduction.predicate, block),
         epilogue: None,

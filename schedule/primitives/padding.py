@@ -28,10 +28,10 @@ from ...tir.expr import (
 )
 from ...tir.function import PrimFunc
 from ...tir.op import all_, any_, if_then_else
-from ...tir.regions import access_regions
 from ...tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, Stmt, seq
 from ...tir.walk import substitute, transform
 from ..analysis import Scope
+from ..declared import redeclared
 from ..errors import ScheduleError
 from ..index_map import IndexMap
 from ..regions import covers_domain
@@ -250,12 +250,10 @@ def _filled(
 
     body = padded(block.body)
     init = None if block.init is None else padded(block.init)
-    reads, writes = access_regions(body, init)
+    declared = tuple([r.map(lambda e: substitute(e, there)) for r in block.reads])
     rest = block.iter_vars[old.ndim :]
     new_axes = [IterVar(Range.from_extent(e), v) for v, e in zip(at, new.shape, strict=True)]
-    if init is not None:
-        reads = tuple([r for r in reads if r.buffer is not new])
-    new_block = block.with_(iter_vars=(*new_axes, *rest), reads=reads, writes=writes, body=body, init=init)
+    new_block = redeclared(block.with_(iter_vars=(*new_axes, *rest), reads=declared, writes=(), body=body, init=init))
     inner = tree.loops_above(writer)[old.ndim :]
     loops = [(Var(f"ax{i}", e.dtype), e) for i, e in enumerate(new.shape)]
     values = (*[v for v, _ in loops], *[lp.loop_var for lp in inner])

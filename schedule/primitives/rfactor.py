@@ -15,6 +15,7 @@ from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ...tir.walk import pre_order, substitute, transform, uses_var
 from ..analysis import all_of, check_plain_path, check_reduction, conjuncts
 from ..boxes import analyzer_at
+from ..declared import redeclared
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive
@@ -272,13 +273,13 @@ def _partial_nest(
         body = stores_of(updates, right) if alone else combined(reduction.reducer, updates, right)
     init = None if alone else transform(substitute(seq(*reduction.inits), new.rename), post=widen)
     body = transform(body, post=widen)
-    reads, writes = access_regions(body, init)
+    declared = tuple([r.map(lambda e: substitute(e, new.rename)) for r in block.reads])
     copies = {lp.loop_var: Var(lp.loop_var.name, lp.loop_var.dtype) for lp in own}
     predicate = all_of([c for c in conjuncts(realize.predicate) if c not in tail])
     nest: Stmt = BlockRealize(
         tuple([substitute(v, copies) for v in new.values]),
         substitute(predicate, copies),
-        Block(tuple(new.axes), reads, writes, name, body, init, annotations=block.annotations),
+        redeclared(Block(tuple(new.axes), declared, (), name, body, init, annotations=block.annotations)),
     )
     for lp in reversed(own):
         nest = lp.with_(loop_var=copies[lp.loop_var], min=substitute(lp.min, copies),

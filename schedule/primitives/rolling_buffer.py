@@ -26,7 +26,6 @@ from ...tir.expr import (
     is_const_int,
 )
 from ...tir.function import PrimFunc
-from ...tir.regions import access_regions
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
 from ...tir.walk import substitute, transform, uses_var
 from ..analysis import (
@@ -42,6 +41,7 @@ from ..analysis import (
     scope_of,
 )
 from ..boxes import analyzer_at
+from ..declared import redeclared
 from ..errors import ScheduleError
 from ..primitive import primitive
 from ..regions import check_any_cover, check_cover
@@ -383,9 +383,8 @@ def _rewrite(
         if isinstance(n, BlockRealize):
             return _in_order(n, roll.loop)
         if isinstance(n, Block) and any(r.buffer is buffer for r in (*n.reads, *n.writes)):
-            own = {*n.alloc_buffers, *[m.buffer for m in n.match_buffers]}
-            reads, writes = [[r for r in found if r.buffer not in own] for found in access_regions(n.body, n.init)]
-            return n.with_(reads=tuple(map(tidy, reads)), writes=tuple(map(tidy, writes)))
+            new = redeclared(n)
+            return new.with_(reads=tuple(map(tidy, new.reads)), writes=tuple(map(tidy, new.writes)))
         return None
 
     def tidy(region: BufferRegion) -> BufferRegion:

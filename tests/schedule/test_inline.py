@@ -3,6 +3,8 @@ import pytest
 from tilewright import te
 from tilewright.schedule import Schedule, ScheduleError
 from tilewright.tir import parse
+from tilewright.tir.arith import Analyzer
+from tilewright.tir.walk import blocks_of, substitute
 
 
 def test_compute_inline(chain, same, agree, replays):
@@ -347,3 +349,192 @@ def test_reverse_compute_inline_refuses_several_places():
     C = te.compute((7,), lambda i: B[i] + B[i + 2], name="C")
     with pytest.raises(ScheduleError, match="'C' reads B at several places"):
         Schedule(te.create_prim_func([A, C])).reverse_compute_inline("C")
+
+
+POINTERS = parse("""
+@T.prim_func
+def main(A: T.Buffer((16,)), W: T.Buffer((16,)), V: T.Buffer((16,)), D: T.Buffer((16,))):
+    B = T.alloc_buffer((16,))
+    C = T.alloc_buffer((16,))
+    X = T.alloc_buffer((16,))
+    for i in range(16):
+        with T.block("X"):
+            vi = T.axis.spatial(16, i)
+            X[vi] = W[vi] + T.float32(1)
+    for i in range(16):
+        with T.block("B"):
+            vi = T.axis.spatial(16, i)
+            B[vi] = A[vi] * T.float32(2)
+    for i in range(16):
+        with T.block("C"):
+            vi = T.axis.spatial(16, i)
+            T.reads(B[vi], X[0:vi + 1], V[0:16])
+            T.writes(C[vi])
+            C[vi] = B[vi] + T.call_extern("float32", "dot", X.data, T.address_of(V[0]), vi)
+    for i in range(16):
+        with T.block("D"):
+            vi = T.axis.spatial(16, i)
+            D[vi] = C[15 - vi] + T.float32(1)
+""")
+
+
+@pytest.mark.parametrize(
+    "steps, block, reads",
+    [
+        ([("compute_inline", "B")], "C", "T.reads(A[vi], X[0:vi + 1], V[0:16])"),
+        ([("compute_inline", "B"), ("compute_inline", "C")], "D", "T.reads(A[15 - vi], X[0:16 - vi], V[0:16])"),
+        ([("compute_inline", "C")], "D", "T.reads(B[15 - vi], X[0:16 - vi], V[0:16])"),
+        ([("reverse_compute_inline", "D")], "C", "T.reads(B[vi], X[0:vi + 1], V[0:16])"),
+    ],
+)
+def test_regions_that_are_reached_through_pointers_stay(replays, steps, block, reads):
+    func = POINTERS if steps[0][0] == "compute_inline" else parse(POINTERS.script().replace("15 - vi", "vi"))
+    sch = Schedule(func, debug_mask="all")
+    for name, of in steps:
+        getattr(sch, name)(of)
+    assert [b.name for b in sch.get_consumers("X")] == [block]
+    declared = {r.buffer.name: r for r in sch.get(sch.get_block(block)).reads}
+    wanted = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((16,)), B: T.Buffer((16,)), X: T.Buffer((16,)), V: T.Buffer((16,)), D: T.Buffer((16,))):
+    for i in range(16):
+        with T.block("D"):
+            vi = T.axis.spatial(16, i)
+            {reads}
+            T.writes(D[vi])
+            T.evaluate(0)
+""")
+    (realize,) = blocks_of(wanted.body.block.body)
+    assert declared.keys() == {r.buffer.name for r in realize.block.reads}
+    (mine,) = sch.get(sch.get_block(block)).iter_vars
+    at = {realize.block.iter_vars[0].var: mine.var}
+    for r in realize.block.reads:
+        for one, other in zip(declared[r.buffer.name].region, r.region, strict=True):
+            assert Analyzer().can_prove_equal(one.min, substitute(other.min, at))
+            assert Analyzer().can_prove_equal(one.extent, substitute(other.extent, at))
+    replays(sch, func)
+
+
+def test_a_match_buffer_keeps_the_region_of_its_source(agree):
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((13,)), E: T.Buffer((13,)), C: T.Buffer((13,))):
+    B = T.alloc_buffer((13,))
+    X = T.alloc_buffer((13,))
+    for i in range(13):
+        with T.block("B"):
+            vi = T.axis.spatial(13, i)
+            B[vi] = A[vi] * T.float32(2)
+    for i in range(13):
+        with T.block("X"):
+            vi = T.axis.spatial(13, i)
+            X[vi] = E[vi] * T.float32(2)
+    for i in range(13):
+        with T.block("C"):
+            vi = T.axis.spatial(13, i)
+            T.reads(B[vi], X[vi])
+            T.writes(C[vi])
+            M = T.match_buffer(X[vi], (1,), offset_factor=1)
+            C[vi] = B[vi] + M[0]
+""")
+    sch = Schedule(func, debug_mask="all")
+    sch.compute_inline("B")
+    assert [b.name for b in sch.get_consumers("X")] == ["C"]
+    agree(func, sch.func)
+
+
+@pytest.mark.parametrize("m", [1, 13])
+@pytest.mark.parametrize(
+    "shape, view",
+    [
+        ((7, 5), lambda B: lambda i, j: B[i, j]),
+        ((5, 7), lambda B: lambda i, j: B[j, i]),
+        ((35,), lambda B: lambda i: B[i // 5, i % 5]),
+    ],
+)
+def test_reverse_compute_inline_of_a_copy_of_a_reduction(agree, replays, shape, view, m):
+    A = te.placeholder((7, m), name="A")
+    W = te.placeholder((m, 5), name="W")
+    k = te.reduce_axis((0, m), name="k")
+    B = te.compute((7, 5), lambda i, j: te.sum(A[i, k] * W[k, j], axis=k), name="B")
+    func = te.create_prim_func([A, W, te.compute(shape, view(B), name="C")])
+    sch = Schedule(func, debug_mask="all")
+    sch.split(sch.get_loops("B")[2], [None, 4])
+    sch.reverse_compute_inline("C")
+    assert [b.name for b in sch.get_child_blocks(sch.get_block("root"))] == ["B"]
+    assert not sch.func.body.block.alloc_buffers
+    agree(func, sch.func)
+    replays(sch, func)
+    sch.decompose_reduction("B", sch.get_loops("B")[2])
+    agree(func, sch.func)
+
+
+def test_reverse_compute_inline_of_a_part_of_a_reduction(agree):
+    A = te.placeholder((7, 13), name="A")
+    k = te.reduce_axis((0, 13), name="k")
+    B = te.compute((7,), lambda i: te.max(A[i, k], axis=k), name="B")
+    func = te.create_prim_func([A, te.compute((5,), lambda i: B[i + 1], name="C")])
+    sch = Schedule(func, debug_mask="all")
+    sch.reverse_compute_inline("C")
+    agree(func, sch.func)
+
+
+def test_reverse_compute_inline_under_the_loop_of_a_reduction(agree):
+    A = te.placeholder((7, 13), name="A")
+    k = te.reduce_axis((0, 13), name="k")
+    B = te.compute((7,), lambda i: te.sum(A[i, k], axis=k), name="B")
+    func = te.create_prim_func([A, te.compute((7,), lambda i: B[i], name="C")])
+    sch = Schedule(func, debug_mask="all")
+    sch.reverse_compute_at("C", sch.get_loops("B")[0])
+    sch.reverse_compute_inline("C")
+    agree(func, sch.func)
+
+
+@pytest.mark.parametrize(
+    "store, words",
+    [
+        ("C[0] = B[vi]", "stores at C.0., from which its axes do not follow"),
+        ("C[vi] = B[vi] + T.float32(1)", "'B' does more than store one value: it is a reduction, and block 'C' more"),
+        ("C[vi] = B[vi] + C[vi]", "reads and writes buffer C"),
+    ],
+)
+def test_reverse_compute_inline_refuses_what_is_not_a_copy_of_a_reduction(store, words):
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((7, 5)), C: T.Buffer((7,))):
+    B = T.alloc_buffer((7,))
+    for i, k in T.grid(7, 5):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vk]
+    for i in range(7):
+        with T.block("C"):
+            vi = T.axis.spatial(7, i)
+            {store}
+""")
+    with pytest.raises(ScheduleError, match=words):
+        Schedule(func).reverse_compute_inline("C")
+
+
+@pytest.mark.parametrize("n, read", [(5, "vi"), (3, "vi"), (4, "vi + 1")])
+def test_reverse_compute_inline_of_a_producer_whose_condition_the_reader_implies(agree, replays, n, read):
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((7,)), C: T.Buffer(({n},))):
+    B = T.alloc_buffer((7,))
+    for i in range(7):
+        with T.block("B"):
+            vi = T.axis.spatial(7, i)
+            T.where(i < 5)
+            B[vi] = A[vi] * T.float32(2)
+    for i in range({n}):
+        with T.block("C"):
+            vi = T.axis.spatial({n}, i)
+            C[vi] = B[{read}] + T.float32(1)
+""")
+    sch = Schedule(func, debug_mask="all")
+    sch.reverse_compute_inline("C")
+    agree(func, sch.func)
+    replays(sch, func)

@@ -1,0 +1,46 @@
+"""The regions that a block declares, found anew after its body has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..tir.arith import region_union
+from ..tir.buffer import BufferRegion
+from ..tir.regions import access_regions
+from ..tir.stmt import Block
+from .analysis import opaque_buffers
+
+__all__ = ["hidden_reads", "redeclared"]
+
+
+def hidden_reads(block: Block) -> list[BufferRegion]:
+    """What the block declares to read of buffers that it reaches through pointers or match_buffers, which no load shows."""
+    pointers = opaque_buffers(block)
+    return [r for r in block.reads if r.buffer.data in pointers]
+
+
+def redeclared(block: Block, more: Sequence[BufferRegion] = ()) -> Block:
+    """``block``, whose body or init has changed, with the regions of what these access.
+
+    What it reaches through a pointer or a match_buffer no load or store shows, so the old regions of such buffers stay,
+    and ``more`` is added to the reads.
+    """
+    own = {*block.alloc_buffers, *[m.buffer for m in block.match_buffers]}
+    reads, writes = access_regions(block.body, block.init)
+    pointers = opaque_buffers(block)
+    hidden = [r for r in block.writes if r.buffer.data in pointers and r.buffer not in own]
+    return block.with_(
+        reads=_joined(
+            [r for r in reads if r.buffer not in own],
+            [r for r in (*hidden_reads(block), *more) if r.buffer not in own],
+        ),
+        writes=_joined([r for r in writes if r.buffer not in own], hidden),
+    )
+
+
+def _joined(found: Sequence[BufferRegion], declared: Sequence[BufferRegion]) -> tuple[BufferRegion, ...]:
+    """One region per buffer: what was found, then what is only declared."""
+    out = {r.buffer: r for r in found}
+    for r in declared:
+        out[r.buffer] = region_union([out[r.buffer], r]) if r.buffer in out else r
+    return tuple(out.values())

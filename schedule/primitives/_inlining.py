@@ -1,0 +1,77 @@
+"""A block of one store, and its place as a function of its axes: what goes into other blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...tir.buffer import Buffer, BufferRegion
+from ...tir.expr import BufferLoad, Expr, Let, Var
+from ...tir.stmt import Block, BlockRealize, BufferStore, For, LetStmt, Stmt
+from ...tir.walk import pre_order
+from ..analysis import Scope, opaque_buffers
+from ..boxes import analyzer_at
+from ..declared import redeclared
+from ..errors import ScheduleError
+from ..invert import NotInvertible, inverse
+from ..tree import Tree
+
+__all__ = ["axes_of_store", "check_pointers", "defined_in", "single_store", "with_regions"]
+
+
+def single_store(realize: BlockRealize) -> BufferStore:
+    body = realize.block.body
+    if not isinstance(body, BufferStore) or body.predicate is not None or realize.block.init is not None:
+        raise ScheduleError(
+            f"block {realize.block.name_hint!r} does more than store one value",
+            where=realize,
+            hint="its body must be a single B[...] = value",
+        )
+    return body
+
+
+def check_pointers(scope: Scope, buffer: Buffer) -> None:
+    if buffer.data in opaque_buffers(scope.root.block):
+        raise ScheduleError(
+            f"buffer {buffer.name} is accessed through a pointer or a match_buffer, so it has to exist",
+            where=scope.root,
+            hint="do this before tensorize and other steps that bring in pointers",
+        )
+
+
+def axes_of_store(tree: Tree, realize: BlockRealize, store: BufferStore) -> tuple[list[Var], dict[Var, Expr]]:
+    """A variable for each index of the store, and the block's axes as expressions of them."""
+    doms = {iv.var: iv.dom for iv in realize.block.iter_vars}
+    analyzer = analyzer_at(tree, realize)
+    for v, dom in doms.items():
+        analyzer.bind(v, dom)
+    try:
+        return inverse(analyzer, doms, store.indices)
+    except NotInvertible as e:
+        where = f"{store.buffer.name}[{', '.join(map(str, store.indices))}]"
+        raise ScheduleError(
+            f"block {realize.block.name_hint!r} stores at {where}, from which its axes do not follow (see {e.index})",
+            where=realize,
+            hint="the indices must be its axes, or splits and fusions of them, each used once",
+        ) from None
+
+
+def with_regions(block: Block, more: Sequence[BufferRegion]) -> Block:
+    """The regions found anew, and ``more`` reads; what the indices of the old ones read comes first, as in TVM."""
+    ends = [e for old in (*block.reads, *block.writes) for r in old.region for e in (r.min, r.extent)]
+    indexing = [n.buffer for e in ends for n in pre_order(e) if isinstance(n, BufferLoad)]
+    first = {b: n for n, b in enumerate(dict.fromkeys(indexing))}
+    new = redeclared(block, more)
+    return new.with_(reads=tuple(sorted(new.reads, key=lambda r: first.get(r.buffer, len(first)))))
+
+
+def defined_in(stmt: Stmt) -> set[Var]:
+    """The variables of loops, let and axes of blocks below ``stmt``."""
+    out: set[Var] = set()
+    for n in pre_order(stmt):
+        if isinstance(n, For):
+            out.add(n.loop_var)
+        elif isinstance(n, Block):
+            out.update(iv.var for iv in n.iter_vars)
+        elif isinstance(n, (LetStmt, Let)):
+            out.add(n.var)
+    return out
