@@ -225,6 +225,7 @@ def _moved(block: Block, old: Buffer, store: BufferStore, indices: tuple[Expr, .
             return BufferStore(store.buffer, n.value, indices, n.predicate)
         return None
 
+    assert block.init is not None
     return block.with_(body=transform(block.body, post=post), init=transform(block.init, post=post))
 
 
