@@ -65,17 +65,15 @@ def comm_reducer(
     """
     left_name, right_name = _two_names(fcombine, name)
 
-    def reducer(expr: Any, axis: Any = None, where: Any = None, init: Any = None, *more: Any) -> Any:
-        if axis is None:
-            raise TypeError(f"{name}: give axis=, the reduce_axis to combine over, or several expressions")
-        if isinstance(axis, (IterVar, list, tuple)):
-            if more:
-                raise TypeError(f"{name}: expressions beside an axis")
+    def reducer(expr: Any, *args: Any, axis: Any = None, where: Any = None, init: Any = None) -> Any:
+        more, axis, where, init = _arguments(name, args, axis, where, init)
+        if axis is not None:
             return make_reduce(expr, axis, where, init)
+        if not more:
+            raise TypeError(f"{name}: give axis=, the reduce_axis to combine over, or several expressions")
         out = convert(expr)
-        for other in (axis, where, init, *more):
-            if other is not None:
-                out = fcombine(out, convert(other))
+        for other in more:
+            out = fcombine(out, convert(other))
         return out
 
     def make_reduce(expr: Any, axis: Any, where: Any, init: Any) -> Any:
@@ -102,6 +100,24 @@ def comm_reducer(
     reducer.__name__ = name
     reducer.__doc__ = f"The reduction ``{name}(expr, axis, where=None, init=None)``; see :func:`comm_reducer`."
     return reducer
+
+
+def _arguments(name: str, args: tuple[Any, ...], axis: Any, where: Any, init: Any) -> tuple[Any, ...]:
+    """The expressions to combine, and axis, where, init, which may be given by position as well."""
+    given = {"axis": axis, "where": where, "init": init}
+    if args and (isinstance(args[0], (IterVar, list, tuple)) or (args[0] is None and axis is None)):
+        if len(args) > 3:
+            raise TypeError(f"{name}: expressions beside an axis")
+        for key, value in zip(given, args, strict=False):
+            if given[key] is not None:
+                raise TypeError(f"{name}: {key} is given twice")
+            given[key] = value
+        args = ()
+    elif args and axis is not None:
+        raise TypeError(f"{name}: expressions beside an axis")
+    if given["axis"] is None and (given["where"] is not None or given["init"] is not None):
+        raise TypeError(f"{name}: where= and init= are for a reduction; give axis= as well")
+    return (args, *given.values())
 
 
 def _two_names(fcombine: Callable[..., Any], name: str) -> tuple[str, str]:
@@ -145,20 +161,29 @@ _some = comm_reducer(lambda x, y: Or(x, y), lambda t: const(False, t), name="any
 _every = comm_reducer(lambda x, y: And(x, y), lambda t: const(True, t), name="all")
 
 
-def any_(*conds: Any, axis: Any = None) -> Any:
-    """Whether one of the conditions holds; with ``axis=``, whether the condition holds somewhere along it."""
-    return any_of(*conds) if axis is None else _some(_one_condition("any", conds), axis)
+def any_(*conds: Any, axis: Any = None, where: Any = None, init: Any = None) -> Any:
+    """Whether one of the conditions holds; with ``axis=``, whether the condition holds somewhere along it.
+
+    ``where=`` and ``init=`` as with every reducer: what is left out counts as false, ``init`` (false) begins.
+    """
+    return _logical("any", _some, any_of, conds, (axis, where, init))
 
 
-def all_(*conds: Any, axis: Any = None) -> Any:
-    """Whether every condition holds; with ``axis=``, whether the condition holds everywhere along it."""
-    return all_of(*conds) if axis is None else _every(_one_condition("all", conds), axis)
+def all_(*conds: Any, axis: Any = None, where: Any = None, init: Any = None) -> Any:
+    """Whether every condition holds; with ``axis=``, whether the condition holds everywhere along it.
+
+    ``where=`` and ``init=`` as with every reducer: what is left out counts as true, ``init`` (true) begins.
+    """
+    return _logical("all", _every, all_of, conds, (axis, where, init))
 
 
-def _one_condition(name: str, conds: tuple[Any, ...]) -> Expr:
-    if len(conds) != 1:
-        raise TypeError(f"{name}: one condition is reduced over axis=, got {len(conds)}")
+def _logical(name: str, reducer: Any, plain: Any, conds: tuple[Any, ...], given: tuple[Any, Any, Any]) -> Any:
+    more, axis, where, init = _arguments(name, conds[1:], *given)
+    if axis is None:
+        return plain(*conds[:1], *more)
+    if not conds:
+        raise TypeError(f"{name}: a condition is reduced over axis=, got none")
     e = convert(conds[0])
     if not is_bool(e.dtype):
         raise TypeError(f"{name}: the condition is {e.dtype}, not bool")
-    return e
+    return reducer(e, axis=axis, where=where, init=init)

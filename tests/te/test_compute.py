@@ -138,6 +138,14 @@ def test_reducer_errors(A):
         te.sum(A[0, k], axis=[k, k])
     with pytest.raises(TypeError, match="where= is float32, not bool"):
         te.sum(A[0, k], axis=k, where=A[0, k])
+    with pytest.raises(TypeError, match="any: where= and init= are for a reduction; give axis="):
+        te.any(A[0, 0] > 0, A[0, 1] > 0, where=A[0, 2] > 0)
+    with pytest.raises(TypeError, match="max: where= and init= are for a reduction; give axis="):
+        te.max(A[0, 0], A[0, 1], init=0.0)
+    with pytest.raises(TypeError, match="sum: where is given twice"):
+        te.sum(A[0, k], k, k > 1, where=k > 2)
+    with pytest.raises(TypeError, match="all: expressions beside an axis"):
+        te.all(A[0, k] > 0, A[1, k] > 0, axis=k)
     two = te.comm_reducer(lambda x, y: (x[0] + y[0],), lambda a, b: (te.const(0, a), te.const(0, b)), "two")
     with pytest.raises(ValueError, match="two: the combination has to give 2 values"):
         two((A[0, k], A[1, k]), axis=k)

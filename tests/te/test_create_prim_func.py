@@ -147,6 +147,18 @@ def test_where_and_init(evaluate):
     np.testing.assert_array_equal(evaluate(C, [A], a), [100, 100, 100])
 
 
+@pytest.mark.parametrize("n", [1, 7, 16])
+def test_any_and_all_take_what_every_reducer_takes(evaluate, n):
+    A, B = te.placeholder((5, n), name="A"), te.placeholder((5,), "bool", name="B")
+    k = te.reduce_axis((0, n), "k")
+    a = np.random.default_rng(n).integers(-2, 3, (5, n)).astype("float32")
+    b = np.array([1, 0, 1, 0, 1], bool)
+    some = te.compute((5,), lambda i: te.any(A[i, k] > 0, axis=k, where=k % 2 == 0, init=B[i]), name="some")
+    every = te.compute((5,), lambda i: te.all(A[i, k] > 0, k, k % 2 == 0, B[i]), name="every")
+    np.testing.assert_array_equal(evaluate(some, [A, B], a, b), (a[:, ::2] > 0).any(1) | b)
+    np.testing.assert_array_equal(evaluate(every, [A, B], a, b), (a[:, ::2] > 0).all(1) & b)
+
+
 @pytest.mark.parametrize("n", [0, 1])
 def test_empty_reduction(n, evaluate):
     A = te.placeholder((3, n), name="A")
