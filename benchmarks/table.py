@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import tilewright as tw
 from tilewright.driver.request import request
-from tilewright.tir.equal import workload_key
 
 __all__ = ["Row", "arguments", "print_table", "run"]
 
@@ -41,9 +40,8 @@ def run(title: str, rows: Sequence[Row], options: argparse.Namespace, *, versus:
     lines: list[list[str]] = []
     reached = True
     for label, spec, goal in rows:
-        keys = (workload_key(request(spec).func), tw.Target(options.target).key)
         with tw.Database(options.db) as db:
-            done = db.query("SELECT count(*) AS n FROM records WHERE workload = ? AND target = ?", keys)[0]["n"]
+            done = len(db.records(request(spec).func, tw.Target(options.target)))
         if done < options.trials:
             tw.tune(spec, target=options.target, trials=options.trials - done, db=options.db)
         result = tw.bench(spec, target=options.target, db=options.db, rounds=options.rounds)

@@ -100,18 +100,18 @@ def plan(
             place = opened.path
             if record is None:
                 elsewhere = _other_targets(opened, asked.func)
-        if record is not None:
-            try:
-                scheduled = replay(asked.func, record)
-            except (ScheduleError, TraceError) as error:
-                if require_tuned:
-                    raise BuildError(
-                        f"record {record.id} of {place} does not apply to {asked.func.name}: {error}"
-                    ) from error
-                log.warning("record %s of %s does not apply to %s: %s", record.id, place, asked.func.name, error)
             else:
-                trace = Trace.from_json(record.trace)
-                return Plan(asked, machine, "tuned", f"record {record.id} of {place}", scheduled, record, trace)
+                try:
+                    trace = tuner.trace_for(opened, record, asked.func)
+                    scheduled = replay(asked.func, trace)
+                except (ScheduleError, TraceError) as error:
+                    if require_tuned:
+                        raise BuildError(
+                            f"record {record.id} of {place} does not apply to {asked.func.name}: {error}"
+                        ) from error
+                    log.warning("record %s of %s does not apply to %s: %s", record.id, place, asked.func.name, error)
+                else:
+                    return Plan(asked, machine, "tuned", f"record {record.id} of {place}", scheduled, record, trace)
     if require_tuned:
         where = "no database was given" if db is None else f"{getattr(db, 'path', db)} has no record of it"
         raise NoRecordError(f"{asked.spec or asked.func.name} on {machine}: {where}{elsewhere}; tune it first")
@@ -128,16 +128,17 @@ def _other_targets(db: Database, func: PrimFunc) -> str:
     """`` (but for native -num-cores=1)``: the targets that have records of ``func``, or nothing."""
     rows = db.query(
         "SELECT DISTINCT t.text AS text FROM records AS r JOIN targets AS t ON t.key = r.target "
-        "WHERE r.workload = ? AND r.status = 'ok' ORDER BY text LIMIT 4",
+        "JOIN workloads AS w ON w.key = r.workload "
+        "WHERE w.structure = ? AND r.status = 'ok' ORDER BY text LIMIT 4",
         [workload_key(func)],
     )
     return f" (but for {', '.join([row['text'] for row in rows])})" if rows else ""
 
 
-def replay(func: PrimFunc, record: TuningRecord) -> PrimFunc:
-    """``func`` scheduled as ``record`` says. A trace can do nothing but schedule; TraceError when it holds more."""
+def replay(func: PrimFunc, trace: Trace) -> PrimFunc:
+    """``func`` scheduled as ``trace`` says. A trace can do nothing but schedule; TraceError when it holds more."""
     schedule = Schedule(func)
-    Trace.from_json(record.trace).apply_to_schedule(schedule)
+    trace.apply_to_schedule(schedule)
     return schedule.func
 
 

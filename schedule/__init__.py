@@ -9,6 +9,7 @@ from .errors import ScheduleError
 from .handles import BlockRV, ExprRV, LoopRV
 from .primitive import primitive
 from .reducers import register_reducer
+from .retarget import retarget
 from .schedule import Schedule
 from .tensor_intrin import TensorIntrin
 from .trace import Instruction, Trace, TraceError
@@ -25,4 +26,5 @@ __all__ = [
     "TraceError",
     "primitive",
     "register_reducer",
+    "retarget",
 ]

@@ -20,6 +20,7 @@ from ..tir.walk import transform, vars_in
 from . import primitives as _primitives  # noqa: F401  (registers them)
 from .errors import ScheduleError, nearest
 from .handles import PLACES, BlockRV, Handle
+from .named import BUFFER_PARAMETERS, numbered
 from .primitive import REGISTRY, Primitive, PrimitiveMethods
 from .trace import Instruction, Trace
 from .trace_data import Formula, Ref, constant
@@ -240,7 +241,9 @@ class Schedule(PrimitiveMethods):
                 settled = {key: self._settled(value) for key, value in arguments.items()}
                 arguments = {**arguments, **step.prepare(func, **settled)}
                 before = before or self._meet(arguments, name)
-            recorded = {key: self._record(value) for key, value in arguments.items()}
+            recorded = {
+                key: self._record(self._without_name(key, value, arguments)) for key, value in arguments.items()
+            }
             called = {key: self._resolve(value) for key, value in arguments.items()}
             with solving(self._smt):
                 if step.kind == "rewrite":
@@ -378,6 +381,13 @@ class Schedule(PrimitiveMethods):
             return None
         value = self._values[e]
         return IntImm(value) if isinstance(value, int) else value
+
+    def _without_name(self, parameter: str, value: Any, arguments: Mapping[str, Any]) -> Any:
+        """An argument, where it is the name of a buffer the buffer's number: a trace keeps no names of buffers."""
+        if parameter not in BUFFER_PARAMETERS or not isinstance(value, str):
+            return value
+        block = self.get(BlockRV(self._resolve(arguments["block"])))
+        return numbered(parameter, value, block, arguments.get("buf_type"))
 
     def _record(self, value: Any) -> Any:
         """An argument as the trace keeps it."""

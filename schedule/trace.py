@@ -15,7 +15,7 @@ from .trace_data import Const, Formula, Ref, TraceError, from_json, python_text,
 if TYPE_CHECKING:
     from .schedule import Schedule
 
-__all__ = ["FORMAT", "Instruction", "Trace", "TraceError"]
+__all__ = ["FORMAT", "Instruction", "Trace", "TraceError", "apply_instruction"]
 
 FORMAT = 1
 """The version of the JSON form; it grows when an old reader would misunderstand."""
@@ -187,55 +187,11 @@ class Trace:
         handles: dict[str, Any] = {}
         try:
             for number, inst in enumerate(self._before_postproc() if remove_postproc else self.insts):
-                self._apply_one(sch, inst, number, handles, decision_provider)
+                apply_instruction(sch, inst, number, handles, decision_provider)
         except BaseException:
             sch.restore(before)
             raise
         return handles
-
-    @staticmethod
-    def _apply_one(
-        sch: Schedule, inst: Instruction, number: int, handles: dict[str, Any], provider: Callable[..., Any] | None
-    ) -> None:
-        step = inst.primitive
-        where = f"instruction {number}, {inst.name}"
-
-        def lookup(name: str) -> Any:
-            try:
-                return handles[name]
-            except KeyError:
-                raise TraceError(f"{where}: {name} is no output of an earlier instruction") from None
-
-        def decode(value: Any) -> Any:
-            if isinstance(value, Ref):
-                return lookup(value.name)
-            if isinstance(value, Formula):
-                return value.to_expr(lookup)
-            if isinstance(value, Const):
-                return value.to_expr()
-            if isinstance(value, list):
-                return [decode(item) for item in value]
-            if isinstance(value, Mapping):
-                return {k: decode(v) for k, v in value.items()}
-            return value
-
-        arguments = {name: decode(value) for name, value in inst.arguments.items()}
-        if step.kind == "sample":
-            decision = decode(inst.decision)
-            arguments["decision"] = provider(inst, arguments, decision) if provider else decision
-        try:
-            outputs = sch.apply_named(step, arguments)
-        except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError) as err:
-            raise TraceError(f"{where}: {err}") from err
-        made = [] if outputs is None else list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
-        names = inst.output_names
-        if inst.outputs is not None and len(made) != len(names):
-            raise ScheduleError(
-                f"{where}, gives {len(made)} outputs here, {len(names)} when it was recorded",
-                primitive="apply_to_schedule",
-                hint="the trace was recorded on a function of another form",
-            )
-        handles.update(zip(names, made, strict=False))
 
     def as_json(self) -> dict[str, Any]:
         """The trace as JSON data: ``{"format": 1, "insts": [{"name", "args", "out", "decision"}]}``."""
@@ -297,6 +253,55 @@ class Trace:
     def show(self) -> None:
         """Print :meth:`as_python`."""
         print(self.as_python())
+
+
+def apply_instruction(
+    sch: Schedule,
+    inst: Instruction,
+    number: int,
+    handles: dict[str, Any],
+    provider: Callable[..., Any] | None = None,
+) -> None:
+    """Apply the ``number``-th instruction of a trace; its outputs join ``handles``, by their names in the trace."""
+    step = inst.primitive
+    where = f"instruction {number}, {inst.name}"
+
+    def lookup(name: str) -> Any:
+        try:
+            return handles[name]
+        except KeyError:
+            raise TraceError(f"{where}: {name} is no output of an earlier instruction") from None
+
+    def decode(value: Any) -> Any:
+        if isinstance(value, Ref):
+            return lookup(value.name)
+        if isinstance(value, Formula):
+            return value.to_expr(lookup)
+        if isinstance(value, Const):
+            return value.to_expr()
+        if isinstance(value, list):
+            return [decode(item) for item in value]
+        if isinstance(value, Mapping):
+            return {k: decode(v) for k, v in value.items()}
+        return value
+
+    arguments = {name: decode(value) for name, value in inst.arguments.items()}
+    if step.kind == "sample":
+        decision = decode(inst.decision)
+        arguments["decision"] = provider(inst, arguments, decision) if provider else decision
+    try:
+        outputs = sch.apply_named(step, arguments)
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError) as err:
+        raise TraceError(f"{where}: {err}") from err
+    made = [] if outputs is None else list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
+    names = inst.output_names
+    if inst.outputs is not None and len(made) != len(names):
+        raise ScheduleError(
+            f"{where}, gives {len(made)} outputs here, {len(names)} when it was recorded",
+            primitive="apply_to_schedule",
+            hint="the trace was recorded on a function of another form",
+        )
+    handles.update(zip(names, made, strict=False))
 
 
 def _is_tvm(data: Any) -> bool:

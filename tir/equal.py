@@ -23,7 +23,9 @@ from .printer_func import ProgramPrinter
 from .printer_names import Names
 from .stmt import Allocate, AttrStmt, Block, BlockRealize, For, LetStmt, Stmt
 
-__all__ = ["assert_structural_equal", "canonical_text", "structural_equal", "structural_hash", "workload_key"]
+__all__ = [
+    "assert_structural_equal", "canonical_text", "program_key", "structural_equal", "structural_hash", "workload_key",
+]  # fmt: skip
 
 
 def structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> bool:
@@ -56,10 +58,17 @@ def structural_hash(node: Any) -> int:
 
 
 def workload_key(func: PrimFunc | IRModule) -> str:
-    """What identifies a workload in a database: SHA-256 in hex over the canonical text.
+    """What identifies a workload: SHA-256 in hex over the canonical text. It depends on no names, as TVM's hash.
 
-    It does not depend on the names of variables, buffers and the function. It does depend on the names of blocks,
-    because a trace finds its blocks by them.
+    Programs that differ in the names of blocks, variables, buffers or the function have one workload key.
+    """
+    return hashlib.sha256(canonical_text(func, block_names=False).encode()).hexdigest()
+
+
+def program_key(func: PrimFunc | IRModule) -> str:
+    """What identifies a program in a database: a :func:`workload_key` that depends on the names of blocks as well.
+
+    A trace finds its blocks by their names, so a record belongs to the program that it was made for.
     """
     return hashlib.sha256(canonical_text(func).encode()).hexdigest()
 

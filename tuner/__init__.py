@@ -16,6 +16,7 @@ from .search import Candidate, ModelGuidedSearch, RandomSearch, SearchStrategy
 from .session import Progress, TuneResult, TuningSession, default_schedule, tune
 from .sketch import Decision, Part, Sketch
 from .space import Space
+from .warm_start import trace_for
 
 __all__ = [
     "FEATURE_NAMES",
@@ -45,5 +46,6 @@ __all__ = [
     "default_rules",
     "default_schedule",
     "register_rule",
+    "trace_for",
     "tune",
 ]

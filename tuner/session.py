@@ -14,7 +14,7 @@ from ..codegen import CODEGEN_VERSION
 from ..codegen.target import Target
 from ..schedule import Schedule, ScheduleError, Trace
 from ..tir.cost import count_flops
-from ..tir.equal import workload_key
+from ..tir.equal import program_key
 from ..tir.function import PrimFunc
 from ..tuning_db import Database, TuningRecord
 from .cost_model import CostModel, XGBCostModel
@@ -24,7 +24,7 @@ from .measure.inputs import require_constant_shapes
 from .rules import ScheduleRule
 from .search import Candidate, ModelGuidedSearch, SearchStrategy
 from .space import Space
-from .warm_start import Measured, other_workloads, own_records
+from .warm_start import Measured, in_own_names, other_workloads, own_records
 
 __all__ = ["Progress", "TuneResult", "TuningSession", "default_schedule", "tune"]
 
@@ -133,7 +133,7 @@ class TuningSession:
         self.verify, self.batch, self.final_race, self.stop_early = verify, batch, final_race, stop_early
         self.rng = np.random.default_rng(seed)
         self.space = Space(func, target, rules=rules)
-        self.workload = workload_key(func)
+        self.workload = program_key(func)
         self.flops = float(count_flops(func) or 0.0)
         self.records: list[TuningRecord] = []
         self.earlier: list[TuningRecord] = []
@@ -308,8 +308,8 @@ class TuningSession:
         """What earlier sessions measured: candidates of this workload are told to the search, others warm it up."""
         if self.db is None:
             return
-        stored = self.db.records(self.func, self.target)
-        self.earlier = [r for r in stored if r.ok and r.run_seconds]
+        stored = in_own_names(self.db, self.space, self.db.records(self.func, self.target), self.final_race)
+        self.earlier = [r for r in stored if r.ok and r.run_seconds and r.trace]
         self._known = {r.trace: r.run_seconds if r.ok and r.run_seconds else float("inf") for r in stored if r.trace}
         known = own_records(self.space, stored)
         self.search.tell([c for c, _ in known], [s for _, s in known])

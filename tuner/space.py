@@ -37,7 +37,7 @@ class Space:
         self.func = func
         self.target = target
         self.machine = machine or MachineModel.of(target)
-        asked = tuple(rules) if rules is not None else default_rules()
+        self.rules = asked = tuple(rules) if rules is not None else default_rules()
         base = Schedule(func, seed=0)
         self.inlined = _inline(base, blocks_to_inline(Program(base.func)))
         self.program = Program(base.func)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from ..codegen.target import Target
+from ..schedule import ScheduleError, Trace, TraceError, retarget
+from ..tir.equal import program_key
 from ..tir.function import PrimFunc
-from ..tir.parser import parse
+from ..tir.parser import ParseError, parse
 from ..tuning_db import Database, TuningRecord
 from .search import Candidate
 from .space import Space
 
-__all__ = ["Measured", "other_workloads", "own_records"]
+__all__ = ["Measured", "in_own_names", "other_workloads", "own_records", "program_of", "trace_for"]
 
 Measured = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Features, the prior's seconds, measured seconds."""
@@ -33,6 +36,54 @@ def own_records(space: Space, records: Sequence[TuningRecord]) -> list[tuple[Can
     return out
 
 
+def program_of(db: Database, record: TuningRecord) -> PrimFunc | None:
+    """The program that a record was made for, as it was called then; None when it is not known any more."""
+    stored = db.workload(record.workload)
+    try:
+        program = None if stored is None else parse(stored.text)
+    except ParseError:
+        return None
+    return program if isinstance(program, PrimFunc) else None
+
+
+def trace_for(db: Database, record: TuningRecord, func: PrimFunc) -> Trace:
+    """The schedule of a record of ``func``'s workload, in the names that ``func`` has; see :func:`.retarget`."""
+    trace = Trace.from_json(record.trace)
+    recorded = program_of(db, record)
+    return trace if recorded is None else retarget(trace, recorded, func)
+
+
+def in_own_names(db: Database, space: Space, records: Sequence[TuningRecord], traces: int) -> list[TuningRecord]:
+    """``records`` of the workload of ``space``, those of programs with other names in the names of ``space.func``.
+
+    Of such a record the sketch is translated (programs that differ in names have the same sketches, in one order). The
+    trace is translated for the ``traces`` fastest only, which takes a replay each, and is empty for the others.
+    """
+    own = program_key(space.func)
+    foreign = {r.workload: program_of(db, r) for r in records if r.workload != own}
+    spaces = {key: Space(p, space.target, rules=space.rules) for key, p in foreign.items() if p is not None}
+    ranked = sorted((r for r in records if r.ok and r.run_seconds), key=lambda r: r.run_seconds or 0.0)
+    fastest = {id(r) for r in ranked[: max(traces, 1)]}
+    out: list[TuningRecord] = []
+    for record in records:
+        if record.workload == own:
+            out.append(record)
+            continue
+        theirs = spaces.get(record.workload)
+        if theirs is None or len(theirs.sketches) != len(space.sketches):
+            continue
+        pairs = zip(theirs.sketches, space.sketches, strict=True)
+        sketch = next((mine.name for other, mine in pairs if other.name == record.sketch), record.sketch)
+        trace = ""
+        if id(record) in fastest:
+            try:
+                trace = retarget(Trace.from_json(record.trace), theirs.func, space.func).dumps()
+            except (ScheduleError, TraceError):
+                continue
+        out.append(replace(record, workload=own, sketch=sketch, trace=trace))
+    return out
+
+
 def other_workloads(db: Database, func: PrimFunc, target: Target, *, limit: int = 2000) -> Measured | None:
     """Measurements of other workloads on the same target as training data; None when there are none.
 
@@ -43,10 +94,9 @@ def other_workloads(db: Database, func: PrimFunc, target: Target, *, limit: int 
     for record in records:
         by_workload.setdefault(record.workload, []).append(record)
     features, prior, seconds = [], [], []
-    for key, group in by_workload.items():
-        stored = db.workload(key)
-        other = None if stored is None else parse(stored.text)
-        if not isinstance(other, PrimFunc):
+    for group in by_workload.values():
+        other = program_of(db, group[0])
+        if other is None:
             continue
         candidates = own_records(Space(other, target), group)
         for sketch in dict.fromkeys(c.sketch for c, _ in candidates):

@@ -48,7 +48,7 @@ def _damaged(path: str, what: str) -> str:
 def connect(path: str, readonly: bool, lock: FileLock) -> sqlite3.Connection:
     """A connection to ``path`` whose schema is ours and of our version.
 
-    A new or empty file gets the schema; an older one is migrated, unless ``readonly``. Raises
+    A new or empty file gets the schema; an older one is migrated (``readonly``: a copy of it in memory). Raises
     :class:`DatabaseError`, and leaves the file as it is, when it is something else or damaged.
     """
     with say_what(path):
@@ -112,10 +112,27 @@ def _open_readonly(path: str, migrating: bool = False) -> sqlite3.Connection:
                 raise
             conn.close()  # a folder that cannot be written has no room for the log's index; nobody else writes either
             conn = _settle(sqlite3.connect(uri + "&immutable=1", uri=True, isolation_level=None))
-        _inspect(conn, path, migrating)
+        try:
+            _inspect(conn, path, migrating)
+        except _OlderSchema:
+            conn = _brought_up(conn)
     except BaseException:
         conn.close()
         raise
+    return conn
+
+
+class _OlderSchema(Exception):
+    """A database of an older schema, which is to stay as it is."""
+
+
+def _brought_up(old: sqlite3.Connection) -> sqlite3.Connection:
+    """A copy of ``old`` in memory with today's schema; the file stays as it is."""
+    conn = _settle(sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False))
+    with contextlib.closing(old):
+        old.backup(conn)
+    migrate(conn)
+    conn.execute("PRAGMA query_only=ON")
     return conn
 
 
@@ -168,7 +185,7 @@ def _inspect(conn: sqlite3.Connection, path: str, migrating: bool, check_pages: 
     if version < SCHEMA_VERSION:
         if migrating:
             return
-        raise DatabaseError(f"{path} has the older schema {version}; open it once for writing, which brings it up")
+        raise _OlderSchema
     found = shape_of(conn)
     for name, columns in _expected().items():
         if found.get(name) != columns:

@@ -12,12 +12,15 @@ from dataclasses import fields, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from ..tir.equal import program_key
+from ..tir.function import PrimFunc
 from . import exchange, upkeep
 from .connection import connect, say_what
 from .errors import DatabaseError
 from .keys import Target, Workload, target_key, target_record, workload_key_of, workload_record
 from .lock import FileLock
 from .records import SessionRecord, TargetRecord, TuningRecord, WorkloadRecord, to_json, utc_now
+from .schema import structure_of
 
 if TYPE_CHECKING:
     import sqlite_utils
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["Database"]
 
 _CHECKPOINT_BYTES = 4 << 20
+
+_PROGRAMS = "(SELECT key FROM workloads WHERE key = :workload OR structure = :workload)"
+"""The stored programs that a workload is looked up as: that of the key, or all of the structure."""
 
 
 class Database:
@@ -136,7 +142,8 @@ class Database:
     # --- workloads, targets, sessions
 
     def add_workload(self, workload: Workload, *, name: str = "", spec: str = "") -> str:
-        """Make a workload known and return its key. ``workload``: a PrimFunc, its text, or a WorkloadRecord.
+        """Make a workload known and return the key of its program. ``workload``: a PrimFunc, its text, or a
+        WorkloadRecord. A program of the same structure with other names is stored beside it.
 
         One that is known already keeps what is stored; a missing ``spec`` or ``name`` is filled in.
         """
@@ -146,7 +153,7 @@ class Database:
         if known and (known[0]["spec"] or not record.spec):
             return record.key
         with self.writing() as tables:
-            row = _row(record)
+            row = {**_row(record), "structure": structure_of(record.text)}
             if known:
                 tables.table("workloads").update(record.key, {"spec": record.spec, "name": record.name})
             else:
@@ -193,8 +200,13 @@ class Database:
             tables.table("sessions").update(session, {"status": status, "finished": utc_now()})
 
     def workload(self, workload: Workload) -> WorkloadRecord | None:
-        """What is stored about a workload, or None."""
-        rows = self.query("SELECT * FROM workloads WHERE key = ?", [workload_key_of(workload)])
+        """What is stored about a workload, or None; with other names when only such a program is stored."""
+        key = program_key(workload) if isinstance(workload, PrimFunc) else workload_key_of(workload)
+        rows = self.query(
+            "SELECT * FROM workloads WHERE key = :key OR structure = :structure "
+            "ORDER BY key <> :key, created, key LIMIT 1",
+            {"key": key, "structure": workload_key_of(workload)},
+        )
         return _value(WorkloadRecord, rows[0]) if rows else None
 
     def workloads(self) -> list[WorkloadRecord]:
@@ -245,14 +257,14 @@ class Database:
     def best(self, workload: Workload, target: Target) -> TuningRecord | None:
         """The fastest correct record of ``workload`` on ``target``, or None.
 
-        ``workload``: a PrimFunc, its text, its key, or a WorkloadRecord. ``target``: a codegen Target, its key, a
+        ``workload``: a PrimFunc or its text (the names in it do not matter), a key, or a WorkloadRecord. The record's
+        trace uses the names of the program that it was made for, ``workload(record.workload)``. ``target``: a codegen Target, its key, a
         TargetRecord, or the text of a target; LookupError when several machines go by that text.
         """
-        keys = (workload_key_of(workload), self._target(target))
         rows = self.query(
-            "SELECT * FROM records WHERE workload = ? AND target = ? AND status = 'ok' "
+            f"SELECT * FROM records WHERE workload IN {_PROGRAMS} AND target = :target AND status = 'ok' "
             "ORDER BY run_seconds, id LIMIT 1",
-            keys,
+            {"workload": workload_key_of(workload), "target": self._target(target)},
         )
         return _value(TuningRecord, rows[0]) if rows else None
 
@@ -273,23 +285,26 @@ class Database:
         """
         if order not in ("id", "run_seconds"):
             raise ValueError(f"order is 'id' or 'run_seconds', not {order!r}")
-        where: list[str] = []
-        params: list[Any] = []
-        for clause, value in (
-            ("workload = ?", None if workload is None else workload_key_of(workload)),
-            ("workload <> ?", None if not_workload is None else workload_key_of(not_workload)),
-            ("target = ?", None if target is None else self._target(target)),
-            ("status = ?", status),
-            ("session = ?", session),
-        ):
-            if value is not None:
-                where.append(clause)
-                params.append(value)
+        params = {
+            "workload": None if workload is None else workload_key_of(workload),
+            "other": None if not_workload is None else workload_key_of(not_workload),
+            "target": None if target is None else self._target(target),
+            "status": status,
+            "session": session,
+            "limit": limit,
+        }
+        clauses = {
+            "workload": f"workload IN {_PROGRAMS}",
+            "other": f"workload NOT IN {_PROGRAMS.replace(':workload', ':other')}",
+            "target": "target = :target",
+            "status": "status = :status",
+            "session": "session = :session",
+        }
+        where = [clause for name, clause in clauses.items() if params[name] is not None]
         sql = "SELECT * FROM records" + (" WHERE " + " AND ".join(where) if where else "")
         sql += " ORDER BY id" if order == "id" else " ORDER BY run_seconds IS NULL, run_seconds, id"
         if limit is not None:
-            sql += " LIMIT ?"
-            params.append(limit)
+            sql += " LIMIT :limit"
         return [_value(TuningRecord, row) for row in self.query(sql, params)]
 
     def count(self, table: str = "records") -> int:

@@ -6,7 +6,7 @@ import re
 from typing import Any, Protocol, Union
 
 from ..tir.cost import count_bytes, count_flops
-from ..tir.equal import workload_key
+from ..tir.equal import program_key, workload_key
 from ..tir.expr import IntImm
 from ..tir.function import PrimFunc
 from ..tir.parser import parse
@@ -35,7 +35,7 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 
 
 def workload_key_of(workload: Workload) -> str:
-    """The key of a workload in any of its forms."""
+    """What a workload in any of its forms is looked up by: its structure, or the key of one stored program."""
     if isinstance(workload, WorkloadRecord):
         return workload.key
     if isinstance(workload, str):
@@ -57,7 +57,7 @@ def workload_record(workload: Workload) -> WorkloadRecord:
         for b in func.buffers
     ])  # fmt: skip
     return WorkloadRecord(
-        workload_key(func),
+        program_key(func),
         func.script(),
         func.name,
         shapes=shapes,

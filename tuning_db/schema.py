@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import sqlite3
 
-__all__ = ["APPLICATION_ID", "MIGRATIONS", "SCHEMA_VERSION", "TABLES", "VIEWS", "migrate"]
+from ..tir.equal import workload_key
+from ..tir.parser import ParseError, parse
+
+__all__ = ["APPLICATION_ID", "MIGRATIONS", "SCHEMA_VERSION", "TABLES", "VIEWS", "migrate", "structure_of"]
 
 APPLICATION_ID = 0x54574442
 """The letters TWDB; ``file`` and SQLite tools show it."""
@@ -115,7 +118,23 @@ def _first_schema(conn: sqlite3.Connection) -> None:
         conn.execute(statement.strip())
 
 
-MIGRATIONS = (_first_schema,)
+def _add_structure(conn: sqlite3.Connection) -> None:
+    """Version 2: workloads are looked up by their structure, so that the names in a program do not matter."""
+    conn.execute("ALTER TABLE workloads ADD COLUMN structure TEXT NOT NULL DEFAULT ''")
+    conn.execute("CREATE INDEX workloads_structure ON workloads (structure)")
+    for row in conn.execute("SELECT key, text FROM workloads").fetchall():
+        conn.execute("UPDATE workloads SET structure = ? WHERE key = ?", [structure_of(row[1]), row[0]])
+
+
+def structure_of(text: str) -> str:
+    """The :func:`workload_key` of a program given as text; empty when the text is no program."""
+    try:
+        return workload_key(parse(text))
+    except ParseError:
+        return ""
+
+
+MIGRATIONS = (_first_schema, _add_structure)
 """Step ``i`` takes a database from version ``i`` to ``i + 1``. Steps are never edited once released."""
 
 SCHEMA_VERSION = len(MIGRATIONS)

@@ -213,3 +213,64 @@ def test_a_wrong_result_is_said_to_be_wrong():
 def test_numpys_threads_are_put_back():
     with numpy_threads(1) as first, numpy_threads(2) as second:
         assert first == second
+
+
+def named(a, b, c, d, renamed=False):
+    """max(a @ b, 0) with these names; ``renamed``: of axes as well."""
+    A, B = te.placeholder((13, 7), name=a), te.placeholder((7, 17), name=b)
+    k = te.reduce_axis((0, 7), name="p" if renamed else "k")
+    if renamed:
+        C = te.compute((13, 17), lambda x, y: te.sum(A[x, k] * B[k, y], axis=k), name=c)
+        return [A, B, te.compute((13, 17), lambda x, y: te.max(C[x, y], 0.0), name=d)]
+    C = te.compute((13, 17), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name=c)
+    return [A, B, te.compute((13, 17), lambda i, j: te.max(C[i, j], 0.0), name=d)]
+
+
+def by_handles(sch):
+    block = sch.get_block("C")
+    copy = sch.cache_read(block, "B", "local")
+    sch.vectorize(sch.get_loops(sch.get_block("D"))[1])
+    sch.unroll(sch.get_loops(copy)[0])
+
+
+def by_names(sch):
+    sch.cache_read("C", "B", "local")
+    sch.cache_write("C", 0, "local")
+    sch.compute_inline("C_local")
+    sch.unroll(sch.get_loops("B_local")[0])
+    sch.vectorize(sch.get_loops("D")[1])
+    sch.set_scope("B_local", 0, "global")
+
+
+@pytest.mark.parametrize("schedule", [by_handles, by_names])
+@pytest.mark.parametrize(
+    "names", ["ABCD", "XYZW", ("A", "B", "D", "C"), ("D", "C", "A", "B"), ("q", "C_local", "B_local", "C")], ids=str
+)
+def test_a_record_is_found_and_replayed_whatever_the_names(tmp_path, schedule, names):
+    recorded, func = te.create_prim_func(named(*"ABCD")), te.create_prim_func(named(*names, renamed=True))
+    sch = tw.Schedule(recorded)
+    schedule(sch)
+    target = tw.Target("native -num-cores=1")
+    with tw.Database(tmp_path / "tuning.db") as db:
+        key, machine = db.add_workload(recorded), db.add_target(target)
+        db.add_record(TuningRecord(key, machine, sch.trace.dumps(), times=(1e-3,)))
+        made = plan(func, target=target, db=db, require_tuned=True)
+    assert made.kind == "tuned"
+    assert structural_equal(made.scheduled, sch.func)
+    assert [b.name for b in made.scheduled.buffers] == [names[0], names[1], names[3]]
+    again = tw.Schedule(func)
+    made.trace.apply_to_schedule(again)
+    assert structural_equal(again.func, sch.func)
+
+
+def test_a_record_that_names_its_buffers_is_replayed_on_other_names(tmp_path):
+    sch = tw.Schedule(te.create_prim_func(named(*"ABCD")))
+    sch.cache_read("C", 1, "local")
+    trace = sch.trace.dumps().replace('"read_buffer_index":1', '"read_buffer_index":"B"')
+    assert '"B"' in trace  # as traces were recorded at first
+    with tw.Database(tmp_path / "tuning.db") as db:
+        target = tw.Target("native -num-cores=1")
+        key, machine = db.add_workload(te.create_prim_func(named(*"ABCD"))), db.add_target(target)
+        db.add_record(TuningRecord(key, machine, trace, times=(1e-3,)))
+        made = plan(te.create_prim_func(named(*"BACD")), target=target, db=db, require_tuned=True)
+    assert structural_equal(made.scheduled, sch.func)

@@ -4,7 +4,9 @@ import json
 
 import pytest
 
-from tilewright.schedule import Schedule, ScheduleError, Trace, TraceError
+from tilewright.schedule import Schedule, ScheduleError, Trace, TraceError, retarget
+from tilewright.schedule.named import BLOCK_PARAMETERS, BUFFER_PARAMETERS
+from tilewright.schedule.primitive import REGISTRY
 from tilewright.tir import assert_structural_equal
 
 
@@ -299,3 +301,32 @@ def test_a_trace_of_instructions_and_decisions(chain):
     assert [again.get(lp).extent.value for lp in again.get_loops("B")] == [2, 8, 13]
     with pytest.raises(ValueError, match="sample_perfect_tile is not part of this trace"):
         Trace((), {sample: [2, 8]})
+
+
+def test_every_parameter_that_takes_a_name_is_known():
+    takes_text = {
+        (name, p.name)
+        for name, step in REGISTRY.items()
+        for p in step.signature.parameters.values()
+        if "str" in str(p.annotation) or p.name == "buffer"
+    }
+    words = {"ann_key", "buf_type", "dtype", "func_name", "storage_scope", "tensor_intrin", "thread_axis"}
+    known = BLOCK_PARAMETERS | BUFFER_PARAMETERS.keys() | words
+    assert {pair for pair in takes_text if pair[1] not in known} == {("get_block", "name"), ("get_symbol", "name")}
+
+
+def test_a_trace_keeps_buffers_by_number(matmul):
+    sch = Schedule(matmul())
+    sch.cache_read("C", "B", "local")
+    sch.transform_layout("C", "A", lambda i, j: (j, i))
+    read, layout = [inst for inst in sch.trace.insts if inst.name != "get_block"]
+    assert read.arguments["read_buffer_index"] == 1 and layout.arguments["buffer"] == ["read", 0]
+
+
+def test_a_trace_of_another_program_is_not_translated(matmul, chain):
+    sch = Schedule(matmul())
+    sch.parallel(sch.get_loops("C")[0])
+    with pytest.raises(ScheduleError, match="which differs from .* in more than names"):
+        retarget(sch.trace, matmul(), chain())
+    trace = sch.trace
+    assert retarget(trace, matmul(), matmul()) is trace

@@ -19,7 +19,7 @@ from tilewright.tir import (
     structural_hash,
     workload_key,
 )  # fmt: skip
-from tilewright.tir.equal import canonical_text
+from tilewright.tir.equal import canonical_text, program_key
 
 BASE = """
 @T.prim_func
@@ -100,10 +100,11 @@ def test_the_difference_is_marked_in_both_texts():
         assert value in lines[at - 1]
 
 
-def test_block_names_matter_to_the_key_alone():
+def test_block_names_matter_to_the_key_of_a_program_alone():
     a, b = parse(BASE), parse(BASE.replace('T.block("B")', 'T.block("sum")'))
     assert structural_equal(a, b) and structural_hash(a) == structural_hash(b)
-    assert workload_key(a) != workload_key(b)
+    assert workload_key(a) == workload_key(b)
+    assert program_key(a) != program_key(b)
 
 
 def test_free_variables():

@@ -152,3 +152,25 @@ def test_the_default_schedule_needs_no_measurement_and_replays():
     again = Schedule(func)
     Trace.from_json(sch.trace.dumps()).apply_to_schedule(again)
     assert again.func.script() == sch.func.script()
+
+
+def test_a_renamed_program_goes_on_where_the_other_stopped(tmp_path):
+    def product(names):
+        a, b = te.placeholder((13, 7), name=names[0]), te.placeholder((7, 17), name=names[1])
+        r = te.reduce_axis((0, 7), name="r")
+        c = te.compute((13, 17), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name=names[2])
+        return te.create_prim_func([a, b, te.compute((13, 17), lambda i, j: te.max(c[i, j], 0.0), name=names[3])])
+
+    path, other = str(tmp_path / "t.db"), product("XYZW")
+    with Database(path) as db:
+        first = tune(product("ABCD"), TARGET, trials=16, db=db, runner=FakeRunner())
+        session = TuningSession(other, TARGET, db=db, runner=FakeRunner())
+        assert session.best.run_seconds == first.best_seconds and session.best.workload == session.workload
+        second = session.run(8)
+        sch = Schedule(other)
+        Trace.from_json(second.best.trace).apply_to_schedule(sch)
+        asked = {(r.sketch[-3:], str(r.decisions)) for r in first.records} & {
+            (r.sketch[-3:], str(r.decisions)) for r in second.records
+        }
+        assert not asked  # what the first session measured is known to the second
+        assert db.best(product("ABCD"), TARGET).run_seconds == db.best(other, TARGET).run_seconds == second.best_seconds

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sqlite3
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from tilewright.tir import parse, workload_key
 from tilewright.tuning_db import (
     SCHEMA_VERSION,
     Database,
@@ -15,6 +18,7 @@ from tilewright.tuning_db import (
     TargetRecord,
     TuningRecord,
     WorkloadRecord,
+    schema,
 )
 from tilewright.tuning_db.schema import APPLICATION_ID
 
@@ -230,3 +234,54 @@ def test_check_finds_what_was_changed_behind_our_back(db, path):
         conn.execute("DELETE FROM targets")
     problems = db.check()
     assert any("trace: no JSON" in p for p in problems) and any("that is not there" in p for p in problems)
+
+
+def old_file(path):
+    """A database as version 1 of the schema had it: one matmul, whose blocks are called C and D, and one record."""
+    with contextlib.closing(sqlite3.connect(path)) as conn:
+        schema._first_schema(conn)
+        conn.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        conn.execute("PRAGMA user_version = 1")
+        conn.execute("INSERT INTO workloads (key, text, created) VALUES ('p', ?, '2026')", [program("C").script()])
+        conn.execute("INSERT INTO workloads (key, text, created) VALUES ('q', 'no program', '2026')")
+        conn.execute("INSERT INTO targets (key, text, created) VALUES ('cpu-1', 'native', '2026')")
+        conn.execute(
+            "INSERT INTO records (digest, workload, target, status, run_seconds, min_seconds, num_times, times, "
+            "trace, created) VALUES ('d', 'p', 'cpu-1', 'ok', 1e-3, 1e-3, 1, '[1e-3]', '{}', '2026')"
+        )
+        conn.commit()
+
+
+def program(name):
+    return parse(
+        f"@T.prim_func\ndef main({name}: T.Buffer((16,), 'float32')):\n    for i in range(16):\n"
+        f"        with T.block('{name}'):\n            v = T.axis.spatial(16, i)\n            {name}[v] = 0.0\n"
+    )
+
+
+def test_an_older_file_is_read_and_brought_up(path):
+    old_file(path)
+    before = Path(path).read_bytes()
+    with Database(path, readonly=True) as db:  # a copy in memory has today's schema
+        assert db.best(program("C"), "cpu-1").run_seconds == 1e-3
+        assert db.best(program("Z"), "cpu-1").workload == "p"
+        with pytest.raises(DatabaseError, match="opened for reading only"):
+            db.add_workload(program("Z"))
+    assert Path(path).read_bytes() == before
+    with Database(path) as db:
+        assert db.query("PRAGMA user_version") == [{"user_version": SCHEMA_VERSION}]
+        assert db.best(program("Z"), "cpu-1").workload == "p"
+        assert db.best(workload_key(program("Z")), "cpu-1").workload == "p"
+        assert db.check() == ["records 1: changed since it was written"]  # its digest is made up
+    with Database(path, readonly=True) as db:
+        assert db.best("p", "cpu-1").run_seconds == 1e-3 and db.best("q", "cpu-1") is None
+
+
+def test_names_do_not_matter_to_what_is_found(db):
+    first, second = db.add_workload(program("C")), db.add_workload(program("Z"))
+    assert first != second and db.workload(program("Z")).key == second and db.workload(program("Y")).key == first
+    db.add_records([record(2e-3, workload=first), record(1e-3, workload=second), record(5e-4)])
+    assert db.best(program("Y"), T).run_seconds == db.best(program("C"), T).run_seconds == 1e-3
+    assert db.best(first, T).run_seconds == 2e-3  # a key is that of one program
+    assert [r.run_seconds for r in db.records(program("C"))] == [2e-3, 1e-3]
+    assert [r.run_seconds for r in db.records(not_workload=program("Y"))] == [5e-4]
