@@ -18,6 +18,7 @@ from ..objects import find_object, keep_object, object_key
 from ..target import Target
 from ..version import CODEGEN_VERSION
 from .settled import SETTLED
+from .single_lane import split_single_lanes
 
 __all__ = ["CompiledCode", "JITError", "Loaded", "Options", "llvm_version", "load", "optimize_and_compile"]
 
@@ -180,6 +181,16 @@ class _Build:
         else:
             passes = builder.getModulePassManager()
         passes.run(self.module, builder)
+        if target.has("avx512f") and any("@llvm.masked.store" in text for text in texts):
+            self.mend_stores(llvm)
+
+    def mend_stores(self, llvm: Any) -> None:
+        """Take the masked stores out that LLVM's AVX-512 back end would make too wide."""
+        before = str(self.module)
+        after = split_single_lanes(before)
+        if after != before:
+            self.module.close()
+            self.module = _parse(llvm, after, self.context)
 
     def __enter__(self) -> _Build:
         return self

@@ -1,0 +1,50 @@
+"""Masked stores of one known lane become plain stores of that lane.
+
+On AVX-512 LLVM 22.1 first joins a narrowing conversion with the masked store that follows it; where the mask is a constant
+with one lane it then stores that lane before the conversion: eight bytes of an int64 in place of one of an int8
+(https://github.com/llvm/llvm-project/issues/179489). The masks are constants by then that LLVM's own passes found, too, so
+this is looked for after them.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["split_single_lanes"]
+
+_STORE = re.compile(
+    r"^ +(?:tail |notail )?call void @llvm\.masked\.store\.\S+?\("
+    r"<(?P<lanes>\d+) x (?P<element>\w+)> (?P<value>.+), "
+    r"ptr (?P<attributes>(?:(?:align \d+|nonnull|noundef|captures\([^)]*\)|dereferenceable\(\d+\)) )*)(?P<place>.+), "
+    r"<(?P=lanes) x i1> <(?P<mask>[^<>]*)>\).*$",
+    re.MULTILINE,
+)
+
+
+def split_single_lanes(text: str) -> str:
+    """The module ``text`` (LLVM IR as LLVM prints it) with each masked store whose constant mask has one lane replaced by
+    a store of this lane; the very same text when there is none.
+
+    >>> print(split_single_lanes(
+    ...     "  call void @llvm.masked.store.v2i8.p0(<2 x i8> %v, ptr align 1 %p, <2 x i1> <i1 false, i1 true>)"))
+      %single.1 = extractelement <2 x i8> %v, i64 1
+      %single.2 = getelementptr i8, ptr %p, i64 1
+      store i8 %single.1, ptr %single.2, align 1
+    """
+    names = 0
+
+    def rewritten(found: re.Match[str]) -> str:
+        nonlocal names
+        on = [n for n, lane in enumerate(found["mask"].split(", ")) if lane in ("i1 true", "i1 1")]
+        if len(on) != 1:
+            return found[0]
+        names += 2
+        value, place, element = f"%single.{names - 1}", f"%single.{names}", found["element"]
+        align = re.search(r"align (\d+)", found["attributes"])
+        return (
+            f"  {value} = extractelement <{found['lanes']} x {element}> {found['value']}, i64 {on[0]}\n"
+            f"  {place} = getelementptr {element}, ptr {found['place']}, i64 {on[0]}\n"
+            f"  store {element} {value}, ptr {place}, align {align[1] if align else 1}"
+        )
+
+    return _STORE.sub(rewritten, text)
