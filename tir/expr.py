@@ -1,7 +1,8 @@
 """Expressions: immutable trees with a data type.
 
 What they mean: ``//`` and ``%`` round towards minus infinity (:class:`FloorDiv`, :class:`FloorMod`); integer arithmetic
-on indices never overflows, on data it wraps; reading outside a buffer is an error; ``Select`` evaluates both sides,
+on indices never overflows and no index is divided by zero, on data it wraps, and a quotient and a remainder by zero are 0;
+reading outside a buffer is an error; ``Select`` evaluates both sides,
 ``Call("tir.if_then_else")`` only the chosen one. Operators build nodes and fold constants; ``==`` builds an
 :class:`EQ`, whose truth value is identity, so that containers work.
 """
@@ -229,25 +230,28 @@ class Div(BinaryOp):
 
 
 class TruncDiv(BinaryOp):
-    """Integer division that rounds towards zero, as C's."""
+    """Integer division that rounds towards zero, as C's; by zero and of the smallest number as :class:`FloorDiv`."""
 
     __slots__ = ()
 
 
 class TruncMod(BinaryOp):
-    """The remainder that goes with :class:`TruncDiv`."""
+    """The remainder that goes with :class:`TruncDiv`; it has the sign of ``a``, and by zero it is 0."""
 
     __slots__ = ()
 
 
 class FloorDiv(BinaryOp):
-    """Integer division that rounds towards minus infinity."""
+    """Integer division that rounds towards minus infinity.
+
+    As in NumPy it never fails: ``a // 0`` is 0, and the smallest number divided by -1 wraps to itself.
+    """
 
     __slots__ = ()
 
 
 class FloorMod(BinaryOp):
-    """The remainder that goes with :class:`FloorDiv`; it has the sign of ``b``."""
+    """The remainder that goes with :class:`FloorDiv`; it has the sign of ``b``, and by zero it is 0."""
 
     __slots__ = ()
 

@@ -52,12 +52,11 @@ from .interpret_llvm import LLVM_CALLS
 from .interpret_ops import (
     CALLS,
     caster,
+    divider,
     fmax,
     fmin,
     round_bfloat16,
     scalar_type,
-    truncdiv,
-    truncmod,
     value_dtype,
     wrapper,
 )
@@ -78,6 +77,15 @@ _INFIX: dict[type, str] = {
     GE: ">=",
     EQ: "==",
     NE: "!=",
+}
+
+
+_DIVISIONS: dict[type, str] = {
+    FloorDiv: "floordiv",
+    FloorMod: "floormod",
+    TruncDiv: "truncdiv",
+    TruncMod: "truncmod",
+    Div: "truncdiv",
 }
 
 
@@ -153,20 +161,21 @@ class ExprCompiler:
         a, b = self.text(e.a, depth), self.text(e.b, depth)
         kind, _, lanes = parse_dtype(e.dtype)
         infix = _INFIX.get(type(e))
-        if infix is None:
-            names: dict[type, Any] = {TruncDiv: truncdiv, TruncMod: truncmod}
-            if type(e) is Div:
-                text = f"({a} / {b})" if kind in ("float", "bfloat") else f"{self._name(truncdiv)}({a}, {b})"
-            elif type(e) in (Min, Max):
-                if lanes > 1:
-                    op: Any = np.minimum if type(e) is Min else np.maximum
-                elif is_float(e.dtype):
-                    op = fmin if type(e) is Min else fmax
-                else:
-                    op = min if type(e) is Min else max
-                text = f"{self._name(op)}({a}, {b})"
+        divided = _DIVISIONS.get(type(e)) if is_int(e.dtype) else None
+        if divided is not None and (infix is None or not _divides_plainly(e.b)):
+            return f"{self._name(divider(divided, e.dtype))}({a}, {b})"
+        if type(e) in (Min, Max):
+            if lanes > 1:
+                op: Any = np.minimum if type(e) is Min else np.maximum
+            elif is_float(e.dtype):
+                op = fmin if type(e) is Min else fmax
             else:
-                text = f"{self._name(names[type(e)])}({a}, {b})"
+                op = min if type(e) is Min else max
+            text = f"{self._name(op)}({a}, {b})"
+        elif type(e) is Div and infix is None:
+            text = f"({a} / {b})"
+        elif infix is None:
+            raise InterpretError(f"cannot evaluate a {type(e).__name__} of {e.dtype}: {e}")
         else:
             text = f"({a} {infix} {b})"
         if kind == "bfloat":
@@ -291,6 +300,13 @@ def _raiser(message: str) -> Callable[..., Any]:
 
 def _misaligned(there: np.ndarray, size: int) -> int:
     return int(there.__array_interface__["data"][0] % size)
+
+
+def _divides_plainly(e: Expr) -> bool:
+    """Whether Python divides by ``e`` as the machine does: a constant above zero."""
+    if isinstance(e, Broadcast):
+        e = e.value
+    return isinstance(e, IntImm) and e.value > 0
 
 
 def _is_index(e: Expr) -> bool:

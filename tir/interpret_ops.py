@@ -15,7 +15,9 @@ import numpy as np
 
 from .dtype import parse_dtype, to_numpy
 
-__all__ = ["CALLS", "bfloat16_from_bits", "bfloat16_to_bits", "caster", "fma", "scalar_type", "value_dtype", "wrapper"]
+__all__ = [
+    "CALLS", "bfloat16_from_bits", "bfloat16_to_bits", "caster", "divider", "fma", "scalar_type", "value_dtype", "wrapper",
+]  # fmt: skip
 
 
 def value_dtype(dtype: str) -> np.dtype:
@@ -63,18 +65,40 @@ def wrapper(dtype: str) -> Callable[[int], int]:
     return lambda v: v if -half <= v < half else ((v + half) & mask) - half
 
 
-def truncdiv(a: Any, b: Any) -> Any:
-    """Integer division towards zero."""
-    if isinstance(a, np.ndarray):
-        q = a // b
-        return q + ((a % b != 0) & ((a < 0) != (b < 0))).astype(a.dtype)
-    q = abs(a) // abs(b)
+def divider(kind: str, dtype: str) -> Callable[[Any, Any], Any]:
+    """One of ``floordiv floormod truncdiv truncmod`` of the integer type ``dtype``: a quotient and a remainder by zero
+    are 0, and the smallest number divided by -1 is itself."""
+    if parse_dtype(dtype).lanes > 1:
+        return _VECTOR_DIVISIONS[kind]
+    divide = _DIVISIONS[kind]
+    if not kind.endswith("div"):
+        return divide
+    wrap = wrapper(dtype)
+    return lambda a, b: wrap(divide(a, b))
+
+
+def _truncdiv(a: int, b: int) -> int:
+    q = abs(a) // abs(b) if b else 0
     return q if (a < 0) == (b < 0) else -q
 
 
-def truncmod(a: Any, b: Any) -> Any:
-    """The remainder of :func:`truncdiv`."""
-    return a - truncdiv(a, b) * b
+def _truncdiv_vector(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    q = a // b
+    return q + ((a % b != 0) & ((a < 0) != (b < 0))).astype(a.dtype)
+
+
+_DIVISIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "floordiv": lambda a, b: a // b if b else 0,
+    "floormod": lambda a, b: a % b if b else 0,
+    "truncdiv": _truncdiv,
+    "truncmod": lambda a, b: a - _truncdiv(a, b) * b if b else 0,
+}
+_VECTOR_DIVISIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "floordiv": np.floor_divide,  # 0 by zero, as NumPy has it
+    "floormod": np.mod,
+    "truncdiv": _truncdiv_vector,
+    "truncmod": np.fmod,
+}
 
 
 def fmax(a: Any, b: Any) -> Any:
@@ -268,8 +292,8 @@ def _integer(op: str, dtype: str) -> Callable[..., Any]:
         "bitwise_or": lambda a, b: a | b,
         "bitwise_xor": lambda a, b: a ^ b,
         "bitwise_not": lambda a: wrap(~a),
-        "shift_left": lambda a, b: wrap(a << b),
-        "shift_right": lambda a, b: a >> b,
+        "shift_left": lambda a, b: wrap(a << b) if 0 <= b < bits else 0,
+        "shift_right": lambda a, b: a >> (b if 0 <= b < bits else bits),
         "popcount": lambda a: bin(a & mask).count("1"),
         "clz": lambda a: bits - (a & mask).bit_length(),
         "abs": lambda a: wrap(abs(a)),

@@ -9,7 +9,9 @@ floating point         exp exp2 exp10 log log2 log10 log1p expm1 sqrt rsqrt sin 
                        times_exp2(x, n): x * 2**floor(n) for finite n, rounded once;
                        round_rest(x): x - round(x), 0 for infinities
                        lookup(number, v0, v1, …): of the constants, the one of this number modulo how many there are
-integer                abs popcount clz bitwise_and bitwise_or bitwise_xor bitwise_not shift_left shift_right
+integer                abs popcount clz bitwise_and bitwise_or bitwise_xor bitwise_not;
+                       shift_left(a, n) shift_right(a, n): by all bits or more, or by a negative number, every bit leaves
+                       (0; to the right -1 of a negative number)
 control                if_then_else(cond, a, b): only the chosen side is evaluated; likely(cond): cond itself
 type                   reinterpret(x): the same bits as another type of the same width
 vector                 vectorlow vectorhigh vector_reduce_add vector_reduce_max vector_reduce_min vector_reduce_mul:

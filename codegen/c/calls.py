@@ -14,7 +14,7 @@ from ..lower.dots import expand_dot
 from .helpers import CEmitError, Helpers, c_type, scalar_type
 from .tiles import TileCalls
 
-__all__ = ["Calls"]
+__all__ = ["Calls", "constant_of"]
 
 _BITWISE = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
 _MATH = {
@@ -22,6 +22,13 @@ _MATH = {
     "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "pow", "fmod", "hypot", "sqrt", "floor", "ceil",
     "trunc", "fabs", "copysign", "rint", "fma",
 }  # fmt: skip
+
+
+def constant_of(e: Expr) -> int | None:
+    """The number that an integer is in every lane, when it is a constant."""
+    if isinstance(e, Broadcast):
+        e = e.value
+    return e.value if isinstance(e, IntImm) else None
 
 
 class Calls(TileCalls):
@@ -156,13 +163,16 @@ class Calls(TileCalls):
     def call_bitwise_not(self, e: Call) -> str:
         return f"({self.helpers.vector(e.dtype)})(~{self.value(e.args[0])})"
 
-    def call_shift_left(self, e: Call) -> str:
+    def _shift(self, e: Call) -> str:
         lanes, kind = lanes_of(e.dtype), self.helpers.vector(e.dtype)
-        wide = with_lanes(f"uint{bits_of(e.dtype) if lanes > 1 else max(32, bits_of(e.dtype))}", lanes)
-        return f"({kind})(({self.helpers.vector(wide)}){self.value(e.args[0])} << {self.value(e.args[1])})"
+        left, by, bits = e.op == "tir.shift_left", constant_of(e.args[1]), bits_of(e.dtype)
+        a, n = self.value(e.args[0]), self.value(e.args[1])
+        if by is None or not 0 <= by < bits:
+            return f"{self.helpers.shift(left, e.dtype)}({a}, {n})"
+        wide = self.helpers.vector(with_lanes(f"uint{bits if lanes > 1 else max(32, bits)}", lanes)) if left else kind
+        return f"({kind})(({wide}){a} {'<<' if left else '>>'} {n})"
 
-    def call_shift_right(self, e: Call) -> str:
-        return f"({self.helpers.vector(e.dtype)})(({self.helpers.vector(e.dtype)}){self.value(e.args[0])} >> {self.value(e.args[1])})"
+    call_shift_left = call_shift_right = _shift
 
     def _count(self, e: Call, name: str, body: str) -> str:
         kind, bits = c_type(element_of(e.dtype)), bits_of(e.dtype)

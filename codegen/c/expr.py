@@ -44,12 +44,12 @@ from ...tir.expr import (
 from ..llvm.index import index_like
 from ..llvm.memory import strides_of
 from ..lower.lanes import flat_lanes
-from .calls import Calls
+from .calls import Calls, constant_of
 from .helpers import CEmitError, Helpers, c_type
 
 __all__ = ["CExprs", "element"]
 
-_OPERATORS = {Add: "+", Sub: "-", Mul: "*", Div: "/", TruncDiv: "/", TruncMod: "%"}
+_OPERATORS = {Add: "+", Sub: "-", Mul: "*", Div: "/"}
 _COMPARE = {EQ: "==", NE: "!=", LT: "<", LE: "<=", GT: ">", GE: ">="}
 
 
@@ -173,10 +173,13 @@ class CExprs(Calls):
             if lanes > 1:
                 return f"{self.helpers.lanewise(function, dtype, [dtype, dtype])}({self.value(e.a)}, {self.value(e.b)})"
             return f"({c_type(dtype)}){function}({self.value(e.a)}, {self.value(e.b)})"
-        sign = {FloorDiv: "/", FloorMod: "%"}.get(type(e)) or _OPERATORS[type(e)]
         kind = self.helpers.vector(dtype)
-        if sign in "/%":
-            return f"(({kind})({self.value(e.a)} {sign} {self.value(e.b)}))"
+        if isinstance(e, (Div, TruncDiv, TruncMod, FloorDiv, FloorMod)):
+            quotient = isinstance(e, (Div, TruncDiv, FloorDiv))
+            if constant_of(e.b) in (None, 0, -1):
+                return f"{self.helpers.division(quotient, dtype)}({self.value(e.a)}, {self.value(e.b)})"
+            return f"(({kind})({self.value(e.a)} {'/' if quotient else '%'} {self.value(e.b)}))"
+        sign = _OPERATORS[type(e)]
         wide = with_lanes(f"uint{bits_of(dtype) if lanes > 1 else max(32, bits_of(dtype))}", lanes)
         unsigned = self.helpers.vector(wide)
         return f"({kind})(({unsigned}){self.value(e.a)} {sign} ({unsigned}){self.value(e.b)})"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...tir.dtype import element_of, is_float, lanes_of, parse_dtype, with_lanes
+from ...tir.dtype import bits_of, element_of, is_float, is_signed, lanes_of, parse_dtype, with_lanes
 
 __all__ = ["CEmitError", "Helpers", "c_type"]
 
@@ -14,11 +14,12 @@ class CEmitError(ValueError):
 _PRELUDE = {
     "floordiv": (
         "static inline int64_t tw_floordiv(int64_t a, int64_t b) "
-        "{ int64_t q = a / b; return q - (a % b != 0 && (a % b < 0) != (b < 0)); }"
+        "{ if (b == 0 || b == -1) return b ? (int64_t)(0 - (uint64_t)a) : 0; "
+        "int64_t q = a / b; return q - (a % b != 0 && (a % b < 0) != (b < 0)); }"
     ),
     "floormod": (
         "static inline int64_t tw_floormod(int64_t a, int64_t b) "
-        "{ int64_t r = a % b; return r != 0 && (r < 0) != (b < 0) ? r + b : r; }"
+        "{ if (b == 0 || b == -1) return 0; int64_t r = a % b; return r != 0 && (r < 0) != (b < 0) ? r + b : r; }"
     ),
     "bits_f32": "static inline uint32_t tw_bits_f32(float x) { uint32_t u; memcpy(&u, &x, 4); return u; }",
     "from_bits_f32": "static inline float tw_from_bits_f32(uint32_t u) { float x; memcpy(&x, &u, 4); return x; }",
@@ -143,6 +144,31 @@ class Helpers:
         """An inline function, written once."""
         self.lines.setdefault(name, f"static inline {result} {name}({params}) {{ {body} }}")
         return name
+
+    def division(self, quotient: bool, dtype: str) -> str:
+        """The quotient rounded towards zero of two values of ``dtype``, or its remainder; by zero both are 0."""
+        scalar = element_of(dtype)
+        kind, word, sign = c_type(scalar), "div" if quotient else "mod", "/" if quotient else "%"
+        body = f"return b ? a {sign} b : 0;"
+        if is_signed(scalar):
+            wide = f"uint{max(32, bits_of(scalar))}_t"
+            body = f"if (b == -1) return {f'({kind})(0 - ({wide})a)' if quotient else '0'}; {body}"
+        name = self.define(f"tw_{word}_{_suffix(scalar)}", kind, f"{kind} a, {kind} b", body)
+        return name if lanes_of(dtype) == 1 else self.lanewise(name, dtype, [dtype, dtype])
+
+    def shift(self, left: bool, dtype: str) -> str:
+        """Bits moved by a distance that may be too far."""
+        scalar = element_of(dtype)
+        kind, bits = c_type(scalar), bits_of(scalar)
+        wide = f"uint{max(32, bits)}_t"
+        far = f"n < 0 || n >= {bits}" if is_signed(scalar) else f"n >= {bits}"
+        moved = f"({kind})(({wide})a << n)" if left else "a >> n"
+        gone = "a < 0 ? -1 : 0" if is_signed(scalar) and not left else "0"
+        name = self.define(
+            f"tw_sh{'l' if left else 'r'}_{_suffix(scalar)}", kind, f"{kind} a, {kind} n",
+            f"return {far} ? ({gone}) : {moved};",
+        )  # fmt: skip
+        return name if lanes_of(dtype) == 1 else self.lanewise(name, dtype, [dtype, dtype])
 
     def extreme(self, largest: bool, dtype: str) -> str:
         """Min or Max of two values of ``dtype``; a float's is NaN when either is."""

@@ -8,12 +8,13 @@ from ...tir.dtype import bits_of, element_of, is_float, is_signed, lanes_of, wit
 from ...tir.expr import BufferLoad, Call, Expr, IntImm, StringImm
 from ...tir.walk import pre_order
 from .machine import MACHINE_CALLS, may_write
+from .ranges import range_of
 from .rare import emit_likely, is_likely
 from .rows import reduce_rows
 from .scale import emit_round_rest, emit_times_exp2
 from .tables import emit_lookup
 from .tiles import TILE_CALLS
-from .types import llvm_type, splat_constant, suffix, vector_constant
+from .types import llvm_type, splat_constant, suffix, vector_constant, zero
 
 if TYPE_CHECKING:
     from .expr import ExprEmitter
@@ -28,9 +29,7 @@ _LIBM = {
     "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "expm1", "sin", "cos", "tan", "asin", "acos", "atan",
     "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "pow", "fmod", "hypot",
 }  # fmt: skip
-_BITWISE = {
-    "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "shift_left": "shl",
-}  # fmt: skip
+_BITWISE = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor"}
 
 
 def emit_call(em: ExprEmitter, e: Call) -> str:
@@ -54,9 +53,23 @@ def _intrinsic(em: ExprEmitter, name: str, e: Call) -> str:
     return em.fn.pure(em.intrinsic(name, em.type(e), types, [em.value(a) for a in e.args]))
 
 
-def _shift_right(em: ExprEmitter, e: Call) -> str:
-    how = "ashr" if is_signed(e.dtype) else "lshr"
-    return em.fn.pure(f"{how} {em.type(e)} {em.value(e.args[0])}, {em.value(e.args[1])}")
+def _shift(em: ExprEmitter, e: Call) -> str:
+    """The processor looks at a few bits of the distance only: one that may be too far is looked at before."""
+    fn, type_, bits = em.fn, em.type(e), bits_of(e.dtype)
+    left = e.op == "tir.shift_left"
+    how = "shl" if left else "ashr" if is_signed(e.dtype) else "lshr"
+    value, by = em.value(e.args[0]), em.value(e.args[1])
+    low, high = range_of(em, e.args[1])
+    if low is not None and high is not None and 0 <= low and high < bits:
+        return fn.pure(f"{how} {type_} {value}, {by}")
+    if how == "ashr":
+        last = splat_constant(str(bits - 1), e.dtype)
+        near = fn.pure(em.intrinsic(f"llvm.umin.{suffix(e.dtype)}", type_, [type_, type_], [by, last]))
+        return fn.pure(f"ashr {type_} {value}, {near}")
+    fits = fn.pure(f"icmp ult {type_} {by}, {splat_constant(str(bits), e.dtype)}")
+    moved = fn.pure(f"{how} {type_} {value}, {by}")
+    bools = llvm_type(with_lanes("bool", lanes_of(e.dtype)))
+    return fn.pure(f"select {bools} {fits}, {type_} {moved}, {type_} {zero(e.dtype)}")
 
 
 def _bitwise_not(em: ExprEmitter, e: Call) -> str:
@@ -231,7 +244,8 @@ def _misaligned(em: ExprEmitter, e: Call) -> str:
 
 
 _HANDLERS = {
-    "shift_right": _shift_right,
+    "shift_left": _shift,
+    "shift_right": _shift,
     "bitwise_not": _bitwise_not,
     "clz": _clz,
     "reinterpret": _reinterpret,

@@ -14,6 +14,7 @@ from ...tir.dtype import (
     element_of,
     is_bool,
     is_float,
+    is_int,
     is_signed,
     lanes_of,
     with_lanes,
@@ -36,8 +37,6 @@ from ...tir.expr import (
     Div,
     Expr,
     FloatImm,
-    FloorDiv,
-    FloorMod,
     IntImm,
     Let,
     Max,
@@ -49,15 +48,14 @@ from ...tir.expr import (
     Select,
     Shuffle,
     Sub,
-    TruncDiv,
-    TruncMod,
     Var,
 )
 from ...tir.walk import pre_order
 from .builder import FunctionBuilder
 from .calls import emit_call
 from .casts import emit_cast
-from .index import Linear, floor_division, index_like, index_text, linear, linear_text
+from .division import divide
+from .index import Linear, index_like, index_text, linear, linear_text
 from .memory import address, load
 from .types import align_of, float_constant, llvm_type, splat_constant, vector_constant
 
@@ -111,6 +109,8 @@ class ExprEmitter:
         self.vars: dict[Var, str] = {}
         """Values of variables: i64 for those in ``indices``, else of their own type."""
         self.indices: set[Var] = set()
+        self.meanings: dict[Var, Expr] = {}
+        """What the integer variables of data stand for, which says between which numbers they are."""
         self.bases: dict[Var, str] = {}
         self.registers: dict[Buffer, str] = {}
         self.versions: dict[Var, int] = {}
@@ -262,20 +262,22 @@ class ExprEmitter:
             ones = "true" if lanes_of(e.dtype) == 1 else splat_constant("true", e.dtype)
             return self.fn.pure(f"xor {self.type(e)} {self.value(e.a)}, {ones}")
         if isinstance(e, Let):
-            if e.var.dtype.startswith("int") and index_like(e.value) and lanes_of(e.var.dtype) == 1:
-                self.define_index(e.var, e.value)
-            else:
-                self.vars[e.var] = self.value(e.value)
+            self.define(e.var, e.value)
             return self.value(e.body)
         if isinstance(e, Shuffle):
             return self.shuffle(e)
         raise EmitError(f"no machine form for {type(e).__name__}: {e}")
 
-    def define_index(self, var: Var, value: Expr) -> None:
-        """Give an integer variable the 64-bit value of an index expression."""
-        self.vars[var] = index_text(self, value)
-        self.indices.add(var)
-        self.analyzer.bind(var, value)
+    def define(self, var: Var, value: Expr) -> None:
+        """Give a variable its value; an index is 64 bits wide."""
+        if index_like(var) and index_like(value):
+            self.vars[var] = index_text(self, value)
+            self.indices.add(var)
+            self.analyzer.bind(var, value)
+            return
+        self.vars[var] = self.value(value)
+        if is_int(var.dtype):
+            self.meanings[var] = value
 
     def variable(self, var: Var) -> str:
         """The value of a variable in its own type; of a buffer's pointer, the address."""
@@ -404,13 +406,7 @@ class ExprEmitter:
             return text if type_ == "i64" or not text.startswith("%") else fn.pure(f"trunc i64 {text} to {type_}")
         if type(e) in _INT_OPS:
             return fn.pure(f"{_INT_OPS[type(e)]} {type_} {self.value(e.a)}, {self.value(e.b)}")
-        a, b = self.value(e.a), self.value(e.b)
-        if not is_signed(dtype):
-            name = "udiv" if isinstance(e, (Div, TruncDiv, FloorDiv)) else "urem"
-            return fn.pure(f"{name} {type_} {a}, {b}")
-        if isinstance(e, (FloorDiv, FloorMod)):
-            return floor_division(self, isinstance(e, FloorDiv), a, b, type_)
-        return fn.pure(f"{'srem' if isinstance(e, TruncMod) else 'sdiv'} {type_} {a}, {b}")
+        return divide(self, e, self.value(e.a), self.value(e.b), dtype)
 
     def ramp(self, e: Ramp) -> str:
         """An even vector as data."""

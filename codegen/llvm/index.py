@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...tir.dtype import is_int, lanes_of
+from ...tir.dtype import is_int, lanes_of, max_value, min_value
 from ...tir.expr import (
     Add,
     BinaryOp,
@@ -21,6 +21,7 @@ from ...tir.expr import (
     Sub,
     Var,
 )
+from .division import divide
 
 if TYPE_CHECKING:
     from .expr import ExprEmitter
@@ -55,19 +56,39 @@ class Linear:
         return Linear(self.const * factor, {n: c * factor for n, c in self.terms.items()})
 
 
+INDEX_TYPES = ("int32", "int64")
+"""The types of indices, whose arithmetic never overflows."""
+
+
 def index_like(e: Expr) -> bool:
-    """Whether ``e`` is index arithmetic: variables and constants joined by the operations of indices."""
+    """Whether ``e`` is index arithmetic: variables and constants of index types joined by the operations of indices.
+
+    Other integers wrap around, and so do conversions to them; they are computed in their own types.
+    """
+    if e.dtype not in INDEX_TYPES:
+        return False
     if isinstance(e, (IntImm, Var)):
-        return is_int(e.dtype) and lanes_of(e.dtype) == 1
+        return True
     if isinstance(e, (Add, Sub, Mul, FloorDiv, FloorMod, Min, Max)):
         return index_like(e.a) and index_like(e.b)
-    return isinstance(e, Cast) and is_int(e.dtype) and index_like(e.value)
+    return isinstance(e, Cast) and widens(e) and index_like(e.value)
+
+
+def widens(e: Cast) -> bool:
+    """Whether a conversion from integer to integer keeps every value."""
+    return is_int(e.value.dtype) and min_value(e.dtype) <= min_value(e.value.dtype) and (
+        max_value(e.value.dtype) <= max_value(e.dtype)
+    )  # fmt: skip
 
 
 def linear(em: ExprEmitter, e: Expr) -> Linear:
-    """``e``, a scalar integer, as a sum; parts that are none become operands."""
+    """``e``, a scalar integer, as a sum; parts that are none, or that wrap around in a type of their own, become operands."""
     if isinstance(e, IntImm):
         return Linear(e.value)
+    if isinstance(e, Broadcast):
+        return linear(em, e.value)
+    if e.dtype not in INDEX_TYPES:
+        return Linear(0, {index_operand(em, e): 1})
     if isinstance(e, Add):
         return linear(em, e.a).plus(linear(em, e.b))
     if isinstance(e, Sub):
@@ -80,8 +101,6 @@ def linear(em: ExprEmitter, e: Expr) -> Linear:
             return b.times(a.const)
         product = em.fn.pure(f"mul nsw i64 {linear_text(em, a)}, {linear_text(em, b)}")
         return Linear(0, {product: 1})
-    if isinstance(e, Broadcast):
-        return linear(em, e.value)
     return Linear(0, {index_operand(em, e): 1})
 
 
@@ -106,14 +125,14 @@ def index_operand(em: ExprEmitter, e: Expr) -> str:
     fn = em.fn
     if isinstance(e, Var):
         return em.index_var(e)
-    if isinstance(e, (FloorDiv, FloorMod)):
+    if isinstance(e, (FloorDiv, FloorMod)) and e.dtype in INDEX_TYPES:
         return _floor(em, e)
-    if isinstance(e, (Min, Max)) and is_int(e.dtype) and lanes_of(e.dtype) == 1:
+    if isinstance(e, (Min, Max)) and e.dtype in INDEX_TYPES:
         name = "smin" if isinstance(e, Min) else "smax"
         return fn.pure(
             em.intrinsic(f"llvm.{name}.i64", "i64", ["i64", "i64"], [index_text(em, e.a), index_text(em, e.b)])
         )
-    if isinstance(e, Cast) and is_int(e.dtype) and index_like(e.value):
+    if isinstance(e, Cast) and index_like(e):
         return index_text(em, e.value)
     text = em.value(e)
     type_ = em.type(e)
@@ -135,26 +154,7 @@ def _floor(em: ExprEmitter, e: BinaryOp) -> str:
             return fn.pure(f"and i64 {a}, {c - 1}")
         if positive:
             return fn.pure(f"{'udiv' if isinstance(e, FloorDiv) else 'urem'} i64 {a}, {c}")
-    b = index_text(em, e.b)
-    return floor_division(em, isinstance(e, FloorDiv), a, b, "i64")
-
-
-def floor_division(em: ExprEmitter, quotient: bool, a: str, b: str, type_: str) -> str:
-    """Signed division rounded towards minus infinity, or its remainder, for scalars and vectors."""
-    fn = em.fn
-    zero = "0" if not type_.startswith("<") else "zeroinitializer"
-    bool_type = "i1" if not type_.startswith("<") else type_.rsplit(" ", 1)[0] + " i1>"
-    rem = fn.pure(f"srem {type_} {a}, {b}")
-    nonzero = fn.pure(f"icmp ne {type_} {rem}, {zero}")
-    signs = fn.pure(f"xor {type_} {rem}, {b}")
-    differ = fn.pure(f"icmp slt {type_} {signs}, {zero}")
-    adjust = fn.pure(f"and {bool_type} {nonzero}, {differ}")
-    if quotient:
-        div = fn.pure(f"sdiv {type_} {a}, {b}")
-        step = fn.pure(f"sext {bool_type} {adjust} to {type_}")
-        return fn.pure(f"add {type_} {div}, {step}")
-    added = fn.pure(f"add {type_} {rem}, {b}")
-    return fn.pure(f"select {bool_type} {adjust}, {type_} {added}, {type_} {rem}")
+    return divide(em, e, a, index_text(em, e.b), "int64")
 
 
 def ramp_of(em: ExprEmitter, e: Expr) -> tuple[Linear, Linear] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...tir.buffer import Buffer
-from ...tir.dtype import bytes_of, element_of, is_int, lanes_of
+from ...tir.dtype import bytes_of, element_of, lanes_of
 from ...tir.expr import BufferLoad, Expr, IntImm, Range, Var
 from ...tir.node import Node
 from ...tir.stmt import (
@@ -24,7 +24,7 @@ from ...tir.walk import pre_order
 from ..lower.streams import ALIGNED, STREAMED
 from .builder import FunctionBuilder
 from .expr import EmitError, ExprEmitter, ModuleParts
-from .index import Linear, index_like, index_text, linear, linear_text
+from .index import Linear, index_text, linear, linear_text
 from .memory import constant_elements, elements_of, store, strides_of
 from .stack import REGISTER
 from .types import llvm_type, memory_type
@@ -99,10 +99,7 @@ class StmtEmitter(ExprEmitter):
 
     def let(self, s: LetStmt) -> None:
         """A named value."""
-        if is_int(s.var.dtype) and lanes_of(s.var.dtype) == 1 and index_like(s.value):
-            self.define_index(s.var, s.value)
-        else:
-            self.vars[s.var] = self.value(s.value)
+        self.define(s.var, s.value)
         self.stmt(s.body)
 
     # -- effects ---------------------------------------------------------------------------------------------------
@@ -399,7 +396,7 @@ class StmtEmitter(ExprEmitter):
         em.in_parallel = True
         em.streaming = self.streaming
         em.failure = "%failure" if can_fail else None
-        em.analyzer = self.analyzer
+        em.analyzer, em.meanings = self.analyzer, self.meanings
         em.bases = {data: f"%p{n}" for n, data in enumerate(pointers)}
         em.own_memory = {f"%p{n}" for n, data in enumerate(pointers) if self.bases[data] in self.own_memory}
         em.vars = {var: f"%x{n}" for n, var in enumerate(variables)}

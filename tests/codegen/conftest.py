@@ -3,10 +3,16 @@
 It does not depend on lowering or on the emitter, so its tests say where a fault is.
 """
 
+import ctypes
+import shutil
+import subprocess
+
 import pytest
 
+from tilewright.codegen import compile
 from tilewright.codegen.llvm.jit import optimize_and_compile
 from tilewright.codegen.lowered import LoweredFunc
+from tilewright.codegen.runtime.arguments import Arguments, c_types
 from tilewright.codegen.runtime.module import Module
 from tilewright.codegen.target import Target
 from tilewright.tir.buffer import decl_buffer
@@ -58,5 +64,29 @@ def scale_module():
     def make(target="native", **attrs):
         t = Target(target)
         return Module({"scale": LoweredFunc.of(scale_func(**attrs), t)}, optimize_and_compile(SCALE_IR, t))
+
+    return make
+
+
+@pytest.fixture
+def through_c(tmp_path):
+    """Makes something callable on arrays of a function or a schedule, by way of the C that is written for it."""
+    if shutil.which("gcc") is None:
+        pytest.skip("needs gcc")
+
+    def make(func, target="native -num-cores=1", *flags):
+        module = compile(func, target, "kernel")
+        source, library = tmp_path / "kernel.c", tmp_path / "kernel.so"
+        source.write_text(module.get_source("c"))
+        command = ["gcc", "-O2", "-Wall", "-Werror", "-march=native", "-shared", "-fPIC", *flags, "-o", str(library)]
+        done = subprocess.run([*command, str(source), "-lm"], capture_output=True, text=True)
+        assert done.returncode == 0, f"{done.stderr}\n{source.read_text()}"
+        function, params = ctypes.CDLL(str(library)).kernel, module["kernel"].params
+        function.argtypes = c_types(params)
+
+        def call(*args):
+            assert function(*Arguments("kernel", params).prepare(list(args))[0]) == 0
+
+        return call
 
     return make

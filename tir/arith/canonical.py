@@ -40,7 +40,7 @@ from ..expr import (
 from ..walk import substitute, uses_var
 from .division import Division
 from .structure import is_pure_call, opposite, same
-from .terms import ONE, Poly, add, const_of, mul, poly_key
+from .terms import ONE, Poly, add, const_of, mul, poly_key, scale
 
 __all__ = ["INDEX_TYPES", "Canonical"]
 
@@ -116,10 +116,18 @@ class Canonical(Division):
 
     def _division(self, e: FloorDiv | FloorMod) -> Poly:
         pair = self._operands(e)
-        if pair is None or const_of(pair[1]) == 0:
+        if pair is None or not self._divides(*pair, e.dtype):
             return self._opaque(e)
         compute = self.floordiv if type(e) is FloorDiv else self.floormod
         return self.join_splits(compute(pair[0], pair[1], e.dtype))
+
+    def _divides(self, p: Poly, q: Poly, dtype: str) -> bool:
+        """Whether p // q has the rules of division: q is not zero (data may be, an index never is), and where q is a
+        negative number, -p and -q are numbers of this type, too."""
+        c = const_of(q)
+        if c is None:
+            return not self.data(q) or (self.bound(q)[0] or 0) > 0
+        return c > 0 or (c < 0 and -c <= max_value(dtype) and self.exact(scale(p, -1), dtype))
 
     def _trunc(self, e: TruncDiv | TruncMod) -> Poly:
         pair = self._operands(e)
