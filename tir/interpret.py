@@ -111,8 +111,6 @@ class _Interpreter:
                 body()
             except _Return:
                 pass
-            except ZeroDivisionError as error:
-                raise InterpretError(f"{func.name}: {error}") from None
             except TypeError as error:
                 if "Unset" in str(error):
                     raise InterpretError(f"{func.name} uses a variable that has no value: {error}") from None
