@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...tir.arith import eval_interval
+from ...tir.arith import Analyzer, eval_interval
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import (
-    GE,
-    GT,
     LE,
     LT,
+    Add,
     BufferLoad,
     Expr,
     FloorDiv,
@@ -21,6 +20,7 @@ from ...tir.expr import (
     Mul,
     Or,
     Range,
+    Sub,
     Var,
     const,
     is_const_int,
@@ -62,8 +62,8 @@ def rolling_buffer(func: PrimFunc, block: str, write_buffer_index: int | str) ->
     addressed modulo that size; a predicate leaves out what an earlier tile has computed, also along inner loops.
 
     Applies to a block that stores at axes of its own into a buffer of its scope, which is read under the shared loops
-    only, and only where the same turn makes it. Each tile starts at ``loop * stride`` (or ``loop * stride // divisor``);
-    the loops from the rolling one inwards run in order.
+    only, and only where the same turn makes it. Each tile starts at ``loop * stride`` or ``loop * stride // divisor``, plus
+    constants; the loops from the rolling one inwards run in order.
 
     >>> from tilewright.schedule import Schedule
     >>> from tilewright.tir.parser import parse
@@ -122,7 +122,7 @@ def rolling_buffer(func: PrimFunc, block: str, write_buffer_index: int | str) ->
     roll = dims[axis]
     assert roll.loop is not None
     inside = shared[[lp.loop_var for lp in shared].index(roll.loop) :]
-    _check_turns(realize, dims, inside, shared)
+    _check_turns(tree, realize, dims, inside, shared)
     for reader in readers:
         check_cover(tree, realize, reader, buffer)
     _check_sources(tree, scope, realize, inside)
@@ -135,8 +135,8 @@ def rolling_buffer(func: PrimFunc, block: str, write_buffer_index: int | str) ->
 
 @dataclass(frozen=True, slots=True)
 class _Tile:
-    """One dimension: ``value`` addresses it, ``extent`` elements per turn, ``overlap`` of them needed by the next turn of
-    ``loop``, the loop that moves the tile (None when tiles do not overlap)."""
+    """One dimension: ``value`` addresses it, at most ``extent`` elements per turn, of which at least ``overlap`` are needed
+    by the next turn of ``loop``, the loop that moves the tile (None when tiles do not overlap)."""
 
     axis: Var
     value: Expr
@@ -223,27 +223,35 @@ def _tiles(
                 hint="the tile has to move by whole loops: use compute_at first",
             )
         first = analyzer.simplify(ends[0])
-        extent = analyzer.simplify(ends[1] - ends[0] + 1)
-        out.append(_tile(v, value, first, extent.value if isinstance(extent, IntImm) else None, moving))
+        out.append(_tile(v, value, first, analyzer.const_int_bound(ends[1] - ends[0] + 1), moving))
     return out
 
 
-def _tile(axis: Var, value: Expr, first: Expr, extent: int | None, moving: set[Var]) -> _Tile:
-    """The tile with its overlap; as it is when it does not move by ``loop * stride // divisor``, or not enough."""
+def _tile(axis: Var, value: Expr, first: Expr, extents: tuple[int | None, int | None], moving: set[Var]) -> _Tile:
+    """The tile with its overlap; as it is when it does not move by ``loop * stride // divisor`` (plus constants), or
+    not enough.
+
+    Its extent may change between the two of ``extents``: windows of ``i // 3`` in tiles of two meet one element or two.
+    """
+    least, extent = extents
     plain = _Tile(axis, value, first, extent)
-    if extent is None:
+    if least is None or extent is None:
         return plain
-    e: Expr = first
+    e = _without_constant(first)
     divisor = 1
     if isinstance(e, FloorDiv) and isinstance(e.b, IntImm) and e.b.value > 0:
-        divisor, e = e.b.value, e.a
+        divisor, e = e.b.value, _without_constant(e.a)
     stride = 1
     if isinstance(e, Mul) and isinstance(e.b, IntImm):
         stride, e = e.b.value, e.a
     if not isinstance(e, Var) or e not in moving or stride < 1:
         return plain
-    overlap = extent - -(-stride // divisor)
+    overlap = least - -(-stride // divisor)
     return _Tile(axis, value, first, extent, overlap, e) if overlap > 0 else plain
+
+
+def _without_constant(e: Expr) -> Expr:
+    return e.a if isinstance(e, (Add, Sub)) and isinstance(e.b, IntImm) else e
 
 
 def _rolling(realize: BlockRealize, buffer: Buffer, dims: Sequence[_Tile], shared: Sequence[For]) -> int:
@@ -259,7 +267,9 @@ def _rolling(realize: BlockRealize, buffer: Buffer, dims: Sequence[_Tile], share
     )  # fmt: skip
 
 
-def _check_turns(realize: BlockRealize, dims: Sequence[_Tile], inside: Sequence[For], shared: Sequence[For]) -> None:
+def _check_turns(
+    tree: Tree, realize: BlockRealize, dims: Sequence[_Tile], inside: Sequence[For], shared: Sequence[For]
+) -> None:
     """What an earlier turn computed is still there, and is what this turn would compute."""
     name = realize.block.name_hint
     for loop in inside:
@@ -287,9 +297,10 @@ def _check_turns(realize: BlockRealize, dims: Sequence[_Tile], inside: Sequence[
                 where=loop,
                 hint="roll over a loop inside the one that it depends on, or split by a constant",
             )
+    analyzer = analyzer_at(tree, realize)
     values = [(iv, e) for iv, e in zip(realize.block.iter_vars, realize.iter_values, strict=True)]
     for test in conjuncts(realize.predicate):
-        if not any(_bounds_domain(test, iv, e) for iv, e in values):
+        if not any(_bounds_domain(analyzer, test, iv, e) for iv, e in values):
             raise ScheduleError(
                 f"block {name!r} runs under {test}, so an earlier turn may have left out what is needed again",
                 where=realize,
@@ -328,22 +339,11 @@ def _rolls(realize: BlockRealize, inside: Sequence[For]) -> bool:
     )
 
 
-def _bounds_domain(test: Expr, axis: IterVar, value: Expr) -> bool:
+def _bounds_domain(analyzer: Analyzer, test: Expr, axis: IterVar, value: Expr) -> bool:
     """Whether the condition holds wherever the axis is in its domain."""
-    if not isinstance(test, (LT, LE, GT, GE)) or not isinstance(axis.dom.extent, IntImm):
-        return False
-    a, b, kind = test.a, test.b, type(test)
-    if isinstance(a, IntImm):
-        a, b, kind = b, a, {LT: GT, LE: GE, GT: LT, GE: LE}[kind]  # type: ignore[index,assignment]
-    if not isinstance(b, IntImm) or not isinstance(axis.dom.min, IntImm) or str(a) != str(value):
-        return False
-    first, end = axis.dom.min.value, axis.dom.min.value + axis.dom.extent.value
-    limit = b.value
-    if kind is LT:
-        return limit >= end
-    if kind is LE:
-        return limit >= end - 1
-    return limit < first if kind is GT else limit <= first
+    dom = axis.dom
+    with analyzer.constraint(value >= dom.min), analyzer.constraint(value < dom.min + dom.extent):
+        return analyzer.can_prove(test)
 
 
 def _rewrite(
@@ -364,7 +364,7 @@ def _rewrite(
     tests = conjuncts(realize.predicate)
     for tile in dims:
         if tile.loop is not None:
-            offset = analyzer.simplify(substitute(tile.value, {tile.loop: const(0, tile.loop.dtype)}))
+            offset = analyzer.simplify(substitute(tile.value - tile.first, {tile.loop: const(0, tile.loop.dtype)}))
             if not analyzer.can_prove_equal(tile.value - tile.first, offset):
                 raise ScheduleError(
                     f"{tile.value} does not move as a whole with loop {tile.loop.name}",

@@ -254,3 +254,33 @@ def test_lanes_along_what_rolls_are_refused():
     sch.vectorize(sch.get_loops("B0")[1])
     with pytest.raises(ScheduleError, match="is opaque|not proven|share elements"):
         sch.rolling_buffer("B0", 0)
+
+
+@pytest.mark.parametrize("up", [2, 3])
+@pytest.mark.parametrize("tile_size", [1, 2, 5, 6])
+@pytest.mark.parametrize(("shift", "size"), [(0, 12), (1, 17)])
+def test_windows_of_an_upscaling(agree, replays, up, tile_size, shift, size):
+    """Tiles of two rows meet one row or two of a third as many: the buffer holds as many as any tile needs."""
+    rows = (size - 1 + shift) // up + 3
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer(({rows}, 3)), C: T.Buffer(({size}, 3))):
+    B = T.alloc_buffer(({rows}, 3))
+    for i, j in T.grid({rows}, 3):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * T.float32(2)
+    for i, j in T.grid({size}, 3):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[(vi + {shift}) // {up}, vj] + B[(vi + {shift}) // {up} + 2, vj]
+""")
+    sch = Schedule(func, debug_mask="all")
+    outer, _ = sch.split(sch.get_loops("C")[0], [None, tile_size])
+    sch.compute_at("B", outer)
+    sch.rolling_buffer("B", 0)
+    most = max((first + tile_size - 1) // up - first // up for first in range(shift, size * up, tile_size)) + 3
+    (buffer,) = sch.get(sch.get_block("root")).alloc_buffers
+    assert [e.value for e in buffer.shape] == [most, 3]
+    agree(func, sch.func)
+    replays(sch, func)

@@ -218,7 +218,11 @@ class Analyzer(Compare):
         x = convert(e)
         if x.dtype not in INDEX_TYPES:
             return (x.value, x.value) if isinstance(x, IntImm) else (None, None)
-        return self.bound(self.poly(x))
+        p = self.poly(x)
+        low, high = self.quotients_apart(p, False), self.quotients_apart(p, True)
+        if low is None or high is None:
+            return self.bound(p)
+        return intersect(self.bound(p), (self.bound(low)[0], self.bound(high)[1]))
 
     # -- trees -------------------------------------------------------------------------------------------------------
 

@@ -171,8 +171,15 @@ class Facts(AtomTable):
             return False
         if facts is None:
             facts = self._facts
+        for larger in (self.quotients_apart(p, True), self._quotients_under(p, facts)):
+            if larger is not None and self.at_most_zero(larger, depth + 1, facts):
+                return True
         for way in self._larger(p):
             if all([self.at_most_zero(q, depth + 1, facts) for q in way]):
+                return True
+        if depth < 4:
+            larger = self._times_divisor(p)
+            if larger is not None and self.at_most_zero(larger, depth + 1, facts):
                 return True
         if facts and depth < 4:
             atoms = {m for m in p if m}
@@ -185,6 +192,52 @@ class Facts(AtomTable):
                             return True
                         break
         return False
+
+    def quotients_apart(self, p: Poly, up: bool) -> Poly | None:
+        """``p`` with ``x // c - y // c`` put at an end of its range. Where x - y lies in [lo, hi] that is hi / c rounded up
+        or, without ``up``, lo / c rounded down. None when there is nothing of the kind."""
+        whole = [m for m in p if len(m) == 1 and self._is_quotient(m[0])]
+        for n, m in enumerate(whole):
+            for other in whole[n + 1 :]:
+                a, b = (m, other) if p[m] > 0 else (other, m)
+                (x, lower, _), (y, other_lower, _) = self.atoms[a[0]].args, self.atoms[b[0]].args
+                if lower != other_lower or p[a] < 0 or p[b] > 0:
+                    continue
+                apart = self.bound(add(x, y, -1))[1 if up else 0]
+                if apart is not None:
+                    times = min(p[a], -p[b])
+                    end = -(-apart // lower) if up else apart // lower
+                    return add(add(p, {a: times, b: -times}, -1), {ONE: times * end} if end else {})
+        return None
+
+    def _quotients_under(self, p: Poly, facts: tuple[Poly, ...]) -> Poly | None:
+        """``p`` with a quotient ``x // c`` put at the end that a fact about x allows; None when there is none."""
+        for m, factor in p.items() if facts else ():
+            if len(m) != 1 or not self._is_quotient(m[0]):
+                continue
+            inner, lower, _ = self.atoms[m[0]].args
+            for f in facts:
+                k = const_of(add(inner, f, -1 if factor > 0 else 1))  # x <= k, or x >= k
+                if k is not None:
+                    return add(add(p, {m: factor}, -1), {ONE: factor * (k // lower)} if k // lower else {})
+        return None
+
+    def _times_divisor(self, p: Poly) -> Poly | None:
+        """A polynomial without the quotient ``x // c``: where it is at most zero, ``t * p <= t - 1`` and so ``p <= 0``, with
+        ``t`` such that the factor of the quotient becomes a multiple of c. None when no quotient has another factor."""
+        for m, k in p.items():
+            if len(m) != 1 or not self._is_quotient(m[0]):
+                continue
+            inner, lower, _ = self.atoms[m[0]].args
+            t = lower // gcd(k, lower)
+            if t > 1:  # c * (x // c) lies in [x - (c - 1), x]
+                end = inner if k > 0 else add(inner, {ONE: 1 - lower})
+                rest = add(scale(add(p, {m: k}, -1), t), end, t * k // lower)
+                return add(rest, {ONE: 1 - t})
+        return None
+
+    def _is_quotient(self, a: int) -> bool:
+        return self.atoms[a].kind == "split" and self.atoms[a].args[2] is None
 
     def nonneg(self, p: Poly) -> bool:
         """Whether p >= 0 can be shown."""
