@@ -2,8 +2,9 @@
 
 What they mean: ``//`` and ``%`` round towards minus infinity (:class:`FloorDiv`, :class:`FloorMod`); integer arithmetic
 on indices never overflows and no index is divided by zero, on data it wraps, and a quotient and a remainder by zero are 0;
-reading outside a buffer is an error; ``Select`` evaluates both sides,
-``Call("tir.if_then_else")`` only the chosen one. Operators build nodes and fold constants; ``==`` builds an
+each operation on floats rounds to its type (compiled code may join a product and a sum of float32 or float64, which then
+round once); reading outside a buffer is an error; ``Select`` evaluates both sides, ``Call("tir.if_then_else")`` only the
+chosen one. Operators build nodes and fold constants; ``==`` builds an
 :class:`EQ`, whose truth value is identity, so that containers work.
 """
 

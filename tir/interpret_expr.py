@@ -55,12 +55,12 @@ from .interpret_ops import (
     divider,
     fmax,
     fmin,
-    round_bfloat16,
     scalar_type,
     value_dtype,
     wrapper,
 )
 from .interpret_tiles import TILE_CALLS
+from .rounding import round_bfloat16
 
 __all__ = ["ExprCompiler", "InterpretError"]
 

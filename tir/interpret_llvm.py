@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from .interpret_ops import CALLS, bfloat16_from_bits, dot2_bf16, dot4_u8i8
+from .interpret_ops import CALLS, dot2_bf16, dot4_u8i8
+from .rounding import bfloat16_from_bits
 
 __all__ = ["LLVM_CALLS"]
 

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from .dtype import parse_dtype, to_numpy
+from .rounding import bfloat16_from_bits, bfloat16_to_bits, round_bfloat16
 
-__all__ = [
-    "CALLS", "bfloat16_from_bits", "bfloat16_to_bits", "caster", "divider", "fma", "scalar_type", "value_dtype", "wrapper",
-]  # fmt: skip
+__all__ = ["CALLS", "caster", "divider", "fma", "scalar_type", "value_dtype", "wrapper"]
 
 
 def value_dtype(dtype: str) -> np.dtype:
@@ -33,26 +32,6 @@ def scalar_type(dtype: str) -> Callable[[Any], Any]:
     if kind == "float":
         return value_dtype(dtype).type
     return bool if kind == "bool" else int
-
-
-def round_bfloat16(x: Any) -> Any:
-    """float32 rounded to the nearest bfloat16, ties to even."""
-    return bfloat16_from_bits(bfloat16_to_bits(x))
-
-
-def bfloat16_to_bits(x: Any) -> Any:
-    """float32 → the bits of the nearest bfloat16; NaN stays NaN."""
-    a = np.asarray(x, dtype=np.float32)
-    bits = a.view(np.uint32)
-    rounded = ((bits.astype(np.uint64) + 0x7FFF + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint64(16)).astype(
-        np.uint16
-    )
-    return np.where(np.isnan(a), (bits >> np.uint32(16)).astype(np.uint16) | np.uint16(0x40), rounded)[()]
-
-
-def bfloat16_from_bits(bits: Any) -> Any:
-    """The bits of a bfloat16 → float32."""
-    return (np.asarray(bits, dtype=np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)[()]
 
 
 def wrapper(dtype: str) -> Callable[[int], int]:

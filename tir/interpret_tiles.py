@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .dtype import lanes_of, parse_dtype
-from .interpret_ops import bfloat16_from_bits, bfloat16_to_bits
+from .rounding import bfloat16_from_bits, bfloat16_to_bits
 from .tiles import TILE_ROWS
 
 __all__ = ["TILE_CALLS"]

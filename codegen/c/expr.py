@@ -41,6 +41,7 @@ from ...tir.expr import (
     TruncMod,
     Var,
 )
+from ...tir.rounding import float_bits, round_float
 from ..llvm.index import index_like
 from ..llvm.memory import strides_of
 from ..lower.lanes import flat_lanes
@@ -186,9 +187,10 @@ class CExprs(Calls):
 
     def float_constant(self, value: float, dtype: str) -> str:
         """A constant, exact: hexadecimal; half floats as bits."""
-        kind, bits, _ = parse_dtype(dtype)
+        bits = bits_of(dtype)
         if bits == 16:
-            return f"{self.helpers.plain('f32_to_bf16' if kind == 'bfloat' else 'f32_to_f16')}({self.float_constant(value, 'float32')})"
+            return f"0x{float_bits(value, dtype):04x}"
+        value = round_float(value, dtype)
         end = "f" if bits == 32 else ""
         if math.isnan(value):
             return f'__builtin_nan{end}("")'

@@ -59,7 +59,8 @@ def emit_cast(em: ExprEmitter, e: Expr, to: str) -> str:
     if a.bits == b.bits and not is_bool(source):
         return text
     if a.bits > b.bits:
-        return text if not text.startswith(("%", "<")) else fn.pure(f"trunc {ts} {text} to {td}")
+        literal = a.lanes == 1 and not text.startswith("%")  # LLVM cuts what a number has too much
+        return text if literal else fn.pure(f"trunc {ts} {text} to {td}")
     return fn.pure(f"{'sext' if is_signed(source) else 'zext'} {ts} {text} to {td}")
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import struct
 from functools import cache
 
-from ...tir.dtype import bytes_of, element_of, is_float, lanes_of, parse_dtype
+from ...tir.dtype import bytes_of, element_of, lanes_of, parse_dtype
+from ...tir.rounding import float_bits, round_float
 
 __all__ = ["align_of", "float_constant", "llvm_type", "memory_type", "splat_constant", "suffix", "vector_constant"]
 
@@ -50,16 +50,13 @@ def align_of(dtype: str) -> int:
 
 
 def float_constant(value: float, dtype: str) -> str:
-    """A floating-point literal, exact: hexadecimal bits as LLVM wants them."""
+    """A floating-point literal, exact: hexadecimal bits as LLVM wants them; of bfloat16, the bits as an integer."""
     kind, bits, _ = parse_dtype(dtype)
-    if kind == "float" and bits == 16:
-        return f"0xH{struct.unpack('<H', struct.pack('<e', value))[0]:04X}"
-    if bits == 32:
-        try:
-            value = struct.unpack("<f", struct.pack("<f", value))[0]
-        except OverflowError:
-            value = float("inf") if value > 0 else float("-inf")
-    return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+    if kind == "bfloat":
+        return str(float_bits(value, dtype))
+    if bits == 16:
+        return f"0xH{float_bits(value, dtype):04X}"
+    return f"0x{float_bits(round_float(value, dtype), 'float64'):016X}"
 
 
 def splat_constant(text: str, dtype: str) -> str:
@@ -73,10 +70,3 @@ def splat_constant(text: str, dtype: str) -> str:
 def vector_constant(values: list[int], base: str) -> str:
     """A vector literal of integers of the LLVM type ``base``."""
     return f"<{', '.join(f'{base} {v}' for v in values)}>"
-
-
-def zero(dtype: str) -> str:
-    """The zero of a type."""
-    if lanes_of(dtype) > 1:
-        return "zeroinitializer"
-    return "0.0" if is_float(dtype) and llvm_type(dtype) != "i16" else "0"

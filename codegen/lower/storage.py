@@ -1,16 +1,44 @@
-"""float16 and bfloat16 are storage formats: values are widened when loaded and rounded when stored."""
+"""float16 and bfloat16 are storage formats: values are widened when loaded, computed in float32, rounded after each operation.
+
+A sum, difference, product, quotient or square root of two float16 or bfloat16 values that is computed in float32 and
+then rounded is the nearest one, as if it had been computed in the narrow type: float32 has more than twice as many
+digits, and two more (S. Figueroa, "When is double rounding innocuous?", 1995). So compiled code gives what the interpreter gives.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from ...tir.dtype import bits_of, is_float, lanes_of, with_lanes
-from ...tir.expr import Broadcast, BufferLoad, Call, Cast, FloatImm, Let, Shuffle, Var
+from ...tir.dtype import bits_of, element_of, is_float, lanes_of, parse_dtype, with_lanes
+from ...tir.expr import (
+    Broadcast,
+    BufferLoad,
+    Call,
+    Cast,
+    Expr,
+    FloatImm,
+    Let,
+    Max,
+    Min,
+    Mul,
+    Select,
+    Shuffle,
+    Var,
+)
 from ...tir.function import PrimFunc
+from ...tir.rounding import round_float
 from ...tir.stmt import BufferStore, LetStmt
 from ...tir.walk import pre_order
 
 __all__ = ["widen_half_floats"]
+
+_EXACT = frozenset(
+    f"tir.{name}" for name in ("ceil", "copysign", "fabs", "floor", "lookup", "nearbyint", "round", "trunc")
+)
+"""Operations whose result is representable when the operands are."""
+_AS_STORED = ("tir.dot2_bf16", "tir.tile_dot2_bf16", "tir.tile_store", "tir.reinterpret")
+"""Operations that take their half-width operands as memory holds them."""
 
 
 def _is_half(dtype: str) -> bool:
@@ -30,73 +58,132 @@ def widen_half_floats(func: PrimFunc) -> PrimFunc:
 
     After::
 
-        B[i] = T.Cast("float16", T.Cast("float32", A[i]) * T.Cast("float32", A[i]) + T.float32(1))
+        B[i] = T.Cast("float16", T.Cast("float32", T.Cast("float16", T.Cast("float32", A[i]) * T.Cast("float32", A[i])))
+                                 + T.float32(1))
+
+    The result of an operation is rounded before the next one sees it. What only chooses among values (a store, minima
+    and maxima, ``T.Select``) is not the next one: rounding keeps the order of numbers, so that it can follow the choice.
     """
-    if not any(hasattr(n, "dtype") and _is_half(n.dtype) for n in pre_order(func) if not isinstance(n, (BufferStore,))):
+    if not any(hasattr(n, "dtype") and _is_half(n.dtype) for n in pre_order(func) if not isinstance(n, BufferStore)):
         return func
-    env: dict[Var, Var] = {}
+    return func.with_body(_Widening().visit(func.body))
 
-    def visit(n: Any) -> Any:
-        if isinstance(n, Var):
-            if n in env:
-                return env[n]
-            return Cast(_wide(n.dtype), n) if _is_half(n.dtype) else n
-        if isinstance(n, FloatImm):
-            return FloatImm(n.value, "float32") if _is_half(n.dtype) else n
-        if isinstance(n, (Let, LetStmt)) and _is_half(n.var.dtype):
-            var = Var(n.var.name, _wide(n.var.dtype))
-            value = visit(n.value)
-            env[n.var] = var
-            return type(n)(var, value, visit(n.body))
-        if isinstance(n, BufferStore):
-            n = n.map_children(visit)
-            if _is_half(n.buffer.dtype):
-                return BufferStore(
-                    n.buffer,
-                    _round(n.value, with_lanes(n.buffer.dtype, lanes_of(n.value.dtype))),
-                    n.indices,
-                    n.predicate,
-                )
-            return n
-        half = hasattr(n, "dtype") and _is_half(n.dtype)
-        if isinstance(n, BufferLoad):
-            n = n.map_children(visit)
-            return Cast(_wide(n.dtype), n) if half else n
-        if isinstance(n, Cast):
-            value = visit(n.value)
-            if half:
-                return Cast(_wide(n.dtype), _round(value, n.dtype))
-            return value if value.dtype == n.dtype else Cast(n.dtype, value)
-        if isinstance(n, Call) and n.op == "tir.address_of":
-            return Call(n.op, tuple([a.map_children(visit) for a in n.args]), n.dtype)
-        if isinstance(n, Call) and n.op in ("tir.dot2_bf16", "tir.tile_dot2_bf16", "tir.tile_store"):
-            return Call(n.op, tuple([as_stored(a) if _is_half(a.dtype) else visit(a) for a in n.args]), n.dtype)
-        if isinstance(n, Call):
-            n = n.map_children(visit)
-            if n.op == "tir.reinterpret":
-                return n
-            if n.op == "tir.tile_load" and half:
-                return Cast(_wide(n.dtype), n)
-            return Call(n.op, n.args, _wide(n.dtype)) if half else n
-        return n.map_children(visit)
 
-    def as_stored(n: Any) -> Any:
-        """An operand that is wanted as memory holds it."""
-        if isinstance(n, BufferLoad):
-            return n.map_children(visit)
+class _Widening:
+    """The rewriting of one function. ``visit`` gives a float32 value that may have more digits than its type in the
+    program holds; ``value`` gives it rounded."""
+
+    def __init__(self) -> None:
+        self.env: dict[Var, Var] = {}
+
+    def visit(self, n: Any) -> Any:
+        """``n`` in float32 where its type is float16 or bfloat16, not yet rounded; other nodes with what is in them widened."""
+        rule = _RULES.get(type(n))
+        if rule is not None:
+            return rule(self, n)
+        if isinstance(n, Expr) and not isinstance(n, _CHOICES):
+            return n.map_children(self.value)
+        return n.map_children(self.visit)
+
+    def value(self, n: Any) -> Any:
+        """:meth:`visit`, rounded to the type that ``n`` has in the program."""
+        wide = self.visit(n)
+        if not isinstance(n, Expr) or not _is_half(n.dtype) or _settled(wide, n.dtype):
+            return wide
+        return Cast(wide.dtype, Cast(n.dtype, wide))
+
+    def stored(self, n: Expr) -> Expr:
+        """A value of the program as memory holds it, in its own type."""
+        if not _is_half(n.dtype):
+            return self.visit(n)  # type: ignore[no-any-return]
         if isinstance(n, (Broadcast, Shuffle)):
-            return n.map_children(as_stored)
-        return n.map_children(visit) if _as_bits(n) else _round(visit(n), n.dtype)
+            return n.map_children(self.stored)  # type: ignore[return-value]
+        return _rounded(self.visit(n), n.dtype)
 
-    return func.with_body(visit(func.body))
+    def variable(self, n: Var) -> Expr:
+        if n in self.env:
+            return self.env[n]
+        return Cast(_wide(n.dtype), n) if _is_half(n.dtype) else n
+
+    def constant(self, n: FloatImm) -> Expr:
+        return FloatImm(round_float(n.value, n.dtype), "float32") if _is_half(n.dtype) else n
+
+    def let(self, n: Let | LetStmt) -> Any:
+        if not _is_half(n.var.dtype):
+            return n.map_children(self.visit)
+        var, value = Var(n.var.name, _wide(n.var.dtype)), self.value(n.value)
+        self.env[n.var] = var
+        return type(n)(var, value, self.visit(n.body))
+
+    def store(self, n: BufferStore) -> BufferStore:
+        moved = n.map_children(self.visit)
+        if not _is_half(n.buffer.dtype):
+            return moved  # type: ignore[return-value]
+        dtype = with_lanes(n.buffer.dtype, lanes_of(n.value.dtype))
+        return BufferStore(n.buffer, _rounded(moved.value, dtype), moved.indices, moved.predicate)  # type: ignore[attr-defined]
+
+    def load(self, n: BufferLoad) -> Expr:
+        moved = n.map_children(self.visit)
+        return Cast(_wide(n.dtype), moved) if _is_half(n.dtype) else moved  # type: ignore[arg-type, return-value]
+
+    def cast(self, n: Cast) -> Expr:
+        value = self.value(n.value)
+        if _is_half(n.dtype):
+            return Cast(_wide(n.dtype), _rounded(value, n.dtype))
+        return value if value.dtype == n.dtype else Cast(n.dtype, value)  # type: ignore[no-any-return]
+
+    def call(self, n: Call) -> Expr:
+        half = _is_half(n.dtype)
+        if n.op == "tir.address_of":
+            return Call(n.op, tuple([a.map_children(self.visit) for a in n.args]), n.dtype)
+        if n.op in _AS_STORED:
+            made = Call(n.op, tuple([self.stored(a) for a in n.args]), n.dtype)
+            return Cast(_wide(n.dtype), made) if half else made
+        if n.op == "tir.if_then_else":
+            return Call(n.op, tuple([self.visit(a) for a in n.args]), _wide(n.dtype) if half else n.dtype)
+        args = tuple([self.value(a) for a in n.args])
+        if n.op == "tir.tile_load" and half:
+            return Cast(_wide(n.dtype), Call(n.op, args, n.dtype))
+        if n.op == "tir.fma" and parse_dtype(n.dtype).kind == "float" and half:  # float32 would round twice
+            double = with_lanes("float64", lanes_of(n.dtype))
+            return Cast(_wide(n.dtype), Cast(n.dtype, Call(n.op, tuple([Cast(double, a) for a in args]), double)))
+        return Call(n.op, args, _wide(n.dtype) if half else n.dtype)
 
 
-def _as_bits(n: Any) -> bool:
-    return isinstance(n, Call) and n.op == "tir.reinterpret"
+_CHOICES = (Min, Max, Select, Broadcast, Shuffle)
+_RULES: dict[type, Callable[[_Widening, Any], Any]] = {
+    Var: _Widening.variable,
+    FloatImm: _Widening.constant,
+    Let: _Widening.let,
+    LetStmt: _Widening.let,
+    BufferStore: _Widening.store,
+    BufferLoad: _Widening.load,
+    Cast: _Widening.cast,
+    Call: _Widening.call,
+}
 
 
-def _round(value: Any, dtype: str) -> Any:
-    """``value`` as ``dtype``; a value that was just widened from it is taken back as it was."""
-    if isinstance(value, Cast) and value.value.dtype == dtype:
-        return value.value
-    return Cast(dtype, value)
+def _rounded(wide: Expr, dtype: str) -> Expr:
+    """A float32 value as ``dtype``; one that was just widened from it is taken back as it was."""
+    if isinstance(wide, Cast) and wide.value.dtype == dtype:
+        return wide.value
+    return Cast(dtype, wide)
+
+
+def _settled(wide: Any, dtype: str) -> bool:
+    """Whether the widened form of a value of type ``dtype`` needs no rounding: it was rounded, or chosen among such."""
+    if isinstance(wide, (Var, FloatImm)):
+        return True  # names are given to rounded values
+    if isinstance(wide, Cast):
+        return element_of(wide.value.dtype) == element_of(dtype)
+    if isinstance(wide, (Select, Min, Max)):
+        return all(_settled(c, dtype) for c in wide.children() if c is not getattr(wide, "condition", None))
+    if isinstance(wide, Mul):
+        return isinstance(wide.b, FloatImm) and wide.b.value == -1.0 and _settled(wide.a, dtype)
+    if isinstance(wide, (Broadcast, Shuffle)):
+        return all(_settled(c, dtype) for c in wide.children())
+    if isinstance(wide, Let):
+        return _settled(wide.body, dtype)
+    if isinstance(wide, Call) and wide.op == "tir.if_then_else":
+        return all(_settled(a, dtype) for a in wide.args[1:])
+    return isinstance(wide, Call) and wide.op in _EXACT

@@ -8,14 +8,14 @@ name, says what was expected and what came, and how to get there.
 from __future__ import annotations
 
 import ctypes
-import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ...tir.dtype import bytes_of, is_bool, is_float, max_value, min_value, parse_dtype
+from ...tir.dtype import bits_of, bytes_of, is_bool, is_float, max_value, min_value
 from ...tir.expr import Add, Cast, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, TruncDiv, TruncMod, Var
+from ...tir.rounding import float_bits
 from ..lowered import Param
 from .views import ArrayView, view_of
 
@@ -255,15 +255,10 @@ def _same_dtype(want: str, got: str) -> bool:
 
 
 def _float_value(value: float, dtype: str) -> int | float:
-    kind, bits, _ = parse_dtype(dtype)
-    if bits > 16:
+    if bits_of(dtype) > 16:
         return value
-    if kind == "float":
-        with np.errstate(over="ignore"):
-            return int(np.float16(value).view(np.int16))
-    raw = int(struct.unpack("<I", struct.pack("<f", np.float32(value)))[0])
-    rounded = (raw + 0x7FFF + ((raw >> 16) & 1)) >> 16 if value == value else (raw >> 16) | 0x40
-    return rounded - 0x10000 if rounded >= 0x8000 else rounded
+    raw = float_bits(value, dtype)
+    return raw - 0x10000 if raw >= 0x8000 else raw
 
 
 def _declared(param: Param) -> str:

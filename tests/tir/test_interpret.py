@@ -40,7 +40,7 @@ from tilewright.tir import (
     op,
 )
 from tilewright.tir.interpret import InterpretError, interpret
-from tilewright.tir.interpret_ops import bfloat16_from_bits, bfloat16_to_bits
+from tilewright.tir.rounding import bfloat16_from_bits, bfloat16_to_bits
 from tilewright.tir.stmt import seq
 
 TRUE = IntImm(1, "bool")
