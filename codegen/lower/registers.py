@@ -162,20 +162,20 @@ def _accesses(body: Stmt) -> dict[Buffer, list[Access]]:
     """The accesses of every array allocated in ``body``, those left out that cross a parallel loop, whose address is
     taken, or that are also seen through another buffer.
 
-    Expressions that several statements share are looked at once.
+    Expressions that several statements share are looked at once inside a parallel loop and once outside.
     """
     found: dict[Buffer, list[Access]] = {}
     level: dict[Buffer, int] = {}
     owner: dict[Var, Buffer] = {}
     lost: set[Buffer] = set()
-    seen: set[int] = set()
+    seen: set[tuple[int, int]] = set()
     stack: list[tuple[Node, int]] = [(body, 0)]
     while stack:
         n, parallel = stack.pop()
         if isinstance(n, Expr):
-            if id(n) in seen:
+            if (id(n), parallel) in seen:
                 continue
-            seen.add(id(n))
+            seen.add((id(n), parallel))
         if isinstance(n, (BufferLoad, BufferStore)):
             own = owner.get(n.buffer.data)
             if own is not None:
