@@ -161,8 +161,9 @@ class BlockInfo:
 
     @cached_property
     def itemsize(self) -> int:
-        """Bytes of the widest element it touches."""
-        return max(bytes_of(use.buffer.dtype) for use in (*self.stores, *self.loads))
+        """Bytes of the widest element it touches: by loads and stores, else (as functions that it calls do) in its regions."""
+        touched = (*self.stores, *self.loads) or (*self.block.writes, *self.block.reads)
+        return max([bytes_of(t.buffer.dtype) for t in touched], default=1)
 
     @cached_property
     def writes_in_order(self) -> bool:

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ...tir.annotations import ALIGN, alignment_wishes
 from ...tir.buffer import Buffer
 from ...tir.expr import Expr, IntImm, const
 from ...tir.stmt import Block
 
-__all__ = ["ALIGN", "aligned", "alignments_of"]
-
-ALIGN = "buffer_dim_align"
-"""The annotation of blocks: a list of [number of the written buffer, axis, factor, offset]."""
+__all__ = ["aligned", "alignments_of"]
 
 Wish = tuple[int, int, int]
+"""Axis, factor and offset."""
 
 
 def alignments_of(block: Block) -> Mapping[Buffer, list[Wish]]:
-    """What a block asks of the buffers it writes: (axis, factor, offset) each."""
+    """What a block asks of the buffers it writes: (axis, factor, offset) each. ValueError for an annotation that says
+    nothing."""
     out: dict[Buffer, list[Wish]] = {}
-    for index, axis, factor, offset in block.annotations.get(ALIGN, ()):
-        if int(index) < len(block.writes):
-            out.setdefault(block.writes[int(index)].buffer, []).append((int(axis), int(factor), int(offset)))
+    wishes = alignment_wishes(block.annotations.get(ALIGN, ()))
+    if isinstance(wishes, str):
+        raise ValueError(f"{ALIGN} of block {block.name!r}: {wishes}")
+    for index, *wish in wishes:
+        if index < len(block.writes):
+            axis, factor, offset = wish
+            out.setdefault(block.writes[index].buffer, []).append((axis, factor, offset))
     return out
 
 
@@ -34,8 +38,8 @@ def aligned(buffer: Buffer, wishes: Sequence[Wish]) -> Buffer:
     """
     strides: list[Expr] = []
     plain: list[Expr] = []
-    stride: Expr = const(1)
-    dense: Expr = const(1)
+    stride: Expr = const(1, "int64")
+    dense: Expr = const(1, "int64")
     for axis in reversed(range(buffer.ndim)):
         for at, factor, offset in wishes:
             if at == axis:
@@ -44,10 +48,15 @@ def aligned(buffer: Buffer, wishes: Sequence[Wish]) -> Buffer:
         plain.insert(0, dense)
         stride, dense = stride * buffer.shape[axis], dense * buffer.shape[axis]
     if wishes and not _same(strides, plain):
-        return buffer.with_(strides=tuple(strides))
+        return buffer.with_(strides=tuple([_narrow(s) for s in strides]))
     if not wishes and buffer.strides and not _same(buffer.strides, plain):
         return buffer
     return buffer.with_(strides=()) if buffer.strides else buffer
+
+
+def _narrow(stride: Expr) -> Expr:
+    """A constant as int32 where that holds it."""
+    return const(stride.value) if isinstance(stride, IntImm) and stride.value < 1 << 31 else stride
 
 
 def _same(a: Sequence[Expr], b: Sequence[Expr]) -> bool:

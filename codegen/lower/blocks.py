@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ...tir.annotations import ALIGN
 from ...tir.arith import Analyzer, conjuncts
 from ...tir.buffer import Buffer
 from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var
@@ -11,7 +12,7 @@ from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import Allocate, AttrStmt, Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, Stmt
 from ...tir.walk import pre_order, substitute, transform, vars_in
-from .align import ALIGN, alignments_of
+from .align import alignments_of
 
 __all__ = ["flatten_blocks"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ...tir.annotations import ALIGN
 from ...tir.arith import Analyzer, eval_interval
 from ...tir.buffer import Buffer
 from ...tir.dtype import element_of, lanes_of
@@ -30,7 +31,7 @@ from ...tir.node import Node
 from ...tir.stmt import Allocate, BufferStore, For, LetStmt, Stmt
 from ...tir.tiles import TILE_ROWS
 from ...tir.walk import pre_order, transform, vars_in
-from .align import ALIGN, aligned
+from .align import aligned
 from .tiles import tile_access, tile_columns, tile_rows_along
 
 __all__ = ["compact_buffers"]

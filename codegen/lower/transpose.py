@@ -144,7 +144,7 @@ def _plan(nest: _Nest, target: Target) -> _Transpose | None:
         return None
 
     def walks(rows: list[list[int]], n: int) -> bool:  # through memory, without gaps
-        return rows[-1][n] == 1 and all(row[n] == 0 for row in rows[:-1])
+        return bool(rows) and rows[-1][n] == 1 and all(row[n] == 0 for row in rows[:-1])
 
     last = len(variables) - 1
     for n in range(last - 1, -1, -1):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...tir.annotations import ALIGN, alignment_wishes
 from ...tir.buffer import Buffer
 from ...tir.dtype import is_bool, parse_dtype
-from ...tir.expr import BufferLoad, IntImm, Var, cast
+from ...tir.expr import BufferLoad, Var, cast
 from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import BlockRealize, BufferStore
@@ -190,9 +191,6 @@ def set_axis_separator(func: PrimFunc, block: str, buffer: Any, axis_separators:
     return separated(func, old, new)
 
 
-_ALIGN = "buffer_dim_align"
-
-
 @primitive
 def storage_align(func: PrimFunc, block: str, buffer_index: int | str, axis: int, factor: int, offset: int) -> PrimFunc:
     """Ask that, where a buffer of ``block`` is allocated, the stride of ``axis`` be ``k * factor + offset`` elements, for
@@ -223,35 +221,26 @@ def storage_align(func: PrimFunc, block: str, buffer_index: int | str, axis: int
     tree = tree_of(func)
     realize, buffer = _allocated(tree, block, buffer_index, "layout")
     index = next(i for i, r in enumerate(realize.block.writes) if r.buffer is buffer)
-    if not isinstance(factor, int) or factor <= 0:
-        raise ScheduleError(
-            f"the factor is a positive number of elements, not {factor}", where=realize, hint="e.g. factor=32, offset=8"
-        )
-    if not isinstance(offset, int):
-        raise ScheduleError(
-            f"the offset is a number of elements, not {offset}", where=realize, hint="e.g. factor=32, offset=8"
-        )
     if not isinstance(axis, int) or not -buffer.ndim <= axis < buffer.ndim:
         raise ScheduleError(
             f"buffer {buffer.name} has {buffer.ndim} dimensions, so there is no axis {axis}", where=realize,
             hint=f"axes are numbered from {-buffer.ndim} to {buffer.ndim - 1}",
         )  # fmt: skip
-    wishes = realize.block.annotations.get(_ALIGN, [])
-    if not isinstance(wishes, (list, tuple)) or not all(map(_is_wish, wishes)):
-        raise ScheduleError(
-            f"the annotation {_ALIGN} of block {block!r} is {wishes!r}, no list of [buffer, axis, factor, offset]",
-            where=realize,
-            hint=f"unannotate(block, {_ALIGN!r}) first",
-        )
     wish = [index, axis % buffer.ndim, factor, offset]
-    kept = [list(map(int, w)) for w in wishes]
+    asked = alignment_wishes([wish])
+    if isinstance(asked, str):
+        raise ScheduleError(asked, where=realize, hint="e.g. factor=32, offset=8")
+    wishes = alignment_wishes(realize.block.annotations.get(ALIGN, []))
+    if isinstance(wishes, str):
+        raise ScheduleError(
+            f"block {block!r} has an annotation {ALIGN} that cannot be followed: {wishes}",
+            where=realize,
+            hint=f"unannotate(block, {ALIGN!r}) first",
+        )
+    kept = [list(w) for w in wishes]
     same = next((n for n, w in enumerate(kept) if w[:2] == wish[:2]), None)
     if same is None:
         kept.append(wish)
     else:
         kept[same] = wish
-    return with_annotation(func, block, _ALIGN, kept)
-
-
-def _is_wish(w: Any) -> bool:
-    return isinstance(w, (list, tuple)) and len(w) == 4 and all(isinstance(n, (int, IntImm)) for n in w)
+    return with_annotation(func, block, ALIGN, kept)

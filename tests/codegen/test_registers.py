@@ -12,7 +12,9 @@ from tilewright.codegen.compile import compile as compile_function
 from tilewright.codegen.lower import lower
 from tilewright.codegen.lower.slots import homes_of
 from tilewright.codegen.target import Target
+from tilewright.tir.expr import BufferLoad
 from tilewright.tir.parser import parse
+from tilewright.tir.walk import pre_order, transform
 
 sys.path.insert(0, str(Path(__file__).parent))
 from test_lower import AVX2, AVX512, check, matmul_tiled  # noqa: E402
@@ -125,3 +127,24 @@ def main(A: T.Buffer((13,), "float32"), C: T.Buffer((16,), "float32")):
 """)
     check(func, AVX512)
     assert lower(func, AVX512).func is not None
+
+
+def test_a_load_shared_inside_and_outside_a_parallel_loop_stays_in_memory():
+    """The same node of a program may stand at several places; whether a parallel loop is around it differs."""
+    func = parse("""
+@T.prim_func
+def main(B: T.Buffer((17,), "float32"), C: T.Buffer((1,), "float32")):
+    S = T.alloc_buffer((), "float32")
+    with T.block("S"):
+        S[()] = T.float32(3)
+    for i in T.parallel(17):
+        with T.block("B"):
+            vi = T.axis.spatial(17, i)
+            B[vi] = S[()]
+    with T.block("C"):
+        C[0] = S[()]
+""")
+    load = next(n for n in pre_order(func) if isinstance(n, BufferLoad) and n.buffer.name == "S")
+    same = func.with_body(transform(func.body, lambda n: load if isinstance(n, BufferLoad) else None))
+    check(same, AVX2)
+    assert "register" not in str(lower(same, AVX2).func)

@@ -167,3 +167,24 @@ def test_packing_with_zeros_below(condition, height, target):
 def test_other_padding_is_left_alone():
     text = packed(5, 23, 8, "T.if_then_else(vi < 5, A[vi, vk], T.float32(1))")
     assert "row0" not in str(check(parse(text), AVX512))
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (16, 17), (7, 13), (1, 16)])
+@pytest.mark.parametrize("stored", ["T.float32(2)", "S[()]", "inout[0]"])
+def test_one_value_in_every_place_is_no_transpose(shape, stored):
+    rows, columns = shape
+    check(
+        parse(f"""
+@T.prim_func
+def main(inout: T.Buffer((1,), "float32"), B: T.Buffer(({rows}, {columns}), "float32")):
+    S = T.alloc_buffer((), "float32")
+    with T.block("S"):
+        S[()] = inout[0] * T.float32(2)
+    for i in range({rows}):
+        for j in T.vectorized({columns}):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = {stored}
+"""),
+        AVX512,
+    )

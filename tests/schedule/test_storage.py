@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 
 from tilewright.codegen import Target, compile, lower
+from tilewright.codegen.lower.align import aligned
 from tilewright.schedule import Schedule, ScheduleError, Trace
 from tilewright.schedule.index_map import IndexMap
-from tilewright.tir import assert_structural_equal, parse, verify
+from tilewright.tir import assert_structural_equal, decl_buffer, parse, verify
 from tilewright.tir.interpret import interpret
 
 _MATCHED = """
@@ -51,8 +52,21 @@ def _buffers(func):
         (lambda s: s.unsafe_set_dtype("B", 1, "float16"), "no write buffer 1"),
         (lambda s: s.unsafe_set_dtype("B", 0, "float99"), "float has the widths"),
         (lambda s: s.unsafe_set_dtype("B", 0, "float16x4"), "cannot be stored as float16x4"),
-        (lambda s: s.storage_align("B", 0, 0, 0, 127), "the factor is a positive number of elements, not 0"),
-        (lambda s: s.storage_align("B", 0, 0, -1, 127), "the factor is a positive number of elements, not -1"),
+        (
+            lambda s: s.storage_align("B", 0, 0, 0, 127),
+            "the factor is a number of elements from 1 to 2147483647, not 0",
+        ),
+        (
+            lambda s: s.storage_align("B", 0, 0, -1, 127),
+            "the factor is a number of elements from 1 to 2147483647, not -1",
+        ),
+        (lambda s: s.storage_align("B", 0, 0, 1 << 31, 1), "from 1 to 2147483647, not 2147483648"),
+        (lambda s: s.storage_align("B", 0, 0, 1 << 40, 1), "from 1 to 2147483647, not 1099511627776"),
+        (lambda s: s.storage_align("B", 0, 0, 16, 1 << 40), "the offset is a number of elements from -2147483647 to"),
+        (
+            lambda s: s.storage_align("B", 0, 0, 16, -(1 << 31)),
+            "the offset is a number of elements from -2147483647 to",
+        ),
         (lambda s: s.storage_align("C", 0, 0, 128, 127), "C is a parameter, whose layout is the caller's"),
         (lambda s: s.storage_align("B", 2, 0, 128, 127), "no write buffer 2"),
         (lambda s: s.storage_align("B", 0, 2, 128, 127), "has 2 dimensions, so there is no axis 2"),
@@ -170,8 +184,25 @@ def main(A: T.Buffer(({rows}, {columns})), C: T.Buffer(({columns}, {rows}))):
 def test_storage_align_refuses_an_annotation_it_does_not_know(chain):
     sch = Schedule(chain())
     sch.annotate("B", "buffer_dim_align", [0])
-    with pytest.raises(ScheduleError, match="no list of \\[buffer, axis, factor, offset\\]"):
+    with pytest.raises(ScheduleError, match="cannot be followed: 0 is not \\[buffer, axis, factor, offset\\]"):
         sch.storage_align("B", 0, 0, 16, 1)
+    with pytest.raises(ValueError, match="buffer_dim_align of block 'B': 0 is not"):
+        lower(sch.func, Target("native -num-cores=1"))
+
+
+@pytest.mark.parametrize("wish, words", [
+    ([0, 0, 0, 1], "from 1 to 2147483647, not 0"), ([0, 0, 1 << 40, 1], "not 1099511627776"), ([0, -1, 16, 1], "from 0"),
+])  # fmt: skip
+def test_lowering_refuses_an_alignment_that_cannot_be(chain, wish, words):
+    sch = Schedule(chain())
+    sch.annotate("B", "buffer_dim_align", [wish])
+    with pytest.raises(ValueError, match=words):
+        lower(sch.func, Target("native -num-cores=1"))
+
+
+def test_wide_strides_are_not_cut():
+    buffer = aligned(decl_buffer((3, 5, 7), "int8"), [(1, 1 << 30, 1), (0, 1 << 30, 3)])
+    assert [int(s) for s in buffer.strides] == [(5 << 30) + 3 + (1 << 30), (1 << 30) + 1, 1]
 
 
 def test_output_blocks_at_any_depth():

@@ -13,6 +13,7 @@ from tilewright.codegen import compile
 from tilewright.codegen.target import Target
 from tilewright.schedule import Schedule, ScheduleError, Trace
 from tilewright.te import ops
+from tilewright.tir import Call, Evaluate, For, StringImm, Var, const
 from tilewright.tir.interpret import interpret
 from tilewright.tuner import (
     Costs,
@@ -321,3 +322,18 @@ def test_several_rows_at_a_time(case):
     for sketch, row in tried.values():
         sch = space.schedule(sketch, row)
         assert compare(run(func, sch.func)[0], reference, dtypes, tolerance(func)) is None, sch.func.script()
+
+
+def test_a_block_that_only_calls_a_function_has_a_default_schedule():
+    """Its elements are those of its declared regions: it loads and stores nothing itself."""
+
+    def copied(ins, outs):
+        i = Var("i")
+        call = Call("tir.call_extern", (StringImm("memcpy"), outs[0].data, ins[0].data, const(64, "int64")), "int32")
+        return For(i, const(0), const(2), "serial", Evaluate(call))
+
+    a = p(16)
+    func = te.create_prim_func([a, te.extern((16,), [a], copied, name="B", dtype="float32")])
+    x, y = np.arange(16, dtype="float32"), np.zeros(16, "float32")
+    compile(default_schedule(func, Target("native -num-cores=1")), "native -num-cores=1")(x, y)
+    np.testing.assert_array_equal(x, y)

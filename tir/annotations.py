@@ -1,0 +1,88 @@
+"""The annotations of loops and blocks that mean something, and which of a function's annotations nobody reads.
+
+An annotation is a remark: it never changes what a function computes, so an unknown one is no error. But one that nobody
+reads has no effect, and who wrote it should hear of it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from typing import Any
+
+from .expr import Expr, IntImm
+from .function import PrimFunc
+from .stmt import AttrStmt, Block, For
+from .walk import pre_order
+
+__all__ = ["ALIGN", "ANNOTATIONS", "MOST_ELEMENTS", "alignment_wishes", "register_annotation", "unread_annotations"]
+
+ALIGN = "buffer_dim_align"
+MOST_ELEMENTS = (1 << 31) - 1
+"""The largest factor and offset of :data:`ALIGN`, in elements."""
+
+ANNOTATIONS: dict[str, str] = {
+    ALIGN: "block: [buffer written, axis, factor, offset] each; the stride of the axis is k * factor + offset",
+    "explicit_read_region": "block: numbers of the buffers whose declared region stays as it is",
+    "explicit_write_region": "block: the same of written buffers",
+    "nontemporal_store": "attribute: stores go past the caches (made by the lowering)",
+    "pragma_auto_unroll_max_step": "loop or block: innermost loops of at most so many stores in all are written out",
+    "pragma_nontemporal_store": "loop or block: full vectors are stored past the caches",
+    "pragma_prefetch_distance": "loop: each trip asks for what the trip so far ahead reads",
+    "pragma_prefetch_next": "loop: while one trip computes, what the next one reads of these buffers is fetched",
+    "pragma_tail": 'loop: "mask" or "peel", what becomes of a tile that sticks out',
+    "pragma_unroll_explicit": "loop or block: 0 leaves loops that unrolling is asked of as loops",
+    "pragma_unroll_factor": "serial loop: so many copies of the body in each trip",
+    "tir.horizontal_reduce": "reduction loop over lanes: one step per halving of the vector",
+}
+"""What passes and primitives read, by key; :func:`register_annotation` adds to it."""
+
+_KINDS = ("auto_unroll", "meta_schedule.", "pragma_", "software_pipeline_", "tir.")
+"""How annotations for a code generator begin. Other keys of blocks are facts about the computation, as ``te.compute(attrs=)``
+states them."""
+
+
+def register_annotation(key: str, meaning: str = "read by a pass of the user") -> None:
+    """Make an annotation known that a pass, a rule or a tool of one's own reads, so that lowering does not warn of it.
+
+    ``meaning``: one line that says of what it is (loop, block) and what it asks for. Registering again replaces it.
+    """
+    ANNOTATIONS[key] = meaning
+
+
+def unread_annotations(func: PrimFunc) -> Iterator[tuple[str, str, str]]:
+    """Each annotation of a loop or a block, and each attribute, that is not in :data:`ANNOTATIONS`: its key, where it is,
+    and the known key that is nearest to it (empty where none is near)."""
+    for n in pre_order(func.body, lambda n: not isinstance(n, Expr)):
+        if isinstance(n, For):
+            found, place = list(n.annotations), f"loop {n.loop_var.name}"
+        elif isinstance(n, Block):
+            found, place = list(n.annotations), f"block {n.name!r}"
+        elif isinstance(n, AttrStmt):
+            found, place = [n.attr_key], "an attribute"
+        else:
+            continue
+        for key in found:
+            if key not in ANNOTATIONS:
+                near = difflib.get_close_matches(key, ANNOTATIONS, 1, 0.7)
+                if near or not isinstance(n, Block) or key.startswith(_KINDS):
+                    yield key, place, near[0] if near else ""
+
+
+def alignment_wishes(value: Any) -> list[tuple[int, int, int, int]] | str:
+    """What :data:`ALIGN` says: (number of the written buffer, axis, factor, offset) each; or why ``value`` says nothing."""
+    if not isinstance(value, (list, tuple)):
+        return "it is a list of [buffer, axis, factor, offset]"
+    out = []
+    for wish in value:
+        if not isinstance(wish, (list, tuple)) or len(wish) != 4 or not all(isinstance(n, (int, IntImm)) for n in wish):
+            return f"{wish!r} is not [buffer, axis, factor, offset]"
+        index, axis, factor, offset = map(int, wish)
+        if not 0 < factor <= MOST_ELEMENTS:
+            return f"the factor is a number of elements from 1 to {MOST_ELEMENTS}, not {factor}"
+        if abs(offset) > MOST_ELEMENTS:
+            return f"the offset is a number of elements from {-MOST_ELEMENTS} to {MOST_ELEMENTS}, not {offset}"
+        if index < 0 or axis < 0:
+            return f"buffers and axes are counted from 0, unlike {wish!r}"
+        out.append((index, axis, factor, offset))
+    return out
