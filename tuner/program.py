@@ -162,8 +162,9 @@ class BlockInfo:
     @cached_property
     def itemsize(self) -> int:
         """Bytes of the widest element it touches: by loads and stores, else (as functions that it calls do) in its regions."""
-        touched = (*self.stores, *self.loads) or (*self.block.writes, *self.block.reads)
-        return max([bytes_of(t.buffer.dtype) for t in touched], default=1)
+        touched = [use.buffer for use in (*self.stores, *self.loads)]
+        named = [region.buffer for region in (*self.block.writes, *self.block.reads)]
+        return max([bytes_of(buffer.dtype) for buffer in touched or named], default=1)
 
     @cached_property
     def writes_in_order(self) -> bool:
