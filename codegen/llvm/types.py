@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from ...tir.dtype import bytes_of, element_of, lanes_of, parse_dtype
+from ...tir.dtype import bytes_of, element_of, is_float, lanes_of, parse_dtype
 from ...tir.rounding import float_bits, round_float
 
 __all__ = ["align_of", "float_constant", "llvm_type", "memory_type", "splat_constant", "suffix", "vector_constant"]
@@ -70,3 +70,10 @@ def splat_constant(text: str, dtype: str) -> str:
 def vector_constant(values: list[int], base: str) -> str:
     """A vector literal of integers of the LLVM type ``base``."""
     return f"<{', '.join(f'{base} {v}' for v in values)}>"
+
+
+def zero(dtype: str) -> str:
+    """The zero of a type."""
+    if lanes_of(dtype) > 1:
+        return "zeroinitializer"
+    return "0.0" if is_float(dtype) and llvm_type(dtype) != "i16" else "0"
