@@ -12,7 +12,7 @@ that blocks declare, legality of a rewrite off the accesses found in their bodie
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -22,7 +22,7 @@ from ..tir.buffer import Buffer, BufferRegion
 from ..tir.expr import BufferLoad, Call, Expr, IntImm, IterVar, Let, Not, Var
 from ..tir.op import all_
 from ..tir.stmt import Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stmt
-from ..tir.walk import pre_order, substitute
+from ..tir.walk import loads_and_stores, pre_order, substitute
 from .errors import ScheduleError
 from .tree import Tree, blocks_below
 
@@ -31,12 +31,14 @@ __all__ = [
     "Scope",
     "accesses",
     "all_of",
+    "bare_loads",
     "bindings",
     "buffers_of",
     "check_complete",
     "check_complete_or_reduction",
     "check_only_writer",
     "check_plain_path",
+    "check_read_by_blocks_alone",
     "check_reduction",
     "conjuncts",
     "consumers_of",
@@ -89,9 +91,10 @@ def buffers_of(block: Block) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
 
 
 class Scope:
-    """The blocks directly in one block, in program order, and who writes and reads which buffer."""
+    """The blocks directly in one block, in program order, and who writes and reads which buffer; ``bare_readers``: what
+    is read outside of blocks, by the bounds of loops and by conditions, and where."""
 
-    __slots__ = ("blocks", "order", "readers", "root", "writers")
+    __slots__ = ("bare_readers", "blocks", "order", "readers", "root", "writers")
 
     def __init__(self, root: BlockRealize) -> None:
         self.root = root
@@ -100,6 +103,9 @@ class Scope:
         self.order = {b: i for i, b in enumerate(self.blocks)}
         self.writers: dict[Buffer, list[BlockRealize]] = {}
         self.readers: dict[Buffer, list[BlockRealize]] = {}
+        self.bare_readers: dict[Buffer, Stmt] = {}
+        for stmt, load in bare_loads(root.block.body):
+            self.bare_readers.setdefault(load.buffer, stmt)
         for b in self.blocks:
             reads, writes = buffers_of(b.block)
             for buffer in writes:
@@ -136,6 +142,29 @@ def _scope(root: BlockRealize) -> Scope:
 def scope_of(tree: Tree, realize: BlockRealize) -> Scope:
     """The scope that ``realize`` is a block of."""
     return _scope(tree.scope(realize))
+
+
+def bare_loads(stmt: Stmt) -> Iterator[tuple[Stmt, BufferLoad]]:
+    """What is read below ``stmt`` outside of blocks, by bounds of loops, conditions and bindings, and where."""
+    for n in pre_order(stmt, lambda n: not isinstance(n, (Expr, Block))):
+        if isinstance(n, Stmt) and not isinstance(n, Block):
+            for e in n.children():
+                if isinstance(e, Expr):
+                    for load in loads_and_stores(e):
+                        if isinstance(load, BufferLoad):
+                            yield n, load
+
+
+def check_read_by_blocks_alone(scope: Scope, buffer: Buffer) -> None:
+    """ScheduleError when the bounds of a loop, or a condition outside of blocks, read the buffer."""
+    found = scope.bare_readers.get(buffer)
+    if found is not None:
+        what = f"the bounds of loop {found.loop_var.name}" if isinstance(found, For) else "a condition or a binding"
+        raise ScheduleError(
+            f"buffer {buffer.name} is read outside of blocks, by {what}, so it has to be computed before",
+            where=found,
+            hint="leave the block that computes it where it is",
+        )
 
 
 def producers_of(tree: Tree, realize: BlockRealize) -> list[BlockRealize]:

@@ -42,8 +42,8 @@ from ..tir.expr import (
 from ..tir.function import PrimFunc, root_block
 from ..tir.op import if_then_else
 from ..tir.regions import access_regions
-from ..tir.stmt import Block, BlockRealize, BufferStore, For, LetStmt, Stmt, seq
-from ..tir.walk import free_vars, pre_order, replace_buffers, substitute, transform
+from ..tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, LetStmt, Stmt, seq
+from ..tir.walk import free_vars, pre_order, replace_buffers, substitute, transform, vars_in
 from .operation import ComputeOp, ExternOp, Operation, PlaceholderOp
 from .tensor import ProducerLoad, Tensor
 
@@ -178,16 +178,25 @@ class _Builder:
             body = self.block(op, op.outputs, loops, op.name)
         else:
             body = seq(*[self.block(op, (t,), loops, f"{op.name}.v{t.value_index}") for t in op.outputs])
+        by_loop = {iv.var: loop for loop, iv in zip(loops, axes, strict=True)}
         for loop, iv in reversed(list(zip(loops, axes, strict=True))):
-            body = For(loop, iv.dom.min, iv.dom.extent, "serial", body)
+            dom = self.domain(iv, by_loop)
+            body = For(loop, dom.min, dom.extent, "serial", body)
         return body
+
+    def domain(self, iv: IterVar, loops: Mapping[Var, Var]) -> Range:
+        """The domain of an axis, which may depend on axes before it: over their loops."""
+        ends = [self.loads(substitute(e, loops), {}) for e in (iv.dom.min, iv.dom.extent)]
+        return iv.dom if ends[0] is iv.dom.min and ends[1] is iv.dom.extent else Range(*ends)
 
     def block(self, op: ComputeOp, tensors: Sequence[Tensor], loops: Sequence[Var], name: str) -> BlockRealize:
         """The block that stores ``tensors``, with its axes bound to ``loops``."""
         axes = _axes_of(op)
-        own = [IterVar(iv.dom, Var(f"v_{iv.var.name}", iv.var.dtype), iv.kind) for iv in axes]
+        by_loop = {iv.var: loop for loop, iv in zip(loops, axes, strict=True)}
+        own = [IterVar(self.domain(iv, by_loop), Var(f"v_{iv.var.name}", iv.var.dtype), iv.kind) for iv in axes]
         rename = {iv.var: mine.var for iv, mine in zip(axes, own, strict=True)}
-        ranges = {mine.var: mine.dom for mine in own}
+        ranges = {v: Range(*[self.loads(substitute(e, rename), {}) for e in (iv.dom.min, iv.dom.extent)])
+                  for iv, v in zip(axes, rename.values(), strict=True)}  # fmt: skip
         indices = tuple([mine.var for mine in own[: len(op.axis)]])
 
         def lower(e: Expr) -> Expr:
@@ -208,7 +217,8 @@ class _Builder:
         values: tuple[Expr, ...] = tuple(loops)
         if not own:  # a tensor of rank 0: as in TVM, one axis of extent 1
             own, values = [IterVar(Range(const(0), const(1)), Var("vi"))], (const(0),)
-        reads, writes = access_regions(body, init)
+        bounds = [Evaluate(e) for r in ranges.values() for e in (r.min, r.extent) if _loads(e)]
+        reads, writes = access_regions(seq(body, *bounds), init)  # what an axis ends at is read as well
         name = self.block_name(op, name)
         block = Block(tuple(own), reads, writes, name, body, init, (), (), self.block_attrs(op))
         return BlockRealize(values, const(True, "bool"), block)
@@ -230,7 +240,7 @@ class _Builder:
                 for v, r in ranges.items():
                     analyzer[0].bind(v, r)
                     for size in pre_order(r.extent):
-                        if isinstance(size, Var):
+                        if isinstance(size, Var) and size not in ranges:
                             analyzer[0].bind(size, (1, None))
             simple: Expr = analyzer[0].simplify(index)
             return simple
@@ -295,8 +305,21 @@ class _Builder:
         )
 
 
+def _loads(e: Expr) -> bool:
+    return any(isinstance(n, BufferLoad) for n in pre_order(e))
+
+
 def _axes_of(op: ComputeOp) -> tuple[IterVar, ...]:
-    """The axes of the block; a reduction over no elements has only the spatial ones."""
+    """The axes of the block; a reduction over no elements has only the spatial ones. ValueError when the domain of an
+    axis depends on one that comes after it."""
+    after: dict[Var, IterVar] = {}
+    for iv in reversed(op.reduce_axis):
+        after[iv.var] = iv
+        for v in (vars_in(iv.dom.min) | vars_in(iv.dom.extent)) & after.keys():
+            raise ValueError(
+                f"{op.name}: the domain of {iv.var.name}, ({iv.dom.min}, {iv.dom.min + iv.dom.extent}), depends on {v.name}, "
+                f"which comes after it; put {v.name} first in axis=[…]"
+            )
     empty = any(is_const_int(iv.dom.extent, 0) for iv in op.reduce_axis)
     return op.axis if empty else (*op.axis, *op.reduce_axis)
 

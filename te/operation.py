@@ -90,7 +90,8 @@ class ComputeOp(Operation):
     @property
     def input_tensors(self) -> tuple[Tensor, ...]:
         """The tensors that the body reads, in the order of first use."""
-        return tuple(dict.fromkeys(load.producer for e in self.body for load in _loads(e)))
+        domains = [end for iv in self.reduce_axis for end in (iv.dom.min, iv.dom.extent)]
+        return tuple(dict.fromkeys(load.producer for e in (*self.body, *domains) for load in _loads(e)))
 
 
 class ExternOp(Operation):

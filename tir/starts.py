@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .arith import conjuncts
-from .expr import BufferLoad, IntImm, IterVar, Var
+from .arith import Analyzer, conjuncts
+from .expr import LT, BufferLoad, Expr, IntImm, IterVar, Var
 from .node import Node
 from .op import all_
 from .stmt import Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, Stmt
@@ -46,7 +46,7 @@ def start_in_front(realize: BlockRealize, path: Sequence[Node]) -> tuple[For, St
     guards = []
     for term in conjuncts(realize.predicate):
         used = vars_in(term)
-        if used & dropped and used & spatial_vars:
+        if used & dropped and used & spatial_vars and not _ends_domain(term, reduce):
             return None
         if not used & dropped:
             guards.append(term)
@@ -76,6 +76,18 @@ def start_in_front(realize: BlockRealize, path: Sequence[Node]) -> tuple[For, St
             loop.thread_binding,
         )  # fmt: skip
     return inner[0], stmt
+
+
+def _ends_domain(term: Expr, reduce: Sequence[tuple[IterVar, Expr]]) -> bool:
+    """Whether ``term`` only keeps the value of a reduction axis in its domain, which may depend on the element."""
+    if not isinstance(term, LT):
+        return False
+    analyzer = Analyzer()
+    return any(
+        analyzer.can_prove_equal(term.b - term.a, iv.dom.min + iv.dom.extent - value)
+        for iv, value in reduce
+        if value.dtype == term.a.dtype
+    )
 
 
 def _made_inside(block: Block, loop: For) -> bool:

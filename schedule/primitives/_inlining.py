@@ -8,7 +8,7 @@ from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import BufferLoad, Expr, Let, Var
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, LetStmt, Stmt
 from ...tir.walk import pre_order
-from ..analysis import Scope, opaque_buffers
+from ..analysis import Scope, check_read_by_blocks_alone, opaque_buffers
 from ..boxes import analyzer_at
 from ..declared import redeclared
 from ..errors import ScheduleError
@@ -30,6 +30,7 @@ def single_store(realize: BlockRealize) -> BufferStore:
 
 
 def check_pointers(scope: Scope, buffer: Buffer) -> None:
+    check_read_by_blocks_alone(scope, buffer)
     if buffer.data in opaque_buffers(scope.root.block):
         raise ScheduleError(
             f"buffer {buffer.name} is accessed through a pointer or a match_buffer, so it has to exist",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 from ...tir.expr import Expr, IterVar, Range
-from ...tir.stmt import BlockRealize, For
+from ...tir.starts import start_in_front
+from ...tir.stmt import Block, BlockRealize, For
 from ...tir.walk import substitute, uses_var
 from ..analysis import conjuncts
 from ..boxes import analyzer_at, exact_box
@@ -49,10 +51,19 @@ def check_sweep(tree: Tree, realize: BlockRealize, inner: Sequence[For], outer: 
             where=(*inner[:1], realize),
             hint="bindings must be splits and fusions of loops, each loop used by one axis",
         )
+    above = list(takewhile(lambda n: not isinstance(n, Block), tree.above(realize)))[::-1]
     for iv, (first, last) in zip(block.iter_vars, box.ends, strict=True):
-        if iv.kind == IterVar.REDUCE and not (
-            analyzer.can_prove_equal(first, iv.dom.min) and analyzer.can_prove(last >= first)
-        ):
+        if iv.kind != IterVar.REDUCE:
+            continue
+        # a reduction over nothing gives its init where that stands in front of the loops in any case
+        if analyzer.can_prove_equal(first, iv.dom.min) and not analyzer.can_prove(last >= first):
+            if start_in_front(realize, above) is None:
+                raise ScheduleError(
+                    f"reduce axis {iv.var.name} may have no iterations, and the init would run all the same",
+                    where=realize,
+                    hint="let no loop run over spatial and reduce axes at once",
+                )
+        elif not analyzer.can_prove_equal(first, iv.dom.min):
             raise ScheduleError(
                 f"reduce axis {iv.var.name} starts at {first}, not at the start {iv.dom.min} of its domain where the "
                 "init runs",

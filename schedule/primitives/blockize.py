@@ -9,7 +9,7 @@ from ...tir.equal import structural_equal
 from ...tir.expr import Expr, IterVar, Var
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, For, SeqStmt, Stmt, seq
-from ...tir.walk import substitute
+from ...tir.walk import substitute, uses_var
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive
@@ -97,7 +97,24 @@ def blockized(tree: Tree, loop: For, preserve_unit_iters: bool) -> BlockRealize:
         nest_again(halves.inner, inner),
         None if halves.init is None else init_nest(halves, inner, init_name),
     )
+    _check_closed(new, loops, loop)
     return BlockRealize(halves.values, halves.predicate, new)
+
+
+def _check_closed(new: Block, loops: Sequence[For], loop: For) -> None:
+    """ScheduleError when the new block, or what it declares to touch, depends on the loop of another one."""
+    regions = [e for region in (*new.reads, *new.writes) for r in region.region for e in (r.min, r.extent)]
+    outer = {lp.loop_var for lp in loops[: loops.index(loop)]}
+    for lp in loops:
+        v = lp.loop_var
+        if (v in outer and uses_var(new, v)) or any(uses_var(e, v) for e in regions):
+            raise ScheduleError(
+                f"the bounds of the loops in loop {loop.loop_var.name} depend on loop {v.name}, which the new block could "
+                "not see" if v in outer else f"what one turn of loop {loop.loop_var.name} touches depends on loop {v.name} "
+                "in it, through the bounds of another loop",
+                where=(lp, loop),
+                hint="only loops whose bounds are the same in every turn can become a block",
+            )  # fmt: skip
 
 
 def _own_reads(halves: Halves, realize: BlockRealize) -> tuple[BufferRegion, ...]:

@@ -15,6 +15,7 @@ from ..analysis import (
     accesses,
     check_complete_or_reduction,
     check_plain_path,
+    check_read_by_blocks_alone,
     is_output_block,
     opaque_buffers,
     scope_of,
@@ -254,6 +255,8 @@ def _check_movable(tree: Tree, scope: Scope, realize: BlockRealize, target: For,
             where=realize,
             hint="use reverse_compute_at for a consumer, or cache_write first and move that",
         )
+    for region in realize.block.writes:
+        check_read_by_blocks_alone(scope, region.buffer)
     pointers = opaque_buffers(scope.root.block)
     for region in (*realize.block.reads, *realize.block.writes):
         if region.buffer.data in pointers:

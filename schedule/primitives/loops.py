@@ -10,6 +10,7 @@ from ...tir.function import PrimFunc
 from ...tir.op import ceildiv
 from ...tir.stmt import Block, For, Stmt
 from ...tir.walk import uses_var
+from ..analysis import bare_loads
 from ..bindings import analyzer_above, bind_symbols, check_at_zero, check_plain, rebind
 from ..errors import ScheduleError
 from ..primitive import primitive
@@ -92,6 +93,8 @@ def split(
             where=target,
             hint="choose factors whose product is the extent, or allow the predicate",
         )
+    if predicate is not None:
+        _check_bounds(target, extents)
     body = rebind(
         tree,
         target.body,
@@ -104,6 +107,18 @@ def split(
     for var, extent in zip(reversed(new_vars), reversed(extents), strict=True):
         body = For(var, const(0, dtype), extent, "serial", body)
     return tree.replace({target: body}), new_vars
+
+
+def _check_bounds(target: For, extents: Sequence[Expr]) -> None:
+    """ScheduleError when loops below would read their bounds from memory for iterations that there are not."""
+    for stmt, load in bare_loads(target.body):
+        if uses_var(load, target.loop_var):
+            raise ScheduleError(
+                f"the factors {_text(extents)} give more than the {target.extent} iterations of loop "
+                f"{target.loop_var.name}, and {load} would be read outside of blocks for those that are too many",
+                where=(target, stmt),
+                hint="choose factors whose product is the extent",
+            )
 
 
 def _ranges(tree: Tree, loop: For, new: Iterable[tuple[Var, Expr]]) -> dict[Var, Range]:

@@ -133,3 +133,36 @@ def test_what_is_left_of_a_split_axis_starts_nothing():
     interpret(sch.func, np.ones((0, 5), "float32"), around[1:1], check_regions=True)
     compile(sch.func, Target("native -num-cores=1"))(np.ones((0, 5), "float32"), around[1:1])
     assert around.tolist() == [7.0] * 3
+
+
+def rows_of_a_triangle(n):
+    a = te.placeholder((n, n), name="A")
+
+    def row(i):
+        k = te.reduce_axis((0, i), "k")
+        return te.sum(a[i, k], axis=k)
+
+    return te.create_prim_func([a, te.compute((n,), row, name="C")])
+
+
+def rows_split(sch):
+    i, _ = sch.get_loops("C")
+    sch.split(i, [None, 4])
+
+
+def split_twice(sch):
+    i, k = sch.get_loops("C")
+    sch.split(k, [None, 4])
+    sch.parallel(i)
+
+
+@pytest.mark.parametrize("schedule", [plain, split, rows_split, split_twice, decomposed])
+@pytest.mark.parametrize("n", [1, 7, 16, 17])
+def test_a_row_of_a_triangle_may_be_empty(n, schedule):
+    sch = tw.Schedule(rows_of_a_triangle(n), debug_mask="all")
+    schedule(sch)
+    a = np.arange(n * n, dtype="float32").reshape(n, n)
+    for run in (lambda *args: interpret(sch.func, *args), compile(sch.func, Target("native -num-cores=1"))):
+        c = np.full(n, np.nan, "float32")
+        run(a, c)
+        assert c.tolist() == [a[i, :i].sum() for i in range(n)]

@@ -311,3 +311,97 @@ def scale(X: T.Buffer((3, 4), "float32"), Y: T.Buffer((3, 4), "float32")):
         te.extern_primfunc([A, B], scale)
     with pytest.raises(ValueError, match="does not fit"):
         te.extern_primfunc([te.placeholder((4, 3))], scale)
+
+
+# Reductions over domains that depend on other axes
+
+
+def triangular(n, ends, reducer=te.sum):
+    """B[i] = the reduction of A[i, k] for ``k`` in ``ends(i)``."""
+    A = te.placeholder((n, n + 1), name="A")
+
+    def rows(i):
+        k = te.reduce_axis(ends(i), "k")
+        return reducer(A[i, k], axis=k)
+
+    return A, te.compute((n,), rows, name="B")
+
+
+def test_a_reduction_over_a_triangle_is_two_loops():
+    A, B = triangular(16, lambda i: (0, i + 1))
+    check(
+        te.create_prim_func([A, B]),
+        """
+@T.prim_func
+def main(A: T.Buffer((16, 17)), B: T.Buffer((16,))):
+    T.func_attr({"global_symbol": "main", "tir.noalias": True})
+    for i in range(16):
+        for k in range(i + 1):
+            with T.block("B"):
+                v_i = T.axis.spatial(16, i)
+                v_k = T.axis.reduce(i + 1, k)
+                T.reads(A[v_i, v_k])
+                T.writes(B[v_i])
+                with T.init():
+                    B[v_i] = T.float32(0.0)
+                B[v_i] = B[v_i] + A[v_i, v_k]
+""",
+    )
+
+
+@pytest.mark.parametrize("n", [1, 7, 16])
+@pytest.mark.parametrize("reducer, numpy, start", [(te.sum, np.sum, 0), (te.max, np.max, np.finfo("float32").min)])
+@pytest.mark.parametrize(
+    "ends, row",
+    [
+        (lambda i: (0, i), lambda i: range(i)),  # the first row has no elements
+        (lambda i: (0, i + 1), lambda i: range(i + 1)),
+        (lambda i: (i // 2, i + 1), lambda i: range(i // 2, i + 1)),
+        (lambda i: i % 3, lambda i: range(i % 3)),
+    ],
+)
+def test_a_domain_that_depends_on_the_element(evaluate, n, reducer, numpy, start, ends, row):
+    A, B = triangular(n, ends, reducer)
+    a = np.random.default_rng(n).integers(-4, 5, (n, n + 1)).astype("float32")
+    want = [numpy(a[i, list(row(i))], initial=start) for i in range(n)]
+    np.testing.assert_array_equal(evaluate(B, [A], a), np.float32(want))
+
+
+def test_a_domain_that_depends_on_another_reduction(evaluate):
+    n = 13
+    A = te.placeholder((n, n), name="A")
+
+    def corner(i, order):
+        k = te.reduce_axis((0, i + 1), "k")
+        j = te.reduce_axis((k, i + 2), "j")
+        return te.sum(A[k, j], axis=order(k, j))
+
+    B = te.compute((n - 1,), lambda i: corner(i, lambda k, j: [k, j]), name="B")
+    a = np.random.default_rng(0).integers(-4, 5, (n, n)).astype("float32")
+    want = [sum(a[k, k : i + 2].sum() for k in range(i + 1)) for i in range(n - 1)]
+    np.testing.assert_array_equal(evaluate(B, [A], a), np.float32(want))
+    C = te.compute((n - 1,), lambda i: corner(i, lambda k, j: [j, k]), name="C")
+    with pytest.raises(ValueError, match=r"C: the domain of j, .*, depends on k, which comes after it; put k first"):
+        te.create_prim_func([A, C])
+
+
+def test_a_sparse_matrix_times_a_vector(evaluate):
+    rows, stored, columns = 7, 20, 16
+    begin, column = (
+        te.placeholder((rows + 1,), "int32", name="begin"),
+        te.placeholder((stored,), "int32", name="column"),
+    )
+    value, x = te.placeholder((stored,), name="value"), te.placeholder((columns,), name="x")
+
+    def row(i):
+        k = te.reduce_axis((begin[i], begin[i + 1]), "k")
+        return te.sum(value[k] * x[column[k]], axis=k)
+
+    y = te.compute((rows,), row, name="y")
+    assert [t.name for t in y.op.input_tensors] == ["value", "x", "column", "begin"]
+    rng = np.random.default_rng(0)
+    b = np.array([0, 3, 3, 7, 8, 8, 15, 20], "int32")
+    c = rng.integers(0, columns, stored).astype("int32")
+    v, w = rng.integers(-4, 5, stored).astype("float32"), rng.integers(-4, 5, columns).astype("float32")
+    want = [(v[b[i] : b[i + 1]] * w[c[b[i] : b[i + 1]]]).sum() for i in range(rows)]
+    np.testing.assert_array_equal(evaluate(y, [begin, column, value, x], b, c, v, w), np.float32(want))
