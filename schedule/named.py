@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..tir.buffer import Buffer
 from ..tir.stmt import Block
 
 __all__ = ["BLOCK_PARAMETERS", "BUFFER_PARAMETERS", "numbered"]
@@ -19,15 +20,16 @@ BUFFER_PARAMETERS = {
 """The parameters that take buffers by name, and whether the block reads or writes it; ``buf_type`` says so itself."""
 
 
-def numbered(parameter: str, name: str, block: Block, buf_type: str | None = None) -> Any:
-    """The buffer that ``block`` calls ``name`` by its number among those that it reads or writes, as traces keep it.
+def numbered(parameter: str, given: str | Buffer, block: Block, buf_type: str | None = None) -> Any:
+    """A buffer, or the one that ``block`` calls by this name, by its number among those that the block reads or writes,
+    as traces keep it.
 
-    For the parameter ``buffer`` a pair, ``["read", 0]``. An unknown name comes back as it is.
+    For the parameter ``buffer`` a pair, ``["read", 0]``. An unknown name or buffer comes back as it is.
     """
     kind = buf_type or BUFFER_PARAMETERS[parameter]
     for which, regions in (("write", block.writes), ("read", block.reads)):
         if kind in ("either", which):
             for number, region in enumerate(regions):
-                if region.buffer.name == name:
+                if region.buffer is given or region.buffer.name == given:
                     return [which, number] if parameter == "buffer" else number
-    return name
+    return given

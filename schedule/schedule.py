@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..tir.arith.smt import solving
+from ..tir.buffer import Buffer
 from ..tir.expr import BinaryOp, CmpOp, Expr, FloatImm, IntImm, Var, make_binary
 from ..tir.function import IRModule, PrimFunc
 from ..tir.walk import transform, vars_in
@@ -237,6 +238,8 @@ class Schedule(PrimitiveMethods):
             name = self._function_of(arguments)
             func = self._mod[name]
             before = self._meet(arguments, name)
+            objects = [key for key, value in arguments.items() if isinstance(value, Buffer)]
+            arguments = {**arguments, **{key: self._without_name(key, arguments[key], arguments) for key in objects}}
             if step.prepare is not None:
                 settled = {key: self._settled(value) for key, value in arguments.items()}
                 arguments = {**arguments, **step.prepare(func, **settled)}
@@ -352,7 +355,7 @@ class Schedule(PrimitiveMethods):
                 )
             return self._values.get(value, value)
         if isinstance(value, IntImm):
-            return value.value if value.dtype == "int32" else value
+            return bool(value.value) if value.dtype == "bool" else value.value if value.dtype == "int32" else value
         if isinstance(value, Expr):
             try:
                 value = transform(value, self._value_of, _fold)
@@ -366,7 +369,10 @@ class Schedule(PrimitiveMethods):
         return value.item() if isinstance(value, np.generic) else value
 
     def _settled(self, value: Any) -> Any:
-        """An argument with, when it is a function of indices, the sampled numbers in its results replaced by values."""
+        """An argument as it is prepared: the name for a block, and a function of indices with the sampled numbers in its
+        results replaced by values."""
+        if isinstance(value, BlockRV):
+            return self._block_name(value)
         if not callable(value):
             return value
 
@@ -383,16 +389,24 @@ class Schedule(PrimitiveMethods):
         return IntImm(value) if isinstance(value, int) else value
 
     def _without_name(self, parameter: str, value: Any, arguments: Mapping[str, Any]) -> Any:
-        """An argument, where it is the name of a buffer the buffer's number: a trace keeps no names of buffers."""
-        if parameter not in BUFFER_PARAMETERS or not isinstance(value, str):
+        """An argument, where it is a buffer or its name the buffer's number: a trace keeps no names of buffers."""
+        if parameter not in BUFFER_PARAMETERS or not isinstance(value, (str, Buffer)):
             return value
         block = self.get(BlockRV(self._resolve(arguments["block"])))
-        return numbered(parameter, value, block, arguments.get("buf_type"))
+        number = numbered(parameter, value, block, arguments.get("buf_type"))
+        if isinstance(number, Buffer):
+            raise ScheduleError(
+                f"block {block.name_hint!r} does not access the given buffer {number.name} so",
+                hint="buffers change with the steps: take it from sch.get(block).reads or .writes now, or give its name",
+            )
+        return number
 
     def _record(self, value: Any) -> Any:
         """An argument as the trace keeps it."""
         if value is None or isinstance(value, (str, bool)):
             return value
+        if isinstance(value, np.bool_):
+            return bool(value)
         if isinstance(value, (int, np.integer)):
             return int(value)
         if isinstance(value, (float, np.floating)):

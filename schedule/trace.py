@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .errors import ScheduleError
 from .handles import Handle
 from .primitive import REGISTRY, Primitive
-from .trace_data import Const, Formula, Ref, TraceError, from_json, python_text, refs_in, to_json
+from .trace_data import Const, Formula, Ref, TraceError, from_json, python_text, refs_in, to_json, uses_script
 
 if TYPE_CHECKING:
     from .schedule import Schedule
@@ -243,7 +243,7 @@ class Trace:
     def as_python(self) -> str:
         """The trace as Python that, run where ``sch`` is a Schedule, applies it."""
         lines = [inst.as_python() for inst in self.insts]
-        if any(isinstance(c, Const) for inst in self.insts for c in _leaves([*inst.arguments.values(), inst.decision])):
+        if any(uses_script(value) for inst in self.insts for value in (*inst.arguments.values(), inst.decision)):
             lines.insert(0, "from tilewright.tir import script as T")
         return "\n".join(lines)
 
@@ -309,17 +309,6 @@ def _is_tvm(data: Any) -> bool:
     if not isinstance(data, list) or len(data) != 2 or not all(isinstance(part, list) for part in data):
         return False
     return all(isinstance(inst, list) and len(inst) == 4 and isinstance(inst[0], str) for inst in data[0])
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _leaves(item)
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _leaves(item)
-    else:
-        yield value
 
 
 def _instruction(number: int, entry: Any) -> Instruction:

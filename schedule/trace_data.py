@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,7 @@ from ..tir import op
 from ..tir.dtype import parse_dtype
 from ..tir.expr import Add, Expr, FloatImm, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, Var, const, convert
 
-__all__ = ["Const", "Formula", "Ref", "TraceError", "from_json", "python_text", "refs_in", "to_json"]
+__all__ = ["Const", "Formula", "Ref", "TraceError", "from_json", "python_text", "refs_in", "to_json", "uses_script"]
 
 _MAX_FORMULA = 2000
 _MAX_DEPTH = 16
@@ -76,6 +77,7 @@ _OPERATORS: dict[type, tuple[str, Any]] = {
 }
 _SYMBOLS = {cls: symbol for symbol, cls in _OPERATORS.values()}
 _CALLS: dict[str, Any] = {"min": op.min_, "max": op.max_}
+_CALL = re.compile(r"\b(min|max)\(")
 _APPLY: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: lambda a, b: a + b,
     ast.Sub: lambda a, b: a - b,
@@ -137,6 +139,13 @@ def constant(e: Expr) -> Any:
         return bool(e.value) if e.dtype == "bool" else e.value if e.dtype == "int32" else Const(e.dtype, e.value)
     assert isinstance(e, FloatImm)
     return Const(e.dtype, e.value)
+
+
+def uses_script(value: Any) -> bool:
+    """Whether :func:`python_text` of a recorded value uses ``T``."""
+    if isinstance(value, (list, tuple, Mapping)):
+        return any(map(uses_script, value.values() if isinstance(value, Mapping) else value))
+    return isinstance(value, Const) or (isinstance(value, Formula) and _CALL.search(value.text) is not None)
 
 
 def refs_in(value: Any) -> Iterator[str]:
@@ -223,7 +232,7 @@ def python_text(value: Any) -> str:
     if isinstance(value, Ref):
         return value.name
     if isinstance(value, Formula):
-        text = value.text
+        text = _CALL.sub(r"T.\1(", value.text)
         return text[1:-1] if text.startswith("(") and text.endswith(")") and _balanced(text[1:-1]) else text
     if isinstance(value, Const):
         shown = (

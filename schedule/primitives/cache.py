@@ -53,8 +53,6 @@ def pick_buffer(realize: BlockRealize, which: Any, kind: str) -> Buffer:
     block = realize.block
     regions = block.reads if kind == "read" else block.writes
     names = ", ".join(f"{i}: {r.buffer.name}" for i, r in enumerate(regions)) or "none"
-    if isinstance(which, Buffer):
-        which = which.name
     if isinstance(which, str):
         found = [r.buffer for r in regions if r.buffer.name == which]
         if found:

@@ -24,7 +24,7 @@ from ._matches import separated
 from .cache import pick_buffer
 from .padding import fill_padding, pad_of
 
-__all__ = ["home_of", "named_buffer", "plain_buffer", "transform_layout"]
+__all__ = ["home_of", "named_buffer", "transform_layout"]
 
 
 def _rank(func: PrimFunc, block: Any, buffer: Any) -> int | None:
@@ -35,16 +35,9 @@ def _rank(func: PrimFunc, block: Any, buffer: Any) -> int | None:
     if buffer is None:
         return len(found[0].block.iter_vars)
     try:
-        return named_buffer(found[0], plain_buffer(buffer)).ndim
+        return named_buffer(found[0], buffer).ndim
     except ScheduleError:
         return None
-
-
-def plain_buffer(buffer: Any) -> Any:
-    """A buffer argument as a trace can hold it: its name, or ["read", 0]."""
-    if isinstance(buffer, Buffer):
-        return buffer.name
-    return list(buffer) if isinstance(buffer, tuple) else buffer
 
 
 def named_buffer(realize: BlockRealize, buffer: Any) -> Buffer:
@@ -65,7 +58,7 @@ def named_buffer(realize: BlockRealize, buffer: Any) -> Buffer:
 
 
 def _prepare_layout(func: PrimFunc, block: Any, buffer: Any, index_map: Any, **rest: Any) -> dict[str, Any]:
-    out = {"buffer": plain_buffer(buffer), "index_map": as_recorded(func, index_map, _rank(func, block, buffer))}
+    out = {"index_map": as_recorded(func, index_map, _rank(func, block, buffer))}
     if callable(rest.get("pad_value")) or isinstance(rest.get("pad_value"), (IndexMap, list)):
         final = IndexMap.of(out["index_map"], None, symbols_of(func)).final_indices
         out["pad_value"] = as_recorded(func, rest["pad_value"], len(final))

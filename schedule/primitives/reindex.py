@@ -29,16 +29,12 @@ from ._points import (
     put_point,
 )
 from .cache import insert_stage
-from .layout import named_buffer, plain_buffer
+from .layout import named_buffer
 
 __all__ = ["reindex"]
 
 
-def _prepare(func: PrimFunc, buffer: Any, **_: Any) -> dict[str, Any]:
-    return {"buffer": plain_buffer(buffer)}
-
-
-@primitive(prepare=_prepare)
+@primitive
 def reindex(func: PrimFunc, block: str, buffer: Any, skip_simplify: bool = False) -> tuple[PrimFunc, BlockRV]:
     """Let a block access a copy of a buffer whose dimensions are the axes that address it, in the block's order.
 

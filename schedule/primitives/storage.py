@@ -19,7 +19,7 @@ from ..tree import Tree, tree_of
 from ._matches import changed_buffer, matched_buffers, separated
 from .annotate import with_annotation
 from .cache import pick_buffer
-from .layout import home_of, named_buffer, plain_buffer
+from .layout import home_of, named_buffer
 
 __all__ = ["set_axis_separator", "set_scope", "storage_align", "unsafe_set_dtype"]
 
@@ -164,11 +164,7 @@ def _pointers(func: PrimFunc) -> set[Any]:
     return {n for n in pre_order(func) if isinstance(n, Var) and n.dtype == "handle"}
 
 
-def _prepare(func: PrimFunc, buffer: Any, axis_separators: Any, **_: Any) -> dict[str, Any]:
-    return {"buffer": plain_buffer(buffer), "axis_separators": list(axis_separators)}
-
-
-@primitive(prepare=_prepare)
+@primitive
 def set_axis_separator(func: PrimFunc, block: str, buffer: Any, axis_separators: list[int] | None) -> PrimFunc:
     """Say between which dimensions of a buffer a physical address ends and the next begins: a remark for targets whose
     memory has more than one dimension. ``[1]`` groups the dimensions of a matrix into the first and the second.

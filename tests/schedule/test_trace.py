@@ -2,12 +2,15 @@
 
 import json
 
+import numpy as np
 import pytest
 
+from tilewright import tir
 from tilewright.schedule import Schedule, ScheduleError, Trace, TraceError, retarget
+from tilewright.schedule.index_map import IndexMap
 from tilewright.schedule.named import BLOCK_PARAMETERS, BUFFER_PARAMETERS
 from tilewright.schedule.primitive import REGISTRY
-from tilewright.tir import assert_structural_equal
+from tilewright.tir import assert_structural_equal, const
 
 
 def scheduled(func, seed=0):
@@ -330,3 +333,69 @@ def test_a_trace_of_another_program_is_not_translated(matmul, chain):
         retarget(sch.trace, matmul(), chain())
     trace = sch.trace
     assert retarget(trace, matmul(), matmul()) is trace
+
+
+def steps_with_arguments():
+    """Steps on ``chain(16, 16)`` with every kind of argument that a trace may hold."""
+
+    def annotated(value):
+        return lambda s: s.annotate(s.get_block("B"), "note", value)
+
+    def sampled(s):
+        return s.sample_categorical([2, 4], [0.5, 0.5])
+
+    def tiled(by):
+        return lambda i, j: (i // by, j, i % by)
+
+    buffer = {"block": "B", "buffer": ("write", 0)}
+    values = [3, 2.5, -3, "%x", "%%l0", "é\n'", True, None, [1, [2.5, "a"]], (1, None), {"a": {"b": []}}, {"expr": "v0"},
+              {"const": ["a", "b"]}, np.int8(4), np.float32(1.5), np.bool_(True), const(5, "int64"), const(1.5, "float16"),
+              const(True, "bool"), float("inf"), 2**70]  # fmt: skip
+    return [
+        *map(annotated, values),
+        lambda s: s.annotate(s.get_loops("B")[0], "k", [sampled(s), {"a": sampled(s) * 2}]),
+        lambda s: s.split(s.get_loops("B")[0], [None, sampled(s) * 2 + 1]),
+        lambda s: s.split(s.get_loops("B")[0], [tir.op.min_(sampled(s), 3), None]),
+        lambda s: s.split(s.get_loops("B")[0], factor=const(2, "int64")),
+        lambda s: s.split(s.get_loops("B")[0], nparts=np.int64(2)),
+        lambda s: s.loop_partition(s.get_loops("B")[0], (sampled(s), None)),
+        lambda s: s.pad_einsum("C", [sampled(s) + 1, 1]),
+        lambda s: s.storage_align("B", 0, -2, sampled(s), np.int32(3)),
+        lambda s: s.cache_read(s.get_block("C"), "B", "local", [s.get_block("C")]),
+        lambda s: s.cache_read("C", s.get(s.get_block("C")).reads[0].buffer, "local"),
+        lambda s: s.cache_write("B", 0, "local", consumer_blocks="C"),
+        lambda s: s.transform_layout(**buffer, index_map=tiled(sampled(s))),
+        lambda s: s.transform_layout("B", s.get(s.get_block("B")).writes[0].buffer, lambda *i: i[::-1]),
+        lambda s: s.transform_layout(**buffer, index_map=IndexMap.from_func(lambda i, j: (i, "AXIS_SEPARATOR", j))),
+        lambda s: s.transform_layout(**buffer, index_map="lambda i, j: (i // 3, j, i % 3)", pad_value=float("-inf")),
+        lambda s: s.transform_layout(**buffer, index_map=lambda i, j: (i // 3, j, i % 3), pad_value=const(1.5)),
+        lambda s: s.set_axis_separator(**buffer, axis_separators=None),
+        lambda s: s.set_axis_separator("B", s.func.buffers[0], [1]),
+        lambda s: s.annotate_buffer_access("B", "A", "read", lambda i, j: [(i, i + 2), j]),
+        lambda s: s.reindex("B", s.func.buffers[0], skip_simplify=True),
+        lambda s: s.reorder_block_iter_var("B", (1, 0)),
+        lambda s: s.fuse(*s.get_loops("B"), preserve_unit_iters=False),
+        lambda s: s.compute_at("B", s.sample_compute_location("B", decision=-2)),
+        lambda s: s.compute_at("B", s.sample_compute_location("B", decision=1), index=-2),
+        lambda s: [s.compute_at("B", s.get_loops("C")[0]), s.blockize([s.get_block("B"), "C"])],
+        lambda s: s.compute_inline(s.get_producers(s.get_child_blocks("root")[1])[0]),
+    ]
+
+
+@pytest.mark.parametrize("number", range(len(steps_with_arguments())))
+def test_arguments_of_all_kinds_come_back(chain, replays, number):
+    func = chain(16, 16)
+    sch = Schedule(func, seed=3)
+    steps_with_arguments()[number](sch)
+    replays(sch, func)
+    again = Schedule(func)
+    Trace.from_json(sch.trace.simplified().dumps()).apply_to_schedule(again)
+    assert_structural_equal(again.func, sch.func)
+
+
+def test_a_buffer_is_found_by_identity(chain):
+    sch = Schedule(chain(16, 16))
+    stale = sch.get(sch.get_block("B")).writes[0].buffer
+    sch.set_scope("B", 0, "local")
+    with pytest.raises(ScheduleError, match="block 'C' does not access the given buffer B so"):
+        sch.cache_read("C", stale, "shared")
