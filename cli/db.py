@@ -89,13 +89,13 @@ def best(
     spec: str, args: tuple[str, ...], target: str | None, db_path: str | None, as_json: bool, num_cores: int | None
 ) -> None:
     """Print the best record of SPEC on the target. Exit code 3 when there is none."""
-    from ..codegen import Target
+    from ..codegen import CODEGEN_VERSION, Target
     from ..driver import parse_spec
 
     case = parse_spec(spec, args)
     machine = Target(target_text(target, num_cores))
     with _open(db_path) as db:
-        record = db.best(case.func, machine)
+        record = db.best(case.func, machine, codegen_version=CODEGEN_VERSION)
         if record is None:
             raise CommandError(
                 f"{db.path} has no record of {case.spec} on {machine}", f"tilewright tune {spec} --db {db.path}", 3

@@ -92,9 +92,8 @@ def command(
         click.echo(f"stopped; what was measured is in {path}. Go on with: {again}", err=True)
         raise KeyboardInterrupt
     if result.best is None:
-        reasons = ", ".join([f"{n} {status}" for status, n in sorted(result.failures.items())]) or "no candidate"
         raise CommandError(
-            f"nothing could be measured: {reasons}", f"`tilewright db failures --db {path}` shows why", code=4
+            f"nothing could be measured: {result.problem}", f"`tilewright db failures --db {path}` shows why", code=4
         )
     return 0
 

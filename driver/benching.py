@@ -18,7 +18,7 @@ from ..tuning_db import Database
 from .blas import numpy_threads
 from .building import BuildError, Plan, plan
 from .machine import MachineReport, PeakProbe, measure_machine
-from .request import is_symbolic
+from .request import unknown_sizes
 from .roofline import bandwidth_for, peak_dtype, peak_for
 
 __all__ = ["BenchResult", "BenchRow", "bench", "race"]
@@ -137,8 +137,9 @@ def bench(
     if missing:
         raise BuildError(f"bench runs on this machine, which cannot run code for {compiled_for}: no {missing[0]}")
     base = plan(inputs, args, compiled_for)
-    if is_symbolic(base.request.func):
-        raise BuildError(f"{base.request.func.name} has symbolic shapes; bench needs numbers")
+    unknown = unknown_sizes(base.request.func)
+    if unknown is not None:
+        raise BuildError(f"{base.request.func.name} cannot be timed: {unknown}; bench needs numbers")
     plans: list[Plan] = [base]
     if db is not None:
         tuned = plan(inputs, args, compiled_for, db=db, require_tuned=require_tuned)

@@ -10,16 +10,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import tuner
-from ..codegen import Module, Target, compile
+from ..codegen import CODEGEN_VERSION, Module, Target, compile
 from ..schedule import Schedule, ScheduleError, Trace, TraceError
 from ..tir.equal import workload_key
 from ..tir.function import PrimFunc
 from ..tuning_db import Database, TuningRecord
-from .request import Request, is_symbolic, request
+from .request import Request, request, unknown_sizes
 
 __all__ = ["BuildError", "NoRecordError", "Plan", "build", "open_database", "plan"]
 
 log = logging.getLogger("tilewright")
+
+_RECORDS = 4
+"""Records that are tried before the analytic model is asked."""
 
 
 class BuildError(RuntimeError):
@@ -34,8 +37,9 @@ class NoRecordError(BuildError):
 class Plan:
     """How a function will be computed, before it is compiled.
 
-    ``kind``: ``tuned`` (a record's trace), ``default`` (the best sketch by the analytic model, nothing measured) or
-    ``given`` (as the caller scheduled it). ``origin`` says so in words; ``scheduled`` is the function to compile.
+    ``kind``: ``tuned`` (a record's trace), ``default`` (the analytic model's choice, nothing measured) or ``given`` (as the
+    caller has it). ``origin`` says in words which, what stays as written, which records do not apply, and which were
+    measured with another code generator; ``scheduled`` is the function to compile.
     """
 
     request: Request
@@ -66,7 +70,8 @@ def build(
 
     ``inputs``: what :func:`.request.request` takes; with a te schedule or a spec ``args`` are its tensors or
     parameters. A function that is not scheduled gets the best schedule that ``db`` has for it, else the analytic
-    model's best, and ``module.origin`` says which. ``require_tuned``: :class:`NoRecordError` instead of the latter.
+    model's best, and ``module.origin`` says which. Records that this code generator measured come before those of another
+    one. ``require_tuned``: :class:`NoRecordError` instead of the analytic model's schedule.
     ``name`` is the symbol of the compiled function.
 
     >>> import numpy as np
@@ -93,35 +98,53 @@ def plan(
     """What :func:`build` would compile, and why."""
     machine = target if isinstance(target, Target) else Target(target)
     asked = request(inputs, args, name)
-    elsewhere = ""
+    failed, elsewhere = "", ""
     if db is not None:
         with open_database(db, readonly=True) as opened:
-            record = opened.best(asked.func, machine)
-            place = opened.path
-            if record is None:
+            made, failed = _tuned(opened, asked, machine)
+            if made is not None:
+                return made
+            if not failed:
                 elsewhere = _other_targets(opened, asked.func)
-            else:
-                try:
-                    trace = tuner.trace_for(opened, record, asked.func)
-                    scheduled = replay(asked.func, trace)
-                except (ScheduleError, TraceError) as error:
-                    if require_tuned:
-                        raise BuildError(
-                            f"record {record.id} of {place} does not apply to {asked.func.name}: {error}"
-                        ) from error
-                    log.warning("record %s of %s does not apply to %s: %s", record.id, place, asked.func.name, error)
-                else:
-                    return Plan(asked, machine, "tuned", f"record {record.id} of {place}", scheduled, record, trace)
+    if require_tuned and failed:
+        raise BuildError(failed)
     if require_tuned:
         where = "no database was given" if db is None else f"{getattr(db, 'path', db)} has no record of it"
         raise NoRecordError(f"{asked.spec or asked.func.name} on {machine}: {where}{elsewhere}; tune it first")
+    return _untuned(asked, machine, f"{failed}; " if failed else "", elsewhere)
+
+
+def _tuned(db: Database, asked: Request, machine: Target) -> tuple[Plan | None, str]:
+    """The fastest record that applies, those of this code generator before others; else what is wrong with the first."""
+    failed = ""
+    for record in db.fastest(asked.func, machine, codegen_version=CODEGEN_VERSION, limit=_RECORDS):
+        origin = f"record {record.id} of {db.path}"
+        try:
+            trace = tuner.trace_for(db, record, asked.func)
+            scheduled = replay(asked.func, trace)
+        except (ScheduleError, TraceError) as error:
+            failed = failed or f"{origin} does not apply to {asked.func.name}: {error}".split("\n")[0]
+            log.warning("%s does not apply to %s: %s", origin, asked.func.name, error)
+            continue
+        if record.codegen_version != CODEGEN_VERSION:
+            other = (
+                f"code generator {record.codegen_version}" if record.codegen_version else "an unknown code generator"
+            )
+            origin += f", measured with {other}, not {CODEGEN_VERSION}: tune it again"
+        return Plan(asked, machine, "tuned", origin, scheduled, record, trace), ""
+    return None, failed
+
+
+def _untuned(asked: Request, machine: Target, before: str, elsewhere: str) -> Plan:
+    """As the caller scheduled it, or the analytic model's choice. ``before`` and ``elsewhere`` go into the origin."""
     if asked.scheduled:
-        return Plan(asked, machine, "given", "scheduled by the caller", asked.func)
-    if is_symbolic(asked.func):
-        return Plan(asked, machine, "given", "not scheduled: its shapes are symbolic", asked.func)
-    default = tuner.default_schedule(asked.func, machine)
-    origin = f"the analytic model's best schedule, not tuned{elsewhere}"
-    return Plan(asked, machine, "default", origin, default.func, None, default.trace)
+        return Plan(asked, machine, "given", f"{before}scheduled by the caller", asked.func)
+    unknown = unknown_sizes(asked.func)
+    if unknown is not None:
+        return Plan(asked, machine, "given", f"{before}not scheduled: {unknown}", asked.func)
+    default = tuner.choose_default(tuner.Space(asked.func, machine))
+    origin = before + default.origin.replace("not tuned", f"not tuned{elsewhere}", 1)
+    return Plan(asked, machine, "default", origin, default.schedule.func, None, default.schedule.trace)
 
 
 def _other_targets(db: Database, func: PrimFunc) -> str:

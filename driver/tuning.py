@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,9 +13,12 @@ from ..codegen import Target
 from ..tuner import TuneResult
 from ..tuning_db import Database
 from .building import open_database
-from .request import is_scheduled, is_symbolic, request
+from .request import is_scheduled, request, unknown_sizes
 
 __all__ = ["TuneError", "tune"]
+
+
+log = logging.getLogger("tilewright")
 
 
 class TuneError(RuntimeError):
@@ -38,21 +42,28 @@ def tune(
     ``inputs``: a PrimFunc, te tensors (inputs first, outputs last), a workload or a spec; see
     :func:`.request.request`. Records go to ``db`` (nowhere when None), and what it already holds is built on.
     ``time_limit``: seconds. ``callbacks`` are called with the progress. ``options`` go to
-    :func:`tilewright.tuner.tune`. Ctrl-C ends the search; what was measured is in the database.
+    :func:`tilewright.tuner.tune`. Ctrl-C ends the search; what was measured is in the database. :class:`TuneError` when no
+    schedule rule has a candidate; where all candidates fail, ``best`` is None and ``problem`` says why.
     """
     machine = target if isinstance(target, Target) else Target(target)
     missing = machine.missing_here()
     if missing:
         raise TuneError(f"tuning measures on this machine, which cannot run code for {machine}: no {missing[0]}")
     asked = request(inputs, args)
-    if is_symbolic(asked.func):
-        raise TuneError(f"{asked.func.name} has symbolic shapes; tune it with numbers in their place")
+    unknown = unknown_sizes(asked.func)
+    if unknown is not None:
+        raise TuneError(f"{asked.func.name} cannot be measured: {unknown}; tune it with numbers in their place")
     if asked.scheduled and is_scheduled(asked.func):
         raise TuneError(f"{asked.func.name} is scheduled already; tune the function as it was before")
     with open_database(db) if db is not None else contextlib.nullcontext() as opened:
         if opened is not None:
             opened.add_workload(asked.func, spec=asked.spec, name=asked.func.name)
-        return tuner.tune(
+        result = tuner.tune(
             asked.func, machine, trials=trials, seed=seed, db=opened, callbacks=tuple(callbacks),
             time_limit=time_limit, **options,
         )  # fmt: skip
+    if result.best is None:
+        if result.stopped == "exhausted" and not result.records:
+            raise TuneError(f"{asked.func.name} on {machine}: {result.problem}")
+        log.warning("%s on %s: %s", asked.func.name, machine, result.problem)
+    return result

@@ -8,13 +8,15 @@ writes records. :func:`tune` does all of it; :func:`default_schedule` takes the 
 """
 
 from .cost_model import CostModel, PriorModel, RandomModel, XGBCostModel
+from .default import DefaultSchedule, choose_default, default_schedule
 from .features import FEATURE_NAMES, Costs
 from .machine import MachineModel
 from .measure import LocalRunner, MeasureResult, ReferenceFailed, Runner
+from .part import Decision, Part
 from .rules import Group, ScheduleRule, default_rules, register_rule
 from .search import Candidate, ModelGuidedSearch, RandomSearch, SearchStrategy
-from .session import Progress, TuneResult, TuningSession, default_schedule, tune
-from .sketch import Decision, Part, Sketch
+from .session import Progress, TuneResult, TuningSession, tune
+from .sketch import Sketch
 from .space import Space
 from .warm_start import trace_for
 
@@ -24,6 +26,7 @@ __all__ = [
     "CostModel",
     "Costs",
     "Decision",
+    "DefaultSchedule",
     "Group",
     "LocalRunner",
     "MachineModel",
@@ -43,6 +46,7 @@ __all__ = [
     "TuneResult",
     "TuningSession",
     "XGBCostModel",
+    "choose_default",
     "default_rules",
     "default_schedule",
     "register_rule",

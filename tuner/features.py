@@ -85,8 +85,8 @@ def prior_seconds(costs: Costs, machine: MachineModel) -> np.ndarray:
     return np.maximum(cycles, 1.0) / machine.cycles_per_second
 
 
-def feature_table(costs: Costs, machine: MachineModel) -> np.ndarray:
-    """The rows' features, ``rows x len(FEATURE_NAMES)`` float32."""
+def feature_table(costs: Costs, machine: MachineModel, seconds: np.ndarray) -> np.ndarray:
+    """The rows' features, ``rows x len(FEATURE_NAMES)`` float32; ``seconds`` is what the prior expects of them."""
     columns = []
     for name in (*EXTENSIVE, *INTENSIVE):
         value = costs[name]
@@ -94,7 +94,7 @@ def feature_table(costs: Costs, machine: MachineModel) -> np.ndarray:
     terms = _terms(costs, machine)
     total = np.maximum(sum(terms.values()), 1e-9)  # type: ignore[call-overload]
     columns.extend(terms[name] / total for name in ("core", "l2", "l3", "memory"))
-    columns.append(np.log2(prior_seconds(costs, machine)))
+    columns.append(np.log2(seconds))
     return np.stack(columns, axis=1).astype(np.float32)
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..tir.buffer import Buffer
+from ..tir.arith import Analyzer
+from ..tir.buffer import Buffer, Range
 from ..tir.dtype import bytes_of
+from ..tir.equal import structural_equal, structural_hash
 from ..tir.expr import Add, BinaryOp, BufferLoad, Call, Cast, CmpOp, Div, Expr, IntImm, LogicalOp, Mul, Sub, Var
 from ..tir.function import PrimFunc
-from ..tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt
-from ..tir.walk import pre_order
+from ..tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
+from ..tir.walk import blocks_of, loads_and_stores, pre_order
 
 __all__ = ["BlockInfo", "Program", "Use", "affine"]
 
@@ -81,17 +84,27 @@ class Use:
         return None
 
 
-class BlockInfo:
-    """A leaf block of the program."""
+def _largest(extent: Expr, loops: Sequence[For]) -> int:
+    """The largest value of ``extent`` inside ``loops``; 0 when it is not known."""
+    if isinstance(extent, IntImm):
+        return extent.value
+    analyzer = Analyzer()
+    for loop in loops:
+        analyzer.bind(loop.loop_var, Range(loop.min, loop.extent))
+    return analyzer.const_int_bound(extent)[1] or 0
 
-    def __init__(self, realize: BlockRealize) -> None:
+
+class BlockInfo:
+    """A leaf block of the program under its ``loops``, outermost first. ``extents`` of its axes are the largest they have
+    where they depend on a loop."""
+
+    def __init__(self, realize: BlockRealize, loops: Sequence[For] = ()) -> None:
         self.realize = realize
+        self.loops = tuple(loops)
         self.block: Block = realize.block
         self.name = self.block.name_hint
         self.axes = tuple(iv.var for iv in self.block.iter_vars)
-        self.extents = {
-            iv.var: iv.dom.extent.value if isinstance(iv.dom.extent, IntImm) else 0 for iv in self.block.iter_vars
-        }
+        self.extents = {iv.var: _largest(iv.dom.extent, self.loops) for iv in self.block.iter_vars}
         self.spatial = tuple(iv.var for iv in self.block.iter_vars if iv.kind == "spatial")
         self.reduce = tuple(iv.var for iv in self.block.iter_vars if iv.kind == "reduce")
 
@@ -102,6 +115,27 @@ class BlockInfo:
     def is_reduction(self) -> bool:
         """Whether the block reduces."""
         return bool(self.reduce)
+
+    @cached_property
+    def obstacle(self) -> str | None:
+        """Why no rule can schedule the block, or None."""
+        values = self.realize.iter_values
+        if len(values) != len(self.loops) or not all(
+            v is loop.loop_var for v, loop in zip(values, self.loops, strict=True)
+        ):
+            return "its axes are not its loops, each one loop"
+        for iv in self.block.iter_vars:
+            if self.extents[iv.var] <= 0:
+                return f"the extent {iv.dom.extent} of its axis {iv.var.name} has no upper limit above zero"
+        return None
+
+    @cached_property
+    def keeps_order(self) -> bool:
+        """Whether the loops have to stay as they are nested: an axis is neither spatial nor reduced (a scan), or the
+        extent of a loop depends on another one (a triangle)."""
+        return len(self.spatial) + len(self.reduce) < len(self.axes) or not all(
+            isinstance(loop.extent, IntImm) for loop in self.loops
+        )
 
     @cached_property
     def stores(self) -> tuple[Use, ...]:
@@ -115,13 +149,13 @@ class BlockInfo:
     def loads(self) -> tuple[Use, ...]:
         """What the body reads, the accumulator of a reduction left out; a buffer read twice alike counts once."""
         own = {use.buffer for use in self.stores} if self.is_reduction else set()
-        seen: set[object] = set()
+        seen: dict[tuple[Buffer, tuple[int, ...]], list[BufferLoad]] = {}
         out: list[Use] = []
         for node in pre_order(self.block.body):
             if isinstance(node, BufferLoad) and node.buffer not in own:
-                key = (node.buffer, str(node.indices))
-                if key not in seen:
-                    seen.add(key)
+                alike = seen.setdefault((node.buffer, tuple([structural_hash(i) for i in node.indices])), [])
+                if not any(_same(node, other) for other in alike):
+                    alike.append(node)
                     out.append(Use(node.buffer, tuple(affine(i) for i in node.indices)))
         return tuple(out)
 
@@ -177,6 +211,10 @@ class BlockInfo:
         )
 
 
+def _same(a: BufferLoad, b: BufferLoad) -> bool:
+    return all(structural_equal(x, y) for x, y in zip(a.indices, b.indices, strict=True))
+
+
 _OPERATIONS = {
     "sqrt": 12, "rsqrt": 12, "exp": 20, "exp2": 20, "exp10": 24, "log": 24, "log2": 24, "log10": 26, "log1p": 32,
     "expm1": 32, "sin": 36, "cos": 36, "tan": 48, "tanh": 34, "sinh": 40, "cosh": 40, "erf": 36, "sigmoid": 42,
@@ -199,36 +237,47 @@ def _computed(value: Expr) -> Iterator[object]:
 
 
 class Program:
-    """The leaf blocks of ``func`` in program order, under plain loop nests of their own."""
+    """The leaf blocks of ``func`` in program order, under loop nests of their own.
+
+    ``blocks`` are those that rules may schedule; ``left`` says of everything else why not, a line each.
+    """
 
     def __init__(self, func: PrimFunc) -> None:
         self.func = func
-        self.blocks: tuple[BlockInfo, ...] = ()
-        self.regular = True
-        root = func.body
-        if not isinstance(root, BlockRealize) or root.block.iter_vars:
-            self.regular = False
-            return
-        blocks: list[BlockInfo] = []
-        body = root.block.body
-        for stmt in body.seq if isinstance(body, SeqStmt) else (body,):
+        self.left: list[str] = []
+        self._read_elsewhere: set[Buffer] = set()
+        found: list[BlockInfo] = []
+        for stmt in self._statements():
             loops = []
-            while isinstance(stmt, For):
-                loops.append(stmt)
-                stmt = stmt.body
-            if not isinstance(stmt, BlockRealize) or any(
-                isinstance(n, BlockRealize) for n in pre_order(stmt.block.body)
-            ):
-                self.regular = False
-                return
-            info = BlockInfo(stmt)
-            plain = all(v is loop.loop_var for v, loop in zip(stmt.iter_values, loops, strict=False))
-            constant = all(info.extents[v] > 0 for v in info.axes)
-            if len(loops) != len(info.axes) or not plain or not constant:
-                self.regular = False
-            blocks.append(info)
-        self.blocks = tuple(blocks)
-        self.regular = self.regular and len({b.name for b in blocks}) == len(blocks)
+            inside = stmt
+            while isinstance(inside, For):
+                loops.append(inside)
+                inside = inside.body
+            if isinstance(inside, BlockRealize) and sum(1 for _ in blocks_of(inside)) == 1:
+                found.append(BlockInfo(inside, loops))
+            else:
+                self._leave(stmt, "it shares its loops with other statements")
+        names = Counter(r.block.name_hint for r in blocks_of(func))
+        for info in found:
+            obstacle = "another block has the same name" if names[info.name] > 1 else info.obstacle
+            if obstacle is not None:
+                self._leave(info.realize, obstacle)
+        self.blocks = tuple([info for info in found if names[info.name] == 1 and info.obstacle is None])
+
+    def _statements(self) -> Sequence[Stmt]:
+        root = self.func.body
+        if not isinstance(root, BlockRealize) or root.block.iter_vars:
+            self._leave(root, "the body of the function is no root block")
+            return ()
+        body = root.block.body
+        return body.seq if isinstance(body, SeqStmt) else (body,)
+
+    def _leave(self, stmt: Stmt, reason: str) -> None:
+        """Note that ``stmt`` stays as it is."""
+        names = [realize.block.name_hint for realize in blocks_of(stmt) if realize is not self.func.body]
+        what = f"block {', '.join(names[:4])}" if names else "a statement outside of blocks"
+        self.left.append(f"{what}: {reason}")
+        self._read_elsewhere.update(n.buffer for n in loads_and_stores(stmt) if isinstance(n, BufferLoad))
 
     @cached_property
     def writer(self) -> dict[Buffer, BlockInfo]:
@@ -251,5 +300,5 @@ class Program:
         return [b for b in self.blocks if b is not block and any(use.buffer in written for use in b.loads)]
 
     def is_output(self, block: BlockInfo) -> bool:
-        """Whether the block writes a parameter."""
-        return any(use.buffer in self.outputs for use in block.stores)
+        """Whether the block writes a parameter, or what a statement besides ``blocks`` reads."""
+        return any(use.buffer in self.outputs or use.buffer in self._read_elsewhere for use in block.stores)

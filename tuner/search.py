@@ -13,13 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from .cost_model import CostModel
+from .row_table import distinct_rows, row_keys
 from .sketch import Sketch
 from .space import Space
 
 __all__ = ["Candidate", "ModelGuidedSearch", "RandomSearch", "SearchStrategy"]
 
-_ALL_ROWS = 200_000
 _SAMPLE = 40_000
+_BEST = 256
+"""Rows of a sample; and the prior's best, which are always among them."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +70,20 @@ class _Pool:
     complete: bool
 
 
-def _pool(sketch: Sketch, rng: np.random.Generator) -> _Pool:
-    complete = sketch.size <= _ALL_ROWS
-    rows = sketch.all_rows() if complete else sketch.sample(_SAMPLE, rng)
-    features, prior = sketch.score(rows)
-    return _Pool(sketch, rows, features, prior, complete)
+def _pools(sketches: Sequence[Sketch], rng: np.random.Generator) -> list[_Pool]:
+    """All rows of each sketch; where there are too many a sample: the prior's best, what is near the parts' best, and
+    others. The large sketches share the size of the sample, for every part of a row has its costs."""
+    large = sum(len(sketch.parts) for sketch in sketches if not sketch.listable)
+    count = _SAMPLE * 8 // max(8, large)
+    pools = []
+    for sketch in sketches:
+        if sketch.listable:
+            rows = sketch.all_rows()
+        else:
+            drawn = [sketch.sample(count // 2, rng), sketch.sample(count // 2, rng, near_best=True)]
+            rows = distinct_rows(np.concatenate([sketch.best_rows(_BEST), *drawn]))
+        pools.append(_Pool(sketch, rows, *sketch.score(rows), sketch.listable))
+    return pools
 
 
 class RandomSearch(SearchStrategy):
@@ -109,7 +120,7 @@ class ModelGuidedSearch(SearchStrategy):
     def __init__(self, space: Space, rng: np.random.Generator, model: CostModel) -> None:
         super().__init__(space, rng)
         self.model = model
-        self.pools = [_pool(sketch, rng) for sketch in space.sketches]
+        self.pools = _pools(space.sketches, rng)
         self.seen: set[tuple[str, tuple[int, ...]]] = set()
         self.results: list[tuple[Candidate, float]] = []
         self.foreign: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
@@ -203,16 +214,15 @@ class ModelGuidedSearch(SearchStrategy):
 
     def _evolve(self, finished: Sequence[tuple[Candidate, float]]) -> None:
         """Add offspring of the best rows to the pools that are samples only."""
-        for pool in self.pools:
-            if pool.complete or len(pool.rows) == 0:
-                continue
+        growing = [pool for pool in self.pools if not pool.complete and len(pool.rows)]
+        for pool in growing:
             mean, _ = self.model.predict(pool.features, pool.prior)
             parents = pool.rows[np.argsort(mean, kind="stable")[:256]]
             measured = sorted((s, c.row) for c, s in finished if c.sketch is pool.sketch)[:32]
             if measured:
                 parents = np.concatenate([np.array([row for _, row in measured], dtype=np.int64), parents])
-            children = self._offspring(pool.sketch, parents, 4096)
-            fresh = children[~np.isin(_keys(children), _keys(pool.rows))]
+            children = self._offspring(pool.sketch, parents, max(512, 4096 // len(growing)))
+            fresh = children[~np.isin(row_keys(children), row_keys(pool.rows))]
             if len(fresh):
                 features, prior = pool.sketch.score(fresh)
                 pool.rows = np.concatenate([pool.rows, fresh])
@@ -220,15 +230,17 @@ class ModelGuidedSearch(SearchStrategy):
                 pool.prior = np.concatenate([pool.prior, prior])
 
     def _offspring(self, sketch: Sketch, parents: np.ndarray, count: int) -> np.ndarray:
-        """Rows crossed from two parents each, one or two decisions changed at random."""
+        """Rows crossed from two parents each, one or two decisions changed at random. Of several parts each comes from one
+        parent, and what a change makes senseless stays as it was."""
         first = parents[self.rng.integers(len(parents), size=count)]
         second = parents[self.rng.integers(len(parents), size=count)]
-        children = np.where(self.rng.random(first.shape) < 0.7, first, second)
+        widths = [len(part.decisions) for part in sketch.parts] if len(sketch.parts) > 1 else [1] * first.shape[1]
+        from_first = np.repeat(self.rng.random((count, len(widths))) < 0.7, widths, axis=1)
+        children = np.where(from_first, first, second)
         for number, decision in enumerate(sketch.decisions):
             change = self.rng.random(count) < 1.5 / len(sketch.decisions)
             children[change, number] = self.rng.choice(np.asarray(decision.candidates), size=int(change.sum()))
-        children = np.unique(children, axis=0)
-        return children[sketch.mask(children)]
+        return distinct_rows(sketch.mended(children, first))
 
     # -- choosing --------------------------------------------------------------------------------------------------
 
@@ -309,9 +321,3 @@ def _one_step_away(sketch: Sketch, row: Sequence[int]) -> np.ndarray:
                 changed[number] = decision.candidates[place + step]
                 rows.append(changed)
     return np.array(rows, dtype=np.int64).reshape(len(rows), len(sketch.decisions))
-
-
-def _keys(rows: np.ndarray) -> np.ndarray:
-    """One comparable value per row."""
-    contiguous = np.ascontiguousarray(rows)
-    return contiguous.view([("", contiguous.dtype)] * contiguous.shape[1]).reshape(-1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,17 +16,18 @@ from ..schedule import Schedule, ScheduleError, Trace
 from ..tir.cost import count_flops
 from ..tir.equal import program_key
 from ..tir.function import PrimFunc
-from ..tuning_db import Database, TuningRecord
+from ..tuning_db import Database, TuningRecord, utc_now
 from .cost_model import CostModel, XGBCostModel
+from .default import choose_default
 from .finals import decide, finalists
 from .measure import LocalRunner, MeasureResult, Runner
 from .measure.inputs import require_constant_shapes
 from .rules import ScheduleRule
 from .search import Candidate, ModelGuidedSearch, SearchStrategy
 from .space import Space
-from .warm_start import Measured, in_own_names, other_workloads, own_records
+from .warm_start import in_own_names, other_workloads, own_records, training_data
 
-__all__ = ["Progress", "TuneResult", "TuningSession", "default_schedule", "tune"]
+__all__ = ["Progress", "TuneResult", "TuningSession", "tune"]
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class TuneResult:
     ``best`` is the fastest correct record (of this session, or of an earlier one on the same workload and target);
     None when nothing could be measured. ``records`` are this session's, in order. ``stopped``: ``trials`` (budget
     used), ``time``, ``exhausted`` (every candidate tried), ``converged`` (no gain in sight) or ``interrupted``.
+    ``problem`` says why there is no ``best``, and is empty when there is one.
     """
 
     func: PrimFunc
@@ -65,6 +67,7 @@ class TuneResult:
     flops: float
     session: str | None = None
     failures: dict[str, int] = field(default_factory=dict)
+    problem: str = ""
 
     @property
     def best_seconds(self) -> float:
@@ -103,6 +106,9 @@ _GAIN = 0.01
 _PATIENCE = 24
 """Trials without a gain after which the search may stop."""
 
+_AGAIN = 4
+"""Records of other code generators that are measured again."""
+
 _FINAL_SHARE, _FINAL_SECONDS = 0.05, 2.0
 """What is kept of a time limit for the final race: this share, at most so many seconds."""
 
@@ -132,7 +138,7 @@ class TuningSession:
         self.func, self.target, self.seed, self.db = func, target, seed, db
         self.verify, self.batch, self.final_race, self.stop_early = verify, batch, final_race, stop_early
         self.rng = np.random.default_rng(seed)
-        self.space = Space(func, target, rules=rules)
+        self.space = choose_default(Space(func, target, rules=rules)).space  # of rules whose candidates apply
         self.workload = program_key(func)
         self.flops = float(count_flops(func) or 0.0)
         self.records: list[TuningRecord] = []
@@ -142,6 +148,7 @@ class TuningSession:
         else:
             self.search = ModelGuidedSearch(self.space, self.rng, model or XGBCostModel(seed))
         self._known: dict[str, float] = {}  # trace → seconds
+        self._again: list[TuningRecord] = []
         self.runner: Runner = runner if runner is not None else LocalRunner()
         self._owns_runner = runner is None
         self._recall()
@@ -171,7 +178,7 @@ class TuningSession:
             kept = 0.0 if time_limit is None else min(_FINAL_SHARE * time_limit, _FINAL_SECONDS)
             stopped = self._loop(trials, start, deadline - kept, session, callbacks)
             self._final_race(deadline)
-            status = "done"
+            status = "failed" if self.best is None and stopped in ("trials", "exhausted") else "done"
         except KeyboardInterrupt:
             stopped = status = "interrupted"
         finally:
@@ -185,8 +192,9 @@ class TuningSession:
                 failures[record.status] = failures.get(record.status, 0) + 1
         elapsed = time.monotonic() - start
         return TuneResult(
-            self.func, self.target, self.best, tuple(self.records), stopped, elapsed, self.flops, session, failures
-        )
+            self.func, self.target, self.best, tuple(self.records), stopped, elapsed, self.flops, session, failures,
+            "" if self.best is not None else self._problem(failures, stopped),
+        )  # fmt: skip
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
@@ -201,11 +209,13 @@ class TuningSession:
                 return "time"
             if self._converged(done - gained):
                 return "converged"
-            wanted = min(self.batch, trials - done)
-            candidates = self.search.ask(wanted, trials - done)
-            if not candidates:
-                return "exhausted"
-            records = self._measure(candidates, session, done, deadline)
+            if self._again:
+                records = self._measure_again(trials, session, deadline)
+            else:
+                candidates = self.search.ask(min(self.batch, trials - done), trials - done)
+                if not candidates:
+                    return "exhausted"
+                records = self._measure(candidates, session, done, deadline)
             done += len(records)
             if records:
                 self._report(done, trials, start, records, callbacks)
@@ -213,6 +223,16 @@ class TuningSession:
             if now < (1 - _GAIN) * best:
                 best, gained = now, done
         return "trials"
+
+    def _problem(self, failures: Mapping[str, int], stopped: str) -> str:
+        """Why there is no best record, in words."""
+        if not any(len(table.rows) for sketch in self.space.sketches for table in sketch.tables):
+            return "no schedule rule has a candidate" + "".join(f"; {reason}" for reason in self.space.left[:3])
+        if not self.records:
+            return "every candidate failed in an earlier session" if stopped == "exhausted" else f"stopped: {stopped}"
+        counts = ", ".join([f"{n} {status}" for status, n in sorted(failures.items())])
+        first = next((r for r in self.records if not r.ok), self.records[0])
+        return f"{counts}; the first: {first.error}".split("\n")[0]
 
     def _converged(self, idle: int) -> bool:
         """Whether ``idle`` trials without a gain were enough, and the search expects no gain of the rest."""
@@ -244,6 +264,7 @@ class TuningSession:
         traces: dict[str, Candidate] = {}
         results: list[tuple[Candidate, str, MeasureResult]] = []
         told: list[tuple[Candidate, float]] = []
+        alike: list[tuple[Candidate, str]] = []
         for candidate in candidates:
             try:
                 trace = self.space.schedule(candidate.sketch, candidate.row).trace.dumps()
@@ -251,7 +272,7 @@ class TuningSession:
                 results.append((candidate, "", MeasureResult("schedule_error", str(error)[:4000])))
                 continue
             if trace in self._known or trace in traces:  # another row that comes to the same schedule
-                told.append((candidate, self._known.get(trace, float("inf"))))
+                alike.append((candidate, trace))
             else:
                 traces[trace] = candidate
         best = self.best
@@ -263,10 +284,31 @@ class TuningSession:
             records.append(self._record(candidate, trace, result, session, done + len(records)))
             told.append((candidate, result.run_seconds))
             self._known[trace] = result.run_seconds
+        told += [(candidate, self._known.get(trace, float("inf"))) for candidate, trace in alike]
+        self.search.tell([c for c, _ in told], [s for _, s in told])
+        return self._store(records)
+
+    def _measure_again(self, trials: int, session: str | None, deadline: float) -> list[TuningRecord]:
+        """Measure the best records of other code generators with this one."""
+        old, self._again = self._again[:trials], []
+        measured = self.runner.measure([r.trace for r in old], deadline=deadline)
+        records = [
+            replace(
+                r, id=None, session=session, trial=number, status=result.status, error=result.error, times=result.times,
+                run_seconds=result.run_seconds if result.ok else None, compile_seconds=result.compile_seconds or None,
+                codegen_version=CODEGEN_VERSION, created=utc_now(),
+            )
+            for number, (r, result) in enumerate(zip(old, measured, strict=True)) if result.status != "skipped"
+        ]  # fmt: skip
+        self._known.update({r.trace: r.run_seconds or float("inf") for r in records})
+        known = own_records(self.space, records)
+        self.search.tell([c for c, _ in known], [s for _, s in known])
+        return self._store(records)
+
+    def _store(self, records: list[TuningRecord]) -> list[TuningRecord]:
         if self.db is not None:
             records = [replace(r, id=n) for r, n in zip(records, self.db.add_records(records), strict=True)]
         self.records.extend(records)
-        self.search.tell([c for c, _ in told], [s for _, s in told])
         return records
 
     def _record(
@@ -305,18 +347,24 @@ class TuningSession:
             callback(progress)
 
     def _recall(self) -> None:
-        """What earlier sessions measured: candidates of this workload are told to the search, others warm it up."""
+        """What earlier sessions measured: candidates of this workload are told to the search, others warm it up. Times of
+        another code generator are no times of this one: they warm up too, and the best are measured again first."""
         if self.db is None:
             return
         stored = in_own_names(self.db, self.space, self.db.records(self.func, self.target), self.final_race)
-        self.earlier = [r for r in stored if r.ok and r.run_seconds and r.trace]
-        self._known = {r.trace: r.run_seconds if r.ok and r.run_seconds else float("inf") for r in stored if r.trace}
-        known = own_records(self.space, stored)
+        own = [r for r in stored if r.codegen_version == CODEGEN_VERSION]
+        other = [r for r in stored if r.codegen_version != CODEGEN_VERSION]
+        self.earlier = [r for r in own if r.ok and r.run_seconds and r.trace]
+        self._known = {r.trace: r.run_seconds if r.ok and r.run_seconds else float("inf") for r in own if r.trace}
+        known = own_records(self.space, own)
         self.search.tell([c for c, _ in known], [s for _, s in known])
+        fastest = sorted((r for r in other if r.ok and r.run_seconds), key=lambda r: r.run_seconds or 0.0)
+        again = {r.trace: r for r in reversed(fastest) if r.trace and r.trace not in self._known}
+        self._again = list(reversed(again.values()))[:_AGAIN]
         if isinstance(self.search, ModelGuidedSearch):
-            others: Measured | None = other_workloads(self.db, self.func, self.target)
-            if others is not None:
-                self.search.warm_start(*others)
+            found = other_workloads(self.db, self.func, self.target) + training_data(own_records(self.space, other))
+            if found:
+                self.search.warm_start(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
 
 
 def tune(
@@ -337,23 +385,3 @@ def tune(
         final_race=final_race, stop_early=stop_early,
     )  # fmt: skip
     return session.run(trials, time_limit=time_limit, callbacks=callbacks)
-
-
-def default_schedule(func: PrimFunc, target: Target, *, rules: Sequence[ScheduleRule] | None = None) -> Schedule:
-    """The schedule that the analytic prior thinks best, without measuring anything.
-
-    Candidates that do not apply are passed over; when none does (symbolic shapes, say), the function as it stands.
-    """
-    space = Space(func, target, rules=rules)
-    ranked: list[tuple[float, int, int, Any, tuple[int, ...]]] = []
-    for number, sketch in enumerate(space.sketches):
-        rows = space.best_rows(sketch, 4)
-        seconds = sketch.score(rows)[1] if len(rows) else ()
-        for place, (row, value) in enumerate(zip(rows, seconds, strict=True)):
-            ranked.append((float(value), number, place, sketch, tuple(map(int, row))))
-    for _, _, _, sketch, row in sorted(ranked, key=lambda item: item[:3]):
-        try:
-            return space.schedule(sketch, row)
-        except ScheduleError:
-            continue
-    return Schedule(func)

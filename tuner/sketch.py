@@ -2,14 +2,15 @@
 
 A :class:`Part` schedules one group of blocks; its decisions are integer columns. A :class:`Sketch` is one part per
 group and thus a recipe for the whole function: a candidate is a sketch and one row of integers. Costs are computed for
-a matrix of rows at once; a schedule is built only for what is measured.
+a matrix of rows at once; a schedule is built only for what is measured. Parts run one after the other, so the prior's
+seconds of a row are the sum over its parts.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import itertools
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -17,61 +18,31 @@ import numpy as np
 from ..schedule import Schedule
 from .features import Costs, combine, feature_table, prior_seconds
 from .machine import MachineModel
+from .part import Part
+from .row_table import ALL_ROWS, RowTable, cheapest_sums, distinct_rows
 
-__all__ = ["Decision", "Part", "Sketch"]
-
-
-@dataclass(frozen=True)
-class Decision:
-    """A number to be chosen: its name and the values it may take, in order (neighbours are alike)."""
-
-    name: str
-    candidates: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        if not self.candidates:
-            raise ValueError(f"decision {self.name} has no candidates")
-
-
-class Part(ABC):
-    """How to schedule one group of blocks. Subclasses are what schedule rules make.
-
-    ``name`` says which recipe, ``decisions`` what it leaves open; ``structure`` names the decisions that make two
-    candidates different in kind (a register tile, say), so that a batch can be spread over them.
-    """
-
-    name: str
-    decisions: tuple[Decision, ...]
-    structure: tuple[str, ...] = ()
-
-    @abstractmethod
-    def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
-        """Perform the primitives on ``sch``; ScheduleError when they do not apply."""
-
-    @abstractmethod
-    def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
-        """The costs of ``rows`` candidates whose decisions are ``columns`` (float64 arrays by name)."""
-
-    def mask(self, columns: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
-        """Which of the candidates are sensible, as a bool array; all of them unless overridden."""
-        return np.ones(rows, dtype=bool)
+__all__ = ["Sketch"]
 
 
 class Sketch:
     """A recipe for a whole function: parts applied in order. A row holds the parts' decisions one after the other.
 
     ``base`` is what the parts are applied to (the function with some stages inlined); ``suffix`` tells sketches of the
-    same parts on different bases apart.
+    same parts on different bases apart. ``tables`` are the parts' rows, where somebody has them already.
     """
 
     def __init__(
-        self, parts: Sequence[Part], machine: MachineModel, base: Schedule | None = None, suffix: str = ""
-    ) -> None:
+        self, parts: Sequence[Part], machine: MachineModel, base: Schedule | None = None, suffix: str = "",
+        tables: Sequence[RowTable] | None = None,
+    ) -> None:  # fmt: skip
         self.parts = tuple(parts)
         self.machine = machine
         self.base = base
+        self.tables = tuple(tables) if tables is not None else tuple([RowTable(part, machine) for part in self.parts])
         self.name = ("+".join(part.name for part in self.parts) or "as_is") + suffix
         self.decisions = tuple(d for part in self.parts for d in part.decisions)
+        ends = list(itertools.accumulate(len(part.decisions) for part in self.parts))
+        self._places = tuple(slice(end - len(part.decisions), end) for part, end in zip(self.parts, ends, strict=True))
 
     def __repr__(self) -> str:
         return f"Sketch({self.name}: {', '.join(d.name for d in self.decisions)}; {self.size} rows)"
@@ -79,65 +50,74 @@ class Sketch:
     @cached_property
     def size(self) -> int:
         """How many rows there are, sensible or not."""
-        size = 1
-        for decision in self.decisions:
-            size *= len(decision.candidates)
-        return size
+        return math.prod(table.size for table in self.tables)
 
-    def apply(self, sch: Schedule, row: Sequence[int]) -> None:
-        """Schedule ``sch`` as ``row`` says."""
-        start = 0
-        for part in self.parts:
-            stop = start + len(part.decisions)
-            part.apply(sch, {d.name: int(v) for d, v in zip(part.decisions, row[start:stop], strict=True)})
-            start = stop
+    @cached_property
+    def listable(self) -> bool:
+        """Whether there are so few sensible rows that :meth:`all_rows` may list them."""
+        return all(table.complete for table in self.tables) and self._sensible <= ALL_ROWS
 
-    def costs(self, rows: np.ndarray) -> Costs:
-        """The costs of a ``N x P`` matrix of rows."""
-        parts = [part.costs(columns, len(rows)) for part, columns in self._split(rows)]
-        return combine(parts, self.machine) if parts else Costs(len(rows))
+    @property
+    def _sensible(self) -> int:
+        return math.prod(len(table.rows) for table in self.tables)
+
+    def steps(self, row: Sequence[int]) -> list[tuple[RowTable, dict[str, int]]]:
+        """The parts in order, each with its decisions in ``row``."""
+        return [(table, table.decisions(row[place])) for table, place in self._placed()]
 
     def features(self, rows: np.ndarray) -> np.ndarray:
         """The features of a ``N x P`` matrix of rows, ``N x F`` float32."""
-        return feature_table(self.costs(rows), self.machine)
+        return self.score(rows)[0]
 
     def score(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """``(features, prior seconds)`` of the rows."""
-        costs = self.costs(rows)
-        return feature_table(costs, self.machine), prior_seconds(costs, self.machine)
+        costs = [t.part.costs(t.columns(rows[:, place]), len(rows)) for t, place in self._placed()]
+        if not costs:
+            costs = [Costs(len(rows))]
+        seconds = np.sum([prior_seconds(c, self.machine) for c in costs], axis=0)
+        return feature_table(combine(costs, self.machine), self.machine, seconds), seconds
 
     def mask(self, rows: np.ndarray) -> np.ndarray:
         """Which rows are sensible."""
         keep = np.ones(len(rows), dtype=bool)
-        for part, columns in self._split(rows):
-            keep &= part.mask(columns, len(rows))
+        for table, place in self._placed():
+            keep &= table.mask(rows[:, place])
         return keep
 
     def all_rows(self) -> np.ndarray:
-        """Every sensible row, ``N x P`` int64, in lexicographic order of the candidates."""
-        if not self.decisions:
-            return np.zeros((1, 0), np.int64)
-        grids = np.indices([len(d.candidates) for d in self.decisions]).reshape(len(self.decisions), -1)
-        columns = [np.asarray(d.candidates, dtype=np.int64)[g] for d, g in zip(self.decisions, grids, strict=True)]
-        rows = np.stack(columns, axis=1)
-        return rows[self.mask(rows)]
+        """Every sensible row, ``N x P`` int64, in lexicographic order of the candidates; ValueError when there are too
+        many to list (:attr:`listable`)."""
+        if not self.listable:
+            raise ValueError(f"{self.name} has {self.size} rows, too many to list; draw a sample")
+        grids = np.indices([len(table.rows) for table in self.tables]).reshape(len(self.tables), -1)
+        return self._joined([t.rows[numbers] for t, numbers in zip(self.tables, grids, strict=True)], self._sensible)
 
-    def sample(self, count: int, rng: np.random.Generator) -> np.ndarray:
-        """Up to ``count`` distinct sensible rows, drawn evenly."""
-        if not self.decisions:
-            return np.zeros((1, 0), np.int64)
-        columns = [rng.choice(np.asarray(d.candidates, dtype=np.int64), size=count) for d in self.decisions]
-        rows = np.unique(np.stack(columns, axis=1), axis=0)
-        return rows[self.mask(rows)]
+    def sample(self, count: int, rng: np.random.Generator, *, near_best: bool = False) -> np.ndarray:
+        """Up to ``count`` distinct sensible rows, drawn evenly; or mostly from each part's best rows."""
+        if self._sensible == 0:
+            return np.zeros((0, len(self.decisions)), np.int64)
+        return distinct_rows(self._joined([t.draw(count, rng, near_best) for t in self.tables], count))
+
+    def best_rows(self, count: int) -> np.ndarray:
+        """The ``count`` sensible rows that the analytic prior thinks best, best first. The time to find them grows with
+        the number of parts, not of rows."""
+        if self._sensible == 0:
+            return np.zeros((0, len(self.decisions)), np.int64)
+        chosen = cheapest_sums([table.seconds for table in self.tables], count)
+        return self._joined([t.rows[numbers] for t, numbers in zip(self.tables, chosen.T, strict=True)], len(chosen))
+
+    def mended(self, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """``rows`` with what is not sensible in them replaced, part by part, by what sensible ``others`` have there."""
+        out = rows.copy()
+        for table, place in self._placed():
+            wrong = ~table.mask(rows[:, place])
+            out[wrong, place] = others[wrong, place]
+        return out
 
     def structure(self, rows: np.ndarray) -> np.ndarray:
         """The columns that make rows different in kind, ``N x Q``."""
-        names: list[int] = []
-        start = 0
-        for part in self.parts:
-            names += [start + i for i, d in enumerate(part.decisions) if d.name in part.structure]
-            start += len(part.decisions)
-        return rows[:, names]
+        named = [d.name in part.structure for part in self.parts for d in part.decisions]
+        return rows[:, np.array(named, dtype=bool)]
 
     def row_of(self, decisions: Mapping[str, int]) -> tuple[int, ...] | None:
         """The row that :meth:`decisions_of` described, or None when it does not belong to this sketch."""
@@ -159,11 +139,10 @@ class Sketch:
             return tuple(d.name for d in self.decisions)
         return tuple(f"{n}.{d.name}" for n, part in enumerate(self.parts) for d in part.decisions)
 
-    def _split(self, rows: np.ndarray) -> list[tuple[Part, dict[str, np.ndarray]]]:
-        out: list[tuple[Part, dict[str, np.ndarray]]] = []
-        start = 0
-        for part in self.parts:
-            columns = {d.name: rows[:, start + i].astype(np.float64) for i, d in enumerate(part.decisions)}
-            out.append((part, columns))
-            start += len(part.decisions)
-        return out
+    def _placed(self) -> list[tuple[RowTable, slice]]:
+        """Each part's rows, and which columns are its own."""
+        return list(zip(self.tables, self._places, strict=True))
+
+    @staticmethod
+    def _joined(columns: Sequence[np.ndarray], count: int) -> np.ndarray:
+        return np.concatenate(columns, axis=1) if columns else np.zeros((count, 0), np.int64)

@@ -3,49 +3,72 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from ..codegen.target import Target
 from ..schedule import Schedule, ScheduleError
 from ..tir.function import PrimFunc
+from .guard import RuleGuard
 from .machine import MachineModel
 from .program import BlockInfo, Program
+from .row_table import RowTable, cheapest_sums
 from .rules import Group, ScheduleRule, blocks_to_inline, default_rules, paddings_to_inline
-from .sketch import Part, Sketch
+from .sketch import Sketch
 
-__all__ = ["Space"]
+__all__ = ["Space", "Variant"]
 
 _MAX_SKETCHES = 24
+_MAX_PARTS = 64
+"""Sketches of a space; and the parts of all of them together where there would be more."""
 
-Groups = list[tuple[Group, list[Part]]]
+
+@dataclass
+class Variant:
+    """A function with some stages inlined (``base``): its groups of blocks, each with the parts that may schedule it.
+    ``left`` says what no rule takes, and why."""
+
+    base: Schedule
+    suffix: str
+    groups: list[tuple[Group, list[RowTable]]] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> float:
+        """What the analytic prior expects of the best row of each group's best part."""
+        return sum(min(float(table.seconds.min()) for table in tables) for _, tables in self.groups)
 
 
 class Space:
     """All candidates for ``func`` on ``target``: ``sketches``, each with rows of decisions.
 
     Args:
-        func: the unscheduled function; extents must be constant.
-        rules: which schedule rules to ask; the registered ones by default.
+        func: the unscheduled function. Blocks whose extents are not constant stay as they are.
+        rules: which schedule rules to ask; the registered ones by default. What fails in one is a RuntimeWarning.
+        avoid: names of a rule and of a block about which that rule is not asked.
     """
 
     def __init__(
         self, func: PrimFunc, target: Target, *, rules: Sequence[ScheduleRule] | None = None,
-        machine: MachineModel | None = None,
+        machine: MachineModel | None = None, avoid: frozenset[tuple[str, str]] = frozenset(),
     ) -> None:  # fmt: skip
         self.func = func
         self.target = target
         self.machine = machine or MachineModel.of(target)
-        self.rules = asked = tuple(rules) if rules is not None else default_rules()
+        self.avoid = avoid
+        self._guard = RuleGuard()
+        asked = self.rules = sorted(tuple(rules) if rules is not None else default_rules(), key=lambda r: r.priority)
         base = Schedule(func, seed=0)
         self.inlined = _inline(base, blocks_to_inline(Program(base.func)))
         self.program = Program(base.func)
-        self.groups = self._group(self.program, asked)
-        self.sketches = self._combine(self.groups, base, "")
+        self.variants = [self._group(Variant(base, ""), self.program, asked)]
         masked = base.copy()
-        if self.program.regular and _inline(masked, paddings_to_inline(self.program)):
-            self.sketches += self._combine(self._group(Program(masked.func), asked), masked, "_masked")
+        if _inline(masked, paddings_to_inline(self.program)):
+            self.variants.append(self._group(Variant(masked, "_masked"), Program(masked.func), asked))
+        self.sketches = [sketch for variant in self.variants for sketch in self._combine(variant)]
 
     def __repr__(self) -> str:
         return f"Space({', '.join(map(repr, self.sketches))})"
@@ -55,57 +78,90 @@ class Space:
         """How many rows all sketches have together, sensible or not."""
         return sum(sketch.size for sketch in self.sketches)
 
+    @property
+    def groups(self) -> list[tuple[Group, list[RowTable]]]:
+        """The groups of blocks with their parts, in program order."""
+        return self.variants[0].groups
+
+    @property
+    def left(self) -> list[str]:
+        """What no rule takes, and why, a line each."""
+        return self.variants[0].left
+
     def schedule(self, sketch: Sketch, row: Sequence[int]) -> Schedule:
         """The schedule of a candidate; ScheduleError when its steps do not apply."""
         assert sketch.base is not None
         sch = sketch.base.copy()
-        sketch.apply(sch, row)
+        for table, decisions in sketch.steps(row):
+            self.apply(sch, table, decisions)
         return sch
+
+    def apply(self, sch: Schedule, table: RowTable, decisions: dict[str, int]) -> None:
+        """Perform the steps of one part; ScheduleError when they do not apply, and when its rule fails."""
+        self._guard.apply(table.rule, table.part.apply, sch, decisions)
+
+    def avoiding(self, pairs: Collection[tuple[str, str]]) -> Space:
+        """The space in which these rules are not asked about these blocks."""
+        space = Space(self.func, self.target, rules=self.rules, machine=self.machine, avoid=self.avoid | set(pairs))
+        space._guard = self._guard
+        return space
 
     def sketch(self, name: str) -> Sketch | None:
         """The sketch of that name, or None."""
         return next((s for s in self.sketches if s.name == name), None)
 
-    def best_rows(self, sketch: Sketch, count: int, rng: np.random.Generator | None = None) -> np.ndarray:
+    def best_rows(self, sketch: Sketch, count: int) -> np.ndarray:
         """The rows that the analytic prior thinks best, best first."""
-        rows = sketch.all_rows() if sketch.size <= 200_000 else sketch.sample(50_000, rng or np.random.default_rng(0))
-        if len(rows) == 0:
-            return rows
-        order = np.argsort(sketch.score(rows)[1], kind="stable")
-        return rows[order[:count]]
+        return sketch.best_rows(count)
 
-    def _group(self, program: Program, rules: Sequence[ScheduleRule]) -> Groups:
+    def _group(self, variant: Variant, program: Program, rules: Sequence[ScheduleRule]) -> Variant:
         """Ask each rule about each block that is still free; the groups in program order."""
-        groups: Groups = []
-        free: list[BlockInfo] = list(program.blocks) if program.regular else []
-        for rule in sorted(rules, key=lambda r: r.priority):
+        free: list[BlockInfo] = list(program.blocks)
+        for rule in rules:
             for block in program.blocks:
-                if block not in free:
+                if block not in free or (block.keeps_order and not rule.in_order):
                     continue
-                group = rule.match(program, block, tuple(free))
-                if group is None or not set(group.blocks) <= set(free):
+                if (rule.name, block.name) in self.avoid:
                     continue
-                parts = rule.parts(program, group, self.machine)
-                if parts:
-                    groups.append((group, parts))
+                offered = tuple([b for b in free if rule.in_order or not b.keeps_order])
+                group = self._guard.ask(rule.name, rule.match, program, block, offered)
+                if group is None or not set(group.blocks) <= set(offered):
+                    continue
+                tables = self._tables(rule, program, group)
+                if tables:
+                    variant.groups.append((group, tables))
                     free = [b for b in free if b not in group.blocks]
         order = {block: n for n, block in enumerate(program.blocks)}
-        return sorted(groups, key=lambda item: order[item[0].anchor])
+        variant.groups.sort(key=lambda item: order[item[0].anchor])
+        variant.left = [*program.left, *(f"block {block.name}: no schedule rule takes it" for block in free)]
+        return variant
 
-    def _combine(self, groups: Groups, base: Schedule, suffix: str) -> list[Sketch]:
-        """Every combination of the groups' parts; with many groups, of their most promising ones."""
-        choices = [parts for _, parts in groups]
-        keep = max(len(parts) for parts in choices) if choices else 1
-        while keep > 1 and int(np.prod([min(keep, len(parts)) for parts in choices], dtype=np.float64)) > _MAX_SKETCHES:
-            keep -= 1
-        if any(len(parts) > keep for parts in choices):
-            choices = [sorted(parts, key=self._promise)[:keep] for parts in choices]
-        return [Sketch(parts, self.machine, base, suffix) for parts in itertools.product(*choices)]
+    def _tables(self, rule: ScheduleRule, program: Program, group: Group) -> list[RowTable]:
+        """The rule's parts that have a sensible row."""
+        tables = []
+        for part in self._guard.ask(rule.name, rule.parts, program, group, self.machine) or ():
+            table = RowTable(part, self.machine, rule.name)
+            if self._guard.ask(rule.name, table.usable):
+                tables.append(table)
+        return tables
 
-    def _promise(self, part: Part) -> float:
-        sketch = Sketch([part], self.machine)
-        rows = sketch.all_rows() if sketch.size <= 50_000 else sketch.sample(5_000, np.random.default_rng(0))
-        return float(sketch.score(rows)[1].min()) if len(rows) else float("inf")
+    def _combine(self, variant: Variant) -> list[Sketch]:
+        """Every combination of the groups' parts; where there are many, those that the prior thinks best."""
+        choices = [tables for _, tables in variant.groups]
+        if not choices:
+            return []
+        if math.prod(len(tables) for tables in choices) <= _MAX_SKETCHES:
+            combined = list(itertools.product(*choices))
+        else:
+            promised = [np.array([table.seconds.min() for table in tables]) for tables in choices]
+            count = min(_MAX_SKETCHES, max(1, _MAX_PARTS // len(choices)))
+            combined = [
+                tuple(tables[n] for tables, n in zip(choices, numbers, strict=True))
+                for numbers in cheapest_sums(promised, count)
+            ]
+        return [
+            Sketch([t.part for t in tables], self.machine, variant.base, variant.suffix, tables) for tables in combined
+        ]
 
 
 def _inline(sch: Schedule, names: Sequence[str]) -> list[str]:

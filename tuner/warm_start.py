@@ -16,7 +16,7 @@ from ..tuning_db import Database, TuningRecord
 from .search import Candidate
 from .space import Space
 
-__all__ = ["Measured", "in_own_names", "other_workloads", "own_records", "program_of", "trace_for"]
+__all__ = ["Measured", "in_own_names", "other_workloads", "own_records", "program_of", "trace_for", "training_data"]
 
 Measured = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Features, the prior's seconds, measured seconds."""
@@ -84,8 +84,8 @@ def in_own_names(db: Database, space: Space, records: Sequence[TuningRecord], tr
     return out
 
 
-def other_workloads(db: Database, func: PrimFunc, target: Target, *, limit: int = 2000) -> Measured | None:
-    """Measurements of other workloads on the same target as training data; None when there are none.
+def other_workloads(db: Database, func: PrimFunc, target: Target, *, limit: int = 2000) -> list[Measured]:
+    """Measurements of other workloads on the same target as training data.
 
     The features of a workload are relative to nothing, but the label is the prior's error, which workloads share.
     """
@@ -93,19 +93,20 @@ def other_workloads(db: Database, func: PrimFunc, target: Target, *, limit: int 
     by_workload: dict[str, list[TuningRecord]] = {}
     for record in records:
         by_workload.setdefault(record.workload, []).append(record)
-    features, prior, seconds = [], [], []
+    found: list[Measured] = []
     for group in by_workload.values():
         other = program_of(db, group[0])
-        if other is None:
-            continue
-        candidates = own_records(Space(other, target), group)
-        for sketch in dict.fromkeys(c.sketch for c, _ in candidates):
-            mine = [(c.row, s) for c, s in candidates if c.sketch is sketch and np.isfinite(s)]
-            if mine:
-                f, p = sketch.score(np.array([row for row, _ in mine], dtype=np.int64).reshape(len(mine), -1))
-                features.append(f)
-                prior.append(p)
-                seconds.append(np.array([s for _, s in mine]))
-    if not features:
-        return None
-    return np.concatenate(features), np.concatenate(prior), np.concatenate(seconds)
+        if other is not None:
+            found += training_data(own_records(Space(other, target), group))
+    return found
+
+
+def training_data(candidates: Sequence[tuple[Candidate, float]]) -> list[Measured]:
+    """What measured candidates teach a cost model, failures left out."""
+    out: list[Measured] = []
+    for sketch in dict.fromkeys(c.sketch for c, _ in candidates):
+        mine = [(c.row, s) for c, s in candidates if c.sketch is sketch and np.isfinite(s)]
+        if mine:
+            features, prior = sketch.score(np.array([row for row, _ in mine], dtype=np.int64).reshape(len(mine), -1))
+            out.append((features, prior, np.array([s for _, s in mine])))
+    return out

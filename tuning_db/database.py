@@ -254,19 +254,31 @@ class Database:
                     raise DatabaseError(f"there is no record {number} to amend")
                 tables.table("records").update(number, row)
 
-    def best(self, workload: Workload, target: Target) -> TuningRecord | None:
-        """The fastest correct record of ``workload`` on ``target``, or None.
+    def best(self, workload: Workload, target: Target, *, codegen_version: int | None = None) -> TuningRecord | None:
+        """The first of :meth:`fastest`, or None."""
+        return next(iter(self.fastest(workload, target, codegen_version=codegen_version)), None)
 
-        ``workload``: a PrimFunc or its text (the names in it do not matter), a key, or a WorkloadRecord. The record's
-        trace uses the names of the program that it was made for, ``workload(record.workload)``. ``target``: a codegen Target, its key, a
-        TargetRecord, or the text of a target; LookupError when several machines go by that text.
+    def fastest(
+        self, workload: Workload, target: Target, *, codegen_version: int | None = None, limit: int = 1
+    ) -> list[TuningRecord]:
+        """The fastest correct records of ``workload`` on ``target``, best first, at most ``limit``. With
+        ``codegen_version`` the records of that code generator come before those of others, whose times are not its own.
+
+        ``workload``: a PrimFunc or its text (the names in it do not matter), a key, or a WorkloadRecord. A record's trace
+        uses the names of the program that it was made for, ``workload(record.workload)``. ``target``: a codegen Target,
+        its key, a TargetRecord, or the text of a target; LookupError when several machines go by that text.
         """
         rows = self.query(
             f"SELECT * FROM records WHERE workload IN {_PROGRAMS} AND target = :target AND status = 'ok' "
-            "ORDER BY run_seconds, id LIMIT 1",
-            {"workload": workload_key_of(workload), "target": self._target(target)},
+            "ORDER BY codegen_version <> ifnull(:version, codegen_version), run_seconds, id LIMIT :limit",
+            {
+                "workload": workload_key_of(workload),
+                "target": self._target(target),
+                "version": codegen_version,
+                "limit": limit,
+            },
         )
-        return _value(TuningRecord, rows[0]) if rows else None
+        return [_value(TuningRecord, row) for row in rows]
 
     def records(
         self,

@@ -92,12 +92,11 @@ def check_independent(
     doing: str,
     scratch: Callable[..., str | None] | None = None,
     reducing: bool = False,
-    again: bool = False,
 ) -> None:
-    """ScheduleError unless the iterations of ``loop`` do not depend on each other. ``again``: the loop is of its kind
-    already; of the axes below, those that it is part of count."""
+    """ScheduleError unless the iterations of ``loop`` do not depend on each other. Of the axes below those count that the
+    loop is part of: beside an axis that has to run in order (a scan), spatial ones are as independent as ever."""
     var = loop.loop_var
-    check_blocks_of_nest(tree, [loop], {IterVar.SPATIAL, IterVar.REDUCE}, bound=again)
+    check_blocks_of_nest(tree, [loop], {IterVar.SPATIAL, IterVar.REDUCE}, bound=True)
     touches = touches_below(loop.body)
     for conflict in conflicts(analyzer_above(tree, loop), [loop], touches):
         buffer = conflict.store.buffer
@@ -133,14 +132,12 @@ def check_loops_above(tree: Tree, stmt: Stmt, which: Callable[[For], bool] = lam
     ``which`` picks the loops to look at."""
     for loop in filter(which, tree.loops_above(stmt)):
         if loop.kind == "parallel":
-            check_independent(tree, loop, "run in parallel", scratch=local_to_turns, again=True)
+            check_independent(tree, loop, "run in parallel", scratch=local_to_turns)
         elif loop.kind == "vectorized":
-            check_independent(tree, loop, "be the lanes of vectors", again=True)
+            check_independent(tree, loop, "be the lanes of vectors")
         elif loop.kind == "thread_binding":
             reducing = (loop.thread_binding or "").startswith("threadIdx")
-            check_independent(
-                tree, loop, f"run on {loop.thread_binding}", scratch=local_to_turns, reducing=reducing, again=True
-            )
+            check_independent(tree, loop, f"run on {loop.thread_binding}", scratch=local_to_turns, reducing=reducing)
 
 
 def _axis(realize: BlockRealize, var: Var) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from tilewright.driver import BuildError, NoRecordError, TuneError, parse_spec, 
 from tilewright.driver.blas import numpy_threads
 from tilewright.driver.request import is_scheduled, request
 from tilewright.tir.equal import structural_equal
+from tilewright.tuner.measure.inputs import compare, make_arguments, tolerance
 from tilewright.tuning_db import TuningRecord
 
 SPEC = "matmul:M=13,N=17,K=7"
@@ -100,10 +102,94 @@ def test_symbolic_shapes_are_built_as_they_are():
         a, b = np.ones(size, np.float32), np.zeros(size, np.float32)
         f(a, b)
         assert b.tolist() == [2.0] * size
-    with pytest.raises(TuneError, match="symbolic shapes; tune it with numbers"):
+    with pytest.raises(TuneError, match="its shapes are symbolic; tune it with numbers"):
         tw.tune(args)
-    with pytest.raises(BuildError, match="symbolic shapes; bench needs numbers"):
+    with pytest.raises(BuildError, match="its shapes are symbolic; bench needs numbers"):
         tw.bench(args)
+
+
+TRIANGLE = """
+@T.prim_func
+def main(A: T.Buffer((17, 33), "float32"), B: T.Buffer((17, 33), "float32"), C: T.Buffer((17,), "float32")):
+    for i in range(17):
+        for j in range(i * 2 + 1):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] * T.float32(2)
+    for i in range(17):
+        for j in range(i + 1):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SR", [i, j])
+                with T.init():
+                    C[vi] = T.float32(0)
+                C[vi] = C[vi] + A[vi, vj]
+"""
+
+SCAN = """
+@T.prim_func
+def main(A: T.Buffer((13, 33), "float32"), B: T.Buffer((13, 33), "float32")):
+    for t, i in T.grid(13, 33):
+        with T.block("B"):
+            vt = T.axis.scan(13, t)
+            vi = T.axis.spatial(33, i)
+            B[vt, vi] = A[vt, vi] + T.if_then_else(vt > 0, B[vt - 1, vi], T.float32(0))
+"""
+
+
+@pytest.mark.parametrize(("text", "vectors"), [(TRIANGLE, 1), (SCAN, 1)], ids=["triangle", "scan"])
+def test_loops_that_keep_their_order_are_scheduled(text, vectors):
+    func = tw.tir.parse(text)
+    made = plan(func, target="native -num-cores=1")
+    assert made.kind == "default" and made.origin == "the analytic model's best schedule, not tuned"
+    assert made.scheduled.script().count("T.vectorized") == vectors
+    arguments = make_arguments(func, 0)
+    tw.tir.interpret(func, *arguments.values)
+    expected = [r.copy() for r in arguments.results()]
+    arguments.reset_outputs()
+    made.compile()(*arguments.values)
+    assert compare(arguments.results(), expected, ["float32"] * len(expected), tolerance(func)) is None
+    result = tw.tune(func, "native -num-cores=1", trials=2)
+    assert result.best is not None and not result.failures
+
+
+@pytest.mark.parametrize(
+    ("params", "extent", "origin"),
+    [
+        ("n: T.int32, A: T.Buffer((17,), 'float32')", "n", "the extent n of loop i is symbolic: an argument has it"),
+        ("P: T.Buffer((1,), 'int32'), A: T.Buffer((17,), 'float32')", "P[0]",
+         "the extent P[0] of loop i is symbolic: buffer P has it"),
+    ],
+)  # fmt: skip
+def test_extents_that_are_known_at_the_call(params, extent, origin):
+    func = tw.tir.parse(f"""
+@T.prim_func
+def main({params}):
+    for i in range({extent}):
+        with T.block("A"):
+            vi = T.axis.spatial(17, i)
+            A[vi] = T.float32(1)
+""")
+    assert plan(func).origin == f"not scheduled: {origin}"
+    with pytest.raises(TuneError, match=re.escape(f"main cannot be measured: {origin}; tune it with numbers")):
+        tw.tune(func)
+
+
+def test_what_no_rule_takes_is_said():
+    func = tw.tir.parse("""
+@T.prim_func
+def main(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32"), C: T.Buffer((16, 7), "float32")):
+    for i in range(16):
+        with T.block("B"):
+            vi = T.axis.spatial(16, i)
+            B[vi] = A[vi] * T.float32(2)
+        for j in range(7):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = B[vi]
+""")
+    assert plan(func).origin == "as written, not tuned: block B, C: it shares its loops with other statements"
+    with pytest.raises(TuneError, match="no schedule rule has a candidate; block B, C: it shares its loops"):
+        tw.tune(func, "native -num-cores=1")
 
 
 def test_scheduled_functions_are_known_by_their_loops():
@@ -154,6 +240,27 @@ def test_without_a_record(path):
     assert "not tuned" in tw.build("relu:M=7,N=7", db=path).origin
 
 
+def test_records_of_another_code_generator_come_last_and_are_said(tmp_path):
+    machine, func = tw.Target("native -num-cores=1"), te.create_prim_func(product())
+    sch = tw.Schedule(func)
+    sch.unroll(sch.get_loops("C")[2])
+    with tw.Database(tmp_path / "t.db") as db:
+        workload, key = db.add_workload(func), db.add_target(machine)
+        old = TuningRecord(workload, key, sch.trace.dumps(), times=(1e-9,), codegen_version=CODEGEN_VERSION - 1)
+        (number,) = db.add_records([old])
+        made = plan(func, target=machine, db=db, require_tuned=True)
+        assert made.origin == (
+            f"record {number} of {db.path}, measured with code generator {CODEGEN_VERSION - 1}, "
+            f"not {CODEGEN_VERSION}: tune it again"
+        )
+        result = tw.tune(func, machine, trials=2, db=db)
+        assert result.best.codegen_version == CODEGEN_VERSION and result.best.run_seconds > 1e-9
+        assert result.records[0].trace == old.trace  # what was best is measured again first
+        made = plan(func, target=machine, db=db)
+        assert made.record.codegen_version == CODEGEN_VERSION and "code generator" not in made.origin
+        assert db.best(func, machine).id == number
+
+
 @pytest.mark.parametrize(
     "trace",
     ['{"format":1,"insts":[]', "[]", '{"format":99,"insts":[]}', '{"format":1,"insts":[{"name":"os.system"}]}', ""],
@@ -165,7 +272,8 @@ def test_a_record_that_does_not_apply_is_passed_over(tmp_path, caplog, trace):
         record = TuningRecord(db.add_workload(func), db.add_target(machine), trace=trace, times=(1e-9,))
         db.add_record(record)
         f = tw.build(func, target=machine, db=db)
-        assert "not tuned" in f.origin and "does not apply" in caplog.text
+        assert f.origin.startswith(f"record 1 of {db.path} does not apply to main: ")
+        assert f.origin.endswith("; the analytic model's best schedule, not tuned") and "does not apply" in caplog.text
         check(f)
         with pytest.raises(BuildError, match="does not apply to main"):
             tw.build(func, target=machine, db=db, require_tuned=True)

@@ -337,3 +337,32 @@ def test_a_block_that_only_calls_a_function_has_a_default_schedule():
     x, y = np.arange(16, dtype="float32"), np.zeros(16, "float32")
     compile(default_schedule(func, Target("native -num-cores=1")), "native -num-cores=1")(x, y)
     np.testing.assert_array_equal(x, y)
+
+
+ODD_ROWS = [((), (31, 1)), ((1,), (1, 33, 1)), ((5,), (31, 1)), ((3, 1), (1, 1)), ((1, 8), (17, 3)), ((), (1,))]
+
+
+@pytest.mark.parametrize("scalar", [None, "constant", "sum"])
+@pytest.mark.parametrize(("rows", "reduced"), ODD_ROWS)
+def test_sums_along_axes_of_one_element(rows, reduced, scalar):
+    """Row sums whose reduction has axes of one element, which read the result of a stage without axes."""
+    a, z = p(*rows, *reduced), p(40, name="Z")
+    ks = [te.reduce_axis((0, n), name=f"k{i}") for i, n in enumerate(reduced)]
+    q = te.reduce_axis((0, 40), name="q")
+    stages = {
+        "constant": te.compute((), lambda: te.const(2.0), name="T"),
+        "sum": te.compute((), lambda: te.sum(te.abs(z[q]), axis=q), name="T"),
+    }
+    factor = stages[scalar][()] if scalar else te.const(2.0)
+    b = te.compute(
+        rows,
+        lambda *i: te.sum(te.abs(a[(*i, *ks)]) * factor, axis=ks),
+        name="B",
+    )
+    c = te.compute((*rows, *reduced), lambda *i: a[i] - b[i[: len(rows)]], name="C")
+    func = te.create_prim_func([a, z, c])
+    reference, dtypes = run(func, func)
+    space = Space(func, WIDE)
+    for sketch, row in candidates(space, np.random.default_rng(0), 2):
+        results, _ = run(func, space.schedule(sketch, row).func)
+        assert compare(results, reference, dtypes, tolerance(func)) is None

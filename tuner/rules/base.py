@@ -10,8 +10,8 @@ from functools import cache
 from importlib.metadata import entry_points
 
 from ..machine import MachineModel
+from ..part import Part
 from ..program import BlockInfo, Program
-from ..sketch import Part
 
 __all__ = ["Group", "ScheduleRule", "default_rules", "register_rule"]
 
@@ -32,6 +32,8 @@ class ScheduleRule(ABC):
 
     name: str = "rule"
     priority: int = 50
+    in_order: bool = False
+    """Whether the rule also takes blocks that keep the order of their loops (``BlockInfo.keeps_order``): scans, triangles."""
 
     @abstractmethod
     def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:

@@ -22,8 +22,8 @@ from ...tir.expr import Add, BufferLoad, Cast, Expr, Mul, Var
 from ...tir.stmt import BufferStore
 from ..features import Costs
 from ..machine import MachineModel
+from ..part import Decision, Part
 from ..program import BlockInfo, Program, Use
-from ..sketch import Decision, Part
 from .base import Group, ScheduleRule, register_rule
 from .helpers import ceil_div, fuse_all, loops_of_axis, loops_within, unroll_factor, up_to, worth_threads
 

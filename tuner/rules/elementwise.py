@@ -20,8 +20,8 @@ from ...tir.stmt import BufferStore
 from ...tir.walk import pre_order
 from ..features import Costs
 from ..machine import MachineModel
+from ..part import Decision, Part
 from ..program import BlockInfo, Program, Use
-from ..sketch import Decision, Part
 from .base import Group, ScheduleRule, register_rule
 from .helpers import ceil_div, fuse_all, loops_within, up_to, worth_threads
 

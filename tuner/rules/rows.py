@@ -15,10 +15,20 @@ import numpy as np
 from ...schedule import Schedule
 from ..features import Costs
 from ..machine import MachineModel
+from ..part import Decision, Part
 from ..program import BlockInfo, Program
-from ..sketch import Decision, Part
 from .base import Group, ScheduleRule, register_rule
-from .helpers import ceil_div, fuse_all, loops_of_axis, loops_within, spatial_axes, unroll_factor, up_to, worth_threads
+from .helpers import (
+    ceil_div,
+    extent_of,
+    fuse_all,
+    loops_of_axis,
+    loops_within,
+    spatial_axes,
+    unroll_factor,
+    up_to,
+    worth_threads,
+)  # fmt: skip
 
 __all__ = ["RowPart", "RowReductionRule"]
 
@@ -64,8 +74,10 @@ class RowReductionRule(ScheduleRule):
 
 
 def _in_order(block: BlockInfo) -> bool:
-    """Whether every buffer it writes is written at its spatial axes, in order."""
-    return all([dict(d or {}) for d in use.dims] == [{v: 1} for v in block.spatial] for use in block.stores)
+    """Whether every buffer it writes is written at its spatial axes, in order, and they stand before the others."""
+    return block.axes == (*block.spatial, *block.reduce) and all(
+        [dict(d or {}) for d in use.dims] == [{v: 1} for v in block.spatial] for use in block.stores
+    )
 
 
 def _fits(block: BlockInfo, rows: Sequence[int]) -> bool:
@@ -126,7 +138,9 @@ class RowPart(Part):
             block = sch.get_block(info.name)
             if info.is_reduction and len(info.stores) == 1 and info.reduce_size > self.lanes:
                 reduce = sch.get_loops(block)[self.rank :]
-                last, extent = reduce[-1], info.extents[info.reduce[-1]]
+                extent, last = [
+                    (info.extents[v], r) for v, r in zip(info.reduce, reduce, strict=True) if info.extents[v] > 1
+                ][-1]
                 if extent < 2 * width and info.reduce_size % width == 0:  # short axes are fused, so vectors stay full
                     last, extent = fuse_all(sch, reduce), info.reduce_size
                 _, lanes = sch.split(last, [None, min(width, extent)])
@@ -156,9 +170,7 @@ class RowPart(Part):
         if row["rows"] > 1:
             loops = self._row_outside(sch, kind, block, loops, is_last)
         if kind == "map" and loops:
-            columns = fuse_all(sch, loops)
-            _, lanes = sch.split(columns, [None, row["vectors"] * self.lanes])
-            sch.vectorize(lanes)
+            self._vectorize_columns(sch, loops, row["vectors"] * self.lanes)
         elif kind == "partial":
             inner = [loop for axis in spatial_axes(sch, block) for loop in loops_of_axis(sch, block, loops, axis)]
             lanes = inner[-1]
@@ -176,6 +188,15 @@ class RowPart(Part):
             sch.annotate(loops[-1], "tir.horizontal_reduce", 1)
         if not is_last and kind in ("finish", "reduce"):
             sch.set_scope(block, 0, "local")
+
+    @staticmethod
+    def _vectorize_columns(sch: Schedule, loops: list[Any], width: int) -> None:
+        """Makes one loop of an element-wise stage's loops within a row, and vectors of it; a row of one element stays."""
+        columns = fuse_all(sch, loops)
+        size = extent_of(sch, columns)
+        if size > 1:
+            _, lanes = sch.split(columns, [None, min(width, size)])
+            sch.vectorize(lanes)
 
     @staticmethod
     def _row_outside(sch: Schedule, kind: str, block: Any, loops: list[Any], is_last: bool) -> list[Any]:

@@ -14,8 +14,8 @@ from ...schedule import Schedule
 from ...schedule.intrin import AMX_DOT_S8S8_INTRIN, AMX_DOT_U8S8_INTRIN
 from ..features import Costs
 from ..machine import MachineModel
+from ..part import Decision, Part
 from ..program import BlockInfo, Program
-from ..sketch import Decision, Part
 from .base import Group, ScheduleRule, register_rule
 from .dots import Dot, is_plain, roles_of
 from .helpers import fuse_all, worth_threads

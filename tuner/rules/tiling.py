@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from ...tir.expr import Var
 from ..machine import MachineModel
+from ..part import Part
 from ..program import BlockInfo, Program, Use
-from ..sketch import Part
 from .base import Group, ScheduleRule, register_rule
 from .tiling_part import TilingPart
 

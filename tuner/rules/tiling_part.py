@@ -19,8 +19,8 @@ from ...tir.dtype import bytes_of
 from ...tir.expr import Var
 from ..features import Costs
 from ..machine import MachineModel
+from ..part import Decision, Part
 from ..program import BlockInfo, Use
-from ..sketch import Decision, Part
 from .helpers import fuse_all, loops_of_axis, loops_within, unroll_factor, up_to, worth_threads
 from .tiling_costs import TilingCosts
 

@@ -1,0 +1,96 @@
+"""The default: the schedule that the analytic prior thinks best, without measuring anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ..codegen.target import Target
+from ..schedule import Schedule, ScheduleError
+from ..tir.function import PrimFunc
+from .row_table import RowTable
+from .rules import ScheduleRule
+from .space import Space, Variant
+
+__all__ = ["DefaultSchedule", "choose_default", "default_schedule"]
+
+_TRIES = 4
+"""Rows of each part that are tried."""
+
+
+@dataclass
+class DefaultSchedule:
+    """A schedule; the number of groups of blocks that it schedules, and ``left``: what stays as written and why.
+
+    ``space`` is where it comes from; ``failed`` are the rules, each with a block, none of whose candidates applied.
+    """
+
+    schedule: Schedule
+    space: Space
+    scheduled: int = 0
+    left: list[str] = field(default_factory=list)
+    failed: set[tuple[str, str]] = field(default_factory=set)
+
+    @property
+    def origin(self) -> str:
+        """What kind of schedule it is, in words."""
+        reasons = "; ".join(self.left[:3]) + ("; …" if len(self.left) > 3 else "")
+        if self.scheduled == 0:
+            return f"as written, not tuned: {reasons or 'there is nothing to schedule'}"
+        if not self.schedule.trace.insts:
+            return "as written, not tuned: the analytic model changes nothing"
+        origin = "the analytic model's best schedule, not tuned"
+        return f"{origin}; left as written: {reasons}" if self.left else origin
+
+
+def choose_default(space: Space) -> DefaultSchedule:
+    """For each group of blocks the best row of its parts that applies, group after group, so that the time grows with the
+    number of groups. Where none applies, the rules that come later are asked; what they do not take stays as it is."""
+    best: DefaultSchedule | None = None
+    while True:
+        found = []
+        for variant in sorted(space.variants, key=lambda v: v.seconds):
+            made = _apply_best(space, variant)
+            found.append(made)
+            if not made.failed:
+                break
+        made = min(found, key=lambda made: len(made.left))
+        best = made if best is None or len(made.left) < len(best.left) else best
+        if not made.failed:
+            return best
+        space = space.avoiding(made.failed)
+
+
+def _apply_best(space: Space, variant: Variant) -> DefaultSchedule:
+    made = DefaultSchedule(variant.base.copy(), space, left=list(variant.left))
+    for group, tables in variant.groups:
+        reason = ""
+        for table, number in _ranked(tables):
+            trial = made.schedule.copy()
+            try:
+                space.apply(trial, table, table.decisions(table.rows[number]))
+            except ScheduleError as error:
+                reason = reason or str(error).split("\n")[0]
+                continue
+            made.schedule = trial
+            made.scheduled += 1
+            break
+        else:
+            names = ", ".join([block.name for block in group.blocks])
+            made.left.append(f"block {names}: {reason}")
+            made.failed.add((tables[0].rule, group.anchor.name))
+    return made
+
+
+def _ranked(tables: Sequence[RowTable]) -> list[tuple[RowTable, int]]:
+    """The best few rows of each table, best first."""
+    rows = [(float(t.seconds[n]), k, int(n)) for k, t in enumerate(tables) for n in t.order[:_TRIES]]
+    return [(tables[k], n) for _, k, n in sorted(rows, key=lambda item: item[:1])]
+
+
+def default_schedule(func: PrimFunc, target: Target, *, rules: Sequence[ScheduleRule] | None = None) -> Schedule:
+    """The schedule that the analytic prior thinks best, without measuring anything.
+
+    What no rule takes (blocks of symbolic extents, say), and what no candidate applies to, stays as it stands.
+    """
+    return choose_default(Space(func, target, rules=rules)).schedule
