@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ..tir.arith import Analyzer
-from ..tir.buffer import Buffer, Range
+from ..tir.buffer import Buffer
 from ..tir.dtype import bytes_of
 from ..tir.equal import structural_equal, structural_hash
-from ..tir.expr import Add, BinaryOp, BufferLoad, Call, Cast, CmpOp, Div, Expr, IntImm, LogicalOp, Mul, Sub, Var
+from ..tir.expr import Add, BinaryOp, BufferLoad, Call, Cast, CmpOp, Div, Expr, IntImm, LogicalOp, Mul, Range, Sub, Var
 from ..tir.function import PrimFunc
 from ..tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
 from ..tir.walk import blocks_of, loads_and_stores, pre_order
