@@ -93,17 +93,18 @@ from .reduce import comm_reducer, prod, reduce_axis
 from .reduce import max_ as max
 from .reduce import min_ as min
 from .reduce import sum_ as sum
+from .scan import ScanOp, scan
 from .stage import Stage
 from .tensor import ProducerLoad, Tensor, TensorSlice
 
 __all__ = [
-    "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "ProducerLoad", "Schedule", "Stage", "Tensor", "TensorSlice", "abs", "acos",
+    "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "ProducerLoad", "ScanOp", "Schedule", "Stage", "Tensor", "TensorSlice", "abs", "acos",
     "acosh", "all", "any", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_not", "bitwise_or",
     "bitwise_xor", "cast", "ceil", "ceildiv", "clz", "comm_reducer", "compute", "const", "copysign", "cos", "cosh",
     "create_prim_func", "create_schedule", "div", "erf", "exp", "exp10", "exp2", "expm1", "extern", "extern_primfunc", "fabs", "floor", "floordiv",
     "floormod", "fma", "fmod", "hypot", "if_then_else", "indexdiv", "indexmod", "infinity", "isfinite", "isinf",
     "isnan", "likely", "log", "log10", "log1p", "log2", "max", "max_value", "min", "min_value", "nearbyint", "not_", "ops",
-    "placeholder", "popcount", "pow", "power", "prod", "reduce_axis", "reinterpret", "round", "rsqrt", "select",
+    "placeholder", "popcount", "pow", "power", "prod", "reduce_axis", "reinterpret", "round", "rsqrt", "scan", "select",
     "shift_left", "shift_right", "sigmoid", "sin", "sinh", "size_var", "sqrt", "sum", "tan", "tanh", "thread_axis",
     "trunc", "truncdiv", "truncmod", "var",
 ]  # fmt: skip

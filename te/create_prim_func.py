@@ -37,17 +37,17 @@ from ..tir.expr import (
     TruncMod,
     Var,
     const,
-    is_const_int,
 )
 from ..tir.function import PrimFunc, root_block
-from ..tir.op import if_then_else
 from ..tir.regions import access_regions
-from ..tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, LetStmt, Stmt, seq
-from ..tir.walk import free_vars, pre_order, replace_buffers, substitute, transform, vars_in
+from ..tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, Stmt, seq
+from ..tir.walk import free_vars, pre_order, replace_buffers, substitute, transform
 from .operation import ComputeOp, ExternOp, Operation, PlaceholderOp
+from .reduction_body import accumulates_apart, axes_of, init_and_update
+from .scan import ScanOp, copy_of, ordered_operations
 from .tensor import ProducerLoad, Tensor
 
-__all__ = ["create_prim_func", "ordered_operations"]
+__all__ = ["create_prim_func", "lower_with_blocks"]
 
 LAYOUT_FREE = "layout_free_placeholders"
 _DIVISIONS = (FloorDiv, FloorMod, TruncDiv, TruncMod)
@@ -83,20 +83,6 @@ def lower_with_blocks(ops: Sequence[Tensor | Var], name: str = "main") -> tuple[
     )
     _check_free_vars(func)
     return func, builder.blocks
-
-
-def ordered_operations(ops: Sequence[Operation]) -> list[Operation]:
-    """``ops`` and all they depend on, producers first."""
-    placed: dict[Operation, None] = {}
-    for op in ops:
-        pending = [op]
-        while pending:
-            missing = [t.op for t in pending[-1].input_tensors if t.op not in placed]
-            if missing:
-                pending.append(missing[0])
-            else:
-                placed.setdefault(pending.pop())
-    return list(placed)
 
 
 def _checked_args(ops: Sequence[Tensor | Var]) -> list[Tensor | Var]:
@@ -164,14 +150,19 @@ class _Builder:
             self.nests.append(self.extern(op))
         elif isinstance(op, ComputeOp):
             self.nests.append(self.compute(op))
+        elif isinstance(op, ScanOp):
+            self.nests += self.recurrence(op)
         else:
             raise TypeError(f"{op!r}: create_prim_func knows no {type(op).__name__}")
 
     # one nest
 
-    def compute(self, op: ComputeOp) -> Stmt:
-        axes = _axes_of(op)
+    def compute(self, op: ComputeOp, step: Var | None = None) -> Stmt:
+        """The nest of ``op``; without the outermost loop where that is the given one, of a recurrence."""
+        axes = axes_of(op)
         loops = [Var(iv.var.name, iv.var.dtype) for iv in axes]
+        if step is not None:
+            loops[0] = step
         if isinstance(op.body[0], Reduce):
             body: Stmt = self.block(op, op.outputs, loops, op.name)
         elif op.num_outputs == 1:
@@ -180,9 +171,47 @@ class _Builder:
             body = seq(*[self.block(op, (t,), loops, f"{op.name}.v{t.value_index}") for t in op.outputs])
         by_loop = {iv.var: loop for loop, iv in zip(loops, axes, strict=True)}
         for loop, iv in reversed(list(zip(loops, axes, strict=True))):
-            dom = self.domain(iv, by_loop)
-            body = For(loop, dom.min, dom.extent, "serial", body)
+            if loop is not step:
+                dom = self.domain(iv, by_loop)
+                body = For(loop, dom.min, dom.extent, "serial", body)
         return body
+
+    def recurrence(self, op: ScanOp) -> list[Stmt]:
+        """The first steps copied, and the loop over the others; all write the buffers of the results."""
+        nests: list[Stmt] = []
+        copies: list[tuple[Tensor, Tensor]] = []
+        for init, out, update, state in zip(op.init, op.outputs, op.update, op.state_placeholder, strict=True):
+            self.buffers[state] = self.buffers[out]
+            if accumulates_apart(update, state):
+                copies.append((update, out))
+            else:
+                self.buffers[update] = self.buffers[out]
+            first = copy_of(init, f"{out.name}_init")
+            self.buffers[first.output(0)] = self.buffers[out]
+            nests.append(self.compute(first))
+            self.blocks.setdefault(op, []).extend(self.blocks.pop(first))
+        step = Var(op.body[-1].axis[0].var.name, op.scan_axis.var.dtype)
+        steps: list[Stmt] = []
+        for inner in op.body:
+            for t in inner.outputs:
+                if t not in self.buffers:
+                    self.allocated.append(self.new_buffer(t))
+            updates = any(self.buffers[t] is self.buffers[out] for t in inner.outputs for out in op.outputs)
+            steps.append(self.one_step(op, inner, inner.outputs, step, updates))
+        for update, out in copies:
+            steps.append(self.one_step(op, copy_of(update, f"{out.name}_update"), (out,), step, True))
+        dom = op.scan_axis.dom
+        return [*nests, For(step, dom.min, dom.extent, "serial", seq(*steps))]
+
+    def one_step(self, op: ScanOp, inner: ComputeOp, into: Sequence[Tensor], step: Var, updates: bool) -> Stmt:
+        """The nest of ``inner`` within one step of a recurrence, storing to the buffers of ``into``."""
+        kind = IterVar.SCAN if updates else IterVar.SPATIAL
+        axis = (IterVar(op.scan_axis.dom, inner.axis[0].var, kind), *inner.axis[1:])
+        moved = ComputeOp(inner.name, axis, inner.body, inner.tag, inner.attrs)
+        self.buffers.update({new: self.buffers[t] for new, t in zip(moved.outputs, into, strict=True)})
+        nest = self.compute(moved, step)
+        self.blocks.setdefault(inner if inner in op.body else op, []).extend(self.blocks.pop(moved))
+        return nest
 
     def domain(self, iv: IterVar, loops: Mapping[Var, Var]) -> Range:
         """The domain of an axis, which may depend on axes before it: over their loops."""
@@ -191,7 +220,7 @@ class _Builder:
 
     def block(self, op: ComputeOp, tensors: Sequence[Tensor], loops: Sequence[Var], name: str) -> BlockRealize:
         """The block that stores ``tensors``, with its axes bound to ``loops``."""
-        axes = _axes_of(op)
+        axes = axes_of(op)
         by_loop = {iv.var: loop for loop, iv in zip(loops, axes, strict=True)}
         own = [IterVar(self.domain(iv, by_loop), Var(f"v_{iv.var.name}", iv.var.dtype), iv.kind) for iv in axes]
         rename = {iv.var: mine.var for iv, mine in zip(axes, own, strict=True)}
@@ -207,7 +236,7 @@ class _Builder:
         first = op.body[tensors[0].value_index]
         buffers = [self.buffers[t] for t in tensors]
         if isinstance(first, Reduce):
-            start, body = _reduction(first, buffers, indices, lower)
+            start, body = init_and_update(first, buffers, indices, lower)
             if len(axes) == len(op.axis):  # a reduction of nothing is its identity
                 body = start
             else:
@@ -307,44 +336,6 @@ class _Builder:
 
 def _loads(e: Expr) -> bool:
     return any(isinstance(n, BufferLoad) for n in pre_order(e))
-
-
-def _axes_of(op: ComputeOp) -> tuple[IterVar, ...]:
-    """The axes of the block; a reduction over no elements has only the spatial ones. ValueError when the domain of an
-    axis depends on one that comes after it."""
-    after: dict[Var, IterVar] = {}
-    for iv in reversed(op.reduce_axis):
-        after[iv.var] = iv
-        for v in (vars_in(iv.dom.min) | vars_in(iv.dom.extent)) & after.keys():
-            raise ValueError(
-                f"{op.name}: the domain of {iv.var.name}, ({iv.dom.min}, {iv.dom.min + iv.dom.extent}), depends on {v.name}, "
-                f"which comes after it; put {v.name} first in axis=[…]"
-            )
-    empty = any(is_const_int(iv.dom.extent, 0) for iv in op.reduce_axis)
-    return op.axis if empty else (*op.axis, *op.reduce_axis)
-
-
-def _reduction(reduce: Reduce, buffers: Sequence[Buffer], indices: tuple[Expr, ...], lower: Any) -> tuple[Stmt, Stmt]:
-    """Init and update of a reduction into ``buffers`` (several: a tuple reduction, through variables ``v_…``)."""
-    combiner = reduce.combiner
-    start = reduce.init or combiner.identity_element
-    init = seq(*[BufferStore(b, lower(e), indices) for b, e in zip(buffers, start, strict=True)])
-    source = [lower(e) for e in reduce.source]
-    if not is_const_int(reduce.condition, 1):  # where=: what is left out counts as the identity
-        condition = lower(reduce.condition)
-        source = [
-            if_then_else(condition, e, neutral) for e, neutral in zip(source, combiner.identity_element, strict=True)
-        ]
-    mapping: dict[Var, Expr] = {v: BufferLoad(b, indices) for v, b in zip(combiner.lhs, buffers, strict=True)}
-    mapping.update(zip(combiner.rhs, source, strict=True))
-    results = [substitute(e, mapping) for e in combiner.result]
-    if len(buffers) == 1:
-        return init, BufferStore(buffers[0], results[0], indices)
-    temporaries = [Var(f"v_{b.name}", b.dtype) for b in buffers]
-    body = seq(*[BufferStore(b, v, indices) for b, v in zip(buffers, temporaries, strict=True)])
-    for temporary, result in reversed(list(zip(temporaries, results, strict=True))):
-        body = LetStmt(temporary, result, body)
-    return init, body
 
 
 def _unique(taken: dict[str, int], name: str) -> str:

@@ -16,8 +16,8 @@ from ..schedule import ScheduleError
 from ..tir.expr import IterVar, Range, Reduce, Var
 from ..tir.function import IRModule, PrimFunc
 from .apply_stages import Applier
-from .create_prim_func import ordered_operations
 from .operation import ComputeOp, Operation, PlaceholderOp
+from .scan import ordered_operations, with_bodies
 from .stage import Stage, caller
 from .tensor import ProducerLoad, Tensor
 
@@ -52,7 +52,7 @@ class Schedule:
         for o in self.outputs:
             if not isinstance(o, Operation):
                 raise TypeError(f"create_schedule takes operations and tensors, got {o!r} ({type(o).__name__})")
-        self._original = ordered_operations(self.outputs)
+        self._original = with_bodies(ordered_operations(self.outputs))
         self.stages: list[Stage] = [Stage(self, op) for op in self._original]
         self._stage_of: dict[Operation, Stage] = {stage.op: stage for stage in self.stages}
         self._roots = dict(self._stage_of)

@@ -1,0 +1,60 @@
+"""What the block of a reduction consists of: its axes, its init and its update."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..tir.buffer import Buffer
+from ..tir.expr import BufferLoad, Expr, IterVar, Reduce, Var, is_const_int
+from ..tir.op import if_then_else
+from ..tir.stmt import BufferStore, LetStmt, Stmt, seq
+from ..tir.walk import substitute, vars_in
+from .operation import ComputeOp
+from .tensor import Tensor
+
+__all__ = ["accumulates_apart", "axes_of", "init_and_update"]
+
+
+def axes_of(op: ComputeOp) -> tuple[IterVar, ...]:
+    """The axes of the block; a reduction over no elements has only the spatial ones. ValueError when the domain of an
+    axis depends on one that comes after it."""
+    after: dict[Var, IterVar] = {}
+    for iv in reversed(op.reduce_axis):
+        after[iv.var] = iv
+        for v in (vars_in(iv.dom.min) | vars_in(iv.dom.extent)) & after.keys():
+            raise ValueError(
+                f"{op.name}: the domain of {iv.var.name}, ({iv.dom.min}, {iv.dom.min + iv.dom.extent}), depends on {v.name}, "
+                f"which comes after it; put {v.name} first in axis=[…]"
+            )
+    empty = any(is_const_int(iv.dom.extent, 0) for iv in op.reduce_axis)
+    return op.axis if empty else (*op.axis, *op.reduce_axis)
+
+
+def accumulates_apart(update: Tensor, state: Tensor) -> bool:
+    """Whether a reduction reads the state that it updates: what it adds up then needs a place of its own."""
+    return isinstance(update.op.body[0], Reduce) and state in update.op.input_tensors  # type: ignore[attr-defined]
+
+
+def init_and_update(
+    reduce: Reduce, buffers: Sequence[Buffer], indices: tuple[Expr, ...], lower: Callable[[Expr], Expr]
+) -> tuple[Stmt, Stmt]:
+    """Init and update of a reduction into ``buffers`` (several: a tuple reduction, through variables ``v_…``)."""
+    combiner = reduce.combiner
+    start = reduce.init or combiner.identity_element
+    init = seq(*[BufferStore(b, lower(e), indices) for b, e in zip(buffers, start, strict=True)])
+    source = [lower(e) for e in reduce.source]
+    if not is_const_int(reduce.condition, 1):  # where=: what is left out counts as the identity
+        condition = lower(reduce.condition)
+        source = [
+            if_then_else(condition, e, neutral) for e, neutral in zip(source, combiner.identity_element, strict=True)
+        ]
+    mapping: dict[Var, Expr] = {v: BufferLoad(b, indices) for v, b in zip(combiner.lhs, buffers, strict=True)}
+    mapping.update(zip(combiner.rhs, source, strict=True))
+    results = [substitute(e, mapping) for e in combiner.result]
+    if len(buffers) == 1:
+        return init, BufferStore(buffers[0], results[0], indices)
+    temporaries = [Var(f"v_{b.name}", b.dtype) for b in buffers]
+    body = seq(*[BufferStore(b, v, indices) for b, v in zip(buffers, temporaries, strict=True)])
+    for temporary, result in reversed(list(zip(temporaries, results, strict=True))):
+        body = LetStmt(temporary, result, body)
+    return init, body
