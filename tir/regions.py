@@ -7,7 +7,9 @@ box; a reduction's own output is not among the reads when there is an init.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any
 
 from .arith import Analyzer
@@ -47,11 +49,18 @@ Interval = tuple[Expr, Expr]
 Env = Mapping[Var, "Interval | None"]
 """The loops inside the block; None where the ends are not known."""
 
+_UNDECIDED = 8
+"""Minima and maxima of indices that a region may hold; each costs time in all that is done with the region."""
+
+_SHORT = 64
+"""Nodes of an index that reads memory, up to which it is compared with another."""
+
 
 def access_regions(body: Stmt, init: Stmt | None = None) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
     """The reads and the writes of a block with this body and init; loops inside it are taken over their ranges.
 
-    An index that no interval bounds (a load, inside a loop of the block) takes the whole dimension.
+    An index that no interval bounds (a load, inside a loop of the block) takes the whole dimension, and so do more than
+    a few indices of which nobody knows which is the least, as the loads in gathers of gathers are.
     """
     found = _Accesses()
     if init is not None:
@@ -82,6 +91,7 @@ class _Accesses:
         self.reads: dict[Buffer, list[Interval]] = {}
         self.writes: dict[Buffer, list[Interval]] = {}
         self.own: set[Buffer] = set()
+        self.undecided: Counter[tuple[Buffer, int]] = Counter()  # minima and maxima that stay, by dimension
 
     def statement(self, stmt: Any, env: Env) -> None:
         """Collect from a statement; ``env`` holds the loops of the block around it."""
@@ -155,7 +165,24 @@ class _Accesses:
             whole = (const(0, extent.dtype), extent - 1)
             wide.append(whole if low is None or high is None else (low[0], high[1]))
         old = into.get(buffer)
-        into[buffer] = wide if old is None else [_join(a, b) for a, b in zip(old, wide, strict=True)]
+        into[buffer] = (
+            wide
+            if old is None
+            else [self.join(buffer, d, a, b) for d, (a, b) in enumerate(zip(old, wide, strict=True))]
+        )
+
+    def join(self, buffer: Buffer, dimension: int, a: Interval, b: Interval) -> Interval:
+        """The interval around both; the whole dimension from the time on that too many ends could not be compared."""
+        extent = buffer.shape[dimension]
+        place = (buffer, dimension)
+        if any(map(_is_long_gather, (*a, *b))):
+            self.undecided[place] = _UNDECIDED + 1
+        if self.undecided[place] <= _UNDECIDED:
+            lo, hi = joined = _join(a, b)
+            self.undecided[place] += lo is not hi and not ((lo is a[0] or lo is b[0]) and (hi is a[1] or hi is b[1]))
+            if self.undecided[place] <= _UNDECIDED:
+                return joined
+        return const(0, extent.dtype), extent - 1
 
 
 def _lanes(index: Expr) -> tuple[Expr | None, Expr | None]:
@@ -175,6 +202,12 @@ def _indexes(stmt: LetStmt) -> bool:
         if isinstance(n, (BufferLoad, BufferStore))
         for index in n.indices
     ) or any(isinstance(n, BlockRealize) for n in pre_order(stmt.body, lambda n: not isinstance(n, Expr)))
+
+
+def _is_long_gather(e: Expr) -> bool:
+    """Whether comparing ``e`` would take long for nothing: it reads memory and has more than a few dozen nodes."""
+    first = list(islice(pre_order(e), _SHORT + 1))
+    return len(first) > _SHORT and any(isinstance(n, BufferLoad) for n in first)
 
 
 def _join(a: Interval, b: Interval) -> Interval:

@@ -1,5 +1,7 @@
 """The regions that a block touches, found in its body."""
 
+import functools
+
 import pytest
 
 from tilewright.tir.buffer import decl_buffer
@@ -68,3 +70,15 @@ def test_memory_of_its_own_is_no_region():
     A, C, i = decl_buffer((8,), name="A"), decl_buffer((8,), name="C"), Var("i")
     reads, writes = access_regions(Allocate(C, BufferStore(C, A[i], (i,))))
     assert [str(r) for r in reads] == ["A[i]"] and writes == ()
+
+
+def test_many_gathers_take_the_whole_dimension():
+    """Nobody knows which of the loads is the least; a minimum of all of them would be of no use and cost much time."""
+    A, P, B = decl_buffer((16,), name="A"), decl_buffer((16, 16), "int32", name="P"), decl_buffer((16,), name="B")
+    i = Var("i")
+    few, many = (functools.reduce(lambda a, b: a + b, [BufferLoad(A, (P[i, k],)) for k in range(n)]) for n in (2, 12))
+    reads, _ = access_regions(BufferStore(B, few, (i,)))
+    assert "T.min(P[i, 0], P[i, 1])" in str(next(r for r in reads if r.buffer is A).region[0].min)
+    reads, _ = access_regions(BufferStore(B, many, (i,)))
+    (r,) = next(r for r in reads if r.buffer is A).region
+    assert (r.min.value, r.extent.value) == (0, 16)

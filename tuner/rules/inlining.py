@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from ...tir.expr import BufferLoad, Call
+from collections.abc import Collection, Mapping
+
+from ...tir.buffer import Buffer
+from ...tir.expr import BufferLoad, Call, Expr, Var
 from ...tir.stmt import BufferStore
+from ...tir.walk import pre_order
 from ..program import BlockInfo, Program
 
 __all__ = ["blocks_to_inline", "paddings_to_inline"]
@@ -15,14 +19,74 @@ _FEW = 16
 """Reads of an element up to which a padded copy may not be worth storing."""
 
 
+_MUCH = 32
+"""Operations, those of the stages inlined before it included, up to which an element may be computed more than once."""
+
+_GATHER = 4
+"""Operations that a read at a place from memory counts as."""
+
+_LONG = 1024
+"""Nodes that an expression may grow to by inlining, when it more than doubles by it."""
+
+
 def blocks_to_inline(program: Program) -> list[str]:
     """The names of the stages to inline, producers first.
 
     An element-wise stage goes into its consumers when that repeats no costly work: always when a single element-wise
     stage consumes it; into several, or into a reduction that reads each element once, when it is cheap; into a
-    reduction that reads elements many times only when it merely moves data without a condition.
+    reduction that reads elements many times only when it merely moves data without a condition. What is inlined already
+    counts: a stage read at several places doubles with each level, and so does its expression when one place is read often.
     """
-    return [block.name for block in program.blocks if _inline(program, block)]
+    out: list[str] = []
+    work: dict[Buffer, int] = {}  # operations of an element of what is inlined
+    text: dict[Buffer, _Length] = {}  # and how long its expression is
+    for block in program.blocks:
+        mine = block.operations + sum(work.get(u.buffer, 0 if u.affine else _GATHER) for u in block.loads)
+        if _inline(program, block) and isinstance(block.block.body, BufferStore):
+            added = {use.buffer: _length(block.block.body.value, block.axes, text) for use in block.stores}
+            if _stays_small(program, block, mine, text, {**text, **added}):
+                out.append(block.name)
+                work.update({use.buffer: mine for use in block.stores})
+                text.update(added)
+    return out
+
+
+_Length = tuple[int, int]
+"""The nodes of an element's expression: ``(own, per)`` for ``own + per * (nodes of the place that is read)``."""
+
+
+def _stays_small(
+    program: Program,
+    block: BlockInfo,
+    work: int,
+    before: Mapping[Buffer, _Length],
+    after: Mapping[Buffer, _Length],
+) -> bool:
+    """Whether ``work`` operations per element are few enough for the places that consumers read, and the consumers'
+    expressions stay short."""
+    for consumer in program.consumers(block):
+        if _reads_of(consumer, block) > 1 and work > _MUCH:
+            return False
+        old, new = (sum(map(sum, _lengths(consumer, known))) for known in (before, after))
+        if new > max(_LONG, 2 * old):
+            return False
+    return True
+
+
+def _lengths(block: BlockInfo, known: Mapping[Buffer, _Length]) -> list[_Length]:
+    return [_length(n.value, block.axes, known) for n in pre_order(block.block.body) if isinstance(n, BufferStore)]
+
+
+def _length(e: Expr, axes: Collection[Var], known: Mapping[Buffer, _Length]) -> _Length:
+    """The length of ``e`` with loads of the ``known`` buffers replaced by what they are."""
+    if isinstance(e, Var):
+        return (0, 1) if e in axes else (1, 0)
+    parts = [_length(child, axes, known) for child in e.children() if isinstance(child, Expr)]
+    own, per = sum(p[0] for p in parts), sum(p[1] for p in parts)
+    if isinstance(e, BufferLoad) and e.buffer in known:
+        base, factor = known[e.buffer]
+        return base + factor * own, factor * per
+    return own + 1, per
 
 
 def paddings_to_inline(program: Program) -> list[str]:

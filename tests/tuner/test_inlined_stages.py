@@ -1,0 +1,49 @@
+"""Which stages are inlined before the rules are asked: not what would be computed, or written out, again and again."""
+
+import numpy as np
+import pytest
+
+from tilewright import te
+from tilewright.codegen.target import Target
+from tilewright.tir.interpret import interpret
+from tilewright.tuner import Space, default_schedule
+
+WIDE = Target("llvm -mcpu=x86-64-v4 -num-cores=1")
+
+
+def gathers(depth):
+    """Stages that read the one before at its own values: the expression of an element more than triples with each."""
+    S = A = te.placeholder((16,), "int32", name="A")
+    for k in range(depth):
+        S = te.compute((16,), lambda i, P=S: P[te.max(te.min(P[i], 15), 0)] + P[i], name=f"S{k}")
+    return te.create_prim_func([A, S])
+
+
+@pytest.mark.parametrize("depth", [3, 4, 12])
+def test_gathers_of_gathers_are_not_inlined_without_end(depth):
+    func = gathers(depth)
+    sch = default_schedule(func, WIDE)
+    loads = max(text.count("A[") + text.count("S") for text in sch.func.script().splitlines())
+    assert loads < 400
+    a = np.arange(16, dtype="int32")[::-1] // 3
+    out, expected = np.zeros(16, "int32"), a
+    interpret(sch.func, a, out)
+    for _ in range(depth):
+        expected = expected[np.clip(expected, 0, 15)] + expected
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_what_reads_its_input_often_is_not_inlined_without_end():
+    """Each stage reads the one before three times at one place: 3^12 reads when all are inlined."""
+    x = A = te.placeholder((16,), name="A")
+    for k in range(12):
+        x = te.compute((16,), lambda i, x=x: x[i] * x[i] + x[i], name=f"S{k}")
+    space = Space(te.create_prim_func([A, x]), WIDE)
+    assert 4 <= len(space.inlined) < 11
+
+
+def test_a_chain_that_reads_each_stage_once_is_inlined():
+    x = A = te.placeholder((16,), name="A")
+    for k in range(12):
+        x = te.compute((16,), lambda i, x=x: x[i] * 0.5 + 1.0, name=f"S{k}")
+    assert len(Space(te.create_prim_func([A, x]), WIDE).inlined) == 11
