@@ -11,7 +11,7 @@ from ..tir.function import PrimFunc
 from ..tir.node import Node
 from .handles import BlockRV
 
-__all__ = ["ScheduleError", "near_names", "nearest"]
+__all__ = ["ScheduleError", "bad_argument", "near_names", "nearest", "unknown_handle"]
 
 _CONTEXT = 6
 _SHORT = 40
@@ -62,7 +62,25 @@ class ScheduleError(Exception):
     __str__ = render
 
     def __reduce__(self) -> Any:  # nodes compare by identity, so a copy elsewhere carries the text alone
-        return ScheduleError, (self.render(),)
+        return type(self), (self.render(),)
+
+
+class _UnknownHandle(ScheduleError, IndexError, KeyError):
+    """A block, loop, buffer or function that is not there: Python's errors for a wrong index or key."""
+
+
+class _BadArgument(ScheduleError, ValueError, TypeError):
+    """An argument of a wrong type, or one that means nothing whatever the program is: Python's errors for these."""
+
+
+def unknown_handle(problem: str, *, where: Node | Iterable[Node] = (), hint: str = "") -> ScheduleError:
+    """The ScheduleError for a handle, name or number of something that is not there; an IndexError and a KeyError too."""
+    return _UnknownHandle(problem, where=where, hint=hint)
+
+
+def bad_argument(problem: str, *, where: Node | Iterable[Node] = (), hint: str = "") -> ScheduleError:
+    """The ScheduleError for an argument that is wrong for any program; a ValueError and a TypeError too."""
+    return _BadArgument(problem, where=where, hint=hint)
 
 
 def _shown(value: Any) -> str:

@@ -40,7 +40,7 @@ from ..tir.expr import (
     match_types,
 )
 from ..tir.walk import pre_order, substitute, uses_var
-from .errors import ScheduleError
+from .errors import ScheduleError, bad_argument
 from .invert import NotInvertible, invert
 
 __all__ = ["IndexMap", "simplify_unless_constant"]
@@ -66,18 +66,29 @@ class IndexMap:
     @staticmethod
     def of(given: Any, ndim: int | None = None, sizes: Collection[Var] = ()) -> IndexMap:
         """The map that a map, a function, or what :meth:`recorded` has made stands for; ``sizes`` are variables that it
-        may use beside its indices. TypeError for anything else."""
+        may use beside its indices. ScheduleError (a TypeError too) for anything else, and where the function fails."""
         if isinstance(given, IndexMap):
             return given.checked(sizes)
         if isinstance(given, str):
             return IndexMap.from_text(given)
         if callable(given):
-            return IndexMap.from_func(given, ndim, sizes)
+            try:
+                return IndexMap.from_func(given, ndim, sizes)
+            except ScheduleError:
+                raise
+            except Exception as error:
+                raise bad_argument(
+                    f"the index map {getattr(given, '__name__', given)} fails: {error} ({type(error).__name__})",
+                    hint="it gets a variable for each index and returns expressions of these, e.g. lambda i, j: (j, i)",
+                ) from error
         if isinstance(given, (list, tuple)) and len(given) == 2 and isinstance(given[0], str):
             text, named = given
             if isinstance(named, Mapping) and all(isinstance(v, (Var, int)) for v in named.values()):
                 return IndexMap.from_text(text, named).checked(sizes)
-        raise TypeError(f"an index map is a function, its text or an IndexMap, not {type(given).__name__}")
+        raise bad_argument(
+            f"an index map is a function, its text or an IndexMap, not {type(given).__name__}",
+            hint="give e.g. lambda i, j: (j, i)",
+        )
 
     @staticmethod
     def from_func(func: Callable[..., Any], ndim: int | None = None, sizes: Collection[Var] = ()) -> IndexMap:

@@ -19,7 +19,8 @@ from ..tir.expr import BinaryOp, CmpOp, Expr, FloatImm, IntImm, Var, make_binary
 from ..tir.function import IRModule, PrimFunc
 from ..tir.walk import transform, vars_in
 from . import primitives as _primitives  # noqa: F401  (registers them)
-from .errors import ScheduleError, nearest
+from .arguments import check_arguments
+from .errors import ScheduleError, bad_argument, nearest, unknown_handle
 from .handles import PLACES, BlockRV, Handle
 from .named import BUFFER_PARAMETERS, numbered
 from .primitive import REGISTRY, Primitive, PrimitiveMethods
@@ -157,7 +158,7 @@ class Schedule(PrimitiveMethods):
     def remove_rv(self, rv: Any) -> None:
         """Forget a handle: using it is an error from now on. What it stands for stays."""
         if rv not in self._names:
-            raise ScheduleError(
+            raise unknown_handle(
                 f"{rv} is no handle of this schedule", hint="get_block, get_loops and the steps give handles"
             )
         self._removed |= {rv}
@@ -244,10 +245,11 @@ class Schedule(PrimitiveMethods):
                 settled = {key: self._settled(value) for key, value in arguments.items()}
                 arguments = {**arguments, **step.prepare(func, **settled)}
                 before = before or self._meet(arguments, name)
+            called = {key: self._resolve(value) for key, value in arguments.items()}
+            check_arguments(step.function, called)
             recorded = {
                 key: self._record(self._without_name(key, value, arguments)) for key, value in arguments.items()
             }
-            called = {key: self._resolve(value) for key, value in arguments.items()}
             with solving(self._smt):
                 if step.kind == "rewrite":
                     new, outputs, renamed = _three(step.call(func, called))
@@ -318,8 +320,8 @@ class Schedule(PrimitiveMethods):
         """The function that the handles among the arguments belong to."""
         asked = arguments.get("func_name") if isinstance(arguments, Mapping) else None
         if asked is not None:
-            if asked not in self._mod:
-                raise ScheduleError(f"the module has no function {asked!r}", hint=nearest(str(asked), self._mod))
+            if not isinstance(asked, str) or asked not in self._mod:
+                raise unknown_handle(f"the module has no function {asked!r}", hint=nearest(str(asked), self._mod))
             return str(asked)
         if len(self._mod.functions) == 1:
             return self._chosen()
@@ -334,7 +336,7 @@ class Schedule(PrimitiveMethods):
 
     def _block_name(self, rv: BlockRV) -> str:
         if rv in self._removed:
-            raise ScheduleError(f"the handle of block {rv.name!r} was removed", hint="ask get_block again")
+            raise unknown_handle(f"the handle of block {rv.name!r} was removed", hint="ask get_block again")
         blocks = tree_of(self._mod[rv.func_name if rv.func_name in self._mod else self._chosen()]).blocks
         name = rv.name
         while name not in blocks and name in self._renamed:
@@ -349,7 +351,7 @@ class Schedule(PrimitiveMethods):
             return self._block_name(value)
         if isinstance(value, Var):
             if value in self._removed:
-                raise ScheduleError(
+                raise unknown_handle(
                     f"the handle {self._names.get(value, value.name)} was removed",
                     hint="ask get_loops or get_block again after a step that replaces loops",
                 )
@@ -360,7 +362,7 @@ class Schedule(PrimitiveMethods):
             try:
                 value = transform(value, self._value_of, _fold)
             except ZeroDivisionError:
-                raise ScheduleError("a factor divides by zero", hint="sizes are at least 1") from None
+                raise bad_argument("a factor divides by zero", hint="sizes are at least 1") from None
             return value.value if isinstance(value, IntImm) and value.dtype == "int32" else value
         if isinstance(value, (list, tuple)):
             return [self._resolve(item) for item in value]
@@ -419,18 +421,27 @@ class Schedule(PrimitiveMethods):
         if isinstance(value, (IntImm, FloatImm)):
             return constant(value)
         if isinstance(value, Expr):
-            return Formula.of(value, self._name_of)
+            try:
+                return Formula.of(value, self._name_of)
+            except TypeError as error:
+                raise bad_argument(str(error), hint="give sampled numbers, or sums and products of them") from None
         if isinstance(value, (list, tuple)):
             return [self._record(item) for item in value]
         if isinstance(value, Mapping):
             return {str(key): self._record(item) for key, item in value.items()}
-        raise TypeError(f"a trace cannot hold {value!r} ({type(value).__name__})")
+        raise bad_argument(
+            f"a trace cannot hold {value!r} ({type(value).__name__})",
+            hint="give numbers, texts, lists or dictionaries of these, handles, and sizes made of them",
+        )
 
     def _name_of(self, var: Var) -> str:
         try:
             return self._names[var]
         except KeyError:
-            raise TypeError(f"{var.name} is neither a loop of this function, nor sampled, nor a size of it") from None
+            raise unknown_handle(
+                f"{var.name} is neither a loop of this function, nor sampled, nor a size of it",
+                hint="get_loops and split give loops, the sampling primitives numbers, get_symbol sizes",
+            ) from None
 
     def _meet(self, arguments: Any, func_name: str) -> Schedule | None:
         """Look up, by instructions of their own, the loops and sizes among the arguments that did not come from this

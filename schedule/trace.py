@@ -291,6 +291,8 @@ def apply_instruction(
         arguments["decision"] = provider(inst, arguments, decision) if provider else decision
     try:
         outputs = sch.apply_named(step, arguments)
+    except ScheduleError:
+        raise
     except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError) as err:
         raise TraceError(f"{where}: {err}") from err
     made = [] if outputs is None else list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]

@@ -13,7 +13,7 @@ from ..tir.expr import IntImm, Var
 from ..tir.function import PrimFunc
 from ..tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, LetStmt, SeqStmt, Stmt, is_no_op, seq
 from ..tir.walk import pre_order
-from .errors import ScheduleError, near_names, nearest
+from .errors import ScheduleError, near_names, nearest, unknown_handle
 
 __all__ = ["Tree", "blocks_below", "symbols_of", "tree_of", "unique_block_name", "unique_names"]
 
@@ -71,7 +71,7 @@ class Tree:
         """The realization of the block of this name; ScheduleError with the nearest names when there is none."""
         found = self.blocks.get(name)
         if found is None:
-            raise ScheduleError(
+            raise unknown_handle(
                 f"there is no block {name!r} in function {self.func.name}",
                 where=[
                     b for near in near_names(name, self.blocks) for b in self.blocks[near] if b is not self.func.body
@@ -89,7 +89,7 @@ class Tree:
         found = self.loops.get(var)
         if found is None:
             name = getattr(var, "name", repr(var))
-            raise ScheduleError(
+            raise unknown_handle(
                 f"loop {name} is not in function {self.func.name} (any more)",
                 hint=f"split, fuse and compute_at make new loops; ask get_loops again. {self._loop_names()}".strip(),
             )

@@ -106,7 +106,7 @@ class Applier:
             return method(*args, **kwargs)
         except ScheduleError as error:
             at = f" ({line})" if line else ""
-            raise ScheduleError(
+            raise type(error)(
                 f"{text}{at}: {error.problem}",
                 where=error.where,
                 hint=error.hint,

@@ -12,7 +12,7 @@ from ...tir.function import PrimFunc
 from ...tir.stmt import BlockRealize
 from ..analysis import accesses, opaque_buffers
 from ..boxes import analyzer_at, first_outside
-from ..errors import ScheduleError
+from ..errors import ScheduleError, bad_argument
 from ..index_map import IndexMap
 from ..primitive import primitive
 from ..tree import Tree, symbols_of, tree_of
@@ -76,7 +76,7 @@ def annotate_buffer_access(
                 C[vi] = A[vi] * T.float32(2.0)
     """
     if buf_type not in ("read", "write"):
-        raise ValueError(f"buf_type is 'read' or 'write', not {buf_type!r}")
+        raise bad_argument(f"buf_type is 'read' or 'write', not {buf_type!r}", hint="say which side it is about")
     tree = tree_of(func)
     realize = tree.block(block)
     old = realize.block

@@ -10,7 +10,7 @@ from ...tir.expr import Expr, IterVar, Var
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, For, SeqStmt, Stmt, seq
 from ...tir.walk import substitute, uses_var
-from ..errors import ScheduleError
+from ..errors import ScheduleError, bad_argument
 from ..handles import BlockRV
 from ..primitive import primitive
 from ..tree import Tree, blocks_below, tree_of, unique_block_name
@@ -69,8 +69,8 @@ def blockize(
         new = blockized(tree, loop, preserve_unit_iters)
         return tree.replace({loop: new}), BlockRV(new.block.name_hint)
     names = [target] if isinstance(target, str) else list(target)
-    if not names or not all(isinstance(n, str) for n in names):
-        raise TypeError("blockize takes a loop, a block, or a list of blocks")
+    if not names:
+        raise bad_argument("blockize takes a loop, a block, or a list of blocks", hint="name at least one block")
     if len(set(names)) != len(names):
         raise ScheduleError(
             "blockize is given a block twice", where=[tree.block(n) for n in names], hint="name each block once"

@@ -18,7 +18,7 @@ from ..analysis import (
     scope_of,
 )
 from ..boxes import analyzer_at
-from ..errors import ScheduleError
+from ..errors import ScheduleError, unknown_handle
 from ..handles import BlockRV
 from ..primitive import primitive
 from ..regions import check_cover
@@ -59,7 +59,7 @@ def pick_buffer(realize: BlockRealize, which: Any, kind: str) -> Buffer:
             return found[0]
     elif isinstance(which, int) and 0 <= which < len(regions):
         return regions[which].buffer
-    raise ScheduleError(
+    raise unknown_handle(
         f"block {block.name_hint!r} has no {kind} buffer {which!r}",
         where=realize,
         hint=f"what it {kind}s: {names}",
@@ -87,7 +87,7 @@ def cache_read(
     block: str,
     read_buffer_index: int | str,
     storage_scope: str,
-    consumer_blocks: list[str] | None = None,
+    consumer_blocks: list[str] | str | None = None,
 ) -> tuple[PrimFunc, BlockRV]:
     """Copy a buffer that ``block`` reads into a new one of ``storage_scope``, and let the consumers read the copy.
 
@@ -247,7 +247,7 @@ def cache_write(
     block: str,
     write_buffer_index: int | str,
     storage_scope: str,
-    consumer_blocks: list[str] | None = None,
+    consumer_blocks: list[str] | str | None = None,
 ) -> tuple[PrimFunc, BlockRV]:
     """Let ``block`` write into a new buffer of ``storage_scope``, and copy that to the buffer it wrote before.
 

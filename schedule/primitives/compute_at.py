@@ -21,7 +21,7 @@ from ..analysis import (
     scope_of,
 )
 from ..boxes import Ends, analyzer_at, bounding_box
-from ..errors import ScheduleError
+from ..errors import ScheduleError, bad_argument
 from ..handles import COMPUTE_INLINE, COMPUTE_ROOT
 from ..primitive import primitive
 from ..regions import check_all_covers, covers_domain, domain_conditions, reduces_once
@@ -368,7 +368,7 @@ def _position(tree: Tree, scope: Scope, realize: BlockRealize, target: For, inde
     if index == -2:
         return first
     if not first <= index <= last:
-        raise ScheduleError(
+        raise bad_argument(
             f"index {index} is no place for block {realize.block.name_hint!r} under loop {target.loop_var.name}: it may "
             f"stand at {first} to {last}",
             where=target,

@@ -12,7 +12,7 @@ from ...tir.stmt import Block, For, Stmt
 from ...tir.walk import uses_var
 from ..analysis import bare_loads
 from ..bindings import analyzer_above, bind_symbols, check_at_zero, check_plain, rebind
-from ..errors import ScheduleError
+from ..errors import ScheduleError, bad_argument
 from ..primitive import primitive
 from ..tree import Tree, tree_of
 
@@ -131,11 +131,9 @@ def _ranges(tree: Tree, loop: For, new: Iterable[tuple[Var, Expr]]) -> dict[Var,
 def _as_factors(factors: Sequence[Factor] | None, factor: Factor, nparts: Factor) -> list[Factor]:
     given = [x is not None for x in (factors, factor, nparts)]
     if sum(given) != 1:
-        raise ScheduleError("give either factors, or factor, or nparts", hint="e.g. split(loop, factors=[None, 8])")
+        raise bad_argument("give either factors, or factor, or nparts", hint="e.g. split(loop, factors=[None, 8])")
     if factors is None:
         return [None, factor] if factor is not None else [nparts, None]
-    if isinstance(factors, (int, Expr, str)) or not all(f is None or isinstance(f, (int, Expr)) for f in factors):
-        raise TypeError(f"factors is a list of numbers and at most one None, not {factors!r}")
     return list(factors)
 
 

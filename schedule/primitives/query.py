@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...tir.expr import Var
 from ...tir.function import PrimFunc
-from ..errors import ScheduleError, nearest
+from ..errors import nearest, unknown_handle
 from ..handles import BlockRV
 from ..primitive import primitive
 from ..tree import blocks_below, symbols_of, tree_of
@@ -15,8 +15,6 @@ __all__ = ["get_block", "get_child_blocks", "get_loops", "get_symbol", "work_on"
 @primitive(kind="query")
 def get_block(func: PrimFunc, name: str, func_name: str | None = None) -> BlockRV:
     """The block of this name; the outermost one is called ``root``."""
-    if not isinstance(name, str):
-        raise TypeError(f"get_block takes a name, not {type(name).__name__}")
     tree = tree_of(func)
     if name == "root" and name not in tree.blocks:
         return BlockRV(tree.root.block.name_hint)
@@ -50,7 +48,7 @@ def get_symbol(func: PrimFunc, name: str) -> Var:
     """The size variable ``name`` of a function with symbolic shapes, for use in factors."""
     found = [v for v in symbols_of(func) if v.name == name]
     if not found:
-        raise ScheduleError(
+        raise unknown_handle(
             f"function {func.name} has no size {name!r}", hint=nearest(name, [v.name for v in symbols_of(func)])
         )
     return found[0]

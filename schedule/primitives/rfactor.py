@@ -16,7 +16,7 @@ from ...tir.walk import pre_order, substitute, transform, uses_var
 from ..analysis import all_of, check_plain_path, check_reduction, conjuncts
 from ..boxes import analyzer_at
 from ..declared import redeclared
-from ..errors import ScheduleError
+from ..errors import ScheduleError, bad_argument
 from ..handles import BlockRV
 from ..primitive import primitive
 from ..tree import Tree, blocks_below, tree_of, unique_block_name
@@ -117,7 +117,7 @@ def rfactor(func: PrimFunc, loop: Var, factor_axis: int) -> tuple[PrimFunc, Bloc
     updates = reduction.updates
     rank = len(updates[0].indices)
     if not -rank - 1 <= factor_axis <= rank:
-        raise ScheduleError(
+        raise bad_argument(
             f"factor_axis {factor_axis} is no place in the {rank + 1} dimensions of the partial results",
             where=realize,
             hint=f"from {-rank - 1} to {rank}",

@@ -17,7 +17,7 @@ from ...tir.expr import Expr, IntImm, Var, const
 from ...tir.function import PrimFunc
 from ...tir.op import ceildiv
 from ...tir.stmt import For
-from ..errors import ScheduleError
+from ..errors import ScheduleError, bad_argument
 from ..primitive import primitive
 from ..tree import tree_of
 
@@ -160,7 +160,7 @@ def sample_tile(
 @primitive(kind="sample")
 def sample_categorical(
     func: PrimFunc,
-    candidates: Sequence[int | float],
+    candidates: Sequence[int | float | IntImm],
     probs: Sequence[float],
     decision: int | None = None,
     *,
@@ -187,12 +187,19 @@ def sample_categorical(
     return decision, values[decision]
 
 
+_MOST_LOOPS = 1024
+"""Loops that one may be split into; more would be a mistake, and take long."""
+
+
 def _checked(func: PrimFunc, loop: Var, n: int, max_innermost: int) -> For:
     target = tree_of(func).loop(loop)
-    if n < 1:
-        raise ScheduleError(f"a loop is split into at least one loop, not {n}", where=target, hint="n is 1 or more")
+    if not 1 <= n <= _MOST_LOOPS:
+        raise bad_argument(
+            f"a loop is split into at least one loop and at most {_MOST_LOOPS}, not {n}", where=target,
+            hint="n is the number of loops",
+        )  # fmt: skip
     if max_innermost < 1:
-        raise ScheduleError(
+        raise bad_argument(
             f"max_innermost_factor is at least 1, not {max_innermost}", where=target, hint="choose 1 or more"
         )
     return target

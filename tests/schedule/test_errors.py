@@ -148,11 +148,14 @@ def test_arguments_are_shown_as_they_were_given():
         sch.transform_layout("C", ("write", 0), lambda a, b: (a % 3, b))
 
 
+MAKERS = ("ScheduleError", "bad_argument", "unknown_handle")
+
+
 def test_every_refusal_says_what_to_try():
     bare = []
     for path in sorted((PAGE.parents[1] / "schedule").rglob("*.py")):
         for n in ast.walk(ast.parse(path.read_text())):
-            if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == "ScheduleError":
+            if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in MAKERS:
                 if not any(k.arg == "hint" for k in n.keywords):
                     bare.append(f"{path.name}:{n.lineno}")
     assert not bare

@@ -209,7 +209,7 @@ def test_split_refuses():
     refused("split into no loops", lambda: sch.split(i, []))
     refused("give either factors, or factor, or nparts", lambda: sch.split(i, [2, 64], factor=3))
     refused("a predicate is needed", lambda: sch.split(i, [None, 3], disable_predication=True))
-    with pytest.raises(TypeError, match="factors is a list"):
+    with pytest.raises(TypeError, match="factors must be a list"):
         sch.split(i, 8)
     assert sch.func is before and len(sch.trace) == 2
     sch.split(i, [4, None])

@@ -65,7 +65,7 @@ def test_decisions_are_checked(matmul):
         sch.sample_tile(i, n=2, decision=[12, 0])
     with pytest.raises(ScheduleError, match="its outermost size would be 3"):
         sch.sample_tile(i, n=2, decision=[2, 5])
-    with pytest.raises(ScheduleError, match="at least one loop, not 0"):
+    with pytest.raises(ScheduleError, match="at least one loop and at most 1024, not 0"):
         sch.sample_perfect_tile(i, n=0)
     with pytest.raises(ScheduleError, match="max_innermost_factor is at least 1"):
         sch.sample_perfect_tile(i, n=2, max_innermost_factor=0)

@@ -47,7 +47,7 @@ def test_wrong_arguments_are_type_errors(matmul):
         sch.split()
     with pytest.raises(TypeError, match="unexpected keyword argument 'facors'"):
         sch.split(sch.get_loops("C")[0], facors=[2, 3])
-    with pytest.raises(TypeError, match="get_block takes a name"):
+    with pytest.raises(TypeError, match="the argument name must be a name, not 3"):
         sch.get_block(3)
 
 

@@ -246,7 +246,7 @@ def test_deeply_nested_json_is_refused():
     [
         ([{"name": "get_loops", "args": {"block": "%b0"}}], "b0 is no output of an earlier instruction"),
         ([{"name": "get_block", "args": {}}], "the argument 'name' is missing"),
-        ([{"name": "get_block", "args": {"name": 3}}], "get_block takes a name, not int"),
+        ([{"name": "get_block", "args": {"name": 3}}], "the argument name must be a name, not 3"),
         ([GET, {"name": "split", "args": {"loop": "%b0", "factors": [1]}}], "instruction 1, split"),
         ([GET, {"name": "split", "args": {"loop": 7, "factors": 9}}], "instruction 1, split"),
         (

@@ -1,0 +1,78 @@
+"""The arguments of a primitive against the types that its signature gives them."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from ..tir.expr import Expr, IntImm, Var
+from .errors import bad_argument
+
+__all__ = ["check_arguments"]
+
+_WORDS = {
+    str: "a name",
+    int: "a whole number",
+    float: "a number",
+    bool: "True or False",
+    Var: "a loop",
+    Expr: "a size",
+    IntImm: "a constant",
+    type(None): "None",
+}
+
+
+def check_arguments(function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
+    """ScheduleError (a TypeError and a ValueError too) for an argument of another type than the signature of ``function``
+    says. Blocks are names and sampled numbers are values here. What the signature says of other types is not looked at.
+    """
+    expected = _types_of(function)
+    for name, value in arguments.items():
+        if name in expected and not _fits(value, expected[name]):
+            raise bad_argument(
+                f"the argument {name} must be {_words(expected[name])}, not {_shown(value)}",
+                hint="see the primitive's documentation for what its arguments are",
+            )
+
+
+@lru_cache(maxsize=256)
+def _types_of(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        hints = get_type_hints(function)
+    except Exception:  # a primitive of someone else's may name what only a type checker knows
+        return {}
+    variadic = function.__code__.co_varnames[: function.__code__.co_argcount + function.__code__.co_kwonlyargcount]
+    return {name: t if name in variadic else Sequence[t] for name, t in hints.items() if name != "return"}
+
+
+def _options(t: Any) -> tuple[Any, ...]:
+    return get_args(t) if get_origin(t) in (Union, types.UnionType) else (t,)
+
+
+def _fits(value: Any, expected: Any) -> bool:
+    return any(_is(value, option) for option in _options(expected))
+
+
+def _is(value: Any, t: Any) -> bool:
+    if get_origin(t) in (list, Sequence):
+        return isinstance(value, (list, tuple)) and all(_fits(item, get_args(t)[0]) for item in value)
+    if t is float:
+        return isinstance(value, (int, float))
+    if t is bool:
+        return isinstance(value, (bool, int))
+    return isinstance(value, t) if t in _WORDS else True
+
+
+def _words(expected: Any) -> str:
+    said = [
+        f"a list with {_words(get_args(t)[0])} in each place" if get_origin(t) in (list, Sequence) else _WORDS[t]
+        for t in _options(expected)
+    ]
+    return ", ".join(said[:-1]) + " or " + said[-1] if len(said) > 1 else said[0]
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return f"{text if len(text) <= 60 else text[:57] + '...'} ({type(value).__name__})"
