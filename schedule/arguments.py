@@ -44,7 +44,9 @@ def _types_of(function: Callable[..., Any]) -> dict[str, Any]:
     except Exception:  # a primitive of someone else's may name what only a type checker knows
         return {}
     variadic = function.__code__.co_varnames[: function.__code__.co_argcount + function.__code__.co_kwonlyargcount]
-    return {name: t if name in variadic else types.GenericAlias(list, (t,)) for name, t in hints.items() if name != "return"}
+    return {
+        name: t if name in variadic else types.GenericAlias(list, (t,)) for name, t in hints.items() if name != "return"
+    }
 
 
 def _options(t: Any) -> tuple[Any, ...]:
