@@ -39,6 +39,7 @@ from ..tir.expr import (
     make_binary,
     match_types,
 )
+from ..tir.structure import same
 from ..tir.walk import pre_order, substitute, uses_var
 from .errors import ScheduleError, bad_argument
 from .invert import NotInvertible, invert
@@ -330,15 +331,15 @@ def _invert(
 ) -> tuple[dict[Var, Expr], list[Expr]]:
     """:func:`invert`, also where the indices are digits of one sum (``(i * 56 + j) // 64``, ``(i + 1) % 4``): first for
     the sum, then for what it is made of."""
-    sums = {
-        str(n.a): n.a
+    sums = [
+        n.a
         for e in indices
         for n in pre_order(e)
         if isinstance(n, (FloorDiv, FloorMod)) and isinstance(n.b, IntImm) and isinstance(n.a, Add)
-    }
-    if len(sums) != 1:
+    ]
+    if not sums or not all(same(sums[0], other) for other in sums):
         return invert(analyzer, doms, indices, values, as_written)
-    (text, whole) = next(iter(sums.items()))
+    whole = sums[0]
     ends = eval_interval(whole, doms, analyzer)
     if ends is None or not analyzer.can_prove(ends[0] >= 0):
         return invert(analyzer, doms, indices, values, as_written)
@@ -347,7 +348,7 @@ def _invert(
     analyzer.bind(var, span)
 
     def walk(e: Expr) -> Expr:
-        if isinstance(e, Add) and str(e) == text:
+        if isinstance(e, Add) and same(e, whole):
             return var
         return make_binary(type(e), walk(e.a), walk(e.b)) if isinstance(e, BinaryOp) else e
 

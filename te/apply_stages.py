@@ -40,6 +40,7 @@ class Applier:
         self.roots, self.stages, self.added = roots, stages, added
         func, blocks = lower_with_blocks(args, name)
         self.sch: Any = BlockSchedule(func)
+        self.params: dict[Any, Var] = dict(zip(args, func.params, strict=False))
         self.block: dict[Stage, str] = {}
         for op, names in blocks.items():
             stage = roots.get(op)
@@ -140,6 +141,7 @@ class Applier:
         for record in before:
             self.apply(stage, record)
         target = self.loop[axis]
+        place = self.sch.get_loops(self.rv(stage)).index(target)
         partial = self.step(f"s.rfactor({stage.name})", line, self.sch.rfactor, target, position)
         # The loops of the partial stage are those of the reduction, in the same order.
         self.block[new] = partial.name
@@ -148,7 +150,7 @@ class Applier:
         kinds = dict(zip(realize.iter_values, realize.block.iter_vars, strict=True))
         spatial = [v for v in loops if v in kinds and kinds[v].kind == IterVar.SPATIAL]
         reduce = [v for v in loops if v not in spatial]
-        factored = next(v for v in spatial if v.name == target.name)
+        factored = loops[place]
         spatial.remove(factored)
         spatial.insert(position, factored)
         self._fresh(new, [*spatial, *reduce])
@@ -169,7 +171,7 @@ class Applier:
         """The buffer that a stage writes, or that an input is."""
         if stage in self.block:
             return self.realize(self.block[stage]).block.writes[0].buffer
-        return next(b for b in self.sch.func.buffers if b.name == stage.op.output(0).name)
+        return self.sch.func.buffer_map[self.params[stage.op.output(0)]]
 
     def realize(self, block: str) -> BlockRealize:
         return tree_of(self.sch.func).block(block)

@@ -8,6 +8,7 @@ from typing import Any
 
 from .dtype import bytes_of, parse_dtype
 from .expr import Add, BufferLoad, Expr, IntImm, Range, Var, as_exprs, const, convert, is_const_int
+from .structure import same
 
 __all__ = ["Buffer", "BufferRegion", "MatchBufferRegion", "decl_buffer"]
 
@@ -125,7 +126,7 @@ def _extent(start: Expr, stop: Expr) -> Expr:
     """``stop - start``, for ``x + a`` and ``x + b`` the constant between them."""
     x, a = (start.a, start.b.value) if isinstance(start, Add) and isinstance(start.b, IntImm) else (start, 0)
     y, b = (stop.a, stop.b.value) if isinstance(stop, Add) and isinstance(stop.b, IntImm) else (stop, 0)
-    return const(b - a, stop.dtype) if x is y or (x.dtype == y.dtype and str(x) == str(y)) else stop - start
+    return const(b - a, stop.dtype) if same(x, y) else stop - start
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

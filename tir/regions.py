@@ -32,6 +32,7 @@ from .expr import (
     Ramp,
     Range,
     Select,
+    Shuffle,
     Sub,
     Var,
     const,
@@ -313,4 +314,6 @@ def _key(n: Any) -> Any:
     label = getattr(n, "value", None) if not list(n.children()) else getattr(n, "op", None)
     if isinstance(n, BufferLoad):
         label = id(n.buffer)
+    elif isinstance(n, Shuffle):
+        label = n.indices
     return (type(n), n.dtype, label, *[_key(c) for c in n.children()])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...tir.buffer import Buffer
+from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import Var
 from ...tir.function import PrimFunc
 from ...tir.stmt import BlockRealize, For, Stmt
@@ -48,15 +48,22 @@ __all__ = [
 ]
 
 
-def pick_buffer(realize: BlockRealize, which: Any, kind: str) -> Buffer:
-    """The buffer that a block reads or writes, named by its number among ``reads`` or ``writes``, or by its name."""
+def pick_buffer(realize: BlockRealize, which: Any, kind: str, others: Sequence[BufferRegion] = ()) -> Buffer:
+    """The buffer that a block reads or writes, named by its number among ``reads`` or ``writes``, or by its name, which
+    no other buffer of that side, nor one among ``others``, may have."""
     block = realize.block
     regions = block.reads if kind == "read" else block.writes
     names = ", ".join(f"{i}: {r.buffer.name}" for i, r in enumerate(regions)) or "none"
     if isinstance(which, str):
-        found = [r.buffer for r in regions if r.buffer.name == which]
+        found = {r.buffer: None for r in (*regions, *others) if r.buffer.name == which}
+        if len(found) > 1:
+            raise ScheduleError(
+                f"block {block.name_hint!r} touches {len(found)} buffers named {which!r}",
+                where=realize,
+                hint=f"say which by its number; what it {kind}s: {names}",
+            )
         if found:
-            return found[0]
+            return next(iter(found))
     elif isinstance(which, int) and 0 <= which < len(regions):
         return regions[which].buffer
     raise unknown_handle(

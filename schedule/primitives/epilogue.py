@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ...tir.expr import Add, BufferLoad, Expr, Max, Min, Mul, Var
+from ...tir.expr import Add, BufferLoad, Expr, Max, Min, Mul, Range, Var
 from ...tir.function import PrimFunc
 from ...tir.stmt import BlockRealize, BufferStore
+from ...tir.structure import same
 from ...tir.walk import loads_and_stores, pre_order, substitute
 from ..analysis import (
     Scope,
@@ -268,5 +269,5 @@ def _same_point(
     return axes
 
 
-def _equal(a: object, b: object) -> bool:
-    return str(a) == str(b)
+def _equal(a: Range, b: Range) -> bool:
+    return same(a.min, b.min) and same(a.extent, b.extent)

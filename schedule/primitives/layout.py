@@ -27,17 +27,12 @@ from .padding import fill_padding, pad_of
 __all__ = ["home_of", "named_buffer", "transform_layout"]
 
 
-def _rank(func: PrimFunc, block: Any, buffer: Any) -> int | None:
-    """The rank of the buffer that is named, when it is found: for maps that take ``*indices``."""
-    found = tree_of(func).blocks.get(block_name(block))
-    if not found:
-        return None
+def _rank(func: PrimFunc, block: Any, buffer: Any) -> int:
+    """The rank of the buffer that is named: for maps that take ``*indices``."""
+    realize = tree_of(func).block(block_name(block))
     if buffer is None:
-        return len(found[0].block.iter_vars)
-    try:
-        return named_buffer(found[0], buffer).ndim
-    except ScheduleError:
-        return None
+        return len(realize.block.iter_vars)
+    return named_buffer(realize, buffer).ndim
 
 
 def named_buffer(realize: BlockRealize, buffer: Any) -> Buffer:
@@ -48,7 +43,7 @@ def named_buffer(realize: BlockRealize, buffer: Any) -> Buffer:
     if isinstance(buffer, str):
         for kind, regions in (("write", realize.block.writes), ("read", realize.block.reads)):
             if any(r.buffer.name == buffer for r in regions):
-                return pick_buffer(realize, buffer, kind)
+                return pick_buffer(realize, buffer, kind, others=realize.block.reads)
     raise ScheduleError(
         f"block {realize.block.name_hint!r} has no buffer {buffer!r}",
         where=realize,

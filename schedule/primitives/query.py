@@ -51,4 +51,9 @@ def get_symbol(func: PrimFunc, name: str) -> Var:
         raise unknown_handle(
             f"function {func.name} has no size {name!r}", hint=nearest(name, [v.name for v in symbols_of(func)])
         )
+    if len(found) > 1:
+        raise ScheduleError(
+            f"function {func.name} has {len(found)} sizes named {name!r}",
+            hint="give each its own name, or use the variable of a buffer's shape",
+        )
     return found[0]

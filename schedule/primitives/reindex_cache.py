@@ -12,6 +12,7 @@ from ...tir.buffer import Buffer
 from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var, is_const_int
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
+from ...tir.structure import same
 from ...tir.walk import substitute, uses_var
 from ..analysis import all_of, bindings, check_only_writer, check_plain_path, conjuncts, scope_of
 from ..boxes import analyzer_at
@@ -124,7 +125,7 @@ def reindex_cache_read(
     copies = _nest_like(tree, realize, outside, layout.axes)
     if any(a.guards for a in found):
         check_readable(tree, realize, old, indices, found)
-    if not all(any(_same(i, n) for n in layout.indices) for i in indices):
+    if not all(any(same(i, n) for n in layout.indices) for i in indices):
         check_distinct(func, realize, layout.axes, layout.indices)
     name = unique_block_name(func, f"{old.name}_{storage_scope}")
     copy = Buffer(name, layout.shape, old.dtype, storage_scope, data_alignment=old.data_alignment)
@@ -222,10 +223,6 @@ def _check_single(realize: BlockRealize, buffer: Buffer, kind: str) -> None:
             f"block {realize.block.name_hint!r} {kind}s {region}, which is more than one element", where=realize,
             hint="name a block that touches one element for each value of its axes",
         )  # fmt: skip
-
-
-def _same(a: Expr, b: Expr) -> bool:
-    return a is b or str(a) == str(b)
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,12 @@ def run_steps(case: Case) -> Schedule:
 
 
 @pytest.fixture
+def steps_of():
+    """:func:`run_steps`, for another file of tests."""
+    return run_steps
+
+
+@pytest.fixture
 def check():
     """Run a case and hold it against what it says."""
 

@@ -28,7 +28,7 @@ from tilewright.tir.arith import (
     remove_trivial_loops,
     simplify,
 )
-from tilewright.tir.arith.structure import same
+from tilewright.tir.structure import same
 from tilewright.tir.walk import substitute
 
 VI, J, K, L, N, M = [Var(x) for x in "ijklnm"]

@@ -6,6 +6,7 @@ ranges and conditions as knowledge (:mod:`.bounds`), division rules (:mod:`.divi
 :func:`detect_iter_map` says which bindings of block axes are one to one, :func:`iter_map_simplify` writes them anew.
 """
 
+from ..structure import conjuncts
 from .affine import eval_interval, linear_coefficients
 from .analyzer import Analyzer
 from .iter_map import detect_iter_map
@@ -13,7 +14,6 @@ from .iter_normal import iter_map_simplify
 from .iter_terms import IterMap, IterMark, IterSplit, IterSum
 from .region import region_union, relax_region
 from .simplify import bind_sizes, remove_trivial_loops, simplify
-from .structure import conjuncts
 from .subspace import Division, Subspace, divide_subspace
 
 __all__ = [

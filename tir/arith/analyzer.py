@@ -30,13 +30,13 @@ from ..expr import (
     convert,
 )
 from ..node import Node
+from ..structure import opposite, same
 from ..walk import pre_order, substitute
 from .bounds import Bound, intersect
 from .canonical import INDEX_TYPES
 from .compare import Compare
 from .rules import RULES
 from .smt import proves
-from .structure import opposite, same
 from .terms import ONE, Poly, add, const_of, scale
 
 __all__ = ["Analyzer"]

@@ -37,9 +37,9 @@ from ..expr import (
     TruncMod,
     Var,
 )
+from ..structure import is_pure_call, opposite, same
 from ..walk import substitute, uses_var
 from .division import Division
-from .structure import is_pure_call, opposite, same
 from .terms import ONE, Poly, add, const_of, mul, poly_key, scale
 
 __all__ = ["INDEX_TYPES", "Canonical"]

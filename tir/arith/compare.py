@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import gcd
 
 from ..expr import EQ, GE, GT, LE, LT, NE, CmpOp, Expr, IntImm
+from ..structure import same
 from .canonical import Canonical
-from .structure import same
 from .terms import ONE, Poly, add, const_of, scale
 
 __all__ = ["Compare"]

@@ -18,10 +18,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..expr import GE, GT, LE, LT, Add, Expr, FloorDiv, FloorMod, IntImm, Min, Mul, Range, Sub, Var, const
+from ..structure import conjuncts, same
 from ..walk import pre_order
 from .analyzer import Analyzer
 from .iter_terms import IterMap, IterMark, IterSplit, IterSum
-from .structure import conjuncts, same
 
 __all__ = ["detect_iter_map"]
 

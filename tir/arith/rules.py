@@ -49,7 +49,7 @@ from ..expr import (
     const,
     make_binary,
 )
-from .structure import negate, same
+from ..structure import negate, same
 
 __all__ = ["RULES", "Rule", "truth"]
 

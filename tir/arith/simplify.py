@@ -8,10 +8,10 @@ from ..expr import Expr, IntImm, Range, Var
 from ..function import IRModule, PrimFunc
 from ..node import map_tuple
 from ..stmt import Allocate, AssertStmt, Block, BlockRealize, BufferStore, Evaluate, For, IfThenElse, LetStmt, seq
+from ..structure import opposite
 from ..walk import substitute, transform
 from .analyzer import Analyzer
 from .rules import truth
-from .structure import opposite
 
 __all__ = ["bind_sizes", "remove_trivial_loops", "simplify"]
 

@@ -11,10 +11,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..expr import And, Expr, Range, Var, const, is_const_int
+from ..structure import same
 from .analyzer import Analyzer
 from .iter_map import detect_iter_map
 from .iter_terms import IterMap, IterMark, IterSplit, IterSum
-from .structure import same
 
 __all__ = ["Division", "Subspace", "divide_subspace"]
 

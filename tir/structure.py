@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dtype import is_float
-from ..expr import (
+from .dtype import is_float
+from .expr import (
     EQ,
     GE,
     GT,
