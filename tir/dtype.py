@@ -1,6 +1,12 @@
 """Data types, written as text: ``float32``, ``int8``, ``bfloat16``, ``bool``, ``handle``, ``float32x16``.
 
 A data type is a plain string everywhere in the IR; this module is the one place that takes it apart.
+
+When integers overflow. Index arithmetic never does: sums, differences, products, quotients, minima and comparisons of
+type int32 and int64 over variables (of loops, axes, sizes, parameters) and constants have their mathematical values,
+and a program in which one would not fit has no meaning. Every other integer wraps around in two's complement: all
+other types, and int32 and int64 that come from memory or a call. A cast to an integer type keeps the low bits, of an
+index too: it is the identity only where the value fits. The simplifier, its bounds and its proofs hold under these rules.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Expressions: immutable trees with a data type.
 
 What they mean: ``//`` and ``%`` round towards minus infinity (:class:`FloorDiv`, :class:`FloorMod`); integer arithmetic
-on indices never overflows and no index is divided by zero, on data it wraps, and a quotient and a remainder by zero are 0;
+on indices never overflows and no index is divided by zero, on data it wraps, and a quotient and a remainder by zero are 0
+(:mod:`.dtype` says what is which);
 each operation on floats rounds to its type (compiled code may join a product and a sum of float32 or float64, which then
 round once); reading outside a buffer is an error; ``Select`` evaluates both sides, ``Call("tir.if_then_else")`` only the
 chosen one. Operators build nodes and fold constants; ``==`` builds an
@@ -715,7 +716,7 @@ def cast(dtype: str, value: ExprLike) -> Expr:
     if e.dtype == dtype:
         return e
     if isinstance(e, IntImm) and (is_int(dtype) or is_float(dtype)) and not is_bool(e.dtype):
-        return const(e.value, dtype)
+        return const(_wrap(e.value, dtype) if is_int(dtype) else e.value, dtype)
     if isinstance(e, FloatImm) and is_float(dtype):
         if bits_of(e.dtype) >= bits_of(dtype):
             return const(e.value, dtype)

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any
 
 from .arith import Analyzer
+from .arith.canonical import INDEX_TYPES
 from .buffer import Buffer, BufferRegion
 from .dtype import lanes_of
 from .expr import (
@@ -42,7 +43,7 @@ from .op import max_, min_
 from .stmt import Allocate, BlockRealize, BufferStore, For, LetStmt, Stmt
 from .walk import pre_order, substitute, uses_var
 
-__all__ = ["access_regions", "linear_key"]
+__all__ = ["access_regions", "difference", "interval", "lanes_ends", "linear_key"]
 
 Interval = tuple[Expr, Expr]
 """Both ends included."""
@@ -79,7 +80,7 @@ def _regions(boxes: Mapping[Buffer, list[Interval]]) -> tuple[BufferRegion, ...]
 def _range(lo: Expr, hi: Expr) -> Range:
     if lo is hi:
         return Range(lo, const(1, lo.dtype))
-    apart = _difference(hi, lo)
+    apart = difference(hi, lo)
     if apart is not None and isinstance(lo, (IntImm, Var)):
         return Range(lo, const(apart + 1, lo.dtype))
     analyzer = Analyzer()
@@ -99,7 +100,7 @@ class _Accesses:
         if isinstance(stmt, For):
             self.expression(stmt.min, env)
             self.expression(stmt.extent, env)
-            lo, hi = _interval(stmt.min, env), _interval(stmt.min + stmt.extent - 1, env)
+            lo, hi = interval(stmt.min, env), interval(stmt.min + stmt.extent - 1, env)
             ends = None if lo is None or hi is None else (lo[0], hi[1])
             self.statement(stmt.body, {**env, stmt.loop_var: ends})
         elif isinstance(stmt, BufferStore):
@@ -152,7 +153,7 @@ class _Accesses:
         """One element, or one vector of them."""
         box = []
         for index in indices:
-            box.append(_lanes(index))
+            box.append(lanes_ends(index))
         self.box(into, buffer, box, env)
 
     def box(self, into: dict[Buffer, list[Interval]], buffer: Buffer, box: list[Any], env: Any) -> None:
@@ -161,8 +162,8 @@ class _Accesses:
             return
         wide: list[Interval] = []
         for (lo, hi), extent in zip(box, buffer.shape, strict=True):
-            low = None if lo is None else _interval(lo, env)
-            high = low if lo is hi else _interval(hi, env)
+            low = None if lo is None else interval(lo, env)
+            high = low if lo is hi else interval(hi, env)
             whole = (const(0, extent.dtype), extent - 1)
             wide.append(whole if low is None or high is None else (low[0], high[1]))
         old = into.get(buffer)
@@ -186,7 +187,7 @@ class _Accesses:
         return const(0, extent.dtype), extent - 1
 
 
-def _lanes(index: Expr) -> tuple[Expr | None, Expr | None]:
+def lanes_ends(index: Expr) -> tuple[Expr | None, Expr | None]:
     """The least and the greatest lane of an index; None when it is not known which they are."""
     if isinstance(index, Broadcast):
         return index.value, index.value
@@ -212,7 +213,7 @@ def _is_long_gather(e: Expr) -> bool:
 
 
 def _join(a: Interval, b: Interval) -> Interval:
-    if a[0] is a[1] and b[0] is b[1] and _difference(a[0], b[0]) == 0:
+    if a[0] is a[1] and b[0] is b[1] and difference(a[0], b[0]) == 0:
         point = a[0] if isinstance(a[0], (IntImm, Var)) else Analyzer().simplify(a[0])
         return point, point
     return _end(a[0], b[0], min_, -1), _end(a[1], b[1], max_, 1)
@@ -221,30 +222,30 @@ def _join(a: Interval, b: Interval) -> Interval:
 def _end(a: Expr, b: Expr, otherwise: Callable[[Any, Any], Expr], sign: int) -> Expr:
     if a is b:
         return a
-    apart = _difference(b, a)
+    apart = difference(b, a)
     if apart is None:
         return otherwise(a, b)
     return b if apart * sign > 0 else a
 
 
-def _interval(e: Expr, env: Env) -> Interval | None:
+def interval(e: Expr, env: Env) -> Interval | None:
     """The ends of ``e`` over the variables in ``env``; None when unknown. Exact for what is linear in them."""
     if not env or not uses_var(e, lambda v: v in env):
         return (e, e)
     if isinstance(e, Var):
         return env[e]
     if isinstance(e, Cast):
-        ends = _interval(e.value, env)
+        ends = interval(e.value, env) if {e.dtype, e.value.dtype} <= INDEX_TYPES else None  # others may cut off
         return None if ends is None else (ends[0].astype(e.dtype), ends[1].astype(e.dtype))
     if isinstance(e, (Select, Call)):
         if isinstance(e, Call) and e.op != "tir.if_then_else":
             return None
         sides = [e.true_value, e.false_value] if isinstance(e, Select) else list(e.args[1:])
-        one, two = (_interval(s, env) for s in sides)
+        one, two = (interval(s, env) for s in sides)
         return None if one is None or two is None else _join(one, two)
     if not isinstance(e, (Add, Sub, Mul, FloorDiv, FloorMod, Min, Max)):
         return None
-    a, b = _interval(e.a, env), _interval(e.b, env)
+    a, b = interval(e.a, env), interval(e.b, env)
     if a is None or b is None:
         return None
     if isinstance(e, Add):
@@ -277,7 +278,7 @@ def _sum(a: Expr, b: Expr, sign: int) -> Expr:
     return a + b if sign > 0 else a - b
 
 
-def _difference(a: Expr, b: Expr) -> int | None:
+def difference(a: Expr, b: Expr) -> int | None:
     """``a - b`` when it is a constant for sure."""
     left, right = linear_key(a), linear_key(b)
     return left[1] - right[1] if left[0] == right[0] else None

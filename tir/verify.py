@@ -14,7 +14,9 @@
     to one, and nowhere else.
  8. A block has one value of the right type per axis. Its predicate is bool.
  9. A block with axes uses these, not the variables of loops around it.
-10. A block with axes declares the buffers that it writes, and those that it reads (its own output aside).
+10. A block other than the root declares the buffers that it writes, and those that it reads (its own output aside).
+    One without axes that declares nothing holds blocks, and touches nothing outside of these. A declared region holds each access that is made for certain and whose distance from it is a number
+    (:mod:`.certain`); of others, and of what is reached through a pointer, it cannot be known.
 11. A matched buffer has the data type and the scope of its source, and no more dimensions.
 12. A sequence holds two statements at least, none of them a sequence.
 13. A program with blocks is one block without axes, its root.
@@ -29,6 +31,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from .buffer import Buffer, BufferRegion
+from .certain import left_out
 from .dtype import is_bool, is_float, is_int, lanes_of, max_value, min_value, parse_dtype
 from .expr import (
     BinaryOp,
@@ -98,6 +101,7 @@ class _Verifier:
         self.hidden: dict[Var, str] = {}  # loop variables that the innermost block with axes must not use
         self.loops: list[Var] = []
         self.blocks: list[tuple[Block, set[Buffer], set[Buffer]]] = []
+        self.root = func.body.block if isinstance(func.body, BlockRealize) else None
         self.level: dict[Buffer, int] = {}  # how many blocks were open around a buffer's declaration
 
     def fail(self, message: str) -> VerifyError:
@@ -302,6 +306,9 @@ class _Verifier:
             self.stmt(b.init)
         self.stmt(b.body)
         self.blocks.pop()
+        if self.blocks:
+            found = left_out(b)
+            self.check(found is None, "" if found is None else _leaves_out(b, *found))
         self.hidden, self.loops = hidden, loops
         self.leave(mark)
 
@@ -318,7 +325,9 @@ class _Verifier:
 
     def touched(self, buffer: Buffer, write: bool) -> None:
         for block, reads, writes in self.blocks[self.level.get(buffer, 0) :]:
-            if block.iter_vars and buffer not in writes and (write or buffer not in reads):
+            if block is self.root or not (block.iter_vars or reads or writes) and block is not self.blocks[-1][0]:
+                continue
+            if buffer not in writes and (write or buffer not in reads):
                 verb, clause = ("writes", "T.writes") if write else ("reads", "T.reads")
                 raise self.fail(f"block `{block.name_hint}` {verb} `{buffer.name}`, which its {clause} leaves out")
 
@@ -446,6 +455,11 @@ _PROBLEMS: dict[type, Any] = {
     Call: _call,
     Shuffle: _shuffle,
 }
+
+
+def _leaves_out(block: Block, buffer: Buffer, verb: str) -> str:
+    region = next(r for r in (block.reads if verb == "reads" else block.writes) if r.buffer is buffer)
+    return f"block `{block.name_hint}` {verb} `{buffer.name}` outside of {region}, which its T.{verb} declares"
 
 
 def _names(buffers: Iterable[Buffer]) -> str:

@@ -147,7 +147,8 @@ class Maker:
         init = self.stmt(0, inner) if self.rng.random() < 0.3 else None
         body = self.stmt(depth, inner)
         self.buffers = outer_buffers
-        regions = tuple(self.region(b, inner) for b in outer_buffers)
+        # each twice: of buffers with one region, the verifier asks that it hold what is accessed
+        regions = tuple(self.region(b, inner) for b in outer_buffers) * 2
         name = self.pick(["B", "C", 'a "b"', ""])
         block = Block(tuple(axes), regions, regions, name, body, init, allocs, matches, {})
         predicate = self.condition(ints) if self.rng.random() < 0.3 else TRUE

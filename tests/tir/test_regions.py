@@ -37,6 +37,7 @@ CASES = [
     ("for k in range(4):\n    for m in range(k + 1):\n        B[vi, m] = A[k, m]", "A[0:4, 0:4]", "B[vi, 0:4]"),
     ("for k in range(n):\n    B[vi, k] = A[k, vj]", "A[0:n, vj]", "B[vi, 0:n]"),
     ("B[vi, vj] = A[J[vi], vj]", "A[J[vi], vj], J[vi]", "B[vi, vj]"),
+    ("for k in range(4):\n    B[vi, k] = A[T.Cast('int32', T.Cast('int8', k * 60)), vj]", "A[0:16, vj]", "B[vi, 0:4]"),
     ("for k in range(4):\n    B[vi, k] = A[J[k], vj]", "A[0:16, vj], J[0:4]", "B[vi, 0:4]"),
     ("for k in range(4):\n    for m in range(J[k]):\n        B[vi, m] = A[k, m]", "J[0:4], A[0:4, 0:16]", "B[vi, 0:16]"),
     ("if A[vi, 0] > T.float32(0):\n    B[vi, vj] = T.float32(1)", "A[vi, 0]", "B[vi, vj]"),

@@ -79,10 +79,10 @@ BROKEN = {
     "parameter again": (loop(N, STORE), "variable `n` is defined twice"),
     "unknown buffer": (BufferStore(LOCAL, F1, (ZERO,)), "buffer `T` is not declared"),
     "buffer out of scope": (
-        SeqStmt((block(STORE, alloc_buffers=(LOCAL,)), BufferStore(LOCAL, F1, (ZERO,)))),
+        SeqStmt((block(Evaluate(ZERO), alloc_buffers=(LOCAL,)), BufferStore(LOCAL, F1, (ZERO,)))),
         "buffer `T` is used outside of its scope"),
     "buffer twice": (
-        SeqStmt((block(STORE, alloc_buffers=(LOCAL,)), block(STORE, alloc_buffers=(LOCAL,)))),
+        SeqStmt((block(Evaluate(ZERO), alloc_buffers=(LOCAL,)),) * 2),
         "buffer `T` is defined twice"),
     "borrowed pointer": (
         block(STORE, alloc_buffers=(decl_buffer((4,), name="V", data=A.data),)),
@@ -197,8 +197,10 @@ def f(A: T.Buffer((16,), "float32")):
         verify(parse(text.format(reads="", shape="(4,)", dtype="float32", index="0")))
 
 
-def test_an_opaque_block_may_use_outer_loops_and_declare_less():
-    verify(func(loop(I, block(BufferStore(A, F1, (I,))))))
+def test_an_opaque_block_may_use_outer_loops_and_declares_what_it_touches():
+    verify(func(loop(I, block(BufferStore(A, F1, (I,)), writes=(A[I : I + 1],)))))
+    with pytest.raises(VerifyError, match="writes `A`, which its T.writes leaves out"):
+        verify(func(loop(I, block(BufferStore(A, F1, (I,))))))
 
 
 def test_a_reduction_reads_its_own_output_undeclared(corpus):

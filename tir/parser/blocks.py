@@ -48,7 +48,7 @@ class BlockParser(ExprParser):
         super().__init__(source, outer)
         self.frames: list[Frame] = []
         self.loops: dict[Var, Range] = {}
-        self.block_count = 0
+        self.roots: dict[Stmt, Block] = {}  # blocks without axes at the top, each as it is when it is the root
         self.thread_tags: dict[Var, str] = {}  # of T.env_thread
 
     def frame(self, node: ast.AST, what: str) -> Frame:
@@ -70,8 +70,7 @@ class BlockParser(ExprParser):
         if "no_realize" in args and self.eval(args["no_realize"]):
             raise self.error("a block that is not realized is no statement of a program", args["no_realize"])
         name = self.string(args["name"]) if "name" in args else ""
-        is_root = len(self.frames) == 1 and self.block_count == 0 and not self.loops
-        self.block_count += 1
+        may_be_root = len(self.frames) == 1 and not self.loops
         frame = Frame()
         self.frames.append(frame)
         self.scopes.append({})
@@ -79,18 +78,18 @@ class BlockParser(ExprParser):
         self.scopes.pop()
         self.frames.pop()
         reads, writes = frame.reads, frame.writes
+        found: Any = ((), ())
         if reads is None or writes is None:
-            if is_root and not frame.axes:
-                found: Any = ((), ())
-            else:
-                found = self._accesses(frame, inner)
-            reads, writes = found[0] if reads is None else reads, found[1] if writes is None else writes
+            found = self._accesses(frame, inner)
         block = Block(
-            tuple(frame.axes), reads, writes, name, inner, frame.init, tuple(frame.allocs), tuple(frame.matches),
-            frame.annotations,
+            tuple(frame.axes), found[0] if reads is None else reads, found[1] if writes is None else writes, name,
+            inner, frame.init, tuple(frame.allocs), tuple(frame.matches), frame.annotations,
         )  # fmt: skip
         predicate = frame.predicate if frame.predicate is not None else IntImm(1, "bool")
-        return BlockRealize(tuple(frame.values), predicate, block)
+        realize = BlockRealize(tuple(frame.values), predicate, block)
+        if may_be_root and not frame.axes:
+            self.roots[realize] = block.with_(reads=reads or (), writes=writes or ())
+        return realize
 
     def _accesses(self, frame: Frame, body: Stmt) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
         """What the block touches outside of itself; a matched buffer stands for its region."""

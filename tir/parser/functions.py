@@ -9,6 +9,7 @@ from ..buffer import Buffer
 from ..expr import Expr, Var
 from ..function import IRModule, PrimFunc, root_block
 from ..printer_func import needs_root
+from ..stmt import BlockRealize
 from ..vocabulary import BufferWord, TypeWord
 from .blocks import BUFFER_ARGS, Frame
 from .errors import ParseError
@@ -95,7 +96,7 @@ class FunctionParser(StmtParser):
     def function(self, node: ast.FunctionDef, options: dict[str, Any]) -> PrimFunc:
         """``@T.prim_func def main(A: T.Buffer(…), n: T.int32): …``"""
         frame = Frame(is_function=True)
-        self.frames, self.loops, self.block_count = [frame], {}, 0
+        self.frames, self.loops, self.roots = [frame], {}, {}
         depth = len(self.scopes)
         self.scopes.append({})
         a = node.args
@@ -112,6 +113,8 @@ class FunctionParser(StmtParser):
         self.frames = []
         if needs_root(body, bool(frame.allocs)):
             body = root_block("root", body, tuple(frame.allocs))
+        elif body in self.roots:  # the only statement: what it does not declare, the root leaves open
+            body = BlockRealize((), body.predicate, self.roots[body])  # type: ignore[attr-defined]
         buffer_map = {p: frame.params[p] for p in params if p in frame.params}
         return PrimFunc(tuple(params), body, buffer_map, frame.annotations)
 
