@@ -29,8 +29,8 @@ def left_out(block: Block) -> tuple[Buffer, str] | None:
     Only buffers with one declared region are looked at; what a block writes it may read without saying so.
     """
     reads, writes = _single(block.reads), _single(block.writes)
-    for region in block.writes:
-        reads.pop(region.buffer, None)
+    for written in block.writes:
+        reads.pop(written.buffer, None)
     if not reads and not writes:
         return None
     for buffer, box, verb in _Accesses().of(block):

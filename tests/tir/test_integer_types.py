@@ -13,8 +13,8 @@ from tilewright.tir.dtype import is_bool, max_value, min_value, parse_dtype
 from tilewright.tir.expr import EQ, GE, GT, LE, LT, NE, Add, BinaryOp, CmpOp, Mul, Sub, cast
 
 TYPES = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
-I, J = Var("i"), Var("j", "int64")
-RANGES = {I: (0, 15), J: (-4, 7)}
+VI, VJ = Var("i"), Var("j", "int64")
+RANGES = {VI: (0, 15), VJ: (-4, 7)}
 PLAIN = {
     Add: lambda a, b: a + b,
     Sub: lambda a, b: a - b,
@@ -67,7 +67,7 @@ def draw(rng: random.Random, dtype: str, depth: int) -> Expr:
         return rng.choice([LT, LE, GT, GE, EQ, NE])(draw(rng, side, depth - 1), draw(rng, side, depth - 1))
     if depth <= 0 or rng.random() < 0.15:
         if dtype in ("int32", "int64") and rng.random() < 0.7:
-            return I if dtype == "int32" else J
+            return VI if dtype == "int32" else VJ
         small = rng.choice([0, 1, 2, 3, 4, 8, 100, max_value(dtype), min_value(dtype)])
         return const(small if rng.random() < 0.9 or small > 127 else -small if min_value(dtype) else small, dtype)
     kind = rng.randint(0, 9)
@@ -108,21 +108,21 @@ def test_simplified_integers_have_the_same_value(dtype: str) -> None:
 
 
 WRAPS = [
-    (Max(Cast("uint32", I) - const(5, "uint32"), const(1, "uint32")), 3, 2**32 - 2),
-    (Min(Cast("uint32", I - 4), const(2, "uint32")), 1, 2),
-    (Cast("int64", Cast("int8", I * 100)), 2, -56),
-    (Cast("int32", Cast("uint8", I * 30)) // 8, 9, 1),
-    (Cast("int32", Cast("uint8", I * 30 - 40)), 1, 246),
-    (Cast("int32", Cast("int64", I) * const(2**31, "int64")), 1, -(2**31)),
+    (Max(Cast("uint32", VI) - const(5, "uint32"), const(1, "uint32")), 3, 2**32 - 2),
+    (Min(Cast("uint32", VI - 4), const(2, "uint32")), 1, 2),
+    (Cast("int64", Cast("int8", VI * 100)), 2, -56),
+    (Cast("int32", Cast("uint8", VI * 30)) // 8, 9, 1),
+    (Cast("int32", Cast("uint8", VI * 30 - 40)), 1, 246),
+    (Cast("int32", Cast("int64", VI) * const(2**31, "int64")), 1, -(2**31)),
 ]
 
 
 @pytest.mark.parametrize(("e", "i", "expected"), WRAPS, ids=[str(e) for e, _, _ in WRAPS])
 def test_casts_of_indices_wrap(e: Expr, i: int, expected: int) -> None:
     an = Analyzer()
-    an.bind(I, RANGES[I])
+    an.bind(VI, RANGES[VI])
     lo, hi = an.const_int_bound(e)
-    assert value_of(e, {I: i}) == expected == value_of(an.simplify(e), {I: i})
+    assert value_of(e, {VI: i}) == expected == value_of(an.simplify(e), {VI: i})
     assert (lo is None or lo <= expected) and (hi is None or expected <= hi)
 
 
