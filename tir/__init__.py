@@ -11,6 +11,7 @@ written by hand), compare and identify (:mod:`.equal`), check (:mod:`.verify`), 
 """
 
 from . import arith, op, walk
+from .annotations import register_annotation
 from .buffer import Buffer, BufferRegion, MatchBufferRegion, decl_buffer
 from .equal import assert_structural_equal, structural_equal, structural_hash, workload_key
 from .expr import *  # noqa: F403
@@ -29,6 +30,6 @@ __all__ = [  # noqa: F405
     "MatchBufferRegion", "Max", "Min", "Mul", "NE", "Not", "Or", "ParseError", "PrimExpr", "PrimFunc", "Ramp",
     "Range", "Reduce", "Select", "SeqStmt", "Shuffle", "Stmt", "StringImm", "Sub", "TruncDiv", "TruncMod", "Var",
     "VerifyError", "arith", "assert_structural_equal", "const", "convert", "decl_buffer", "interpret",
-    "is_const_int", "op", "parse", "register_printer", "seq", "structural_equal", "structural_hash", "verify",
+    "is_const_int", "op", "parse", "register_annotation", "register_printer", "seq", "structural_equal", "structural_hash", "verify",
     "walk", "workload_key"
 ]  # fmt: skip

@@ -12,6 +12,7 @@ from ...tir.walk import pre_order, substitute, transform
 from ..target import Target
 from .fresh import fresh_copy
 from .prefetch import DISTANCE, unrolled_distance
+from .unroll_steps import with_pragmas_of
 
 __all__ = ["legalize_vector_loops", "remove_unit_loops", "split_unroll_factors"]
 
@@ -25,7 +26,7 @@ def remove_unit_loops(func: PrimFunc) -> PrimFunc:
     def post(n: Node) -> Stmt | None:
         if isinstance(n, For) and isinstance(n.extent, IntImm) and n.kind != "thread_binding":
             if n.extent.value == 1:
-                return substitute(n.body, {n.loop_var: n.min})  # type: ignore[no-any-return]
+                return with_pragmas_of(n, substitute(n.body, {n.loop_var: n.min}))
             if n.extent.value <= 0:
                 return seq()
         return None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from ...tir.annotations import unread_annotations
 from ...tir.arith import simplify
 from ...tir.depth import make_room
 from ...tir.function import PrimFunc
@@ -30,6 +32,7 @@ from .storage import widen_half_floats
 from .streams import align_streams, mark_streams
 from .transpose import transpose_in_registers
 from .unroll import unroll_loops
+from .unroll_steps import choose_unrolled
 from .vectorize import vectorize_loops
 
 __all__ = ["PASSES", "Pass", "PassReport", "run_passes"]
@@ -60,6 +63,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("legalize_vector_loops", legalize_vector_loops),
     Pass("split_unroll_factors", _plain(split_unroll_factors)),
     Pass("simplify", _plain(simplify)),
+    Pass("choose_unrolled", _plain(choose_unrolled)),
     Pass("name_quotients", _plain(name_quotients)),
     Pass("hoist_guards", _plain(hoist_guards)),
     Pass("join_split_indices", _plain(join_split_indices)),
@@ -100,6 +104,7 @@ def run_passes(
     the function after each; ``report`` collects the times.
     """
     make_room(func)
+    _warn_of_unread(func)
     for p in passes:
         start = time.perf_counter()
         func = p.run(func, target)
@@ -110,3 +115,15 @@ def run_passes(
         if check:
             verify(func)
     return func
+
+
+_warned: set[str] = set()
+
+
+def _warn_of_unread(func: PrimFunc) -> None:
+    """A warning, once for each key, of annotations that nothing reads."""
+    for key, place, near in unread_annotations(func):
+        if key not in _warned:
+            _warned.add(key)
+            hint = f"; did you mean {near}?" if near else "; register_annotation makes one of your own known"
+            warnings.warn(f"nothing reads the annotation {key!r} ({func.name}, {place}){hint}", stacklevel=4)

@@ -19,7 +19,8 @@ __all__ = ["annotate", "enter_postproc", "unannotate", "with_annotation"]
 def annotate(func: PrimFunc, block_or_loop: str | Var, ann_key: str, ann_val: Any) -> PrimFunc:
     """Set an annotation of a block or loop; an earlier one of that name stays (unannotate it first to change it).
 
-    ``ann_val``: a number, a text, a list or a dict of those.
+    ``ann_val``: a number, a text, a list or a dict of those. What lowering reads is listed in :mod:`tilewright.tir.annotations`; it
+    warns of keys that nothing reads.
     """
     _, node = _target(func, block_or_loop)
     value = _plain(ann_val)

@@ -1,0 +1,119 @@
+"""Chooses loops to unroll by how many stores they come to, as TVM's pragmas of these names ask."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...tir.expr import Expr, IntImm, const
+from ...tir.function import PrimFunc
+from ...tir.stmt import AttrStmt, BufferStore, Evaluate, For, Stmt
+from ...tir.walk import pre_order
+
+__all__ = ["choose_unrolled", "with_pragmas_of"]
+
+MOST_STEPS = "pragma_auto_unroll_max_step"
+EXPLICIT = "pragma_unroll_explicit"
+_DEEPEST = 8
+"""So many loops inside one another are chosen at most, TVM's ``auto_max_depth``."""
+
+
+def choose_unrolled(func: PrimFunc) -> PrimFunc:
+    """``pragma_auto_unroll_max_step = n`` on a loop or a block: inside it, serial loops that hold no other loop but
+    unrolled ones are unrolled when that makes no more than n stores and calls. The innermost pragma counts.
+
+    Before::
+
+        for i in T.serial(64, annotations={"pragma_auto_unroll_max_step": 16}):
+            for j, k in T.grid(4, 3): B[i, j] = B[i, j] + A[i, j, k]
+
+    After::
+
+        for i in range(64):
+            for j in T.unroll(4):
+                for k in T.unroll(3): B[i, j] = B[i, j] + A[i, j, k]
+
+    A vector loop counts as what one trip does. ``pragma_unroll_explicit = 0``: what would be unrolled stays a loop. TVM
+    leaves such loops to the compiler of the code that it prints; LLVM is told of none.
+    """
+    wanted = (MOST_STEPS, EXPLICIT)
+    if not any(
+        isinstance(n, For) and any(key in n.annotations for key in wanted)
+        or isinstance(n, AttrStmt) and n.attr_key in wanted
+        for n in pre_order(func.body, lambda n: not isinstance(n, Expr))
+    ):  # fmt: skip
+        return func
+    return func.with_body(_Chooser(0, True).visit(func.body)[0])
+
+
+def with_pragmas_of(loop: For, body: Stmt) -> Stmt:
+    """``body`` with what ``loop`` asks for all that is inside it, when the loop itself goes."""
+    for key in (MOST_STEPS, EXPLICIT):
+        if key in loop.annotations:
+            number = _number(loop.annotations[key], key, f"loop {loop.loop_var.name}")
+            body = AttrStmt(None, key, const(number), body)
+    return body
+
+
+@dataclass(slots=True)
+class _Size:
+    """What a statement comes to: stores and calls in all, loops that stay around them, and unrolled loops."""
+
+    steps: int = 0
+    loops: int = 0
+    unrolled: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Chooser:
+    """The pragmas in force."""
+
+    most: int
+    explicit: bool
+
+    def visit(self, s: Stmt) -> tuple[Stmt, _Size]:
+        """``s`` with its loops chosen, and its size."""
+        if isinstance(s, AttrStmt) and s.attr_key in (MOST_STEPS, EXPLICIT):
+            return self.under({s.attr_key: s.value}, s.attr_key).visit(s.body)
+        if isinstance(s, For):
+            if MOST_STEPS in s.annotations or EXPLICIT in s.annotations:
+                rest = {k: v for k, v in s.annotations.items() if k not in (MOST_STEPS, EXPLICIT)}
+                return self.under(s.annotations, f"loop {s.loop_var.name}").loop(s.with_(annotations=rest))
+            return self.loop(s)
+        size = _Size(int(isinstance(s, (BufferStore, Evaluate))))
+
+        def child(c: Any) -> Any:
+            if not isinstance(c, Stmt):
+                return c
+            new, part = self.visit(c)
+            size.steps += part.steps
+            size.loops, size.unrolled = max(size.loops, part.loops), max(size.unrolled, part.unrolled)
+            return new
+
+        return s.map_children(child), size  # type: ignore[return-value]
+
+    def under(self, pragmas: Mapping[str, Any], place: str) -> _Chooser:
+        """The pragmas in force inside a statement that has some of its own."""
+        most = _number(pragmas.get(MOST_STEPS, self.most), MOST_STEPS, place)
+        return _Chooser(most, bool(_number(pragmas.get(EXPLICIT, int(self.explicit)), EXPLICIT, place)))
+
+    def loop(self, s: For) -> tuple[Stmt, _Size]:
+        """A loop, unrolled if it shall be."""
+        body, size = self.visit(s.body)
+        s = s if body is s.body else s.with_(body=body)
+        if s.kind == "vectorized":
+            return s, size
+        trips = s.extent.value if isinstance(s.extent, IntImm) else -1
+        fits = self.most and s.kind == "serial" and trips >= 0 and not size.loops and size.unrolled <= _DEEPEST
+        if s.kind == "unrolled" or (fits and trips * size.steps <= self.most):
+            kind = "unrolled" if self.explicit else "serial"
+            return s if s.kind == kind else s.with_(kind=kind), _Size(trips * size.steps, size.loops, size.unrolled + 1)
+        return s, _Size(size.steps, size.loops + 1, size.unrolled)
+
+
+def _number(value: Any, key: str, place: str) -> int:
+    value = value.value if isinstance(value, IntImm) else value
+    if not isinstance(value, int) or value < 0:
+        raise ValueError(f"{key} of {place} is {value!r}; it is a whole number of at least 0")
+    return int(value)
