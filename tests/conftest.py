@@ -1,11 +1,13 @@
-"""For every test: the programs that it made print as text that parses back equal."""
+"""For every test: the programs that it made print as text that parses back equal, and lowering verifies after each pass."""
 
+import os
 from collections import deque
 
 import pytest
 
 from tilewright.tir import PrimFunc, VerifyError, assert_structural_equal, parse, verify
 
+os.environ.setdefault("TILEWRIGHT_VERIFY", "passes")
 _LINES = 400
 _made: deque[PrimFunc] = deque(maxlen=4)
 _create = PrimFunc.__init__
