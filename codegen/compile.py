@@ -20,14 +20,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ..tir.function import IRModule, PrimFunc
 from .llvm.emit import emit
 from .llvm.jit import optimize_and_compile
 from .lower import lower
-from .lowered import LoweredFunc
+from .lowered import LoweredFunc, functions_of
 from .packing import layout_free_params, split_packing
 from .runtime.module import Module
 from .target import Target
@@ -41,7 +42,10 @@ def compile(
     name: str | None = None,
     **toggles: Any,
 ) -> Module:
-    """Compile a PrimFunc, a Schedule, an IRModule, or what :func:`lower` returned.
+    """Compile a PrimFunc, a Schedule, an IRModule (or a mapping of functions by name), or what :func:`lower` returned.
+
+    The result has every function by its name in the module. A function's C symbol is its ``global_symbol``; functions
+    that have the same one (as te makes them: ``main``) are called as in the module.
 
     Parameters that the attribute ``layout_free_buffers`` names are packed ahead where the schedule allows it:
     see :meth:`Module.pack_weights`. ``name`` is the C symbol of a single function (its own name otherwise). ``toggles`` go to
@@ -51,22 +55,24 @@ def compile(
     machine = target if isinstance(target, Target) else Target(target)
     lowered: dict[str, LoweredFunc] = {}
     packing: dict[str, dict[int, str]] = {}
-    for key, item in _functions(func, name).items():
+    functions = _functions(func, name)
+    symbols = {"": name or functions[""].name} if "" in functions else _symbols(functions)
+    for key, item in functions.items():
         packs: Mapping[int, PrimFunc] = {}
         if isinstance(item, LoweredFunc):
             one = item
         else:
-            item = getattr(item, "func", item)
             split = split_packing(item)
             one, packs = lower(split.main, machine), split.packs
-        symbol = _symbol(name or one.name)
+        symbol = _symbol(name or symbols[key])
         if one.name != symbol:
             one = LoweredFunc(one.func, symbol, one.target, one.params, one.scheduled)
         lowered[key or symbol] = one
         if isinstance(item, PrimFunc) and layout_free_params(item):
             packing[key or symbol] = dict.fromkeys(layout_free_params(item), "")
         for index, pack in packs.items():
-            step = lower(pack, machine, _symbol(symbol + pack.name[len(split.main.name) :]))
+            taken = {*symbols.values(), *lowered, *[f.name for f in lowered.values()]}
+            step = lower(pack, machine, _fresh(_symbol(symbol + pack.name[len(split.main.name) :]), taken))
             lowered[step.name] = step
             packing[key or symbol][index] = step.name
     if not lowered:
@@ -87,17 +93,35 @@ def compile_ir(
 
 
 def _functions(func: Any, name: str | None) -> dict[str, Any]:
+    """The functions by their names in the module; a single one that has none by an empty name."""
     if isinstance(func, (PrimFunc, LoweredFunc)):
         return {"": func}
-    module = getattr(func, "mod", func)  # a Schedule holds a module
-    functions = module.functions if isinstance(module, IRModule) else module
-    if not isinstance(functions, Mapping):
+    functions = functions_of(func)
+    if functions is None:
         raise TypeError(f"cannot compile {type(func).__name__}; a PrimFunc, a Schedule or an IRModule is needed")
     if name is not None and len(functions) > 1:
         raise ValueError(f"a name for {len(functions)} functions; they keep their own")
     if len(functions) == 1 and not isinstance(func, (IRModule, Mapping)):
         return {"": next(iter(functions.values()))}
-    return dict(functions)
+    return {key: one if isinstance(one, (PrimFunc, LoweredFunc)) else one.func for key, one in functions.items()}
+
+
+def _symbols(functions: Mapping[str, PrimFunc | LoweredFunc]) -> dict[str, str]:
+    """The C symbol of each function of a module."""
+    count = Counter(one.name for one in functions.values())
+    out = {key: one.name for key, one in functions.items() if count[one.name] == 1}
+    for key in functions:
+        if key not in out:
+            out[key] = _fresh(key, set(out.values()))
+    return {key: out[key] for key in functions}
+
+
+def _fresh(name: str, taken: Collection[str]) -> str:
+    """``name``, with a number when it is taken."""
+    out, n = name, 1
+    while out in taken:
+        out, n = f"{name}_{n}", n + 1
+    return out
 
 
 def _symbol(name: str) -> str:

@@ -39,9 +39,10 @@ def export_module(functions: Sequence[LoweredFunc], code: CompiledCode, path: Pa
     if suffix not in SUFFIXES:
         raise ExportError(f"cannot export to {path.name!r}: the suffix must be one of {', '.join(SUFFIXES)}")
     header = path.with_suffix(".h")
+    declarations = "" if suffix == ".ll" else c_header(functions, header.name)
     if suffix == ".c":
         path.write_text(emit_c(list(functions)))
-        header.write_text(c_header(functions, header.name))
+        header.write_text(declarations)
         return [path, header]
     whole = self_contained(code)
     if suffix == ".ll":
@@ -53,7 +54,7 @@ def export_module(functions: Sequence[LoweredFunc], code: CompiledCode, path: Pa
         path.write_bytes(whole.object)
     else:
         link_shared(whole.object, path, code.target)
-    header.write_text(c_header(functions, header.name))
+    header.write_text(declarations)
     if suffix != ".so":
         return [path, header]
     package = path.with_suffix(".pc")

@@ -6,19 +6,20 @@ exported header cannot disagree: ``int32_t NAME(<one argument per Param>)``, 0 f
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ..tir.buffer import Buffer
 from ..tir.dtype import parse_dtype
 from ..tir.expr import BufferLoad, Call, Expr, Var
-from ..tir.function import PrimFunc
+from ..tir.function import IRModule, PrimFunc
 from ..tir.node import Node
 from ..tir.stmt import Block, BufferStore
 from ..tir.walk import distinct, pre_order
 from .target import Target
 
-__all__ = ["LoweredFunc", "Param", "abi_of", "size_vars", "written_data"]
+__all__ = ["LoweredFunc", "Param", "abi_of", "functions_of", "size_vars", "written_data"]
 
 SIZE = "int64"
 """The C type of a symbolic size, whatever the type of its variable."""
@@ -90,6 +91,13 @@ class LoweredFunc:
     def script(self) -> str:
         """The lowered function's text."""
         return self.func.script()
+
+
+def functions_of(module: Any) -> Mapping[str, Any] | None:
+    """The functions by name of an IRModule, of a Schedule (which holds one) or of a mapping; None for anything else."""
+    module = getattr(module, "mod", module)
+    functions = module.functions if isinstance(module, IRModule) else module
+    return functions if isinstance(functions, Mapping) else None
 
 
 def abi_of(func: PrimFunc) -> tuple[Param, ...]:

@@ -15,7 +15,7 @@ from ..schedule import Schedule, ScheduleError, Trace, TraceError
 from ..tir.equal import workload_key
 from ..tir.function import PrimFunc
 from ..tuning_db import Database, TuningRecord
-from .request import Request, request, unknown_sizes
+from .request import Request, request, requests, unknown_sizes
 
 __all__ = ["BuildError", "NoRecordError", "Plan", "build", "open_database", "plan"]
 
@@ -69,7 +69,8 @@ def build(
     """Compile ``inputs`` for ``target``; the result is callable on NumPy arrays, outputs last.
 
     ``inputs``: what :func:`.request.request` takes; with a te schedule or a spec ``args`` are its tensors or
-    parameters. A function that is not scheduled gets the best schedule that ``db`` has for it, else the analytic
+    parameters. Of a module of several functions, or a mapping of such inputs by name, all are built, and the result has
+    them by name. A function that is not scheduled gets the best schedule that ``db`` has for it, else the analytic
     model's best, and ``module.origin`` says which. Records that this code generator measured come before those of another
     one. ``require_tuned``: :class:`NoRecordError` instead of the analytic model's schedule.
     ``name`` is the symbol of the compiled function.
@@ -81,9 +82,25 @@ def build(
     >>> y.tolist()
     [[0.0, 2.0, 0.0, 4.0]]
     """
+    several = requests(inputs)
+    if several is not None:
+        if name is not None:
+            raise ValueError(f"a name for {len(several)} functions; they keep their own")
+        plans = {key: plan(one, None, target, db=db, require_tuned=require_tuned) for key, one in several.items()}
+        return _compile_together(plans)
     made = plan(inputs, args, target, db=db, require_tuned=require_tuned, name=name)
     log.info("%s: %s", made.request.func.name, made.origin)
     return made.compile()
+
+
+def _compile_together(plans: Mapping[str, Plan]) -> Module:
+    """One module of several functions; its ``origin`` says where the schedule of each came from."""
+    for name, made in plans.items():
+        log.info("%s: %s", name, made.origin)
+    target = next((made.target for made in plans.values()), "native")
+    module = compile({name: made.scheduled for name, made in plans.items()}, target)
+    module.origin = "; ".join([f"{name}: {made.origin}" for name, made in plans.items()])
+    return module
 
 
 def plan(

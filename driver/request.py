@@ -15,7 +15,7 @@ from ..tir.walk import pre_order, vars_in
 from .spec import parse_spec
 from .workloads import Workload, WorkloadCase
 
-__all__ = ["Request", "is_scheduled", "request", "unknown_sizes"]
+__all__ = ["Request", "is_scheduled", "request", "requests", "unknown_sizes"]
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,11 @@ def _request(what: Any, args: Any) -> Request:
             raise TypeError("a te schedule needs its arguments as well: build(s, [A, B, C])")
         return Request(what.prim_func(list(args)), scheduled=True)
     if isinstance(what, Schedule):
-        return Request(what.func, scheduled=True)
+        return Request(_one_of(what.mod), scheduled=True)
+    if isinstance(what, Request):
+        return what
     if isinstance(what, IRModule):
-        if len(what.functions) != 1:
-            raise TypeError(f"an IRModule of one function is needed; this one has {sorted(what.functions)}")
-        what = next(iter(what.functions.values()))
+        what = _one_of(what)
     if isinstance(what, PrimFunc):
         return Request(what, scheduled=is_scheduled(what))
     if isinstance(what, (list, tuple)) and what:
@@ -70,6 +70,24 @@ def _request(what: Any, args: Any) -> Request:
         "expected a PrimFunc, a Schedule, te tensors, a workload or a spec such as 'matmul:M=512,N=512,K=512', "
         f"not {type(what).__name__}"
     )
+
+
+def _one_of(module: IRModule) -> PrimFunc:
+    if len(module.functions) != 1:
+        raise TypeError(f"a module of one function is needed; this one has {sorted(module.functions)}")
+    return next(iter(module.functions.values()))
+
+
+def requests(what: Any) -> dict[str, Request] | None:
+    """What a module of several functions asks for, by name: an IRModule, a Schedule of one, or a mapping of what
+    :func:`request` takes. None for anything else."""
+    if isinstance(what, Schedule) and len(what.mod.functions) > 1:
+        return {name: Request(func, scheduled=True) for name, func in what.mod.items()}
+    if isinstance(what, Mapping):
+        return {str(name): request(one) for name, one in what.items()}
+    if isinstance(what, IRModule) and len(what.functions) > 1:
+        return {name: request(func) for name, func in what.items()}
+    return None
 
 
 def _case(case: WorkloadCase) -> Request:

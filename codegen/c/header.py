@@ -11,7 +11,12 @@ __all__ = ["c_header", "c_names", "c_prototype"]
 
 
 def c_prototype(func: LoweredFunc, restrict: bool = False) -> str:
-    """``int32_t f(const float* A, float* B, int64_t n)``; with ``restrict`` as the definition says it."""
+    """``int32_t f(const float* A, float* B, int64_t n)``; with ``restrict`` as the definition says it. ValueError for a
+    function that is called like a word of C or C++."""
+    if func.name in _KEYWORDS:
+        raise ValueError(
+            f"{func.name!r} is a word of C or C++, so no function can have that name there; build it with another"
+        )
     star = " *restrict " if restrict else "* "
     parameters = ", ".join(
         f"{p.c_type} {name}".replace("* ", star) for p, name in zip(func.params, c_names(func.params), strict=True)

@@ -184,10 +184,12 @@ class Module:
         return len(self._lowered)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._lowered
+        return name in self._lowered or any(one.name == name for one in self._lowered.values())
 
     def __getitem__(self, name: str) -> Function:
-        """The function of that name. KeyError lists what there is."""
+        """The function of that name in the module, or of that C symbol. KeyError lists what there is."""
+        if name not in self._lowered:
+            name = next((key for key, one in self._lowered.items() if one.name == name), name)
         found = self._functions.get(name)
         if found is not None:
             return found
@@ -205,12 +207,15 @@ class Module:
 
     @property
     def entry(self) -> Function:
-        """The one function, those that pack its parameters not counted. ValueError when there are several."""
+        """The one function, those that pack its parameters not counted; of several, ``main``. ValueError when there is
+        none of that name."""
         return self[self._main()]
 
     def _main(self) -> str:
         steps = {step for packs in self._packing.values() for step in packs.values()}
         names = [name for name in self._lowered if name not in steps]
+        if len(names) != 1 and "main" in names:
+            return "main"
         if len(names) != 1:
             raise ValueError(f"this module has several functions, {sorted(names)}: pick one, module[name]")
         return names[0]

@@ -79,6 +79,44 @@ def test_modules_of_several_functions():
         compile({})
 
 
+def test_symbols_in_a_module():
+    """The global symbol where it is the only one of its name, else the name in the module, made unique."""
+
+    def symbols(**functions):
+        module = compile(functions)
+        for n, name in enumerate(functions):
+            run_scale(module[name], n + 2)
+        return [module[name].name for name in functions]
+
+    assert symbols(a=scale_by(2, "main"), b=scale_by(3, "main")) == ["a", "b"]
+    assert symbols(a=scale_by(2, "twice"), b=scale_by(3, "thrice")) == ["twice", "thrice"]
+    assert symbols(a=scale_by(2, "b"), b=scale_by(3, "main"), c=scale_by(4, "main")) == ["b", "b_1", "c"]
+    assert symbols(f=scale_by(2, "g"), g=scale_by(3, "f")) == ["g", "f"]
+    module = compile({"a": scale_by(2, "twice"), "b": scale_by(3, "thrice")})
+    assert module["twice"] is module["a"] and "thrice" in module  # a C symbol finds its function as well
+    run_scale(compile({"main": scale_by(2, "main"), "other": scale_by(3, "main")}), 2)  # main is what a call means
+
+
+def test_modules_are_lowered_function_by_function():
+    module = IRModule({"a": scale_by(2, "main"), "b": scale_by(3, "main")})
+    lowered = lower(module, "native")
+    assert list(lowered) == ["a", "b"]
+    run_scale(compile(lowered)["b"], 3)
+    assert lower(Schedule(module), "native").keys() == lowered.keys()
+    assert lower(IRModule.from_func(scale_by(2)), "native").name == scale_by(2).name
+    with pytest.raises(ValueError, match="a name for 2 functions"):
+        lower(module, "native", "f")
+    with pytest.raises(TypeError, match="cannot lower int; a PrimFunc, a Schedule or an IRModule is needed"):
+        lower(7, "native")
+
+
+def test_words_of_c_name_no_function_there():
+    module = compile(scale_by(2), name="double")
+    run_scale(module, 2)
+    with pytest.raises(ValueError, match="'double' is a word of C or C"):
+        module.get_source("c")
+
+
 @pytest.mark.parametrize("cores", [1, 2, 3])
 @pytest.mark.parametrize("rows, columns", [(1, 1), (7, 13), (17, 16), (13, 5000)])
 def test_parallel_loops_and_scratch(cores, rows, columns):

@@ -79,17 +79,48 @@ def test_whatever_says_what_to_compute_can_be_built(make, kind):
         (42, TypeError, "expected a PrimFunc, a Schedule, te tensors, a workload or a spec .*, not int"),
         ([], TypeError, "expected a PrimFunc"),
         ("matmull", ValueError, "did you mean matmul"),
-        (
-            tw.IRModule({"f": te.create_prim_func(product()), "g": te.create_prim_func(product())}),
-            TypeError,
-            "'f', 'g'",
-        ),
+        ({"f": product(), "g": 42}, TypeError, "expected a PrimFunc"),
         (stage_schedule(product()), TypeError, r"needs its arguments as well: build\(s, \[A, B, C\]\)"),
     ],
 )
 def test_what_cannot_be_built(inputs, error, message):
     with pytest.raises(error, match=message):
         tw.build(inputs)
+
+
+def test_modules_of_several_functions_are_built_whole(tmp_path):
+    """Two functions of te have one global symbol; each is found by its name, in the header as well."""
+
+    def times(factor):
+        A = te.placeholder((17,), name="A")
+        return te.create_prim_func([A, te.compute((17,), lambda i: A[i] * factor, name="B")])
+
+    module = tw.IRModule({"twice": times(2.0), "thrice": times(3.0)})
+    sch = tw.Schedule(module)
+    sch.work_on("thrice")
+    sch.vectorize(sch.get_loops("B")[0])
+    a = np.arange(17, dtype="float32")
+    for inputs, origin in (
+        (module, "twice: the analytic model's best schedule.*; thrice: the analytic model's"),
+        (sch, "twice: scheduled by the caller; thrice: scheduled by the caller"),
+        (sch.mod, "twice: the analytic model's best schedule.*; thrice: scheduled by the caller"),
+        ({"twice": times(2.0), "thrice": sch.mod["thrice"]}, "twice: .*; thrice: scheduled by the caller"),
+    ):
+        built = tw.build(inputs)
+        assert list(built) == ["twice", "thrice"] and re.match(origin, built.origin)
+        for name, factor in (("twice", 2), ("thrice", 3)):
+            b = np.zeros(17, "float32")
+            built[name](a, b)
+            np.testing.assert_array_equal(b, a * factor)
+    built.export(tmp_path / "both.o")
+    header = (tmp_path / "both.h").read_text()
+    assert "int32_t twice(const float* A, float* B);" in header and "int32_t thrice(" in header
+    with pytest.raises(ValueError, match="a name for 2 functions"):
+        tw.build(module, name="f")
+    for ask in (tw.tune, tw.bench):
+        for inputs in (module, sch):
+            with pytest.raises(TypeError, match="one function is needed; this one has .'thrice', 'twice'"):
+                ask(inputs)
 
 
 def test_symbolic_shapes_are_built_as_they_are():
