@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from ..tir.arith import Analyzer, iter_map_simplify, linear_coefficients
-from ..tir.expr import And, Expr, IntImm, Mul, Range, Var, is_const_int
+from ..tir.expr import And, Expr, IntImm, Mul, Range, Var, cast, is_const_int
 from ..tir.stmt import Block, BlockRealize, For, IfThenElse, SeqStmt, Stmt
 from ..tir.walk import pre_order, substitute
 from .errors import ScheduleError
@@ -123,7 +123,7 @@ def tidy_bindings(
     if not tree.tile_symbols:
         test = None if isinstance(predicate, IntImm) else predicate
         new = iter_map_simplify(values, ranges, test, analyzer, keep_unit)
-        return values if new is None else tuple(new)
+        return values if new is None else tuple([cast(v.dtype, n) for v, n in zip(values, new, strict=True)])
     loops = {*tree.loops, *ranges}
     return tuple([v if isinstance(v, (Var, IntImm)) else _tidy(analyzer, v, loops) for v in values])
 

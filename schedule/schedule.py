@@ -17,6 +17,7 @@ from ..tir.arith.smt import solving
 from ..tir.buffer import Buffer
 from ..tir.expr import BinaryOp, CmpOp, Expr, FloatImm, IntImm, Var, make_binary
 from ..tir.function import IRModule, PrimFunc
+from ..tir.index_width import widened
 from ..tir.walk import transform, vars_in
 from . import primitives as _primitives  # noqa: F401  (registers them)
 from .arguments import check_arguments
@@ -50,7 +51,8 @@ class Schedule(PrimitiveMethods):
     ``check``: ``"affine"``, or ``"smt"`` to ask a solver where the analysis of affine forms cannot decide; it accepts more,
     takes longer, and needs ``pip install 'tilewright[smt]'``.
 
-    Two blocks of one name get numbers when the schedule is made (``C`` and ``C`` become ``C_1`` and ``C_2``).
+    Two blocks of one name get numbers when the schedule is made (``C`` and ``C`` become ``C_1`` and ``C_2``). A function
+    whose buffers, loops or indices int32 does not count gets int64 loops and axes.
     """
 
     def __init__(
@@ -78,7 +80,7 @@ class Schedule(PrimitiveMethods):
         with solving(self._smt):  # says at once when the solver is not there
             pass
         for name in mod_or_func:
-            func = unique_names(mod_or_func[name])
+            func = widened(unique_names(mod_or_func[name]))
             if func is not mod_or_func[name]:
                 mod_or_func = mod_or_func.with_function(name, func)
         names = list(mod_or_func)

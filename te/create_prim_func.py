@@ -39,6 +39,7 @@ from ..tir.expr import (
     const,
 )
 from ..tir.function import PrimFunc, root_block
+from ..tir.index_width import widened, with_index_dtype
 from ..tir.regions import access_regions
 from ..tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, Stmt, seq
 from ..tir.walk import free_vars, pre_order, replace_buffers, substitute, transform
@@ -53,12 +54,18 @@ LAYOUT_FREE = "layout_free_placeholders"
 _DIVISIONS = (FloorDiv, FloorMod, TruncDiv, TruncMod)
 
 
-def create_prim_func(ops: Sequence[Tensor | Var], name: str = "main") -> PrimFunc:
+def create_prim_func(
+    ops: Sequence[Tensor | Var], name: str = "main", *, index_dtype_override: str | None = None
+) -> PrimFunc:
     """The function that computes the tensors ``ops``; its parameters are ``ops``, in this order.
 
     Inputs have to be among ``ops``; computed tensors that are not become buffers of the function's own. A
     :func:`tilewright.te.var` among ``ops`` is a scalar parameter; other variables in shapes are bound to the arrays'
     sizes at the call. ValueError names an input that is missing, and a variable that nothing gives a value.
+
+    Loops, axes and indices have the types of the shapes, int32 mostly; all are int64 when int32 does not count the
+    elements of a tensor or the iterations of a stage. ``index_dtype_override`` ("int32" or "int64") gives sizes, loops
+    and indices one type, scalar parameters among them.
 
     >>> from tilewright import te
     >>> A = te.placeholder((4,), name="A")
@@ -66,7 +73,8 @@ def create_prim_func(ops: Sequence[Tensor | Var], name: str = "main") -> PrimFun
     >>> [buffer.name for buffer in func.buffers]
     ['A', 'B']
     """
-    return lower_with_blocks(ops, name)[0]
+    func = lower_with_blocks(ops, name)[0]
+    return func if index_dtype_override is None else with_index_dtype(func, index_dtype_override)
 
 
 def lower_with_blocks(ops: Sequence[Tensor | Var], name: str = "main") -> tuple[PrimFunc, dict[Operation, list[str]]]:
@@ -82,7 +90,7 @@ def lower_with_blocks(ops: Sequence[Tensor | Var], name: str = "main") -> tuple[
         {"global_symbol": name, "tir.noalias": True, **builder.func_attrs()},
     )
     _check_free_vars(func)
-    return func, builder.blocks
+    return widened(func), builder.blocks
 
 
 def _checked_args(ops: Sequence[Tensor | Var]) -> list[Tensor | Var]:

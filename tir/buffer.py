@@ -8,6 +8,7 @@ from typing import Any
 
 from .dtype import bytes_of, parse_dtype
 from .expr import Add, BufferLoad, Expr, IntImm, Range, Var, as_exprs, const, convert, is_const_int
+from .sizes import product
 from .structure import same
 
 __all__ = ["Buffer", "BufferRegion", "MatchBufferRegion", "decl_buffer"]
@@ -54,7 +55,7 @@ class Buffer:
             return self.strides
         out: list[Expr] = [const(1, self.shape[-1].dtype)]
         for extent in reversed(self.shape[1:]):
-            out.append(out[-1] * extent)
+            out.append(product((out[-1], extent)))
         return tuple(reversed(out))
 
     def num_bytes(self) -> int | None:

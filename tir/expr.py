@@ -671,11 +671,12 @@ def is_const_int(e: object, value: int | None = None) -> bool:
 
 
 def const(value: int | float | bool, dtype: str | None = None) -> Expr:
-    """A constant; a vector type gives a :class:`Broadcast`. Without ``dtype``: int32, float32 or bool."""
-    if type(value) is int and (dtype is None or dtype == INDEX):
+    """A constant; a vector type gives a :class:`Broadcast`. Without ``dtype``: int32, float32 or bool, and int64 for an
+    integer that int32 does not hold. ValueError for one that int64 does not hold either."""
+    if type(value) is int and (dtype is None or dtype == INDEX) and -0x80000000 <= value <= 0x7FFFFFFF:
         return IntImm(value)
     if dtype is None:
-        dtype = "bool" if isinstance(value, bool) else INDEX if isinstance(value, int) else "float32"
+        dtype = "bool" if isinstance(value, bool) else _int_type(value) if isinstance(value, int) else "float32"
     lanes = lanes_of(dtype)
     if lanes > 1:
         return Broadcast(const(value, element_of(dtype)), lanes)
@@ -686,6 +687,15 @@ def const(value: int | float | bool, dtype: str | None = None) -> Expr:
     if isinstance(value, float) and (not math.isfinite(value) or value != int(value)):
         raise ValueError(f"{value!r} is no {dtype} constant")
     return IntImm(int(value), dtype)
+
+
+def _int_type(value: int) -> str:
+    """The type of an integer that is given without one."""
+    if -0x80000000 <= value <= 0x7FFFFFFF:
+        return INDEX
+    if -(1 << 63) <= value < 1 << 63:
+        return "int64"
+    raise ValueError(f"{value} does not fit in 64 bits; constants are at most {(1 << 63) - 1}")
 
 
 def _value(x: Any) -> Any:
@@ -754,8 +764,9 @@ def _like(value: int | float, dtype: str) -> Expr:
         return const(value, "bool" if is_bool(dtype) else dtype)
     if isinstance(value, float) and not is_float(dtype):
         return const(value, with_lanes("float32", lanes_of(dtype)))
-    if is_bool(dtype):
-        return const(value, with_lanes(INDEX, lanes_of(dtype)))
+    if is_bool(dtype) or (isinstance(value, int) and element_of(dtype) in (INDEX, "int64")):
+        wide = _int_type(int(value))  # beside an index, a number that int32 does not hold makes both 64 bits wide
+        return const(value, dtype if wide == INDEX and not is_bool(dtype) else with_lanes(wide, lanes_of(dtype)))
     return const(value, dtype)
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import prod
 
 from ...tir.arith import Analyzer
+from ...tir.dtype import INDEX, max_value
 from ...tir.expr import Expr, IntImm, Range, Var, cast, const, convert, is_const_int
 from ...tir.function import PrimFunc
 from ...tir.op import ceildiv
+from ...tir.sizes import WIDE, index_dtype
 from ...tir.stmt import Block, For, Stmt
 from ...tir.walk import uses_var
 from ..analysis import bare_loads
@@ -35,7 +38,8 @@ def split(
     """Split a loop into nested loops with the given extents, outermost first; returns their variables.
 
     At most one factor is ``None``: the smallest number that covers the loop. ``factor=8`` means ``[None, 8]``,
-    ``nparts=4`` means ``[4, None]``. Where the product is larger than the extent, blocks below get a predicate.
+    ``nparts=4`` means ``[4, None]``. Where the product is larger than the extent, blocks below get a predicate. The new
+    loops count in 64 bits when the old one does, or when int32 does not hold the product.
 
     The loop starts at 0 and has neither annotations nor a thread binding. ``preserve_unit_iters`` keeps loops of one
     iteration in the bindings. ``disable_predication`` leaves the predicate out, and is refused where it is needed.
@@ -72,7 +76,7 @@ def split(
     analyzer = analyzer_above(tree, target, keep_unit=preserve_unit_iters)
     check_at_zero(target, analyzer)
     extents = _extents(tree, target, analyzer, _as_factors(factors, factor, nparts))
-    dtype = loop.dtype
+    dtype = extents[0].dtype
     value: Expr = const(0, dtype)
     new_vars: list[Var] = []
     for number, extent in enumerate(extents):
@@ -98,7 +102,7 @@ def split(
     body = rebind(
         tree,
         target.body,
-        {loop: value},
+        {loop: cast(loop.dtype, value)},
         _ranges(tree, target, zip(new_vars, extents, strict=True)),
         analyzer,
         predicate=predicate,
@@ -148,7 +152,8 @@ def _extents(tree: Tree, loop: For, analyzer: Analyzer, factors: list[Factor]) -
         raise ScheduleError(f"loop {name} is split into no loops", where=loop, hint="give at least one factor")
     if sum(f is None for f in factors) > 1:
         raise ScheduleError(f"the factors {_text(factors)} leave more than one None", where=loop, hint="leave one open")
-    dtype = loop.loop_var.dtype
+    dtype = _dtype(loop, factors)
+    extent = cast(dtype, extent)
     bind_symbols(analyzer, tree, [f for f in factors if isinstance(f, Expr)])
     out: list[Expr | None] = []
     product: Expr = const(1, dtype)
@@ -169,8 +174,26 @@ def _extents(tree: Tree, loop: For, analyzer: Analyzer, factors: list[Factor]) -
                 hint="use None for one factor, and it is worked out",
             )
         return out  # type: ignore[return-value]
-    open_one = analyzer.simplify(ceildiv(extent, product))
+    if isinstance(extent, IntImm) and isinstance(product, IntImm):
+        open_one: Expr = const(-(-extent.value // product.value), dtype)
+    else:
+        open_one = analyzer.simplify(ceildiv(extent, product))
     return [open_one if e is None else e for e in out]
+
+
+def _dtype(loop: For, factors: Sequence[Factor]) -> str:
+    """The type of the new loops: int64 when int32 does not hold the numbers that they count together."""
+    sizes = [int(f) for f in factors if isinstance(f, (int, IntImm)) and int(f) > 0]
+    total = prod(sizes)
+    if None in factors and isinstance(loop.extent, IntImm):
+        total *= max(-(-loop.extent.value // total), 1)
+    if total > max_value(WIDE):
+        raise ScheduleError(
+            f"the factors {_text(factors)} make {total} iterations of loop {loop.loop_var.name}, more than 64 bits count",
+            where=loop,
+            hint="choose factors whose product is about the loop's extent",
+        )
+    return WIDE if total > max_value(loop.loop_var.dtype) else loop.loop_var.dtype
 
 
 def _exactly_covers(analyzer: Analyzer, extents: Sequence[Expr], extent: Expr) -> bool:
@@ -214,7 +237,7 @@ def fuse(func: PrimFunc, *loops: Var, preserve_unit_iters: bool = True) -> tuple
     if len(chain) == 1:
         return func, loops[0]
     _check_signs(tree, chain, analyzer)
-    dtype = max((v.dtype for v in loops), key=lambda d: (len(d), d))
+    dtype = _fused_dtype(chain, analyzer)
     fused = Var("_".join(v.name for v in loops) + "_fused", dtype)
     changes: dict[Var, Expr] = {}
     lower: Expr = const(1, dtype)
@@ -236,6 +259,20 @@ def fuse(func: PrimFunc, *loops: Var, preserve_unit_iters: bool = True) -> tuple
     above = _ranges(tree, chain[0], [(fused, total)])
     body = rebind(tree, chain[-1].body, changes, above, analyzer, keep_unit=preserve_unit_iters)
     return tree.replace({chain[0]: For(fused, const(0, dtype), total, "serial", body)}), fused
+
+
+def _fused_dtype(chain: Sequence[For], analyzer: Analyzer) -> str:
+    """The type of the fused loop: int64 when a loop has it, or when int32 does not hold the product of the extents."""
+    known = [analyzer.const_int_bound(loop.extent)[1] for loop in chain]
+    total = prod(abs(n) for n in known if n)
+    if total > max_value(WIDE):
+        raise ScheduleError(
+            f"loops {', '.join(loop.loop_var.name for loop in chain)} make {total} iterations together, more than 64 bits "
+            "count",
+            where=chain,
+            hint="fuse fewer loops",
+        )
+    return WIDE if total > max_value(INDEX) else index_dtype([loop.loop_var for loop in chain])
 
 
 def _check_signs(tree: Tree, chain: Sequence[For], analyzer: Analyzer) -> None:

@@ -36,6 +36,7 @@ from ..expr import (
     TruncDiv,
     TruncMod,
     Var,
+    match_types,
 )
 from ..structure import is_pure_call, opposite, same
 from ..walk import substitute, uses_var
@@ -65,7 +66,7 @@ class Canonical(Division):
             return known[1]
         if isinstance(e, Expr) and e.dtype in INDEX_TYPES:
             new = self.to_expr(self.poly(e), e.dtype)
-            out = e if same(new, e) else new
+            out = e if new.dtype != e.dtype or same(new, e) else new
         else:
             out = self.simp_tree(e)
         self._simp_memo[id(e)] = (e, out)
@@ -161,9 +162,9 @@ class Canonical(Division):
         if p == q:
             return p
         make: Callable[[], Expr]
-        sa, sb = self.to_expr(p, e.dtype), self.to_expr(q, e.dtype)
+        sa, sb = match_types(self.to_expr(p, e.dtype), self.to_expr(q, e.dtype))
         if lazy:
-            make = lambda: Call("tir.if_then_else", (condition, sa, sb), e.dtype)  # noqa: E731
+            make = lambda: Call("tir.if_then_else", (condition, sa, sb), sa.dtype)  # noqa: E731
         else:
             make = lambda: Select(condition, sa, sb)  # noqa: E731
         key = ("choice", lazy, self.key(condition), poly_key(p), poly_key(q), e.dtype)
@@ -186,12 +187,26 @@ class Canonical(Division):
         k = const_of(p)
         if k is not None and min_value(e.dtype) <= k <= max_value(e.dtype):
             return {ONE: k} if k else {}
+        if self.fits(p, e):
+            return p
         value = self.simp(e.value)
         dtype = e.dtype
         fits = dtype == "int64" or not self.data(p)
         key = ("cast", dtype, poly_key(p))
         return self.intern(key, "cast" if fits else "opaque", (p,) if fits else (), dtype, lambda: Cast(dtype, value),
                            self.data(p))  # fmt: skip
+
+    def keeps_value(self, e: Cast) -> bool:
+        """Whether ``e`` converts an index from one width to the other, and its value stays."""
+        return e.dtype in INDEX_TYPES and e.value.dtype in INDEX_TYPES and self.fits(self.poly(e.value), e)
+
+    def fits(self, p: Poly, e: Cast) -> bool:
+        """Whether the conversion ``e`` from one width of indices to the other keeps the value p."""
+        if not self.exact(p, e.value.dtype):
+            return False
+        lo, hi = self.bound(p)
+        known = lo is not None and hi is not None and min_value(e.dtype) <= lo and hi <= max_value(e.dtype)
+        return known or (e.dtype == "int64" and not self.data(p))
 
     def _let(self, e: Let) -> Poly:
         value = self.simp(e.value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import gcd
 
-from ..expr import EQ, GE, GT, LE, LT, NE, CmpOp, Expr, IntImm
+from ..expr import EQ, GE, GT, LE, LT, NE, CmpOp, Expr, IntImm, match_types
 from ..structure import same
 from .canonical import Canonical
 from .terms import ONE, Poly, add, const_of, scale
@@ -34,13 +34,13 @@ class Compare(Canonical):
         left, right = self._balance(t, p, q)
         dividend = self._without_quotient(t, left, right)
         if dividend is not None:
-            return self.compare(t(*[self.to_expr(side, dtype) for side in dividend]))
+            return self.compare(t(*match_types(*[self.to_expr(side, dtype) for side in dividend])))
         signs = {c < 0 for side in (left, right) for m, c in side.items() if m}
         if signs == {True} and (const_of(left) is None) is not (const_of(right) is None):  # -x < k is -k < x
             left, right = scale(right, -1), scale(left, -1)
             if t is GT or t is GE:
                 t, left, right = (LT if t is GT else LE), right, left
-        a, b = self.to_expr(left, dtype), self.to_expr(right, dtype)
+        a, b = match_types(self.to_expr(left, dtype), self.to_expr(right, dtype))
         return e if t is type(e) and same(a, e.a) and same(b, e.b) else t(a, b)
 
     def holds(self, e: CmpOp) -> bool:

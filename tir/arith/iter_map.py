@@ -17,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..expr import GE, GT, LE, LT, Add, Expr, FloorDiv, FloorMod, IntImm, Min, Mul, Range, Sub, Var, const
+from ..expr import GE, GT, LE, LT, Add, Cast, Expr, FloorDiv, FloorMod, IntImm, Min, Mul, Range, Sub, Var, const
+from ..sizes import product
 from ..structure import conjuncts, same
 from ..walk import pre_order
 from .analyzer import Analyzer
@@ -135,7 +136,7 @@ class _Finder:
             return a
         if type(a) is IntImm and a.value == 1:
             return b
-        return self.an.simplify(a * b)  # type: ignore[no-any-return]
+        return self.an.simplify(product((a, b)))  # type: ignore[no-any-return]
 
     # -- parsing -----------------------------------------------------------------------------------------------------
 
@@ -163,6 +164,8 @@ class _Finder:
             if not self._free(e.b):
                 raise _NotAffine(f"{e} divides by a loop")
             return self._divided(self.parse(e.a), e)
+        if isinstance(e, Cast) and self.an.keeps_value(e):
+            return self.parse(e.value)
         raise _NotAffine(f"{e} is no sum, product, quotient or remainder")
 
     def _plus(self, a: IterSum, b: IterSum, sign: Expr) -> IterSum:

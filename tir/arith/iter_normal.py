@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..expr import Expr, Range, Var, const, is_const_int
+from ..sizes import product
 from .analyzer import Analyzer
 from .iter_map import detect_iter_map
 from .iter_terms import IterMap, IterSplit, IterSum
@@ -73,10 +74,10 @@ class _Writer:
         lower, extent = split.lower_factor, split.extent
         if is_const_int(lower, 1) and self.an.can_prove_equal(extent, mark.extent):
             return source * split.scale
-        if self.an.can_prove_equal(mark.extent, lower * extent):
+        if self.an.can_prove_equal(mark.extent, product((lower, extent))):
             if is_const_int(extent, 1) and not is_const_int(mark.extent, 1):
                 return const(0, extent.dtype)
             return source // lower * split.scale
-        if self.ranges.can_prove(source < lower * extent):
+        if self.ranges.can_prove(source < product((lower, extent))):
             return source // lower * split.scale  # a predicate narrowed the mark; the remainder is the loop itself
-        return source % (lower * extent) // lower * split.scale
+        return source % product((lower, extent)) // lower * split.scale

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..buffer import BufferRegion
-from ..expr import Expr, Range, Var, const
+from ..expr import Expr, Range, Var, const, match_types
 from .affine import intervals
 from .analyzer import Analyzer
 from .terms import Poly, add
@@ -38,8 +38,12 @@ def region_union(regions: Sequence[BufferRegion], analyzer: Analyzer | None = No
             other_lo, other_end = _ends(an, r)
             lo = an.minimum(lo, other_lo, dtype, "min")
             end = an.minimum(end, other_end, dtype, "max")
-        out.append(Range(an.to_expr(lo, dtype), an.to_expr(an.join_splits(add(end, lo, -1)), dtype)))
+        out.append(_range(an, lo, an.join_splits(add(end, lo, -1)), dtype))
     return BufferRegion(buffer, tuple(out))
+
+
+def _range(an: Analyzer, low: Poly, size: Poly, dtype: str) -> Range:
+    return Range(*match_types(an.to_expr(low, dtype), an.to_expr(size, dtype)))
 
 
 def _ends(an: Analyzer, r: Range) -> tuple[Poly, Poly]:
@@ -80,5 +84,5 @@ def relax_region(
             if not swept.hidden.of(below):
                 lo = an.minimum(lo, below, dtype, "max")
         size = an.join_splits(add(end, lo, -1))
-        out.append(Range(an.to_expr(lo, dtype), an.to_expr(size, dtype)))
+        out.append(_range(an, lo, size, dtype))
     return BufferRegion(region.buffer, tuple(out))

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..expr import And, Expr, Range, Var, const, is_const_int
+from ..sizes import product
 from ..structure import same
 from .analyzer import Analyzer
 from .iter_map import detect_iter_map
@@ -198,7 +199,7 @@ class _Divider:
         return same(a, b) or self.an.can_prove_equal(a, b)
 
     def _times(self, a: Expr, b: Expr) -> Expr:
-        return self.an.simplify(a * b)  # type: ignore[no-any-return]
+        return self.an.simplify(product((a, b)))  # type: ignore[no-any-return]
 
     def _divides(self, c: Expr, e: Expr) -> bool:
         return self.an.can_prove_equal(e % c, 0)

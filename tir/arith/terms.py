@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from ..dtype import bits_of
-from ..expr import Add, BinaryOp, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub
+from ..dtype import INDEX, bits_of, max_value
+from ..expr import Add, BinaryOp, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, cast, match_types
 
 __all__ = ["Atom", "AtomTable", "Mono", "Poly", "add", "const_of", "degree", "drop_const", "mul", "poly_key", "scale"]
 
@@ -139,9 +139,11 @@ class AtomTable:
 
         def make() -> Expr:
             e = self.to_expr(p, dtype)
+            if max(lower, upper or 0) > max_value(e.dtype):
+                e = cast("int64", e)
             if upper is not None:
-                e = FloorMod(e, IntImm(upper, dtype))
-            return e if lower == 1 else FloorDiv(e, IntImm(lower, dtype))
+                e = FloorMod(e, IntImm(upper, e.dtype))
+            return e if lower == 1 else FloorDiv(e, IntImm(lower, e.dtype))
 
         return self.intern(("split", poly_key(p), lower, upper), "split", (p, lower, upper), dtype, make, self.data(p))
 
@@ -149,7 +151,7 @@ class AtomTable:
         """The atom p // q, p % q, min(p, q) or max(p, q)."""
 
         def make() -> Expr:
-            return _PAIRS[kind](self.to_expr(p, dtype), self.to_expr(q, dtype))
+            return _PAIRS[kind](*match_types(self.to_expr(p, dtype), self.to_expr(q, dtype)))
 
         keys = (poly_key(p), poly_key(q))
         if kind in ("min", "max") and repr(keys[1]) < repr(keys[0]):
@@ -163,9 +165,15 @@ class AtomTable:
 
     def to_expr(self, p: Poly, dtype: str) -> Expr:
         """The expression: products first, larger coefficients first, then as they came; what is added (the
-        constant last) before what is taken away."""
+        constant last) before what is taken away. It is int64 in place of int32 when a coefficient needs that, unless
+        the values come from memory, where they wrap."""
         if not p:
             return IntImm(0, dtype)
+        if dtype == INDEX:
+            if any(not -_HALF <= c < _HALF for c in p.values()) and not self.data(p):
+                dtype = "int64"
+        elif self._is_narrow(p):
+            return cast(dtype, self.to_expr(p, INDEX))
         bits = bits_of(dtype)
         terms = [(m, _wrap(c, bits)) for m, c in p.items() if m]
         if len(terms) > 1:
@@ -192,11 +200,28 @@ class AtomTable:
             return Add(out, IntImm(constant, dtype))
         return Sub(out, IntImm(-constant, dtype)) if constant < 0 else out
 
+    def _is_narrow(self, p: Poly) -> bool:
+        """Whether p, to be written in 64 bits, is a sum of int32 values that int32 holds."""
+        atoms = self.atoms
+        if len(p) < 2 and all(len(m) < 2 and c == 1 for m, c in p.items()):
+            return False  # one value, which is converted by itself
+        if any(atoms[a].expr.dtype != INDEX for m in p for a in m) or not any(p):
+            return False
+        lo, hi = self.bound(p)
+        return lo is not None and hi is not None and -_HALF <= lo and hi < _HALF
+
+    def bound(self, p: Poly) -> tuple[int | None, int | None]:
+        """The constant bounds of a polynomial."""
+        raise NotImplementedError
+
     def _product(self, m: Mono, c: int, dtype: str) -> Expr:
-        e = self.atoms[m[0]].expr
+        e = cast(dtype, self.atoms[m[0]].expr)
         for a in m[1:]:
-            e = Mul(e, self.atoms[a].expr)
+            e = Mul(e, cast(dtype, self.atoms[a].expr))
         return e if c == 1 else Mul(e, IntImm(c, dtype))
+
+
+_HALF = 1 << 31
 
 
 def _wrap(value: int, bits: int) -> int:

@@ -1,0 +1,437 @@
+"""The width of index arithmetic: programs whose sizes or indices need 64 bits get them everywhere.
+
+Loop variables, sizes and indices are int32 unless something asks for more. A program needs 64 bits when a buffer has more
+elements than int32 counts, when the loops of one nest make more iterations together, or when an index expression may
+leave int32 (``i * 50000 + j`` with i and j below 50000). Such a program is rewritten as a whole, so that index
+expressions have one type and constants that are folded into each other cannot overflow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .buffer import Buffer, BufferRegion, MatchBufferRegion
+from .dtype import INDEX, element_of, max_value, min_value
+from .expr import (
+    Add,
+    BinaryOp,
+    Broadcast,
+    BufferLoad,
+    Call,
+    Cast,
+    CmpOp,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    IterVar,
+    Let,
+    Max,
+    Min,
+    Mul,
+    Ramp,
+    Range,
+    Select,
+    Sub,
+    TruncDiv,
+    TruncMod,
+    Var,
+    cast,
+    is_const_int,
+)
+from .function import PrimFunc
+from .node import map_tuple
+from .sizes import WIDE
+from .stmt import Allocate, Block, BlockRealize, BufferStore, For, LetStmt, Stmt
+from .walk import pre_order
+
+__all__ = ["needs_wide_indices", "widened", "with_index_dtype"]
+
+_INDEX_TYPES = (INDEX, WIDE)
+_LIMIT = int(max_value(INDEX))
+_ARITHMETIC = (Add, Sub, Mul, FloorDiv, FloorMod, TruncDiv, TruncMod, Min, Max)
+
+
+def widened(func: PrimFunc) -> PrimFunc:
+    """``func`` with 64-bit indices when it needs them (see the module's docstring), else the very same object.
+
+    Scalar parameters keep their types, so the function is called as before.
+    """
+    return with_index_dtype(func, WIDE, params=False) if needs_wide_indices(func) else func
+
+
+def with_index_dtype(func: PrimFunc, dtype: str, *, params: bool = True) -> PrimFunc:
+    """``func`` with loops, block axes, sizes and indices of type ``dtype``, int32 or int64; what it computes stays.
+
+    With ``params`` scalar parameters that are sizes or indices get the type as well. ValueError when ``dtype`` is
+    neither int32 nor int64, or does not hold a constant among the sizes.
+    """
+    if dtype not in _INDEX_TYPES:
+        raise ValueError(f"indices are int32 or int64, not {dtype!r}")
+    return _Retyper(func, dtype, params).run()
+
+
+# -- what needs 64 bits ------------------------------------------------------------------------------------------------
+
+
+def needs_wide_indices(func: PrimFunc) -> bool:
+    """Whether int32 is too narrow for the sizes, loops or indices of ``func``; False when they are wide already."""
+    narrow = False
+    for n in pre_order(func.body, lambda n: not isinstance(n, Expr)):
+        if isinstance(n, For):
+            narrow = narrow or n.loop_var.dtype == INDEX
+        elif isinstance(n, Block):
+            narrow = narrow or any(iv.var.dtype == INDEX for iv in n.iter_vars)
+    if not narrow:
+        return False
+    if any(_span(buffer) > _LIMIT for buffer in _buffers(func)):
+        return True
+    return _Scan().stmt(func.body, 1)
+
+
+def _span(buffer: Buffer) -> int:
+    """How many elements the constant part of a buffer's shape spans at most."""
+    sizes = [e.value if isinstance(e, IntImm) else 1 for e in buffer.shape]
+    if not buffer.strides:
+        total = 1
+        for n in sizes:
+            total *= n
+        return total
+    steps = [e.value if isinstance(e, IntImm) else 1 for e in buffer.strides]
+    return 1 + sum((n - 1) * abs(s) for n, s in zip(sizes, steps, strict=True))
+
+
+def _buffers(func: PrimFunc) -> Iterator[Buffer]:
+    yield from func.buffers
+    for n in pre_order(func.body, lambda n: not isinstance(n, Expr)):
+        if isinstance(n, Block):
+            yield from n.alloc_buffers
+            yield from (m.buffer for m in n.match_buffers)
+        elif isinstance(n, Allocate):
+            yield n.buffer
+
+
+Interval = tuple[int, int]
+
+
+class _Scan:
+    """Looks for loops and index expressions that leave int32."""
+
+    def __init__(self) -> None:
+        self.ranges: dict[Var, Interval] = {}
+        self.seen: dict[int, Interval | None] = {}
+        self.found = False
+
+    def stmt(self, s: Stmt, rounds: int) -> bool:
+        """Whether something below ``s``, which runs ``rounds`` times, needs 64 bits."""
+        if isinstance(s, For):
+            rounds *= max(s.extent.value, 1) if isinstance(s.extent, IntImm) else 1
+            if rounds > _LIMIT:
+                return True
+            self.bind(s.loop_var, s.min, s.extent)
+        elif isinstance(s, Block):
+            for iv in s.iter_vars:
+                self.bind(iv.var, iv.dom.min, iv.dom.extent)
+        for child in s.children():
+            if isinstance(child, Expr):
+                self.look(child)
+            elif self.stmt(child, rounds):  # type: ignore[arg-type]
+                return True
+        return self.found
+
+    def bind(self, var: Var, low: Expr, extent: Expr) -> None:
+        """Remember the values of a variable, where they are known."""
+        first, count = self.interval(low), self.interval(extent)
+        if first is not None and count is not None:
+            self.ranges[var] = (first[0], max(first[0], first[1] + count[1] - 1))
+
+    def look(self, e: Expr) -> None:
+        """Take note of index arithmetic in ``e`` that leaves int32."""
+        if isinstance(e, _ARITHMETIC) and e.dtype == INDEX:
+            self.interval(e)
+        if isinstance(e, (Var, IntImm)) or id(e) in self.seen:
+            return
+        for child in e.children():
+            self.look(child)  # type: ignore[arg-type]
+
+    def interval(self, e: Expr) -> Interval | None:
+        """The values of index arithmetic; None when they are not known, memory among them."""
+        if isinstance(e, IntImm):
+            return e.value, e.value
+        if isinstance(e, Var):
+            return self.ranges.get(e)
+        if not isinstance(e, _ARITHMETIC):
+            return None
+        if id(e) in self.seen:
+            return self.seen[id(e)]
+        a, b = self.interval(e.a), self.interval(e.b)
+        out = _combined(e, a, b)
+        self.seen[id(e)] = out
+        if out is not None and e.dtype == INDEX and not (min_value(INDEX) <= out[0] and out[1] <= _LIMIT):
+            self.found = True
+        return out
+
+
+def _combined(e: BinaryOp, a: Interval | None, b: Interval | None) -> Interval | None:
+    if isinstance(e, (Min, Max)) and (a is None) != (b is None):
+        return None
+    if a is None or b is None:
+        return (0, b[0] - 1) if isinstance(e, FloorMod) and b is not None and b[0] == b[1] > 0 else None
+    if isinstance(e, Add):
+        return a[0] + b[0], a[1] + b[1]
+    if isinstance(e, Sub):
+        return a[0] - b[1], a[1] - b[0]
+    if isinstance(e, Mul):
+        ends = [x * y for x in a for y in b]
+        return min(ends), max(ends)
+    if isinstance(e, (Min, Max)):
+        best = min if isinstance(e, Min) else max
+        return best(a[0], b[0]), best(a[1], b[1])
+    if b[0] <= 0:
+        return None
+    if isinstance(e, (FloorMod, TruncMod)):
+        return (0 if isinstance(e, FloorMod) or a[0] >= 0 else 1 - b[1]), b[1] - 1
+    ends = [x // y for x in a for y in b]
+    return min(ends), max(ends) + (1 if isinstance(e, TruncDiv) and a[0] < 0 else 0)
+
+
+# -- the rewriting -----------------------------------------------------------------------------------------------------
+
+
+class _Retyper:
+    """Rewrites one function. :meth:`index` gives index expressions of the new type, :meth:`data` values of the type
+    that they had."""
+
+    def __init__(self, func: PrimFunc, dtype: str, params: bool) -> None:
+        self.func = func
+        self.dtype = dtype
+        self.vars: dict[Var, Expr] = {}
+        self.buffers: dict[Buffer, Buffer] = {}
+        self.kept: set[Var] = set()
+        sizes = {n for b in func.buffers for e in _sizes(b) for n in pre_order(e) if isinstance(n, Var)}
+        for var in func.params:
+            if var.dtype in _INDEX_TYPES and var not in func.buffer_map:
+                if params and (var in sizes or var.dtype == INDEX):
+                    self.new(var)
+                elif var.dtype != dtype:
+                    self.kept.add(var)
+                    self.vars[var] = Cast(dtype, var)
+        for var in sorted(sizes - set(func.params), key=lambda v: v.name):
+            self.new(var)
+
+    def run(self) -> PrimFunc:
+        """The new function; the very same object when nothing changes."""
+        func = self.func
+        buffers = {p: self.buffer(b) for p, b in func.buffer_map.items()}
+        body = self.node(func.body)
+        parameters: list[Var] = []
+        for p in func.params:
+            new = self.vars.get(p, p)
+            parameters.append(new if isinstance(new, Var) else p)
+        same = all(a is b for a, b in zip(parameters, func.params, strict=True))
+        if body is func.body and same and all(b is func.buffer_map[p] for p, b in buffers.items()):
+            return func
+        return PrimFunc(tuple(parameters), body, buffers, func.attrs)
+
+    def new(self, var: Var) -> Var:
+        """The variable in place of ``var``."""
+        if var.dtype not in _INDEX_TYPES:
+            return var
+        made = self.vars.get(var)
+        if not isinstance(made, Var):
+            made = self.vars[var] = var if var.dtype == self.dtype else Var(var.name, self.dtype)
+        return made
+
+    # buffers and ranges
+
+    def buffer(self, buffer: Buffer) -> Buffer:
+        """The buffer in place of ``buffer``, with the same pointer."""
+        known = self.buffers.get(buffer)
+        if known is None:
+            new = [self.size(e) for e in _sizes(buffer)]
+            if all(n is o for n, o in zip(new, _sizes(buffer), strict=True)):
+                known = buffer
+            else:
+                rank = len(buffer.shape)
+                known = buffer.with_(
+                    shape=tuple(new[:rank]), strides=tuple(new[rank:-1]), elem_offset=new[-1], data=buffer.data
+                )
+            self.buffers[buffer] = known
+        return known
+
+    def size(self, e: Expr) -> Expr:
+        """An expression of a buffer's shape, strides or offset; one over a parameter that keeps its type stays."""
+        if is_const_int(e, 0) or any(isinstance(n, Var) and n in self.kept for n in pre_order(e)):
+            return e
+        return self.index(e)
+
+    def range(self, r: Range) -> Range:
+        """A range of indices."""
+        return r.map(self.index)
+
+    def region(self, r: BufferRegion) -> BufferRegion:
+        """A region of the new buffer."""
+        ranges = map_tuple(r.region, self.range)
+        buffer = self.buffer(r.buffer)
+        return r if buffer is r.buffer and ranges is r.region else BufferRegion(buffer, ranges)
+
+    # statements
+
+    def node(self, n: Any) -> Any:
+        """A statement, or the value in one."""
+        if isinstance(n, Expr):
+            return self.data(n)
+        rewrite = _STATEMENTS.get(type(n))
+        return n.map_children(self.node) if rewrite is None else rewrite(self, n)
+
+    def loop(self, s: For) -> For:
+        var = self.new(s.loop_var)
+        low, extent, body = self.index(s.min), self.index(s.extent), self.node(s.body)
+        if var is s.loop_var and low is s.min and extent is s.extent and body is s.body:
+            return s
+        return For(var, low, extent, s.kind, body, s.thread_binding, s.annotations)
+
+    def let(self, s: LetStmt) -> LetStmt:
+        if not self.counts(s.value):
+            return s.map_children(self.node)
+        var, value = self.new(s.var), self.index(s.value)
+        body = self.node(s.body)
+        return s if var is s.var and value is s.value and body is s.body else LetStmt(var, value, body)
+
+    def allocate(self, s: Allocate) -> Allocate:
+        buffer, body = self.buffer(s.buffer), self.node(s.body)
+        return s if buffer is s.buffer and body is s.body else Allocate(buffer, body, s.annotations)
+
+    def store(self, s: BufferStore) -> BufferStore:
+        buffer, indices, value = self.buffer(s.buffer), map_tuple(s.indices, self.index), self.data(s.value)
+        predicate = None if s.predicate is None else self.data(s.predicate)
+        if buffer is s.buffer and indices is s.indices and value is s.value and predicate is s.predicate:
+            return s
+        return BufferStore(buffer, value, indices, predicate)
+
+    def realize(self, s: BlockRealize) -> BlockRealize:
+        values, predicate = map_tuple(s.iter_values, self.index), self.data(s.predicate)
+        block = self.block(s.block)
+        if values is s.iter_values and predicate is s.predicate and block is s.block:
+            return s
+        return BlockRealize(values, predicate, block)
+
+    def block(self, b: Block) -> Block:
+        def axis(iv: IterVar) -> IterVar:
+            dom, var = self.range(iv.dom), self.new(iv.var)
+            return iv if dom is iv.dom and var is iv.var else IterVar(dom, var, iv.kind, iv.thread_tag)
+
+        def match(m: MatchBufferRegion) -> MatchBufferRegion:
+            own = {n for e in _sizes(m.buffer) for n in pre_order(e) if isinstance(n, Var)}
+            for var in sorted(own - set(self.vars), key=lambda v: v.name):
+                self.new(var)
+            source, buffer = self.region(m.source), self.buffer(m.buffer)
+            return m if source is m.source and buffer is m.buffer else MatchBufferRegion(buffer, source)
+
+        new = {
+            "iter_vars": map_tuple(b.iter_vars, axis),
+            "alloc_buffers": map_tuple(b.alloc_buffers, self.buffer),
+            "match_buffers": map_tuple(b.match_buffers, match),
+            "reads": map_tuple(b.reads, self.region),
+            "writes": map_tuple(b.writes, self.region),
+            "init": None if b.init is None else self.node(b.init),
+            "body": self.node(b.body),
+        }
+        return b if all(value is getattr(b, name) for name, value in new.items()) else b.with_(**new)
+
+    # expressions
+
+    def counts(self, e: Expr) -> bool:
+        """Whether ``e`` is index arithmetic over variables that may change their type."""
+        return _plain(e) and any(isinstance(n, Var) and n in self.vars for n in pre_order(e))
+
+    def index(self, e: Expr) -> Expr:
+        """``e``, an integer used as an index or a size, in the new type."""
+        if element_of(e.dtype) not in _INDEX_TYPES:
+            return self.data(e)
+        if isinstance(e, IntImm):
+            return e if e.dtype == self.dtype else self.constant(e.value)
+        if isinstance(e, Var):
+            new = self.vars.get(e)
+            return cast(self.dtype, e) if new is None else new
+        if isinstance(e, _ARITHMETIC):
+            a, b = self.index(e.a), self.index(e.b)
+            return e if a is e.a and b is e.b else type(e)(a, b)
+        if isinstance(e, Cast) and _plain(e.value):
+            return self.index(e.value)
+        if isinstance(e, (Ramp, Broadcast)):
+            return e.map_children(self.index)
+        if isinstance(e, Select):
+            condition, yes, no = self.data(e.condition), self.index(e.true_value), self.index(e.false_value)
+            same = condition is e.condition and yes is e.true_value and no is e.false_value
+            return e if same else Select(condition, yes, no)
+        if isinstance(e, Call) and e.op == "tir.if_then_else":
+            args = (self.data(e.args[0]), self.index(e.args[1]), self.index(e.args[2]))
+            same = all(n is o for n, o in zip(args, e.args, strict=True))
+            return e if same else Call(e.op, args, args[1].dtype)
+        return cast(self.dtype, self.data(e))
+
+    def pointer(self, e: Call) -> Call:
+        """``tvm_access_ptr``: its offset and extent count elements."""
+        args = tuple([self.index(a) if n in (2, 3) else self.data(a) for n, a in enumerate(e.args)])
+        return e if all(n is o for n, o in zip(args, e.args, strict=True)) else Call(e.op, args, e.dtype)
+
+    def constant(self, value: int) -> Expr:
+        """A size or an index of the new type; ValueError when that does not hold it."""
+        if not min_value(self.dtype) <= value <= max_value(self.dtype):
+            raise ValueError(f"{value} is no {self.dtype}: the function's indices need 64 bits")
+        return IntImm(value, self.dtype)
+
+    def data(self, e: Expr) -> Expr:
+        """``e`` in its own type, what indexes memory in it rewritten."""
+        if isinstance(e, Var):
+            new = self.vars.get(e)
+            if new is None or new is e:
+                return e
+            return e if e in self.kept else cast(e.dtype, new)
+        if isinstance(e, BufferLoad):
+            buffer, indices = self.buffer(e.buffer), map_tuple(e.indices, self.index)
+            predicate = None if e.predicate is None else self.data(e.predicate)
+            same = buffer is e.buffer and indices is e.indices and predicate is e.predicate
+            return e if same else BufferLoad(buffer, indices, predicate)
+        if isinstance(e, CmpOp) and (self.counts(e.a) or self.counts(e.b)):
+            if self.dtype == WIDE or (_plain(e.a) and _plain(e.b)):
+                a, b = self.index(e.a), self.index(e.b)
+                return e if a is e.a and b is e.b else type(e)(a, b)
+        if isinstance(e, Cast) and self.counts(e.value):
+            value = self.index(e.value)
+            return e if value is e.value else cast(element_of(e.dtype), value)
+        if isinstance(e, (*_ARITHMETIC, Ramp, Broadcast)) and self.counts(e):
+            return cast(element_of(e.dtype), self.index(e))
+        if isinstance(e, Let) and self.counts(e.value):
+            var, value, body = self.new(e.var), self.index(e.value), self.data(e.body)
+            return e if var is e.var and value is e.value and body is e.body else Let(var, value, body)
+        if isinstance(e, Call) and e.op == "tir.tvm_access_ptr":
+            return self.pointer(e)
+        return e.map_children(self.data)
+
+
+def _sizes(buffer: Buffer) -> tuple[Expr, ...]:
+    return (*buffer.shape, *buffer.strides, buffer.elem_offset)
+
+
+def _plain(e: Expr) -> bool:
+    """Whether only variables and constants of index types are in ``e``, joined by the operations of indices."""
+    if isinstance(e, (Var, IntImm)):
+        return e.dtype in _INDEX_TYPES
+    if isinstance(e, _ARITHMETIC):
+        return _plain(e.a) and _plain(e.b)
+    if isinstance(e, Ramp):
+        return _plain(e.base) and _plain(e.stride)
+    return isinstance(e, (Broadcast, Cast)) and element_of(e.dtype) in _INDEX_TYPES and _plain(e.value)
+
+
+_STATEMENTS: Mapping[type, Any] = {
+    For: _Retyper.loop,
+    LetStmt: _Retyper.let,
+    Allocate: _Retyper.allocate,
+    BufferStore: _Retyper.store,
+    BlockRealize: _Retyper.realize,
+    Block: _Retyper.block,
+}

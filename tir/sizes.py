@@ -1,0 +1,37 @@
+"""Products of sizes, in 64 bits where 32 do not hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .dtype import INDEX, max_value
+from .expr import Expr, IntImm, cast, const
+
+__all__ = ["WIDE", "index_dtype", "product"]
+
+WIDE = "int64"
+"""The data type of indices that int32 does not hold."""
+
+
+def index_dtype(sizes: Iterable[Expr]) -> str:
+    """The type in which the sizes and their product are computed: int64 when one of them is, or when the product of the
+    constants among them is beyond int32; else int32."""
+    constant, wide = 1, False
+    for e in sizes:
+        constant *= e.value if isinstance(e, IntImm) else 1
+        wide = wide or e.dtype == WIDE or (isinstance(e, IntImm) and abs(e.value) > max_value(INDEX))
+    return WIDE if wide or abs(constant) > max_value(INDEX) else INDEX
+
+
+def product(factors: Iterable[Expr]) -> Expr:
+    """The product of sizes, of the type that :func:`index_dtype` finds.
+
+    >>> product([const(50000), const(50000)])
+    T.int64(2500000000)
+    """
+    sizes = list(factors)
+    dtype = index_dtype(sizes)
+    out: Expr = const(1, dtype)
+    for e in sizes:
+        out = out * cast(dtype, e)
+    return out
