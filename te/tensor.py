@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..tir.expr import Expr, IntImm, IterVar, convert
 from ..tir.node import map_tuple
 from ..tir.printer import register_printer
+from ..tir.sizes import shape_text
 
 if TYPE_CHECKING:
     from .operation import Operation
@@ -71,7 +72,7 @@ class Tensor:
         return ProducerLoad(self, ())
 
     def __repr__(self) -> str:
-        return f"Tensor({self.name}: {self.dtype}[{', '.join(map(str, self.shape))}])"
+        return f"Tensor({self.name}: {self.dtype}[{shape_text(self.shape)}])"
 
     def __iter__(self) -> Iterator[Any]:
         raise TypeError(f"{_describe(self)} cannot be iterated over; index it with the axes of a te.compute")
@@ -154,7 +155,7 @@ class ProducerLoad(Expr):
 
 
 def _describe(tensor: Tensor) -> str:
-    return f"tensor {tensor.name} of shape ({', '.join(map(str, tensor.shape))})"
+    return f"tensor {tensor.name} of shape ({shape_text(tensor.shape)})"
 
 
 def _index(tensor: Tensor, items: tuple[Any, ...]) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 from .dtype import bytes_of, parse_dtype
 from .expr import Add, BufferLoad, Expr, IntImm, Range, Var, as_exprs, const, convert, is_const_int
-from .sizes import product
+from .sizes import product, shape_text
 from .structure import same
 
 __all__ = ["Buffer", "BufferRegion", "MatchBufferRegion", "decl_buffer"]
@@ -42,7 +42,7 @@ class Buffer:
             object.__setattr__(self, "data", Var(self.name, "handle"))
 
     def __repr__(self) -> str:
-        return f"Buffer({self.name}: {self.dtype}[{', '.join(map(str, self.shape))}], scope={self.scope})"
+        return f"Buffer({self.name}: {self.dtype}[{shape_text(self.shape)}], scope={self.scope})"
 
     @property
     def ndim(self) -> int:

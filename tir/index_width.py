@@ -44,7 +44,7 @@ from .function import PrimFunc
 from .node import map_tuple
 from .sizes import WIDE
 from .stmt import Allocate, Block, BlockRealize, BufferStore, For, LetStmt, Stmt
-from .walk import pre_order
+from .walk import distinct, pre_order
 
 __all__ = ["needs_wide_indices", "widened", "with_index_dtype"]
 
@@ -148,12 +148,9 @@ class _Scan:
 
     def look(self, e: Expr) -> None:
         """Take note of index arithmetic in ``e`` that leaves int32."""
-        if isinstance(e, _ARITHMETIC) and e.dtype == INDEX:
-            self.interval(e)
-        if isinstance(e, (Var, IntImm)) or id(e) in self.seen:
-            return
-        for child in e.children():
-            self.look(child)  # type: ignore[arg-type]
+        for n in distinct(e):
+            if isinstance(n, _ARITHMETIC) and n.dtype == INDEX:
+                self.interval(n)
 
     def interval(self, e: Expr) -> Interval | None:
         """The values of index arithmetic; None when they are not known, memory among them."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from .dtype import INDEX, max_value
 from .expr import Expr, IntImm, cast, const
 
-__all__ = ["WIDE", "index_dtype", "product"]
+__all__ = ["WIDE", "index_dtype", "product", "shape_text"]
 
 WIDE = "int64"
 """The data type of indices that int32 does not hold."""
@@ -35,3 +35,8 @@ def product(factors: Iterable[Expr]) -> Expr:
     for e in sizes:
         out = out * cast(dtype, e)
     return out
+
+
+def shape_text(shape: Iterable[Expr]) -> str:
+    """The sizes for a message: numbers as numbers, whatever their type."""
+    return ", ".join(str(e.value if isinstance(e, IntImm) else e) for e in shape)

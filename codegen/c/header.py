@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from ...tir.sizes import shape_text
 from ..lowered import LoweredFunc, Param
 
 __all__ = ["c_header", "c_names", "c_prototype"]
@@ -72,6 +73,6 @@ def _meaning(p: Param) -> str:
         return "a size that the shapes above name"
     if p.buffer is None:
         return p.dtype
-    shape = ", ".join(map(str, p.buffer.shape))
+    shape = shape_text(p.buffer.shape)
     strides = f", strides [{', '.join(map(str, p.buffer.strides))}]" if p.buffer.strides else ""
     return f"{p.dtype}[{shape}]{strides}, {'written' if p.writes else 'read'}"

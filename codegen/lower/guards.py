@@ -14,19 +14,19 @@ from ...tir import op
 from ...tir.arith import Analyzer, conjuncts, eval_interval, linear_coefficients
 from ...tir.dtype import is_int
 from ...tir.equal import structural_equal
-from ...tir.expr import GE, GT, LE, LT, And, Call, Expr, FloorDiv, FloorMod, IntImm, Range, Select, Var, const
+from ...tir.expr import And, Call, Expr, FloorDiv, FloorMod, IntImm, Range, Select, Var, const
 from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import For, IfThenElse, LetStmt, Stmt, seq
 from ...tir.walk import pre_order, substitute, transform, vars_in
 from .fresh import fresh_copy
+from .gaps import as_gap, inner_domains
 
 __all__ = ["TAIL", "hoist_guards", "name_quotients"]
 
 TAIL = "pragma_tail"
 
 _MAX_COPIES = 12
-Interval = tuple[Expr, Expr]
 
 
 def name_quotients(func: PrimFunc) -> PrimFunc:
@@ -238,7 +238,7 @@ def _edge(loop: For, low: int, high: int) -> tuple[str, Node]:
 def _plan(var: Var, body: Stmt, analyzer: Analyzer) -> tuple[list[Expr], int | None, int | None, Expr | None] | None:
     """The checks in ``body`` that splitting at ``var`` decides, and where they all hold: for ``low <= var < high``
     and ``rest`` (a condition with variables from outside)."""
-    inner = _inner_domains(body)
+    inner = inner_domains(body)
     terms: list[Expr] = []
     low: int | None = None
     high: int | None = None
@@ -250,7 +250,7 @@ def _plan(var: Var, body: Stmt, analyzer: Analyzer) -> tuple[list[Expr], int | N
         inside = used & set(inner)
         if not inside or any(inner[v] is None for v in inside):
             continue
-        gap = _as_gap(term)
+        gap = as_gap(term)
         if gap is None:
             continue
         span = eval_interval(gap, {v: inner[v] for v in inside})  # type: ignore[misc]
@@ -281,19 +281,6 @@ def _plan(var: Var, body: Stmt, analyzer: Analyzer) -> tuple[list[Expr], int | N
     return terms, low, high, op.all_(*rest) if rest else None
 
 
-def _as_gap(term: Expr) -> Expr | None:
-    """An expression that is negative just where the comparison holds."""
-    if not isinstance(term, (LT, LE, GT, GE)) or not is_int(term.a.dtype):
-        return None
-    if isinstance(term, LT):
-        return term.a - term.b
-    if isinstance(term, LE):
-        return term.a - term.b - 1
-    if isinstance(term, GT):
-        return term.b - term.a
-    return term.b - term.a - 1
-
-
 def _conditions(body: Node) -> Iterator[Expr]:
     for n in pre_order(body):
         if isinstance(n, (IfThenElse, Select)):
@@ -305,18 +292,6 @@ def _conditions(body: Node) -> Iterator[Expr]:
 def _terms(body: Node) -> Iterator[Expr]:
     for cond in _conditions(body):
         yield from conjuncts(cond)
-
-
-def _inner_domains(body: Stmt) -> dict[Var, Interval | None]:
-    """The loop variables inside, with constant ranges; None for those whose range is not."""
-    out: dict[Var, Interval | None] = {}
-    for n in pre_order(body, lambda n: not isinstance(n, Expr)):
-        if isinstance(n, For):
-            constant = isinstance(n.min, IntImm) and isinstance(n.extent, IntImm)
-            out[n.loop_var] = (n.min, n.min + n.extent - 1) if constant else None
-        elif isinstance(n, LetStmt):
-            out[n.var] = None
-    return out
 
 
 def _maximal_quotients(e: Expr, var: Var) -> Iterator[Expr]:

@@ -27,6 +27,7 @@ from .contract import form_fma
 from .flat import join_split_indices
 from .guards import hoist_guards, name_quotients
 from .horizontal import lower_horizontal
+from .idle import cut_idle_rounds
 from .loops import legalize_vector_loops, remove_unit_loops, split_unroll_factors
 from .masks import settle_masks
 from .math import lower_math
@@ -69,6 +70,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("form_fma", form_fma),
     Pass("legalize_vector_loops", legalize_vector_loops),
     Pass("split_unroll_factors", _plain(split_unroll_factors)),
+    Pass("cut_idle_rounds", _plain(cut_idle_rounds)),
     Pass("simplify", _plain(simplify)),
     Pass("choose_unrolled", _plain(choose_unrolled)),
     Pass("name_quotients", _plain(name_quotients)),

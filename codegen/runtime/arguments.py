@@ -16,6 +16,7 @@ import numpy as np
 from ...tir.dtype import bits_of, bytes_of, is_bool, is_float, max_value, min_value
 from ...tir.expr import Add, Cast, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, TruncDiv, TruncMod, Var
 from ...tir.rounding import float_bits
+from ...tir.sizes import shape_text
 from ..lowered import Param
 from .views import ArrayView, view_of
 
@@ -264,5 +265,5 @@ def _float_value(value: float, dtype: str) -> int | float:
 def _declared(param: Param) -> str:
     if param.buffer is None:
         return f"{param.name}: {param.dtype}"
-    shape = ", ".join(map(str, param.buffer.shape))
+    shape = shape_text(param.buffer.shape)
     return f"{param.name}: {param.dtype}[{shape}]{' (written)' if param.writes else ''}"

@@ -10,6 +10,7 @@ from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import BufferLoad, Expr, Range, Var
 from ...tir.function import PrimFunc
 from ...tir.regions import access_regions
+from ...tir.sizes import shape_text
 from ...tir.stmt import Block, BlockRealize, BufferStore, For
 from ..analysis import (
     opaque_buffers,
@@ -158,8 +159,8 @@ def transform_layout(
     new = old.with_(shape=shape, axis_separators=mapping.axis_separators)
     if tests and pad_value is None and not leave_padding:
         raise ScheduleError(
-            f"the index map {mapping} sends buffer {old.name} of shape ({', '.join(map(str, old.shape))}) to the larger "
-            f"shape ({', '.join(map(str, shape))}), and it is not said what the padding holds",
+            f"the index map {mapping} sends buffer {old.name} of shape ({shape_text(old.shape)}) to the larger "
+            f"shape ({shape_text(shape)}), and it is not said what the padding holds",
             where=realize,
             hint="give pad_value, or leave_padding=True when nothing reads it",
         )

@@ -18,6 +18,7 @@ from ...tir.buffer import Buffer
 from ...tir.dtype import is_float, parse_dtype, to_numpy
 from ...tir.expr import BufferLoad, IntImm
 from ...tir.function import PrimFunc
+from ...tir.sizes import shape_text
 from ...tir.stmt import Block, BufferStore
 from ...tir.walk import pre_order
 
@@ -70,7 +71,7 @@ def require_constant_shapes(func: PrimFunc) -> None:
     """ValueError unless every parameter is a buffer of constant shape, or a scalar."""
     for buffer in func.buffers:
         if not all(isinstance(extent, IntImm) for extent in buffer.shape):
-            shape = ", ".join(map(str, buffer.shape))
+            shape = shape_text(buffer.shape)
             raise ValueError(
                 f"buffer {buffer.name} has the symbolic shape ({shape}); tuning needs numbers: bind them first"
             )

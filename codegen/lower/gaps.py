@@ -1,0 +1,35 @@
+"""Checks as gaps, expressions that are negative where the check holds, and the loops over which a gap runs."""
+
+from __future__ import annotations
+
+from ...tir.dtype import is_int
+from ...tir.expr import GE, GT, LE, LT, Expr, IntImm, Var
+from ...tir.stmt import For, LetStmt, Stmt
+from ...tir.walk import pre_order
+
+__all__ = ["as_gap", "inner_domains"]
+
+
+def as_gap(term: Expr) -> Expr | None:
+    """An expression that is negative just where the comparison holds."""
+    if not isinstance(term, (LT, LE, GT, GE)) or not is_int(term.a.dtype):
+        return None
+    if isinstance(term, LT):
+        return term.a - term.b
+    if isinstance(term, LE):
+        return term.a - term.b - 1
+    if isinstance(term, GT):
+        return term.b - term.a
+    return term.b - term.a - 1
+
+
+def inner_domains(body: Stmt) -> dict[Var, tuple[Expr, Expr] | None]:
+    """The loop variables inside, with constant ranges; None for those whose range is not."""
+    out: dict[Var, tuple[Expr, Expr] | None] = {}
+    for n in pre_order(body, lambda n: not isinstance(n, Expr)):
+        if isinstance(n, For):
+            constant = isinstance(n.min, IntImm) and isinstance(n.extent, IntImm)
+            out[n.loop_var] = (n.min, n.min + n.extent - 1) if constant else None
+        elif isinstance(n, LetStmt):
+            out[n.var] = None
+    return out
