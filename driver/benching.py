@@ -13,12 +13,11 @@ import numpy as np
 from ..codegen import Target
 from ..tir.cost import count_bytes, count_flops
 from ..tuner.measure import estimate
-from ..tuner.measure.inputs import Arguments, compare, make_arguments, tolerance
+from ..tuner.measure.inputs import Arguments, compare, make_arguments, tolerance, unknown_sizes
 from ..tuning_db import Database
 from .blas import numpy_threads
 from .building import BuildError, Plan, plan
 from .machine import MachineReport, PeakProbe, measure_machine
-from .request import unknown_sizes
 from .roofline import bandwidth_for, peak_dtype, peak_for
 
 __all__ = ["BenchResult", "BenchRow", "bench", "race"]

@@ -14,8 +14,9 @@ from ..codegen import CODEGEN_VERSION, Module, Target, compile
 from ..schedule import Schedule, ScheduleError, Trace, TraceError
 from ..tir.equal import workload_key
 from ..tir.function import PrimFunc
+from ..tuner.measure.inputs import unknown_sizes
 from ..tuning_db import Database, TuningRecord
-from .request import Request, request, requests, unknown_sizes
+from .request import Request, request, requests
 
 __all__ = ["BuildError", "NoRecordError", "Plan", "build", "open_database", "plan"]
 

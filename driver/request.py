@@ -8,14 +8,14 @@ from typing import Any
 
 from .. import te
 from ..schedule import Schedule
-from ..tir.expr import BufferLoad, IntImm, StringImm
+from ..tir.expr import StringImm
 from ..tir.function import IRModule, PrimFunc
 from ..tir.stmt import Block, For
-from ..tir.walk import pre_order, vars_in
+from ..tir.walk import pre_order
 from .spec import parse_spec
 from .workloads import Workload, WorkloadCase
 
-__all__ = ["Request", "is_scheduled", "request", "requests", "unknown_sizes"]
+__all__ = ["Request", "is_scheduled", "request", "requests"]
 
 
 @dataclass(frozen=True)
@@ -102,19 +102,3 @@ def is_scheduled(func: PrimFunc) -> bool:
         if isinstance(node, Block) and any(not isinstance(v, (str, StringImm)) for v in node.annotations.values()):
             return True
     return False
-
-
-def unknown_sizes(func: PrimFunc) -> str | None:
-    """Which size is known only at the call, in words, or None. The extent of a loop may depend on the loops around it."""
-    for buffer in func.buffers:
-        if not all(isinstance(extent, IntImm) for extent in buffer.shape):
-            return "its shapes are symbolic"
-    inside = {n.loop_var for n in pre_order(func.body) if isinstance(n, For)}
-    inside |= {iv.var for n in pre_order(func.body) if isinstance(n, Block) for iv in n.iter_vars}
-    for node in pre_order(func.body):
-        if isinstance(node, For) and not isinstance(node.extent, IntImm):
-            read = [n.buffer.name for n in pre_order(node.extent) if isinstance(n, BufferLoad)]
-            if read or not vars_in(node.extent) <= inside:
-                where = f"buffer {read[0]}" if read else "an argument"
-                return f"the extent {node.extent} of loop {node.loop_var.name} is symbolic: {where} has it"
-    return None

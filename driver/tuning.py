@@ -11,9 +11,10 @@ from typing import Any
 from .. import tuner
 from ..codegen import Target
 from ..tuner import TuneResult
+from ..tuner.measure.inputs import unknown_sizes
 from ..tuning_db import Database
 from .building import open_database
-from .request import is_scheduled, request, unknown_sizes
+from .request import is_scheduled, request
 
 __all__ = ["TuneError", "tune"]
 

@@ -28,6 +28,7 @@ from .intrin import SHIPPED
 __all__ = ["TensorIntrin"]
 
 _REGISTERED: dict[str, TensorIntrin] = {}
+_ADDED: set[str] = set()
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +59,12 @@ class TensorIntrin:
             raise ValueError(f"there is a tensor intrinsic {name!r} already; override=True replaces it")
         _check_pair(name, desc, impl)
         _REGISTERED[name] = TensorIntrin(name, desc, impl)
+        _ADDED.add(name)
+
+    @staticmethod
+    def added() -> frozenset[str]:
+        """The names of those that :meth:`register` made known."""
+        return frozenset(_ADDED)
 
     @staticmethod
     def get(name: str, allow_missing: bool = False) -> TensorIntrin | None:

@@ -42,7 +42,7 @@ from .unroll import unroll_loops
 from .unroll_steps import choose_unrolled
 from .vectorize import vectorize_loops
 
-__all__ = ["PASSES", "Pass", "PassReport", "run_passes"]
+__all__ = ["PASSES", "PLAIN_PASSES", "Pass", "PassReport", "run_passes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,13 @@ PASSES: tuple[Pass, ...] = (
     Pass("insert_prefetches", insert_prefetches),
     Pass("spread_prefetches", spread_prefetches),
 )
+
+PLAIN_PASSES: tuple[Pass, ...] = tuple([
+    p for p in PASSES
+    if p.name in ("drop_assumptions", "place_init", "flatten_blocks", "widen_half_floats", "lower_math", "lower_horizontal")
+])  # fmt: skip
+"""What a function needs in which no loop is of a kind: nothing is simplified, hoisted, unrolled or kept in registers. What
+it computes is a reference that shares little with the other passes."""
 
 
 @dataclass(slots=True)

@@ -30,7 +30,9 @@ def test_beside_a_larger_number_an_index_is_widened():
     assert (i + (2**31 - 1)).dtype == "int32"
 
 
-@pytest.mark.parametrize(("value", "dtype", "expected"), [(300, "int8", 44), (-1, "uint8", 255), (2**31, "int32", -(2**31))])
+@pytest.mark.parametrize(
+    ("value", "dtype", "expected"), [(300, "int8", 44), (-1, "uint8", 255), (2**31, "int32", -(2**31))]
+)
 def test_a_converted_constant_wraps(value, dtype, expected):
     assert (cast(dtype, const(value)).value, cast(dtype, const(value)).dtype) == (expected, dtype)
 

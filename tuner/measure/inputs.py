@@ -19,10 +19,10 @@ from ...tir.dtype import is_float, parse_dtype, to_numpy
 from ...tir.expr import BufferLoad, IntImm
 from ...tir.function import PrimFunc
 from ...tir.sizes import shape_text
-from ...tir.stmt import Block, BufferStore
-from ...tir.walk import pre_order
+from ...tir.stmt import Block, BufferStore, For
+from ...tir.walk import pre_order, vars_in
 
-__all__ = ["Arguments", "compare", "make_arguments", "require_constant_shapes", "tolerance"]
+__all__ = ["Arguments", "compare", "make_arguments", "require_constant_shapes", "tolerance", "unknown_sizes"]
 
 _GUARD = 64
 _GUARD_BYTE = 0xA5
@@ -68,13 +68,26 @@ class Arguments:
 
 
 def require_constant_shapes(func: PrimFunc) -> None:
-    """ValueError unless every parameter is a buffer of constant shape, or a scalar."""
+    """ValueError when a size is known only at the call (:func:`unknown_sizes`)."""
+    unknown = unknown_sizes(func)
+    if unknown is not None:
+        raise ValueError(f"{unknown}; tuning needs numbers: bind them first")
+
+
+def unknown_sizes(func: PrimFunc) -> str | None:
+    """Which size is known only at the call, in words, or None. The extent of a loop may depend on the loops around it."""
     for buffer in func.buffers:
         if not all(isinstance(extent, IntImm) for extent in buffer.shape):
-            shape = shape_text(buffer.shape)
-            raise ValueError(
-                f"buffer {buffer.name} has the symbolic shape ({shape}); tuning needs numbers: bind them first"
-            )
+            return f"buffer {buffer.name} has the symbolic shape ({shape_text(buffer.shape)})"
+    inside = {n.loop_var for n in pre_order(func.body) if isinstance(n, For)}
+    inside |= {iv.var for n in pre_order(func.body) if isinstance(n, Block) for iv in n.iter_vars}
+    for node in pre_order(func.body):
+        if isinstance(node, For) and not isinstance(node.extent, IntImm):
+            read = [n.buffer.name for n in pre_order(node.extent) if isinstance(n, BufferLoad)]
+            if read or not vars_in(node.extent) <= inside:
+                where = f"buffer {read[0]}" if read else "an argument"
+                return f"the extent {node.extent} of loop {node.loop_var.name} is symbolic: {where} has it"
+    return None
 
 
 def make_arguments(func: PrimFunc, seed: int, *, positive: bool = False) -> Arguments:

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 
 from ...codegen.cpu import available_cores
 from ...codegen.target import Target
+from ...schedule import Schedule, ScheduleError, Trace
+from ...schedule.extensions import needs_additions
 from ...tir.function import PrimFunc
 from .inputs import require_constant_shapes
 from .process import WorkerDied, WorkerProcess, wait_any
@@ -82,6 +84,7 @@ class Runner(ABC):
 class _Job:
     number: int
     trace: str
+    scheduled: str = ""
     worker: WorkerProcess | None = None
     status: str = "waiting"
     error: str = ""
@@ -132,6 +135,7 @@ class LocalRunner(Runner):
         self.race_seconds = race_seconds
         self.max_samples = max_samples
         self.recycle_after = recycle_after
+        self._func: PrimFunc | None = None
         self._open_message: dict[str, object] = {}
         self._reference: tuple[bytes, ...] | None = None
         self._ready: dict[WorkerProcess, int | None] = {}
@@ -145,6 +149,7 @@ class LocalRunner(Runner):
             raise ValueError(f"this machine cannot run code for {target}: no {', '.join(missing[:3])}")
         self._ready.clear()
         self._reference = None
+        self._func = func
         self._check_seconds = sum(b.num_bytes() or 0 for b in func.buffers) / 2e7  # filling and comparing, generously
         self._open_message = {
             "command": "open", "func": func.script(), "target": str(target), "seed": seed, "positive": False,
@@ -226,9 +231,13 @@ class LocalRunner(Runner):
                 if queue and worker not in busy and time.monotonic() < deadline:
                     job = queue.pop()
                     job.attempts += 1
+                    if not self._schedule_here(job):
+                        continue
                     try:
                         self._make_ready(worker)
-                        worker.send({"command": "compile", "job": job.number, "trace": job.trace})
+                        worker.send(
+                            {"command": "compile", "job": job.number, "trace": job.trace, "scheduled": job.scheduled}
+                        )
                     except (WorkerDied, TimeoutError) as error:
                         worker.kill()
                         job.fail("crash", f"no worker would start: {error}")
@@ -255,6 +264,24 @@ class LocalRunner(Runner):
                     self._lost(worker, jobs)
                     del busy[worker]
             queue.extend(job for job in jobs if job.status == "waiting" and job not in queue and not _in(job, busy))
+
+    def _schedule_here(self, job: _Job) -> bool:
+        """Where a trace needs what was registered in this process, workers get the scheduled program: apply it here. False
+        when it does not apply."""
+        if job.scheduled:
+            return True
+        assert self._func is not None
+        try:
+            trace = Trace.from_json(job.trace)
+            if needs_additions(trace):
+                schedule = Schedule(self._func)
+                trace.apply_to_schedule(schedule)
+                job.scheduled = schedule.func.script()
+        except ScheduleError as error:
+            job.fail("schedule_error", str(error)[:4000])
+        except Exception as error:  # whatever a primitive of somebody else raises
+            job.fail("schedule_error", f"{type(error).__name__}: {error}"[:4000])
+        return job.status == "waiting"
 
     def _compiled(self, job: _Job, worker: WorkerProcess, answer: Message) -> None:
         worker.jobs += 1

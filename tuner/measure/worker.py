@@ -6,9 +6,10 @@ parent is gone. Requests, each answered once:
 
 =============  =========================================================================================
 ``open``       func, target, seed, positive → the workload; forgets everything about the one before
-``reference``  → the outputs of the unscheduled function, compiled as it stands
+``reference``  → the outputs of the unscheduled function: interpreted, or compiled as it stands by few passes
 ``expect``     the reference outputs as raw parts, tolerance
-``compile``    job, trace → compile_seconds
+``compile``    job, trace, scheduled (the program as text, where the trace needs what this process does not know) →
+               compile_seconds
 ``run``        job, check, samples, min_seconds, stop_above → times (seconds per call); ``check`` compares with the
                reference first; a first time above ``stop_above`` is the only one
 ``drop``       job → its code is freed
@@ -31,16 +32,22 @@ from typing import Any
 import numpy as np
 
 from ...codegen.compile import compile as compile_func
+from ...codegen.lower import PLAIN_PASSES, lower
 from ...codegen.target import Target
 from ...schedule import Schedule, ScheduleError, Trace
 from ...tir.dtype import to_numpy
 from ...tir.function import PrimFunc
+from ...tir.interpret import InterpretError, interpret
 from ...tir.parser import parse
 from ..program import Program
 from .inputs import Arguments, compare, make_arguments, tolerance
 from .protocol import Message, read_message, write_message
 
 __all__ = ["Worker", "main"]
+
+
+_INTERPRETED_STEPS = 30_000
+"""Loop rounds of a reference up to which it is interpreted: a few tenths of a second."""
 
 
 class Failure(Exception):
@@ -95,9 +102,11 @@ class Worker:
 
     def do_reference(self, blobs: Any) -> tuple[dict[str, Any], list[Any]]:
         func, target, arguments = self._workload()
-        module = compile_func(reference_schedule(func).func, target, "tw_reference", cache=False)
         arguments.reset_outputs()
-        module(*arguments.values)
+        if not _interpreted(func, arguments):
+            arguments.reset_outputs()
+            plain = lower(reference_schedule(func).func, target, "tw_reference", passes=PLAIN_PASSES)
+            compile_func(plain, target, "tw_reference", cache=False)(*arguments.values)
         results = arguments.results()
         finite = [np.isfinite(r).mean() for r in results if r.dtype.kind == "f" and r.size]
         return {"finite": min(finite, default=1.0)}, [np.ascontiguousarray(r) for r in results]
@@ -111,15 +120,11 @@ class Worker:
         ]
         return {}, []
 
-    def do_compile(self, blobs: Any, job: int, trace: str) -> tuple[dict[str, Any], list[Any]]:
+    def do_compile(self, blobs: Any, job: int, trace: str, scheduled: str = "") -> tuple[dict[str, Any], list[Any]]:
         func, target, _ = self._workload()
         start = time.perf_counter()
-        schedule = Schedule(func)
-        try:
-            Trace.from_json(trace).apply_to_schedule(schedule)
-        except ScheduleError as error:
-            raise Failure("schedule_error", str(error)[:4000]) from None
-        self.modules[job] = compile_func(schedule.func, target, f"tw_job{job}", cache=False)
+        one = parse(scheduled) if scheduled else _scheduled(func, trace)
+        self.modules[job] = compile_func(one, target, f"tw_job{job}", cache=False)
         return {"compile_seconds": time.perf_counter() - start}, []
 
     def do_run(
@@ -157,6 +162,25 @@ class Worker:
             difference = compare(arguments.results(), self.expected, dtypes, self.limits)
             if difference is not None:
                 raise Failure("wrong_result", difference)
+
+
+def _scheduled(func: PrimFunc, trace: str) -> PrimFunc:
+    schedule = Schedule(func)
+    try:
+        Trace.from_json(trace).apply_to_schedule(schedule)
+    except ScheduleError as error:
+        raise Failure("schedule_error", str(error)[:4000]) from None
+    return schedule.func
+
+
+def _interpreted(func: PrimFunc, arguments: Arguments) -> bool:
+    """Whether the interpreter, which shares nothing with the compiler, did the work; it is asked only for a little."""
+    try:
+        with np.errstate(all="ignore"):
+            interpret(func, *arguments.values, max_steps=_INTERPRETED_STEPS)
+    except (InterpretError, ArithmeticError, RecursionError):  # too many steps; a function of C; a division by zero
+        return False
+    return True
 
 
 def reference_schedule(func: PrimFunc) -> Schedule:

@@ -1,0 +1,32 @@
+"""What a program added to the schedule language: primitives, tensor intrinsics and reducers that do not come with the package."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .primitive import REGISTRY
+from .reducers import REDUCERS
+from .tensor_intrin import TensorIntrin
+from .trace import Trace
+
+__all__ = ["needs_additions"]
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+def needs_additions(trace: Trace) -> bool:
+    """Whether replaying ``trace`` may need what was registered in this process alone, and what another does not know."""
+    if any(_added(reducer.combine) for reducer in REDUCERS):
+        return True
+    added = TensorIntrin.added()
+    for inst in trace.insts:
+        step = REGISTRY.get(inst.name)
+        if step is not None and _added(step.function):
+            return True
+        if any(isinstance(value, str) and value in added for value in inst.attrs.values()):
+            return True
+    return False
+
+
+def _added(function: Any) -> bool:
+    return str(getattr(function, "__module__", "")).partition(".")[0] != _PACKAGE
