@@ -450,3 +450,16 @@ def test_a_block_without_partners_is_not_run_by_several_threads_at_once():
     sch.parallel(i)
     with pytest.raises(ScheduleError, match="iterations of loop i share elements of buffer D"):
         sch.reverse_compute_at("D", i)
+
+
+@pytest.mark.parametrize("step, width, extent", [(360, 16, 23), (24, 16, 2), (24, 8, 3), (40, 16, 3)])
+def test_compute_at_finds_that_an_extent_is_always_the_same(agree, step, width, extent):
+    """Rows of ``step`` places that read ``width`` by ``width``: (c*360 + 359) // 16 - c*360 // 16 + 1 is 23 for all c."""
+    A = te.placeholder((7 * step // width + 1,), name="A")
+    B = te.compute(A.shape, lambda i: A[i] * 2.0, name="B")
+    C = te.compute((7, step), lambda c, x: B[(c * step + x) // width] + 1.0, name="C")
+    func = te.create_prim_func([A, C])
+    sch = Schedule(func, debug_mask="all")
+    sch.compute_at("B", sch.get_loops("C")[0])
+    assert f"for ax0 in range({extent}):" in sch.func.script()
+    agree(func, sch.func)

@@ -1,5 +1,7 @@
 """What the analyzer can prove and what its answers look like."""
 
+import random
+
 import pytest
 
 from tilewright.tir import (
@@ -10,6 +12,7 @@ from tilewright.tir import (
     Expr,
     For,
     IfThenElse,
+    IntImm,
     Ramp,
     Range,
     Select,
@@ -284,3 +287,31 @@ def test_digits_of_any_factors_join_only_where_they_fit(steps: tuple[int, ...]) 
         for value in (*range(-20, 41), 240, 1000):
             at = {x: const(value)}
             assert structural_equal(simplify(substitute(total, at)), simplify(substitute(simple, at))), simple
+
+
+def test_quotients_that_are_always_as_far_apart() -> None:
+    """(a*x + b*y + c) // m - (a*x + b*y + d) // m is a number only when it is the same for all x and y."""
+    rng = random.Random(0)
+    x, y = Var("x"), Var("y")
+    an = Analyzer()
+    an.bind(x, Range.from_extent(12))
+    an.bind(y, Range.from_extent(8))
+    for _ in range(300):
+        a, b, m = rng.choice([3, 4, 8, 24, 360]), rng.choice([0, 2, 8]), rng.choice([4, 8, 12, 16])
+        c, d = rng.randint(-40, 40), rng.randint(-40, 40)
+        line = [a * i + b * j for i in range(12) for j in range(8)]
+        found = an.simplify((x * a + y * b + c) // m - (x * a + y * b + d) // m)
+        if isinstance(found, IntImm):
+            assert {(v + c) // m - (v + d) // m for v in line} == {found.value}
+        found = an.simplify((x * a + y * b + c) % m - (x * a + y * b + d) % m)
+        if isinstance(found, IntImm):
+            assert {(v + c) % m - (v + d) % m for v in line} == {found.value}
+
+
+@pytest.mark.parametrize(
+    "a, c, d, m, apart", [(360, 7, 0, 16, 0), (360, 15, 8, 16, 0), (24, 3, -5, 16, None), (24, 3, -5, 8, 1)]
+)
+def test_a_steady_difference_of_quotients(a, c, d, m, apart) -> None:
+    an, x = Analyzer(), Var("x")
+    found = an.simplify((x * a + c) // m - (x * a + d) // m)
+    assert (found.value if isinstance(found, IntImm) else None) == apart

@@ -9,6 +9,7 @@ Rules, for a constant c > 0 (every one holds for negative values as well, becaus
 - nested:               (x // a) // b = x // (a*b)           (x // a) % b = (x % (a*b)) // a
                         (x % a) % b = x % b                  when b divides a
 - joined again:         c*(x // c) + x % c = x               (see :func:`join_splits`)
+- a steady difference:  (g*x + y) // (g*c) - g*x // (g*c) = 0  when 0 <= y < g
 - a symbolic divisor q: (q*x + y) // q = x + y // q          y // q = 0 and y % q = y  when 0 <= y < q
 """
 
@@ -17,7 +18,7 @@ from __future__ import annotations
 from math import gcd
 
 from .bounds import Facts
-from .terms import ONE, Poly, add, const_of, mul, poly_key, scale
+from .terms import ONE, Mono, Poly, add, const_of, mul, poly_key, scale
 
 __all__ = ["Division"]
 
@@ -247,7 +248,8 @@ class Division(Facts):
 
     def join_splits(self, p: Poly) -> Poly:
         """p with ``k*(u/l)*s1 + k*s2`` joined, where s1 = (x mod w) // u and s2 = (x mod u) // l, into
-        ``k * ((x mod w) // l)`` when l divides u and u divides w; with symbolic q also ``q * (x // q) + x % q`` into ``x``."""
+        ``k * ((x mod w) // l)`` when l divides u and u divides w; with symbolic q also ``q * (x // q) + x % q`` into ``x``.
+        Of two quotients or remainders that always differ by the same number that number is left."""
         splits = [(m, c) for m, c in p.items() if len(m) == 1 and self.atoms[m[0]].kind in ("split", "mod")]
         if not splits:
             return p
@@ -259,6 +261,11 @@ class Division(Facts):
                 if quotient is not None and all(p.get(n) == d * c for n, d in mul(quotient, q).items()):
                     return self.join_splits(add(add(p, mul(quotient, q), -c), add(x, {m: 1}, -1), c))
                 continue
+            for n, d in splits:
+                apart = self._apart(m, n) if n != m and d == -c else None
+                if apart is not None:
+                    rest = {k: v for k, v in p.items() if k not in (m, n)}
+                    return self.join_splits(add(rest, {ONE: apart} if apart else {}, c))
             x, lower, upper = atom.args
             if upper is None or upper % lower:
                 continue
@@ -271,6 +278,24 @@ class Division(Facts):
                         joined = self._split(x, lower, top, atom.dtype)
                         return self.join_splits(add(rest, joined, c))
         return p
+
+    def _apart(self, m: Mono, n: Mono) -> int | None:
+        """x // c - y // c, or x % c - y % c, of two atoms where x - y is constant and the difference as well:
+        (8*x + 7) // 16 - 8*x // 16 = 0, as 8*x % 16 is at most 8."""
+        one, other = self.atoms[m[0]], self.atoms[n[0]]
+        if one.kind != "split" or other.kind != "split" or one.args[1:] != other.args[1:]:
+            return None
+        (x, lower, upper), y = one.args, other.args[0]
+        step = const_of(add(x, y, -1))
+        if step is None or not (upper is None or lower == 1):
+            return None
+        c = lower if upper is None else upper
+        g = gcd(c, *[k for t, k in y.items() if t])
+        least = y.get(ONE, 0) % g  # y % c is this and more, in steps of g
+        whole = (least + step) // c
+        if (c - g + least + step) // c != whole:
+            return None
+        return whole if upper is None else step - whole * c
 
     def _by_key_poly(self, kind: str, p: Poly, q: Poly) -> Poly | None:
         atom = self._by_key.get((kind, poly_key(p), poly_key(q)))
