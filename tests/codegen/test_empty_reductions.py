@@ -1,5 +1,7 @@
 """Reductions over a size that is 0 when the function runs: compiled code and the interpreter give the same."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -166,3 +168,33 @@ def test_a_row_of_a_triangle_may_be_empty(n, schedule):
         c = np.full(n, np.nan, "float32")
         run(a, c)
         assert c.tolist() == [a[i, :i].sum() for i in range(n)]
+
+
+EXTENTS = {"i": 5, "k": 3, "l": 4, "il": 20}
+AXES = {
+    False: ("T.axis.spatial(5, i)", "T.axis.reduce(3, k)", "T.axis.reduce(4, l)"),
+    True: ("T.axis.spatial(5, il // 4)", "T.axis.reduce(3, k)", "T.axis.reduce(4, il % 4)"),
+}
+
+
+@pytest.mark.parametrize("loops", [*itertools.permutations("ikl"), ("k", "il"), ("il", "k")])
+def test_every_reduction_axis_decides_when_to_start(loops):
+    """Whatever loop is the outermost, and where one carries an element and a step, so that the init stays inside."""
+    i, k, l = AXES["il" in loops]  # noqa: E741
+    func = parse(f"""
+@T.prim_func
+def f(A: T.Buffer((5, 3, 4), "float32"), B: T.Buffer((5,), "float32")):
+    for {", ".join(loops)} in T.grid({", ".join(str(EXTENTS[name]) for name in loops)}):
+        with T.block("B"):
+            vi = {i}
+            vk = {k}
+            vl = {l}
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vk, vl]
+""")
+    a = np.arange(60, dtype="float32").reshape(5, 3, 4)
+    for call in (compile(func, "native -num-cores=1"), lambda *args: interpret(func, *args)):
+        b = np.full(5, np.nan, "float32")
+        call(a, b)
+        np.testing.assert_array_equal(b, a.sum((1, 2)))
