@@ -48,6 +48,7 @@ from .expr import (
     TruncMod,
     Var,
 )
+from .indices import index_like
 from .interpret_llvm import LLVM_CALLS
 from .interpret_ops import (
     CALLS,
@@ -180,7 +181,7 @@ class ExprCompiler:
             text = f"({a} {infix} {b})"
         if kind == "bfloat":
             return f"{self._name(round_bfloat16)}({text})"
-        if is_int(e.dtype) and lanes == 1 and type(e) in (Add, Sub, Mul) and not _is_index(e):
+        if is_int(e.dtype) and lanes == 1 and type(e) in (Add, Sub, Mul) and not index_like(e):
             return f"{self._name(wrapper(e.dtype))}({text})"
         return text
 
@@ -307,15 +308,6 @@ def _divides_plainly(e: Expr) -> bool:
     if isinstance(e, Broadcast):
         e = e.value
     return isinstance(e, IntImm) and e.value > 0
-
-
-def _is_index(e: Expr) -> bool:
-    """Whether only variables and constants of index types are below, so that nothing can overflow."""
-    if isinstance(e, (Var, IntImm)):
-        return e.dtype in ("int32", "int64")
-    if isinstance(e, BinaryOp) and not isinstance(e, CmpOp):
-        return _is_index(e.a) and _is_index(e.b)
-    return False
 
 
 _C = ExprCompiler

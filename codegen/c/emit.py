@@ -198,10 +198,11 @@ class _Writer:
         self.put(f"{self.helpers.memory(what, dtype)}({pointer}{where}, {text}{mask});")
 
     def allocate(self, s: Allocate) -> None:
-        """Register values are variables; arrays live on the stack or the heap."""
+        """Register values are variables, set from the start: a masked store chooses between old and new lanes. Arrays live
+        on the stack or the heap."""
         buffer = s.buffer
         if buffer.scope == REGISTER:
-            self.put(f"{self.helpers.vector(buffer.dtype)} {self.exprs.name(buffer, buffer.name)};")
+            self.put(f"{self.helpers.vector(buffer.dtype)} {self.exprs.name(buffer, buffer.name)} = {{0}};")
             self.stmt(s.body)
             return
         base = scalar_type(element_of(buffer.dtype))

@@ -41,8 +41,8 @@ from ...tir.expr import (
     TruncMod,
     Var,
 )
+from ...tir.indices import index_like
 from ...tir.rounding import float_bits, round_float
-from ..llvm.index import index_like
 from ..llvm.memory import strides_of
 from ..lower.lanes import flat_lanes
 from .calls import Calls, constant_of
@@ -274,6 +274,8 @@ class CExprs(Calls):
             lets.append(f"const {self.helpers.vector(v.dtype)} {temporary} = {self.value(v)};")
         each = lanes_of(e.vectors[0].dtype)
         picked = [names[i // each] + (f"[{i % each}]" if each > 1 else "") for i in e.indices]
+        if is_bool(e.dtype) and (each > 1) is not (len(picked) > 1):  # a true bool is 1, in a vector -1
+            picked = [f"-{lane}" for lane in picked]
         result = picked[0] if len(picked) == 1 else f"({self.helpers.vector(e.dtype)}){{{', '.join(picked)}}}"
         return f"({{ {' '.join(lets)} {result}; }})"
 

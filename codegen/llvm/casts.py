@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from ...tir.dtype import bits_of, is_bool, is_float, is_signed, lanes_of, parse_dtype, with_lanes
 from ...tir.expr import Expr
+from ...tir.indices import index_like
 from .halves import bfloat_to_float, double_to_odd_float, float_to_bfloat, float_to_half, half_to_float
-from .index import index_like, index_text
+from .index import index_text
 from .types import llvm_type
 
 if TYPE_CHECKING:

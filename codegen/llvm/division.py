@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...tir.dtype import is_signed, lanes_of, with_lanes
-from ...tir.expr import BinaryOp, Broadcast, Div, Expr, FloorDiv, FloorMod, IntImm, TruncDiv
+from ...tir.expr import BinaryOp, Broadcast, BufferLoad, Div, Expr, FloorDiv, FloorMod, IntImm, TruncDiv
+from ...tir.walk import pre_order
 from .ranges import range_of
 from .types import llvm_type, splat_constant, zero
 
@@ -28,10 +29,12 @@ def divide(em: ExprEmitter, e: BinaryOp, a: str, b: str, dtype: str) -> str:
         if constant == 0 or not quotient:
             return zero(dtype)
         return em.fn.pure(f"sub {llvm_type(dtype)} {zero(dtype)}, {a}")
-    if constant is not None or (least is not None and least > 0):
+    if constant is not None or (least is not None and least > 0 and not _partly_set(em, e.b)):
         return _plain(em, e, a, b, dtype)
     fn, type_, bools = em.fn, llvm_type(dtype), llvm_type(with_lanes("bool", lanes_of(dtype)))
     one = splat_constant("1", dtype)
+    if lanes_of(dtype) > 1:  # lanes that nothing was stored to hold some number
+        b = fn.pure(f"freeze {type_} {b}")
     if is_signed(dtype) and (least is None or least < 0):
         next_ = fn.pure(f"add {type_} {b}, {one}")
         special = fn.pure(f"icmp ult {type_} {next_}, {splat_constant('2', dtype)}")  # b is -1 or 0
@@ -49,6 +52,11 @@ def _constant(e: Expr) -> int | None:
     if isinstance(e, Broadcast):
         e = e.value
     return e.value if isinstance(e, IntImm) else None
+
+
+def _partly_set(em: ExprEmitter, e: Expr) -> bool:
+    """Whether lanes may be looked at that nothing was stored to: those of register values outside of a mask."""
+    return lanes_of(e.dtype) > 1 and any(isinstance(n, BufferLoad) and n.buffer in em.registers for n in pre_order(e))
 
 
 def _plain(em: ExprEmitter, e: BinaryOp, a: str, b: str, dtype: str) -> str:

@@ -50,12 +50,13 @@ from ...tir.expr import (
     Sub,
     Var,
 )
+from ...tir.indices import index_like
 from ...tir.walk import pre_order
 from .builder import FunctionBuilder
 from .calls import emit_call
 from .casts import emit_cast
 from .division import divide
-from .index import Linear, index_like, index_text, linear, linear_text
+from .index import Linear, index_text, linear, linear_text
 from .memory import address, load
 from .types import align_of, float_constant, llvm_type, splat_constant, vector_constant
 

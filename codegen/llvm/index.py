@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...tir.dtype import is_int, lanes_of, max_value, min_value
+from ...tir.dtype import lanes_of
 from ...tir.expr import (
     Add,
     BinaryOp,
@@ -21,12 +21,13 @@ from ...tir.expr import (
     Sub,
     Var,
 )
+from ...tir.indices import INDEX_TYPES, index_like
 from .division import divide
 
 if TYPE_CHECKING:
     from .expr import ExprEmitter
 
-__all__ = ["Linear", "index_like", "index_text", "linear"]
+__all__ = ["Linear", "index_text", "linear"]
 
 
 class Linear:
@@ -54,31 +55,6 @@ class Linear:
         if factor == 0:
             return Linear()
         return Linear(self.const * factor, {n: c * factor for n, c in self.terms.items()})
-
-
-INDEX_TYPES = ("int32", "int64")
-"""The types of indices, whose arithmetic never overflows."""
-
-
-def index_like(e: Expr) -> bool:
-    """Whether ``e`` is index arithmetic: variables and constants of index types joined by the operations of indices.
-
-    Other integers wrap around, and so do conversions to them; they are computed in their own types.
-    """
-    if e.dtype not in INDEX_TYPES:
-        return False
-    if isinstance(e, (IntImm, Var)):
-        return True
-    if isinstance(e, (Add, Sub, Mul, FloorDiv, FloorMod, Min, Max)):
-        return index_like(e.a) and index_like(e.b)
-    return isinstance(e, Cast) and widens(e) and index_like(e.value)
-
-
-def widens(e: Cast) -> bool:
-    """Whether a conversion from integer to integer keeps every value."""
-    return is_int(e.value.dtype) and min_value(e.dtype) <= min_value(e.value.dtype) and (
-        max_value(e.value.dtype) <= max_value(e.dtype)
-    )  # fmt: skip
 
 
 def linear(em: ExprEmitter, e: Expr) -> Linear:

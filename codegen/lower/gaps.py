@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...tir.dtype import is_int
-from ...tir.expr import GE, GT, LE, LT, Expr, IntImm, Var
+from ...tir.expr import GE, GT, LE, LT, Expr, IntImm, Let, Var
+from ...tir.indices import index_like
 from ...tir.stmt import For, LetStmt, Stmt
 from ...tir.walk import pre_order
 
@@ -11,8 +11,9 @@ __all__ = ["as_gap", "inner_domains"]
 
 
 def as_gap(term: Expr) -> Expr | None:
-    """An expression that is negative just where the comparison holds."""
-    if not isinstance(term, (LT, LE, GT, GE)) or not is_int(term.a.dtype):
+    """An expression that is negative just where the comparison holds; None unless it compares index arithmetic, which
+    neither wraps around nor reads what is guarded or written further in."""
+    if not isinstance(term, (LT, LE, GT, GE)) or not (index_like(term.a) and index_like(term.b)):
         return None
     if isinstance(term, LT):
         return term.a - term.b
@@ -26,10 +27,10 @@ def as_gap(term: Expr) -> Expr | None:
 def inner_domains(body: Stmt) -> dict[Var, tuple[Expr, Expr] | None]:
     """The loop variables inside, with constant ranges; None for those whose range is not."""
     out: dict[Var, tuple[Expr, Expr] | None] = {}
-    for n in pre_order(body, lambda n: not isinstance(n, Expr)):
+    for n in pre_order(body):
         if isinstance(n, For):
             constant = isinstance(n.min, IntImm) and isinstance(n.extent, IntImm)
             out[n.loop_var] = (n.min, n.min + n.extent - 1) if constant else None
-        elif isinstance(n, LetStmt):
+        elif isinstance(n, (Let, LetStmt)):
             out[n.var] = None
     return out

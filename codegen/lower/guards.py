@@ -16,6 +16,7 @@ from ...tir.dtype import is_int
 from ...tir.equal import structural_equal
 from ...tir.expr import And, Call, Expr, FloorDiv, FloorMod, IntImm, Range, Select, Var, const
 from ...tir.function import PrimFunc
+from ...tir.indices import index_like
 from ...tir.node import Node
 from ...tir.stmt import For, IfThenElse, LetStmt, Stmt, seq
 from ...tir.walk import pre_order, substitute, transform, vars_in
@@ -295,7 +296,7 @@ def _terms(body: Node) -> Iterator[Expr]:
 
 
 def _maximal_quotients(e: Expr, var: Var) -> Iterator[Expr]:
-    if isinstance(e, (FloorDiv, FloorMod)) and vars_in(e) == {var}:
+    if isinstance(e, (FloorDiv, FloorMod)) and index_like(e) and vars_in(e) == {var}:
         yield e
         return
     for child in e.children():

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from ...tir import op
+from ...tir.arith import Analyzer, conjuncts
 from ...tir.dtype import is_float, max_value, min_value, with_lanes
 from ...tir.equal import structural_equal
 from ...tir.expr import (
@@ -19,11 +23,13 @@ from ...tir.expr import (
     Min,
     Mul,
     Select,
+    Var,
     const,
 )
 from ...tir.function import PrimFunc
 from ...tir.stmt import BufferStore, For, IfThenElse, Stmt
 from ...tir.walk import transform, uses_var
+from .active import some_lane
 from .vectorize import NotVectorizable, vectorize_expr
 
 __all__ = ["lower_horizontal"]
@@ -84,44 +90,64 @@ def _reduce(loop: For) -> Stmt | None:
     lanes = loop.extent.value
     if lanes & (lanes - 1) or lanes > 256:
         return None
-    if isinstance(value, Select):
-        return _reduce_numbers(loop, store, value, cond) if is_self(value.false_value) else None
+    same, mask = _parted(cond, loop.loop_var)
+    try:
+        wide = None if mask is None else vectorize_expr(mask, loop.loop_var, loop.min, lanes)
+        if isinstance(value, Select):
+            total = _of_numbers(loop, value, wide) if is_self(value.false_value) else None
+        else:
+            total = _of_terms(loop, value, wide, is_self)
+    except NotVectorizable:
+        return None
+    if total is None:
+        return None
+    if wide is not None:
+        some = some_lane(wide, Analyzer())
+        same = some if same is None else And(same, some)
+    reduced = BufferStore(store.buffer, total, store.indices)
+    return reduced if same is None else IfThenElse(same, reduced)
+
+
+def _parted(cond: Expr | None, lane: Var) -> tuple[Expr | None, Expr | None]:
+    """What of a condition is the same in all lanes, and what differs."""
+    same: list[Expr] = []
+    mask: list[Expr] = []
+    for part in [] if cond is None else conjuncts(cond):
+        (mask if uses_var(part, lane) else same).append(part)
+    return (op.all_(*same) if same else None), (op.all_(*mask) if mask else None)
+
+
+def _of_terms(loop: For, value: Expr, mask: Expr | None, is_self: Callable[[Expr], bool]) -> Expr | None:
+    """``s = s + x`` over the lanes of ``mask``."""
     if type(value) not in _REDUCERS:
         return None
     assert isinstance(value, BinaryOp)
     old, term = (value.a, value.b) if is_self(value.a) else (value.b, value.a)
     if not is_self(old):
         return None
-    try:
-        vector = vectorize_expr(term, loop.loop_var, loop.min, lanes)
-        if cond is not None:
-            mask = vectorize_expr(cond, loop.loop_var, loop.min, lanes)
-            identity = const(_identity(type(value), term.dtype), with_lanes(term.dtype, lanes))
-            vector = Select(mask, vector, identity)
-    except NotVectorizable:
-        return None
-    total = Call(_REDUCERS[type(value)], (vector,), term.dtype)
-    return BufferStore(store.buffer, type(value)(old, total), store.indices)
+    lanes = int(loop.extent)  # type: ignore[call-overload]
+    vector = vectorize_expr(term, loop.loop_var, loop.min, lanes, mask)
+    if mask is not None:
+        identity = const(_identity(type(value), term.dtype), with_lanes(term.dtype, lanes))
+        vector = Select(mask, vector, identity)
+    return type(value)(old, Call(_REDUCERS[type(value)], (vector,), term.dtype))
 
 
-def _reduce_numbers(loop: For, store: BufferStore, value: Select, cond: Expr | None) -> Stmt | None:
-    """``s = x > s ? x : s`` (or ``<``) over the lanes."""
+def _of_numbers(loop: For, value: Select, mask: Expr | None) -> Expr | None:
+    """``s = x > s ? x : s`` (or ``<``) over the lanes of ``mask``."""
     test, term, old = value.condition, value.true_value, value.false_value
     if not isinstance(test, (GT, LT)) or not is_float(term.dtype):
         return None
     if not (structural_equal(test.a, term) and structural_equal(test.b, old)):
         return None
     lanes = int(loop.extent)  # type: ignore[call-overload]
-    try:
-        vector = vectorize_expr(term, loop.loop_var, loop.min, lanes)
-        start: Expr = Broadcast(old, lanes)
-        better: Expr = type(test)(vector, start)
-        if cond is not None:
-            better = And(vectorize_expr(cond, loop.loop_var, loop.min, lanes), better)
-    except NotVectorizable:
-        return None
-    op = "tir.vector_reduce_fmax" if isinstance(test, GT) else "tir.vector_reduce_fmin"
-    return BufferStore(store.buffer, Call(op, (Select(better, vector, start),), term.dtype), store.indices)
+    vector = vectorize_expr(term, loop.loop_var, loop.min, lanes, mask)
+    start: Expr = Broadcast(old, lanes)
+    better: Expr = type(test)(vector, start)
+    if mask is not None:
+        better = And(mask, better)
+    name = "tir.vector_reduce_fmax" if isinstance(test, GT) else "tir.vector_reduce_fmin"
+    return Call(name, (Select(better, vector, start),), term.dtype)
 
 
 def _identity(kind: type[BinaryOp], dtype: str) -> int | float:

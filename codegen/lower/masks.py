@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...tir.arith import Analyzer
 from ...tir.dtype import lanes_of
-from ...tir.expr import EQ, NE, And, Broadcast, BufferLoad, CmpOp, Expr, IntImm, Ramp, const
+from ...tir.expr import EQ, NE, And, Broadcast, BufferLoad, Call, CmpOp, Expr, IntImm, Ramp, const
 from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import BufferStore, Stmt, seq
@@ -48,6 +48,8 @@ def settle_masks(func: PrimFunc) -> PrimFunc:
                 return BufferStore(n.buffer, n.value, n.indices)
             if held is False:
                 return _nothing()
+        if isinstance(n, Call) and n.op == "tir.if_then_else" and isinstance(n.args[0], IntImm):
+            return n.args[1] if n.args[0].value else n.args[2]
         return None
 
     return transform(func, post=post, shared=True)  # type: ignore[no-any-return]

@@ -18,7 +18,7 @@ from ...tir.expr import Broadcast, BufferLoad, Call, Expr, IntImm, Ramp, Select,
 from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import Allocate, BufferStore, For, LetStmt, Stmt, seq
-from ...tir.walk import transform
+from ...tir.walk import pre_order, transform
 from .lanes import run_of
 from .slots import Slot, homes_of
 
@@ -50,8 +50,9 @@ def promote_registers(func: PrimFunc) -> PrimFunc:
     where no lane outside the mask is ever looked at.
     """
     tiles = {}
+    lives = {n.buffer: n.body for n in pre_order(func.body, _statements) if isinstance(n, Allocate)}
     for buffer, accesses in _accesses(func.body).items():
-        tile = _tile(buffer, accesses)
+        tile = _tile(buffer, accesses, lives[buffer])
         if tile is not None:
             tiles[buffer] = tile
     if not tiles:
@@ -131,8 +132,12 @@ def _joined(parts: list[Expr]) -> Expr:
     return parts[0]
 
 
-def _tile(buffer: Buffer, accesses: list[Access]) -> _Tile | None:
-    """How ``buffer`` becomes register values; None when it cannot."""
+def _statements(n: Node) -> bool:
+    return not isinstance(n, Expr)
+
+
+def _tile(buffer: Buffer, accesses: list[Access], life: Stmt) -> _Tile | None:
+    """How ``buffer``, which ``life`` uses, becomes register values; None when it cannot."""
     size = buffer.num_bytes()
     if size is None or size > _MAX_BYTES or buffer.strides:
         return None
@@ -155,7 +160,7 @@ def _tile(buffer: Buffer, accesses: list[Access]) -> _Tile | None:
         values[home] = Buffer(f"{buffer.name}_{home[0]}", (), with_lanes(buffer.dtype, home[1]), REGISTER_SCOPE)
     if sum(bytes_of(v.dtype) for v in values.values()) > _MAX_BYTES:
         return None
-    return _Tile(shape, homes, values, _unmasked_stores(accesses, places, homes))
+    return _Tile(shape, homes, values, _unmasked_stores(accesses, places, homes, life))
 
 
 def _accesses(body: Stmt) -> dict[Buffer, list[Access]]:
@@ -255,21 +260,31 @@ def _run(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Slot | None:
     return sum(place.value * step.value for place, step in run), lanes  # type: ignore[attr-defined]
 
 
-def _unmasked_stores(accesses: list[Access], places: list[Slot], homes: dict[Slot, tuple[Slot, ...]]) -> set[Slot]:
+def _unmasked_stores(
+    accesses: list[Access], places: list[Slot], homes: dict[Slot, tuple[Slot, ...]], life: Stmt
+) -> set[Slot]:
     """Slots whose masks may be ignored: no load looks at a lane that some masked store leaves out.
 
-    That is so when all masks of a slot are the same one, and every load of it is under that mask.
+    That is so when all masks of a slot are the same one, whose value stays the same as long as the array is in use, and
+    every load of the slot, or of a part of it, is under that mask.
     """
     masks: dict[Slot, list[Expr]] = defaultdict(list)
-    bare_loads: set[Slot] = set()
+    bare: set[Slot] = set()
     for access, slot in zip(accesses, places, strict=True):
-        if access.predicate is not None:
+        if homes[slot] != (slot,):
+            bare.update(homes[slot])
+        elif access.predicate is not None:
             masks[slot].append(access.predicate)
-        elif isinstance(access, BufferLoad) or homes[slot] != (slot,):
-            bare_loads.update(homes[slot])
+        elif isinstance(access, BufferLoad):
+            bare.add(slot)
+    if not masks:
+        return set()
+    changing = {n.loop_var if isinstance(n, For) else n.var for n in pre_order(life, _statements)
+                if isinstance(n, (For, LetStmt))}  # fmt: skip
     out: set[Slot] = set()
     for slot, found in masks.items():
-        if slot in bare_loads or homes[slot] != (slot,):
+        varies = any(isinstance(n, BufferLoad) or n in changing for n in pre_order(found[0]))
+        if slot in bare or varies:
             continue
         if all(m is found[0] or structural_equal(m, found[0], map_free_vars=False) for m in found[1:]):
             out.add(slot)

@@ -6,6 +6,7 @@ vector statements; what cannot be widened stays a serial loop.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from ...tir.arith import Analyzer
@@ -27,6 +28,7 @@ from ...tir.expr import (
     Mul,
     Not,
     Ramp,
+    Range,
     Select,
     Shuffle,
     StringImm,
@@ -49,7 +51,8 @@ from ...tir.stmt import (
     Stmt,
     seq,
 )
-from ...tir.walk import pre_order, substitute, transform, uses_var, vars_in
+from ...tir.walk import pre_order, substitute, uses_var, vars_in
+from .active import all_within, some_lane
 from .masks import all_lanes
 
 __all__ = ["NotVectorizable", "vectorize_expr", "vectorize_loops"]
@@ -74,22 +77,33 @@ def vectorize_loops(func: PrimFunc) -> PrimFunc:
         # where m = T.Ramp(j * 8, 1, 8) < T.Broadcast(30, 8)
     """
 
-    def post(n: Node) -> Stmt | None:
-        if isinstance(n, For) and n.kind == "vectorized":
-            if isinstance(n.extent, IntImm):
-                try:
-                    return _Vectorizer(n.loop_var, n.min, n.extent.value).stmt(n.body, None)
-                except NotVectorizable:
-                    pass
-            return n.with_(kind="serial")
-        return None
+    analyzer = Analyzer()
 
-    return transform(func, post=post)  # type: ignore[no-any-return]
+    def visit(n: Node) -> Node:
+        if isinstance(n, Expr):
+            return n
+        if isinstance(n, For):
+            analyzer.bind(n.loop_var, Range(n.min, n.extent))
+        if isinstance(n, IfThenElse) and lanes_of(n.condition.dtype) == 1:
+            with analyzer.constraint(n.condition):
+                then = visit(n.then_case)
+            other = None if n.else_case is None else visit(n.else_case)
+            same = then is n.then_case and other is n.else_case
+            return n if same else IfThenElse(n.condition, then, other)  # type: ignore[arg-type]
+        new = n.map_children(visit)
+        if isinstance(new, For) and new.kind == "vectorized":
+            if isinstance(new.extent, IntImm):
+                with suppress(NotVectorizable):
+                    return _Vectorizer(new.loop_var, new.min, new.extent.value, analyzer).stmt(new.body, None)
+            return new.with_(kind="serial")
+        return new
+
+    return func.with_body(visit(func.body))  # type: ignore[arg-type]
 
 
-def vectorize_expr(e: Expr, var: Var, start: Expr, lanes: int) -> Expr:
-    """``e`` for all ``lanes`` values of ``var`` from ``start`` on, as a vector."""
-    return widen(_Vectorizer(var, start, lanes).expr(e), lanes)
+def vectorize_expr(e: Expr, var: Var, start: Expr, lanes: int, mask: Expr | None = None) -> Expr:
+    """``e`` for all ``lanes`` values of ``var`` from ``start`` on, as a vector; only the lanes of ``mask`` are read."""
+    return widen(_Vectorizer(var, start, lanes, Analyzer()).masked(e, mask), lanes)
 
 
 def widen(e: Expr, lanes: int) -> Expr:
@@ -102,20 +116,22 @@ def widen(e: Expr, lanes: int) -> Expr:
     raise NotVectorizable(f"{have} lanes where {lanes} are needed")
 
 
-_ELEMENTWISE_NOT = {
-    "tir.call_extern", "tir.address_of", "tir.prefetch", "tir.tvm_access_ptr", "tir.ret", "tir.tile_store",
-}  # fmt: skip
+_ELEMENTWISE_NOT = {"tir.address_of", "tir.prefetch", "tir.tvm_access_ptr", "tir.misaligned"}
+_ONCE_PER_LANE = {"tir.call_extern", "tir.call_llvm_intrin", "tir.ret", "tir.tile_store"}
+"""Calls with effects: each lane's happens, in order."""
+_SCALAR_ONLY = {"tir.call_pure_extern", "tir.call_llvm_pure_intrin"}
+"""Functions that somebody else wrote for scalars."""
 
 
 class _Vectorizer:
     """Widens one loop's body."""
 
-    def __init__(self, var: Var, start: Expr, lanes: int) -> None:
+    def __init__(self, var: Var, start: Expr, lanes: int, analyzer: Analyzer) -> None:
         self.lanes = lanes
         self.env: dict[Var, Expr] = {var: Ramp(start, const(1, start.dtype), lanes)}
         self.buffers: dict[Buffer, Buffer] = {}
         self.lane_of: dict[Buffer, Expr] = {}
-        self.analyzer = Analyzer()
+        self.analyzer = analyzer
         self.predicate: Expr | None = None
 
     # -- statements ---------------------------------------------------------------------------------------------
@@ -128,12 +144,14 @@ class _Vectorizer:
             return self.store(s, mask)
         if isinstance(s, For):
             low, extent = self.scalar(s.min), self.scalar(s.extent)
+            self.analyzer.bind(s.loop_var, Range(low, extent))
             return s.with_(min=low, extent=extent, body=self.stmt(s.body, mask))
         if isinstance(s, IfThenElse):
             cond = self.masked(s.condition, mask)
             if lanes_of(cond.dtype) == 1:
                 other = None if s.else_case is None else self.stmt(s.else_case, mask)
-                return IfThenElse(cond, self.stmt(s.then_case, mask), other)
+                with self.analyzer.constraint(cond):
+                    return IfThenElse(cond, self.stmt(s.then_case, mask), other)
             if s.else_case is None and isinstance(s.condition, And):  # what holds for all lanes or none stays a branch
                 return self.stmt(IfThenElse(s.condition.a, IfThenElse(s.condition.b, s.then_case)), mask)
             known = all_lanes(cond, self.analyzer)
@@ -146,6 +164,8 @@ class _Vectorizer:
                 return then
             return seq(then, self.stmt(s.else_case, _both(mask, Not(cond))))
         if isinstance(s, LetStmt):
+            if lanes_of(s.value.dtype) > 1:
+                raise NotVectorizable("a vector inside a vector loop")
             value = self.masked(s.value, mask)
             if lanes_of(value.dtype) == 1:
                 return LetStmt(s.var, value, self.stmt(s.body, mask))
@@ -160,14 +180,17 @@ class _Vectorizer:
         if isinstance(s, AttrStmt):
             return AttrStmt(s.node, s.attr_key, self.scalar(s.value), self.stmt(s.body, mask))
         if isinstance(s, Evaluate):
-            if mask is None and not any(uses_var(s.value, v) for v in self.env):
-                return s
+            if isinstance(s.value, Call) and s.value.op == "tir.prefetch":  # once is as good as once per lane
+                if mask is None and not any(uses_var(s.value, v) for v in self.env):
+                    return s
             raise NotVectorizable("an effect per lane")
         if isinstance(s, AssertStmt):
             raise NotVectorizable("an assertion per lane")
         raise NotVectorizable(type(s).__name__)
 
     def store(self, s: BufferStore, mask: Expr | None) -> Stmt:
+        if any(lanes_of(e.dtype) > 1 for e in (s.value, *s.indices)):
+            raise NotVectorizable("a vector loop inside a vector loop")
         indices = [self.masked(i, mask) for i in s.indices]
         value = self.masked(s.value, mask)
         predicate = _both(mask, None if s.predicate is None else self.masked(s.predicate, mask))
@@ -175,7 +198,8 @@ class _Vectorizer:
         if buffer is not s.buffer:
             indices.append(self.lane_of[s.buffer])
         if all(lanes_of(i.dtype) == 1 for i in indices):
-            if lanes_of(value.dtype) == 1 and predicate is None:
+            again = any(isinstance(n, BufferLoad) and n.buffer.data is buffer.data for n in pre_order(value))
+            if lanes_of(value.dtype) == 1 and predicate is None and not again:
                 return BufferStore(buffer, value, tuple(indices))  # every lane stores the same
             raise NotVectorizable("all lanes store to one place")
         return BufferStore(buffer, widen(value, self.lanes), tuple(indices), predicate)
@@ -234,14 +258,21 @@ class _Vectorizer:
         if buffer is not e.buffer:
             indices.append(self.lane_of[e.buffer])
         if all(lanes_of(i.dtype) == 1 for i in indices):
-            # One address for all lanes. It is read unmasked: a statement that runs has at least one active lane.
-            if all(n is o for n, o in zip(indices, e.indices, strict=True)):
-                return e
-            return BufferLoad(buffer, tuple(indices), own)
+            same = all(n is o for n, o in zip(indices, e.indices, strict=True))
+            return self.once(e if same else BufferLoad(buffer, tuple(indices), own))
         if lanes_of(e.dtype) > 1:
             raise NotVectorizable("a vector load inside a vector loop")
         predicate = _both(None if self.predicate is None else widen(self.predicate, self.lanes), own)
         return BufferLoad(buffer, tuple(indices), predicate)
+
+    def once(self, e: BufferLoad) -> Expr:
+        """A load from one address for all lanes: none when no lane asks for it, unless it is certain to be inside."""
+        if self.predicate is None or all_within(e.indices, e.buffer.shape, self.analyzer):
+            return e
+        some = some_lane(self.predicate, self.analyzer)
+        if self.analyzer.can_prove(some):
+            return e
+        return Call("tir.if_then_else", (some, e, const(0, e.dtype)), e.dtype)
 
     def binary(self, e: BinaryOp) -> Expr:
         a, b = self.expr(e.a), self.expr(e.b)
@@ -300,6 +331,8 @@ class _Vectorizer:
             rows = self.rows_of(e)
             if rows is not None:
                 return rows
+        if e.op in _ONCE_PER_LANE:
+            raise NotVectorizable(e.op)
         args = [self.expr(a) for a in e.args]
         if all(new is old for new, old in zip(args, e.args, strict=True)):
             return e
@@ -308,11 +341,38 @@ class _Vectorizer:
         if e.op in _ELEMENTWISE_NOT or lanes_of(e.dtype) > 1 or e.op.startswith("tir.vector_"):
             raise NotVectorizable(e.op)
         wide = [a if isinstance(a, StringImm) else widen(a, self.lanes) for a in args]
+        if e.op in _SCALAR_ONLY:
+            return self.by_lanes(e, wide)
         if e.op == "tir.lookup":  # the table is one for all lanes
             wide[1:] = args[1:]
         if e.op == "tir.if_then_else" and lanes_of(args[0].dtype) == 1:
             wide[0] = args[0]
         return Call(e.op, tuple(wide), with_lanes(e.dtype, self.lanes))
+
+    def by_lanes(self, e: Call, args: list[Expr]) -> Expr:
+        """A call for each active lane; 0 in the others."""
+        names = [Var("argument", a.dtype) for a in args]
+        out: list[Expr] = []
+        for lane in range(self.lanes):
+            one: Expr = Call(
+                e.op,
+                tuple(
+                    [
+                        a if isinstance(a, StringImm) else Shuffle((v,), (lane,))
+                        for a, v in zip(args, names, strict=True)
+                    ]
+                ),
+                e.dtype,
+            )
+            if self.predicate is not None:
+                active = Shuffle((widen(self.predicate, self.lanes),), (lane,))
+                one = Call("tir.if_then_else", (active, one, const(0, e.dtype)), e.dtype)
+            out.append(one)
+        result: Expr = Shuffle(tuple(out), tuple(range(self.lanes)))
+        for v, a in zip(names, args, strict=True):
+            if not isinstance(a, StringImm):
+                result = Let(v, a, result)
+        return result
 
     def rows_of(self, e: Call) -> Expr | None:
         """A horizontal reduction in a loop over rows: of all rows at once, their vectors side by side."""

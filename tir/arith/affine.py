@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..expr import Expr, ExprLike, IntImm, Range, Var, convert
+from ..indices import INDEX_TYPES
 from .analyzer import Analyzer
-from .canonical import INDEX_TYPES
 from .terms import ONE, Poly, add, mul, scale
 
 __all__ = ["Intervals", "eval_interval", "intervals", "linear_coefficients"]

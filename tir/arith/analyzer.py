@@ -29,11 +29,11 @@ from ..expr import (
     const,
     convert,
 )
+from ..indices import INDEX_TYPES
 from ..node import Node
 from ..structure import opposite, same
 from ..walk import pre_order, substitute
 from .bounds import Bound, intersect
-from .canonical import INDEX_TYPES
 from .compare import Compare
 from .rules import RULES
 from .smt import proves

@@ -38,14 +38,13 @@ from ..expr import (
     Var,
     match_types,
 )
+from ..indices import INDEX_TYPES
 from ..structure import is_pure_call, opposite, same
 from ..walk import substitute, uses_var
 from .division import Division
 from .terms import ONE, Poly, add, const_of, mul, poly_key, scale
 
-__all__ = ["INDEX_TYPES", "Canonical"]
-
-INDEX_TYPES = frozenset(("int32", "int64"))
+__all__ = ["Canonical"]
 
 
 class Canonical(Division):
