@@ -21,6 +21,7 @@ from .llvm.jit import CompiledCode, optimize_and_compile
 from .lowered import LoweredFunc
 from .runtime.ir import runtime_ir
 from .target import Target
+from .triples import arch_of, default_triple, system_of
 from .version import CODEGEN_VERSION
 
 __all__ = ["ExportError", "export_module", "link_shared", "self_contained"]
@@ -116,7 +117,11 @@ def link_shared(object_code: bytes, path: Path, target: Target) -> None:
 
 
 def _linker(target: Target) -> list[str]:
-    native = not target.missing_here() or target.missing_here()[0].find("processor") < 0
+    if target.kind != "native" and system_of(target.triple) not in ("unknown", system_of(default_triple())):
+        raise ExportError(
+            f"a shared library for {target.triple} is linked on a {system_of(target.triple)} system; export a .o and link it there"
+        )
+    native = target.arch == arch_of(default_triple())
     prefix = f"{target.arch}-linux-gnu-"
     names = ["cc", "gcc", "clang", "ld.lld", "ld"] if native else [f"{prefix}gcc", f"{prefix}ld", "ld.lld"]
     chosen = os.environ.get("CC", "").split() if native else []

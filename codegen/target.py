@@ -13,15 +13,14 @@ import difflib
 import hashlib
 import json
 import os
-import platform
 import re
 import shlex
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 from ..tir.dtype import bits_of, parse_dtype
 from .cpu import AARCH64_CPUS, X86_CPUS, Caches, available_cores, generic_caches, host
+from .triples import address_bits, arch_of, default_triple, has_runtime, system_of
 
 __all__ = ["Target", "TargetError"]
 
@@ -59,7 +58,8 @@ class Target:
     ``-mcpu``, ``-mattr=+a,-b``, ``-num-cores=N``, ``-vector-width=BITS`` (narrower vectors than the machine's widest).
 
     The thread count is ``-num-cores``, else the environment's ``TILEWRIGHT_NUM_THREADS``, else what this process may
-    use. Raises :class:`TargetError` for anything else, naming the nearest option.
+    use; 1 for another machine: a processor or a system that is not this one, or ``-mcpu`` of one particular other CPU.
+    Raises :class:`TargetError` for anything else, naming the nearest option, and for processors without code.
     """
 
     __slots__ = ("_attrs", "_enabled", "caches", "features", "kind", "mcpu", "model", "num_cores", "triple",
@@ -87,21 +87,29 @@ class Target:
                 raise TargetError(f"target native takes no -{wrong[0]}: it is this machine; write llvm -{wrong[0]}=…")
             here = host()
             triple, mcpu, model, caches = here.triple, here.cpu, here.model, here.caches
-            enabled = _without(_arch_of(triple), here.features, attrs)
+            enabled = _without(arch_of(triple), here.features, attrs)
             names = sorted({f[1:] for f in here.features} | {a[1:] for a in attrs})
             features = tuple([f"{'+' if name in enabled else '-'}{name}" for name in names])
         else:
-            triple = str(given.get("mtriple") or _default_triple())
+            triple = str(given.get("mtriple") or default_triple())
             mcpu = str(given.get("mcpu") or "generic")
-            enabled = _enabled(_arch_of(triple), mcpu, attrs)
+            if kind == "llvm" and address_bits(triple) is None:
+                raise TargetError(
+                    f"-mtriple={triple}: no machine code is generated for {arch_of(triple)}; there are x86_64, aarch64, "
+                    "riscv64, ppc64le, loongarch64 and, without threads and scratch memory, i686, arm, thumb, riscv32, wasm32"
+                )
+            enabled = _enabled(arch_of(triple), mcpu, attrs)
             features, model = attrs, mcpu
-            caches = generic_caches(_arch_of(triple), "avx512f" in enabled)
+            caches = generic_caches(arch_of(triple), "avx512f" in enabled)
         widest = 512 if "avx512f" in enabled else 256 if "avx" in enabled else 128
         width = _positive(given["vector-width"], "vector-width") if "vector-width" in given else widest
-        allowed = [w for w in _WIDTHS.get(_arch_of(triple), (128,)) if w <= widest]
+        allowed = [w for w in _WIDTHS.get(arch_of(triple), (128,)) if w <= widest]
         if width not in allowed:
             raise TargetError(f"-vector-width={width}: this target has {', '.join(map(str, allowed))}")
-        cores = _positive(given["num-cores"], "num-cores") if "num-cores" in given else _default_cores()
+        if "num-cores" in given:
+            cores = _positive(given["num-cores"], "num-cores")
+        else:
+            cores = _default_cores(foreign=kind != "native" and _is_foreign(triple, mcpu))
         values = (attrs, enabled, caches, features, kind, mcpu, model, cores, triple, width)
         for name, value in zip(Target.__slots__, values, strict=True):
             object.__setattr__(self, name, value)
@@ -143,7 +151,7 @@ class Target:
     @property
     def arch(self) -> str:
         """``x86_64``, ``aarch64``, or the triple's own word for another architecture."""
-        return _arch_of(self.triple)
+        return arch_of(self.triple)
 
     def has(self, feature: str) -> bool:
         """Whether the machine has an LLVM feature, by its name without sign: ``target.has("avx512vnni")``."""
@@ -233,7 +241,17 @@ class Target:
         """Level-3 cache, bytes; shared by cores as a rule."""
         return self.caches.l3
 
+    @property
+    def has_runtime(self) -> bool:
+        """Whether threads and scratch memory are there: on POSIX systems with 64 bits of address."""
+        return self.kind == "native" or has_runtime(self.triple)
+
     # What LLVM is told, and what the database is told
+
+    @property
+    def llvm_cpu(self) -> str:
+        """The CPU's name for LLVM; empty for the usual one of a processor that has none called ``generic``."""
+        return "" if self.mcpu == "generic" and self.arch not in ("x86_64", "aarch64") else self.mcpu
 
     @property
     def llvm_features(self) -> str:
@@ -244,7 +262,7 @@ class Target:
     @property
     def llvm_attributes(self) -> str:
         """Function attributes in LLVM IR text: CPU, features, and the preferred vector width."""
-        out = [f'"target-cpu"="{self.mcpu}"']
+        out = [f'"target-cpu"="{self.llvm_cpu}"'] if self.llvm_cpu else []
         if self.features:
             out.append(f'"target-features"="{self.llvm_features}"')
         if self.arch == "x86_64":
@@ -252,10 +270,14 @@ class Target:
         return " ".join(out)
 
     def missing_here(self) -> list[str]:
-        """What this machine lacks to run the code: features, or the architecture; empty when it can."""
+        """What this machine lacks to run the code: features, the architecture or the system; empty when it can."""
         here = host()
-        if self.arch != _arch_of(here.triple):
+        if self.arch != arch_of(here.triple):
             return [f"{self.arch} processor"]
+        if system_of(self.triple) not in ("unknown", system_of(here.triple)):
+            return [f"{system_of(self.triple)} system"]
+        if address_bits(self.triple) != address_bits(here.triple):
+            return [f"{address_bits(self.triple)} bits of address"]
         have = frozenset(f[1:] for f in here.features if f[0] == "+")
         return sorted(f for f in self._enabled - have if f in _IMPLIES) if self.kind != "native" else []
 
@@ -397,19 +419,7 @@ def _without(arch: str, features: tuple[str, ...], attrs: tuple[str, ...]) -> fr
 
 def _host_feature_names(arch: str) -> frozenset[str]:
     here = host()
-    return frozenset(f[1:] for f in here.features) if _arch_of(here.triple) == arch else frozenset()
-
-
-def _arch_of(triple: str) -> str:
-    word = triple.split("-")[0].lower()
-    return {"amd64": "x86_64", "arm64": "aarch64"}.get(word, word)
-
-
-def _default_triple() -> str:
-    machine = platform.machine().lower() or "x86_64"
-    machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
-    system = {"linux": "unknown-linux-gnu", "darwin": "apple-darwin", "win32": "pc-windows-msvc"}
-    return f"{machine}-{system.get(sys.platform, 'unknown-unknown')}"
+    return frozenset(f[1:] for f in here.features) if arch_of(here.triple) == arch else frozenset()
 
 
 def _positive(value: Any, name: str) -> int:
@@ -422,10 +432,18 @@ def _positive(value: Any, name: str) -> int:
     return number
 
 
-def _default_cores() -> int:
+def _is_foreign(triple: str, mcpu: str) -> bool:
+    """Whether the target is certainly not this machine. Names of levels (``x86-64-v3``) stand for many machines."""
+    here = default_triple()
+    if arch_of(triple) != arch_of(here) or system_of(triple) not in ("unknown", system_of(here)):
+        return True
+    return not (mcpu == "generic" or mcpu.startswith("x86-64")) and mcpu != host().cpu
+
+
+def _default_cores(foreign: bool) -> int:
     text = os.environ.get("TILEWRIGHT_NUM_THREADS", "").strip()
     if not text:
-        return available_cores()
+        return 1 if foreign else available_cores()
     try:
         return _positive(text, "num-cores")
     except TargetError:

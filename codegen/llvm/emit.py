@@ -7,6 +7,7 @@ from ...tir.expr import Call
 from ...tir.stmt import AssertStmt
 from ...tir.walk import distinct
 from ..lowered import LoweredFunc
+from ..target import TargetError
 from .builder import FunctionBuilder
 from .expr import EmitError, ModuleParts
 from .settled import SETTLED, settled
@@ -23,6 +24,7 @@ NO_TILES = -2
 def emit(lowered: LoweredFunc) -> str:
     """The LLVM IR module of ``lowered``: one exported function ``int32_t NAME(…)`` (0: success, n: the n-th assertion
     failed) and the bodies of its parallel loops. It refers to ``tw_parallel_for``, ``tw_alloc``, ``tw_free``, ``tw_tiles``.
+    Raises :class:`TargetError` for a function that needs those where the target has none.
     """
     target = lowered.target
     params = []
@@ -62,6 +64,12 @@ def emit(lowered: LoweredFunc) -> str:
     em.settle_streams()
     fn.do("ret i32 0")
     guard = _after_permission(fn, lowered, params, parts) if parts.tiles else []
+    if not target.has_runtime and any(name.startswith("tw_") for name in parts.declarations):
+        what = "threads" if "tw_parallel_for" in parts.declarations else "scratch memory that does not fit the stack"
+        raise TargetError(
+            f"{lowered.name} uses {what}, which the runtime offers on POSIX systems with 64 bits of address, not for "
+            f"{target.triple}; build it with -num-cores=1 and smaller intermediate buffers, or print it as C"
+        )
     if lowered.name in parts.declarations:
         raise EmitError(
             f"function {lowered.name!r} is named like the library function that it calls; give it another name"

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..elf import undefined_symbols
 from ..objects import find_object, keep_object, object_key
-from ..target import Target
+from ..target import Target, TargetError
 from ..version import CODEGEN_VERSION
 from .settled import SETTLED
 from .single_lane import split_single_lanes
@@ -261,9 +261,9 @@ def _machine(target: Target, opt_level: int) -> Any:
     try:
         found = llvm.Target.from_triple(target.triple)
     except RuntimeError as e:
-        raise JITError(f"LLVM has no back end for {target.triple}: {str(e).strip()}") from None
+        raise TargetError(f"LLVM has no back end for {target.triple}: {str(e).strip()}") from None
     return found.create_target_machine(
-        cpu=target.mcpu, features=target.llvm_features, opt=opt_level, reloc="pic", codemodel="small"
+        cpu=target.llvm_cpu, features=target.llvm_features, opt=opt_level, reloc="pic", codemodel="small"
     )
 
 

@@ -2,10 +2,14 @@
 
 import pickle
 
+import numpy as np
 import pytest
 
+from tilewright.codegen import compile
 from tilewright.codegen.cpu import available_cores, host
+from tilewright.codegen.llvm.jit import JITError
 from tilewright.codegen.target import Target, TargetError
+from tilewright.tir.parser import parse
 
 
 def test_native_is_this_machine():
@@ -90,6 +94,83 @@ def test_thread_count(monkeypatch):
     monkeypatch.setenv("TILEWRIGHT_NUM_THREADS", "many")
     with pytest.raises(TargetError, match="TILEWRIGHT_NUM_THREADS=many: a whole number"):
         Target("native")
+
+
+@pytest.mark.parametrize(
+    "text, foreign",
+    [
+        ("native", False),
+        ("c", False),
+        ("llvm", False),
+        ("llvm -mcpu=x86-64-v3", False),  # a level that many machines have
+        ("llvm -mcpu={host}", False),
+        ("llvm -mcpu=nehalem", True),
+        ("llvm -mtriple=x86_64-pc-windows-msvc", True),
+        ("llvm -mtriple=x86_64-apple-darwin", True),
+        ("llvm -mtriple=riscv64-linux-gnu", True),
+        ("llvm -mtriple=wasm32-unknown-unknown", True),
+    ],
+)
+def test_thread_count_of_another_machine(monkeypatch, text, foreign):
+    if Target("native").arch != "x86_64" or "linux" not in Target("native").triple:
+        pytest.skip("written for x86-64 and Linux")
+    monkeypatch.setattr("tilewright.codegen.target.available_cores", lambda: 12)
+    monkeypatch.delenv("TILEWRIGHT_NUM_THREADS", raising=False)
+    text = text.format(host=host().cpu)
+    assert Target(text).num_cores == (1 if foreign else 12)
+    assert Target(f"{text} -num-cores=3").num_cores == 3
+    monkeypatch.setenv("TILEWRIGHT_NUM_THREADS", "5")
+    assert Target(text).num_cores == 5
+
+
+@pytest.mark.parametrize("word", ["nvptx64-nvidia-cuda", "amdgcn-amd-amdhsa", "spirv64-unknown-unknown", "spirv-unknown-vulkan",
+                                  "bpf", "foo-bar-baz", "s390x-linux-gnu", "aarch64_be-linux-gnu", "armv7eb-none-eabi", "avr"])  # fmt: skip
+def test_processors_without_code(word):
+    with pytest.raises(
+        TargetError, match=f"-mtriple={word}: no machine code is generated for {word.split('-')[0]}; there are"
+    ):
+        Target(f"llvm -mtriple={word}")
+
+
+@pytest.mark.parametrize("triple", ["wasm32-unknown-unknown", "thumbv7em-none-eabi", "riscv64-linux-gnu", "i686-linux-gnu",
+                                    "armv7-linux-gnueabihf", "powerpc64le-linux-gnu", "x86_64-pc-windows-msvc", "arm64-apple-macosx"])  # fmt: skip
+def test_other_processors_get_objects_and_nothing_runs(triple, tmp_path, capfd):
+    """Without threads and large scratch an object needs no runtime; with them, 64 bits and POSIX are needed."""
+    target = Target(f"llvm -mtriple={triple}")
+    module = compile(stages(7), target)
+    module.export(tmp_path / "k.o")
+    assert (tmp_path / "k.o").stat().st_size > 100 and not capfd.readouterr().err
+    with pytest.raises(JITError, match="which this machine cannot run"):
+        module(np.zeros(7, "float32"), np.zeros(7, "float32"))
+    runs = triple in ("riscv64-linux-gnu", "powerpc64le-linux-gnu", "arm64-apple-macosx")
+    for func, options, words in (
+        (stages(300_000), {}, "scratch memory that does not fit the stack"),
+        (stages(7, "T.parallel"), {"num_cores": 2}, "threads"),
+    ):
+        if runs:
+            compile(func, target.with_(**options))
+            continue
+        with pytest.raises(
+            TargetError, match=f"kernel uses {words}, which the runtime offers on POSIX .*, not for {triple}"
+        ):
+            compile(func, target.with_(**options))
+
+
+def stages(n, kind="range"):
+    """B = A[::-1] * 2 + 1 by way of scratch memory."""
+    return parse(f"""
+@T.prim_func
+def kernel(A: T.Buffer(({n},), "float32"), B: T.Buffer(({n},), "float32")):
+    S = T.alloc_buffer(({n},), "float32")
+    for i in range({n}):
+        with T.block("S"):
+            v = T.axis.spatial({n}, i)
+            S[v] = A[v] * T.float32(2)
+    for i in {kind}({n}):
+        with T.block("B"):
+            v = T.axis.spatial({n}, i)
+            B[v] = S[{n} - 1 - v] + T.float32(1)
+""")
 
 
 def test_keys_tell_machines_apart():
