@@ -16,15 +16,18 @@ _SCOPE = re.compile(
 )
 
 
-def check_storage_scope(scope: Any) -> None:
-    """ScheduleError unless ``scope`` is one: ``global``, ``shared``, ``warp``, ``local`` and their like, maybe with a
-    tag for a memory of one's own (``global.scratchpad``, ``shared.dyn``)."""
+def check_storage_scope(scope: Any) -> str:
+    """``scope``, if it is one: ``global`` (also written as an empty text), ``shared``, ``warp``, ``local`` and their like,
+    maybe with a tag for a memory of one's own (``global.scratchpad``, ``shared.dyn``). ScheduleError otherwise."""
+    if scope == "":
+        return "global"
     if not isinstance(scope, str) or _SCOPE.fullmatch(scope) is None:
         raise ScheduleError(
             f"{scope!r} is no storage scope",
             hint="there are 'global', 'shared', 'warp', 'local', each with a tag of your own after a dot if need be "
             "('global.scratchpad')",
         )
+    return scope
 
 
 def rank_of_scope(scope: str) -> int:

@@ -71,15 +71,18 @@ def unread_annotations(func: PrimFunc) -> Iterator[tuple[str, str, str]]:
 
 def alignment_wishes(value: Any) -> list[tuple[int, int, int, int]] | str:
     """What :data:`ALIGN` says: (number of the written buffer, axis, factor, offset) each; or why ``value`` says nothing."""
+    none = f"{value!r}, no list of [buffer, axis, factor, offset]"
     if not isinstance(value, (list, tuple)):
-        return "it is a list of [buffer, axis, factor, offset]"
+        return none
     out = []
     for wish in value:
         if not isinstance(wish, (list, tuple)) or len(wish) != 4 or not all(isinstance(n, (int, IntImm)) for n in wish):
-            return f"{wish!r} is not [buffer, axis, factor, offset]"
+            return none
         index, axis, factor, offset = map(int, wish)
-        if not 0 < factor <= MOST_ELEMENTS:
-            return f"the factor is a number of elements from 1 to {MOST_ELEMENTS}, not {factor}"
+        if factor <= 0:
+            return f"the factor is a positive number of elements, not {factor}"
+        if factor > MOST_ELEMENTS:
+            return f"the factor is a number of elements up to {MOST_ELEMENTS}, not {factor}"
         if abs(offset) > MOST_ELEMENTS:
             return f"the offset is a number of elements from {-MOST_ELEMENTS} to {MOST_ELEMENTS}, not {offset}"
         if index < 0 or axis < 0:

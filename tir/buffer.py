@@ -19,7 +19,7 @@ class Buffer:
     """Memory with a shape. Its identity is the object's.
 
     ``shape``, ``strides`` and ``elem_offset`` count elements; empty ``strides`` mean row-major without gaps.
-    ``scope``: ``global`` (memory), ``local`` (registers or stack, one per thread), ``shared`` … . A buffer with shape
+    ``scope``: ``global`` (memory; an empty text says the same), ``local`` (registers or stack, one per thread), ``shared`` … . A buffer with shape
     ``()`` is one element. ``data`` is the pointer's variable.
     """
 
@@ -36,6 +36,8 @@ class Buffer:
 
     def __post_init__(self) -> None:
         parse_dtype(self.dtype)
+        if self.scope == "":
+            object.__setattr__(self, "scope", "global")
         if self.strides and len(self.strides) != len(self.shape):
             raise ValueError(f"buffer {self.name}: {len(self.strides)} strides for {len(self.shape)} dimensions")
         if self.data is None:

@@ -21,7 +21,7 @@ def alignments_of(block: Block) -> Mapping[Buffer, list[Wish]]:
     out: dict[Buffer, list[Wish]] = {}
     wishes = alignment_wishes(block.annotations.get(ALIGN, ()))
     if isinstance(wishes, str):
-        raise ValueError(f"{ALIGN} of block {block.name!r}: {wishes}")
+        raise ValueError(f"the annotation {ALIGN} of block {block.name!r} is not followed: {wishes}")
     for index, *wish in wishes:
         if index < len(block.writes):
             axis, factor, offset = wish

@@ -135,7 +135,7 @@ def cache_read(
                 T.writes(B[vi, vj])
                 B[vi, vj] = A_local[vi, vj] * T.float32(2.0)
     """
-    check_storage_scope(storage_scope)
+    storage_scope = check_storage_scope(storage_scope)
     tree = tree_of(func)
     realize = tree.block(block)
     scope = scope_of(tree, realize)
@@ -294,7 +294,7 @@ def cache_write(
                 T.writes(B[v0, v1])
                 B[v0, v1] = B_local[v0, v1]
     """
-    check_storage_scope(storage_scope)
+    storage_scope = check_storage_scope(storage_scope)
     tree = tree_of(func)
     realize = tree.block(block)
     scope = scope_of(tree, realize)

@@ -72,7 +72,7 @@ def read_at(
                     T.writes(B[vi, vj])
                     B[vi, vj] = A_local[vi, vj] * T.float32(2.0)
     """
-    check_storage_scope(storage_scope)
+    storage_scope = check_storage_scope(storage_scope)
     work = _Work(func, loop, block, read_buffer_index, "read", storage_scope)
     readers = [n for n, part in enumerate(work.parts) if work.uses(part, "read")]
     writers = [n for n, part in enumerate(work.parts) if work.uses(part, "write")]
@@ -136,7 +136,7 @@ def write_at(
                 for ax0, ax1 in T.grid(1, 8):
                     B[v0 + ax0, ax1] = B_local[v0 + ax0, ax1]
     """
-    check_storage_scope(storage_scope)
+    storage_scope = check_storage_scope(storage_scope)
     work = _Work(func, loop, block, write_buffer_index, "write", storage_scope)
     readers = [n for n, part in enumerate(work.parts) if work.uses(part, "read")]
     writers = [n for n, part in enumerate(work.parts) if work.uses(part, "write")]

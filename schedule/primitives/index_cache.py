@@ -93,7 +93,7 @@ def cache_index(func: PrimFunc, block: str, storage_scope: str, cse_thresh: int 
                 T.writes(B[vi, vj])
                 B[vi, vj] = A[vi, index_var_0[vj]]
     """
-    check_storage_scope(storage_scope)
+    storage_scope = check_storage_scope(storage_scope)
     if not isinstance(cse_thresh, int) or cse_thresh < 0:
         raise ScheduleError(
             f"cse_thresh is a number of occurrences, not {cse_thresh!r}",

@@ -77,7 +77,7 @@ def cache_inplace(
                     T.writes(A[v0])
                     A[v0] = A_local[v0]
     """
-    check_storage_scope(storage_scope)
+    storage_scope = check_storage_scope(storage_scope)
     tree = tree_of(func)
     realize = tree.block(block)
     scope = scope_of(tree, realize)

@@ -87,7 +87,7 @@ def reindex_cache_read(
                 T.writes(B[vi, vj])
                 B[vi, vj] = A_shared[vj, vi // 2, vi % 2] * T.float32(2.0)
     """
-    check_storage_scope(storage_scope)
+    storage_scope = check_storage_scope(storage_scope)
     tree = tree_of(func)
     realize = tree.block(block)
     scope = scope_of(tree, realize)
@@ -178,7 +178,7 @@ def reindex_cache_write(
                 T.writes(B[vi, vj])
                 B[vi, vj] = B_shared[vj, vi]
     """
-    check_storage_scope(storage_scope)
+    storage_scope = check_storage_scope(storage_scope)
     tree = tree_of(func)
     realize = tree.block(block)
     scope = scope_of(tree, realize)

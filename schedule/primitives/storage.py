@@ -78,7 +78,7 @@ def set_scope(func: PrimFunc, block: str, buffer_index: int | str, storage_scope
                 T.writes(C[vi, vj])
                 C[vi, vj] = B[vi, vj] + T.float32(1.0)
     """
-    check_storage_scope(storage_scope)
+    storage_scope = check_storage_scope(storage_scope)
     tree = tree_of(func)
     _, buffer = _allocated(tree, block, buffer_index, "scope")
     if buffer.scope == storage_scope:
@@ -229,7 +229,7 @@ def storage_align(func: PrimFunc, block: str, buffer_index: int | str, axis: int
     wishes = alignment_wishes(realize.block.annotations.get(ALIGN, []))
     if isinstance(wishes, str):
         raise ScheduleError(
-            f"block {block!r} has an annotation {ALIGN} that cannot be followed: {wishes}",
+            f"the annotation {ALIGN} of block {block!r} is {wishes}",
             where=realize,
             hint=f"unannotate(block, {ALIGN!r}) first",
         )

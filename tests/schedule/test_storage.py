@@ -54,14 +54,14 @@ def _buffers(func):
         (lambda s: s.unsafe_set_dtype("B", 0, "float16x4"), "cannot be stored as float16x4"),
         (
             lambda s: s.storage_align("B", 0, 0, 0, 127),
-            "the factor is a number of elements from 1 to 2147483647, not 0",
+            "the factor is a positive number of elements, not 0",
         ),
         (
             lambda s: s.storage_align("B", 0, 0, -1, 127),
-            "the factor is a number of elements from 1 to 2147483647, not -1",
+            "the factor is a positive number of elements, not -1",
         ),
-        (lambda s: s.storage_align("B", 0, 0, 1 << 31, 1), "from 1 to 2147483647, not 2147483648"),
-        (lambda s: s.storage_align("B", 0, 0, 1 << 40, 1), "from 1 to 2147483647, not 1099511627776"),
+        (lambda s: s.storage_align("B", 0, 0, 1 << 31, 1), "up to 2147483647, not 2147483648"),
+        (lambda s: s.storage_align("B", 0, 0, 1 << 40, 1), "up to 2147483647, not 1099511627776"),
         (lambda s: s.storage_align("B", 0, 0, 16, 1 << 40), "the offset is a number of elements from -2147483647 to"),
         (
             lambda s: s.storage_align("B", 0, 0, 16, -(1 << 31)),
@@ -184,14 +184,14 @@ def main(A: T.Buffer(({rows}, {columns})), C: T.Buffer(({columns}, {rows}))):
 def test_storage_align_refuses_an_annotation_it_does_not_know(chain):
     sch = Schedule(chain())
     sch.annotate("B", "buffer_dim_align", [0])
-    with pytest.raises(ScheduleError, match="cannot be followed: 0 is not \\[buffer, axis, factor, offset\\]"):
+    with pytest.raises(ScheduleError, match="of block 'B' is \\[0\\], no list of \\[buffer, axis, factor, offset\\]"):
         sch.storage_align("B", 0, 0, 16, 1)
-    with pytest.raises(ValueError, match="buffer_dim_align of block 'B': 0 is not"):
+    with pytest.raises(ValueError, match="buffer_dim_align of block 'B' is not followed: \\[0\\], no list"):
         lower(sch.func, Target("native -num-cores=1"))
 
 
 @pytest.mark.parametrize("wish, words", [
-    ([0, 0, 0, 1], "from 1 to 2147483647, not 0"), ([0, 0, 1 << 40, 1], "not 1099511627776"), ([0, -1, 16, 1], "from 0"),
+    ([0, 0, 0, 1], "positive number of elements, not 0"), ([0, 0, 1 << 40, 1], "not 1099511627776"), ([0, -1, 16, 1], "from 0"),
 ])  # fmt: skip
 def test_lowering_refuses_an_alignment_that_cannot_be(chain, wish, words):
     sch = Schedule(chain())
@@ -239,3 +239,24 @@ def test_annotations_nest(chain):
     assert_structural_equal(sch.func, func)
     with pytest.raises(ScheduleError, match="there is no annotation 'a' here"):
         sch.unannotate("B", "a")
+
+
+def test_an_empty_scope_is_global(chain):
+    """As in TVM: a buffer, a parsed program and every primitive that takes a scope."""
+    assert decl_buffer((3,), scope="").scope == "global" and decl_buffer((3,)).with_(scope="").scope == "global"
+    func = parse(chain().script().replace("T.alloc_buffer((13, 17))", 'T.alloc_buffer((13, 17), scope="")'))
+    assert_structural_equal(func, chain())
+
+    def scheduled(scope):
+        sch = Schedule(chain())
+        sch.cache_read("B", 0, scope)
+        sch.cache_write("C", 0, scope)
+        sch.set_scope("B", 0, scope)
+        sch.reindex_cache_read("B", 0, scope, lambda i, j: (j, i))
+        return sch
+
+    assert_structural_equal(scheduled("").func, scheduled("global").func)
+    assert scheduled("").func.script() == scheduled("global").func.script()
+    sch = Schedule(scheduled("local").func)
+    sch.set_scope("B", 0, "")
+    assert next(b for b in _buffers(sch.func) if b.name == "B").scope == "global"

@@ -99,8 +99,6 @@ class AssignParser(OlderParser):
         else:
             args = self.arguments(call, *BUFFER_ARGS, "annotations")
         notes = args.pop("annotations", None)
-        if isinstance(args.get("scope"), ast.Constant) and not self.eval(args["scope"]):
-            del args["scope"]  # the older T.allocate says "" for global
         buffer = self.buffer(name, args, call)
         attrs = {} if notes is None else self.attributes(notes)
         if word == "allocate":
