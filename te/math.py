@@ -7,6 +7,7 @@ from typing import Any
 
 from ..tir import op as tir_op
 from ..tir.expr import Expr, ExprLike, cast, const, convert
+from ..tir.fixed_point import q_multiply_shift, q_multiply_shift_per_axis
 from ..tir.op import (
     abs_,
     atan2,
@@ -42,7 +43,8 @@ __all__ = [
     "bitwise_xor", "cast", "ceil", "ceildiv", "clz", "const", "copysign", "cos", "cosh", "div", "erf", "exp", "exp10",
     "exp2", "expm1", "fabs", "floor", "floordiv", "floormod", "fma", "fmod", "hypot", "if_then_else", "indexdiv",
     "indexmod", "infinity", "isfinite", "isinf", "isnan", "likely", "log", "log10", "log1p", "log2", "max_value",
-    "min_value", "nearbyint", "not_", "popcount", "pow_", "reinterpret", "round_", "rsqrt", "select", "shift_left",
+    "min_value", "nearbyint", "not_", "popcount", "pow_", "q_multiply_shift",
+    "q_multiply_shift_per_axis", "reinterpret", "round_", "rsqrt", "select", "shift_left",
     "shift_right", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh", "trunc", "truncdiv", "truncmod",
 ]  # fmt: skip
 

@@ -48,6 +48,7 @@ from .expr import (
     TruncMod,
     Var,
 )
+from .fixed_point import FIXED_POINT, fixed_point_steps
 from .indices import index_like
 from .interpret_llvm import LLVM_CALLS
 from .interpret_ops import (
@@ -248,6 +249,8 @@ class ExprCompiler:
             return f"{self._name(self._locator(load.buffer))}({', '.join(self.text(i, depth) for i in first)})"
         if e.op == "tir.type_annotation":
             return "None"
+        if e.op in FIXED_POINT:
+            return self.text(fixed_point_steps(e), depth)
         args = [self.text(a, depth) for a in e.args]
         if e.op == "tir.tvm_access_ptr":
             return f"{args[1]}[{args[2]}:]"

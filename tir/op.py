@@ -12,6 +12,7 @@ floating point         exp exp2 exp10 log log2 log10 log1p expm1 sqrt rsqrt sin 
 integer                abs popcount clz bitwise_and bitwise_or bitwise_xor bitwise_not;
                        shift_left(a, n) shift_right(a, n): by all bits or more, or by a negative number, every bit leaves
                        (0; to the right -1 of a negative number)
+fixed point            q_multiply_shift q_multiply_shift_per_axis: see :mod:`.fixed_point`
 control                if_then_else(cond, a, b): only the chosen side is evaluated; likely(cond): cond itself
 type                   reinterpret(x): the same bits as another type of the same width
 vector                 vectorlow vectorhigh vector_reduce_add vector_reduce_max vector_reduce_min vector_reduce_mul:
@@ -69,7 +70,7 @@ OPAQUE_CALLS = (
 """Operations of matrix units that are printed, parsed and scheduled, and that no code generator here knows."""
 
 OPAQUE_INTS = (
-    "call_cpacked", "call_packed", "dp4a", "q_multiply_shift", "tvm_call_cpacked", "tvm_call_packed",
+    "call_cpacked", "call_packed", "dp4a", "tvm_call_cpacked", "tvm_call_packed",
     "tvm_storage_sync", "tvm_thread_allreduce", "vscale",
 )  # fmt: skip
 """More of the kind of :data:`OPAQUE_CALLS`, whose result is an int32."""

@@ -53,6 +53,7 @@ from .expr import (
     Var,
     make_binary,
 )
+from .fixed_point import FIXED_POINT
 from .op import OPAQUE_CALLS, OPAQUE_INTS, UNARY_FLOAT_OPS, lookup
 from .printer_names import Names
 from .tiles import TILE_DOTS
@@ -316,6 +317,11 @@ def _call(e: Call, p: ExprPrinter) -> str:
         or (op == "tir.tvm_access_ptr" and len(args) == 5 and dtype == "handle")
         or _OPAQUE.get(op) == dtype
         or (op == "tir.lookup" and _is_lookup(e))
+        or (
+            op in FIXED_POINT
+            and len(args) == FIXED_POINT[op]
+            and dtype == with_lanes("int32", max(map(lanes_of, types)))
+        )
         or (op in _DOTS and len(args) == 3 and _DOTS[op](types, dtype))
         or (op in TILE_DOTS and len(args) == 3 and types[0] == dtype)
         or (op == "tir.tile_store" and len(args) == 3 and dtype == "void")

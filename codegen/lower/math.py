@@ -31,6 +31,7 @@ from typing import Any
 
 from ...tir.dtype import bits_of, is_float, lanes_of, with_lanes
 from ...tir.expr import Call, Cast, Expr
+from ...tir.fixed_point import FIXED_POINT, fixed_point_steps
 from ...tir.function import PrimFunc
 from ...tir.walk import distinct, transform
 from ..target import Target
@@ -142,7 +143,9 @@ def lower_math(func: PrimFunc, target: Target | None = None) -> PrimFunc:
     scales = target is not None and target.has("avx512dq")
 
     def post(n: Any) -> Expr | None:
-        return expand(n, fused, scales) if isinstance(n, Call) else None
+        if not isinstance(n, Call):
+            return None
+        return fixed_point_steps(n) if n.op in FIXED_POINT else expand(n, fused, scales)
 
     if any(isinstance(n, Call) and n.op == "tir.erf" for n in distinct(func.body)):
         func = transform(func, post=named_sums)

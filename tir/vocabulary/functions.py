@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import expr as E
-from .. import op, tiles
+from .. import fixed_point, op, tiles
 from ..dtype import element_of, lanes_of, with_lanes
 from .types import TypeWord
 
@@ -181,7 +181,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{name: _unary(name) for name in op.UNARY_FLOAT_OPS},
     **{f.__name__: f for f in (Not, Select, Cast, cast, Ramp, Broadcast, Shuffle, call, ret, address_of, assume, undef, prefetch,
         llvm_lookup_intrinsic_id, tvm_access_ptr, type_annotation, op.dot2_bf16, op.dot4_u8i8,
-        tiles.tile_dot2_bf16, tiles.tile_dot4, tiles.tile_load, tiles.tile_store)},
+        fixed_point.q_multiply_shift, fixed_point.q_multiply_shift_per_axis, tiles.tile_dot2_bf16, tiles.tile_dot4, tiles.tile_load, tiles.tile_store)},
     **{
         name: _call_as(name)
         for name in (
