@@ -11,6 +11,14 @@ shapes that do not fit raise ValueError and show both.
 [2, 4]
 """
 
+from .adaptive_pool import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+    adaptive_max_pool3d,
+)
 from .attention import attention
 from .broadcast import (
     add,
@@ -35,11 +43,21 @@ from .conv_transpose import conv2d_transpose
 from .depthwise import depthwise_conv2d
 from .elementwise import (
     abs,
+    acos,
+    acosh,
+    asin,
+    asinh,
+    atan,
+    atanh,
     ceil,
     clip,
+    cos,
+    cosh,
     elu,
     erf,
     exp,
+    exp2,
+    expm1,
     floor,
     gelu,
     hardsigmoid,
@@ -47,6 +65,9 @@ from .elementwise import (
     identity,
     leaky_relu,
     log,
+    log1p,
+    log2,
+    log10,
     mish,
     negative,
     prelu,
@@ -57,9 +78,12 @@ from .elementwise import (
     sigmoid,
     sign,
     silu,
+    sin,
+    sinh,
     softplus,
     sqrt,
     square,
+    tan,
     tanh,
     trunc,
     where,
@@ -81,6 +105,7 @@ from .pool import (
     max_pool3d,
 )
 from .reduction import argmax, argmin, max, mean, min, prod, sum
+from .resize import resize1d, resize2d, resize3d
 from .softmax import log_softmax, softmax
 
 concat = concatenate
@@ -89,14 +114,17 @@ mul = multiply
 sub = subtract
 
 __all__ = [
-    "abs", "add", "argmax", "argmin", "attention", "avg_pool1d", "avg_pool2d", "avg_pool3d", "batch_matmul",
-    "batch_norm", "broadcast_to", "cast", "ceil", "clip", "concat", "concatenate", "conv1d", "conv2d",
-    "conv2d_transpose", "conv3d", "dense", "depthwise_conv2d", "div", "divide", "elu", "equal", "erf", "exp",
-    "expand_dims", "flatten", "flip", "floor", "floor_divide", "floor_mod", "full", "gelu", "global_avg_pool",
-    "global_max_pool", "greater", "greater_equal", "group_norm", "hardsigmoid", "hardswish", "identity", "layer_norm",
-    "leaky_relu", "less", "less_equal", "log", "log_softmax", "matmul", "max", "max_pool1d", "max_pool2d",
+    "abs", "acos", "acosh", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
+    "adaptive_max_pool2d", "adaptive_max_pool3d", "add", "argmax", "argmin", "asin", "asinh", "atan", "atanh",
+    "attention", "avg_pool1d", "avg_pool2d", "avg_pool3d", "batch_matmul", "batch_norm", "broadcast_to", "cast",
+    "ceil", "clip", "concat", "concatenate", "conv1d", "conv2d", "conv2d_transpose", "conv3d", "cos", "cosh", "dense",
+    "depthwise_conv2d", "div", "divide", "elu", "equal", "erf", "exp", "exp2", "expand_dims", "expm1", "flatten",
+    "flip", "floor", "floor_divide", "floor_mod", "full", "gelu", "global_avg_pool", "global_max_pool", "greater",
+    "greater_equal", "group_norm", "hardsigmoid", "hardswish", "identity", "layer_norm", "leaky_relu", "less",
+    "less_equal", "log", "log10", "log1p", "log2", "log_softmax", "matmul", "max", "max_pool1d", "max_pool2d",
     "max_pool3d", "maximum", "mean", "min", "minimum", "mish", "mul", "multiply", "negative", "not_equal", "one_hot",
-    "pad", "power", "prelu", "prod", "relu", "relu6", "repeat", "reshape", "rms_norm", "round", "rsqrt", "sigmoid",
-    "sign", "silu", "softmax", "softplus", "split", "sqrt", "square", "squeeze", "stack", "strided_slice", "sub",
-    "subtract", "sum", "take", "tanh", "tile", "transpose", "trunc", "where",
+    "pad", "power", "prelu", "prod", "relu", "relu6", "repeat", "reshape", "resize1d", "resize2d", "resize3d",
+    "rms_norm", "round", "rsqrt", "sigmoid", "sign", "silu", "sin", "sinh", "softmax", "softplus", "split", "sqrt",
+    "square", "squeeze", "stack", "strided_slice", "sub", "subtract", "sum", "take", "tan", "tanh", "tile",
+    "transpose", "trunc", "where",
 ]  # fmt: skip

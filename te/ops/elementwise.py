@@ -14,9 +14,10 @@ from ..tensor import Tensor, set_broadcast_operator
 from ._common import BROADCAST, ELEMWISE, check_tensor, normalize_axis, require_same
 
 __all__ = [
-    "abs", "cast_to", "ceil", "clip", "elementwise", "elu", "erf", "exp", "floor", "gelu", "hardsigmoid", "hardswish",
-    "identity", "leaky_relu", "log", "mish", "negative", "prelu", "relu", "relu6", "round", "rsqrt", "sigmoid", "sign",
-    "silu", "softplus", "sqrt", "square", "tanh", "trunc", "where",
+    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "cast_to", "ceil", "clip", "cos", "cosh", "elementwise",
+    "elu", "erf", "exp", "exp2", "expm1", "floor", "gelu", "hardsigmoid", "hardswish", "identity", "leaky_relu", "log",
+    "log10", "log1p", "log2", "mish", "negative", "prelu", "relu", "relu6", "round", "rsqrt", "sigmoid", "sign",
+    "silu", "sin", "sinh", "softplus", "sqrt", "square", "tan", "tanh", "trunc", "where",
 ]  # fmt: skip
 
 
@@ -60,6 +61,22 @@ log = _function("log", "The natural logarithm")
 sqrt = _function("sqrt", "The square root")
 rsqrt = _function("rsqrt", "One over the square root")
 tanh = _function("tanh", "The hyperbolic tangent")
+exp2 = _function("exp2", "2 to the power of the element")
+expm1 = _function("expm1", "e to the power of the element, less 1, exact near 0")
+log2 = _function("log2", "The logarithm to base 2")
+log10 = _function("log10", "The logarithm to base 10")
+log1p = _function("log1p", "The natural logarithm of 1 + x, exact near 0")
+sin = _function("sin", "The sine")
+cos = _function("cos", "The cosine")
+tan = _function("tan", "The tangent")
+asin = _function("asin", "The arc sine, NaN outside -1 to 1")
+acos = _function("acos", "The arc cosine, NaN outside -1 to 1")
+atan = _function("atan", "The arc tangent")
+sinh = _function("sinh", "The hyperbolic sine")
+cosh = _function("cosh", "The hyperbolic cosine")
+asinh = _function("asinh", "The inverse hyperbolic sine")
+acosh = _function("acosh", "The inverse hyperbolic cosine, NaN below 1")
+atanh = _function("atanh", "The inverse hyperbolic tangent, NaN outside -1 to 1")
 sigmoid = _function("sigmoid", "1 / (1 + exp(-x))")
 erf = _function("erf", "The error function")
 floor = _rounding("floor", "The largest whole number not above")

@@ -268,3 +268,27 @@ def test_cast(evaluate):
     x = np.array([1.9, -1.9, 0.0], "float32")
     A = ph(x)
     np.testing.assert_array_equal(evaluate(ops.cast(A, "int32"), [A], x), [1, -1, 0])
+
+
+FUNCTIONS = {
+    "exp2": np.exp2, "expm1": np.expm1, "log2": np.log2, "log10": np.log10, "log1p": np.log1p, "sin": np.sin,
+    "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh,
+    "cosh": np.cosh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(FUNCTIONS))
+@pytest.mark.parametrize("dtype, ulps", [("float32", 2), ("float64", 2), ("float16", 1)])
+def test_functions_at_their_ends(evaluate, name, dtype, ulps):
+    ends = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, -1.5, 2.0, 3.25, 1e-4, -1e-4, np.inf, -np.inf, np.nan, 7.0, -7.0]
+    x = np.array(ends, dtype)
+    X = te.placeholder(x.shape, dtype, name="X")
+    got = evaluate(getattr(ops, name)(X), [X], x)
+    assert got.dtype == dtype
+    with np.errstate(all="ignore"):
+        want = FUNCTIONS[name](x.astype("float64")).astype(dtype)
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+    known = np.isfinite(want)
+    np.testing.assert_array_equal(got[np.isinf(want)], want[np.isinf(want)])
+    np.testing.assert_array_max_ulp(got[known], want[known], ulps)
+    np.testing.assert_array_equal(np.signbit(got[want == 0]), np.signbit(want[want == 0]))

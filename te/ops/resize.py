@@ -1,0 +1,174 @@
+"""Resizing: nearest neighbours, linear and cubic interpolation, with ONNX's ways to place the elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...tir.dtype import bits_of, is_float
+from ...tir.expr import Expr, IntImm, cast, const
+from ...tir.op import max_, min_, select
+from ..compute import compute
+from ..tensor import Tensor
+from ._common import INJECTIVE, check_tensor, constant
+from .conv import check_layout
+
+__all__ = ["resize1d", "resize2d", "resize3d"]
+
+_COORDINATES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
+_ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+
+
+def _place(i: Expr, size: Expr, out: int, mode: str) -> tuple[Expr, int]:
+    """Where output ``i`` of ``out`` lies among ``size`` elements, as numerator and denominator: no rounding disturbs it."""
+    if mode == "asymmetric":
+        return i * size, out
+    if mode == "align_corners":
+        return (i * (size - 1), out - 1) if out > 1 else (i * 0, 1)
+    if mode == "pytorch_half_pixel" and out == 1:
+        return i * 0, 1
+    return (i * 2 + 1) * size - out, 2 * out
+
+
+def _nearest(i: Expr, size: Expr, out: int, mode: str, rounding: str) -> Expr:
+    above, below = _place(i, size, out, mode)
+    if rounding == "floor":
+        at: Expr = above // below
+    elif rounding == "ceil":
+        at = (above + (below - 1)) // below
+    elif rounding == "round_prefer_ceil":
+        at = (above * 2 + below) // (2 * below)
+    else:
+        at = (above * 2 + (below - 1)) // (2 * below)
+    return _clamped(at, size)
+
+
+def _clamped(at: Expr, size: Expr) -> Expr:
+    return min_(max_(at, 0), size - 1)
+
+
+def _weights(t: Expr, method: str, a: float) -> list[Expr]:
+    """The weights of the neighbours from the one at 0 (linear) or -1 (cubic) on, for a point at ``t`` in [0, 1)."""
+    if method == "linear":
+        return [1 - t, t]
+    u = 1 - t  # Keys' kernel, written so that nothing cancels: a d³ - 5a d² + 8a d - 4a = a (d - 1) (d - 2)²
+    inner = [1 - d * d * ((a + 3) - d * (a + 2)) for d in (t, u)]
+    return [t * u * u * a, *inner, t * t * u * a]
+
+
+def _along(x: Tensor, axis: int, out: int, mode: str, method: str, a: float, name: str) -> Tensor:
+    """``x`` interpolated along one dimension; the weights are a small stage of their own."""
+    size, acc = x.shape[axis], x.dtype
+    first, taps = (0, 2) if method == "linear" else (-1, 4)
+
+    def weight(o: Expr, k: Expr) -> Expr:
+        above, below = _place(o, size, out, mode)
+        t = cast(acc, above % below) / const(float(below), acc)
+        chosen, *others = reversed(_weights(t, method, a))
+        for number, w in reversed(list(enumerate(reversed(others)))):
+            chosen = select(k.equal(number), w, chosen)
+        return chosen
+
+    weights = compute((out, taps), weight, name=f"{name}_weights", tag=INJECTIVE)
+
+    def f(*i: Expr) -> Expr:
+        above, below = _place(i[axis], size, out, mode)
+        total: Expr | None = None
+        for k in range(taps):
+            at = _clamped(above // below + (first + k), size)
+            term = x(*i[:axis], at, *i[axis + 1 :]) * weights(i[axis], k)
+            total = term if total is None else total + term
+        assert total is not None
+        return total
+
+    shape = [*x.shape[:axis], const(out), *x.shape[axis + 1 :]]
+    result: Tensor = compute(shape, f, name=name, tag="resize")
+    return result
+
+
+def _resize(
+    op: str, n: int, data: Tensor, size: Any, layout: str, method: str, coordinate_mode: str, rounding: str,
+    cubic_alpha: float, name: str,
+) -> Tensor:  # fmt: skip
+    check_tensor(op, data, n + 2, "the data")
+    _, first = check_layout(op, layout, n)
+    for what, value, known in (
+        ("method", method, ("nearest", "linear", "cubic")),
+        ("coordinate_mode", coordinate_mode, _COORDINATES),
+        ("rounding", rounding, _ROUNDINGS),
+    ):
+        if value not in known:
+            raise ValueError(f"{op}: {what}={value!r}; there are {', '.join(map(repr, known))}")
+    asked = tuple(size) if isinstance(size, (tuple, list)) else (size,) * n
+    if len(asked) != n:
+        raise ValueError(f"{op}: size={size!r} has {len(asked)} entries for {n} dimensions")
+    outs = [constant(op, "size", s) for s in asked]
+    if min(outs) < 1:
+        raise ValueError(f"{op}: size={size!r} has to be at least 1")
+    name = name or op
+    axes = range(first, first + n)
+    if method == "nearest":
+        shape = list(data.shape)
+        shape[first : first + n] = [const(o) for o in outs]
+
+        def f(*i: Expr) -> Expr:
+            index = list(i)
+            for axis, out in zip(axes, outs, strict=True):
+                index[axis] = _nearest(i[axis], data.shape[axis], out, coordinate_mode, rounding)
+            return data(*index)
+
+        nearest: Tensor = compute(shape, f, name=name, tag=INJECTIVE)
+        return nearest
+    acc = data.dtype if is_float(data.dtype) and bits_of(data.dtype) >= 32 else "float32"
+    x = data if data.dtype == acc else compute(data.shape, lambda *i: cast(acc, data(*i)), name=f"{name}_wide")
+    pairs = [(axis, out) for axis, out in zip(axes, outs, strict=True) if not _stays(data.shape[axis], out)]
+    pairs.sort(key=lambda p: _growth(data.shape[p[0]], p[1]))  # what shrinks first, so that there is less in between
+    for number, (axis, out) in enumerate(pairs):
+        last = number == len(pairs) - 1
+        x = _along(
+            x, axis, out, coordinate_mode, method, cubic_alpha, name if last else f"{name}_{layout[axis].lower()}"
+        )
+    back = data.dtype if is_float(data.dtype) else acc
+    if back != acc or x is data:
+        wide = x
+        x = compute(wide.shape, lambda *i: cast(back, wide(*i)), name=f"{name}_result")
+    return x
+
+
+def _stays(size: Expr, out: int) -> bool:
+    """Whether a dimension keeps its size: each element is then its own place."""
+    return isinstance(size, IntImm) and size.value == out
+
+
+def _growth(size: Expr, out: int) -> float:
+    return out / max(size.value, 1) if isinstance(size, IntImm) else 1.0
+
+
+def resize1d(
+    data: Tensor, size: Any, layout: str = "NCW", method: str = "linear", coordinate_mode: str = "half_pixel",
+    rounding: str = "round_prefer_floor", cubic_alpha: float = -0.75, name: str = "",
+) -> Tensor:  # fmt: skip
+    """:func:`resize2d` in one dimension, ``NCW`` or ``NWC``."""
+    return _resize("resize1d", 1, data, size, layout, method, coordinate_mode, rounding, cubic_alpha, name)
+
+
+def resize2d(
+    data: Tensor, size: Any, layout: str = "NCHW", method: str = "linear", coordinate_mode: str = "half_pixel",
+    rounding: str = "round_prefer_floor", cubic_alpha: float = -0.75, name: str = "",
+) -> Tensor:  # fmt: skip
+    """The image at ``size`` (a number, or one per dimension) elements, as ONNX's Resize does it.
+
+    ``method``: ``nearest``, ``linear``, ``cubic`` (with the coefficient ``cubic_alpha``). Output ``i`` of ``out`` lies among
+    ``n`` elements at ``(i + 0.5) * n / out - 0.5`` (``coordinate_mode="half_pixel"``; ``pytorch_half_pixel`` is the same
+    but for ``out`` = 1, which is at 0), ``i * n / out`` (``asymmetric``) or ``i * (n - 1) / (out - 1)`` (``align_corners``).
+    ``rounding`` of ``nearest``: ``round_prefer_floor``, ``round_prefer_ceil``, ``floor``, ``ceil``. Outside the image the
+    nearest element counts. Places are exact, whatever the sizes. ``linear`` and ``cubic`` of integers give float32.
+    """
+    return _resize("resize2d", 2, data, size, layout, method, coordinate_mode, rounding, cubic_alpha, name)
+
+
+def resize3d(
+    data: Tensor, size: Any, layout: str = "NCDHW", method: str = "linear", coordinate_mode: str = "half_pixel",
+    rounding: str = "round_prefer_floor", cubic_alpha: float = -0.75, name: str = "",
+) -> Tensor:  # fmt: skip
+    """:func:`resize2d` in three dimensions, ``NCDHW`` or ``NDHWC``."""
+    return _resize("resize3d", 3, data, size, layout, method, coordinate_mode, rounding, cubic_alpha, name)
