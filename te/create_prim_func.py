@@ -27,12 +27,14 @@ from ..tir.arith import Analyzer
 from ..tir.buffer import Buffer
 from ..tir.expr import (
     BufferLoad,
+    Call,
     Expr,
     FloorDiv,
     FloorMod,
     IterVar,
     Range,
     Reduce,
+    Select,
     TruncDiv,
     TruncMod,
     Var,
@@ -43,6 +45,7 @@ from ..tir.index_width import widened, with_index_dtype
 from ..tir.regions import access_regions
 from ..tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, Stmt, seq
 from ..tir.walk import free_vars, pre_order, replace_buffers, substitute, transform
+from .conditions import within, without_decided
 from .operation import ComputeOp, ExternOp, Operation, PlaceholderOp
 from .reduction_body import accumulates_apart, axes_of, init_and_update
 from .scan import ScanOp, copy_of, ordered_operations
@@ -266,19 +269,15 @@ class _Builder:
         return name
 
     def loads(self, e: Expr, ranges: Mapping[Var, Range]) -> Expr:
-        """``e`` over buffers; indices with divisions in them (a reshape, a group) are simplified."""
+        """``e`` over buffers; indices with divisions in them (a reshape, a group) are simplified, and choices that the
+        domains ``ranges`` of the axes decide are made."""
         analyzer: list[Analyzer] = []
 
         def simplified(index: Expr) -> Expr:
             if not any(isinstance(n, _DIVISIONS) for n in pre_order(index)):
                 return index
             if not analyzer:
-                analyzer.append(Analyzer())
-                for v, r in ranges.items():
-                    analyzer[0].bind(v, r)
-                    for size in pre_order(r.extent):
-                        if isinstance(size, Var) and size not in ranges:
-                            analyzer[0].bind(size, (1, None))
+                analyzer.append(within(ranges.items(), 1))
             simple: Expr = analyzer[0].simplify(index)
             return simple
 
@@ -287,6 +286,8 @@ class _Builder:
                 return BufferLoad(self.buffers[n.producer], tuple([simplified(index) for index in n.indices]))
             return None
 
+        if any(isinstance(n, Select) or (isinstance(n, Call) and n.op == "tir.if_then_else") for n in pre_order(e)):
+            e = without_decided(e, within(ranges.items(), 0))
         lowered: Expr = transform(e, post=post)
         return lowered
 

@@ -42,12 +42,11 @@ def init_and_update(
     combiner = reduce.combiner
     start = reduce.init or combiner.identity_element
     init = seq(*[BufferStore(b, lower(e), indices) for b, e in zip(buffers, start, strict=True)])
-    source = [lower(e) for e in reduce.source]
+    source = list(reduce.source)
     if not is_const_int(reduce.condition, 1):  # where=: what is left out counts as the identity
-        condition = lower(reduce.condition)
-        source = [
-            if_then_else(condition, e, neutral) for e, neutral in zip(source, combiner.identity_element, strict=True)
-        ]
+        pairs = zip(source, combiner.identity_element, strict=True)
+        source = [if_then_else(reduce.condition, e, neutral) for e, neutral in pairs]
+    source = [lower(e) for e in source]
     mapping: dict[Var, Expr] = {v: BufferLoad(b, indices) for v, b in zip(combiner.lhs, buffers, strict=True)}
     mapping.update(zip(combiner.rhs, source, strict=True))
     results = [substitute(e, mapping) for e in combiner.result]

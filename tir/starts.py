@@ -13,6 +13,7 @@ from .arith import Analyzer, conjuncts
 from .expr import LT, BufferLoad, Expr, IntImm, IterVar, Var
 from .node import Node
 from .op import all_
+from .regions import access_regions
 from .stmt import Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, Stmt
 from .walk import loads_and_stores, substitute, vars_in
 
@@ -59,12 +60,13 @@ def start_in_front(realize: BlockRealize, path: Sequence[Node]) -> tuple[For, St
             return None
     fresh = {loop.loop_var: Var(loop.loop_var.name, loop.loop_var.dtype) for loop in copied}
     axes = {iv.var: Var(iv.var.name, iv.var.dtype) for iv, _ in spatial}
+    init = substitute(block.init, axes)
     block_init = Block(
         tuple([IterVar(iv.dom, axes[iv.var], iv.kind) for iv, _ in spatial]),
-        (),
+        access_regions(init)[0],
         tuple([substitute(w, axes) for w in block.writes]),
         f"{block.name}_init",
-        substitute(block.init, axes),
+        init,
     )
     stmt: Stmt = BlockRealize(
         tuple([substitute(v, fresh) for _, v in spatial]), all_(*[substitute(g, fresh) for g in guards]), block_init

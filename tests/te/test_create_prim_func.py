@@ -405,3 +405,34 @@ def test_a_sparse_matrix_times_a_vector(evaluate):
     v, w = rng.integers(-4, 5, stored).astype("float32"), rng.integers(-4, 5, columns).astype("float32")
     want = [(v[b[i] : b[i + 1]] * w[c[b[i] : b[i + 1]]]).sum() for i in range(rows)]
     np.testing.assert_array_equal(evaluate(y, [begin, column, value, x], b, c, v, w), np.float32(want))
+
+
+# Conditions that the domains of the axes decide
+
+
+def test_conditions_that_always_hold_go(evaluate):
+    n = te.var("n")
+    A, N = te.placeholder((16,), name="A"), te.placeholder((n,), name="N")
+    k = te.reduce_axis((0, 16), "k")
+    cases = {
+        "B": (16, lambda i: te.if_then_else(te.all(i >= 0, i < 16), A[i], 0.0), "B[v_i] = A[v_i]"),
+        "C": (18, lambda i: te.if_then_else(te.all(i >= 0, i < 16), A[i], 0.0),
+              "C[v_i] = T.if_then_else(v_i < 16, A[v_i], T.float32(0.0))"),
+        "D": (16, lambda i: te.select(te.any(i > 15, i < 0), 1.0, A[i]), "D[v_i] = A[v_i]"),
+        "E": (16, lambda i: te.select(te.not_(i * 2 >= 40), A[i], 1.0), "E[v_i] = A[v_i]"),
+        "F": (16, lambda i: te.select(i > 16, A[i], 1.0), "F[v_i] = T.float32(1.0)"),
+        "G": (16, lambda i: te.if_then_else(i % 4 < 4, A[i // 2], 0.0), "G[v_i] = A[v_i // 2]"),
+        "H": (1, lambda i: te.sum(A[k], axis=k, where=k < 16), "H[v_i] = H[v_i] + A[v_k]"),
+        "P": (n, lambda i: te.if_then_else(i < n, N[i], 0.0), "P[v_i] = N[v_i]"),
+        "J": (n + 2, lambda i: te.if_then_else(te.all(i >= 1, i < n + 1), N[i - 1], 0.0),
+              "J[v_i] = T.if_then_else(v_i >= 1 and v_i < n + 1, N[v_i - 1], T.float32(0.0))"),
+        "K": (16, lambda i: te.select(A[i] > 0, A[i], 0.0), "K[v_i] = T.Select(A[v_i] > T.float32(0.0), A[v_i], T.float32(0.0))"),
+    }  # fmt: skip
+    stages = [te.compute((size,), f, name=name) for name, (size, f, _) in cases.items()]
+    text = te.create_prim_func([A, N, *stages]).script()
+    for _, _, line in cases.values():
+        assert line in text
+    a = np.arange(16, dtype="float32")
+    got = evaluate([stages[1], stages[5]], [A], a)
+    np.testing.assert_array_equal(got[0], [*a, 0, 0])
+    np.testing.assert_array_equal(got[1], a[np.arange(16) // 2])
