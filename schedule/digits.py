@@ -14,6 +14,7 @@ from ..tir.arith import Analyzer, linear_coefficients
 from ..tir.expr import GE, GT, LE, LT, Expr, FloorDiv, FloorMod, IntImm, Range, Var, const, is_const_int
 from ..tir.walk import pre_order, uses_var
 from .invert import digit_of
+from .symbolic_digits import with_symbolic_digits
 
 __all__ = ["as_bound", "in_digits", "reach_of", "without_low_digits"]
 
@@ -89,6 +90,10 @@ def in_digits(
 ) -> Parts | None:
     """``indices`` and ``tests`` with digits replaced by new variables, which ``analyzer`` learns, and the ranges now;
     None when digits depend on each other, or, with ``once``, do not tell every turn of their loops apart."""
+    parts = with_symbolic_digits(analyzer, indices, tests, ranges, once)
+    if parts is None:
+        return None
+    indices, tests, ranges = parts
     for _ in range(8):
         number = _composed_number(indices, ranges)
         if number is None:

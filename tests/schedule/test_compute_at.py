@@ -463,3 +463,67 @@ def test_compute_at_finds_that_an_extent_is_always_the_same(agree, step, width, 
     sch.compute_at("B", sch.get_loops("C")[0])
     assert f"for ax0 in range({extent}):" in sch.func.script()
     agree(func, sch.func)
+
+
+SYMBOLIC_DIGITS = """
+@T.prim_func
+def main(a: T.handle, c: T.handle):
+    n = T.int32()
+    m = T.int32()
+    A = T.match_buffer(a, (SHAPE), "float32")
+    C = T.match_buffer(c, (SHAPE), "float32")
+    B = T.alloc_buffer((SHAPE))
+    for f in range(EXTENT):
+        with T.block("B"):
+            AXES
+            B[VARS] = A[VARS] * T.float32(2)
+    for LOOPS in T.grid(SHAPE):
+        with T.block("C"):
+            VARS = T.axis.remap("KINDS", [LOOPS])
+            C[VARS] = B[VARS] + T.float32(1)
+"""
+DIGITS = {  # shape, and the values of the axes; f runs over the product of the shape
+    "size inside": ("32, n", ("f // n", "f % n")),
+    "number inside": ("n, 32", ("f // 32", "f % 32")),
+    "two sizes": ("m, n", ("f // n", "f % n")),
+    "three": ("m, 4, n", ("f // (n * 4)", "f // n % 4", "f % n")),
+    "three, the middle from a remainder": ("m, 4, n", ("f // (n * 4)", "f % (n * 4) // n", "f % n")),
+    "exchanged": ("n, 32", ("f % n", "f // n")),
+}
+
+
+def symbolic_digits(name):
+    shape, values = DIGITS[name]
+    dims = shape.split(", ")
+    axes = [f"v{k} = T.axis.spatial({d}, {v})" for k, (d, v) in enumerate(zip(dims, values, strict=True))]
+    text = SYMBOLIC_DIGITS.replace("SHAPE", shape).replace("EXTENT", " * ".join(dims))
+    text = text.replace("AXES", "\n            ".join(axes)).replace("KINDS", "S" * len(dims))
+    text = text.replace("VARS", ", ".join(f"v{k}" for k in range(len(dims))))
+    return parse(text.replace("LOOPS", ", ".join(f"i{k}" for k in range(len(dims)))))
+
+
+@pytest.mark.parametrize("name", DIGITS)
+@pytest.mark.parametrize("n, m", [(1, 1), (7, 3), (2, 13)])
+def test_reverse_compute_at_of_digits_of_symbolic_places(agree, replays, name, n, m):
+    func = symbolic_digits(name)
+    sch = Schedule(func, debug_mask="all")
+    sch.reverse_compute_at("C", sch.get_loops("B")[0])
+    assert "T.where" not in sch.func.script()
+    agree(func, sch.func, n=n, m=m)
+    replays(sch, func)
+
+
+@pytest.mark.parametrize("old, new", [("f % n", "f % n // 2 * 2"), ("f // n", "f // (n + 1)"), ("f % n", "f % 7")])
+def test_reverse_compute_at_refuses_digits_that_leave_holes(old, new):
+    func = parse(symbolic_digits("size inside").script().replace(f", {old})", f", {new})"))
+    sch = Schedule(func)
+    with pytest.raises(ScheduleError):
+        sch.reverse_compute_at("C", sch.get_loops("B")[0])
+
+
+def test_compute_at_of_fused_loops_of_symbolic_extent(agree, replays):
+    func = symbolic_digits("size inside")
+    sch = Schedule(func, debug_mask="all")
+    sch.compute_at("B", sch.fuse(*sch.get_loops("C")))
+    agree(func, sch.func, n=7, m=1)
+    replays(sch, func)

@@ -315,3 +315,16 @@ def test_a_steady_difference_of_quotients(a, c, d, m, apart) -> None:
     an, x = Analyzer(), Var("x")
     found = an.simplify((x * a + c) // m - (x * a + d) // m)
     assert (found.value if isinstance(found, IntImm) else None) == apart
+
+
+def test_a_quotient_by_a_size_is_compared_without_it() -> None:
+    """x // n < k is x < k * n for sizes n, and k <= x // n is k * n <= x."""
+    x, n = Var("x"), Var("n")
+    an = Analyzer()
+    an.bind(n, (1, None))
+    an.bind(x, Range.from_extent(n * 32))
+    assert an.can_prove(x // n < 32) and an.can_prove(x // n <= 31) and an.can_prove((x + n) // n >= 1)
+    assert not an.can_prove(x // n < 31) and not an.can_prove(x // n >= 1) and not an.can_prove((x + n) // n < 32)
+    unknown = Analyzer()  # n may be negative
+    unknown.bind(x, Range.from_extent(n * 32))
+    assert not unknown.can_prove(x // n < 32)

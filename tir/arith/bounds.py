@@ -309,4 +309,17 @@ class Facts(AtomTable):
             value = self.atom_bound(a)[1 if up else 0]
             if value is not None:
                 ends = [{ONE: value}]
-        return [[add(rest, mul(factor, end))] for end in ends]
+        ways = [[add(rest, mul(factor, end))] for end in ends]
+        below = self._symbolic_quotient(a, const_of(factor), rest)
+        return ways if below is None else [*ways, [below]]
+
+    def _symbolic_quotient(self, a: int, factor: int | None, rest: Poly) -> Poly | None:
+        """A polynomial that is at most zero exactly when ``factor * (x // q) + rest`` is, without the quotient: x // q <= k is
+        x < (k + 1) * q, and k <= x // q is k * q <= x. None unless the factor is 1 or -1 and q positive."""
+        atom = self.atoms[a]
+        if atom.kind != "div" or factor not in (1, -1) or (self.bound(atom.args[1])[0] or 0) < 1:
+            return None
+        x, q = atom.args
+        if factor == 1:
+            return add(add(x, mul(add(rest, {ONE: -1}), q)), {ONE: 1})
+        return add(mul(rest, q), x, -1)
