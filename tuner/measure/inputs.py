@@ -8,7 +8,7 @@ next to the array, is noticed.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,15 @@ from ...tir.sizes import shape_text
 from ...tir.stmt import Block, BufferStore, For
 from ...tir.walk import pre_order, vars_in
 
-__all__ = ["Arguments", "compare", "make_arguments", "require_constant_shapes", "tolerance", "unknown_sizes"]
+__all__ = [
+    "Arguments",
+    "compare",
+    "make_arguments",
+    "require_constant_shapes",
+    "scales_of",
+    "tolerance",
+    "unknown_sizes",
+]
 
 _GUARD = 64
 _GUARD_BYTE = 0xA5
@@ -128,6 +136,37 @@ def make_arguments(func: PrimFunc, seed: int, *, positive: bool = False) -> Argu
     return arguments
 
 
+_FEW, _CHANGE, _MOST = 64, 2.0**-8, 1e3
+
+
+def scales_of(arguments: Arguments, run: Callable[[], object]) -> list[float]:
+    """How large the numbers are that each output is summed up from, where its few elements do not tell: a sum of seventeen
+    products may be next to nothing, and its rounding errors are not.
+
+    ``run`` computes the outputs. It is called with inputs changed a little; of the change in an output follows the size of
+    what it is made of, at most a thousand times the root mean square. 0 for outputs of 64 elements and more.
+    """
+    few = [p for p in arguments.outputs if is_float(arguments.dtypes[p]) and arguments.values[p].size < _FEW]
+    if not few:
+        return [0.0] * len(arguments.outputs)
+    before = {p: _numeric(arguments.values[p], arguments.dtypes[p]).copy() for p in few}
+    rng = np.random.default_rng(0)
+    inputs = [p for p in arguments._untouched if arguments.dtypes[p] in ("float16", "float32", "float64")]
+    for p in inputs:
+        signs = rng.choice((-_CHANGE, _CHANGE), arguments.values[p].shape)
+        arguments.values[p][...] = arguments._untouched[p] * (1 + signs)
+    arguments.reset_outputs()
+    run()
+    scales = dict.fromkeys(arguments.outputs, 0.0)
+    for p in few:
+        changed = _numeric(arguments.values[p], arguments.dtypes[p]) - before[p]
+        size = _root_mean_square(before[p], "float64")
+        scales[p] = min(_root_mean_square(changed, "float64") / _CHANGE, _MOST * size)
+    for p in inputs:
+        arguments.values[p][...] = arguments._untouched[p]
+    return [scales[p] for p in arguments.outputs]
+
+
 def tolerance(func: PrimFunc) -> tuple[float, float]:
     """``(relative, absolute)`` tolerance for float outputs; the absolute one is in units of their root mean square.
 
@@ -149,11 +188,13 @@ def tolerance(func: PrimFunc) -> tuple[float, float]:
 
 
 def compare(
-    results: Sequence[np.ndarray], reference: Sequence[np.ndarray], dtypes: Sequence[str], limits: tuple[float, float]
-) -> str | None:
-    """What differs between ``results`` and ``reference``, in words, or None when they agree within ``limits``."""
+    results: Sequence[np.ndarray], reference: Sequence[np.ndarray], dtypes: Sequence[str], limits: tuple[float, float],
+    scales: Sequence[float] = (),
+) -> str | None:  # fmt: skip
+    """What differs between ``results`` and ``reference``, in words, or None when they agree within ``limits``. ``scales``
+    (one per output) replace smaller root mean squares; see :func:`scales_of`."""
     for number, (result, expected, dtype) in enumerate(zip(results, reference, dtypes, strict=True)):
-        difference = _difference(result, expected, dtype, limits)
+        difference = _difference(result, expected, dtype, limits, scales[number] if scales else 0.0)
         if difference is not None:
             return f"output {number}: {difference}"
     return None
@@ -162,10 +203,12 @@ def compare(
 _CHUNK = 1 << 18
 
 
-def _difference(result: np.ndarray, reference: np.ndarray, dtype: str, limits: tuple[float, float]) -> str | None:
+def _difference(
+    result: np.ndarray, reference: np.ndarray, dtype: str, limits: tuple[float, float], least: float
+) -> str | None:
     """In pieces that stay in the cache: outputs may be large, and every candidate is compared."""
     got, expected = result.reshape(-1), reference.reshape(-1)
-    scale = _root_mean_square(expected, dtype) if is_float(dtype) else 0.0
+    scale = max(_root_mean_square(expected, dtype), least) if is_float(dtype) else 0.0
     count, first = 0, -1
     for start in range(0, got.size, _CHUNK):
         a, b = got[start : start + _CHUNK], expected[start : start + _CHUNK]

@@ -138,6 +138,7 @@ class LocalRunner(Runner):
         self._func: PrimFunc | None = None
         self._open_message: dict[str, object] = {}
         self._reference: tuple[bytes, ...] | None = None
+        self._scales: list[float] = []
         self._ready: dict[WorkerProcess, int | None] = {}
         self._next_job = 0
         self._check_seconds = 0.0
@@ -206,7 +207,7 @@ class LocalRunner(Runner):
                 raise ReferenceFailed(f"the unscheduled function does not run: {answer.header['error']}")
             if answer.header["finite"] >= 0.5:
                 break
-        self._reference = answer.blobs
+        self._reference, self._scales = answer.blobs, answer.header["scales"]
         self._ready.clear()
 
     def _make_ready(self, worker: WorkerProcess) -> None:
@@ -216,7 +217,7 @@ class LocalRunner(Runner):
         worker.start()
         messages: list[tuple[dict[str, object], Sequence[bytes]]] = [(self._open_message, ())]
         if self._reference is not None:
-            messages.append(({"command": "expect"}, self._reference))
+            messages.append(({"command": "expect", "scales": self._scales}, self._reference))
         for header, blobs in messages:
             answer = worker.request(header, blobs, timeout=60.0)
             if answer.header["status"] != "ok":

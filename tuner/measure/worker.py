@@ -7,7 +7,7 @@ parent is gone. Requests, each answered once:
 =============  =========================================================================================
 ``open``       func, target, seed, positive → the workload; forgets everything about the one before
 ``reference``  → the outputs of the unscheduled function: interpreted, or compiled as it stands by few passes
-``expect``     the reference outputs as raw parts, tolerance
+``expect``     the reference outputs as raw parts, and their scales
 ``compile``    job, trace, scheduled (the program as text, where the trace needs what this process does not know) →
                compile_seconds
 ``run``        job, check, samples, min_seconds, stop_above → times (seconds per call); ``check`` compares with the
@@ -40,7 +40,7 @@ from ...tir.function import PrimFunc
 from ...tir.interpret import InterpretError, interpret
 from ...tir.parser import parse
 from ..program import Program
-from .inputs import Arguments, compare, make_arguments, tolerance
+from .inputs import Arguments, compare, make_arguments, scales_of, tolerance
 from .protocol import Message, read_message, write_message
 
 __all__ = ["Worker", "main"]
@@ -67,6 +67,7 @@ class Worker:
         self.arguments: Arguments | None = None
         self.expected: list[np.ndarray] | None = None
         self.limits = (0.0, 0.0)
+        self.scales: tuple[float, ...] = ()
         self.modules: dict[int, Any] = {}
 
     def answer(self, message: Message) -> tuple[dict[str, Any], list[Any]]:
@@ -102,18 +103,15 @@ class Worker:
 
     def do_reference(self, blobs: Any) -> tuple[dict[str, Any], list[Any]]:
         func, target, arguments = self._workload()
-        arguments.reset_outputs()
-        if not _interpreted(func, arguments):
-            arguments.reset_outputs()
-            plain = lower(reference_schedule(func).func, target, "tw_reference", passes=PLAIN_PASSES)
-            compile_func(plain, target, "tw_reference", cache=False)(*arguments.values)
-        results = arguments.results()
+        run = _reference_run(func, target, arguments)
+        results = [np.ascontiguousarray(r).copy() for r in arguments.results()]
         finite = [np.isfinite(r).mean() for r in results if r.dtype.kind == "f" and r.size]
-        return {"finite": min(finite, default=1.0)}, [np.ascontiguousarray(r) for r in results]
+        scales = scales_of(arguments, run)
+        return {"finite": min(finite, default=1.0), "scales": scales}, results
 
-    def do_expect(self, blobs: Any) -> tuple[dict[str, Any], list[Any]]:
+    def do_expect(self, blobs: Any, scales: Sequence[float] = ()) -> tuple[dict[str, Any], list[Any]]:
         func, _, arguments = self._workload()
-        self.limits = tolerance(func)
+        self.limits, self.scales = tolerance(func), tuple(scales)
         self.expected = [
             np.frombuffer(blob, to_numpy(arguments.dtypes[p])).reshape(arguments.values[p].shape)
             for blob, p in zip(blobs, arguments.outputs, strict=True)
@@ -159,7 +157,7 @@ class Worker:
             raise Failure("memory_damaged", damage)
         if self.expected is not None:
             dtypes = [arguments.dtypes[p] for p in arguments.outputs]
-            difference = compare(arguments.results(), self.expected, dtypes, self.limits)
+            difference = compare(arguments.results(), self.expected, dtypes, self.limits, self.scales)
             if difference is not None:
                 raise Failure("wrong_result", difference)
 
@@ -173,14 +171,24 @@ def _scheduled(func: PrimFunc, trace: str) -> PrimFunc:
     return schedule.func
 
 
-def _interpreted(func: PrimFunc, arguments: Arguments) -> bool:
-    """Whether the interpreter, which shares nothing with the compiler, did the work; it is asked only for a little."""
-    try:
+def _reference_run(func: PrimFunc, target: Target, arguments: Arguments) -> Callable[[], object]:
+    """Compute the outputs of the unscheduled function; what does so again. A little work is for the interpreter, which
+    shares nothing with the compiler; else the function is compiled by as few passes as it needs."""
+
+    def interpreted() -> None:
         with np.errstate(all="ignore"):
             interpret(func, *arguments.values, max_steps=_INTERPRETED_STEPS)
+
+    arguments.reset_outputs()
+    try:
+        interpreted()
+        return interpreted
     except (InterpretError, ArithmeticError, RecursionError):  # too many steps; a function of C; a division by zero
-        return False
-    return True
+        arguments.reset_outputs()
+    plain = lower(reference_schedule(func).func, target, "tw_reference", passes=PLAIN_PASSES)
+    module = compile_func(plain, target, "tw_reference", cache=False)
+    module(*arguments.values)
+    return lambda: module(*arguments.values)
 
 
 def reference_schedule(func: PrimFunc) -> Schedule:
