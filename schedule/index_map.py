@@ -24,6 +24,7 @@ from ..tir.expr import (
     LT,
     Add,
     BinaryOp,
+    Cast,
     Expr,
     ExprLike,
     FloorDiv,
@@ -281,7 +282,7 @@ class IndexMap:
     def divisors(self) -> list[Expr]:
         """What it divides by, numbers excepted."""
         found = [n.b for e in self.final_indices for n in pre_order(e) if isinstance(n, (FloorDiv, FloorMod))]
-        return [e for e in found if not isinstance(e, IntImm)]
+        return [e.value if isinstance(e, Cast) else e for e in found if not isinstance(e, IntImm)]
 
     def _check_divisors(self, analyzer: Analyzer) -> None:
         for e in self.divisors():
@@ -400,6 +401,8 @@ def _from_parts(variables: tuple[Var, ...], parts: Sequence[Any], sizes: Collect
 def _text(e: Expr, outer: int, names: Mapping[Var, str]) -> str:
     if isinstance(e, Var):
         return names[e]
+    if isinstance(e, Cast):  # of a size, between indices of another type
+        return _text(e.value, outer, names)
     if isinstance(e, IntImm):
         return str(e.value) if e.value >= 0 else f"({e.value})"
     assert isinstance(e, BinaryOp)

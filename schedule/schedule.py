@@ -464,7 +464,9 @@ class Schedule(PrimitiveMethods):
                         block = BlockRV(below.block.name_hint, func_name if len(self._mod.functions) > 1 else "")
                         self._apply(REGISTRY["get_loops"], {"block": block})
                 elif any(size is var for size in symbols_of(tree.func)):
-                    self._apply(REGISTRY["get_symbol"], {"name": var.name})
+                    symbols = symbols_of(tree.func)
+                    alone = sum(size.name == var.name for size in symbols) == 1
+                    self._apply(REGISTRY["get_symbol"], {"name": var.name if alone else symbols.index(var)})
         return before
 
 

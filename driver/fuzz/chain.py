@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from ...tir.equal import assert_structural_equal
 from ...tir.function import PrimFunc
 from ...tir.interpret import interpret
 from ...tir.parser import parse
+from ...tir.rounding import bfloat16_from_bits
 from ...tir.stmt import For
 from ...tir.verify import verify
 from ...tir.walk import pre_order
@@ -135,7 +137,7 @@ def _verified(chain: Chain, stages: list[tuple[str, Schedule]]) -> None:
                 raise Failure(chain, "verify", str(error), sch, name) from error
 
 
-def _numbers(chain: Chain, program: Program, expected: list[np.ndarray], stages: list[tuple[str, Schedule]]) -> None:
+def _numbers(chain: Chain, program: Program, expected: list[Any], stages: list[tuple[str, Schedule]]) -> None:
     """The last function computes the same; when it does not, the first that does not is to blame."""
     if not stages or _difference(program, expected, stages[-1][1].func) is None:
         return
@@ -145,17 +147,22 @@ def _numbers(chain: Chain, program: Program, expected: list[np.ndarray], stages:
             raise Failure(chain, found[0], found[1], sch, name)
 
 
-def _difference(program: Program, expected: list[np.ndarray], func: PrimFunc) -> tuple[str, str] | None:
+def _difference(program: Program, expected: list[Any], func: PrimFunc) -> tuple[str, str] | None:
     found = program.arrays()
     try:
         interpret(func, *found, check_regions=True)
     except Exception as error:
         return f"interpreter: {type(error).__name__}", str(error)
-    return _compare("numbers", expected, found)
+    return _compare("numbers", func, expected, found)
 
 
-def _compare(kind: str, expected: list[np.ndarray], found: list[np.ndarray]) -> tuple[str, str] | None:
-    for number, (a, b) in enumerate(zip(expected, found, strict=True)):
+def _compare(kind: str, func: PrimFunc, expected: list[Any], found: list[Any]) -> tuple[str, str] | None:
+    for number, (p, a, b) in enumerate(zip(func.params, expected, found, strict=True)):
+        buffer = func.buffer_map.get(p)
+        if buffer is None:
+            continue
+        if buffer.dtype == "bfloat16":
+            a, b = bfloat16_from_bits(a), bfloat16_from_bits(b)
         if not np.array_equal(a, b):
             wrong = np.argwhere(~(a == b))
             at = tuple(int(x) for x in wrong[0])
@@ -187,13 +194,13 @@ def _replays(chain: Chain, func: PrimFunc, sch: Schedule, last: str) -> None:
         raise Failure(chain, "replay", f"{type(error).__name__}: {error}", sch, last) from error
 
 
-def _compiled(chain: Chain, program: Program, expected: list[np.ndarray], sch: Schedule, last: str) -> None:
+def _compiled(chain: Chain, program: Program, expected: list[Any], sch: Schedule, last: str) -> None:
     found = program.arrays()
     try:
         compile(sch.func, Target("native -num-cores=2"))(*found)
     except Exception as error:
         where = traceback.format_exc(limit=-4)
         raise Failure(chain, f"compile: {type(error).__name__}", f"{error}\n{where}", sch, last) from error
-    wrong = _compare("compiled numbers", expected, found)
+    wrong = _compare("compiled numbers", sch.func, expected, found)
     if wrong is not None:
         raise Failure(chain, *wrong, sch, last)

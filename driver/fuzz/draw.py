@@ -61,8 +61,8 @@ def coin(rng: Rng, p: float = 0.5) -> bool:
 
 
 def a_factor(rng: Rng) -> int:
-    """A small number to split by."""
-    return int(rng.choice([1, 2, 2, 3, 4, 4, 5, 8]))
+    """A number to split by: a small one, now and then one that is larger than any loop."""
+    return int(rng.choice([17, 33, 100])) if coin(rng, 0.04) else int(rng.choice([1, 2, 2, 3, 4, 4, 5, 8]))
 
 
 def a_scope(rng: Rng) -> str:

@@ -9,18 +9,29 @@ from typing import Any
 import numpy as np
 
 from ... import te
-from ...tir.dtype import to_numpy
+from ...tir.dtype import is_int, max_value, min_value, to_numpy
 from ...tir.expr import Var
 from ...tir.function import PrimFunc
+from ...tir.rounding import bfloat16_to_bits
 from ...tir.stmt import Block
 from ...tir.walk import pre_order
+from .conditions import CONDITIONS
+from .integers import INTEGERS
 from .reductions import REDUCTIONS, SUMS, WINDOWS
-from .stages import ELEMENTWISE, Stage, one_of, value_of
+from .stages import ELEMENTWISE, Stage, full_bound, one_of, value_of
 
 __all__ = ["Program", "random_program"]
 
 _SIZES = (1, 2, 3, 4, 4, 5, 7, 8, 8, 13, 16, 17)
-_DTYPES = ("float32", "float32", "float32", "float32", "int32", "int32", "float64", "int8", "float16")
+_DTYPES = (
+    "float32", "float32", "float32", "float32", "int32", "int32", "float64", "int8", "float16", "bfloat16", "uint8",
+    "int64",
+)  # fmt: skip
+_INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+_SCALARS = (0, 1, 3, 7, 17)
+_ALL = (*ELEMENTWISE, *REDUCTIONS, *CONDITIONS)
+_WHOLE = (*INTEGERS, *INTEGERS, *INTEGERS, *ELEMENTWISE, *REDUCTIONS)
+_CHOICES = (*CONDITIONS, *CONDITIONS, *ELEMENTWISE, *REDUCTIONS)
 
 
 @dataclass(frozen=True)
@@ -30,35 +41,66 @@ class Program:
     func: PrimFunc
     seed: int
     sizes: Mapping[Var, int] = field(default_factory=dict)
-    """The sizes that are variables, and their values."""
+    """The sizes and scalar parameters that are variables, and their values."""
 
-    def arrays(self) -> list[np.ndarray]:
+    extremes: int = 0
+    """So many of the first buffers hold numbers near the ends of their types, too."""
+
+    def arrays(self) -> list[Any]:
         """Fresh arguments, the same each time; outputs hold NaN, or 77 where there is none."""
         rng = np.random.default_rng((self.seed, 1))
         written = {r.buffer for b in pre_order(self.func.body) if isinstance(b, Block) for r in b.writes}
-        out = []
-        for buffer in self.func.buffers:
+        out: list[Any] = []
+        for p in self.func.params:
+            buffer = self.func.buffer_map.get(p)
+            if buffer is None:
+                out.append(self.sizes[p])
+                continue
             shape = [value_of(e, self.sizes) for e in buffer.shape]
-            kind = to_numpy(buffer.dtype)
-            if buffer in written:
-                out.append(np.full(shape, np.nan if kind.kind == "f" else 77, kind))
-            else:
-                out.append(rng.integers(-3, 4, size=shape).astype(kind))
+            out.append(
+                _unwritten(buffer.dtype, shape)
+                if buffer in written
+                else self._filled(rng, buffer.dtype, shape, len(out))
+            )
         return out
+
+    def _filled(self, rng: np.random.Generator, dtype: str, shape: list[int], number: int) -> np.ndarray:
+        small = rng.integers(0 if dtype.startswith("uint") else -3, 4, size=shape)
+        if number < self.extremes and is_int(dtype):
+            ends = np.array([int(min_value(dtype)), int(max_value(dtype)), int(max_value(dtype)) - 1, 0, 1], dtype)
+            return np.where(rng.random(shape) < 0.5, rng.choice(ends, shape), small.astype(dtype))
+        if dtype == "bfloat16":
+            return np.asarray(bfloat16_to_bits(small.astype(np.float32))).reshape(shape)
+        return small.astype(to_numpy(dtype))
+
+
+def _unwritten(dtype: str, shape: list[int]) -> np.ndarray:
+    if dtype == "bfloat16":
+        return np.full(shape, 0x7FC0, np.uint16)
+    kind = to_numpy(dtype)
+    return np.full(shape, np.nan if kind.kind == "f" else 77, kind)
 
 
 def random_program(seed: int) -> Program:
     """The program of this seed: one or two inputs, up to five stages, one or two outputs. One in ten has sizes that are
-    variables, one in twenty a size of 0, one in twenty sizes of 64 bits."""
+    variables, one in twenty a size of 0, one in twenty sizes of 64 bits; one in eight takes a number."""
     rng = np.random.default_rng((seed, 0))
-    dtype = one_of(rng, _DTYPES)
+    makers = one_of(rng, (_ALL, _ALL, _ALL, _ALL, _WHOLE, _CHOICES, WINDOWS, SUMS))
+    dtype = one_of(rng, _INTEGERS if makers is _WHOLE else _DTYPES)
     shape = _shape(rng, one_of(rng, (1, 2, 2, 2, 3)))
     dims, sizes = _declared(rng, shape)
-    inputs = [Stage(te.placeholder(dims, dtype, name="A"), 3, sizes)]
+    scalar = te.var("number") if rng.random() < 0.125 else None
+    if scalar is not None:
+        sizes[scalar] = one_of(rng, _SCALARS)
+    extreme = makers is _WHOLE and rng.random() < 0.5
+    bound = full_bound(dtype) if extreme else 3
+    inputs = [Stage(te.placeholder(dims, dtype, name="A"), bound, sizes)]
     if rng.integers(2):
-        inputs.append(Stage(te.placeholder(dims if rng.integers(2) else dims[-1:], dtype, name="B"), 3, sizes))
+        inputs.append(Stage(te.placeholder(dims if rng.integers(2) else dims[-1:], dtype, name="B"), bound, sizes))
+    if makers in (_WHOLE, _CHOICES) and rng.integers(2):
+        inputs.append(Stage(te.placeholder(dims[:1], one_of(rng, _INTEGERS), name="L"), 3, sizes))
+    extremes = min(len(inputs), 2) if extreme and inputs[-1].bound == bound else int(extreme)
     stages = list(inputs)
-    makers = one_of(rng, ([*ELEMENTWISE, *REDUCTIONS],) * 3 + (WINDOWS, SUMS))
     for number in range(int(rng.integers(1, 6))):
         source = stages[-1] if rng.random() < 0.7 else one_of(rng, stages)
         for place in rng.permutation(len(makers)):
@@ -70,7 +112,9 @@ def random_program(seed: int) -> Program:
     others = [s.tensor for s in stages[len(inputs) : -1]]
     if others and rng.random() < 0.15:
         outputs.append(one_of(rng, others))
-    return Program(te.create_prim_func([s.tensor for s in inputs] + outputs), seed, sizes)
+    scalars = [] if scalar is None else [scalar]
+    func = te.create_prim_func([s.tensor for s in inputs] + scalars + outputs)
+    return Program(func, seed, sizes, extremes)
 
 
 def _shape(rng: np.random.Generator, rank: int) -> list[int]:

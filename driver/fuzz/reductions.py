@@ -10,7 +10,7 @@ from ... import te
 from ...tir.dtype import is_float
 from ...tir.expr import Add, Max, Reduce
 from ...tir.op import max_, min_
-from .stages import LIMITS, Maker, Stage, one_of, pad, scale, stencil
+from .stages import LIMITS, Maker, Stage, constant, one_of, pad, scale, stencil
 
 __all__ = ["REDUCTIONS"]
 
@@ -37,6 +37,8 @@ sum_and_max = te.comm_reducer(
 def _kind(rng: np.random.Generator, s: Stage, count: int) -> tuple[Any, int] | None:
     """A sum, maximum or minimum of ``count`` elements, and the largest magnitude of the result."""
     reduce = one_of(rng, (te.sum, te.max, te.min))
+    if s.dtype == "bool":
+        return None
     if reduce is te.sum:
         return (reduce, s.bound * count) if s.holds(s.bound * count) else None
     return reduce, s.bound if count else 1 << 60  # over nothing: the identity, and nothing may be computed with that
@@ -87,7 +89,7 @@ def _pair(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) ->
     count = s.shape[d]
     r = te.reduce_axis((0, s.dims[d]), name="k")
     which = bool(rng.integers(2))
-    if count == 0 or (not which and not s.holds(s.bound * count)):
+    if s.dtype == "bool" or count == 0 or (not which and not s.holds(s.bound * count)):
         return None
 
     def at(*i: Any) -> Any:
@@ -109,7 +111,7 @@ def _matmul(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) 
     depth = s.shape[1]
     bound = s.bound * o.bound * depth
     to = "float32" if is_float(s.dtype) else "int32"  # sums of narrow types are wider
-    wide = s.dtype in ("int8", "float16") and (rng.random() < 0.7 or not s.holds(bound))
+    wide = s.dtype in ("int8", "uint8", "float16", "bfloat16") and (rng.random() < 0.7 or not s.holds(bound))
     if bound > LIMITS[to if wide else s.dtype] or s.shape[0] * o.shape[0] * depth > _WORK:
         return None
     r = te.reduce_axis((0, s.dims[1]), name="k")
@@ -148,10 +150,10 @@ def _epilogue(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]
     o = one_of(rng, [None, *[o for o in stages if o is not s and o.dtype == s.dtype and o.dims == s.dims]])
     if not s.holds(s.bound + (3 if o is None else o.bound)):
         return None
-    constant = te.const(int(rng.integers(-3, 4)), s.dtype)
+    fixed = constant(s.dtype, int(rng.integers(-3, 4)))
 
     def at(*i: Any) -> Any:
-        other = constant if o is None else o.tensor[i]
+        other = fixed if o is None else o.tensor[i]
         if isinstance(combine, Add):
             return s.tensor[i] + other
         return max_(s.tensor[i], other) if isinstance(combine, Max) else min_(s.tensor[i], other)

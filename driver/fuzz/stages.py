@@ -10,15 +10,30 @@ import numpy as np
 
 from ... import te
 from ...tir.arith import simplify
-from ...tir.dtype import is_float, is_int
+from ...tir.dtype import is_float, is_int, max_value, min_value
 from ...tir.expr import Expr, IntImm, Var, const
 from ...tir.op import max_, min_
 from ...tir.walk import substitute
 
-__all__ = ["ELEMENTWISE", "LIMITS", "Maker", "Stage", "one_of", "pad", "scale", "stencil", "value_of"]
+__all__ = [
+    "ELEMENTWISE", "LIMITS", "Maker", "Stage", "constant", "full_bound", "one_of", "pad", "scale", "stencil", "value_of",
+]  # fmt: skip
 
-LIMITS = {"float32": 1 << 22, "float64": 1 << 40, "int32": 1 << 22, "int8": 127, "float16": 2047}
+LIMITS = {
+    "float32": 1 << 22, "float64": 1 << 40, "int32": 1 << 22, "int8": 127, "float16": 2047, "bfloat16": 255,
+    "uint8": 255, "int16": 32767, "uint16": 65535, "uint32": 1 << 22, "int64": 1 << 40, "uint64": 1 << 40, "bool": 0,
+}  # fmt: skip
 """Values and their partial sums stay within, so that the type holds them whatever the order of summation."""
+
+
+def full_bound(dtype: str) -> int:
+    """The largest magnitude of an integer type: that of a stage whose values may wrap."""
+    return max(int(max_value(dtype)), -int(min_value(dtype)))
+
+
+def constant(dtype: str, value: int) -> Any:
+    """A constant, without its sign where the type has none."""
+    return te.const(abs(value) if dtype.startswith("uint") or dtype == "bool" else value, dtype)
 
 
 def value_of(e: Any, sizes: Mapping[Var, int]) -> int:
@@ -72,12 +87,14 @@ def scale(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) ->
     """Times and plus a constant."""
     if not s.holds(s.bound * 3 + 2):
         return None
-    by, plus = int(rng.integers(-3, 4)), int(rng.integers(-2, 3))
+    by, plus = constant(s.dtype, int(rng.integers(-3, 4))), constant(s.dtype, int(rng.integers(-2, 3)))
     return s.made(s.dims, lambda *i: s.tensor[i] * by + plus, name, s.bound * 3 + 2)
 
 
-def _clip(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) -> Stage:
-    top, low = int(rng.integers(1, 9)), -int(rng.integers(0, 9))
+def _clip(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) -> Stage | None:
+    top, low = int(rng.integers(1, 9)), -int(rng.integers(0, 9)) * (not s.dtype.startswith("uint"))
+    if s.dtype == "bool":
+        return None
     return s.made(s.dims, lambda *i: max_(min_(s.tensor[i], top), low), name, max(top, -low))
 
 
@@ -91,7 +108,7 @@ def _two(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) -> 
 
 def _cast(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) -> Stage | None:
     to = one_of(rng, [t for t in LIMITS if t != s.dtype])
-    if s.bound > LIMITS[to]:
+    if s.bound > LIMITS[to] or to.startswith("uint"):  # below zero it would wrap
         return None
     return s.made(s.dims, lambda *i: te.cast(to, s.tensor[i]), name, s.bound)
 
@@ -193,9 +210,9 @@ def _gather(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) 
 
 def _select(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) -> Stage | None:
     """Another value where the place or the value says so."""
-    if not s.dims:
+    if not s.dims or s.dtype == "bool":
         return None
-    other = te.const(int(rng.integers(-2, 3)), s.dtype)
+    other = constant(s.dtype, int(rng.integers(-2, 3)))
     kind, at_most = int(rng.integers(3)), int(rng.integers(4))
 
     def at(*i: Any) -> Any:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...schedule import Schedule
-from ...tir.expr import IterVar
+from ...schedule.tree import symbols_of
+from ...tir.expr import IterVar, Var
 from ...tir.stmt import Block
 from ...tir.walk import substitute
 from .draw import (
@@ -49,10 +50,14 @@ def reindex(rng: Rng, sch: Schedule) -> None:
     sch.reindex(a_block(rng, sch), (str(rng.choice(["read", "write"])), int(rng.integers(2))))
 
 
-def _a_map(rng: Rng, axes: int) -> Any:
+def _a_map(rng: Rng, axes: int, sizes: Sequence[Var] = ()) -> Any:
+    """A map of so many indices, made of a permutation, tiles or a reversal; it may use ``sizes``."""
     order = [int(x) for x in rng.permutation(axes)]
-    by = a_factor(rng)
-    kind = int(rng.integers(3))
+    by = one(rng, sizes) if sizes and coin(rng) else a_factor(rng)
+    kind = int(rng.integers(4))
+    if kind == 3:
+        last = int(rng.integers(axes))
+        return lambda *v: tuple([20 - v[k] if k == last else v[k] for k in order])
     if kind == 0:
         return lambda *v: tuple([v[k] for k in order])
     at = int(rng.integers(axes))
@@ -163,9 +168,14 @@ def transform_layout(rng: Rng, sch: Schedule) -> None:
     if not dims:
         raise Nothing
     pad = float(rng.integers(2)) if coin(rng) else None
-    if pad is not None and "int" in the(sch, block).writes[0].buffer.dtype:
+    dtype = the(sch, block).writes[0].buffer.dtype
+    if pad is not None and ("int" in dtype or dtype == "bool"):
         pad = int(pad)
-    sch.transform_layout(block, ("write", 0), _a_map(rng, dims), pad, leave_padding=pad is None)
+    index_map = _a_map(rng, dims, symbols_of(sch.func))
+    trusted = pad is None and coin(rng, 0.3)  # what is drawn sends each element to a place of its own
+    sch.transform_layout(
+        block, ("write", 0), index_map, pad, leave_padding=pad is None, assume_injective_transform=trusted
+    )
 
 
 @step(3)

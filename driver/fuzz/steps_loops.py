@@ -77,6 +77,18 @@ def vectorize(rng: Rng, sch: Schedule) -> None:
     sch.vectorize(loops[-1] if loops and coin(rng, 0.7) else one(rng, loops))
 
 
+@step(1, "vectorize")
+def vectorized_twice(rng: Rng, sch: Schedule) -> None:
+    """A vector loop in a vector loop."""
+    loops = loops_of(sch, a_block(rng, sch))
+    if len(loops) < 2:
+        raise Nothing
+    at = int(rng.integers(len(loops) - 1))
+    pair = loops[at : at + 2]
+    for loop in pair if coin(rng) else reversed(pair):
+        sch.vectorize(loop)
+
+
 @step(3)
 def unroll(rng: Rng, sch: Schedule) -> None:
     sch.unroll(a_loop(rng, sch))

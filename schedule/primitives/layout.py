@@ -7,6 +7,7 @@ from typing import Any
 
 from ...tir.arith import Analyzer, bind_sizes
 from ...tir.buffer import Buffer, BufferRegion
+from ...tir.dtype import max_value
 from ...tir.expr import BufferLoad, Expr, Range, Var
 from ...tir.function import PrimFunc
 from ...tir.regions import access_regions
@@ -150,7 +151,7 @@ def transform_layout(
     trusted = assume_injective_transform and pad_value is None
     for size in mapping.divisors() if trusted else ():
         if isinstance(size, Var):
-            analyzer.bind(size, (1, None))
+            analyzer.bind(size, (1, max_value(size.dtype)))
     shape = mapping.map_shape(old.shape, analyzer)
     places = [Var(f"v{i}", e.dtype) for i, e in enumerate(shape)]
     for v, e in zip(places, shape, strict=True):

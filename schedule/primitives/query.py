@@ -44,16 +44,21 @@ def get_child_blocks(func: PrimFunc, block_or_loop: str | Var) -> list[BlockRV]:
 
 
 @primitive(kind="query")
-def get_symbol(func: PrimFunc, name: str) -> Var:
-    """The size variable ``name`` of a function with symbolic shapes, for use in factors."""
-    found = [v for v in symbols_of(func) if v.name == name]
+def get_symbol(func: PrimFunc, name: str | int) -> Var:
+    """The size variable ``name`` of a function with symbolic shapes, or its scalar parameter, for use in factors and
+    index maps. A number counts the scalar parameters and then the sizes, where several have one name."""
+    symbols = symbols_of(func)
+    if isinstance(name, int) and 0 <= name < len(symbols):
+        return symbols[name]
+    found = [v for v in symbols if v.name == name]
     if not found:
         raise unknown_handle(
-            f"function {func.name} has no size {name!r}", hint=nearest(name, [v.name for v in symbols_of(func)])
+            f"function {func.name} has no size {name!r}", hint=nearest(str(name), [v.name for v in symbols])
         )
     if len(found) > 1:
+        places = [n for n, v in enumerate(symbols) if v.name == name]
         raise ScheduleError(
             f"function {func.name} has {len(found)} sizes named {name!r}",
-            hint="give each its own name, or use the variable of a buffer's shape",
+            hint=f"give the number of one: {', '.join(map(str, places))}, or use the variable of a buffer's shape",
         )
     return found[0]

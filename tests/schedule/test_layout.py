@@ -2,10 +2,11 @@ import numpy as np
 import pytest
 
 from tilewright import te
-from tilewright.schedule import Schedule, ScheduleError
+from tilewright.driver.fuzz.one_name import one_name
+from tilewright.schedule import Schedule, ScheduleError, Trace
 from tilewright.schedule.index_map import IndexMap
 from tilewright.schedule.tree import tree_of
-from tilewright.tir import Var, parse, verify
+from tilewright.tir import Var, assert_structural_equal, parse, verify
 from tilewright.tir.interpret import InterpretError, interpret
 
 
@@ -374,3 +375,16 @@ def test_two_variables_of_one_name_have_two_names_in_the_text():
     assert sizes == {"v_2": x}
     again = IndexMap.of([text, sizes], None, [x])
     assert again.as_text() == m.as_text() and again.final_indices[1] is x
+
+
+def test_sizes_of_one_name_are_told_apart_in_a_trace():
+    with one_name():
+        func = parse(SIZED)
+    sch = Schedule(func)
+    (n,) = func.buffers[0].shape
+    assert n.name == func.params[2].name
+    sch.transform_layout("B", ("write", 0), lambda i: (i // n, i % n), pad_value=0)
+    assert sch.trace.insts[0].arguments == {"name": 1}
+    again = Schedule(func)
+    Trace.from_json(sch.trace.dumps()).apply_to_schedule(again)
+    assert_structural_equal(again.func, sch.func)
