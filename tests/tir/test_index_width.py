@@ -24,6 +24,17 @@ def test_a_number_beyond_64_bits_is_refused():
         const(2**63)
 
 
+def test_the_largest_number_of_64_bits_without_a_sign_reads_back():
+    text = "T.uint64(18446744073709551615)"
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((1,), "uint64")):
+    A[0] = {text}
+""")
+    assert text in func.script()
+    assert structural_equal(parse(func.script()), func)
+
+
 def test_beside_a_larger_number_an_index_is_widened():
     i = Var("i")
     assert (i + 2**31).dtype == "int64"

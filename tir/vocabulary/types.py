@@ -29,6 +29,8 @@ class TypeWord:
             if not is_float(self.dtype):
                 raise ValueError(f"T.{self.dtype} of the text {value!r}: only floating-point types take one")
             return const(float(value), self.dtype)
+        if isinstance(value, (int, float)):
+            return const(value, self.dtype)
         e = convert(value)
         if isinstance(e, (IntImm, FloatImm)) and lanes_of(e.dtype) == 1:
             if isinstance(value, Expr) and is_float(e.dtype) and not is_float(self.dtype):
