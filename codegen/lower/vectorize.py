@@ -75,6 +75,9 @@ def vectorize_loops(func: PrimFunc) -> PrimFunc:
 
         C.vstore([T.Ramp(j * 8, 1, 8)], A.vload([...], predicate=m) + T.Broadcast(s[0], 8), predicate=m)
         # where m = T.Ramp(j * 8, 1, 8) < T.Broadcast(30, 8)
+
+    A loop around vector statements, or with effects that each iteration has (calls of functions that may write), runs
+    serially: so does the outer one of two vector loops. Functions that others wrote for scalars are called lane by lane.
     """
 
     analyzer = Analyzer()

@@ -18,7 +18,7 @@ from tilewright.codegen.llvm.emit import emit
 from tilewright.codegen.lower.active import some_lane
 from tilewright.codegen.lower.masks import all_lanes
 from tilewright.schedule import Schedule
-from tilewright.tir.arith import Analyzer
+from tilewright.tir.arith import Analyzer, simplify
 from tilewright.tir.expr import EQ, GE, GT, LE, LT, NE, And, Broadcast, BufferLoad, IntImm, Not, Ramp
 from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse
@@ -186,6 +186,18 @@ def f(B: T.Buffer((T.int64(16),), "int32")):
         B[i] = T.Select(T.Cast("int32", i * T.int64(1500000000)) > 5, 1, 0) + T.Cast("int32", i * T.int64(1 << 31)) % 7
 """)
     agrees(func, np.zeros(16, "int32"))
+
+
+def test_constants_that_data_turn_out_to_be_wrap():
+    """What a choice leaves of data is a product of constants, which wraps as the data did."""
+    func = parse("""
+@T.prim_func
+def f(A: T.Buffer((2,), "int32"), B: T.Buffer((2,), "bool")):
+    for i in T.unroll(2):
+        B[i] = A[i] <= T.if_then_else(i < 3, -2, A[i]) * T.if_then_else(i > 4, A[i], 2147483647)
+""")
+    agrees(func, np.array([0, 3], "int32"), np.zeros(2, bool))
+    agrees(simplify(func), np.array([0, 3], "int32"), np.zeros(2, bool))
 
 
 # -- one value for all lanes ---------------------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ from ..expr import (
     TruncDiv,
     TruncMod,
     Var,
+    make_binary,
     match_types,
 )
 from ..indices import INDEX_TYPES
@@ -101,13 +102,25 @@ class Canonical(Division):
         return p
 
     def _add(self, e: Add) -> Poly:
-        return self.join_splits(add(self.poly(e.a), self.poly(e.b)))
+        known = self._constants(e)
+        return self.join_splits(add(self.poly(e.a), self.poly(e.b))) if known is None else known
 
     def _sub(self, e: Sub) -> Poly:
-        return self.join_splits(add(self.poly(e.a), self.poly(e.b), -1))
+        known = self._constants(e)
+        return self.join_splits(add(self.poly(e.a), self.poly(e.b), -1)) if known is None else known
 
     def _mul(self, e: Mul) -> Poly:
-        return mul(self.poly(e.a), self.poly(e.b))
+        known = self._constants(e)
+        return mul(self.poly(e.a), self.poly(e.b)) if known is None else known
+
+    def _constants(self, e: BinaryOp) -> Poly | None:
+        """Two constants joined as their type holds it: data that a choice was made of wrap around. None for others."""
+        a, b = const_of(self.poly(e.a)), const_of(self.poly(e.b))
+        if a is None or b is None:
+            return None
+        made = make_binary(type(e), IntImm(a, e.dtype), IntImm(b, e.dtype))
+        assert isinstance(made, IntImm)
+        return {ONE: made.value} if made.value else {}
 
     def _operands(self, e: BinaryOp) -> tuple[Poly, Poly] | None:
         """Both normal forms when the machine's values are the mathematical ones, else None."""
