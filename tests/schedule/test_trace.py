@@ -226,6 +226,8 @@ GET = {"name": "get_block", "args": {"name": "C"}, "out": "b0"}
         ({"format": 1, "insts": [{**GET, "args": {"name": {"expr": "(" * 101 + "1" + ")" * 101}}}]}, "is no formula"),
         ({"format": 1, "insts": [{**GET, "args": {"name": {"const": ["handle", "0"]}}}]}, "is no constant"),
         ({"format": 1, "insts": [{**GET, "args": {"name": {"const": ["int32", "x"]}}}]}, "is no constant"),
+        ({"format": 1, "insts": [{**GET, "args": 5}]}, "get_block has the arguments name, func_name, not 5"),
+        ({"format": 1, "insts": [{"name": "reorder", "args": {"ordered_loops": 5}}]}, "of reorder are a list"),
     ],
 )
 def test_foreign_traces_are_refused(data, words):

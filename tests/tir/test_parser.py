@@ -352,10 +352,13 @@ def test_errors_of_functions(text, message):
         ("x = a" + "()" * 1900, "needed|deep|Python"),
         ("x" * 9_000_000, "characters"),
         ("x = '\0'", "NUL"),
+        ("x = '\udc9a'", "surrogates not allowed"),
+        ("@T.prim_func\ndef f(A: T.Buffer((4,))):\n    A[0] = T.Cast('float32; x', A[0])", "'float32; x' is not a data type"),
+        ("@T.prim_func\ndef f(A: T.Buffer((4,))):\n    A[0] = T.undef('\u00e9')", "is not a data type"),
         ("x = (" + "[" * 60 + "'" + "(" * 100 + "'" + "]" * 60 + ")", "needed"),
         ('"""' + "(" * 1000 + '"""', "there is no function"),
     ],
-    ids=range(19),
+    ids=range(22),
 )
 def test_hostile_text_is_refused(text, message):
     with pytest.raises(ParseError, match=message):

@@ -49,7 +49,7 @@ class ParseError(ValueError):
         end_lineno: int | None = None,
         end_col_offset: int | None = None,
     ) -> None:
-        text = source.line(lineno)
+        text = source.line(lineno).encode(errors="replace").decode()  # halves of surrogate pairs have no bytes
         # The offsets of Python's ast count bytes.
         start = len(text.encode()[:col_offset].decode(errors="ignore"))
         end = len(text)

@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import expr as E
 from ..buffer import Buffer
-from ..dtype import INDEX, is_bool
+from ..dtype import INDEX, is_bool, parse_dtype
 from ..expr import CommReducer, Expr, IntImm, IterVar, Var, convert
 from ..op import if_then_else, pow_
 from ..vocabulary import FUNCTIONS, TypeWord, Word
@@ -230,6 +230,8 @@ class ExprParser(AccessParser):
                 raise self.error(f"the result is {out.dtype}, not {told}", node)
             return out
         out = self.guarded(node, func, *args, **kwargs)
+        if isinstance(out, Expr):
+            self.guarded(node, lambda: parse_dtype(out.dtype))  # the text may have named one that does not exist
         return out.var if isinstance(out, IterVar) else out
 
     def word(self, name: str, node: ast.Call) -> Any:
