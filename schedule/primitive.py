@@ -32,6 +32,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from ..tir.depth import with_room
+
 __all__ = ["REGISTRY", "Primitive", "PrimitiveMethods", "primitive"]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -84,6 +86,7 @@ class Primitive:
                 out[name] = value
         return out
 
+    @with_room
     def call(self, func: Any, arguments: dict[str, Any], **extra: Any) -> Any:
         """The function on ``func`` with arguments as :meth:`bind` gave them."""
         positional: list[Any] = []

@@ -322,7 +322,9 @@ def _instruction(number: int, entry: Any) -> Instruction:
         raise TraceError(f"{where}: {str(name)[:40]!r} is no schedule primitive")
     parameters = [p for p in REGISTRY[name].signature.parameters if p != "decision"]
     if not isinstance(args, dict) or not args.keys() <= set(parameters):
-        raise TraceError(f"{where}: {name} has the arguments {', '.join(parameters)}, not {str(list(args) if isinstance(args, dict) else args)[:80]}")
+        raise TraceError(
+            f"{where}: {name} has the arguments {', '.join(parameters)}, not {str(list(args) if isinstance(args, dict) else args)[:80]}"
+        )
     names = [] if out is None else [out] if isinstance(out, str) else out
     if not isinstance(names, list) or not all(isinstance(n, str) and n.isidentifier() and n.isascii() for n in names):
         raise TraceError(f"{where}: 'out' is a name or a list of names")

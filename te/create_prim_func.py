@@ -25,6 +25,7 @@ from typing import Any
 
 from ..tir.arith import Analyzer
 from ..tir.buffer import Buffer
+from ..tir.depth import with_room
 from ..tir.expr import (
     BufferLoad,
     Call,
@@ -80,6 +81,7 @@ def create_prim_func(
     return func if index_dtype_override is None else with_index_dtype(func, index_dtype_override)
 
 
+@with_room
 def lower_with_blocks(ops: Sequence[Tensor | Var], name: str = "main") -> tuple[PrimFunc, dict[Operation, list[str]]]:
     """The function of :func:`create_prim_func`, and the names of each operation's blocks."""
     args = _checked_args(ops)

@@ -6,6 +6,7 @@ indices and conditions is free, as is the initial value of a reduction.
 
 from __future__ import annotations
 
+from .depth import with_room
 from .expr import (
     Add,
     BufferLoad,
@@ -40,6 +41,7 @@ class _Unknown(Exception):
     """An extent that is no number."""
 
 
+@with_room
 def count_flops(func: PrimFunc) -> float | None:
     """Operations of one run; None when an extent is symbolic.
 
@@ -51,6 +53,7 @@ def count_flops(func: PrimFunc) -> float | None:
         return None
 
 
+@with_room
 def count_bytes(func: PrimFunc) -> float | None:
     """Bytes of all buffer arguments together, what one run must move at the least; None when a shape is symbolic."""
     sizes = [buffer.num_bytes() for buffer in func.buffers]

@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 
 from .buffer import Buffer, BufferRegion, MatchBufferRegion
+from .depth import with_room
 from .dtype import is_bool
 from .expr import BinaryOp, CommReducer, Expr, FloatImm, IntImm, IterVar, Let, Range, Reduce, StringImm, Var
 from .function import IRModule, PrimFunc
@@ -28,6 +29,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@with_room
 def structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> bool:
     """Whether ``a`` and ``b`` (nodes, regions, ranges) are the same up to renaming.
 
@@ -37,6 +39,7 @@ def structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> bool:
     return _Comparison(map_free_vars).run(a, b)
 
 
+@with_room
 def assert_structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> None:
     """Raise AssertionError, with the first difference marked in both texts, unless the two are structurally equal."""
     comparison = _Comparison(map_free_vars)
@@ -73,6 +76,7 @@ def program_key(func: PrimFunc | IRModule) -> str:
     return hashlib.sha256(canonical_text(func).encode()).hexdigest()
 
 
+@with_room
 def canonical_text(node: Any, block_names: bool = True) -> str:
     """The printed text with variables ``v0, v1, …`` and buffers ``b0, b1, …`` in the order in which they appear."""
     printer = _CanonicalPrinter(block_names)

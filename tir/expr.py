@@ -196,7 +196,10 @@ class BinaryOp(Expr):
 
     @property
     def dtype(self) -> str:  # type: ignore[override]
-        return self.a.dtype
+        first = self.a
+        while isinstance(first, BinaryOp) and not isinstance(first, CmpOp):  # a long sum nests to the left
+            first = first.a
+        return first.dtype
 
     def children(self) -> Iterator[Node]:
         yield self.a

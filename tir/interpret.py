@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .buffer import BufferRegion
+from .depth import in_room, nesting
 from .dtype import is_bool, is_float, max_value, min_value
 from .expr import BufferLoad, Call, IntImm, Var, is_const_int
 from .function import IRModule, PrimFunc
@@ -39,6 +40,8 @@ from .walk import loads_and_stores, pre_order
 __all__ = ["InterpretError", "interpret"]
 
 Run = Callable[[], None]
+_DEEP = 60
+"""Levels of a program from which on it runs where there is room; it cannot start again, as it writes."""
 
 
 def interpret(
@@ -66,7 +69,11 @@ def interpret(
         if len(func.functions) != 1:
             raise InterpretError(f"which function? the module has {sorted(func.functions)}")
         func = next(iter(func.functions.values()))
-    _Interpreter(func, check_regions, max_steps, dict(externs or {})).run(args)
+    run = _Interpreter(func, check_regions, max_steps, dict(externs or {})).run
+    if nesting(func) > _DEEP:
+        in_room(run, args)
+    else:
+        run(args)
 
 
 class _Return(Exception):

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from .depth import with_room
 from .expr import CommReducer, Expr
 from .function import IRModule, PrimFunc
 from .node import set_renderer
@@ -27,6 +28,7 @@ _T_HEADER = "# from tilewright.tir import script as T\n\n"
 _I_HEADER = "# from tilewright.tir.script import ir as I\n# from tilewright.tir import script as T\n\n"
 
 
+@with_room
 def script(node: Any, *, highlight: Mapping[Any, str] | Iterable[Any] = (), header: bool = True) -> str:
     """``node`` as text.
 
@@ -43,6 +45,7 @@ def script(node: Any, *, highlight: Mapping[Any, str] | Iterable[Any] = (), head
     return ExprPrinter().text(node)
 
 
+@with_room
 def _render(node: Any) -> str:
     return ExprPrinter().text(node) if isinstance(node, (Expr, CommReducer)) else script(node)
 

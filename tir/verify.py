@@ -32,6 +32,7 @@ from typing import Any
 
 from .buffer import Buffer, BufferRegion
 from .certain import left_out
+from .depth import with_room
 from .dtype import is_bool, is_float, is_int, lanes_of, max_value, min_value, parse_dtype
 from .expr import (
     BinaryOp,
@@ -84,6 +85,7 @@ class VerifyError(ValueError):
         super().__init__(f"function {func.name} is not well-formed: {message}\n{text}")
 
 
+@with_room
 def verify(program: PrimFunc | IRModule) -> None:
     """Raise :class:`VerifyError` unless every invariant of this module's list holds."""
     functions = program.functions.values() if isinstance(program, IRModule) else (program,)

@@ -64,9 +64,15 @@ def distinct(node: Node) -> Iterator[Node]:
 
 def post_order(node: Node) -> Iterator[Node]:
     """All nodes, children first."""
-    for child in node.children():
-        yield from post_order(child)
-    yield node
+    stack = [(node, node.children())]
+    while stack:
+        top, below = stack[-1]
+        child = next(below, None)
+        if child is None:
+            stack.pop()
+            yield top
+        else:
+            stack.append((child, child.children()))
 
 
 def transform(node: N, pre: Rule | None = None, post: Rule | None = None, *, shared: bool = False) -> Any:

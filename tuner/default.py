@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ..codegen.target import Target
 from ..schedule import Schedule, ScheduleError
+from ..tir.depth import with_room
 from ..tir.function import PrimFunc
 from .row_table import RowTable
 from .rules import ScheduleRule
@@ -88,6 +89,7 @@ def _ranked(tables: Sequence[RowTable]) -> list[tuple[RowTable, int]]:
     return [(tables[k], n) for _, k, n in sorted(rows, key=lambda item: item[:1])]
 
 
+@with_room
 def default_schedule(func: PrimFunc, target: Target, *, rules: Sequence[ScheduleRule] | None = None) -> Schedule:
     """The schedule that the analytic prior thinks best, without measuring anything.
 

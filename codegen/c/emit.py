@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...tir.depth import with_room
 from ...tir.dtype import bytes_of, element_of, is_bool, lanes_of
 from ...tir.expr import Broadcast, Expr, IntImm
 from ...tir.stmt import (
@@ -42,6 +43,7 @@ _HEAD = """/* Made by Tilewright. Needs GCC 12 or Clang 14 and, for parallel loo
 """
 
 
+@with_room
 def emit_c(functions: Sequence[LoweredFunc]) -> str:
     """The source of ``functions``, each with the C signature that its header declares.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...tir.depth import with_room
 from ...tir.dtype import is_bool, is_int, is_signed
 from ...tir.expr import Call
 from ...tir.stmt import AssertStmt
@@ -21,6 +22,7 @@ NO_TILES = -2
 """What a function returns that the operating system does not let use tile registers."""
 
 
+@with_room
 def emit(lowered: LoweredFunc) -> str:
     """The LLVM IR module of ``lowered``: one exported function ``int32_t NAME(…)`` (0: success, n: the n-th assertion
     failed) and the bodies of its parallel loops. It refers to ``tw_parallel_for``, ``tw_alloc``, ``tw_free``, ``tw_tiles``.

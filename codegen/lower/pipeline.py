@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from ...tir.annotations import unread_annotations
 from ...tir.arith import simplify
-from ...tir.depth import make_room
+from ...tir.depth import with_room
 from ...tir.function import PrimFunc
 from ...tir.index_width import widened
 from ...tir.verify import verify
@@ -105,6 +105,7 @@ class PassReport:
         return "\n".join(f"{name:24s} {1e3 * t:8.2f} ms" for name, t in self.seconds.items())
 
 
+@with_room
 def run_passes(
     func: PrimFunc,
     target: Target,
@@ -124,7 +125,6 @@ def run_passes(
     """
     if check is None:
         check = os.environ.get("TILEWRIGHT_VERIFY", "") == "passes"
-    make_room(func)
     verify(func)
     _warn_of_unread(func)
     for p in passes:

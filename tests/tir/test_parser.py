@@ -353,7 +353,10 @@ def test_errors_of_functions(text, message):
         ("x" * 9_000_000, "characters"),
         ("x = '\0'", "NUL"),
         ("x = '\udc9a'", "surrogates not allowed"),
-        ("@T.prim_func\ndef f(A: T.Buffer((4,))):\n    A[0] = T.Cast('float32; x', A[0])", "'float32; x' is not a data type"),
+        (
+            "@T.prim_func\ndef f(A: T.Buffer((4,))):\n    A[0] = T.Cast('float32; x', A[0])",
+            "'float32; x' is not a data type",
+        ),
         ("@T.prim_func\ndef f(A: T.Buffer((4,))):\n    A[0] = T.undef('\u00e9')", "is not a data type"),
         ("x = (" + "[" * 60 + "'" + "(" * 100 + "'" + "]" * 60 + ")", "needed"),
         ('"""' + "(" * 1000 + '"""', "there is no function"),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ..depth import with_room
 from ..expr import (
     EQ,
     GE,
@@ -174,10 +175,12 @@ class Analyzer(Compare):
 
     # -- questions ---------------------------------------------------------------------------------------------------
 
+    @with_room
     def simplify(self, e: Any) -> Any:
         """``e`` in a simpler, canonical form; the very same object when there is nothing to do."""
         return self.simp(e if isinstance(e, Node) else convert(e))
 
+    @with_room
     def can_prove(self, condition: ExprLike) -> bool:
         """Whether ``condition`` holds for all values the variables may have."""
         e = convert(condition)

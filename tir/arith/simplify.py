@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..depth import with_room
 from ..expr import Expr, IntImm, Range, Var
 from ..function import IRModule, PrimFunc
 from ..node import map_tuple
@@ -24,6 +25,7 @@ def bind_sizes(analyzer: Analyzer, buffers: Any) -> None:
                 analyzer.bind(extent, (1, None))
 
 
+@with_room
 def simplify(node: Any, analyzer: Analyzer | None = None) -> Any:
     """``node`` (expression, statement, PrimFunc or IRModule) simplified; the very same object when nothing changed.
 

@@ -17,11 +17,12 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..depth import in_room, with_room
 from ..function import IRModule, PrimFunc
 from ..pause import collection_paused
 from .errors import ParseError, Source
 from .functions import FunctionParser
-from .guard import check_text
+from .guard import USUAL_OPERATORS, check_text
 from .values import Namespace
 
 __all__ = ["ParseError", "parse", "parse_source"]
@@ -39,8 +40,12 @@ def parse(text: str, extra_vars: Mapping[str, Any] | None = None, *, filename: s
     names = dict(_KNOWN)
     names.update(extra_vars or {})
     source = Source(text, filename)
-    check_text(source)
-    return parse_source(source, lambda name: names.get(name, NotImplemented))
+    operators = check_text(source)
+
+    def outer(name: str) -> Any:
+        return names.get(name, NotImplemented)
+
+    return in_room(parse_source, source, outer) if operators > USUAL_OPERATORS else parse_source(source, outer)  # type: ignore[no-any-return]
 
 
 def parse_source(source: Source, outer: Callable[[str], Any]) -> PrimFunc | IRModule:
@@ -49,6 +54,7 @@ def parse_source(source: Source, outer: Callable[[str], Any]) -> PrimFunc | IRMo
         return _parsed(source, outer)
 
 
+@with_room
 def _parsed(source: Source, outer: Callable[[str], Any]) -> PrimFunc | IRModule:
     try:
         tree = ast.parse(source.text)

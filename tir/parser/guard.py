@@ -15,7 +15,9 @@ __all__ = ["check_text"]
 MAX_CHARACTERS = 8_000_000
 MAX_NESTING = 80
 MAX_INDENT = 400
-MAX_OPERATORS = 4_000
+MAX_OPERATORS = 60_000
+USUAL_OPERATORS = 4_000
+"""With more of them in one line, the text is parsed where there is room."""
 MAX_PREFIXES = 60
 MAX_ELIFS = 200
 
@@ -36,8 +38,8 @@ _TOKEN = re.compile(
 )
 
 
-def check_text(source: Source) -> None:
-    """Raise ParseError when the text is larger or deeper than any program of ours."""
+def check_text(source: Source) -> int:
+    """The most operators in one line; ParseError when the text is larger or deeper than any program of ours."""
     text = source.text
 
     def fail(what: str, at: int) -> None:
@@ -48,7 +50,7 @@ def check_text(source: Source) -> None:
         fail(f"{len(text)} characters, at most {MAX_CHARACTERS} are allowed", 0)
     if "\0" in text:
         fail("it holds a NUL character", text.index("\0"))
-    depth = operators = prefixes = 0
+    depth = operators = prefixes = most = 0
     elifs: dict[int, int] = {}
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup
@@ -85,7 +87,9 @@ def check_text(source: Source) -> None:
                         fail(f"more than {MAX_ELIFS} elif in a row", match.end())
                 else:
                     elifs.pop(indent, None) if following != "else" else None
+        most = max(most, operators)
         if operators > MAX_OPERATORS:
             fail(f"more than {MAX_OPERATORS} operators in one line", match.start())
         if prefixes > MAX_PREFIXES:
             fail(f"more than {MAX_PREFIXES} prefix operators in a row", match.start())
+    return most
