@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 __all__ = ["Node", "map_tuple", "set_renderer"]
 
 N = TypeVar("N", bound="Node")
-_render: list[Callable[[Any], str]] = []
+_render: list[Callable[..., str]] = []
 
 
-def set_renderer(render: Callable[[Any], str]) -> None:
+def set_renderer(render: Callable[..., str]) -> None:
     """Called once by the printer, so that ``str(node)`` is the printed text."""
     _render[:] = [render]
 
@@ -38,13 +38,14 @@ class Node:
         """Whether both are the same object."""
         return self is other
 
-    def script(self) -> str:
-        """The node as TVMScript text; a PrimFunc's text parses back to an equal function."""
-        return _render[0](self)
+    def script(self, *, words: str | None = None) -> str:
+        """The node as TVMScript text; a PrimFunc's text parses back to an equal function. ``words="sblock"`` spells
+        blocks as TVM 0.27 does, see :func:`tilewright.tir.printer.script`."""
+        return _render[0](self, words)
 
-    def show(self) -> None:
+    def show(self, *, words: str | None = None) -> None:
         """Print :meth:`script`."""
-        print(self.script())
+        print(self.script(words=words))
 
     def __repr__(self) -> str:
         return _render[0](self) if _render else object.__repr__(self)

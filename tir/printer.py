@@ -11,6 +11,7 @@ would inside one. Other layers teach the printer their nodes with :func:`registe
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -20,6 +21,7 @@ from .function import IRModule, PrimFunc
 from .node import set_renderer
 from .printer_expr import ATOM, ExprPrinter, register_printer
 from .printer_func import ProgramPrinter
+from .printer_stmt import SPELLINGS
 from .stmt import Stmt
 
 __all__ = ["ATOM", "ExprPrinter", "ProgramPrinter", "register_printer", "script"]
@@ -29,14 +31,23 @@ _I_HEADER = "# from tilewright.tir.script import ir as I\n# from tilewright.tir 
 
 
 @with_room
-def script(node: Any, *, highlight: Mapping[Any, str] | Iterable[Any] = (), header: bool = True) -> str:
+def script(
+    node: Any,
+    *,
+    highlight: Mapping[Any, str] | Iterable[Any] = (),
+    header: bool = True,
+    words: str | None = None,
+) -> str:
     """``node`` as text.
 
+    ``words``: "block" for ``T.block``, ``T.block_attr``, ``T.alloc_buffer``, or "sblock" for ``T.sblock``,
+    ``T.sblock_attr``, ``T.sblock_alloc_buffer``, as TVM 0.27 has them; both parse. Without it the environment variable
+    ``TILEWRIGHT_SCRIPT`` decides, else "block". ValueError for any other.
     ``highlight``: statements, blocks, loop variables, buffers or names of blocks whose lines are underlined with
     ``#^^^``; a mapping adds a remark to each. ``header`` false leaves out the comment with the imports.
     """
     if isinstance(node, (Stmt, PrimFunc, IRModule)):
-        printer = ProgramPrinter(highlight)
+        printer = ProgramPrinter(highlight, _words(words))
         printer.stmt(node)
         text = "\n".join(printer.lines)
         if header and isinstance(node, IRModule):
@@ -46,8 +57,16 @@ def script(node: Any, *, highlight: Mapping[Any, str] | Iterable[Any] = (), head
 
 
 @with_room
-def _render(node: Any) -> str:
-    return ExprPrinter().text(node) if isinstance(node, (Expr, CommReducer)) else script(node)
+def _render(node: Any, words: str | None = None) -> str:
+    return ExprPrinter().text(node) if isinstance(node, (Expr, CommReducer)) else script(node, words=words)
+
+
+def _words(asked: str | None) -> str:
+    words = asked if asked is not None else os.environ.get("TILEWRIGHT_SCRIPT") or "block"
+    if words not in SPELLINGS:
+        where = "words" if asked is not None else "TILEWRIGHT_SCRIPT"
+        raise ValueError(f"{where} is {words!r}; there are {' and '.join(map(repr, SPELLINGS))}")
+    return words
 
 
 set_renderer(_render)

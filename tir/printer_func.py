@@ -45,8 +45,8 @@ def is_sugared_root(stmt: Stmt) -> bool:
 class ProgramPrinter(StmtPrinter):
     """Prints statements, functions and modules."""
 
-    def __init__(self, highlight: Mapping[Any, str] | Iterable[Any] = ()) -> None:
-        super().__init__(highlight)
+    def __init__(self, highlight: Mapping[Any, str] | Iterable[Any] = (), words: str = "block") -> None:
+        super().__init__(highlight, words)
         self.bare_params: set[Var] = set()
         self.used_params: set[Var] = set()
 
@@ -119,7 +119,7 @@ class ProgramPrinter(StmtPrinter):
             if p in f.buffer_map and p not in plain:
                 self.line(self.declare(f.buffer_map[p], "match_buffer", f"{self.names.texts[p]}, "), f.buffer_map[p])
         if is_sugared_root(f.body):
-            self.line('# with T.block("root"):', f.body, f.body.block, "root")  # type: ignore[attr-defined]
+            self.line(f'# with T.{self.words["block"]}("root"):', f.body, f.body.block, "root")  # type: ignore[attr-defined]
             self._block_body(f.body.block)  # type: ignore[attr-defined]
         else:
             self.stmt(f.body)

@@ -25,11 +25,16 @@ from .stmt import (
 )
 from .walk import pre_order
 
-__all__ = ["StmtPrinter", "declaration"]
+__all__ = ["SPELLINGS", "StmtPrinter", "declaration"]
 
 _LOOP_WORDS = {"serial": "serial", "parallel": "parallel", "vectorized": "vectorized", "unrolled": "unroll"}
 _AXIS_LETTERS = {"spatial": "S", "reduce": "R"}
 _AXIS_WORDS = {"spatial": "spatial", "reduce": "reduce", "opaque": "opaque", "scan": "scan"}
+SPELLINGS = {
+    "block": {"block": "block", "block_attr": "block_attr", "alloc_buffer": "alloc_buffer"},
+    "sblock": {"block": "sblock", "block_attr": "sblock_attr", "alloc_buffer": "sblock_alloc_buffer"},
+}
+"""The words of blocks: those of TVM up to 0.22, and those of TVM since."""
 _SCOPED = (LetStmt, Allocate, AttrStmt, AssertStmt)
 
 
@@ -41,8 +46,9 @@ def same(a: Expr, b: Expr) -> bool:
 class StmtPrinter(ExprPrinter):
     """Collects lines. ``highlight`` maps nodes (statements, blocks, loop variables, buffers) to remarks."""
 
-    def __init__(self, highlight: Mapping[Any, str] | Iterable[Any] = ()) -> None:
+    def __init__(self, highlight: Mapping[Any, str] | Iterable[Any] = (), words: str = "block") -> None:
         super().__init__()
+        self.words = SPELLINGS[words]
         self.lines: list[str] = []
         self.indent = ""
         self.loops: dict[Var, For] = {}
@@ -296,7 +302,7 @@ class StmtPrinter(ExprPrinter):
 
     def _block(self, b: Block, realize: BlockRealize | None) -> None:
         bare = ", no_realize=True" if realize is None else ""
-        self.line(f"with T.block({quote(b.name_hint)}{bare}):", b, realize, b.name_hint)
+        self.line(f"with T.{self.words['block']}({quote(b.name_hint)}{bare}):", b, realize, b.name_hint)
         indent = self.indent
         self.indent = indent + "    "
         self.names.enter()
@@ -310,14 +316,14 @@ class StmtPrinter(ExprPrinter):
         self.line(f"T.reads({', '.join([self.region(r) for r in b.reads])})")
         self.line(f"T.writes({', '.join([self.region(r) for r in b.writes])})")
         if b.annotations:
-            self.line(f"T.block_attr({self.mapping(b.annotations)})")
+            self.line(f"T.{self.words['block_attr']}({self.mapping(b.annotations)})")
         self._block_body(b)
         self.names.leave()
         self.indent = indent
 
     def _block_body(self, b: Block) -> None:
         for buffer in b.alloc_buffers:
-            self.line(self.declare(buffer, "alloc_buffer"), buffer)
+            self.line(self.declare(buffer, self.words["alloc_buffer"]), buffer)
         for match in b.match_buffers:
             self.line(self._match(match), match, match.buffer)
         if b.init is not None:

@@ -1,9 +1,11 @@
 """Spellings of TVM's versions that say something about memory, pointers and names: what each means."""
 
+import re
+
 import numpy as np
 import pytest
 
-from tilewright.tir import assert_structural_equal, interpret, parse
+from tilewright.tir import assert_structural_equal, interpret, parse, workload_key
 from tilewright.tir.parser import ParseError
 
 HEAD = "@T.prim_func\ndef f(A: T.Buffer((17,), 'int32'), B: T.Buffer((17,), 'int32')):\n"
@@ -133,3 +135,26 @@ def test_floats_written_as_texts():
     assert A[0] == -np.inf and np.isnan(A[1]) and A[2] == np.inf
     with pytest.raises(ParseError, match="does not fit int32"):
         program("B[0] = 'inf'")
+
+
+def test_todays_words_of_blocks(program, monkeypatch):
+    """``words="sblock"`` and ``TILEWRIGHT_SCRIPT`` print what TVM 0.27 reads; keys do not depend on them."""
+    text, key = program.script(), workload_key(program)
+    today = program.script(words="sblock")
+    assert not re.search(r"T\.(block|block_attr|alloc_buffer)\(", today)
+    assert re.sub(r"T\.sblock_?(attr|alloc_buffer)?\(", _older, today) == text
+    again = parse(today)
+    assert_structural_equal(again, program)
+    assert again.script(words="sblock") == today
+    monkeypatch.setenv("TILEWRIGHT_SCRIPT", "sblock")
+    assert program.script() == today and str(program) == today
+    assert program.script(words="block") == text
+    assert workload_key(program) == key
+    monkeypatch.setenv("TILEWRIGHT_SCRIPT", "tblock")
+    with pytest.raises(ValueError, match="TILEWRIGHT_SCRIPT is 'tblock'; there are 'block' and 'sblock'"):
+        program.script()
+    monkeypatch.delenv("TILEWRIGHT_SCRIPT")
+
+
+def _older(match):
+    return {None: "T.block(", "attr": "T.block_attr(", "alloc_buffer": "T.alloc_buffer("}[match[1]]
