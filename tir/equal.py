@@ -107,7 +107,7 @@ class _CanonicalNames(Names):
         number = self._next.get(kind, 0)
         self._next[kind] = number + 1
         text = f"{kind}{number}"
-        self._scopes[-1].append((key, self.texts.get(key), text, "", None))
+        self._scopes[self._into].append((key, self.texts.get(key), text, "", None))
         self.texts[key] = text
         return text
 

@@ -110,6 +110,7 @@ class ProgramPrinter(StmtPrinter):
                 params.append(f"{self.names.define(p, hint)}: T.{p.dtype}")
         self.line(f"def {shown}({', '.join(params)}):", f)
         outer_head, self.head = self.head, len(self.lines)
+        outer_scope, self.head_scope = self.head_scope, self.names.depth
         self.head_pointers = {f.buffer_map[p].data for p in plain}
         indent = self.indent
         self.indent = indent + "    "
@@ -124,6 +125,7 @@ class ProgramPrinter(StmtPrinter):
         else:
             self.stmt(f.body)
         self.indent, self.head, self.loops = indent, outer_head, outer_loops
+        self.head_scope = outer_scope
         self.names.leave()
 
     def module(self, m: IRModule) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import keyword
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 __all__ = ["Names"]
@@ -24,6 +26,21 @@ class Names:
         self._live: set[str] = set()
         self._next: dict[str, int] = {}
         self._scopes: list[list[tuple[Any, str | None, str, str, int | None]]] = [[]]
+        self._into = -1
+
+    @property
+    def depth(self) -> int:
+        """The number of the innermost scope, for :meth:`within`."""
+        return len(self._scopes) - 1
+
+    @contextmanager
+    def within(self, depth: int) -> Iterator[None]:
+        """Inside, names are made in the scope of this number, an outer one, and live as long as that."""
+        before, self._into = self._into, depth
+        try:
+            yield
+        finally:
+            self._into = before
 
     def enter(self) -> None:
         """Open a scope."""
@@ -56,11 +73,11 @@ class Names:
             text = f"{base}_{number}"
             self._next[base] = number + 1
         self._live.add(text)
-        self._scopes[-1].append((key, self.texts.get(key), text, base, old))
+        self._scopes[self._into].append((key, self.texts.get(key), text, base, old))
         self.texts[key] = text
         return text
 
     def alias(self, key: Any, text: str) -> None:
         """Let ``key`` print as ``text`` in this scope, e.g. a data pointer as ``A.data``."""
-        self._scopes[-1].append((key, self.texts.get(key), text, "", None))
+        self._scopes[self._into].append((key, self.texts.get(key), text, "", None))
         self.texts[key] = text

@@ -53,6 +53,7 @@ class StmtPrinter(ExprPrinter):
         self.indent = ""
         self.loops: dict[Var, For] = {}
         self.head: int | None = None
+        self.head_scope = 0
         self.head_pointers: set[Var] = set()  # of buffers that are parameters
         self.marks = dict(highlight) if isinstance(highlight, Mapping) else dict.fromkeys(highlight, "")
 
@@ -79,7 +80,8 @@ class StmtPrinter(ExprPrinter):
     # What nothing declares
 
     def unknown_var(self, var: Var) -> str:
-        name = super().unknown_var(var)
+        with self.names.within(self.head_scope if self.head is not None else -1):
+            name = super().unknown_var(var)
         self._declare_at_head(f"{name} = {declaration(var)}")
         return name
 
@@ -90,7 +92,8 @@ class StmtPrinter(ExprPrinter):
             return self.names.texts[buffer]
         if self.head is not None:
             self.symbols(buffer, head=True)
-        name = self.define_buffer(buffer)
+        with self.names.within(self.head_scope if self.head is not None else -1):
+            name = self.define_buffer(buffer)
         self._declare_at_head(f"{name} = T.Buffer({self.buffer_args(buffer, explicit=True)})")
         return name
 

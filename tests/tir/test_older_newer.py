@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from tilewright.tir import assert_structural_equal, interpret, parse, workload_key
+from tilewright.tir import assert_structural_equal, interpret, parse, verify, workload_key
 from tilewright.tir.parser import ParseError
 
 HEAD = "@T.prim_func\ndef f(A: T.Buffer((17,), 'int32'), B: T.Buffer((17,), 'int32')):\n"
@@ -135,6 +135,32 @@ def test_floats_written_as_texts():
     assert A[0] == -np.inf and np.isnan(A[1]) and A[2] == np.inf
     with pytest.raises(ParseError, match="does not fit int32"):
         program("B[0] = 'inf'")
+
+
+@pytest.mark.parametrize("owner", ["A", "C"])
+@pytest.mark.parametrize("shapes", [("(17,)", "(17,)"), ("(1, 17)", "(17, 1)")])
+def test_views_in_two_branches(owner, shapes):
+    """Two views of one memory that have one name, each in a branch of its own."""
+    one, two = shapes
+    first, second = [shape.replace("17", "0").replace("1", "0") for shape in shapes]
+    func = program(
+        f"""C = T.decl_buffer((17,), 'int32')
+C[0] = A[0]
+if A[1] > 0:
+    y = T.decl_buffer({one}, 'int32', data={owner}.data)
+    y[{first}] = 5
+else:
+    y = T.decl_buffer({two}, 'int32', data={owner}.data)
+    y[{second}] = 7
+B[0] = {owner}[0]"""
+    )
+    verify(func)
+    again = parse(func.script())
+    assert_structural_equal(again, func)
+    assert again.script() == func.script()
+    a, b = np.zeros(17, "int32"), np.zeros(17, "int32")
+    interpret(again, a, b)
+    assert b[0] == 7
 
 
 def test_todays_words_of_blocks(program, monkeypatch):
