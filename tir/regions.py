@@ -13,7 +13,6 @@ from itertools import islice
 from typing import Any
 
 from .arith import Analyzer
-from .arith.canonical import INDEX_TYPES
 from .buffer import Buffer, BufferRegion
 from .dtype import lanes_of
 from .expr import (
@@ -38,6 +37,7 @@ from .expr import (
     Var,
     const,
 )
+from .indices import INDEX_TYPES
 from .node import Node
 from .op import max_, min_
 from .stmt import Allocate, BlockRealize, BufferStore, For, LetStmt, Stmt
