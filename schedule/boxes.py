@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from ..tir.arith import Analyzer, bind_sizes, eval_interval, linear_coefficients
+from ..tir.arith import Analyzer, bind_sizes, eval_interval, lies_between, linear_coefficients
 from ..tir.expr import BufferLoad, Expr, FloorDiv, FloorMod, IntImm, Range, Var, const, is_const_int
 from ..tir.op import max_, min_
 from ..tir.stmt import Block, For, Stmt
@@ -252,6 +252,8 @@ def first_outside(analyzer: Analyzer, access: Access, box: Sequence[Ends]) -> Ex
         for guard in access.guards:
             known.enter_context(analyzer.constraint(guard))
         for index, (low, high) in zip(access.indices, box, strict=True):
-            if not (analyzer.can_prove(index - low >= const(0, index.dtype)) and analyzer.can_prove(index <= high)):
+            if analyzer.can_prove(index - low >= const(0, index.dtype)) and analyzer.can_prove(index <= high):
+                continue
+            if not lies_between(index, low, high, analyzer.const_int_bound):
                 return index
     return None

@@ -48,7 +48,8 @@ def annotate_buffer_access(
 
     ``gen_new_ranges`` gets the axes and returns, per dimension of the buffer, a place or a pair of begin and end. The
     block gets the annotation ``explicit_read_region`` (or ``_write_``) with the numbers of the buffers that were
-    declared so. Applies when the new region holds all that the block accesses; it may say more.
+    declared so. Applies when the new region holds all that the block accesses; it may say more. Where an index is computed
+    with floating-point numbers, as in resizing, that is looked up at each point of the axes, if there are few enough.
 
     >>> from tilewright.schedule import Schedule
     >>> from tilewright.tir.parser import parse

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tilewright import te
 from tilewright.schedule import Schedule, ScheduleError
 from tilewright.tir import parse
 
@@ -113,3 +114,47 @@ def test_ranges_may_take_any_number_of_axes(replays):
     sch.annotate_buffer_access("B", 0, "read", lambda *axes: [(v - 1, v + 1) for v in axes])
     assert declared(sch, "B")[0][0] == "A[vi - 1:vi - 1 + 2, vj - 1:vj - 1 + 2]"
     replays(sch, func)
+
+
+def resized(c, d, inside, outside, dtype="float32"):
+    """Each row is A at ``int(floor(float(i) * c + d))``, cut to what exists."""
+    A = te.placeholder((inside,), name="A")
+
+    def place(i):
+        at = te.floor(te.cast(dtype, i) * te.const(c, dtype) + te.const(d, dtype))
+        return te.max(te.min(te.cast("int32", at), inside - 1), 0)
+
+    return te.create_prim_func([A, te.compute((outside,), lambda i: A[place(i)] * 2.0, name="C")])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "c, d, inside, outside, ranges",
+    [
+        (2.0, 0.0, 34, 17, lambda i: ((i * 2, i * 2 + 1),)),
+        (2.0, 0.5, 34, 17, lambda i: ((i * 2, i * 2 + 1),)),
+        (0.5, 0.25, 17, 34, lambda i: ((i // 2, i // 2 + 1),)),
+        (1.3, -0.2, 23, 17, lambda i: ((i, i + 7),)),
+        (1 / 3, 0.01, 13, 37, lambda i: ((i // 3, i // 3 + 2),)),
+    ],
+)
+def test_a_region_of_floating_point_indices(agree, replays, dtype, c, d, inside, outside, ranges):
+    func = resized(c, d, inside, outside, dtype)
+    sch = Schedule(func, debug_mask="all")
+    sch.annotate_buffer_access("C", 0, "read", ranges)
+    agree(func, sch.func)
+    replays(sch, func)
+
+
+@pytest.mark.parametrize(
+    "c, d, inside, outside, ranges",
+    [
+        (2.0, 0.5, 34, 17, lambda i: ((i * 2 + 1, i * 2 + 2),)),
+        (0.1, 0.0, 7, 61, lambda i: ((i // 10, i // 10 + 1),)),  # 0.1 * 10 may round to either side of 1
+        (1.3, -0.2, 23, 17, lambda i: ((i, i + 4),)),
+    ],
+)
+def test_a_region_that_rounding_may_leave_is_refused(c, d, inside, outside, ranges):
+    sch = Schedule(resized(c, d, inside, outside))
+    with pytest.raises(ScheduleError, match="it is not shown that"):
+        sch.annotate_buffer_access("C", 0, "read", ranges)

@@ -3,7 +3,8 @@
 :class:`Analyzer` simplifies and proves; it brings int32 and int64 expressions into a normal form (:mod:`.terms`), with
 ranges and conditions as knowledge (:mod:`.bounds`), division rules (:mod:`.division`) and rules for all else
 (:mod:`.rules`). :func:`simplify` walks whole programs; :mod:`.affine` finds linear forms and intervals;
-:func:`detect_iter_map` says which bindings of block axes are one to one, :func:`iter_map_simplify` writes them anew.
+:func:`lies_between` looks at each point of a small grid, floating-point arithmetic included; :func:`detect_iter_map`
+says which bindings of block axes are one to one, :func:`iter_map_simplify` writes them anew.
 """
 
 from ..structure import conjuncts
@@ -12,12 +13,13 @@ from .analyzer import Analyzer
 from .iter_map import detect_iter_map
 from .iter_normal import iter_map_simplify
 from .iter_terms import IterMap, IterMark, IterSplit, IterSum
+from .pointwise import lies_between
 from .region import region_union, relax_region
 from .simplify import bind_sizes, remove_trivial_loops, simplify
 from .subspace import Division, Subspace, divide_subspace
 
 __all__ = [
     "Analyzer", "Division", "IterMap", "IterMark", "IterSplit", "IterSum", "Subspace", "bind_sizes", "conjuncts",
-    "detect_iter_map", "divide_subspace", "eval_interval", "iter_map_simplify", "linear_coefficients", "region_union",
-    "relax_region", "remove_trivial_loops", "simplify",
+    "detect_iter_map", "divide_subspace", "eval_interval", "iter_map_simplify", "lies_between", "linear_coefficients",
+    "region_union", "relax_region", "remove_trivial_loops", "simplify",
 ]  # fmt: skip
