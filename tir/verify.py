@@ -285,14 +285,14 @@ class _Verifier:
             self.loops = []
         for axis in b.iter_vars:
             self.define(axis.var)
-        for region in (*b.reads, *b.writes):
-            self.region(region)
         sources = {m.source.buffer for m in b.match_buffers}
         reads, writes = {r.buffer for r in b.reads}, {r.buffer for r in b.writes}
         if b.iter_vars:
             missing = sources - reads - writes
             self.check(not missing, f"block `{b.name_hint}` matches {_names(missing)}, neither read nor written by it")
         self.blocks.append((b, reads, writes))
+        for region in (*b.reads, *b.writes):  # what their indices read is the block's own
+            self.region(region)
         for buffer in b.alloc_buffers:
             self.allocate(buffer)
         for m in b.match_buffers:

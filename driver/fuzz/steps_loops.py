@@ -6,9 +6,12 @@ from typing import Any
 
 from ...schedule import Schedule
 from ...schedule.tree import tree_of
+from ...tir.annotations import register_annotation
 from .draw import Nothing, Rng, a_block, a_factor, a_loop, blocks_in, coin, loops_of, one, step, the
 
 __all__: list[str] = []
+
+register_annotation("note", "a remark of the fuzzer on a loop or a block, which nothing reads")
 
 
 @step(10)

@@ -99,6 +99,20 @@ def main(A: T.Buffer((17, 13)), B: T.Buffer((17, 13))):
     agree(func, sch.func)
 
 
+def test_parts_of_what_is_addressed_from_memory(agree):
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((8,), "int32"), B: T.Buffer((8,), "int32")):
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[T.max(T.min(A[vi], 7), 0)]
+""")
+    sch = Schedule(func, debug_mask="all")
+    sch.loop_partition(sch.get_loops("B")[0], [3, None])
+    agree(func, sch.func)
+
+
 def test_a_decomposed_reduction(matmul, agree, replays):
     func = matmul(13, 17, 7)
     sch = Schedule(func, debug_mask="all")
