@@ -115,8 +115,9 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
         )
     guarded = any(a.guards for a in accesses(realize.block.body, buffer))
     for which in (producer, realize):
-        implied = which is producer and not guarded and _makes_all(tree, producer, realize, buffer)
-        if not (covers_domain(tree, which) or implied):
+        if not covers_domain(tree, which) and (
+            which is realize or guarded or not _makes_all(tree, producer, realize, buffer)
+        ):
             raise ScheduleError(
                 f"block {which.block.name_hint!r} is not known to run on the whole domain of its axes: {domain_text(which)}; "
                 "the condition would be lost",
