@@ -69,6 +69,9 @@ class Applier:
                 text = f"s[{stage.name}].set_scope({stage.scope})"
                 method = self.method("set_scope", text, stage.attach_line)
                 self.step(text, stage.attach_line, method, self.rv(stage), 0, stage.scope)
+            for dim, factor, offset, line in stage.alignments:
+                text = f"s[{stage.name}].storage_align"
+                self.step(text, line, self.sch.storage_align, self.rv(stage), 0, dim, factor, offset)
         out: BlockSchedule = self.sch
         return out
 

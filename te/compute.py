@@ -6,19 +6,20 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..tir.dtype import is_int, parse_dtype
 from ..tir.expr import Expr, IntImm, IterVar, Range, Reduce, Var, const, convert
 from ..tir.walk import pre_order
 from .operation import ComputeOp, PlaceholderOp
 from .tensor import Tensor
 
-__all__ = ["as_shape", "compute", "placeholder", "size_var", "thread_axis", "var"]
+__all__ = ["as_dtype", "as_shape", "compute", "placeholder", "size_var", "thread_axis", "var"]
 
 
 def var(name: str = "tindex", dtype: str = "int32") -> Var:
     """A variable: a size known when the function is called, or a scalar argument of it."""
-    parse_dtype(dtype)
-    return Var(name, dtype)
+    return Var(name, as_dtype(dtype))
 
 
 def size_var(name: str = "size", dtype: str = "int32") -> Var:
@@ -38,6 +39,8 @@ def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> IterVar:
 
 def as_shape(shape: Any, name: str) -> tuple[Expr, ...]:
     """A shape as expressions: whole numbers or integer expressions, none negative."""
+    if isinstance(shape, np.ndarray):
+        shape = shape.tolist()
     dims = shape if isinstance(shape, (tuple, list)) else (shape,)
     out = []
     for dim in dims:
@@ -50,16 +53,26 @@ def as_shape(shape: Any, name: str) -> tuple[Expr, ...]:
     return tuple(out)
 
 
-def placeholder(shape: Any, dtype: str | None = None, name: str = "placeholder") -> Tensor:
+def as_dtype(dtype: Any) -> str:
+    """A data type by name; one of NumPy's has NumPy's name. ValueError when there is no such type."""
+    if not isinstance(dtype, str):
+        try:
+            dtype = np.dtype(dtype).name
+        except TypeError:
+            raise ValueError(f"{dtype!r} is not a data type; write e.g. 'float32'") from None
+    parse_dtype(dtype)
+    return str(dtype)
+
+
+def placeholder(shape: Any, dtype: Any = None, name: str = "placeholder") -> Tensor:
     """An input tensor, ``float32`` unless said otherwise.
 
     >>> from tilewright import te
     >>> te.placeholder((2, te.var("n")), name="A").ndim
     2
     """
-    dtype = "float32" if dtype is None else dtype
-    parse_dtype(dtype)
-    return PlaceholderOp(name, as_shape(shape, f"placeholder {name}"), dtype).output(0)
+    text = as_dtype("float32" if dtype is None else dtype)
+    return PlaceholderOp(name, as_shape(shape, f"placeholder {name}"), text).output(0)
 
 
 def compute(

@@ -11,7 +11,7 @@ from ..tir.function import PrimFunc
 from ..tir.regions import access_regions, linear_key
 from ..tir.stmt import Allocate, Block, BlockRealize, Evaluate, For, LetStmt, Stmt
 from ..tir.walk import pre_order, replace_buffers, transform
-from .compute import as_shape
+from .compute import as_dtype, as_shape
 from .operation import ExternOp
 from .tensor import Tensor
 
@@ -40,6 +40,7 @@ def extern(
     if isinstance(shape, tuple) and shape and isinstance(shape[0], (tuple, list)):
         shapes = list(shape)
     dims = [as_shape(s, f"extern {name}") for s in shapes]
+    inputs = [inputs] if isinstance(inputs, Tensor) else inputs
     for t in inputs:
         if not isinstance(t, Tensor):
             raise TypeError(f"extern {name}: an input is {t!r} ({type(t).__name__}), not a tensor")
@@ -47,7 +48,7 @@ def extern(
         if not inputs:
             raise ValueError(f"extern {name}: without inputs, say which dtype the outputs have")
         dtype = inputs[0].dtype
-    dtypes = list(dtype) if isinstance(dtype, (tuple, list)) else [dtype] * len(dims)
+    dtypes = [as_dtype(d) for d in (dtype if isinstance(dtype, (tuple, list)) else [dtype] * len(dims))]
     if len(dtypes) != len(dims):
         raise ValueError(f"extern {name}: {len(dtypes)} dtypes for {len(dims)} outputs")
     ins = list(in_buffers) if in_buffers is not None else [Buffer(t.name, t.shape, t.dtype) for t in inputs]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..schedule import ScheduleError, TensorIntrin
+from ..tir.dtype import is_int
 from ..tir.expr import Expr, IntImm, IterVar, Range, Var, const, convert
 from ..tir.op import ceildiv
 from .operation import ComputeOp, Operation
@@ -57,6 +58,7 @@ class Stage:
         self.inlined = False
         self.attach_line = ""
         self.scope: str | None = None
+        self.alignments: list[tuple[int, int, int, str]] = []
         self.leaf_iter_vars: list[IterVar] = [*op.axis, *op.reduce_axis]
 
     @property
@@ -88,6 +90,10 @@ class Stage:
         if (factor is None) == (nparts is None):
             raise ValueError(f"s[{self.name}].split: give either factor or nparts")
         given = convert(factor if nparts is None else nparts)
+        if not is_int(given.dtype):
+            raise TypeError(
+                f"s[{self.name}].split: {'factor' if nparts is None else 'nparts'} is {given.dtype}, no integer"
+            )
         if isinstance(given, IntImm) and given.value < 1:
             raise ValueError(f"s[{self.name}].split: {'factor' if nparts is None else 'nparts'}={given.value}")
         other = ceildiv(parent.dom.extent, given)
@@ -183,6 +189,15 @@ class Stage:
         """The memory that holds the stage's result: ``global``, ``local``, ``shared``."""
         self.scope = scope
         self.attach_line = caller()
+        self.schedule.changed()
+
+    def storage_align(self, axis: IterVar, factor: int, offset: int) -> None:
+        """Put ``factor * k + offset`` elements between neighbours along ``axis``, an axis of the stage's tensor."""
+        dims = [n for n, a in enumerate(self.op.axis) if a is axis]
+        if not dims:
+            name = axis.var.name if isinstance(axis, IterVar) else repr(axis)
+            raise ValueError(f"s[{self.name}].storage_align: {name} is no axis of the tensor {self.name}")
+        self.alignments.append((dims[0], factor, offset, caller()))
         self.schedule.changed()
 
     # where it is computed

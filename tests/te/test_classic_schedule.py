@@ -249,3 +249,19 @@ def test_errors_name_the_classic_step():
     s[C].split(C.op.axis[0], factor=4)
     with pytest.raises(ScheduleError, match="C was scheduled already"):
         s.rfactor(C, k)
+
+
+def test_rows_are_kept_apart():
+    A = te.placeholder((7, 16), name="A")
+    B = te.compute((7, 16), lambda i, j: A[i, j] * 2.0, name="B")
+    C = te.compute((7, 16), lambda i, j: B[i, j] + 1.0, name="C")
+    s = te.create_schedule(C.op)
+    s[B].storage_align(B.op.axis[0], 16, 3)
+    assert s.schedule.get(s.schedule.get_block("B")).annotations["buffer_dim_align"] == [[0, 0, 16, 3]]
+    a, c = np.ones((7, 16), "float32"), np.zeros((7, 16), "float32")
+    interpret(s.prim_func([A, C]), a, c)
+    assert (c == 3).all()
+    with pytest.raises(ValueError, match="i is no axis of the tensor B"):
+        s[B].storage_align(C.op.axis[0], 16, 3)
+    with pytest.raises(TypeError, match=r"s\[B\].split: factor is float32, no integer"):
+        s[B].split(B.op.axis[0], factor=2.5)

@@ -1,9 +1,12 @@
 """Declaring tensors: shapes, indices, axes, reductions, and what is refused."""
 
+import numpy as np
 import pytest
 
 from tilewright import te
-from tilewright.tir.expr import EQ, IntImm, Reduce, Var
+from tilewright.tir import script as T
+from tilewright.tir import structural_equal
+from tilewright.tir.expr import EQ, Call, IntImm, Reduce, Var
 
 
 @pytest.fixture
@@ -186,3 +189,22 @@ def test_constants():
     assert te.thread_axis("threadIdx.x").thread_tag == "threadIdx.x"
     with pytest.raises(ValueError, match="needs a tag"):
         te.thread_axis((0, 4))
+
+
+def test_data_types_and_shapes_of_numpy():
+    A = te.placeholder(np.array([2, 3]), np.float16, name="A")
+    assert A.dtype == "float16" and [int(d) for d in A.shape] == [2, 3]
+    assert te.var("s", np.dtype("int64")).dtype == "int64"
+    with pytest.raises(ValueError, match="3.5 is not a data type"):
+        te.placeholder((3,), 3.5)
+
+
+def test_operations_by_name(A):
+    x = A[0, 0]
+    for made, same in [
+        (T.call_intrin("float32", "tir.exp", x), te.exp(x)),
+        (T.call_intrin("int32", "tir.shift_left", te.var("n"), 1), None),
+    ]:
+        assert isinstance(made, Call) and made.op in ("tir.exp", "tir.shift_left")
+        assert same is None or structural_equal(made, same, map_free_vars=True)
+    assert T.call_intrin("int32", "tir.unheard_of", 1).op == "tir.call_intrin"

@@ -87,6 +87,23 @@ def _call_as(name: str) -> Callable[..., E.Expr]:
     return build
 
 
+_BY_NAME = {
+    *op.UNARY_FLOAT_OPS, "atan2", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "clz", "copysign", "fma", "fmod",
+    "hypot", "if_then_else", "isfinite", "isinf", "isnan", "likely", "popcount", "pow", "q_multiply_shift",
+    "q_multiply_shift_per_axis", "shift_left", "shift_right",
+}  # fmt: skip
+
+
+def call_intrin(*args: Any, dtype: str | None = None) -> E.Expr:
+    """An operation by its name, ``T.call_intrin("float32", "tir.exp", x)``: the call itself when it is one known here."""
+    call = _call_as("call_intrin")(*args, dtype=dtype)
+    assert isinstance(call, E.Call)
+    name = call.args[0].value if call.args and isinstance(call.args[0], E.StringImm) else ""
+    if name.startswith("tir.") and name.removeprefix("tir.") in _BY_NAME:
+        return E.Call(name, call.args[1:], call.dtype)
+    return call
+
+
 def ret(value: Any) -> E.Expr:
     """The function's result."""
     e = E.convert(value)
@@ -186,9 +203,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         name: _call_as(name)
         for name in (
             "call_extern", "call_pure_extern", "call_llvm_intrin", "call_llvm_pure_intrin", "reinterpret",
-            "call_intrin",
         )
     },
+    "call_intrin": call_intrin,
     **{name: _opaque(name) for name in op.OPAQUE_CALLS},
     **{name: _opaque(name, "int32") for name in op.OPAQUE_INTS},
     **{f"vector_reduce_{x}": _lane_reduction(f"vector_reduce_{x}") for x in ("add", "fmax", "fmin", "max", "min", "mul")},
