@@ -360,11 +360,7 @@ def _unique(taken: dict[str, int], name: str) -> str:
 
 
 def _check_free_vars(func: PrimFunc) -> None:
-    known = set(func.params)
-    for buffer in func.buffers:
-        for e in (*buffer.shape, *buffer.strides, buffer.elem_offset):
-            known |= {n for n in pre_order(e) if isinstance(n, Var)}
-    known |= {buffer.data for buffer in _all_buffers(func)}
+    known = _given(func) | {buffer.data for buffer in _all_buffers(func)}
     unknown = sorted((v for v in free_vars(func.body) if v not in known), key=lambda v: v.name)
     if unknown:
         raise ValueError(
@@ -372,6 +368,26 @@ def _check_free_vars(func: PrimFunc) -> None:
             "argument, not a size in an argument's shape. A te.reduce_axis has to be reduced over in the same "
             "te.compute, e.g. te.sum(…, axis=k); pass a te.var in the list of arguments"
         )
+    for buffer in func.buffers:
+        for e in buffer.shape:
+            missing = sorted({n.name for n in pre_order(e) if isinstance(n, Var) and n not in known})
+            if missing:
+                raise ValueError(
+                    f"the size {e} of {buffer.name} does not give {' and '.join(missing)} a value; pass them in the list of "
+                    "arguments, or as sizes of their own"
+                )
+
+
+def _given(func: PrimFunc) -> set[Var]:
+    """The parameters, and the sizes that follow from the arrays' shapes one after the other."""
+    known = set(func.params)
+    shapes = [e for buffer in func.buffers for e in (*buffer.shape, *buffer.strides, buffer.elem_offset)]
+    while True:
+        unknown = [{n for n in pre_order(e) if isinstance(n, Var)} - known for e in shapes]
+        found = set().union(*[variables for variables in unknown if len(variables) == 1])
+        if not found:
+            return known
+        known |= found
 
 
 def _all_buffers(func: PrimFunc) -> Iterator[Buffer]:

@@ -254,6 +254,12 @@ def test_errors():
     n = te.var("n")
     with pytest.raises(ValueError, match="nothing gives n a value"):
         te.create_prim_func([A, te.compute((4,), lambda i: A[i] * n, name="D")])
+    m = te.var("m")
+    E = te.placeholder((n * m,), name="E")
+    F = te.compute((4,), lambda i: E[i], name="F")
+    with pytest.raises(ValueError, match=r"the size n \* m of E does not give m and n a value"):
+        te.create_prim_func([E, F])
+    assert te.create_prim_func([n, E, F]).params[0] is n
 
 
 def test_extern(evaluate):
