@@ -23,14 +23,14 @@ def main(arguments: list[str] | None = None) -> int:
     if options.steps is not None:
         steps = () if options.steps == "none" else tuple(int(n) for n in options.steps.split(","))
         try:
-            run_chain(Chain(options.seed, steps, only, options.compile > 0))
+            run_chain(Chain(options.seed, steps, only, options.compile > 0, options.huge))
         except Failure as failure:
             print(failure.report())
             return 1
         print("this chain is fine")
         return 0
     chains = [
-        Chain(seed, tuple(range(options.length)), only, _chosen(seed, options.compile))
+        Chain(seed, tuple(range(options.length)), only, _chosen(seed, options.compile), options.huge)
         for seed in range(options.seed, options.seed + options.chains)
     ]
     return _run(chains, options)
@@ -46,6 +46,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--compile", type=float, default=0.1, help="the share that is compiled and run as well (0.1)")
     parser.add_argument("--only", help="steps to draw, e.g. split,compute_at")
     parser.add_argument("--steps", help="run one chain with the steps of these numbers: 3,7,11, or none")
+    parser.add_argument("--huge", action="store_true", help="programs that read arrays of more than 2**31 elements")
     parser.add_argument("--stats", action="store_true", help="how often each primitive was accepted")
     parser.add_argument("--jobs", type=int, default=1, help="processes (1)")
     parser.add_argument("--failures", type=int, default=5, help="stop after so many (5)")

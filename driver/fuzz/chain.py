@@ -23,10 +23,14 @@ from ...tir.stmt import For
 from ...tir.verify import verify
 from ...tir.walk import pre_order
 from .one_name import one_name
+from .huge import huge_program, too_much
 from .programs import Program, random_program
 from .steps import Nothing, draw_step
 
 __all__ = ["Chain", "Failure", "Outcome", "run_chain"]
+
+_LARGE = 1 << 24
+"""Arrays of more elements are inputs of which few elements are set; they are not compared."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,12 @@ class Chain:
     steps: tuple[int, ...] = tuple(range(20))
     only: tuple[str, ...] | None = None
     compiled: bool = False
+    huge: bool = False
+    """Whether the program reads arrays of more than 2**31 elements."""
+
+    def program(self) -> Program:
+        """The program that the chain changes."""
+        return huge_program(self.seed) if self.huge else random_program(self.seed)
 
     def without(self, numbers: Sequence[int]) -> Chain:
         """This chain with some steps left out."""
@@ -50,6 +60,7 @@ class Chain:
             f"python -m tilewright.driver.fuzz --seed {self.seed} --steps {steps or 'none'}"
             + only
             + (" --compile 1" if self.compiled else "")
+            + (" --huge" if self.huge else "")
         )
 
 
@@ -68,7 +79,7 @@ class Failure(Exception):
             f"{self.kind}: {self.detail}",
             f"last step: {self.last}",
             f"again: {self.chain.command()}",
-            "", "# program", random_program(self.chain.seed).func.script(), "# trace", self.trace,
+            "", "# program", self.chain.program().func.script(), "# trace", self.trace,
             "", "# result", self.script,
         ])  # fmt: skip
 
@@ -89,7 +100,7 @@ def run_chain(chain: Chain) -> Outcome:
 
 
 def _run(chain: Chain) -> Outcome:
-    program = random_program(chain.seed)
+    program = chain.program()
     expected = program.arrays()
     interpret(program.func, *expected, check_regions=chain.seed % 4 == 0)
     sch = Schedule(program.func, seed=chain.seed)
@@ -99,6 +110,7 @@ def _run(chain: Chain) -> Outcome:
         rng = np.random.default_rng((chain.seed, 2, number))
         name, apply = draw_step(rng, chain.only)
         before, known = sch.func, len(sch.trace.insts)
+        saved = sch.snapshot() if chain.huge else None
         try:
             apply(rng, sch)
         except ScheduleError as error:  # a recipe may have done its first half
@@ -108,6 +120,9 @@ def _run(chain: Chain) -> Outcome:
         except Exception as error:
             where = traceback.format_exc(limit=-4)
             raise Failure(chain, f"crash: {type(error).__name__}", f"{error}\n{where}", sch, name) from error
+        if saved is not None and too_much(sch.func, dict(program.sizes)):
+            sch.restore(saved)
+            continue
         out.accepted.update(i.name for i in sch.trace.insts[known:] if not i.name.startswith("get_"))
         if sch.func is before:
             continue
@@ -159,7 +174,7 @@ def _difference(program: Program, expected: list[Any], func: PrimFunc) -> tuple[
 def _compare(kind: str, func: PrimFunc, expected: list[Any], found: list[Any]) -> tuple[str, str] | None:
     for number, (p, a, b) in enumerate(zip(func.params, expected, found, strict=True)):
         buffer = func.buffer_map.get(p)
-        if buffer is None:
+        if buffer is None or a.size >= _LARGE:
             continue
         if buffer.dtype == "bfloat16":
             a, b = bfloat16_from_bits(a), bfloat16_from_bits(b)

@@ -139,3 +139,24 @@ def test_chains_that_do_not_come_back(monkeypatch, what, kind, detail):
     found = list(workers.run_chains([Chain(7), Chain(8)], 1))
     assert [(f[0], f[1]) for f in found] == [(kind, ""), (kind, "")]
     assert detail in found[0][2] and "--seed 7 --steps none" in found[0][2]
+
+
+@pytest.mark.parametrize("batch", range(4))
+def test_random_chains_over_huge_arrays(batch):
+    for seed in range(batch * 5, batch * 5 + 5):
+        try:
+            run_chain(Chain(seed, compiled=seed % 2 == 0, huge=True))
+        except Failure as failure:
+            pytest.fail(shrink(failure).report())
+
+
+def test_huge_programs_read_what_was_set():
+    seen = set()
+    for seed in range(30):
+        program = Chain(seed, huge=True).program()
+        verify(program.func)
+        arrays = program.arrays()
+        assert arrays[0].size > 2**31
+        interpret(program.func, *arrays, check_regions=True)
+        seen.add((arrays[0].ndim, arrays[0].flags.c_contiguous, bool(program.sizes), len(program.func.params)))
+    assert len(seen) > 5
