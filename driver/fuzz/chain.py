@@ -22,8 +22,8 @@ from ...tir.rounding import bfloat16_from_bits
 from ...tir.stmt import For
 from ...tir.verify import verify
 from ...tir.walk import pre_order
-from .one_name import one_name
 from .huge import huge_program, too_much
+from .one_name import one_name
 from .programs import Program, random_program
 from .steps import Nothing, draw_step
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer, BufferRegion
-from ...tir.expr import Range
+from ...tir.expr import Range, match_types
 from ...tir.function import PrimFunc
 from ...tir.stmt import BlockRealize
 from ..analysis import accesses, opaque_buffers
@@ -95,7 +95,7 @@ def annotate_buffer_access(
     for iv in old.iter_vars:
         analyzer.bind(iv.var, iv.dom)
     pairs = list(zip(ends[::2], ends[1::2], strict=True))
-    region = BufferRegion(buffer, tuple([Range(lo, analyzer.simplify(hi - lo)) for lo, hi in pairs]))
+    region = BufferRegion(buffer, tuple([Range(*match_types(lo, analyzer.simplify(hi - lo))) for lo, hi in pairs]))
     _check_holds(tree, realize, buffer, buf_type, region, analyzer)
     changed = tuple([region if n == number else r for n, r in enumerate(regions)])
     block_now = old.with_(reads=changed) if buf_type == "read" else old.with_(writes=changed)

@@ -1,5 +1,6 @@
 """The fuzzer on a few hundred chains, and that it finds what it should: bugs planted here for the length of a test."""
 
+import math
 import os
 import re
 import time
@@ -12,7 +13,8 @@ from tilewright.driver.fuzz import STEPS, Chain, Failure, random_program, run_ch
 from tilewright.driver.fuzz.__main__ import main
 from tilewright.schedule.primitive import REGISTRY
 from tilewright.schedule.primitives import compute_at, loops, reduction
-from tilewright.tir import structural_equal, verify
+from tilewright.tir import buffer, const, structural_equal, verify
+from tilewright.tir.expr import cast
 from tilewright.tir.interpret import interpret
 
 
@@ -160,3 +162,15 @@ def test_huge_programs_read_what_was_set():
         interpret(program.func, *arrays, check_regions=True)
         seen.add((arrays[0].ndim, arrays[0].flags.c_contiguous, bool(program.sizes), len(program.func.params)))
     assert len(seen) > 5
+
+
+def test_strides_that_wrap_are_found(monkeypatch):
+    """The stride of a matrix of 3e9 elements, of which there are three, is computed in 32 bits."""
+    monkeypatch.setattr(buffer, "product", lambda sizes: math.prod([cast("int32", e) for e in sizes], start=const(1)))
+    kinds = set()
+    for seed in range(10):
+        try:
+            run_chain(Chain(seed, (), compiled=True, huge=True))
+        except Failure as failure:
+            kinds.add(failure.kind)
+    assert "compiled numbers" in kinds

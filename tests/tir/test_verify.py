@@ -219,3 +219,21 @@ def test_views_of_memory_only_where_there_are_no_blocks():
     verify(func(loop(I, store)))
     with pytest.raises(VerifyError, match="buffer `V` is not declared"):
         verify(func(block(store)))
+
+
+def test_what_a_region_reads_is_read_by_its_block_not_by_the_one_around():
+    verify(
+        parse("""
+@T.prim_func
+def main(A: T.Buffer((8,), "float32"), I: T.Buffer((8,), "int32"), B: T.Buffer((8,), "float32")):
+    with T.block("all"):
+        T.reads()
+        T.writes()
+        for i in range(8):
+            with T.block("B"):
+                v = T.axis.spatial(8, i)
+                T.reads(A[I[v]], I[v])
+                T.writes(B[v])
+                B[v] = A[I[v]]
+""")
+    )
