@@ -51,10 +51,10 @@ class HugeProgram(Program):
 
     source: _Huge = field(default_factory=lambda: _Huge((), ()))
 
-    def arrays(self) -> list[np.ndarray]:
+    def arrays(self) -> list[Any]:
         """Fresh arguments; outside the window the huge one holds zeros, or the same again and again."""
         rng = np.random.default_rng((self.seed, 1))
-        out = []
+        out: list[Any] = []
         for number, buffer in enumerate(self.func.buffers):
             kind = to_numpy(buffer.dtype)
             if number == 0:
@@ -95,7 +95,7 @@ def huge_program(seed: int) -> HugeProgram:
     if rng.random() < 0.3 and last.shape and all(isinstance(e, IntImm) for e in last.shape):
         apart = one_of(rng, (400_000_000, 2**31 + 7))
         func = _with_strides(func, last, [apart, *_compact([value_of(e, sizes) for e in last.shape])[1:]])
-    return HugeProgram(func, seed, sizes, source)
+    return HugeProgram(func, seed, sizes, source=source)
 
 
 def too_much(func: PrimFunc, sizes: dict[Var, int]) -> bool:
