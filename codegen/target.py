@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import os
@@ -19,7 +18,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..tir.dtype import bits_of, parse_dtype
-from .cpu import AARCH64_CPUS, X86_CPUS, Caches, available_cores, generic_caches, host
+from .cpu import Caches, available_cores, generic_caches, host
+from .features import IMPLIES, TargetError, enabled_features, features_left, nearest, parse_attrs
 from .triples import address_bits, arch_of, default_triple, has_runtime, system_of
 
 __all__ = ["Target", "TargetError"]
@@ -27,26 +27,7 @@ __all__ = ["Target", "TargetError"]
 KINDS = ("native", "llvm", "c")
 OPTIONS = ("mtriple", "mcpu", "mattr", "num-cores", "vector-width")
 
-# What a feature brings with it (and what goes when the feature behind it is taken away).
-_IMPLIES = {
-    "sse3": ("sse2",), "ssse3": ("sse3",), "sse4.1": ("ssse3",), "sse4.2": ("sse4.1", "popcnt"), "avx": ("sse4.2",),
-    "f16c": ("avx",), "fma": ("avx",), "avx2": ("avx",), "avxvnni": ("avx2",), "avxvnniint8": ("avx2",),
-    "avxvnniint16": ("avx2",), "avxifma": ("avx2",), "avxneconvert": ("avx2",), "avx512f": ("avx2", "fma", "f16c"),
-    "avx512cd": ("avx512f",), "avx512bw": ("avx512f",), "avx512dq": ("avx512f",), "avx512vl": ("avx512f",),
-    "avx512vnni": ("avx512f",), "avx512ifma": ("avx512f",), "avx512vpopcntdq": ("avx512f",), "avx512bf16": ("avx512bw",),
-    "avx512vbmi": ("avx512bw",), "avx512vbmi2": ("avx512bw",), "avx512bitalg": ("avx512bw",),
-    "avx512fp16": ("avx512bw", "avx512dq", "avx512vl"), "amx-int8": ("amx-tile",), "amx-bf16": ("amx-tile",),
-    "amx-fp16": ("amx-tile",), "amx-complex": ("amx-tile",), "amx-fp8": ("amx-tile",), "amx-tf32": ("amx-tile",),
-    "amx-avx512": ("amx-tile",), "amx-movrs": ("amx-tile",), "avx512vp2intersect": ("avx512f",),
-    "avx10.1": ("avx512f",), "avx10.2": ("avx10.1",), "sve2": ("sve",), "bmi2": (), "bmi": (), "lzcnt": (), "movbe": (), "neon": (),
-    "fp-armv8": (), "dotprod": ("neon",), "fullfp16": (), "bf16": (), "i8mm": (), "lse": (), "amx-tile": (), "sse2": (),
-    "popcnt": (), "sve": ("fullfp16",), "aes": (), "sha": (), "crc": (), "crc32": (), "mmx": (), "sse": (),
-}  # fmt: skip
 _WIDTHS = {"x86_64": (128, 256, 512), "aarch64": (128,)}
-
-
-class TargetError(ValueError):
-    """The text does not describe a target, or the target cannot do what was asked."""
 
 
 class Target:
@@ -79,15 +60,15 @@ class Target:
         kind, given = _options_of(target, options)
         unknown = [name for name in given if name not in OPTIONS]
         if unknown:
-            raise TargetError(f"target {target!r}: no option -{unknown[0]}{_nearest(unknown[0], OPTIONS, '-')}")
-        attrs = _parse_attrs(given.get("mattr", ()))
+            raise TargetError(f"target {target!r}: no option -{unknown[0]}{nearest(unknown[0], OPTIONS, '-')}")
+        attrs = parse_attrs(given.get("mattr", ()))
         if kind == "native":
             wrong = [name for name in ("mtriple", "mcpu") if given.get(name)]
             if wrong:
                 raise TargetError(f"target native takes no -{wrong[0]}: it is this machine; write llvm -{wrong[0]}=…")
             here = host()
             triple, mcpu, model, caches = here.triple, here.cpu, here.model, here.caches
-            enabled = _without(arch_of(triple), here.features, attrs)
+            enabled = features_left(arch_of(triple), here.features, attrs)
             names = sorted({f[1:] for f in here.features} | {a[1:] for a in attrs})
             features = tuple([f"{'+' if name in enabled else '-'}{name}" for name in names])
         else:
@@ -98,7 +79,7 @@ class Target:
                     f"-mtriple={triple}: no machine code is generated for {arch_of(triple)}; there are x86_64, aarch64, "
                     "riscv64, ppc64le, loongarch64 and, without threads and scratch memory, i686, arm, thumb, riscv32, wasm32"
                 )
-            enabled = _enabled(arch_of(triple), mcpu, attrs)
+            enabled = enabled_features(arch_of(triple), mcpu, attrs)
             features, model = attrs, mcpu
             caches = generic_caches(arch_of(triple), "avx512f" in enabled)
         widest = 512 if "avx512f" in enabled else 256 if "avx" in enabled else 128
@@ -279,7 +260,7 @@ class Target:
         if address_bits(self.triple) != address_bits(here.triple):
             return [f"{address_bits(self.triple)} bits of address"]
         have = frozenset(f[1:] for f in here.features if f[0] == "+")
-        return sorted(f for f in self._enabled - have if f in _IMPLIES) if self.kind != "native" else []
+        return sorted(f for f in self._enabled - have if f in IMPLIES) if self.kind != "native" else []
 
     @property
     def key(self) -> str:
@@ -324,7 +305,7 @@ def _options_of(target: Any, keywords: Mapping[str, Any]) -> tuple[str, dict[str
     options |= _spelled(keywords)
     kind = str(options.pop("kind", "native"))
     if kind not in KINDS:
-        raise TargetError(f"target {kind!r}: no such kind{_nearest(kind, KINDS)}")
+        raise TargetError(f"target {kind!r}: no such kind{nearest(kind, KINDS)}")
     return kind, options
 
 
@@ -350,76 +331,9 @@ def _split(text: str) -> dict[str, Any]:
         if value is None and words and not words[0].startswith("-"):
             value = words.pop(0)
         if not value:
-            raise TargetError(f"target {text!r}: option -{name} has no value{_nearest(name, OPTIONS, '-')}")
+            raise TargetError(f"target {text!r}: option -{name} has no value{nearest(name, OPTIONS, '-')}")
         out[name] = value
     return out
-
-
-def _nearest(word: str, known: Any, prefix: str = "") -> str:
-    close = difflib.get_close_matches(word, list(known), 1, 0.5)
-    if close:
-        return f"; did you mean {prefix}{close[0]}?"
-    names = sorted(known)
-    return f"; there are {', '.join(prefix + n for n in names)}" if len(names) <= 12 else ""
-
-
-def _parse_attrs(attrs: Any) -> tuple[str, ...]:
-    items = attrs.split(",") if isinstance(attrs, str) else list(attrs)
-    out = [str(item).strip() for item in items if str(item).strip()]
-    for item in out:
-        if not re.fullmatch(r"[+-][\w.-]+", item):
-            raise TargetError(f"-mattr: {item!r} needs a sign: +{item.lstrip('+-')} or -{item.lstrip('+-')}")
-    return tuple(out)
-
-
-def _enabled(arch: str, cpu: str, attrs: tuple[str, ...]) -> frozenset[str]:
-    known = {"x86_64": X86_CPUS, "aarch64": AARCH64_CPUS}.get(arch)
-    if known is not None and cpu not in known:
-        raise TargetError(f"-mcpu={cpu}: not a CPU of {arch} that is known here{_nearest(cpu, known)}")
-    on = set(known[cpu]) if known is not None else set()
-    for item in attrs:
-        name = item[1:]
-        if known is not None and name not in _IMPLIES and name not in _host_feature_names(arch):
-            raise TargetError(f"-mattr={item}: not a feature of {arch} that is known here{_nearest(name, _IMPLIES)}")
-        if item[0] == "+":
-            pending = [name]
-            while pending:
-                top = pending.pop()
-                on.add(top)
-                pending.extend(_IMPLIES.get(top, ()))
-        else:
-            on -= _resting_on(name, on)
-    return frozenset(on)
-
-
-def _resting_on(name: str, on: set[str]) -> set[str]:
-    """A feature and those of ``on`` that cannot be without it."""
-    off = {name}
-    while True:
-        more = {f for f in on if off & set(_IMPLIES.get(f, ()))} - off
-        if not more:
-            return off
-        off |= more
-
-
-def _without(arch: str, features: tuple[str, ...], attrs: tuple[str, ...]) -> frozenset[str]:
-    """This machine's features, less those that ``-mattr`` takes away."""
-    on = {f[1:] for f in features if f[0] == "+"}
-    for item in attrs:
-        name = item[1:]
-        if item[0] == "+":
-            raise TargetError(
-                f"target native takes no -mattr={item}: it has what this machine has; -mattr=-{name} would take it away"
-            )
-        if name not in _IMPLIES and name not in _host_feature_names(arch):
-            raise TargetError(f"-mattr={item}: not a feature of {arch} that is known here{_nearest(name, _IMPLIES)}")
-        on -= _resting_on(name, on)
-    return frozenset(on)
-
-
-def _host_feature_names(arch: str) -> frozenset[str]:
-    here = host()
-    return frozenset(f[1:] for f in here.features) if arch_of(here.triple) == arch else frozenset()
 
 
 def _positive(value: Any, name: str) -> int:

@@ -62,7 +62,7 @@ from .interpret_ops import (
     wrapper,
 )
 from .interpret_tiles import TILE_CALLS
-from .rounding import round_bfloat16
+from .rounding import round_bfloat16, round_float
 
 __all__ = ["ExprCompiler", "InterpretError"]
 
@@ -151,7 +151,7 @@ class ExprCompiler:
     def _constant(self, e: IntImm | FloatImm, depth: int) -> str:
         if isinstance(e, IntImm):
             return str(bool(e.value)) if e.dtype == "bool" else f"({e.value})" if e.value < 0 else str(e.value)
-        return self._name(scalar_type(e.dtype)(e.value))
+        return self._name(scalar_type(e.dtype)(round_float(e.value, e.dtype)))
 
     def _string(self, e: StringImm, depth: int) -> str:
         return self._name(e.value)

@@ -293,3 +293,25 @@ def main(A: T.Buffer((19, 23), "float32"), B: T.Buffer((23, 19), "float32"), R: 
 """
     for target in (AVX512, AVX2):
         check(parse(text), target)
+
+
+def test_scratch_that_addresses_itself_stays_where_it_is_allocated():
+    """Indices that read the buffer they index are neither moved out of its allocation nor taken for bounds."""
+    check(
+        parse("""
+@T.prim_func
+def main(A: T.Buffer((3, 7), "int32"), B: T.Buffer((3,), "int32")):
+    S = T.alloc_buffer((3, 7), "int32")
+    for i in range(3):
+        for j in range(7):
+            with T.block("S"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                S[vi, vj] = T.min(T.max(A[vi, vj], 0), 6)
+        with T.block("B"):
+            vi = T.axis.spatial(3, i)
+            T.reads(S[vi, 0:7])
+            T.writes(B[vi])
+            B[vi] = T.if_then_else(S[vi, S[vi, 1] % 7] % 3 == 1, S[vi, S[vi, S[vi, 2]] // 2], T.Select(S[vi, 0] % 2 == 1, 1, 2))
+"""),
+        AVX512,
+    )

@@ -1,0 +1,102 @@
+"""Features of processors: what ``-mattr`` says, what a CPU's name promises, and what goes with what."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import Any
+
+from .cpu import AARCH64_CPUS, X86_CPUS, host
+from .triples import arch_of
+
+__all__ = ["IMPLIES", "TargetError", "enabled_features", "features_left", "nearest", "parse_attrs"]
+
+IMPLIES = {
+    "sse3": ("sse2",), "ssse3": ("sse3",), "sse4.1": ("ssse3",), "sse4.2": ("sse4.1", "popcnt"), "avx": ("sse4.2",),
+    "f16c": ("avx",), "fma": ("avx",), "avx2": ("avx",), "avxvnni": ("avx2",), "avxvnniint8": ("avx2",),
+    "avxvnniint16": ("avx2",), "avxifma": ("avx2",), "avxneconvert": ("avx2",), "avx512f": ("avx2", "fma", "f16c"),
+    "avx512cd": ("avx512f",), "avx512bw": ("avx512f",), "avx512dq": ("avx512f",), "avx512vl": ("avx512f",),
+    "avx512vnni": ("avx512f",), "avx512ifma": ("avx512f",), "avx512vpopcntdq": ("avx512f",), "avx512bf16": ("avx512bw",),
+    "avx512vbmi": ("avx512bw",), "avx512vbmi2": ("avx512bw",), "avx512bitalg": ("avx512bw",),
+    "avx512fp16": ("avx512bw", "avx512dq", "avx512vl"), "amx-int8": ("amx-tile",), "amx-bf16": ("amx-tile",),
+    "amx-fp16": ("amx-tile",), "amx-complex": ("amx-tile",), "amx-fp8": ("amx-tile",), "amx-tf32": ("amx-tile",),
+    "amx-avx512": ("amx-tile",), "amx-movrs": ("amx-tile",), "avx512vp2intersect": ("avx512f",),
+    "avx10.1": ("avx512f",), "avx10.2": ("avx10.1",), "sve2": ("sve",), "bmi2": (), "bmi": (), "lzcnt": (), "movbe": (), "neon": (),
+    "fp-armv8": (), "dotprod": ("neon",), "fullfp16": (), "bf16": (), "i8mm": (), "lse": (), "amx-tile": (), "sse2": (),
+    "popcnt": (), "sve": ("fullfp16",), "aes": (), "sha": (), "crc": (), "crc32": (), "mmx": (), "sse": (),
+}  # fmt: skip
+"""What a feature brings with it (and what goes when the feature behind it is taken away)."""
+
+
+class TargetError(ValueError):
+    """The text does not describe a target, or the target cannot do what was asked."""
+
+
+def nearest(word: str, known: Any, prefix: str = "") -> str:
+    """The end of an error: the known word that is like ``word``, or all of them when they are few."""
+    close = difflib.get_close_matches(word, list(known), 1, 0.5)
+    if close:
+        return f"; did you mean {prefix}{close[0]}?"
+    names = sorted(known)
+    return f"; there are {', '.join(prefix + n for n in names)}" if len(names) <= 12 else ""
+
+
+def parse_attrs(attrs: Any) -> tuple[str, ...]:
+    """The signed features of a text ``+a,-b`` or of a list. TargetError for one without a sign."""
+    items = attrs.split(",") if isinstance(attrs, str) else list(attrs)
+    out = [str(item).strip() for item in items if str(item).strip()]
+    for item in out:
+        if not re.fullmatch(r"[+-][\w.-]+", item):
+            raise TargetError(f"-mattr: {item!r} needs a sign: +{item.lstrip('+-')} or -{item.lstrip('+-')}")
+    return tuple(out)
+
+
+def enabled_features(arch: str, cpu: str, attrs: tuple[str, ...]) -> frozenset[str]:
+    """What a CPU of that name has, with ``attrs`` added and taken away. TargetError for a name that is not known."""
+    known = {"x86_64": X86_CPUS, "aarch64": AARCH64_CPUS}.get(arch)
+    if known is not None and cpu not in known:
+        raise TargetError(f"-mcpu={cpu}: not a CPU of {arch} that is known here{nearest(cpu, known)}")
+    on = set(known[cpu]) if known is not None else set()
+    for item in attrs:
+        name = item[1:]
+        if known is not None and name not in IMPLIES and name not in _host_feature_names(arch):
+            raise TargetError(f"-mattr={item}: not a feature of {arch} that is known here{nearest(name, IMPLIES)}")
+        if item[0] == "+":
+            pending = [name]
+            while pending:
+                top = pending.pop()
+                on.add(top)
+                pending.extend(IMPLIES.get(top, ()))
+        else:
+            on -= _resting_on(name, on)
+    return frozenset(on)
+
+
+def _resting_on(name: str, on: set[str]) -> set[str]:
+    """A feature and those of ``on`` that cannot be without it."""
+    off = {name}
+    while True:
+        more = {f for f in on if off & set(IMPLIES.get(f, ()))} - off
+        if not more:
+            return off
+        off |= more
+
+
+def features_left(arch: str, features: tuple[str, ...], attrs: tuple[str, ...]) -> frozenset[str]:
+    """This machine's features, less those that ``-mattr`` takes away."""
+    on = {f[1:] for f in features if f[0] == "+"}
+    for item in attrs:
+        name = item[1:]
+        if item[0] == "+":
+            raise TargetError(
+                f"target native takes no -mattr={item}: it has what this machine has; -mattr=-{name} would take it away"
+            )
+        if name not in IMPLIES and name not in _host_feature_names(arch):
+            raise TargetError(f"-mattr={item}: not a feature of {arch} that is known here{nearest(name, IMPLIES)}")
+        on -= _resting_on(name, on)
+    return frozenset(on)
+
+
+def _host_feature_names(arch: str) -> frozenset[str]:
+    here = host()
+    return frozenset(f[1:] for f in here.features) if arch_of(here.triple) == arch else frozenset()
