@@ -409,3 +409,15 @@ def test_collection_of_garbage_goes_on_after_parsing(text):
     stays_off = not gc.isenabled()
     gc.enable()
     assert stays_off
+
+
+@pytest.mark.parametrize("value", [(1 << 64) - 1, 1 << 63, 0])
+def test_constants_of_uint64(value):
+    f = func("for i in range(16):\n    W[i] = T.uint64(%d)" % value, params='W: T.Buffer((16,), "uint64")')
+    assert parse(f.script()).script() == f.script()
+    assert f"T.uint64({value})" in f.script()
+
+
+def test_constants_beyond_their_type_are_refused():
+    with pytest.raises(ParseError, match="does not fit"):
+        func("W[0] = T.uint64(%d)" % (1 << 64), params='W: T.Buffer((16,), "uint64")')

@@ -30,9 +30,9 @@ def known():
 TRUE = {
     "squares": lambda n, t, i, j, x: i * i < n * n,
     "remainders of squares": lambda n, t, i, j, x: j * j % 16 < 10,
-    "rounded up": lambda n, t, i, j, x: i // t < (n + t - 1) // t,
+    "rounded up": lambda n, t, i, j, x: i * i // t < (n * n + t - 1) // t,
     "digits": lambda n, t, i, j, x: x // 3 + x % 3 <= 34,
-    "scaled": lambda n, t, i, j, x: x * 3 // 5 <= x,
+    "scaled": lambda n, t, i, j, x: x * x // 5 <= x * 20,
     "either": lambda n, t, i, j, x: Or(x // 3 + x % 3 < 20, x > 50),
     "both": lambda n, t, i, j, x: And(j * j % 4 <= 1, x // 7 * 2 + x % 7 < 34),
     "never": lambda n, t, i, j, x: Not(j * j % 16 > 9),

@@ -203,6 +203,23 @@ def test_an_opaque_block_may_use_outer_loops_and_declares_what_it_touches():
         verify(func(loop(I, block(BufferStore(A, F1, (I,))))))
 
 
+def test_bounds_of_regions_belong_to_their_block():
+    text = """
+@T.prim_func
+def main(K: T.Buffer((8,), "int32"), B: T.Buffer((8,), "float32"), A: T.Buffer((9,), "float32")):
+    with T.block("group"):
+        T.reads()
+        T.writes()
+        for i in range(8):
+            with T.block("B"):
+                v = T.axis.spatial(8, i)
+                T.reads(K[v], A[v:v + T.max(K[v] % 2, 1)])
+                T.writes(B[v])
+                B[v] = A[v + K[v] % 2]
+"""
+    verify(parse(text))
+
+
 def test_a_reduction_reads_its_own_output_undeclared(corpus):
     verify(corpus.PROGRAMS["matmul"])
 

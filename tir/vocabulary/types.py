@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from ..dtype import INDEX, is_float, lanes_of, parse_dtype, with_lanes
+from ..dtype import INDEX, is_float, is_int, lanes_of, max_value, min_value, parse_dtype, with_lanes
 from ..expr import Cast, Expr, FloatImm, IntImm, Var, cast, const, convert
 
 __all__ = ["TypeWord", "type_word"]
@@ -30,6 +30,12 @@ class TypeWord:
                 raise ValueError(f"T.{self.dtype} of the text {value!r}: only floating-point types take one")
             return const(float(value), self.dtype)
         if isinstance(value, (int, float)):
+            if (
+                isinstance(value, int)
+                and is_int(self.dtype)
+                and not (min_value(self.dtype) <= value <= max_value(self.dtype))
+            ):
+                raise ValueError(f"{value} does not fit into {self.dtype}")
             return const(value, self.dtype)
         e = convert(value)
         if isinstance(e, (IntImm, FloatImm)) and lanes_of(e.dtype) == 1:
