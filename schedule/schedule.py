@@ -52,7 +52,7 @@ class Schedule(PrimitiveMethods):
     takes longer, and needs ``pip install 'tilewright[smt]'``.
 
     Two blocks of one name get numbers when the schedule is made (``C`` and ``C`` become ``C_1`` and ``C_2``). A function
-    whose buffers, loops or indices int32 does not count gets int64 loops and axes.
+    whose buffers' elements or indices int32 does not count gets int64 loops and axes.
     """
 
     def __init__(

@@ -68,7 +68,7 @@ def create_prim_func(
     sizes at the call. ValueError names an input that is missing, and a variable that nothing gives a value.
 
     Loops, axes and indices have the types of the shapes, int32 mostly; all are int64 when int32 does not count the
-    elements of a tensor or the iterations of a stage. ``index_dtype_override`` ("int32" or "int64") gives sizes, loops
+    elements of a tensor or hold an index. ``index_dtype_override`` ("int32" or "int64") gives sizes, loops
     and indices one type, scalar parameters among them.
 
     >>> from tilewright import te

@@ -1,9 +1,9 @@
 """The width of index arithmetic: programs whose sizes or indices need 64 bits get them everywhere.
 
 Loop variables, sizes and indices are int32 unless something asks for more. A program needs 64 bits when a buffer has more
-elements than int32 counts, when the loops of one nest make more iterations together, or when an index expression may
-leave int32 (``i * 50000 + j`` with i and j below 50000). Such a program is rewritten as a whole, so that index
-expressions have one type and constants that are folded into each other cannot overflow.
+elements than int32 counts, or when an index expression may leave int32 (``i * 50000 + j`` with i and j below 50000).
+Such a program is rewritten as a whole, so that index expressions have one type and constants that are folded into each
+other cannot overflow. Loops that only make more iterations together, as those of a matrix product do, stay as they are.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from .sizes import WIDE
 from .stmt import Allocate, Block, BlockRealize, BufferStore, For, LetStmt, Stmt
 from .walk import distinct, pre_order
 
-__all__ = ["needs_wide_indices", "widened", "with_index_dtype"]
+__all__ = ["needs_wide_indices", "unified", "widened", "with_index_dtype"]
 
 _INDEX_TYPES = (INDEX, WIDE)
 _LIMIT = int(max_value(INDEX))
@@ -59,6 +59,12 @@ def widened(func: PrimFunc) -> PrimFunc:
     Scalar parameters keep their types, so the function is called as before.
     """
     return with_index_dtype(func, WIDE, params=False) if needs_wide_indices(func) else func
+
+
+def unified(func: PrimFunc) -> PrimFunc:
+    """:func:`widened`, also where loops and axes of both widths meet, so that no conversion stands in an index."""
+    mixed = len(_index_types(func)) > 1
+    return with_index_dtype(func, WIDE, params=False) if mixed or needs_wide_indices(func) else func
 
 
 def with_index_dtype(func: PrimFunc, dtype: str, *, params: bool = True) -> PrimFunc:
@@ -77,17 +83,22 @@ def with_index_dtype(func: PrimFunc, dtype: str, *, params: bool = True) -> Prim
 
 def needs_wide_indices(func: PrimFunc) -> bool:
     """Whether int32 is too narrow for the sizes, loops or indices of ``func``; False when they are wide already."""
-    narrow = False
-    for n in pre_order(func.body, lambda n: not isinstance(n, Expr)):
-        if isinstance(n, For):
-            narrow = narrow or n.loop_var.dtype == INDEX
-        elif isinstance(n, Block):
-            narrow = narrow or any(iv.var.dtype == INDEX for iv in n.iter_vars)
-    if not narrow:
+    if INDEX not in _index_types(func):
         return False
     if any(_span(buffer) > _LIMIT for buffer in _buffers(func)):
         return True
-    return _Scan().stmt(func.body, 1)
+    return _Scan().stmt(func.body)
+
+
+def _index_types(func: PrimFunc) -> set[str]:
+    """The types of the loops' variables and of the blocks' axes."""
+    found: set[str] = set()
+    for n in pre_order(func.body, lambda n: not isinstance(n, Expr)):
+        if isinstance(n, For):
+            found.add(n.loop_var.dtype)
+        elif isinstance(n, Block):
+            found.update(iv.var.dtype for iv in n.iter_vars)
+    return found & set(_INDEX_TYPES)
 
 
 def _span(buffer: Buffer) -> int:
@@ -116,19 +127,16 @@ Interval = tuple[int, int]
 
 
 class _Scan:
-    """Looks for loops and index expressions that leave int32."""
+    """Looks for index expressions that leave int32."""
 
     def __init__(self) -> None:
         self.ranges: dict[Var, Interval] = {}
         self.seen: dict[int, Interval | None] = {}
         self.found = False
 
-    def stmt(self, s: Stmt, rounds: int) -> bool:
-        """Whether something below ``s``, which runs ``rounds`` times, needs 64 bits."""
+    def stmt(self, s: Stmt) -> bool:
+        """Whether something in ``s`` needs 64 bits."""
         if isinstance(s, For):
-            rounds *= max(s.extent.value, 1) if isinstance(s.extent, IntImm) else 1
-            if rounds > _LIMIT:
-                return True
             self.bind(s.loop_var, s.min, s.extent)
         elif isinstance(s, Block):
             for iv in s.iter_vars:
@@ -136,7 +144,7 @@ class _Scan:
         for child in s.children():
             if isinstance(child, Expr):
                 self.look(child)
-            elif self.stmt(child, rounds):  # type: ignore[arg-type]
+            elif self.stmt(child):  # type: ignore[arg-type]
                 return True
         return self.found
 

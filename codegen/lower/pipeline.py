@@ -17,7 +17,7 @@ from ...tir.annotations import unread_annotations
 from ...tir.arith import simplify
 from ...tir.depth import with_room
 from ...tir.function import PrimFunc
-from ...tir.index_width import widened
+from ...tir.index_width import unified
 from ...tir.verify import verify
 from ..target import Target
 from .assumptions import drop_assumptions
@@ -58,7 +58,7 @@ def _plain(rewrite: Callable[[PrimFunc], PrimFunc]) -> Callable[[PrimFunc, Targe
 
 
 PASSES: tuple[Pass, ...] = (
-    Pass("widen_indices", _plain(widened)),
+    Pass("unify_indices", _plain(unified)),
     Pass("drop_assumptions", _plain(drop_assumptions)),
     Pass("place_init", _plain(place_init)),
     Pass("flatten_blocks", _plain(flatten_blocks)),

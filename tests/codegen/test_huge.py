@@ -203,3 +203,19 @@ def test_an_intermediate_larger_than_memory_is_an_error_of_the_call():
     module = tw.build(Schedule(te.create_prim_func([A, B])), target="llvm")
     with pytest.raises(RuntimeError, match="no memory for its scratch buffers"):
         module(sparse((1 << 20, 1 << 20), "int64"), np.zeros(1, "int64"))
+
+
+def test_loops_fused_beyond_int32_over_narrow_axes_are_vectors_without_gathers():
+    A, B = te.placeholder((4096, 4096), name="A"), te.placeholder((4096, 4096), name="B")
+    k = te.reduce_axis((0, 4096), "k")
+    C = te.compute((4096, 4096), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    sch = Schedule(te.create_prim_func([A, B, C]), debug_mask="all")
+    sch.decompose_reduction("C", sch.get_loops("C")[0])
+    i, j, k = sch.get_loops("C_update")
+    sch.reorder(i, k, j)
+    outer, inner = sch.split(sch.fuse(i, k, j), [None, 16])
+    sch.vectorize(inner)
+    assert outer.dtype == "int64"
+    text = lower(sch, "llvm", check=True).script()
+    assert "Cast" not in text
+    assert "gather" not in tw.build(sch, target="llvm").get_source()

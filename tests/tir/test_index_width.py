@@ -104,17 +104,11 @@ def main(A: T.Buffer((8,), "int32"), B: T.Buffer((16, 16), "int32")):
     assert (got == expected).all()
 
 
-def test_loops_with_more_iterations_than_int32_counts_make_a_program_wide():
-    text = """
-@T.prim_func
-def main(A: T.Buffer((4,), "int8")):
-    for i, j, k in T.grid(4, 50000, SIZE):
-        with T.block("A"):
-            v = T.axis.spatial(4, i)
-            A[v] = T.int8(1)
-"""
-    assert not needs_wide_indices(parse(text.replace("SIZE", "10000")))
-    assert needs_wide_indices(parse(text.replace("SIZE", "20000")))
+def test_a_matrix_product_of_many_steps_stays_as_it_is():
+    A, B = te.placeholder((4096, 4096), name="A"), te.placeholder((4096, 4096), name="B")
+    k = te.reduce_axis((0, 4096), "k")
+    C = te.compute((4096, 4096), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    assert "int64" not in str(te.create_prim_func([A, B, C]))
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
