@@ -153,7 +153,7 @@ class BoundCall:
 class Module:
     """What :func:`tilewright.codegen.compile` returns: functions by name, their sources, and export.
 
-    Calling a module of one function calls that function. The machine code enters the process at the first call, so a
+    Calling a module of one function calls that function; of several, the one named ``main``. The machine code enters the process at the first call, so a
     module for another machine can be looked at and exported.
     """
 
