@@ -366,3 +366,20 @@ def test_sums_along_axes_of_one_element(rows, reduced, scalar):
     for sketch, row in candidates(space, np.random.default_rng(0), 2):
         results, _ = run(func, space.schedule(sketch, row).func)
         assert compare(results, reference, dtypes, tolerance(func)) is None
+
+
+def test_what_is_staged_or_packed_for_one_reader_is_not_for_others():
+    """Two stages read the same operand: a transpose that copies a tile of it, and a product that packs a slice of it."""
+    a, b = p(32, 48), p(32, 32, name="B")
+    k = te.reduce_axis((0, 32), name="k")
+    turned = te.compute((48, 32), lambda i, j: te.exp(a[j, i]), name="turned")
+    product = te.compute((32, 48), lambda i, j: te.sum(b[i, k] * a[k, j], axis=k), name="product")
+    func = te.create_prim_func([a, b, turned, product])
+    reference, dtypes = run(func, func)
+    space = Space(func, WIDE)
+    sketch = next(s for s in space.sketches if "packed" in s.name)
+    rows, names = sketch.sample(400, np.random.default_rng(0)), [n.split(".")[-1] for n in sketch.column_names]
+    for fixed in ({"staged": 1}, {"staged": 1, "slice": 1}):
+        chosen = rows[np.all([rows[:, names.index(n)] == v for n, v in fixed.items()], axis=0)][0]
+        results, _ = run(func, space.schedule(sketch, chosen).func)
+        assert compare(results, reference, dtypes, tolerance(func)) is None

@@ -237,6 +237,7 @@ def _wrong(a: np.ndarray, b: np.ndarray, floating: bool, limits: tuple[float, fl
 def _root_mean_square(array: np.ndarray, dtype: str) -> float:
     """Over the finite elements."""
     total, count = 0.0, 0
+    array = array.reshape(-1)
     for start in range(0, array.size, _CHUNK):
         piece = _numeric(array[start : start + _CHUNK], dtype)
         piece = piece[np.isfinite(piece)]

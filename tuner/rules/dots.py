@@ -138,7 +138,7 @@ class DotPart(Part):
         roles, width = self.roles, row["vectors"] * _LANES
         block = sch.get_block(self.block.name)
         shifted, sums, result = sch.shift_operand(block, roles.right) if roles.shifted else (None, None, None)
-        packed = sch.cache_read(block, self.roles.right, "global")
+        packed = sch.cache_read(block, self.roles.right, "global", consumer_blocks=[block])
         use = self.block.loads[roles.right]
         at_k, at_column = use.dim_of(roles.k), use.dim_of(roles.column)
         assert at_k is not None and at_column is not None

@@ -127,7 +127,7 @@ class ElementwisePart(Part):
             outer = outer if many else fused
         if row.get("staged"):
             assert self.jumping is not None
-            copy = sch.cache_read(block, self.jumping.buffer.name, "local")
+            copy = sch.cache_read(block, self.jumping.buffer.name, "local", consumer_blocks=[block])
             sch.compute_at(copy, outer)
             sch.vectorize(loops_within(sch, copy, outer)[-1])
         sch.vectorize(lanes)

@@ -83,7 +83,7 @@ class TilePart(Part):
     def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
         roles, tall, wide = self.roles, row["tall"], row["wide"]
         block = sch.get_block(self.block.name)
-        packed = sch.cache_read(block, roles.right, "global")
+        packed = sch.cache_read(block, roles.right, "global", consumer_blocks=[block])
         right = self.block.loads[roles.right]
         at_k, at_column = right.dim_of(roles.k), right.dim_of(roles.column)
         assert at_k is not None and at_column is not None
@@ -97,7 +97,9 @@ class TilePart(Part):
         sch.reorder(k0, part, k1, column)
         sch.unroll(k1)
         sch.vectorize(column)
-        copy = sch.cache_read(block, _left(self.block, roles), "global") if row["pack"] else None
+        copy = (
+            sch.cache_read(block, _left(self.block, roles), "global", consumer_blocks=[block]) if row["pack"] else None
+        )
         result = sch.cache_write(block, 0, "local")
         sch.transform_layout(block, ("write", 0), lambda i, j: (i // _TILE, j // _TILE, i % _TILE, j % _TILE))
         loop = dict(zip(self.block.axes, sch.get_loops(block), strict=True))

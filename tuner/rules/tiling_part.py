@@ -228,7 +228,7 @@ class TilingPart(Part):
             column = index[vector]
             return [*(index[d] for d in others), column // width, *(index[d] for d in inner), column % width]
 
-        copy = sch.cache_read(block, use.buffer.name, "global")
+        copy = sch.cache_read(block, use.buffer.name, "global", consumer_blocks=[block])
         sch.transform_layout(copy, ("write", 0), panels, leave_padding=True)
         if not whole:
             return copy
