@@ -7,10 +7,11 @@ import random
 
 import pytest
 
-from tilewright.tir import Cast, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Select, Var, const
+from tilewright.tir import Cast, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Select, Var, const, decl_buffer
 from tilewright.tir.arith import Analyzer
 from tilewright.tir.dtype import is_bool, max_value, min_value, parse_dtype
 from tilewright.tir.expr import EQ, GE, GT, LE, LT, NE, Add, BinaryOp, CmpOp, Mul, Sub, cast
+from tilewright.tir.walk import pre_order
 
 TYPES = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 VI, VJ = Var("i"), Var("j", "int64")
@@ -148,3 +149,15 @@ def test_quotients_whose_small_part_may_reach_the_factor(factor: int, period: in
                 assert value_of(new, at) == value_of(e, at), f"{e} became {new} at {at} with y in {low}, {high}"
         short = an.simplify((x * factor + y) // c)
         assert (short.b.value == period) is ((low, high) == (0, factor - 1))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_the_least_value_is_added_and_never_taken_away(dtype: str) -> None:
+    """Its opposite is no value of the type, so that ``x - 2147483648`` would be no program."""
+    least = const(min_value(dtype), dtype)
+    loads = [decl_buffer((4,), dtype, "A")[k] for k in range(2)]
+    x, y = loads[0], loads[1]
+    for e in (x + least, x - least, least - x, y + x * least, y - x * least, x + y + least, -x * least, x - y - least):
+        new = Analyzer().simplify(e)
+        values = [n.value for n in pre_order(new) if isinstance(n, IntImm)]
+        assert all(min_value(dtype) <= v <= max_value(dtype) for v in values), f"{e} became {new}"

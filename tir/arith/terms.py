@@ -175,6 +175,7 @@ class AtomTable:
         elif self._is_narrow(p):
             return cast(dtype, self.to_expr(p, INDEX))
         bits = bits_of(dtype)
+        least = -(1 << (bits - 1))  # it has no opposite of its type: it is added, never taken away
         terms = [(m, _wrap(c, bits)) for m, c in p.items() if m]
         if len(terms) > 1:
             terms.sort(key=lambda t: (t[1] < 0, -len(t[0]), -abs(t[1])))
@@ -190,13 +191,13 @@ class AtomTable:
                 constant = 0
             if out is None:
                 out = self._product(m, c, dtype)
-            elif c > 0:
+            elif c > 0 or c == least:
                 out = Add(out, self._product(m, c, dtype))
             else:
                 out = Sub(out, self._product(m, -c, dtype))
         if out is None:
             return IntImm(constant, dtype)
-        if constant > 0:
+        if constant > 0 or constant == least:
             return Add(out, IntImm(constant, dtype))
         return Sub(out, IntImm(-constant, dtype)) if constant < 0 else out
 
