@@ -8,8 +8,9 @@ from typing import Any
 from ...tir.buffer import BufferRegion
 from ...tir.expr import BufferLoad, Expr, Var, cast, is_const_int
 from ...tir.function import PrimFunc
+from ...tir.length import inlined_length
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt
-from ...tir.walk import substitute, transform, uses_var
+from ...tir.walk import pre_order, substitute, transform, uses_var
 from ..analysis import (
     Scope,
     check_complete,
@@ -26,6 +27,9 @@ from ..tree import Tree, tree_of
 from ._inlining import axes_of_store, check_pointers, defined_in, single_store, with_regions
 
 __all__ = ["compute_inline"]
+
+_LONGEST = 1 << 14
+"""Operations that a block's expressions may grow to, when that more than doubles them."""
 
 
 def _check_inputs_stay(scope: Scope, realize: BlockRealize, until: Sequence[BlockRealize]) -> None:
@@ -49,7 +53,8 @@ def compute_inline(func: PrimFunc, block: str) -> PrimFunc:
 
     Applies to a complete block that stores one value, at a place from which its axes follow (axes, also counted down
     or shifted, digits such as ``v // 16, v % 16``, or sums of these), into a buffer that does not live on after the scope.
-    Its readers read what it has written; a block that nothing reads just goes.
+    Its readers read what it has written; a block that nothing reads just goes. What a reader computes may not grow beyond
+    all measure.
 
     >>> from tilewright.schedule import Schedule
     >>> from tilewright.tir.parser import parse
@@ -110,6 +115,8 @@ def compute_inline(func: PrimFunc, block: str) -> PrimFunc:
     _check_inputs_stay(scope, realize, readers)
     _check_reads_exist(tree, realize, readers, store)
 
+    _check_length(realize, readers, store)
+
     def axes_at(load: BufferLoad) -> dict[Var, Expr]:
         at = {v: cast(v.dtype, i) for v, i in zip(places, load.indices, strict=True)}
         return {v: substitute(e, at) for v, e in axes.items()}
@@ -144,6 +151,20 @@ def _check_reads_exist(tree: Tree, realize: BlockRealize, readers: Sequence[Bloc
     if not (apart and whole and covers_domain(tree, realize)):
         for reader in readers:
             check_cover(tree, realize, reader, store.buffer)
+
+
+def _check_length(realize: BlockRealize, readers: Sequence[BlockRealize], store: BufferStore) -> None:
+    """Expressions that read one another at several places, and as places, grow faster than any program may."""
+    one = inlined_length(store.value, {iv.var for iv in realize.block.iter_vars}, {})
+    for reader in readers:
+        values = [n.value for n in pre_order(reader) if isinstance(n, BufferStore)]
+        old, new = (sum(sum(inlined_length(e, (), known)) for e in values) for known in ({}, {store.buffer: one}))
+        if new > max(_LONGEST, 2 * old):
+            raise ScheduleError(
+                f"block {reader.block.name_hint!r} would compute expressions of {new} operations, {old} now",
+                where=(realize, reader),
+                hint="let the block store its values: compute_at puts it near its readers",
+            )
 
 
 def _inlined(

@@ -538,3 +538,15 @@ def main(A: T.Buffer((7,)), C: T.Buffer(({n},))):
     sch.reverse_compute_inline("C")
     agree(func, sch.func)
     replays(sch, func)
+
+
+def test_compute_inline_refuses_expressions_beyond_all_measure():
+    """Each stage reads the one before at its own values, so that an element's expression grows with the power of two."""
+    S = A = te.placeholder((16,), "int32", name="A")
+    for k in range(5):
+        S = te.compute((16,), lambda i, P=S: P[te.max(te.min(P[i], 15), 0)] + P[i], name=f"S{k}")
+    sch = Schedule(te.create_prim_func([A, S]))
+    sch.compute_inline("S0")
+    sch.compute_inline("S1")
+    with pytest.raises(ScheduleError, match="block 'S3' would compute expressions of [0-9]+ operations, 10 now"):
+        sch.compute_inline("S2")

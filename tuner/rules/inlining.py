@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from ...tir.buffer import Buffer
-from ...tir.expr import BufferLoad, Call, Expr, Var
+from ...tir.expr import BufferLoad, Call
+from ...tir.length import Length, inlined_length
 from ...tir.stmt import BufferStore
 from ...tir.walk import pre_order
 from ..program import BlockInfo, Program
@@ -39,11 +40,11 @@ def blocks_to_inline(program: Program) -> list[str]:
     """
     out: list[str] = []
     work: dict[Buffer, int] = {}  # operations of an element of what is inlined
-    text: dict[Buffer, _Length] = {}  # and how long its expression is
+    text: dict[Buffer, Length] = {}  # and how long its expression is
     for block in program.blocks:
         mine = block.operations + sum(work.get(u.buffer, 0 if u.affine else _GATHER) for u in block.loads)
         if _inline(program, block) and isinstance(block.block.body, BufferStore):
-            added = {use.buffer: _length(block.block.body.value, block.axes, text) for use in block.stores}
+            added = {use.buffer: inlined_length(block.block.body.value, block.axes, text) for use in block.stores}
             if _stays_small(program, block, mine, text, {**text, **added}):
                 out.append(block.name)
                 work.update({use.buffer: mine for use in block.stores})
@@ -51,16 +52,12 @@ def blocks_to_inline(program: Program) -> list[str]:
     return out
 
 
-_Length = tuple[int, int]
-"""The nodes of an element's expression: ``(own, per)`` for ``own + per * (nodes of the place that is read)``."""
-
-
 def _stays_small(
     program: Program,
     block: BlockInfo,
     work: int,
-    before: Mapping[Buffer, _Length],
-    after: Mapping[Buffer, _Length],
+    before: Mapping[Buffer, Length],
+    after: Mapping[Buffer, Length],
 ) -> bool:
     """Whether ``work`` operations per element are few enough for the places that consumers read, and the consumers'
     expressions stay short."""
@@ -73,20 +70,10 @@ def _stays_small(
     return True
 
 
-def _lengths(block: BlockInfo, known: Mapping[Buffer, _Length]) -> list[_Length]:
-    return [_length(n.value, block.axes, known) for n in pre_order(block.block.body) if isinstance(n, BufferStore)]
-
-
-def _length(e: Expr, axes: Collection[Var], known: Mapping[Buffer, _Length]) -> _Length:
-    """The length of ``e`` with loads of the ``known`` buffers replaced by what they are."""
-    if isinstance(e, Var):
-        return (0, 1) if e in axes else (1, 0)
-    parts = [_length(child, axes, known) for child in e.children() if isinstance(child, Expr)]
-    own, per = sum(p[0] for p in parts), sum(p[1] for p in parts)
-    if isinstance(e, BufferLoad) and e.buffer in known:
-        base, factor = known[e.buffer]
-        return base + factor * own, factor * per
-    return own + 1, per
+def _lengths(block: BlockInfo, known: Mapping[Buffer, Length]) -> list[Length]:
+    return [
+        inlined_length(n.value, block.axes, known) for n in pre_order(block.block.body) if isinstance(n, BufferStore)
+    ]
 
 
 def paddings_to_inline(program: Program) -> list[str]:
