@@ -31,7 +31,7 @@ from ..tir.function import PrimFunc
 __all__ = ["Parameter", "Workload", "WorkloadCase", "WorkloadError", "nearest", "workload"]
 
 Reference = Callable[..., None]
-_MAX_ELEMENTS = 2**31 - 1
+_MAX_ELEMENTS = 2**63 - 1
 
 
 class WorkloadError(ValueError):
@@ -201,7 +201,7 @@ def _check_size(spec: str, tensor: Any) -> None:
         total *= extent.value
     if total > _MAX_ELEMENTS:
         shape = "×".join(str(e.value) for e in tensor.shape)
-        raise WorkloadError(f"{spec}: {tensor.name} has {shape} = {total} elements; an int32 index reaches 2147483647")
+        raise WorkloadError(f"{spec}: {tensor.name} has {shape} = {total} elements, more than 64 bits count")
 
 
 @overload
