@@ -31,7 +31,8 @@ from ..tir.function import PrimFunc
 __all__ = ["Parameter", "Workload", "WorkloadCase", "WorkloadError", "nearest", "workload"]
 
 Reference = Callable[..., None]
-_MAX_ELEMENTS = 2**63 - 1
+_MAX_ELEMENTS = 2**36
+"""More than machines have memory for; a wrong number in a spec is likelier than such a tensor."""
 
 
 class WorkloadError(ValueError):
@@ -201,7 +202,7 @@ def _check_size(spec: str, tensor: Any) -> None:
         total *= extent.value
     if total > _MAX_ELEMENTS:
         shape = "×".join(str(e.value) for e in tensor.shape)
-        raise WorkloadError(f"{spec}: {tensor.name} has {shape} = {total} elements, more than 64 bits count")
+        raise WorkloadError(f"{spec}: {tensor.name} has {shape} = {total} elements, more than memory holds")
 
 
 @overload
