@@ -19,7 +19,7 @@ from .types import llvm_type, splat_constant, suffix, vector_constant, zero
 if TYPE_CHECKING:
     from .expr import ExprEmitter
 
-__all__ = ["emit_call"]
+__all__ = ["emit_call", "is_foreign"]
 
 _INTRINSICS = {
     "fma": "fma", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven",
@@ -30,6 +30,11 @@ _LIBM = {
     "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "pow", "fmod", "hypot",
 }  # fmt: skip
 _BITWISE = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor"}
+
+
+def is_foreign(e: object) -> bool:
+    """Whether an expression is the call of a function that somebody else wrote."""
+    return isinstance(e, Call) and e.op.startswith(("tir.call_extern", "tir.call_pure_extern"))
 
 
 def emit_call(em: ExprEmitter, e: Call) -> str:

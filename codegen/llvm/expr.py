@@ -53,7 +53,7 @@ from ...tir.expr import (
 from ...tir.indices import index_like
 from ...tir.walk import pre_order
 from .builder import FunctionBuilder
-from .calls import emit_call
+from .calls import emit_call, is_foreign
 from .casts import emit_cast
 from .division import divide
 from .index import Linear, index_text, linear, linear_text
@@ -337,10 +337,10 @@ class ExprEmitter:
         return fn.pure(f"icmp {_COMPARE[type(e)][1]} <{lanes} x i32> {steps}, {wide}")
 
     def logical(self, e: And | Or) -> str:
-        """And, Or: the second operand is only evaluated when it matters if it reads memory."""
+        """And, Or: the second operand is only evaluated when it matters if it reads memory or calls functions of others."""
         fn, type_ = self.fn, self.type(e)
         name = "and" if isinstance(e, And) else "or"
-        if lanes_of(e.dtype) == 1 and any(isinstance(n, BufferLoad) for n in pre_order(e.b)):
+        if lanes_of(e.dtype) == 1 and any(isinstance(n, BufferLoad) or is_foreign(n) for n in pre_order(e.b)):
             first = self.value(e.a)
             known = "false" if isinstance(e, And) else "true"
             start, more, done = fn.block, fn.new_label("more"), fn.new_label("both")

@@ -24,7 +24,7 @@ def load(em: ExprEmitter, e: BufferLoad) -> str:
     lanes = lanes_of(dtype)
     offset, stride, vector = _place(em, buffer, e.indices, lanes)
     if vector is None and stride is not None and not stride.terms and stride.const == 0 and lanes > 1:
-        one = _scalar_load(em, buffer, offset)
+        one = _scalar_load(em, buffer, offset) if e.predicate is None else _asked_for(em, e, offset)
         return em.splat(one, element_of(dtype), lanes)
     if lanes == 1:
         return _scalar_load(em, buffer, offset)
@@ -114,6 +114,20 @@ def _scalar_load(em: ExprEmitter, buffer: Buffer, offset: Linear) -> str:
     dtype = buffer.dtype
     text = f"load {memory_type(dtype)}, ptr {pointer}, align {align_of(dtype)}"
     return em.from_memory(em.cached_load(buffer, text), dtype)
+
+
+def _asked_for(em: ExprEmitter, e: BufferLoad, offset: Linear) -> str:
+    """One element for all lanes, read when some lane of the mask asks for it; else 0."""
+    assert e.predicate is not None
+    lanes, one, scalar = lanes_of(e.dtype), memory_type(e.buffer.dtype), element_of(e.dtype)
+    mask = f"<{lanes} x i1>"
+    some = em.fn.pure(em.intrinsic(f"llvm.vector.reduce.or.v{lanes}i1", "i1", [mask], [em.value(e.predicate)]))
+    single = em.fn.pure(f"insertelement <1 x i1> poison, i1 {some}, i64 0")
+    text = em.intrinsic(
+        f"llvm.masked.load.v1{suffix(_stored(scalar))}.p0", f"<1 x {one}>", ["ptr", "i32", "<1 x i1>", f"<1 x {one}>"],
+        [_pointer(em, e.buffer, offset), str(align_of(e.dtype)), single, "zeroinitializer"],
+    )  # fmt: skip
+    return em.from_memory(em.fn.pure(f"extractelement <1 x {one}> {em.cached_load(e.buffer, text)}, i64 0"), scalar)
 
 
 def strides_of(buffer: Buffer) -> tuple[Expr, ...]:

@@ -27,6 +27,7 @@ from ...tir.expr import (
     Let,
     Mul,
     Not,
+    Or,
     Ramp,
     Range,
     Select,
@@ -230,6 +231,8 @@ class _Vectorizer:
             return self.env.get(e, e)
         if isinstance(e, BufferLoad):
             return self.load(e)
+        if isinstance(e, (And, Or)) and any(isinstance(n, (BufferLoad, Call)) for n in pre_order(e.b)):
+            return self.connective(e)
         if isinstance(e, BinaryOp):
             return self.binary(e)
         if isinstance(e, Call):
@@ -286,6 +289,14 @@ class _Vectorizer:
         affine = self.ramp(type(e), a, b)
         if affine is not None:
             return affine
+        return type(e)(widen(a, self.lanes), widen(b, self.lanes))
+
+    def connective(self, e: And | Or) -> Expr:
+        """The second truth value is looked at in the lanes where the first one does not decide."""
+        a = self.expr(e.a)
+        b = self.masked(e.b, _both(self.predicate, a if isinstance(e, And) else Not(a)))
+        if lanes_of(a.dtype) == lanes_of(b.dtype) == 1:
+            return type(e)(a, b)
         return type(e)(widen(a, self.lanes), widen(b, self.lanes))
 
     def ramp(self, kind: type[BinaryOp], a: Expr, b: Expr) -> Expr | None:

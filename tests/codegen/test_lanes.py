@@ -220,6 +220,38 @@ def test_idle_vectors_read_nothing():
     agrees(sch, np.arange(13, dtype="int16"), np.zeros(65, "uint8"))
 
 
+@pytest.mark.parametrize(
+    "value",
+    ["T.Select(i < 5 and A[i] > T.float32(2), T.float32(1), T.float32(0))",
+     "T.Select(i >= 5 or A[i] > T.float32(2), T.float32(1), T.float32(0))",
+     'T.Cast("float32", i < 5 and A[i] > T.float32(2) or i >= 12)'],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["serial", "vectorized"])
+def test_what_the_first_truth_value_decides(kind, value):
+    """The second one is not looked at: here it is outside of the array."""
+    func = parse(f"""
+@T.prim_func
+def f(A: T.Buffer((5,), "float32"), B: T.Buffer((2048,), "float32")):
+    for i in T.{kind}(2048):
+        B[i] = {value}
+""")
+    agrees(func, np.arange(5, dtype="float32"), np.zeros(2048, "float32"))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "bool"])
+def test_one_element_under_a_mask(dtype):
+    func = parse(f"""
+@T.prim_func
+def f(A: T.Buffer((2,), "{dtype}"), n: T.int32, B: T.Buffer((8,), "{dtype}")):
+    B[T.Ramp(0, 1, 8)] = A.vload([T.Broadcast(n, 8)], predicate=T.Ramp(0, 1, 8) < T.Broadcast(8 - 4 * n, 8))
+""")
+    a = np.array([1, 0], dtype)
+    for n, want in ((0, [1] * 8), (1, [0] * 8), (1 << 20, [0] * 8)):
+        b = np.ones(8, dtype)
+        compile(func, NATIVE)(a, n, b)
+        np.testing.assert_array_equal(b, np.array(want, dtype))
+
+
 @pytest.mark.parametrize("n", [13, 50])
 def test_a_value_that_is_certainly_inside_is_read_plainly(n):
     func = parse(f"""
@@ -443,6 +475,20 @@ def f(A: T.Buffer((17,), "int64"), B: T.Buffer((17,), "int64")):
     b = np.zeros(17, "int64")
     compile(func, NATIVE)(a, b)
     np.testing.assert_array_equal(b, np.where(a != 0, 4, -1))
+
+
+def test_a_call_behind_a_truth_value():
+    func = parse("""
+@T.prim_func
+def f(A: T.Buffer((17,), "int64"), B: T.Buffer((17,), "bool")):
+    for i in range(17):
+        B[i] = A[i] != T.int64(0) and T.call_pure_extern("int64", "strlen", A[i]) == T.int64(4)
+""")
+    text = ctypes.create_string_buffer(b"four")
+    a = np.where(np.arange(17) % 3 == 0, ctypes.addressof(text), 0).astype("int64")
+    b = np.zeros(17, bool)
+    compile(func, NATIVE)(a, b)
+    np.testing.assert_array_equal(b, a != 0)
 
 
 def test_masks_cost_nothing_where_they_cost_nothing_before():
