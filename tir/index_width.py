@@ -62,9 +62,11 @@ def widened(func: PrimFunc) -> PrimFunc:
 
 
 def unified(func: PrimFunc) -> PrimFunc:
-    """:func:`widened`, also where loops and axes of both widths meet, so that no conversion stands in an index."""
+    """:func:`widened`, also where loops and axes of both widths meet, so that no conversion stands in an index, and
+    where vectors of indices run over a product of sizes (``n * m``), which int32 may not hold."""
     mixed = len(_index_types(func)) > 1
-    return with_index_dtype(func, WIDE, params=False) if mixed or needs_wide_indices(func) else func
+    wide = mixed or _vectors_over_products(func) or needs_wide_indices(func)
+    return with_index_dtype(func, WIDE, params=False) if wide else func
 
 
 def with_index_dtype(func: PrimFunc, dtype: str, *, params: bool = True) -> PrimFunc:
@@ -99,6 +101,17 @@ def _index_types(func: PrimFunc) -> set[str]:
         elif isinstance(n, Block):
             found.update(iv.var.dtype for iv in n.iter_vars)
     return found & set(_INDEX_TYPES)
+
+
+def _vectors_over_products(func: PrimFunc) -> bool:
+    """Whether there are vector loops, and an int32 loop whose extent multiplies sizes."""
+    loops = [n for n in pre_order(func.body, lambda n: not isinstance(n, Expr)) if isinstance(n, For)]
+    return any(loop.kind == "vectorized" for loop in loops) and any(
+        isinstance(n, Mul) and not isinstance(n.a, IntImm) and not isinstance(n.b, IntImm)
+        for loop in loops
+        if loop.loop_var.dtype == INDEX
+        for n in pre_order(loop.extent)
+    )
 
 
 def _span(buffer: Buffer) -> int:

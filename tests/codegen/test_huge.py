@@ -219,3 +219,19 @@ def test_loops_fused_beyond_int32_over_narrow_axes_are_vectors_without_gathers()
     text = lower(sch, "llvm", check=True).script()
     assert "Cast" not in text
     assert "gather" not in tw.build(sch, target="llvm").get_source()
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (7, 13), (16, 17), (1, 33)])
+def test_vectors_over_a_product_of_sizes_have_wide_indices(shape):
+    n, m = te.var("n"), te.var("m")
+    A = te.placeholder((n, m), "int8", name="A")
+    B = te.compute((n, m), lambda i, j: A[i, j] + te.const(1, "int8"), name="B")
+    sch = Schedule(te.create_prim_func([A, B]))
+    _, inner = sch.split(sch.fuse(*sch.get_loops("B")), [None, 16])
+    sch.vectorize(inner)
+    assert "i_j_fused_0 * T.int64(16)" in lower(sch, "llvm", check=True).script()
+    a = np.arange(shape[0] * shape[1]).astype("int8").reshape(shape)
+    for target in TARGETS:
+        b = np.zeros(shape, "int8")
+        tw.build(sch, target=target)(a, b)
+        np.testing.assert_array_equal(b, a + np.int8(1))
