@@ -236,6 +236,9 @@ def _axes_of_partial(realize: BlockRealize, own: Sequence[For], target: For) -> 
             out.values.append(value)
             if isinstance(value, Var):
                 out.by_loop.setdefault(value, own_axis.var)
+    for lp in own:  # a condition may name a loop of one turn that no axis does
+        if is_const_int(lp.extent, 1):
+            out.by_loop.setdefault(lp.loop_var, lp.min)
     return out
 
 

@@ -439,3 +439,20 @@ def main(A: T.Buffer((7, 5)), B: T.Buffer((7,)), C: T.Buffer((7,))):
         sch.decompose_reduction("B", sch.get_loops("B")[1])
     with pytest.raises(ScheduleError, match="not known to run block 'B' once on each point of its axes"):
         sch.rfactor(sch.get_loops("B")[1], 0)
+
+
+def test_rfactor_under_a_condition_on_a_loop_that_no_axis_names(agree):
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((7,), "int32"), B: T.Buffer((7,), "int32")):
+    for i, k in T.grid(7, 1):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = 2147483647
+            B[vi] = T.min(B[vi], A[vi + vk])
+""")
+    sch = Schedule(func, debug_mask="all")
+    _, inner = sch.split(sch.get_loops("B")[1], [None, 8], preserve_unit_iters=False)
+    sch.rfactor(inner, -1)
+    agree(func, sch.func)
