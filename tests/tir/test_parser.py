@@ -413,11 +413,11 @@ def test_collection_of_garbage_goes_on_after_parsing(text):
 
 @pytest.mark.parametrize("value", [(1 << 64) - 1, 1 << 63, 0])
 def test_constants_of_uint64(value):
-    f = func("for i in range(16):\n    W[i] = T.uint64(%d)" % value, params='W: T.Buffer((16,), "uint64")')
+    f = func(f"for i in range(16):\n    W[i] = T.uint64({value})", params='W: T.Buffer((16,), "uint64")')
     assert parse(f.script()).script() == f.script()
     assert f"T.uint64({value})" in f.script()
 
 
 def test_constants_beyond_their_type_are_refused():
     with pytest.raises(ParseError, match="does not fit"):
-        func("W[0] = T.uint64(%d)" % (1 << 64), params='W: T.Buffer((16,), "uint64")')
+        func(f"W[0] = T.uint64({1 << 64})", params='W: T.Buffer((16,), "uint64")')
