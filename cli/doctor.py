@@ -32,7 +32,7 @@ def command(refresh: bool, num_cores: int | None, target: str | None, as_json: b
     """Measure and print this machine: CPU, vector width, cores, caches, the peak of multiply-adds and the bandwidth of
     memory (both by code that Tilewright generates), versions, and where each setting came from."""
     from ..codegen import Target
-    from ..codegen.cache import cache_directory
+    from ..codegen.cache_directory import cache_directory
     from ..driver.machine import measure_machine
 
     machine = Target(target_text(target, num_cores))
@@ -82,7 +82,7 @@ def command(refresh: bool, num_cores: int | None, target: str | None, as_json: b
 
 
 def _object_cache() -> dict[str, Any]:
-    from ..codegen.objects import cache_state
+    from ..codegen.object_cache import cache_state
 
     state = cache_state()
     return {

@@ -15,11 +15,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from .c.emit import emit_c
-from .c.header import c_header
+from .c.c_header import c_header
+from .c.c_source import emit_c
 from .llvm.jit import CompiledCode, optimize_and_compile
 from .lowered import LoweredFunc
-from .runtime.ir import runtime_ir
+from .runtime.runtime_ir import runtime_ir
 from .target import Target
 from .triples import arch_of, default_triple, system_of
 from .version import CODEGEN_VERSION

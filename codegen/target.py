@@ -19,7 +19,7 @@ from typing import Any
 
 from ..tir.dtype import bits_of, parse_dtype
 from .cpu import Caches, available_cores, generic_caches, host
-from .features import IMPLIES, TargetError, enabled_features, features_left, nearest, parse_attrs
+from .cpu_features import IMPLIES, TargetError, enabled_features, features_left, nearest, parse_attrs
 from .triples import address_bits, arch_of, default_triple, has_runtime, system_of
 
 __all__ = ["Target", "TargetError"]

@@ -18,9 +18,17 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..codegen.cache import cache_directory
+from ..codegen.cache_directory import cache_directory
 from ..codegen.llvm.jit import load, optimize_and_compile
-from ..codegen.llvm.probe import CLOCK_STEPS, clock_ir, driver_ir, fma_flops, fma_ir, sweep_block_bytes, sweep_ir
+from ..codegen.llvm.microbenchmarks import (
+    CLOCK_STEPS,
+    clock_ir,
+    driver_ir,
+    fma_flops,
+    fma_ir,
+    sweep_block_bytes,
+    sweep_ir,
+)
 from ..codegen.runtime.loader import runtime_symbols
 from ..codegen.target import Target
 

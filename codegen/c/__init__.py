@@ -1,9 +1,9 @@
 """Portable C source from lowered functions: GCC's and Clang's vector types, OpenMP for parallel loops (serial without).
 
-:func:`.emit.emit_c` writes a source file; :mod:`.expr` has expressions, :mod:`.helpers` the small inline functions that
+:func:`.c_source.emit_c` writes a source file; :mod:`.c_expr` has expressions, :mod:`.inline_functions` the small inline functions that
 C has no operator for.
 """
 
-from .emit import CEmitError, emit_c
+from .c_source import CEmitError, emit_c
 
 __all__ = ["CEmitError", "emit_c"]

@@ -1,5 +1,5 @@
-"""LLVM: :mod:`.emit` writes IR text from a lowered function, :mod:`.jit` (the one home of llvmlite) compiles it."""
+"""LLVM: :mod:`.llvm_ir` writes IR text from a lowered function, :mod:`.jit` (the one home of llvmlite) compiles it."""
 
-from .emit import emit
+from .llvm_ir import emit
 
 __all__ = ["emit"]

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..elf import undefined_symbols
-from ..objects import find_object, keep_object, object_key
+from ..elf_symbols import undefined_symbols
+from ..object_cache import find_object, keep_object, object_key
 from ..target import Target, TargetError
 from ..version import CODEGEN_VERSION
-from .settled import SETTLED
-from .single_lane import split_single_lanes
+from .loop_invariants import SETTLED
+from .single_lane_stores import split_single_lanes
 
 __all__ = ["CompiledCode", "JITError", "Loaded", "Options", "llvm_version", "load", "optimize_and_compile"]
 
@@ -72,7 +72,7 @@ def optimize_and_compile(
     ir_text: str, target: Target, opt_level: int = 3, *, link: tuple[str, ...] = (), cache: bool = True, **toggles: bool
 ) -> CompiledCode:
     """Machine code for ``target`` from LLVM IR text. ``link``: further modules to link with it; ``toggles``: the other
-    fields of :class:`Options`. ``cache``: take it from the disk when it was made before (:mod:`..objects`), and keep it
+    fields of :class:`Options`. ``cache``: take it from the disk when it was made before (:mod:`..object_cache`), and keep it
     there.
 
     Raises :class:`JITError` when the text is no valid module.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from ...tir.expr import Expr
-from .math_build import Maths
+from .math_builder import Maths
 
 __all__ = ["acos", "asin", "atan", "atan2"]
 

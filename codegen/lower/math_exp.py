@@ -9,7 +9,7 @@ that denormal results and overflow come out right.
 from __future__ import annotations
 
 from ...tir.expr import Expr
-from .math_build import Maths
+from .math_builder import Maths
 
 __all__ = ["cosh", "exp", "exp10", "exp2", "exp_plus_one", "expm1", "sinh"]
 

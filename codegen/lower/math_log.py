@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from ...tir.expr import Expr
-from .math_build import Maths
+from .math_builder import Maths
 
 __all__ = ["acosh", "asinh", "atanh", "log", "log10", "log1p", "log2"]
 

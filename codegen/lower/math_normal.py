@@ -25,7 +25,7 @@ from ...tir.dtype import bits_of, element_of, is_float
 from ...tir.equal import structural_equal
 from ...tir.expr import Add, Call, Div, Expr, FloatImm, Mul, Sub
 from . import math_tables
-from .math_build import Maths
+from .math_builder import Maths
 from .math_exp import LOG2_E, _minus_one
 
 __all__ = ["erf_plus_one", "gelu", "named_sums", "twice_normal"]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 
 from ...tir.expr import And, Expr, Or
-from .math_build import Maths
+from .math_builder import Maths
 from .math_exp import EXP2_64
 from .math_log import _finish, _split
 

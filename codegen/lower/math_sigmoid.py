@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ...tir.expr import Expr
 from . import math_tables
-from .math_build import Maths
+from .math_builder import Maths
 from .math_exp import exp, exp_plus_one
 
 __all__ = ["erf", "sigmoid", "tanh"]

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...tir.expr import Expr
-from .math_build import Maths
+from .math_builder import Maths
 
 __all__ = ["ERF", "GELU", "STEP", "TANH", "Pieces", "erf", "gelu", "tanh"]
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from ...tir.dtype import bits_of, with_lanes
 from ...tir.expr import Call, Cast, Expr
-from .math_build import Maths
+from .math_builder import Maths
 
 __all__ = ["cos", "far_side", "sin", "tan"]
 

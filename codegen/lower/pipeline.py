@@ -21,26 +21,26 @@ from ...tir.index_width import unified
 from ...tir.verify import verify
 from ..target import Target
 from .assumptions import drop_assumptions
-from .blocks import flatten_blocks
-from .compact import compact_buffers
-from .contract import form_fma
-from .flat import join_split_indices
-from .guards import hoist_guards, name_quotients
-from .horizontal import lower_horizontal
-from .idle import cut_idle_rounds
-from .loops import legalize_vector_loops, remove_unit_loops, split_unroll_factors
-from .masks import settle_masks
-from .math import lower_math
-from .prefetch import insert_prefetches
-from .reduction import place_init
-from .registers import promote_registers
-from .spread import spread_prefetches
-from .storage import widen_half_floats
-from .streams import align_streams, mark_streams
-from .transpose import transpose_in_registers
-from .unroll import unroll_loops
-from .unroll_steps import choose_unrolled
-from .vectorize import vectorize_loops
+from .choose_unrolled import choose_unrolled
+from .compact_buffers import compact_buffers
+from .cut_idle_iterations import cut_idle_rounds
+from .flatten_blocks import flatten_blocks
+from .fold_masks import settle_masks
+from .form_fma import form_fma
+from .hoist_guards import hoist_guards, name_quotients
+from .horizontal_reductions import lower_horizontal
+from .insert_prefetches import insert_prefetches
+from .interleave_prefetches import spread_prefetches
+from .join_split_indices import join_split_indices
+from .legalize_loops import legalize_vector_loops, remove_unit_loops, split_unroll_factors
+from .lower_math import lower_math
+from .nontemporal_stores import align_streams, mark_streams
+from .place_init import place_init
+from .promote_registers import promote_registers
+from .transpose_in_registers import transpose_in_registers
+from .unroll_loops import unroll_loops
+from .vectorize_loops import vectorize_loops
+from .widen_half_floats import widen_half_floats
 
 __all__ = ["PASSES", "PLAIN_PASSES", "Pass", "PassReport", "run_passes"]
 

@@ -1,8 +1,8 @@
 """What runs beside compiled code.
 
-In LLVM IR (:mod:`.ir`: :mod:`.pool_ir` the fork-join pool, :mod:`.memory_ir` scratch memory, timing loops), loaded once
+In LLVM IR (:mod:`.runtime_ir`: :mod:`.pool_ir` the fork-join pool, :mod:`.memory_ir` scratch memory, timing loops), loaded once
 per process by :mod:`.loader` or linked into exported files. In Python: :mod:`.module` has Module and Function,
-:mod:`.arguments` checks and explains, :mod:`.views` reads arrays of any library, :mod:`.glue` makes the native quick
+:mod:`.argument_checks` checks and explains, :mod:`.array_views` reads arrays of any library, :mod:`.native_glue` makes the native quick
 path around both, :mod:`.timing` asks the clock.
 
 Import from the modules; this package imports none of them.

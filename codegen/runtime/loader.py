@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from ..llvm.jit import load, optimize_and_compile
 from ..target import Target
-from .ir import SYMBOLS, runtime_ir
+from .runtime_ir import SYMBOLS, runtime_ir
 
 __all__ = ["runtime_symbols"]
 

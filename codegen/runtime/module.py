@@ -14,16 +14,16 @@ import numpy as np
 from ...tir.dtype import to_numpy
 from ...tir.stmt import AssertStmt
 from ...tir.walk import pre_order
-from ..c.emit import emit_c
+from ..c.c_source import emit_c
 from ..export import export_module
-from ..llvm.emit import NO_TILES
-from ..llvm.expr import CACHE_LINE
 from ..llvm.jit import CompiledCode, JITError, Loaded, load
-from ..llvm.stmt import OUT_OF_MEMORY
+from ..llvm.llvm_expr import CACHE_LINE
+from ..llvm.llvm_ir import NO_TILES
+from ..llvm.llvm_stmt import OUT_OF_MEMORY
 from ..lowered import LoweredFunc, Param
-from .arguments import Arguments, c_types
-from .glue import UNUSUAL, glue_for
+from .argument_checks import Arguments, c_types
 from .loader import runtime_symbols
+from .native_glue import UNUSUAL, glue_for
 from .timing import TimingResult, time_packed
 
 __all__ = ["BoundCall", "Function", "Module"]

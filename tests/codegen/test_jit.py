@@ -5,7 +5,7 @@ import gc
 
 import pytest
 
-from tilewright.codegen.elf import undefined_symbols
+from tilewright.codegen.elf_symbols import undefined_symbols
 from tilewright.codegen.llvm.jit import JITError, load, optimize_and_compile
 from tilewright.codegen.target import Target
 

@@ -14,9 +14,9 @@ import pytest
 from tilewright import te
 from tilewright.codegen import Target, compile, lower
 from tilewright.codegen.c import emit_c
-from tilewright.codegen.llvm.emit import emit
-from tilewright.codegen.lower.active import some_lane
-from tilewright.codegen.lower.masks import all_lanes
+from tilewright.codegen.llvm.llvm_ir import emit
+from tilewright.codegen.lower.active_lanes import some_lane
+from tilewright.codegen.lower.fold_masks import all_lanes
 from tilewright.schedule import Schedule
 from tilewright.tir.arith import Analyzer, simplify
 from tilewright.tir.expr import EQ, GE, GT, LE, LT, NE, And, Broadcast, BufferLoad, IntImm, Not, Ramp

@@ -11,11 +11,11 @@ import threading
 import numpy as np
 import pytest
 
-from tilewright.codegen import objects
-from tilewright.codegen.cache import cache_directory
+from tilewright.codegen import object_cache
+from tilewright.codegen.cache_directory import cache_directory
 from tilewright.codegen.compile import compile as compile_function
 from tilewright.codegen.llvm import jit
-from tilewright.codegen.objects import cache_state, find_object, keep_object, object_key
+from tilewright.codegen.object_cache import cache_state, find_object, keep_object, object_key
 from tilewright.codegen.target import Target
 from tilewright.tir.parser import parse
 
@@ -32,7 +32,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("TILEWRIGHT_CACHE", raising=False)
     monkeypatch.delenv("TILEWRIGHT_CACHE_MB", raising=False)
-    objects._written.clear()
+    object_cache._written.clear()
     return cache_directory() / "objects"
 
 
@@ -178,7 +178,7 @@ def test_threads_that_write_the_same(folder):
 
 def test_processes_that_write_and_sweep(folder):
     program = (
-        "from tilewright.codegen.objects import *\n"
+        "from tilewright.codegen.object_cache import *\n"
         "for n in range(60):\n"
         "    k = f'{n % 10:064}'\n"
         "    keep_object(k, bytes([n % 10]) * 20000)\n"
@@ -196,7 +196,7 @@ def test_calling_leaves_nothing_of_this_process(folder):
     """The glue holds addresses, which the next process would not find."""
     call(compile_function(parse(DOUBLE), "native", "kernel"))
     before = files(folder)
-    from tilewright.codegen.runtime.glue import _load
+    from tilewright.codegen.runtime.native_glue import _load
 
     _load.cache_clear()
     call(compile_function(parse(DOUBLE), "native", "kernel"))

@@ -10,7 +10,7 @@ import pytest
 
 from tilewright.codegen.compile import compile as compile_function
 from tilewright.codegen.lower import lower
-from tilewright.codegen.lower.slots import homes_of
+from tilewright.codegen.lower.register_partition import homes_of
 from tilewright.codegen.target import Target
 from tilewright.tir.expr import BufferLoad
 from tilewright.tir.parser import parse

@@ -6,9 +6,9 @@ import stat
 import numpy as np
 import pytest
 
-from tilewright.codegen import Target, cache
+from tilewright.codegen import Target, cache_directory
 from tilewright.codegen.llvm.jit import optimize_and_compile
-from tilewright.codegen.llvm.probe import driver_ir, fma_flops, fma_ir, sweep_block_bytes, sweep_ir
+from tilewright.codegen.llvm.microbenchmarks import driver_ir, fma_flops, fma_ir, sweep_block_bytes, sweep_ir
 from tilewright.driver import machine
 from tilewright.driver.machine import MachineReport, PeakProbe, bandwidth_of, measure_machine, peak_of
 
@@ -58,7 +58,7 @@ def test_shares_for_any_number_of_threads():
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(machine, "_in_process", {})
-    return cache.cache_directory()
+    return cache_directory.cache_directory()
 
 
 def test_reports_are_kept_and_read_again(folder, monkeypatch):
@@ -94,7 +94,7 @@ def test_a_cache_that_cannot_be_written(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", str(tmp_path / "file"))
     with pytest.warns(UserWarning, match="using a temporary directory"):
-        assert cache.cache_directory().is_dir()
+        assert cache_directory.cache_directory().is_dir()
 
 
 def test_other_machines_cannot_be_measured():

@@ -17,15 +17,15 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "schedule/primitives/order.py", "schedule/primitives/reduction.py", "schedule/primitives/rfactor.py",
     ),
     "lowering": (
-        "codegen/lower/blocks.py", "codegen/lower/compact.py", "codegen/lower/guards.py",
-        "codegen/lower/horizontal.py", "codegen/lower/loops.py", "codegen/lower/masks.py",
-        "codegen/lower/reduction.py", "codegen/lower/registers.py", "codegen/lower/transpose.py",
-        "codegen/lower/unroll.py", "codegen/lower/vectorize.py",
+        "codegen/lower/flatten_blocks.py", "codegen/lower/compact_buffers.py", "codegen/lower/hoist_guards.py",
+        "codegen/lower/horizontal_reductions.py", "codegen/lower/legalize_loops.py", "codegen/lower/fold_masks.py",
+        "codegen/lower/place_init.py", "codegen/lower/promote_registers.py", "codegen/lower/transpose_in_registers.py",
+        "codegen/lower/unroll_loops.py", "codegen/lower/vectorize_loops.py",
     ),
     "back ends": (
-        "codegen/llvm/casts.py", "codegen/llvm/expr.py", "codegen/llvm/halves.py", "codegen/llvm/index.py",
-        "codegen/llvm/memory.py", "codegen/llvm/rows.py", "codegen/llvm/stmt.py", "codegen/c/calls.py",
-        "codegen/c/emit.py", "codegen/c/expr.py", "codegen/c/helpers.py",
+        "codegen/llvm/casts.py", "codegen/llvm/llvm_expr.py", "codegen/llvm/half_conversions.py", "codegen/llvm/index_arithmetic.py",
+        "codegen/llvm/loads_stores.py", "codegen/llvm/row_reductions.py", "codegen/llvm/llvm_stmt.py", "codegen/c/c_calls.py",
+        "codegen/c/c_source.py", "codegen/c/c_expr.py", "codegen/c/inline_functions.py",
     ),
 }  # fmt: skip
 """Files by group."""

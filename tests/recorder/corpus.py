@@ -14,8 +14,8 @@ import numpy as np
 import tilewright as tw
 from tilewright import te, tir
 from tilewright.codegen import Target, lower
-from tilewright.codegen.c.emit import emit_c
-from tilewright.codegen.llvm.emit import emit as emit_llvm
+from tilewright.codegen.c.c_source import emit_c
+from tilewright.codegen.llvm.llvm_ir import emit as emit_llvm
 from tilewright.driver.catalog import BUILTIN
 from tilewright.driver.fuzz.programs import random_program
 from tilewright.driver.fuzz.steps import Nothing, draw_step

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tilewright.codegen import compile
-from tilewright.codegen.llvm.builder import FunctionBuilder
+from tilewright.codegen.llvm.function_builder import FunctionBuilder
 from tilewright.schedule import Schedule, ScheduleError, TensorIntrin
 from tilewright.tir import parse, verify
 from tilewright.tir.interpret import interpret

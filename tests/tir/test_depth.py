@@ -7,7 +7,7 @@ import pytest
 
 from tilewright import te
 from tilewright.codegen import Target, compile, lower
-from tilewright.codegen.c.emit import emit_c
+from tilewright.codegen.c.c_source import emit_c
 from tilewright.schedule import Schedule
 from tilewright.tir import assert_structural_equal, interpret, parse, structural_hash, verify
 from tilewright.tir.arith import simplify

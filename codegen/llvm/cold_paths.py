@@ -1,0 +1,80 @@
+"""Emits choices whose condition is likely: the usual value in line, the other in a function of its own, called seldom."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from ...tir.dtype import lanes_of
+from ...tir.expr import BufferLoad, Call, Expr, Var
+from ...tir.walk import free_vars, pre_order
+from ..lower.math_trig import far_side
+from .function_builder import FunctionBuilder
+from .llvm_types import llvm_type
+
+if TYPE_CHECKING:
+    from .llvm_expr import ExprEmitter
+
+__all__ = ["emit_likely", "is_likely"]
+
+
+def is_likely(e: Call) -> bool:
+    """Whether an ``if_then_else`` is a choice of this kind: a likely condition, and no side that reads memory."""
+    cond, *sides = e.args
+    usual = isinstance(cond, Call) and cond.op == "tir.likely"
+    return usual and not any(isinstance(n, BufferLoad) for side in sides for n in pre_order(side))
+
+
+def emit_likely(em: ExprEmitter, e: Call) -> str:
+    """``yes`` in the lanes where the condition holds; ``no`` is computed when it does not hold in all of them."""
+    cond, yes, no = e.args
+    fn, type_, bools = em.fn, llvm_type(e.dtype), llvm_type(cond.dtype)
+    usual, test = em.value(yes), em.value(cond)
+    every, lanes = test, lanes_of(cond.dtype)
+    if lanes > 1:
+        every = fn.pure(em.intrinsic(f"llvm.vector.reduce.and.v{lanes}i1", "i1", [bools], [test]))
+    every = fn.pure(em.intrinsic("llvm.expect.i1", "i1", ["i1", "i1"], [every, "true"]))
+    far = _outlined(em, no)
+    start, rare, done = fn.block, fn.new_label("rare"), fn.new_label("chosen")
+    fn.branch_if(every, done, rare)
+    fn.push()
+    fn.label(rare)
+    other = fn.emit(far)
+    mixed = fn.emit(f"select {bools} {test}, {type_} {usual}, {type_} {other}") if lanes > 1 else other
+    fn.branch(done)
+    fn.pop()
+    fn.label(done)
+    phi = fn.phi(type_)
+    fn.fill(phi, [(usual, start), (mixed, rare)])
+    return phi.name
+
+
+def _outlined(em: ExprEmitter, e: Expr) -> str:
+    """The call of a function that computes ``e``; the same text is the same function.
+
+    Where the target has fused operations, no sine of the program is left as a call but for the far side of one.
+    """
+    if isinstance(e, Call) and em.target.has_fma:
+        far = far_side(e)
+        e = e if far is None else far
+    free = free_vars(e)
+    captured: list[Var] = []
+    for n in pre_order(e):
+        if isinstance(n, Var) and n in free and n not in captured:
+            captured.append(n)
+    passed = ", ".join(f"{llvm_type(v.dtype)} {em.variable(v)}" for v in captured)
+    params = ", ".join(f"{llvm_type(v.dtype)} %p{k}" for k, v in enumerate(captured))
+    type_ = llvm_type(e.dtype)
+    inner = FunctionBuilder(f"({params}) noinline cold nounwind {em.target.llvm_attributes}")
+    outer = em.fn, em.vars, em.indices
+    em.fn, em.vars, em.indices = inner, {v: f"%p{k}" for k, v in enumerate(captured)}, set()
+    try:
+        inner.do(f"ret {type_} {em.value(e)}")
+    finally:
+        em.fn, em.vars, em.indices = outer
+    text = inner.text()
+    name = f"rare_{hashlib.sha256(f'{type_}{text}'.encode()).hexdigest()[:12]}"
+    definition = f"define internal {type_} @{name}{text}"
+    if definition not in em.parts.functions:
+        em.parts.functions.append(definition)
+    return f"call {type_} @{name}({passed})"

@@ -1,0 +1,128 @@
+"""float16 and bfloat16, to and from float32: by instruction where the target has one, else by arithmetic on the bits.
+
+The arithmetic for float16 follows F. Giesen's conversions (public domain): the value of a denormal number comes out of
+a multiplication by a power of two, its bits out of an addition that aligns the mantissa.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...tir.dtype import with_lanes
+from .llvm_types import llvm_type, splat_constant
+
+if TYPE_CHECKING:
+    from .llvm_expr import ExprEmitter
+
+__all__ = ["bfloat_to_float", "double_to_odd_float", "float_to_bfloat", "float_to_half", "half_to_float"]
+
+
+def _number(n: int, dtype: str, lanes: int) -> str:
+    return splat_constant(str(n), with_lanes(dtype, lanes))
+
+
+def half_to_float(em: ExprEmitter, text: str, lanes: int) -> str:
+    """The float32 of a float16, exactly; a signalling NaN becomes a quiet one."""
+    fn = em.fn
+    th, t16, t32, tf, t1 = (llvm_type(with_lanes(d, lanes)) for d in ("float16", "uint16", "uint32", "float32", "bool"))
+    if em.target.has_f16c:
+        return fn.pure(f"fpext {th} {text} to {tf}")
+
+    def u32(n: int) -> str:
+        return _number(n, "uint32", lanes)
+
+    wide = fn.pure(f"zext {t16} {fn.pure(f'bitcast {th} {text} to {t16}')} to {t32}")
+    size = fn.pure(f"and {t32} {wide}, {u32(0x7FFF)}")
+    sign = fn.pure(f"shl {t32} {fn.pure(f'and {t32} {wide}, {u32(0x8000)}')}, {u32(16)}")
+    shifted = fn.pure(f"shl {t32} {size}, {u32(13)}")
+    power = splat_constant("0x46F0000000000000", with_lanes("float32", lanes))  # 2**112 moves the exponent's bias
+    scaled = fn.pure(f"fmul {tf} {fn.pure(f'bitcast {t32} {shifted} to {tf}')}, {power}")
+    finite = fn.pure(f"bitcast {tf} {scaled} to {t32}")
+    quiet = fn.pure(f"select {t1} {fn.pure(f'icmp ugt {t32} {size}, {u32(0x7C00)}')}, {t32} {u32(0x7FC00000)}, "
+                    f"{t32} {u32(0x7F800000)}")  # fmt: skip
+    special = fn.pure(f"or {t32} {shifted}, {quiet}")
+    is_special = fn.pure(f"icmp uge {t32} {size}, {u32(0x7C00)}")
+    bits = fn.pure(f"or {t32} {fn.pure(f'select {t1} {is_special}, {t32} {special}, {t32} {finite}')}, {sign}")
+    return fn.pure(f"bitcast {t32} {bits} to {tf}")
+
+
+def float_to_half(em: ExprEmitter, text: str, lanes: int) -> str:
+    """The float16 nearest to a float32, ties to even; a NaN keeps the upper part of its payload and becomes quiet."""
+    fn = em.fn
+    th, t16, t32, tf, t1 = (llvm_type(with_lanes(d, lanes)) for d in ("float16", "uint16", "uint32", "float32", "bool"))
+    if em.target.has_f16c:
+        return fn.pure(f"fptrunc {tf} {text} to {th}")
+
+    def u32(n: int) -> str:
+        return _number(n, "uint32", lanes)
+
+    def choose(test: str, yes: str, no: str) -> str:
+        return fn.pure(f"select {t1} {test}, {t32} {yes}, {t32} {no}")
+
+    bits = fn.pure(f"bitcast {tf} {text} to {t32}")
+    sign = fn.pure(f"and {t32} {bits}, {u32(0x80000000)}")
+    size = fn.pure(f"xor {t32} {bits}, {sign}")
+    upper = fn.pure(f"lshr {t32} {size}, {u32(13)}")
+    payload = fn.pure(f"and {t32} {upper}, {u32(0x3FF)}")
+    nan = fn.pure(f"icmp ugt {t32} {size}, {u32(0x7F800000)}")
+    large = choose(nan, fn.pure(f"or {t32} {payload}, {u32(0x7E00)}"), u32(0x7C00))
+    magic = splat_constant("0x3FE0000000000000", with_lanes("float32", lanes))  # 0.5: its last bit is 2**-24
+    aligned = fn.pure(f"fadd {tf} {fn.pure(f'bitcast {t32} {size} to {tf}')}, {magic}")
+    small = fn.pure(f"sub {t32} {fn.pure(f'bitcast {tf} {aligned} to {t32}')}, {u32(0x3F000000)}")
+    odd = fn.pure(f"and {t32} {upper}, {u32(1)}")
+    biased = fn.pure(f"add {t32} {size}, {u32((((15 - 127) << 23) + 0xFFF) & 0xFFFFFFFF)}")
+    normal = fn.pure(f"lshr {t32} {fn.pure(f'add {t32} {biased}, {odd}')}, {u32(13)}")
+    finite = choose(fn.pure(f"icmp ult {t32} {size}, {u32(113 << 23)}"), small, normal)
+    out = choose(fn.pure(f"icmp uge {t32} {size}, {u32(143 << 23)}"), large, finite)
+    signed = fn.pure(f"or {t32} {out}, {fn.pure(f'lshr {t32} {sign}, {u32(16)}')}")
+    return fn.pure(f"bitcast {t16} {fn.pure(f'trunc {t32} {signed} to {t16}')} to {th}")
+
+
+def double_to_odd_float(em: ExprEmitter, text: str, lanes: int) -> str:
+    """A float32 from which rounding to float16 gives what rounding the float64 itself would: cut off, with the last bit
+    set when anything was lost (S. Boldo and G. Melquiond, "When double rounding is odd", 2005)."""
+    fn = em.fn
+    t32, tf, td, t1 = (llvm_type(with_lanes(d, lanes)) for d in ("uint32", "float32", "float64", "bool"))
+    one = _number(1, "uint32", lanes)
+    near = fn.pure(f"fptrunc {td} {text} to {tf}")
+    back = fn.pure(f"fpext {tf} {near} to {td}")
+    bits = fn.pure(f"bitcast {tf} {near} to {t32}")
+    lost = fn.pure(f"fcmp one {td} {back}, {text}")
+    sizes = [fn.pure(em.intrinsic(_fabs(lanes), td, [td], [x])) for x in (back, text)]
+    beyond = fn.pure(f"fcmp ogt {td} {sizes[0]}, {sizes[1]}")
+    cut = fn.pure(f"select {t1} {beyond}, {t32} {fn.pure(f'sub {t32} {bits}, {one}')}, {t32} {bits}")
+    marked = fn.pure(f"or {t32} {cut}, {one}")
+    chosen = fn.pure(f"select {t1} {lost}, {t32} {marked}, {t32} {bits}")
+    return fn.pure(f"bitcast {t32} {chosen} to {tf}")
+
+
+def _fabs(lanes: int) -> str:
+    return f"llvm.fabs.{'f64' if lanes == 1 else f'v{lanes}f64'}"
+
+
+def bfloat_to_float(em: ExprEmitter, text: str, lanes: int) -> str:
+    """bfloat16 bits are the upper half of a float32's."""
+    fn = em.fn
+    t16, t32, tf = (llvm_type(with_lanes(d, lanes)) for d in ("uint16", "uint32", "float32"))
+    wide = fn.pure(f"zext {t16} {text} to {t32}")
+    high = fn.pure(f"shl {t32} {wide}, {splat_constant('16', with_lanes('uint32', lanes))}")
+    return fn.pure(f"bitcast {t32} {high} to {tf}")
+
+
+def float_to_bfloat(em: ExprEmitter, text: str, lanes: int) -> str:
+    """Round to nearest even on the bits; NaN stays NaN."""
+    fn = em.fn
+    t16, t32, tf, t1 = (llvm_type(with_lanes(d, lanes)) for d in ("uint16", "uint32", "float32", "bool"))
+
+    def number(n: int) -> str:
+        return _number(n, "uint32", lanes)
+
+    bits = fn.pure(f"bitcast {tf} {text} to {t32}")
+    upper = fn.pure(f"lshr {t32} {bits}, {number(16)}")
+    odd = fn.pure(f"and {t32} {upper}, {number(1)}")
+    bias = fn.pure(f"add {t32} {odd}, {number(0x7FFF)}")
+    rounded = fn.pure(f"lshr {t32} {fn.pure(f'add {t32} {bits}, {bias}')}, {number(16)}")
+    quiet = fn.pure(f"or {t32} {upper}, {number(0x40)}")
+    nan = fn.pure(f"fcmp uno {tf} {text}, {text}")
+    chosen = fn.pure(f"select {t1} {nan}, {t32} {quiet}, {t32} {rounded}")
+    return fn.pure(f"trunc {t32} {chosen} to {t16}")

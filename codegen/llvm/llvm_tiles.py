@@ -1,0 +1,252 @@
+"""Emits operations on tiles (:mod:`tilewright.tir.tiles`): instructions of AMX, or rows of vectors where it is missing.
+
+A tile is an SSA vector of all its numbers, which loops carry as they carry any value. Around each instruction it is cast
+to LLVM's type of a tile register and back; LLVM takes the casts out again, so that a tile which only such instructions
+use stays in its register, and configures the registers once in front of the loops.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from ...tir.dtype import bytes_of, element_of, lanes_of, with_lanes
+from ...tir.expr import Broadcast, BufferLoad, Call, Expr, Var, const
+from ...tir.tiles import TILE_BYTES, TILE_DOTS, TILE_ROWS
+from ..lower.expand_dots import expand_dot
+from .function_builder import FunctionBuilder
+from .index_arithmetic import index_text
+from .llvm_types import align_of, llvm_type, memory_type, suffix, vector_constant
+from .loads_stores import run_address
+from .target_intrinsics import dot_pieces, may_write
+
+if TYPE_CHECKING:
+    from .llvm_expr import ExprEmitter
+
+__all__ = ["TILE_CALLS"]
+
+_SHAPE = ["i16", "i16"]
+_FULL = [str(TILE_ROWS), str(TILE_BYTES)]
+_DOTS = {"uint8x1024": "tdpbusd", "int8x1024": "tdpbssd", "bfloat16x512": "tdpbf16ps"}
+
+
+def _has_instruction(em: ExprEmitter, op: str) -> bool:
+    target = em.target
+    if op == "tir.tile_dot4":
+        return bool(target.has_amx_int8)
+    return bool(target.has_amx_bf16 if op == "tir.tile_dot2_bf16" else target.has_amx)
+
+
+# -- tile registers ------------------------------------------------------------------------------------------------------
+
+
+def _register(em: ExprEmitter, e: Expr) -> str:
+    """The value of ``e`` in a tile register."""
+    em.parts.tiles = True
+    if isinstance(e, Call) and e.op in TILE_DOTS and _has_instruction(em, e.op):
+        return _multiplied(em, e)
+    place = _place(em, e)
+    if place is not None and isinstance(e, (BufferLoad, Call)):
+        pointer, step = place
+        text = em.intrinsic(
+            "llvm.x86.tileloadd64.internal", "x86_amx", [*_SHAPE, "ptr", "i64"], [*_FULL, pointer, step]
+        )
+        return em.cached_load(_loaded(e).buffer, text)
+    type_ = em.type(e)
+    return em.fn.pure(
+        em.intrinsic(f"llvm.x86.cast.vector.to.tile.{suffix(e.dtype)}", "x86_amx", [type_], [em.value(e)])
+    )
+
+
+def _vector(em: ExprEmitter, tile: str, dtype: str) -> str:
+    """The numbers of a tile register."""
+    name = f"llvm.x86.cast.tile.to.vector.{suffix(dtype)}"
+    return em.fn.pure(em.intrinsic(name, llvm_type(dtype), ["x86_amx"], [tile]))
+
+
+def _multiplied(em: ExprEmitter, e: Call) -> str:
+    c, a, b = e.args
+    name = f"llvm.x86.{_DOTS[a.dtype]}.internal"
+    operands = [_register(em, x) for x in (c, a, b)]
+    types = ["i16"] * 3 + ["x86_amx"] * 3
+    return em.fn.pure(em.intrinsic(name, "x86_amx", types, [*_FULL, str(TILE_BYTES), *operands]))
+
+
+# -- memory --------------------------------------------------------------------------------------------------------------
+
+
+def _loaded(e: BufferLoad | Call) -> BufferLoad:
+    """The access that says where a tile is read or written."""
+    where: Expr = e
+    while isinstance(where, Call):
+        where = where.args[0]
+    assert isinstance(where, BufferLoad)
+    return where
+
+
+def _place(em: ExprEmitter, e: Expr) -> tuple[str, str] | None:
+    """Where the rows of a tile lie in memory: the address of the first, and how many bytes lie between two."""
+    if isinstance(e, Call) and e.op in ("tir.tile_load", "tir.tile_store"):
+        load = _loaded(e)
+        step = e.args[1] * const(bytes_of(element_of(load.buffer.dtype)), e.args[1].dtype)
+        return em.address(load), index_text(em, step)
+    if isinstance(e, BufferLoad) and e.buffer not in em.registers:
+        pointer = run_address(em, e)
+        return None if pointer is None else (pointer, str(TILE_BYTES))
+    return None
+
+
+def _in_memory(em: ExprEmitter, e: Expr) -> tuple[str, str]:
+    """:func:`_place`, of a copy on the stack if need be."""
+    place = _place(em, e)
+    if place is not None:
+        return place
+    pointer = em.fn.alloca(lanes_of(e.dtype), memory_type(element_of(e.dtype)))
+    em.fn.do(f"store {em.type(e)} {em.value(e)}, ptr {pointer}, align 64")
+    return pointer, str(TILE_BYTES)
+
+
+def _load(em: ExprEmitter, e: Call) -> str:
+    if _has_instruction(em, e.op):
+        return _vector(em, _register(em, e), e.dtype)
+    place = _place(em, e)
+    assert place is not None
+    lanes = lanes_of(e.dtype) // TILE_ROWS
+    row = memory_type(with_lanes(element_of(e.dtype), lanes))
+    parts = [
+        em.cached_load(_loaded(e).buffer, f"load {row}, ptr {_row(em, place, n)}, align {align_of(e.dtype)}")
+        for n in range(TILE_ROWS)
+    ]
+    while len(parts) > 1:
+        joined = vector_constant(list(range(2 * lanes)), "i32")
+        half = memory_type(with_lanes(element_of(e.dtype), lanes))
+        parts = [
+            em.fn.pure(f"shufflevector {half} {low}, {half} {high}, <{2 * lanes} x i32> {joined}")
+            for low, high in zip(parts[::2], parts[1::2], strict=True)
+        ]
+        lanes *= 2
+    return parts[0]
+
+
+def _store(em: ExprEmitter, e: Call) -> str:
+    value = e.args[2]
+    place = _place(em, e)
+    assert place is not None
+    if _has_instruction(em, e.op):
+        types = [*_SHAPE, "ptr", "i64", "x86_amx"]
+        args = [*_FULL, *place, _register(em, value)]
+        em.fn.do(em.intrinsic("llvm.x86.tilestored64.internal", "void", types, args))
+    else:
+        text, type_, lanes = em.value(value), em.type(value), lanes_of(value.dtype) // TILE_ROWS
+        row = memory_type(with_lanes(element_of(value.dtype), lanes))
+        for n in range(TILE_ROWS):
+            which = vector_constant(list(range(n * lanes, (n + 1) * lanes)), "i32")
+            part = em.fn.pure(f"shufflevector {type_} {text}, {type_} poison, <{lanes} x i32> {which}")
+            em.fn.do(f"store {row} {part}, ptr {_row(em, place, n)}, align {align_of(value.dtype)}")
+    may_write(em, (e.args[0],))
+    return ""
+
+
+def _row(em: ExprEmitter, place: tuple[str, str], n: int) -> str:
+    """The address of a tile's row."""
+    pointer, step = place
+    if n == 0:
+        return pointer
+    far = str(n * int(step)) if step.isdigit() else em.fn.pure(f"mul nsw i64 {step}, {n}")
+    return em.fn.pure(f"getelementptr i8, ptr {pointer}, i64 {far}")
+
+
+# -- products ------------------------------------------------------------------------------------------------------------
+
+
+def _dot(em: ExprEmitter, e: Call) -> str:
+    if _has_instruction(em, e.op):
+        em.parts.tiles = True
+        return _vector(em, _multiplied(em, e), e.dtype)
+    c, a, b = e.args
+    fn, type_ = em.fn, em.type(e)
+    total = fn.alloca(lanes_of(c.dtype), memory_type(element_of(c.dtype)))
+    fn.do(f"store {type_} {em.value(c)}, ptr {total}, align 64")
+    places = [text for operand in (a, b) for text in _in_memory(em, operand)]
+    types = ["ptr", "i64"] * 2
+    passed = ", ".join(f"{t} {x}" for t, x in zip(types, places, strict=True))
+    fn.do(f"call void @{_by_rows(em, e)}(ptr {total}, {passed})")
+    return fn.emit(f"load {type_}, ptr {total}, align 64")
+
+
+def _by_rows(em: ExprEmitter, e: Call) -> str:
+    """The name of a function ``(ptr c, ptr a, i64 step of a, ptr b, i64 step of b)`` that adds the product to ``c``, a
+    row at a time by dot products of vectors."""
+    _, a, b = e.args
+    width = TILE_DOTS[e.op][0]
+    kinds = with_lanes(element_of(e.dtype), 16), with_lanes(element_of(a.dtype), 16 * width)
+    row_type, left_type = (llvm_type(k) for k in kinds)
+    acc, left = Var("c", kinds[0]), Var("a", kinds[1])
+    right = Var("b", with_lanes(element_of(b.dtype), 16 * width))
+    inner = FunctionBuilder(
+        f"(ptr %c, ptr noalias %a, i64 %astep, ptr noalias %b, i64 %bstep) noinline nounwind {em.target.llvm_attributes}"
+    )
+    outer = em.fn, em.vars, em.indices
+    em.fn = inner
+    row, step, done = inner.new_label("row"), inner.new_label("step"), inner.new_label("done")
+    inner.branch(row)
+    inner.label(row)
+    r = inner.phi("i64", "r")
+    at = inner.emit(f"shl i64 {r.name}, 6")
+    sums = inner.emit(f"getelementptr i8, ptr %c, i64 {at}")
+    before = inner.emit(f"load {row_type}, ptr {sums}, align 64")
+    far = inner.emit(f"mul i64 {r.name}, %astep")
+    line = inner.emit(f"getelementptr i8, ptr %a, i64 {far}")
+    inner.branch(step)
+    inner.label(step)
+    k, total = inner.phi("i64", "k"), inner.phi(row_type, "acc")
+    offset = inner.emit(f"shl i64 {k.name}, 2")
+    place = inner.emit(f"getelementptr i8, ptr {line}, i64 {offset}")
+    four = inner.emit(f"load i32, ptr {place}, align 1")
+    spread = inner.emit(f"bitcast <16 x i32> {em.splat(four, 'int32', 16)} to {left_type}")
+    down = inner.emit(f"mul i64 {k.name}, %bstep")
+    panel = inner.emit(f"getelementptr i8, ptr %b, i64 {down}")
+    columns = inner.emit(f"load {llvm_type(right.dtype)}, ptr {panel}, align 1")
+    em.vars, em.indices = {acc: total.name, left: spread, right: columns}, set()
+    try:
+        after = em.value(_row_dot(em, e.op, acc, left, right))
+    finally:
+        em.fn, em.vars, em.indices = outer
+    following = inner.emit(f"add i64 {k.name}, 1")
+    inner.branch_if(inner.emit(f"icmp ult i64 {following}, 16"), step, done)
+    inner.label(done)
+    inner.do(f"store {row_type} {after}, ptr {sums}, align 64")
+    lower = inner.emit(f"add i64 {r.name}, 1")
+    end = inner.new_label("end")
+    inner.branch_if(inner.emit(f"icmp ult i64 {lower}, {TILE_ROWS}"), row, end)
+    inner.label(end)
+    inner.do("ret void")
+    inner.fill(r, [("0", "entry"), (lower, done)])
+    inner.fill(k, [("0", row), (following, step)])
+    inner.fill(total, [(before, row), (after, step)])
+    text = inner.text()
+    name = f"tile_dot_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    definition = f"define internal void @{name}{text}"
+    if definition not in em.parts.functions:
+        em.parts.functions.append(definition)
+    return name
+
+
+def _row_dot(em: ExprEmitter, op: str, c: Var, a: Var, b: Var) -> Expr:
+    """One step of one row; a signed left factor is brought to the unsigned one of the instruction, if there is one."""
+    if op == "tir.tile_dot2_bf16":
+        return Call("tir.dot2_bf16", (c, a, b), c.dtype)
+    plain = Call("tir.dot4_u8i8", (c, a, b), c.dtype)
+    if element_of(a.dtype) == "uint8":
+        return plain
+    if not dot_pieces(em.target, plain.op):
+        return expand_dot(plain)
+    unsigned = with_lanes("uint8", lanes_of(a.dtype))
+    middle = Broadcast(const(128, "uint8"), lanes_of(a.dtype))
+    shifted = Call("tir.bitwise_xor", (Call("tir.reinterpret", (a,), unsigned), middle), unsigned)
+    zero = Broadcast(const(0, "int32"), lanes_of(c.dtype))
+    return Call(plain.op, (c, shifted, b), c.dtype) - Call(plain.op, (zero, middle, b), c.dtype)
+
+
+TILE_CALLS = {"tile_dot2_bf16": _dot, "tile_dot4": _dot, "tile_load": _load, "tile_store": _store}
+"""Emitters by the operation's name."""

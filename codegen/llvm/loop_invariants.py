@@ -1,0 +1,57 @@
+"""Whether a function's loops leave LLVM nothing to move: then a few of its passes do.
+
+Most of the time of LLVM's pipeline goes into moving invariant loads and conditions out of loops and into values that
+could live in registers. Code that was tiled, vectorized and promoted to register values has none of these, and the
+emitter writes each address once; so cleaning up is enough for it, and takes a fifth of the time.
+"""
+
+from __future__ import annotations
+
+from ...tir.expr import BufferLoad, Expr, Let, Var
+from ...tir.node import Node
+from ...tir.stmt import BufferStore, For, IfThenElse, LetStmt, Stmt
+from ...tir.walk import distinct
+from ..lower.promote_registers import REGISTER_SCOPE
+
+__all__ = ["SETTLED", "settled"]
+
+SETTLED = "; loops: settled"
+"""A line at the head of an emitted module that says so."""
+
+
+def settled(body: Stmt) -> bool:
+    """True when every access to memory and every condition inside a loop changes with the innermost loop around it."""
+    stack: list[tuple[Node, frozenset[Var] | None]] = [(body, None)]
+    while stack:
+        n, moving = stack.pop()
+        if isinstance(n, For):
+            stack += [(n.min, moving), (n.extent, moving), (n.body, frozenset((n.loop_var,)))]
+            continue
+        if isinstance(n, Expr):
+            if moving is not None and not _changes(n, moving):
+                return False
+            continue
+        if moving is not None:
+            if isinstance(n, BufferStore) and n.buffer.scope != REGISTER_SCOPE and not _uses(n.indices, moving):
+                return False
+            if isinstance(n, IfThenElse) and not _uses((n.condition,), moving):
+                return False
+            if isinstance(n, LetStmt) and _uses((n.value,), moving):
+                stack += [(n.value, moving), (n.body, moving | {n.var})]
+                continue
+        stack += [(c, moving) for c in n.children()]
+    return True
+
+
+def _changes(e: Expr, moving: frozenset[Var]) -> bool:
+    """Whether every load from memory in ``e`` depends on one of the variables."""
+    for n in distinct(e):
+        if isinstance(n, Let) and _uses((n.value,), moving):
+            moving |= {n.var}
+        if isinstance(n, BufferLoad) and n.buffer.scope != REGISTER_SCOPE and not _uses(n.indices, moving):
+            return False
+    return True
+
+
+def _uses(parts: tuple[Expr, ...], moving: frozenset[Var]) -> bool:
+    return any(isinstance(n, Var) and n in moving for part in parts for n in distinct(part))

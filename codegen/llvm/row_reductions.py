@@ -1,0 +1,109 @@
+"""Several horizontal reductions at once: the rows of a matrix of registers become the lanes of one vector.
+
+Reducing each row by itself takes log2(lanes) shuffles and as many combinations. Taken together, each step combines the
+halves of two vectors and puts the results into one, which does the work of two in the same three instructions: unpacking
+within 128-bit parts first, then exchanging those parts, as in a transpose of which only the sums of columns are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from ...tir.dtype import bits_of, element_of, lanes_of, with_lanes
+from ...tir.expr import Call, Shuffle
+from .llvm_types import llvm_type
+
+if TYPE_CHECKING:
+    from .llvm_expr import ExprEmitter
+
+__all__ = ["reduce_rows"]
+
+Combine = Callable[[str, str, str], str]
+"""The combination of two values of a type."""
+
+
+def reduce_rows(em: ExprEmitter, e: Call, combine: Combine, one: Callable[[str, str], str]) -> str:
+    """Lane ``r`` of the result is the combination of the ``r``-th part of the argument's lanes; ``one`` reduces a vector
+    of a type to a scalar, for shapes that the network has no form for."""
+    (vector,) = e.args
+    rows, scalar = lanes_of(e.dtype), element_of(e.dtype)
+    lanes = lanes_of(vector.dtype) // rows
+    rest = _parts(em, vector, rows, lanes)
+    unit = 128 // bits_of(scalar)  # lanes that unpacking works within
+    if rows & (rows - 1) or lanes & (lanes - 1) or bits_of(scalar) not in (32, 64) or rows > lanes or lanes < unit:
+        out, type_ = "poison", llvm_type(e.dtype)
+        for n, part in enumerate(rest):
+            lane = one(part, with_lanes(scalar, lanes))
+            out = em.fn.pure(f"insertelement {type_} {out}, {llvm_type(scalar)} {lane}, i64 {n}")
+        return out
+
+    def step(a: str, b: str, low: list[int], high: list[int], width: int) -> str:
+        halves = [_picked(em, a, b, llvm_type(with_lanes(scalar, width)), order) for order in (low, high)]
+        return combine(halves[0], halves[1], with_lanes(scalar, len(low)))
+
+    most = max(unit, em.target.vector_lanes(scalar))
+    parts, wide = [], lanes
+    for part in rest:  # one after the other, each down to a register
+        lanes = wide
+        while lanes > max(most, rows):
+            part = step(part, part, list(range(lanes // 2)), list(range(lanes // 2, lanes)), lanes)
+            lanes //= 2
+        parts.append(part)
+    have = 1  # rows in each unit of a vector
+    while len(parts) > 1 and have < unit:
+        low, high = _unpacking(lanes, unit, have)
+        parts = [step(a, b, low, high, lanes) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+        have *= 2
+    copies = lanes // unit  # neighbouring units that hold the same rows
+    while copies > 1:
+        units = range(lanes // unit)
+        low = [u for u in units if u % copies < copies // 2]
+        high = [u for u in units if u % copies >= copies // 2]
+        if len(parts) > 1:
+            both = [[*half, *[u + lanes // unit for u in half]] for half in (low, high)]
+            orders = [[u * unit + k for u in half for k in range(unit)] for half in both]
+            parts = [step(a, b, orders[0], orders[1], lanes) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+        else:
+            orders = [[u * unit + k for u in half for k in range(unit)] for half in (low, high)]
+            parts = [step(parts[0], parts[0], orders[0], orders[1], lanes)]
+            lanes //= 2
+        copies //= 2
+    width = lanes
+    while width > rows:  # fewer rows than a unit has lanes
+        width //= 2
+        parts = [step(parts[0], parts[0], list(range(width)), list(range(width, 2 * width)), 2 * width)]
+    return parts[0]
+
+
+def _unpacking(lanes: int, unit: int, have: int) -> tuple[list[int], list[int]]:
+    """The lanes of two vectors that unpacking the low and the high halves of each unit takes, ``have`` at a time."""
+    low: list[int] = []
+    high: list[int] = []
+    for start in range(0, lanes, unit):
+        for n in range(unit // 2 // have):
+            for order, first in ((low, start), (high, start + unit // 2)):
+                chunk = [first + n * have + k for k in range(have)]
+                order += [*chunk, *[lanes + k for k in chunk]]
+    return low, high
+
+
+def _parts(em: ExprEmitter, vector: object, rows: int, lanes: int) -> Iterator[str]:
+    """The rows as values of their own; the vectors that were put side by side to begin with, as a rule."""
+    if (
+        isinstance(vector, Shuffle)
+        and len(vector.vectors) == rows
+        and tuple(vector.indices) == tuple(range(rows * lanes))
+    ):
+        for v in vector.vectors:
+            yield em.value(v)
+        return
+    text, type_ = em.value(vector), em.type(vector)  # type: ignore[arg-type]
+    for n in range(rows):
+        yield _picked(em, text, "poison", type_, list(range(n * lanes, (n + 1) * lanes)))
+
+
+def _picked(em: ExprEmitter, a: str, b: str, type_: str, order: list[int]) -> str:
+    return em.fn.pure(
+        f"shufflevector {type_} {a}, {type_} {b}, <{len(order)} x i32> <{', '.join(f'i32 {k}' for k in order)}>"
+    )

@@ -1,0 +1,291 @@
+"""Shrinks allocations to the part that is in use where they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ...tir.annotations import ALIGN
+from ...tir.arith import Analyzer, eval_interval
+from ...tir.buffer import Buffer
+from ...tir.dtype import element_of, lanes_of
+from ...tir.expr import (
+    Add,
+    Broadcast,
+    BufferLoad,
+    Call,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Let,
+    Mul,
+    Ramp,
+    Range,
+    Sub,
+    Var,
+    const,
+    make_binary,
+)
+from ...tir.function import PrimFunc
+from ...tir.node import Node
+from ...tir.stmt import Allocate, BufferStore, For, LetStmt, Stmt
+from ...tir.tiles import TILE_ROWS
+from ...tir.walk import pre_order, transform, vars_in
+from .stride_alignment import aligned
+from .tile_accesses import tile_access, tile_columns, tile_rows_along
+
+__all__ = ["compact_buffers"]
+
+Interval = tuple[Expr, Expr]
+
+
+def compact_buffers(func: PrimFunc) -> PrimFunc:
+    """Give each allocated buffer the shape of the box that its accesses span inside the allocation.
+
+    Before::
+
+        for i in range(128):
+            Y = T.decl_buffer((128, 64))
+            for j in range(64): Y[i, j] = ...
+
+    After::
+
+        for i in range(128):
+            Y = T.decl_buffer((1, 64))
+            for j in range(64): Y[0, j] = ...
+
+    A dimension whose lower end or size cannot be told keeps its whole extent. Strides follow the new shape, and what
+    ``storage_align`` asked for.
+    """
+    analyzer = Analyzer()
+
+    def visit(node: Node) -> Node:
+        if isinstance(node, Expr):
+            return node
+        if isinstance(node, For):
+            analyzer.bind(node.loop_var, Range(node.min, node.extent))
+        if isinstance(node, LetStmt):
+            analyzer.bind(node.var, node.value)
+        if isinstance(node, Allocate):
+            chain = [node]
+            while isinstance(chain[-1].body, Allocate):
+                chain.append(chain[-1].body)
+            body = chain[-1].body
+            moves = _moves(chain, body, analyzer)
+            out = visit(_shift(body, moves, analyzer) if moves else body)
+            for alloc in reversed(chain):
+                if out is alloc.body and alloc.buffer not in moves:
+                    out = alloc
+                    continue
+                buffer = moves[alloc.buffer][0] if alloc.buffer in moves else alloc.buffer
+                rest = {k: v for k, v in alloc.annotations.items() if k != ALIGN}
+                out = Allocate(buffer, out, rest)  # type: ignore[arg-type]
+            return out
+        return node.map_children(visit)
+
+    return func.with_body(visit(func.body))  # type: ignore[arg-type]
+
+
+Box = tuple[Buffer, tuple[Expr, ...]]
+"""A buffer in its new shape, and the lower ends to subtract from its indices."""
+
+
+def _moves(chain: Sequence[Allocate], body: Stmt, analyzer: Analyzer) -> dict[Buffer, Box]:
+    """For the allocations of ``chain``, one right inside the other around ``body``, those that change."""
+    taken = _address_taken(body, {alloc.buffer for alloc in chain})
+    wanted = {alloc.buffer for alloc in chain if alloc.buffer not in taken}
+    boxes = _boxes(wanted, body, analyzer)
+    inner = _defined_in(body)
+    out: dict[Buffer, Box] = {}
+    for alloc in chain:
+        old = alloc.buffer
+        if old not in wanted:
+            continue
+        new, low = _compact(old, boxes[old], inner, analyzer)
+        new = aligned(new, alloc.annotations.get(ALIGN, ()))
+        if new is not old:
+            out[old] = (new, low or tuple([const(0, e.dtype) for e in old.shape]))
+    return out
+
+
+def address_taken(body: Stmt, buffer: Buffer) -> bool:
+    """Whether a pointer into ``buffer`` is used as a value, so that its layout must stay. Tiles whose rows lie along a
+    dimension do not count."""
+    return bool(_address_taken(body, {buffer}))
+
+
+def _address_taken(body: Stmt, buffers: set[Buffer]) -> set[Buffer]:
+    pointers = {buffer.data: buffer for buffer in buffers}
+    out: set[Buffer] = set()
+    tiles: set[int] = set()
+    for n in pre_order(body):
+        if isinstance(n, Var) and n in pointers:
+            out.add(pointers[n])
+        if not isinstance(n, Call):
+            continue
+        first = tile_access(n)
+        if first is not None and first.buffer in buffers and tile_rows_along(n, first.buffer) is not None:
+            tiles.add(id(n.args[0]))
+        elif n.op == "tir.address_of" and id(n) not in tiles:
+            out.update(a.buffer for a in n.args if isinstance(a, BufferLoad) and a.buffer in buffers)
+    return out
+
+
+def _boxes(buffers: set[Buffer], body: Stmt, analyzer: Analyzer) -> dict[Buffer, list[list[Interval | None]]]:
+    """For each buffer the span of every index of each access."""
+    boxes: dict[Buffer, list[list[Interval | None]]] = {buffer: [] for buffer in buffers}
+
+    def collect(node: Node, dom: dict[Var, Interval]) -> None:
+        if isinstance(node, For):
+            lo = eval_interval(node.min, dom)
+            hi = eval_interval(node.min + node.extent - 1, dom)
+            if lo is not None and hi is not None:
+                dom = {**dom, node.loop_var: (lo[0], hi[1])}
+            analyzer.bind(node.loop_var, Range(node.min, node.extent))
+        elif isinstance(node, (LetStmt, Let)):
+            span = eval_interval(node.value, dom)
+            if span is not None:
+                dom = {**dom, node.var: span}
+        elif (first := tile_access(node)) is not None and first.buffer in boxes:
+            assert isinstance(node, Call)
+            spans = [None if _from_memory(index) else eval_interval(index, dom) for index in first.indices]
+            rows = tile_rows_along(node, first.buffer)
+            for d, more in ((rows, TILE_ROWS), (len(spans) - 1, tile_columns(node))):
+                span = spans[d] if d is not None else None
+                if d is not None and span is not None:
+                    spans[d] = (span[0], span[1] + (more - 1))
+            boxes[first.buffer].append(spans)
+        elif isinstance(node, (BufferLoad, BufferStore)) and node.buffer in boxes:
+            boxes[node.buffer].append([None if _from_memory(index) else _ends(index, dom) for index in node.indices])
+        for child in node.children():
+            collect(child, dom)
+
+    collect(body, {})
+    return boxes
+
+
+def _compact(
+    buffer: Buffer, boxes: list[list[Interval | None]], inner: set[Var], analyzer: Analyzer
+) -> tuple[Buffer, tuple[Expr, ...]]:
+    """The buffer with its compact shape, and the lower ends to subtract; itself when it stays."""
+    rank = len(buffer.shape)
+    shape, lows = list(buffer.shape), []
+    changed = False
+    for d in range(rank):
+        full = buffer.shape[d]
+        lows.append(const(0, full.dtype))
+        ends = _union([box[d] for box in boxes], inner, analyzer)
+        if ends is None:
+            continue
+        low, high = ends
+        extent = analyzer.simplify(high - low + 1)
+        if not isinstance(extent, IntImm):
+            bound = analyzer.const_int_bound(extent)[1]
+            if bound is None:
+                if vars_in(extent) & inner or not isinstance(full, IntImm):
+                    continue
+                bound = full.value
+            extent = const(bound, full.dtype)
+        if isinstance(full, IntImm) and isinstance(extent, IntImm) and extent.value >= full.value:
+            continue
+        shape[d], lows[d] = extent, low
+        changed = True
+    if not changed:
+        return buffer, ()
+    return buffer.with_(shape=tuple(shape), strides=()), tuple(lows)
+
+
+def _ends(index: Expr, dom: dict[Var, Interval]) -> Interval | None:
+    """The least and the greatest value of an index, in all of its lanes."""
+    lanes = lanes_of(index.dtype)
+    if lanes == 1:
+        return eval_interval(index, dom)
+    lane = Var("lane", element_of(index.dtype))
+    one = _in_lane(index, lane)
+    inside = {**dom, lane: (const(0, lane.dtype), const(lanes - 1, lane.dtype))}
+    return None if one is None else eval_interval(one, inside)
+
+
+def _in_lane(e: Expr, lane: Var) -> Expr | None:
+    """What a vector index is in one lane."""
+    if isinstance(e, Ramp):
+        return e.base + e.stride * lane
+    if isinstance(e, Broadcast):
+        return e.value
+    if isinstance(e, (Add, Sub, Mul, FloorDiv, FloorMod)):
+        a, b = _in_lane(e.a, lane), _in_lane(e.b, lane)
+        return None if a is None or b is None else make_binary(type(e), a, b)
+    return None
+
+
+def _from_memory(index: Expr) -> bool:
+    """Whether the index is read from memory: then only the buffer's own shape bounds it."""
+    return any(isinstance(n, BufferLoad) for n in pre_order(index))
+
+
+def _union(spans: list[Interval | None], inner: set[Var], analyzer: Analyzer) -> Interval | None:
+    """The span of all spans; None when an end is unknown, uses a variable from inside, or cannot be compared."""
+    out: Interval | None = None
+    for span in spans:
+        if span is None:
+            return None
+        low, high = analyzer.simplify(span[0]), analyzer.simplify(span[1])
+        if (vars_in(low) | vars_in(high)) & inner:
+            return None
+        if out is None:
+            out = (low, high)
+            continue
+        lows = _ordered(out[0], low, analyzer)
+        highs = _ordered(out[1], high, analyzer)
+        if lows is None or highs is None:
+            return None
+        out = (lows[0], highs[1])
+    return out
+
+
+def _ordered(a: Expr, b: Expr, analyzer: Analyzer) -> Interval | None:
+    """The smaller of two and the larger, when that is certain."""
+    if a is b or analyzer.can_prove(a <= b):
+        return a, b
+    return (b, a) if analyzer.can_prove(b <= a) else None
+
+
+def _defined_in(body: Stmt) -> set[Var]:
+    out: set[Var] = set()
+
+    def visit(node: Node) -> None:
+        if isinstance(node, For):
+            out.add(node.loop_var)
+        elif isinstance(node, (LetStmt, Let)):
+            out.add(node.var)
+        for child in node.children():
+            visit(child)
+
+    visit(body)
+    return out
+
+
+def _shift(body: Stmt, moves: Mapping[Buffer, Box], analyzer: Analyzer) -> Stmt:
+    before = {new: old for old, (new, _) in moves.items()}
+
+    def move(indices: tuple[Expr, ...], low: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple([analyzer.simplify(i - b) for i, b in zip(indices, low, strict=True)])
+
+    def post(n: Node) -> Node | None:
+        if isinstance(n, BufferLoad) and n.buffer in moves:
+            new, low = moves[n.buffer]
+            return BufferLoad(new, move(n.indices, low), n.predicate)
+        if isinstance(n, BufferStore) and n.buffer in moves:
+            new, low = moves[n.buffer]
+            return BufferStore(new, n.value, move(n.indices, low), n.predicate)
+        first = tile_access(n)
+        if first is not None and first.buffer in before:
+            assert isinstance(n, Call)
+            new = first.buffer
+            rows = tile_rows_along(n, before[new])
+            assert rows is not None
+            step = new.element_strides()[rows].astype(n.args[1].dtype)
+            return Call(n.op, (n.args[0], step, *n.args[2:]), n.dtype)
+        return None
+
+    return transform(body, post=post)  # type: ignore[no-any-return]

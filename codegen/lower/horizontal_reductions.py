@@ -1,0 +1,160 @@
+"""Reductions over the lanes of one vector: a loop marked for it becomes a single horizontal operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...tir import op
+from ...tir.arith import Analyzer, conjuncts
+from ...tir.dtype import is_float, max_value, min_value, with_lanes
+from ...tir.equal import structural_equal
+from ...tir.expr import (
+    GT,
+    LT,
+    Add,
+    And,
+    BinaryOp,
+    Broadcast,
+    BufferLoad,
+    Call,
+    Expr,
+    IntImm,
+    Max,
+    Min,
+    Mul,
+    Select,
+    Var,
+    const,
+)
+from ...tir.function import PrimFunc
+from ...tir.stmt import BufferStore, For, IfThenElse, Stmt
+from ...tir.walk import transform, uses_var
+from .active_lanes import some_lane
+from .vectorize_loops import NotVectorizable, vectorize_expr
+
+__all__ = ["lower_horizontal"]
+
+ANNOTATION = "tir.horizontal_reduce"
+
+_REDUCERS: dict[type[BinaryOp], str] = {
+    Add: "tir.vector_reduce_add",
+    Mul: "tir.vector_reduce_mul",
+    Max: "tir.vector_reduce_max",
+    Min: "tir.vector_reduce_min",
+}
+
+
+def lower_horizontal(func: PrimFunc) -> PrimFunc:
+    """A loop annotated ``tir.horizontal_reduce`` over the terms of a sum (product, maximum, minimum) at once.
+
+    Before::
+
+        for l in T.serial(16, annotations={"tir.horizontal_reduce": 1}):
+            s[0] = s[0] + p[l]
+
+    After::
+
+        s[0] = s[0] + T.vector_reduce_add(p[T.Ramp(0, 1, 16)])
+
+    The annotation allows the terms to be combined in any order. The largest of those terms that are numbers,
+    ``s[0] = T.Select(p[l] > s[0], p[l], s[0])``, is one of these, too: compared with ``s[0]`` in every lane first, which
+    leaves no NaN. A loop of another shape stays as it is.
+    """
+
+    def post(n: object) -> Stmt | None:
+        if not (isinstance(n, For) and ANNOTATION in n.annotations):
+            return None
+        rest = {k: v for k, v in n.annotations.items() if k != ANNOTATION}
+        return _reduce(n) or n.with_(annotations=rest)
+
+    return transform(func, post=post)  # type: ignore[no-any-return]
+
+
+def _reduce(loop: For) -> Stmt | None:
+    body = loop.body
+    guarded = isinstance(body, IfThenElse) and body.else_case is None
+    store, cond = (body.then_case, body.condition) if isinstance(body, IfThenElse) and guarded else (body, None)
+    if not isinstance(loop.extent, IntImm) or not isinstance(store, BufferStore):
+        return None
+    value = store.value
+    if any(uses_var(i, loop.loop_var) for i in store.indices):
+        return None
+
+    def is_self(e: Expr) -> bool:
+        return (
+            isinstance(e, BufferLoad)
+            and e.buffer is store.buffer
+            and all(structural_equal(a, b) for a, b in zip(e.indices, store.indices, strict=True))
+        )
+
+    lanes = loop.extent.value
+    if lanes & (lanes - 1) or lanes > 256:
+        return None
+    same, mask = _parted(cond, loop.loop_var)
+    try:
+        wide = None if mask is None else vectorize_expr(mask, loop.loop_var, loop.min, lanes)
+        if isinstance(value, Select):
+            total = _of_numbers(loop, value, wide) if is_self(value.false_value) else None
+        else:
+            total = _of_terms(loop, value, wide, is_self)
+    except NotVectorizable:
+        return None
+    if total is None:
+        return None
+    if wide is not None:
+        some = some_lane(wide, Analyzer())
+        same = some if same is None else And(same, some)
+    reduced = BufferStore(store.buffer, total, store.indices)
+    return reduced if same is None else IfThenElse(same, reduced)
+
+
+def _parted(cond: Expr | None, lane: Var) -> tuple[Expr | None, Expr | None]:
+    """What of a condition is the same in all lanes, and what differs."""
+    same: list[Expr] = []
+    mask: list[Expr] = []
+    for part in [] if cond is None else conjuncts(cond):
+        (mask if uses_var(part, lane) else same).append(part)
+    return (op.all_(*same) if same else None), (op.all_(*mask) if mask else None)
+
+
+def _of_terms(loop: For, value: Expr, mask: Expr | None, is_self: Callable[[Expr], bool]) -> Expr | None:
+    """``s = s + x`` over the lanes of ``mask``."""
+    if type(value) not in _REDUCERS:
+        return None
+    assert isinstance(value, BinaryOp)
+    old, term = (value.a, value.b) if is_self(value.a) else (value.b, value.a)
+    if not is_self(old):
+        return None
+    lanes = int(loop.extent)  # type: ignore[call-overload]
+    vector = vectorize_expr(term, loop.loop_var, loop.min, lanes, mask)
+    if mask is not None:
+        identity = const(_identity(type(value), term.dtype), with_lanes(term.dtype, lanes))
+        vector = Select(mask, vector, identity)
+    return type(value)(old, Call(_REDUCERS[type(value)], (vector,), term.dtype))
+
+
+def _of_numbers(loop: For, value: Select, mask: Expr | None) -> Expr | None:
+    """``s = x > s ? x : s`` (or ``<``) over the lanes of ``mask``."""
+    test, term, old = value.condition, value.true_value, value.false_value
+    if not isinstance(test, (GT, LT)) or not is_float(term.dtype):
+        return None
+    if not (structural_equal(test.a, term) and structural_equal(test.b, old)):
+        return None
+    lanes = int(loop.extent)  # type: ignore[call-overload]
+    vector = vectorize_expr(term, loop.loop_var, loop.min, lanes, mask)
+    start: Expr = Broadcast(old, lanes)
+    better: Expr = type(test)(vector, start)
+    if mask is not None:
+        better = And(mask, better)
+    name = "tir.vector_reduce_fmax" if isinstance(test, GT) else "tir.vector_reduce_fmin"
+    return Call(name, (Select(better, vector, start),), term.dtype)
+
+
+def _identity(kind: type[BinaryOp], dtype: str) -> int | float:
+    if kind is Add:
+        return 0
+    if kind is Mul:
+        return 1
+    if is_float(dtype):
+        return float("-inf") if kind is Max else float("inf")
+    return min_value(dtype) if kind is Max else max_value(dtype)

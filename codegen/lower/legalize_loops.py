@@ -1,0 +1,121 @@
+"""Small rewrites of single loops: trips of one, unrolling by a factor, vector loops of awkward extents."""
+
+from __future__ import annotations
+
+from ...tir import op
+from ...tir.dtype import bits_of, is_bool
+from ...tir.expr import BufferLoad, IntImm, Var, const
+from ...tir.function import PrimFunc
+from ...tir.node import Node
+from ...tir.stmt import BufferStore, For, IfThenElse, Stmt, seq
+from ...tir.walk import pre_order, substitute, transform
+from ..target import Target
+from .choose_unrolled import with_pragmas_of
+from .insert_prefetches import DISTANCE, unrolled_distance
+from .statement_copies import fresh_copy
+
+__all__ = ["legalize_vector_loops", "remove_unit_loops", "split_unroll_factors"]
+
+UNROLL_FACTOR = "pragma_unroll_factor"
+_MAX_VECTORS_AT_ONCE = 4
+
+
+def remove_unit_loops(func: PrimFunc) -> PrimFunc:
+    """A loop of one trip is its body with the variable at its start; of none, nothing."""
+
+    def post(n: Node) -> Stmt | None:
+        if isinstance(n, For) and isinstance(n.extent, IntImm) and n.kind != "thread_binding":
+            if n.extent.value == 1:
+                return with_pragmas_of(n, substitute(n.body, {n.loop_var: n.min}))
+            if n.extent.value <= 0:
+                return seq()
+        return None
+
+    return transform(func, post=post)  # type: ignore[no-any-return]
+
+
+def split_unroll_factors(func: PrimFunc) -> PrimFunc:
+    """``pragma_unroll_factor = u`` on a serial loop: u copies of the body in each trip, and a loop for what is left.
+
+    Before::
+
+        for k in T.serial(10, annotations={"pragma_unroll_factor": 4}): f(k)
+
+    After::
+
+        for k_o in range(2):
+            for k_i in T.unroll(4): f(k_o * 4 + k_i)
+        for k_r in T.unroll(2): f(8 + k_r)
+    """
+
+    def post(n: Node) -> Stmt | None:
+        if not (isinstance(n, For) and UNROLL_FACTOR in n.annotations):
+            return None
+        raw = n.annotations[UNROLL_FACTOR]
+        factor = int(raw.value if isinstance(raw, IntImm) else raw)
+        rest = {k: v for k, v in n.annotations.items() if k != UNROLL_FACTOR}
+        loop = n.with_(annotations=rest)
+        if DISTANCE in rest and factor > 1:
+            rest[DISTANCE] = unrolled_distance(rest[DISTANCE], factor)
+        if factor <= 1 or n.kind != "serial":
+            return loop
+        if isinstance(n.extent, IntImm) and n.extent.value <= factor:
+            return loop.with_(kind="unrolled")
+        dtype = n.loop_var.dtype
+        outer, inner = Var(f"{n.loop_var.name}_o", dtype), Var(f"{n.loop_var.name}_i", dtype)
+        trips, left = n.extent // factor, n.extent % factor
+        at = n.min + outer * factor + inner
+        body = For(inner, const(0, dtype), const(factor, dtype), "unrolled", substitute(n.body, {n.loop_var: at}))
+        main = For(outer, const(0, dtype), trips, "serial", body, None, rest)
+        if isinstance(left, IntImm) and left.value == 0:
+            return main
+        over = Var(f"{n.loop_var.name}_r", dtype)
+        tail_body = fresh_copy(substitute(n.body, {n.loop_var: n.min + trips * factor + over}))
+        kind = "unrolled" if isinstance(left, IntImm) else "serial"
+        return seq(main, For(over, const(0, dtype), left, kind, tail_body))
+
+    return transform(func, post=post)  # type: ignore[no-any-return]
+
+
+def legalize_vector_loops(func: PrimFunc, target: Target) -> PrimFunc:
+    """Vector loops get extents that are powers of two and fill a few registers.
+
+    Other extents become a loop over full vectors, the last one guarded (and masked later)::
+
+        for v in T.vectorized(23): f(v)            # eight lanes
+
+        for v_o in T.unroll(3):
+            for v_i in T.vectorized(8):
+                if v_o * 8 + v_i < 23: f(v_o * 8 + v_i)
+    """
+
+    def post(n: Node) -> Stmt | None:
+        if not (isinstance(n, For) and n.kind == "vectorized"):
+            return None
+        lanes = _lanes(n.body, target)
+        extent = n.extent.value if isinstance(n.extent, IntImm) else None
+        if extent is not None and extent & (extent - 1) == 0 and extent <= _MAX_VECTORS_AT_ONCE * lanes:
+            return None
+        if extent is not None and extent < lanes:
+            lanes = 1 << (extent - 1).bit_length()
+        dtype = n.loop_var.dtype
+        outer, inner = Var(f"{n.loop_var.name}_o", dtype), Var(f"{n.loop_var.name}_i", dtype)
+        step = outer * lanes + inner
+        body = substitute(n.body, {n.loop_var: n.min + step})
+        if extent is None or extent % lanes:
+            body = IfThenElse(step < n.extent, body)
+        vector = For(inner, const(0, dtype), const(lanes, dtype), "vectorized", body, None, n.annotations)
+        trips = op.ceildiv(n.extent, lanes)
+        few = isinstance(trips, IntImm) and trips.value <= 8
+        return For(outer, const(0, dtype), trips, "unrolled" if few else "serial", vector)
+
+    return transform(func, post=post)  # type: ignore[no-any-return]
+
+
+def _lanes(body: Stmt, target: Target) -> int:
+    """Lanes of one register for the widest element type that the body touches."""
+    widest = 8
+    for n in pre_order(body):
+        if isinstance(n, (BufferLoad, BufferStore)) and not is_bool(n.buffer.dtype):
+            widest = max(widest, 32 if bits_of(n.buffer.dtype) == 16 else bits_of(n.buffer.dtype))
+    return max(1, target.vector_bits // widest)

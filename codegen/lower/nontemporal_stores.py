@@ -1,0 +1,267 @@
+"""Stores that go past the caches: loops over contiguous memory are shifted until their vectors are aligned.
+
+A store that overwrites whole cache lines need not read them first, when the processor is told that it will not be used
+soon (movntps and its kin). Those instructions want addresses that are multiples of the vector's size, and NumPy's large
+arrays start 16 bytes after one. So the loop is shifted by the elements that are too many: a masked vector at its start,
+full aligned vectors, a masked vector at its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...tir.arith import Analyzer, linear_coefficients
+from ...tir.buffer import Buffer
+from ...tir.dtype import bytes_of, is_int, lanes_of
+from ...tir.expr import BufferLoad, Call, Expr, IntImm, Var, const
+from ...tir.function import PrimFunc
+from ...tir.node import Node
+from ...tir.stmt import Allocate, AttrStmt, BufferStore, For, IfThenElse, LetStmt, Stmt, seq
+from ...tir.walk import pre_order, substitute, transform, vars_in
+from ..target import Target
+from .statement_copies import fresh_copy
+
+__all__ = ["ALIGNED", "STREAMED", "align_streams", "mark_streams"]
+
+NONTEMPORAL = "pragma_nontemporal_store"
+STREAMED = "nontemporal_store"
+"""What the emitter looks for: 1 around stores whose alignment it must see for itself, :data:`ALIGNED` around those whose
+full vectors are known to be aligned."""
+ALIGNED = 2
+_FEWEST_TRIPS = 4
+
+
+def mark_streams(func: PrimFunc) -> PrimFunc:
+    """The annotation ``pragma_nontemporal_store`` of a loop becomes an attribute around it, as a block's does (loops may
+    be unrolled or fused away). 0 takes it back.
+
+    Before::
+
+        for i in T.serial(64, annotations={"pragma_nontemporal_store": 1}): ...
+
+    After::
+
+        with T.attr(None, "nontemporal_store", 1):
+            for i in range(64): ...
+    """
+
+    def post(n: Node) -> Stmt | None:
+        if isinstance(n, For) and NONTEMPORAL in n.annotations:
+            rest = {k: v for k, v in n.annotations.items() if k != NONTEMPORAL}
+            return _marked(n.with_(annotations=rest), n.annotations[NONTEMPORAL])
+        if isinstance(n, AttrStmt) and n.attr_key == NONTEMPORAL:
+            return _marked(n.body, n.value)
+        return None
+
+    return transform(func, post=post)  # type: ignore[no-any-return]
+
+
+def _marked(body: Stmt, value: object) -> Stmt:
+    wanted = value.value if isinstance(value, IntImm) else value
+    return AttrStmt(None, STREAMED, const(1), body) if wanted else body
+
+
+def align_streams(func: PrimFunc, target: Target) -> PrimFunc:
+    """Shift marked loops so that their vector stores are aligned.
+
+    Before::
+
+        with T.attr(None, "nontemporal_store", 1):
+            for i in range(64):
+                for v in T.vectorized(16): B[i * 16 + v] = f(A[i * 16 + v])
+
+    After (``s``: the elements by which ``B[0]`` lies behind a multiple of 64 bytes)::
+
+        s: T.int32 = T.misaligned(T.address_of(B[0]), 64) // 4
+        for v in T.vectorized(16):
+            if v >= s: B[v - s] = f(A[v - s])
+        with T.attr(None, "nontemporal_store", 2):
+            for i in range(63):
+                for v in T.vectorized(16): B[(i + 1) * 16 + (v - s)] = f(A[(i + 1) * 16 + (v - s)])
+        if s > 0:
+            for v in T.vectorized(16):
+                if v < s: B[1024 + (v - s)] = f(A[1024 + (v - s)])
+
+    It applies to a serial loop over (unrolled loops over) a vector loop without conditions whose one store runs through
+    memory without gaps and which is a function of the running number of the element. Elsewhere the mark stays, and only stores that
+    the emitter sees to be aligned (in scratch memory) go past the caches.
+    """
+    if not any(isinstance(n, AttrStmt) and n.attr_key == STREAMED for n in pre_order(func.body)):
+        return func
+    own = {n.buffer.data for n in pre_order(func.body) if isinstance(n, Allocate)}
+
+    def visit(node: Node, active: bool) -> Node:
+        if isinstance(node, Expr):
+            return node
+        if isinstance(node, AttrStmt) and node.attr_key == STREAMED:
+            inner = visit(node.body, True)
+            return node if inner is node.body else inner
+        if isinstance(node, For) and node.kind == "serial":
+            stream = _stream(node, target, active)
+            if stream is not None and stream.store.buffer.data not in own:
+                return _shifted(stream)
+        return node.map_children(lambda c: visit(c, active))
+
+    return func.with_body(visit(func.body, False))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class _Stream:
+    """``loops``: from the serial one to the vector loop; ``body``: what is below them, marks taken off."""
+
+    loops: tuple[For, ...]
+    body: Stmt
+    store: BufferStore
+    vector_bytes: int
+
+
+def _stream(outer: For, target: Target, active: bool) -> _Stream | None:
+    """The nest at ``outer`` when it can be shifted."""
+    loops: list[For] = []
+    body: Stmt = outer
+    marked = active
+    while True:
+        if isinstance(body, AttrStmt) and body.attr_key == STREAMED:
+            marked, body = True, body.body
+        elif isinstance(body, For) and not (loops and loops[-1].kind == "vectorized"):
+            if loops and body.kind not in ("unrolled", "vectorized"):
+                return None
+            loops.append(body)
+            body = body.body
+        else:
+            break
+    if loops[-1].kind != "vectorized" or len(loops) < 2:
+        return None
+    for loop in loops:
+        if not (isinstance(loop.min, IntImm) and loop.min.value == 0):
+            return None
+        if loop is not outer and not isinstance(loop.extent, IntImm):
+            return None
+
+    def strip(n: Node) -> Stmt | None:
+        nonlocal marked
+        if isinstance(n, AttrStmt) and n.attr_key == STREAMED:
+            marked = True
+            return n.body
+        return None
+
+    body = transform(body, post=strip)
+    if not marked:
+        return None
+    stores = [n for n in pre_order(body) if isinstance(n, BufferStore)]
+    inner = [n for n in pre_order(body) if isinstance(n, (For, LetStmt, Allocate, IfThenElse))]
+    if len(stores) != 1 or inner or stores[0].predicate is not None:
+        return None
+    store = stores[0]
+    if lanes_of(store.value.dtype) != 1 or lanes_of(store.buffer.dtype) != 1:
+        return None
+    if isinstance(outer.extent, IntImm) and outer.extent.value < _FEWEST_TRIPS:
+        return None
+    lanes = int(loops[-1].extent)  # type: ignore[call-overload]
+    size = min(lanes * bytes_of(store.buffer.dtype), target.vector_bits // 8)
+    if size < 16 or lanes & (lanes - 1):
+        return None
+    if any(isinstance(n, BufferLoad) and n.buffer.data is store.buffer.data for n in pre_order(body)):
+        return None
+    radix = _radix(loops)
+    variables = [loop.loop_var for loop in loops]
+    if not _contiguous(store, variables, radix) or not _by_number(body, variables, radix):
+        return None
+    return _Stream(tuple(loops), body, store, size)
+
+
+def _radix(loops: Sequence[For]) -> list[int]:
+    """By how much one trip of each loop advances the running number of the element."""
+    out = [1]
+    for loop in reversed(loops[1:]):
+        out.insert(0, out[0] * int(loop.extent))  # type: ignore[call-overload]
+    return out
+
+
+def _steps(e: Expr, variables: Sequence[Var]) -> list[int] | None:
+    """The constant coefficients of the loop variables in an index."""
+    found = linear_coefficients(e, list(variables))
+    if found is None:
+        return None
+    coefficients = [Analyzer().simplify(c) for c in found[0]]
+    return [c.value for c in coefficients] if all(isinstance(c, IntImm) for c in coefficients) else None  # type: ignore[attr-defined]
+
+
+def _contiguous(store: BufferStore, variables: Sequence[Var], radix: Sequence[int]) -> bool:
+    """Whether the running number is the place in memory: it is part of the last index, and of no other."""
+    buffer: Buffer = store.buffer
+    if not buffer.shape or (
+        buffer.strides and not (isinstance(buffer.strides[-1], IntImm) and int(buffer.strides[-1]) == 1)
+    ):
+        return False  # fmt: skip
+    *lead, last = store.indices
+    return _steps(last, variables) == list(radix) and not any(vars_in(e) & set(variables) for e in lead)
+
+
+def _by_number(body: Stmt, variables: Sequence[Var], radix: Sequence[int]) -> bool:
+    """Whether the loop variables occur as multiples of the running number only."""
+    wanted = set(variables)
+
+    def fine(n: Node) -> bool:
+        if isinstance(n, Expr):
+            if not vars_in(n) & wanted:
+                return True
+            if is_int(n.dtype) and lanes_of(n.dtype) == 1 and not isinstance(n, BufferLoad):
+                steps = _steps(n, variables)
+                if steps is not None and steps == [steps[-1] * r for r in radix]:
+                    return True
+        return not isinstance(n, Var) and all(fine(c) for c in n.children())
+
+    return fine(body)
+
+
+def _shifted(stream: _Stream) -> Stmt:
+    outer, *between, vector = stream.loops
+    v, i = vector.loop_var, outer.loop_var
+    lanes, size = int(vector.extent), stream.vector_bytes  # type: ignore[call-overload]
+    per_trip = _radix(stream.loops)[0]
+    shift = Var(f"{v.name}_shift", v.dtype)
+    zero = {loop.loop_var: const(0, loop.loop_var.dtype) for loop in stream.loops}
+    first = tuple([Analyzer().simplify(substitute(e, zero)) for e in stream.store.indices])
+    address = Call("tir.address_of", (BufferLoad(stream.store.buffer, first),), "handle")
+    behind = Call("tir.misaligned", (address, const(size)), v.dtype)
+    body = substitute(stream.body, {v: v - shift})
+
+    def nest(inner: Stmt, loops: Sequence[For]) -> Stmt:
+        for loop in reversed(loops):
+            inner = loop.with_(body=inner)
+        return inner
+
+    def one(values: dict[Var, Expr], check: bool) -> Stmt:
+        return fresh_copy(vector.with_(body=IfThenElse(v >= shift if check else v < shift, body)), values)  # type: ignore[no-any-return]
+
+    between_zero: dict[Var, Expr] = {loop.loop_var: const(0, loop.loop_var.dtype) for loop in between}
+    start: dict[Var, Expr] = {i: const(0, i.dtype)}
+    head = fresh_copy(
+        nest(vector.with_(body=IfThenElse(_number(between, v, lanes) >= shift, body)), between), start
+    )  # the vectors of the first trip; only the first of them has lanes too many
+    main = outer.with_(
+        extent=Analyzer().simplify(outer.extent - 1),
+        body=nest(vector.with_(body=substitute(body, {i: i + 1})), between),
+    )
+    tail = one({**between_zero, i: outer.extent}, check=False)
+    assert per_trip >= lanes
+    whole = seq(
+        head,
+        AttrStmt(None, STREAMED, const(ALIGNED), main),
+        IfThenElse(shift > 0, tail),
+    )
+    if not (isinstance(outer.extent, IntImm) and outer.extent.value > 0):
+        whole = IfThenElse(outer.extent > 0, whole)
+    return LetStmt(shift, behind // bytes_of(stream.store.buffer.dtype), whole)
+
+
+def _number(between: Sequence[For], v: Var, lanes: int) -> Expr:
+    """The running number within one trip of the serial loop."""
+    number: Expr = v
+    step = lanes
+    for loop in reversed(between):
+        number = loop.loop_var * step + number
+        step *= int(loop.extent)  # type: ignore[call-overload]
+    return number

@@ -1,0 +1,291 @@
+"""Keeps small scratch in registers: an array whose every access has a constant place becomes separate values.
+
+After unrolling and vectorizing, a register tile ``acc[8, 48]`` is read and written at constant places only, a vector
+at a time. Each such place becomes a buffer of shape ``()`` and scope ``register``; the emitter carries those through
+loops as SSA values (phi nodes), so nothing depends on a later optimizer promoting memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+
+from ...tir.buffer import Buffer
+from ...tir.dtype import bytes_of, lanes_of, with_lanes
+from ...tir.equal import structural_equal
+from ...tir.expr import Broadcast, BufferLoad, Call, Expr, IntImm, Ramp, Select, Shuffle, Var, const
+from ...tir.function import PrimFunc
+from ...tir.node import Node
+from ...tir.stmt import Allocate, BufferStore, For, LetStmt, Stmt, seq
+from ...tir.walk import pre_order, transform
+from .lane_strides import run_of
+from .register_partition import Slot, homes_of
+
+__all__ = ["REGISTER_SCOPE", "promote_registers"]
+
+REGISTER_SCOPE = "register"
+_MAX_BYTES = 16384
+Access = BufferLoad | BufferStore
+
+
+def promote_registers(func: PrimFunc) -> PrimFunc:
+    """Split every allocation with constant accesses only into register values.
+
+    Before::
+
+        acc = T.decl_buffer((2, 8), scope="local")
+        acc[0, 0:8] = ...
+        acc[1, 0:8] = acc[1, 0:8] + ...
+
+    After::
+
+        acc_0 = T.decl_buffer((), "float32x8", scope="register")
+        acc_8 = T.decl_buffer((), "float32x8", scope="register")
+        acc_0[()] = ...
+        acc_8[()] = acc_8[()] + ...
+
+    Arrays that are indexed by a variable or cross a parallel loop stay in memory, and those whose accesses overlap in
+    uneven pieces (:func:`.register_partition.homes_of`). A store under a mask becomes a ``Select`` with the old value, or a plain one
+    where no lane outside the mask is ever looked at.
+    """
+    tiles = {}
+    lives = {n.buffer: n.body for n in pre_order(func.body, _statements) if isinstance(n, Allocate)}
+    for buffer, accesses in _accesses(func.body).items():
+        tile = _tile(buffer, accesses, lives[buffer])
+        if tile is not None:
+            tiles[buffer] = tile
+    if not tiles:
+        return func
+
+    def post(n: Node) -> Node | None:
+        if isinstance(n, BufferLoad):
+            tile = tiles.get(n.buffer)
+            return None if tile is None else tile.load(n)
+        if isinstance(n, BufferStore):
+            tile = tiles.get(n.buffer)
+            return None if tile is None else tile.store(n)
+        if isinstance(n, Allocate) and n.buffer in tiles:
+            body = n.body
+            for value in reversed(tiles[n.buffer].values.values()):
+                body = Allocate(value, body)
+            return body
+        return None
+
+    return transform(func, post=post, shared=True)  # type: ignore[no-any-return]
+
+
+@dataclass(slots=True)
+class _Tile:
+    """An array that becomes register values. ``homes``: the pieces that each place consists of, or the larger one that
+    holds it; ``free``: places whose masks do not matter; ``places``: the place of each access seen."""
+
+    shape: tuple[Expr, ...]
+    homes: dict[Slot, tuple[Slot, ...]]
+    values: dict[Slot, Buffer]
+    free: set[Slot]
+
+    def load(self, n: BufferLoad) -> Expr:
+        """The value that stands for a load."""
+        slot = _slot(n.indices, self.shape)
+        assert slot is not None
+        parts: list[Expr] = [BufferLoad(self.values[home], ()) for home in self.homes[slot]]
+        value = _joined(parts)
+        if len(parts) == 1 and self.homes[slot] != (slot,):
+            first = slot[0] - self.homes[slot][0][0]
+            value = Shuffle((value,), tuple(range(first, first + slot[1])))
+        if n.predicate is None or slot in self.free:
+            return value
+        return Select(n.predicate, value, const(0, value.dtype))
+
+    def store(self, n: BufferStore) -> Stmt:
+        """What stands for a store."""
+        slot = _slot(n.indices, self.shape)
+        assert slot is not None
+        homes, value = self.homes[slot], n.value
+        if len(homes) == 1:
+            home = self.values[slot]
+            if n.predicate is not None and slot not in self.free:
+                value = Select(n.predicate, value, BufferLoad(home, ()))
+            return BufferStore(home, value, ())
+        if isinstance(value, Broadcast):
+            return seq(*[BufferStore(self.values[h], _broadcast(value.value, h[1]), ()) for h in homes])
+        whole = Var("piece", value.dtype)
+        parts = [
+            BufferStore(self.values[h], Shuffle((whole,), tuple(range(h[0] - slot[0], h[0] - slot[0] + h[1]))), ())
+            for h in homes
+        ]
+        return LetStmt(whole, value, seq(*parts))
+
+
+def _broadcast(value: Expr, lanes: int) -> Expr:
+    return value if lanes == 1 else Broadcast(value, lanes)
+
+
+def _joined(parts: list[Expr]) -> Expr:
+    """The vector of all lanes, put together two at a time (single lanes at once)."""
+    if len(parts) > 1 and lanes_of(parts[0].dtype) == 1:
+        return Shuffle(tuple(parts), tuple(range(len(parts))))
+    while len(parts) > 1:
+        lanes = 2 * lanes_of(parts[0].dtype)
+        parts = [Shuffle((a, b), tuple(range(lanes))) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0]
+
+
+def _statements(n: Node) -> bool:
+    return not isinstance(n, Expr)
+
+
+def _tile(buffer: Buffer, accesses: list[Access], life: Stmt) -> _Tile | None:
+    """How ``buffer``, which ``life`` uses, becomes register values; None when it cannot."""
+    size = buffer.num_bytes()
+    if size is None or size > _MAX_BYTES or buffer.strides:
+        return None
+    shape = _row_padded(accesses, buffer)
+    places: list[Slot] = []
+    for access in accesses:
+        slot = _slot(access.indices, shape)
+        if slot is None:
+            return None
+        places.append(slot)
+    stored = {s for a, s in zip(accesses, places, strict=True) if isinstance(a, BufferStore)}
+    masked = {
+        s for a, s in zip(accesses, places, strict=True) if isinstance(a, BufferStore) and a.predicate is not None
+    }
+    homes = homes_of(set(places), stored)
+    if homes is None or any(len(homes[s]) > 1 for s in masked):
+        return None
+    values = {}
+    for home in sorted({h for found in homes.values() for h in found}):
+        values[home] = Buffer(f"{buffer.name}_{home[0]}", (), with_lanes(buffer.dtype, home[1]), REGISTER_SCOPE)
+    if sum(bytes_of(v.dtype) for v in values.values()) > _MAX_BYTES:
+        return None
+    return _Tile(shape, homes, values, _unmasked_stores(accesses, places, homes, life))
+
+
+def _accesses(body: Stmt) -> dict[Buffer, list[Access]]:
+    """The accesses of every array allocated in ``body``, those left out that cross a parallel loop, whose address is
+    taken, or that are also seen through another buffer.
+
+    Expressions that several statements share are looked at once inside a parallel loop and once outside.
+    """
+    found: dict[Buffer, list[Access]] = {}
+    level: dict[Buffer, int] = {}
+    owner: dict[Var, Buffer] = {}
+    lost: set[Buffer] = set()
+    seen: set[tuple[int, int]] = set()
+    stack: list[tuple[Node, int]] = [(body, 0)]
+    while stack:
+        n, parallel = stack.pop()
+        if isinstance(n, Expr):
+            if (id(n), parallel) in seen:
+                continue
+            seen.add((id(n), parallel))
+        if isinstance(n, (BufferLoad, BufferStore)):
+            own = owner.get(n.buffer.data)
+            if own is not None:
+                if own is not n.buffer or level[own] != parallel:
+                    lost.add(own)
+                else:
+                    found[own].append(n)
+        elif isinstance(n, Allocate):
+            if n.buffer.scope != REGISTER_SCOPE:
+                found[n.buffer], level[n.buffer], owner[n.buffer.data] = [], parallel, n.buffer
+        elif isinstance(n, Call):
+            for a in n.args:
+                taken = owner.get(a) if isinstance(a, Var) else None
+                if n.op == "tir.address_of" and isinstance(a, BufferLoad):
+                    taken = owner.get(a.buffer.data)
+                if taken is not None:
+                    lost.add(taken)
+        elif isinstance(n, For) and n.kind == "parallel":
+            parallel += 1
+        for c in n.children():
+            if type(c) not in _PLAIN:
+                stack.append((c, parallel))
+    return {b: accesses for b, accesses in found.items() if b not in lost}
+
+
+_PLAIN = frozenset((IntImm, Var))
+
+
+def _row_padded(accesses: list[Access], buffer: Buffer) -> tuple[Expr, ...]:
+    """The shape with rows as long as the accesses reach: a masked vector at the end of a row must not overlap the next
+    one, since its lanes beyond the row are never looked at."""
+    if not buffer.shape or not isinstance(buffer.shape[-1], IntImm):
+        return buffer.shape
+    reach = buffer.shape[-1].value
+    for access in accesses:
+        last = access.indices[-1]
+        if access.predicate is not None and isinstance(last, Ramp) and isinstance(last.base, IntImm):
+            reach = max(reach, last.base.value + last.lanes)
+    return (*buffer.shape[:-1], IntImm(reach))
+
+
+def _slot(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Slot | None:
+    """The first element and the number of lanes of an access; None when it is not constant or not contiguous."""
+    offset, lanes, stride = 0, 1, 1
+    for index, extent in zip(indices, shape, strict=True):
+        if not isinstance(extent, IntImm):
+            return None
+        size = extent.value
+        offset *= size
+        if lanes > 1:
+            stride *= size
+        if lanes_of(index.dtype) > 1 and not isinstance(index, Ramp):
+            return _run(indices, shape)
+        if isinstance(index, Ramp):
+            if lanes > 1 or not isinstance(index.stride, IntImm):
+                return None
+            lanes, stride = index.lanes, index.stride.value
+            index = index.base
+        if not isinstance(index, IntImm):
+            return None
+        offset += index.value
+    if lanes > 1 and stride != 1:
+        return None
+    return offset, lanes
+
+
+def _run(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Slot | None:
+    """:func:`_slot` of rows that follow one another, written as ``T.Ramp(0, 1, 256) // 16`` and the like."""
+    sizes = [e.value for e in shape if isinstance(e, IntImm)]
+    if len(sizes) < len(shape):
+        return None
+    strides = [IntImm(math.prod(sizes[d + 1 :])) for d in range(len(sizes))]
+    run = run_of(indices, strides)
+    if run is None or not all(isinstance(place, IntImm) for place, _ in run):
+        return None
+    lanes = max(lanes_of(i.dtype) for i in indices)
+    return sum(place.value * step.value for place, step in run), lanes  # type: ignore[attr-defined]
+
+
+def _unmasked_stores(
+    accesses: list[Access], places: list[Slot], homes: dict[Slot, tuple[Slot, ...]], life: Stmt
+) -> set[Slot]:
+    """Slots whose masks may be ignored: no load looks at a lane that some masked store leaves out.
+
+    That is so when all masks of a slot are the same one, whose value stays the same as long as the array is in use, and
+    every load of the slot, or of a part of it, is under that mask.
+    """
+    masks: dict[Slot, list[Expr]] = defaultdict(list)
+    bare: set[Slot] = set()
+    for access, slot in zip(accesses, places, strict=True):
+        if homes[slot] != (slot,):
+            bare.update(homes[slot])
+        elif access.predicate is not None:
+            masks[slot].append(access.predicate)
+        elif isinstance(access, BufferLoad):
+            bare.add(slot)
+    if not masks:
+        return set()
+    changing = {n.loop_var if isinstance(n, For) else n.var for n in pre_order(life, _statements)
+                if isinstance(n, (For, LetStmt))}  # fmt: skip
+    out: set[Slot] = set()
+    for slot, found in masks.items():
+        varies = any(isinstance(n, BufferLoad) or n in changing for n in pre_order(found[0]))
+        if slot in bare or varies:
+            continue
+        if all(m is found[0] or structural_equal(m, found[0], map_free_vars=False) for m in found[1:]):
+            out.add(slot)
+    return out

@@ -1,0 +1,298 @@
+"""Copies that transpose: squares go through registers, so that memory is read and written a vector at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ...tir import op
+from ...tir.arith import Analyzer, conjuncts, linear_coefficients
+from ...tir.dtype import bits_of, is_bool, lanes_of, with_lanes
+from ...tir.expr import And, Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, Not, Ramp, Var, const
+from ...tir.function import PrimFunc
+from ...tir.node import Node
+from ...tir.stmt import BufferStore, For, IfThenElse, LetStmt, Stmt, seq
+from ...tir.walk import pre_order, substitute, vars_in
+from ..target import Target
+from .transpose_network import transposed
+from .vectorize_loops import NotVectorizable, vectorize_expr, widen
+
+__all__ = ["transpose_in_registers"]
+
+_LANE_BITS = 128
+_MOST_ROWS = 16
+_FEWEST_ROWS = 4
+
+
+def transpose_in_registers(func: PrimFunc, target: Target) -> PrimFunc:
+    """Rewrite loops that copy with two axes exchanged, one of them vectorized.
+
+    Before::
+
+        for i in range(32):
+            for j in T.vectorized(16): P[i, j] = A[j, i]
+
+    After (with four lanes)::
+
+        for i_t in range(8):
+            for j_t in range(4):
+                row0: T.float32x4 = A[j_t * 4, i_t * 4:i_t * 4 + 4]
+                …
+                row3: T.float32x4 = A[j_t * 4 + 3, i_t * 4:i_t * 4 + 4]
+                P[i_t * 4, j_t * 4:j_t * 4 + 4] = T.Shuffle(…)
+                …
+
+    It applies to perfect nests over one store of one element, where each of the two axes runs through one of the arrays
+    without gaps and no place is written twice. Conditions on one axis, and what sticks out of a square, become masks of
+    the loads and the stores; zeros around the source come from masked loads. Without the rewrite each vector would be gathered element by element.
+    """
+
+    def visit(n: Node) -> Node:
+        if isinstance(n, Expr):
+            return n
+        if isinstance(n, For):
+            nest = _nest(n)
+            found = None if nest is None else _plan(nest, target)
+            if found is not None:
+                try:
+                    return found.stmt()
+                except NotVectorizable:
+                    pass
+        return n.map_children(visit)
+
+    return func.with_body(visit(func.body))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class _Nest:
+    """A perfect nest: loops from outside to inside, the conditions between them, one store of one element. ``inside``:
+    further conditions, of the load alone; where they do not hold, zero is stored."""
+
+    loops: tuple[For, ...]
+    terms: tuple[Expr, ...]
+    store: BufferStore
+    load: BufferLoad
+    inside: tuple[Expr, ...] = ()
+
+
+def _nest(outer: For) -> _Nest | None:
+    loops: list[For] = []
+    terms: list[Expr] = []
+    fixed: dict[Var, Expr] = {}
+    body: Stmt = outer
+    while not isinstance(body, BufferStore):
+        if isinstance(body, For) and body.kind in ("serial", "unrolled", "vectorized"):
+            if not (_is(body.min, 0) and isinstance(body.extent, IntImm)):
+                return None
+            if body.annotations or (loops and loops[-1].kind == "vectorized"):
+                return None
+            if body.extent.value == 1:
+                fixed[body.loop_var] = body.min
+            else:
+                loops.append(body)
+            body = body.body
+        elif isinstance(body, IfThenElse) and body.else_case is None:
+            terms += conjuncts(substitute(body.condition, fixed))
+            body = body.then_case
+        else:
+            return None
+    if len(loops) < 2 or loops[-1].kind != "vectorized" or body.predicate is not None:
+        return None
+    store = substitute(body, fixed)
+    load, inside = _padded(store.value)
+    if load is None or load.predicate is not None:
+        return None
+    return _Nest(tuple(loops), tuple(terms), store, load, tuple(inside))
+
+
+def _padded(value: Expr) -> tuple[BufferLoad | None, list[Expr]]:
+    """The load that is stored, and the conditions under which it is, zero being stored elsewhere."""
+    if isinstance(value, BufferLoad):
+        return value, []
+    if isinstance(value, Call) and value.op == "tir.if_then_else":
+        condition, usual, other = value.args
+        if _is_zero(other) and isinstance(usual, BufferLoad):
+            return usual, conjuncts(condition)
+        if _is_zero(usual) and isinstance(other, BufferLoad):
+            return other, [Not(condition)]
+    return None, []
+
+
+def _is_zero(e: Expr) -> bool:
+    return isinstance(e, (IntImm, FloatImm)) and e.value == 0 and math.copysign(1.0, e.value) > 0
+
+
+def _plan(nest: _Nest, target: Target) -> _Transpose | None:
+    """How to rewrite ``nest``; None where it is no transpose."""
+    store, load = nest.store, nest.load
+    dtype = store.buffer.dtype
+    if is_bool(dtype) or lanes_of(dtype) > 1 or load.buffer.dtype != dtype or load.buffer.data is store.buffer.data:
+        return None
+    variables = [loop.loop_var for loop in nest.loops]
+    places = _coefficients(store.indices, variables)
+    sources = _coefficients(load.indices, variables)
+    if places is None or sources is None or not _one_to_one(places, nest.loops):
+        return None
+    if any(b.strides and not _is(b.strides[-1], 1) for b in (store.buffer, load.buffer)):
+        return None
+    if any(
+        isinstance(n, BufferLoad)
+        for t in (*nest.terms, *nest.inside, *store.indices, *load.indices)
+        for n in pre_order(t)
+    ):
+        return None
+
+    def walks(rows: list[list[int]], n: int) -> bool:  # through memory, without gaps
+        return bool(rows) and rows[-1][n] == 1 and all(row[n] == 0 for row in rows[:-1])
+
+    last = len(variables) - 1
+    for n in range(last - 1, -1, -1):
+        for i, j in ((n, last), (last, n)):
+            if walks(sources, i) and walks(places, j) and not walks(sources, j) and not walks(places, i):
+                return _build(nest, i, j, target)
+    return None
+
+
+def _build(nest: _Nest, i: int, j: int, target: Target) -> _Transpose | None:
+    column, row = nest.loops[i], nest.loops[j]
+    bits = bits_of(nest.store.buffer.dtype)
+    shorter = min(column.extent.value, row.extent.value)  # type: ignore[attr-defined]
+    size = min(target.vector_bits // bits, _MOST_ROWS, 1 << (shorter - 1).bit_length())
+    if shorter < _FEWEST_ROWS or size < 2:
+        return None
+    if any({column.loop_var, row.loop_var} <= vars_in(t) for t in (*nest.terms, *nest.inside)):
+        return None
+    return _Transpose(nest, column, row, size, _LANE_BITS // bits, Analyzer())
+
+
+def _coefficients(indices: Sequence[Expr], variables: list[Var]) -> list[list[int]] | None:
+    """What each index gains with a step of each variable; None where that is no constant."""
+    out = []
+    for index in indices:
+        found = linear_coefficients(index, variables)
+        if found is None or not all(isinstance(c, IntImm) for c in found[0]):
+            return None
+        out.append([c.value for c in found[0]])  # type: ignore[attr-defined]
+    return out
+
+
+def _one_to_one(places: list[list[int]], loops: Sequence[For]) -> bool:
+    """Whether every trip writes a place of its own: each variable is in one index, and those of an index do not meet."""
+    seen = [sum(1 for row in places if row[n]) for n in range(len(loops))]
+    if any(count != 1 for count in seen):
+        return False
+    for row in places:
+        reach = 0
+        for step, extent in sorted((abs(c), loops[n].extent.value) for n, c in enumerate(row) if c):  # type: ignore[attr-defined]
+            if step <= reach:
+                return False
+            reach += step * (extent - 1)
+    return True
+
+
+def _is(e: Expr, value: int) -> bool:
+    return isinstance(e, IntImm) and e.value == value
+
+
+@dataclass(frozen=True)
+class _Transpose:
+    """``column`` runs through the source, ``row`` through the destination; squares have ``size`` rows."""
+
+    nest: _Nest
+    column: For
+    row: For
+    size: int
+    block: int
+    analyzer: Analyzer
+
+    def stmt(self) -> Stmt:
+        """The loops over squares, in the order of the loops that they replace."""
+        inner = self.nest.loops[-1]
+        outer = self.row if inner is self.column else self.column
+
+        def both(start: Expr, over: bool) -> Stmt:
+            return self.along(
+                inner, lambda at, beyond: self.square({outer: start, inner: at}, {outer: over, inner: beyond})
+            )
+
+        body = self.along(outer, both)
+        around = [t for t in self.nest.terms if not vars_in(t) & {self.column.loop_var, self.row.loop_var}]
+        if around:
+            body = IfThenElse(op.all_(*around), body)
+        for loop in reversed(self.nest.loops):
+            if loop is not self.column and loop is not self.row:
+                body = loop.with_(body=body)
+        return body
+
+    def along(self, loop: For, square: Callable[[Expr, bool], Stmt]) -> Stmt:
+        """Whole squares in a loop, and one that sticks out."""
+        extent, dtype = loop.extent.value, loop.loop_var.dtype  # type: ignore[attr-defined]
+        whole, parts = extent // self.size, []
+        if whole == 1:
+            parts.append(square(const(0, dtype), False))
+        elif whole:
+            var = Var(f"{loop.loop_var.name}_t", dtype)
+            parts.append(For(var, const(0, dtype), const(whole, dtype), "serial", square(var * self.size, False)))
+        if extent % self.size:
+            parts.append(square(const(whole * self.size, dtype), True))
+        return seq(*parts)
+
+    def square(self, start: dict[For, Expr], over: dict[For, bool]) -> Stmt:
+        """One square: its rows are loaded, then transposed and stored."""
+        nest, dtype = self.nest, with_lanes(self.nest.store.buffer.dtype, self.size)
+        names: list[Expr] = []
+        loads: list[tuple[Var, Expr]] = []
+        for n in range(self.rows(self.row, start, over)):
+            indices = self.moved(nest.load.indices, self.row, self.column, start, n)
+            mask = self.mask(self.row, self.column, start, over, n, nest.inside)
+            loads.append((Var(f"row{n}", dtype), BufferLoad(nest.load.buffer, indices, mask)))
+            names.append(loads[-1][0])
+        nothing = Broadcast(const(0, nest.store.buffer.dtype), self.size)
+        names += [nothing] * (self.size - len(names))
+        stores = []
+        for n, value in enumerate(transposed(names, self.block)[: self.rows(self.column, start, over)]):
+            indices = self.moved(nest.store.indices, self.column, self.row, start, n)
+            mask = self.mask(self.column, self.row, start, over, n)
+            stores.append(BufferStore(nest.store.buffer, value, indices, mask))
+        body = seq(*stores)
+        for var, value in reversed(loads):
+            body = LetStmt(var, value, body)
+        return body
+
+    def rows(self, loop: For, start: dict[For, Expr], over: dict[For, bool]) -> int:
+        """How many rows of the square there are along ``loop``."""
+        return loop.extent.value - start[loop].value if over[loop] else self.size  # type: ignore[attr-defined]
+
+    def moved(
+        self, indices: tuple[Expr, ...], fixed: For, lanes: For, start: dict[For, Expr], n: int
+    ) -> tuple[Expr, ...]:
+        """The indices of row ``n`` along ``fixed``, a vector along ``lanes``."""
+        at = {fixed.loop_var: start[fixed] + n, lanes.loop_var: start[lanes]}
+        *others, last = [self.analyzer.simplify(substitute(i, at)) for i in indices]
+        return (*others, Ramp(last, const(1, last.dtype), self.size))
+
+    def mask(
+        self,
+        fixed: For,
+        lanes: For,
+        start: dict[For, Expr],
+        over: dict[For, bool],
+        n: int,
+        inside: tuple[Expr, ...] = (),
+    ) -> Expr | None:
+        """The lanes of that row that take part; None: all."""
+        parts: list[Expr] = []
+        limits = [lanes.loop_var < lanes.extent] if over[lanes] else []
+        for term in (*self.nest.terms, *limits, *inside):
+            if lanes.loop_var in vars_in(term):
+                parts.append(widen(vectorize_expr(term, lanes.loop_var, start[lanes], self.size), self.size))
+        own = [t for t in self.nest.terms if fixed.loop_var in vars_in(t)]
+        for term in (*own, *[t for t in inside if lanes.loop_var not in vars_in(t)]):
+            held = self.analyzer.simplify(substitute(term, {fixed.loop_var: start[fixed] + n}))
+            if not (isinstance(held, IntImm) and held.value):
+                parts.append(Broadcast(held, self.size))
+        out: Expr | None = None
+        for part in parts:
+            out = part if out is None else And(out, part)
+        return out

@@ -1,0 +1,157 @@
+"""Machine code that was made before, kept on disk.
+
+A file's name is the SHA-256 of everything that the object file depends on: the LLVM IR, the target, what LLVM may do to
+it, and the versions. So entries are never wrong, only unused; the ones unused for longest go first when the folder grows
+beyond its limit. A file holds a checksum before its content: what is damaged or half written does not count. Files
+appear by renaming, so processes that write at the same time do no harm.
+
+``TILEWRIGHT_CACHE=0`` turns it off, ``TILEWRIGHT_CACHE_MB`` sets the limit (256), ``TILEWRIGHT_CACHE_DIR`` the place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .cache_directory import cache_directory
+
+__all__ = ["CacheState", "cache_state", "find_object", "keep_object", "object_key"]
+
+_MAGIC = b"tilewright object 1\n"
+_DEFAULT_MB = 256
+_SWEEP_EVERY = 64
+_lock = threading.Lock()
+_written: dict[Path, list[int]] = {}  # folder -> bytes in it as far as we know, files written since we looked
+
+
+@dataclass(frozen=True, slots=True)
+class CacheState:
+    """What the folder holds. ``folder`` is None when the cache is off."""
+
+    folder: Path | None
+    files: int
+    bytes: int
+    limit_bytes: int
+
+
+def object_key(parts: Sequence[str]) -> str:
+    """The name of the object file that these texts determine; no two lists of texts share one."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode()
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.hexdigest()
+
+
+def find_object(key: str) -> bytes | None:
+    """The object file kept under ``key``, if there is one and it is whole."""
+    folder = _folder()
+    if folder is None:
+        return None
+    path = folder / key
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    head = len(_MAGIC) + 32
+    content = data[head:]
+    if data[: len(_MAGIC)] != _MAGIC or data[len(_MAGIC) : head] != hashlib.sha256(content).digest():
+        path.unlink(missing_ok=True)
+        return None
+    try:
+        os.utime(path)
+    except OSError:
+        pass
+    return content
+
+
+def keep_object(key: str, content: bytes) -> None:
+    """Keep an object file. Best effort: a full or lost disk costs us the entry, nothing else."""
+    folder = _folder()
+    if folder is None or len(content) > _limit() // 4:
+        return
+    try:
+        handle, draft = tempfile.mkstemp(dir=folder, prefix="draft-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(_MAGIC + hashlib.sha256(content).digest() + content)
+            os.replace(draft, folder / key)
+        except BaseException:
+            os.unlink(draft)
+            raise
+    except OSError:
+        return
+    with _lock:
+        known = _written.setdefault(folder, [_limit() + 1, 0])
+        known[0] += len(content)
+        known[1] += 1
+        if known[0] > _limit() or known[1] >= _SWEEP_EVERY:
+            _written[folder] = [_sweep(folder, _limit()), 0]
+
+
+def cache_state() -> CacheState:
+    """For display."""
+    folder = _folder()
+    entries = [] if folder is None else _entries(folder)
+    return CacheState(folder, len(entries), sum([size for _, size, _ in entries]), _limit())
+
+
+def _folder() -> Path | None:
+    if os.environ.get("TILEWRIGHT_CACHE", "").strip().lower() in ("0", "off", "no", "false") or _limit() <= 0:
+        return None
+    folder = cache_directory() / "objects"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if os.name == "posix":  # what lies in it will be run, so nobody else may write there
+            status = folder.stat()
+            if status.st_uid != os.getuid() or status.st_mode & 0o022:
+                return None
+    except OSError:
+        return None
+    return folder
+
+
+def _limit() -> int:
+    try:
+        return int(float(os.environ.get("TILEWRIGHT_CACHE_MB", "")) * (1 << 20))
+    except ValueError:
+        return _DEFAULT_MB << 20
+
+
+def _entries(folder: Path) -> list[tuple[float, int, str]]:
+    """Time of last use, size and path of every file."""
+    out = []
+    try:
+        with os.scandir(folder) as files:
+            for file in files:
+                try:
+                    status = file.stat(follow_symlinks=False)
+                except OSError:  # another process was faster
+                    continue
+                out.append((status.st_mtime, status.st_size, file.path))
+    except OSError:
+        pass
+    return out
+
+
+def _sweep(folder: Path, limit: int) -> int:
+    """Remove what was not used for longest until a tenth of the limit is free, if it is exceeded; the bytes left."""
+    entries = _entries(folder)
+    total = sum([size for _, size, _ in entries])
+    if total <= limit:
+        return total
+    for _, size, path in sorted(entries):
+        try:
+            os.unlink(path)
+        except OSError:
+            pass
+        total -= size
+        if total <= limit * 9 // 10:
+            break
+    return total

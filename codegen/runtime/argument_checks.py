@@ -1,0 +1,269 @@
+"""From Python arguments to C arguments, every one checked. This is the careful path: :mod:`fastcall_ir` has the quick
+one, and comes here when anything is unusual.
+
+Each error is an :class:`ArgumentError` (both a TypeError and a ValueError) that names the argument by position and
+name, says what was expected and what came, and how to get there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...tir.dtype import bits_of, bytes_of, is_bool, is_float, max_value, min_value
+from ...tir.expr import Add, Cast, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, TruncDiv, TruncMod, Var
+from ...tir.rounding import float_bits
+from ...tir.sizes import shape_text
+from ..lowered import Param
+from .array_views import ArrayView, view_of
+
+__all__ = ["ArgumentError", "Arguments", "c_types"]
+
+
+class ArgumentError(TypeError, ValueError):
+    """An argument of a compiled function is not what the function takes."""
+
+
+def c_types(params: Sequence[Param]) -> list[Any]:
+    """The ctypes type of each C parameter."""
+    return [_C_TYPES[p.llvm_type] for p in params]
+
+
+_C_TYPES: dict[str, Any] = {
+    "ptr": ctypes.c_void_p,
+    "i8": ctypes.c_int8,
+    "i16": ctypes.c_int16,
+    "i32": ctypes.c_int32,
+    "i64": ctypes.c_int64,
+    "float": ctypes.c_float,
+    "double": ctypes.c_double,
+}
+
+
+class Arguments:
+    """Checks arguments against the parameters of one function and turns them into C values."""
+
+    def __init__(self, name: str, params: Sequence[Param]) -> None:
+        self.name = name
+        self.given = [p for p in params if p.kind != "size"]
+        self.sizes = [p.var for p in params if p.kind == "size"]
+
+    def signature(self) -> str:
+        """The parameters as a reader would write them: ``f(A: float32[4, 8], B: float32[4, 8] (written))``."""
+        return f"{self.name}({', '.join(map(_declared, self.given))})"
+
+    def prepare(self, args: Sequence[Any]) -> tuple[list[int | float], list[Any]]:
+        """The C values in the order of the parameters, sizes last, and what must stay alive during the call."""
+        if len(args) != len(self.given):
+            raise ArgumentError(
+                f"{self.name} takes {len(self.given)} arguments, {len(args)} were given; it is {self.signature()}"
+            )
+        views: list[ArrayView | None] = []
+        values: list[Any] = []
+        known: dict[Var, int] = {}
+        for index, (param, arg) in enumerate(zip(self.given, args, strict=True)):
+            if param.kind == "buffer":
+                view = self._view(index, param, arg)
+                views.append(view)
+                values.append(view.pointer)
+            else:
+                views.append(None)
+                values.append(self._scalar(index, param, arg, known))
+        arrays = [(i, p, v) for i, (p, v) in enumerate(zip(self.given, views, strict=True)) if v is not None]
+        self._bind(arrays, known)
+        for index, param, view in arrays:
+            self._check_shape(index, param, view, known)
+            self._check_strides(index, param, view, known)
+        self._check_aliasing(arrays)
+        for var in self.sizes:
+            if var not in known:
+                raise ArgumentError(f"{self.name}: no argument tells the size {var.name}; it is {self.signature()}")
+            values.append(known[var])
+        return values, [v.owner for v in views if v is not None]
+
+    def _fail(self, index: int, message: str) -> ArgumentError:
+        return ArgumentError(f"{self.name}: argument {index} ({self.given[index].name}): {message}")
+
+    def _view(self, index: int, param: Param, arg: Any) -> ArrayView:
+        try:
+            view = view_of(arg)
+        except (ValueError, BufferError, RuntimeError) as e:
+            raise self._fail(index, str(e)) from None
+        want = _declared(param)
+        if view is None:
+            hint = "; np.asarray makes one" if isinstance(arg, (list, tuple, int, float)) else ""
+            raise self._fail(index, f"expected an array, {want}, got {type(arg).__name__}{hint}")
+        if not _same_dtype(param.dtype, view.dtype):
+            hint = "pass the bits as uint16, or ml_dtypes.bfloat16" if param.dtype == "bfloat16" else ""
+            hint = hint or f'convert it with .astype("{param.dtype}")'
+            raise self._fail(index, f"expected dtype {param.dtype}, got {view.dtype}; {hint}")
+        assert param.buffer is not None
+        if len(view.shape) != param.buffer.ndim:
+            raise self._fail(
+                index, f"expected {param.buffer.ndim} dimensions, {want}, got {len(view.shape)}: shape {view.shape}"
+            )
+        if param.writes and not view.writable:
+            raise self._fail(index, "it is written to, but the array is read-only; pass a writable one, e.g. a copy")
+        if not view.aligned or view.pointer % bytes_of(param.dtype):
+            raise self._fail(
+                index, f"the array is not aligned to its elements of {bytes_of(param.dtype)} bytes; pass a .copy()"
+            )
+        return view
+
+    def _scalar(self, index: int, param: Param, arg: Any, known: dict[Var, int]) -> int | float:
+        dtype = param.dtype
+        if isinstance(arg, (np.ndarray, np.generic)) and arg.ndim == 0:
+            arg = arg.item()
+        if dtype == "handle":
+            if isinstance(arg, int):
+                return arg
+            raise self._fail(index, f"expected an address as an int, got {type(arg).__name__}")
+        if is_float(dtype):
+            if not isinstance(arg, (int, float)):
+                raise self._fail(index, f"expected a number, {dtype}, got {type(arg).__name__}")
+            return _float_value(float(arg), dtype)
+        if is_bool(dtype):
+            if not isinstance(arg, (bool, int)) or arg not in (0, 1):
+                raise self._fail(index, f"expected a truth value, got {arg!r}")
+            return int(arg)
+        if isinstance(arg, bool) or not hasattr(arg, "__index__"):
+            raise self._fail(index, f"expected a whole number, {dtype}, got {type(arg).__name__}")
+        value = int(arg.__index__())
+        if not min_value(dtype) <= value <= max_value(dtype):
+            raise self._fail(index, f"{value} does not fit {dtype} ({min_value(dtype)} … {max_value(dtype)})")
+        known[param.var] = value
+        return value
+
+    def _bind(self, arrays: list[tuple[int, Param, ArrayView]], known: dict[Var, int]) -> None:
+        """Find the sizes: plain symbols first, then symbols inside sums and products with constants."""
+        plain: list[tuple[int, Expr, int]] = []
+        for index, param, view in arrays:
+            buffer = param.buffer
+            assert buffer is not None
+            plain.extend((index, e, n) for e, n in zip(buffer.shape, view.shape, strict=True))
+            if buffer.strides:
+                plain.extend((index, e, n) for e, n in zip(buffer.strides, view.strides, strict=True))
+            plain.append((index, buffer.elem_offset, 0))
+        plain.sort(key=lambda item: not isinstance(item[1], Var))
+        for index, expr, value in plain:
+            solved = _solve(expr, value, known)
+            if solved is None or solved[0] in known:
+                continue
+            var, size = solved
+            if not min_value(var.dtype) <= size <= max_value(var.dtype):
+                raise self._fail(index, f"the size {var.name} = {size} does not fit {var.dtype}")
+            known[var] = size
+
+    def _check_shape(self, index: int, param: Param, view: ArrayView, known: dict[Var, int]) -> None:
+        assert param.buffer is not None
+        for axis, (expr, got) in enumerate(zip(param.buffer.shape, view.shape, strict=True)):
+            want = evaluate(expr, known)
+            if want != got:
+                what = "" if isinstance(expr, IntImm) else f" ({expr}, bound by another argument)"
+                raise self._fail(
+                    index,
+                    f"expected {want}{what} in dimension {axis}, got {got}: shape {view.shape} for {_declared(param)}",
+                )
+
+    def _check_strides(self, index: int, param: Param, view: ArrayView, known: dict[Var, int]) -> None:
+        assert param.buffer is not None
+        if not param.buffer.strides:
+            if not view.is_compact():
+                raise self._fail(
+                    index, f"expected a row-major array without gaps, got strides {view.strides} (in elements) "
+                    f"for shape {view.shape}; np.ascontiguousarray makes one",
+                )  # fmt: skip
+            return
+        for axis, (expr, got) in enumerate(zip(param.buffer.strides, view.strides, strict=True)):
+            want = evaluate(expr, known)
+            if want != got and view.shape[axis] > 1:
+                raise self._fail(index, f"expected a stride of {want} elements in dimension {axis}, got {got}")
+
+    def _check_aliasing(self, arrays: list[tuple[int, Param, ArrayView]]) -> None:
+        spans = [(view.extent_bytes(), index, param) for index, param, view in arrays]
+        for (low, high), index, param in spans:
+            if not param.writes:
+                continue
+            for (other_low, other_high), other, other_param in spans:
+                if other != index and low < other_high and other_low < high:
+                    raise self._fail(
+                        index, f"it is written to and shares memory with argument {other} ({other_param.name}); "
+                        "pass arrays that do not overlap, e.g. a copy of the input",
+                    )  # fmt: skip
+
+
+def evaluate(expr: Expr, known: dict[Var, int]) -> int | None:
+    """The value of an integer expression, None when it has a symbol that is not known."""
+    if isinstance(expr, IntImm):
+        return expr.value
+    if isinstance(expr, Var):
+        return known.get(expr)
+    if isinstance(expr, Cast):
+        return evaluate(expr.value, known)
+    for cls, operation in _INTEGER:
+        if isinstance(expr, cls):
+            a, b = evaluate(expr.a, known), evaluate(expr.b, known)
+            return None if a is None or b is None else operation(a, b)
+    return None
+
+
+def _truncated(a: int, b: int) -> int:
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+_INTEGER: tuple[tuple[Any, Callable[[int, int], int]], ...] = (
+    (Add, lambda a, b: a + b),
+    (Sub, lambda a, b: a - b),
+    (Mul, lambda a, b: a * b),
+    (FloorDiv, lambda a, b: a // b),
+    (FloorMod, lambda a, b: a % b),
+    (TruncDiv, _truncated),
+    (TruncMod, lambda a, b: a - _truncated(a, b) * b),
+    (Min, min),
+    (Max, max),
+)
+
+
+def _solve(expr: Expr, value: int, known: dict[Var, int]) -> tuple[Var, int] | None:
+    """The symbol in ``expr``, if there is one on a path of sums and products with known values, and its value."""
+    while not isinstance(expr, Var):
+        if isinstance(expr, Cast):
+            expr = expr.value
+        elif isinstance(expr, (Add, Sub, Mul)):
+            a, b = evaluate(expr.a, known), evaluate(expr.b, known)
+            if b is not None and a is None:
+                if isinstance(expr, Mul) and (b == 0 or value % b):
+                    return None
+                value = value - b if isinstance(expr, Add) else value + b if isinstance(expr, Sub) else value // b
+                expr = expr.a
+            elif a is not None and b is None:
+                if isinstance(expr, Mul) and (a == 0 or value % a):
+                    return None
+                value = value - a if isinstance(expr, Add) else a - value if isinstance(expr, Sub) else value // a
+                expr = expr.b
+            else:
+                return None
+        else:
+            return None
+    return expr, value
+
+
+def _same_dtype(want: str, got: str) -> bool:
+    return want == got or (want == "bfloat16" and got == "uint16")
+
+
+def _float_value(value: float, dtype: str) -> int | float:
+    if bits_of(dtype) > 16:
+        return value
+    raw = float_bits(value, dtype)
+    return raw - 0x10000 if raw >= 0x8000 else raw
+
+
+def _declared(param: Param) -> str:
+    if param.buffer is None:
+        return f"{param.name}: {param.dtype}"
+    shape = shape_text(param.buffer.shape)
+    return f"{param.name}: {param.dtype}[{shape}]{' (written)' if param.writes else ''}"

@@ -1,0 +1,87 @@
+"""Vectors over several dimensions: what a fused loop walks in order is one stretch of memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewright import tir
+from tilewright.codegen.lower.join_split_indices import join_split_indices
+from tilewright.schedule import Schedule
+from tilewright.tir.expr import FloorDiv, FloorMod
+from tilewright.tir.parser import parse
+
+from .test_lower import AVX2, AVX512, check
+
+PAD = """
+@T.prim_func
+def main(X: T.Buffer(({h}, {w}, {c})), P: T.Buffer(({h} + 2, {w} + 2, {c}))):
+    for y, x, c in T.grid({h} + 2, {w} + 2, {c}):
+        with T.block("P"):
+            vy, vx, vc = T.axis.remap("SSS", [y, x, c])
+            P[vy, vx, vc] = T.if_then_else(
+                1 <= vy and vy < {h} + 1 and 1 <= vx and vx < {w} + 1, X[vy - 1, vx - 1, vc], T.float32(0))
+"""
+
+
+def fused(text: str, count: int, lanes: int) -> Schedule:
+    """The innermost ``count`` loops of ``P`` as one, in vectors."""
+    sch = Schedule(parse(text))
+    _, within = sch.split(sch.fuse(*sch.get_loops("P")[-count:]), [None, lanes])
+    sch.vectorize(within)
+    return sch
+
+
+def quotients(func: tir.PrimFunc) -> int:
+    return sum(isinstance(n, (FloorDiv, FloorMod)) for n in tir.walk.pre_order(func.body))
+
+
+@pytest.mark.parametrize("target", [AVX512, AVX2])
+@pytest.mark.parametrize(("h", "w", "c"), [(1, 7, 3), (13, 16, 3), (5, 17, 7), (3, 1, 16)])
+def test_a_padded_copy_by_rows(h, w, c, target):
+    text = PAD.format(h=h, w=w, c=c)
+    sch = fused(text, 2, 16)
+    check(sch.func, target)
+
+
+def test_no_division_is_left():
+    """All accesses are vectors of consecutive elements: no gather, no scatter, no division by the inner extent."""
+    sch = fused(PAD.format(h=13, w=16, c=3), 2, 16)
+    func = check(sch.func, AVX512)
+    assert quotients(func) == 0
+    assert quotients(sch.func) > 0
+
+
+def test_scratch_memory_in_copied_code():
+    """The loop around scratch memory is written twice (its last trip is smaller): each copy has views of its own."""
+    sch = Schedule(
+        parse("""
+@T.prim_func
+def main(X: T.Buffer((13, 7, 3)), C: T.Buffer((13, 7, 3))):
+    P = T.alloc_buffer((13, 7, 3))
+    for y, x, c in T.grid(13, 7, 3):
+        with T.block("P"):
+            vy, vx, vc = T.axis.remap("SSS", [y, x, c])
+            P[vy, vx, vc] = X[vy, vx, vc] * T.float32(2)
+    for y, x, c in T.grid(13, 7, 3):
+        with T.block("C"):
+            vy, vx, vc = T.axis.remap("SSS", [y, x, c])
+            C[vy, vx, vc] = P[vy, 6 - vx, vc] + T.float32(1)
+""")
+    )
+    outer, _ = sch.split(sch.get_loops("C")[0], [None, 4])
+    sch.compute_at("P", outer)
+    _, lanes = sch.split(sch.fuse(*sch.get_loops("P")[-2:]), [None, 16])
+    sch.vectorize(lanes)
+    check(sch.func, AVX512)
+    check(sch.func, AVX2)
+
+
+def test_what_does_not_follow_in_memory_stays():
+    """A transposed walk keeps its two indices."""
+    func = parse("""
+@T.prim_func
+def main(X: T.Buffer((3, 16)), P: T.Buffer((48,))):
+    for v in T.vectorized(48):
+        P[v] = X[v % 3, v // 3]
+""")
+    assert join_split_indices(func) is func
