@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..tir.access_regions import access_regions
 from ..tir.arith import region_union
 from ..tir.buffer import BufferRegion
-from ..tir.regions import access_regions
 from ..tir.stmt import Block
 from .analysis import opaque_buffers
 

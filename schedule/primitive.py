@@ -32,7 +32,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from ..tir.depth import with_room
+from ..tir.deep_recursion import with_room
 
 __all__ = ["REGISTRY", "Primitive", "PrimitiveMethods", "primitive"]
 

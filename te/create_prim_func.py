@@ -23,9 +23,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ..tir.access_regions import access_regions
 from ..tir.arith import Analyzer
 from ..tir.buffer import Buffer
-from ..tir.depth import with_room
+from ..tir.deep_recursion import with_room
 from ..tir.expr import (
     BufferLoad,
     Call,
@@ -43,7 +44,6 @@ from ..tir.expr import (
 )
 from ..tir.function import PrimFunc, root_block
 from ..tir.index_width import widened, with_index_dtype
-from ..tir.regions import access_regions
 from ..tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, Stmt, seq
 from ..tir.walk import free_vars, pre_order, replace_buffers, substitute, transform
 from .conditions import within, without_decided

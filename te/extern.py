@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..tir.access_regions import access_regions, linear_key
 from ..tir.buffer import Buffer
 from ..tir.expr import Expr, IterVar, Let, Var
 from ..tir.function import PrimFunc
-from ..tir.regions import access_regions, linear_key
 from ..tir.stmt import Allocate, Block, BlockRealize, Evaluate, For, LetStmt, Stmt
 from ..tir.walk import pre_order, replace_buffers, transform
 from .compute import as_dtype, as_shape

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..tir.expr import Expr, IntImm, IterVar, convert
 from ..tir.node import map_tuple
-from ..tir.printer import register_printer
+from ..tir.printer_expr import register_printer
 from ..tir.sizes import shape_text
 
 if TYPE_CHECKING:

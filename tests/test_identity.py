@@ -22,9 +22,9 @@ TEXTS = {"str", "repr", "script"}
 PLAIN = {
     "tir/structure.py",  # floats by repr: -0.0 and NaN
     "tir/interpret.py",  # words of an error
-    "tir/arith/terms.py",  # a fixed order of two keys that are made of numbers
+    "tir/arith/polynomial.py",  # a fixed order of two keys that are made of numbers
     "tir/dtype.py",
-    "tir/parser/base.py",  # names of arguments
+    "tir/parser/parser_base.py",  # names of arguments
     "codegen/target.py",  # a target is its text
     "codegen/llvm/jit.py",
 }

@@ -6,7 +6,7 @@ and walked in one way (:mod:`.walk`).
 
 What can be done with it: print (:mod:`.printer`) and parse (:mod:`.parser`; :mod:`.script` is the ``T`` of programs
 written by hand), compare and identify (:mod:`.equal`), check (:mod:`.verify`), run slowly and obviously
-(:mod:`.interpret`), reason about indices (:mod:`.arith`), find what a block touches (:mod:`.regions`), count its work
+(:mod:`.interpret`), reason about indices (:mod:`.arith`), find what a block touches (:mod:`.access_regions`), count its work
 (:mod:`.cost`).
 """
 
@@ -14,15 +14,76 @@ from . import arith, op, walk
 from .annotations import register_annotation
 from .buffer import Buffer, BufferRegion, MatchBufferRegion, decl_buffer
 from .equal import assert_structural_equal, structural_equal, structural_hash, workload_key
-from .expr import *  # noqa: F403
+from .expr import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    BinaryOp,
+    Broadcast,
+    BufferLoad,
+    Call,
+    Cast,
+    CmpOp,
+    CommReducer,
+    Div,
+    Expr,
+    ExprLike,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    IterVar,
+    Let,
+    LogicalOp,
+    Max,
+    Min,
+    Mul,
+    Not,
+    Or,
+    PrimExpr,
+    Ramp,
+    Range,
+    Reduce,
+    Select,
+    Shuffle,
+    StringImm,
+    Sub,
+    TruncDiv,
+    TruncMod,
+    Var,
+    const,
+    convert,
+    is_const_int,
+)
 from .function import IRModule, PrimFunc
-from .interpret import InterpretError, interpret
+from .interpret import interpret
+from .interpret_expr import InterpretError
 from .parser import ParseError, parse
-from .printer import register_printer
-from .stmt import *  # noqa: F403
+from .printer_expr import register_printer
+from .stmt import (
+    FOR_KINDS,
+    Allocate,
+    AssertStmt,
+    AttrStmt,
+    Block,
+    BlockRealize,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+    seq,
+)
 from .verify import VerifyError, verify
 
-__all__ = [  # noqa: F405
+__all__ = [
     "Add", "Allocate", "And", "AssertStmt", "AttrStmt", "BinaryOp", "Block", "BlockRealize", "Broadcast", "Buffer",
     "BufferLoad", "BufferRegion", "BufferStore", "Call", "Cast", "CmpOp", "CommReducer", "Div", "EQ", "Evaluate",
     "Expr", "ExprLike", "FOR_KINDS", "FloatImm", "FloorDiv", "FloorMod", "For", "GE", "GT", "IRModule",

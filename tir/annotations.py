@@ -15,8 +15,6 @@ from .function import PrimFunc
 from .stmt import AttrStmt, Block, For
 from .walk import pre_order
 
-__all__ = ["ALIGN", "ANNOTATIONS", "MOST_ELEMENTS", "alignment_wishes", "register_annotation", "unread_annotations"]
-
 ALIGN = "buffer_dim_align"
 MOST_ELEMENTS = (1 << 31) - 1
 """The largest factor and offset of :data:`ALIGN`, in elements."""

@@ -11,8 +11,6 @@ from .expr import Add, BufferLoad, Expr, IntImm, Range, Var, as_exprs, const, co
 from .sizes import product, shape_text
 from .structure import same
 
-__all__ = ["Buffer", "BufferRegion", "MatchBufferRegion", "decl_buffer"]
-
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Buffer:

@@ -6,7 +6,7 @@ indices and conditions is free, as is the initial value of a reduction.
 
 from __future__ import annotations
 
-from .depth import with_room
+from .deep_recursion import with_room
 from .expr import (
     Add,
     BufferLoad,
@@ -30,8 +30,6 @@ from .expr import (
 from .function import PrimFunc
 from .node import Node
 from .stmt import Block, BlockRealize, BufferStore, For, IfThenElse, SeqStmt
-
-__all__ = ["count_bytes", "count_flops"]
 
 _ARITHMETIC = (Add, Sub, Mul, Div, FloorDiv, FloorMod, TruncDiv, TruncMod, Min, Max)
 _FREE = {"tir.reinterpret", "tir.likely", "tir.bitwise_not"}

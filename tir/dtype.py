@@ -17,26 +17,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = [
-    "INDEX",
-    "DType",
-    "bits_of",
-    "bytes_of",
-    "element_of",
-    "is_bool",
-    "is_float",
-    "is_int",
-    "is_signed",
-    "is_unsigned",
-    "lanes_of",
-    "max_value",
-    "min_value",
-    "parse_dtype",
-    "promote",
-    "to_numpy",
-    "with_lanes",
-]
-
 INDEX = "int32"
 """The data type of loop variables and shapes unless something asks for another one."""
 

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from .buffer import Buffer, BufferRegion, MatchBufferRegion
-from .depth import with_room
+from .deep_recursion import with_room
 from .dtype import is_bool
 from .expr import BinaryOp, CommReducer, Expr, FloatImm, IntImm, IterVar, Let, Range, Reduce, StringImm, Var
 from .function import IRModule, PrimFunc
@@ -23,10 +23,6 @@ from .printer import script
 from .printer_func import ProgramPrinter
 from .printer_names import Names
 from .stmt import Allocate, AttrStmt, Block, BlockRealize, For, LetStmt, Stmt
-
-__all__ = [
-    "assert_structural_equal", "canonical_text", "program_key", "structural_equal", "structural_hash", "workload_key",
-]  # fmt: skip
 
 
 @with_room

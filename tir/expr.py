@@ -23,13 +23,6 @@ from .node import Node, map_tuple
 if TYPE_CHECKING:
     from .buffer import Buffer
 
-__all__ = [
-    "EQ", "GE", "GT", "LE", "LT", "NE", "Add", "And", "BinaryOp", "Broadcast", "BufferLoad", "Call", "Cast", "CmpOp",
-    "CommReducer", "Div", "Expr", "ExprLike", "FloatImm", "FloorDiv", "FloorMod", "IntImm", "IterVar", "Let",
-    "LogicalOp", "Max", "Min", "Mul", "Not", "Or", "PrimExpr", "Ramp", "Range", "Reduce", "Select", "Shuffle",
-    "StringImm", "Sub", "TruncDiv", "TruncMod", "Var", "const", "convert", "is_const_int",
-]  # fmt: skip
-
 ExprLike = Union["Expr", int, float, bool]
 
 

@@ -13,8 +13,6 @@ from .dtype import element_of, is_int, lanes_of, with_lanes
 from .expr import NE, Broadcast, Call, Expr, Select, cast, const, convert
 from .op import max_
 
-__all__ = ["FIXED_POINT", "fixed_point_steps", "q_multiply_shift", "q_multiply_shift_per_axis"]
-
 FIXED_POINT = {"tir.q_multiply_shift": 4, "tir.q_multiply_shift_per_axis": 7}
 """The calls that :func:`fixed_point_steps` takes apart, and how many arguments each has."""
 

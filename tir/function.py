@@ -11,8 +11,6 @@ from .expr import IntImm, Var
 from .node import Node
 from .stmt import Block, BlockRealize, Stmt
 
-__all__ = ["IRModule", "PrimFunc", "root_block"]
-
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PrimFunc(Node):

@@ -46,8 +46,6 @@ from .sizes import WIDE
 from .stmt import Allocate, Block, BlockRealize, BufferStore, For, LetStmt, Stmt
 from .walk import distinct, pre_order
 
-__all__ = ["needs_wide_indices", "unified", "widened", "with_index_dtype"]
-
 _INDEX_TYPES = (INDEX, WIDE)
 _LIMIT = int(max_value(INDEX))
 _ARITHMETIC = (Add, Sub, Mul, FloorDiv, FloorMod, TruncDiv, TruncMod, Min, Max)

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from .buffer import BufferRegion
-from .depth import in_room, nesting
+from .deep_recursion import in_room, nesting
 from .dtype import is_bool, is_float, max_value, min_value
 from .expr import BufferLoad, Call, IntImm, Var, is_const_int
 from .function import IRModule, PrimFunc
 from .interpret_expr import InterpretError
 from .interpret_memory import Memory, View
 from .interpret_ops import scalar_type
-from .starts import start_in_front
+from .reduction_init import start_in_front
 from .stmt import (
     Allocate,
     AssertStmt,
@@ -36,8 +36,6 @@ from .stmt import (
     Stmt,
 )
 from .walk import loads_and_stores, pre_order
-
-__all__ = ["InterpretError", "interpret"]
 
 Run = Callable[[], None]
 _DEEP = 60

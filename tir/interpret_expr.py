@@ -49,7 +49,7 @@ from .expr import (
     Var,
 )
 from .fixed_point import FIXED_POINT, fixed_point_steps
-from .indices import index_like
+from .index_types import index_like
 from .interpret_llvm import LLVM_CALLS
 from .interpret_ops import (
     CALLS,
@@ -61,10 +61,8 @@ from .interpret_ops import (
     value_dtype,
     wrapper,
 )
-from .interpret_tiles import TILE_CALLS
+from .interpret_tile_ops import TILE_CALLS
 from .rounding import round_bfloat16, round_float
-
-__all__ = ["ExprCompiler", "InterpretError"]
 
 _DEPTH = 40
 _INFIX: dict[type, str] = {

@@ -16,8 +16,6 @@ import numpy as np
 from .interpret_ops import CALLS, dot2_bf16, dot4_u8i8
 from .rounding import bfloat16_from_bits
 
-__all__ = ["LLVM_CALLS"]
-
 _SAME = {
     "fma": "fma", "fmuladd": "fma", "sqrt": "sqrt", "fabs": "fabs", "floor": "floor", "ceil": "ceil",
     "trunc": "trunc", "rint": "round", "roundeven": "round", "nearbyint": "nearbyint", "copysign": "copysign",

@@ -15,8 +15,6 @@ from .interpret_expr import ExprCompiler, InterpretError
 from .interpret_ops import wrapper
 from .rounding import bfloat16_from_bits, bfloat16_to_bits
 
-__all__ = ["Memory", "View"]
-
 Box = tuple[tuple[int, int], ...]
 
 

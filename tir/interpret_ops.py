@@ -16,8 +16,6 @@ import numpy as np
 from .dtype import parse_dtype, to_numpy
 from .rounding import bfloat16_from_bits, bfloat16_to_bits, round_bfloat16
 
-__all__ = ["CALLS", "caster", "divider", "fma", "scalar_type", "value_dtype", "wrapper"]
-
 
 def value_dtype(dtype: str) -> np.dtype:
     """The NumPy type that values of one lane are computed in."""

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-__all__ = ["Node", "map_tuple", "set_renderer"]
-
 N = TypeVar("N", bound="Node")
 _render: list[Callable[..., str]] = []
 

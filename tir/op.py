@@ -20,7 +20,7 @@ vector                 vectorlow vectorhigh vector_reduce_add vector_reduce_max 
                        of lanes that are numbers (or NaN, all of them)
 dot products           dot4_u8i8(c, a, b): c[i] + a[4i]·b[4i] + … + a[4i+3]·b[4i+3], uint8 by int8 into int32, which wraps;
                        dot2_bf16(c, a, b): c[i] + a[2i]·b[2i] + a[2i+1]·b[2i+1], bfloat16 into float32
-tiles                  tile_load tile_store tile_dot4 tile_dot2_bf16: see :mod:`.tiles`
+tiles                  tile_load tile_store tile_dot4 tile_dot2_bf16: see :mod:`.tile_ops`
 memory                 prefetch(address, rw, locality) address_of(load)
                        misaligned(address, bytes): the address modulo a power of two
                        tvm_access_ptr(type, data, offset, extent, rw): the address of an element, counted from ``data``
@@ -54,14 +54,6 @@ from .expr import (
     make_binary,
     match_types,
 )
-
-__all__ = [
-    "OPAQUE_CALLS", "OPAQUE_INTS", "UNARY_FLOAT_OPS", "abs_", "all_", "any_", "bitwise_not", "ceil", "ceildiv", "clz", "copysign", "dot2_bf16",
-    "dot4_u8i8", "exp", "floor",
-    "floordiv", "floormod", "fma", "fmod", "if_then_else", "infinity", "isfinite", "isinf", "isnan", "likely", "lookup",
-    "max_", "max_value_of", "min_", "min_value_of", "pow_", "popcount", "reinterpret", "round_", "round_rest", "select",
-    "times_exp2", "truncdiv", "truncmod", "unary",
-]  # fmt: skip
 
 OPAQUE_CALLS = (
     "tvm_bmma_sync", "tvm_fill_fragment", "tvm_load_matrix_sync", "tvm_mma_sync", "tvm_stack_alloca",

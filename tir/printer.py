@@ -15,16 +15,14 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from .depth import with_room
+from .deep_recursion import with_room
 from .expr import CommReducer, Expr
 from .function import IRModule, PrimFunc
 from .node import set_renderer
-from .printer_expr import ATOM, ExprPrinter, register_printer
+from .printer_expr import ExprPrinter
 from .printer_func import ProgramPrinter
 from .printer_stmt import SPELLINGS
 from .stmt import Stmt
-
-__all__ = ["ATOM", "ExprPrinter", "ProgramPrinter", "register_printer", "script"]
 
 _T_HEADER = "# from tilewright.tir import script as T\n\n"
 _I_HEADER = "# from tilewright.tir.script import ir as I\n# from tilewright.tir import script as T\n\n"

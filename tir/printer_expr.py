@@ -56,9 +56,7 @@ from .expr import (
 from .fixed_point import FIXED_POINT
 from .op import OPAQUE_CALLS, OPAQUE_INTS, UNARY_FLOAT_OPS, lookup
 from .printer_names import Names
-from .tiles import TILE_DOTS
-
-__all__ = ["ATOM", "ExprPrinter", "register_printer"]
+from .tile_ops import TILE_DOTS
 
 ATOM = 13
 """The precedence of what never needs parentheses."""

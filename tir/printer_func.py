@@ -13,8 +13,6 @@ from .printer_stmt import StmtPrinter
 from .stmt import BlockRealize, Stmt
 from .walk import pre_order
 
-__all__ = ["ProgramPrinter", "is_sugared_root", "needs_root"]
-
 
 def has_block(stmt: Stmt) -> bool:
     """Whether a block is realized somewhere in ``stmt``."""

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["Names"]
-
 _NOT_IN_NAMES = re.compile(r"\W")
 _RESERVED = frozenset(keyword.kwlist) | {"T", "I", "range"}
 

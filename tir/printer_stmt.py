@@ -25,8 +25,6 @@ from .stmt import (
 )
 from .walk import pre_order
 
-__all__ = ["SPELLINGS", "StmtPrinter", "declaration"]
-
 _LOOP_WORDS = {"serial": "serial", "parallel": "parallel", "vectorized": "vectorized", "unrolled": "unroll"}
 _AXIS_LETTERS = {"spatial": "S", "reduce": "R"}
 _AXIS_WORDS = {"spatial": "spatial", "reduce": "reduce", "opaque": "opaque", "scan": "scan"}

@@ -9,8 +9,6 @@ import numpy as np
 
 from .dtype import parse_dtype
 
-__all__ = ["bfloat16_from_bits", "bfloat16_to_bits", "float_bits", "round_bfloat16", "round_float"]
-
 
 def float_bits(value: float, dtype: str) -> int:
     """The bits of the number of a floating-point type that is nearest to ``value``, ties to even; bfloat16 by way of

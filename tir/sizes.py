@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from .dtype import INDEX, max_value
 from .expr import Expr, IntImm, cast, const
 
-__all__ = ["WIDE", "index_dtype", "product", "shape_text"]
-
 WIDE = "int64"
 """The data type of indices that int32 does not hold."""
 

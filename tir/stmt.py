@@ -2,7 +2,7 @@
 
 A :class:`Block` is a unit of computation with its own axes; a :class:`BlockRealize` says, inside loops, which values
 the axes take and when (``predicate``). ``init`` runs when all reduction axes are at the start of their domain. A
-reduction without any step gives its init too, unless a loop carries its steps and elements at once (:mod:`.starts`).
+reduction without any step gives its init too, unless a loop carries its steps and elements at once (:mod:`.reduction_init`).
 """
 
 from __future__ import annotations
@@ -14,11 +14,6 @@ from typing import Any
 from .buffer import Buffer, BufferRegion, MatchBufferRegion
 from .expr import Expr, IntImm, IterVar, Var
 from .node import Node, map_tuple
-
-__all__ = [
-    "FOR_KINDS", "Allocate", "AssertStmt", "AttrStmt", "Block", "BlockRealize", "BufferStore", "Evaluate", "For",
-    "IfThenElse", "LetStmt", "SeqStmt", "Stmt", "seq",
-]  # fmt: skip
 
 FOR_KINDS = ("serial", "parallel", "vectorized", "unrolled", "thread_binding")
 

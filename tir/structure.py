@@ -29,8 +29,6 @@ from .expr import (
     const,
 )  # fmt: skip
 
-__all__ = ["conjuncts", "is_pure_call", "negate", "opposite", "same"]
-
 _OPPOSITE: dict[type, type[CmpOp]] = {LT: GE, GE: LT, LE: GT, GT: LE, EQ: NE, NE: EQ}
 _IMPURE = ("tir.call_", "tir.prefetch", "tir.ret", "tir.address_of", "tir.tvm_access_ptr", "tir.tvm_",
            "tir.tile_load", "tir.tile_store")  # fmt: skip

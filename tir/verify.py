@@ -16,7 +16,7 @@
  9. A block with axes uses these, not the variables of loops around it.
 10. A block other than the root declares the buffers that it writes, and those that it reads (its own output aside).
     One without axes that declares nothing holds blocks, and touches nothing outside of these. A declared region holds each access that is made for certain and whose distance from it is a number
-    (:mod:`.certain`); of others, and of what is reached through a pointer, it cannot be known.
+    (:mod:`.undeclared_accesses`); of others, and of what is reached through a pointer, it cannot be known.
 11. A matched buffer has the data type and the scope of its source, and no more dimensions.
 12. A sequence holds two statements at least, none of them a sequence.
 13. A program with blocks is one block without axes, its root.
@@ -31,8 +31,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from .buffer import Buffer, BufferRegion
-from .certain import left_out
-from .depth import with_room
+from .deep_recursion import with_room
 from .dtype import is_bool, is_float, is_int, lanes_of, max_value, min_value, parse_dtype
 from .expr import (
     BinaryOp,
@@ -69,8 +68,7 @@ from .stmt import (
     LetStmt,
     SeqStmt,
 )
-
-__all__ = ["VerifyError", "verify"]
+from .undeclared_accesses import left_out
 
 _AXIS_KINDS = ("spatial", "reduce", "opaque", "scan", "thread")
 

@@ -18,11 +18,6 @@ from .function import PrimFunc
 from .node import Node, map_tuple
 from .stmt import Allocate, Block, BlockRealize, BufferStore, For, LetStmt, Stmt
 
-__all__ = [
-    "blocks_of", "distinct", "free_vars", "loads_and_stores", "post_order", "pre_order", "replace_buffers", "replace_node",
-    "substitute", "transform", "transform_statements", "uses_var", "vars_in",
-]  # fmt: skip
-
 _LEAVES = frozenset((Var, IntImm, FloatImm))
 
 N = TypeVar("N", bound=Node)

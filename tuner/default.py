@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ..codegen.target import Target
 from ..schedule import Schedule, ScheduleError
-from ..tir.depth import with_room
+from ..tir.deep_recursion import with_room
 from ..tir.function import PrimFunc
 from .row_table import RowTable
 from .rules import ScheduleRule

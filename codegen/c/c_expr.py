@@ -41,7 +41,7 @@ from ...tir.expr import (
     TruncMod,
     Var,
 )
-from ...tir.indices import index_like
+from ...tir.index_types import index_like
 from ...tir.rounding import float_bits, round_float
 from ..llvm.loads_stores import strides_of
 from ..lower.lane_strides import flat_lanes

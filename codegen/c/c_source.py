@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...tir.depth import with_room
+from ...tir.deep_recursion import with_room
 from ...tir.dtype import bytes_of, element_of, is_bool, lanes_of
 from ...tir.expr import Broadcast, Expr, IntImm
 from ...tir.stmt import (

@@ -1,4 +1,4 @@
-"""Operations on tiles (:mod:`tilewright.tir.tiles`) in C: plain loops, which compilers vectorize."""
+"""Operations on tiles (:mod:`tilewright.tir.tile_ops`) in C: plain loops, which compilers vectorize."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ...tir.buffer import Buffer
 from ...tir.dtype import element_of, lanes_of
 from ...tir.expr import BufferLoad, Call, Expr
-from ...tir.tiles import TILE_DOTS, TILE_ROWS
+from ...tir.tile_ops import TILE_DOTS, TILE_ROWS
 from ..lower.tile_accesses import tile_access
 from .inline_functions import Helpers, scalar_type
 

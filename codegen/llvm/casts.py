@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...tir.dtype import bits_of, is_bool, is_float, is_signed, lanes_of, parse_dtype, with_lanes
 from ...tir.expr import Expr
-from ...tir.indices import index_like
+from ...tir.index_types import index_like
 from .half_conversions import bfloat_to_float, double_to_odd_float, float_to_bfloat, float_to_half, half_to_float
 from .index_arithmetic import index_text
 from .llvm_types import llvm_type

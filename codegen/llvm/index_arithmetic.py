@@ -21,7 +21,7 @@ from ...tir.expr import (
     Sub,
     Var,
 )
-from ...tir.indices import INDEX_TYPES, index_like
+from ...tir.index_types import INDEX_TYPES, index_like
 from .integer_division import divide
 
 if TYPE_CHECKING:

@@ -50,7 +50,7 @@ from ...tir.expr import (
     Sub,
     Var,
 )
-from ...tir.indices import index_like
+from ...tir.index_types import index_like
 from ...tir.walk import pre_order
 from .casts import emit_cast
 from .function_builder import FunctionBuilder

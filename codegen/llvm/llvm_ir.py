@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...tir.depth import with_room
+from ...tir.deep_recursion import with_room
 from ...tir.dtype import is_bool, is_int, is_signed
 from ...tir.expr import Call
 from ...tir.stmt import AssertStmt

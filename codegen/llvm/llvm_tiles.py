@@ -1,4 +1,4 @@
-"""Emits operations on tiles (:mod:`tilewright.tir.tiles`): instructions of AMX, or rows of vectors where it is missing.
+"""Emits operations on tiles (:mod:`tilewright.tir.tile_ops`): instructions of AMX, or rows of vectors where it is missing.
 
 A tile is an SSA vector of all its numbers, which loops carry as they carry any value. Around each instruction it is cast
 to LLVM's type of a tile register and back; LLVM takes the casts out again, so that a tile which only such instructions
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ...tir.dtype import bytes_of, element_of, lanes_of, with_lanes
 from ...tir.expr import Broadcast, BufferLoad, Call, Expr, Var, const
-from ...tir.tiles import TILE_BYTES, TILE_DOTS, TILE_ROWS
+from ...tir.tile_ops import TILE_BYTES, TILE_DOTS, TILE_ROWS
 from ..lower.expand_dots import expand_dot
 from .function_builder import FunctionBuilder
 from .index_arithmetic import index_text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...tir.expr import GE, GT, LE, LT, Expr, IntImm, Let, Var
-from ...tir.indices import index_like
+from ...tir.index_types import index_like
 from ...tir.stmt import For, LetStmt, Stmt
 from ...tir.walk import pre_order
 

@@ -29,7 +29,7 @@ from ...tir.expr import (
 from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import Allocate, BufferStore, For, LetStmt, Stmt
-from ...tir.tiles import TILE_ROWS
+from ...tir.tile_ops import TILE_ROWS
 from ...tir.walk import pre_order, transform, vars_in
 from .stride_alignment import aligned
 from .tile_accesses import tile_access, tile_columns, tile_rows_along

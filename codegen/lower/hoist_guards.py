@@ -16,7 +16,7 @@ from ...tir.dtype import is_int
 from ...tir.equal import structural_equal
 from ...tir.expr import And, Call, Expr, FloorDiv, FloorMod, IntImm, Range, Select, Var, const
 from ...tir.function import PrimFunc
-from ...tir.indices import index_like
+from ...tir.index_types import index_like
 from ...tir.node import Node
 from ...tir.stmt import For, IfThenElse, LetStmt, Stmt, seq
 from ...tir.walk import pre_order, substitute, transform, vars_in

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from ...tir.annotations import unread_annotations
 from ...tir.arith import simplify
-from ...tir.depth import with_room
+from ...tir.deep_recursion import with_room
 from ...tir.function import PrimFunc
 from ...tir.index_width import unified
 from ...tir.verify import verify

@@ -6,7 +6,7 @@ from ...tir import op
 from ...tir.expr import Expr, IterVar
 from ...tir.function import PrimFunc
 from ...tir.node import Node
-from ...tir.starts import start_in_front
+from ...tir.reduction_init import start_in_front
 from ...tir.stmt import BlockRealize, IfThenElse, Stmt, seq
 
 __all__ = ["place_init"]

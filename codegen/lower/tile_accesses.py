@@ -1,4 +1,4 @@
-"""Which part of a buffer a tile (:mod:`tilewright.tir.tiles`) is: its rows lie along one dimension, its columns along the last."""
+"""Which part of a buffer a tile (:mod:`tilewright.tir.tile_ops`) is: its rows lie along one dimension, its columns along the last."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ...tir.buffer import Buffer
 from ...tir.dtype import lanes_of
 from ...tir.expr import BufferLoad, Call, Expr, IntImm
 from ...tir.node import Node
-from ...tir.tiles import TILE_ROWS
+from ...tir.tile_ops import TILE_ROWS
 
 __all__ = ["tile_access", "tile_columns", "tile_rows_along"]
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...tir.access_regions import access_regions
 from ...tir.arith import Analyzer, Division, detect_iter_map, divide_subspace, eval_interval
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.dtype import is_int, lanes_of
 from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, const, is_const_int
-from ...tir.regions import access_regions
 from ...tir.stmt import Block, BlockRealize, For, Stmt
 from ...tir.walk import loads_and_stores, pre_order, substitute, uses_var
 from ..analysis import conjuncts

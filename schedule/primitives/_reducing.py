@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 from ...tir.expr import Expr, IterVar, Range
-from ...tir.starts import start_in_front
+from ...tir.reduction_init import start_in_front
 from ...tir.stmt import Block, BlockRealize, For
 from ...tir.walk import substitute, uses_var
 from ..analysis import conjuncts

@@ -7,8 +7,8 @@ from typing import Any
 
 from ...tir.buffer import BufferRegion
 from ...tir.expr import BufferLoad, Expr, Var, cast, is_const_int
+from ...tir.expr_length import inlined_length
 from ...tir.function import PrimFunc
-from ...tir.length import inlined_length
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt
 from ...tir.walk import pre_order, substitute, transform, uses_var
 from ..analysis import (

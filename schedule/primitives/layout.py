@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...tir.access_regions import access_regions
 from ...tir.arith import Analyzer, bind_sizes
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.dtype import max_value
 from ...tir.expr import BufferLoad, Expr, Range, Var
 from ...tir.function import PrimFunc
-from ...tir.regions import access_regions
 from ...tir.sizes import shape_text
 from ...tir.stmt import Block, BlockRealize, BufferStore, For
 from ..analysis import (

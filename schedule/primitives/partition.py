@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from ...tir.access_regions import access_regions
 from ...tir.arith import Analyzer, eval_interval
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import BufferLoad, IntImm, IterVar, Range, Var, const
 from ...tir.function import PrimFunc
-from ...tir.regions import access_regions
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ...tir.walk import pre_order, transform, uses_var, vars_in
 from ..analysis import opaque_buffers, region_of

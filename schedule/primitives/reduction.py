@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ...tir.access_regions import access_regions
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import IterVar, Var
 from ...tir.function import PrimFunc
-from ...tir.regions import access_regions
 from ...tir.stmt import Block, BlockRealize, For, Stmt, seq
 from ...tir.walk import loads_and_stores, substitute
 from ..analysis import all_of, buffers_of, check_plain_path, check_reduction, conjuncts

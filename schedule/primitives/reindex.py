@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...tir.access_regions import access_regions
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Var, const
 from ...tir.function import PrimFunc
-from ...tir.regions import access_regions
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
 from ...tir.walk import pre_order, substitute
 from ..analysis import check_plain_path, scope_of

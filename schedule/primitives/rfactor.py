@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...tir.access_regions import access_regions
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var, is_const_int
 from ...tir.function import PrimFunc
 from ...tir.op import if_then_else
-from ...tir.regions import access_regions
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ...tir.walk import pre_order, substitute, transform, uses_var
 from ..analysis import all_of, check_plain_path, check_reduction, conjuncts

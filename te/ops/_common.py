@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...tir.access_regions import linear_key
 from ...tir.dtype import bits_of, is_float, is_int
 from ...tir.expr import Expr, IntImm, const, convert
-from ...tir.regions import linear_key
 from ..tensor import Tensor
 
 __all__ = [

@@ -8,7 +8,8 @@ from tilewright.codegen import Target, compile, lower
 from tilewright.codegen.target import TargetError
 from tilewright.schedule import Schedule, TensorIntrin
 from tilewright.tir import assert_structural_equal, parse, verify
-from tilewright.tir.interpret import InterpretError, interpret
+from tilewright.tir.interpret import interpret
+from tilewright.tir.interpret_expr import InterpretError
 
 PLAIN = "llvm -mcpu=x86-64-v3 -num-cores=1"
 """AVX2 and FMA, none of the dot-product instructions."""

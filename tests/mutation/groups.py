@@ -6,9 +6,9 @@ __all__ = ["GROUPS", "SAME", "TESTS"]
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "simplifier": (
-        "tir/arith/analyzer.py", "tir/arith/bounds.py", "tir/arith/canonical.py", "tir/arith/compare.py",
-        "tir/arith/division.py", "tir/arith/iter_map.py", "tir/arith/region.py", "tir/arith/rules.py",
-        "tir/arith/subspace.py", "tir/arith/terms.py", "tir/structure.py",
+        "tir/arith/analyzer.py", "tir/arith/facts.py", "tir/arith/canonical.py", "tir/arith/compare.py",
+        "tir/arith/floor_division.py", "tir/arith/iter_map.py", "tir/arith/region_bounds.py", "tir/arith/rewrite_rules.py",
+        "tir/arith/subspace.py", "tir/arith/polynomial.py", "tir/structure.py",
     ),
     "legality": (
         "schedule/analysis.py", "schedule/bindings.py", "schedule/boxes.py", "schedule/dependence.py",

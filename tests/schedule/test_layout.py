@@ -7,7 +7,8 @@ from tilewright.schedule import Schedule, ScheduleError, Trace
 from tilewright.schedule.index_map import IndexMap
 from tilewright.schedule.tree import tree_of
 from tilewright.tir import Var, assert_structural_equal, parse, verify
-from tilewright.tir.interpret import InterpretError, interpret
+from tilewright.tir.interpret import interpret
+from tilewright.tir.interpret_expr import InterpretError
 
 
 def test_transform_layout_of_an_intermediate_buffer(chain, same, agree, replays):

@@ -39,7 +39,8 @@ from tilewright.tir import (
     decl_buffer,
     op,
 )
-from tilewright.tir.interpret import InterpretError, interpret
+from tilewright.tir.interpret import interpret
+from tilewright.tir.interpret_expr import InterpretError
 from tilewright.tir.rounding import bfloat16_from_bits, bfloat16_to_bits
 from tilewright.tir.stmt import seq
 

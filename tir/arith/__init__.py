@@ -1,8 +1,8 @@
 """What can be known about index arithmetic without running it.
 
-:class:`Analyzer` simplifies and proves; it brings int32 and int64 expressions into a normal form (:mod:`.terms`), with
-ranges and conditions as knowledge (:mod:`.bounds`), division rules (:mod:`.division`) and rules for all else
-(:mod:`.rules`). :func:`simplify` walks whole programs; :mod:`.affine` finds linear forms and intervals;
+:class:`Analyzer` simplifies and proves; it brings int32 and int64 expressions into a normal form (:mod:`.polynomial`), with
+ranges and conditions as knowledge (:mod:`.facts`), division rules (:mod:`.floor_division`) and rules for all else
+(:mod:`.rewrite_rules`). :func:`simplify` walks whole programs; :mod:`.affine` finds linear forms and intervals;
 :func:`lies_between` looks at each point of a small grid, floating-point arithmetic included; :func:`detect_iter_map`
 says which bindings of block axes are one to one, :func:`iter_map_simplify` writes them anew.
 """
@@ -11,10 +11,10 @@ from ..structure import conjuncts
 from .affine import eval_interval, linear_coefficients
 from .analyzer import Analyzer
 from .iter_map import detect_iter_map
-from .iter_normal import iter_map_simplify
-from .iter_terms import IterMap, IterMark, IterSplit, IterSum
+from .iter_simplify import iter_map_simplify
+from .mixed_radix import IterMap, IterMark, IterSplit, IterSum
 from .pointwise import lies_between
-from .region import region_union, relax_region
+from .region_bounds import region_union, relax_region
 from .simplify import bind_sizes, remove_trivial_loops, simplify
 from .subspace import Division, Subspace, divide_subspace
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..expr import Expr, ExprLike, IntImm, Range, Var, convert
-from ..indices import INDEX_TYPES
+from ..index_types import INDEX_TYPES
 from .analyzer import Analyzer
-from .terms import ONE, Poly, add, mul, scale
-
-__all__ = ["Intervals", "eval_interval", "intervals", "linear_coefficients"]
+from .polynomial import ONE, Poly, add, mul, scale
 
 
 def linear_coefficients(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..depth import with_room
+from ..deep_recursion import with_room
 from ..expr import (
     EQ,
     GE,
@@ -30,17 +30,15 @@ from ..expr import (
     const,
     convert,
 )
-from ..indices import INDEX_TYPES
+from ..index_types import INDEX_TYPES
 from ..node import Node
 from ..structure import opposite, same
 from ..walk import pre_order, substitute
-from .bounds import Bound, intersect
 from .compare import Compare
-from .rules import RULES
+from .facts import Bound, intersect
+from .polynomial import ONE, Poly, add, const_of, scale
+from .rewrite_rules import RULES
 from .smt import proves
-from .terms import ONE, Poly, add, const_of, scale
-
-__all__ = ["Analyzer"]
 
 _MAX_PARTS = 6
 

@@ -1,7 +1,7 @@
 """From expressions to normal forms and back.
 
 Scalars of type int32 and int64 become polynomials (:meth:`Canonical.poly`); everything else is simplified as a tree by
-the rules of :mod:`.rules`. :meth:`Canonical.simp` is the one entry; results are remembered per node until something
+the rules of :mod:`.rewrite_rules`. :meth:`Canonical.simp` is the one entry; results are remembered per node until something
 new becomes known.
 """
 
@@ -39,13 +39,11 @@ from ..expr import (
     make_binary,
     match_types,
 )
-from ..indices import INDEX_TYPES
+from ..index_types import INDEX_TYPES
 from ..structure import is_pure_call, opposite, same
 from ..walk import substitute, uses_var
-from .division import Division
-from .terms import ONE, Poly, add, const_of, mul, poly_key, scale
-
-__all__ = ["Canonical"]
+from .floor_division import Division
+from .polynomial import ONE, Poly, add, const_of, mul, poly_key, scale
 
 
 class Canonical(Division):

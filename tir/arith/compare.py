@@ -7,9 +7,7 @@ from math import gcd
 from ..expr import EQ, GE, GT, LE, LT, NE, CmpOp, Expr, IntImm, match_types
 from ..structure import same
 from .canonical import Canonical
-from .terms import ONE, Poly, add, const_of, scale
-
-__all__ = ["Compare"]
+from .polynomial import ONE, Poly, add, const_of, scale
 
 
 class Compare(Canonical):

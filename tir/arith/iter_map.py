@@ -22,9 +22,7 @@ from ..sizes import product
 from ..structure import conjuncts, same
 from ..walk import pre_order
 from .analyzer import Analyzer
-from .iter_terms import IterMap, IterMark, IterSplit, IterSum
-
-__all__ = ["detect_iter_map"]
+from .mixed_radix import IterMap, IterMark, IterSplit, IterSum
 
 
 def detect_iter_map(

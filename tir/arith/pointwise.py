@@ -15,8 +15,6 @@ from ..dtype import is_float, max_value, min_value
 from ..expr import Add, Call, Cast, Div, Expr, FloatImm, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Select, Sub, Var
 from ..walk import pre_order
 
-__all__ = ["bounds_at_points", "grid", "lies_between"]
-
 Numbers = NDArray[np.float64]
 Ends = tuple[Numbers, Numbers]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..depth import with_room
+from ..deep_recursion import with_room
 from ..expr import Expr, IntImm, Range, Var
 from ..function import IRModule, PrimFunc
 from ..node import map_tuple
@@ -12,9 +12,7 @@ from ..stmt import Allocate, AssertStmt, Block, BlockRealize, BufferStore, Evalu
 from ..structure import opposite
 from ..walk import substitute, transform
 from .analyzer import Analyzer
-from .rules import truth
-
-__all__ = ["bind_sizes", "remove_trivial_loops", "simplify"]
+from .rewrite_rules import truth
 
 
 def bind_sizes(analyzer: Analyzer, buffers: Any) -> None:

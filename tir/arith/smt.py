@@ -15,12 +15,10 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from ..expr import EQ, GE, GT, LE, LT, NE, And, CmpOp, Expr, IntImm, Not, Or
-from .terms import Poly, const_of
+from .polynomial import Poly, const_of
 
 if TYPE_CHECKING:
     from .analyzer import Analyzer
-
-__all__ = ["is_solving", "proves", "solving"]
 
 STEPS = 400_000
 """How much work one question may be: z3's ``rlimit``, about a tenth of a second."""

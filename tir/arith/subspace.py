@@ -15,9 +15,7 @@ from ..sizes import product
 from ..structure import same
 from .analyzer import Analyzer
 from .iter_map import detect_iter_map
-from .iter_terms import IterMap, IterMark, IterSplit, IterSum
-
-__all__ = ["Division", "Subspace", "divide_subspace"]
+from .mixed_radix import IterMap, IterMark, IterSplit, IterSum
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,13 +17,13 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..depth import in_room, with_room
+from ..deep_recursion import in_room, with_room
 from ..function import IRModule, PrimFunc
-from ..pause import collection_paused
-from .errors import ParseError, Source
-from .functions import FunctionParser
-from .guard import USUAL_OPERATORS, check_text
-from .values import Namespace
+from ..garbage_collection import collection_paused
+from .function_parser import FunctionParser
+from .parse_error import ParseError, Source
+from .parser_values import Namespace
+from .text_limits import USUAL_OPERATORS, check_text
 
 __all__ = ["ParseError", "parse", "parse_source"]
 

@@ -1,4 +1,4 @@
-"""The words of ``T``: statements (:mod:`.words`), types (:mod:`.types`) and expressions (:mod:`.functions`).
+"""The words of ``T``: statements (:mod:`.statement_words`), types (:mod:`.type_words`) and expressions (:mod:`.expression_words`).
 
 The parser looks words up here; :mod:`tilewright.tir.script` offers them to Python programs.
 """
@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .functions import FUNCTIONS
-from .types import TypeWord, type_word
-from .words import WORDS, Axis, BufferWord, Word
+from .expression_words import FUNCTIONS
+from .statement_words import WORDS, Axis, BufferWord, Word
+from .type_words import TypeWord, type_word
 
 __all__ = ["FUNCTIONS", "WORDS", "Axis", "BufferWord", "TypeWord", "Word", "lookup", "type_word"]
 

@@ -37,7 +37,8 @@ from ...codegen.target import Target
 from ...schedule import Schedule, ScheduleError, Trace
 from ...tir.dtype import to_numpy
 from ...tir.function import PrimFunc
-from ...tir.interpret import InterpretError, interpret
+from ...tir.interpret import interpret
+from ...tir.interpret_expr import InterpretError
 from ...tir.parser import parse
 from ..program import Program
 from .inputs import Arguments, compare, make_arguments, scales_of, tolerance

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ...tir.buffer import Buffer
 from ...tir.expr import BufferLoad, Call
-from ...tir.length import Length, inlined_length
+from ...tir.expr_length import Length, inlined_length
 from ...tir.stmt import BufferStore
 from ...tir.walk import pre_order
 from ..program import BlockInfo, Program

@@ -1,0 +1,318 @@
+"""What a block touches: the regions it reads and writes, found in its body.
+
+The result is what TVM declares for a block without ``T.reads`` and ``T.writes``: one region per buffer, in the order
+in which the buffers are met (a store's value before its indices); several accesses of a buffer give the bounding
+box; a reduction's own output is not among the reads when there is an init.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import Any
+
+from .arith import Analyzer
+from .buffer import Buffer, BufferRegion
+from .dtype import lanes_of
+from .expr import (
+    Add,
+    Broadcast,
+    BufferLoad,
+    Call,
+    Cast,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Let,
+    Max,
+    Min,
+    Mul,
+    Ramp,
+    Range,
+    Select,
+    Shuffle,
+    Sub,
+    Var,
+    const,
+)
+from .index_types import INDEX_TYPES
+from .node import Node
+from .op import max_, min_
+from .stmt import Allocate, BlockRealize, BufferStore, For, LetStmt, Stmt
+from .walk import pre_order, substitute, uses_var
+
+Interval = tuple[Expr, Expr]
+"""Both ends included."""
+
+Env = Mapping[Var, "Interval | None"]
+"""The loops inside the block; None where the ends are not known."""
+
+_UNDECIDED = 8
+"""Minima and maxima of indices that a region may hold; each costs time in all that is done with the region."""
+
+_SHORT = 64
+"""Nodes of an index that reads memory, up to which it is compared with another."""
+
+
+def access_regions(body: Stmt, init: Stmt | None = None) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
+    """The reads and the writes of a block with this body and init; loops inside it are taken over their ranges.
+
+    An index that no interval bounds (a load, inside a loop of the block) takes the whole dimension, and so do more than
+    a few indices of which nobody knows which is the least, as the loads in gathers of gathers are.
+    """
+    found = _Accesses()
+    if init is not None:
+        found.statement(init, {})
+    found.statement(body, {})
+    writes = found.writes
+    reads = {b: box for b, box in found.reads.items() if init is None or b not in writes}
+    return _regions(reads), _regions(writes)
+
+
+def _regions(boxes: Mapping[Buffer, list[Interval]]) -> tuple[BufferRegion, ...]:
+    return tuple([BufferRegion(b, tuple([_range(lo, hi) for lo, hi in box])) for b, box in boxes.items()])
+
+
+def _range(lo: Expr, hi: Expr) -> Range:
+    if lo is hi:
+        return Range(lo, const(1, lo.dtype))
+    apart = difference(hi, lo)
+    if apart is not None and isinstance(lo, (IntImm, Var)):
+        return Range(lo, const(apart + 1, lo.dtype))
+    analyzer = Analyzer()
+    extent = const(apart + 1, lo.dtype) if apart is not None else analyzer.simplify(hi - lo + 1)
+    return Range(analyzer.simplify(lo), extent)
+
+
+class _Accesses:
+    def __init__(self) -> None:
+        self.reads: dict[Buffer, list[Interval]] = {}
+        self.writes: dict[Buffer, list[Interval]] = {}
+        self.own: set[Buffer] = set()
+        self.undecided: Counter[tuple[Buffer, int]] = Counter()  # minima and maxima that stay, by dimension
+
+    def statement(self, stmt: Any, env: Env) -> None:
+        """Collect from a statement; ``env`` holds the loops of the block around it."""
+        if isinstance(stmt, For):
+            self.expression(stmt.min, env)
+            self.expression(stmt.extent, env)
+            lo, hi = interval(stmt.min, env), interval(stmt.min + stmt.extent - 1, env)
+            ends = None if lo is None or hi is None else (lo[0], hi[1])
+            self.statement(stmt.body, {**env, stmt.loop_var: ends})
+        elif isinstance(stmt, BufferStore):
+            self.access(self.writes, stmt.buffer, stmt.indices, env)
+            self.expression(stmt.value, env)
+            for index in stmt.indices:
+                self.expression(index, env)
+            if stmt.predicate is not None:
+                self.expression(stmt.predicate, env)
+        elif isinstance(stmt, Allocate):
+            self.own.add(stmt.buffer)
+            self.statement(stmt.body, env)
+        elif isinstance(stmt, LetStmt):
+            self.expression(stmt.value, env)
+            self.statement(substitute(stmt.body, {stmt.var: stmt.value}) if _indexes(stmt) else stmt.body, env)
+        elif isinstance(stmt, BlockRealize) and not (stmt.block.iter_vars or stmt.block.reads or stmt.block.writes):
+            self.own.update(stmt.block.alloc_buffers)  # it declares nothing: what is inside counts
+            for part in (stmt.block.init, stmt.block.body):
+                if part is not None:
+                    self.statement(part, env)
+        elif isinstance(stmt, BlockRealize):
+            values = dict(zip([iv.var for iv in stmt.block.iter_vars], stmt.iter_values, strict=True))
+            inside = {m.buffer for m in stmt.block.match_buffers} | set(stmt.block.alloc_buffers)
+            for value in stmt.iter_values:
+                self.expression(value, env)
+            for into, regions in ((self.reads, stmt.block.reads), (self.writes, stmt.block.writes)):
+                for region in regions:
+                    if region.buffer not in inside:
+                        box = [(substitute(r.min, values), substitute(r.min + r.extent - 1, values))
+                               for r in region.region]  # fmt: skip
+                        self.box(into, region.buffer, box, env)
+        elif isinstance(stmt, Expr):
+            self.expression(stmt, env)
+        else:
+            for child in stmt.children():
+                self.statement(child, env)
+
+    def expression(self, expr: Node, env: Env) -> None:
+        """Collect the loads of an expression, an outer load before the loads in its indices."""
+        if isinstance(expr, Let) and any(isinstance(n, BufferLoad) for n in pre_order(expr.body)):
+            self.expression(expr.value, env)
+            self.expression(substitute(expr.body, {expr.var: expr.value}), env)
+            return
+        if isinstance(expr, BufferLoad):
+            self.access(self.reads, expr.buffer, expr.indices, env)
+        for child in expr.children():
+            self.expression(child, env)
+
+    def access(self, into: dict[Buffer, list[Interval]], buffer: Buffer, indices: Any, env: Any) -> None:
+        """One element, or one vector of them."""
+        box = []
+        for index in indices:
+            box.append(lanes_ends(index))
+        self.box(into, buffer, box, env)
+
+    def box(self, into: dict[Buffer, list[Interval]], buffer: Buffer, box: list[Any], env: Any) -> None:
+        """The box, widened over the loops of ``env``, joined to what is known of ``buffer``."""
+        if buffer in self.own:
+            return
+        wide: list[Interval] = []
+        for (lo, hi), extent in zip(box, buffer.shape, strict=True):
+            low = None if lo is None else interval(lo, env)
+            high = low if lo is hi else interval(hi, env)
+            whole = (const(0, extent.dtype), extent - 1)
+            wide.append(whole if low is None or high is None else (low[0], high[1]))
+        old = into.get(buffer)
+        into[buffer] = (
+            wide
+            if old is None
+            else [self.join(buffer, d, a, b) for d, (a, b) in enumerate(zip(old, wide, strict=True))]
+        )
+
+    def join(self, buffer: Buffer, dimension: int, a: Interval, b: Interval) -> Interval:
+        """The interval around both; the whole dimension from the time on that too many ends could not be compared."""
+        extent = buffer.shape[dimension]
+        place = (buffer, dimension)
+        if any(map(_is_long_gather, (*a, *b))):
+            self.undecided[place] = _UNDECIDED + 1
+        if self.undecided[place] <= _UNDECIDED:
+            lo, hi = joined = _join(a, b)
+            self.undecided[place] += lo is not hi and not ((lo is a[0] or lo is b[0]) and (hi is a[1] or hi is b[1]))
+            if self.undecided[place] <= _UNDECIDED:
+                return joined
+        return const(0, extent.dtype), extent - 1
+
+
+def lanes_ends(index: Expr) -> tuple[Expr | None, Expr | None]:
+    """The least and the greatest lane of an index; None when it is not known which they are."""
+    if isinstance(index, Broadcast):
+        return index.value, index.value
+    if isinstance(index, Ramp) and isinstance(index.stride, IntImm):
+        last = index.base + index.stride * const(index.lanes - 1, index.base.dtype)
+        return (last, index.base) if index.stride.value < 0 else (index.base, last)
+    return (index, index) if lanes_of(index.dtype) == 1 else (None, None)
+
+
+def _indexes(stmt: LetStmt) -> bool:
+    return any(
+        uses_var(index, stmt.var)
+        for n in pre_order(stmt.body)
+        if isinstance(n, (BufferLoad, BufferStore))
+        for index in n.indices
+    ) or any(isinstance(n, BlockRealize) for n in pre_order(stmt.body, lambda n: not isinstance(n, Expr)))
+
+
+def _is_long_gather(e: Expr) -> bool:
+    """Whether comparing ``e`` would take long for nothing: it reads memory and has more than a few dozen nodes."""
+    first = list(islice(pre_order(e), _SHORT + 1))
+    return len(first) > _SHORT and any(isinstance(n, BufferLoad) for n in first)
+
+
+def _join(a: Interval, b: Interval) -> Interval:
+    if a[0] is a[1] and b[0] is b[1] and difference(a[0], b[0]) == 0:
+        point = a[0] if isinstance(a[0], (IntImm, Var)) else Analyzer().simplify(a[0])
+        return point, point
+    return _end(a[0], b[0], min_, -1), _end(a[1], b[1], max_, 1)
+
+
+def _end(a: Expr, b: Expr, otherwise: Callable[[Any, Any], Expr], sign: int) -> Expr:
+    if a is b:
+        return a
+    apart = difference(b, a)
+    if apart is None:
+        return otherwise(a, b)
+    return b if apart * sign > 0 else a
+
+
+def interval(e: Expr, env: Env) -> Interval | None:
+    """The ends of ``e`` over the variables in ``env``; None when unknown. Exact for what is linear in them."""
+    if not env or not uses_var(e, lambda v: v in env):
+        return (e, e)
+    if isinstance(e, Var):
+        return env[e]
+    if isinstance(e, Cast):
+        ends = interval(e.value, env) if {e.dtype, e.value.dtype} <= INDEX_TYPES else None  # others may cut off
+        return None if ends is None else (ends[0].astype(e.dtype), ends[1].astype(e.dtype))
+    if isinstance(e, (Select, Call)):
+        if isinstance(e, Call) and e.op != "tir.if_then_else":
+            return None
+        sides = [e.true_value, e.false_value] if isinstance(e, Select) else list(e.args[1:])
+        one, two = (interval(s, env) for s in sides)
+        return None if one is None or two is None else _join(one, two)
+    if not isinstance(e, (Add, Sub, Mul, FloorDiv, FloorMod, Min, Max)):
+        return None
+    a, b = interval(e.a, env), interval(e.b, env)
+    if a is None or b is None:
+        return None
+    if isinstance(e, Add):
+        return _sum(a[0], b[0], 1), _sum(a[1], b[1], 1)
+    if isinstance(e, Sub):
+        return _sum(a[0], b[1], -1), _sum(a[1], b[0], -1)
+    if isinstance(e, Min):
+        return min_(a[0], b[0]), min_(a[1], b[1])
+    if isinstance(e, Max):
+        return max_(a[0], b[0]), max_(a[1], b[1])
+    if isinstance(e, Mul) and isinstance(e.a, IntImm):
+        a, b = b, a
+    by = b[0]
+    if b[0] is not b[1] or not isinstance(by, IntImm):
+        return None  # only constant factors and divisors
+    if isinstance(e, Mul):
+        return (a[0] * by, a[1] * by) if by.value >= 0 else (a[1] * by, a[0] * by)
+    if by.value <= 0:
+        return None
+    if isinstance(e, FloorDiv):
+        return a[0] // by, a[1] // by
+    return const(0, e.dtype), const(by.value - 1, e.dtype)
+
+
+def _sum(a: Expr, b: Expr, sign: int) -> Expr:
+    """``a + sign * b``, constants at the end joined."""
+    if isinstance(b, IntImm) and isinstance(a, (Add, Sub)) and isinstance(a.b, IntImm):
+        shift = sign * b.value + (a.b.value if isinstance(a, Add) else -a.b.value)
+        return a.a + shift if shift >= 0 else a.a - -shift
+    return a + b if sign > 0 else a - b
+
+
+def difference(a: Expr, b: Expr) -> int | None:
+    """``a - b`` when it is a constant for sure."""
+    left, right = linear_key(a), linear_key(b)
+    return left[1] - right[1] if left[0] == right[0] else None
+
+
+def linear_key(e: Expr) -> tuple[frozenset[Any], int]:
+    """An integer expression as (its terms with coefficients, its constant), equal for equal sums of products."""
+    terms: dict[Any, int] = {}
+
+    def add(n: Expr, factor: int) -> int:
+        if isinstance(n, IntImm):
+            return n.value * factor
+        if isinstance(n, Add):
+            return add(n.a, factor) + add(n.b, factor)
+        if isinstance(n, Sub):
+            return add(n.a, factor) + add(n.b, -factor)
+        if isinstance(n, Mul) and isinstance(n.b, IntImm):
+            return add(n.a, factor * n.b.value)
+        if isinstance(n, Mul) and isinstance(n.a, IntImm):
+            return add(n.b, factor * n.a.value)
+        key = _key(n)
+        terms[key] = terms.get(key, 0) + factor
+        return 0
+
+    constant = add(e, 1)
+    return frozenset((k, c) for k, c in terms.items() if c), constant
+
+
+def _key(n: Any) -> Any:
+    if isinstance(n, Var):
+        return id(n)
+    if isinstance(n, (Add, Sub, Mul)):
+        return linear_key(n) if not isinstance(n, Mul) else (Mul, _key(n.a), _key(n.b))
+    label = getattr(n, "value", None) if not list(n.children()) else getattr(n, "op", None)
+    if isinstance(n, BufferLoad):
+        label = id(n.buffer)
+    elif isinstance(n, Shuffle):
+        label = n.indices
+    return (type(n), n.dtype, label, *[_key(c) for c in n.children()])

@@ -1,0 +1,323 @@
+"""What is known about values: ranges of variables, conditions that hold, and bounds that follow from them.
+
+A fact is a polynomial ``p`` with ``p <= 0``. Whether something is at most zero is decided first by interval
+arithmetic, then by putting variables at the (possibly symbolic) end of their range that makes the polynomial largest,
+latest variable first (Fourier-Motzkin elimination in the directions that ranges allow), then by adding a fact.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+
+from ..dtype import max_value, min_value
+from .polynomial import ONE, AtomTable, Mono, Poly, add, const_of, mul, scale
+
+Bound = tuple["int | None", "int | None"]
+EVERYTHING: Bound = (None, None)
+
+
+def intersect(a: Bound, b: Bound) -> Bound:
+    """What lies in both intervals."""
+    lo = a[0] if b[0] is None else b[0] if a[0] is None else max(a[0], b[0])
+    hi = a[1] if b[1] is None else b[1] if a[1] is None else min(a[1], b[1])
+    return lo, hi
+
+
+def _times(a: Bound, b: Bound) -> Bound:
+    if None not in a and None not in b:
+        products = [x * y for x in a for y in b]  # type: ignore[operator]
+        return min(products), max(products)
+    (alo, ahi), (blo, bhi) = a, b
+    if alo is not None and blo is not None and alo >= 0 and blo >= 0:
+        return alo * blo, None if ahi is None or bhi is None else ahi * bhi
+    if ahi is not None and bhi is not None and ahi <= 0 and bhi <= 0:
+        return ahi * bhi, None if alo is None or blo is None else alo * blo
+    if alo is not None and bhi is not None and alo >= 0 and bhi <= 0:
+        return None if ahi is None or blo is None else ahi * blo, alo * bhi
+    if blo is not None and ahi is not None and blo >= 0 and ahi <= 0:
+        return None if bhi is None or alo is None else bhi * alo, blo * ahi
+    return EVERYTHING
+
+
+class Facts(AtomTable):
+    """Atoms together with what is known about them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ends: dict[int, tuple[Poly | None, Poly | None]] = {}
+        self._tight: dict[int, Bound] = {}
+        self._facts: tuple[Poly, ...] = ()
+        self._bounds: dict[int, Bound] = {}
+
+    def facts(self) -> tuple[Poly, ...]:
+        """The conditions in force: polynomials that are at most zero."""
+        return self._facts
+
+    def ends_of(self, a: int) -> tuple[Poly | None, Poly | None]:
+        """The ends of an atom's range as they were bound."""
+        return self._ends.get(a, (None, None))
+
+    def atom_bound(self, a: int) -> Bound:
+        """The constant bounds of one atom."""
+        bound = self._bounds.get(a)
+        if bound is None:
+            bound = self._bounds[a] = self._atom_bound(a)
+        return bound
+
+    def _atom_bound(self, a: int) -> Bound:
+        atom = self.atoms[a]
+        kind = atom.kind
+        bound = EVERYTHING
+        if kind == "split":
+            p, lower, upper = atom.args
+            lo, hi = self.bound(p)
+            if upper is not None and not (lo is not None and hi is not None and lo >= 0 and hi < upper):
+                lo, hi = 0, upper - 1
+            bound = (None if lo is None else lo // lower, None if hi is None else hi // lower)
+        elif kind in ("min", "max"):
+            (alo, ahi), (blo, bhi) = self.bound(atom.args[0]), self.bound(atom.args[1])
+            los, his = [x for x in (alo, blo) if x is not None], [x for x in (ahi, bhi) if x is not None]
+            if kind == "min":
+                bound = (min(los) if len(los) == 2 else None, min(his, default=None))
+            else:
+                bound = (max(los, default=None), max(his) if len(his) == 2 else None)
+        elif kind == "div":
+            (plo, phi), (qlo, _) = self.bound(atom.args[0]), self.bound(atom.args[1])
+            if qlo is not None and qlo >= 1:
+                bound = (
+                    None if plo is None else min(plo // qlo, 0) if plo < 0 else 0,
+                    None if phi is None else max(phi // qlo, -1),
+                )
+        elif kind == "mod":
+            (plo, phi), (qlo, qhi) = self.bound(atom.args[0]), self.bound(atom.args[1])
+            if qlo is not None and qlo >= 1:
+                hi = None if qhi is None else qhi - 1
+                bound = (
+                    0,
+                    phi if plo is not None and plo >= 0 and phi is not None and (hi is None or phi < hi) else hi,
+                )
+        elif kind == "cast":
+            bound = self.bound(atom.args[0])
+            lo_type, hi_type = min_value(atom.dtype), max_value(atom.dtype)
+            if bound[0] is None or bound[1] is None or bound[0] < lo_type or bound[1] > hi_type:
+                bound = EVERYTHING
+        elif kind == "choice":
+            (alo, ahi), (blo, bhi) = self.bound(atom.args[0]), self.bound(atom.args[1])
+            bound = (
+                None if alo is None or blo is None else min(alo, blo),
+                None if ahi is None or bhi is None else max(ahi, bhi),
+            )
+        elif kind == "opaque" and atom.args:
+            bound = atom.args[0]
+        ends = self._ends.get(a)
+        if ends is not None:
+            lo_p, hi_p = ends
+            bound = intersect(
+                bound, (None if lo_p is None else self.bound(lo_p)[0], None if hi_p is None else self.bound(hi_p)[1])
+            )
+        tight = self._tight.get(a)
+        if tight is not None:
+            bound = intersect(bound, tight)
+        if atom.data and None in bound:
+            bound = intersect(bound, (int(min_value(atom.dtype)), int(max_value(atom.dtype))))
+        return bound
+
+    def mono_bound(self, m: Mono) -> Bound:
+        """The constant bounds of a product of atoms; an even power is not negative."""
+        bound = self.atom_bound(m[0])
+        i = 1
+        while i < len(m):
+            if m[i] == m[i - 1] and (i < 2 or m[i - 2] != m[i]):
+                square = _times(bound, bound) if i == 1 else _times(bound, self.atom_bound(m[i]))
+                bound = intersect(square, (0, None)) if i == 1 else square
+            else:
+                bound = _times(bound, self.atom_bound(m[i]))
+            i += 1
+        return bound
+
+    def bound(self, p: Poly) -> Bound:
+        """The constant bounds of a polynomial."""
+        lo: int | None = 0
+        hi: int | None = 0
+        for m, c in p.items():
+            if not m:
+                lo = None if lo is None else lo + c
+                hi = None if hi is None else hi + c
+                continue
+            mlo, mhi = self.atom_bound(m[0]) if len(m) == 1 else self.mono_bound(m)
+            if c < 0:
+                mlo, mhi = mhi, mlo
+            lo = None if lo is None or mlo is None else lo + c * mlo
+            hi = None if hi is None or mhi is None else hi + c * mhi
+            if lo is None and hi is None:
+                return EVERYTHING
+        return lo, hi
+
+    def exact(self, p: Poly, dtype: str) -> bool:
+        """Whether the machine's value of p is the mathematical one: indices never overflow, data may."""
+        if not self.data(p):
+            return True
+        lo, hi = self.bound(p)
+        return lo is not None and hi is not None and min_value(dtype) <= lo and hi <= max_value(dtype)
+
+    def at_most_zero(self, p: Poly, depth: int = 0, facts: tuple[Poly, ...] | None = None) -> bool:
+        """Whether p <= 0 can be shown."""
+        hi = self.bound(p)[1]
+        if hi is not None and hi <= 0:
+            return True
+        if depth > 12:
+            return False
+        if facts is None:
+            facts = self._facts
+        for larger in (self.quotients_apart(p, True), self._quotients_under(p, facts)):
+            if larger is not None and self.at_most_zero(larger, depth + 1, facts):
+                return True
+        for way in self._larger(p):
+            if all([self.at_most_zero(q, depth + 1, facts) for q in way]):
+                return True
+        if depth < 4:
+            larger = self._times_divisor(p)
+            if larger is not None and self.at_most_zero(larger, depth + 1, facts):
+                return True
+        if facts and depth < 4:
+            atoms = {m for m in p if m}
+            for i, f in enumerate(facts):
+                for m, c in f.items():
+                    if m in atoms and (c > 0) == (p[m] > 0):
+                        g = gcd(c, p[m])  # p * (c / g) - f * (p[m] / g) is without m
+                        q = add(scale(p, abs(c) // g), f, -(abs(p[m]) // g))
+                        if self.at_most_zero(q, depth + 1, facts[:i] + facts[i + 1 :]):
+                            return True
+                        break
+        return False
+
+    def quotients_apart(self, p: Poly, up: bool) -> Poly | None:
+        """``p`` with ``x // c - y // c`` put at an end of its range. Where x - y lies in [lo, hi] that is hi / c rounded up
+        or, without ``up``, lo / c rounded down. None when there is nothing of the kind."""
+        whole = [m for m in p if len(m) == 1 and self._is_quotient(m[0])]
+        for n, m in enumerate(whole):
+            for other in whole[n + 1 :]:
+                a, b = (m, other) if p[m] > 0 else (other, m)
+                (x, lower, _), (y, other_lower, _) = self.atoms[a[0]].args, self.atoms[b[0]].args
+                if lower != other_lower or p[a] < 0 or p[b] > 0:
+                    continue
+                apart = self.bound(add(x, y, -1))[1 if up else 0]
+                if apart is not None:
+                    times = min(p[a], -p[b])
+                    end = -(-apart // lower) if up else apart // lower
+                    return add(add(p, {a: times, b: -times}, -1), {ONE: times * end} if end else {})
+        return None
+
+    def _quotients_under(self, p: Poly, facts: tuple[Poly, ...]) -> Poly | None:
+        """``p`` with a quotient ``x // c`` put at the end that a fact about x allows; None when there is none."""
+        for m, factor in p.items() if facts else ():
+            if len(m) != 1 or not self._is_quotient(m[0]):
+                continue
+            inner, lower, _ = self.atoms[m[0]].args
+            for f in facts:
+                k = const_of(add(inner, f, -1 if factor > 0 else 1))  # x <= k, or x >= k
+                if k is not None:
+                    return add(add(p, {m: factor}, -1), {ONE: factor * (k // lower)} if k // lower else {})
+        return None
+
+    def _times_divisor(self, p: Poly) -> Poly | None:
+        """A polynomial without the quotient ``x // c``: where it is at most zero, ``t * p <= t - 1`` and so ``p <= 0``, with
+        ``t`` such that the factor of the quotient becomes a multiple of c. None when no quotient has another factor."""
+        for m, k in p.items():
+            if len(m) != 1 or not self._is_quotient(m[0]):
+                continue
+            inner, lower, _ = self.atoms[m[0]].args
+            t = lower // gcd(k, lower)
+            if t > 1:  # c * (x // c) lies in [x - (c - 1), x]
+                end = inner if k > 0 else add(inner, {ONE: 1 - lower})
+                rest = add(scale(add(p, {m: k}, -1), t), end, t * k // lower)
+                return add(rest, {ONE: 1 - t})
+        return None
+
+    def _is_quotient(self, a: int) -> bool:
+        return self.atoms[a].kind == "split" and self.atoms[a].args[2] is None
+
+    def nonneg(self, p: Poly) -> bool:
+        """Whether p >= 0 can be shown."""
+        lo, _ = self.bound(p)
+        return True if lo is not None and lo >= 0 else self.at_most_zero(scale(p, -1))
+
+    def below(self, p: Poly, q: Poly) -> bool:
+        """Whether p < q can be shown."""
+        diff = add(p, q, -1)
+        return self.at_most_zero(add(diff, {ONE: 1}))
+
+    def _larger(self, p: Poly) -> list[list[Poly]]:
+        """Ways to show p <= 0: lists of polynomials of which one is at least as large as p, its latest atom that has
+        symbolic ends taken out."""
+        if len(p) == 1 and ONE in p:
+            return []
+        for a in sorted({a for m in p for a in m}, reverse=True):
+            atom = self.atoms[a]
+            if atom.kind in ("var", "min", "max", "choice", "split", "mod", "div") or a in self._ends:
+                out = self._without(p, a)
+                if out:
+                    return out
+        return []
+
+    def _without(self, p: Poly, a: int) -> list[list[Poly]]:
+        factor: Poly = {}
+        rest: Poly = {}
+        nonlinear = False
+        for m, c in p.items():
+            n = m.count(a)
+            if n == 0:
+                rest[m] = c
+            elif n == 1:
+                i = m.index(a)
+                factor[m[:i] + m[i + 1 :]] = c
+                nonlinear = nonlinear or len(m) > 1
+            else:
+                return []
+        lo, hi = self.bound(factor)
+        up = lo is not None and lo >= 0
+        if not up and not (hi is not None and hi <= 0):
+            return []
+        atom, ends = self.atoms[a], []
+        if atom.kind in ("min", "max", "choice"):
+            ends = [atom.args[0], atom.args[1]]
+            if (atom.kind == "min") is not up or atom.kind == "choice":
+                return [[add(rest, mul(factor, end)) for end in ends]]
+        elif atom.kind == "split" and atom.args[2] is None and not nonlinear:
+            inner, lower, _ = atom.args
+            k = const_of(factor)
+            if k is not None and k % lower == 0:  # c * (p // c) lies in [p - (c - 1), p]
+                end = inner if up else add(inner, {ONE: 1 - lower})
+                return [[add(rest, end, k // lower)]]
+        elif atom.kind == "mod" and up and self.bound(atom.args[1])[0] is not None:
+            if self.bound(atom.args[1])[0] >= 1:  # type: ignore[operator]
+                ends = [add(atom.args[1], {ONE: -1})]
+        elif atom.kind == "div" and set(factor) == {next(iter(atom.args[1]))} and len(atom.args[1]) == 1:
+            (_, qc), fc = next(iter(atom.args[1].items())), next(iter(factor.values()))
+            if fc % qc == 0 and (self.bound(atom.args[1])[0] or 0) >= 1:  # q * (p // q) lies in [p - (q - 1), p]
+                k = fc // qc
+                end = atom.args[0] if k > 0 else add(add(atom.args[0], atom.args[1], -1), {ONE: 1})
+                return [[add(rest, end, k)]]
+        pair = self._ends.get(a)
+        if pair is not None:
+            end_poly = pair[1] if up else pair[0]
+            if end_poly is not None and (nonlinear or const_of(end_poly) is None):
+                ends = [*ends, end_poly]
+        if nonlinear and not ends:
+            value = self.atom_bound(a)[1 if up else 0]
+            if value is not None:
+                ends = [{ONE: value}]
+        ways = [[add(rest, mul(factor, end))] for end in ends]
+        below = self._symbolic_quotient(a, const_of(factor), rest)
+        return ways if below is None else [*ways, [below]]
+
+    def _symbolic_quotient(self, a: int, factor: int | None, rest: Poly) -> Poly | None:
+        """A polynomial that is at most zero exactly when ``factor * (x // q) + rest`` is, without the quotient: x // q <= k is
+        x < (k + 1) * q, and k <= x // q is k * q <= x. None unless the factor is 1 or -1 and q positive."""
+        atom = self.atoms[a]
+        if atom.kind != "div" or factor not in (1, -1) or (self.bound(atom.args[1])[0] or 0) < 1:
+            return None
+        x, q = atom.args
+        if factor == 1:
+            return add(add(x, mul(add(rest, {ONE: -1}), q)), {ONE: 1})
+        return add(mul(rest, q), x, -1)

@@ -1,0 +1,307 @@
+"""Floor division, remainder, minimum and maximum of polynomials in normal form.
+
+Rules, for a constant c > 0 (every one holds for negative values as well, because ``//`` and ``%`` floor):
+
+- multiples leave:      (c*x + y) // c = x + y // c          (c*x + y) % c = y % c
+- within one period:    y // c = k and y % c = y - c*k       when k*c <= y < (k + 1)*c
+- common factor:        (g*x + y) // (g*c) = x // c          (g*x + y) % (g*c) = g*(x % c) + y      when 0 <= y < g
+                        (where nothing in x has a factor left, as in TVM)
+- nested:               (x // a) // b = x // (a*b)           (x // a) % b = (x % (a*b)) // a
+                        (x % a) % b = x % b                  when b divides a
+- joined again:         c*(x // c) + x % c = x               (see :func:`join_splits`)
+- a steady difference:  (g*x + y) // (g*c) - g*x // (g*c) = 0  when 0 <= y < g
+- a symbolic divisor q: (q*x + y) // q = x + y // q          y // q = 0 and y % q = y  when 0 <= y < q
+"""
+
+from __future__ import annotations
+
+from math import gcd
+
+from .facts import Facts
+from .polynomial import ONE, Mono, Poly, add, const_of, mul, poly_key, scale
+
+
+class Division(Facts):
+    """The arithmetic that needs to know the ranges of its operands."""
+
+    def floordiv(self, p: Poly, q: Poly, dtype: str) -> Poly:
+        """p // q; ``q`` is not the constant zero."""
+        c = const_of(q)
+        if c is None:
+            return self._symbolic(p, q, dtype)[0]
+        if c < 0:  # x // -c = -x // c
+            return self.floordiv(scale(p, -1), {ONE: -c}, dtype)
+        return self._divide(p, c, dtype)
+
+    def floormod(self, p: Poly, q: Poly, dtype: str) -> Poly:
+        """p % q; ``q`` is not the constant zero."""
+        c = const_of(q)
+        if c is None:
+            return self._symbolic(p, q, dtype)[1]
+        if c < 0:  # x % -c = -(-x % c)
+            return scale(self.floormod(scale(p, -1), {ONE: -c}, dtype), -1)
+        return self._remainder(p, c, dtype)
+
+    def _divide(self, p: Poly, c: int, dtype: str) -> Poly:
+        if c == 1 or not p:
+            return p
+        out: Poly = {}
+        rest: Poly = {}
+        for m, k in p.items():
+            whole = k // c if k % c == 0 or m == ONE else 0
+            if whole:
+                out[m] = whole
+            if k - whole * c:
+                rest[m] = k - whole * c
+        if not rest:
+            return out
+        lo, hi = self.bound(rest)
+        if lo is not None and hi is not None and lo // c == hi // c:
+            return add(out, {ONE: lo // c} if lo // c else {})
+        if self._within(rest, c):
+            return out
+        part = self._common_factor(rest, c)
+        if part is not None and _plain(part):
+            g, multiple, _ = part
+            return add(out, self._divide(multiple, c // g, dtype))
+        single = self._single(rest)
+        if single is not None:  # (x // a + k) // b = (x + a*k) // (a*b)
+            (inner, lower, upper), k = single
+            if upper is None:
+                return add(out, self._divide(add(inner, {ONE: lower * k} if k else {}), c * lower, dtype))
+            if k == 0:
+                return add(out, self._split(inner, lower * c, upper, dtype))
+        return add(out, self.split_atom(rest, c, None, dtype))
+
+    def _remainder(self, p: Poly, c: int, dtype: str) -> Poly:
+        if c == 1:
+            return {}
+        rest: Poly = {}
+        for m, k in p.items():
+            k = k % c if m == ONE or not -c < k < c else k
+            if k:
+                rest[m] = k
+        # (8*x + y) % 7 keeps its factors, as its quotient does, so that they show one number; 8*x % 7 is x % 7
+        whole = {m: p[m] if m else rest[m] for m in rest}
+        mixed = len(set(whole.values())) > 1
+        rest = self._flatten(rest, c)
+        if not rest:
+            return {}
+        lo, hi = self.bound(rest)
+        if lo is not None and hi is not None and lo // c == hi // c:
+            return add(rest, {ONE: -c * (lo // c)} if lo // c else {})
+        if self._within(rest, c):
+            return rest
+        part = self._common_factor(rest, c)
+        if part is not None and _plain(part) and not (mixed and rest != whole):
+            g, multiple, small = part
+            return add(scale(self._remainder(multiple, c // g, dtype), g), small)
+        single = self._single(rest)
+        if single is not None and single[1] == 0:
+            (inner, lower, upper), _ = single
+            if upper is None or upper % (lower * c) == 0:  # (x // a) % b = (x % (a*b)) // a
+                return self._split(inner, lower, lower * c, dtype)
+        if mixed and rest.keys() == whole.keys():
+            rest = whole
+        return self.split_atom(rest, 1, c, dtype)
+
+    def _split(self, p: Poly, lower: int, upper: int | None, dtype: str) -> Poly:
+        """``(p mod upper) // lower``, where ``p`` is already in normal form."""
+        if upper is None:
+            return self._divide(p, lower, dtype)
+        if lower >= upper:
+            return {}
+        if lower == 1:
+            return self._remainder(p, upper, dtype)
+        p = self._remainder(p, upper, dtype)
+        single = self._single(p)
+        if single is not None and single[1] == 0 and single[0][1] == 1 and single[0][2] == upper:
+            return self.split_atom(single[0][0], lower, upper, dtype)
+        return self._divide(p, lower, dtype)
+
+    def _within(self, p: Poly, c: int) -> bool:
+        """Whether 0 <= p < c can be shown with symbolic ends or facts (constant bounds were tried)."""
+        if not self._facts and not any(self.atoms[a].number in self._ends for m in p for a in m):
+            return False
+        return self.nonneg(p) and self.at_most_zero(add(p, {ONE: 1 - c}))
+
+    def _flatten(self, p: Poly, c: int) -> Poly:
+        """p with ``k * (x % u)`` replaced by ``k * x`` where that adds a multiple of c."""
+        for m, k in p.items():
+            if len(m) == 1:
+                atom = self.atoms[m[0]]
+                if (
+                    atom.kind == "split"
+                    and atom.args[1] == 1
+                    and atom.args[2] is not None
+                    and k * atom.args[2] % c == 0
+                ):
+                    rest = {n: d for n, d in p.items() if n != m}
+                    flat = add(rest, atom.args[0], k)
+                    flat = {n: (d % c if n == ONE or not -c < d < c else d) for n, d in flat.items()}
+                    return self._flatten({n: d for n, d in flat.items() if d}, c)
+        return p
+
+    def _common_factor(self, p: Poly, c: int) -> tuple[int, Poly, Poly] | None:
+        """(g, x, y) with p = g*x + y, g > 1 a divisor of c and 0 <= y < g; the largest such g."""
+        factors = sorted({gcd(k, c) for m, k in p.items() if m} - {1}, reverse=True)
+        if not factors:
+            return None
+        for g in factors:
+            multiple: Poly = {}
+            small: Poly = {}
+            for m, k in p.items():
+                if m == ONE:
+                    if k // g:
+                        multiple[m] = k // g
+                    if k % g:
+                        small[m] = k % g
+                elif k % g == 0:
+                    multiple[m] = k // g
+                else:
+                    small[m] = k
+            lo, hi = self.bound(small)
+            if lo is not None and hi is not None and lo >= 0 and hi < g:
+                return g, multiple, small
+        return None
+
+    def _single(self, p: Poly) -> tuple[tuple[Poly, int, int | None], int] | None:
+        """The arguments of the split atom s and k when p is s + k."""
+        if len(p) > 2:
+            return None
+        terms = [(m, c) for m, c in p.items() if m]
+        if len(terms) != 1 or terms[0][1] != 1 or len(terms[0][0]) != 1:
+            return None
+        atom = self.atoms[terms[0][0][0]]
+        return (atom.args, p.get(ONE, 0)) if atom.kind == "split" else None  # type: ignore[return-value]
+
+    def _symbolic(self, p: Poly, q: Poly, dtype: str) -> tuple[Poly, Poly]:
+        """p // q and p % q by long division with the leading term of q, the remainder as it comes out."""
+        lead = max((m for m in q), key=lambda m: (len(m), m))
+        quotient: Poly = {}
+        rest = p
+        for _ in range(8):
+            step = self._step(rest, lead, q[lead])
+            if step is None:
+                break
+            quotient, rest = add(quotient, step), add(rest, mul(step, q), -1)
+        if not rest:
+            return quotient, {}
+        if self.nonneg(rest) and self.below(rest, q):
+            return quotient, rest
+        if self.below(rest, {}) and self.nonneg(add(rest, q)):  # one period below
+            return add(quotient, {ONE: -1}), add(rest, q)
+        return add(quotient, self.pair_atom("div", rest, q, dtype)), self.pair_atom("mod", rest, q, dtype)
+
+    @staticmethod
+    def _step(p: Poly, lead: tuple[int, ...], coefficient: int) -> Poly | None:
+        """A term of p over the leading term of a divisor, when that is whole."""
+        for m, k in p.items():
+            if len(m) >= len(lead) and k % coefficient == 0:
+                remaining = list(m)
+                try:
+                    for a in lead:
+                        remaining.remove(a)
+                except ValueError:
+                    continue
+                return {tuple(remaining): k // coefficient}
+        return None
+
+    def minimum(self, p: Poly, q: Poly, dtype: str, kind: str = "min") -> Poly:
+        """min(p, q), or max(p, q) when ``kind`` says so."""
+        if kind == "max":
+            small, large = q, p
+        else:
+            small, large = p, q
+        diff = add(small, large, -1)
+        if self.at_most_zero(diff):
+            return p
+        if self.at_most_zero(scale(diff, -1)):
+            return q
+        for first, second in ((p, q), (q, p)):  # min(min(a, b), c) where a or b is decided against c
+            inner = self._pair(first, kind)
+            if inner is not None:
+                a, b = inner
+                for one, other in ((a, b), (b, a)):
+                    low, high = (one, second) if kind == "min" else (second, one)
+                    if self.at_most_zero(add(low, high, -1)):
+                        return first
+                    if self.at_most_zero(add(high, low, -1)):
+                        return self.minimum(other, second, dtype, kind)
+        cp, cq = p.get(ONE, 0), q.get(ONE, 0)
+        if cp == cq and cp and len(p) > 1 and len(q) > 1:  # min(a + c, b + c) = min(a, b) + c
+            return add(self.minimum(add(p, {ONE: -cp}), add(q, {ONE: -cp}), dtype, kind), {ONE: cp})
+        g = gcd(*p.values(), *q.values())
+        if g > 1:  # min(g*a, g*b) = g * min(a, b)
+            a, b = [{m: k // g for m, k in x.items()} for x in (p, q)]
+            return scale(self.minimum(a, b, dtype, kind), g)
+        return self.pair_atom(kind, p, q, dtype)
+
+    def _pair(self, p: Poly, kind: str) -> tuple[Poly, Poly] | None:
+        if len(p) == 1:
+            (m, c) = next(iter(p.items()))
+            if c == 1 and len(m) == 1 and self.atoms[m[0]].kind == kind:
+                return self.atoms[m[0]].args  # type: ignore[return-value]
+        return None
+
+    def join_splits(self, p: Poly) -> Poly:
+        """p with ``k*(u/l)*s1 + k*s2`` joined, where s1 = (x mod w) // u and s2 = (x mod u) // l, into
+        ``k * ((x mod w) // l)`` when l divides u and u divides w; with symbolic q also ``q * (x // q) + x % q`` into ``x``.
+        Of two quotients or remainders that always differ by the same number that number is left."""
+        splits = [(m, c) for m, c in p.items() if len(m) == 1 and self.atoms[m[0]].kind in ("split", "mod")]
+        if not splits:
+            return p
+        for m, c in splits:
+            atom = self.atoms[m[0]]
+            if atom.kind == "mod":
+                x, q = atom.args
+                quotient = self._by_key_poly("div", x, q)
+                if quotient is not None and all(p.get(n) == d * c for n, d in mul(quotient, q).items()):
+                    return self.join_splits(add(add(p, mul(quotient, q), -c), add(x, {m: 1}, -1), c))
+                continue
+            for n, d in splits:
+                apart = self._apart(m, n) if n != m and d == -c else None
+                if apart is not None:
+                    rest = {k: v for k, v in p.items() if k not in (m, n)}
+                    return self.join_splits(add(rest, {ONE: apart} if apart else {}, c))
+            x, lower, upper = atom.args
+            if upper is None or upper % lower:
+                continue
+            for n, d in splits:
+                other = self.atoms[n[0]]
+                if n != m and other.kind == "split" and other.args[1] == upper and d * lower == c * upper:
+                    top = other.args[2]
+                    if (top is None or top % upper == 0) and (other.args[0] is x or other.args[0] == x):
+                        rest = {k: v for k, v in p.items() if k not in (m, n)}
+                        joined = self._split(x, lower, top, atom.dtype)
+                        return self.join_splits(add(rest, joined, c))
+        return p
+
+    def _apart(self, m: Mono, n: Mono) -> int | None:
+        """x // c - y // c, or x % c - y % c, of two atoms where x - y is constant and the difference as well:
+        (8*x + 7) // 16 - 8*x // 16 = 0, as 8*x % 16 is at most 8."""
+        one, other = self.atoms[m[0]], self.atoms[n[0]]
+        if one.kind != "split" or other.kind != "split" or one.args[1:] != other.args[1:]:
+            return None
+        (x, lower, upper), y = one.args, other.args[0]
+        step = const_of(add(x, y, -1))
+        if step is None or not (upper is None or lower == 1):
+            return None
+        c = lower if upper is None else upper
+        g = gcd(c, *[k for t, k in y.items() if t])
+        least = y.get(ONE, 0) % g  # y % c is this and more, in steps of g
+        whole = (least + step) // c
+        if (c - g + least + step) // c != whole:
+            return None
+        return whole if upper is None else step - whole * c
+
+    def _by_key_poly(self, kind: str, p: Poly, q: Poly) -> Poly | None:
+        atom = self._by_key.get((kind, poly_key(p), poly_key(q)))
+        return None if atom is None else {(atom.number,): 1}
+
+
+def _plain(part: tuple[int, Poly, Poly]) -> bool:
+    """Whether taking out a common factor leaves a sum without factors, as in ``(4*x + y) // 16 = x // 4``: others keep
+    their form, so that ``64*x // 56`` shows what it is the quotient of."""
+    _, multiple, small = part
+    return all(abs(k) == 1 for m, k in multiple.items() if m) and not (ONE in multiple and ONE in small)

@@ -1,0 +1,228 @@
+"""Integer polynomials over atoms: the normal form that index arithmetic is brought into.
+
+A polynomial maps monomials to coefficients; a monomial is a sorted tuple of atom numbers, ``()`` the constant term. An
+atom is whatever arithmetic does not take apart: a variable, ``(p mod u) // l`` (one kind for quotients, remainders
+and both, after the "split" terms of TVM's canonical simplifier), a minimum, a load. Atoms are numbered by an
+:class:`AtomTable`, one per analyzer, so that equal things have one number and polynomials compare as dictionaries.
+Polynomials are never changed in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from ..dtype import INDEX, bits_of, max_value
+from ..expr import Add, BinaryOp, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, cast, match_types
+
+Mono = tuple[int, ...]
+Poly = dict[Mono, int]
+ONE: Mono = ()
+
+
+def add(p: Poly, q: Poly, k: int = 1) -> Poly:
+    """p + k * q"""
+    if not q:
+        return p
+    if not p and k == 1:
+        return q
+    out = dict(p)
+    for m, c in q.items():
+        total = out.get(m, 0) + k * c
+        if total:
+            out[m] = total
+        else:
+            out.pop(m, None)
+    return out
+
+
+def scale(p: Poly, k: int) -> Poly:
+    """k * p"""
+    if k == 1:
+        return p
+    return {m: c * k for m, c in p.items()} if k else {}
+
+
+def mul(p: Poly, q: Poly) -> Poly:
+    """p * q"""
+    if len(q) <= 1 and (not q or ONE in q):
+        return scale(p, q[ONE]) if q else q
+    if len(p) <= 1 and (not p or ONE in p):
+        return scale(q, p[ONE]) if p else p
+    out: Poly = {}
+    for m, c in p.items():
+        for n, d in q.items():
+            product = tuple(sorted(m + n))
+            total = out.get(product, 0) + c * d
+            if total:
+                out[product] = total
+            else:
+                out.pop(product, None)
+    return out
+
+
+def const_of(p: Poly) -> int | None:
+    """The value of a constant polynomial, else None."""
+    if not p:
+        return 0
+    return p.get(ONE) if len(p) == 1 else None
+
+
+def drop_const(p: Poly) -> Poly:
+    """p without its constant term"""
+    if ONE not in p:
+        return p
+    return {m: c for m, c in p.items() if m}
+
+
+def degree(p: Poly) -> int:
+    """The most atoms in one term."""
+    return max(map(len, p), default=0)
+
+
+def poly_key(p: Poly) -> Hashable:
+    """Equal for equal polynomials, whatever the order of their terms."""
+    return tuple(p.items()) if len(p) < 2 else tuple(sorted(p.items()))
+
+
+class Atom:
+    """One atom. ``kind`` is var, split (p, l, u: ``(p mod u) // l``, u None for no remainder), div, mod, tdiv, tmod,
+    min, max (p, q), cast (p) or opaque; ``data`` says that its value comes from memory or a call, where integers wrap.
+    """
+
+    __slots__ = ("args", "data", "dtype", "expr", "kind", "number")
+
+    def __init__(self, number: int, kind: str, args: tuple[Any, ...], expr: Expr, dtype: str, data: bool) -> None:
+        self.number = number
+        self.kind = kind
+        self.args = args
+        self.expr = expr
+        self.dtype = dtype
+        self.data = data
+
+
+_PAIRS: dict[str, type[BinaryOp]] = {"div": FloorDiv, "mod": FloorMod, "min": Min, "max": Max}
+
+
+class AtomTable:
+    """Numbers atoms, and turns polynomials back into expressions."""
+
+    def __init__(self) -> None:
+        self.atoms: list[Atom] = []
+        self._by_key: dict[Hashable, Atom] = {}
+        self._keep: list[object] = []
+
+    def intern(
+        self,
+        key: Hashable,
+        kind: str,
+        args: tuple[Any, ...],
+        dtype: str,
+        make: Callable[[], Expr],
+        data: bool = False,
+        keep: object = None,
+    ) -> Poly:
+        """The polynomial of the one atom with ``key``, made when it is new; ``keep`` stays alive with the table."""
+        atom = self._by_key.get(key)
+        if atom is None:
+            atom = Atom(len(self.atoms), kind, args, make(), dtype, data)
+            self.atoms.append(atom)
+            self._by_key[key] = atom
+            if keep is not None:
+                self._keep.append(keep)
+        return {(atom.number,): 1}
+
+    def split_atom(self, p: Poly, lower: int, upper: int | None, dtype: str) -> Poly:
+        """The atom ``(p mod upper) // lower``."""
+
+        def make() -> Expr:
+            e = self.to_expr(p, dtype)
+            if max(lower, upper or 0) > max_value(e.dtype):
+                e = cast("int64", e)
+            if upper is not None:
+                e = FloorMod(e, IntImm(upper, e.dtype))
+            return e if lower == 1 else FloorDiv(e, IntImm(lower, e.dtype))
+
+        return self.intern(("split", poly_key(p), lower, upper), "split", (p, lower, upper), dtype, make, self.data(p))
+
+    def pair_atom(self, kind: str, p: Poly, q: Poly, dtype: str) -> Poly:
+        """The atom p // q, p % q, min(p, q) or max(p, q)."""
+
+        def make() -> Expr:
+            return _PAIRS[kind](*match_types(self.to_expr(p, dtype), self.to_expr(q, dtype)))
+
+        keys = (poly_key(p), poly_key(q))
+        if kind in ("min", "max") and repr(keys[1]) < repr(keys[0]):
+            keys = (keys[1], keys[0])
+        return self.intern((kind, *keys), kind, (p, q), dtype, make, self.data(p) or self.data(q))
+
+    def data(self, p: Poly) -> bool:
+        """Whether an atom of p comes from memory or a call."""
+        atoms = self.atoms
+        return any(atoms[a].data for m in p for a in m)
+
+    def to_expr(self, p: Poly, dtype: str) -> Expr:
+        """The expression: products first, larger coefficients first, then as they came; what is added (the
+        constant last) before what is taken away. It is int64 in place of int32 when a coefficient needs that, unless
+        the values come from memory, where they wrap."""
+        if not p:
+            return IntImm(0, dtype)
+        if dtype == INDEX:
+            if any(not -_HALF <= c < _HALF for c in p.values()) and not self.data(p):
+                dtype = "int64"
+        elif self._is_narrow(p):
+            return cast(dtype, self.to_expr(p, INDEX))
+        bits = bits_of(dtype)
+        least = -(1 << (bits - 1))  # it has no opposite of its type: it is added, never taken away
+        terms = [(m, _wrap(c, bits)) for m, c in p.items() if m]
+        if len(terms) > 1:
+            terms.sort(key=lambda t: (t[1] < 0, -len(t[0]), -abs(t[1])))
+        constant = _wrap(p.get(ONE, 0), bits)
+        out: Expr | None = None
+        if terms and terms[0][1] == -1 and constant <= 0:
+            out = IntImm(0, dtype)
+        for m, c in terms:
+            if c == 0:
+                continue
+            if c < 0 and constant > 0:
+                out = IntImm(constant, dtype) if out is None else Add(out, IntImm(constant, dtype))
+                constant = 0
+            if out is None:
+                out = self._product(m, c, dtype)
+            elif c > 0 or c == least:
+                out = Add(out, self._product(m, c, dtype))
+            else:
+                out = Sub(out, self._product(m, -c, dtype))
+        if out is None:
+            return IntImm(constant, dtype)
+        if constant > 0 or constant == least:
+            return Add(out, IntImm(constant, dtype))
+        return Sub(out, IntImm(-constant, dtype)) if constant < 0 else out
+
+    def _is_narrow(self, p: Poly) -> bool:
+        """Whether p, to be written in 64 bits, is a sum of int32 values that int32 holds."""
+        atoms = self.atoms
+        if len(p) < 2 and all(len(m) < 2 and c == 1 for m, c in p.items()):
+            return False  # one value, which is converted by itself
+        if any(atoms[a].expr.dtype != INDEX for m in p for a in m) or not any(p):
+            return False
+        lo, hi = self.bound(p)
+        return lo is not None and hi is not None and -_HALF <= lo and hi < _HALF
+
+    def bound(self, p: Poly) -> tuple[int | None, int | None]:
+        """The constant bounds of a polynomial."""
+        raise NotImplementedError
+
+    def _product(self, m: Mono, c: int, dtype: str) -> Expr:
+        e = cast(dtype, self.atoms[m[0]].expr)
+        for a in m[1:]:
+            e = Mul(e, cast(dtype, self.atoms[a].expr))
+        return e if c == 1 else Mul(e, IntImm(c, dtype))
+
+
+_HALF = 1 << 31
+
+
+def _wrap(value: int, bits: int) -> int:
+    half = 1 << (bits - 1)
+    return value if -half <= value < half else ((value + half) & ((1 << bits) - 1)) - half

@@ -1,0 +1,86 @@
+"""Boxes of buffers: the least box around several, and the box that is swept while loops run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ..buffer import BufferRegion
+from ..expr import Expr, Range, Var, const, match_types
+from .affine import intervals
+from .analyzer import Analyzer
+from .polynomial import Poly, add
+
+
+def region_union(regions: Sequence[BufferRegion], analyzer: Analyzer | None = None) -> BufferRegion:
+    """The least box that holds all ``regions``, which are of one buffer; minima and maxima stay where nothing is known.
+
+    >>> from tilewright.tir import decl_buffer
+    >>> A = decl_buffer((16, 16), name="A")
+    >>> box = region_union([A[0:4, 2:3], A[2:8, 3:5]])
+    >>> [(int(r.min), int(r.extent)) for r in box.region]
+    [(0, 8), (2, 3)]
+    """
+    if not regions:
+        raise ValueError("region_union needs at least one region")
+    buffer = regions[0].buffer
+    if any(r.buffer is not buffer for r in regions):
+        raise ValueError(f"region_union of different buffers: {sorted({r.buffer.name for r in regions})}")
+    if len(regions) == 1:
+        return regions[0]
+    an = Analyzer() if analyzer is None else analyzer
+    out = []
+    for ranges in zip(*[r.region for r in regions], strict=True):
+        dtype = ranges[0].min.dtype
+        lo, end = _ends(an, ranges[0])
+        for r in ranges[1:]:
+            other_lo, other_end = _ends(an, r)
+            lo = an.minimum(lo, other_lo, dtype, "min")
+            end = an.minimum(end, other_end, dtype, "max")
+        out.append(_range(an, lo, an.join_splits(add(end, lo, -1)), dtype))
+    return BufferRegion(buffer, tuple(out))
+
+
+def _range(an: Analyzer, low: Poly, size: Poly, dtype: str) -> Range:
+    return Range(*match_types(an.to_expr(low, dtype), an.to_expr(size, dtype)))
+
+
+def _ends(an: Analyzer, r: Range) -> tuple[Poly, Poly]:
+    lo = an.poly(r.min)
+    return lo, add(lo, an.poly(r.extent))
+
+
+def relax_region(
+    region: BufferRegion,
+    dom: Mapping[Var, Range],
+    analyzer: Analyzer | None = None,
+    conditions: Iterable[Expr] = (),
+) -> BufferRegion:
+    """The box that ``region`` sweeps while the variables of ``dom`` run, as far as ``conditions`` hold.
+
+    A condition ``e < b`` with the very sum ``e`` that an index is made of cuts the box at ``b``. A dimension that no
+    interval bounds becomes the buffer's whole extent.
+    """
+    an = Analyzer() if analyzer is None else analyzer
+    facts: list[Poly] = []
+    for c in conditions:
+        an.learn(c, facts)
+    out = []
+    for r, extent in zip(region.region, region.buffer.shape, strict=True):
+        dtype = r.min.dtype
+        swept = intervals(an, dom, dtype)
+        lo_poly, end_poly = _ends(an, r)
+        low, high = swept.of(lo_poly), swept.of(end_poly)
+        if low is None or high is None:
+            out.append(Range(const(0, dtype), extent if extent.dtype == dtype else extent.astype(dtype)))
+            continue
+        lo, end = low[0], high[1]
+        for fact in facts:  # fact <= 0
+            above = add(end_poly, fact, -1)  # end - fact: end <= that
+            if not swept.hidden.of(above):
+                end = an.minimum(end, above, dtype, "min")
+            below = add(lo_poly, fact)
+            if not swept.hidden.of(below):
+                lo = an.minimum(lo, below, dtype, "max")
+        size = an.join_splits(add(end, lo, -1))
+        out.append(_range(an, lo, size, dtype))
+    return BufferRegion(region.buffer, tuple(out))

@@ -1,0 +1,113 @@
+"""Room for programs that nest deeply: a sum of thousands of terms, a chain of thousands of stages.
+
+The walks over a program call themselves once for each level, and Python's stack holds a thousand calls. A function under
+:func:`with_room` that runs out of it starts again on a thread whose stack holds a hundred times as much; programs of the
+usual depth pay nothing. Only functions without effects may start again; :func:`in_room` is for the others.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from collections.abc import Callable
+from contextvars import copy_context
+from typing import Any, TypeVar
+
+from .node import Node
+
+_STACK_BYTES = 512 << 20
+_FRAMES = 150_000
+"""Calls of Python on the large stack: about three thousand bytes for each, twice what one takes."""
+
+_LOCK = threading.Lock()
+_HERE = threading.local()
+_running = 0
+_usual_limit = 0
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class TooDeepError(RecursionError):
+    """A program that nests more deeply than can be followed."""
+
+
+def with_room(function: F) -> F:
+    """``function``, which has no effects, called once more with :func:`in_room` when the usual stack does not do."""
+
+    @functools.wraps(function)
+    def roomy(*args: Any, **named: Any) -> Any:
+        try:
+            return function(*args, **named)
+        except RecursionError:
+            if getattr(_HERE, "roomy", False):
+                raise
+        return in_room(function, *args, **named)
+
+    return roomy  # type: ignore[return-value]
+
+
+def in_room(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
+    """``function(*args, **named)`` on a thread with a large stack, in this thread's context; it waits for the result.
+
+    Raises :class:`TooDeepError` where that stack does not do either.
+    """
+    if getattr(_HERE, "roomy", False):
+        return function(*args, **named)
+    context = copy_context()
+    outcome: list[Any] = []
+
+    def run() -> None:
+        _HERE.roomy = True
+        try:
+            outcome.extend((True, context.run(function, *args, **named)))
+        except BaseException as error:
+            outcome.extend((False, error))
+
+    _widen(threading.Thread(target=run, name="tilewright-deep", daemon=True))
+    done, value = outcome
+    if done:
+        return value
+    if isinstance(value, RecursionError):
+        raise TooDeepError(
+            f"the program nests too deeply: more than {_FRAMES} calls inside one another would be needed to walk it; "
+            "compute parts of it in stages of their own"
+        ) from None
+    raise value
+
+
+def _widen(thread: threading.Thread) -> None:
+    """Run ``thread`` to its end with the large stack. Python's limit holds for all threads: it is put back when the last
+    of these ends."""
+    global _running, _usual_limit
+    with _LOCK:
+        if not _running:
+            _usual_limit = sys.getrecursionlimit()
+            sys.setrecursionlimit(max(_FRAMES, _usual_limit))
+        _running += 1
+        before = threading.stack_size(_STACK_BYTES)
+        try:
+            thread.start()
+        except RuntimeError:
+            _running -= 1
+            raise TooDeepError("the program nests too deeply, and there is no memory for a larger stack") from None
+        finally:
+            threading.stack_size(before)
+    try:
+        thread.join()
+    finally:
+        with _LOCK:
+            _running -= 1
+            if not _running:
+                sys.setrecursionlimit(_usual_limit)
+
+
+def nesting(node: Node) -> int:
+    """How many nodes stand inside one another at the deepest place."""
+    deepest = 0
+    stack = [(node, 1)]
+    while stack:
+        top, level = stack.pop()
+        deepest = max(deepest, level)
+        stack.extend([(child, level + 1) for child in top.children()])
+    return deepest

@@ -1,0 +1,31 @@
+"""What index arithmetic is: it never overflows, reads nothing, and so may be moved and computed in more bits."""
+
+from __future__ import annotations
+
+from .dtype import is_int, max_value, min_value
+from .expr import Add, Cast, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, Var
+
+INDEX_TYPES = frozenset(("int32", "int64"))
+"""The types of indices; other integers are data, which wraps around."""
+
+
+def index_like(e: Expr) -> bool:
+    """Whether ``e`` is index arithmetic: scalar variables and constants of index types, joined by the operations of indices.
+
+    >>> i = Var("i")
+    >>> index_like(i * 3 + 1), index_like((i * 3).astype("int64")), index_like((i * 3).astype("int8"))
+    (True, True, False)
+    """
+    if e.dtype not in INDEX_TYPES:
+        return False
+    if isinstance(e, (IntImm, Var)):
+        return True
+    if isinstance(e, (Add, Sub, Mul, FloorDiv, FloorMod, Min, Max)):
+        return index_like(e.a) and index_like(e.b)
+    return isinstance(e, Cast) and widens(e) and index_like(e.value)
+
+
+def widens(e: Cast) -> bool:
+    """Whether a conversion from integer to integer keeps every value."""
+    source, to = e.value.dtype, e.dtype
+    return is_int(source) and min_value(to) <= min_value(source) and max_value(source) <= max_value(to)

@@ -1,0 +1,271 @@
+"""Buffers in a text: declarations, loads, regions."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from ..access_regions import linear_key
+from ..arith import Analyzer
+from ..buffer import Buffer, BufferRegion, decl_buffer
+from ..dtype import INDEX, lanes_of, with_lanes
+from ..expr import Broadcast, BufferLoad, Call, Expr, FloorDiv, FloorMod, IntImm, Ramp, Range, Var, const, is_const_int
+from ..vocabulary import TypeWord
+from .parser_base import ParserBase
+from .parser_values import BufferMethod
+
+
+class AccessParser(ParserBase):
+    """Parses what is said about buffers."""
+
+    def index_nodes(self, node: ast.Subscript) -> list[ast.expr]:
+        """The index expressions between the brackets."""
+        return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+
+    def _rank(self, buffer: Buffer, count: int, node: ast.AST) -> None:
+        if count != buffer.ndim:
+            raise self.error(f"buffer {buffer.name} has {buffer.ndim} dimensions, indexed with {count}", node)
+
+    def load(self, buffer: Buffer, node: ast.Subscript) -> BufferLoad:
+        """``A[i, 0:4]`` as a load; a slice is a vector of neighbours."""
+        return BufferLoad(buffer, self.indices(buffer, node))
+
+    def indices(self, buffer: Buffer, node: ast.Subscript) -> tuple[Expr, ...]:
+        """The indices of a load or store."""
+        out: list[Expr] = []
+        for n in self.index_nodes(node):
+            if isinstance(n, ast.Slice):
+                out.append(self._ramp(n))
+            elif isinstance(n, ast.Starred):
+                out.extend([self.as_expr(v, n) for v in self.items([n])])
+            else:
+                out.append(self.expr(n))
+        self._rank(buffer, len(out), node)
+        return tuple(out)
+
+    def _ramp(self, node: ast.Slice) -> Expr:
+        if node.lower is None or node.upper is None:
+            raise self.error("a vector of elements needs both ends", node)
+        r = self.span(node.lower, node.upper)
+        step = 1 if node.step is None else self.number(node.step)
+        if not isinstance(r.extent, IntImm) or r.extent.value < 1 or step < 1:
+            raise self.error("a vector needs a constant number of elements", node)
+        lanes = (r.extent.value + step - 1) // step
+        return Ramp(r.min, const(step, r.min.dtype), lanes) if lanes > 1 else r.min
+
+    def span(self, lower: ast.expr, upper: ast.expr) -> Range:
+        """``[lower, upper)``. ``x:x + n`` has the extent ``n`` just as it is written."""
+        start = self.eval(lower)
+        if isinstance(upper, ast.BinOp) and isinstance(upper.op, ast.Add) and ast.dump(upper.left) == ast.dump(lower):
+            lo = self.as_expr(start, lower)
+            if not (isinstance(lo, IntImm) and lo.value == 0):
+                return Range(lo, self.expr(upper.right, lo.dtype))
+        stop = self.eval(upper)
+        hi = self.as_expr(stop, upper, start.dtype if isinstance(start, Expr) else None)
+        return self._between(self.as_expr(start, lower, hi.dtype), hi, upper)
+
+    def _between(self, lo: Expr, hi: Expr, node: ast.AST) -> Range:
+        if isinstance(lo, IntImm) and lo.value == 0:
+            return Range(lo if lo.dtype == hi.dtype else const(0, hi.dtype), hi)
+        left, right = linear_key(hi), linear_key(lo)
+        if left[0] == right[0]:
+            return Range(lo, const(left[1] - right[1], lo.dtype))
+        if self.analyzer is None:
+            self.analyzer = Analyzer()
+        return Range(lo, self.analyzer.simplify(hi - lo))
+
+    def region(self, node: ast.AST) -> BufferRegion:
+        """``A[i, 0:4]`` as a region; ``A`` is the whole buffer."""
+        if not isinstance(node, ast.Subscript):
+            value = self.eval(node)
+            if isinstance(value, Buffer):
+                return value.full_region()
+            if isinstance(value, BufferLoad):
+                return BufferRegion(value.buffer, tuple([Range(i, const(1, i.dtype)) for i in value.indices]))
+            if isinstance(value, BufferRegion):
+                return value
+            raise self.error("a region of a buffer is needed", node)
+        buffer = self.eval(node.value)
+        if not isinstance(buffer, Buffer):
+            return self._load_region(node)
+        ranges: list[Range] = []
+        for n in self.index_nodes(node):
+            if isinstance(n, ast.Slice):
+                if n.step is not None:
+                    raise self.error("a region's slices have no step", n)
+                ranges.append(self._slice(n, buffer, len(ranges), node))
+            else:
+                for value in self.items([n]):
+                    e = self.as_expr(value, n)
+                    if isinstance(e, Ramp) and lanes_of(e.base.dtype) == 1:
+                        ranges.append(Range(e.base, (e.lanes - 1) * e.stride + 1))
+                    else:
+                        ranges.append(Range(e, const(1, e.dtype)))
+        self._rank(buffer, len(ranges), node)
+        return BufferRegion(buffer, tuple(ranges))
+
+    def _load_region(self, node: ast.Subscript) -> BufferRegion:
+        value = self.eval(node)
+        if isinstance(value, Buffer):
+            return value.full_region()
+        raise self.error("a region of a buffer is needed", node)
+
+    def _slice(self, n: ast.Slice, buffer: Buffer, axis: int, node: ast.AST) -> Range:
+        if n.lower is not None and n.upper is not None:
+            return self.span(n.lower, n.upper)
+        if axis >= buffer.ndim:
+            self._rank(buffer, axis + 1, node)
+        extent = buffer.shape[axis]
+        if n.lower is None:
+            stop = extent if n.upper is None else self.expr(n.upper, extent.dtype)
+            return Range(const(0, stop.dtype), stop)
+        return self._between(self.expr(n.lower, extent.dtype), extent, n)
+
+    def buffer_call(self, method: BufferMethod, node: ast.Call) -> Any:
+        b = method.buffer
+        if method.name == "scope":
+            return b.scope
+        if method.name == "vload":
+            args = self.arguments(node, "begin", "dtype", "predicate")
+            indices = self.index_list(args["begin"], b, node)
+            predicate = self.expr(args["predicate"]) if "predicate" in args else None
+            load = BufferLoad(b, indices, predicate)
+            if "dtype" in args:
+                dtype = self.dtype(args["dtype"])
+                lanes = lanes_of(dtype)
+                if indices and lanes > 1 and lanes_of(load.dtype) == 1:  # as in TVM: neighbours from there
+                    load = BufferLoad(b, stretch(b, indices, lanes), predicate)
+                if load.dtype != dtype:
+                    raise self.error(f"vload of {b.name} reads {load.dtype}, not {dtype}", node)
+            return load
+        if method.name == "access_ptr":
+            return self._access_ptr(b, node)
+        raise self.error(f"`{method.name}` is a statement", node)
+
+    def _access_ptr(self, b: Buffer, node: ast.Call) -> Call:
+        """``A.access_ptr("r", offset=…)``: the address of an element and what happens there."""
+        args = self.arguments(node, "access_mask", "ptr_type", "content_lanes", "offset", "extent")
+        mask = self.eval(args["access_mask"]) if "access_mask" in args else "r"
+        if isinstance(mask, str):
+            mask = sum({"r": 1, "w": 2}.get(letter, 0) for letter in set(mask))
+        lanes = self.number(args["content_lanes"]) if "content_lanes" in args else 1
+        total: Expr = const(1, b.elem_offset.dtype)
+        for size in b.shape:
+            total = total * size
+        offset = self.expr(args["offset"], total.dtype) if "offset" in args else const(0, total.dtype)
+        extent = self.expr(args["extent"], total.dtype) if "extent" in args else total - offset
+        kind = Call("tir.type_annotation", (), with_lanes(b.dtype, lanes))
+        numbers = (b.elem_offset + offset, extent, self.as_expr(mask, node))
+        return Call("tir.tvm_access_ptr", (kind, b.data, *numbers), "handle")
+
+    def buffer_view(self, b: Buffer, name: str, node: ast.Call) -> Buffer:
+        """``A.view(4, 8)``: the same memory in another shape, or of another type."""
+        kwargs = self.keywords(node)
+        sizes = self.items(node.args)
+        dtype = kwargs.pop("dtype", b.dtype)
+        if len(sizes) == 1 and isinstance(sizes[0], (str, TypeWord)):
+            dtype, sizes = sizes[0], list(b.shape)
+        if kwargs:
+            raise self.error(f"view has no argument `{next(iter(kwargs))}`", node)
+        shape = self._sizes(sizes, node)
+        dtype = dtype.dtype if isinstance(dtype, TypeWord) else dtype
+        return self.guarded(node, decl_buffer, shape, dtype, name, scope=b.scope, data=b.data)  # type: ignore[no-any-return]
+
+    def index_list(self, node: ast.expr, buffer: Buffer, call: ast.Call) -> tuple[Expr, ...]:
+        """The indices of vload and vstore."""
+        value = self.eval(node)
+        items = value if isinstance(value, (list, tuple)) else [value]
+        self._rank(buffer, len(items), call)
+        return tuple([self.as_expr(v, node) for v in items])
+
+    def buffer(self, name: str, args: dict[str, ast.expr], node: ast.AST, like: BufferRegion | None = None) -> Buffer:
+        """A buffer from the arguments of ``T.Buffer``, ``T.match_buffer`` and their like."""
+        if "shape" in args:
+            shape = self._sizes(self.eval(args["shape"]), args["shape"])
+        elif like is not None:
+            extents = [r.extent for r in like.region]
+            shape = tuple(extents)
+        else:
+            raise self.error("the buffer's shape is missing", node)
+        rest: dict[str, Any] = {}
+        if "strides" in args:
+            value = self.eval(args["strides"])
+            rest["strides"] = self._sizes(value, args["strides"]) if value is not None else ()
+        factor = self.number(args["offset_factor"]) if "offset_factor" in args else 0
+        index = shape[0].dtype if shape else INDEX
+        offset = self.eval(args["elem_offset"]) if "elem_offset" in args else None
+        if isinstance(offset, str):
+            rest["elem_offset"] = self._size(offset, args["elem_offset"])
+        elif offset is not None:
+            at = self.as_expr(offset, args["elem_offset"], INDEX)
+            if not is_const_int(at, 0):  # a zero of any type is the zero that all buffers have
+                rest["elem_offset"] = at
+        elif factor:
+            rest["elem_offset"] = Var(f"{name}_elem_offset", index)
+        if factor:
+            rest["offset_factor"] = factor
+        if "align" in args:
+            align = self.number(args["align"])
+            rest["data_alignment"] = align if align > 0 else 64
+        if "axis_separators" in args:
+            rest["axis_separators"] = tuple(int(i) for i in self.eval(args["axis_separators"]) or ())
+        if "data" in args:
+            data = self.eval(args["data"])
+            if isinstance(data, Var):
+                rest["data"] = data
+            elif data is not None:
+                raise self.error("data= is a pointer's variable", args["data"])
+        scope = self.string(args["scope"]) if "scope" in args else like.buffer.scope if like is not None else "global"
+        dtype = self.dtype(args["dtype"]) if "dtype" in args else like.buffer.dtype if like is not None else "float32"
+        return self.guarded(node, decl_buffer, shape, dtype, name, scope=scope, **rest)  # type: ignore[no-any-return]
+
+    def _sizes(self, value: Any, node: ast.AST) -> tuple[Expr, ...]:
+        items = value if isinstance(value, (list, tuple)) else [value]
+        return tuple([self._size(v, node) for v in items])
+
+    def _size(self, value: Any, node: ast.AST) -> Expr:
+        if isinstance(value, str):  # a text names a size: strides=("s0", "s1")
+            known = next((s[value] for s in reversed(self.scopes) if value in s), None)
+            if isinstance(known, Var):
+                return known
+            if not value.isidentifier():
+                return self._size_text(value, node)
+            var = Var(value, self.size_dtypes.get(value, INDEX))
+            self.define(value, var)
+            self.named_sizes[value] = var
+            return var
+        return self.as_expr(value, node)
+
+    def _size_text(self, text: str, node: ast.AST) -> Expr:
+        """A size that is an expression, ``"n // 4"``: names in it that are not known yet are sizes."""
+        if len(text) > 400:  # nor deeply nested
+            raise self.error("this size is too long a text", node)
+        try:
+            tree = ast.parse(text, mode="eval").body
+        except (SyntaxError, ValueError, MemoryError, RecursionError):
+            raise self.error(f"{text!r} is no size", node) from None
+        words = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Attribute)}  # T of T.int64
+        for n in ast.walk(tree):
+            ast.copy_location(n, node)
+            if isinstance(n, ast.Name) and id(n) not in words and not any(n.id in scope for scope in self.scopes):
+                self._size(n.id, node)
+        return self.as_expr(self.eval(tree), node)
+
+
+def stretch(buffer: Buffer, indices: tuple[Expr, ...], lanes: int) -> tuple[Expr, ...]:
+    """``lanes`` elements from ``indices`` on, row after row where the last row is too short."""
+    last = indices[-1]
+    carry: Expr = Ramp(last, const(1, last.dtype), lanes)
+    reach = lanes + (last.value if isinstance(last, IntImm) else 0)
+    out: list[Expr] = []
+    for index, extent in zip(reversed(indices), reversed(buffer.shape), strict=True):
+        position = carry if not out else carry if isinstance(index, IntImm) and not index.value else carry + index
+        if len(out) + 1 == len(indices) or not isinstance(extent, IntImm) or reach <= extent.value:
+            out.append(position)
+            rest = indices[: len(indices) - len(out)]
+            return (*rest, *reversed(out))
+        size = Broadcast(const(extent.value, carry.dtype.split("x")[0]), lanes)
+        out.append(FloorMod(position, size))
+        carry = FloorDiv(position, size)
+        reach = -(-reach // extent.value)
+    return tuple(reversed(out))

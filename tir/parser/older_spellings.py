@@ -1,0 +1,142 @@
+"""Spellings of older TVM versions, and macros.
+
+with T.block([16, 16, T.reduce_axis(0, 8)], "C") as [vi, vj, vk]:     axes in the head of a block
+    T.bind(vi, i)                                                      or none bound: loops of their own
+tx = T.launch_thread("threadIdx.x", 4)                                 threads to the end of the body
+with T.let(x, value): ...                                              a name for a value
+body(A, i)                                                             the body of a function under @T.macro, here
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..expr import IterVar, Range, Var
+from ..stmt import AttrStmt, BlockRealize, For, LetStmt, Stmt
+from .block_parser import BlockParser
+
+_AXES = {"reduce_axis": "reduce", "range": "spatial", "scan_axis": "scan", "opaque_axis": "opaque"}
+
+
+@dataclass(frozen=True)
+class Macro:
+    """A function under ``@T.macro``: its body stands wherever it is called."""
+
+    node: ast.FunctionDef
+
+
+class OlderParser(BlockParser):
+    """What newer versions write otherwise."""
+
+    def older_block(self, call: ast.Call, target: ast.expr | None, body: Callable[[], Stmt]) -> Stmt:
+        """``with T.block([16, 16], "C") as [vi, vj]: body``"""
+        head = call.args[0]
+        doms = head.elts if isinstance(head, (ast.List, ast.Tuple)) else [head]
+        names = target.elts if isinstance(target, (ast.List, ast.Tuple)) else [] if target is None else [target]
+        if len(names) != len(doms):
+            raise self.error(f"{len(doms)} axes, {len(names)} names", call)
+        free: list[tuple[Var, IterVar]] = []
+
+        def with_axes() -> Stmt:
+            frame = self.frames[-1]
+            for name, node in zip(names, doms, strict=True):
+                if not isinstance(name, ast.Name):
+                    raise self.error("an axis is a name", name)
+                axis = self._older_axis(name.id, node)
+                loop = Var(f"{name.id}_loop", axis.var.dtype)
+                free.append((loop, axis))
+                frame.axes.append(axis)
+                frame.values.append(loop)
+                self.define(name.id, axis.var)
+            return body()
+
+        rest = ast.copy_location(ast.Call(call.func, call.args[1:], call.keywords), call)
+        made = self.block(rest, with_axes)
+        assert isinstance(made, BlockRealize)
+        open_loops = [(loop, axis) for loop, axis in free if any(v is loop for v in made.iter_values)]
+        if open_loops and len(open_loops) != len(free):
+            raise self.error(f"axis {open_loops[0][1].var.name} is not bound, others are", call)
+        out: Stmt = made
+        for loop, axis in reversed(open_loops):
+            out = For(loop, axis.dom.min, axis.dom.extent, "serial", out)
+        return out
+
+    def _older_axis(self, name: str, node: ast.expr) -> IterVar:
+        kind = "spatial"
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _AXES:
+            kind = _AXES[node.func.attr]
+            if len(node.args) == 2:
+                dom = self.span(node.args[0], node.args[1])
+            elif len(node.args) == 1:
+                dom = self._domain(node.args[0], None)
+            else:
+                raise self.error(f"write T.{node.func.attr}(start, stop)", node)
+        else:
+            dom = self._domain(node, None)
+        return IterVar(dom, Var(name, dom.extent.dtype), kind)
+
+    def bind_axis(self, call: ast.Call) -> None:
+        """``T.bind(vi, value)``"""
+        frame = self.frame(call, "T.bind")
+        if len(call.args) != 2:
+            raise self.error("write T.bind(axis, value)", call)
+        axis = self.eval(call.args[0])
+        for number, iv in enumerate(frame.axes):
+            if iv.var is axis:
+                frame.values[number] = self.expr(call.args[1], iv.var.dtype)
+                return
+        raise self.error("the first argument is an axis of this block", call.args[0])
+
+    def launch(self, call: ast.Call, name: str) -> tuple[Var, Callable[[Stmt], Stmt]]:
+        """``T.launch_thread("threadIdx.x", 4)``, or of a variable that T.env_thread made: it, and what wraps the rest."""
+        args = self.arguments(call, "thread", "extent")
+        if len(args) != 2:
+            raise self.error('write T.launch_thread("threadIdx.x", 4)', call)
+        extent = self.expr(args["extent"])
+        thread = self.eval(args["thread"])
+        if isinstance(thread, Var):
+            var, tag = thread, self.thread_tags.get(thread)
+            if tag is None:
+                raise self.error("this is no variable of T.env_thread", args["thread"])
+        else:
+            var, tag = Var(name, extent.dtype), self.string(args["thread"])
+        axis = IterVar(Range.from_extent(extent), var, "thread", tag)
+        self.loops[var] = axis.dom
+        return var, lambda rest: AttrStmt(axis, "thread_extent", extent, rest)
+
+    def older_let(self, call: ast.Call) -> Callable[[Stmt], Stmt]:
+        """``with T.let(x, value)``"""
+        name = call.args[0]
+        assert isinstance(name, ast.Name)
+        value = self.expr(call.args[1])
+        var = Var(name.id, value.dtype)
+        self.define(name.id, var)
+        return lambda rest: LetStmt(var, value, rest)
+
+    def is_macro(self, node: ast.FunctionDef) -> bool:
+        """Whether a function stands under ``@T.macro`` or ``@T.inline``."""
+        targets = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
+        return any(isinstance(t, ast.Attribute) and t.attr in ("macro", "inline") for t in targets)
+
+    def expand(self, macro: Macro, call: ast.Call, body: Callable[[list[ast.stmt]], Stmt]) -> Stmt:
+        """The macro's body with its parameters standing for the arguments."""
+        args = macro.node.args
+        names = [a.arg for a in (*args.posonlyargs, *args.args, *args.kwonlyargs)]
+        given: dict[str, Any] = {}
+        defaults = dict(zip(names[len(names) - len(args.defaults) :], args.defaults, strict=True))
+        for name, node in self.arguments(call, *names).items():
+            given[name] = self.eval(node)
+        for name in names:
+            if name not in given:
+                if name not in defaults:
+                    raise self.error(f"the macro {macro.node.name} needs {name}", call)
+                given[name] = self.eval(defaults[name])
+        if len(self.scopes) > 200:
+            raise self.error(f"the macro {macro.node.name} calls itself", call)
+        self.scopes.append(given)
+        out = body(macro.node.body)
+        self.scopes.pop()
+        return out

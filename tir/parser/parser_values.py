@@ -1,0 +1,118 @@
+"""Values that the parser handles besides expressions and buffers, and the rules for Python's own."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .. import vocabulary
+from ..buffer import Buffer
+from ..op import abs_, max_, min_
+
+_LIMIT = 1 << 128
+_MAX_ITEMS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class MetaVar:
+    """The value of ``T.meta_var``: to be used itself, without a variable."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class BufferMethod:
+    """``A.vload`` and its like, before the call."""
+
+    buffer: Buffer
+    name: str
+
+
+class Namespace:
+    """``T`` or ``I`` in a text: a word per attribute."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def lookup(self, word: str) -> Any:
+        """The word, AttributeError when there is none."""
+        if self.name == "T" and word not in ("prim_func", "ir_module"):
+            return vocabulary.lookup(word)
+        return Namespace(f"{self.name}.{word}")
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def python_binary(op: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+    """``op`` on two Python values: numbers of a sane size, and joining of sequences."""
+    if isinstance(a, (int, float)) and isinstance(b, (int, float)):
+        if isinstance(a, int) and isinstance(b, int):
+            if op is operator.pow and (abs(b) > 128 or (abs(a) > 1 and abs(a).bit_length() * abs(b) > 256)):
+                raise ValueError(f"{a} ** {b} is too large")
+            if op is operator.lshift and b > 128:
+                raise ValueError(f"{a} << {b} is too large")
+        out = op(a, b)
+        if isinstance(out, int) and abs(out) >= _LIMIT:
+            raise ValueError("the constant is too large")
+        return out
+    if op is operator.add and type(a) is type(b) and isinstance(a, (list, tuple, str)):
+        if len(a) + len(b) > _MAX_ITEMS:
+            raise ValueError("the sequence is too long")
+        return a + b
+    raise TypeError(f"{type(a).__name__} and {type(b).__name__} do not combine so")
+
+
+def _range(*args: Any) -> range:
+    out = range(*[int(a) for a in args])
+    if len(out) > _MAX_ITEMS:
+        raise ValueError(f"range of {len(out)} items")
+    return out
+
+
+def _extreme(on_exprs: Callable[[Any, Any], Any], on_numbers: Callable[..., Any]) -> Callable[..., Any]:
+    def pick(*args: Any) -> Any:
+        items = list(args[0]) if len(args) == 1 else list(args)
+        if all(isinstance(i, (int, float)) for i in items):
+            return on_numbers(items)
+        out = items[0]
+        for item in items[1:]:
+            out = on_exprs(out, item)
+        return out
+
+    return pick
+
+
+def _sum(items: Any) -> Any:
+    out: Any = 0
+    for k, item in enumerate(list(items)):
+        out = out + item if k else item
+    return out
+
+
+def _abs(x: Any) -> Any:
+    return abs(x) if isinstance(x, (int, float)) else abs_(x)
+
+
+def _float(x: Any) -> float:
+    return float(x)
+
+
+def _int(x: Any) -> int:
+    if not isinstance(x, (int, float, str)):
+        raise TypeError("int() takes a constant here; convert values with T.Cast or .astype")
+    return int(x)
+
+
+BUILTINS: dict[str, Any] = {
+    "abs": _abs, "bool": bool, "enumerate": lambda x: list(enumerate(x)), "float": _float, "int": _int, "len": len,
+    "list": list, "max": _extreme(max_, max), "min": _extreme(min_, min), "range": _range,
+    "reversed": lambda x: list(reversed(x)), "str": str, "sum": _sum, "tuple": tuple,
+    "zip": lambda *x: list(zip(*x, strict=False)),
+    "True": True, "False": False, "None": None,
+}  # fmt: skip
+"""Python's own names that a text may use."""

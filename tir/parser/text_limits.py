@@ -1,0 +1,93 @@
+"""Limits on foreign text, checked before Python's own parser sees it.
+
+``ast.parse`` may overflow the C stack on deeply nested text (CPython issues 95185 and 126711), so length, nesting,
+operators per logical line and chains of ``elif`` are counted first.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .parse_error import ParseError, Source
+
+MAX_CHARACTERS = 8_000_000
+MAX_NESTING = 80
+MAX_INDENT = 400
+MAX_OPERATORS = 60_000
+USUAL_OPERATORS = 4_000
+"""With more of them in one line, the text is parsed where there is room."""
+MAX_PREFIXES = 60
+MAX_ELIFS = 200
+
+_TOKEN = re.compile(
+    r"""
+      (?P<string>\"\"\"(?:[^\\]|\\.)*?\"\"\"|'''(?:[^\\]|\\.)*?'''|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
+    | (?P<comment>\#[^\n]*)
+    | (?P<join>\\\n)
+    | (?P<line>\n[ \t\f]*)
+    | (?P<open>[(\[{])
+    | (?P<close>[)\]}])
+    | (?P<prefix>~|\b(?:not|lambda|await)\b)
+    | (?P<operator>[-+*/%@&|^<>=!.,:]+|\b(?:and|or|if|else|for|in|is)\b)
+    | (?P<elif>\belif\b)
+    | (?P<word>\w+)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def check_text(source: Source) -> int:
+    """The most operators in one line; ParseError when the text is larger or deeper than any program of ours."""
+    text = source.text
+
+    def fail(what: str, at: int) -> None:
+        line = text.count("\n", 0, at) + 1
+        raise ParseError(f"the text is refused: {what}", source, line, at - (text.rfind("\n", 0, at) + 1))
+
+    if len(text) > MAX_CHARACTERS:
+        fail(f"{len(text)} characters, at most {MAX_CHARACTERS} are allowed", 0)
+    if "\0" in text:
+        fail("it holds a NUL character", text.index("\0"))
+    depth = operators = prefixes = most = 0
+    elifs: dict[int, int] = {}
+    for match in _TOKEN.finditer(text):
+        kind = match.lastgroup
+        if kind == "word":
+            prefixes = 0
+        elif kind == "operator":
+            operators += 1
+            token = match[0]
+            # "- - - x" nests like "not not not x", and so do lambdas.
+            prefixes = prefixes + len(token) if token[-1] in "+-" else prefixes if token == ":" else 0
+        elif kind == "open":
+            depth += 1
+            operators += 1
+            prefixes = 0
+            if depth > MAX_NESTING:
+                fail(f"more than {MAX_NESTING} brackets inside one another", match.start())
+        elif kind == "close":
+            depth = max(depth - 1, 0)
+        elif kind == "prefix":
+            prefixes += 1
+            operators += 1
+        elif kind == "line" and depth == 0:
+            operators = prefixes = 0
+            indent = len(match[0]) - 1
+            following = text[match.end() : match.end() + 4]
+            if following[:1] not in ("\n", "#", ""):
+                if indent > MAX_INDENT:
+                    fail(f"indented by more than {MAX_INDENT}", match.end())
+                for other in [k for k in elifs if k > indent]:
+                    del elifs[other]
+                if following == "elif":
+                    elifs[indent] = elifs.get(indent, 0) + 1
+                    if elifs[indent] > MAX_ELIFS:
+                        fail(f"more than {MAX_ELIFS} elif in a row", match.end())
+                else:
+                    elifs.pop(indent, None) if following != "else" else None
+        most = max(most, operators)
+        if operators > MAX_OPERATORS:
+            fail(f"more than {MAX_OPERATORS} operators in one line", match.start())
+        if prefixes > MAX_PREFIXES:
+            fail(f"more than {MAX_PREFIXES} prefix operators in a row", match.start())
+    return most

@@ -1,0 +1,101 @@
+"""Where a reduction may start: the init of a block as statements in front of its loops.
+
+An init runs when all reduction axes are at the start of their domain. In front of the outermost loop that reduces it does
+the same, and it does it also when that loop has no iterations: a reduction over nothing gives its init, as in NumPy.
+Lowering puts the init there; the interpreter runs it there when no step of the reduction ran.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .access_regions import access_regions
+from .arith import Analyzer, conjuncts
+from .expr import LT, BufferLoad, Expr, IntImm, IterVar, Var
+from .node import Node
+from .op import all_
+from .stmt import Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, Stmt
+from .walk import loads_and_stores, substitute, vars_in
+
+
+def start_in_front(realize: BlockRealize, path: Sequence[Node]) -> tuple[For, Stmt] | None:
+    """The outermost loop that reduces, and what does in front of it the work of the init of ``realize``.
+
+    ``path`` has the statements around ``realize`` in its scope, outermost first. None when no loop reduces, and when the
+    init has to stay in the block: a loop carries spatial and reduction axes at once, or makes what the init reads; a
+    condition on the reduction also speaks of elements; a condition or value stands between the loops; or it is not known
+    that there are elements.
+    """
+    block = realize.block
+    assert block.init is not None
+    loops = [n for n in path if isinstance(n, For)]
+    spatial = [(iv, v) for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if iv.kind != IterVar.REDUCE]
+    reduce = [(iv, v) for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if iv.kind == IterVar.REDUCE]
+    spatial_vars: set[Var] = set().union(*(vars_in(v) for _, v in spatial)) if spatial else set()
+    reduce_vars: set[Var] = set().union(*(vars_in(v) for _, v in reduce)) if reduce else set()
+    outermost = next((n for n, loop in enumerate(loops) if loop.loop_var in reduce_vars), None)
+    if outermost is None or _made_inside(block, loops[outermost]):
+        return None
+    inner = loops[outermost:]
+    dropped = {loop.loop_var for loop in inner if loop.loop_var not in spatial_vars}
+    copied = [loop for loop in inner if loop.loop_var in spatial_vars]
+    mixed = spatial_vars & reduce_vars & {loop.loop_var for loop in inner}
+    if mixed or any((vars_in(loop.min) | vars_in(loop.extent)) & dropped for loop in copied):
+        return None
+    guards = []
+    for term in conjuncts(realize.predicate):
+        used = vars_in(term)
+        if used & dropped and used & spatial_vars and not _ends_domain(term, reduce):
+            return None
+        if not used & dropped:
+            guards.append(term)
+    between = path[list(path).index(inner[0]) :]
+    if any(isinstance(n, (IfThenElse, LetStmt)) for n in between):
+        return None
+    for iv, value in spatial:  # an axis may have no value, and the loop that would say so be part of the reduction's
+        size = iv.dom.extent
+        if size.value < 1 if isinstance(size, IntImm) else not vars_in(value):
+            return None
+    fresh = {loop.loop_var: Var(loop.loop_var.name, loop.loop_var.dtype) for loop in copied}
+    axes = {iv.var: Var(iv.var.name, iv.var.dtype) for iv, _ in spatial}
+    init = substitute(block.init, axes)
+    block_init = Block(
+        tuple([IterVar(iv.dom, axes[iv.var], iv.kind) for iv, _ in spatial]),
+        access_regions(init)[0],
+        tuple([substitute(w, axes) for w in block.writes]),
+        f"{block.name}_init",
+        init,
+    )
+    stmt: Stmt = BlockRealize(
+        tuple([substitute(v, fresh) for _, v in spatial]), all_(*[substitute(g, fresh) for g in guards]), block_init
+    )
+    for loop in reversed(copied):
+        kind = "serial" if loop.kind == "parallel" else loop.kind
+        stmt = For(
+            fresh[loop.loop_var], substitute(loop.min, fresh), substitute(loop.extent, fresh), kind, stmt,
+            loop.thread_binding,
+        )  # fmt: skip
+    return inner[0], stmt
+
+
+def _ends_domain(term: Expr, reduce: Sequence[tuple[IterVar, Expr]]) -> bool:
+    """Whether ``term`` only keeps the value of a reduction axis in its domain, which may depend on the element."""
+    if not isinstance(term, LT):
+        return False
+    analyzer = Analyzer()
+    return any(
+        analyzer.can_prove_equal(term.b - term.a, iv.dom.min + iv.dom.extent - value)
+        for iv, value in reduce
+        if value.dtype == term.a.dtype
+    )
+
+
+def _made_inside(block: Block, loop: For) -> bool:
+    """Whether the init of ``block`` uses what its loop, or the block itself, holds: it cannot stand in front then."""
+    assert block.init is not None
+    loaded = {a.buffer for a in loads_and_stores(block.init) if isinstance(a, BufferLoad)}
+    own = {*block.alloc_buffers, *[m.buffer for m in block.match_buffers]}
+    if any(a.buffer in own for a in loads_and_stores(block.init)):
+        return True
+    stored = {a.buffer for a in loads_and_stores(block.init) if isinstance(a, BufferStore)}
+    return any(isinstance(a, BufferStore) and a.buffer in loaded - stored for a in loads_and_stores(loop))

@@ -1,0 +1,137 @@
+"""The accesses that a block makes for certain, and whether its declared regions hold them.
+
+A region that a block declares may be wider than what it touches, and conditions may keep an access from being made, so
+that not every wrong declaration can be found. :func:`left_out` finds those that are wrong by a number: an access that no
+condition guards, in loops that turn at least once, whose index is a sum of their variables, each used once, and which
+lies a known number of elements before or behind the region. What is reached through a pointer is not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .access_regions import Interval, difference, interval, lanes_ends
+from .buffer import Buffer, BufferRegion
+from .expr import Add, And, BufferLoad, Call, Expr, FloorDiv, IntImm, Let, Mul, Or, Sub, Var, is_const_int
+from .stmt import AttrStmt, Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt
+from .walk import pre_order, substitute
+
+_LINEAR = (Var, IntImm, Add, Sub, Mul, FloorDiv)
+_POINTERS = ("tir.address_of", "tir.tvm_access_ptr")
+
+
+def left_out(block: Block) -> tuple[Buffer, str] | None:
+    """A buffer that the block touches outside of what it declares, and "reads" or "writes"; None when none is known.
+
+    Only buffers with one declared region are looked at; what a block writes it may read without saying so.
+    """
+    reads, writes = _single(block.reads), _single(block.writes)
+    for written in block.writes:
+        reads.pop(written.buffer, None)
+    if not reads and not writes:
+        return None
+    for buffer, box, verb in _Accesses().of(block):
+        region = (reads if verb == "reads" else writes).get(buffer)
+        if region is not None and _outside(box, region):
+            return buffer, verb
+    return None
+
+
+def _single(regions: tuple[BufferRegion, ...]) -> dict[Buffer, BufferRegion]:
+    buffers = [r.buffer for r in regions]
+    return {r.buffer: r for r in regions if buffers.count(r.buffer) == 1}
+
+
+def _outside(box: list[Interval | None], region: BufferRegion) -> bool:
+    for ends, r in zip(box, region.region, strict=True):
+        if ends is not None:
+            before, behind = difference(ends[0], r.min), difference(ends[1], r.min + r.extent)
+            if before is not None and before < 0 or behind is not None and behind >= 0:
+                return True
+    return False
+
+
+Found = Iterator[tuple[Buffer, "list[Interval | None]", str]]
+
+
+class _Accesses:
+    """A walk over a block: ``loops`` are those inside it with their ends, ``values`` what axes and lets stand for."""
+
+    def __init__(self) -> None:
+        self.loops: dict[Var, Interval] = {}
+        self.values: dict[Var, Expr] = {}
+
+    def of(self, block: Block) -> Found:
+        if block.init is not None and not any(iv.kind == "reduce" for iv in block.iter_vars):
+            yield from self.statement(block.init)
+        yield from self.statement(block.body)
+
+    def statement(self, s: Any) -> Found:
+        kind = type(s)
+        if kind is For:
+            yield from self.loop(s)
+        elif kind is IfThenElse:
+            yield from self.expression(s.condition)
+        elif kind is BufferStore:
+            if s.predicate is None:
+                yield s.buffer, self.box(s.indices), "writes"
+            for child in s.children():
+                yield from self.expression(child)
+        elif kind is LetStmt:
+            yield from self.expression(s.value)
+            self.values[s.var] = substitute(s.value, self.values)
+            yield from self.statement(s.body)
+        elif kind is BlockRealize:
+            for value in s.iter_values:
+                yield from self.expression(value)
+            if is_const_int(s.predicate, 1) and not s.block.match_buffers:
+                values = [substitute(value, self.values) for value in s.iter_values]
+                self.values.update(zip([iv.var for iv in s.block.iter_vars], values, strict=True))
+                yield from self.of(s.block)
+        elif isinstance(s, Expr):
+            yield from self.expression(s)
+        elif kind is not AttrStmt:  # a remark may change what its body means
+            for child in s.children():
+                yield from self.statement(child)
+
+    def loop(self, s: For) -> Found:
+        lo, extent = substitute(s.min, self.values), s.extent
+        if isinstance(extent, IntImm) and extent.value > 0 and not any(n in self.loops for n in pre_order(lo)):
+            self.loops[s.loop_var] = (lo, lo + (extent - 1))
+            yield from self.statement(s.body)
+
+    def expression(self, e: Any) -> Found:
+        kind = type(e)
+        if kind is BufferLoad:
+            if e.predicate is None:
+                yield e.buffer, self.box(e.indices), "reads"
+        elif kind is Call and e.op == "tir.if_then_else" or kind in (And, Or):
+            yield from self.expression(next(iter(e.children())))
+            return
+        elif kind is Call and e.op in _POINTERS:
+            return
+        elif kind is Let:
+            self.values[e.var] = substitute(e.value, self.values)
+        for child in e.children():
+            yield from self.expression(child)
+
+    def box(self, indices: tuple[Expr, ...]) -> list[Interval | None]:
+        out: list[Interval | None] = []
+        for index in indices:
+            low, high = lanes_ends(index)
+            one, two = self.ends(low), self.ends(high)
+            out.append(None if one is None or two is None else (one[0], two[1]))
+        return out
+
+    def ends(self, e: Expr | None) -> Interval | None:
+        """The least and the greatest value, both of which are taken; None when unknown."""
+        if e is None:
+            return None
+        e = substitute(e, self.values)
+        nodes = list(pre_order(e))
+        used = [n for n in nodes if n in self.loops]
+        if used and (len(set(used)) < len(used) or not all(isinstance(n, _LINEAR) for n in nodes)):
+            return None
+        env: Mapping[Var, Interval | None] = self.loops
+        return interval(e, env)
