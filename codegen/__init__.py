@@ -6,6 +6,7 @@ which machine. :mod:`.runtime` is what runs beside the code: thread pool, scratc
 """
 
 from .compile import compile
+from .cpu_features import TargetError
 from .export import ExportError
 from .llvm.jit import JITError
 from .lower import lower
@@ -13,7 +14,7 @@ from .lowered import LoweredFunc, Param, abi_of
 from .runtime.argument_checks import ArgumentError
 from .runtime.module import BoundCall, Function, Module
 from .runtime.timing import TimingResult
-from .target import Target, TargetError
+from .target import Target
 from .version import CODEGEN_VERSION
 
 __all__ = [

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from .version import CODEGEN_VERSION
 
-__all__ = ["cache_directory"]
-
 
 def cache_directory() -> Path:
     """The directory, made when needed, readable by its owner only. When it cannot be written to: a temporary one, with

@@ -33,8 +33,6 @@ from .packing import layout_free_params, split_packing
 from .runtime.module import Module
 from .target import Target
 
-__all__ = ["compile", "compile_ir"]
-
 
 def compile(
     func: PrimFunc | LoweredFunc | IRModule | Mapping[str, PrimFunc] | Any,

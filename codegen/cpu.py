@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-__all__ = ["AARCH64_CPUS", "X86_CPUS", "Caches", "Host", "available_cores", "generic_caches", "host", "tiles_allowed"]
-
 _V2 = frozenset(("sse2", "sse3", "ssse3", "sse4.1", "sse4.2", "popcnt"))
 _AVX = _V2 | {"avx"}
 _V3 = _AVX | {"avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt", "movbe"}

@@ -9,8 +9,6 @@ from typing import Any
 from .cpu import AARCH64_CPUS, X86_CPUS, host
 from .triples import arch_of
 
-__all__ = ["IMPLIES", "TargetError", "enabled_features", "features_left", "nearest", "parse_attrs"]
-
 IMPLIES = {
     "sse3": ("sse2",), "ssse3": ("sse3",), "sse4.1": ("ssse3",), "sse4.2": ("sse4.1", "popcnt"), "avx": ("sse4.2",),
     "f16c": ("avx",), "fma": ("avx",), "avx2": ("avx",), "avxvnni": ("avx2",), "avxvnniint8": ("avx2",),

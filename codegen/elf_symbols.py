@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import struct
 
-__all__ = ["undefined_symbols"]
-
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _SYMTAB = 2

@@ -24,8 +24,6 @@ from .target import Target
 from .triples import arch_of, default_triple, system_of
 from .version import CODEGEN_VERSION
 
-__all__ = ["ExportError", "export_module", "link_shared", "self_contained"]
-
 SUFFIXES = (".o", ".so", ".s", ".ll", ".c")
 
 

@@ -19,8 +19,6 @@ from ..tir.stmt import Block, BufferStore
 from ..tir.walk import distinct, pre_order
 from .target import Target
 
-__all__ = ["LoweredFunc", "Param", "abi_of", "functions_of", "size_vars", "written_data"]
-
 SIZE = "int64"
 """The C type of a symbolic size, whatever the type of its variable."""
 

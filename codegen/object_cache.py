@@ -20,8 +20,6 @@ from pathlib import Path
 
 from .cache_directory import cache_directory
 
-__all__ = ["CacheState", "cache_state", "find_object", "keep_object", "object_key"]
-
 _MAGIC = b"tilewright object 1\n"
 _DEFAULT_MB = 256
 _SWEEP_EVERY = 64

@@ -18,8 +18,6 @@ from ..tir.function import PrimFunc, root_block
 from ..tir.stmt import Block, BlockRealize, BufferStore, SeqStmt, Stmt, seq
 from ..tir.walk import pre_order
 
-__all__ = ["LAYOUT_FREE", "Packing", "layout_free_params", "split_packing"]
-
 LAYOUT_FREE = "layout_free_buffers"
 
 

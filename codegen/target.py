@@ -22,8 +22,6 @@ from .cpu import Caches, available_cores, generic_caches, host
 from .cpu_features import IMPLIES, TargetError, enabled_features, features_left, nearest, parse_attrs
 from .triples import address_bits, arch_of, default_triple, has_runtime, system_of
 
-__all__ = ["Target", "TargetError"]
-
 KINDS = ("native", "llvm", "c")
 OPTIONS = ("mtriple", "mcpu", "mattr", "num-cores", "vector-width")
 

@@ -10,8 +10,6 @@ import platform
 import re
 import sys
 
-__all__ = ["address_bits", "arch_of", "default_triple", "has_runtime", "system_of"]
-
 _PROCESSORS = {
     64: r"x86_64|aarch64|riscv64|ppc64le|powerpc64le|loongarch64|wasm64",
     32: r"i[3-9]86|x86|arm(v\w+)?|thumb(v\w+)?|riscv32|wasm32",

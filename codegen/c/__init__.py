@@ -4,6 +4,7 @@
 C has no operator for.
 """
 
-from .c_source import CEmitError, emit_c
+from .c_source import emit_c
+from .inline_functions import CEmitError
 
 __all__ = ["CEmitError", "emit_c"]

@@ -14,8 +14,6 @@ from ..lower.expand_dots import expand_dot
 from .c_tiles import TileCalls
 from .inline_functions import CEmitError, Helpers, c_type, scalar_type
 
-__all__ = ["Calls", "constant_of"]
-
 _BITWISE = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
 _MATH = {
     "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "expm1", "sin", "cos", "tan", "asin", "acos", "atan",

@@ -48,8 +48,6 @@ from ..lower.lane_strides import flat_lanes
 from .c_calls import Calls, constant_of
 from .inline_functions import CEmitError, Helpers, c_type
 
-__all__ = ["CExprs", "element"]
-
 _OPERATORS = {Add: "+", Sub: "-", Mul: "*", Div: "/"}
 _COMPARE = {EQ: "==", NE: "!=", LT: "<", LE: "<=", GT: ">", GE: ">="}
 

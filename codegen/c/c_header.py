@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from ...tir.sizes import shape_text
 from ..lowered import LoweredFunc, Param
 
-__all__ = ["c_header", "c_names", "c_prototype"]
-
 
 def c_prototype(func: LoweredFunc, restrict: bool = False) -> str:
     """``int32_t f(const float* A, float* B, int64_t n)``; with ``restrict`` as the definition says it. ValueError for a

@@ -27,8 +27,6 @@ from .c_expr import CExprs, element
 from .c_header import c_names, c_prototype
 from .inline_functions import CEmitError, Helpers, scalar_type
 
-__all__ = ["CEmitError", "emit_c"]
-
 _HEAD = """/* Made by Tilewright. Needs GCC 12 or Clang 14 and, for parallel loops, -fopenmp (they run serially without).
    Compile with -O3 and -march=…; link with -lm. float16 and bfloat16 are uint16_t bits. Multiply-adds of vectors are
    left to the compiler to fuse, which GCC and Clang do unless -ffp-contract=off forbids it. */

@@ -11,8 +11,6 @@ from ...tir.tile_ops import TILE_DOTS, TILE_ROWS
 from ..lower.tile_accesses import tile_access
 from .inline_functions import Helpers, scalar_type
 
-__all__ = ["TileCalls"]
-
 
 class TileCalls:
     """What :class:`.c_expr.CExprs` does with the calls of tiles."""

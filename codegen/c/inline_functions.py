@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ...tir.dtype import bits_of, element_of, is_float, is_signed, lanes_of, parse_dtype, with_lanes
 
-__all__ = ["CEmitError", "Helpers", "c_type"]
-
 
 class CEmitError(ValueError):
     """The function holds something that has no C form."""

@@ -14,8 +14,6 @@ from .llvm_types import llvm_type
 if TYPE_CHECKING:
     from .llvm_expr import ExprEmitter
 
-__all__ = ["emit_cast"]
-
 
 def emit_cast(em: ExprEmitter, e: Expr, to: str) -> str:
     """``e`` converted to ``to``: integers truncate or extend by their own sign, floats round to nearest even."""

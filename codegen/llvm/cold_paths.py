@@ -15,8 +15,6 @@ from .llvm_types import llvm_type
 if TYPE_CHECKING:
     from .llvm_expr import ExprEmitter
 
-__all__ = ["emit_likely", "is_likely"]
-
 
 def is_likely(e: Call) -> bool:
     """Whether an ``if_then_else`` is a choice of this kind: a likely condition, and no side that reads memory."""

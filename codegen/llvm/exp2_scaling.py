@@ -17,8 +17,6 @@ from .llvm_types import llvm_type, splat_constant, suffix
 if TYPE_CHECKING:
     from .llvm_expr import ExprEmitter
 
-__all__ = ["emit_round_rest", "emit_times_exp2"]
-
 
 def emit_times_exp2(em: ExprEmitter, e: Call) -> str:
     """``x * 2**floor(n)``."""

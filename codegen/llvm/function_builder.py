@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["FunctionBuilder", "Phi"]
-
 
 class Phi:
     """A phi node whose incoming values become known after the loop's body is written."""

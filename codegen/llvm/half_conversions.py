@@ -14,8 +14,6 @@ from .llvm_types import llvm_type, splat_constant
 if TYPE_CHECKING:
     from .llvm_expr import ExprEmitter
 
-__all__ = ["bfloat_to_float", "double_to_odd_float", "float_to_bfloat", "float_to_half", "half_to_float"]
-
 
 def _number(n: int, dtype: str, lanes: int) -> str:
     return splat_constant(str(n), with_lanes(dtype, lanes))

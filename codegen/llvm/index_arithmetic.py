@@ -27,8 +27,6 @@ from .integer_division import divide
 if TYPE_CHECKING:
     from .llvm_expr import ExprEmitter
 
-__all__ = ["Linear", "index_text", "linear"]
-
 
 class Linear:
     """``const + sum(coefficient * operand)``; operands are names of i64 values."""

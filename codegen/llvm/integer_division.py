@@ -18,8 +18,6 @@ from .value_ranges import range_of
 if TYPE_CHECKING:
     from .llvm_expr import ExprEmitter
 
-__all__ = ["divide"]
-
 
 def divide(em: ExprEmitter, e: BinaryOp, a: str, b: str, dtype: str) -> str:
     """The quotient or the remainder that ``e`` names, of two values at hand of type ``dtype``."""

@@ -13,14 +13,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..cpu_features import TargetError
 from ..elf_symbols import undefined_symbols
 from ..object_cache import find_object, keep_object, object_key
-from ..target import Target, TargetError
+from ..target import Target
 from ..version import CODEGEN_VERSION
 from .loop_invariants import SETTLED
 from .single_lane_stores import split_single_lanes
-
-__all__ = ["CompiledCode", "JITError", "Loaded", "Options", "llvm_version", "load", "optimize_and_compile"]
 
 LINKS_PER_JIT = 300
 """A fresh ORC instance after so many loads: each load leaves some kilobytes behind in its instance."""

@@ -11,8 +11,6 @@ from .llvm_types import llvm_type
 if TYPE_CHECKING:
     from .llvm_expr import ExprEmitter
 
-__all__ = ["by_registers"]
-
 
 def by_registers(
     em: ExprEmitter, values: list[str], scalars: tuple[str, str], lanes: int, widths: Sequence[int],

@@ -19,8 +19,6 @@ from .value_ranges import range_of
 if TYPE_CHECKING:
     from .llvm_expr import ExprEmitter
 
-__all__ = ["emit_call", "is_foreign"]
-
 _INTRINSICS = {
     "fma": "fma", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven",
     "nearbyint": "roundeven", "fabs": "fabs", "copysign": "copysign", "popcount": "ctpop",

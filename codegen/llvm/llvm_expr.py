@@ -60,8 +60,6 @@ from .llvm_calls import emit_call, is_foreign
 from .llvm_types import align_of, float_constant, llvm_type, splat_constant, vector_constant
 from .loads_stores import address, load
 
-__all__ = ["EmitError", "ExprEmitter", "ModuleParts"]
-
 
 class EmitError(ValueError):
     """The lowered function holds something that has no machine form; a message for the developer of a pass."""

@@ -7,16 +7,14 @@ from ...tir.dtype import is_bool, is_int, is_signed
 from ...tir.expr import Call
 from ...tir.stmt import AssertStmt
 from ...tir.walk import distinct
+from ..cpu_features import TargetError
 from ..lowered import LoweredFunc
-from ..target import TargetError
 from .function_builder import FunctionBuilder
 from .llvm_expr import EmitError, ModuleParts
 from .llvm_stmt import StmtEmitter
 from .llvm_types import llvm_type
 from .loop_invariants import SETTLED, settled
 from .stack_allocation import stack_buffers
-
-__all__ = ["NO_TILES", "emit"]
 
 NO_TILES = -2
 """What a function returns that the operating system does not let use tile registers."""

@@ -29,8 +29,6 @@ from .llvm_types import llvm_type, memory_type
 from .loads_stores import constant_elements, elements_of, store, strides_of
 from .stack_allocation import REGISTER
 
-__all__ = ["StmtEmitter"]
-
 OUT_OF_MEMORY = -1
 """What a function returns that got no scratch memory."""
 

@@ -23,8 +23,6 @@ from .target_intrinsics import dot_pieces, may_write
 if TYPE_CHECKING:
     from .llvm_expr import ExprEmitter
 
-__all__ = ["TILE_CALLS"]
-
 _SHAPE = ["i16", "i16"]
 _FULL = [str(TILE_ROWS), str(TILE_BYTES)]
 _DOTS = {"uint8x1024": "tdpbusd", "int8x1024": "tdpbssd", "bfloat16x512": "tdpbf16ps"}

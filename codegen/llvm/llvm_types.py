@@ -7,8 +7,6 @@ from functools import cache
 from ...tir.dtype import bytes_of, element_of, is_float, lanes_of, parse_dtype
 from ...tir.rounding import float_bits, round_float
 
-__all__ = ["align_of", "float_constant", "llvm_type", "memory_type", "splat_constant", "suffix", "vector_constant"]
-
 
 @cache
 def llvm_type(dtype: str) -> str:

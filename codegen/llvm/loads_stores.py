@@ -15,8 +15,6 @@ from .llvm_types import align_of, memory_type, suffix, vector_constant
 if TYPE_CHECKING:
     from .llvm_expr import ExprEmitter
 
-__all__ = ["address", "constant_elements", "elements_of", "load", "run_address", "store", "strides_of"]
-
 
 def load(em: ExprEmitter, e: BufferLoad) -> str:
     """The value of ``e``; the same load with no store in between is made once."""

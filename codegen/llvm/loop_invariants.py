@@ -13,8 +13,6 @@ from ...tir.stmt import BufferStore, For, IfThenElse, LetStmt, Stmt
 from ...tir.walk import distinct
 from ..lower.promote_registers import REGISTER_SCOPE
 
-__all__ = ["SETTLED", "settled"]
-
 SETTLED = "; loops: settled"
 """A line at the head of an emitted module that says so."""
 

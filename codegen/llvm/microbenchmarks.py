@@ -10,8 +10,6 @@ from ...tir.dtype import bytes_of
 from ..target import Target
 from .llvm_types import float_constant, llvm_type, splat_constant
 
-__all__ = ["CLOCK_STEPS", "clock_ir", "driver_ir", "fma_flops", "fma_ir", "sweep_block_bytes", "sweep_ir"]
-
 CLOCK_STEPS = 64
 """Dependent one-cycle operations in one round of :func:`clock_ir`."""
 _UNROLL = 8

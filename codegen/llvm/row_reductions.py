@@ -17,8 +17,6 @@ from .llvm_types import llvm_type
 if TYPE_CHECKING:
     from .llvm_expr import ExprEmitter
 
-__all__ = ["reduce_rows"]
-
 Combine = Callable[[str, str, str], str]
 """The combination of two values of a type."""
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["split_single_lanes"]
-
 _STORE = re.compile(
     r"^ +(?:tail |notail )?call void @llvm\.masked\.store\.\S+?\("
     r"<(?P<lanes>\d+) x (?P<element>\w+)> (?P<value>.+), "

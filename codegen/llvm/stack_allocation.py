@@ -9,8 +9,6 @@ from ...tir.stmt import Allocate, Stmt
 from ...tir.walk import pre_order
 from .loads_stores import constant_elements
 
-__all__ = ["REGISTER", "stack_buffers"]
-
 REGISTER = "register"
 """The scope of values that are in no memory at all."""
 

@@ -16,8 +16,6 @@ from .llvm_types import float_constant, llvm_type, splat_constant, vector_consta
 if TYPE_CHECKING:
     from .llvm_expr import ExprEmitter
 
-__all__ = ["emit_lookup"]
-
 
 def emit_lookup(em: ExprEmitter, e: Call) -> str:
     """``values[number % len(values)]``."""

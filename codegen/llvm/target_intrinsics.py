@@ -14,8 +14,6 @@ from .llvm_types import llvm_type, vector_constant
 if TYPE_CHECKING:
     from .llvm_expr import ExprEmitter
 
-__all__ = ["MACHINE_CALLS", "dot_pieces", "may_write"]
-
 
 def may_write(em: ExprEmitter, args: tuple[Expr, ...]) -> None:
     """Memory whose address is among ``args`` is read anew after the call."""

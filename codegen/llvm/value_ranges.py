@@ -11,8 +11,6 @@ from ...tir.expr import Add, Broadcast, Call, Cast, Expr, FloorMod, IntImm, Max,
 if TYPE_CHECKING:
     from .llvm_expr import ExprEmitter
 
-__all__ = ["range_of"]
-
 Interval = tuple["int | None", "int | None"]
 _UNKNOWN: Interval = (None, None)
 

@@ -6,8 +6,6 @@ from ...tir.arith import Analyzer
 from ...tir.dtype import lanes_of, with_lanes
 from ...tir.expr import GE, GT, LE, LT, And, Broadcast, Call, Cast, CmpOp, Expr, IntImm, Not, Ramp, const
 
-__all__ = ["all_within", "some_lane"]
-
 _OPPOSITE: dict[type[CmpOp], type[CmpOp]] = {LT: GE, GE: LT, GT: LE, LE: GT}
 
 

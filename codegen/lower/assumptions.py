@@ -8,8 +8,6 @@ from ...tir.node import Node
 from ...tir.stmt import BlockRealize, Evaluate, For, SeqStmt, Stmt, seq
 from ...tir.walk import pre_order, transform
 
-__all__ = ["drop_assumptions"]
-
 _NOTHING = Evaluate(IntImm(0))
 
 

@@ -7,8 +7,6 @@ from ...tir.index_types import index_like
 from ...tir.stmt import For, LetStmt, Stmt
 from ...tir.walk import pre_order
 
-__all__ = ["as_gap", "inner_domains"]
-
 
 def as_gap(term: Expr) -> Expr | None:
     """An expression that is negative just where the comparison holds; None unless it compares index arithmetic, which

@@ -11,8 +11,6 @@ from ...tir.function import PrimFunc
 from ...tir.stmt import AttrStmt, BufferStore, Evaluate, For, Stmt
 from ...tir.walk import pre_order
 
-__all__ = ["choose_unrolled", "with_pragmas_of"]
-
 MOST_STEPS = "pragma_auto_unroll_max_step"
 EXPLICIT = "pragma_unroll_explicit"
 _DEEPEST = 8

@@ -34,8 +34,6 @@ from ...tir.walk import pre_order, transform, vars_in
 from .stride_alignment import aligned
 from .tile_accesses import tile_access, tile_columns, tile_rows_along
 
-__all__ = ["compact_buffers"]
-
 Interval = tuple[Expr, Expr]
 
 

@@ -11,8 +11,6 @@ from ...tir.stmt import AttrStmt, For, IfThenElse, LetStmt, SeqStmt, Stmt, seq
 from ...tir.walk import vars_in
 from .bound_checks import as_gap, inner_domains
 
-__all__ = ["cut_idle_rounds"]
-
 
 def cut_idle_rounds(func: PrimFunc) -> PrimFunc:
     """Leave out the last iterations of loops in which no check around the work can hold.

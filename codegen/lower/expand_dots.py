@@ -5,8 +5,6 @@ from __future__ import annotations
 from ...tir.dtype import lanes_of, with_lanes
 from ...tir.expr import Call, Cast, Expr, Let, Shuffle, Var
 
-__all__ = ["expand_dot", "part"]
-
 
 def expand_dot(e: Call) -> Expr:
     """``dot4_u8i8`` and ``dot2_bf16`` (see :mod:`tilewright.tir.op`) as casts, products and sums.

@@ -14,8 +14,6 @@ from ...tir.stmt import Allocate, AttrStmt, Block, BlockRealize, BufferStore, Fo
 from ...tir.walk import pre_order, substitute, transform, vars_in
 from .stride_alignment import alignments_of
 
-__all__ = ["flatten_blocks"]
-
 _NO_BARRIER = 1 << 30
 Layout = tuple[tuple[Expr, ...], Expr]
 """The strides of a matched buffer in memory, and its first element."""

@@ -10,8 +10,6 @@ from ...tir.node import Node
 from ...tir.stmt import BufferStore, Stmt, seq
 from ...tir.walk import transform
 
-__all__ = ["all_lanes", "settle_masks"]
-
 
 def settle_masks(func: PrimFunc) -> PrimFunc:
     """Remove masks that hold in every lane, and statements whose mask holds in none.

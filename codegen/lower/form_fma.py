@@ -9,8 +9,6 @@ from ...tir.node import Node
 from ...tir.walk import transform
 from ..target import Target
 
-__all__ = ["form_fma"]
-
 
 def form_fma(func: PrimFunc, target: Target) -> PrimFunc:
     """``a * b + c`` becomes ``fma(a, b, c)``, rounded once, for float32 and float64.

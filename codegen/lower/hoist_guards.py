@@ -23,8 +23,6 @@ from ...tir.walk import pre_order, substitute, transform, vars_in
 from .bound_checks import as_gap, inner_domains
 from .statement_copies import fresh_copy
 
-__all__ = ["TAIL", "hoist_guards", "name_quotients"]
-
 TAIL = "pragma_tail"
 
 _MAX_COPIES = 12

@@ -32,8 +32,6 @@ from ...tir.walk import transform, uses_var
 from .active_lanes import some_lane
 from .vectorize_loops import NotVectorizable, vectorize_expr
 
-__all__ = ["lower_horizontal"]
-
 ANNOTATION = "tir.horizontal_reduce"
 
 _REDUCERS: dict[type[BinaryOp], str] = {

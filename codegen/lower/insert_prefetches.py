@@ -14,8 +14,6 @@ from ...tir.stmt import AssertStmt, BufferStore, Evaluate, For, IfThenElse, LetS
 from ...tir.walk import post_order, pre_order, substitute, transform_statements, vars_in
 from ..target import Target
 
-__all__ = ["DISTANCE", "insert_prefetches", "unrolled_distance"]
-
 DISTANCE = "pragma_prefetch_distance"
 _NEAR = ("register", "local")
 

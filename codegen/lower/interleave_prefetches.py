@@ -16,8 +16,6 @@ from ...tir.stmt import Evaluate, For, LetStmt, Stmt, seq
 from ...tir.walk import replace_node, substitute, uses_var
 from ..target import Target
 
-__all__ = ["NEXT", "spread_prefetches"]
-
 NEXT = "pragma_prefetch_next"
 _MOST_LINES = 64
 

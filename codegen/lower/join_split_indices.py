@@ -12,8 +12,6 @@ from ...tir.node import Node
 from ...tir.stmt import BufferStore, For
 from ...tir.walk import pre_order, transform, uses_var
 
-__all__ = ["join_split_indices"]
-
 
 def join_split_indices(func: PrimFunc) -> PrimFunc:
     """Look at a buffer as if neighbouring dimensions were one, where a vectorized loop goes through both in order.

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from ...tir.dtype import element_of, is_int, lanes_of
 from ...tir.expr import Add, Broadcast, Cast, Expr, FloorDiv, FloorMod, IntImm, Mul, Ramp, Sub
 
-__all__ = ["constant_lanes", "flat_lanes", "run_of"]
-
 
 def constant_lanes(e: Expr) -> tuple[Expr, list[int]] | None:
     """A vector index as one scalar plus a number per lane, when these are known: ``i + (T.Ramp(0, 1, 8) // 4)``."""

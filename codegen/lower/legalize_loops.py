@@ -14,8 +14,6 @@ from .choose_unrolled import with_pragmas_of
 from .insert_prefetches import DISTANCE, unrolled_distance
 from .statement_copies import fresh_copy
 
-__all__ = ["legalize_vector_loops", "remove_unit_loops", "split_unroll_factors"]
-
 UNROLL_FACTOR = "pragma_unroll_factor"
 _MAX_VECTORS_AT_ONCE = 4
 

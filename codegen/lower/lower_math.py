@@ -39,8 +39,6 @@ from . import math_arc, math_exp, math_hypot_fmod, math_log, math_normal, math_p
 from .math_builder import Maths
 from .math_normal import named_sums
 
-__all__ = ["expand", "lower_math"]
-
 Expansion = Callable[..., Expr]
 
 

@@ -8,8 +8,6 @@ from ...tir.dtype import bits_of, lanes_of, with_lanes
 from ...tir.expr import Call, Cast, Expr, Let, Select, Var, const
 from ...tir.walk import vars_in
 
-__all__ = ["Maths"]
-
 
 class Maths:
     """Writes straight-line float code of one type (float32 or float64, any number of lanes).

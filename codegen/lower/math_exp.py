@@ -11,8 +11,6 @@ from __future__ import annotations
 from ...tir.expr import Expr
 from .math_builder import Maths
 
-__all__ = ["cosh", "exp", "exp10", "exp2", "exp_plus_one", "expm1", "sinh"]
-
 LOG2_E = 1.442695040888963407
 LOG2_10 = 3.321928094887362348
 # (exp(r) - 1 - r) / r**2 on |r| <= log(2)/2

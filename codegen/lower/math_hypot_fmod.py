@@ -9,8 +9,6 @@ from ...tir.dtype import with_lanes
 from ...tir.expr import Call, Cast, Expr, Or
 from .math_builder import Maths
 
-__all__ = ["fmod", "fmod_float32", "hypot", "hypot_float32"]
-
 
 def hypot(m: Maths, x: Expr, y: Expr) -> Expr:
     """sqrt(x*x + y*y), at most 1 ULP off; infinite when one is, NaN or not.

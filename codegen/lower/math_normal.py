@@ -28,8 +28,6 @@ from . import math_tables
 from .math_builder import Maths
 from .math_exp import LOG2_E, _minus_one
 
-__all__ = ["erf_plus_one", "gelu", "named_sums", "twice_normal"]
-
 # p over v - CENTRE, v = 2 * SHIFT / (a + SHIFT): 2**-26.7 on 0 <= a <= 13.02, 2**-55.5 on 0 <= a <= 37.6. The shifts have
 # few bits, so that a + SHIFT can be taken apart exactly; the centres so that the first coefficient is nearly a float
 SHIFT_32, CENTRE_32 = 3.5, 1.15625

@@ -16,8 +16,6 @@ from .math_builder import Maths
 from .math_exp import EXP2_64
 from .math_log import _finish, _split
 
-__all__ = ["pow_float32", "pow_float64"]
-
 # (2 * atanh(s) - 2 s - 2/3 s**3) / s**5 over s**2 on |s| <= 0.1716
 POW_LOG = (0.3999999999999999768, 0.2857142857143427254, 0.2222222221979543044, 0.1818181862791376661,
            0.1538457155950791832, 0.1333580926582463283, 0.1168418737728554012, 0.1191755511525753663)  # fmt: skip

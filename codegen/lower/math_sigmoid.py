@@ -13,8 +13,6 @@ from . import math_tables
 from .math_builder import Maths
 from .math_exp import exp, exp_plus_one
 
-__all__ = ["erf", "sigmoid", "tanh"]
-
 # (tanh(x) - x) / x**3 over x**2 on |x| <= 0.625: 2**-27.8 of tanh
 TANH_32 = (-0.3333328194190330452, 0.1333144219665718105, -0.05373971502970966298, 0.0206390872101169455,
            -0.00570498706405300643)  # fmt: skip

@@ -25,8 +25,6 @@ from dataclasses import dataclass
 from ...tir.expr import Expr
 from .math_builder import Maths
 
-__all__ = ["ERF", "GELU", "STEP", "TANH", "Pieces", "erf", "gelu", "tanh"]
-
 
 @dataclass(frozen=True)
 class Pieces:

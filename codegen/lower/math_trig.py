@@ -19,8 +19,6 @@ from ...tir.dtype import bits_of, with_lanes
 from ...tir.expr import Call, Cast, Expr
 from .math_builder import Maths
 
-__all__ = ["cos", "far_side", "sin", "tan"]
-
 # (sin(r) - r) / r**3 over r**2: on |r| <= 0.8 (2**-27.8 of the sine), and on |r| <= 0.7864 (2**-57.9)
 SIN_32 = (-0.1666665319229088854, 0.008332070886388430952, -0.0001950306904475999863)
 SIN_64 = (-0.1666666666666663017, 0.008333333333321974128, -0.0001984126982946944543, 2.755731357828128406e-06,

@@ -22,8 +22,6 @@ from ...tir.walk import pre_order, substitute, transform, vars_in
 from ..target import Target
 from .statement_copies import fresh_copy
 
-__all__ = ["ALIGNED", "STREAMED", "align_streams", "mark_streams"]
-
 NONTEMPORAL = "pragma_nontemporal_store"
 STREAMED = "nontemporal_store"
 """What the emitter looks for: 1 around stores whose alignment it must see for itself, :data:`ALIGNED` around those whose

@@ -42,8 +42,6 @@ from .unroll_loops import unroll_loops
 from .vectorize_loops import vectorize_loops
 from .widen_half_floats import widen_half_floats
 
-__all__ = ["PASSES", "PLAIN_PASSES", "Pass", "PassReport", "run_passes"]
-
 
 @dataclass(frozen=True, slots=True)
 class Pass:

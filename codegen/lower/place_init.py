@@ -9,8 +9,6 @@ from ...tir.node import Node
 from ...tir.reduction_init import start_in_front
 from ...tir.stmt import BlockRealize, IfThenElse, Stmt, seq
 
-__all__ = ["place_init"]
-
 
 def place_init(func: PrimFunc) -> PrimFunc:
     """Move each block's init in front of the outermost loop that it reduces over.

@@ -22,8 +22,6 @@ from ...tir.walk import pre_order, transform
 from .lane_strides import run_of
 from .register_partition import Slot, homes_of
 
-__all__ = ["REGISTER_SCOPE", "promote_registers"]
-
 REGISTER_SCOPE = "register"
 _MAX_BYTES = 16384
 Access = BufferLoad | BufferStore

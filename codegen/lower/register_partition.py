@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["Slot", "homes_of"]
-
 Slot = tuple[int, int]
 """The first element of an access and its number of lanes."""
 _MOST_PIECES = 8

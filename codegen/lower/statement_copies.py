@@ -9,8 +9,6 @@ from ...tir.buffer import Buffer
 from ...tir.expr import BufferLoad, Expr, Let, Var
 from ...tir.stmt import Allocate, BufferStore, For, LetStmt, Stmt
 
-__all__ = ["fresh_copy"]
-
 
 def fresh_copy(stmt: Stmt, values: Mapping[Var, Expr] | None = None) -> Any:
     """``stmt`` with every variable and buffer that it defines replaced by a new one, and ``values`` substituted.

@@ -9,8 +9,6 @@ from ...tir.buffer import Buffer
 from ...tir.expr import Expr, IntImm, const
 from ...tir.stmt import Block
 
-__all__ = ["aligned", "alignments_of"]
-
 Wish = tuple[int, int, int]
 """Axis, factor and offset."""
 

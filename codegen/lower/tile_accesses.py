@@ -9,8 +9,6 @@ from ...tir.expr import BufferLoad, Call, Expr, IntImm
 from ...tir.node import Node
 from ...tir.tile_ops import TILE_ROWS
 
-__all__ = ["tile_access", "tile_columns", "tile_rows_along"]
-
 
 def tile_access(n: Node) -> BufferLoad | None:
     """The first element of the tile that ``n`` loads or stores; None for other nodes."""

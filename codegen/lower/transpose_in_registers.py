@@ -18,8 +18,6 @@ from ..target import Target
 from .transpose_network import transposed
 from .vectorize_loops import NotVectorizable, vectorize_expr, widen
 
-__all__ = ["transpose_in_registers"]
-
 _LANE_BITS = 128
 _MOST_ROWS = 16
 _FEWEST_ROWS = 4

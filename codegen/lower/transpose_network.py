@@ -12,8 +12,6 @@ from collections.abc import Sequence
 
 from ...tir.expr import Expr, Shuffle
 
-__all__ = ["transposed"]
-
 
 def transposed(rows: Sequence[Expr], block: int) -> list[Expr]:
     """The columns of a square of ``len(rows)`` vectors of as many lanes. ``block``: the elements of a 128-bit lane.

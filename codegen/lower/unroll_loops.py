@@ -12,8 +12,6 @@ from ...tir.node import Node
 from ...tir.stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, Stmt, seq
 from ...tir.walk import loads_and_stores, pre_order
 
-__all__ = ["unroll_loops"]
-
 MAX_STATEMENTS = 8192
 """Loops that would grow a function beyond this many stores stay loops."""
 

@@ -56,8 +56,6 @@ from ...tir.walk import pre_order, substitute, uses_var, vars_in
 from .active_lanes import all_within, some_lane
 from .fold_masks import all_lanes
 
-__all__ = ["NotVectorizable", "vectorize_expr", "vectorize_loops"]
-
 
 class NotVectorizable(Exception):
     """The statement has no vector form; the loop stays serial."""

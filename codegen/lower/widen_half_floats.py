@@ -31,8 +31,6 @@ from ...tir.rounding import round_float
 from ...tir.stmt import BufferStore, LetStmt
 from ...tir.walk import pre_order
 
-__all__ = ["widen_half_floats"]
-
 _EXACT = frozenset(
     f"tir.{name}" for name in ("ceil", "copysign", "fabs", "floor", "lookup", "nearbyint", "round", "trunc")
 )

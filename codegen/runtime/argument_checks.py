@@ -20,8 +20,6 @@ from ...tir.sizes import shape_text
 from ..lowered import Param
 from .array_views import ArrayView, view_of
 
-__all__ = ["ArgumentError", "Arguments", "c_types"]
-
 
 class ArgumentError(TypeError, ValueError):
     """An argument of a compiled function is not what the function takes."""

@@ -10,8 +10,6 @@ from ..llvm.jit import load, optimize_and_compile
 from ..target import Target
 from .runtime_ir import SYMBOLS, runtime_ir
 
-__all__ = ["runtime_symbols"]
-
 _lock = threading.Lock()
 
 

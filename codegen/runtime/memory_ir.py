@@ -6,8 +6,6 @@ they fit and are at most twice too large. At most 1 GiB waits, no block above 25
 its user may touch) stands 64 bytes before it. From 2 MiB on, blocks are aligned to huge pages and ask for them.
 """
 
-__all__ = ["MEMORY"]
-
 MEMORY = r"""
 @tw_cache = $data global [32 x ptr] zeroinitializer, align 64
 @tw_cached = $data global i64 0, align 64

@@ -26,8 +26,6 @@ from .loader import runtime_symbols
 from .native_glue import UNUSUAL, glue_for
 from .timing import TimingResult, time_packed
 
-__all__ = ["BoundCall", "Function", "Module"]
-
 SOURCES = ("tir", "scheduled", "lowered", "ll", "ir", "asm", "c")
 
 

@@ -25,8 +25,6 @@ from ..llvm.jit import Loaded, load, optimize_and_compile
 from ..lowered import Param
 from ..target import Target
 
-__all__ = ["UNUSUAL", "Glue", "glue_for"]
-
 UNUSUAL = -(1 << 31)
 """What ``tw_call`` returns when it did not call."""
 

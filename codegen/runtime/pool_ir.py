@@ -10,8 +10,6 @@ Nested calls, and calls from a second thread while a job runs, run serially in t
 block all signals. After a fork the child, seeing another process id, starts with a pool of its own.
 """
 
-__all__ = ["MAX_THREADS", "POOL"]
-
 MAX_THREADS = 256
 
 POOL = r"""

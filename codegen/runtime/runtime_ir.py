@@ -23,8 +23,6 @@ from ..target import Target
 from .memory_ir import MEMORY
 from .pool_ir import POOL
 
-__all__ = ["SYMBOLS", "runtime_ir"]
-
 SYMBOLS = ("tw_alloc", "tw_free", "tw_now", "tw_parallel_for", "tw_tiles", "tw_time", "tw_time_cold", "tw_touch")
 """The functions of the runtime that generated code and the call path use."""
 

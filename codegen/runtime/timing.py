@@ -13,8 +13,6 @@ import numpy as np
 
 from .loader import runtime_symbols
 
-__all__ = ["TimingResult", "time_packed"]
-
 
 @dataclass(frozen=True, slots=True)
 class TimingResult:

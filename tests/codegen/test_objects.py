@@ -178,7 +178,7 @@ def test_threads_that_write_the_same(folder):
 
 def test_processes_that_write_and_sweep(folder):
     program = (
-        "from tilewright.codegen.object_cache import *\n"
+        "from tilewright.codegen.object_cache import find_object, keep_object\n"
         "for n in range(60):\n"
         "    k = f'{n % 10:064}'\n"
         "    keep_object(k, bytes([n % 10]) * 20000)\n"

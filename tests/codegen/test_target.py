@@ -7,8 +7,9 @@ import pytest
 
 from tilewright.codegen import compile
 from tilewright.codegen.cpu import available_cores, host
+from tilewright.codegen.cpu_features import TargetError
 from tilewright.codegen.llvm.jit import JITError
-from tilewright.codegen.target import Target, TargetError
+from tilewright.codegen.target import Target
 from tilewright.tir.parser import parse
 
 
