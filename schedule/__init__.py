@@ -9,10 +9,10 @@ from .errors import ScheduleError
 from .handles import BlockRV, ExprRV, LoopRV
 from .primitive import primitive
 from .reducers import register_reducer
-from .retarget import retarget
 from .schedule import Schedule
 from .tensor_intrin import TensorIntrin
 from .trace import Instruction, Trace, TraceError
+from .trace_renaming import retarget
 
 __all__ = [
     "BlockRV",

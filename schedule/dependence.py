@@ -21,7 +21,7 @@ from ..tir.buffer import Buffer
 from ..tir.expr import Expr, FloorDiv, FloorMod, IntImm, Range, Var, const, is_const_int
 from ..tir.stmt import For
 from ..tir.walk import pre_order, substitute
-from .touches import Touch
+from .accessed_boxes import Touch
 
 __all__ = ["Conflict", "conflicts"]
 

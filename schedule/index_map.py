@@ -43,7 +43,7 @@ from ..tir.expr import (
 from ..tir.structure import same
 from ..tir.walk import pre_order, substitute, uses_var
 from .errors import ScheduleError, bad_argument
-from .invert import NotInvertible, invert
+from .inverse_map import NotInvertible, invert
 
 __all__ = ["IndexMap", "simplify_unless_constant"]
 

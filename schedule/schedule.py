@@ -20,11 +20,11 @@ from ..tir.function import IRModule, PrimFunc
 from ..tir.index_width import widened
 from ..tir.walk import transform, vars_in
 from . import primitives as _primitives  # noqa: F401  (registers them)
-from .arguments import check_arguments
 from .errors import ScheduleError, bad_argument, nearest, unknown_handle
 from .handles import PLACES, BlockRV, Handle
-from .named import BUFFER_PARAMETERS, numbered
+from .name_parameters import BUFFER_PARAMETERS, numbered
 from .primitive import REGISTRY, Primitive, PrimitiveMethods
+from .primitive_arguments import check_arguments
 from .trace import Instruction, Trace
 from .trace_data import Formula, Ref, constant
 from .tree import blocks_below, symbols_of, tree_of, unique_names

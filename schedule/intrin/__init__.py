@@ -25,9 +25,9 @@ from collections.abc import Callable
 from functools import partial
 
 from ...tir.function import PrimFunc
-from .dots import bf16_dot, int8_dot, int8_uint8_dot, signed_int8_dot
-from .fma import fma_tile
-from .tiles import tile_dot, tile_fill, tile_store
+from .amx_tiles import tile_dot, tile_fill, tile_store
+from .dot_products import bf16_dot, int8_dot, int8_uint8_dot, signed_int8_dot
+from .fma_tiles import fma_tile
 
 __all__ = [
     "AMX_DOT_BF16_INTRIN", "AMX_DOT_S8S8_INTRIN", "AMX_DOT_U8S8_INTRIN",

@@ -14,7 +14,7 @@ from ..errors import ScheduleError, bad_argument
 from ..handles import BlockRV
 from ..primitive import primitive
 from ..tree import Tree, blocks_below, tree_of, unique_block_name
-from ._blockizing import Halves, halve, init_nest, nest_again, outer_regions, union_regions
+from ._block_division import Halves, halve, init_nest, nest_again, outer_regions, union_regions
 
 __all__ = ["blockize", "blockized"]
 

@@ -20,17 +20,17 @@ from ..analysis import (
     opaque_buffers,
     scope_of,
 )
-from ..boxes import Ends, analyzer_at, bounding_box
 from ..errors import ScheduleError, bad_argument
+from ..footprint import Ends, analyzer_at, bounding_box
 from ..handles import COMPUTE_INLINE, COMPUTE_ROOT
 from ..primitive import primitive
-from ..regions import check_all_covers, covers_domain, domain_conditions, reduces_once
-from ..scopes import shared_by_thread
-from ..solve import Required, join_ends, solve_axes
+from ..region_cover import check_all_covers, covers_domain, domain_conditions, reduces_once
+from ..required_domain import Required, join_ends, solve_axes
+from ..storage_scopes import shared_by_thread
 from ..tree import Tree, blocks_below, tree_of
-from ._moving import check_kinds_for, children_of, insert_in, nest, realize_over, span_within
+from ._nest_insertion import check_kinds_for, children_of, insert_in, nest, realize_over, span_within
 from .inline import compute_inline
-from .kinds import check_loops_above
+from .loop_kinds import check_loops_above
 from .reverse_inline import reverse_compute_inline
 
 __all__ = ["compute_at", "reverse_compute_at"]

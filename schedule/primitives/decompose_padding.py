@@ -13,13 +13,13 @@ from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ...tir.walk import substitute, uses_var
 from ..analysis import all_of, check_complete, check_plain_path, conjuncts, opaque_buffers, scope_of
 from ..bindings import analyzer_above
-from ..boxes import analyzer_at, exact_box
-from ..digits import without_low_digits
+from ..digit_variables import without_low_digits
 from ..errors import ScheduleError
+from ..footprint import analyzer_at, exact_box
 from ..handles import BlockRV
 from ..primitive import primitive
 from ..tree import Tree, tree_of, unique_block_name
-from ._moving import rebuild
+from ._nest_insertion import rebuild
 
 __all__ = ["decompose_padding"]
 

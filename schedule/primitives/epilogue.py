@@ -17,13 +17,13 @@ from ..analysis import (
     opaque_buffers,
     scope_of,
 )
-from ..declared import redeclared
+from ..declared_regions import redeclared
 from ..errors import ScheduleError
 from ..primitive import primitive
 from ..reducers import find_reducer
-from ..regions import covers_domain, reduces_once
+from ..region_cover import covers_domain, reduces_once
 from ..tree import Tree, tree_of
-from .kinds import check_loops_above
+from .loop_kinds import check_loops_above
 
 __all__ = ["fuse_reduction_epilogue"]
 

@@ -18,13 +18,13 @@ from ..analysis import (
     is_output_block,
     scope_of,
 )
-from ..boxes import analyzer_at
-from ..declared import hidden_reads
+from ..declared_regions import hidden_reads
 from ..errors import ScheduleError
+from ..footprint import analyzer_at
 from ..primitive import primitive
-from ..regions import check_cover, covers_domain
+from ..region_cover import check_cover, covers_domain
 from ..tree import Tree, tree_of
-from ._inlining import axes_of_store, check_pointers, defined_in, single_store, with_regions
+from ._single_store import axes_of_store, check_pointers, defined_in, single_store, with_regions
 
 __all__ = ["compute_inline"]
 

@@ -8,11 +8,11 @@ from ...tir.expr import Expr, Var, const
 from ...tir.function import PrimFunc
 from ...tir.stmt import For, SeqStmt, Stmt, seq
 from ...tir.walk import substitute
+from ..accessed_boxes import touches_below
 from ..bindings import analyzer_above, check_at_zero, check_plain
 from ..dependence import conflicts
 from ..errors import ScheduleError
 from ..primitive import primitive
-from ..touches import touches_below
 from ..tree import Tree, tree_of
 
 __all__ = ["merge"]

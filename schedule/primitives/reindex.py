@@ -16,10 +16,9 @@ from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..index_map import simplify_unless_constant
 from ..primitive import primitive
-from ..regions import covers_domain
+from ..region_cover import covers_domain
 from ..tree import Tree, tree_of, unique_block_name
-from ._layouts import own_nest
-from ._points import (
+from ._element_access import (
     accessed_point,
     axes_in,
     check_distinct,
@@ -28,8 +27,9 @@ from ._points import (
     point,
     put_point,
 )
-from .cache import insert_stage
-from .layout import named_buffer
+from ._layout_maps import own_nest
+from .cache_read_write import insert_stage
+from .transform_layout import named_buffer
 
 __all__ = ["reindex"]
 

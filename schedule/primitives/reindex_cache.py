@@ -15,17 +15,15 @@ from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
 from ...tir.structure import same
 from ...tir.walk import substitute, uses_var
 from ..analysis import all_of, bindings, check_only_writer, check_plain_path, conjuncts, scope_of
-from ..boxes import analyzer_at
 from ..errors import ScheduleError
+from ..footprint import analyzer_at
 from ..handles import BlockRV
 from ..index_map import IndexMap
 from ..primitive import primitive
-from ..scopes import check_storage_scope
+from ..storage_scopes import check_storage_scope
 from ..tree import Tree, symbols_of, tree_of, unique_block_name
-from ._copying import check_no_carried_reader, dependents, meeting_place
-from ._layouts import map_of_axes, sized_analyzer
-from ._moving import children_of
-from ._points import (
+from ._copy_placement import check_no_carried_reader, dependents, meeting_place
+from ._element_access import (
     accessed_point,
     axes_in,
     check_distinct,
@@ -34,7 +32,9 @@ from ._points import (
     point,
     put_point,
 )
-from .cache import insert_stage, pick_buffer
+from ._layout_maps import map_of_axes, sized_analyzer
+from ._nest_insertion import children_of
+from .cache_read_write import insert_stage, pick_buffer
 
 __all__ = ["reindex_cache_read", "reindex_cache_write"]
 

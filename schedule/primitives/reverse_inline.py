@@ -24,15 +24,15 @@ from ..analysis import (
     is_output_block,
     scope_of,
 )
-from ..boxes import analyzer_at
-from ..declared import hidden_reads
+from ..declared_regions import hidden_reads
 from ..errors import ScheduleError
-from ..invert import NotInvertible, invert
+from ..footprint import analyzer_at
+from ..inverse_map import NotInvertible, invert
 from ..primitive import primitive
-from ..regions import check_cover, covers_domain, domain_text
+from ..region_cover import check_cover, covers_domain, domain_text
 from ..tree import Tree, tree_of
-from ._inlining import axes_of_store, check_pointers, defined_in, single_store, with_regions
-from ._moving import rebuild
+from ._nest_insertion import rebuild
+from ._single_store import axes_of_store, check_pointers, defined_in, single_store, with_regions
 
 __all__ = ["reverse_compute_inline"]
 

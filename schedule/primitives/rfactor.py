@@ -14,15 +14,15 @@ from ...tir.op import if_then_else
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ...tir.walk import pre_order, substitute, transform, uses_var
 from ..analysis import all_of, check_plain_path, check_reduction, conjuncts
-from ..boxes import analyzer_at
-from ..declared import redeclared
+from ..declared_regions import redeclared
 from ..errors import ScheduleError, bad_argument
+from ..footprint import analyzer_at
 from ..handles import BlockRV
 from ..primitive import primitive
 from ..tree import Tree, blocks_below, tree_of, unique_block_name
 from ._known_reduction import Reduction, combined, reduction_of, stores_of
-from ._moving import rebuild
-from ._reducing import check_sweep, is_reduce_loop, mentions
+from ._nest_insertion import rebuild
+from ._reduction_loops import check_sweep, is_reduce_loop, mentions
 
 __all__ = ["rfactor"]
 

@@ -40,15 +40,15 @@ from ..analysis import (
     opaque_buffers,
     scope_of,
 )
-from ..boxes import analyzer_at
-from ..declared import redeclared
+from ..declared_regions import redeclared
 from ..errors import ScheduleError
+from ..footprint import analyzer_at
 from ..primitive import primitive
-from ..regions import check_any_cover, check_cover
+from ..region_cover import check_any_cover, check_cover
 from ..tree import Tree, tree_of
-from ._moving import rebuild
-from .cache import pick_buffer
-from .kinds import check_loops_above
+from ._nest_insertion import rebuild
+from .cache_read_write import pick_buffer
+from .loop_kinds import check_loops_above
 
 __all__ = ["rolling_buffer"]
 

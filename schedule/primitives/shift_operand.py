@@ -15,12 +15,12 @@ from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive
 from ..reducers import find_reducer
-from ..regions import covers_domain
+from ..region_cover import covers_domain
 from ..tree import tree_of, unique_block_name
-from ._layouts import own_nest
-from ._moving import nest, rebuild
-from ._points import point
-from .cache import pick_buffer
+from ._element_access import point
+from ._layout_maps import own_nest
+from ._nest_insertion import nest, rebuild
+from .cache_read_write import pick_buffer
 
 __all__ = ["shift_operand"]
 

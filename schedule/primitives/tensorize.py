@@ -10,10 +10,10 @@ from ...tir.buffer import Buffer, BufferRegion, MatchBufferRegion
 from ...tir.expr import Expr, IntImm, Range, Var, const
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, For, Stmt
-from ..boxes import analyzer_at
 from ..errors import ScheduleError, nearest
+from ..footprint import analyzer_at
 from ..instantiate import instantiate
-from ..match import Matcher, Mismatch
+from ..intrinsic_matcher import Matcher, Mismatch
 from ..primitive import primitive
 from ..tensor_intrin import TensorIntrin
 from ..tree import Tree, tree_of

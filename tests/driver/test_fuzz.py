@@ -12,7 +12,7 @@ import pytest
 from tilewright.driver.fuzz import STEPS, Chain, Failure, random_program, run_chain, shrink, steps, workers
 from tilewright.driver.fuzz.__main__ import main
 from tilewright.schedule.primitive import REGISTRY
-from tilewright.schedule.primitives import compute_at, loops, reduction
+from tilewright.schedule.primitives import compute_at, decompose_reduction, split_fuse
 from tilewright.tir import buffer, const, structural_equal, verify
 from tilewright.tir.expr import cast
 from tilewright.tir.interpret import interpret
@@ -85,7 +85,7 @@ def found(chains, only=None):
 
 def test_a_lost_predicate_is_found(monkeypatch):
     """split forgets that the last tile sticks out."""
-    monkeypatch.setattr(loops, "_exactly_covers", lambda *_: True)
+    monkeypatch.setattr(split_fuse, "_exactly_covers", lambda *_: True)
     failure = found(20)
     assert failure is not None and len(failure.chain.steps) <= 2 and "split" in failure.trace
     with pytest.raises(Failure):
@@ -102,14 +102,14 @@ def test_a_consumer_that_misses_points_is_found(monkeypatch):
 
 def test_an_init_inside_the_reduction_is_found(monkeypatch):
     """decompose_reduction no longer asks which loops carry the reduction."""
-    monkeypatch.setattr(reduction, "check_sweep", lambda *_: None)
+    monkeypatch.setattr(decompose_reduction, "check_sweep", lambda *_: None)
     failure = found(40, ("decompose_reduction", "reorder", "split"))
     assert failure is not None and failure.kind == "numbers" and failure.last == "decompose_reduction"
     assert len(failure.chain.steps) <= 3
 
 
 def test_a_failure_says_how_to_run_it_again(monkeypatch, capsys):
-    monkeypatch.setattr(loops, "_exactly_covers", lambda *_: True)
+    monkeypatch.setattr(split_fuse, "_exactly_covers", lambda *_: True)
     failure = found(20)
     text = failure.report()
     assert failure.chain.command() in text and "# program" in text and "# trace" in text and "def main" in text

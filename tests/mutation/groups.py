@@ -11,10 +11,10 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "tir/arith/subspace.py", "tir/arith/polynomial.py", "tir/structure.py",
     ),
     "legality": (
-        "schedule/analysis.py", "schedule/bindings.py", "schedule/boxes.py", "schedule/dependence.py",
-        "schedule/regions.py", "schedule/turns.py", "schedule/primitives/compute_at.py",
-        "schedule/primitives/inline.py", "schedule/primitives/kinds.py", "schedule/primitives/loops.py",
-        "schedule/primitives/order.py", "schedule/primitives/reduction.py", "schedule/primitives/rfactor.py",
+        "schedule/analysis.py", "schedule/bindings.py", "schedule/footprint.py", "schedule/dependence.py",
+        "schedule/region_cover.py", "schedule/harmless_conflicts.py", "schedule/primitives/compute_at.py",
+        "schedule/primitives/inline.py", "schedule/primitives/loop_kinds.py", "schedule/primitives/split_fuse.py",
+        "schedule/primitives/reorder.py", "schedule/primitives/decompose_reduction.py", "schedule/primitives/rfactor.py",
     ),
     "lowering": (
         "codegen/lower/flatten_blocks.py", "codegen/lower/compact_buffers.py", "codegen/lower/hoist_guards.py",

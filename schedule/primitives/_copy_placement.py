@@ -23,10 +23,10 @@ from ..analysis import (
     opaque_buffers,
     region_of,
 )
-from ..boxes import Ends, analyzer_at, bind_loops, bounding_box, exact_box
 from ..errors import ScheduleError
-from ..regions import check_cover
-from ..solve import join_ends
+from ..footprint import Ends, analyzer_at, bind_loops, bounding_box, exact_box
+from ..region_cover import check_cover
+from ..required_domain import join_ends
 from ..tree import Tree
 
 __all__ = [

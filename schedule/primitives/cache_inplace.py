@@ -12,18 +12,18 @@ from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, SeqStmt, Stmt, seq
 from ...tir.walk import substitute
 from ..analysis import bindings, check_plain_path, region_of, scope_of
-from ..boxes import analyzer_at
 from ..errors import ScheduleError
+from ..footprint import analyzer_at
 from ..handles import BlockRV
 from ..index_map import simplify_unless_constant
 from ..primitive import primitive
-from ..scopes import check_storage_scope
+from ..storage_scopes import check_storage_scope
 from ..tree import Tree, tree_of, unique_block_name
-from ._matches import renewed_buffers
-from ._moving import nest, rebuild
-from ._points import point
-from .cache import pick_buffer
-from .kinds import check_loops_above
+from ._element_access import point
+from ._match_buffers import renewed_buffers
+from ._nest_insertion import nest, rebuild
+from .cache_read_write import pick_buffer
+from .loop_kinds import check_loops_above
 
 __all__ = ["cache_inplace"]
 

@@ -14,8 +14,8 @@ from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, const, is
 from ...tir.stmt import Block, BlockRealize, For, Stmt
 from ...tir.walk import loads_and_stores, pre_order, substitute, uses_var
 from ..analysis import conjuncts
-from ..boxes import analyzer_at, exact_box
 from ..errors import ScheduleError
+from ..footprint import analyzer_at, exact_box
 from ..tree import Tree
 
 __all__ = ["Halves", "halve", "init_nest", "nest_again", "outer_regions", "simplified", "union_regions"]

@@ -9,8 +9,8 @@ from ..tir.expr import Expr, IntImm, IterVar, Range, Var, is_const_int
 from ..tir.op import max_, min_
 from ..tir.walk import uses_var
 from .analysis import Access
-from .boxes import Ends
-from .invert import digit_of
+from .footprint import Ends
+from .inverse_map import digit_of
 
 __all__ = ["Required", "join_ends", "solve_axes"]
 

@@ -21,10 +21,10 @@ from ..errors import ScheduleError
 from ..index_map import IndexMap
 from ..primitive import primitive
 from ..tree import Tree, symbols_of, tree_of
-from ._layouts import as_recorded, block_name, sized_analyzer
-from ._matches import separated
-from .cache import pick_buffer
-from .padding import fill_padding, pad_of
+from ._layout_maps import as_recorded, block_name, sized_analyzer
+from ._match_buffers import separated
+from .cache_read_write import pick_buffer
+from .layout_padding import fill_padding, pad_of
 
 __all__ = ["home_of", "named_buffer", "transform_layout"]
 

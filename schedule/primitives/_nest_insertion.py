@@ -12,9 +12,9 @@ from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, Evaluate, For, SeqStmt, Stmt, seq
 from ...tir.walk import pre_order, substitute
 from ..analysis import all_of, conjuncts
-from ..boxes import Ends
-from ..digits import without_low_digits
+from ..digit_variables import without_low_digits
 from ..errors import ScheduleError
+from ..footprint import Ends
 from ..tree import Tree
 
 __all__ = [

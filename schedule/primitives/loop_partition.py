@@ -15,7 +15,7 @@ from ...tir.walk import pre_order, transform, uses_var, vars_in
 from ..analysis import opaque_buffers, region_of
 from ..bindings import check_plain
 from ..errors import ScheduleError
-from ..fresh import fresh_copy
+from ..fresh_copy import fresh_copy
 from ..primitive import primitive
 from ..tree import Tree, blocks_below, tree_of, unique_block_name
 

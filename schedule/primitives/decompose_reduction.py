@@ -13,8 +13,8 @@ from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive
 from ..tree import blocks_below, tree_of, unique_block_name
-from ._moving import rebuild
-from ._reducing import check_sweep, is_reduce_loop, is_spatial_loop, mentions
+from ._nest_insertion import rebuild
+from ._reduction_loops import check_sweep, is_reduce_loop, is_spatial_loop, mentions
 
 __all__ = ["decompose_reduction"]
 

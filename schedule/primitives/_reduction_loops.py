@@ -10,8 +10,8 @@ from ...tir.reduction_init import start_in_front
 from ...tir.stmt import Block, BlockRealize, For
 from ...tir.walk import substitute, uses_var
 from ..analysis import conjuncts
-from ..boxes import analyzer_at, exact_box
 from ..errors import ScheduleError
+from ..footprint import analyzer_at, exact_box
 from ..tree import Tree
 
 __all__ = ["check_sweep", "is_reduce_loop", "is_spatial_loop", "mentions"]

@@ -14,12 +14,12 @@ from ...tir.stmt import BlockRealize, BufferStore
 from ...tir.walk import pre_order, replace_buffers, transform
 from ..errors import ScheduleError
 from ..primitive import primitive
-from ..scopes import check_storage_scope
+from ..storage_scopes import check_storage_scope
 from ..tree import Tree, tree_of
-from ._matches import changed_buffer, matched_buffers, separated
+from ._match_buffers import changed_buffer, matched_buffers, separated
 from .annotate import with_annotation
-from .cache import pick_buffer
-from .layout import home_of, named_buffer
+from .cache_read_write import pick_buffer
+from .transform_layout import home_of, named_buffer
 
 __all__ = ["set_axis_separator", "set_scope", "storage_align", "unsafe_set_dtype"]
 

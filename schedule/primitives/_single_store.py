@@ -9,10 +9,10 @@ from ...tir.expr import BufferLoad, Expr, Let, Var
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, LetStmt, Stmt
 from ...tir.walk import pre_order
 from ..analysis import Scope, check_read_by_blocks_alone, opaque_buffers
-from ..boxes import analyzer_at
-from ..declared import redeclared
+from ..declared_regions import redeclared
 from ..errors import ScheduleError
-from ..invert import NotInvertible, inverse
+from ..footprint import analyzer_at
+from ..inverse_map import NotInvertible, inverse
 from ..tree import Tree
 
 __all__ = ["axes_of_store", "check_pointers", "defined_in", "single_store", "with_regions"]

@@ -9,12 +9,12 @@ from ..tir.buffer import Buffer
 from ..tir.expr import BufferLoad, Expr, IterVar, Var
 from ..tir.stmt import Block, BlockRealize, For, Stmt
 from ..tir.walk import loads_and_stores, pre_order
+from .accessed_boxes import Touch, all_touches
 from .analysis import opaque_buffers
 from .dependence import Conflict
 from .errors import ScheduleError
 from .reducers import find_reducer, updates_of
-from .regions import check_cover
-from .touches import Touch, all_touches
+from .region_cover import check_cover
 from .tree import Tree, blocks_below
 
 __all__ = ["accumulates", "binding_block", "local_to_turns", "only_reduced", "same_turn"]

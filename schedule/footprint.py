@@ -21,7 +21,7 @@ from ..tir.op import max_, min_
 from ..tir.stmt import Block, For, Stmt
 from ..tir.walk import pre_order, substitute, uses_var
 from .analysis import Access
-from .digits import as_bound, in_digits, reach_of
+from .digit_variables import as_bound, in_digits, reach_of
 from .tree import Tree
 
 __all__ = ["Box", "Ends", "analyzer_at", "bind_loops", "bounding_box", "exact_box", "first_outside"]

@@ -17,11 +17,11 @@ from ...tir.op import max_
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt
 from ...tir.walk import pre_order, transform
 from ..analysis import Scope, accesses
-from ..boxes import Ends, analyzer_at, first_outside
+from ..footprint import Ends, analyzer_at, first_outside
 from ..tree import Tree, symbols_of
-from ._matches import renewed_buffers
-from ._moving import Span, nest, realize_over, span_within
-from ._points import point
+from ._element_access import point
+from ._match_buffers import renewed_buffers
+from ._nest_insertion import Span, nest, realize_over, span_within
 
 __all__ = ["Part", "copy_nest", "holder", "part_of", "read_part", "redirect"]
 

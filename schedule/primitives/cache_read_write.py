@@ -17,14 +17,15 @@ from ..analysis import (
     is_output_block,
     scope_of,
 )
-from ..boxes import analyzer_at
 from ..errors import ScheduleError, unknown_handle
+from ..footprint import analyzer_at
 from ..handles import BlockRV
 from ..primitive import primitive
-from ..regions import check_cover
-from ..scopes import check_storage_scope
+from ..region_cover import check_cover
+from ..storage_scopes import check_storage_scope
 from ..tree import Tree, blocks_below, tree_of, unique_block_name
-from ._copying import (
+from ._cache_buffer import copy_nest, holder, part_of, read_part, redirect
+from ._copy_placement import (
     check_apart,
     check_no_carried_reader,
     check_pointers_declared,
@@ -36,9 +37,8 @@ from ._copying import (
     uses_pointer,
     written_box,
 )
-from ._moving import children_of, insert_in, rebuild
-from ._staging import copy_nest, holder, part_of, read_part, redirect
-from .kinds import check_loops_above
+from ._nest_insertion import children_of, insert_in, rebuild
+from .loop_kinds import check_loops_above
 
 __all__ = [
     "cache_read",

@@ -16,7 +16,7 @@ from ..tir.function import PrimFunc
 from ..tir.stmt import Block
 from .errors import ScheduleError
 from .handles import BlockRV
-from .named import BLOCK_PARAMETERS, BUFFER_PARAMETERS, numbered
+from .name_parameters import BLOCK_PARAMETERS, BUFFER_PARAMETERS, numbered
 from .schedule import Schedule
 from .trace import Instruction, Trace, apply_instruction
 from .trace_data import Ref

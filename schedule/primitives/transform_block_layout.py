@@ -13,10 +13,10 @@ from ..analysis import check_plain_path
 from ..errors import ScheduleError
 from ..index_map import IndexMap, simplify_unless_constant
 from ..primitive import primitive
-from ..regions import covers_domain
+from ..region_cover import covers_domain
 from ..tree import symbols_of, tree_of
-from ._layouts import has_trivial_bindings, map_of_axes, own_nest, sized_analyzer, tidy
-from ._moving import nest
+from ._layout_maps import has_trivial_bindings, map_of_axes, own_nest, sized_analyzer, tidy
+from ._nest_insertion import nest
 
 __all__ = ["transform_block_layout"]
 

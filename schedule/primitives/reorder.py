@@ -8,14 +8,14 @@ from ...tir.expr import IterVar, Var
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, For, Stmt
 from ...tir.walk import uses_var
+from ..accessed_boxes import touches_below
 from ..bindings import analyzer_above
 from ..dependence import conflicts
 from ..errors import ScheduleError
-from ..nests import check_blocks_of_nest
+from ..harmless_conflicts import accumulates, binding_block, local_to_turns, only_reduced, same_turn
+from ..nest_preconditions import check_blocks_of_nest
 from ..primitive import primitive
-from ..touches import touches_below
 from ..tree import Tree, tree_of
-from ..turns import accumulates, binding_block, local_to_turns, only_reduced, same_turn
 
 __all__ = ["reorder", "reorder_block_iter_var"]
 

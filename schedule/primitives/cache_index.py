@@ -38,11 +38,11 @@ from ..analysis import bindings, scope_of
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive
-from ..scopes import check_storage_scope
+from ..storage_scopes import check_storage_scope
 from ..tree import Tree, blocks_below, symbols_of, tree_of, unique_block_name
-from ._layouts import sized_analyzer
-from ._moving import insert_in, rebuild
-from ._points import point
+from ._element_access import point
+from ._layout_maps import sized_analyzer
+from ._nest_insertion import insert_in, rebuild
 
 __all__ = ["cache_index"]
 

@@ -12,17 +12,17 @@ from ...tir.op import max_, min_
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt, seq
 from ...tir.walk import post_order, replace_buffers, substitute, uses_var
 from ..analysis import Access, accesses, buffers_of, check_plain_path, opaque_buffers, scope_of
-from ..boxes import Ends, analyzer_at, bind_loops, bounding_box, exact_box
 from ..errors import ScheduleError
+from ..footprint import Ends, analyzer_at, bind_loops, bounding_box, exact_box
 from ..handles import BlockRV
 from ..primitive import primitive
-from ..regions import check_cover
-from ..scopes import check_storage_scope, shared_by_thread
-from ..solve import join_ends
+from ..region_cover import check_cover
+from ..required_domain import join_ends
+from ..storage_scopes import check_storage_scope, shared_by_thread
 from ..tree import Tree, blocks_below, tree_of, unique_block_name
-from ._moving import children_of, nest, rebuild
-from .cache import pick_buffer
-from .kinds import check_loops_above
+from ._nest_insertion import children_of, nest, rebuild
+from .cache_read_write import pick_buffer
+from .loop_kinds import check_loops_above
 
 __all__ = ["read_at", "write_at"]
 

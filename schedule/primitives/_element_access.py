@@ -11,12 +11,12 @@ from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore
 from ...tir.walk import pre_order, transform
 from ..analysis import Access, accesses, opaque_buffers
-from ..boxes import analyzer_at
 from ..errors import ScheduleError
+from ..footprint import analyzer_at
 from ..index_map import IndexMap
-from ..regions import covers_domain
+from ..region_cover import covers_domain
 from ..tree import Tree, blocks_below
-from ._layouts import sized_analyzer
+from ._layout_maps import sized_analyzer
 
 __all__ = [
     "accessed_point", "axes_in", "bounds_within", "check_distinct", "check_readable", "check_written_once", "point",

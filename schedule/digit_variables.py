@@ -13,8 +13,8 @@ from typing import Any
 from ..tir.arith import Analyzer, linear_coefficients
 from ..tir.expr import GE, GT, LE, LT, Expr, FloorDiv, FloorMod, IntImm, Range, Var, const, is_const_int
 from ..tir.walk import pre_order, uses_var
-from .invert import digit_of
-from .symbolic_digits import with_symbolic_digits
+from .inverse_map import digit_of
+from .symbolic_digit_variables import with_symbolic_digits
 
 __all__ = ["as_bound", "in_digits", "reach_of", "without_low_digits"]
 

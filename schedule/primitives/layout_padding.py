@@ -31,13 +31,13 @@ from ...tir.op import all_, any_, if_then_else
 from ...tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, Stmt, seq
 from ...tir.walk import substitute, transform
 from ..analysis import Scope
-from ..declared import redeclared
+from ..declared_regions import redeclared
 from ..errors import ScheduleError
 from ..index_map import IndexMap
-from ..regions import covers_domain
+from ..region_cover import covers_domain
 from ..tree import Tree, symbols_of, tree_of, unique_block_name
-from ._layouts import has_trivial_bindings, own_nest
-from ._moving import nest, rebuild
+from ._layout_maps import has_trivial_bindings, own_nest
+from ._nest_insertion import nest, rebuild
 
 __all__ = ["fill_padding", "pad_of"]
 

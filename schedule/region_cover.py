@@ -15,9 +15,9 @@ from ..tir.expr import Add, Expr, FloorDiv, IntImm, IterVar, Max, Min, Range, Su
 from ..tir.stmt import BlockRealize, For
 from ..tir.walk import pre_order, substitute, uses_var
 from .analysis import Access, accesses, conjuncts, opaque_buffers, scope_of
-from .boxes import Box, analyzer_at, bind_loops, exact_box
 from .errors import ScheduleError
-from .invert import NotInvertible, invert
+from .footprint import Box, analyzer_at, bind_loops, exact_box
+from .inverse_map import NotInvertible, invert
 from .tree import Tree
 
 __all__ = [
