@@ -8,13 +8,14 @@ import pytest
 
 import tilewright
 from tilewright import te
-from tilewright.driver.fuzz.one_name import one_name
 from tilewright.schedule import Schedule, ScheduleError
 from tilewright.schedule.index_map import IndexMap
 from tilewright.tir import Buffer, Var, assert_structural_equal, parse
 from tilewright.tir.interpret import interpret
 from tilewright.tir.structure import same
 from tilewright.tir.walk import blocks_of
+
+from .fuzz.one_name import one_name
 
 ROOT = Path(tilewright.__file__).parent
 LAYERS = ("tir", "schedule", "codegen", "te", "tuner")

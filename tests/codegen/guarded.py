@@ -24,8 +24,6 @@ from tilewright.codegen.llvm.jit import load, optimize_and_compile
 from tilewright.codegen.llvm.llvm_ir import emit
 from tilewright.codegen.runtime.argument_checks import c_types
 from tilewright.codegen.runtime.loader import runtime_symbols
-from tilewright.driver.fuzz import random_program
-from tilewright.driver.fuzz.steps import Nothing, draw_step
 from tilewright.driver.request import request
 from tilewright.schedule import Schedule, ScheduleError
 from tilewright.tir.interpret import interpret
@@ -189,6 +187,10 @@ def default_cases(target: Target):
 def random_case(seed: int, length: int = 12):
     """A random program under a random chain of primitives (the fuzzer's), loops marked where that is allowed; its
     arguments and its sizes."""
+    sys.path.insert(0, str(Path(__file__).parents[2]))  # the fuzzer is a part of the checkout
+    from tests.fuzz.all_steps import Nothing, draw_step
+    from tests.fuzz.random_programs import random_program
+
     program = random_program(seed)
     sch = Schedule(program.func, seed=seed)
     rng = np.random.default_rng((seed, 2))
@@ -218,8 +220,10 @@ def run(func, sizes, target: Target, end: bool, exact: bool, levels=(3,), arrays
     """One kernel on guarded memory against the interpreter."""
     if arrays is None:
         arrays = L.spoil(func, L.inputs_of(func, sizes))
-    want = [a.copy() for a in arrays]
-    interpret(func, *want)
+    given = [a.copy() if isinstance(a, np.ndarray) else a for a in arrays]
+    interpret(func, *given)
+    arrays = [a for a in arrays if isinstance(a, np.ndarray)]
+    want = [a for a in given if isinstance(a, np.ndarray)]
     lowered = lower(func, target, "kernel")
     text = emit(lowered)
     for level in levels:

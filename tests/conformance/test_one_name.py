@@ -4,9 +4,10 @@ from contextlib import nullcontext
 
 import pytest
 
-from tilewright.driver.fuzz.one_name import one_name
 from tilewright.schedule import ScheduleError
 from tilewright.tir import IRModule, assert_structural_equal, parse
+
+from ..fuzz.one_name import one_name
 
 
 def gives(sch, case):

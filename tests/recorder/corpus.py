@@ -17,12 +17,12 @@ from tilewright.codegen import Target, lower
 from tilewright.codegen.c.c_source import emit_c
 from tilewright.codegen.llvm.llvm_ir import emit as emit_llvm
 from tilewright.driver.catalog import BUILTIN
-from tilewright.driver.fuzz.programs import random_program
-from tilewright.driver.fuzz.steps import Nothing, draw_step
 from tilewright.schedule import Schedule, ScheduleError
 from tilewright.tuner import Space
 
 from ..conformance.conftest import cases_of
+from ..fuzz.all_steps import Nothing, draw_step
+from ..fuzz.random_programs import random_program
 
 __all__ = ["Texts", "items", "texts_of"]
 

@@ -2,13 +2,14 @@ import numpy as np
 import pytest
 
 from tilewright import te
-from tilewright.driver.fuzz.one_name import one_name
 from tilewright.schedule import Schedule, ScheduleError, Trace
 from tilewright.schedule.index_map import IndexMap
 from tilewright.schedule.tree import tree_of
 from tilewright.tir import Var, assert_structural_equal, parse, verify
 from tilewright.tir.interpret import interpret
 from tilewright.tir.interpret_expr import InterpretError
+
+from ..fuzz.one_name import one_name
 
 
 def test_transform_layout_of_an_intermediate_buffer(chain, same, agree, replays):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from ...schedule import Schedule, ScheduleError
-from ...schedule.tree import tree_of
-from ...tir.expr import IntImm, IterVar, is_const_int
-from ...tir.walk import uses_var
-from .draw import (
+from tilewright.schedule import Schedule, ScheduleError
+from tilewright.schedule.tree import tree_of
+from tilewright.tir.expr import IntImm, IterVar, is_const_int
+from tilewright.tir.walk import uses_var
+
+from .four_element_intrinsics import KINDS, intrinsic
+from .step_drawing import (
     Nothing,
     Rng,
     a_block,
@@ -21,9 +23,6 @@ from .draw import (
     step,
     the,
 )
-from .intrinsics import KINDS, intrinsic
-
-__all__: list[str] = []
 
 
 @step(10)

@@ -12,22 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from ...codegen import Target, compile
-from ...schedule import Schedule, ScheduleError, Trace
-from ...tir.equal import assert_structural_equal
-from ...tir.function import PrimFunc
-from ...tir.interpret import interpret
-from ...tir.parser import parse
-from ...tir.rounding import bfloat16_from_bits
-from ...tir.stmt import For
-from ...tir.verify import verify
-from ...tir.walk import pre_order
-from .huge import huge_program, too_much
-from .one_name import one_name
-from .programs import Program, random_program
-from .steps import Nothing, draw_step
+from tilewright.codegen import Target, compile
+from tilewright.schedule import Schedule, ScheduleError, Trace
+from tilewright.tir.equal import assert_structural_equal
+from tilewright.tir.function import PrimFunc
+from tilewright.tir.interpret import interpret
+from tilewright.tir.parser import parse
+from tilewright.tir.rounding import bfloat16_from_bits
+from tilewright.tir.stmt import For
+from tilewright.tir.verify import verify
+from tilewright.tir.walk import pre_order
 
-__all__ = ["Chain", "Failure", "Outcome", "run_chain"]
+from .all_steps import Nothing, draw_step
+from .huge_programs import huge_program, too_much
+from .one_name import one_name
+from .random_programs import Program, random_program
 
 _LARGE = 1 << 24
 """Arrays of more elements are inputs of which few elements are set; they are not compared."""
@@ -57,7 +56,7 @@ class Chain:
         steps = ",".join(map(str, self.steps))
         only = f" --only {','.join(self.only)}" if self.only else ""
         return (
-            f"python -m tilewright.driver.fuzz --seed {self.seed} --steps {steps or 'none'}"
+            f"python -m tests.fuzz --seed {self.seed} --steps {steps or 'none'}"
             + only
             + (" --compile 1" if self.compiled else "")
             + (" --huge" if self.huge else "")

@@ -7,16 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ...schedule import Schedule
-from ...schedule.primitive import REGISTRY
-from ...schedule.tree import tree_of
-from ...tir.expr import Var
-from ...tir.stmt import Block
-
-__all__ = [
-    "STEPS", "Nothing", "Rng", "a_block", "a_block_where", "a_factor", "a_loop", "a_scope", "a_user", "blocks_in", "coin",
-    "draw_step", "loops_of", "one", "reduces", "step", "the",
-]  # fmt: skip
+from tilewright.schedule import Schedule
+from tilewright.schedule.primitive import REGISTRY
+from tilewright.schedule.tree import tree_of
+from tilewright.tir.expr import Var
+from tilewright.tir.stmt import Block
 
 Rng = np.random.Generator
 Step = Callable[[Rng, Schedule], Any]

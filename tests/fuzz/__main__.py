@@ -1,4 +1,4 @@
-"""``python -m tilewright.driver.fuzz``: run chains, shrink what fails, say what was accepted."""
+"""``python -m tests.fuzz``: run chains, shrink what fails, say what was accepted."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import sys
 import time
 from collections import Counter
 
+from .all_steps import STEPS
 from .chain import Chain, Failure, Outcome, run_chain
-from .steps import STEPS
-from .workers import Found, run_chains
+from .chain_workers import Found, run_chains
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -37,9 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m tilewright.driver.fuzz", description="Fuzz the schedule primitives."
-    )
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="Fuzz the schedule primitives.")
     parser.add_argument("--chains", type=int, default=300, help="how many (300)")
     parser.add_argument("--seed", type=int, default=0, help="of the first chain; each has the next one (0)")
     parser.add_argument("--length", type=int, default=20, help="steps per chain (20)")

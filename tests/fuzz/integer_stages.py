@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ... import te
-from ...tir.dtype import is_int, max_value, min_value
-from .stages import LIMITS, Maker, Stage, full_bound, one_of
+from tilewright import te
+from tilewright.tir.dtype import is_int, max_value, min_value
 
-__all__ = ["INTEGERS"]
+from .elementwise_stages import LIMITS, Maker, Stage, full_bound, one_of
 
 _TYPES = tuple([t for t in LIMITS if is_int(t)])
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...schedule import Schedule
-from ...schedule.tree import symbols_of
-from ...tir.expr import IterVar, Var
-from ...tir.stmt import Block
-from ...tir.walk import substitute
-from .draw import (
+from tilewright.schedule import Schedule
+from tilewright.schedule.tree import symbols_of
+from tilewright.tir.expr import IterVar, Var
+from tilewright.tir.stmt import Block
+from tilewright.tir.walk import substitute
+
+from .step_drawing import (
     Nothing,
     Rng,
     a_block,
@@ -26,8 +27,6 @@ from .draw import (
     step,
     the,
 )
-
-__all__: list[str] = []
 
 
 @step(4)

@@ -9,9 +9,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from .chain import Chain, Failure, Outcome, run_chain
-from .shrink import shrink
-
-__all__ = ["Found", "run_chains"]
+from .shrinking import shrink
 
 Found = tuple[str, str, str]
 """A failure: its kind, the step to blame, the whole report."""

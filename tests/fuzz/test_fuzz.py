@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilewright.driver.fuzz import STEPS, Chain, Failure, random_program, run_chain, shrink, steps, workers
-from tilewright.driver.fuzz.__main__ import main
 from tilewright.schedule.primitive import REGISTRY
 from tilewright.schedule.primitives import compute_at, decompose_reduction, split_fuse
 from tilewright.tir import buffer, const, structural_equal, verify
 from tilewright.tir.expr import cast
 from tilewright.tir.interpret import interpret
+
+from . import STEPS, Chain, Failure, all_steps, chain_workers, random_program, run_chain, shrink
+from .__main__ import main
 
 
 @pytest.mark.parametrize("batch", range(15))
@@ -68,7 +69,7 @@ def test_most_steps_are_accepted_now_and_then():
 
 
 def test_every_primitive_that_keeps_results_is_drawn():
-    source = "".join(path.read_text() for path in Path(steps.__file__).parent.glob("steps_*.py"))
+    source = "".join(path.read_text() for path in Path(all_steps.__file__).parent.glob("*_steps.py"))
     drawn = set(re.findall(r"sch\.(\w+)\(", source))
     left_out = {name for name, step in REGISTRY.items() if step.kind != "query"} - drawn
     assert left_out == {"work_on", "unsafe_set_dtype"}
@@ -136,9 +137,9 @@ def test_the_command(capsys):
     ],
 )
 def test_chains_that_do_not_come_back(monkeypatch, what, kind, detail):
-    monkeypatch.setattr(workers, "run_chain", what)
-    monkeypatch.setattr(workers, "_SECONDS", 0.2)
-    found = list(workers.run_chains([Chain(7), Chain(8)], 1))
+    monkeypatch.setattr(chain_workers, "run_chain", what)
+    monkeypatch.setattr(chain_workers, "_SECONDS", 0.2)
+    found = list(chain_workers.run_chains([Chain(7), Chain(8)], 1))
     assert [(f[0], f[1]) for f in found] == [(kind, ""), (kind, "")]
     assert detail in found[0][2] and "--seed 7 --steps none" in found[0][2]
 

@@ -8,19 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from ... import te
-from ...tir.dtype import is_int, max_value, min_value, to_numpy
-from ...tir.expr import Var
-from ...tir.function import PrimFunc
-from ...tir.rounding import bfloat16_to_bits
-from ...tir.stmt import Block
-from ...tir.walk import pre_order
-from .conditions import CONDITIONS
-from .integers import INTEGERS
-from .reductions import REDUCTIONS, SUMS, WINDOWS
-from .stages import ELEMENTWISE, Stage, full_bound, one_of, value_of
+from tilewright import te
+from tilewright.tir.dtype import is_int, max_value, min_value, to_numpy
+from tilewright.tir.expr import Var
+from tilewright.tir.function import PrimFunc
+from tilewright.tir.rounding import bfloat16_to_bits
+from tilewright.tir.stmt import Block
+from tilewright.tir.walk import pre_order
 
-__all__ = ["Program", "random_program"]
+from .condition_stages import CONDITIONS
+from .elementwise_stages import ELEMENTWISE, Stage, full_bound, one_of, value_of
+from .integer_stages import INTEGERS
+from .reduction_stages import REDUCTIONS, SUMS, WINDOWS
 
 _SIZES = (1, 2, 3, 4, 4, 5, 7, 8, 8, 13, 16, 17)
 _DTYPES = (

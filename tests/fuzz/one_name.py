@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ...tir.buffer import Buffer
-from ...tir.expr import Var
-
-__all__ = ["one_name"]
+from tilewright.tir.buffer import Buffer
+from tilewright.tir.expr import Var
 
 
 @contextmanager

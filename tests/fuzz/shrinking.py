@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .chain import Chain, Failure, run_chain
 
-__all__ = ["shrink"]
-
 
 def shrink(failure: Failure) -> Failure:
     """The failure of the smallest chain found that still fails in the same way."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...schedule import Schedule
-from ...schedule.tree import tree_of
-from ...tir.annotations import register_annotation
-from .draw import Nothing, Rng, a_block, a_factor, a_loop, blocks_in, coin, loops_of, one, step, the
+from tilewright.schedule import Schedule
+from tilewright.schedule.tree import tree_of
+from tilewright.tir.annotations import register_annotation
 
-__all__: list[str] = []
+from .step_drawing import Nothing, Rng, a_block, a_factor, a_loop, blocks_in, coin, loops_of, one, step, the
 
 register_annotation("note", "a remark of the fuzzer on a loop or a block, which nothing reads")
 

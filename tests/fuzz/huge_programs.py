@@ -15,19 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from ... import te
-from ...tir.buffer import Buffer
-from ...tir.dtype import to_numpy
-from ...tir.expr import Expr, IntImm, Var, const
-from ...tir.function import PrimFunc
-from ...tir.index_width import with_index_dtype
-from ...tir.stmt import Block, For, Stmt
-from ...tir.walk import pre_order, replace_buffers
-from .programs import Program
-from .reductions import REDUCTIONS
-from .stages import ELEMENTWISE, Stage, one_of, value_of
+from tilewright import te
+from tilewright.tir.buffer import Buffer
+from tilewright.tir.dtype import to_numpy
+from tilewright.tir.expr import Expr, IntImm, Var, const
+from tilewright.tir.function import PrimFunc
+from tilewright.tir.index_width import with_index_dtype
+from tilewright.tir.stmt import Block, For, Stmt
+from tilewright.tir.walk import pre_order, replace_buffers
 
-__all__ = ["huge_program", "too_much"]
+from .elementwise_stages import ELEMENTWISE, Stage, one_of, value_of
+from .random_programs import Program
+from .reduction_stages import REDUCTIONS
 
 _NO_RESERVE = 0x4000  # MAP_NORESERVE of Linux: pages get memory when they are written
 _ROUNDS, _ELEMENTS = 1 << 15, 1 << 18

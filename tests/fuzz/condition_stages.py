@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ... import te
-from ...tir.dtype import is_float, is_int
-from .stages import Maker, Stage, constant, one_of
+from tilewright import te
+from tilewright.tir.dtype import is_float, is_int
 
-__all__ = ["CONDITIONS"]
+from .elementwise_stages import Maker, Stage, constant, one_of
 
 
 def _comparison(rng: np.random.Generator, s: Stage, stages: list[Stage]) -> Any:

@@ -8,16 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ... import te
-from ...tir.arith import simplify
-from ...tir.dtype import is_float, is_int, max_value, min_value
-from ...tir.expr import Expr, IntImm, Var, const
-from ...tir.op import max_, min_
-from ...tir.walk import substitute
-
-__all__ = [
-    "ELEMENTWISE", "LIMITS", "Maker", "Stage", "constant", "full_bound", "one_of", "pad", "scale", "stencil", "value_of",
-]  # fmt: skip
+from tilewright import te
+from tilewright.tir.arith import simplify
+from tilewright.tir.dtype import is_float, is_int, max_value, min_value
+from tilewright.tir.expr import Expr, IntImm, Var, const
+from tilewright.tir.op import max_, min_
+from tilewright.tir.walk import substitute
 
 LIMITS = {
     "float32": 1 << 22, "float64": 1 << 40, "int32": 1 << 22, "int8": 127, "float16": 2047, "bfloat16": 255,

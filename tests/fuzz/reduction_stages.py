@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ... import te
-from ...tir.dtype import is_float
-from ...tir.expr import Add, Max, Reduce
-from ...tir.op import max_, min_
-from .stages import LIMITS, Maker, Stage, constant, one_of, pad, scale, stencil
+from tilewright import te
+from tilewright.tir.dtype import is_float
+from tilewright.tir.expr import Add, Max, Reduce
+from tilewright.tir.op import max_, min_
 
-__all__ = ["REDUCTIONS"]
+from .elementwise_stages import LIMITS, Maker, Stage, constant, one_of, pad, scale, stencil
 
 _WORK = 1500
 """Iterations of one stage at most."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from ...schedule import TensorIntrin
-from ...tir.function import PrimFunc
-from ...tir.parser import parse
-
-__all__ = ["KINDS", "intrinsic"]
+from tilewright.schedule import TensorIntrin
+from tilewright.tir.function import PrimFunc
+from tilewright.tir.parser import parse
 
 _HEAD = """
 @T.prim_func
