@@ -11,7 +11,8 @@ from .primitive import primitive
 from .reducers import register_reducer
 from .schedule import Schedule
 from .tensor_intrin import TensorIntrin
-from .trace import Instruction, Trace, TraceError
+from .trace import Instruction, Trace
+from .trace_data import TraceError
 from .trace_renaming import retarget
 
 __all__ = [

@@ -15,8 +15,6 @@ from .analysis import opaque_buffers
 from .errors import ScheduleError
 from .tree import blocks_below
 
-__all__ = ["Touch", "all_touches", "touches_below"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Touch:

@@ -26,32 +26,6 @@ from ..tir.walk import loads_and_stores, pre_order, substitute
 from .errors import ScheduleError
 from .tree import Tree, blocks_below
 
-__all__ = [
-    "Access",
-    "Scope",
-    "accesses",
-    "all_of",
-    "bare_loads",
-    "bindings",
-    "buffers_of",
-    "check_complete",
-    "check_complete_or_reduction",
-    "check_only_writer",
-    "check_plain_path",
-    "check_read_by_blocks_alone",
-    "check_reduction",
-    "conjuncts",
-    "consumers_of",
-    "is_output_block",
-    "opaque_buffers",
-    "producers_of",
-    "region_of",
-    "scope_of",
-    "why_not_complete",
-    "why_not_reduction",
-]
-
-
 # -- conditions ----------------------------------------------------------------------------------------------------------
 
 

@@ -11,8 +11,6 @@ from ..tir.walk import pre_order, substitute
 from .errors import ScheduleError
 from .tree import Tree, blocks_below, symbols_of
 
-__all__ = ["analyzer_above", "check_at_zero", "check_plain", "conjoin", "rebind"]
-
 
 def analyzer_above(tree: Tree, stmt: Stmt, keep_unit: bool = False) -> Analyzer:
     """An analyzer that knows the loops and axes around ``stmt``, and that sizes are not negative.

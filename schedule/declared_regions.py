@@ -10,8 +10,6 @@ from ..tir.buffer import BufferRegion
 from ..tir.stmt import Block
 from .analysis import opaque_buffers
 
-__all__ = ["hidden_reads", "redeclared"]
-
 
 def hidden_reads(block: Block) -> list[BufferRegion]:
     """What the block declares to read of buffers that it reaches through pointers or match_buffers, which no load shows."""

@@ -23,8 +23,6 @@ from ..tir.stmt import For
 from ..tir.walk import pre_order, substitute
 from .accessed_boxes import Touch
 
-__all__ = ["Conflict", "conflicts"]
-
 _serial = count()
 
 

@@ -16,8 +16,6 @@ from ..tir.walk import pre_order, uses_var
 from .inverse_map import digit_of
 from .symbolic_digit_variables import with_symbolic_digits
 
-__all__ = ["as_bound", "in_digits", "reach_of", "without_low_digits"]
-
 Parts = tuple[list[Expr], list[Expr], dict[Var, Range]]
 
 

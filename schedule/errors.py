@@ -11,8 +11,6 @@ from ..tir.function import PrimFunc
 from ..tir.node import Node
 from .handles import BlockRV
 
-__all__ = ["ScheduleError", "bad_argument", "near_names", "nearest", "unknown_handle"]
-
 _CONTEXT = 6
 _SHORT = 40
 _LONG = 120

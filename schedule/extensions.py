@@ -9,8 +9,6 @@ from .reducers import REDUCERS
 from .tensor_intrin import TensorIntrin
 from .trace import Trace
 
-__all__ = ["needs_additions"]
-
 _PACKAGE = __name__.partition(".")[0]
 
 

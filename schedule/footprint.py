@@ -24,8 +24,6 @@ from .analysis import Access
 from .digit_variables import as_bound, in_digits, reach_of
 from .tree import Tree
 
-__all__ = ["Box", "Ends", "analyzer_at", "bind_loops", "bounding_box", "exact_box", "first_outside"]
-
 Ends = tuple[Expr, Expr]
 """The first and the last value, both included."""
 

@@ -10,8 +10,6 @@ from ..tir.expr import Expr, IterVar, Let, Var
 from ..tir.stmt import Allocate, Block, For, LetStmt, Stmt
 from ..tir.walk import replace_buffers, vars_in
 
-__all__ = ["fresh_copy"]
-
 
 def fresh_copy(
     stmt: Stmt, values: Mapping[Var, Expr], rename: Callable[[str], str], outside: Container[Var] = ()

@@ -7,8 +7,6 @@ from typing import Union
 
 from ..tir.expr import Var
 
-__all__ = ["COMPUTE_INLINE", "COMPUTE_ROOT", "PLACES", "BlockRV", "ExprRV", "Handle", "LoopRV"]
-
 
 @dataclass(frozen=True, slots=True)
 class BlockRV:

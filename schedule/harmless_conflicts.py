@@ -17,8 +17,6 @@ from .reducers import find_reducer, updates_of
 from .region_cover import check_cover
 from .tree import Tree, blocks_below
 
-__all__ = ["accumulates", "binding_block", "local_to_turns", "only_reduced", "same_turn"]
-
 
 def binding_block(store: Touch, other: Touch, variables: Iterable[Var]) -> BlockRealize | None:
     """The block that both accesses are in and that binds the variables; None when there is no such one."""

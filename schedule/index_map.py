@@ -45,8 +45,6 @@ from ..tir.walk import pre_order, substitute, uses_var
 from .errors import ScheduleError, bad_argument
 from .inverse_map import NotInvertible, invert
 
-__all__ = ["IndexMap", "simplify_unless_constant"]
-
 _LONGEST = 2000
 _SIGNS = {Add: "+", Sub: "-", Mul: "*", FloorDiv: "//", FloorMod: "%"}
 

@@ -29,8 +29,6 @@ from ..tir.function import PrimFunc
 from ..tir.stmt import Allocate, AttrStmt, Block, BlockRealize, BufferStore, For, LetStmt
 from ..tir.walk import pre_order
 
-__all__ = ["index_as", "instantiate"]
-
 
 def instantiate(
     func: PrimFunc, index_type: str, scopes: Sequence[str] | None = None

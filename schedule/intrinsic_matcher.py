@@ -43,8 +43,6 @@ from ..tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, IfThenEl
 from ..tir.walk import pre_order, uses_var
 from .instantiate import index_as
 
-__all__ = ["Matcher", "Mismatch"]
-
 _COMMUTATIVE = (Add, Mul, Min, Max)
 
 

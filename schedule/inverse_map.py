@@ -14,8 +14,6 @@ from ..tir.arith import Analyzer
 from ..tir.expr import Add, Expr, FloorDiv, FloorMod, IntImm, Mul, Range, Sub, Var, const, is_const_int
 from ..tir.walk import substitute, uses_var
 
-__all__ = ["NotInvertible", "digit_of", "inverse", "invert"]
-
 
 class NotInvertible(Exception):
     """An index from which the axes do not follow; ``index`` says which."""

@@ -7,8 +7,6 @@ from typing import Any
 from ..tir.buffer import Buffer
 from ..tir.stmt import Block
 
-__all__ = ["BLOCK_PARAMETERS", "BUFFER_PARAMETERS", "numbered"]
-
 BLOCK_PARAMETERS = frozenset((
     "block", "block_or_loop", "consumer_blocks", "epilogue_block", "reduction_block", "scope_block", "target",
 ))  # fmt: skip

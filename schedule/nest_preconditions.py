@@ -15,8 +15,6 @@ from .bindings import analyzer_above
 from .errors import ScheduleError
 from .tree import Tree, blocks_below
 
-__all__ = ["check_blocks_of_nest"]
-
 
 def check_blocks_of_nest(
     tree: Tree, nest: Sequence[For], kinds: Collection[str], predicates: bool = False, *, bound: bool = False

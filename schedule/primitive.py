@@ -34,8 +34,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ..tir.deep_recursion import with_room
 
-__all__ = ["REGISTRY", "Primitive", "PrimitiveMethods", "primitive"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 KINDS = ("rewrite", "query", "sample")

@@ -10,8 +10,6 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from ..tir.expr import Expr, IntImm, Var
 from .errors import bad_argument
 
-__all__ = ["check_arguments"]
-
 _WORDS = {
     str: "a name",
     int: "a whole number",

@@ -20,8 +20,6 @@ from ..tir.expr import Add, And, Cast, Expr, FloatImm, IntImm, Max, Min, Mul, Or
 from ..tir.stmt import BufferStore, IfThenElse, LetStmt, SeqStmt, Stmt
 from ..tir.walk import loads_and_stores, substitute
 
-__all__ = ["REDUCERS", "Reducer", "Updates", "find_reducer", "register_reducer", "updates_of"]
-
 Values = tuple[Expr, ...]
 
 

@@ -9,21 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
-from ..tir.arith import Analyzer, eval_interval
+from ..tir.arith import Analyzer, conjuncts, eval_interval
 from ..tir.buffer import Buffer
 from ..tir.expr import Add, Expr, FloorDiv, IntImm, IterVar, Max, Min, Range, Sub, Var
 from ..tir.stmt import BlockRealize, For
 from ..tir.walk import pre_order, substitute, uses_var
-from .analysis import Access, accesses, conjuncts, opaque_buffers, scope_of
+from .analysis import Access, accesses, opaque_buffers, scope_of
 from .errors import ScheduleError
 from .footprint import Box, analyzer_at, bind_loops, exact_box
 from .inverse_map import NotInvertible, invert
 from .tree import Tree
-
-__all__ = [
-    "check_all_covers", "check_any_cover", "check_cover", "covers_domain", "domain_conditions", "domain_text",
-    "reduces_once",
-]  # fmt: skip
 
 
 def covers_domain(tree: Tree, realize: BlockRealize, once: bool = False, loops: Sequence[For] | None = None) -> bool:

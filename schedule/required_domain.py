@@ -12,8 +12,6 @@ from .analysis import Access
 from .footprint import Ends
 from .inverse_map import digit_of
 
-__all__ = ["Required", "join_ends", "solve_axes"]
-
 Required = list[tuple[Access, list["Ends | None"]]]
 """Accesses of the moved block, with the elements of the buffer that are wanted from each."""
 

@@ -29,8 +29,6 @@ from .trace import Instruction, Trace
 from .trace_data import Formula, Ref, constant
 from .tree import blocks_below, symbols_of, tree_of, unique_names
 
-__all__ = ["Schedule"]
-
 
 class Schedule(PrimitiveMethods):
     """A function being scheduled.

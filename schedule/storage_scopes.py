@@ -7,8 +7,6 @@ from typing import Any
 
 from .errors import ScheduleError
 
-__all__ = ["check_storage_scope", "rank_of_scope", "shared_by_thread"]
-
 _RANKS = {"global": 0, "shared": 1, "warp": 2, "local": 3}
 _SCOPE = re.compile(
     r"(global|shared|warp|local|texture|wmma\.(?:matrix_a|matrix_b|accumulator)|m16n8k8\.matrix[ABC]|amx\.tmm)"

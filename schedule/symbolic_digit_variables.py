@@ -9,8 +9,6 @@ from ..tir.arith import Analyzer
 from ..tir.expr import Expr, FloorDiv, FloorMod, IntImm, Range, Var, const
 from ..tir.walk import uses_var
 
-__all__ = ["with_symbolic_digits"]
-
 Parts = tuple[list[Expr], list[Expr], dict[Var, Range]]
 Digit = tuple[Expr, "Expr | None"]
 """``x % upper // lower`` as (lower, upper); no upper stands for the loop's extent."""

@@ -25,8 +25,6 @@ from ..tir.verify import VerifyError, verify
 from .errors import nearest
 from .intrin import SHIPPED
 
-__all__ = ["TensorIntrin"]
-
 _REGISTERED: dict[str, TensorIntrin] = {}
 _ADDED: set[str] = set()
 

@@ -15,8 +15,6 @@ from .trace_data import Const, Formula, Ref, TraceError, from_json, python_text,
 if TYPE_CHECKING:
     from .schedule import Schedule
 
-__all__ = ["FORMAT", "Instruction", "Trace", "TraceError", "apply_instruction"]
-
 FORMAT = 1
 """The version of the JSON form; it grows when an old reader would misunderstand."""
 

@@ -19,8 +19,6 @@ from ..tir import op
 from ..tir.dtype import parse_dtype
 from ..tir.expr import Add, Expr, FloatImm, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, Var, const, convert
 
-__all__ = ["Const", "Formula", "Ref", "TraceError", "from_json", "python_text", "refs_in", "to_json", "uses_script"]
-
 _MAX_FORMULA = 2000
 _MAX_DEPTH = 16
 

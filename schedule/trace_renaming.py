@@ -22,8 +22,6 @@ from .trace import Instruction, Trace, apply_instruction
 from .trace_data import Ref
 from .tree import symbols_of, tree_of
 
-__all__ = ["retarget"]
-
 
 def retarget(trace: Trace, recorded: PrimFunc, func: PrimFunc) -> Trace:
     """The steps of ``trace``, which was recorded on ``recorded``, in the names of ``func``.

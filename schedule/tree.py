@@ -15,8 +15,6 @@ from ..tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, LetStmt,
 from ..tir.walk import pre_order
 from .errors import ScheduleError, near_names, nearest, unknown_handle
 
-__all__ = ["Tree", "blocks_below", "symbols_of", "tree_of", "unique_block_name", "unique_names"]
-
 
 class Tree:
     """The statements of one function, indexed.

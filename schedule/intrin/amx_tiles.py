@@ -13,8 +13,6 @@ from __future__ import annotations
 from ...tir.function import PrimFunc
 from ...tir.parser import parse
 
-__all__ = ["tile_dot", "tile_fill", "tile_store"]
-
 _DOT = """
 @T.prim_func
 def {name}_{role}(a: T.handle, b: T.handle, c: T.handle):

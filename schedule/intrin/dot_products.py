@@ -9,8 +9,6 @@ from __future__ import annotations
 from ...tir.function import PrimFunc
 from ...tir.parser import parse
 
-__all__ = ["bf16_dot", "int8_dot", "int8_uint8_dot", "signed_int8_dot"]
-
 _DESC = """
 @T.prim_func
 def {name}_desc(

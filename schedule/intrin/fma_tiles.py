@@ -5,8 +5,6 @@ from __future__ import annotations
 from ...tir.function import PrimFunc
 from ...tir.parser import parse
 
-__all__ = ["fma_tile"]
-
 _HEAD = """
 @T.prim_func
 def fma_{rows}x{lanes}_{role}(

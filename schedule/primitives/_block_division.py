@@ -7,18 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...tir.access_regions import access_regions
-from ...tir.arith import Analyzer, Division, detect_iter_map, divide_subspace, eval_interval
+from ...tir.arith import Analyzer, Division, conjuncts, detect_iter_map, divide_subspace, eval_interval
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.dtype import is_int, lanes_of
 from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, const, is_const_int
 from ...tir.stmt import Block, BlockRealize, For, Stmt
 from ...tir.walk import loads_and_stores, pre_order, substitute, uses_var
-from ..analysis import conjuncts
 from ..errors import ScheduleError
 from ..footprint import analyzer_at, exact_box
 from ..tree import Tree
-
-__all__ = ["Halves", "halve", "init_nest", "nest_again", "outer_regions", "simplified", "union_regions"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -23,8 +23,6 @@ from ._element_access import point
 from ._match_buffers import renewed_buffers
 from ._nest_insertion import Span, nest, realize_over, span_within
 
-__all__ = ["Part", "copy_nest", "holder", "part_of", "read_part", "redirect"]
-
 Part = tuple[Range, ...]
 """The box of a buffer that a new buffer holds."""
 

@@ -18,11 +18,6 @@ from ..region_cover import covers_domain
 from ..tree import Tree, blocks_below
 from ._layout_maps import sized_analyzer
 
-__all__ = [
-    "accessed_point", "axes_in", "bounds_within", "check_distinct", "check_readable", "check_written_once", "point",
-    "put_point",
-]  # fmt: skip
-
 
 def point(buffer: Buffer, indices: Sequence[Expr]) -> BufferRegion:
     """The region of one element."""

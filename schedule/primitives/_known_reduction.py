@@ -12,8 +12,6 @@ from ...tir.walk import loads_and_stores
 from ..errors import ScheduleError
 from ..reducers import REDUCERS, Reducer, find_reducer, updates_of
 
-__all__ = ["Reduction", "combined", "reduction_of", "stores_of"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reduction:

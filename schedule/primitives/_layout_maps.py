@@ -13,8 +13,6 @@ from ..handles import BlockRV
 from ..index_map import IndexMap, simplify_unless_constant
 from ..tree import Tree, symbols_of, tree_of
 
-__all__ = ["as_recorded", "block_name", "has_trivial_bindings", "map_of_axes", "own_nest", "sized_analyzer", "tidy"]
-
 
 def as_recorded(func: PrimFunc, index_map: Any, ndim: int | None) -> Any:
     """An index map over ``ndim`` indices as a trace can hold it; it may use scalar parameters and sizes of ``func``."""

@@ -12,8 +12,6 @@ from ...tir.node import Node
 from ...tir.stmt import Block
 from ...tir.walk import pre_order, replace_buffers
 
-__all__ = ["changed_buffer", "matched_buffers", "renewed_buffers", "separated"]
-
 
 def matched_buffers(
     node: Node, buffers: Mapping[Buffer, Buffer], change: Callable[[Buffer], Buffer]

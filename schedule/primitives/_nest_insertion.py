@@ -6,20 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...tir.arith import Analyzer
+from ...tir.arith import Analyzer, conjuncts
 from ...tir.expr import Expr, IntImm, IterVar, Range, Var, const, is_const_int
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, Evaluate, For, SeqStmt, Stmt, seq
 from ...tir.walk import pre_order, substitute
-from ..analysis import all_of, conjuncts
+from ..analysis import all_of
 from ..digit_variables import without_low_digits
 from ..errors import ScheduleError
 from ..footprint import Ends
 from ..tree import Tree
-
-__all__ = [
-    "Span", "check_kinds_for", "children_of", "insert_in", "nest", "realize_over", "rebuild", "span_within",
-]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

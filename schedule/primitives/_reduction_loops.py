@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import takewhile
 
+from ...tir.arith import conjuncts
 from ...tir.expr import Expr, IterVar, Range
 from ...tir.reduction_init import start_in_front
 from ...tir.stmt import Block, BlockRealize, For
 from ...tir.walk import substitute, uses_var
-from ..analysis import conjuncts
 from ..errors import ScheduleError
 from ..footprint import analyzer_at, exact_box
 from ..tree import Tree
-
-__all__ = ["check_sweep", "is_reduce_loop", "is_spatial_loop", "mentions"]
 
 
 def mentions(e: Expr, loops: Sequence[For]) -> bool:

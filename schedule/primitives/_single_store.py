@@ -15,8 +15,6 @@ from ..footprint import analyzer_at
 from ..inverse_map import NotInvertible, inverse
 from ..tree import Tree
 
-__all__ = ["axes_of_store", "check_pointers", "defined_in", "single_store", "with_regions"]
-
 
 def single_store(realize: BlockRealize) -> BufferStore:
     body = realize.block.body

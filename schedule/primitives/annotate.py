@@ -12,8 +12,6 @@ from ..errors import ScheduleError, nearest
 from ..primitive import primitive
 from ..tree import Tree, tree_of
 
-__all__ = ["annotate", "enter_postproc", "unannotate", "with_annotation"]
-
 
 @primitive
 def annotate(func: PrimFunc, block_or_loop: str | Var, ann_key: str, ann_val: Any) -> PrimFunc:

@@ -20,8 +20,6 @@ from ._layout_maps import map_of_axes
 from .annotate import with_annotation
 from .cache_read_write import pick_buffer
 
-__all__ = ["annotate_buffer_access"]
-
 
 def _prepare(func: PrimFunc, block: Any, gen_new_ranges: Any, **rest: Any) -> dict[str, Any]:
     """The ranges as the text of an index map with two results, begin and end, per dimension."""

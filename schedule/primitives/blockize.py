@@ -16,8 +16,6 @@ from ..primitive import primitive
 from ..tree import Tree, blocks_below, tree_of, unique_block_name
 from ._block_division import Halves, halve, init_nest, nest_again, outer_regions, union_regions
 
-__all__ = ["blockize", "blockized"]
-
 
 @primitive
 def blockize(

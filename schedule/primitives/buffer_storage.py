@@ -21,8 +21,6 @@ from .annotate import with_annotation
 from .cache_read_write import pick_buffer
 from .transform_layout import home_of, named_buffer
 
-__all__ = ["set_axis_separator", "set_scope", "storage_align", "unsafe_set_dtype"]
-
 
 def _allocated(tree: Tree, block: str, buffer_index: int | str, what: str) -> tuple[BlockRealize, Buffer]:
     """The buffer that a block writes; ScheduleError unless the function allocates it."""

@@ -44,8 +44,6 @@ from ._element_access import point
 from ._layout_maps import sized_analyzer
 from ._nest_insertion import insert_in, rebuild
 
-__all__ = ["cache_index"]
-
 _PURE = {f"tir.{name}" for name in (
     *UNARY_FLOAT_OPS, "atan2", "pow", "fmod", "hypot", "copysign", "isnan", "isinf", "isfinite", "fma", "abs", "popcount",
     "clz", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "if_then_else", "likely", "reinterpret",

@@ -25,8 +25,6 @@ from ._nest_insertion import nest, rebuild
 from .cache_read_write import pick_buffer
 from .loop_kinds import check_loops_above
 
-__all__ = ["cache_inplace"]
-
 
 @primitive
 def cache_inplace(

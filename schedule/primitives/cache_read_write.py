@@ -40,13 +40,6 @@ from ._copy_placement import (
 from ._nest_insertion import children_of, insert_in, rebuild
 from .loop_kinds import check_loops_above
 
-__all__ = [
-    "cache_read",
-    "cache_write",
-    "insert_stage",
-    "pick_buffer",
-]
-
 
 def pick_buffer(realize: BlockRealize, which: Any, kind: str, others: Sequence[BufferRegion] = ()) -> Buffer:
     """The buffer that a block reads or writes, named by its number among ``reads`` or ``writes``, or by its name, which

@@ -33,8 +33,6 @@ from .inline import compute_inline
 from .loop_kinds import check_loops_above
 from .reverse_inline import reverse_compute_inline
 
-__all__ = ["compute_at", "reverse_compute_at"]
-
 
 @primitive
 def compute_at(func: PrimFunc, block: str, loop: Var, preserve_unit_loops: bool = False, index: int = -1) -> PrimFunc:

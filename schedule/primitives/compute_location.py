@@ -20,8 +20,6 @@ from ..tree import Tree, blocks_below, tree_of
 from .compute_at import compute_at
 from .inline import compute_inline
 
-__all__ = ["sample_compute_location"]
-
 ROOT, INLINE = -1, -2
 
 

@@ -9,8 +9,6 @@ from ..handles import BlockRV
 from ..primitive import primitive
 from ..tree import tree_of
 
-__all__ = ["get_consumers", "get_output_blocks", "get_producers"]
-
 
 @primitive(kind="query")
 def get_producers(func: PrimFunc, block: str) -> list[BlockRV]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...tir.arith import Analyzer, linear_coefficients
+from ...tir.arith import Analyzer, conjuncts, linear_coefficients
 from ...tir.buffer import BufferRegion
 from ...tir.expr import GE, GT, LE, LT, Call, Expr, FloatImm, IntImm, IterVar, Range, Var, const, is_const_int
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ...tir.walk import substitute, uses_var
-from ..analysis import all_of, check_complete, check_plain_path, conjuncts, opaque_buffers, scope_of
+from ..analysis import all_of, check_complete, check_plain_path, opaque_buffers, scope_of
 from ..bindings import analyzer_above
 from ..digit_variables import without_low_digits
 from ..errors import ScheduleError
@@ -20,8 +20,6 @@ from ..handles import BlockRV
 from ..primitive import primitive
 from ..tree import Tree, tree_of, unique_block_name
 from ._nest_insertion import rebuild
-
-__all__ = ["decompose_padding"]
 
 
 @primitive

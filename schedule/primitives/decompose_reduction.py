@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from ...tir.access_regions import access_regions
+from ...tir.arith import conjuncts
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import IterVar, Var
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, For, Stmt, seq
 from ...tir.walk import loads_and_stores, substitute
-from ..analysis import all_of, buffers_of, check_plain_path, check_reduction, conjuncts
+from ..analysis import all_of, buffers_of, check_plain_path, check_reduction
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive
 from ..tree import blocks_below, tree_of, unique_block_name
 from ._nest_insertion import rebuild
 from ._reduction_loops import check_sweep, is_reduce_loop, is_spatial_loop, mentions
-
-__all__ = ["decompose_reduction"]
 
 
 @primitive

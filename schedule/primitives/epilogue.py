@@ -25,8 +25,6 @@ from ..region_cover import covers_domain, reduces_once
 from ..tree import Tree, tree_of
 from .loop_kinds import check_loops_above
 
-__all__ = ["fuse_reduction_epilogue"]
-
 _COMBINES: dict[str, type] = {"sum": Add, "prod": Mul, "max": Max, "min": Min}
 
 

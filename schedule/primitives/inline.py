@@ -26,8 +26,6 @@ from ..region_cover import check_cover, covers_domain
 from ..tree import Tree, tree_of
 from ._single_store import axes_of_store, check_pointers, defined_in, single_store, with_regions
 
-__all__ = ["compute_inline"]
-
 _LONGEST = 1 << 14
 """Operations that a block's expressions may grow to, when that more than doubles them."""
 

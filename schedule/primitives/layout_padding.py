@@ -39,8 +39,6 @@ from ..tree import Tree, symbols_of, tree_of, unique_block_name
 from ._layout_maps import has_trivial_bindings, own_nest
 from ._nest_insertion import nest, rebuild
 
-__all__ = ["fill_padding", "pad_of"]
-
 
 def fill_padding(
     func: PrimFunc,

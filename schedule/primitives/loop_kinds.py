@@ -21,8 +21,6 @@ from ..nest_preconditions import check_blocks_of_nest
 from ..primitive import primitive
 from ..tree import Tree, tree_of
 
-__all__ = ["bind", "check_independent", "check_loops_above", "parallel", "unroll", "vectorize"]
-
 _THREAD = re.compile(r"(blockIdx|threadIdx)\.[xyz]|vthread(\.[xyz])?")
 
 

@@ -19,8 +19,6 @@ from ..fresh_copy import fresh_copy
 from ..primitive import primitive
 from ..tree import Tree, blocks_below, tree_of, unique_block_name
 
-__all__ = ["loop_partition"]
-
 
 @primitive
 def loop_partition(

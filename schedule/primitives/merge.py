@@ -15,8 +15,6 @@ from ..errors import ScheduleError
 from ..primitive import primitive
 from ..tree import Tree, tree_of
 
-__all__ = ["merge"]
-
 
 @primitive
 def merge(func: PrimFunc, *loops: Var) -> tuple[PrimFunc, Var]:

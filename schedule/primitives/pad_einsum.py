@@ -42,8 +42,6 @@ from ..tree import Tree, tree_of, unique_block_name
 from ._layout_maps import own_nest
 from ._nest_insertion import nest, rebuild
 
-__all__ = ["pad_einsum"]
-
 
 @primitive
 def pad_einsum(func: PrimFunc, block: str, padding: Sequence[int]) -> PrimFunc:

@@ -9,8 +9,6 @@ from ..handles import BlockRV
 from ..primitive import primitive
 from ..tree import blocks_below, symbols_of, tree_of
 
-__all__ = ["get_block", "get_child_blocks", "get_loops", "get_symbol", "work_on"]
-
 
 @primitive(kind="query")
 def get_block(func: PrimFunc, name: str, func_name: str | None = None) -> BlockRV:

@@ -24,8 +24,6 @@ from ._nest_insertion import children_of, nest, rebuild
 from .cache_read_write import pick_buffer
 from .loop_kinds import check_loops_above
 
-__all__ = ["read_at", "write_at"]
-
 
 @primitive
 def read_at(

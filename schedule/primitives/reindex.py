@@ -31,8 +31,6 @@ from ._layout_maps import own_nest
 from .cache_read_write import insert_stage
 from .transform_layout import named_buffer
 
-__all__ = ["reindex"]
-
 
 @primitive
 def reindex(func: PrimFunc, block: str, buffer: Any, skip_simplify: bool = False) -> tuple[PrimFunc, BlockRV]:

@@ -7,14 +7,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from ...tir.arith import Analyzer
+from ...tir.arith import Analyzer, conjuncts
 from ...tir.buffer import Buffer
 from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var, is_const_int
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
 from ...tir.structure import same
 from ...tir.walk import substitute, uses_var
-from ..analysis import all_of, bindings, check_only_writer, check_plain_path, conjuncts, scope_of
+from ..analysis import all_of, bindings, check_only_writer, check_plain_path, scope_of
 from ..errors import ScheduleError
 from ..footprint import analyzer_at
 from ..handles import BlockRV
@@ -35,8 +35,6 @@ from ._element_access import (
 from ._layout_maps import map_of_axes, sized_analyzer
 from ._nest_insertion import children_of
 from .cache_read_write import insert_stage, pick_buffer
-
-__all__ = ["reindex_cache_read", "reindex_cache_write"]
 
 
 def _prepare(func: PrimFunc, block: Any, index_map: Any, **_: Any) -> dict[str, Any]:

@@ -17,8 +17,6 @@ from ..nest_preconditions import check_blocks_of_nest
 from ..primitive import primitive
 from ..tree import Tree, tree_of
 
-__all__ = ["reorder", "reorder_block_iter_var"]
-
 
 @primitive
 def reorder(func: PrimFunc, *ordered_loops: Var) -> PrimFunc:

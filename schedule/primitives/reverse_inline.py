@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...tir.arith import Analyzer
+from ...tir.arith import Analyzer, conjuncts
 from ...tir.buffer import Buffer
 from ...tir.equal import structural_equal
 from ...tir.expr import BufferLoad, Expr, Var, cast
@@ -20,7 +20,6 @@ from ..analysis import (
     check_only_writer,
     check_plain_path,
     check_reduction,
-    conjuncts,
     is_output_block,
     scope_of,
 )
@@ -33,8 +32,6 @@ from ..region_cover import check_cover, covers_domain, domain_text
 from ..tree import Tree, tree_of
 from ._nest_insertion import rebuild
 from ._single_store import axes_of_store, check_pointers, defined_in, single_store, with_regions
-
-__all__ = ["reverse_compute_inline"]
 
 
 @primitive

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...tir.access_regions import access_regions
+from ...tir.arith import conjuncts
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var, is_const_int
 from ...tir.function import PrimFunc
 from ...tir.op import if_then_else
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ...tir.walk import pre_order, substitute, transform, uses_var
-from ..analysis import all_of, check_plain_path, check_reduction, conjuncts
+from ..analysis import all_of, check_plain_path, check_reduction
 from ..declared_regions import redeclared
 from ..errors import ScheduleError, bad_argument
 from ..footprint import analyzer_at
@@ -23,8 +24,6 @@ from ..tree import Tree, blocks_below, tree_of, unique_block_name
 from ._known_reduction import Reduction, combined, reduction_of, stores_of
 from ._nest_insertion import rebuild
 from ._reduction_loops import check_sweep, is_reduce_loop, mentions
-
-__all__ = ["rfactor"]
 
 
 @primitive

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...tir.arith import Analyzer, eval_interval
+from ...tir.arith import Analyzer, conjuncts, eval_interval
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import (
     LE,
@@ -35,7 +35,6 @@ from ..analysis import (
     buffers_of,
     check_only_writer,
     check_plain_path,
-    conjuncts,
     is_output_block,
     opaque_buffers,
     scope_of,
@@ -49,8 +48,6 @@ from ..tree import Tree, tree_of
 from ._nest_insertion import rebuild
 from .cache_read_write import pick_buffer
 from .loop_kinds import check_loops_above
-
-__all__ = ["rolling_buffer"]
 
 
 @primitive

@@ -21,8 +21,6 @@ from ..errors import ScheduleError, bad_argument
 from ..primitive import primitive
 from ..tree import tree_of
 
-__all__ = ["sample_categorical", "sample_partitioned_tile", "sample_perfect_tile", "sample_tile"]
-
 
 @primitive(kind="sample")
 def sample_perfect_tile(

@@ -22,8 +22,6 @@ from ._layout_maps import own_nest
 from ._nest_insertion import nest, rebuild
 from .cache_read_write import pick_buffer
 
-__all__ = ["shift_operand"]
-
 
 @primitive
 def shift_operand(func: PrimFunc, block: str, read_buffer_index: int | str) -> tuple[PrimFunc, list[BlockRV]]:

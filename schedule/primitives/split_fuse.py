@@ -19,8 +19,6 @@ from ..errors import ScheduleError, bad_argument
 from ..primitive import primitive
 from ..tree import Tree, tree_of
 
-__all__ = ["add_unit_loop", "fuse", "split"]
-
 Factor = int | Expr | None
 
 

@@ -19,8 +19,6 @@ from ..tensor_intrin import TensorIntrin
 from ..tree import Tree, tree_of
 from .blockize import blockized
 
-__all__ = ["tensorize"]
-
 
 def _by_name(func: PrimFunc, block_or_loop: Any, tensor_intrin: Any, preserve_unit_iters: bool) -> dict[str, Any]:
     return {"tensor_intrin": tensor_intrin.name} if isinstance(tensor_intrin, TensorIntrin) else {}

@@ -18,8 +18,6 @@ from ..tree import symbols_of, tree_of
 from ._layout_maps import has_trivial_bindings, map_of_axes, own_nest, sized_analyzer, tidy
 from ._nest_insertion import nest
 
-__all__ = ["transform_block_layout"]
-
 
 def _prepare_block_layout(func: PrimFunc, block: Any, index_map: Any, **_: Any) -> dict[str, Any]:
     return {"index_map": map_of_axes(func, block, index_map)}

@@ -26,8 +26,6 @@ from ._match_buffers import separated
 from .cache_read_write import pick_buffer
 from .layout_padding import fill_padding, pad_of
 
-__all__ = ["home_of", "named_buffer", "transform_layout"]
-
 
 def _rank(func: PrimFunc, block: Any, buffer: Any) -> int:
     """The rank of the buffer that is named: for maps that take ``*indices``."""
