@@ -17,7 +17,7 @@ from .tree import blocks_below
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Touch:
+class AccessedBox:
     """A box of a buffer that is read or written: ``first`` element and ``extents`` per dimension, in terms of the
     loops. ``loops`` are those between the statement asked about and the access; ``realize`` is the innermost block
     around it (None outside blocks), ``blocks`` all blocks around it, outermost first."""
@@ -31,7 +31,7 @@ class Touch:
     blocks: tuple[BlockRealize, ...]
 
 
-def touches_below(stmt: Stmt) -> list[Touch]:
+def accessed_boxes_below(stmt: Stmt) -> list[AccessedBox]:
     """Everything that is read or written below ``stmt``. Buffers allocated below it are left out.
 
     Blocks that use pointers (calls, match_buffers) count with the regions they declare. ScheduleError when a pointer
@@ -50,7 +50,7 @@ def touches_below(stmt: Stmt) -> list[Touch]:
 
 class _Walker:
     def __init__(self) -> None:
-        self.found: list[Touch] = []
+        self.found: list[AccessedBox] = []
         self.private: set[Buffer] = set()
         self.unknown: Expr | None = None
 
@@ -103,11 +103,11 @@ class _Walker:
         self.add(r.buffer, first, tuple([substitute(d.extent, env) for d in r.region]), store, loops, blocks)
 
     def add(self, buffer: Buffer, first: Any, extents: Any, store: bool, loops: Any, blocks: tuple[Any, ...]) -> None:
-        self.found.append(Touch(buffer, first, extents, store, loops, blocks[-1] if blocks else None, blocks))
+        self.found.append(AccessedBox(buffer, first, extents, store, loops, blocks[-1] if blocks else None, blocks))
 
 
 @lru_cache(maxsize=4)
-def all_touches(func: PrimFunc) -> list[Touch] | None:
+def all_accessed_boxes(func: PrimFunc) -> list[AccessedBox] | None:
     """Everything that a function reads or writes, buffers of its own included; None when that is not known."""
     walker = _Walker()
     walker.visit(func.body, {}, (), ())

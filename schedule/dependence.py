@@ -21,7 +21,7 @@ from ..tir.buffer import Buffer
 from ..tir.expr import Expr, FloorDiv, FloorMod, IntImm, Range, Var, const, is_const_int
 from ..tir.stmt import For
 from ..tir.walk import pre_order, substitute
-from .accessed_boxes import Touch
+from .accessed_boxes import AccessedBox
 
 _serial = count()
 
@@ -30,8 +30,8 @@ _serial = count()
 class Conflict:
     """A store and another access that may meet in different iterations of ``loops`` (those not told apart)."""
 
-    store: Touch
-    other: Touch
+    store: AccessedBox
+    other: AccessedBox
     loops: tuple[Var, ...]
 
     def place(self) -> str:
@@ -47,7 +47,7 @@ class Conflict:
         )
 
 
-def _shown(t: Touch) -> str:
+def _shown(t: AccessedBox) -> str:
     parts = [
         str(first) if is_const_int(extent, 1) else f"{first}:{first + extent}"
         for first, extent in zip(t.first, t.extents, strict=True)
@@ -56,7 +56,7 @@ def _shown(t: Touch) -> str:
 
 
 def conflicts(
-    analyzer: Analyzer, chain: Sequence[For], touches: Sequence[Touch], asked: Iterable[Var] | None = None
+    analyzer: Analyzer, chain: Sequence[For], touches: Sequence[AccessedBox], asked: Iterable[Var] | None = None
 ) -> Iterator[Conflict]:
     """Pairs of accesses below the nest ``chain`` that may share an element in different iterations of it.
 
@@ -64,7 +64,7 @@ def conflicts(
     variables that matter (default: all of the chain); the others are free to differ.
     """
     wanted = [loop.loop_var for loop in chain] if asked is None else list(asked)
-    by_buffer: dict[Buffer, list[Touch]] = {}
+    by_buffer: dict[Buffer, list[AccessedBox]] = {}
     for t in touches:
         by_buffer.setdefault(t.buffer, []).append(t)
     # a loop of one iteration cannot tell iterations apart
@@ -95,9 +95,9 @@ def conflicts(
                     yield Conflict(store, other, missing)
 
 
-def _distinct(group: list[Touch]) -> list[Touch]:
+def _distinct(group: list[AccessedBox]) -> list[AccessedBox]:
     """One of those accesses of a block that address the same element the same way; stores stand for loads."""
-    seen: dict[Any, Touch] = {}
+    seen: dict[Any, AccessedBox] = {}
     for t in sorted(group, key=lambda t: not t.is_store):
         key = (t.realize, _key(t))
         if key not in seen:
@@ -105,7 +105,7 @@ def _distinct(group: list[Touch]) -> list[Touch]:
     return list(seen.values())
 
 
-def _key(t: Touch) -> Any:
+def _key(t: AccessedBox) -> Any:
     return tuple([(_shape(f), _shape(e)) for f, e in zip(t.first, t.extents, strict=True)])
 
 
@@ -130,8 +130,8 @@ def _undetermined(
     analyzer: Analyzer,
     second: dict[Var, Var],
     wanted: Sequence[Var],
-    store: Touch,
-    other: Touch,
+    store: AccessedBox,
+    other: AccessedBox,
 ) -> tuple[Var, ...]:
     """The variables of ``wanted`` that may differ although both address one element."""
     for loop in store.loops:

@@ -65,7 +65,7 @@ def without_low_digits(analyzer: Analyzer, condition: Expr) -> Expr:
     return condition
 
 
-def reach_of(analyzer: Analyzer, factors: dict[Var, Expr], ranges: Mapping[Var, Range], once: bool) -> Expr | None:
+def value_count(analyzer: Analyzer, factors: dict[Var, Expr], ranges: Mapping[Var, Range], once: bool) -> Expr | None:
     """How many values in a row the linear form takes; None when there may be holes."""
     reach: Expr = IntImm(1)
     left = dict(factors)
@@ -83,7 +83,7 @@ def reach_of(analyzer: Analyzer, factors: dict[Var, Expr], ranges: Mapping[Var, 
     return reach
 
 
-def in_digits(
+def with_digit_variables(
     analyzer: Analyzer, indices: list[Expr], tests: list[Expr], ranges: dict[Var, Range], once: bool
 ) -> Parts | None:
     """``indices`` and ``tests`` with digits replaced by new variables, which ``analyzer`` learns, and the ranges now;
@@ -187,7 +187,7 @@ def _as_one(
     if line is None or not is_const_int(line[1], 0):
         return None
     factors = {v: c for v, c in zip(names, line[0], strict=True) if not is_const_int(c, 0)}
-    reach = reach_of(analyzer, factors, ranges, once)
+    reach = value_count(analyzer, factors, ranges, once)
     if not isinstance(reach, IntImm) or not all(is_const_int(ranges[v].min, 0) for v in factors):
         return None
     turns, left = reach.value, []

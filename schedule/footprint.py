@@ -21,7 +21,7 @@ from ..tir.op import max_, min_
 from ..tir.stmt import Block, For, Stmt
 from ..tir.walk import pre_order, substitute, uses_var
 from .analysis import Access
-from .digit_variables import as_bound, in_digits, reach_of
+from .digit_variables import as_bound, value_count, with_digit_variables
 from .tree import Tree
 
 Ends = tuple[Expr, Expr]
@@ -90,7 +90,7 @@ def exact_box(
     fixed = {v: ranges[v].min for v in once_only}
     exprs = [analyzer.simplify(substitute(i, fixed)) for i in indices]
     tests = [analyzer.simplify(substitute(c, fixed)) for c in conditions]
-    taken_apart = in_digits(analyzer, exprs, tests, own, once)
+    taken_apart = with_digit_variables(analyzer, exprs, tests, own, once)
     if taken_apart is None:
         return None
     exprs, tests, mine = taken_apart
@@ -107,7 +107,7 @@ def exact_box(
             return None
         used |= factors.keys()
         down = {v for v, c in factors.items() if isinstance(c, IntImm) and c.value < 0}
-        reach = reach_of(analyzer, {v: 0 - c if v in down else c for v, c in factors.items()}, mine, once)
+        reach = value_count(analyzer, {v: 0 - c if v in down else c for v, c in factors.items()}, mine, once)
         if reach is None:
             return None
         first = line[1]

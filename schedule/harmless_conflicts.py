@@ -9,7 +9,7 @@ from ..tir.buffer import Buffer
 from ..tir.expr import BufferLoad, Expr, IterVar, Var
 from ..tir.stmt import Block, BlockRealize, For, Stmt
 from ..tir.walk import loads_and_stores, pre_order
-from .accessed_boxes import Touch, all_touches
+from .accessed_boxes import AccessedBox, all_accessed_boxes
 from .analysis import opaque_buffers
 from .dependence import Conflict
 from .errors import ScheduleError
@@ -18,7 +18,7 @@ from .region_cover import check_cover
 from .tree import Tree, blocks_below
 
 
-def binding_block(store: Touch, other: Touch, variables: Iterable[Var]) -> BlockRealize | None:
+def binding_block(store: AccessedBox, other: AccessedBox, variables: Iterable[Var]) -> BlockRealize | None:
     """The block that both accesses are in and that binds the variables; None when there is no such one."""
     for a, b in zip(store.blocks, other.blocks, strict=False):
         if a is not b:
@@ -38,7 +38,7 @@ def only_reduced(realize: BlockRealize, variables: Iterable[Var]) -> bool:
     return all(v in reduced and v not in spatial for v in variables)
 
 
-def same_turn(conflict: Conflict, realize: BlockRealize, variables: Iterable[Var]) -> bool:
+def same_instance(conflict: Conflict, realize: BlockRealize, variables: Iterable[Var]) -> bool:
     """Whether iterations of the variables that meet in an element are one and the same turn of the block, which
     stores the same value again.
 
@@ -89,7 +89,7 @@ def _reads(e: Expr, buffers: Collection[Buffer]) -> bool:
     return any(a.buffer in buffers for a in loads_and_stores(e))
 
 
-def local_to_turns(tree: Tree, loop: For, buffer: Buffer, touches: Sequence[Touch]) -> str | None:
+def why_not_privatizable(tree: Tree, loop: For, buffer: Buffer, touches: Sequence[AccessedBox]) -> str | None:
     """None when each turn of ``loop`` might as well have a copy of ``buffer`` of its own, else the reason why not.
 
     That is so when nothing outside the loop touches the buffer and everything a turn reads was written in that turn.
@@ -97,7 +97,7 @@ def local_to_turns(tree: Tree, loop: For, buffer: Buffer, touches: Sequence[Touc
     if any(buffer is b for b in tree.func.buffer_map.values()):
         return f"{buffer.name} is a parameter"
     mine = [t for t in touches if t.buffer is buffer]
-    everywhere = all_touches(tree.func)
+    everywhere = all_accessed_boxes(tree.func)
     if everywhere is None:
         return "pointers are used elsewhere in the function"
     if len(mine) != sum(t.buffer is buffer for t in everywhere):

@@ -75,10 +75,10 @@ class Matcher:
     def stmt(self, t: Any, d: Any) -> None:
         """Compare a statement of the program with one of the description; :class:`Mismatch` when they differ."""
         outer, self.spot = self.spot, t
-        while _one_turn(d) and not _one_turn(t):
+        while _is_unit_loop(d) and not _is_unit_loop(t):
             self.vars[d.loop_var] = d.min
             d = d.body
-        while _one_turn(t) and not _one_turn(d):
+        while _is_unit_loop(t) and not _is_unit_loop(d):
             self.analyzer.bind(t.loop_var, Range(t.min, t.extent))
             t = t.body
         if type(t) is not type(d):
@@ -299,7 +299,7 @@ class Matcher:
             raise
 
 
-def _one_turn(s: Any) -> bool:
+def _is_unit_loop(s: Any) -> bool:
     return isinstance(s, For) and is_const_int(s.extent, 1) and s.kind == "serial" and not s.annotations
 
 

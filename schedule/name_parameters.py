@@ -18,7 +18,7 @@ BUFFER_PARAMETERS = {
 """The parameters that take buffers by name, and whether the block reads or writes it; ``buf_type`` says so itself."""
 
 
-def numbered(parameter: str, given: str | Buffer, block: Block, buf_type: str | None = None) -> Any:
+def buffer_number(parameter: str, given: str | Buffer, block: Block, buf_type: str | None = None) -> Any:
     """A buffer, or the one that ``block`` calls by this name, by its number among those that the block reads or writes,
     as traces keep it.
 

@@ -23,7 +23,7 @@ def join_ends(analyzer: Analyzer, a: Ends | None, b: Ends | None) -> Ends | None
     return analyzer.simplify(min_(a[0], b[0])), analyzer.simplify(max_(a[1], b[1]))
 
 
-def solve_axes(analyzer: Analyzer, axes: Sequence[IterVar], required: Required) -> dict[Var, Ends | None]:
+def required_domains(analyzer: Analyzer, axes: Sequence[IterVar], required: Required) -> dict[Var, Ends | None]:
     """For each axis the values that touch one of the required elements, at most; None for its whole domain."""
     names = [iv.var for iv in axes]
     out: dict[Var, Ends | None] = {}

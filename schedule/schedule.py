@@ -22,7 +22,7 @@ from ..tir.walk import transform, vars_in
 from . import primitives as _primitives  # noqa: F401  (registers them)
 from .errors import ScheduleError, bad_argument, nearest, unknown_handle
 from .handles import PLACES, BlockRV, Handle
-from .name_parameters import BUFFER_PARAMETERS, numbered
+from .name_parameters import BUFFER_PARAMETERS, buffer_number
 from .primitive import REGISTRY, Primitive, PrimitiveMethods
 from .primitive_arguments import check_arguments
 from .trace import Instruction, Trace
@@ -395,7 +395,7 @@ class Schedule(PrimitiveMethods):
         if parameter not in BUFFER_PARAMETERS or not isinstance(value, (str, Buffer)):
             return value
         block = self.get(BlockRV(self._resolve(arguments["block"])))
-        number = numbered(parameter, value, block, arguments.get("buf_type"))
+        number = buffer_number(parameter, value, block, arguments.get("buf_type"))
         if isinstance(number, Buffer):
             raise ScheduleError(
                 f"block {block.name_hint!r} does not access the given buffer {number.name} so",

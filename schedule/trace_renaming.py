@@ -16,7 +16,7 @@ from ..tir.function import PrimFunc
 from ..tir.stmt import Block
 from .errors import ScheduleError
 from .handles import BlockRV
-from .name_parameters import BLOCK_PARAMETERS, BUFFER_PARAMETERS, numbered
+from .name_parameters import BLOCK_PARAMETERS, BUFFER_PARAMETERS, buffer_number
 from .schedule import Schedule
 from .trace import Instruction, Trace, apply_instruction
 from .trace_data import Ref
@@ -83,7 +83,7 @@ def _translated(inst: Instruction, there: Schedule, here: Schedule, handles: dic
     for name in BUFFER_PARAMETERS:  # only older traces keep the name of a buffer
         of = _block_of(arguments.get("block"), there, handles)
         if of is not None and isinstance(arguments.get(name), str):
-            arguments[name] = numbered(name, arguments[name], of, arguments.get("buf_type"))
+            arguments[name] = buffer_number(name, arguments[name], of, arguments.get("buf_type"))
     for name in BLOCK_PARAMETERS:
         change(name, block)
     return replace(inst, arguments=arguments)

@@ -19,7 +19,7 @@ from ..tree import Tree
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Halves:
+class DividedBlock:
     """Axes, values and predicate of the outer block; the inner block's realization; the domains of its axes."""
 
     axes: tuple[IterVar, ...]
@@ -35,14 +35,14 @@ class Halves:
         return {iv.var: iv.dom for iv in self.inner.block.iter_vars}
 
 
-def halve(
+def divide_block(
     tree: Tree,
     realize: BlockRealize,
     outer: Sequence[For],
     inner: Sequence[For],
     preserve_unit_iters: bool,
     where: Stmt,
-) -> Halves:
+) -> DividedBlock:
     """Divide the block's axes: ``outer`` loops stay around the outer block, ``inner`` ones stand inside it.
 
     The inner block is without init; ``init`` is the old one in terms of the new axes. ScheduleError when a binding mixes
@@ -95,7 +95,7 @@ def halve(
         reads = (*body.writes, *[r for r in reads if r.buffer not in written])
     new_block = body.with_(iter_vars=tuple(inner_axes), init=None, reads=reads)
     realized = BlockRealize(tuple(inner_values), inner_predicate, new_block)
-    return Halves(tuple(axes), tuple(values), outer_predicate, realized, body.init, analyzer)
+    return DividedBlock(tuple(axes), tuple(values), outer_predicate, realized, body.init, analyzer)
 
 
 def _settled(base: Expr) -> bool:
@@ -285,7 +285,7 @@ def outer_regions(
     return tuple(out)
 
 
-def init_nest(halves: Halves, inner: Sequence[For], name: str) -> Stmt:
+def init_nest(halves: DividedBlock, inner: Sequence[For], name: str) -> Stmt:
     """The init of the outer block: a block of its own over those axes of the inner block that it uses."""
     block, init = halves.inner.block, halves.init
     assert init is not None

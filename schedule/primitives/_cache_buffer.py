@@ -27,7 +27,7 @@ Part = tuple[Range, ...]
 """The box of a buffer that a new buffer holds."""
 
 
-def part_of(tree: Tree, place: Stmt, buffer: Buffer, box: Sequence[Ends | None], analyzer: Analyzer) -> Part | None:
+def cached_part(tree: Tree, place: Stmt, buffer: Buffer, box: Sequence[Ends | None], analyzer: Analyzer) -> Part | None:
     """The part to hold when the copy of ``box`` stands in ``place``; None for the whole buffer."""
     if tree.loops_above(place):
         return None
@@ -58,7 +58,7 @@ def read_part(tree: Tree, scope: Scope, place: Stmt, buffer: Buffer, consumers: 
         return None
     outside = analyzer_at(tree, place)
     box = [(r.min, outside.simplify(r.min + r.extent - 1)) for r in region]
-    part = part_of(tree, place, buffer, box, outside)
+    part = cached_part(tree, place, buffer, box, outside)
     if part is None:
         return None
     for consumer in consumers:
@@ -68,7 +68,9 @@ def read_part(tree: Tree, scope: Scope, place: Stmt, buffer: Buffer, consumers: 
     return part
 
 
-def holder(name: str, buffer: Buffer, storage_scope: str, box: Sequence[Ends | None], part: Part | None) -> Buffer:
+def cache_buffer(
+    name: str, buffer: Buffer, storage_scope: str, box: Sequence[Ends | None], part: Part | None
+) -> Buffer:
     """The new buffer, for all of ``buffer`` or a part. Its sizes are of the type of the indices that are used."""
     shape = [
         const(e.value, ends[0].dtype) if ends is not None and isinstance(e, IntImm) else e

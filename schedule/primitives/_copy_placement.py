@@ -46,7 +46,7 @@ def check_pointers_declared(scope: Scope, buffer: Buffer) -> None:
 
 def check_apart(tree: Tree, writer: BlockRealize, reader: BlockRealize, buffer: Buffer) -> None:
     """ScheduleError unless the writer is done with all of the buffer when the reader starts."""
-    around = repeating(tree, writer)
+    around = repeated_loops(tree, writer)
     shared = [loop for loop in tree.loops_above(reader) if loop.loop_var in around]
     if shared:
         raise ScheduleError(
@@ -116,7 +116,7 @@ def _written_before(tree: Tree, inside: Scope, reader: BlockRealize, buffer: Buf
 def check_no_carried_reader(tree: Tree, scope: Scope, writer: BlockRealize, buffer: Buffer) -> None:
     """ScheduleError when an earlier block reads, in the next turn of a loop, what ``writer`` writes: a copy made behind
     that loop would come too late."""
-    around = repeating(tree, writer)
+    around = repeated_loops(tree, writer)
     for reader in scope.readers.get(buffer, []):
         if reader is writer or scope.order[reader] > scope.order[writer]:
             continue
@@ -130,7 +130,7 @@ def check_no_carried_reader(tree: Tree, scope: Scope, writer: BlockRealize, buff
             )
 
 
-def repeating(tree: Tree, realize: BlockRealize) -> set[Var]:
+def repeated_loops(tree: Tree, realize: BlockRealize) -> set[Var]:
     """The loops above a block that have, or may have, more than one turn."""
     return {loop.loop_var for loop in tree.loops_above(realize) if not is_const_int(loop.extent, 1)}
 
@@ -146,7 +146,7 @@ def named_after(scope: Scope, writer: BlockRealize, named: Sequence[BlockRealize
     return [b for b in named if scope.order[b] > scope.order[writer]]
 
 
-def meeting_place(tree: Tree, writer: BlockRealize, users: Sequence[BlockRealize]) -> tuple[SeqStmt, int, Stmt] | None:
+def copy_place(tree: Tree, writer: BlockRealize, users: Sequence[BlockRealize]) -> tuple[SeqStmt, int, Stmt] | None:
     """Where a copy stands between the writer and its users: the innermost sequence that holds the writer and one of
     them, the number there of the first child with one of them, and the child with the writer."""
     above = list(tree.above(writer))

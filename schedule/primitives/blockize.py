@@ -14,7 +14,7 @@ from ..errors import ScheduleError, bad_argument
 from ..handles import BlockRV
 from ..primitive import primitive
 from ..tree import Tree, blocks_below, tree_of, unique_block_name
-from ._block_division import Halves, halve, init_nest, nest_again, outer_regions, union_regions
+from ._block_division import DividedBlock, divide_block, init_nest, nest_again, outer_regions, union_regions
 
 
 @primitive
@@ -83,7 +83,7 @@ def blockized(tree: Tree, loop: For, preserve_unit_iters: bool) -> BlockRealize:
     cut = loops.index(loop)
     outer, inner = loops[:cut], loops[cut:]
     _check_direct(tree, realize, loop)
-    halves = halve(tree, realize, outer, inner, preserve_unit_iters, loop)
+    halves = divide_block(tree, realize, outer, inner, preserve_unit_iters, loop)
     block = halves.inner.block
     name = block.name_hint
     init_name = unique_block_name(tree.func, f"{name}_init")
@@ -115,7 +115,7 @@ def _check_closed(new: Block, loops: Sequence[For], loop: For) -> None:
             )  # fmt: skip
 
 
-def _own_reads(halves: Halves, realize: BlockRealize) -> tuple[BufferRegion, ...]:
+def _own_reads(halves: DividedBlock, realize: BlockRealize) -> tuple[BufferRegion, ...]:
     """What the outer block reads: with an init, not what it accumulates into."""
     reads = halves.inner.block.reads
     if realize.block.init is None:
@@ -205,7 +205,7 @@ def _side_by_side(tree: Tree, blocks: Sequence[BlockRealize], preserve_unit_iter
         )  # fmt: skip
     ordered = [realize for _, realize in places]
     names = [r.block.name_hint for r in ordered]
-    shared: Halves | None = None
+    shared: DividedBlock | None = None
     reads: list[BufferRegion] = []
     writes: list[BufferRegion] = []
     body: list[Stmt] = []
@@ -213,7 +213,7 @@ def _side_by_side(tree: Tree, blocks: Sequence[BlockRealize], preserve_unit_iter
         loops = tree.loops_above(realize)
         cut = next((i + 1 for i, lp in enumerate(loops) if lp is top), 0)
         inner = loops[cut:]
-        halves = halve(tree, realize, loops[:cut], inner, preserve_unit_iters, top)
+        halves = divide_block(tree, realize, loops[:cut], inner, preserve_unit_iters, top)
         if shared is None:
             shared = halves
         halves, inner = _in_terms_of(shared, halves, inner, ordered[0], realize)
@@ -248,8 +248,8 @@ def _meeting_point(tree: Tree, blocks: Sequence[BlockRealize]) -> For | Block:
 
 
 def _in_terms_of(
-    shared: Halves, halves: Halves, inner: Sequence[For], one: BlockRealize, other: BlockRealize
-) -> tuple[Halves, list[For]]:
+    shared: DividedBlock, halves: DividedBlock, inner: Sequence[For], one: BlockRealize, other: BlockRealize
+) -> tuple[DividedBlock, list[For]]:
     """``halves`` with the outer axes of ``shared``; ScheduleError when they are not the same."""
     if halves is shared:
         return halves, list(inner)
@@ -278,12 +278,12 @@ def _in_terms_of(
         )
     realized = substitute(halves.inner, mapping)
     return (
-        Halves(shared.axes, shared.values, shared.predicate, realized, None, halves.analyzer),
+        DividedBlock(shared.axes, shared.values, shared.predicate, realized, None, halves.analyzer),
         [substitute(lp.with_(body=realized), mapping) for lp in inner],
     )
 
 
-def _same_axis(a: IterVar, b: IterVar, x: Expr, y: Expr, shared: Halves) -> bool:
+def _same_axis(a: IterVar, b: IterVar, x: Expr, y: Expr, shared: DividedBlock) -> bool:
     return (
         a.kind == b.kind
         and shared.analyzer.can_prove_equal(a.dom.extent, b.dom.extent)

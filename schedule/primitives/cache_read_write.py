@@ -24,16 +24,16 @@ from ..primitive import primitive
 from ..region_cover import check_cover
 from ..storage_scopes import check_storage_scope
 from ..tree import Tree, blocks_below, tree_of, unique_block_name
-from ._cache_buffer import copy_nest, holder, part_of, read_part, redirect
+from ._cache_buffer import cache_buffer, cached_part, copy_nest, read_part, redirect
 from ._copy_placement import (
     check_apart,
     check_no_carried_reader,
     check_pointers_declared,
     check_starts_fresh,
+    copy_place,
     dependents,
-    meeting_place,
     named_after,
-    repeating,
+    repeated_loops,
     uses_pointer,
     written_box,
 )
@@ -166,17 +166,17 @@ def cache_read(
                 check_cover(tree, writer, consumer, buffer)
         check_plain_path(tree, writer)
         later = dependents(scope, writer)
-        meet = meeting_place(tree, writer, later if named is None else named_after(scope, writer, named))
+        meet = copy_place(tree, writer, later if named is None else named_after(scope, writer, named))
         place = (body, len(children_of(body))) if meet is None else (meet[0], meet[1])
         analyzer, box = written_box(tree, writer, buffer, None if meet is None else meet[2], exactly=False)
         if pointers:
             box = [None] * buffer.ndim
-        part = part_of(tree, place[0], buffer, box, analyzer)
+        part = cached_part(tree, place[0], buffer, box, analyzer)
     else:
         analyzer = analyzer_at(tree, body)
         box = [None] * buffer.ndim
         part = None if pointers else read_part(tree, scope, body, buffer, consumers)
-    copy = holder(name, buffer, storage_scope, box, part)
+    copy = cache_buffer(name, buffer, storage_scope, box, part)
     stage = copy_nest(analyzer, name, buffer, copy, copy, box, part)
     changed: dict[Stmt, Stmt | None] = {c: redirect(tree, c, buffer, copy, part) for c in consumers}
     return insert_stage(func, scope, place, stage, changed, copy), BlockRV(name)
@@ -184,7 +184,7 @@ def cache_read(
 
 def _all_before(tree: Tree, scope: Scope, consumers: Sequence[BlockRealize], writer: BlockRealize) -> bool:
     """Whether all consumers are done when the writer starts, so that they read what was there before."""
-    around = repeating(tree, writer)
+    around = repeated_loops(tree, writer)
     return all(
         scope.order[c] < scope.order[writer] and not any(lp.loop_var in around for lp in tree.loops_above(c))
         for c in consumers
@@ -308,13 +308,13 @@ def cache_write(
         check_cover(tree, realize, reader, buffer)
     check_no_carried_reader(tree, scope, realize, buffer)
     name = unique_block_name(func, f"{buffer.name}_{storage_scope}")
-    meet = meeting_place(tree, realize, [r for r in dependents(scope, realize) if r not in named])
+    meet = copy_place(tree, realize, [r for r in dependents(scope, realize) if r not in named])
     body = scope.root.block.body
     place: tuple[Stmt, int] = (body, len(children_of(body))) if meet is None else (meet[0], meet[1])
     exactly = is_output_block(tree, realize)
     analyzer, box = written_box(tree, realize, buffer, None if meet is None else meet[2], exactly)
-    part = None if uses_pointer(realize, buffer) else part_of(tree, place[0], buffer, box, analyzer)
-    copy = holder(name, buffer, storage_scope, box, part)
+    part = None if uses_pointer(realize, buffer) else cached_part(tree, place[0], buffer, box, analyzer)
+    copy = cache_buffer(name, buffer, storage_scope, box, part)
     stage = copy_nest(analyzer, name, copy, buffer, copy, box, part)
     changed: dict[Stmt, Stmt | None] = {b: redirect(tree, b, buffer, copy, part) for b in (realize, *redirected)}
     return insert_stage(func, scope, place, stage, changed, copy), BlockRV(name)

@@ -25,7 +25,7 @@ from ..footprint import Ends, analyzer_at, bounding_box
 from ..handles import COMPUTE_INLINE, COMPUTE_ROOT
 from ..primitive import primitive
 from ..region_cover import check_all_covers, covers_domain, domain_conditions, reduces_once
-from ..required_domain import Required, join_ends, solve_axes
+from ..required_domain import Required, join_ends, required_domains
 from ..storage_scopes import shared_by_thread
 from ..tree import Tree, blocks_below, tree_of
 from ._nest_insertion import check_kinds_for, children_of, insert_in, nest, realize_over, span_within
@@ -168,7 +168,7 @@ def _move(func: PrimFunc, block: str, loop: Var, keep_units: bool, index: int, f
         if forward
         else _made_by_producers(tree, inner, scope, realize, target)
     )
-    domains = solve_axes(inner, realize.block.iter_vars, required)
+    domains = required_domains(inner, realize.block.iter_vars, required)
     spans = [span_within(inner, domains[iv.var], iv.dom) for iv in realize.block.iter_vars]
     new, loops = realize_over(inner, realize.block, spans, keep_units, own)
     moved = tree.replace({target.body: insert_in(target.body, position, nest(loops, new))})

@@ -12,11 +12,11 @@ from ...tir.expr import IterVar, Var
 from ...tir.function import PrimFunc
 from ...tir.stmt import BlockRealize, For, Stmt
 from ...tir.walk import uses_var
-from ..accessed_boxes import touches_below
+from ..accessed_boxes import accessed_boxes_below
 from ..bindings import analyzer_above
 from ..dependence import conflicts
 from ..errors import ScheduleError
-from ..harmless_conflicts import binding_block, local_to_turns, only_reduced
+from ..harmless_conflicts import binding_block, only_reduced, why_not_privatizable
 from ..nest_preconditions import check_blocks_of_nest
 from ..primitive import primitive
 from ..tree import Tree, tree_of
@@ -35,7 +35,7 @@ def parallel(func: PrimFunc, loop: Var) -> PrimFunc:
     """
     tree = tree_of(func)
     target = tree.loop(loop)
-    check_independent(tree, target, "run in parallel", scratch=local_to_turns)
+    check_independent(tree, target, "run in parallel", scratch=why_not_privatizable)
     return tree.replace({target: target.with_(kind="parallel", thread_binding=None)})
 
 
@@ -80,7 +80,7 @@ def bind(func: PrimFunc, loop: Var, thread_axis: str) -> PrimFunc:
             f"{thread_axis!r} is no thread axis", where=target, hint="blockIdx.x, threadIdx.y, vthread.z and their like"
         )
     reducing = thread_axis.startswith("threadIdx")
-    check_independent(tree, target, f"run on {thread_axis}", scratch=local_to_turns, reducing=reducing)
+    check_independent(tree, target, f"run on {thread_axis}", scratch=why_not_privatizable, reducing=reducing)
     return tree.replace({target: target.with_(kind="thread_binding", thread_binding=thread_axis)})
 
 
@@ -95,7 +95,7 @@ def check_independent(
     loop is part of: beside an axis that has to run in order (a scan), spatial ones are as independent as ever."""
     var = loop.loop_var
     check_blocks_of_nest(tree, [loop], {IterVar.SPATIAL, IterVar.REDUCE}, bound=True)
-    touches = touches_below(loop.body)
+    touches = accessed_boxes_below(loop.body)
     for conflict in conflicts(analyzer_above(tree, loop), [loop], touches):
         buffer = conflict.store.buffer
         block = binding_block(conflict.store, conflict.other, [var])
@@ -130,12 +130,14 @@ def check_loops_above(tree: Tree, stmt: Stmt, which: Callable[[For], bool] = lam
     ``which`` picks the loops to look at."""
     for loop in filter(which, tree.loops_above(stmt)):
         if loop.kind == "parallel":
-            check_independent(tree, loop, "run in parallel", scratch=local_to_turns)
+            check_independent(tree, loop, "run in parallel", scratch=why_not_privatizable)
         elif loop.kind == "vectorized":
             check_independent(tree, loop, "be the lanes of vectors")
         elif loop.kind == "thread_binding":
             reducing = (loop.thread_binding or "").startswith("threadIdx")
-            check_independent(tree, loop, f"run on {loop.thread_binding}", scratch=local_to_turns, reducing=reducing)
+            check_independent(
+                tree, loop, f"run on {loop.thread_binding}", scratch=why_not_privatizable, reducing=reducing
+            )
 
 
 def _axis(realize: BlockRealize, var: Var) -> str:

@@ -8,7 +8,7 @@ from ...tir.expr import Expr, Var, const
 from ...tir.function import PrimFunc
 from ...tir.stmt import For, SeqStmt, Stmt, seq
 from ...tir.walk import substitute
-from ..accessed_boxes import touches_below
+from ..accessed_boxes import accessed_boxes_below
 from ..bindings import analyzer_above, check_at_zero, check_plain
 from ..dependence import conflicts
 from ..errors import ScheduleError
@@ -144,7 +144,7 @@ def _check_nests(tree: Tree, meet: SeqStmt, nests: Sequence[Sequence[For]]) -> N
 
 def _check_order(tree: Tree, nests: Sequence[Sequence[For]], bodies: Sequence[Stmt], chain: Sequence[For]) -> None:
     """Different iterations of different loops must not meet in an element that one of them writes: they change places."""
-    touches = [touches_below(body) for body in bodies]
+    touches = [accessed_boxes_below(body) for body in bodies]
     origin = {t: number for number, found in enumerate(touches) for t in found}
     together = [t for found in touches for t in found]
     if any(t.realize is None for t in together):

@@ -22,7 +22,7 @@ from ..index_map import IndexMap
 from ..primitive import primitive
 from ..storage_scopes import check_storage_scope
 from ..tree import Tree, symbols_of, tree_of, unique_block_name
-from ._copy_placement import check_no_carried_reader, dependents, meeting_place
+from ._copy_placement import check_no_carried_reader, copy_place, dependents
 from ._element_access import (
     accessed_point,
     axes_in,
@@ -117,7 +117,7 @@ def reindex_cache_read(
     place: tuple[Stmt, int] = (scope.root.block.body, 0)
     outside: Stmt | None = None
     if writers:
-        meet = meeting_place(tree, writers[0], [realize])
+        meet = copy_place(tree, writers[0], [realize])
         assert meet is not None
         place, outside = (meet[0], meet[1]), meet[0]
     copies = _nest_like(tree, realize, outside, layout.axes)
@@ -198,7 +198,7 @@ def reindex_cache_write(
     check_distinct(func, realize, layout.axes, layout.indices)
     check_no_carried_reader(tree, scope, realize, old)
     later = dependents(scope, realize)
-    meet = meeting_place(tree, realize, later) if later else None
+    meet = copy_place(tree, realize, later) if later else None
     if meet is None:
         body = scope.root.block.body
         place: tuple[Stmt, int] = (body, len(children_of(body)))

@@ -8,11 +8,11 @@ from ...tir.expr import IterVar, Var
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, For, Stmt
 from ...tir.walk import uses_var
-from ..accessed_boxes import touches_below
+from ..accessed_boxes import accessed_boxes_below
 from ..bindings import analyzer_above
 from ..dependence import conflicts
 from ..errors import ScheduleError
-from ..harmless_conflicts import accumulates, binding_block, local_to_turns, only_reduced, same_turn
+from ..harmless_conflicts import accumulates, binding_block, only_reduced, same_instance, why_not_privatizable
 from ..nest_preconditions import check_blocks_of_nest
 from ..primitive import primitive
 from ..tree import Tree, tree_of
@@ -98,7 +98,7 @@ def _why_no_nest(tree: Tree, loop: For, bottom: For, stop: Stmt | None) -> str:
 
 def _check_order(tree: Tree, nest: Sequence[For], new: Sequence[For]) -> None:
     """ScheduleError unless iterations that share an element keep their order."""
-    touches = touches_below(nest[-1].body)
+    touches = accessed_boxes_below(nest[-1].body)
     place = {loop.loop_var: n for n, loop in enumerate(new)}
     for conflict in conflicts(analyzer_above(tree, nest[0]), nest, touches):
         free = conflict.loops
@@ -106,14 +106,14 @@ def _check_order(tree: Tree, nest: Sequence[For], new: Sequence[For]) -> None:
             continue
         block = binding_block(conflict.store, conflict.other, free)
         why: str | None
-        if block is not None and same_turn(conflict, block, free):
+        if block is not None and same_instance(conflict, block, free):
             continue
         if block is not None and only_reduced(block, free):
             if accumulates(block.block):
                 continue
             why = f"block {block.block.name_hint!r} is no known reduction, so the order of its turns matters"
         else:
-            why = local_to_turns(tree, nest[-1], conflict.store.buffer, touches)
+            why = why_not_privatizable(tree, nest[-1], conflict.store.buffer, touches)
         if why is None:
             continue
         names = ", ".join(v.name for v in free)
