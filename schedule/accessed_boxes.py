@@ -32,7 +32,7 @@ class AccessedBox:
 
 
 def accessed_boxes_below(stmt: Stmt) -> list[AccessedBox]:
-    """Everything that is read or written below ``stmt``. Buffers allocated below it are left out.
+    """Return everything that is read or written below ``stmt``. Buffers allocated below it are left out.
 
     Blocks that use pointers (calls, match_buffers) count with the regions they declare. ScheduleError when a pointer
     or an external call stands outside such a block: what it touches is not known.
@@ -108,7 +108,7 @@ class _Walker:
 
 @lru_cache(maxsize=4)
 def all_accessed_boxes(func: PrimFunc) -> list[AccessedBox] | None:
-    """Everything that a function reads or writes, buffers of its own included; None when that is not known."""
+    """Return everything that a function reads or writes, buffers of its own included; None when that is not known."""
     walker = _Walker()
     walker.visit(func.body, {}, (), ())
     return walker.found if walker.unknown is None else None

@@ -30,23 +30,23 @@ from .tree import Tree, blocks_below
 
 
 def all_of(conditions: Iterable[Expr]) -> Expr:
-    """The conditions joined by "and"; the constant true for none."""
+    """Return the conditions joined by "and"; the constant true for none."""
     return all_(*conditions)
 
 
 def bindings(realize: BlockRealize) -> dict[Var, Expr]:
-    """The value of each axis of a block, by the axis's variable."""
+    """Return the value of each axis of a block, by the axis's variable."""
     return {iv.var: value for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)}
 
 
 def region_of(regions: Iterable[BufferRegion], buffer: Buffer) -> BufferRegion | None:
-    """The first region of ``buffer`` among ``regions``."""
+    """Return the first region of ``buffer`` among ``regions``."""
     return next((r for r in regions if r.buffer is buffer), None)
 
 
 def buffers_of(block: Block) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
-    """The buffers a block reads and those it writes: what it declares and, for a block without axes, which need not
-    declare anything, what the blocks inside it touch. Buffers of its own do not count."""
+    """Return the buffers a block reads and those it writes: what it declares and, for a block without axes, which need
+    not declare anything, what the blocks inside it touch. Buffers of its own do not count."""
     reads = {r.buffer: None for r in block.reads}
     writes = {r.buffer: None for r in block.writes}
     if not block.iter_vars:
@@ -88,7 +88,8 @@ class Scope:
                 self.readers.setdefault(buffer, []).append(b)
 
     def producers(self, realize: BlockRealize) -> list[BlockRealize]:
-        """The earlier blocks that write what ``realize`` reads, or write as well (TVM's RAW and WAW), in order."""
+        """Return the earlier blocks that write what ``realize`` reads, or write as well (TVM's RAW and WAW), in
+        order."""
         here = self.order[realize]
         reads, writes = buffers_of(realize.block)
         touched = {*reads, *writes}
@@ -96,7 +97,7 @@ class Scope:
         return sorted(found, key=self.order.__getitem__)
 
     def consumers(self, realize: BlockRealize) -> list[BlockRealize]:
-        """The later blocks that read or overwrite what ``realize`` writes, in order."""
+        """Return the later blocks that read or overwrite what ``realize`` writes, in order."""
         here = self.order[realize]
         written = buffers_of(realize.block)[1]
         found = {
@@ -114,12 +115,12 @@ def _scope(root: BlockRealize) -> Scope:
 
 
 def scope_of(tree: Tree, realize: BlockRealize) -> Scope:
-    """The scope that ``realize`` is a block of."""
+    """Return the scope that ``realize`` is a block of."""
     return _scope(tree.scope(realize))
 
 
 def bare_loads(stmt: Stmt) -> Iterator[tuple[Stmt, BufferLoad]]:
-    """What is read below ``stmt`` outside of blocks, by bounds of loops, conditions and bindings, and where."""
+    """Return what is read below ``stmt`` outside of blocks, by bounds of loops, conditions and bindings, and where."""
     for n in pre_order(stmt, lambda n: not isinstance(n, (Expr, Block))):
         if isinstance(n, Stmt) and not isinstance(n, Block):
             for e in n.children():
@@ -130,7 +131,7 @@ def bare_loads(stmt: Stmt) -> Iterator[tuple[Stmt, BufferLoad]]:
 
 
 def check_read_by_blocks_alone(scope: Scope, buffer: Buffer) -> None:
-    """ScheduleError when the bounds of a loop, or a condition outside of blocks, read the buffer."""
+    """Raise ScheduleError when the bounds of a loop, or a condition outside of blocks, read the buffer."""
     found = scope.bare_readers.get(buffer)
     if found is not None:
         what = f"the bounds of loop {found.loop_var.name}" if isinstance(found, For) else "a condition or a binding"
@@ -163,7 +164,8 @@ def _why_not_only_writer(scope: Scope, block: Block) -> str | None:
 
 
 def _hides(block: Block) -> str | None:
-    """Whether what a block touches cannot be read off its regions; a block without axes need not declare them."""
+    """Return whether what a block touches cannot be read off its regions; a block without axes need not declare
+    them."""
     declared = {r.buffer for r in block.reads}, {r.buffer for r in block.writes}
     if not block.iter_vars and any(not set(found) <= d for found, d in zip(buffers_of(block), declared, strict=True)):
         return "it holds blocks that touch more than it declares"
@@ -178,7 +180,7 @@ def _kinds(block: Block, allowed: Sequence[str]) -> str | None:
 
 
 def why_not_complete(scope: Scope, block: Block) -> str | None:
-    """What keeps ``block`` from being a complete block; None when it is one."""
+    """Return what keeps ``block`` from being a complete block; None when it is one."""
     if block.init is not None:
         return "it has an init, so it accumulates"
     found = _hides(block) or _kinds(block, (IterVar.SPATIAL,)) or _why_not_only_writer(scope, block)
@@ -190,7 +192,7 @@ def why_not_complete(scope: Scope, block: Block) -> str | None:
 
 
 def why_not_reduction(scope: Scope, block: Block) -> str | None:
-    """What keeps ``block`` from being a reduction block; None when it is one."""
+    """Return what keeps ``block`` from being a reduction block; None when it is one."""
     if block.init is None:
         return "it has no init"
     found = _kinds(block, (IterVar.SPATIAL, IterVar.REDUCE)) or _why_not_only_writer(scope, block)
@@ -207,7 +209,7 @@ def why_not_reduction(scope: Scope, block: Block) -> str | None:
 
 
 def check_complete(tree: Tree, realize: BlockRealize) -> None:
-    """ScheduleError unless the block is complete."""
+    """Raise ScheduleError unless the block is complete."""
     why = why_not_complete(scope_of(tree, realize), realize.block)
     if why is not None:
         raise ScheduleError(
@@ -218,7 +220,7 @@ def check_complete(tree: Tree, realize: BlockRealize) -> None:
 
 
 def check_reduction(tree: Tree, realize: BlockRealize) -> None:
-    """ScheduleError unless the block is a reduction block."""
+    """Raise ScheduleError unless the block is a reduction block."""
     why = why_not_reduction(scope_of(tree, realize), realize.block)
     if why is not None:
         raise ScheduleError(
@@ -229,7 +231,7 @@ def check_reduction(tree: Tree, realize: BlockRealize) -> None:
 
 
 def check_complete_or_reduction(tree: Tree, realize: BlockRealize) -> None:
-    """ScheduleError unless the block is complete or a reduction block."""
+    """Raise ScheduleError unless the block is complete or a reduction block."""
     scope = scope_of(tree, realize)
     block = realize.block
     why = why_not_reduction(scope, block) if block.init is not None else why_not_complete(scope, block)
@@ -242,7 +244,7 @@ def check_complete_or_reduction(tree: Tree, realize: BlockRealize) -> None:
 
 
 def check_only_writer(tree: Tree, realize: BlockRealize) -> None:
-    """ScheduleError when another block of the scope writes one of the block's outputs."""
+    """Raise ScheduleError when another block of the scope writes one of the block's outputs."""
     why = _why_not_only_writer(scope_of(tree, realize), realize.block)
     if why is not None:
         raise ScheduleError(
@@ -253,13 +255,13 @@ def check_only_writer(tree: Tree, realize: BlockRealize) -> None:
 
 
 def is_output_block(tree: Tree, realize: BlockRealize) -> bool:
-    """Whether the block writes a buffer that lives on after its scope."""
+    """Return whether the block writes a buffer that lives on after its scope."""
     allocated = set(tree.scope(realize).block.alloc_buffers)
     return any(b not in allocated for b in buffers_of(realize.block)[1])
 
 
 def check_plain_path(tree: Tree, realize: BlockRealize) -> None:
-    """ScheduleError when something other than loops and sequences stands between the block and its scope."""
+    """Raise ScheduleError when something other than loops and sequences stands between the block and its scope."""
     for up in tree.above(realize):
         if isinstance(up, Block):
             return
@@ -287,17 +289,17 @@ class Access:
 
     @property
     def buffer(self) -> Buffer:
-        """The buffer accessed."""
+        """Return the buffer accessed."""
         return self.node.buffer
 
     @property
     def is_store(self) -> bool:
-        """Whether it is a store."""
+        """Return whether it is a store."""
         return isinstance(self.node, BufferStore)
 
 
 def accesses(stmt: Stmt, buffer: Buffer | None = None) -> list[Access]:
-    """Every load and store below ``stmt`` (of ``buffer`` alone, when given), in program order.
+    """Return every load and store below ``stmt`` (of ``buffer`` alone, when given), in program order.
 
     Loads and stores through a block's match_buffers appear under the matched buffer's name. Accesses through pointers
     do not appear: see :func:`opaque_buffers`.

@@ -13,7 +13,7 @@ from .tree import Tree, blocks_below, symbols_of
 
 
 def analyzer_above(tree: Tree, stmt: Stmt, keep_unit: bool = False) -> Analyzer:
-    """An analyzer that knows the loops and axes around ``stmt``, and that sizes are not negative.
+    """Return an analyzer that knows the loops and axes around ``stmt``, and that sizes are not negative.
 
     Variables that are neither (the tile factors of a sketch) are at least one. With ``keep_unit`` loops of one
     iteration are treated as longer ones, so that simplifying keeps their variables.
@@ -68,7 +68,7 @@ def rebind(
     predicate: Expr | None = None,
     keep_unit: bool = True,
 ) -> Stmt:
-    """``body`` with variables replaced and, where ``predicate`` is given, guarded by it.
+    """Return ``body`` with variables replaced and, where ``predicate`` is given, guarded by it.
 
     ``above``: the loops around the new body, within its block. Bindings of the outermost blocks are brought into
     normal form (:func:`~tilewright.tir.arith.iter_map_simplify`). The guard goes to the predicates of those blocks;
@@ -97,7 +97,7 @@ def rebind(
 
 
 def _distinct_loops(values: tuple[Expr, ...], ranges: Mapping[Var, Range], keep_unit: bool) -> bool:
-    """Whether each value is a loop variable that stays as it is, or a constant."""
+    """Return whether each value is a loop variable that stays as it is, or a constant."""
     met: set[Expr] = set()
     for value in values:
         if isinstance(value, IntImm):
@@ -117,7 +117,7 @@ def tidy_bindings(
     predicate: Expr,
     keep_unit: bool,
 ) -> tuple[Expr, ...]:
-    """The bindings in normal form where they have one; while tile sizes are open, each simplified by itself."""
+    """Return the bindings in normal form where they have one; while tile sizes are open, each simplified by itself."""
     if not tree.tile_symbols:
         test = None if isinstance(predicate, IntImm) else predicate
         new = iter_map_simplify(values, ranges, test, analyzer, keep_unit)
@@ -127,7 +127,7 @@ def tidy_bindings(
 
 
 def _tidy(analyzer: Analyzer, value: Expr, loops: Collection[Var]) -> Expr:
-    """The simplified binding; with symbolic factors a sum of loops times factors, in the order they are met."""
+    """Return the simplified binding; with symbolic factors a sum of loops times factors, in the order they are met."""
     simple: Expr = analyzer.simplify(value)
     if all(isinstance(n.b, IntImm) for n in pre_order(simple) if isinstance(n, Mul)):
         return simple
@@ -142,7 +142,7 @@ def _tidy(analyzer: Analyzer, value: Expr, loops: Collection[Var]) -> Expr:
 
 
 def check_plain(loop: For, doing: str) -> None:
-    """ScheduleError when the loop has annotations or a thread binding, which ``doing`` would lose."""
+    """Raise ScheduleError when the loop has annotations or a thread binding, which ``doing`` would lose."""
     name = loop.loop_var.name
     if loop.annotations:
         raise ScheduleError(
@@ -159,7 +159,7 @@ def check_plain(loop: For, doing: str) -> None:
 
 
 def check_at_zero(loop: For, analyzer: Analyzer) -> None:
-    """ScheduleError when the loop starts elsewhere than at zero."""
+    """Raise ScheduleError when the loop starts elsewhere than at zero."""
     if not is_const_int(loop.min, 0) and not analyzer.can_prove_equal(loop.min, 0):
         raise ScheduleError(
             f"loop {loop.loop_var.name} starts at {loop.min}, only loops that start at 0 are supported",

@@ -12,13 +12,14 @@ from .analysis import opaque_buffers
 
 
 def hidden_reads(block: Block) -> list[BufferRegion]:
-    """What the block declares to read of buffers that it reaches through pointers or match_buffers, which no load shows."""
+    """Return what the block declares to read of buffers that it reaches through pointers or match_buffers, which no
+    load shows."""
     pointers = opaque_buffers(block)
     return [r for r in block.reads if r.buffer.data in pointers]
 
 
 def redeclared(block: Block, more: Sequence[BufferRegion] = ()) -> Block:
-    """``block``, whose body or init has changed, with the regions of what these access.
+    """Return ``block``, whose body or init has changed, with the regions of what these access.
 
     What it reaches through a pointer or a match_buffer no load or store shows, so the old regions of such buffers stay,
     and ``more`` is added to the reads.
@@ -37,7 +38,7 @@ def redeclared(block: Block, more: Sequence[BufferRegion] = ()) -> Block:
 
 
 def _joined(found: Sequence[BufferRegion], declared: Sequence[BufferRegion]) -> tuple[BufferRegion, ...]:
-    """One region per buffer: what was found, then what is only declared."""
+    """Return one region per buffer: what was found, then what is only declared."""
     out = {r.buffer: r for r in found}
     for r in declared:
         out[r.buffer] = region_union([out[r.buffer], r]) if r.buffer in out else r

@@ -35,11 +35,11 @@ class Conflict:
     loops: tuple[Var, ...]
 
     def place(self) -> str:
-        """Where the store goes, for messages."""
+        """Return where the store goes, for messages."""
         return _shown(self.store)
 
     def text(self) -> str:
-        """What meets, for messages."""
+        """Return what meets, for messages."""
         return f"{_shown(self.store)} is written" + (
             f" and {_shown(self.other)} {'written' if self.other.is_store else 'read'}"
             if self.other.first is not self.store.first
@@ -96,7 +96,7 @@ def conflicts(
 
 
 def _distinct(group: list[AccessedBox]) -> list[AccessedBox]:
-    """One of those accesses of a block that address the same element the same way; stores stand for loads."""
+    """Return one of those accesses of a block that address the same element the same way; stores stand for loads."""
     seen: dict[Any, AccessedBox] = {}
     for t in sorted(group, key=lambda t: not t.is_store):
         key = (t.realize, _key(t))
@@ -133,7 +133,7 @@ def _undetermined(
     store: AccessedBox,
     other: AccessedBox,
 ) -> tuple[Var, ...]:
-    """The variables of ``wanted`` that may differ although both address one element."""
+    """Return the variables of ``wanted`` that may differ although both address one element."""
     for loop in store.loops:
         analyzer.bind(loop.loop_var, Range(loop.min, loop.extent))
     rename: dict[Var, Expr] = dict(second)
@@ -176,7 +176,7 @@ def _undetermined(
 
 
 def _apart(analyzer: Analyzer, equations: Sequence[tuple[Expr, Expr, Expr, Expr]]) -> bool:
-    """Whether some equation has no solution, so that the two never meet."""
+    """Return whether some equation has no solution, so that the two never meet."""
     return any(analyzer.can_prove(g + h <= f) or analyzer.can_prove(f + e <= g) for f, g, e, h in equations)
 
 
@@ -185,7 +185,7 @@ _Lines = dict[tuple[int, int], tuple[Expr, "tuple[Expr, Expr] | None"]]
 
 
 def _line(analyzer: Analyzer, e: Expr, v: Var, lines: _Lines) -> tuple[Expr, Expr] | None:
-    """(c, rest) when ``e`` is ``c * v + rest``."""
+    """Return (c, rest) when ``e`` is ``c * v + rest``."""
     known = lines.get((id(e), id(v)))
     if known is None:
         found = linear_coefficients(e, [v], analyzer)
@@ -196,7 +196,7 @@ def _line(analyzer: Analyzer, e: Expr, v: Var, lines: _Lines) -> tuple[Expr, Exp
 def _solves(
     analyzer: Analyzer, v: Var, w: Var, equations: Sequence[tuple[Expr, Expr, Expr, Expr]], lines: _Lines
 ) -> bool:
-    """Whether some equation lets ``v`` (of the store) and ``w`` (of the other access) be equal only."""
+    """Return whether some equation lets ``v`` (of the store) and ``w`` (of the other access) be equal only."""
     for f, g, e, h in equations:
         line_f = _line(analyzer, f, v, lines)
         if line_f is None or is_const_int(line_f[0], 0):
@@ -218,7 +218,8 @@ def _solves(
 
 
 def _digits(analyzer: Analyzer, exprs: Iterable[Expr]) -> tuple[list[Expr], list[_Family]] | None:
-    """``exprs`` with quotients and remainders by constants written in digits; None when they do not fit together."""
+    """Return ``exprs`` with quotients and remainders by constants written in digits; None when they do not fit
+    together."""
     simple = [analyzer.simplify(e) for e in exprs]
     cuts: dict[Any, tuple[Expr, list[Expr]]] = {}
     for e in simple:
@@ -271,8 +272,8 @@ def _same(analyzer: Analyzer, a: Expr, b: Expr | None) -> bool:
 
 
 def _chain(analyzer: Analyzer, cuts: Sequence[Expr]) -> list[tuple[Expr, Expr | None]] | None:
-    """The weights of a mixed radix that has all ``cuts``, most significant first, each with the number of values its
-    digit takes (None for the first); None when one does not divide the next."""
+    """Return the weights of a mixed radix that has all ``cuts``, most significant first, each with the number of values
+    its digit takes (None for the first); None when one does not divide the next."""
     one = const(1, cuts[0].dtype)
     distinct: list[Expr] = [one]
     for cut in cuts:
@@ -300,7 +301,7 @@ def _divides(analyzer: Analyzer, a: Expr, b: Expr) -> bool:
 
 
 def _part(n: Any) -> tuple[Expr, Expr, Expr | None] | None:
-    """(e, lower, upper) for ``(e % upper) // lower``, upper None for a plain quotient; divisors are positive."""
+    """Return (e, lower, upper) for ``(e % upper) // lower``, upper None for a plain quotient; divisors are positive."""
     lower: Expr | None = None
     upper: Expr | None = None
     if isinstance(n, FloorDiv) and _divisor(n.b):

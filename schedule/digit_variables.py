@@ -20,7 +20,7 @@ Parts = tuple[list[Expr], list[Expr], dict[Var, Range]]
 
 
 def as_bound(condition: Expr) -> tuple[Expr, Expr, bool] | None:
-    """``condition`` as (e, b, True) for ``e <= b`` or (e, b, False) for ``e >= b``; None when it is neither."""
+    """Return ``condition`` as (e, b, True) for ``e <= b`` or (e, b, False) for ``e >= b``; None when it is neither."""
     if isinstance(condition, (LT, LE)) and isinstance(condition.a, IntImm):  # 1 <= e
         return condition.b, condition.a if isinstance(condition, LE) else condition.a + 1, False
     if isinstance(condition, LT):
@@ -35,8 +35,8 @@ def as_bound(condition: Expr) -> tuple[Expr, Expr, bool] | None:
 
 
 def without_low_digits(analyzer: Analyzer, condition: Expr) -> Expr:
-    """``x * 4 + y < 8`` as ``x < 2`` and ``8 <= x * 4 + y`` as ``2 <= x``, where y takes values from 0 to 3; other
-    conditions as they are."""
+    """Return ``x * 4 + y < 8`` as ``x < 2`` and ``8 <= x * 4 + y`` as ``2 <= x``, where y takes values from 0 to 3;
+    other conditions as they are."""
     parts = as_bound(condition)
     if parts is None:
         return condition
@@ -66,7 +66,7 @@ def without_low_digits(analyzer: Analyzer, condition: Expr) -> Expr:
 
 
 def value_count(analyzer: Analyzer, factors: dict[Var, Expr], ranges: Mapping[Var, Range], once: bool) -> Expr | None:
-    """How many values in a row the linear form takes; None when there may be holes."""
+    """Return how many values in a row the linear form takes; None when there may be holes."""
     reach: Expr = IntImm(1)
     left = dict(factors)
     while left:
@@ -86,8 +86,8 @@ def value_count(analyzer: Analyzer, factors: dict[Var, Expr], ranges: Mapping[Va
 def with_digit_variables(
     analyzer: Analyzer, indices: list[Expr], tests: list[Expr], ranges: dict[Var, Range], once: bool
 ) -> Parts | None:
-    """``indices`` and ``tests`` with digits replaced by new variables, which ``analyzer`` learns, and the ranges now;
-    None when digits depend on each other, or, with ``once``, do not tell every turn of their loops apart."""
+    """Return ``indices`` and ``tests`` with digits replaced by new variables, which ``analyzer`` learns, and the ranges
+    now; None when digits depend on each other, or, with ``once``, do not tell every turn of their loops apart."""
     parts = with_symbolic_digits(analyzer, indices, tests, ranges, once)
     if parts is None:
         return None
@@ -106,7 +106,7 @@ def with_digit_variables(
 def _single(
     analyzer: Analyzer, indices: list[Expr], tests: list[Expr], ranges: dict[Var, Range], once: bool
 ) -> Parts | None:
-    """The digits of single loops."""
+    """Return the digits of single loops."""
     wanted: dict[Var, dict[tuple[int, int | None], list[Expr]]] = {}
     whole: set[Var] = set()
     for e in (*indices, *tests):
@@ -153,7 +153,7 @@ def _single(
 
 
 def _taken(n: Any) -> tuple[Expr, int, int | None] | None:
-    """(x, lower, upper) when n is ``x % upper // lower`` and no plain x."""
+    """Return (x, lower, upper) when n is ``x % upper // lower`` and no plain x."""
     lower, upper = 1, None
     if isinstance(n, FloorDiv) and isinstance(n.b, IntImm) and n.b.value > 0:
         lower, n = n.b.value, n.a
@@ -163,7 +163,7 @@ def _taken(n: Any) -> tuple[Expr, int, int | None] | None:
 
 
 def _composed_number(exprs: Sequence[Expr], ranges: Mapping[Var, Range]) -> Expr | None:
-    """A sum of loops that a quotient is taken of; of a remainder when there is no quotient."""
+    """Return a sum of loops that a quotient is taken of; of a remainder when there is no quotient."""
     best: Expr | None = None
     for e in exprs:
         for n in pre_order(e):
@@ -181,7 +181,7 @@ def _composed_number(exprs: Sequence[Expr], ranges: Mapping[Var, Range]) -> Expr
 def _as_one(
     analyzer: Analyzer, number: Expr, indices: list[Expr], tests: list[Expr], ranges: dict[Var, Range], once: bool
 ) -> Parts | None:
-    """Everything with the loops of ``number`` replaced by one loop over its values."""
+    """Return everything with the loops of ``number`` replaced by one loop over its values."""
     names = list(ranges)
     line = linear_coefficients(number, names)
     if line is None or not is_const_int(line[1], 0):

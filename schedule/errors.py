@@ -42,8 +42,8 @@ class ScheduleError(Exception):
         self.func = func
 
     def render(self) -> str:
-        """The whole message: primitive and problem, what was asked, the hint, and the IR with the marked lines (an excerpt
-        when long)."""
+        """Return the whole message: primitive and problem, what was asked, the hint, and the IR with the marked lines
+        (an excerpt when long)."""
         lines = [f"{self.primitive}: {self.problem}" if self.primitive else self.problem]
         if self.primitive and self.arguments:
             asked = [
@@ -72,17 +72,18 @@ class _BadArgument(ScheduleError, ValueError, TypeError):
 
 
 def unknown_handle(problem: str, *, where: Node | Iterable[Node] = (), hint: str = "") -> ScheduleError:
-    """The ScheduleError for a handle, name or number of something that is not there; an IndexError and a KeyError too."""
+    """Return the ScheduleError for a handle, name or number of something that is not there; an IndexError and a
+    KeyError too."""
     return _UnknownHandle(problem, where=where, hint=hint)
 
 
 def bad_argument(problem: str, *, where: Node | Iterable[Node] = (), hint: str = "") -> ScheduleError:
-    """The ScheduleError for an argument that is wrong for any program; a ValueError and a TypeError too."""
+    """Return the ScheduleError for an argument that is wrong for any program; a ValueError and a TypeError too."""
     return _BadArgument(problem, where=where, hint=hint)
 
 
 def _shown(value: Any) -> str:
-    """An argument as one would write it, handles by name; cut when long."""
+    """Return an argument as one would write it, handles by name; cut when long."""
     if isinstance(value, BlockRV):
         text = repr(value.name)
     elif isinstance(value, Var):
@@ -117,13 +118,13 @@ def _excerpt(func: PrimFunc, where: Sequence[Node]) -> list[str]:
 
 
 def near_names(name: str, known: Iterable[str]) -> list[str]:
-    """The close matches of ``name``, else the first eight."""
+    """Return the close matches of ``name``, else the first eight."""
     names = list(dict.fromkeys(known))
     return difflib.get_close_matches(name, names, n=3, cutoff=0.5) or names[:8]
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint that names what is there: close matches of ``name`` first, else all (at most eight)."""
+    """Return a hint that names what is there: close matches of ``name`` first, else all (at most eight)."""
     names = list(dict.fromkeys(known))
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     if close:

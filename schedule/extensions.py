@@ -13,7 +13,8 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 def needs_additions(trace: Trace) -> bool:
-    """Whether replaying ``trace`` may need what was registered in this process alone, and what another does not know."""
+    """Return whether replaying ``trace`` may need what was registered in this process alone, and what another does not
+    know."""
     if any(_added(reducer.combine) for reducer in REDUCERS):
         return True
     added = TensorIntrin.added()

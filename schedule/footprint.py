@@ -47,7 +47,7 @@ def bind_loops(analyzer: Analyzer, loops: Iterable[For]) -> None:
 
 
 def analyzer_at(tree: Tree, stmt: Stmt) -> Analyzer:
-    """An analyzer that knows the ranges of everything around ``stmt``: sizes, loops, axes of enclosing blocks.
+    """Return an analyzer that knows the ranges of everything around ``stmt``: sizes, loops, axes of enclosing blocks.
 
     Symbolic sizes of the function's buffers are at least one: an empty buffer leaves nothing to compute wrongly. So are
     the open tile sizes of a parametric schedule.
@@ -77,7 +77,8 @@ def exact_box(
     conditions: Iterable[Expr] = (),
     once: bool = False,
 ) -> Box | None:
-    """The box that ``indices`` sweep while the variables of ``ranges`` run, without holes; None when that is not shown.
+    """Return the box that ``indices`` sweep while the variables of ``ranges`` run, without holes; None when that is not
+    shown.
 
     ``analyzer`` knows all variables. With ``once``, None also when a point may be met more than once.
     """
@@ -188,8 +189,8 @@ def _apply(
 def _high_digits(
     factors: dict[Var, Expr], whole: dict[Var, Expr], ranges: Mapping[Var, Range]
 ) -> tuple[int, int] | None:
-    """(step, low) when ``factors`` times ``step`` are the high digits of ``whole``, and the other digits take the values
-    from ``low`` to ``low + step - 1``."""
+    """Return (step, low) when ``factors`` times ``step`` are the high digits of ``whole``, and the other digits take
+    the values from ``low`` to ``low + step - 1``."""
     if not factors or not factors.keys() < whole.keys():
         return None
     steps: set[int] = set()
@@ -213,7 +214,7 @@ def _high_digits(
 
 
 def _divides_by_zero(e: object) -> bool:
-    """Whether ``e`` is ``x // 0`` or ``x % 0``: the value of an axis of a fused loop that never runs."""
+    """Return whether ``e`` is ``x // 0`` or ``x % 0``: the value of an axis of a fused loop that never runs."""
     return isinstance(e, (FloorDiv, FloorMod)) and is_const_int(e.b, 0)
 
 
@@ -243,8 +244,8 @@ def bounding_box(
 
 
 def first_outside(analyzer: Analyzer, access: Access, box: Sequence[Ends]) -> Expr | None:
-    """The first index of ``access`` that is not shown to stay within ``box`` under the conditions of the access; None
-    when all do. ``analyzer`` knows all variables but the access's own loops, which it is told."""
+    """Return the first index of ``access`` that is not shown to stay within ``box`` under the conditions of the access;
+    None when all do. ``analyzer`` knows all variables but the access's own loops, which it is told."""
     bind_loops(analyzer, access.loops)
     with ExitStack() as known:
         for guard in access.guards:

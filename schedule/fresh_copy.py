@@ -14,7 +14,7 @@ from ..tir.walk import replace_buffers, vars_in
 def fresh_copy(
     stmt: Stmt, values: Mapping[Var, Expr], rename: Callable[[str], str], outside: Container[Var] = ()
 ) -> Any:
-    """``stmt`` with every variable and buffer that it defines replaced by a new one of the same name, ``values``
+    """Return ``stmt`` with every variable and buffer that it defines replaced by a new one of the same name, ``values``
     substituted, and blocks named by ``rename``. Of the variables in the form of a match_buffer those ``outside`` are
     known already, the others are defined by it."""
     env: dict[Var, Expr] = dict(values)

@@ -19,7 +19,7 @@ from .tree import Tree, blocks_below
 
 
 def binding_block(store: AccessedBox, other: AccessedBox, variables: Iterable[Var]) -> BlockRealize | None:
-    """The block that both accesses are in and that binds the variables; None when there is no such one."""
+    """Return the block that both accesses are in and that binds the variables; None when there is no such one."""
     for a, b in zip(store.blocks, other.blocks, strict=False):
         if a is not b:
             return None
@@ -30,7 +30,7 @@ def binding_block(store: AccessedBox, other: AccessedBox, variables: Iterable[Va
 
 
 def only_reduced(realize: BlockRealize, variables: Iterable[Var]) -> bool:
-    """Whether the block binds each of the variables, and to reduce axes alone."""
+    """Return whether the block binds each of the variables, and to reduce axes alone."""
     spatial: set[Any] = set()
     reduced: set[Any] = set()
     for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
@@ -39,7 +39,7 @@ def only_reduced(realize: BlockRealize, variables: Iterable[Var]) -> bool:
 
 
 def same_instance(conflict: Conflict, realize: BlockRealize, variables: Iterable[Var]) -> bool:
-    """Whether iterations of the variables that meet in an element are one and the same turn of the block, which
+    """Return whether iterations of the variables that meet in an element are one and the same turn of the block, which
     stores the same value again.
 
     The block's axes that are bound to the variables are spatial, its stores to the buffer have exactly such axes as
@@ -68,9 +68,9 @@ def same_instance(conflict: Conflict, realize: BlockRealize, variables: Iterable
 
 
 def accumulates(block: Block) -> bool:
-    """Whether every leaf of the block combines what it stores with what was there by a known reducer, so that the
-    order in which its reduce axes run does not matter (but for the rounding of floats, and which of equal elements an
-    argmax names). Blocks that use pointers are taken at their word."""
+    """Return whether every leaf of the block combines what it stores with what was there by a known reducer, so that
+    the order in which its reduce axes run does not matter (but for the rounding of floats, and which of equal elements
+    an argmax names). Blocks that use pointers are taken at their word."""
     inner = list(blocks_below(block.body))
     if inner:
         return all(accumulates(realize.block) for realize in inner)
@@ -130,7 +130,7 @@ def why_not_privatizable(tree: Tree, loop: For, buffer: Buffer, touches: Sequenc
 
 
 def _carrier(realize: BlockRealize, loops: Iterable[For]) -> Var | None:
-    """The first of the loops that a reduce axis of the block is bound to."""
+    """Return the first of the loops that a reduce axis of the block is bound to."""
     used = {
         n
         for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
@@ -142,7 +142,7 @@ def _carrier(realize: BlockRealize, loops: Iterable[For]) -> Var | None:
 
 
 def _before(tree: Tree, a: Stmt, b: Stmt) -> bool:
-    """Whether ``a`` stands before ``b`` in the program; neither holds the other."""
+    """Return whether ``a`` stands before ``b`` in the program; neither holds the other."""
     fork: Stmt | None = None
     for x, y in zip(tree.path(a), tree.path(b), strict=False):
         if x is not y:

@@ -65,8 +65,9 @@ class IndexMap:
 
     @staticmethod
     def of(given: Any, ndim: int | None = None, sizes: Collection[Var] = ()) -> IndexMap:
-        """The map that a map, a function, or what :meth:`recorded` has made stands for; ``sizes`` are variables that it
-        may use beside its indices. ScheduleError (a TypeError too) for anything else, and where the function fails."""
+        """Return the map that a map, a function, or what :meth:`recorded` has made stands for; ``sizes`` are variables
+        that it may use beside its indices. ScheduleError (a TypeError too) for anything else, and where the function
+        fails."""
         if isinstance(given, IndexMap):
             return given.checked(sizes)
         if isinstance(given, str):
@@ -92,7 +93,8 @@ class IndexMap:
 
     @staticmethod
     def from_func(func: Callable[..., Any], ndim: int | None = None, sizes: Collection[Var] = ()) -> IndexMap:
-        """The map of a Python function; ``ndim`` is needed when it takes ``*indices``. It may use ``sizes`` as well."""
+        """Return the map of a Python function; ``ndim`` is needed when it takes ``*indices``. It may use ``sizes`` as
+        well."""
         parameters = list(inspect.signature(func).parameters.values())
         alone = sum(p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters)
         variables: list[Var] = []
@@ -119,7 +121,8 @@ class IndexMap:
 
     @staticmethod
     def from_text(text: str, sizes: Mapping[str, Any] | None = None) -> IndexMap:
-        """The map that :meth:`as_text` wrote, with what it names beside its indices; ScheduleError for any other text."""
+        """Return the map that :meth:`as_text` wrote, with what it names beside its indices; ScheduleError for any other
+        text."""
         problem = ScheduleError(f"{text[:80]!r} is no index map", hint="write e.g. 'lambda i, j: (i // 16, j, i % 16)'")
         if len(text) > _LONGEST:
             raise problem
@@ -167,7 +170,7 @@ class IndexMap:
 
     @property
     def sizes(self) -> list[Var]:
-        """The variables it uses that are none of its indices, each once."""
+        """Return the variables it uses that are none of its indices, each once."""
         found = [n for e in self.final_indices for n in pre_order(e) if isinstance(n, Var)]
         return [v for v in dict.fromkeys(found) if v not in self.initial_indices]
 
@@ -191,7 +194,7 @@ class IndexMap:
         return self
 
     def as_text(self) -> str:
-        """The map as a Python lambda."""
+        """Return the map as a Python lambda."""
         names = self._names()
         parts = [_text(e, 0, names) for e in self.final_indices]
         for n in reversed(self.axis_separators):
@@ -200,13 +203,13 @@ class IndexMap:
         return f"lambda {', '.join(names[v] for v in self.initial_indices)}: ({body})"
 
     def recorded(self) -> str | list[Any]:
-        """The map as a trace keeps it: its text, with the sizes that it uses where it uses some."""
+        """Return the map as a trace keeps it: its text, with the sizes that it uses where it uses some."""
         names = self._names()
         sizes: dict[str, Var] = {names[v]: v for v in self.sizes}
         return [self.as_text(), sizes] if sizes else self.as_text()
 
     def _names(self) -> dict[Var, str]:
-        """A name for each variable, different ones for different variables."""
+        """Return a name for each variable, different ones for different variables."""
         out: dict[Var, str] = {}
         taken: set[str] = set()
         for v in (*self.initial_indices, *self.sizes):
@@ -223,8 +226,8 @@ class IndexMap:
     def map_indices(
         self, indices: Sequence[ExprLike], analyzer: Analyzer | None = None, keep_constants: bool = True
     ) -> tuple[Expr, ...]:
-        """Where ``indices`` go, simplified; what turns out constant stays as it is, or with ``keep_constants`` false
-        does so only when it is a variable."""
+        """Return where ``indices`` go, simplified; what turns out constant stays as it is, or with ``keep_constants``
+        false does so only when it is a variable."""
         if len(indices) != len(self.initial_indices):
             raise ScheduleError(
                 f"the index map {self} takes {len(self.initial_indices)} indices, the buffer or block has {len(indices)}",
@@ -253,7 +256,8 @@ class IndexMap:
         return IndexMap(tuple(fresh.values()), tuple([walk(e) for e in self.final_indices]), self.axis_separators)
 
     def map_shape(self, shape: Sequence[ExprLike], analyzer: Analyzer | None = None) -> tuple[Expr, ...]:
-        """The shape from 0 that holds every index that ``shape`` goes to; a remainder by ``c`` takes up ``c``."""
+        """Return the shape from 0 that holds every index that ``shape`` goes to; a remainder by ``c`` takes up
+        ``c``."""
         if len(shape) != len(self.initial_indices):
             raise ScheduleError(
                 f"the index map {self} takes {len(self.initial_indices)} indices, the shape has {len(shape)}",
@@ -278,7 +282,7 @@ class IndexMap:
         return tuple(out)
 
     def divisors(self) -> list[Expr]:
-        """What it divides by, numbers excepted."""
+        """Return what it divides by, numbers excepted."""
         found = [n.b for e in self.final_indices for n in pre_order(e) if isinstance(n, (FloorDiv, FloorMod))]
         return [e.value if isinstance(e, Cast) else e for e in found if not isinstance(e, IntImm)]
 
@@ -293,7 +297,7 @@ class IndexMap:
     def inverse(
         self, shape: Sequence[ExprLike], variables: Sequence[Var], analyzer: Analyzer | None = None
     ) -> tuple[tuple[Expr, ...], list[Expr]]:
-        """The indices that go to ``variables``, and the conditions under which there are such within ``shape``.
+        """Return the indices that go to ``variables``, and the conditions under which there are such within ``shape``.
 
         ScheduleError when the map cannot be inverted, so that two elements might go to one place. ``variables`` must
         be bound in ``analyzer``.
@@ -362,7 +366,7 @@ def _invert(
 
 
 def _whole_remainders(e: Expr, analyzer: Analyzer, ranges: dict[Var, Range]) -> Expr:
-    """``e`` with a new variable from 0 to c - 1 for each ``x % c``, even where x is smaller."""
+    """Return ``e`` with a new variable from 0 to c - 1 for each ``x % c``, even where x is smaller."""
     if isinstance(e, FloorMod) and not uses_var(e.b, lambda v: v in ranges) and analyzer.can_prove(e.b >= 1):
         var = Var("r", e.dtype)
         ranges[var] = Range.from_extent(e.b)
@@ -375,7 +379,8 @@ def _whole_remainders(e: Expr, analyzer: Analyzer, ranges: dict[Var, Range]) -> 
 
 
 def simplify_unless_constant(analyzer: Analyzer, e: Expr) -> Expr:
-    """``e`` simplified; an index that can only be one number stays as it is, so that it goes on naming its axis."""
+    """Return ``e`` simplified; an index that can only be one number stays as it is, so that it goes on naming its
+    axis."""
     short = analyzer.simplify(e)
     return e if isinstance(short, IntImm) else short
 
@@ -385,7 +390,7 @@ def _is_separator(part: Any) -> bool:
 
 
 def _from_parts(variables: tuple[Var, ...], parts: Sequence[Any], sizes: Collection[Var] = ()) -> IndexMap:
-    """The map with these results, separators among them."""
+    """Return the map with these results, separators among them."""
     indices: list[Expr] = []
     separators: list[int] = []
     for part in parts:

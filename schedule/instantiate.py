@@ -33,7 +33,8 @@ from ..tir.walk import pre_order
 def instantiate(
     func: PrimFunc, index_type: str, scopes: Sequence[str] | None = None
 ) -> tuple[tuple[Buffer, ...], Block]:
-    """Fresh buffers for the parameters of ``func`` (in these ``scopes``, when given), and its root block in terms of them.
+    """Return fresh buffers for the parameters of ``func`` (in these ``scopes``, when given), and its root block in
+    terms of them.
 
     Loops, axes, sizes and indices are of ``index_type``; the values that are computed keep their types.
     """
@@ -45,7 +46,7 @@ def instantiate(
 
 
 def index_as(e: Expr, dtype: str, env: dict[Var, Expr]) -> Expr:
-    """An index expression with variables replaced, computed in ``dtype``."""
+    """Return an index expression with variables replaced, computed in ``dtype``."""
     if isinstance(e, Var):
         return cast(dtype, env.get(e, e))
     if isinstance(e, IntImm):
@@ -70,13 +71,13 @@ class _Copier:
     # -- definitions -------------------------------------------------------------------------------------------------
 
     def define(self, var: Var, dtype: str | None = None) -> Var:
-        """A fresh variable for one that is defined here; of the index type unless another is given."""
+        """Return a fresh variable for one that is defined here; of the index type unless another is given."""
         new = Var(var.name, self.type if dtype is None else dtype)
         self.vars[var] = new
         return new
 
     def buffer(self, b: Buffer, scope: str | None = None) -> Buffer:
-        """The copy of a buffer, made when it is first met."""
+        """Return the copy of a buffer, made when it is first met."""
         known = self.buffers.get(b)
         if known is not None:
             return known
@@ -103,7 +104,7 @@ class _Copier:
     # -- expressions -------------------------------------------------------------------------------------------------
 
     def index(self, e: Expr) -> Expr:
-        """An expression that counts something."""
+        """Return an expression that counts something."""
         loads = any(isinstance(n, (BufferLoad, Call)) for n in pre_order(e))
         if not is_int(e.dtype) or loads:
             return cast(with_lanes(self.type, lanes_of(e.dtype)), self.value(e))
@@ -119,7 +120,7 @@ class _Copier:
         return BufferRegion(self.buffer(r.buffer), tuple([self.range(x) for x in r.region]))
 
     def value(self, e: Any) -> Any:
-        """An expression that is computed: it keeps its type."""
+        """Return an expression that is computed: it keeps its type."""
         if isinstance(e, Var):
             new = self.vars.get(e, e)
             return new if new.dtype == e.dtype else Cast(e.dtype, new)
@@ -134,7 +135,7 @@ class _Copier:
         return e.map_children(self.value)
 
     def argument(self, e: Expr) -> Expr:
-        """An argument of a call: offsets and sizes among them count something."""
+        """Return an argument of a call: offsets and sizes among them count something."""
         counts = is_int(e.dtype) and any(isinstance(n, Var) and n in self.vars for n in pre_order(e))
         if counts and not any(isinstance(n, (BufferLoad, Call, Let)) for n in pre_order(e)):
             return self.index(e)
@@ -166,7 +167,7 @@ class _Copier:
         return s.map_children(self.stmt)
 
     def block(self, b: Block) -> Block:
-        """A block: what it declares first, then what it does."""
+        """Return a block: what it declares first, then what it does."""
         axes = tuple([self.axis(iv) for iv in b.iter_vars])
         allocs = tuple([self.buffer(x) for x in b.alloc_buffers])
         matches = []

@@ -123,7 +123,7 @@ class Matcher:
 
     @staticmethod
     def axes(s: BlockRealize) -> list[tuple[IterVar, Expr]]:
-        """The axes and their values."""
+        """Return the axes and their values."""
         return list(zip(s.block.iter_vars, s.iter_values, strict=True))
 
     def block(self, t: Block, d: Block) -> None:
@@ -188,7 +188,7 @@ class Matcher:
             raise self.fail(f"{what} is {t}, in the description {d}")
 
     def buffer(self, t: Buffer, d: Buffer) -> None:
-        """``d`` stands for a part of ``t``."""
+        """Return ``d`` stands for a part of ``t``."""
         known = self.buffers.get(d)
         if known is not None and known is not t:
             raise self.fail(f"{d.name} of the description would be both {known.name} and {t.name}")
@@ -227,7 +227,7 @@ class Matcher:
                 )
 
     def base(self, t: BufferLoad | BufferStore, index: Expr, wanted: Expr | None) -> Expr:
-        """Where the part begins, from one access."""
+        """Return where the part begins, from one access."""
         if lanes_of(index.dtype) > 1 or (wanted is not None and lanes_of(wanted.dtype) > 1):
             raise self.fail(f"{_shown(t)} is an access by vectors")
         out: Expr = self.analyzer.simplify(index if wanted is None else index - wanted)
@@ -270,7 +270,7 @@ class Matcher:
             raise self.fail(f"`{t}` cannot be compared")
 
     def _follows(self, d: Expr) -> bool:
-        """Whether the type of ``d`` is that of the loops, which may differ between the sides."""
+        """Return whether the type of ``d`` is that of the loops, which may differ between the sides."""
         return any(isinstance(n, Var) and n in self.vars for n in pre_order(d)) or isinstance(d, IntImm)
 
     def every(self, ts: Sequence[Any], ds: Sequence[Any], t: Any, d: Any) -> None:
@@ -304,7 +304,7 @@ def _is_unit_loop(s: Any) -> bool:
 
 
 def _counts(e: Any) -> bool:
-    """Whether ``e`` is index arithmetic: whole numbers without anything read from memory."""
+    """Return whether ``e`` is index arithmetic: whole numbers without anything read from memory."""
     if not is_int(e.dtype) or lanes_of(e.dtype) > 1 or isinstance(e, (Cast, Call)):
         return False
     return not any(isinstance(n, (BufferLoad, Call, Let, Select)) for n in pre_order(e))

@@ -34,8 +34,8 @@ def invert(
     values: Sequence[Expr],
     as_written: bool = False,
 ) -> tuple[dict[Var, Expr], list[Expr]]:
-    """The axes of ``doms`` as expressions of ``values``, and the conditions under which these are a solution within
-    the axes' domains; :class:`NotInvertible` when they cannot be found.
+    """Return the axes of ``doms`` as expressions of ``values``, and the conditions under which these are a solution
+    within the axes' domains; :class:`NotInvertible` when they cannot be found.
 
     ``analyzer`` knows the ranges of the axes and of what ``values`` are made of. With ``as_written`` a digit that can
     only be 0, of an axis that is too short for it, takes part.
@@ -108,7 +108,7 @@ def _fail(index: Expr) -> Expr:
 
 
 def _without_rest(e: Expr, value: Expr, doms: Container[Var]) -> tuple[Expr, Expr]:
-    """``e == value`` with the terms that have no axis in them on the right side, and no axis counting down."""
+    """Return ``e == value`` with the terms that have no axis in them on the right side, and no axis counting down."""
     terms: list[tuple[Expr, int]] = []
     stack = [(e, 1)]
     while stack:
@@ -130,14 +130,14 @@ def _without_rest(e: Expr, value: Expr, doms: Container[Var]) -> tuple[Expr, Exp
 
 
 def _cut_by_size(e: Expr, doms: Container[Var]) -> tuple[Var, Expr] | None:
-    """(v, n) when ``e`` is ``v // n`` or ``v % n`` for an axis and a size that is no number."""
+    """Return (v, n) when ``e`` is ``v // n`` or ``v % n`` for an axis and a size that is no number."""
     if isinstance(e, (FloorDiv, FloorMod)) and isinstance(e.a, Var) and e.a in doms and not isinstance(e.b, IntImm):
         return None if uses_var(e.b, lambda v: v in doms) else (e.a, e.b)
     return None
 
 
 def _whole(analyzer: Analyzer, v: Var, halves: Sequence[tuple[type, Expr, Expr]]) -> Expr:
-    """``v`` from the values of ``v // n`` and ``v % n``."""
+    """Return ``v`` from the values of ``v // n`` and ``v % n``."""
     by_kind = {kind: (size, value) for kind, size, value in halves}
     if len(halves) != 2 or len(by_kind) != 2:
         raise NotInvertible(v)
@@ -150,8 +150,8 @@ def _whole(analyzer: Analyzer, v: Var, halves: Sequence[tuple[type, Expr, Expr]]
 def inverse(
     analyzer: Analyzer, doms: Mapping[Var, Range], indices: Sequence[Expr]
 ) -> tuple[list[Var], dict[Var, Expr]]:
-    """A variable for each index, and the axes of ``doms`` as expressions of these; :class:`NotInvertible` when they do
-    not follow.
+    """Return a variable for each index, and the axes of ``doms`` as expressions of these; :class:`NotInvertible` when
+    they do not follow.
 
     That is for values which the indices do take; it says nothing about others. Beyond :func:`invert`, an index may
     count down (``9 - v``). The expressions are left as TVM's inverse of an iteration map leaves them, the digits of an
@@ -191,14 +191,14 @@ def inverse(
 
 
 def _below(analyzer: Analyzer, e: Expr, end: Expr) -> bool:
-    """Whether ``e < end``; ``n // c < end`` is ``n < end * c``."""
+    """Return whether ``e < end``; ``n // c < end`` is ``n < end * c``."""
     if analyzer.can_prove(e < end):
         return True
     return isinstance(e, FloorDiv) and isinstance(e.b, IntImm) and e.b.value > 0 and analyzer.can_prove(e.a < end * e.b)
 
 
 def _parts(e: Expr, doms: Mapping[Var, Range]) -> list[Part] | None:
-    """``e`` as a sum of digits, lowest first, that do not reach into each other; None when it is none."""
+    """Return ``e`` as a sum of digits, lowest first, that do not reach into each other; None when it is none."""
     parts: list[Part] = []
     stack: list[tuple[Expr, int]] = [(e, 1)]
     while stack:
@@ -223,8 +223,8 @@ def _parts(e: Expr, doms: Mapping[Var, Range]) -> list[Part] | None:
 
 
 def digit_of(e: Expr, known: Container[Var]) -> tuple[Var, int, int | None] | None:
-    """(v, lower, upper) when ``e`` is ``v % upper // lower`` for a variable that is known; ``v`` alone has lower 1 and
-    upper None."""
+    """Return (v, lower, upper) when ``e`` is ``v % upper // lower`` for a variable that is known; ``v`` alone has lower
+    1 and upper None."""
     lower, upper = 1, None
     if isinstance(e, FloorDiv) and isinstance(e.b, IntImm) and e.b.value > 0:
         lower, e = e.b.value, e.a

@@ -19,8 +19,8 @@ BUFFER_PARAMETERS = {
 
 
 def buffer_number(parameter: str, given: str | Buffer, block: Block, buf_type: str | None = None) -> Any:
-    """A buffer, or the one that ``block`` calls by this name, by its number among those that the block reads or writes,
-    as traces keep it.
+    """Return a buffer, or the one that ``block`` calls by this name, by its number among those that the block reads or
+    writes, as traces keep it.
 
     For the parameter ``buffer`` a pair, ``["read", 0]``. An unknown name or buffer comes back as it is.
     """

@@ -19,7 +19,7 @@ from .tree import Tree, blocks_below
 def check_blocks_of_nest(
     tree: Tree, nest: Sequence[For], kinds: Collection[str], predicates: bool = False, *, bound: bool = False
 ) -> None:
-    """ScheduleError unless the outermost blocks below the nest have axes of these kinds, bound quasi-affinely.
+    """Raise ScheduleError unless the outermost blocks below the nest have axes of these kinds, bound quasi-affinely.
 
     Products of loops are not quasi-affine; and a block that writes what lives on after its scope may not leave holes in
     an axis's domain (``l * 16``). With ``predicates`` a predicate has to limit the axes in digits of their own, as those
@@ -55,8 +55,8 @@ def check_blocks_of_nest(
 
 
 def _check_predicate(tree: Tree, nest: Sequence[For], realize: BlockRealize) -> None:
-    """What a block writes is a box of its spatial axes: its predicate has to fit them. One that limits reduce axes too
-    leaves that box alone."""
+    """Return what a block writes is a box of its spatial axes: its predicate has to fit them. One that limits reduce
+    axes too leaves that box alone."""
     for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         if axis.kind != IterVar.SPATIAL and any(
             isinstance(n, Var) and uses_var(realize.predicate, n) for n in pre_order(value)

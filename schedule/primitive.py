@@ -51,7 +51,7 @@ class Primitive:
     may_stay_open: bool = False
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """The arguments by name, defaults filled in, ``*args`` as a tuple; TypeError when they do not fit."""
+        """Return the arguments by name, defaults filled in, ``*args`` as a tuple; TypeError when they do not fit."""
         bound = self.signature.bind(*args, **kwargs)
         bound.apply_defaults()
         return bound.arguments
@@ -74,7 +74,7 @@ class Primitive:
         return out
 
     def said(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments without those that have their defaults, for a message."""
+        """Return the arguments without those that have their defaults, for a message."""
         out = {}
         for name, parameter in self.signature.parameters.items():
             value = arguments.get(name, parameter.default)
@@ -86,7 +86,7 @@ class Primitive:
 
     @with_room
     def call(self, func: Any, arguments: dict[str, Any], **extra: Any) -> Any:
-        """The function on ``func`` with arguments as :meth:`bind` gave them."""
+        """Return the function on ``func`` with arguments as :meth:`bind` gave them."""
         positional: list[Any] = []
         named: dict[str, Any] = {}
         for name, parameter in self.signature.parameters.items():

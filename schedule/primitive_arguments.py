@@ -23,9 +23,9 @@ _WORDS = {
 
 
 def check_arguments(function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
-    """ScheduleError (a TypeError and a ValueError too) for an argument of another type than the signature of ``function``
-    says. Blocks are names and sampled numbers are values here. What the signature says of other types is not looked at.
-    """
+    """Raise ScheduleError (a TypeError and a ValueError too) for an argument of another type than the signature of
+    ``function`` says. Blocks are names and sampled numbers are values here. What the signature says of other types is
+    not looked at."""
     expected = _types_of(function)
     for name, value in arguments.items():
         if name in expected and not _fits(value, expected[name]):

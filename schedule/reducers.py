@@ -79,7 +79,7 @@ def _highest(position: int) -> Callable[[Values], bool]:
 
 
 def _first_where(keep: Callable[[Any, Any], Expr], keep_value: Callable[[Any, Any], Expr]) -> Any:
-    """(index, value) pairs: the left one where ``keep`` says so."""
+    """Return (index, value) pairs: the left one where ``keep`` says so."""
 
     def combine(x: Values, y: Values) -> Values:
         return Select(keep(x, y), x[0], y[0]), Select(keep_value(x, y), x[1], y[1])
@@ -123,8 +123,8 @@ class Updates:
 
 
 def updates_of(stmt: Stmt) -> Updates | str:
-    """The stores of a body that is one store or a sequence of them, under let statements and conditions without an else;
-    or the reason why the body is not a set of stores that happen at once."""
+    """Return the stores of a body that is one store or a sequence of them, under let statements and conditions without
+    an else; or the reason why the body is not a set of stores that happen at once."""
     lets: dict[Var, Expr] = {}
     conditions: list[Expr] = []
     while isinstance(stmt, LetStmt) or (isinstance(stmt, IfThenElse) and stmt.else_case is None):
@@ -154,8 +154,9 @@ def updates_of(stmt: Stmt) -> Updates | str:
 def find_reducer(
     identity: Sequence[Expr] | None, left: Sequence[Expr], updates: Sequence[Expr]
 ) -> tuple[Reducer, Values] | None:
-    """The reducer with ``updates == combine(left, right)`` that starts from ``identity`` (from anything when that is
-    None), and that right side. The values of a tuple may come in any order: the reducer found takes them in this one."""
+    """Return the reducer with ``updates == combine(left, right)`` that starts from ``identity`` (from anything when
+    that is None), and that right side. The values of a tuple may come in any order: the reducer found takes them in
+    this one."""
     for reducer in REDUCERS:
         if reducer.arity != len(updates):
             continue
@@ -168,7 +169,7 @@ def find_reducer(
 
 
 def _in_order(reducer: Reducer, order: Sequence[int]) -> Reducer:
-    """The reducer over tuples whose value number ``n`` is number ``order[n]`` of the reducer's own."""
+    """Return the reducer over tuples whose value number ``n`` is number ``order[n]`` of the reducer's own."""
     back = [order.index(n) for n in range(len(order))]
 
     def own(values: Values) -> Values:
@@ -182,7 +183,7 @@ def _in_order(reducer: Reducer, order: Sequence[int]) -> Reducer:
 
 
 def _right_side(reducer: Reducer, left: Sequence[Expr], updates: Sequence[Expr]) -> Values | None:
-    """The values that ``updates`` combine ``left`` with; None when they do something else."""
+    """Return the values that ``updates`` combine ``left`` with; None when they do something else."""
     holes = tuple([Var(f"rhs_{i}", e.dtype) for i, e in enumerate(left)])
     sides = [reducer.combine(tuple(left), holes)]
     if reducer.arity == 1 and reducer.either_way:

@@ -22,7 +22,8 @@ from .tree import Tree
 
 
 def covers_domain(tree: Tree, realize: BlockRealize, once: bool = False, loops: Sequence[For] | None = None) -> bool:
-    """Whether the loops of its scope run the block on the whole domain of its axes (each point once, with ``once``)."""
+    """Return whether the loops of its scope run the block on the whole domain of its axes (each point once, with
+    ``once``)."""
     block = realize.block
     if loops is None:
         loops = tree.loops_above(realize)
@@ -52,7 +53,8 @@ def domain_text(realize: BlockRealize) -> str:
 
 
 def reduces_once(tree: Tree, realize: BlockRealize) -> bool:
-    """Whether its loops bring a reduction each point of its axes once, so that init and updates mean what they seem.
+    """Return whether its loops bring a reduction each point of its axes once, so that init and updates mean what they
+    seem.
 
     Loops around all that carry the reduction may repeat it as a whole. Conditions take points away, which is no matter.
     """
@@ -72,8 +74,8 @@ def reduces_once(tree: Tree, realize: BlockRealize) -> bool:
 
 
 def domain_conditions(tree: Tree, realize: BlockRealize) -> list[Expr] | None:
-    """The conditions on its axes under which the loops of its scope run the block on a point of their domain: none when
-    they run it on the whole domain; None when that is not found out."""
+    """Return the conditions on its axes under which the loops of its scope run the block on a point of their domain:
+    none when they run it on the whole domain; None when that is not found out."""
     if covers_domain(tree, realize):
         return []
     analyzer = analyzer_at(tree, realize)
@@ -99,8 +101,8 @@ def domain_conditions(tree: Tree, realize: BlockRealize) -> list[Expr] | None:
 
 
 def check_cover(tree: Tree, writer: BlockRealize, reader: BlockRealize, buffer: Buffer) -> None:
-    """ScheduleError unless all that ``reader`` reads of ``buffer`` was written by ``writer`` in the same turn of the
-    loops they share, and is final there: no shared loop carries the writer's reduction."""
+    """Raise ScheduleError unless all that ``reader`` reads of ``buffer`` was written by ``writer`` in the same turn of
+    the loops they share, and is final there: no shared loop carries the writer's reduction."""
     above = {loop.loop_var: None for loop in tree.loops_above(reader)}
     writer_loops = tree.loops_above(writer)
     shared = [loop for loop in writer_loops if loop.loop_var in above]
@@ -169,7 +171,8 @@ def _inside(tree: Tree, reader: BlockRealize, load: Access, box: Box) -> bool:
 
 
 def _at_most(analyzer: Analyzer, a: Expr, b: Expr, ranges: Mapping[Var, tuple[Expr, Expr]]) -> bool:
-    """Whether ``a <= b``: at once, for each part of a minimum or maximum, or at the ends of the loops in ``ranges``."""
+    """Return whether ``a <= b``: at once, for each part of a minimum or maximum, or at the ends of the loops in
+    ``ranges``."""
     if analyzer.can_prove(a <= b):
         return True
     if isinstance(b, Min):
@@ -189,7 +192,7 @@ def _at_most(analyzer: Analyzer, a: Expr, b: Expr, ranges: Mapping[Var, tuple[Ex
 
 
 def _quotient(e: Expr) -> tuple[Expr, int, int] | None:
-    """(n, c, k) for ``n // c + k``."""
+    """Return (n, c, k) for ``n // c + k``."""
     k = 0
     if isinstance(e, (Add, Sub)) and isinstance(e.b, IntImm):
         k = e.b.value if isinstance(e, Add) else -e.b.value
@@ -211,7 +214,8 @@ def check_all_covers(tree: Tree, realize: BlockRealize) -> None:
 
 
 def _check_reader(tree: Tree, writers: Sequence[BlockRealize], reader: BlockRealize, buffer: Buffer) -> None:
-    """One of the writers covers the reader in each turn of the loops they share; when none shares one, each is done."""
+    """Return one of the writers covers the reader in each turn of the loops they share; when none shares one, each is
+    done."""
     others = [w for w in writers if w is not reader]
     if not others or reader in writers:
         return  # an accumulating block reads what it wrote itself

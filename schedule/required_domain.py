@@ -17,7 +17,7 @@ Required = list[tuple[Access, list["Ends | None"]]]
 
 
 def join_ends(analyzer: Analyzer, a: Ends | None, b: Ends | None) -> Ends | None:
-    """The interval around two intervals; None stands for everything."""
+    """Return the interval around two intervals; None stands for everything."""
     if a is None or b is None:
         return None
     return analyzer.simplify(min_(a[0], b[0])), analyzer.simplify(max_(a[1], b[1]))
@@ -70,7 +70,7 @@ def _solve_one(
 
 
 def _meet(analyzer: Analyzer, a: Ends, b: Ends) -> Ends:
-    """One of two intervals that both hold the values; the one known to be inside the other, else the first."""
+    """Return one of two intervals that both hold the values; the one known to be inside the other, else the first."""
     if analyzer.can_prove(b[0] >= a[0]) and analyzer.can_prove(b[1] <= a[1]):
         return b
     return a
@@ -79,7 +79,7 @@ def _meet(analyzer: Analyzer, a: Ends, b: Ends) -> Ends:
 def _solve_linear(
     analyzer: Analyzer, e: Expr, ends: Ends, doms: Mapping[Var, Range], inner: Mapping[Var, Range]
 ) -> dict[Var, Ends]:
-    """``c*v + rest`` is to lie between ``ends``: v lies between the ends divided by c, for each v in turn."""
+    """Return ``c*v + rest`` is to lie between ``ends``: v lies between the ends divided by c, for each v in turn."""
     movers = [v for v in (*doms, *inner) if uses_var(e, v)]
     line = linear_coefficients(e, movers)
     if line is None:
@@ -103,7 +103,7 @@ def _solve_linear(
 
 
 def _join_digits(analyzer: Analyzer, parts: Mapping[tuple[int, int | None], Ends], dom: Range) -> Ends | None:
-    """The values whose digits lie between the given ends: lowest digits together, highest digits together."""
+    """Return the values whose digits lie between the given ends: lowest digits together, highest digits together."""
     lo: Expr = IntImm(0)
     hi: Expr = IntImm(0)
     expected = 1

@@ -102,18 +102,18 @@ class Schedule(PrimitiveMethods):
 
     @property
     def mod(self) -> IRModule:
-        """The module as it is now."""
+        """Return the module as it is now."""
         return self._mod
 
     @property
     def func(self) -> PrimFunc:
-        """The function being worked on: ``main``, the only one, or what ``work_on`` chose. ScheduleError when the module
-        has several functions, none of them is ``main``, and none was chosen."""
+        """Return the function being worked on: ``main``, the only one, or what ``work_on`` chose. ScheduleError when
+        the module has several functions, none of them is ``main``, and none was chosen."""
         return self._mod[self._chosen()]
 
     @property
     def func_working_on(self) -> str | None:
-        """The name of that function in the module; None when none was chosen yet."""
+        """Return the name of that function in the module; None when none was chosen yet."""
         return self._current
 
     def _chosen(self) -> str:
@@ -127,17 +127,17 @@ class Schedule(PrimitiveMethods):
 
     @property
     def trace(self) -> Trace:
-        """What was applied so far."""
+        """Return what was applied so far."""
         return Trace(tuple(self._insts))
 
     @property
     def parametric(self) -> bool:
-        """Whether tile sizes stay open."""
+        """Return whether tile sizes stay open."""
         return self._parametric
 
     def open_decisions(self) -> list[tuple[int, list[Var]]]:
-        """The sampling instructions without a decision, by their number in the trace, each with the symbols of its
-        tile sizes (all but the outermost size, which follows from them)."""
+        """Return the sampling instructions without a decision, by their number in the trace, each with the symbols of
+        its tile sizes (all but the outermost size, which follows from them)."""
         out: list[tuple[int, list[Var]]] = []
         values = {name: self._values[var] for var, name in self._names.items() if var in self._values}
         for number, inst in enumerate(self._insts):
@@ -146,7 +146,7 @@ class Schedule(PrimitiveMethods):
         return out
 
     def get(self, rv: Any) -> Any:
-        """What a handle stands for: the Block, the For, or the number."""
+        """Return what a handle stands for: the Block, the For, or the number."""
         if isinstance(rv, BlockRV):
             return self._tree_with(rv).block(self._block_name(rv)).block
         value = self._resolve(rv)
@@ -164,11 +164,11 @@ class Schedule(PrimitiveMethods):
         self._removed |= {rv}
 
     def get_sblock(self, name: str, func_name: str | None = None) -> BlockRV:
-        """``get_block`` by its newer name."""
+        """Return ``get_block`` by its newer name."""
         return self.get_block(name, func_name)  # type: ignore[no-any-return]
 
     def can_decompose_padding(self, block: BlockRV | str, loop: Var) -> bool:
-        """Whether ``decompose_padding`` applies."""
+        """Return whether ``decompose_padding`` applies."""
         before = self.snapshot()
         try:
             self.decompose_padding(block, loop)
@@ -189,13 +189,13 @@ class Schedule(PrimitiveMethods):
     # -- copies and randomness -------------------------------------------------------------------------------------
 
     def copy(self) -> Schedule:
-        """A schedule of its own with the same function, handles and trace; its random numbers are forked."""
+        """Return a schedule of its own with the same function, handles and trace; its random numbers are forked."""
         new = self.snapshot()
         new._seed, new._rng = self.fork_seed(), None
         return new
 
     def snapshot(self) -> Schedule:
-        """What :meth:`restore` goes back to: a copy with the same random numbers to come."""
+        """Return what :meth:`restore` goes back to: a copy with the same random numbers to come."""
         new = object.__new__(type(self))
         new.__dict__.update(self.__dict__)
         new._insts, new._names = self._insts.copy(), self._names.copy()
@@ -214,12 +214,12 @@ class Schedule(PrimitiveMethods):
         self._seed, self._rng = int(seed), None
 
     def fork_seed(self) -> int:
-        """A seed for a schedule that shall draw other numbers than this one."""
+        """Return a seed for a schedule that shall draw other numbers than this one."""
         return int(self.rng.integers(1 << 62))
 
     @property
     def rng(self) -> np.random.Generator:
-        """The source of randomness of the sampling primitives."""
+        """Return the source of randomness of the sampling primitives."""
         if self._rng is None:
             self._rng = np.random.default_rng(self._seed)
         return self._rng
@@ -317,7 +317,7 @@ class Schedule(PrimitiveMethods):
         return tree_of(self._mod[self._function_of([rv])])
 
     def _function_of(self, arguments: Any) -> str:
-        """The function that the handles among the arguments belong to."""
+        """Return the function that the handles among the arguments belong to."""
         asked = arguments.get("func_name") if isinstance(arguments, Mapping) else None
         if asked is not None:
             if not isinstance(asked, str) or asked not in self._mod:
@@ -344,7 +344,7 @@ class Schedule(PrimitiveMethods):
         return name
 
     def _resolve(self, value: Any) -> Any:
-        """An argument as the primitive's function gets it: names for blocks, values for sampled numbers."""
+        """Return an argument as the primitive's function gets it: names for blocks, values for sampled numbers."""
         if value is None or isinstance(value, (str, int, float)):
             return value
         if isinstance(value, BlockRV):
@@ -371,8 +371,8 @@ class Schedule(PrimitiveMethods):
         return value.item() if isinstance(value, np.generic) else value
 
     def _settled(self, value: Any) -> Any:
-        """An argument as it is prepared: the name for a block, and a function of indices with the sampled numbers in its
-        results replaced by values."""
+        """Return an argument as it is prepared: the name for a block, and a function of indices with the sampled
+        numbers in its results replaced by values."""
         if isinstance(value, BlockRV):
             return self._block_name(value)
         if not callable(value):
@@ -391,7 +391,8 @@ class Schedule(PrimitiveMethods):
         return IntImm(value) if isinstance(value, int) else value
 
     def _without_name(self, parameter: str, value: Any, arguments: Mapping[str, Any]) -> Any:
-        """An argument, where it is a buffer or its name the buffer's number: a trace keeps no names of buffers."""
+        """Return an argument, where it is a buffer or its name the buffer's number: a trace keeps no names of
+        buffers."""
         if parameter not in BUFFER_PARAMETERS or not isinstance(value, (str, Buffer)):
             return value
         block = self.get(BlockRV(self._resolve(arguments["block"])))
@@ -404,7 +405,7 @@ class Schedule(PrimitiveMethods):
         return number
 
     def _record(self, value: Any) -> Any:
-        """An argument as the trace keeps it."""
+        """Return an argument as the trace keeps it."""
         if value is None or isinstance(value, (str, bool)):
             return value
         if isinstance(value, np.bool_):

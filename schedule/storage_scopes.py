@@ -15,8 +15,9 @@ _SCOPE = re.compile(
 
 
 def check_storage_scope(scope: Any) -> str:
-    """``scope``, if it is one: ``global`` (also written as an empty text), ``shared``, ``warp``, ``local`` and their like,
-    maybe with a tag for a memory of one's own (``global.scratchpad``, ``shared.dyn``). ScheduleError otherwise."""
+    """Return ``scope``, if it is one: ``global`` (also written as an empty text), ``shared``, ``warp``, ``local`` and
+    their like, maybe with a tag for a memory of one's own (``global.scratchpad``, ``shared.dyn``). ScheduleError
+    otherwise."""
     if scope == "":
         return "global"
     if not isinstance(scope, str) or _SCOPE.fullmatch(scope) is None:
@@ -29,12 +30,13 @@ def check_storage_scope(scope: Any) -> str:
 
 
 def rank_of_scope(scope: str) -> int:
-    """How near to a thread memory is: 0 for all (global), 1 for a block of threads, 2 for a warp, 3 for one thread."""
+    """Return how near to a thread memory is: 0 for all (global), 1 for a block of threads, 2 for a warp, 3 for one
+    thread."""
     return _RANKS.get(scope.split(".")[0], 3)
 
 
 def shared_by_thread(scope: str, thread: str) -> bool:
-    """Whether the threads of the axis ``thread`` (``threadIdx.x``) share one copy of what lives in ``scope``."""
+    """Return whether the threads of the axis ``thread`` (``threadIdx.x``) share one copy of what lives in ``scope``."""
     rank = rank_of_scope(scope)
     if rank == 0:
         return False  # one copy for all: each turn of a thread's loop copies its own part

@@ -17,9 +17,10 @@ Digit = tuple[Expr, "Expr | None"]
 def with_symbolic_digits(
     analyzer: Analyzer, indices: list[Expr], tests: list[Expr], ranges: dict[Var, Range], once: bool
 ) -> Parts | None:
-    """``indices`` and ``tests`` with the digits of loops of symbolic extents, and digits of symbolic places, replaced by new
-    variables, which ``analyzer`` learns, and the ranges now. None when the digits of a loop depend on each other, or,
-    with ``once``, do not tell all its turns apart. A loop that has other digits, or is used itself, stays."""
+    """Return ``indices`` and ``tests`` with the digits of loops of symbolic extents, and digits of symbolic places,
+    replaced by new variables, which ``analyzer`` learns, and the ranges now. None when the digits of a loop depend on
+    each other, or, with ``once``, do not tell all its turns apart. A loop that has other digits, or is used itself,
+    stays."""
     wanted: dict[Var, list[tuple[Expr, Digit]]] = {}
     whole: set[Var] = set()
     stack: list[Any] = [*indices, *tests]
@@ -59,7 +60,8 @@ def with_symbolic_digits(
 
 
 def _digit(n: Any, ranges: Mapping[Var, Range]) -> tuple[Var, Digit] | None:
-    """(x, (lower, upper)) when n is ``x % upper // lower`` or ``x // lower % (upper // lower)`` of one of the loops."""
+    """Return (x, (lower, upper)) when n is ``x % upper // lower`` or ``x // lower % (upper // lower)`` of one of the
+    loops."""
     if not isinstance(n, (FloorDiv, FloorMod)):
         return None
     lower: Expr = const(1, n.dtype)
@@ -99,7 +101,7 @@ def _independent(analyzer: Analyzer, digits: list[Digit], extent: Expr, once: bo
 
 
 def _is_lowest(analyzer: Analyzer, k: int, ends: Mapping[int, tuple[Expr, Expr]]) -> bool:
-    """Whether all other digits are the same as number ``k``, or of places that are multiples of its end."""
+    """Return whether all other digits are the same as number ``k``, or of places that are multiples of its end."""
     low, up = ends[k]
     return all(
         analyzer.can_prove_equal(up, other_up)
@@ -110,7 +112,7 @@ def _is_lowest(analyzer: Analyzer, k: int, ends: Mapping[int, tuple[Expr, Expr]]
 
 
 def _times(analyzer: Analyzer, low: Expr, high: Expr, same: bool) -> Expr | None:
-    """``high / low`` where it is a whole positive number, and 1 with ``same``; else None."""
+    """Return ``high / low`` where it is a whole positive number, and 1 with ``same``; else None."""
     if not analyzer.can_prove(low >= 1) or not analyzer.can_prove(high >= 1):
         return None
     count = analyzer.simplify(high // low)

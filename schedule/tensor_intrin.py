@@ -61,12 +61,12 @@ class TensorIntrin:
 
     @staticmethod
     def added() -> frozenset[str]:
-        """The names of those that :meth:`register` made known."""
+        """Return the names of those that :meth:`register` made known."""
         return frozenset(_ADDED)
 
     @staticmethod
     def get(name: str, allow_missing: bool = False) -> TensorIntrin | None:
-        """The intrinsic of this name; ValueError (None with ``allow_missing``) when there is none."""
+        """Return the intrinsic of this name; ValueError (None with ``allow_missing``) when there is none."""
         found = _REGISTERED.get(name)
         if found is None and name in SHIPPED:
             found = _REGISTERED[name] = TensorIntrin(name, *SHIPPED[name]())
@@ -76,12 +76,12 @@ class TensorIntrin:
 
     @property
     def any_scope(self) -> bool:
-        """Whether buffers may lie in any memory."""
+        """Return whether buffers may lie in any memory."""
         return bool(self.desc.attrs.get("any_scope", False))
 
     @staticmethod
     def names() -> list[str]:
-        """All names, those that come with the package included."""
+        """Return all names, those that come with the package included."""
         return sorted({*SHIPPED, *_REGISTERED})
 
     def check(self, rounds: int = 3, seed: int = 0, externs: Mapping[str, Callable[..., Any]] | None = None) -> None:

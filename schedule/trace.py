@@ -34,22 +34,22 @@ class Instruction:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """The arguments that refer to earlier outputs."""
+        """Return the arguments that refer to earlier outputs."""
         return {k: v for k, v in self.arguments.items() if next(refs_in(v), None) is not None}
 
     @property
     def attrs(self) -> dict[str, Any]:
-        """The other arguments: plain values."""
+        """Return the other arguments: plain values."""
         return {k: v for k, v in self.arguments.items() if next(refs_in(v), None) is None}
 
     @property
     def output_names(self) -> list[str]:
-        """The names of the outputs as a list."""
+        """Return the names of the outputs as a list."""
         return [] if self.outputs is None else [self.outputs] if isinstance(self.outputs, str) else self.outputs
 
     @property
     def primitive(self) -> Primitive:
-        """What it calls; TraceError when no such primitive is registered."""
+        """Return what it calls; TraceError when no such primitive is registered."""
         try:
             return REGISTRY[self.name]
         except KeyError:
@@ -57,11 +57,11 @@ class Instruction:
 
     @property
     def kind(self) -> Primitive:
-        """The same under TVM's name, so that ``inst.kind.name`` is the primitive's name."""
+        """Return the same under TVM's name, so that ``inst.kind.name`` is the primitive's name."""
         return self.primitive
 
     def as_python(self) -> str:
-        """The call as a line of Python on ``sch``; arguments that have their default value are left out."""
+        """Return the call as a line of Python on ``sch``; arguments that have their default value are left out."""
         parts: list[str] = []
         step = REGISTRY.get(self.name)
         for name, value in self.arguments.items():
@@ -97,7 +97,8 @@ class Trace:
     insts: Sequence[Instruction]
 
     def __init__(self, insts: Sequence[Instruction] = (), decisions: Mapping[Instruction, Any] | None = None) -> None:
-        """``decisions`` replace those of the instructions that they are for, as in TVM's ``Trace(insts, decisions)``."""
+        """Return ``decisions`` replace those of the instructions that they are for, as in TVM's
+        ``Trace(insts, decisions)``."""
         known = decisions or {}
         for inst in known:
             if not any(inst is i for i in insts):
@@ -112,11 +113,11 @@ class Trace:
 
     @property
     def decisions(self) -> dict[Instruction, Any]:
-        """What each sampling instruction chose."""
+        """Return what each sampling instruction chose."""
         return {inst: inst.decision for inst in self.insts if inst.decision is not None}
 
     def get_decision(self, inst: Instruction | int) -> Any:
-        """What an instruction (or that of this number) chose; None when it decides nothing, or is still open."""
+        """Return what an instruction (or that of this number) chose; None when it decides nothing, or is still open."""
         return self.insts[self._index(inst)].decision
 
     def append(self, inst: Instruction, decision: Any = None) -> None:
@@ -192,7 +193,7 @@ class Trace:
         return handles
 
     def as_json(self) -> dict[str, Any]:
-        """The trace as JSON data: ``{"format": 1, "insts": [{"name", "args", "out", "decision"}]}``."""
+        """Return the trace as JSON data: ``{"format": 1, "insts": [{"name", "args", "out", "decision"}]}``."""
         insts: list[dict[str, Any]] = []
         for inst in self.insts:
             entry: dict[str, Any] = {"name": inst.name, "args": {k: to_json(v) for k, v in inst.arguments.items()}}
@@ -209,8 +210,8 @@ class Trace:
 
     @staticmethod
     def from_json(data: Any) -> Trace:
-        """The trace that :meth:`as_json` (or, as text, :meth:`dumps`) wrote. Safe on foreign data: TraceError for
-        another format, for what is no primitive, and for arguments that are more than numbers, texts and lists."""
+        """Return the trace that :meth:`as_json` (or, as text, :meth:`dumps`) wrote. Safe on foreign data: TraceError
+        for another format, for what is no primitive, and for arguments that are more than numbers, texts and lists."""
         if isinstance(data, (str, bytes)):
             try:
                 data = json.loads(data)
@@ -239,7 +240,7 @@ class Trace:
         return Trace.from_json(data).apply_to_schedule(sch)
 
     def as_python(self) -> str:
-        """The trace as Python that, run where ``sch`` is a Schedule, applies it."""
+        """Return the trace as Python that, run where ``sch`` is a Schedule, applies it."""
         lines = [inst.as_python() for inst in self.insts]
         if any(uses_script(value) for inst in self.insts for value in (*inst.arguments.values(), inst.decision)):
             lines.insert(0, "from tilewright.tir import script as T")
@@ -305,7 +306,7 @@ def apply_instruction(
 
 
 def _is_tvm(data: Any) -> bool:
-    """Whether this is ``[instructions, decisions]``, each instruction a list that begins with its kind."""
+    """Return whether this is ``[instructions, decisions]``, each instruction a list that begins with its kind."""
     if not isinstance(data, list) or len(data) != 2 or not all(isinstance(part, list) for part in data):
         return False
     return all(isinstance(inst, list) and len(inst) == 4 and isinstance(inst[0], str) for inst in data[0])

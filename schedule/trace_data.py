@@ -42,7 +42,7 @@ class Const:
     value: int | float
 
     def to_expr(self) -> Expr:
-        """The constant as a node."""
+        """Return the constant as a node."""
         return const(self.value, self.dtype)
 
 
@@ -53,16 +53,18 @@ class Formula:
     text: str
 
     def names(self) -> list[str]:
-        """The references used."""
+        """Return the references used."""
         return [n.id for n in ast.walk(_parse(self.text)) if isinstance(n, ast.Name) and n.id not in _CALLS]
 
     def to_expr(self, lookup: Callable[[str], Any]) -> Expr:
-        """The expression, with ``lookup`` giving what a reference stands for; TraceError when the text is no formula."""
+        """Return the expression, with ``lookup`` giving what a reference stands for; TraceError when the text is no
+        formula."""
         return convert(_evaluate(_parse(self.text).body, lookup, 0))
 
     @staticmethod
     def of(e: Expr, name_of: Callable[[Var], str]) -> Formula:
-        """The text of an expression; TypeError when it has other nodes than whole-number arithmetic over variables."""
+        """Return the text of an expression; TypeError when it has other nodes than whole-number arithmetic over
+        variables."""
         return Formula(_write(e, name_of))
 
 
@@ -132,7 +134,7 @@ def _write(e: Expr, name_of: Callable[[Var], str]) -> str:
 
 
 def constant(e: Expr) -> Any:
-    """An IntImm or FloatImm as recorded: a plain int, float32 or bool stays one, others keep their type."""
+    """Return an IntImm or FloatImm as recorded: a plain int, float32 or bool stays one, others keep their type."""
     if isinstance(e, IntImm):
         return bool(e.value) if e.dtype == "bool" else e.value if e.dtype == "int32" else Const(e.dtype, e.value)
     assert isinstance(e, FloatImm)
@@ -140,14 +142,14 @@ def constant(e: Expr) -> Any:
 
 
 def uses_script(value: Any) -> bool:
-    """Whether :func:`python_text` of a recorded value uses ``T``."""
+    """Return whether :func:`python_text` of a recorded value uses ``T``."""
     if isinstance(value, (list, tuple, Mapping)):
         return any(map(uses_script, value.values() if isinstance(value, Mapping) else value))
     return isinstance(value, Const) or (isinstance(value, Formula) and _CALL.search(value.text) is not None)
 
 
 def refs_in(value: Any) -> Iterator[str]:
-    """The names of all references in a recorded value."""
+    """Return the names of all references in a recorded value."""
     if isinstance(value, Ref):
         yield value.name
     elif isinstance(value, Formula):
@@ -161,7 +163,7 @@ def refs_in(value: Any) -> Iterator[str]:
 
 
 def to_json(value: Any) -> Any:
-    """A recorded value as JSON data."""
+    """Return a recorded value as JSON data."""
     if isinstance(value, Ref):
         return f"%{value.name}"
     if isinstance(value, str):
@@ -182,7 +184,7 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(data: Any, depth: int = 0) -> Any:
-    """The recorded value that :func:`to_json` wrote; TraceError for anything else."""
+    """Return the recorded value that :func:`to_json` wrote; TraceError for anything else."""
     if depth > _MAX_DEPTH:
         raise TraceError("an argument is nested too deeply")
     if data is None or isinstance(data, (bool, int, float)):
@@ -226,7 +228,7 @@ def _const(dtype: str, text: str) -> Any:
 
 
 def python_text(value: Any) -> str:
-    """A recorded value as Python source."""
+    """Return a recorded value as Python source."""
     if isinstance(value, Ref):
         return value.name
     if isinstance(value, Formula):

@@ -24,7 +24,7 @@ from .tree import symbols_of, tree_of
 
 
 def retarget(trace: Trace, recorded: PrimFunc, func: PrimFunc) -> Trace:
-    """The steps of ``trace``, which was recorded on ``recorded``, in the names of ``func``.
+    """Return the steps of ``trace``, which was recorded on ``recorded``, in the names of ``func``.
 
     The two functions differ in names only; ScheduleError otherwise, and when a step does not apply to ``recorded``.
     Returns ``trace`` itself when all names are the same.
@@ -62,7 +62,7 @@ def _names(func: PrimFunc) -> list[str]:
 
 
 def _translated(inst: Instruction, there: Schedule, here: Schedule, handles: dict[str, Any]) -> Instruction:
-    """The instruction, recorded where ``there`` is, in the names that ``here`` has."""
+    """Return the instruction, recorded where ``there`` is, in the names that ``here`` has."""
     arguments = dict(inst.arguments)
 
     def change(name: str, f: Callable[[str], Any]) -> None:

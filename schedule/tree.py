@@ -57,7 +57,7 @@ class Tree:
 
     @property
     def root(self) -> BlockRealize:
-        """The realization of the root block; an error for a lowered function, which has none."""
+        """Return the realization of the root block; an error for a lowered function, which has none."""
         if not isinstance(self.func.body, BlockRealize):
             raise ScheduleError(
                 f"function {self.func.name} has no root block, so there is nothing to schedule",
@@ -66,7 +66,7 @@ class Tree:
         return self.func.body
 
     def block(self, name: str) -> BlockRealize:
-        """The realization of the block of this name; ScheduleError with the nearest names when there is none."""
+        """Return the realization of the block of this name; ScheduleError with the nearest names when there is none."""
         found = self.blocks.get(name)
         if found is None:
             raise unknown_handle(
@@ -83,7 +83,7 @@ class Tree:
         return found[0]
 
     def loop(self, var: Var) -> For:
-        """The loop over ``var``; ScheduleError when it is gone."""
+        """Return the loop over ``var``; ScheduleError when it is gone."""
         found = self.loops.get(var)
         if found is None:
             name = getattr(var, "name", repr(var))
@@ -108,14 +108,14 @@ class Tree:
         return out
 
     def above(self, stmt: Stmt) -> Iterator[Stmt]:
-        """The statements above ``stmt``, nearest first."""
+        """Return the statements above ``stmt``, nearest first."""
         here = self.parent[stmt]
         while here is not None:
             yield here
             here = self.parent[here]
 
     def loops_above(self, stmt: Stmt) -> list[For]:
-        """The loops above ``stmt`` up to the nearest enclosing block, outermost first."""
+        """Return the loops above ``stmt`` up to the nearest enclosing block, outermost first."""
         out: list[For] = []
         for up in self.above(stmt):
             if isinstance(up, Block):
@@ -126,26 +126,26 @@ class Tree:
         return out
 
     def all_loops_above(self, stmt: Stmt) -> list[For]:
-        """The loops above ``stmt`` up to the function itself, outermost first."""
+        """Return the loops above ``stmt`` up to the function itself, outermost first."""
         return [up for up in reversed(list(self.above(stmt))) if isinstance(up, For)]
 
     def scope(self, stmt: Stmt) -> BlockRealize:
-        """The realization of the nearest block around ``stmt`` (not ``stmt`` itself): its scope root."""
+        """Return the realization of the nearest block around ``stmt`` (not ``stmt`` itself): its scope root."""
         for up in self.above(stmt):
             if isinstance(up, BlockRealize) and up is not stmt:
                 return up
         raise ScheduleError("the root block has no scope around it", where=stmt, hint="name a block inside it")
 
     def is_below(self, stmt: Stmt, ancestor: Stmt) -> bool:
-        """Whether ``stmt`` is ``ancestor`` or somewhere below it."""
+        """Return whether ``stmt`` is ``ancestor`` or somewhere below it."""
         return stmt is ancestor or any(up is ancestor for up in self.above(stmt))
 
     def blocks_in(self, scope: BlockRealize) -> list[BlockRealize]:
-        """The blocks directly in a scope, in program order; blocks nested in those are left out."""
+        """Return the blocks directly in a scope, in program order; blocks nested in those are left out."""
         return list(blocks_below(scope.block.body))
 
     def child_of(self, ancestor: Stmt, stmt: Stmt) -> Stmt:
-        """The direct child of ``ancestor`` on the way down to ``stmt``."""
+        """Return the direct child of ``ancestor`` on the way down to ``stmt``."""
         here = stmt
         while self.parent[here] is not ancestor:
             up = self.parent[here]
@@ -156,7 +156,7 @@ class Tree:
 
     @property
     def tile_symbols(self) -> list[Var]:
-        """The variables in loop extents that nothing defines: the open tile sizes of a parametric schedule."""
+        """Return the variables in loop extents that nothing defines: the open tile sizes of a parametric schedule."""
         if self._tile_symbols is None:
             used: dict[Var, None] = {}
             for loop in self.loops.values():
@@ -176,7 +176,7 @@ class Tree:
     # -- rewriting -------------------------------------------------------------------------------------------------
 
     def replace(self, changes: Mapping[Stmt, Stmt | None]) -> PrimFunc:
-        """The function with each key (by identity) replaced by its value; None takes the statement away.
+        """Return the function with each key (by identity) replaced by its value; None takes the statement away.
 
         Only the paths to the keys are copied. A statement that becomes empty takes the loops around it with it, but
         no block. No key may lie below another one.
@@ -217,12 +217,13 @@ class Tree:
 
 @lru_cache(maxsize=16)
 def tree_of(func: PrimFunc) -> Tree:
-    """The index of ``func``; kept for the functions used last."""
+    """Return the index of ``func``; kept for the functions used last."""
     return Tree(func)
 
 
 def blocks_below(stmt: Stmt) -> Iterator[BlockRealize]:
-    """The outermost blocks in ``stmt``, itself included, in program order; blocks nested in those are left out."""
+    """Return the outermost blocks in ``stmt``, itself included, in program order; blocks nested in those are left
+    out."""
     stack: list[Stmt] = [stmt]
     while stack:
         top = stack.pop()
@@ -237,7 +238,7 @@ def blocks_below(stmt: Stmt) -> Iterator[BlockRealize]:
 
 
 def _statements_in(stmt: Stmt) -> list[Stmt]:
-    """The statements directly below, in order."""
+    """Return the statements directly below, in order."""
     if isinstance(stmt, SeqStmt):
         return list(stmt.seq)
     if isinstance(stmt, Block):
@@ -246,7 +247,7 @@ def _statements_in(stmt: Stmt) -> list[Stmt]:
 
 
 def unique_block_name(func: PrimFunc, wish: str, taken: Iterable[str] = ()) -> str:
-    """``wish``, or ``wish_1``, ``wish_2`` … when a block of ``func`` (or one of ``taken``) has that name."""
+    """Return ``wish``, or ``wish_1``, ``wish_2`` … when a block of ``func`` (or one of ``taken``) has that name."""
     used = {*tree_of(func).blocks, *taken}
     if wish not in used:
         return wish
@@ -257,7 +258,8 @@ def unique_block_name(func: PrimFunc, wish: str, taken: Iterable[str] = ()) -> s
 
 
 def unique_names(func: PrimFunc) -> PrimFunc:
-    """``func`` with blocks that share a name numbered (``C``, ``C`` → ``C_1``, ``C_2``); the root keeps its own."""
+    """Return ``func`` with blocks that share a name numbered (``C``, ``C`` → ``C_1``, ``C_2``); the root keeps its
+    own."""
     tree = tree_of(func)
     twice = {name for name, found in tree.blocks.items() if len(found) > 1}
     if not twice:
@@ -285,7 +287,8 @@ def unique_names(func: PrimFunc) -> PrimFunc:
 
 
 def symbols_of(func: PrimFunc) -> list[Var]:
-    """The sizes of a function: its scalar parameters, then the variables in its buffers' shapes, without repeats."""
+    """Return the sizes of a function: its scalar parameters, then the variables in its buffers' shapes, without
+    repeats."""
     found: dict[Var, None] = {p: None for p in func.params if p not in func.buffer_map}
     for buffer in func.buffers:
         for extent in (*buffer.shape, *buffer.strides, buffer.elem_offset):

@@ -93,7 +93,7 @@ def _pair(head: str, description: str, implementation: str, **words: object) -> 
 
 
 def tile_dot(a: str, b: str) -> tuple[PrimFunc, PrimFunc]:
-    """``C[i, j] += A[i, k] * B[k, j]`` for 16 i, 16 j and 64 bytes of k; B comes as ``B[k // w, j, k % w]``.
+    """Return ``C[i, j] += A[i, k] * B[k, j]`` for 16 i, 16 j and 64 bytes of k; B comes as ``B[k // w, j, k % w]``.
 
     ``a``, ``b``: int8 by int8 or uint8 by int8 into int32 (w is 4; exact but for wrapping sums), or bfloat16 by bfloat16
     into float32 (w is 2; sums in an order of the machine's, see :func:`tilewright.tir.tile_ops.tile_dot2_bf16`).
@@ -107,10 +107,10 @@ def tile_dot(a: str, b: str) -> tuple[PrimFunc, PrimFunc]:
 
 
 def tile_fill(c: str) -> tuple[PrimFunc, PrimFunc]:
-    """``C[i, j] = 0`` for a tile of 16 by 16 numbers of type ``c``, int32 or float32."""
+    """Return ``C[i, j] = 0`` for a tile of 16 by 16 numbers of type ``c``, int32 or float32."""
     return _pair(_FILL, _FILL_DESC, _FILL_IMPL, name=f"fill_16x16_{c}", c=c)
 
 
 def tile_store(c: str) -> tuple[PrimFunc, PrimFunc]:
-    """``D[i, j] = C[i, j]`` for a tile of 16 by 16 numbers of type ``c``; the rows of D may lie apart."""
+    """Return ``D[i, j] = C[i, j]`` for a tile of 16 by 16 numbers of type ``c``; the rows of D may lie apart."""
     return _pair(_STORE, _STORE_DESC, _STORE_IMPL, name=f"store_16x16_{c}", c=c)

@@ -31,7 +31,7 @@ class DividedBlock:
 
     @property
     def domains(self) -> dict[Var, Range]:
-        """The domain of each axis of the inner block."""
+        """Return the domain of each axis of the inner block."""
         return {iv.var: iv.dom for iv in self.inner.block.iter_vars}
 
 
@@ -99,7 +99,7 @@ def divide_block(
 
 
 def _settled(base: Expr) -> bool:
-    """Whether a binding's constant part is a number, which stands in the body as it is."""
+    """Return whether a binding's constant part is a number, which stands in the body as it is."""
     return isinstance(base, IntImm)
 
 
@@ -148,7 +148,7 @@ def _foreign_loops(tree: Tree, e: Expr, own: Mapping[Var, Range]) -> bool:
 def _trivial(
     tree: Tree, realize: BlockRealize, ranges: Mapping[Var, Range], inside: Sequence[Var]
 ) -> tuple[Division, ...] | None:
-    """The division when each binding uses only outer or only inner loops; it need not be affine then."""
+    """Return the division when each binding uses only outer or only inner loops; it need not be affine then."""
     out: list[Division] = []
     for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         zero, one = const(0, iv.var.dtype), const(1, iv.var.dtype)
@@ -173,7 +173,7 @@ def _check_init(
     predicate: Expr,
     analyzer: Analyzer,
 ) -> None:
-    """ScheduleError unless initializing all that the inner loops reach, before they run, changes nothing."""
+    """Raise ScheduleError unless initializing all that the inner loops reach, before they run, changes nothing."""
     block = realize.block
     name = block.name_hint
     hint = "decompose_reduction first"
@@ -246,7 +246,7 @@ def _check_init(
 
 
 def simplified(stmt: Any, mapping: Mapping[Var, Expr], analyzer: Analyzer) -> Any:
-    """``stmt`` with variables replaced, and the index arithmetic around them simplified."""
+    """Return ``stmt`` with variables replaced, and the index arithmetic around them simplified."""
 
     def walk(n: Any) -> Any:
         if isinstance(n, Var):
@@ -286,7 +286,7 @@ def outer_regions(
 
 
 def init_nest(halves: DividedBlock, inner: Sequence[For], name: str) -> Stmt:
-    """The init of the outer block: a block of its own over those axes of the inner block that it uses."""
+    """Return the init of the outer block: a block of its own over those axes of the inner block that it uses."""
     block, init = halves.inner.block, halves.init
     assert init is not None
     fresh: dict[Var, Expr] = {}
@@ -313,14 +313,14 @@ def init_nest(halves: DividedBlock, inner: Sequence[For], name: str) -> Stmt:
 
 
 def nest_again(body: Stmt, loops: Sequence[For]) -> Stmt:
-    """The loops, outermost first, around ``body``."""
+    """Return the loops, outermost first, around ``body``."""
     for lp in reversed(loops):
         body = lp.with_(body=body)
     return body
 
 
 def union_regions(regions: Iterable[BufferRegion], analyzer: Analyzer) -> tuple[BufferRegion, ...]:
-    """One region per buffer, in the order in which the buffers appear: the box around all of its regions."""
+    """Return one region per buffer, in the order in which the buffers appear: the box around all of its regions."""
     boxes: dict[Buffer, list[Range]] = {}
     for region in regions:
         old = boxes.get(region.buffer)

@@ -28,7 +28,7 @@ Part = tuple[Range, ...]
 
 
 def cached_part(tree: Tree, place: Stmt, buffer: Buffer, box: Sequence[Ends | None], analyzer: Analyzer) -> Part | None:
-    """The part to hold when the copy of ``box`` stands in ``place``; None for the whole buffer."""
+    """Return the part to hold when the copy of ``box`` stands in ``place``; None for the whole buffer."""
     if tree.loops_above(place):
         return None
     sizes = symbols_of(tree.func)
@@ -52,7 +52,7 @@ def cached_part(tree: Tree, place: Stmt, buffer: Buffer, box: Sequence[Ends | No
 
 
 def read_part(tree: Tree, scope: Scope, place: Stmt, buffer: Buffer, consumers: Sequence[BlockRealize]) -> Part | None:
-    """The part of a buffer that a block's declared reads name, where its consumers inside keep to it."""
+    """Return the part of a buffer that a block's declared reads name, where its consumers inside keep to it."""
     region = next((r.region for r in scope.root.block.reads if r.buffer is buffer), None)
     if region is None:
         return None
@@ -71,7 +71,8 @@ def read_part(tree: Tree, scope: Scope, place: Stmt, buffer: Buffer, consumers: 
 def cache_buffer(
     name: str, buffer: Buffer, storage_scope: str, box: Sequence[Ends | None], part: Part | None
 ) -> Buffer:
-    """The new buffer, for all of ``buffer`` or a part. Its sizes are of the type of the indices that are used."""
+    """Return the new buffer, for all of ``buffer`` or a part. Its sizes are of the type of the indices that are
+    used."""
     shape = [
         const(e.value, ends[0].dtype) if ends is not None and isinstance(e, IntImm) else e
         for e, ends in zip(buffer.shape, box, strict=True)
@@ -97,8 +98,8 @@ def copy_nest(
     box: Sequence[Ends | None],
     part: Part | None,
 ) -> Stmt:
-    """The loops and the block ``name`` that copy: ``target[v0, ...] = source[v0, ...]``. The one of the two that is
-    ``copy`` holds ``part`` of the other."""
+    """Return the loops and the block ``name`` that copy: ``target[v0, ...] = source[v0, ...]``. The one of the two that
+    is ``copy`` holds ``part`` of the other."""
     axes = [IterVar(Range.from_extent(e), Var(f"v{i}", e.dtype)) for i, e in enumerate(copy.shape)]
     here: tuple[Expr, ...] = tuple([iv.var for iv in axes])
     shifted = here if part is None else tuple([r.min + v for r, v in zip(part, here, strict=True)])
@@ -114,7 +115,8 @@ def copy_nest(
 
 
 def _cut(span: Span) -> Span:
-    """A span that sticks out at a constant end with a shorter extent there, in place of a condition, as TVM does."""
+    """Return a span that sticks out at a constant end with a shorter extent there, in place of a condition, as TVM
+    does."""
     last, extent = span.at_most, span.extent
     if span.at_least is not None or not isinstance(last, IntImm) or not isinstance(extent, IntImm):
         return span
@@ -122,7 +124,7 @@ def _cut(span: Span) -> Span:
 
 
 def redirect(tree: Tree, realize: BlockRealize, old: Buffer, new: Buffer, part: Part | None) -> Any:
-    """The block with its accesses to ``old`` going to ``new``, which holds ``part`` of it."""
+    """Return the block with its accesses to ``old`` going to ``new``, which holds ``part`` of it."""
     if part is None:
         return renewed_buffers(realize, {old: new}, lambda b: b.with_(scope=new.scope))
     analyzer = analyzer_at(tree, realize)

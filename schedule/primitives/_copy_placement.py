@@ -22,13 +22,13 @@ from ..tree import Tree
 
 
 def uses_pointer(realize: BlockRealize, buffer: Buffer) -> bool:
-    """Whether a block accesses the buffer other than by plain loads and stores."""
+    """Return whether a block accesses the buffer other than by plain loads and stores."""
     return buffer.data in opaque_buffers(realize.block)
 
 
 def check_pointers_declared(scope: Scope, buffer: Buffer) -> None:
-    """ScheduleError when the buffer is accessed through a pointer or a match_buffer that no block of the scope declares:
-    a copy would miss it."""
+    """Raise ScheduleError when the buffer is accessed through a pointer or a match_buffer that no block of the scope
+    declares: a copy would miss it."""
     root = scope.root.block
     if buffer.data not in opaque_buffers(root):
         return
@@ -45,7 +45,7 @@ def check_pointers_declared(scope: Scope, buffer: Buffer) -> None:
 
 
 def check_apart(tree: Tree, writer: BlockRealize, reader: BlockRealize, buffer: Buffer) -> None:
-    """ScheduleError unless the writer is done with all of the buffer when the reader starts."""
+    """Raise ScheduleError unless the writer is done with all of the buffer when the reader starts."""
     around = repeated_loops(tree, writer)
     shared = [loop for loop in tree.loops_above(reader) if loop.loop_var in around]
     if shared:
@@ -58,7 +58,7 @@ def check_apart(tree: Tree, writer: BlockRealize, reader: BlockRealize, buffer: 
 
 
 def check_starts_fresh(tree: Tree, realize: BlockRealize, buffer: Buffer) -> None:
-    """ScheduleError when a block needs what the buffer, which it writes, held before."""
+    """Raise ScheduleError when a block needs what the buffer, which it writes, held before."""
     block = realize.block
     if block.init is not None:
         return
@@ -85,7 +85,7 @@ def check_starts_fresh(tree: Tree, realize: BlockRealize, buffer: Buffer) -> Non
 
 
 def _stores_first(block: Block, loads: Sequence[Access]) -> bool:
-    """Whether a block begins by storing the one element that all ``loads`` read."""
+    """Return whether a block begins by storing the one element that all ``loads`` read."""
     first = block.body.seq[0] if isinstance(block.body, SeqStmt) else None
     if not isinstance(first, BufferStore) or first.predicate is not None or first.buffer is not loads[0].buffer:
         return False
@@ -114,8 +114,8 @@ def _written_before(tree: Tree, inside: Scope, reader: BlockRealize, buffer: Buf
 
 
 def check_no_carried_reader(tree: Tree, scope: Scope, writer: BlockRealize, buffer: Buffer) -> None:
-    """ScheduleError when an earlier block reads, in the next turn of a loop, what ``writer`` writes: a copy made behind
-    that loop would come too late."""
+    """Raise ScheduleError when an earlier block reads, in the next turn of a loop, what ``writer`` writes: a copy made
+    behind that loop would come too late."""
     around = repeated_loops(tree, writer)
     for reader in scope.readers.get(buffer, []):
         if reader is writer or scope.order[reader] > scope.order[writer]:
@@ -131,24 +131,24 @@ def check_no_carried_reader(tree: Tree, scope: Scope, writer: BlockRealize, buff
 
 
 def repeated_loops(tree: Tree, realize: BlockRealize) -> set[Var]:
-    """The loops above a block that have, or may have, more than one turn."""
+    """Return the loops above a block that have, or may have, more than one turn."""
     return {loop.loop_var for loop in tree.loops_above(realize) if not is_const_int(loop.extent, 1)}
 
 
 def dependents(scope: Scope, writer: BlockRealize) -> list[BlockRealize]:
-    """The later blocks that read something that ``writer`` writes, whichever of its buffers it is."""
+    """Return the later blocks that read something that ``writer`` writes, whichever of its buffers it is."""
     users = {r for b in buffers_of(writer.block)[1] for r in scope.readers.get(b, ())}
     return sorted((r for r in users if scope.order[r] > scope.order[writer]), key=scope.order.__getitem__)
 
 
 def named_after(scope: Scope, writer: BlockRealize, named: Sequence[BlockRealize]) -> list[BlockRealize]:
-    """Those of the named blocks that stand behind the writer."""
+    """Return those of the named blocks that stand behind the writer."""
     return [b for b in named if scope.order[b] > scope.order[writer]]
 
 
 def copy_place(tree: Tree, writer: BlockRealize, users: Sequence[BlockRealize]) -> tuple[SeqStmt, int, Stmt] | None:
-    """Where a copy stands between the writer and its users: the innermost sequence that holds the writer and one of
-    them, the number there of the first child with one of them, and the child with the writer."""
+    """Return where a copy stands between the writer and its users: the innermost sequence that holds the writer and one
+    of them, the number there of the first child with one of them, and the child with the writer."""
     above = list(tree.above(writer))
     best: tuple[int, SeqStmt] | None = None
     for user in users:
@@ -166,7 +166,8 @@ def copy_place(tree: Tree, writer: BlockRealize, users: Sequence[BlockRealize]) 
 def written_box(
     tree: Tree, writer: BlockRealize, buffer: Buffer, place: Stmt | None, exactly: bool
 ) -> tuple[Analyzer, list[Ends | None]]:
-    """What ``writer`` stores into ``buffer`` while the loops inside ``place`` (its whole scope when None) run."""
+    """Return what ``writer`` stores into ``buffer`` while the loops inside ``place`` (its whole scope when None)
+    run."""
     loops = tree.loops_above(writer)
     outside: list[For] = [] if place is None else tree.loops_above(place)
     inner = loops[len(outside) :]
@@ -199,7 +200,7 @@ def written_box(
 
 
 def _declared(realize: BlockRealize, buffer: Buffer) -> list[Access]:
-    """The regions that a block declares to write, each as one access in loops of its own."""
+    """Return the regions that a block declares to write, each as one access in loops of its own."""
     out = []
     bound = bindings(realize)
     for region in realize.block.writes:

@@ -20,12 +20,12 @@ from ._layout_maps import sized_analyzer
 
 
 def point(buffer: Buffer, indices: Sequence[Expr]) -> BufferRegion:
-    """The region of one element."""
+    """Return the region of one element."""
     return BufferRegion(buffer, tuple([Range(i, const(1, i.dtype)) for i in indices]))
 
 
 def accessed_point(realize: BlockRealize, buffer: Buffer) -> tuple[tuple[Expr, ...], list[Access]]:
-    """The one place of ``buffer`` that a block touches for each value of its axes, and the accesses there.
+    """Return the one place of ``buffer`` that a block touches for each value of its axes, and the accesses there.
 
     ScheduleError when there are several places, when it moves with a loop inside the block, when the block holds
     blocks of its own, and when it uses the buffer through a pointer or a match_buffer.
@@ -79,13 +79,13 @@ def _shown(buffer: Buffer, indices: Iterable[Expr]) -> str:
 
 
 def axes_in(block: Block, indices: Iterable[Expr]) -> list[IterVar]:
-    """The block's axes that the indices use, in the block's order."""
+    """Return the block's axes that the indices use, in the block's order."""
     used = {n for i in indices for n in pre_order(i) if isinstance(n, Var)}
     return [iv for iv in block.iter_vars if iv.var in used]
 
 
 def bounds_within(analyzer: Analyzer, buffer: Buffer, indices: Sequence[Expr]) -> bool:
-    """Whether the element exists for all values that ``analyzer`` knows of."""
+    """Return whether the element exists for all values that ``analyzer`` knows of."""
     return all(
         analyzer.can_prove(i >= 0) and analyzer.can_prove(i < extent)
         for i, extent in zip(indices, buffer.shape, strict=True)
@@ -102,8 +102,8 @@ def _domain_analyzer(tree: Tree, realize: BlockRealize) -> Analyzer:
 def check_readable(
     tree: Tree, realize: BlockRealize, buffer: Buffer, indices: Sequence[Expr], found: Sequence[Access]
 ) -> None:
-    """ScheduleError unless the elements exist for all values of the axes: the indices say so, or the block reads them
-    all, unconditionally."""
+    """Raise ScheduleError unless the elements exist for all values of the axes: the indices say so, or the block reads
+    them all, unconditionally."""
     if bounds_within(_domain_analyzer(tree, realize), buffer, indices):
         return
     if all(not a.guards for a in found) and covers_domain(tree, realize):
@@ -117,7 +117,8 @@ def check_readable(
 
 
 def check_written_once(tree: Tree, realize: BlockRealize, buffer: Buffer, found: Sequence[Access]) -> None:
-    """ScheduleError unless the block stores the element for all values of its axes and needs nothing that was there."""
+    """Raise ScheduleError unless the block stores the element for all values of its axes and needs nothing that was
+    there."""
     block = realize.block
     if block.init is None and any(not a.is_store for a in found):
         raise ScheduleError(
@@ -136,7 +137,7 @@ def check_written_once(tree: Tree, realize: BlockRealize, buffer: Buffer, found:
 
 
 def check_distinct(func: PrimFunc, realize: BlockRealize, axes: Sequence[IterVar], indices: Sequence[Expr]) -> None:
-    """ScheduleError unless different values of ``axes`` are known to give different ``indices``."""
+    """Raise ScheduleError unless different values of ``axes`` are known to give different ``indices``."""
     analyzer = sized_analyzer(func)
     places = [Var(f"p{n}", i.dtype) for n, i in enumerate(indices)]
     if any(not (isinstance(iv.dom.min, IntImm) and iv.dom.min.value == 0) for iv in axes):
@@ -153,7 +154,7 @@ def check_distinct(func: PrimFunc, realize: BlockRealize, axes: Sequence[IterVar
 
 
 def put_point(realize: BlockRealize, old: Buffer, new: Buffer, indices: Sequence[Expr]) -> BlockRealize:
-    """The block with its one place of ``old`` turned into ``new[indices]``."""
+    """Return the block with its one place of ``old`` turned into ``new[indices]``."""
     at = tuple(indices)
 
     def post(n: object) -> object:

@@ -26,7 +26,7 @@ class Reduction:
 
 
 def reduction_of(realize: BlockRealize) -> Reduction:
-    """The block's reduction; ScheduleError when it is not a known one."""
+    """Return the block's reduction; ScheduleError when it is not a known one."""
     block = realize.block
     name = block.name_hint
     hint = f"known reductions: {', '.join(dict.fromkeys(r.name for r in REDUCERS))}; register_reducer adds one"
@@ -80,7 +80,7 @@ def stores_of(updates: Sequence[BufferStore], values: Sequence[Expr]) -> Stmt:
 
 
 def combined(reducer: Reducer, updates: Sequence[BufferStore], right: tuple[Expr, ...]) -> Stmt:
-    """The stores of the old values combined with ``right``; those of a tuple take their values at once."""
+    """Return the stores of the old values combined with ``right``; those of a tuple take their values at once."""
     results = reducer.combine(tuple([BufferLoad(s.buffer, s.indices) for s in updates]), right)
     if len(updates) == 1:
         return stores_of(updates, results)

@@ -15,12 +15,13 @@ from ..tree import Tree, symbols_of, tree_of
 
 
 def as_recorded(func: PrimFunc, index_map: Any, ndim: int | None) -> Any:
-    """An index map over ``ndim`` indices as a trace can hold it; it may use scalar parameters and sizes of ``func``."""
+    """Return an index map over ``ndim`` indices as a trace can hold it; it may use scalar parameters and sizes of
+    ``func``."""
     return index_map if isinstance(index_map, str) else IndexMap.of(index_map, ndim, symbols_of(func)).recorded()
 
 
 def map_of_axes(func: PrimFunc, block: Any, index_map: Any) -> Any:
-    """A map over the axes of ``block`` as a trace can hold it, so that it may be a function of ``*axes``."""
+    """Return a map over the axes of ``block`` as a trace can hold it, so that it may be a function of ``*axes``."""
     found = tree_of(func).blocks.get(block_name(block))
     return as_recorded(func, index_map, len(found[0].block.iter_vars) if found else None)
 
@@ -36,7 +37,7 @@ def sized_analyzer(func: PrimFunc) -> Analyzer:
 
 
 def own_nest(tree: Tree, realize: BlockRealize) -> Stmt | None:
-    """The outermost loop over the block when all loops up to its scope hold nothing else; else None."""
+    """Return the outermost loop over the block when all loops up to its scope hold nothing else; else None."""
     here: Stmt = realize
     own = 0
     for up in tree.above(realize):
@@ -47,7 +48,7 @@ def own_nest(tree: Tree, realize: BlockRealize) -> Stmt | None:
 
 
 def has_trivial_bindings(tree: Tree, realize: BlockRealize) -> bool:
-    """Whether each axis of a block runs on one loop of its scope, in order, and there are no other loops."""
+    """Return whether each axis of a block runs on one loop of its scope, in order, and there are no other loops."""
     loops = tree.loops_above(realize)
     return len(loops) == len(realize.iter_values) and all(
         value is loop.loop_var for value, loop in zip(realize.iter_values, loops, strict=True)
@@ -55,7 +56,7 @@ def has_trivial_bindings(tree: Tree, realize: BlockRealize) -> bool:
 
 
 def tidy(stmt: Any, analyzer: Analyzer) -> Any:
-    """A body with its indices simplified."""
+    """Return a body with its indices simplified."""
 
     def post(n: Any) -> Any:
         if isinstance(n, BufferLoad):

@@ -29,7 +29,7 @@ class Span:
 
 
 def span_within(analyzer: Analyzer, wanted: Ends | None, dom: Range) -> Span:
-    """The span of ``wanted`` cut to the domain; the whole domain when ``wanted`` is None.
+    """Return the span of ``wanted`` cut to the domain; the whole domain when ``wanted`` is None.
 
     The extent stays constant where it can: what sticks out of the domain is left to a condition, as TVM does. What
     changes from turn to turn makes loops whose extent does.
@@ -59,7 +59,8 @@ def realize_over(
     keep_unit_loops: bool,
     conditions: Sequence[Expr] = (),
 ) -> tuple[BlockRealize, list[tuple[Var, Expr]]]:
-    """The realization of ``block`` with each axis over its span, and the new loops (variable, extent), outermost first.
+    """Return the realization of ``block`` with each axis over its span, and the new loops (variable, extent), outermost
+    first.
 
     ``conditions`` on the axes hold beside the spans' own.
     ``analyzer`` learns the ranges of the new loops.
@@ -99,7 +100,7 @@ def rebuild(
     changes: Mapping[Stmt, Stmt | None],
     after: Mapping[Stmt, Callable[[Any], Stmt]],
 ) -> PrimFunc:
-    """The function with each key of ``changes`` replaced, then each key of ``after``, which may lie above those,
+    """Return the function with each key of ``changes`` replaced, then each key of ``after``, which may lie above those,
     given to its function as it has become. A sequence keeps its place for every child until its own turn."""
     dirty: set[Stmt] = set()
     for key in (*changes, *after):
@@ -131,18 +132,18 @@ def rebuild(
 
 
 def children_of(stmt: Stmt) -> tuple[Stmt, ...]:
-    """The statements of a sequence, or the one statement."""
+    """Return the statements of a sequence, or the one statement."""
     return stmt.seq if isinstance(stmt, SeqStmt) else (stmt,)
 
 
 def insert_in(body: Stmt, position: int, new: Stmt) -> SeqStmt:
-    """``body`` as a sequence with ``new`` before the statement number ``position``."""
+    """Return ``body`` as a sequence with ``new`` before the statement number ``position``."""
     old = children_of(body)
     return SeqStmt((*old[:position], *children_of(new), *old[position:]))
 
 
 def check_kinds_for(tree: Tree, realize: BlockRealize, loops: Sequence[For]) -> None:
-    """ScheduleError when a reduce axis of the block would run on a parallel, vectorized or thread-bound loop."""
+    """Raise ScheduleError when a reduce axis of the block would run on a parallel, vectorized or thread-bound loop."""
     for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         if iv.kind == IterVar.SPATIAL:
             continue

@@ -21,7 +21,8 @@ def mentions(e: Expr, loops: Sequence[For]) -> bool:
 
 
 def check_sweep(tree: Tree, realize: BlockRealize, inner: Sequence[For], outer: Sequence[For]) -> None:
-    """ScheduleError unless the loops ``inner`` run the whole reduction, each point once, from the start of its axes."""
+    """Raise ScheduleError unless the loops ``inner`` run the whole reduction, each point once, from the start of its
+    axes."""
     block = realize.block
     for iv, value in zip(block.iter_vars, realize.iter_values, strict=True):
         if iv.kind == IterVar.REDUCE and mentions(value, outer):

@@ -26,7 +26,7 @@ def annotate(func: PrimFunc, block_or_loop: str | Var, ann_key: str, ann_val: An
 
 
 def with_annotation(func: PrimFunc, block_or_loop: str | Var, ann_key: str, ann_val: Any) -> PrimFunc:
-    """The function with an annotation of a block or loop, in place of an earlier one of that name."""
+    """Return the function with an annotation of a block or loop, in place of an earlier one of that name."""
     tree, node = _target(func, block_or_loop)
     return _with(tree, node, {**node.annotations, str(ann_key): ann_val})
 

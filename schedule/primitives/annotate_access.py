@@ -22,7 +22,7 @@ from .cache_read_write import pick_buffer
 
 
 def _prepare(func: PrimFunc, block: Any, gen_new_ranges: Any, **rest: Any) -> dict[str, Any]:
-    """The ranges as the text of an index map with two results, begin and end, per dimension."""
+    """Return the ranges as the text of an index map with two results, begin and end, per dimension."""
     if not callable(gen_new_ranges) or isinstance(gen_new_ranges, IndexMap):
         return {}
 
@@ -106,7 +106,7 @@ def annotate_buffer_access(
 def _check_holds(
     tree: Tree, realize: BlockRealize, buffer: Buffer, buf_type: str, region: BufferRegion, analyzer: Analyzer
 ) -> None:
-    """ScheduleError unless the region holds every element that the block accesses."""
+    """Raise ScheduleError unless the region holds every element that the block accesses."""
     block = realize.block
     name = block.name_hint
     if buffer.data in opaque_buffers(block) or any(m.source.buffer is buffer for m in block.match_buffers):

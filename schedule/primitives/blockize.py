@@ -77,7 +77,7 @@ def blockize(
 
 
 def blockized(tree: Tree, loop: For, preserve_unit_iters: bool) -> BlockRealize:
-    """The block that ``loop``, the loops in it and their only block become."""
+    """Return the block that ``loop``, the loops in it and their only block become."""
     realize = _only_block(tree, loop)
     loops = tree.loops_above(realize)
     cut = loops.index(loop)
@@ -100,7 +100,7 @@ def blockized(tree: Tree, loop: For, preserve_unit_iters: bool) -> BlockRealize:
 
 
 def _check_closed(new: Block, loops: Sequence[For], loop: For) -> None:
-    """ScheduleError when the new block, or what it declares to touch, depends on the loop of another one."""
+    """Raise ScheduleError when the new block, or what it declares to touch, depends on the loop of another one."""
     regions = [e for region in (*new.reads, *new.writes) for r in region.region for e in (r.min, r.extent)]
     outer = {lp.loop_var for lp in loops[: loops.index(loop)]}
     for lp in loops:
@@ -116,7 +116,7 @@ def _check_closed(new: Block, loops: Sequence[For], loop: For) -> None:
 
 
 def _own_reads(halves: DividedBlock, realize: BlockRealize) -> tuple[BufferRegion, ...]:
-    """What the outer block reads: with an init, not what it accumulates into."""
+    """Return what the outer block reads: with an init, not what it accumulates into."""
     reads = halves.inner.block.reads
     if realize.block.init is None:
         return reads
@@ -140,7 +140,7 @@ def _only_block(tree: Tree, loop: For) -> BlockRealize:
 
 
 def _check_direct(tree: Tree, realize: BlockRealize, top: Stmt) -> None:
-    """ScheduleError when something other than loops stands between ``top`` and the block."""
+    """Raise ScheduleError when something other than loops stands between ``top`` and the block."""
     for up in tree.above(realize):
         if not isinstance(up, For):
             raise ScheduleError(
@@ -237,7 +237,7 @@ def _side_by_side(tree: Tree, blocks: Sequence[BlockRealize], preserve_unit_iter
 
 
 def _meeting_point(tree: Tree, blocks: Sequence[BlockRealize]) -> For | Block:
-    """The innermost loop or block around all of ``blocks``."""
+    """Return the innermost loop or block around all of ``blocks``."""
     paths = [[s for s in tree.path(r)[:-1] if isinstance(s, (For, Block))] for r in blocks]
     out: For | Block = paths[0][0]
     for level in zip(*paths, strict=False):
@@ -250,7 +250,7 @@ def _meeting_point(tree: Tree, blocks: Sequence[BlockRealize]) -> For | Block:
 def _in_terms_of(
     shared: DividedBlock, halves: DividedBlock, inner: Sequence[For], one: BlockRealize, other: BlockRealize
 ) -> tuple[DividedBlock, list[For]]:
-    """``halves`` with the outer axes of ``shared``; ScheduleError when they are not the same."""
+    """Return ``halves`` with the outer axes of ``shared``; ScheduleError when they are not the same."""
     if halves is shared:
         return halves, list(inner)
     names = f"{one.block.name_hint!r} and {other.block.name_hint!r}"

@@ -23,7 +23,7 @@ from .transform_layout import home_of, named_buffer
 
 
 def _allocated(tree: Tree, block: str, buffer_index: int | str, what: str) -> tuple[BlockRealize, Buffer]:
-    """The buffer that a block writes; ScheduleError unless the function allocates it."""
+    """Return the buffer that a block writes; ScheduleError unless the function allocates it."""
     realize = tree.block(block)
     buffer = pick_buffer(realize, buffer_index, "write")
     if home_of(tree, realize, buffer) is None:

@@ -152,7 +152,7 @@ class _Candidates:
         self.found: list[_Candidate] = []
 
     def eligible(self, e: Expr) -> bool:
-        """Whether ``e`` may be computed anywhere: pure, safe, and made of axes and sizes."""
+        """Return whether ``e`` may be computed anywhere: pure, safe, and made of axes and sizes."""
         if isinstance(e, (Var, IntImm, FloatImm, StringImm)) or lanes_of(e.dtype) != 1:
             return False
         some = False
@@ -171,7 +171,7 @@ class _Candidates:
         return some
 
     def largest(self, node: Any) -> Iterator[Expr]:
-        """The largest eligible expressions in ``node``."""
+        """Return the largest eligible expressions in ``node``."""
         if isinstance(node, Expr) and self.eligible(node):
             yield node
             return
@@ -193,7 +193,8 @@ class _Candidates:
 
 
 def _choose(func: PrimFunc, block: Block, least: int) -> list[_Candidate]:
-    """The expressions to make tables of, largest first, those of one size in the order in which they are evaluated."""
+    """Return the expressions to make tables of, largest first, those of one size in the order in which they are
+    evaluated."""
     chosen: list[_Candidate] = []
     stmts = [part for part in (block.init, block.body) if part is not None]
     for store in (n for part in stmts for n in pre_order(part) if isinstance(n, BufferStore)):
@@ -223,7 +224,7 @@ def _choose(func: PrimFunc, block: Block, least: int) -> list[_Candidate]:
 def _table(
     tree: Tree, realize: BlockRealize, e: Expr, name: str, block: str, storage_scope: str
 ) -> tuple[Stmt, Buffer, list[Var]]:
-    """The nest that fills a table with ``e``, the table, and the axes that address it."""
+    """Return the nest that fills a table with ``e``, the table, and the axes that address it."""
     domains = {iv.var: iv.dom for iv in realize.block.iter_vars}
     used = list(dict.fromkeys(n for n in post_order(e) if isinstance(n, Var) and n in domains))
     bound = bindings(realize)
@@ -263,7 +264,7 @@ def _table(
 
 
 def _by_use(loops: Iterable[For], values: Iterable[Expr]) -> list[For]:
-    """The loops that the values use, in the order of use."""
+    """Return the loops that the values use, in the order of use."""
     of = {lp.loop_var: lp for lp in loops}
     found: dict[For, None] = {}
     for value in values:
@@ -272,7 +273,7 @@ def _by_use(loops: Iterable[For], values: Iterable[Expr]) -> list[For]:
 
 
 def _looked_up(realize: BlockRealize, tables: list[tuple[_Candidate, Buffer, list[Var]]]) -> BlockRealize:
-    """The block with each occurrence of a tabled expression replaced by a look-up, the largest first."""
+    """Return the block with each occurrence of a tabled expression replaced by a look-up, the largest first."""
     analyzer = Analyzer()
     used: dict[Buffer, list[Var]] = {}
 

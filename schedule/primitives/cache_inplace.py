@@ -141,7 +141,7 @@ def _inside(
 
 
 def _copies(name: str, source: Buffer, target: Buffer, region: BufferRegion, predicate: Expr) -> Stmt:
-    """``target[v0, ...] = source[v0, ...]`` on a region."""
+    """Return ``target[v0, ...] = source[v0, ...]`` on a region."""
     axes: list[IterVar] = []
     loops: list[tuple[Var, Expr]] = []
     for n, (r, extent) in enumerate(zip(region.region, source.shape, strict=True)):

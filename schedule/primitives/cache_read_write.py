@@ -42,8 +42,8 @@ from .loop_kinds import check_loops_above
 
 
 def pick_buffer(realize: BlockRealize, which: Any, kind: str, others: Sequence[BufferRegion] = ()) -> Buffer:
-    """The buffer that a block reads or writes, named by its number among ``reads`` or ``writes``, or by its name, which
-    no other buffer of that side, nor one among ``others``, may have."""
+    """Return the buffer that a block reads or writes, named by its number among ``reads`` or ``writes``, or by its
+    name, which no other buffer of that side, nor one among ``others``, may have."""
     block = realize.block
     regions = block.reads if kind == "read" else block.writes
     names = ", ".join(f"{i}: {r.buffer.name}" for i, r in enumerate(regions)) or "none"
@@ -67,7 +67,7 @@ def pick_buffer(realize: BlockRealize, which: Any, kind: str, others: Sequence[B
 
 
 def _named(tree: Tree, scope: Scope, wanted: Sequence[str] | str | None) -> list[BlockRealize] | None:
-    """The blocks that are to use a copy; None when all are."""
+    """Return the blocks that are to use a copy; None when all are."""
     if not wanted:
         return None
     found = [tree.block(name) for name in ([wanted] if isinstance(wanted, str) else wanted)]
@@ -183,7 +183,7 @@ def cache_read(
 
 
 def _all_before(tree: Tree, scope: Scope, consumers: Sequence[BlockRealize], writer: BlockRealize) -> bool:
-    """Whether all consumers are done when the writer starts, so that they read what was there before."""
+    """Return whether all consumers are done when the writer starts, so that they read what was there before."""
     around = repeated_loops(tree, writer)
     return all(
         scope.order[c] < scope.order[writer] and not any(lp.loop_var in around for lp in tree.loops_above(c))
@@ -192,7 +192,8 @@ def _all_before(tree: Tree, scope: Scope, consumers: Sequence[BlockRealize], wri
 
 
 def _check_own_axes(func: PrimFunc, stmt: Stmt | None) -> None:
-    """ScheduleError when a block with axes uses loops around it: those of an outer scope that the region moves with."""
+    """Raise ScheduleError when a block with axes uses loops around it: those of an outer scope that the region moves
+    with."""
     loops = tree_of(func).loops
     for realize in () if stmt is None else blocks_below(stmt):
         if not realize.block.iter_vars:
@@ -215,7 +216,8 @@ def insert_stage(
     changed: dict[Stmt, Stmt | None],
     copy: Buffer,
 ) -> PrimFunc:
-    """The function with ``changed`` blocks, ``stage`` put into the statement ``place[0]``, and ``copy`` allocated."""
+    """Return the function with ``changed`` blocks, ``stage`` put into the statement ``place[0]``, and ``copy``
+    allocated."""
     where, position = place
     root = scope.root.block
     early = [] if root.init is None else [b for b in blocks_below(root.init) if b in changed]

@@ -194,7 +194,8 @@ def _move(func: PrimFunc, block: str, loop: Var, keep_units: bool, index: int, f
 
 
 def _check_runs(tree: Tree, realize: BlockRealize) -> None:
-    """ScheduleError when a loop that no axis is bound to may have no iteration: the block would not run at all."""
+    """Raise ScheduleError when a loop that no axis is bound to may have no iteration: the block would not run at
+    all."""
     if any(is_const_int(iv.dom.extent, 0) for iv in realize.block.iter_vars):
         return
     analyzer = Analyzer()  # sizes may be 0
@@ -210,7 +211,8 @@ def _check_runs(tree: Tree, realize: BlockRealize) -> None:
 
 
 def _check_starts(tree: Tree, realize: BlockRealize) -> None:
-    """ScheduleError unless the first turn of its loops runs a reduction at the start of its axes, where the init is."""
+    """Raise ScheduleError unless the first turn of its loops runs a reduction at the start of its axes, where the init
+    is."""
     if realize.block.init is None:
         return
     analyzer = analyzer_at(tree, realize)
@@ -226,7 +228,7 @@ def _check_starts(tree: Tree, realize: BlockRealize) -> None:
 
 
 def _check_movable(tree: Tree, scope: Scope, realize: BlockRealize, target: For, forward: bool) -> list[Expr]:
-    """The conditions on its axes under which the block runs; ScheduleError when it cannot be moved anywhere."""
+    """Return the conditions on its axes under which the block runs; ScheduleError when it cannot be moved anywhere."""
     name = realize.block.name_hint
     if tree.is_below(realize, target):
         raise ScheduleError(
@@ -317,7 +319,7 @@ def _check_partners(
 
 
 def _check_free(tree: Tree, scope: Scope, realize: BlockRealize, target: For) -> None:
-    """A block without partners may go under any loop that comes after what it reads and before what reads it."""
+    """Return a block without partners may go under any loop that comes after what it reads and before what reads it."""
     under = [scope.order[b] for b in scope.blocks if tree.is_below(b, target)]
     name, loop = realize.block.name_hint, target.loop_var.name
     for producer in scope.producers(realize):
@@ -345,7 +347,7 @@ def _check_free(tree: Tree, scope: Scope, realize: BlockRealize, target: For) ->
 
 
 def _position(tree: Tree, scope: Scope, realize: BlockRealize, target: For, index: int) -> int:
-    """Where in the loop's body the block may go: after its producers, before its consumers."""
+    """Return where in the loop's body the block may go: after its producers, before its consumers."""
     producers, consumers = set(scope.producers(realize)), set(scope.consumers(realize))
     statements = children_of(target.body)
     first, last = 0, len(statements)
@@ -405,8 +407,8 @@ def _made_by_producers(tree: Tree, analyzer: Analyzer, scope: Scope, realize: Bl
 def _boxes(
     tree: Tree, analyzer: Analyzer, users: Sequence[BlockRealize], buffer: Buffer, target: For, stores: bool
 ) -> list[Ends | None]:
-    """The box around all that ``users`` touch of the buffer in one turn of the loop. What they read of a buffer that
-    threads share is for all threads together (as in TVM: shared memory is loaded in common)."""
+    """Return the box around all that ``users`` touch of the buffer in one turn of the loop. What they read of a buffer
+    that threads share is for all threads together (as in TVM: shared memory is loaded in common)."""
     total: list[Ends | None] | None = None
     depth = len(tree.loops_above(target)) + 1
     for user in users:

@@ -55,8 +55,8 @@ def sample_compute_location(
 
 @lru_cache(maxsize=64)
 def _legal_places(func: PrimFunc, block: str, with_solver: bool) -> tuple[int, ...]:
-    """The decisions that may be drawn, in order. A function never changes, so that they are found once for all draws
-    (with the solver, which accepts more, and without)."""
+    """Return the decisions that may be drawn, in order. A function never changes, so that they are found once for all
+    draws (with the solver, which accepts more, and without)."""
     tree = tree_of(func)
     consumers = consumers_of(tree, tree.block(block))
     places = [INLINE] if consumers and _applies(partial(compute_inline, func, block)) else []
@@ -68,7 +68,7 @@ def _legal_places(func: PrimFunc, block: str, with_solver: bool) -> tuple[int, .
 
 
 def _candidates(tree: Tree, consumers: Sequence[BlockRealize]) -> list[tuple[int, For]]:
-    """The loops around all consumers that are worth a try, with their positions."""
+    """Return the loops around all consumers that are worth a try, with their positions."""
     if not consumers:
         return []
     loops = tree.loops_above(consumers[0])
@@ -88,7 +88,7 @@ def _candidates(tree: Tree, consumers: Sequence[BlockRealize]) -> list[tuple[int
 
 
 def _is_data_parallel(loop: For) -> bool:
-    """Whether all axes of blocks inside that the loop is part of are spatial."""
+    """Return whether all axes of blocks inside that the loop is part of are spatial."""
     return all(
         iv.kind == IterVar.SPATIAL or not uses_var(value, loop.loop_var)
         for inner in blocks_below(loop.body)

@@ -12,21 +12,21 @@ from ..tree import tree_of
 
 @primitive(kind="query")
 def get_producers(func: PrimFunc, block: str) -> list[BlockRV]:
-    """The earlier blocks of the scope that write what the block reads, or write it as well, in program order."""
+    """Return the earlier blocks of the scope that write what the block reads, or write it as well, in program order."""
     tree = tree_of(func)
     return [BlockRV(r.block.name_hint) for r in producers_of(tree, tree.block(block))]
 
 
 @primitive(kind="query")
 def get_consumers(func: PrimFunc, block: str) -> list[BlockRV]:
-    """The later blocks of the scope that read or overwrite what the block writes, in program order."""
+    """Return the later blocks of the scope that read or overwrite what the block writes, in program order."""
     tree = tree_of(func)
     return [BlockRV(r.block.name_hint) for r in consumers_of(tree, tree.block(block))]
 
 
 @primitive(kind="query")
 def get_output_blocks(func: PrimFunc, scope_block: str) -> list[BlockRV]:
-    """The blocks inside a block, at any depth, that write what is not allocated there, in program order."""
+    """Return the blocks inside a block, at any depth, that write what is not allocated there, in program order."""
     tree = tree_of(func)
     scope = tree.block(scope_block).block
     inside = [realize.block for realize in blocks_of(scope.body)]

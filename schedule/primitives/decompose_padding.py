@@ -133,7 +133,7 @@ _FORM = "its body must be B[...] = T.if_then_else(condition, value, constant)"
 
 
 def _inner_box(realize: BlockRealize, tests: Sequence[Expr], analyzer: Analyzer) -> list[Range]:
-    """The values of each axis for which the conditions hold, each of which bounds one axis by a constant."""
+    """Return the values of each axis for which the conditions hold, each of which bounds one axis by a constant."""
     axes = [iv.var for iv in realize.block.iter_vars]
     lows = {iv.var: iv.dom.min for iv in realize.block.iter_vars}
     ends = {iv.var: analyzer.simplify(iv.dom.min + iv.dom.extent) for iv in realize.block.iter_vars}
@@ -166,7 +166,7 @@ def _inner_box(realize: BlockRealize, tests: Sequence[Expr], analyzer: Analyzer)
 
 
 def _bound(test: Expr, axes: Sequence[Var]) -> tuple[Var, Expr, bool] | None:
-    """(axis, limit, True) for ``limit <= axis``, (axis, limit, False) for ``axis < limit``."""
+    """Return (axis, limit, True) for ``limit <= axis``, (axis, limit, False) for ``axis < limit``."""
     if not isinstance(test, (LT, LE, GT, GE)):
         return None
     line = linear_coefficients(test.a - test.b, axes)  # sum(c * axis) + rest  <op>  0
@@ -208,7 +208,7 @@ def _check_others(tree: Tree, realize: BlockRealize, target: For) -> None:
 
 
 def _own_loops(tree: Tree, realize: BlockRealize, inner: Sequence[For]) -> list[For]:
-    """Those of the loops that hold the block and nothing else, outermost first."""
+    """Return those of the loops that hold the block and nothing else, outermost first."""
     out: list[For] = []
     here: Stmt = realize
     for loop in reversed(inner):
@@ -220,7 +220,7 @@ def _own_loops(tree: Tree, realize: BlockRealize, inner: Sequence[For]) -> list[
 
 
 def _fill(tree: Tree, realize: BlockRealize, padding: _Padding, inner: Sequence[For], target: For, name: str) -> Stmt:
-    """The constant, wherever the block ran."""
+    """Return the constant, wherever the block ran."""
     block = realize.block
     store = block.body
     assert isinstance(store, BufferStore)
@@ -245,7 +245,8 @@ def _fill(tree: Tree, realize: BlockRealize, padding: _Padding, inner: Sequence[
 
 
 def _inside(tree: Tree, realize: BlockRealize, padding: _Padding, own: Sequence[For]) -> Stmt:
-    """The inner part: new axes from zero, shorter loops where an axis is a loop of the block's own, else conditions."""
+    """Return the inner part: new axes from zero, shorter loops where an axis is a loop of the block's own, else
+    conditions."""
     block = realize.block
     store = block.body
     assert isinstance(store, BufferStore)
@@ -295,7 +296,7 @@ def _inside(tree: Tree, realize: BlockRealize, padding: _Padding, own: Sequence[
 
 
 def _from_left(test: Expr) -> Expr:
-    """A lower bound written as ``3 <= x``."""
+    """Return a lower bound written as ``3 <= x``."""
     return LE(test.b, test.a) if isinstance(test, GE) and isinstance(test.b, IntImm) else test
 
 

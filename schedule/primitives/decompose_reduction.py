@@ -116,7 +116,8 @@ def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc
 
 
 def _scratch_of_init(realize: BlockRealize) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
-    """The buffers that the block allocates: those for its init, and the others; ScheduleError when one is for both."""
+    """Return the buffers that the block allocates: those for its init, and the others; ScheduleError when one is for
+    both."""
     block = realize.block
     assert block.init is not None
     init = {access.buffer for access in loads_and_stores(block.init)}

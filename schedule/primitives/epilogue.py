@@ -201,7 +201,8 @@ def _loads(e: Expr, buffer: object) -> bool:
 def _pattern(
     reduction: BlockRealize, epilogue: BlockRealize, update: BufferStore, start: BufferStore, last: BufferStore
 ) -> tuple[type, Expr, Expr]:
-    """The operation, what the reduction combines in each step, and what the epilogue combines with its result."""
+    """Return the operation, what the reduction combines in each step, and what the epilogue combines with its
+    result."""
     temp, name = update.buffer, epilogue.block.name_hint
     found = find_reducer([start.value], [BufferLoad(temp, update.indices)], [update.value])
     if found is None or found[0].name not in _COMBINES:
@@ -236,7 +237,7 @@ def _pattern(
 def _same_point(
     reduction: BlockRealize, epilogue: BlockRealize, update: BufferStore, last: BufferStore
 ) -> dict[Var, Expr]:
-    """The epilogue's axes in terms of the reduction's: it reads ``temp`` where the reduction writes it."""
+    """Return the epilogue's axes in terms of the reduction's: it reads ``temp`` where the reduction writes it."""
     temp = update.buffer
     load = next(a for a in loads_and_stores(last.value) if _loads(a, temp))  # type: ignore[arg-type]
     doms = {iv.var: iv.dom for iv in (*reduction.block.iter_vars, *epilogue.block.iter_vars)}

@@ -130,8 +130,8 @@ def compute_inline(func: PrimFunc, block: str) -> PrimFunc:
 
 
 def _check_reads_exist(tree: Tree, realize: BlockRealize, readers: Sequence[BlockRealize], store: BufferStore) -> None:
-    """A reader must mean an element that the block has computed, in the same turn of the loops they share: elsewhere
-    the block's own reads may leave their buffers."""
+    """Return a reader must mean an element that the block has computed, in the same turn of the loops they share:
+    elsewhere the block's own reads may leave their buffers."""
     around = {lp.loop_var for lp in tree.loops_above(realize)}
     apart = not any(lp.loop_var in around for r in readers for lp in tree.loops_above(r))
     doms = {iv.var: iv.dom for iv in realize.block.iter_vars}
@@ -171,8 +171,8 @@ def _inlined(
     axes_at: Callable[[BufferLoad], dict[Var, Expr]],
     hidden: Sequence[BufferRegion],
 ) -> BlockRealize:
-    """The block with loads of the store's buffer replaced, and its regions found anew. ``hidden`` is what the value reads
-    through pointers."""
+    """Return the block with loads of the store's buffer replaced, and its regions found anew. ``hidden`` is what the
+    value reads through pointers."""
     seen: list[dict[Var, Expr]] = []
 
     def post(n: Any) -> Any:
@@ -187,8 +187,8 @@ def _inlined(
 
 
 def _carried(block: Block, hidden: Sequence[BufferRegion], seen: Sequence[dict[Var, Expr]]) -> list[BufferRegion]:
-    """The regions that ``hidden`` becomes in a block, for each of the axes ``seen``; whole buffers where these depend on
-    what the block defines inside."""
+    """Return the regions that ``hidden`` becomes in a block, for each of the axes ``seen``; whole buffers where these
+    depend on what the block defines inside."""
     inside = defined_in(block.body)
     out = []
     for region in hidden:

@@ -51,8 +51,8 @@ def fill_padding(
     value: Expr,
     root: Block | None,
 ) -> PrimFunc:
-    """The function with the padding of ``new`` written by the block that fills ``old``, or by a block behind it: one of
-    the blocks directly in ``root``, where ``old`` is allocated, or of the function when that is None."""
+    """Return the function with the padding of ``new`` written by the block that fills ``old``, or by a block behind it:
+    one of the blocks directly in ``root``, where ``old`` is allocated, or of the function when that is None."""
     tree = tree_of(func)
     home = next(b for b in tree.path(realize) if isinstance(b, BlockRealize) and (root is None or b.block is root))
     writers = Scope(home).writers.get(old, [])
@@ -95,8 +95,8 @@ def fill_padding(
 
 
 def _padding(tests: Sequence[Expr], extents: Mapping[Var, Expr]) -> Expr:
-    """Where the padding is, given the conditions for not being there. What a split leaves over is said of the outer and
-    the inner index: ``outer == n and m <= inner``."""
+    """Return where the padding is, given the conditions for not being there. What a split leaves over is said of the
+    outer and the inner index: ``outer == n and m <= inner``."""
     parts = [_split_tail(test, extents) if isinstance(test, LT) else _split_head(test) for test in tests]
     if len(tests) == 2 and isinstance(tests[0], LE) and isinstance(tests[1], LT) and None in parts:
         return Not(all_(*tests))  # both ends of one axis
@@ -114,7 +114,7 @@ def _negated(test: Expr) -> Expr:
 
 
 def _digits(e: Expr) -> tuple[Var, int, Expr] | None:
-    """(outer, c, inner) of ``outer * c + inner``."""
+    """Return (outer, c, inner) of ``outer * c + inner``."""
     if not isinstance(e, Add):
         return None
     terms: list[Expr] = []
@@ -133,7 +133,8 @@ def _digits(e: Expr) -> tuple[Var, int, Expr] | None:
 
 
 def _split_tail(test: Expr, extents: Mapping[Var, Expr]) -> Expr | None:
-    """``outer * c + inner < n`` fails in the last turn of ``outer`` alone when its extent is n / c, rounded up."""
+    """Return ``outer * c + inner < n`` fails in the last turn of ``outer`` alone when its extent is n / c, rounded
+    up."""
     if not isinstance(test, LT) or not isinstance(test.b, IntImm):
         return None
     found = _digits(test.a)
@@ -148,7 +149,7 @@ def _split_tail(test: Expr, extents: Mapping[Var, Expr]) -> Expr | None:
 
 
 def _split_head(test: Expr) -> Expr | None:
-    """``n <= outer * c + inner`` with n < c fails in the first turn of ``outer`` alone."""
+    """Return ``n <= outer * c + inner`` with n < c fails in the first turn of ``outer`` alone."""
     if not isinstance(test, LE) or not isinstance(test.a, IntImm):
         return None
     found = _digits(test.b)
@@ -159,7 +160,7 @@ def _split_head(test: Expr) -> Expr | None:
 
 
 def pad_of(func: PrimFunc, buffer: Buffer, places: Sequence[Var], pad_value: Any) -> Expr:
-    """What the padding holds at ``places``; ScheduleError unless it is of the buffer's data type."""
+    """Return what the padding holds at ``places``; ScheduleError unless it is of the buffer's data type."""
     kind = parse_dtype(buffer.dtype).kind
     value = pad_value
     if isinstance(value, (str, list)):
@@ -180,7 +181,7 @@ def pad_of(func: PrimFunc, buffer: Buffer, places: Sequence[Var], pad_value: Any
 def _assume(
     tree: Tree, old: Buffer, new: Buffer, tests: Sequence[Expr], places: Sequence[Var], value: Expr
 ) -> PrimFunc:
-    """A block at the start that says what the caller has put into the padding of an input."""
+    """Return a block at the start that says what the caller has put into the padding of an input."""
     axes = [IterVar(Range.from_extent(e), v) for v, e in zip(places, new.shape, strict=True)]
     loops = [(Var(f"ax{i}", e.dtype), e) for i, e in enumerate(new.shape)]
     load = BufferLoad(new, tuple(places))
@@ -205,8 +206,8 @@ def _filled(
     places: Sequence[Var],
     value: Expr,
 ) -> tuple[Stmt, Stmt] | None:
-    """The nest of a writer, and the one over the places of ``new``; None unless the block stores one element in each
-    turn of a nest of its own."""
+    """Return the nest of a writer, and the one over the places of ``new``; None unless the block stores one element in
+    each turn of a nest of its own."""
     block = writer.block
     stores = [block.body, *(() if block.init is None else (block.init,))]
     axes = [iv.var for iv in block.iter_vars[: old.ndim]]

@@ -91,8 +91,9 @@ def check_independent(
     scratch: Callable[..., str | None] | None = None,
     reducing: bool = False,
 ) -> None:
-    """ScheduleError unless the iterations of ``loop`` do not depend on each other. Of the axes below those count that the
-    loop is part of: beside an axis that has to run in order (a scan), spatial ones are as independent as ever."""
+    """Raise ScheduleError unless the iterations of ``loop`` do not depend on each other. Of the axes below those
+    count that the loop is part of: beside an axis that has to run in order (a scan), spatial ones are as independent
+    as ever."""
     var = loop.loop_var
     check_blocks_of_nest(tree, [loop], {IterVar.SPATIAL, IterVar.REDUCE}, bound=True)
     touches = accessed_boxes_below(loop.body)
@@ -126,7 +127,7 @@ def check_independent(
 
 
 def check_loops_above(tree: Tree, stmt: Stmt, which: Callable[[For], bool] = lambda loop: True) -> None:
-    """ScheduleError unless the loops around ``stmt`` that do not run in order may do so with what is in them now;
+    """Raise ScheduleError unless the loops around ``stmt`` that do not run in order may do so with what is in them now;
     ``which`` picks the loops to look at."""
     for loop in filter(which, tree.loops_above(stmt)):
         if loop.kind == "parallel":

@@ -108,7 +108,7 @@ def loop_partition(
 
 
 def _known_around(tree: Tree, loop: For) -> set[Var]:
-    """The variables that are defined around the loop, and its own."""
+    """Return the variables that are defined around the loop, and its own."""
     known = {*tree.func.params, loop.loop_var}
     buffers = list(tree.func.buffers)
     for up in tree.above(loop):
@@ -128,7 +128,7 @@ def _opaque(name: str, body: Stmt) -> BlockRealize:
 
 
 def _sizes(loop: For, factors: Any) -> list[int]:
-    """How many iterations each part has."""
+    """Return how many iterations each part has."""
     name = loop.loop_var.name
     if not isinstance(loop.extent, IntImm) or not isinstance(loop.min, IntImm):
         raise ScheduleError(
@@ -197,9 +197,9 @@ def _narrowed(body: Stmt, var: Var, part: Range) -> Stmt:
 
 
 def _regions_over(block: Block, doms: Mapping[Var, Range]) -> list[tuple[BufferRegion, ...]]:
-    """The reads and the writes of a block whose axes run over ``doms``. What an earlier partition has declared no longer
-    speaks of the axes, so that the regions come from the accesses, unless ``annotate_buffer_access`` has given them or
-    there are accesses through pointers."""
+    """Return the reads and the writes of a block whose axes run over ``doms``. What an earlier partition has declared
+    no longer speaks of the axes, so that the regions come from the accesses, unless ``annotate_buffer_access`` has
+    given them or there are accesses through pointers."""
     plain, analyzer = _plain_buffers(block.body, doms), Analyzer()
     pointers = opaque_buffers(block)
     out = []

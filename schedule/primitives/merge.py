@@ -84,7 +84,7 @@ def merge(func: PrimFunc, *loops: Var) -> tuple[PrimFunc, Var]:
 
 
 def _nests(tree: Tree, targets: Sequence[For]) -> tuple[SeqStmt, list[list[For]]]:
-    """The sequence where the loops meet, and for each loop the loops from there down to it."""
+    """Return the sequence where the loops meet, and for each loop the loops from there down to it."""
     paths = [tree.path(lp) for lp in targets]
     depth = 0
     while all(depth < len(p) for p in paths) and all(p[depth] is paths[0][depth] for p in paths):

@@ -194,7 +194,7 @@ def _check_outputs(realize: BlockRealize, extents: Mapping[Var, Expr]) -> None:
 
 
 def _check_loops(tree: Tree, realize: BlockRealize, extents: Mapping[Var, Expr]) -> dict[Var, Expr]:
-    """The new extents of loops: each padded axis is one loop, used by that axis alone."""
+    """Return the new extents of loops: each padded axis is one loop, used by that axis alone."""
     name = realize.block.name_hint
     if own_nest(tree, realize) is None or not covers_domain(tree, realize, once=True):
         raise ScheduleError(
@@ -217,7 +217,7 @@ def _check_loops(tree: Tree, realize: BlockRealize, extents: Mapping[Var, Expr])
 
 
 def _check_zeros(realize: BlockRealize, extents: Mapping[Var, Expr]) -> None:
-    """What a padded reduce axis adds is nothing."""
+    """Return what a padded reduce axis adds is nothing."""
     block = realize.block
     padded = [iv for iv in block.iter_vars if iv.var in extents and iv.kind != IterVar.SPATIAL]
     if not padded:
@@ -245,7 +245,7 @@ def _check_zeros(realize: BlockRealize, extents: Mapping[Var, Expr]) -> None:
 
 
 def _vanishes(e: Expr, axis: Var) -> bool:
-    """Whether ``e`` is zero where what is read along ``axis`` is zero."""
+    """Return whether ``e`` is zero where what is read along ``axis`` is zero."""
     if isinstance(e, BufferLoad):
         return axis in e.indices
     if isinstance(e, (IntImm, FloatImm)):
@@ -289,7 +289,8 @@ def _check_shape(
     copies: Mapping[Buffer, Buffer],
     analyzer: Analyzer,
 ) -> None:
-    """A padded axis spans its dimension, so that outside of it is the padding; what is copied back was all written."""
+    """Return a padded axis spans its dimension, so that outside of it is the padding; what is copied back was all
+    written."""
     buffer = region.buffer
     if buffer not in copies:
         return
@@ -352,7 +353,7 @@ def _rewrite(
 
 
 def _copy(source: Buffer, target: Buffer, name: str, analyzer: Analyzer, back: bool) -> Stmt:
-    """``target = source`` over the whole of ``target``, zero where ``source`` has nothing."""
+    """Return ``target = source`` over the whole of ``target``, zero where ``source`` has nothing."""
     shape = target.shape
     axes = [IterVar(Range.from_extent(e), Var(f"v{d}", e.dtype)) for d, e in enumerate(shape)]
     at = tuple([iv.var for iv in axes])

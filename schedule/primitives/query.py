@@ -12,7 +12,7 @@ from ..tree import blocks_below, symbols_of, tree_of
 
 @primitive(kind="query")
 def get_block(func: PrimFunc, name: str, func_name: str | None = None) -> BlockRV:
-    """The block of this name; the outermost one is called ``root``."""
+    """Return the block of this name; the outermost one is called ``root``."""
     tree = tree_of(func)
     if name == "root" and name not in tree.blocks:
         return BlockRV(tree.root.block.name_hint)
@@ -28,14 +28,14 @@ def work_on(func: PrimFunc, func_name: str) -> PrimFunc:
 
 @primitive(kind="query")
 def get_loops(func: PrimFunc, block: str) -> list[Var]:
-    """The loops above a block within its scope, outermost first."""
+    """Return the loops above a block within its scope, outermost first."""
     tree = tree_of(func)
     return [loop.loop_var for loop in tree.loops_above(tree.block(block))]
 
 
 @primitive(kind="query")
 def get_child_blocks(func: PrimFunc, block_or_loop: str | Var) -> list[BlockRV]:
-    """The outermost blocks inside a block, or under a loop, in program order."""
+    """Return the outermost blocks inside a block, or under a loop, in program order."""
     tree = tree_of(func)
     body = tree.loop(block_or_loop).body if isinstance(block_or_loop, Var) else tree.block(block_or_loop).block.body
     return [BlockRV(realize.block.name_hint) for realize in blocks_below(body)]
@@ -43,8 +43,8 @@ def get_child_blocks(func: PrimFunc, block_or_loop: str | Var) -> list[BlockRV]:
 
 @primitive(kind="query")
 def get_symbol(func: PrimFunc, name: str | int) -> Var:
-    """The size variable ``name`` of a function with symbolic shapes, or its scalar parameter, for use in factors and
-    index maps. A number counts the scalar parameters and then the sizes, where several have one name."""
+    """Return the size variable ``name`` of a function with symbolic shapes, or its scalar parameter, for use in factors
+    and index maps. A number counts the scalar parameters and then the sizes, where several have one name."""
     symbols = symbols_of(func)
     if isinstance(name, int) and 0 <= name < len(symbols):
         return symbols[name]

@@ -185,17 +185,17 @@ class _Work:
         self.copy = Buffer(name, self.old.shape, self.old.dtype, storage_scope, data_alignment=self.old.data_alignment)
 
     def uses(self, part: Stmt, kind: str) -> bool:
-        """Whether a block in ``part`` reads (or writes) the buffer."""
+        """Return whether a block in ``part`` reads (or writes) the buffer."""
         return any(self.old in buffers_of(realize.block)[kind == "write"] for realize in blocks_below(part))
 
     def analyzer(self, access: Access) -> Analyzer:
-        """What is known where the access stands."""
+        """Return what is known where the access stands."""
         analyzer = analyzer_at(self.tree, self.loop.body)
         bind_loops(analyzer, access.loops)
         return analyzer
 
     def read(self) -> BufferRegion:
-        """All that a turn reads, as far as it exists."""
+        """Return all that a turn reads, as far as it exists."""
         total: list[Ends | None] | None = None
         for load in accesses(self.loop.body, self.old):
             box: list[Ends | None] = bounding_box(self.analyzer(load), load, self.relaxed, {})
@@ -212,7 +212,7 @@ class _Work:
         return self._region(ends)
 
     def written(self) -> BufferRegion:
-        """All that a turn writes; ScheduleError unless that is a box without holes, and starts from nothing."""
+        """Return all that a turn writes; ScheduleError unless that is a box without holes, and starts from nothing."""
         stores = [a for a in accesses(self.loop.body, self.old) if a.is_store]
         boxes = []
         for store in stores:
@@ -274,7 +274,7 @@ class _Work:
         return BufferRegion(self.old, tuple([Range(simplify(lo), simplify(hi - lo + 1)) for lo, hi in ends]))
 
     def stage(self, region: BufferRegion, source: Buffer, target: Buffer) -> BlockRealize:
-        """The block that copies ``region``; its axes are the loops that the region depends on."""
+        """Return the block that copies ``region``; its axes are the loops that the region depends on."""
         around = [*self.tree.all_loops_above(self.loop), self.loop]  # blocks without axes see loops of outer scopes
         mine = {lp.loop_var: lp for lp in around}
         exprs = [e for r in region.region for e in (r.min, r.extent)]
@@ -290,7 +290,7 @@ class _Work:
         return BlockRealize(tuple(used), const(True, "bool"), block)
 
     def done(self, parts: Iterable[Stmt]) -> tuple[PrimFunc, BlockRV]:
-        """The function with the loop's new statements, and the name of the copying block."""
+        """Return the function with the loop's new statements, and the name of the copying block."""
         root = self.scope.root.block
         new = rebuild(
             self.tree,
@@ -304,7 +304,8 @@ class _Work:
 
 
 def _covered(tree: Tree, writers: Sequence[BlockRealize], reader: BlockRealize, buffer: Buffer) -> bool:
-    """Whether one of the writers, in the same turn of the loops they share, has written all that ``reader`` reads."""
+    """Return whether one of the writers, in the same turn of the loops they share, has written all that ``reader``
+    reads."""
     for writer in writers:
         try:
             check_cover(tree, writer, reader, buffer)

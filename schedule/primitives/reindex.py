@@ -137,7 +137,7 @@ def _is_zero(e: Expr) -> bool:
 
 
 def _simplified(realize: BlockRealize, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """The indices simplified within the axes' domains; one that turns out constant stays as it is."""
+    """Return the indices simplified within the axes' domains; one that turns out constant stays as it is."""
     analyzer = Analyzer()
     for iv in realize.block.iter_vars:
         analyzer.bind(iv.var, iv.dom)
@@ -145,7 +145,7 @@ def _simplified(realize: BlockRealize, indices: tuple[Expr, ...]) -> tuple[Expr,
 
 
 def _stage(name: str, old: Buffer, copy: Buffer, axes: list[IterVar], indices: tuple[Expr, ...], back: bool) -> Stmt:
-    """The loops that copy ``old`` to ``copy``, or ``back``."""
+    """Return the loops that copy ``old`` to ``copy``, or ``back``."""
     mine = [IterVar(iv.dom, Var(f"v{n}", iv.var.dtype)) for n, iv in enumerate(axes)]
     at: dict[Var, Expr] = {iv.var: new.var for iv, new in zip(axes, mine, strict=True)}
     there = tuple([substitute(i, at) for i in indices])
@@ -167,7 +167,7 @@ def _stage(name: str, old: Buffer, copy: Buffer, axes: list[IterVar], indices: t
 
 
 def _place(tree: Tree, top: Stmt, behind: bool) -> tuple[Stmt, int]:
-    """Where to insert a stage right before or behind the nest ``top``."""
+    """Return where to insert a stage right before or behind the nest ``top``."""
     above = tree.parent[top]
     if isinstance(above, SeqStmt):
         return above, above.seq.index(top) + behind

@@ -270,7 +270,7 @@ class _Copies:
     def stage(
         self, name: str, source: Buffer, load_at: Sequence[Expr], target: Buffer, store_at: Sequence[Expr]
     ) -> Stmt:
-        """``target[store_at] = source[load_at]``"""
+        """Return ``target[store_at] = source[load_at]``"""
         mine = [IterVar(iv.dom, Var(iv.var.name, iv.var.dtype)) for iv in self.axes]
         at: dict[Var, Expr] = {iv.var: new.var for iv, new in zip(self.axes, mine, strict=True)}
         here = tuple([substitute(i, at) for i in load_at])
@@ -284,7 +284,7 @@ class _Copies:
 
 
 def _nest_like(tree: Tree, realize: BlockRealize, outside: Stmt | None, axes: list[IterVar]) -> _Copies:
-    """The loops below ``outside`` (all of the scope's when None) that give ``axes`` their values, made anew.
+    """Return the loops below ``outside`` (all of the scope's when None) that give ``axes`` their values, made anew.
 
     Conditions of the block that look at other loops have to hold in the first turn of those: then the copies run on the
     values of the axes that the block runs on, and no others.

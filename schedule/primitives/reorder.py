@@ -97,7 +97,7 @@ def _why_no_nest(tree: Tree, loop: For, bottom: For, stop: Stmt | None) -> str:
 
 
 def _check_order(tree: Tree, nest: Sequence[For], new: Sequence[For]) -> None:
-    """ScheduleError unless iterations that share an element keep their order."""
+    """Raise ScheduleError unless iterations that share an element keep their order."""
     touches = accessed_boxes_below(nest[-1].body)
     place = {loop.loop_var: n for n, loop in enumerate(new)}
     for conflict in conflicts(analyzer_above(tree, nest[0]), nest, touches):

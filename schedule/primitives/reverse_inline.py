@@ -176,7 +176,7 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
 
 
 def _makes_all(tree: Tree, producer: BlockRealize, realize: BlockRealize, buffer: Buffer) -> bool:
-    """Whether the producer, under its condition, makes every element that the block reads."""
+    """Return whether the producer, under its condition, makes every element that the block reads."""
     try:
         check_cover(tree, producer, realize, buffer)
     except ScheduleError:
@@ -185,7 +185,8 @@ def _makes_all(tree: Tree, producer: BlockRealize, realize: BlockRealize, buffer
 
 
 def _accumulated(tree: Tree, producer: BlockRealize, realize: BlockRealize, store: BufferStore) -> BufferStore:
-    """The store of a reduction block whose result the block copies elsewhere; ScheduleError when it does more."""
+    """Return the store of a reduction block whose result the block copies elsewhere; ScheduleError when it does
+    more."""
     check_reduction(tree, producer)
     block = producer.block
     assert block.init is not None
@@ -214,7 +215,7 @@ def _accumulated(tree: Tree, producer: BlockRealize, realize: BlockRealize, stor
 
 
 def _moved(block: Block, old: Buffer, store: BufferStore, indices: tuple[Expr, ...]) -> Block:
-    """The reduction block that accumulates where the copy of its result would go."""
+    """Return the reduction block that accumulates where the copy of its result would go."""
 
     def post(n: Any) -> Any:
         if isinstance(n, BufferLoad) and n.buffer is old:
@@ -228,7 +229,8 @@ def _moved(block: Block, old: Buffer, store: BufferStore, indices: tuple[Expr, .
 
 
 def _check_between(scope: Scope, producer: BlockRealize, consumer: BlockRealize) -> None:
-    """The consumer moves up to its producer: what it reads must be there already, what it writes not be in use."""
+    """Return the consumer moves up to its producer: what it reads must be there already, what it writes not be in
+    use."""
     first, last = scope.order[producer], scope.order[consumer]
     for between in scope.blocks[first : last + 1]:
         if between is consumer or between is producer:
@@ -262,7 +264,8 @@ def _check_between(scope: Scope, producer: BlockRealize, consumer: BlockRealize)
 def _axes_from(
     analyzer: Analyzer, realize: BlockRealize, indices: Sequence[Expr], values: Sequence[Expr]
 ) -> tuple[dict[Var, Expr], list[Expr]]:
-    """The axes of the block from the equations ``indices == values``, and the conditions under which they exist."""
+    """Return the axes of the block from the equations ``indices == values``, and the conditions under which they
+    exist."""
     try:
         return invert(analyzer, {iv.var: iv.dom for iv in realize.block.iter_vars}, indices, values)
     except NotInvertible as e:

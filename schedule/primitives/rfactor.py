@@ -148,7 +148,7 @@ def rfactor(func: PrimFunc, loop: Var, factor_axis: int) -> tuple[PrimFunc, Bloc
 
 
 def _own_loops(tree: Tree, realize: BlockRealize, loops: Sequence[For]) -> list[For]:
-    """The innermost loops that hold nothing but the block."""
+    """Return the innermost loops that hold nothing but the block."""
     own: list[For] = []
     here: Stmt = realize
     for lp in reversed(loops):
@@ -168,8 +168,8 @@ def _own_loops(tree: Tree, realize: BlockRealize, loops: Sequence[For]) -> list[
 
 
 def _tail(tree: Tree, realize: BlockRealize, own: Sequence[For], target: For) -> list[Expr]:
-    """The conditions that may keep a partial result from starting: those which are not known to hold in the first turn
-    of the other reduction loops. ScheduleError when such a loop may not run at all."""
+    """Return the conditions that may keep a partial result from starting: those which are not known to hold in the
+    first turn of the other reduction loops. ScheduleError when such a loop may not run at all."""
     others = {lp.loop_var: lp.min for lp in own if lp is not target and is_reduce_loop(realize, lp)}
     analyzer = analyzer_at(tree, realize)
     tail = [
@@ -197,7 +197,7 @@ class _Partial:
     axis: int
 
     def at(self, access: BufferLoad | BufferStore, factor: Expr) -> tuple[Buffer, tuple[Expr, ...]]:
-        """The buffer and the indices that stand for an access of the old buffer in turn ``factor``."""
+        """Return the buffer and the indices that stand for an access of the old buffer in turn ``factor``."""
         i = access.indices
         return self.buffers[access.buffer], (*i[: self.axis], factor, *i[self.axis :])
 
@@ -250,7 +250,8 @@ def _partial_nest(
     tail: Sequence[Expr],
     to: _Partial,
 ) -> Stmt:
-    """The loops and the block that compute the partial results. Where each is made of one element, it is just that."""
+    """Return the loops and the block that compute the partial results. Where each is made of one element, it is just
+    that."""
     block = realize.block
     new = _axes_of_partial(realize, own, target)
     alone = all(iv.kind != IterVar.REDUCE for iv in new.axes)
@@ -290,7 +291,8 @@ def _partial_nest(
 
 
 def _in_axes(condition: Expr, new: _Axes, realize: BlockRealize, target: For) -> Expr:
-    """A condition on loops as one on the axes of the partial block; ScheduleError when it is about other loops."""
+    """Return a condition on loops as one on the axes of the partial block; ScheduleError when it is about other
+    loops."""
     found: Expr = substitute(condition, new.by_loop)
     axes = {iv.var for iv in new.axes}
     mine = {n for v in realize.iter_values for n in pre_order(v) if isinstance(n, Var)}
@@ -308,7 +310,7 @@ def _in_axes(condition: Expr, new: _Axes, realize: BlockRealize, target: For) ->
 def _final_realize(
     realize: BlockRealize, own: Sequence[For], target: For, reduction: Reduction, to: _Partial
 ) -> BlockRealize:
-    """The block that reduces the partial results into the buffers of the old one."""
+    """Return the block that reduces the partial results into the buffers of the old one."""
     block = realize.block
     loop = target.loop_var
     factor = IterVar(Range.from_extent(target.extent), Var(f"v{loop.name}", loop.dtype), IterVar.REDUCE)

@@ -225,8 +225,8 @@ def _tiles(
 
 
 def _tile(axis: Var, value: Expr, first: Expr, extents: tuple[int | None, int | None], moving: set[Var]) -> _Tile:
-    """The tile with its overlap; as it is when it does not move by ``loop * stride // divisor`` (plus constants), or
-    not enough.
+    """Return the tile with its overlap; as it is when it does not move by ``loop * stride // divisor`` (plus
+    constants), or not enough.
 
     Its extent may change between the two of ``extents``: windows of ``i // 3`` in tiles of two meet one element or two.
     """
@@ -252,7 +252,7 @@ def _without_constant(e: Expr) -> Expr:
 
 
 def _rolling(realize: BlockRealize, buffer: Buffer, dims: Sequence[_Tile], shared: Sequence[For]) -> int:
-    """The dimension to roll: that of the outermost loop whose tiles overlap."""
+    """Return the dimension to roll: that of the outermost loop whose tiles overlap."""
     for loop in shared:
         for number, tile in enumerate(dims):
             if tile.loop is loop.loop_var:
@@ -267,7 +267,7 @@ def _rolling(realize: BlockRealize, buffer: Buffer, dims: Sequence[_Tile], share
 def _check_turns(
     tree: Tree, realize: BlockRealize, dims: Sequence[_Tile], inside: Sequence[For], shared: Sequence[For]
 ) -> None:
-    """What an earlier turn computed is still there, and is what this turn would compute."""
+    """Return what an earlier turn computed is still there, and is what this turn would compute."""
     name = realize.block.name_hint
     for loop in inside:
         if loop.kind not in ("serial", "unrolled") or not is_const_int(loop.min, 0):
@@ -328,7 +328,7 @@ def _check_sources(tree: Tree, scope: Scope, realize: BlockRealize, inside: Sequ
 
 
 def _rolls(realize: BlockRealize, inside: Sequence[For]) -> bool:
-    """Whether the block leaves out what an earlier turn has computed."""
+    """Return whether the block leaves out what an earlier turn has computed."""
     loops = {lp.loop_var for lp in inside}
     return any(
         isinstance(test, Or) and isinstance(test.a, LT) and test.a.a in loops and is_const_int(test.a.b, 1)
@@ -337,7 +337,7 @@ def _rolls(realize: BlockRealize, inside: Sequence[For]) -> bool:
 
 
 def _bounds_domain(analyzer: Analyzer, test: Expr, axis: IterVar, value: Expr) -> bool:
-    """Whether the condition holds wherever the axis is in its domain."""
+    """Return whether the condition holds wherever the axis is in its domain."""
     dom = axis.dom
     with analyzer.constraint(value >= dom.min), analyzer.constraint(value < dom.min + dom.extent):
         return analyzer.can_prove(test)

@@ -220,7 +220,7 @@ def _constant_extent(loop: For) -> int:
 
 
 def _undivided(loop: For, n: int, decision: Sequence[int] | None) -> tuple[list[int], list[Any]]:
-    """The one decision for a loop of unknown extent, and its sizes: one left to ``split``, and ones."""
+    """Return the one decision for a loop of unknown extent, and its sizes: one left to ``split``, and ones."""
     only = [-1] + [1] * (n - 1)
     if decision is not None and [d.value if isinstance(d, IntImm) else d for d in decision] != only:
         raise ScheduleError(
@@ -257,7 +257,7 @@ def _symbols(loop: For, n: int) -> list[Expr]:
 
 @lru_cache(maxsize=256)
 def _factor(x: int) -> tuple[tuple[int, int], ...]:
-    """The prime factors of ``x`` with their exponents."""
+    """Return the prime factors of ``x`` with their exponents."""
     out: list[tuple[int, int]] = []
     p = 2
     while p * p <= x:
@@ -284,7 +284,7 @@ def count_factorizations(x: int, n: int) -> int:
 
 
 def _draw_factorization(extent: int, n: int, max_innermost: int, rng: np.random.Generator) -> list[int]:
-    """An ordered factorization, all with a small enough last factor equally likely.
+    """Return an ordered factorization, all with a small enough last factor equally likely.
 
     The last factor is drawn by how many factorizations of the rest it leaves; then each prime's exponent is spread
     over the others uniformly (stars and bars).

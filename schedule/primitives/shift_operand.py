@@ -142,7 +142,7 @@ def shift_operand(func: PrimFunc, block: str, read_buffer_index: int | str) -> t
 
 
 def _factors(realize: BlockRealize, buffer: Buffer) -> tuple[BufferLoad, BufferLoad]:
-    """The factor that is not from ``buffer``, and the element that the products are added to."""
+    """Return the factor that is not from ``buffer``, and the element that the products are added to."""
     block = realize.block
     store, start = block.body, block.init
     found = None
@@ -169,7 +169,7 @@ def _factors(realize: BlockRealize, buffer: Buffer) -> tuple[BufferLoad, BufferL
 
 
 def _hides(block: Block) -> bool:
-    """Whether it uses memory in other ways than its loads and stores say."""
+    """Return whether it uses memory in other ways than its loads and stores say."""
     return bool(opaque_buffers(block) or block.match_buffers or block.alloc_buffers)
 
 
@@ -177,7 +177,7 @@ _FORM = "its body must be C[...] = C[...] + cast(A[...]) * cast(B[...]), with A 
 
 
 def _widened(e: Expr) -> BufferLoad | None:
-    """What is made wider, where it is a number of 8 or 16 bits."""
+    """Return what is made wider, where it is a number of 8 or 16 bits."""
     if not isinstance(e, Cast) or not isinstance(e.value, BufferLoad) or e.value.predicate is not None:
         return None
     narrow, wide = parse_dtype(e.value.dtype), parse_dtype(e.dtype)
@@ -186,7 +186,7 @@ def _widened(e: Expr) -> BufferLoad | None:
 
 
 def _shift(source: Buffer, target: Buffer, wide: str, amount: int, name: str) -> Stmt:
-    """``target = source + amount``, all of it."""
+    """Return ``target = source + amount``, all of it."""
     at = tuple([Var(f"v{d}", e.dtype) for d, e in enumerate(source.shape)])
     value = Cast(target.dtype, Cast(wide, BufferLoad(source, at)) + const(amount, wide))
     axes = [IterVar(Range.from_extent(e), v) for v, e in zip(at, source.shape, strict=True)]
@@ -194,7 +194,7 @@ def _shift(source: Buffer, target: Buffer, wide: str, amount: int, name: str) ->
 
 
 def _sum(axes: Sequence[IterVar], kept: Sequence[IterVar], factor: BufferLoad, target: Buffer, name: str) -> Stmt:
-    """The factor, summed over the reduction's axes."""
+    """Return the factor, summed over the reduction's axes."""
     own = [*kept, *(iv for iv in axes if iv.kind != IterVar.SPATIAL)]
     fresh = {iv.var: Var(iv.var.name, iv.var.dtype) for iv in own}
     at = tuple([fresh[iv.var] for iv in kept])
@@ -214,7 +214,7 @@ def _correct(
     factor: int,
     name: str,
 ) -> Stmt:
-    """What is in ``raw`` and ``factor`` times the sums, added up."""
+    """Return what is in ``raw`` and ``factor`` times the sums, added up."""
     own = [iv for iv in axes if iv.kind == IterVar.SPATIAL]
     fresh = {iv.var: Var(iv.var.name, iv.var.dtype) for iv in own}
     at = tuple([substitute(i, fresh) for i in total.indices])
@@ -229,7 +229,7 @@ def _correct(
 def _stage(
     axes: Sequence[IterVar], reads: Sequence[BufferRegion], store: BufferStore, name: str, init: Stmt | None = None
 ) -> Stmt:
-    """A block with a loop for each of its axes."""
+    """Return a block with a loop for each of its axes."""
     block = Block(tuple(axes), tuple(reads), (point(store.buffer, store.indices),), name, store, init=init)
     loops = [(Var(f"ax{d}", iv.var.dtype), iv.dom.extent) for d, iv in enumerate(axes)]
     return nest(loops, BlockRealize(tuple([v for v, _ in loops]), IntImm(1, "bool"), block))

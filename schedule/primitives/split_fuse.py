@@ -112,7 +112,7 @@ def split(
 
 
 def _check_bounds(target: For, extents: Sequence[Expr]) -> None:
-    """ScheduleError when loops below would read their bounds from memory for iterations that there are not."""
+    """Raise ScheduleError when loops below would read their bounds from memory for iterations that there are not."""
     for stmt, load in bare_loads(target.body):
         if uses_var(load, target.loop_var):
             raise ScheduleError(
@@ -124,7 +124,7 @@ def _check_bounds(target: For, extents: Sequence[Expr]) -> None:
 
 
 def _ranges(tree: Tree, loop: For, new: Iterable[tuple[Var, Expr]]) -> dict[Var, Range]:
-    """The loops above ``loop`` in its block, and the ``new`` ones in its place with their extents."""
+    """Return the loops above ``loop`` in its block, and the ``new`` ones in its place with their extents."""
     out = {up.loop_var: Range(up.min, up.extent) for up in tree.loops_above(loop)}
     out.update((var, Range.from_extent(extent)) for var, extent in new)
     return out
@@ -144,7 +144,7 @@ def _text(factors: Sequence[Factor]) -> str:
 
 
 def _extents(tree: Tree, loop: For, analyzer: Analyzer, factors: list[Factor]) -> list[Expr]:
-    """The extents of the new loops: factors checked, the open one worked out."""
+    """Return the extents of the new loops: factors checked, the open one worked out."""
     name, extent = loop.loop_var.name, loop.extent
     if not factors:
         raise ScheduleError(f"loop {name} is split into no loops", where=loop, hint="give at least one factor")
@@ -180,7 +180,7 @@ def _extents(tree: Tree, loop: For, analyzer: Analyzer, factors: list[Factor]) -
 
 
 def _dtype(loop: For, factors: Sequence[Factor]) -> str:
-    """The type of the new loops: int64 when int32 does not hold the numbers that they count together."""
+    """Return the type of the new loops: int64 when int32 does not hold the numbers that they count together."""
     sizes = [int(f) for f in factors if isinstance(f, (int, IntImm)) and int(f) > 0]
     total = prod(sizes)
     if None in factors and isinstance(loop.extent, IntImm):
@@ -260,7 +260,8 @@ def fuse(func: PrimFunc, *loops: Var, preserve_unit_iters: bool = True) -> tuple
 
 
 def _fused_dtype(chain: Sequence[For], analyzer: Analyzer) -> str:
-    """The type of the fused loop: int64 when a loop has it, or when int32 does not hold the product of the extents."""
+    """Return the type of the fused loop: int64 when a loop has it, or when int32 does not hold the product of the
+    extents."""
     known = [analyzer.const_int_bound(loop.extent)[1] for loop in chain]
     total = prod(abs(n) for n in known if n)
     if total > max_value(WIDE):

@@ -89,7 +89,7 @@ def tensorize(
 
 
 def _implemented(tree: Tree, target: Stmt, realize: BlockRealize, intrin: TensorIntrin) -> Block:
-    """The block with the implementation as its body."""
+    """Return the block with the implementation as its body."""
     block = realize.block
     if block.init is not None:
         raise ScheduleError(
@@ -139,13 +139,14 @@ def _implemented(tree: Tree, target: Stmt, realize: BlockRealize, intrin: Tensor
 
 
 def _index_type(block: Block) -> str:
-    """The type that the program counts in: the widest of its regions."""
+    """Return the type that the program counts in: the widest of its regions."""
     types = [r.min.dtype for region in (*block.reads, *block.writes) for r in region.region]
     return "int64" if "int64" in types else "int32"
 
 
 def _part(matcher: Matcher, desc: Buffer, impl: Buffer, block: Block, analyzer: Analyzer, target: Stmt) -> BufferRegion:
-    """The part of the program's buffer that ``impl`` is another name for; ScheduleError unless it lies inside."""
+    """Return the part of the program's buffer that ``impl`` is another name for; ScheduleError unless it lies
+    inside."""
     source, base = matcher.buffers[desc], matcher.bases[desc]
     lead = len(base) - len(impl.shape)
     sizes = [const(1, e.dtype) for e in base[:lead]]
@@ -194,7 +195,7 @@ def _covers(analyzer: Analyzer, whole: Sequence[Range], part: Sequence[Range]) -
 
 
 def _check_apart(intrin: TensorIntrin, matches: Sequence[MatchBufferRegion], desc: Block, target: Stmt) -> None:
-    """ScheduleError when a buffer that the intrinsic writes is one of its others as well."""
+    """Raise ScheduleError when a buffer that the intrinsic writes is one of its others as well."""
     written = {r.buffer for r in desc.writes}
     outputs = [m for m, b in zip(matches, intrin.desc.buffers, strict=True) if b in written]
     for out in outputs:
@@ -209,7 +210,7 @@ def _check_apart(intrin: TensorIntrin, matches: Sequence[MatchBufferRegion], des
 
 
 def _in_program(tree: Tree, target: Stmt, where: Any) -> list[Stmt]:
-    """The statements to mark: ``where`` when it is part of the program as it stands, and the target."""
+    """Return the statements to mark: ``where`` when it is part of the program as it stands, and the target."""
     if isinstance(where, For) and where.loop_var in tree.loops:
         return [target, tree.loops[where.loop_var]]
     if isinstance(where, BlockRealize) and where.block.name_hint in tree.blocks:

@@ -28,7 +28,7 @@ from .layout_padding import fill_padding, pad_of
 
 
 def _rank(func: PrimFunc, block: Any, buffer: Any) -> int:
-    """The rank of the buffer that is named: for maps that take ``*indices``."""
+    """Return the rank of the buffer that is named: for maps that take ``*indices``."""
     realize = tree_of(func).block(block_name(block))
     if buffer is None:
         return len(realize.block.iter_vars)
@@ -171,7 +171,7 @@ def transform_layout(
 
 
 def home_of(tree: Tree, realize: BlockRealize, buffer: Buffer) -> Block | None:
-    """The block that allocates the buffer; None for a parameter."""
+    """Return the block that allocates the buffer; None for a parameter."""
     if any(b is buffer for b in tree.func.buffer_map.values()):
         return None
     for up in (realize.block, *tree.above(realize)):
@@ -185,7 +185,7 @@ def home_of(tree: Tree, realize: BlockRealize, buffer: Buffer) -> Block | None:
 
 
 def _rewrite(func: PrimFunc, old: Buffer, new: Buffer, mapping: IndexMap, fits: bool) -> PrimFunc:
-    """All accesses to ``old`` as accesses to ``new``; those to ``new`` stay as they are."""
+    """Return all accesses to ``old`` as accesses to ``new``; those to ``new`` stay as they are."""
     sizes = sized_analyzer(func)
     stack: list[Analyzer] = [sizes]
 
@@ -221,7 +221,8 @@ def _rewrite(func: PrimFunc, old: Buffer, new: Buffer, mapping: IndexMap, fits: 
         return out
 
     def there(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        """Where they go: simplified with the ranges of the axes when the map fits the shape, without them else."""
+        """Return where they go: simplified with the ranges of the axes when the map fits the shape, without them
+        else."""
         return mapping.map_indices(indices, stack[-1], keep_constants=False) if fits else mapping.map_indices(indices)
 
     body = walk(func.body)
