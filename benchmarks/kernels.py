@@ -6,7 +6,7 @@
     python benchmarks/kernels.py --scaling matmul     # two threads over one
 
 A share is of the multiply-add peak, or of the bandwidth of a sweep over as many bytes, measured between the kernels, over
-the turns in which the core was ours alone (``turns.py``); their number is the next column. The last columns say how many
+the turns in which the core was ours alone (``interleaved_timing.py``); their number is the next column. The last columns say how many
 times as long NumPy and the others take, over all turns; those that are not installed are left out.
 """
 
@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from turns import ENOUGH, Judge, native, share, take_turns, timed
+from interleaved_timing import ENOUGH, Judge, native, share, take_turns, timed
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "examples" / "kernels"))
@@ -109,7 +109,7 @@ def measure(
     from peers import peers_of
 
     from tilewright.driver.blas import numpy_threads
-    from tilewright.driver.machine import PeakProbe
+    from tilewright.driver.machine_probes import PeakProbe
     from tilewright.tuner.measure import estimate
 
     target = kernel.target(asked.cores)
@@ -168,7 +168,7 @@ def measure(
 
 def sweep_of(kind: str, arrays: list[Any], target: Any) -> Any:
     """A sweep over the kernel's own arrays: what lies in a cache for the one does for the other."""
-    from tilewright.driver.machine import ARRAYS, BandwidthProbe
+    from tilewright.driver.machine_probes import ARRAYS, BandwidthProbe
 
     largest = sorted(arrays[:-1], key=lambda a: -a.nbytes)
     swept = largest[:1] if kind == "read" else [*largest[: ARRAYS[kind] - 1], arrays[-1]]
@@ -179,7 +179,7 @@ def sweep_of(kind: str, arrays: list[Any], target: Any) -> Any:
 def scaling(kernel: Any, cores: int, asked: argparse.Namespace) -> dict[str, Any]:
     """One kernel on one thread and on several, in turns."""
     from tilewright.driver.benching import BenchRow, race
-    from tilewright.driver.machine import PeakProbe
+    from tilewright.driver.machine_probes import PeakProbe
 
     runs: list[tuple[BenchRow, Callable[[int], float]]] = []
     for n in (1, cores):

@@ -8,8 +8,6 @@ from typing import Any
 import numba
 import numpy as np
 
-__all__ = ["KERNELS"]
-
 _fast = numba.njit(fastmath=True)
 
 

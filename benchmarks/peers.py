@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["LIBRARIES", "peers_of"]
-
 Run = Callable[[], Any]
 Maker = Callable[[str, Sequence[np.ndarray], Mapping[str, Any]], "tuple[Run, Callable[[Any], np.ndarray]] | None"]
 

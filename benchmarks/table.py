@@ -8,8 +8,6 @@ from collections.abc import Sequence
 import tilewright as tw
 from tilewright.driver.request import request
 
-__all__ = ["Row", "arguments", "print_table", "run"]
-
 Row = tuple[str, str, float | None]
 """A label, a workload's spec, and the share of the peak (or, for ``over NumPy``, the ratio) to reach; None for none."""
 

@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .errors import CommandError
+from .exit_codes import CommandError
 from .options import apply, arg_option, database_path, db_option, spec_argument, target_option, target_text
 from .output import column, echo_json, echo_table, json_option, seconds_text
 
 if TYPE_CHECKING:
     from ..driver import BenchResult
-
-__all__ = ["command"]
 
 
 @click.command("bench")

@@ -6,11 +6,9 @@ from pathlib import Path
 
 import click
 
-from .errors import CommandError
+from .exit_codes import CommandError
 from .options import apply, arg_option, database_path, db_option, spec_argument, target_option, target_text
 from .output import echo_json, json_option
-
-__all__ = ["command"]
 
 
 @click.command("build")

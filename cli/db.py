@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .errors import CommandError
+from .exit_codes import CommandError
 from .options import apply, arg_option, database_path, db_option, target_option, target_text
 from .output import column, echo_json, echo_table, json_option, seconds_text, size_text
 
 if TYPE_CHECKING:
     from ..tuning_db import Database
-
-__all__ = ["command"]
 
 common = apply(db_option, json_option)
 

@@ -13,10 +13,8 @@ from typing import Any
 
 import click
 
-from .errors import EXIT_CODES, CommandError
+from .exit_codes import EXIT_CODES, CommandError
 from .settings import put_into_force
-
-__all__ = ["main"]
 
 COMMANDS = {
     "tune": "Search for the fastest schedule of a workload, and record what was tried.",

@@ -8,10 +8,8 @@ from typing import Any
 
 import click
 
-from .errors import CommandError
+from .exit_codes import CommandError
 from .settings import setting
-
-__all__ = ["arg_option", "database_path", "db_option", "spec_argument", "target_option", "target_text"]
 
 spec_argument = click.argument("spec")
 arg_option = click.option(

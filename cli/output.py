@@ -11,10 +11,6 @@ from typing import Any
 
 import click
 
-__all__ = [
-    "SCHEMA", "column", "echo_json", "echo_table", "json_option", "seconds_text", "size_text", "style_ok",
-]  # fmt: skip
-
 SCHEMA = 1
 """The version of every JSON document that a command prints."""
 

@@ -14,8 +14,6 @@ from .output import seconds_text, style_ok
 if TYPE_CHECKING:
     from ..driver.roofline import Bound
 
-__all__ = ["Progress"]
-
 _EVERY_SECONDS = 10.0
 
 

@@ -7,15 +7,13 @@ import click
 from .options import database_path, db_option
 from .output import size_text
 
-__all__ = ["command"]
-
 
 @click.command("report")
 @db_option
 @click.option("-o", "--output", default="report.html", show_default=True, metavar="FILE", help="Where to write it.")
 def command(db_path: str | None, output: str) -> None:
     """Write one static HTML page: the best records, and how each search went."""
-    from ..driver.report import write_report
+    from ..driver.html_report import write_report
 
     path = database_path(db_path)
     assert path is not None

@@ -10,14 +10,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from .errors import CommandError
+from .exit_codes import CommandError
 
 if sys.version_info >= (3, 11):
     from tomllib import loads as _parse_toml
 else:
     _parse_toml = None
-
-__all__ = ["FILE", "Setting", "all_settings", "put_into_force", "setting"]
 
 FILE = "tilewright.toml"
 _DEFAULTS: dict[str, str | None] = {

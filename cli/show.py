@@ -7,8 +7,6 @@ import click
 from .options import apply, arg_option, database_path, db_option, spec_argument, target_option, target_text
 from .output import echo_json, json_option
 
-__all__ = ["command"]
-
 STAGES = ("te", "tir", "scheduled", "trace", "lowered", "ll", "asm", "c")
 
 

@@ -6,12 +6,10 @@ import shlex
 
 import click
 
-from .errors import CommandError
+from .exit_codes import CommandError
 from .options import apply, arg_option, database_path, db_option, spec_argument, target_option, target_text
 from .output import echo_json, json_option
 from .progress import Progress
-
-__all__ = ["command"]
 
 
 @click.command("tune")
@@ -40,7 +38,7 @@ def command(
     """
     from ..codegen import Target
     from ..driver import parse_spec, tune
-    from ..driver.machine import measure_machine
+    from ..driver.machine_probes import measure_machine
     from ..driver.roofline import bound_for
 
     path = database_path(db_path, create=True)

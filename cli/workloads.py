@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import click
 
-from .errors import CommandError
+from .exit_codes import CommandError
 from .output import column, echo_json, echo_table, json_option
-
-__all__ = ["command"]
 
 
 @click.command("workloads")

@@ -1,15 +1,15 @@
 """Build, tune and bench from end to end: here the layers meet.
 
 :func:`build` compiles the best schedule on record, :func:`tune` finds one, :func:`bench` compares. :mod:`.request`
-brings what they may be asked for into one form; :mod:`.workloads`, :mod:`.spec` and :mod:`.catalog` are named
-computations with parameters; :mod:`.machine` measures what this machine can do.
+brings what they may be asked for into one form; :mod:`.workload_definition`, :mod:`.spec` and :mod:`.catalog` are named
+computations with parameters; :mod:`.machine_probes` measures what this machine can do.
 """
 
 from .benching import BenchResult, BenchRow, bench
 from .building import BuildError, NoRecordError, Plan, build, plan
 from .spec import all_workloads, find_workload, parse_spec
 from .tuning import TuneError, tune
-from .workloads import Parameter, Workload, WorkloadCase, WorkloadError, workload
+from .workload_definition import Parameter, Workload, WorkloadCase, WorkloadError, workload
 
 __all__ = [
     "BenchResult",

@@ -17,10 +17,8 @@ from ..tuner.measure.inputs import Arguments, compare, make_arguments, tolerance
 from ..tuning_db import Database
 from .blas import numpy_threads
 from .building import BuildError, Plan, plan
-from .machine import MachineReport, PeakProbe, measure_machine
+from .machine_probes import MachineReport, PeakProbe, measure_machine
 from .roofline import bandwidth_for, peak_dtype, peak_for
-
-__all__ = ["BenchResult", "BenchRow", "bench", "race"]
 
 
 @dataclass

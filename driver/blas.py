@@ -10,8 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["numpy_threads"]
-
 _NAMES = ("scipy_openblas_{}_num_threads64_", "openblas_{}_num_threads64_", "openblas_{}_num_threads")
 _FOLDERS = ("../numpy.libs", ".dylibs", "../../..")
 

@@ -18,8 +18,6 @@ from ..tuner.measure.inputs import unknown_sizes
 from ..tuning_db import Database, TuningRecord
 from .request import Request, request, requests
 
-__all__ = ["BuildError", "NoRecordError", "Plan", "build", "open_database", "plan"]
-
 log = logging.getLogger("tilewright")
 
 _RECORDS = 4

@@ -7,10 +7,8 @@ from typing import Any
 
 from .. import te
 from ..te import ops
-from . import references as numpy_
-from .workloads import Parameter, Reference, Workload
-
-__all__ = ["BUILTIN"]
+from . import numpy_references as numpy_
+from .workload_definition import Parameter, Reference, Workload
 
 BUILTIN: dict[str, Workload] = {}
 """Every built-in workload by name."""

@@ -13,9 +13,7 @@ from ..tir.function import IRModule, PrimFunc
 from ..tir.stmt import Block, For
 from ..tir.walk import pre_order
 from .spec import parse_spec
-from .workloads import Workload, WorkloadCase
-
-__all__ = ["Request", "is_scheduled", "request", "requests"]
+from .workload_definition import Workload, WorkloadCase
 
 
 @dataclass(frozen=True)

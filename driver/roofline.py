@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from ..codegen import Target
 from ..tir.cost import count_bytes, count_flops
 from ..tir.function import PrimFunc
-from .machine import MachineReport, bandwidth_of, peak_of
-
-__all__ = ["Bound", "bandwidth_for", "bound_for", "peak_dtype", "peak_for"]
+from .machine_probes import MachineReport, bandwidth_of, peak_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from .catalog import BUILTIN
-from .workloads import Workload, WorkloadCase, WorkloadError, nearest, workload
-
-__all__ = ["all_workloads", "find_workload", "parse_spec"]
+from .workload_definition import Workload, WorkloadCase, WorkloadError, nearest, workload
 
 
 def parse_spec(text: str, args: Mapping[str, Any] | Sequence[str] = ()) -> WorkloadCase:

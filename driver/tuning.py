@@ -16,9 +16,6 @@ from ..tuning_db import Database
 from .building import open_database
 from .request import is_scheduled, request
 
-__all__ = ["TuneError", "tune"]
-
-
 log = logging.getLogger("tilewright")
 
 

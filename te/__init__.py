@@ -12,30 +12,52 @@ like reduce over a :func:`reduce_axis`, and :func:`create_prim_func` makes a fun
 :mod:`tilewright.te.ops` has operators written this way; :func:`create_schedule` is TVM's classic way to schedule.
 """
 
+from ..tir.expr import cast, const
+from ..tir.fixed_point import q_multiply_shift, q_multiply_shift_per_axis
+from ..tir.op import abs_ as abs
+from ..tir.op import (
+    atan2,
+    bitwise_not,
+    ceildiv,
+    clz,
+    copysign,
+    floordiv,
+    floormod,
+    fma,
+    fmod,
+    hypot,
+    if_then_else,
+    infinity,
+    isfinite,
+    isinf,
+    isnan,
+    likely,
+    not_,
+    popcount,
+    reinterpret,
+    select,
+    truncdiv,
+    truncmod,
+)
+from ..tir.op import pow_ as pow
+from ..tir.op import pow_ as power
+from ..tir.op import round_ as round
 from . import ops
 from .compute import compute, placeholder, size_var, thread_axis, var
 from .create_prim_func import create_prim_func
 from .create_schedule import Schedule, create_schedule
 from .extern import extern, extern_primfunc
-from .math import abs_ as abs
-from .math import (
+from .math_functions import (
     acos,
     acosh,
     asin,
     asinh,
     atan,
-    atan2,
     atanh,
     bitwise_and,
-    bitwise_not,
     bitwise_or,
     bitwise_xor,
-    cast,
     ceil,
-    ceildiv,
-    clz,
-    const,
-    copysign,
     cos,
     cosh,
     div,
@@ -46,19 +68,8 @@ from .math import (
     expm1,
     fabs,
     floor,
-    floordiv,
-    floormod,
-    fma,
-    fmod,
-    hypot,
-    if_then_else,
     indexdiv,
     indexmod,
-    infinity,
-    isfinite,
-    isinf,
-    isnan,
-    likely,
     log,
     log1p,
     log2,
@@ -66,13 +77,7 @@ from .math import (
     max_value,
     min_value,
     nearbyint,
-    not_,
-    popcount,
-    q_multiply_shift,
-    q_multiply_shift_per_axis,
-    reinterpret,
     rsqrt,
-    select,
     shift_left,
     shift_right,
     sigmoid,
@@ -82,12 +87,7 @@ from .math import (
     tan,
     tanh,
     trunc,
-    truncdiv,
-    truncmod,
 )
-from .math import pow_ as pow
-from .math import pow_ as power
-from .math import round_ as round
 from .operation import ComputeOp, ExternOp, Operation, PlaceholderOp
 from .reduce import all_ as all
 from .reduce import any_ as any

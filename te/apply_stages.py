@@ -21,8 +21,6 @@ from .operation import ComputeOp, Operation
 from .stage import Record, Stage
 from .tensor import Tensor
 
-__all__ = ["Applier"]
-
 _STRUCTURE = ("split", "fuse", "reorder")
 
 

@@ -14,8 +14,6 @@ from ..tir.walk import pre_order
 from .operation import ComputeOp, PlaceholderOp
 from .tensor import Tensor
 
-__all__ = ["as_dtype", "as_shape", "compute", "placeholder", "size_var", "thread_axis", "var"]
-
 
 def var(name: str = "tindex", dtype: str = "int32") -> Var:
     """A variable: a size known when the function is called, or a scalar argument of it."""

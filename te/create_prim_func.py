@@ -46,13 +46,11 @@ from ..tir.function import PrimFunc, root_block
 from ..tir.index_width import widened, with_index_dtype
 from ..tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, Stmt, seq
 from ..tir.walk import free_vars, pre_order, replace_buffers, substitute, transform
-from .conditions import within, without_decided
+from .decided_conditions import within, without_decided
 from .operation import ComputeOp, ExternOp, Operation, PlaceholderOp
 from .reduction_body import accumulates_apart, axes_of, init_and_update
 from .scan import ScanOp, copy_of, ordered_operations
 from .tensor import ProducerLoad, Tensor
-
-__all__ = ["create_prim_func", "lower_with_blocks"]
 
 LAYOUT_FREE = "layout_free_placeholders"
 _DIVISIONS = (FloorDiv, FloorMod, TruncDiv, TruncMod)

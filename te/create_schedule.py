@@ -21,8 +21,6 @@ from .scan import ordered_operations, with_bodies
 from .stage import Stage, caller
 from .tensor import ProducerLoad, Tensor
 
-__all__ = ["Schedule", "create_schedule"]
-
 
 def create_schedule(ops: Operation | Tensor | Sequence[Any]) -> Schedule:
     """A schedule for operations (or tensors) and all that they read.

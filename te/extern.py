@@ -15,8 +15,6 @@ from .compute import as_dtype, as_shape
 from .operation import ExternOp
 from .tensor import Tensor
 
-__all__ = ["extern", "extern_primfunc"]
-
 
 def extern(
     shape: Any,

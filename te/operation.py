@@ -11,8 +11,6 @@ from ..tir.stmt import Stmt
 from ..tir.walk import pre_order
 from .tensor import ProducerLoad, Tensor
 
-__all__ = ["ComputeOp", "ExternOp", "Operation", "PlaceholderOp"]
-
 
 class Operation:
     """The base: a name, a tag and attributes for whoever schedules it, and the outputs."""

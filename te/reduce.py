@@ -22,8 +22,6 @@ from ..tir.op import max_ as larger
 from ..tir.op import max_value_of, min_value_of
 from ..tir.op import min_ as smaller
 
-__all__ = ["all_", "any_", "comm_reducer", "max_", "min_", "prod", "reduce_axis", "sum_"]
-
 
 def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "") -> IterVar:
     """An axis to reduce over: ``dom`` is ``(begin, end)``, a :class:`Range`, or an extent."""

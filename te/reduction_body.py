@@ -12,8 +12,6 @@ from ..tir.walk import substitute, vars_in
 from .operation import ComputeOp
 from .tensor import Tensor
 
-__all__ = ["accumulates_apart", "axes_of", "init_and_update"]
-
 
 def axes_of(op: ComputeOp) -> tuple[IterVar, ...]:
     """The axes of the block; a reduction over no elements has only the spatial ones. ValueError when the domain of an

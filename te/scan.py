@@ -11,8 +11,6 @@ from ..tir.walk import pre_order
 from .operation import ComputeOp, Operation, PlaceholderOp
 from .tensor import ProducerLoad, Tensor
 
-__all__ = ["ScanOp", "copy_of", "ordered_operations", "scan", "with_bodies"]
-
 
 class ScanOp(Operation):
     """A recurrence over ``scan_axis``; ``body`` are the computations of one step, producers first.

@@ -23,8 +23,6 @@ from .tensor import Tensor
 if TYPE_CHECKING:
     from .create_schedule import Schedule
 
-__all__ = ["Record", "Stage", "caller"]
-
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 

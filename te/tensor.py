@@ -14,8 +14,6 @@ from ..tir.sizes import shape_text
 if TYPE_CHECKING:
     from .operation import Operation
 
-__all__ = ["ProducerLoad", "Tensor", "TensorSlice", "set_broadcast_operator"]
-
 _broadcast: dict[str, Callable[[Any, Any], Any]] = {}
 
 

@@ -1,22 +1,22 @@
 """The search for a fast schedule: sketches of the space, all candidates scored at once, the best ones measured.
 
 How a function becomes a record: :class:`Space` asks the schedule rules (``rules/``) for sketches of the function; a
-sketch and a row of integers is a candidate; ``features`` and the analytic prior (``nest``, ``machine``) describe all
+sketch and a row of integers is a candidate; ``cost_features`` and the analytic prior (``loop_nest``, ``machine_model``) describe all
 rows in one NumPy pass, and the :class:`CostModel` learns from what was measured; a :class:`SearchStrategy` is asked for
 batches and told the outcome; a :class:`Runner` compiles and times them in worker processes (``measure/``); the session
 writes records. :func:`tune` does all of it; :func:`default_schedule` takes the prior's favourite without measuring.
 """
 
+from .cost_features import FEATURE_NAMES, Costs
 from .cost_model import CostModel, PriorModel, RandomModel, XGBCostModel
 from .default import DefaultSchedule, choose_default, default_schedule
-from .features import FEATURE_NAMES, Costs
-from .machine import MachineModel
+from .machine_model import MachineModel
 from .measure import LocalRunner, MeasureResult, ReferenceFailed, Runner
-from .part import Decision, Part
 from .rules import Group, ScheduleRule, default_rules, register_rule
 from .search import Candidate, ModelGuidedSearch, RandomSearch, SearchStrategy
 from .session import Progress, TuneResult, TuningSession, tune
 from .sketch import Sketch
+from .sketch_part import Decision, Part
 from .space import Space
 from .warm_start import trace_for
 

@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["CostModel", "PriorModel", "RandomModel", "XGBCostModel"]
-
 
 class CostModel(ABC):
     """Fits on what was measured, predicts log2 seconds. Derive from it to bring a model of your own."""

@@ -13,8 +13,6 @@ from .row_table import RowTable
 from .rules import ScheduleRule
 from .space import Space, Variant
 
-__all__ = ["DefaultSchedule", "choose_default", "default_schedule"]
-
 _TRIES = 4
 """Rows of each part that are tried."""
 

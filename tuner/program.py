@@ -17,8 +17,6 @@ from ..tir.function import PrimFunc
 from ..tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
 from ..tir.walk import blocks_of, loads_and_stores, pre_order
 
-__all__ = ["BlockInfo", "Program", "Use", "affine"]
-
 
 def affine(expr: Expr) -> dict[Var, int] | None:
     """The coefficients of an affine index, without its constant; None when it is not affine.

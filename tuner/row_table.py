@@ -12,11 +12,9 @@ from functools import cached_property
 
 import numpy as np
 
-from .features import prior_seconds
-from .machine import MachineModel
-from .part import Part
-
-__all__ = ["ALL_ROWS", "RowTable", "cheapest_sums", "distinct_rows", "row_keys"]
+from .cost_features import prior_seconds
+from .machine_model import MachineModel
+from .sketch_part import Part
 
 ALL_ROWS = 200_000
 """Up to so many rows are listed; of more, a sample is drawn."""

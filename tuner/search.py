@@ -17,8 +17,6 @@ from .row_table import distinct_rows, row_keys
 from .sketch import Sketch
 from .space import Space
 
-__all__ = ["Candidate", "ModelGuidedSearch", "RandomSearch", "SearchStrategy"]
-
 _SAMPLE = 40_000
 _BEST = 256
 """Rows of a sample; and the prior's best, which are always among them."""

@@ -19,15 +19,13 @@ from ..tir.function import PrimFunc
 from ..tuning_db import Database, TuningRecord, utc_now
 from .cost_model import CostModel, XGBCostModel
 from .default import choose_default
-from .finals import decide, finalists
+from .final_race import decide, finalists
 from .measure import LocalRunner, MeasureResult, Runner
 from .measure.inputs import require_constant_shapes
 from .rules import ScheduleRule
 from .search import Candidate, ModelGuidedSearch, SearchStrategy
 from .space import Space
 from .warm_start import in_own_names, other_workloads, own_records, training_data
-
-__all__ = ["Progress", "TuneResult", "TuningSession", "tune"]
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,10 @@ from functools import cached_property
 import numpy as np
 
 from ..schedule import Schedule
-from .features import Costs, combine, feature_table, prior_seconds
-from .machine import MachineModel
-from .part import Part
+from .cost_features import Costs, combine, feature_table, prior_seconds
+from .machine_model import MachineModel
 from .row_table import ALL_ROWS, RowTable, cheapest_sums, distinct_rows
-
-__all__ = ["Sketch"]
+from .sketch_part import Part
 
 
 class Sketch:

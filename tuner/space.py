@@ -12,14 +12,12 @@ import numpy as np
 from ..codegen.target import Target
 from ..schedule import Schedule, ScheduleError
 from ..tir.function import PrimFunc
-from .guard import RuleGuard
-from .machine import MachineModel
+from .machine_model import MachineModel
 from .program import BlockInfo, Program
 from .row_table import RowTable, cheapest_sums
+from .rule_guard import RuleGuard
 from .rules import Group, ScheduleRule, blocks_to_inline, default_rules, paddings_to_inline
 from .sketch import Sketch
-
-__all__ = ["Space", "Variant"]
 
 _MAX_SKETCHES = 24
 _MAX_PARTS = 64

@@ -16,8 +16,6 @@ from ..tuning_db import Database, TuningRecord
 from .search import Candidate
 from .space import Space
 
-__all__ = ["Measured", "in_own_names", "other_workloads", "own_records", "program_of", "trace_for", "training_data"]
-
 Measured = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Features, the prior's seconds, measured seconds."""
 

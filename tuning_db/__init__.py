@@ -5,7 +5,7 @@ nothing but schedule. :class:`Database` opens a file; docs/schema.md describes i
 """
 
 from .database import Database
-from .errors import DatabaseError
+from .database_error import DatabaseError
 from .records import STATUSES, SessionRecord, TargetRecord, TuningRecord, WorkloadRecord, utc_now
 from .schema import SCHEMA_VERSION
 

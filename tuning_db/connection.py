@@ -9,11 +9,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from .errors import DatabaseError
+from .database_error import DatabaseError
 from .lock import FileLock
 from .schema import APPLICATION_ID, SCHEMA_VERSION, TABLES, VIEWS, migrate
-
-__all__ = ["BUSY_SECONDS", "connect", "say_what", "shape_of"]
 
 BUSY_SECONDS = 30.0
 _QUICK_CHECK_BYTES = 256 << 20

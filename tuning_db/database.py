@@ -16,7 +16,7 @@ from ..tir.equal import program_key
 from ..tir.function import PrimFunc
 from . import exchange, upkeep
 from .connection import connect, say_what
-from .errors import DatabaseError
+from .database_error import DatabaseError
 from .keys import Target, Workload, target_key, target_record, workload_key_of, workload_record
 from .lock import FileLock
 from .records import SessionRecord, TargetRecord, TuningRecord, WorkloadRecord, to_json, utc_now
@@ -24,8 +24,6 @@ from .schema import structure_of
 
 if TYPE_CHECKING:
     import sqlite_utils
-
-__all__ = ["Database"]
 
 _CHECKPOINT_BYTES = 4 << 20
 

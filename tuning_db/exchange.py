@@ -13,13 +13,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
-from .errors import DatabaseError
+from .database_error import DatabaseError
 from .records import SessionRecord, TargetRecord, TuningRecord, WorkloadRecord, to_json
 
 if TYPE_CHECKING:
     from .database import Database
-
-__all__ = ["export_jsonl", "import_jsonl", "merge"]
 
 FORMAT = "tilewright-records"
 SCHEMA = 1

@@ -12,8 +12,6 @@ from ..tir.function import PrimFunc
 from ..tir.parser import parse
 from .records import TargetRecord, WorkloadRecord
 
-__all__ = ["Target", "TargetLike", "Workload", "target_key", "target_record", "workload_key_of", "workload_record"]
-
 
 class TargetLike(Protocol):
     """What a codegen Target offers here; its ``str`` is what makes an equal one."""

@@ -12,7 +12,7 @@ import threading
 import time
 from types import TracebackType
 
-from .errors import DatabaseError
+from .database_error import DatabaseError
 
 if sys.platform == "win32":
     import msvcrt
@@ -31,9 +31,6 @@ else:
 
     def _unlock(fd: int) -> None:
         fcntl.flock(fd, fcntl.LOCK_UN)
-
-
-__all__ = ["FileLock"]
 
 
 class FileLock:

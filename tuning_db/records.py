@@ -15,8 +15,6 @@ from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import Any
 
-__all__ = ["STATUSES", "SessionRecord", "TargetRecord", "TuningRecord", "WorkloadRecord", "utc_now"]
-
 STATUSES: Mapping[str, str] = {
     "ok": "compiled, ran, and its result agreed with the reference",
     "schedule_error": "the trace does not apply to the workload",

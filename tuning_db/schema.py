@@ -12,8 +12,6 @@ import sqlite3
 from ..tir.equal import workload_key
 from ..tir.parser import ParseError, parse
 
-__all__ = ["APPLICATION_ID", "MIGRATIONS", "SCHEMA_VERSION", "TABLES", "VIEWS", "migrate", "structure_of"]
-
 APPLICATION_ID = 0x54574442
 """The letters TWDB; ``file`` and SQLite tools show it."""
 

@@ -10,8 +10,6 @@ from .records import TuningRecord
 if TYPE_CHECKING:
     from .database import Database
 
-__all__ = ["check", "prune"]
-
 
 def prune(
     db: Database, *, keep: int = 10, failures: bool = True, before: str | None = None, dry_run: bool = False

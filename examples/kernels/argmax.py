@@ -13,12 +13,10 @@ import sys
 
 import numpy as np
 from kernel import Kernel, run
-from rows import below, by_lanes, row_width
+from row_sweeps import below, by_lanes, row_width
 
 import tilewright as tw
 from tilewright import te
-
-__all__ = ["KERNELS"]
 
 
 def _earlier_or_larger(x, y):

@@ -25,13 +25,11 @@ from collections.abc import Callable
 
 import numpy as np
 from kernel import Kernel, run
-from rows import below, by_lanes, row_width, sweep
-from tiles import finish_tile
+from register_tiles import finish_tile
+from row_sweeps import below, by_lanes, row_width, sweep
 
 import tilewright as tw
 from tilewright import te
-
-__all__ = ["KERNELS", "declare", "fused", "reference"]
 
 Scheduler = Callable[[tw.PrimFunc, tw.Target], tw.Schedule]
 

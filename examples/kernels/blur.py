@@ -22,8 +22,6 @@ from kernel import Kernel, run
 import tilewright as tw
 from tilewright import te
 
-__all__ = ["KERNELS"]
-
 
 def declare(height: int, width: int) -> tw.PrimFunc:
     """Y[i, j] = mean of X[i : i + 3, j : j + 3]"""

@@ -23,8 +23,6 @@ from kernel import Kernel, run
 import tilewright as tw
 from tilewright import te
 
-__all__ = ["KERNELS"]
-
 
 def declare(height: int, width: int, channels: int, block: int = 0) -> tw.PrimFunc:
     """Y[b, y, x, c] = sum over a window of 3 × 3 of X[b, y + ry - 1, x + rx - 1, c] * W[b, ry, rx, c], where b is a block

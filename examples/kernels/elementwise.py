@@ -17,8 +17,6 @@ from kernel import Kernel, run
 import tilewright as tw
 from tilewright import te
 
-__all__ = ["KERNELS"]
-
 
 def declare(n: int) -> tw.PrimFunc:
     """D = max(A * B + C, 0)"""

@@ -25,12 +25,10 @@ from collections.abc import Callable
 
 import numpy as np
 from kernel import Kernel, run
-from tiles import pack_steps
+from register_tiles import pack_steps
 
 import tilewright as tw
 from tilewright import te
-
-__all__ = ["KERNELS", "declare", "reference", "tiled"]
 
 Scheduler = Callable[[tw.PrimFunc, tw.Target], tw.Schedule]
 WIDTH = 4

@@ -15,8 +15,6 @@ import numpy as np
 import tilewright as tw
 from tilewright.tir.cost import count_bytes, count_flops
 
-__all__ = ["Kernel", "pick", "run"]
-
 
 @dataclass(frozen=True)
 class Kernel:

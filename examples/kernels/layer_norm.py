@@ -13,12 +13,10 @@ import sys
 
 import numpy as np
 from kernel import Kernel, run
-from rows import below, by_lanes, row_width, sweep
+from row_sweeps import below, by_lanes, row_width, sweep
 
 import tilewright as tw
 from tilewright import te
-
-__all__ = ["KERNELS"]
 
 EPSILON = 1e-5
 

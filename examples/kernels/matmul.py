@@ -26,12 +26,10 @@ from collections.abc import Callable
 
 import numpy as np
 from kernel import Kernel, run
-from tiles import finish_tile
+from register_tiles import finish_tile
 
 import tilewright as tw
 from tilewright import te
-
-__all__ = ["KERNELS", "declare", "tiled"]
 
 Scheduler = Callable[[tw.PrimFunc, tw.Target], tw.Schedule]
 

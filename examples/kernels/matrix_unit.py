@@ -26,13 +26,11 @@ import sys
 
 import numpy as np
 from kernel import Kernel, run
-from tiles import pack_steps
+from register_tiles import pack_steps
 
 import tilewright as tw
 from tilewright import te
 from tilewright.tuner import default_schedule
-
-__all__ = ["KERNELS", "declare", "reference_bf16", "reference_int8", "tiled"]
 
 TILE = 16
 """Rows of a tile, and columns of the sums."""

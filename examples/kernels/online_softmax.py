@@ -25,8 +25,6 @@ import tilewright as tw
 from tilewright import te
 from tilewright.schedule import register_reducer
 
-__all__ = ["KERNELS", "declare", "schedule"]
-
 
 def join(a: Any, b: Any) -> tuple[Any, Any]:
     """Two pairs in one. One of the two exponentials is that of 0, so one is enough: of minus the distance."""

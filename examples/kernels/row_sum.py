@@ -14,12 +14,10 @@ import sys
 
 import numpy as np
 from kernel import Kernel, run
-from rows import by_rows
+from row_sweeps import by_rows
 
 import tilewright as tw
 from tilewright import te
-
-__all__ = ["KERNELS"]
 
 
 def declare(m: int, n: int) -> tw.PrimFunc:

@@ -20,12 +20,10 @@ import sys
 
 import numpy as np
 from kernel import Kernel, run
-from rows import by_lanes, row_width, sweep
+from row_sweeps import by_lanes, row_width, sweep
 
 import tilewright as tw
 from tilewright import te
-
-__all__ = ["KERNELS"]
 
 LOG2_E = 1.4426950408889634
 larger = te.comm_reducer(lambda a, b: te.select(b > a, b, a), lambda dtype: te.min_value(dtype), name="larger")

@@ -20,8 +20,6 @@ from kernel import Kernel, run
 import tilewright as tw
 from tilewright import te
 
-__all__ = ["KERNELS"]
-
 
 def declare(m: int, n: int) -> tw.PrimFunc:
     """Y[i, j] = X[j, i]"""

@@ -20,6 +20,7 @@ from .adaptive_pool import (
     adaptive_max_pool3d,
 )
 from .attention import attention
+from .axis_reductions import argmax, argmin, max, mean, min, prod, sum
 from .broadcast import (
     add,
     broadcast_to,
@@ -38,6 +39,7 @@ from .broadcast import (
     power,
     subtract,
 )
+from .concatenate_and_index import concatenate, full, one_hot, split, stack, strided_slice, take
 from .conv import conv1d, conv2d, conv3d
 from .conv_transpose import conv2d_transpose
 from .depthwise import depthwise_conv2d
@@ -89,11 +91,9 @@ from .elementwise import (
     where,
 )
 from .elementwise import cast_to as cast
-from .layout import expand_dims, flatten, flip, repeat, reshape, squeeze, tile, transpose
 from .matmul import batch_matmul, dense, matmul
 from .norm import batch_norm, group_norm, layer_norm, rms_norm
 from .pad import pad
-from .pick import concatenate, full, one_hot, split, stack, strided_slice, take
 from .pool import (
     avg_pool1d,
     avg_pool2d,
@@ -104,7 +104,7 @@ from .pool import (
     max_pool2d,
     max_pool3d,
 )
-from .reduction import argmax, argmin, max, mean, min, prod, sum
+from .reshape_transpose import expand_dims, flatten, flip, repeat, reshape, squeeze, tile, transpose
 from .resize import resize1d, resize2d, resize3d
 from .softmax import log_softmax, softmax
 

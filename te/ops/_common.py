@@ -10,11 +10,6 @@ from ...tir.dtype import bits_of, is_float, is_int
 from ...tir.expr import Expr, IntImm, const, convert
 from ..tensor import Tensor
 
-__all__ = [
-    "BROADCAST", "COMM_REDUCE", "ELEMWISE", "INJECTIVE", "accumulator", "check_tensor", "constant", "normalize_axes",
-    "normalize_axis", "per_dimension", "prod_of", "require_same", "same", "shape_text",
-]  # fmt: skip
-
 ELEMWISE, BROADCAST, INJECTIVE, COMM_REDUCE = "elemwise", "broadcast", "injective", "comm_reduce"
 
 

@@ -14,9 +14,6 @@ from ..tensor import Tensor
 from ._common import ELEMWISE, check_tensor, constant
 from .conv import check_layout
 
-__all__ = ["adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
-           "adaptive_max_pool2d", "adaptive_max_pool3d"]  # fmt: skip
-
 Index = tuple[Expr, ...]
 
 

@@ -15,8 +15,6 @@ from ._common import ELEMWISE, check_tensor, require_same, shape_text
 from .broadcast import broadcast_shape, element
 from .softmax import softmax
 
-__all__ = ["attention"]
-
 
 def attention(
     query: Tensor,

@@ -12,11 +12,6 @@ from ..compute import as_shape, compute
 from ..tensor import Tensor, set_broadcast_operator
 from ._common import BROADCAST, ELEMWISE, check_tensor, same, shape_text
 
-__all__ = [
-    "add", "broadcast_shape", "broadcast_to", "divide", "equal", "floor_divide", "floor_mod", "greater",
-    "greater_equal", "less", "less_equal", "maximum", "minimum", "multiply", "not_equal", "power", "subtract",
-]  # fmt: skip
-
 
 def broadcast_shape(op: str, a: Sequence[Expr], b: Sequence[Expr]) -> tuple[Expr, ...]:
     """The common shape: aligned at the end, extents equal or 1; ValueError shows both."""

@@ -16,18 +16,6 @@ from ._common import BROADCAST, accumulator, check_tensor, constant, per_dimensi
 from .matmul import converted
 from .pad import pad, window_padding
 
-__all__ = [
-    "arranged",
-    "check_layout",
-    "conv",
-    "conv1d",
-    "conv2d",
-    "conv3d",
-    "output_extent",
-    "padded_input",
-    "with_bias",
-]
-
 _SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 _AXES = {"D": "zz", "H": "yy", "W": "xx"}
 _WINDOW = {"D": "rz", "H": "ry", "W": "rx"}

@@ -13,8 +13,6 @@ from ._common import accumulator, check_tensor, constant, per_dimension, require
 from .conv import arranged, check_layout, with_bias
 from .pad import window_padding
 
-__all__ = ["conv2d_transpose"]
-
 
 def conv2d_transpose(
     data: Tensor,

@@ -12,8 +12,6 @@ from ._common import accumulator, check_tensor, constant, per_dimension, require
 from .conv import arranged, check_layout, output_extent, padded_input, with_bias
 from .pad import window_padding
 
-__all__ = ["depthwise_conv2d"]
-
 
 def depthwise_conv2d(
     data: Tensor,

@@ -13,13 +13,6 @@ from ..compute import compute
 from ..tensor import Tensor, set_broadcast_operator
 from ._common import BROADCAST, ELEMWISE, check_tensor, normalize_axis, require_same
 
-__all__ = [
-    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "cast_to", "ceil", "clip", "cos", "cosh", "elementwise",
-    "elu", "erf", "exp", "exp2", "expm1", "floor", "gelu", "hardsigmoid", "hardswish", "identity", "leaky_relu", "log",
-    "log10", "log1p", "log2", "mish", "negative", "prelu", "relu", "relu6", "round", "rsqrt", "sigmoid", "sign",
-    "silu", "sin", "sinh", "softplus", "sqrt", "square", "tan", "tanh", "trunc", "where",
-]  # fmt: skip
-
 
 def elementwise(x: Tensor, f: Callable[[Expr], Any], name: str) -> Tensor:
     """A stage ``name`` whose elements are ``f`` of those of ``x``."""

@@ -12,8 +12,6 @@ from ..tensor import Tensor
 from ._common import BROADCAST, ELEMWISE, accumulator, check_tensor, require_same, shape_text
 from .broadcast import broadcast_shape, element
 
-__all__ = ["batch_matmul", "converted", "dense", "matmul"]
-
 
 def converted(total: Tensor, out_dtype: str, name: str) -> Tensor:
     """``total`` when it has the data type already, else a stage that converts it."""

@@ -22,9 +22,7 @@ from ._common import (
     require_same,
     shape_text,
 )
-from .layout import reshape
-
-__all__ = ["batch_norm", "group_norm", "layer_norm", "rms_norm"]
+from .reshape_transpose import reshape
 
 
 class _Over:

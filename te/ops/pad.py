@@ -12,8 +12,6 @@ from ..compute import compute
 from ..tensor import Tensor
 from ._common import INJECTIVE, check_tensor, constant, shape_text
 
-__all__ = ["pad", "window_padding"]
-
 
 def pad(
     x: Tensor,

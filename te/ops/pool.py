@@ -13,13 +13,10 @@ from ..compute import compute
 from ..reduce import max_, reduce_axis, sum_
 from ..tensor import Tensor
 from ._common import ELEMWISE, check_tensor, per_dimension
+from .axis_reductions import max as max_over
+from .axis_reductions import mean as mean_over
 from .conv import check_layout, output_extent
 from .pad import pad, window_padding
-from .reduction import max as max_over
-from .reduction import mean as mean_over
-
-__all__ = ["avg_pool1d", "avg_pool2d", "avg_pool3d", "global_avg_pool", "global_max_pool", "max_pool1d", "max_pool2d",
-           "max_pool3d"]  # fmt: skip
 
 
 def _max_pool(

@@ -12,8 +12,6 @@ from ..tensor import Tensor
 from ._common import INJECTIVE, check_tensor, constant
 from .conv import check_layout
 
-__all__ = ["resize1d", "resize2d", "resize3d"]
-
 _COORDINATES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
 _ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 

@@ -13,8 +13,6 @@ from ..reduce import max_, reduce_axis, sum_
 from ..tensor import Tensor
 from ._common import check_tensor, normalize_axis
 
-__all__ = ["log_softmax", "softmax"]
-
 
 class _Rows:
     """The pieces both share: indices with and without the axis, and the row's maximum and sum."""

@@ -12,7 +12,7 @@ import time
 import pytest
 
 import tilewright
-from tilewright.cli.errors import EXIT_CODES
+from tilewright.cli.exit_codes import EXIT_CODES
 from tilewright.cli.main import COMMANDS
 
 

@@ -9,8 +9,8 @@ import pytest
 from tilewright.codegen import Target, cache_directory
 from tilewright.codegen.llvm.jit import optimize_and_compile
 from tilewright.codegen.llvm.microbenchmarks import driver_ir, fma_flops, fma_ir, sweep_block_bytes, sweep_ir
-from tilewright.driver import machine
-from tilewright.driver.machine import MachineReport, PeakProbe, bandwidth_of, measure_machine, peak_of
+from tilewright.driver import machine_probes
+from tilewright.driver.machine_probes import MachineReport, PeakProbe, bandwidth_of, measure_machine, peak_of
 
 
 @pytest.fixture(scope="module")
@@ -57,23 +57,23 @@ def test_shares_for_any_number_of_threads():
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(machine, "_in_process", {})
+    monkeypatch.setattr(machine_probes, "_in_process", {})
     return cache_directory.cache_directory()
 
 
 def test_reports_are_kept_and_read_again(folder, monkeypatch):
     target = Target("native -num-cores=1")
     fast = made_up(peak_flops={"float32": {"one": 1e18, "all": 1e18}})
-    machine._write(target, fast)
+    machine_probes._write(target, fast)
     assert [p.name for p in folder.glob("*.json")] == [f"machine-{target.key}.json"]
     assert measure_machine(target) == fast
-    assert json.loads(next(folder.glob("*.json")).read_text())["format"] == machine.FORMAT
+    assert json.loads(next(folder.glob("*.json")).read_text())["format"] == machine_probes.FORMAT
 
 
 def test_a_report_of_a_busy_machine_is_made_anew(folder, monkeypatch):
     target = Target("native -num-cores=1")
-    machine._write(target, made_up())  # ten operations per second
-    monkeypatch.setattr(machine, "_measure", lambda t, effort: made_up(clock_hz=7.0))
+    machine_probes._write(target, made_up())  # ten operations per second
+    monkeypatch.setattr(machine_probes, "_measure", lambda t, effort: made_up(clock_hz=7.0))
     assert measure_machine(target).clock_hz == 7.0
     assert json.loads(next(folder.glob("*.json")).read_text())["clock_hz"] == 7.0
 
@@ -81,8 +81,8 @@ def test_a_report_of_a_busy_machine_is_made_anew(folder, monkeypatch):
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 99}', '{"format": 1, "key": "x"}'])
 def test_damaged_files_do_not_count(folder, monkeypatch, text):
     target = Target("native -num-cores=1")
-    machine._path(target).write_text(text)
-    monkeypatch.setattr(machine, "_measure", lambda t, effort: made_up())
+    machine_probes._path(target).write_text(text)
+    monkeypatch.setattr(machine_probes, "_measure", lambda t, effort: made_up())
     assert measure_machine(target) == made_up()
 
 
@@ -159,7 +159,7 @@ def test_sweeps_reach_every_element_once(kind, threads):
     target = Target("native -num-cores=2")
     units = 7
     count = units * sweep_block_bytes(target) // 4
-    for way in machine._sweeps(target, kind):
+    for way in machine_probes._sweeps(target, kind):
         room = np.zeros(3 * count + 64, "float32")
         start = -room.ctypes.data // 4 % 16
         a, b, c = (room[start + n * count : start + (n + 1) * count] for n in range(3))

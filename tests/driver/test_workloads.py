@@ -8,7 +8,7 @@ import pytest
 from tilewright import te
 from tilewright.driver.catalog import BUILTIN
 from tilewright.driver.spec import all_workloads, parse_spec
-from tilewright.driver.workloads import Workload, WorkloadError, workload
+from tilewright.driver.workload_definition import Workload, WorkloadError, workload
 from tilewright.tir.equal import structural_equal
 from tilewright.tir.interpret import interpret
 from tilewright.tuner.measure.inputs import compare, make_arguments, tolerance

@@ -6,7 +6,7 @@ import pytest
 from tilewright import te
 from tilewright.codegen.target import Target
 from tilewright.tuner import MeasureResult, ModelGuidedSearch, PriorModel, Runner, SearchStrategy, Space, tune
-from tilewright.tuner.finals import decide, finalists
+from tilewright.tuner.final_race import decide, finalists
 from tilewright.tuner.search import Candidate
 from tilewright.tuning_db import Database, TuningRecord
 

@@ -28,7 +28,7 @@ from tilewright.tuner import (
     register_rule,
 )  # fmt: skip
 from tilewright.tuner.measure.inputs import compare, make_arguments, tolerance
-from tilewright.tuner.rules import base
+from tilewright.tuner.rules import schedule_rule
 
 WIDE = Target("llvm -mcpu=x86-64-v4 -num-cores=1")
 PARALLEL = Target("llvm -mcpu=x86-64-v3 -num-cores=4")
@@ -287,7 +287,7 @@ def test_registered_rules_are_asked_and_replaced_by_name():
         assert [r.name for r in default_rules()].count("serial") == 1
         assert Space(func_of(ops.exp, p(16)), WIDE).sketches[0].name == "serial"
     finally:
-        base._registered[:] = before
+        schedule_rule._registered[:] = before
 
 
 def test_a_broken_plugin_is_reported_and_left_out(monkeypatch):
@@ -298,14 +298,14 @@ def test_a_broken_plugin_is_reported_and_left_out(monkeypatch):
     plugin = ModuleType("test_rules_plugin")
     plugin.SerialRule = SerialRule
     monkeypatch.setitem(sys.modules, "test_rules_plugin", plugin)
-    monkeypatch.setattr(base, "entry_points", lambda group: entries)
+    monkeypatch.setattr(schedule_rule, "entry_points", lambda group: entries)
     before = default_rules()
-    base._load_plugins.cache_clear()
+    schedule_rule._load_plugins.cache_clear()
     try:
         with pytest.warns(RuntimeWarning, match="'bad' of no_such_module:Rule is left out: ModuleNotFoundError"):
             assert "serial" in [r.name for r in default_rules()]
     finally:
-        base._registered[:] = before
+        schedule_rule._registered[:] = before
 
 
 @pytest.mark.parametrize("case", ["softmax_pairs_of_rows", "softmax_images", "layer_norm_rows", "sum_pairs_of_rows"])

@@ -22,16 +22,6 @@ from ...tir.sizes import shape_text
 from ...tir.stmt import Block, BufferStore, For
 from ...tir.walk import pre_order, vars_in
 
-__all__ = [
-    "Arguments",
-    "compare",
-    "make_arguments",
-    "require_constant_shapes",
-    "scales_of",
-    "tolerance",
-    "unknown_sizes",
-]
-
 _GUARD = 64
 _GUARD_BYTE = 0xA5
 _EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}

@@ -18,8 +18,6 @@ from typing import Any
 
 from .protocol import Message, MessageReader, ProtocolError, encode
 
-__all__ = ["WorkerDied", "WorkerProcess", "wait_any"]
-
 
 class WorkerDied(Exception):
     """The worker process is gone; the text says how it ended."""

@@ -12,8 +12,6 @@ import struct
 from collections.abc import Sequence
 from typing import Any, BinaryIO, NamedTuple
 
-__all__ = ["Message", "MessageReader", "ProtocolError", "encode", "read_message", "write_message"]
-
 _MAGIC = b"TWM1"
 _PREFIX = struct.Struct("<4sI")
 _MAX_HEADER = 64 << 20

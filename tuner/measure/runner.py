@@ -23,8 +23,6 @@ from .process import WorkerDied, WorkerProcess, wait_any
 from .protocol import Message
 from .statistics import estimate, interval
 
-__all__ = ["LocalRunner", "MeasureResult", "ReferenceFailed", "Runner"]
-
 
 class ReferenceFailed(RuntimeError):
     """The unscheduled function could not be run, so no candidate can be checked."""

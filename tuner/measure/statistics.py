@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Interval", "estimate", "interval", "separated"]
-
 
 class Interval(NamedTuple):
     """Where the figure of a candidate probably lies, in seconds."""

@@ -44,9 +44,6 @@ from ..program import Program
 from .inputs import Arguments, compare, make_arguments, scales_of, tolerance
 from .protocol import Message, read_message, write_message
 
-__all__ = ["Worker", "main"]
-
-
 _INTERPRETED_STEPS = 30_000
 """Loop rounds of a reference up to which it is interpreted: a few tenths of a second."""
 

@@ -1,20 +1,21 @@
 """Schedule rules: which blocks belong together, and the recipes that may schedule them.
 
-``base``: what a rule is, and how to register one of your own. ``inlining``: stages computed where they are used.
-``dots``: products of int8 by dot-product instructions. ``tiles``: by a matrix unit.
-``tiling``: reductions with a vectorized spatial axis (matmul, convolution, pooling). ``rows``: reductions along rows
-(softmax, layer norm, sums). ``elementwise``: everything else; ``in_order``: scans and triangles of loops. ``helpers``: steps
-that the recipes share.
+``schedule_rule``: the base class of rules, and how to register one of your own. ``stages_to_inline``: stages that are
+computed where they are used. ``vnni_products``: products of int8 by dot-product instructions. ``amx_products``: the same by
+a matrix unit. ``multi_level_tiling``: reductions with a vectorized spatial axis (matmul, convolution, pooling), with
+``tiling_part`` and ``tiling_costs``. ``row_reductions``: reductions along rows (softmax, layer norm, sums).
+``elementwise_rule``: all other blocks. ``in_order``: scans and triangles of loops. ``recipe_steps``: steps that several
+recipes take.
 """
 
-from .base import Group, ScheduleRule, default_rules, register_rule
-from .dots import DotRule
-from .elementwise import ElementwiseRule
+from .amx_products import TileRule
+from .elementwise_rule import ElementwiseRule
 from .in_order import InOrderRule
-from .inlining import blocks_to_inline, paddings_to_inline
-from .rows import RowReductionRule
-from .tiles import TileRule
-from .tiling import MultiLevelTilingRule
+from .multi_level_tiling import MultiLevelTilingRule
+from .row_reductions import RowReductionRule
+from .schedule_rule import Group, ScheduleRule, default_rules, register_rule
+from .stages_to_inline import blocks_to_inline, paddings_to_inline
+from .vnni_products import DotRule
 
 __all__ = [
     "DotRule",

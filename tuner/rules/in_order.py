@@ -12,14 +12,12 @@ import numpy as np
 
 from ...schedule import Schedule
 from ...tir.expr import IntImm
-from ..features import Costs
-from ..machine import MachineModel
-from ..part import Decision, Part
+from ..cost_features import Costs
+from ..machine_model import MachineModel
 from ..program import BlockInfo, Program
-from .base import Group, ScheduleRule, register_rule
-from .helpers import ceil_div, up_to, worth_threads
-
-__all__ = ["InOrderPart", "InOrderRule"]
+from ..sketch_part import Decision, Part
+from .recipe_steps import ceil_div, up_to, worth_threads
+from .schedule_rule import Group, ScheduleRule, register_rule
 
 
 class InOrderRule(ScheduleRule):

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...tir.expr import Var
-from ..features import Costs
-from ..nest import Access, Loop, Nest
+from ..cost_features import Costs
+from ..loop_nest import Access, Loop, Nest
 from ..program import Use
-from .helpers import ceil_div
+from .recipe_steps import ceil_div
 
 if TYPE_CHECKING:
     from .tiling_part import TilingPart
-
-__all__ = ["TilingCosts"]
 
 
 class TilingCosts:

@@ -17,14 +17,12 @@ import numpy as np
 from ...schedule import Schedule
 from ...tir.dtype import bytes_of
 from ...tir.expr import Var
-from ..features import Costs
-from ..machine import MachineModel
-from ..part import Decision, Part
+from ..cost_features import Costs
+from ..machine_model import MachineModel
 from ..program import BlockInfo, Use
-from .helpers import fuse_all, loops_of_axis, loops_within, unroll_factor, up_to, worth_threads
+from ..sketch_part import Decision, Part
+from .recipe_steps import fuse_all, loops_of_axis, loops_within, unroll_factor, up_to, worth_threads
 from .tiling_costs import TilingCosts
-
-__all__ = ["TileAxes", "TilingPart"]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,111 @@
+"""Contenders timed in turns, and the turns that say something about a kernel and not about who else uses the machine.
+
+Virtual cores are often halves of a core. Whoever works on the other half takes some of the clock, of the caches and of the
+instructions that the core can begin in a cycle: of the last a loop of multiply-adds on registers needs two thirds and notices
+nothing, a kernel that also loads needs all. So besides the limit a *witness* runs before and after each turn, a product of
+64³ that never leaves the first-level cache: where it is slower than at its best in this run, the core was not ours alone.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+Times = dict[str, list[float]]
+Contender = tuple[str, Callable[[int], float]]
+
+FEW, ENOUGH = 5, 12
+"""Turns that a median needs, and those that are worth waiting for."""
+AROUND = ("witness", "limit")
+"""What runs right before and right after a turn of ours."""
+
+
+def take_turns(contenders: Sequence[Contender], rounds: int, round_seconds: float) -> Times:
+    """Seconds per call of each, by round. "ours" and "call" have four short runs a round; "limit" and "witness" run before
+    and after each of ours, so that they meet the same clock, and have two entries for each."""
+    runs = dict(contenders)
+    around = [name for name in AROUND if name in runs]
+    long = [name for name in runs if name not in ("ours", "call", *AROUND)]
+    times: Times = {name: [] for name in runs}
+    numbers = {}
+    for name, run in runs.items():
+        run(1)
+        numbers[name] = max(1, min(1_000_000, int(round_seconds / 8 / max(run(1), 1e-9))))
+
+    def note(name: str, factor: int = 1) -> None:
+        times[name].append(runs[name](factor * numbers[name]))
+
+    for _ in range(rounds):
+        for _ in range(4):
+            for name in (*around, "ours", *reversed(around), *(["call"] if "call" in runs else [])):
+                note(name)
+        for name in long:
+            note(name, 8)
+            if name == "NumPy":
+                time.sleep(0.03)  # its threads spin for as long after a product
+    return times
+
+
+class Judge:
+    """Knows the best of this run, of the limit and of the witness, and tells which turns were near both."""
+
+    def __init__(self) -> None:
+        self.best: dict[Any, float] = {}
+
+    def look(self, times: Times, key: Any) -> None:
+        """Take note of ``times``; ``key`` says whose limit that is, where several kernels have the same."""
+        for name, place in (("limit", key), ("witness", "witness")):
+            if name in times:
+                taken = sorted(times[name])
+                found = taken[len(taken) // 20]  # but for the odd one
+                self.best[place] = min(self.best.get(place, found), found)
+
+    def alone(self, times: Times, key: Any) -> list[tuple[float, float, float]]:
+        """The turns (limit before, limit after, ours) with the limit steady and near its best, and so the witness."""
+        limits = _pairs(times)
+        near = [a + b < 2.16 * self.best[key] for a, b, _ in limits]
+        if "witness" in times:
+            seen, most = times["witness"], 1.05 * self.best["witness"]
+            near = [ok and seen[2 * n] < most and seen[2 * n + 1] < most for n, ok in enumerate(near)]
+        return [pair for pair, ok in zip(limits, near, strict=True) if ok and _steady(pair)]
+
+
+def share(times: Times, judge: Judge | None = None, key: Any = "limit") -> tuple[float, int]:
+    """The median ratio of the limit's seconds to ours over the turns that had the core alone, and how many these are; where
+    they are too few over all steady turns, or all, and 0."""
+    if judge is None:
+        judge = Judge()
+        judge.look(times, key)
+    found = judge.alone(times, key)
+    number = len(found) if len(found) >= FEW else 0
+    if not number:
+        found = [pair for pair in _pairs(times) if _steady(pair)] or _pairs(times)
+    return statistics.median((a + b) / 2 / t for a, b, t in found), number
+
+
+def native(module: Any, given: list[Any]) -> Callable[[int], float]:
+    """Seconds per call of a module, timed in its own code."""
+    return lambda n: float(module.time_evaluator(repeat=1, number=n)(*given).results[0])
+
+
+def timed(call: Callable[[], Any]) -> Callable[[int], float]:
+    """Seconds per call of a Python function."""
+
+    def run(number: int) -> float:
+        start = time.perf_counter()
+        for _ in range(number):
+            call()
+        return (time.perf_counter() - start) / number
+
+    return run
+
+
+def _pairs(times: Times) -> list[tuple[float, float, float]]:
+    limit = times["limit"]
+    return [(limit[2 * n], limit[2 * n + 1], taken) for n, taken in enumerate(times["ours"])]
+
+
+def _steady(pair: tuple[float, float, float]) -> bool:
+    return abs(pair[0] - pair[1]) < 0.03 * pair[0]

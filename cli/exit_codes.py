@@ -1,0 +1,21 @@
+"""Exit codes, and errors that end a command with one."""
+
+from __future__ import annotations
+
+EXIT_CODES = {
+    0: "done",
+    1: "a negative answer: a check failed, or the file cannot be used",
+    2: "usage: an unknown option, workload or target, a bad value",
+    3: "no record in the database under --require-tuned",
+    4: "nothing could be measured",
+    130: "interrupted (143: terminated); what was measured is saved",
+}
+
+
+class CommandError(Exception):
+    """Ends the command with a message, a hint and an exit code."""
+
+    def __init__(self, message: str, hint: str = "", code: int = 1) -> None:
+        super().__init__(message)
+        self.hint = hint
+        self.code = code

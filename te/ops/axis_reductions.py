@@ -1,0 +1,133 @@
+"""Sums, extremes, means and their positions over axes; ``axis=None`` reduces over all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...tir.dtype import bits_of, is_float, max_value
+from ...tir.expr import And, Expr, IterVar, Or, Range, cast, const, convert
+from ...tir.op import infinity, min_value_of, select
+from ..compute import compute
+from ..reduce import comm_reducer, max_, min_, reduce_axis, sum_
+from ..reduce import prod as product
+from ..tensor import Tensor
+from ._common import COMM_REDUCE, ELEMWISE, accumulator, check_tensor, normalize_axes, normalize_axis, prod_of
+
+
+def sum(x: Tensor, axis: Any = None, keepdims: bool = False, out_dtype: str | None = None, name: str = "T_sum") -> Any:
+    """The sum over ``axis``. Narrow integers add up in int32, float16 and bfloat16 in float32 (and come back)."""
+    return _summed("sum", sum_, x, axis, keepdims, out_dtype, name)
+
+
+def prod(
+    x: Tensor, axis: Any = None, keepdims: bool = False, out_dtype: str | None = None, name: str = "T_prod"
+) -> Any:
+    """The product over ``axis``, with the data types of :func:`sum`."""
+    return _summed("prod", product, x, axis, keepdims, out_dtype, name)
+
+
+def max(x: Tensor, axis: Any = None, keepdims: bool = False, name: str = "T_max") -> Any:
+    """The largest element over ``axis``; NaN wins."""
+    return reduce_over("max", x, axis, keepdims, name, lambda e, k: max_(e, axis=k))
+
+
+def min(x: Tensor, axis: Any = None, keepdims: bool = False, name: str = "T_min") -> Any:
+    """The smallest element over ``axis``; NaN wins."""
+    return reduce_over("min", x, axis, keepdims, name, lambda e, k: min_(e, axis=k))
+
+
+def mean(x: Tensor, axis: Any = None, keepdims: bool = False, name: str = "T_mean") -> Any:
+    """The mean over ``axis``: a sum, then a division (integers: in float32)."""
+    check_tensor("mean", x)
+    axes = normalize_axes("mean", axis, x.ndim)
+    acc = x.dtype if is_float(x.dtype) and bits_of(x.dtype) >= 32 else "float32"
+    total = reduce_over("mean", x, axis, keepdims, f"{name}_sum", lambda e, k: sum_(cast(acc, e), axis=k))
+    count = prod_of([x.shape[a] for a in axes])
+    out = x.dtype if is_float(x.dtype) else "float32"
+    return compute(total.shape, lambda *i: cast(out, total(*i) / cast(acc, count)), name=name, tag=ELEMWISE)
+
+
+def _summed(op: str, reducer: Any, x: Tensor, axis: Any, keepdims: bool, out_dtype: str | None, name: str) -> Any:
+    check_tensor(op, x)
+    acc, out = accumulator(op, [x.dtype], out_dtype)
+    first = name if acc == out else f"{name}_red"
+    total = reduce_over(op, x, axis, keepdims, first, lambda e, k: reducer(cast(acc, e), axis=k))
+    if acc == out:
+        return total
+    return compute(total.shape, lambda *i: cast(out, total(*i)), name=name, tag=ELEMWISE)
+
+
+def reduce_over(
+    op: str, x: Tensor, axis: Any, keepdims: bool, name: str, make: Callable[[Any, Any], Any], index: Any = None
+) -> Any:
+    """A stage that reduces the elements of ``x`` over ``axis`` with ``make(element, axes)``.
+
+    With ``index``, ``make`` gets ``(position, element)``, the position counted along the reduced axes.
+    """
+    check_tensor(op, x)
+    axes = normalize_axes(op, axis, x.ndim)
+    if not axes:
+        raise ValueError(f"{op}: nothing to reduce in a tensor of rank {x.ndim}")
+    names = [f"k{n}" for n in range(len(axes))]
+    loops = [reduce_axis(Range.from_extent(x.shape[a]), name=n) for a, n in zip(axes, names, strict=True)]
+    kept = [d for d in range(x.ndim) if d not in axes]
+    shape = [const(1, x.shape[d].dtype) if d in axes else x.shape[d] for d in range(x.ndim)]
+    if not keepdims:
+        shape = [x.shape[d] for d in kept]
+
+    def f(*i: Expr) -> Any:
+        where: list[Any] = [None] * x.ndim
+        for d, loop in zip(axes, loops, strict=True):
+            where[d] = loop.var
+        for n, d in enumerate(kept):
+            where[d] = i[d] if keepdims else i[n]
+        e = x(*where)
+        return make(e if index is None else (index(axes, loops), e), loops)
+
+    return compute(shape, f, name=name, tag=COMM_REDUCE)
+
+
+def argmax(
+    x: Tensor, axis: int | None = None, keepdims: bool = False, dtype: str = "int32", name: str = "T_argmax"
+) -> Any:
+    """The position of the largest element, the first of equals, along one axis or (None) in the flattened tensor."""
+    return _arg_extreme("argmax", x, axis, keepdims, dtype, name)
+
+
+def argmin(
+    x: Tensor, axis: int | None = None, keepdims: bool = False, dtype: str = "int32", name: str = "T_argmin"
+) -> Any:
+    """The position of the smallest element, the first of equals, along one axis or (None) in the flattened tensor."""
+    return _arg_extreme("argmin", x, axis, keepdims, dtype, name)
+
+
+def _arg_extreme(op: str, x: Tensor, axis: Any, keepdims: bool, dtype: str, name: str) -> Any:
+    check_tensor(op, x)
+    if axis is not None:
+        axis = normalize_axis(op, axis, x.ndim)
+
+    def better(a: Expr, b: Expr) -> Expr:
+        return a > b if op == "argmax" else a < b
+
+    def combine(a: Any, b: Any) -> Any:
+        first = Or(better(a[1], b[1]), And(a[1].equal(b[1]), a[0] < b[0]))
+        return select(first, a[0], b[0]), select(better(a[1], b[1]), a[1], b[1])
+
+    def identity(index_type: str, value_type: str) -> Any:
+        worst: Any
+        if is_float(value_type):
+            worst = infinity(value_type) if op == "argmin" else const(float("-inf"), value_type)
+        else:
+            worst = const(max_value(value_type), value_type) if op == "argmin" else min_value_of(value_type)
+        return const(max_value(index_type), index_type), worst
+
+    def position(axes: Sequence[int], loops: Sequence[IterVar]) -> Expr:
+        at: Expr = const(0)
+        for a, loop in zip(axes, loops, strict=True):
+            at = at * x.shape[a] + loop.var
+        return cast(dtype, convert(at))
+
+    reducer = comm_reducer(combine, identity, name=op)
+    pair = reduce_over(op, x, axis, keepdims, name, lambda e, k: reducer(e, axis=k), position)
+    return pair[0]

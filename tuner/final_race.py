@@ -1,0 +1,55 @@
+"""The final race: the best few candidates were timed in different batches, minutes apart, and the machine drifts. So they
+are measured once more in turns, and what they do then decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..tuning_db import TuningRecord
+from .measure import MeasureResult
+from .measure.statistics import estimate, interval
+
+_NEAR = 1.05
+"""A candidate this close to the best may be the best, however sure its own timings look: the machine drifts."""
+
+_DISQUALIFIED = ("wrong_result", "memory_damaged")
+
+
+def finalists(records: Sequence[TuningRecord], count: int) -> list[TuningRecord]:
+    """The best records that noise could have put in the wrong order, best first, at most ``count``; none when the best
+    is alone. Of records of the same trace only the fastest."""
+    ranked = sorted((r for r in records if r.ok and r.run_seconds), key=lambda r: r.run_seconds or 0.0)
+    fastest: dict[str, TuningRecord] = {}
+    for record in ranked:
+        fastest.setdefault(record.trace, record)
+    unique = list(fastest.values())
+    if not unique:
+        return []
+    best = unique[0]
+    limit = max(_NEAR * (best.run_seconds or 0.0), interval(best.times).high)
+    near = [r for r in unique if min(r.run_seconds or 0.0, interval(r.times).low) <= limit][:count]
+    return near if len(near) > 1 else []
+
+
+def decide(records: Sequence[TuningRecord], results: Sequence[MeasureResult]) -> list[TuningRecord]:
+    """The finalists' records after the race, those that could not be run left out.
+
+    The losers' times are those of the race. The winner keeps all of its times and the better of its two figures, so that
+    a race run while the machine was busy does not put it behind candidates that were not in the race. A result that is
+    wrong this time disqualifies.
+    """
+    ran = [(a, b) for a, b in zip(records, results, strict=True) if b.ok or b.status in _DISQUALIFIED]
+    fastest = min((result.run_seconds for _, result in ran if result.ok), default=None)
+    out: list[TuningRecord] = []
+    for record, result in ran:
+        if not result.ok:
+            out.append(replace(record, status=result.status, error=result.error, times=(), run_seconds=None))
+        elif result.run_seconds == fastest:
+            fastest = None  # one winner
+            better = min(record.run_seconds or float("inf"), result.run_seconds)
+            out.append(replace(record, times=(*record.times, *result.times), run_seconds=better))
+        else:
+            out.append(replace(record, times=result.times, run_seconds=estimate(result.times)))
+    return out

@@ -1,0 +1,58 @@
+"""The machine as the analytic model sees it: vector width, registers, caches and what crosses between them per cycle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..codegen.target import Target
+
+
+@dataclass(frozen=True)
+class MachineModel:
+    """Constants of the roofline model. Widths in bytes, rates per core and cycle.
+
+    The rates are typical of server cores since 2019 (two FMA pipes of four cycles' latency, two loads and one store a
+    cycle); the model ranks candidates, so ratios matter and the last percent does not.
+    """
+
+    vector_bytes: int
+    registers: int
+    cores: int
+    l1_bytes: int
+    l2_bytes: int
+    l3_bytes: int
+    fma_pipes: float = 2.0
+    fma_latency: float = 4.0
+    loads_per_cycle: float = 2.0
+    stores_per_cycle: float = 1.0
+    issue_width: float = 4.0
+    l2_bytes_per_cycle: float = 48.0
+    l3_bytes_per_cycle: float = 9.0
+    memory_bytes_per_cycle: float = 4.0
+    cycles_per_second: float = 3.0e9
+    fork_join_cycles: float = 15_000.0
+    l1_ways: int = 12
+    line_bytes: int = 64
+    jump_cycles: float = 40.0
+    int8_dots: bool = False
+    """Whether one instruction multiplies and adds four int8 in each lane of a 512-bit register."""
+    int8_tiles: bool = False
+    """Whether one instruction multiplies tiles of int8."""
+
+    @staticmethod
+    def of(target: Target) -> MachineModel:
+        """The model of ``target``."""
+        return MachineModel(
+            vector_bytes=target.vector_bits // 8,
+            registers=target.num_vector_registers,
+            cores=max(1, target.num_cores),
+            l1_bytes=target.l1_bytes,
+            l2_bytes=target.l2_bytes,
+            l3_bytes=max(target.l3_bytes, target.l2_bytes),
+            int8_dots=target.has_vnni and target.vector_bits == 512,
+            int8_tiles=target.has_amx_int8,
+        )
+
+    def lanes(self, itemsize: int) -> int:
+        """Elements of ``itemsize`` bytes in one vector register."""
+        return max(1, self.vector_bytes // itemsize)

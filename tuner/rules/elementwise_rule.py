@@ -1,0 +1,207 @@
+"""Element-wise stages, and whatever no other rule took: one parallel loop outside, one vector loop inside.
+
+Where the innermost axis jumps through an input that another axis walks in order (a transpose), the two are tiled, so
+that the cache lines touched are used up before they are evicted. The tile may be copied to scratch memory first: rows of
+the input a large power of two apart share few sets of the cache, those of the scratch memory do not. A plain copy needs no
+scratch memory: code generation takes it through registers, a square at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...schedule import Schedule
+from ...tir.expr import BufferLoad, Call, Var
+from ...tir.stmt import BufferStore
+from ...tir.walk import pre_order
+from ..cost_features import Costs
+from ..machine_model import MachineModel
+from ..program import BlockInfo, Program, Use
+from ..sketch_part import Decision, Part
+from .recipe_steps import ceil_div, fuse_all, loops_within, up_to, worth_threads
+from .schedule_rule import Group, ScheduleRule, register_rule
+
+
+class ElementwiseRule(ScheduleRule):
+    """Any block by itself; reductions that come here are parallel over their spatial axes and nothing else."""
+
+    name = "elementwise"
+    priority = 90
+
+    def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
+        return Group(block, (block,))
+
+    def parts(self, program: Program, group: Group, machine: MachineModel) -> list[Part]:
+        if group.anchor.is_reduction or not group.anchor.spatial:
+            return [PlainPart(group.anchor, machine)]
+        return [ElementwisePart(group.anchor, machine)]
+
+
+def _is_flat(block: BlockInfo) -> bool:
+    """Whether every access walks memory exactly as the loops do."""
+    shape = [block.extents[v] for v in block.spatial]
+    for use in (*block.stores, *block.loads):
+        if not use.dims:
+            continue
+        plain = [dict(d) if d is not None else None for d in use.dims] == [{v: 1} for v in block.spatial]
+        if not plain or [getattr(e, "value", None) for e in use.buffer.shape] != shape:
+            return False
+    return True
+
+
+def _transposed(block: BlockInfo) -> tuple[Var, Use] | None:
+    """An input that the innermost axis jumps through, and the axis that walks it in order."""
+    inner = block.spatial[-1]
+    for use in block.loads:
+        if use.affine and (use.stride(inner) or 0) > 1:
+            for axis in block.spatial[:-1]:
+                if use.stride(axis) == 1 and block.extents[axis] > 1:
+                    return axis, use
+    return None
+
+
+class ElementwisePart(Part):
+    """Decisions: ``vectors`` per step; for a transpose also ``tile``, the rows of a tile, and ``staged``, whether it is
+    copied to scratch memory first."""
+
+    structure = ("vectors", "tile", "staged")
+
+    def __init__(self, block: BlockInfo, machine: MachineModel) -> None:
+        self.block, self.machine = block, machine
+        self.lanes = machine.lanes(block.itemsize)
+        self.parallel = worth_threads(machine, [block])
+        # a fused loop is split evenly only: otherwise the axes could not be told apart any more
+        self.flat = _is_flat(block) and (block.spatial_size % self.lanes == 0 or len(block.spatial) == 1)
+        found = None if self.flat else _transposed(block)
+        self.across: Var | None = None if found is None else found[0]
+        self.jumping: Use | None = None if found is None else found[1]
+        self.name = ("transpose_" if self.across is not None else "map_") + block.name
+        self.copies = isinstance(block.block.body, BufferStore) and isinstance(block.block.body.value, BufferLoad)
+        self.conditional = any(isinstance(n, Call) and n.op == "tir.if_then_else" for n in pre_order(block.block.body))
+        self.inner = block.spatial_size if self.flat else block.extents[block.spatial[-1]]
+        vectors = up_to(math.ceil(self.inner / self.lanes), 1, 2, 4, 8)
+        if self.flat and len(block.spatial) > 1:
+            vectors = tuple(v for v in vectors if self.inner % (v * self.lanes) == 0)
+        self.decisions = (Decision("vectors", vectors),)
+        if self.across is not None:
+            self.decisions += (Decision("tile", up_to(block.extents[self.across], 4, 8, 16, 32, 64)),)
+            if self._may_stage():
+                self.decisions += (Decision("staged", (0, 1)),)
+
+    def _may_stage(self) -> bool:
+        """Whether the input is read once, each dimension by an axis of its own."""
+        assert self.jumping is not None
+        alone = sum(1 for use in self.block.loads if use.buffer is self.jumping.buffer) == 1
+        return alone and all(len(dim or {}) == 1 for dim in self.jumping.dims)
+
+    def mask(self, columns: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
+        if "staged" not in columns:
+            return np.ones(rows, dtype=bool)
+        scratch = columns["tile"] * columns["vectors"] * self.machine.vector_bytes
+        return np.asarray((columns["staged"] == 0) | (scratch <= self.machine.l1_bytes / 2))
+
+    def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
+        block = sch.get_block(self.block.name)
+        loops = list(sch.get_loops(block))
+        width = row["vectors"] * self.lanes
+        if self.flat:
+            loops = [fuse_all(sch, loops)]
+        outer, lanes = sch.split(loops[-1], [None, min(width, self.inner)])
+        order: list[Any] = loops[:-1]
+        within: list[Any] = []
+        if self.across is not None:
+            place = self.block.spatial.index(self.across)
+            order[place], inside = sch.split(order[place], [None, row["tile"]])
+            within = [inside]
+        sch.reorder(*order, outer, *within, lanes)
+        if self.parallel:
+            many = math.prod(sch.get(loop).extent.value for loop in order) >= 2 * self.machine.cores
+            fused = fuse_all(sch, order if many else [*order, outer])
+            sch.parallel(fused)
+            outer = outer if many else fused
+        if row.get("staged"):
+            assert self.jumping is not None
+            copy = sch.cache_read(block, self.jumping.buffer.name, "local", consumer_blocks=[block])
+            sch.compute_at(copy, outer)
+            sch.vectorize(loops_within(sch, copy, outer)[-1])
+        sch.vectorize(lanes)
+
+    def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
+        machine, block = self.machine, self.block
+        width = columns["vectors"] * self.lanes
+        steps = ceil_div(self.inner, width) * (block.spatial_size / self.inner)
+        vectors = steps * columns["vectors"]
+        inner = block.spatial[-1]
+        strided = [u for u in block.loads if (u.stride(inner) or 2) > 1]
+        moved = sum(b.num_bytes() or 0 for b in {u.buffer for u in (*block.loads, *block.stores)})
+        tile = columns.get("tile", np.ones(rows))
+        staged = columns.get("staged", np.zeros(rows))
+        lines = np.maximum(1.0, 16.0 / tile) if self.across is not None else 1.0 + 15.0 * bool(strided)
+        gathered, waiting = np.zeros(rows), np.zeros(rows)
+        for use in strided:
+            crowd = np.minimum(1.0, width / machine.l1_ways)
+            share = math.gcd(abs(use.stride(inner) or 4096) * block.itemsize, 4096) / 4096 * crowd
+            if self.copies:  # squares go through registers, and no line is needed twice
+                gathered = gathered + np.where(staged > 0, 0.45, 0.3)
+            else:
+                gathered = gathered + np.where(staged > 0, 0.7, 0.5 + 2.5 * share)
+            run = np.ceil(tile * block.itemsize / machine.line_bytes)
+            wait = np.maximum(0.0, machine.jump_cycles - run * machine.line_bytes / machine.l3_bytes_per_cycle)
+            waiting = waiting + float(moved > machine.l2_bytes) * wait * block.spatial_size / tile
+        turns = block.spatial_size / self.inner * (27.0 if self.conditional else 12.0)
+        tasks = float(max(1, block.spatial_size // max(1, self.inner)))
+        return Costs(rows).put(
+            core_cycles=vectors * block.operations / machine.fma_pipes,
+            load_cycles=vectors * (len(block.loads) - len(strided)) / machine.loads_per_cycle
+            + vectors * self.lanes * gathered,
+            store_cycles=vectors / machine.stores_per_cycle,
+            loop_cycles=steps * 1.5 + turns,
+            spill_cycles=steps * 10.0 * np.maximum(columns["vectors"] - 4, 0) * (block.operations > 16),
+            jump_cycles=waiting,
+            l2_bytes=moved * lines,
+            l3_bytes=moved * lines if moved > machine.l2_bytes else 0.0,
+            memory_bytes=float(moved if moved > machine.l3_bytes else 0),
+            flops=block.flops,
+            regions=float(self.parallel),
+            lanes_used=float(self.lanes),
+            columns=columns["vectors"],
+            strided=float(len(strided)),
+            tile_a=tile,
+            packed=staged,
+            tasks=(tasks if tasks >= 2 * machine.cores else np.maximum(1.0, steps)) if self.parallel else 1.0,
+            column_extent=float(self.inner),
+        )
+
+
+class PlainPart(Part):
+    """The block as it stands, its spatial loops one parallel loop; nothing to decide."""
+
+    decisions = ()
+
+    def __init__(self, block: BlockInfo, machine: MachineModel) -> None:
+        self.block, self.machine = block, machine
+        self.parallel = worth_threads(machine, [block])
+        self.name = f"plain_{block.name}"
+
+    def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
+        if self.parallel and self.block.spatial:
+            loops = sch.get_loops(sch.get_block(self.block.name))
+            spatial = [loop for loop, axis in zip(loops, self.block.axes, strict=True) if axis in self.block.spatial]
+            if list(loops[: len(spatial)]) == spatial:
+                sch.parallel(fuse_all(sch, spatial))
+
+    def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
+        cycles = self.block.flops * self.machine.fma_latency
+        return Costs(rows).put(
+            core_cycles=cycles,
+            flops=self.block.flops,
+            regions=float(self.parallel),
+            tasks=float(max(1, self.block.spatial_size)) if self.parallel else 1.0,
+        )
+
+
+register_rule(ElementwiseRule())

@@ -1,0 +1,87 @@
+"""Steps that the recipes share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...schedule import Schedule
+from ...tir.expr import IntImm, Var
+from ...tir.stmt import BlockRealize
+from ...tir.walk import blocks_of, vars_in
+from ..machine_model import MachineModel
+from ..program import BlockInfo
+
+
+def ceil_div(a: np.ndarray | float, b: np.ndarray | float) -> np.ndarray:
+    """``a / b`` rounded up."""
+    return np.ceil(np.asarray(a, dtype=np.float64) / b)
+
+
+def up_to(limit: int, *values: int) -> tuple[int, ...]:
+    """The values up to the first that reaches ``limit``, clipped to it, without repetition.
+
+    >>> up_to(10, 1, 4, 8, 16, 32)
+    (1, 4, 8, 10)
+    """
+    out: list[int] = []
+    for value in values:
+        out.append(min(value, max(1, limit)))
+        if value >= limit:
+            break
+    return tuple(dict.fromkeys(out))
+
+
+def realize_of(sch: Schedule, name: str) -> BlockRealize:
+    """The realization of the block ``name`` as it is now."""
+    return next(r for r in blocks_of(sch.func) if r.block.name_hint == name)
+
+
+def loops_within(sch: Schedule, block: Any, outer: Any) -> list[Any]:
+    """The loops above ``block`` that lie inside the loop ``outer``."""
+    loops = sch.get_loops(block)
+    return list(loops[next(n for n, loop in enumerate(loops) if loop is outer) + 1 :])
+
+
+def loops_of_axis(sch: Schedule, block: Any, loops: Sequence[Var], axis: int) -> list[Any]:
+    """Those of ``loops`` that the block's axis number ``axis`` depends on."""
+    used = vars_in(realize_of(sch, block.name).iter_values[axis])
+    return [loop for loop in loops if loop in used]
+
+
+def extent_of(sch: Schedule, loop: Any) -> int:
+    """The extent of a loop; 0 when it is no constant."""
+    extent = sch.get(loop).extent
+    return extent.value if isinstance(extent, IntImm) else 0
+
+
+def spatial_axes(sch: Schedule, block: Any) -> list[int]:
+    """The numbers of the block's spatial axes."""
+    return [n for n, axis in enumerate(realize_of(sch, block.name).block.iter_vars) if axis.kind == "spatial"]
+
+
+def fuse_all(sch: Schedule, loops: Sequence[Any]) -> Any:
+    """One loop in place of ``loops``."""
+    return loops[0] if len(loops) == 1 else sch.fuse(*loops)
+
+
+def worth_threads(machine: MachineModel, blocks: Sequence[BlockInfo]) -> bool:
+    """Whether the blocks have enough work for several threads: twice what a fork and a join cost."""
+    if machine.cores < 2:
+        return False
+    cycles = sum(b.flops / machine.lanes(b.itemsize) / machine.fma_pipes for b in blocks)
+    moved = sum(use.buffer.num_bytes() or 0 for b in blocks for use in (*b.loads, *b.stores))
+    return max(cycles, moved / machine.l2_bytes_per_cycle) > 2 * machine.fork_join_cycles
+
+
+def unroll_factor(sch: Schedule, loop: Any, factor: int) -> None:
+    """Unroll ``loop`` by ``factor``: entirely when that is all of it, with a remainder otherwise."""
+    extent = extent_of(sch, loop)
+    if factor <= 1 or extent <= 1:
+        return
+    if extent <= factor:
+        sch.unroll(loop)
+    else:
+        sch.annotate(loop, "pragma_unroll_factor", factor)

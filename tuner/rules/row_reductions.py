@@ -1,0 +1,284 @@
+"""Reductions along rows: softmax, norms, sums. All stages of one row are computed together while it is in the cache.
+
+Each reduction gets vector lanes and several accumulators by rfactor, a fixed order of summation chosen by the
+schedule; a last step adds the lanes up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...schedule import Schedule
+from ..cost_features import Costs
+from ..machine_model import MachineModel
+from ..program import BlockInfo, Program
+from ..sketch_part import Decision, Part
+from .recipe_steps import (
+    ceil_div,
+    extent_of,
+    fuse_all,
+    loops_of_axis,
+    loops_within,
+    spatial_axes,
+    unroll_factor,
+    up_to,
+    worth_threads,
+)  # fmt: skip
+from .schedule_rule import Group, ScheduleRule, register_rule
+
+
+class RowReductionRule(ScheduleRule):
+    """Blocks that share their leading axes (the rows) and at least one of which reduces what is left."""
+
+    name = "row_reduction"
+    priority = 20
+
+    def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
+        if not block.is_reduction or block.block.init is None or not _in_order(block):
+            return None
+        members = self._grow(program, block, free)
+        while members:
+            last = members[-1]
+            inner = [b for b in members if b is not last]
+            stray = [b for b in inner if program.is_output(b) or not set(program.consumers(b)) <= set(members)]
+            if not stray:
+                return Group(block, tuple(members))
+            if block in stray:
+                members = [block] if len(members) > 1 else []
+            else:
+                members = [b for b in members if b not in stray]
+        return None
+
+    def parts(self, program: Program, group: Group, machine: MachineModel) -> list[Part]:
+        return [RowPart(group, machine)]
+
+    @staticmethod
+    def _grow(program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> list[BlockInfo]:
+        rows = [block.extents[v] for v in block.spatial]
+        members = {block}
+        grown = True
+        while grown:
+            grown = False
+            for other in free:
+                near = any(other in program.producers(m) or other in program.consumers(m) for m in members)
+                if other not in members and near and _fits(other, rows) and _row_by_row(members | {other}, len(rows)):
+                    members.add(other)
+                    grown = True
+        return [b for b in program.blocks if b in members]
+
+
+def _in_order(block: BlockInfo) -> bool:
+    """Whether every buffer it writes is written at its spatial axes, in order, and they stand before the others."""
+    return block.axes == (*block.spatial, *block.reduce) and all(
+        [dict(d or {}) for d in use.dims] == [{v: 1} for v in block.spatial] for use in block.stores
+    )
+
+
+def _fits(block: BlockInfo, rows: Sequence[int]) -> bool:
+    if not _in_order(block):
+        return False
+    extents = [block.extents[v] for v in block.spatial]
+    if block.is_reduction:
+        return extents == list(rows) and block.block.init is not None
+    return extents[: len(rows)] == list(rows)
+
+
+def _row_by_row(members: set[BlockInfo], rank: int) -> bool:
+    """Whether what one member reads of another lies in the same row."""
+    written = {use.buffer for b in members for use in b.stores}
+    return all(
+        [dict(d or {}) for d in use.dims[:rank]] == [{v: 1} for v in b.spatial[:rank]]
+        for b in members for use in b.loads if use.buffer in written
+    )  # fmt: skip
+
+
+class RowPart(Part):
+    """Decisions: ``accumulators`` (vectors summed side by side), ``unroll`` of the loop over the row, ``vectors`` per
+    step of the element-wise stages, ``rows`` worked on together: while one waits for its horizontal sum, another goes on."""
+
+    structure = ("accumulators", "vectors", "rows")
+
+    def __init__(self, group: Group, machine: MachineModel) -> None:
+        self.group, self.machine = group, machine
+        self.anchor = group.anchor
+        self.parallel = worth_threads(machine, group.blocks)
+        self.rank = len(self.anchor.spatial)
+        self.lanes = machine.lanes(self.anchor.itemsize)
+        self.name = f"rows_{self.anchor.name}"
+        row = math.ceil(max(self._row_size(b) for b in group.blocks) / self.lanes)
+        reductions = [b.reduce_size for b in group.blocks if b.is_reduction]
+        steps = math.ceil(max(reductions) / self.lanes)
+        self.decisions = (
+            Decision("accumulators", up_to(steps, 1, 2, 4, 8)),
+            Decision("unroll", up_to(steps, 1, 2, 4)),
+            Decision("vectors", up_to(row, 1, 2, 4, 8)),
+            Decision("rows", tuple(r for r in (1, 2, 4, 8, 16) if self._last_extent() % r == 0)),
+        )
+
+    def _last_extent(self) -> int:
+        """Rows along the innermost of their axes; 1 where several rows at a time have no form."""
+        blocks = self.group.blocks
+        simple = all(len(b.reduce) <= 1 and len(b.stores) == 1 for b in blocks)
+        return self.anchor.extents[self.anchor.spatial[-1]] if self.anchor.spatial and simple else 1
+
+    def _row_size(self, block: BlockInfo) -> int:
+        """Elements of one row that the block goes through."""
+        return block.reduce_size * math.prod(block.extents[v] for v in block.spatial[self.rank :])
+
+    def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
+        width = row["accumulators"] * self.lanes
+        stages: list[tuple[str, Any]] = []  # what runs within a row, in order: kind and block
+        for info in self.group.blocks:
+            block = sch.get_block(info.name)
+            if info.is_reduction and len(info.stores) == 1 and info.reduce_size > self.lanes:
+                reduce = sch.get_loops(block)[self.rank :]
+                extent, last = [
+                    (info.extents[v], r) for v, r in zip(info.reduce, reduce, strict=True) if info.extents[v] > 1
+                ][-1]
+                if extent < 2 * width and info.reduce_size % width == 0:  # short axes are fused, so vectors stay full
+                    last, extent = fuse_all(sch, reduce), info.reduce_size
+                _, lanes = sch.split(last, [None, min(width, extent)])
+                partial = sch.rfactor(lanes, self.rank)
+                stages.append(("partial", partial))
+                stages.append(("finish", block))
+            else:
+                stages.append(("reduce" if info.is_reduction else "map", block))
+        last = stages[-1][1]
+        loops = sch.get_loops(last)[: self.rank]
+        if not loops:
+            at = None
+        else:
+            if row["rows"] > 1:
+                last_row, _ = sch.split(loops[-1], [None, row["rows"]])
+                loops = [*loops[:-1], last_row]
+            at = fuse_all(sch, loops)
+            if self.parallel:
+                sch.parallel(at)
+            for _, block in reversed(stages[:-1]):
+                sch.compute_at(block, at)
+        for kind, block in stages:
+            self._finish(sch, kind, block, at, row, is_last=block is last)
+
+    def _finish(self, sch: Schedule, kind: str, block: Any, at: Any, row: Mapping[str, int], *, is_last: bool) -> None:
+        loops = loops_within(sch, block, at) if at is not None else list(sch.get_loops(block))
+        if row["rows"] > 1:
+            loops = self._row_outside(sch, kind, block, loops, is_last)
+        if kind == "map" and loops:
+            self._vectorize_columns(sch, loops, row["vectors"] * self.lanes)
+        elif kind == "partial":
+            inner = [loop for axis in spatial_axes(sch, block) for loop in loops_of_axis(sch, block, loops, axis)]
+            lanes = inner[-1]
+            over = [loop for loop in loops if loop is not lanes]
+            if over:
+                sch.reorder(*over, lanes)
+                init = sch.decompose_reduction(block, over[0])
+                if row["rows"] > 1:
+                    sch.unroll(sch.get_loops(init)[-2])
+                unroll_factor(sch, over[-1], row["unroll"])
+                sch.vectorize(sch.get_loops(init)[-1])
+            sch.vectorize(lanes)
+            sch.set_scope(block, 0, "local")
+        elif kind == "finish":
+            sch.annotate(loops[-1], "tir.horizontal_reduce", 1)
+        if not is_last and kind in ("finish", "reduce"):
+            sch.set_scope(block, 0, "local")
+
+    @staticmethod
+    def _vectorize_columns(sch: Schedule, loops: list[Any], width: int) -> None:
+        """Makes one loop of an element-wise stage's loops within a row, and vectors of it; a row of one element stays."""
+        columns = fuse_all(sch, loops)
+        size = extent_of(sch, columns)
+        if size > 1:
+            _, lanes = sch.split(columns, [None, min(width, size)])
+            sch.vectorize(lanes)
+
+    @staticmethod
+    def _row_outside(sch: Schedule, kind: str, block: Any, loops: list[Any], is_last: bool) -> list[Any]:
+        """Puts the loop over the rows at hand outside the loops within a row (for partial results: inside the loop over
+        the row, unrolled), and returns the others."""
+        if kind == "partial":
+            lanes, rows, *over = loops
+            sch.reorder(*over, rows, lanes)
+            sch.unroll(rows)
+            return [lanes, *over]
+        if kind in ("finish", "reduce"):
+            rows, *inside = loops if is_last else [loops[-1], *loops[:-1]]  # what moved has its reduction outside
+            if inside:
+                sch.reorder(rows, *inside)
+            if is_last and kind == "finish":  # nothing else goes on meanwhile
+                sch.vectorize(rows)
+            else:
+                sch.unroll(rows)
+            return inside
+        rows, *inside = loops
+        if not inside:
+            sch.unroll(rows)
+        return inside
+
+    def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
+        machine = self.machine
+        count = math.prod(self.anchor.extents[v] for v in self.anchor.spatial)
+        core, loads, stores, overhead = np.zeros(rows), np.zeros(rows), np.zeros(rows), np.zeros(rows)
+        width = columns["accumulators"] * self.lanes
+        together = columns["rows"]
+        for info in self.group.blocks:
+            size = self._row_size(info)
+            step = width if info.is_reduction else columns["vectors"] * self.lanes
+            steps = ceil_div(size, step)
+            vectors = steps * step / self.lanes
+            work = vectors * info.operations / machine.fma_pipes
+            if info.is_reduction:
+                work = np.maximum(work, steps * machine.fma_latency / together)
+                crowded = np.maximum(1.0, columns["accumulators"] * together / (0.75 * machine.registers))
+                work = work * crowded  # accumulators that registers do not hold are stored and loaded
+                waits = (1 + 1 / together) / 2  # half of a horizontal sum is waiting, which other rows fill
+                overhead = overhead + waits * (4 * np.log2(np.maximum(width, 2.0)) + 6 * columns["accumulators"])
+                trip = columns["unroll"] * columns["accumulators"] * together
+                overhead = overhead + 10 + 2 * steps / (columns["unroll"] * together) + trip / 2
+            else:
+                overhead = overhead + 10 + 2 * steps / columns["unroll"]
+            core = core + work
+            loads = loads + vectors * len(info.loads) / machine.loads_per_cycle
+            stores = stores + (0 if info.is_reduction else vectors / machine.stores_per_cycle)
+        moved = self._bytes()
+        row_bytes = max(self._row_size(b) * b.itemsize for b in self.group.blocks)
+        if row_bytes % 4096 == 0 and not all(b.is_reduction for b in self.group.blocks):
+            # rows at the same places of their pages: their lines and pending stores collide
+            overhead = overhead + loads * (together - 1) / 2
+        streams = 0.6 + 0.4 / together  # what lies far away comes faster in many streams
+        again = (len(self.group.blocks) > 1) * (2 * row_bytes * together > machine.l1_bytes) * moved
+        return Costs(rows).put(
+            core_cycles=core * count,
+            load_cycles=loads * count,
+            store_cycles=stores * count,
+            loop_cycles=overhead * count,
+            l2_bytes=moved + again,
+            l3_bytes=streams * float(moved if moved > machine.l2_bytes else 0),
+            memory_bytes=streams * float(moved if moved > machine.l3_bytes else 0),
+            flops=sum(b.flops for b in self.group.blocks),
+            regions=float(self.parallel),
+            lanes_used=float(self.lanes),
+            accumulators=columns["accumulators"],
+            columns=columns["vectors"],
+            unroll=columns["unroll"],
+            reduction=float(self.anchor.reduce_size),
+            row_extent=float(count),
+            column_extent=float(self._row_size(self.anchor)),
+            tasks=float(max(1, count)) if self.parallel else 1.0,
+            tasks_per_core=float(count) / machine.cores,
+            epilogue=float(len(self.group.blocks)),
+        )
+
+    def _bytes(self) -> int:
+        inside = {use.buffer for b in self.group.blocks for use in b.stores}
+        seen = {use.buffer: use for b in self.group.blocks for use in (*b.loads, *b.stores)}
+        outside = [b for b in seen if b not in inside]
+        last = {use.buffer for use in self.group.blocks[-1].stores}
+        return sum(b.num_bytes() or 0 for b in (*outside, *last))
+
+
+register_rule(RowReductionRule())

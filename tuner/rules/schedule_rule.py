@@ -1,0 +1,75 @@
+"""What a schedule rule is: it recognizes a group of blocks and offers parts of sketches for it."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
+
+from ..machine_model import MachineModel
+from ..program import BlockInfo, Program
+from ..sketch_part import Part
+
+
+@dataclass(frozen=True)
+class Group:
+    """Blocks that one recipe schedules together; ``anchor`` is the one that matters most."""
+
+    anchor: BlockInfo
+    blocks: tuple[BlockInfo, ...]
+
+
+class ScheduleRule(ABC):
+    """Derive from it and :func:`register_rule` an instance, or pass rules to ``tune(rules=...)``.
+
+    Rules are asked in the order of ``priority`` (smaller first), each about every block that no earlier group holds.
+    """
+
+    name: str = "rule"
+    priority: int = 50
+    in_order: bool = False
+    """Whether the rule also takes blocks that keep the order of their loops (``BlockInfo.keeps_order``): scans, triangles."""
+
+    @abstractmethod
+    def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
+        """The group that ``block`` anchors, made of blocks in ``free``; None when the rule has nothing to say."""
+
+    @abstractmethod
+    def parts(self, program: Program, group: Group, machine: MachineModel) -> list[Part]:
+        """The recipes for the group, alternatives of one another; none when the rule gives up."""
+
+
+_registered: list[ScheduleRule] = []
+
+
+def register_rule(rule: ScheduleRule) -> ScheduleRule:
+    """Let every later tuning use ``rule``; a rule of the same name is replaced."""
+    _registered[:] = [r for r in _registered if r.name != rule.name]
+    _registered.append(rule)
+    return rule
+
+
+def default_rules() -> tuple[ScheduleRule, ...]:
+    """The registered rules, in the order in which they are asked; installed packages add theirs through the entry
+    point group ``tilewright.rules`` (each a :class:`ScheduleRule`, or a class or function that makes one)."""
+    _load_plugins()
+    return tuple(sorted(_registered, key=lambda r: r.priority))
+
+
+@cache
+def _load_plugins() -> None:
+    """Register what installed packages offer, once; a broken one is reported and left out."""
+    for entry in entry_points(group="tilewright.rules"):
+        try:
+            made = entry.load()
+            rule = made if isinstance(made, ScheduleRule) else made()
+            if not isinstance(rule, ScheduleRule):
+                raise TypeError(f"{type(rule).__name__} is no ScheduleRule")
+            register_rule(rule)
+        except Exception as error:
+            package = entry.dist.name if entry.dist is not None else entry.value
+            message = f"the schedule rule {entry.name!r} of {package} is left out: {type(error).__name__}: {error}"
+            warnings.warn(message, RuntimeWarning, stacklevel=3)

@@ -1,0 +1,131 @@
+"""Which stages are computed where they are used instead of being stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...tir.buffer import Buffer
+from ...tir.expr import BufferLoad, Call
+from ...tir.expr_length import Length, inlined_length
+from ...tir.stmt import BufferStore
+from ...tir.walk import pre_order
+from ..program import BlockInfo, Program
+
+_CHEAP = 8
+"""Operations up to which an element may be computed more than once."""
+
+_FEW = 16
+"""Reads of an element up to which a padded copy may not be worth storing."""
+
+
+_MUCH = 32
+"""Operations, those of the stages inlined before it included, up to which an element may be computed more than once."""
+
+_GATHER = 4
+"""Operations that a read at a place from memory counts as."""
+
+_LONG = 1024
+"""Nodes that an expression may grow to by inlining, when it more than doubles by it."""
+
+
+def blocks_to_inline(program: Program) -> list[str]:
+    """The names of the stages to inline, producers first.
+
+    An element-wise stage goes into its consumers when that repeats no costly work: always when a single element-wise
+    stage consumes it; into several, or into a reduction that reads each element once, when it is cheap; into a
+    reduction that reads elements many times only when it merely moves data without a condition. What is inlined already
+    counts: a stage read at several places doubles with each level, and so does its expression when one place is read often.
+    """
+    out: list[str] = []
+    work: dict[Buffer, int] = {}  # operations of an element of what is inlined
+    text: dict[Buffer, Length] = {}  # and how long its expression is
+    for block in program.blocks:
+        mine = block.operations + sum(work.get(u.buffer, 0 if u.affine else _GATHER) for u in block.loads)
+        if _inline(program, block) and isinstance(block.block.body, BufferStore):
+            added = {use.buffer: inlined_length(block.block.body.value, block.axes, text) for use in block.stores}
+            if _stays_small(program, block, mine, text, {**text, **added}):
+                out.append(block.name)
+                work.update({use.buffer: mine for use in block.stores})
+                text.update(added)
+    return out
+
+
+def _stays_small(
+    program: Program,
+    block: BlockInfo,
+    work: int,
+    before: Mapping[Buffer, Length],
+    after: Mapping[Buffer, Length],
+) -> bool:
+    """Whether ``work`` operations per element are few enough for the places that consumers read, and the consumers'
+    expressions stay short."""
+    for consumer in program.consumers(block):
+        if _reads_of(consumer, block) > 1 and work > _MUCH:
+            return False
+        old, new = (sum(map(sum, _lengths(consumer, known))) for known in (before, after))
+        if new > max(_LONG, 2 * old):
+            return False
+    return True
+
+
+def _lengths(block: BlockInfo, known: Mapping[Buffer, Length]) -> list[Length]:
+    return [
+        inlined_length(n.value, block.axes, known) for n in pre_order(block.block.body) if isinstance(n, BufferStore)
+    ]
+
+
+def paddings_to_inline(program: Program) -> list[str]:
+    """The names of padded copies (stages that choose between a load and a constant) that a reduction reads few times
+    per element, as pooling and depthwise convolutions do: masking the reduction's own loads may cost less than storing
+    the copy. Whether it does is for the tuner to measure."""
+    out = []
+    for block in program.blocks:
+        consumers = program.consumers(block)
+        if block.is_reduction or len(consumers) != 1 or program.is_output(block) or not block.writes_in_order:
+            continue
+        consumer = consumers[0]
+        reads = consumer.spatial_size * consumer.reduce_size * _reads_of(consumer, block)
+        if consumer.is_reduction and _chooses(block) and reads <= _FEW * block.spatial_size:
+            out.append(block.name)
+    return out
+
+
+def _chooses(block: BlockInfo) -> bool:
+    body = block.block.body
+    return isinstance(body, BufferStore) and isinstance(body.value, Call) and body.value.op == "tir.if_then_else"
+
+
+def _inline(program: Program, block: BlockInfo) -> bool:
+    consumers = program.consumers(block)
+    if block.is_reduction or not consumers or program.is_output(block) or not block.writes_in_order:
+        return False
+    if len(program.writer) and sum(1 for b in program.blocks if {u.buffer for u in b.stores} & {
+        u.buffer for u in block.stores
+    }) > 1:  # fmt: skip
+        return False
+    if _moves_data(block):
+        return all(_reads_plainly(c, block) for c in consumers)
+    for consumer in consumers:
+        reads = consumer.spatial_size * consumer.reduce_size * _reads_of(consumer, block)
+        repeated = reads > block.spatial_size
+        if consumer.is_reduction and repeated:
+            return False
+        if repeated and block.operations > _CHEAP:
+            return False
+    return len(consumers) == 1 or block.operations <= _CHEAP
+
+
+def _reads_of(consumer: BlockInfo, block: BlockInfo) -> int:
+    written = {use.buffer for use in block.stores}
+    return max(1, sum(1 for use in consumer.loads if use.buffer in written))
+
+
+def _moves_data(block: BlockInfo) -> bool:
+    """Whether each element is a copy of another one (transpose, reshape, broadcast), under no condition."""
+    body = block.block.body
+    return isinstance(body, BufferStore) and isinstance(body.value, BufferLoad)
+
+
+def _reads_plainly(consumer: BlockInfo, block: BlockInfo) -> bool:
+    """Whether the consumer's reads stay affine when the copy is inlined."""
+    return all(use.affine for use in block.loads)

@@ -1,0 +1,261 @@
+"""The rule for products and convolutions of int8 where the machine multiplies and adds four of them in each lane at once.
+
+Four steps of the reduction and 16 columns become one ``vpdpbusd`` of AVX-512 VNNI (:mod:`tilewright.schedule.intrin`); the
+operand with the columns is packed into panels ``[panel, k // 4, column, k % 4]``. A convolution over NHWC is such a product
+for each place of the window, its channels the steps: the panels are ``[panel, ry, rx, k // 4, column, k % 4]``. The instruction takes one signed and one
+unsigned factor; where both are alike, the packed one is shifted by 128 while it is packed, and 128 times the sums of the
+other one's rows are put right when a tile is complete (``shift_operand``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...schedule import Schedule
+from ...schedule.intrin import VNNI_DOT_16x4_INTRIN, VNNI_DOT_16x4_SWAPPED_INTRIN
+from ...tir.expr import Add, BufferLoad, Cast, Expr, Mul, Var
+from ...tir.stmt import BufferStore
+from ..cost_features import Costs
+from ..machine_model import MachineModel
+from ..program import BlockInfo, Program, Use
+from ..sketch_part import Decision, Part
+from .recipe_steps import ceil_div, fuse_all, loops_of_axis, loops_within, unroll_factor, up_to, worth_threads
+from .schedule_rule import Group, ScheduleRule, register_rule
+
+_WIDTH, _LANES = 4, 16
+
+
+@dataclass(frozen=True)
+class Dot:
+    """The roles in ``C[.., row, .., column] += A[row + window, k] * B[window, k, column]``."""
+
+    row: Var | None
+    column: Var
+    others: tuple[Var, ...]
+    k: Var
+    window: tuple[Var, ...]
+    """The other axes of the reduction."""
+    right: int
+    signed: bool
+    """Whether the left factor is."""
+    shifted: bool
+    """Whether the right one has to become what the left one is not."""
+
+
+class DotRule(ScheduleRule):
+    """A sum of products of int8 or uint8, whose columns 16 divides and whose steps 4 divides."""
+
+    name = "int8_dots"
+    priority = 5
+
+    def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
+        return None if roles_of(block) is None else Group(block, (block,))
+
+    def parts(self, program: Program, group: Group, machine: MachineModel) -> list[Part]:
+        roles = roles_of(group.anchor)
+        return [DotPart(group.anchor, roles, machine)] if machine.int8_dots and roles is not None else []
+
+
+def roles_of(block: BlockInfo) -> Dot | None:
+    """Who is who in a product of int8; None when the block is no such product."""
+    if not block.reduce or not block.spatial or not block.writes_in_order or block.block.init is None:
+        return None
+    operands = _operands(block.block.body)
+    if operands is None:
+        return None
+    column = block.spatial[-1]
+    uses = [use for load in operands for use in block.loads if use.buffer is load.buffer]
+    if len(uses) != 2 or uses[0].buffer is uses[1].buffer or not all(use.affine for use in uses):
+        return None
+    right = [n for n, use in enumerate(uses) if column in use.axes()]
+    if len(right) != 1:
+        return None
+    left, moving = uses[1 - right[0]], uses[right[0]]
+    steps = [v for v in block.reduce if left.stride(v) == 1 and left.dim_of(v) is not None]
+    if len(steps) != 1 or not is_plain(moving) or moving.axes() - {*block.reduce, column}:
+        return None
+    (k,) = steps
+    if block.extents[k] % _WIDTH or block.extents[column] % _LANES or k not in moving.axes():
+        return None
+    rows = [v for v in reversed(block.spatial) if v in left.axes() and block.extents[v] > 1]
+    row = rows[0] if rows else None
+    others = tuple(v for v in block.spatial if v is not column and v is not row)
+    place = next(n for n, use in enumerate(block.loads) if use is moving)
+    signed = left.buffer.dtype == "int8"
+    window = tuple(v for v in block.reduce if v is not k)
+    return Dot(row, column, others, k, window, place, signed, left.buffer.dtype == moving.buffer.dtype)
+
+
+def is_plain(use: Use) -> bool:
+    """Whether each index is one axis, and each axis one index."""
+    axes = [next(iter(dim)) for dim in use.dims if dim is not None and len(dim) == 1 and set(dim.values()) == {1}]
+    return len(axes) == len(use.dims) == len(set(axes))
+
+
+def _operands(body: object) -> tuple[BufferLoad, BufferLoad] | None:
+    """The factors of ``C = C + int32(A) * int32(B)``, in the order in which they are written."""
+    if not isinstance(body, BufferStore) or not isinstance(body.value, Add) or body.value.dtype != "int32":
+        return None
+    product = body.value.b
+    if not isinstance(product, Mul) or not isinstance(body.value.a, BufferLoad):
+        return None
+    a, b = _widened(product.a), _widened(product.b)
+    return None if a is None or b is None else (a, b)
+
+
+def _widened(e: Expr) -> BufferLoad | None:
+    wide = isinstance(e, Cast) and isinstance(e.value, BufferLoad) and e.value.dtype in ("int8", "uint8")
+    return e.value if wide else None  # type: ignore[attr-defined,no-any-return]
+
+
+class DotPart(Part):
+    """Decisions: ``rows`` and ``vectors`` of the tile, ``unroll`` of the steps, ``outer`` (1: panels outermost)."""
+
+    structure = ("rows", "vectors")
+
+    def __init__(self, block: BlockInfo, roles: Dot, machine: MachineModel) -> None:
+        self.block, self.roles, self.machine = block, roles, machine
+        self.name = f"dots_{block.name}"
+        self.parallel = worth_threads(machine, [block])
+        self.depth = math.prod(block.extents[v] for v in block.reduce)
+        self.steps = self.depth // _WIDTH
+        height = block.extents[roles.row] if roles.row is not None else 1
+        self.decisions = (
+            Decision("rows", up_to(height, *range(1, 15))),
+            Decision("vectors", tuple(v for v in (1, 2, 4) if block.extents[roles.column] % (v * _LANES) == 0)),
+            Decision("unroll", up_to(block.extents[roles.k] // _WIDTH, 1, 2, 4, 8, 16)),
+            Decision("outer", (0, 1)),
+        )
+
+    def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
+        roles, width = self.roles, row["vectors"] * _LANES
+        block = sch.get_block(self.block.name)
+        shifted, sums, result = sch.shift_operand(block, roles.right) if roles.shifted else (None, None, None)
+        packed = sch.cache_read(block, self.roles.right, "global", consumer_blocks=[block])
+        use = self.block.loads[roles.right]
+        at_k, at_column = use.dim_of(roles.k), use.dim_of(roles.column)
+        assert at_k is not None and at_column is not None
+        around = [n for n in range(len(use.dims)) if n not in (at_k, at_column)]
+        sch.transform_layout(
+            block,
+            ("read", roles.right),
+            lambda *i: (
+                i[at_column] // width, *(i[n] for n in around), i[at_k] // _WIDTH, i[at_column] % width, i[at_k] % _WIDTH
+            ),
+        )  # fmt: skip
+        loops = sch.get_loops(packed)
+        k0, k1 = sch.split(loops[at_k], [None, _WIDTH])
+        part, column = sch.split(loops[at_column], [None, width])
+        copied = [*(loops[n] for n in around), k0]
+        sch.reorder(*copied, part, k1, column)
+        sch.unroll(k1)
+        sch.vectorize(column)
+        if roles.shifted:
+            sch.compute_at(shifted, part)
+            sch.vectorize(loops_within(sch, shifted, part)[-1])
+            sch.set_scope(shifted, 0, "local")
+            self._sum_rows(sch, sums)
+            sch.set_scope(block, 0, "local")
+        else:
+            result = sch.cache_write(block, 0, "local")
+        spatial = [v for v in self.block.axes if v in self.block.spatial]
+        loop = dict(zip(spatial, sch.get_loops(result), strict=True))
+        panel, over, lane = sch.split(loop[roles.column], [None, row["vectors"], _LANES])
+        outer = [loop[v] for v in roles.others]
+        rows = []
+        if roles.row is not None:
+            tiles, within = sch.split(loop[roles.row], [None, row["rows"]])
+            outer.append(tiles)
+            rows.append(within)
+        nest = [panel, *outer] if row["outer"] else [*outer, panel]
+        sch.reorder(*nest, *rows, over, lane)
+        if self.parallel:
+            sch.parallel(fuse_all(sch, copied))
+            nest = [fuse_all(sch, nest)]
+            sch.parallel(nest[0])
+        sch.compute_at(block, nest[-1], preserve_unit_loops=True)
+        loop = dict(zip(self.block.axes, sch.get_loops(block)[len(nest) :], strict=True))
+        inside = [] if roles.row is None else [loop[roles.row]]
+        vector, lanes = sch.split(loop[roles.column], [None, _LANES])
+        k0, k1 = sch.split(loop[roles.k], [None, _WIDTH])
+        steps = [*(loop[v] for v in roles.window), k0]
+        sch.reorder(*steps, *inside, vector, lanes, k1)
+        sch.vectorize(sch.get_loops(sch.decompose_reduction(block, steps[0]))[-1])
+        for other in (*rows, over, *inside, vector):
+            sch.unroll(other)
+        sch.vectorize(lane)
+        unroll_factor(sch, k0, row["unroll"])
+        sch.tensorize(lanes, VNNI_DOT_16x4_SWAPPED_INTRIN if roles.signed else VNNI_DOT_16x4_INTRIN)
+
+    def _sum_rows(self, sch: Schedule, sums: Any) -> None:
+        """The sums of the left factor over k and the window, a vector of partial sums for each."""
+        loops = sch.get_loops(sums)
+        number = len(loops) - len(self.block.reduce)
+        rows, k = loops[:number], loops[number + self.block.reduce.index(self.roles.k)]
+        if rows and self.parallel:
+            rows = [fuse_all(sch, rows)]
+            sch.parallel(rows[0])
+        if self.block.extents[self.roles.k] <= _LANES:
+            return
+        _, lanes = sch.split(k, [None, _LANES])
+        partial = sch.rfactor(lanes, number)
+        if rows:
+            sch.compute_at(partial, rows[-1], preserve_unit_loops=True)
+        loops = sch.get_loops(partial)
+        (lanes,) = loops_of_axis(sch, partial, loops, 0)
+        steps = [loop for loop in loops if loop is not lanes][-len(self.block.reduce) :]
+        sch.reorder(*steps, lanes)
+        sch.vectorize(sch.get_loops(sch.decompose_reduction(partial, steps[0]))[-1])
+        unroll_factor(sch, steps[-1], 4)
+        sch.vectorize(lanes)
+        sch.set_scope(partial, 0, "local")
+        sch.annotate(sch.get_loops(sums)[-1], "tir.horizontal_reduce", 1)
+
+    def mask(self, columns: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
+        tile = columns["rows"] * columns["vectors"]
+        return np.asarray(tile + columns["vectors"] + 1 <= self.machine.registers)
+
+    def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
+        machine, roles, extents = self.machine, self.roles, self.block.extents
+        height, width = columns["rows"], columns["vectors"] * _LANES
+        tile = height * columns["vectors"]
+        panels = extents[roles.column] / width
+        bands = ceil_div(extents[roles.row] if roles.row is not None else 1, height)
+        bands = bands * math.prod(extents[v] for v in roles.others)
+        tiles = bands * panels
+        latency = np.maximum(1.0, 10.0 / tile)
+        loads = height + columns["vectors"]
+        packed = extents[roles.column] * self.depth
+        outermost = columns["outer"] > 0
+        panel_bytes = width * self.depth
+        left = bands * height * self.depth  # bytes, as often as they are looked at
+        # the prefetcher of the first-level cache follows some eight rows; new lines of the others come late
+        far = np.where(height * self.depth + panel_bytes > 0.75 * machine.l1_bytes, 14.0, 4.0)
+        waiting = far * np.maximum(0.0, height - 8) * self.depth / machine.line_bytes
+        again = np.where(outermost & (panel_bytes < machine.l1_bytes), 0.3, 1.0)
+        return Costs(rows).put(
+            core_cycles=tiles * self.steps * tile * latency / machine.fma_pipes
+            + (left / _LANES if roles.shifted else 0.0),
+            load_cycles=tiles * self.steps * loads / machine.loads_per_cycle,
+            store_cycles=tiles * tile * 4,
+            jump_cycles=(np.where(outermost, 60.0 * height, 0.0) + waiting) * tiles,  # each row is another page
+            loop_cycles=tiles * (40.0 + self.steps * 0.5 / columns["unroll"]),
+            l2_bytes=tiles * panel_bytes * again + tiles * height * self.depth,
+            l3_bytes=np.where(outermost, packed, bands * packed) * float(packed > machine.l2_bytes),
+            pack_bytes=2.5 * packed,
+            flops=self.block.flops,
+            regions=(2.0 + roles.shifted) * self.parallel,
+            lanes_used=float(_LANES), rows=height, columns=columns["vectors"], accumulators=tile,
+            registers=tile + columns["vectors"] + 1, loads_per_fma=loads / tile, latency_bound=latency,
+            unroll=columns["unroll"], body_size=columns["unroll"] * (tile + loads), reduction=float(self.depth),
+            inner_trips=float(self.steps), panel_bytes=panel_bytes, packed=1.0, variant=columns["outer"],
+            tasks=np.maximum(1.0, tiles) if self.parallel else 1.0,
+        )  # fmt: skip
+
+
+register_rule(DotRule())
