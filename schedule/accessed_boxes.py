@@ -1,4 +1,4 @@
-"""What a piece of program reads and writes, box by box, in terms of the loops around."""
+"""This module lists the boxes of buffers that a statement reads and writes, in terms of the loops around it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,12 @@ from .tree import blocks_below
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AccessedBox:
-    """A box of a buffer that is read or written: ``first`` element and ``extents`` per dimension, in terms of the
-    loops. ``loops`` are those between the statement asked about and the access; ``realize`` is the innermost block
-    around it (None outside blocks), ``blocks`` all blocks around it, outermost first."""
+    """An ``AccessedBox`` is a box of a buffer that one access reads or writes.
+
+    ``first`` holds the first element and ``extents`` the lengths per dimension, as expressions of the loops. ``loops``
+    are those between the statement that was asked about and the access. ``realize`` is the innermost block around the
+    access (None outside blocks), and ``blocks`` are all blocks around it, outermost first.
+    """
 
     buffer: Buffer
     first: tuple[Expr, ...]
@@ -32,10 +35,10 @@ class AccessedBox:
 
 
 def accessed_boxes_below(stmt: Stmt) -> list[AccessedBox]:
-    """Return everything that is read or written below ``stmt``. Buffers allocated below it are left out.
+    """Return all boxes that are read or written below ``stmt``. Buffers allocated below it are left out.
 
-    Blocks that use pointers (calls, match_buffers) count with the regions they declare. ScheduleError when a pointer
-    or an external call stands outside such a block: what it touches is not known.
+    A block that uses pointers (calls, match_buffers) contributes the regions that it declares. ScheduleError is raised
+    when a pointer or an external call stands outside such a block, because what it accesses is not known.
     """
     walker = _Walker()
     walker.visit(stmt, {}, (), ())
@@ -108,7 +111,7 @@ class _Walker:
 
 @lru_cache(maxsize=4)
 def all_accessed_boxes(func: PrimFunc) -> list[AccessedBox] | None:
-    """Return everything that a function reads or writes, buffers of its own included; None when that is not known."""
+    """Return all boxes that a function reads or writes, its own buffers included; None when they are not known."""
     walker = _Walker()
     walker.visit(func.body, {}, (), ())
     return walker.found if walker.unknown is None else None

@@ -1,7 +1,7 @@
-"""What the primitives that move computation must know: who writes and reads what, in which order, and under what.
+"""This module answers which block reads and writes which buffer, in which order and under which conditions.
 
-A *scope* is a block that holds other blocks; its blocks talk through buffers. Dependencies are read off the regions
-that blocks declare, legality of a rewrite off the accesses found in their bodies. A block is
+A *scope* is a block that holds other blocks; these pass data through buffers. Dependencies are derived from the regions
+that blocks declare; whether a rewrite is legal is derived from the accesses in their bodies. A block is
 
 - *complete* when its axes are all spatial, it is the only block of its scope that writes its outputs, and it reads
   none of them;
@@ -30,7 +30,7 @@ from .tree import Tree, blocks_below
 
 
 def all_of(conditions: Iterable[Expr]) -> Expr:
-    """Return the conditions joined by "and"; the constant true for none."""
+    """Return the conjunction of the conditions; the constant true when there are none."""
     return all_(*conditions)
 
 
@@ -45,8 +45,11 @@ def region_of(regions: Iterable[BufferRegion], buffer: Buffer) -> BufferRegion |
 
 
 def buffers_of(block: Block) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
-    """Return the buffers a block reads and those it writes: what it declares and, for a block without axes, which need
-    not declare anything, what the blocks inside it touch. Buffers of its own do not count."""
+    """Return the buffers that a block reads and those that it writes.
+
+    These are the buffers of its declared regions. A block without axes need not declare regions, so that the buffers
+    which blocks inside it access are added. Buffers that the block allocates are left out.
+    """
     reads = {r.buffer: None for r in block.reads}
     writes = {r.buffer: None for r in block.writes}
     if not block.iter_vars:
@@ -65,8 +68,11 @@ def buffers_of(block: Block) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
 
 
 class Scope:
-    """The blocks directly in one block, in program order, and who writes and reads which buffer; ``bare_readers``: what
-    is read outside of blocks, by the bounds of loops and by conditions, and where."""
+    """A ``Scope`` holds the blocks directly in one block, in program order, with the readers and writers of each
+    buffer.
+
+    ``bare_readers`` holds what the bounds of loops and conditions outside of blocks read, with the statements that do.
+    """
 
     __slots__ = ("bare_readers", "blocks", "order", "readers", "root", "writers")
 
@@ -88,7 +94,7 @@ class Scope:
                 self.readers.setdefault(buffer, []).append(b)
 
     def producers(self, realize: BlockRealize) -> list[BlockRealize]:
-        """Return the earlier blocks that write what ``realize`` reads, or write as well (TVM's RAW and WAW), in
+        """Return the earlier blocks that write what ``realize`` reads or writes (TVM's RAW and WAW dependencies), in
         order."""
         here = self.order[realize]
         reads, writes = buffers_of(realize.block)
@@ -115,12 +121,13 @@ def _scope(root: BlockRealize) -> Scope:
 
 
 def scope_of(tree: Tree, realize: BlockRealize) -> Scope:
-    """Return the scope that ``realize`` is a block of."""
+    """Return the scope that directly contains ``realize``."""
     return _scope(tree.scope(realize))
 
 
 def bare_loads(stmt: Stmt) -> Iterator[tuple[Stmt, BufferLoad]]:
-    """Return what is read below ``stmt`` outside of blocks, by bounds of loops, conditions and bindings, and where."""
+    """Return each load below ``stmt`` outside of blocks (in loop bounds, conditions and bindings) with its
+    statement."""
     for n in pre_order(stmt, lambda n: not isinstance(n, (Expr, Block))):
         if isinstance(n, Stmt) and not isinstance(n, Block):
             for e in n.children():
@@ -143,16 +150,16 @@ def check_read_by_blocks_alone(scope: Scope, buffer: Buffer) -> None:
 
 
 def producers_of(tree: Tree, realize: BlockRealize) -> list[BlockRealize]:
-    """See :meth:`Scope.producers`."""
+    """Return :meth:`Scope.producers` of the block in its scope."""
     return scope_of(tree, realize).producers(realize)
 
 
 def consumers_of(tree: Tree, realize: BlockRealize) -> list[BlockRealize]:
-    """See :meth:`Scope.consumers`."""
+    """Return :meth:`Scope.consumers` of the block in its scope."""
     return scope_of(tree, realize).consumers(realize)
 
 
-# -- kinds of blocks -----------------------------------------------------------------------------------------------------
+# -- classes of blocks ---------------------------------------------------------------------------------------------------
 
 
 def _why_not_only_writer(scope: Scope, block: Block) -> str | None:
@@ -164,7 +171,7 @@ def _why_not_only_writer(scope: Scope, block: Block) -> str | None:
 
 
 def _hides(block: Block) -> str | None:
-    """Return whether what a block touches cannot be read off its regions; a block without axes need not declare
+    """Return why the regions of a block may not name all that it accesses; a block without axes need not declare
     them."""
     declared = {r.buffer for r in block.reads}, {r.buffer for r in block.writes}
     if not block.iter_vars and any(not set(found) <= d for found, d in zip(buffers_of(block), declared, strict=True)):
@@ -180,7 +187,7 @@ def _kinds(block: Block, allowed: Sequence[str]) -> str | None:
 
 
 def why_not_complete(scope: Scope, block: Block) -> str | None:
-    """Return what keeps ``block`` from being a complete block; None when it is one."""
+    """Return the reason why ``block`` is not a complete block; None when it is one."""
     if block.init is not None:
         return "it has an init, so it accumulates"
     found = _hides(block) or _kinds(block, (IterVar.SPATIAL,)) or _why_not_only_writer(scope, block)
@@ -192,7 +199,7 @@ def why_not_complete(scope: Scope, block: Block) -> str | None:
 
 
 def why_not_reduction(scope: Scope, block: Block) -> str | None:
-    """Return what keeps ``block`` from being a reduction block; None when it is one."""
+    """Return the reason why ``block`` is not a reduction block; None when it is one."""
     if block.init is None:
         return "it has no init"
     found = _kinds(block, (IterVar.SPATIAL, IterVar.REDUCE)) or _why_not_only_writer(scope, block)
@@ -278,8 +285,11 @@ def check_plain_path(tree: Tree, realize: BlockRealize) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Access:
-    """One load or store: the buffer's ``indices`` with axes of blocks replaced by their values, the ``loops`` between
-    the statement asked about and the access (outermost first), and the conditions under which it happens."""
+    """An ``Access`` is one load or store, with the loops around it and the conditions under which it happens.
+
+    In its ``indices`` the axes of blocks are replaced by their values. ``loops`` are those between the statement that
+    was asked about and the access, outermost first.
+    """
 
     node: BufferLoad | BufferStore
     indices: tuple[Expr, ...]
@@ -320,7 +330,7 @@ class _Collector:
         if isinstance(n, For):
             self.walk(n.min, env, loops, guards, init)
             self.walk(n.extent, env, loops, guards, init)
-            if env:  # bounds may speak of axes that have values now
+            if env:  # bounds may use axes, which have been replaced by values
                 n = n.with_(min=substitute(n.min, env), extent=substitute(n.extent, env))
             self.walk(n.body, env, (*loops, n), guards, init)
         elif isinstance(n, BlockRealize):
@@ -358,8 +368,10 @@ class _Collector:
 
 @lru_cache(maxsize=256)
 def opaque_buffers(stmt: Stmt) -> frozenset[Var]:
-    """Pointers (``Buffer.data``) used below ``stmt`` other than by plain loads and stores: in calls, address_of and
-    match_buffers. What happens through them is not seen by :func:`accesses`."""
+    """Return the pointers (``Buffer.data``) used below ``stmt`` other than by plain loads and stores.
+
+    Such uses are calls, address_of and match_buffers. :func:`accesses` does not see what happens through them.
+    """
     found: set[Var] = set()
     for n in pre_order(stmt):
         if isinstance(n, Var) and n.dtype == "handle":

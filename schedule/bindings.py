@@ -1,4 +1,4 @@
-"""What split and fuse share: putting an expression in the place of a loop variable, and tidying what is bound to it."""
+"""This module replaces loop variables by expressions, and brings the bindings of blocks back into normal form."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .tree import Tree, blocks_below, symbols_of
 
 
 def analyzer_above(tree: Tree, stmt: Stmt, keep_unit: bool = False) -> Analyzer:
-    """Return an analyzer that knows the loops and axes around ``stmt``, and that sizes are not negative.
+    """Return an analyzer that knows the ranges of the loops and axes around ``stmt``, and that sizes are not negative.
 
-    Variables that are neither (the tile factors of a sketch) are at least one. With ``keep_unit`` loops of one
-    iteration are treated as longer ones, so that simplifying keeps their variables.
+    Other variables (the tile factors of a sketch) are at least one. With ``keep_unit`` a loop of one iteration is
+    treated as a longer one, so that simplification keeps its variable.
     """
     analyzer = Analyzer()
     bind_symbols(analyzer, tree)
@@ -30,7 +30,8 @@ def analyzer_above(tree: Tree, stmt: Stmt, keep_unit: bool = False) -> Analyzer:
 
 
 def bind_symbols(analyzer: Analyzer, tree: Tree, more: Iterable[Expr] = ()) -> None:
-    """Sizes of the function are at least zero; open tile sizes, and other variables in ``more``, at least one."""
+    """Bind sizes of the function to at least zero; open tile sizes, and other variables in ``more``, to at least
+    one."""
     sizes = symbols_of(tree.func)
     known = {*sizes, *tree.loops}
     for var in tree.tile_symbols:
@@ -44,7 +45,7 @@ def bind_symbols(analyzer: Analyzer, tree: Tree, more: Iterable[Expr] = ()) -> N
 
 
 def bind_loop(analyzer: Analyzer, loop: For, keep_unit: bool = False) -> None:
-    """Tell the range of one loop; see :func:`analyzer_above` for ``keep_unit``."""
+    """Tell the analyzer the range of one loop; see :func:`analyzer_above` for ``keep_unit``."""
     if keep_unit and is_const_int(loop.extent, 1):
         analyzer.bind(loop.loop_var, (loop.min, loop.min + 1))
     else:
@@ -52,7 +53,7 @@ def bind_loop(analyzer: Analyzer, loop: For, keep_unit: bool = False) -> None:
 
 
 def conjoin(a: Expr, b: Expr) -> Expr:
-    """Both conditions; a constant true is left out."""
+    """Return the conjunction of both conditions; a constant true is left out."""
     if isinstance(a, IntImm):
         return b if a.value else a
     return And(a, b)
@@ -68,11 +69,11 @@ def rebind(
     predicate: Expr | None = None,
     keep_unit: bool = True,
 ) -> Stmt:
-    """Return ``body`` with variables replaced and, where ``predicate`` is given, guarded by it.
+    """Return ``body`` with loop variables replaced and, where ``predicate`` is given, guarded by it.
 
-    ``above``: the loops around the new body, within its block. Bindings of the outermost blocks are brought into
-    normal form (:func:`~tilewright.tir.arith.iter_map_simplify`). The guard goes to the predicates of those blocks;
-    what holds no block, or may read memory on the way to one, gets an ``if``.
+    ``above`` are the loops around the new body, within its block. Bindings of the outermost blocks are brought into
+    normal form (:func:`~tilewright.tir.arith.iter_map_simplify`). The guard is added to the predicates of those blocks.
+    A statement that contains no block, or that may read memory before it reaches one, gets an ``if``.
     """
     body = substitute(body, changes)
     ranges = dict(above)
@@ -97,7 +98,7 @@ def rebind(
 
 
 def _distinct_loops(values: tuple[Expr, ...], ranges: Mapping[Var, Range], keep_unit: bool) -> bool:
-    """Return whether each value is a loop variable that stays as it is, or a constant."""
+    """Return whether each value is a constant or a loop variable that stays as it is."""
     met: set[Expr] = set()
     for value in values:
         if isinstance(value, IntImm):
@@ -117,7 +118,8 @@ def tidy_bindings(
     predicate: Expr,
     keep_unit: bool,
 ) -> tuple[Expr, ...]:
-    """Return the bindings in normal form where they have one; while tile sizes are open, each simplified by itself."""
+    """Return the bindings in normal form where they have one. While tile sizes are open, each is simplified by
+    itself."""
     if not tree.tile_symbols:
         test = None if isinstance(predicate, IntImm) else predicate
         new = iter_map_simplify(values, ranges, test, analyzer, keep_unit)
@@ -127,7 +129,8 @@ def tidy_bindings(
 
 
 def _tidy(analyzer: Analyzer, value: Expr, loops: Collection[Var]) -> Expr:
-    """Return the simplified binding; with symbolic factors a sum of loops times factors, in the order they are met."""
+    """Return the simplified binding. With symbolic factors it is a sum of loops times factors, in their order of
+    occurrence."""
     simple: Expr = analyzer.simplify(value)
     if all(isinstance(n.b, IntImm) for n in pre_order(simple) if isinstance(n, Mul)):
         return simple
@@ -159,7 +162,7 @@ def check_plain(loop: For, doing: str) -> None:
 
 
 def check_at_zero(loop: For, analyzer: Analyzer) -> None:
-    """Raise ScheduleError when the loop starts elsewhere than at zero."""
+    """Raise ScheduleError when the loop does not start at zero."""
     if not is_const_int(loop.min, 0) and not analyzer.can_prove_equal(loop.min, 0):
         raise ScheduleError(
             f"loop {loop.loop_var.name} starts at {loop.min}, only loops that start at 0 are supported",

@@ -1,4 +1,4 @@
-"""The regions that a block declares, found anew after its body has changed."""
+"""This module computes the regions that a block declares, after its body has changed."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from .analysis import opaque_buffers
 
 
 def hidden_reads(block: Block) -> list[BufferRegion]:
-    """Return what the block declares to read of buffers that it reaches through pointers or match_buffers, which no
-    load shows."""
+    """Return the declared reads of buffers that the block accesses through pointers or match_buffers.
+
+    No load in the block shows these reads.
+    """
     pointers = opaque_buffers(block)
     return [r for r in block.reads if r.buffer.data in pointers]
 
 
 def redeclared(block: Block, more: Sequence[BufferRegion] = ()) -> Block:
-    """Return ``block``, whose body or init has changed, with the regions of what these access.
+    """Return ``block``, whose body or init has changed, with regions computed from the accesses in it.
 
-    What it reaches through a pointer or a match_buffer no load or store shows, so the old regions of such buffers stay,
-    and ``more`` is added to the reads.
+    Accesses through a pointer or a match_buffer do not appear as loads or stores, so the old regions of such buffers
+    are kept. ``more`` is added to the reads.
     """
     own = {*block.alloc_buffers, *[m.buffer for m in block.match_buffers]}
     reads, writes = access_regions(block.body, block.init)
@@ -38,7 +40,7 @@ def redeclared(block: Block, more: Sequence[BufferRegion] = ()) -> Block:
 
 
 def _joined(found: Sequence[BufferRegion], declared: Sequence[BufferRegion]) -> tuple[BufferRegion, ...]:
-    """Return one region per buffer: what was found, then what is only declared."""
+    """Return one region per buffer: first those that were computed, then those that are only declared."""
     out = {r.buffer: r for r in found}
     for r in declared:
         out[r.buffer] = region_union([out[r.buffer], r]) if r.buffer in out else r

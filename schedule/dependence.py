@@ -1,10 +1,10 @@
-"""Which iterations of a loop may change places: dependence tests over the accesses below it.
+"""This module decides which iterations of loops are independent, by dependence tests on the accesses in them.
 
-Two iterations are independent when no element that one writes is touched by the other. The test solves, for a store
-and another access to the same buffer, "both address the same element" for the loop variables: an index
-``c*i + rest`` determines ``i`` when ``rest`` cannot reach ``|c|``; what is determined helps to determine the next one
-(``i_0*8 + i_1``: first ``i_0``, then ``i_1``). Quotients and remainders (fused loops) are written in digits first. If
-all loop variables turn out to be determined, elements are shared within one iteration only. This is the classic
+Two iterations are independent when neither writes an element that the other accesses. For a store and another access to
+the same buffer, the test solves "both address the same element" for the loop variables. An index ``c*i + rest``
+determines ``i`` when ``rest`` takes fewer than ``|c|`` values; a variable that is determined helps to determine the
+next one (``i_0*8 + i_1``: first ``i_0``, then ``i_1``). Quotients and remainders (fused loops) are first written as
+digits. If all loop variables are determined, elements are shared within one iteration only. This is the classic
 separability test (Banerjee, *Dependence Analysis*, 1997) with symbolic ranges, in the mixed-radix form of TVM's
 iteration maps.
 """
@@ -28,18 +28,18 @@ _serial = count()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Conflict:
-    """A store and another access that may meet in different iterations of ``loops`` (those not told apart)."""
+    """A ``Conflict`` is a store and another access that may meet in different iterations of ``loops``."""
 
     store: AccessedBox
     other: AccessedBox
     loops: tuple[Var, ...]
 
     def place(self) -> str:
-        """Return where the store goes, for messages."""
+        """Return the text of the element that is stored to, for messages."""
         return _shown(self.store)
 
     def text(self) -> str:
-        """Return what meets, for messages."""
+        """Return the text of the two accesses that meet, for messages."""
         return f"{_shown(self.store)} is written" + (
             f" and {_shown(self.other)} {'written' if self.other.is_store else 'read'}"
             if self.other.first is not self.store.first
@@ -58,10 +58,10 @@ def _shown(t: AccessedBox) -> str:
 def conflicts(
     analyzer: Analyzer, chain: Sequence[For], touches: Sequence[AccessedBox], asked: Iterable[Var] | None = None
 ) -> Iterator[Conflict]:
-    """Pairs of accesses below the nest ``chain`` that may share an element in different iterations of it.
+    """Return pairs of accesses below the nest ``chain`` that may share an element in different iterations of it.
 
-    ``analyzer`` knows everything outside the chain; the loops of the chain are told to it here. ``asked`` are the
-    variables that matter (default: all of the chain); the others are free to differ.
+    ``analyzer`` knows all variables outside the chain; the loops of the chain are told to it here. ``asked`` are the
+    variables that matter (by default all of the chain); the others may take any values.
     """
     wanted = [loop.loop_var for loop in chain] if asked is None else list(asked)
     by_buffer: dict[Buffer, list[AccessedBox]] = {}
@@ -96,7 +96,7 @@ def conflicts(
 
 
 def _distinct(group: list[AccessedBox]) -> list[AccessedBox]:
-    """Return one of those accesses of a block that address the same element the same way; stores stand for loads."""
+    """Return one representative of those accesses of a block that have equal indices; a store represents loads too."""
     seen: dict[Any, AccessedBox] = {}
     for t in sorted(group, key=lambda t: not t.is_store):
         key = (t.realize, _key(t))
@@ -119,7 +119,8 @@ def _shape(e: Any) -> Any:
 
 @dataclass(slots=True, eq=False)
 class _Family:
-    """The digits of one expression that is divided: ``value = sum(digit * weight)``, most significant first."""
+    """A ``_Family`` holds the digits of one expression that is divided: ``value = sum(digit * weight)``, highest
+    first."""
 
     value: Expr
     weights: list[Expr]
@@ -133,7 +134,7 @@ def _undetermined(
     store: AccessedBox,
     other: AccessedBox,
 ) -> tuple[Var, ...]:
-    """Return the variables of ``wanted`` that may differ although both address one element."""
+    """Return the variables of ``wanted`` that may differ although both accesses address the same element."""
     for loop in store.loops:
         analyzer.bind(loop.loop_var, Range(loop.min, loop.extent))
     rename: dict[Var, Expr] = dict(second)
@@ -176,7 +177,7 @@ def _undetermined(
 
 
 def _apart(analyzer: Analyzer, equations: Sequence[tuple[Expr, Expr, Expr, Expr]]) -> bool:
-    """Return whether some equation has no solution, so that the two never meet."""
+    """Return whether some equation has no solution, so that the two accesses never meet."""
     return any(analyzer.can_prove(g + h <= f) or analyzer.can_prove(f + e <= g) for f, g, e, h in equations)
 
 
@@ -196,7 +197,7 @@ def _line(analyzer: Analyzer, e: Expr, v: Var, lines: _Lines) -> tuple[Expr, Exp
 def _solves(
     analyzer: Analyzer, v: Var, w: Var, equations: Sequence[tuple[Expr, Expr, Expr, Expr]], lines: _Lines
 ) -> bool:
-    """Return whether some equation lets ``v`` (of the store) and ``w`` (of the other access) be equal only."""
+    """Return whether some equation implies that ``v`` (of the store) equals ``w`` (of the other access)."""
     for f, g, e, h in equations:
         line_f = _line(analyzer, f, v, lines)
         if line_f is None or is_const_int(line_f[0], 0):
@@ -218,8 +219,10 @@ def _solves(
 
 
 def _digits(analyzer: Analyzer, exprs: Iterable[Expr]) -> tuple[list[Expr], list[_Family]] | None:
-    """Return ``exprs`` with quotients and remainders by constants written in digits; None when they do not fit
-    together."""
+    """Return ``exprs`` with quotients and remainders by constants written as digits.
+
+    The result is None when the divisors do not form a mixed radix.
+    """
     simple = [analyzer.simplify(e) for e in exprs]
     cuts: dict[Any, tuple[Expr, list[Expr]]] = {}
     for e in simple:
@@ -272,8 +275,11 @@ def _same(analyzer: Analyzer, a: Expr, b: Expr | None) -> bool:
 
 
 def _chain(analyzer: Analyzer, cuts: Sequence[Expr]) -> list[tuple[Expr, Expr | None]] | None:
-    """Return the weights of a mixed radix that has all ``cuts``, most significant first, each with the number of values
-    its digit takes (None for the first); None when one does not divide the next."""
+    """Return the weights of a mixed radix that contains all ``cuts``, most significant first.
+
+    Each comes with the number of values that its digit takes (None for the first). The result is None when one does not
+    divide the next.
+    """
     one = const(1, cuts[0].dtype)
     distinct: list[Expr] = [one]
     for cut in cuts:
@@ -301,7 +307,8 @@ def _divides(analyzer: Analyzer, a: Expr, b: Expr) -> bool:
 
 
 def _part(n: Any) -> tuple[Expr, Expr, Expr | None] | None:
-    """Return (e, lower, upper) for ``(e % upper) // lower``, upper None for a plain quotient; divisors are positive."""
+    """Return (e, lower, upper) for ``(e % upper) // lower`` with positive divisors; upper is None for a plain
+    quotient."""
     lower: Expr | None = None
     upper: Expr | None = None
     if isinstance(n, FloorDiv) and _divisor(n.b):

@@ -1,8 +1,8 @@
-"""Quotients and remainders of loops as variables of their own: the digits of a loop in a mixed radix.
+"""This module replaces quotients and remainders of loops, their mixed-radix digits, by independent variables.
 
-``f // 13`` and ``f % 13`` take their values independently while ``f`` runs over a multiple of 13 turns. The same holds
-for a number put together from several loops, ``x = f0 * 64 + f1``, which a condition ``x < 169`` may cut short: a
-fused loop that was split unevenly.
+``f // 13`` and ``f % 13`` take their values independently of each other when the trip count of ``f`` is a multiple of
+13. The same holds for a number composed of several loops, such as ``x = f0 * 64 + f1``, also where a condition
+``x < 169`` limits it, as after an uneven split of a fused loop.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ def as_bound(condition: Expr) -> tuple[Expr, Expr, bool] | None:
 
 
 def without_low_digits(analyzer: Analyzer, condition: Expr) -> Expr:
-    """Return ``x * 4 + y < 8`` as ``x < 2`` and ``8 <= x * 4 + y`` as ``2 <= x``, where y takes values from 0 to 3;
-    other conditions as they are."""
+    """Return ``x * 4 + y < 8`` as ``x < 2``, and ``8 <= x * 4 + y`` as ``2 <= x``, for y from 0 to 3.
+
+    Other conditions are returned unchanged.
+    """
     parts = as_bound(condition)
     if parts is None:
         return condition
@@ -66,7 +68,7 @@ def without_low_digits(analyzer: Analyzer, condition: Expr) -> Expr:
 
 
 def value_count(analyzer: Analyzer, factors: dict[Var, Expr], ranges: Mapping[Var, Range], once: bool) -> Expr | None:
-    """Return how many values in a row the linear form takes; None when there may be holes."""
+    """Return the number of consecutive values that the linear form takes; None when some values may be missing."""
     reach: Expr = IntImm(1)
     left = dict(factors)
     while left:
@@ -86,8 +88,11 @@ def value_count(analyzer: Analyzer, factors: dict[Var, Expr], ranges: Mapping[Va
 def with_digit_variables(
     analyzer: Analyzer, indices: list[Expr], tests: list[Expr], ranges: dict[Var, Range], once: bool
 ) -> Parts | None:
-    """Return ``indices`` and ``tests`` with digits replaced by new variables, which ``analyzer`` learns, and the ranges
-    now; None when digits depend on each other, or, with ``once``, do not tell every turn of their loops apart."""
+    """Return ``indices`` and ``tests`` with digits replaced by new variables, and the ranges of all variables.
+
+    ``analyzer`` learns the new variables. The result is None when digits depend on each other or, with ``once``, when
+    two iterations of the loops have the same digits.
+    """
     parts = with_symbolic_digits(analyzer, indices, tests, ranges, once)
     if parts is None:
         return None
@@ -106,7 +111,7 @@ def with_digit_variables(
 def _single(
     analyzer: Analyzer, indices: list[Expr], tests: list[Expr], ranges: dict[Var, Range], once: bool
 ) -> Parts | None:
-    """Return the digits of single loops."""
+    """Replace the digits of single loops."""
     wanted: dict[Var, dict[tuple[int, int | None], list[Expr]]] = {}
     whole: set[Var] = set()
     for e in (*indices, *tests):
@@ -153,7 +158,7 @@ def _single(
 
 
 def _taken(n: Any) -> tuple[Expr, int, int | None] | None:
-    """Return (x, lower, upper) when n is ``x % upper // lower`` and no plain x."""
+    """Return (x, lower, upper) when n is ``x % upper // lower`` but not x itself."""
     lower, upper = 1, None
     if isinstance(n, FloorDiv) and isinstance(n.b, IntImm) and n.b.value > 0:
         lower, n = n.b.value, n.a
@@ -163,7 +168,7 @@ def _taken(n: Any) -> tuple[Expr, int, int | None] | None:
 
 
 def _composed_number(exprs: Sequence[Expr], ranges: Mapping[Var, Range]) -> Expr | None:
-    """Return a sum of loops that a quotient is taken of; of a remainder when there is no quotient."""
+    """Return a sum of loops that is divided, or else one of which a remainder is taken."""
     best: Expr | None = None
     for e in exprs:
         for n in pre_order(e):
@@ -181,7 +186,7 @@ def _composed_number(exprs: Sequence[Expr], ranges: Mapping[Var, Range]) -> Expr
 def _as_one(
     analyzer: Analyzer, number: Expr, indices: list[Expr], tests: list[Expr], ranges: dict[Var, Range], once: bool
 ) -> Parts | None:
-    """Return everything with the loops of ``number`` replaced by one loop over its values."""
+    """Return the expressions with the loops of ``number`` replaced by one loop over its values."""
     names = list(ranges)
     line = linear_coefficients(number, names)
     if line is None or not is_const_int(line[1], 0):

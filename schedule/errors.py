@@ -1,4 +1,4 @@
-"""What a primitive says when it does not apply: what was asked, what is in the way, where, and what to try."""
+"""This module defines ``ScheduleError``, which says what was asked, what prevents it, where, and what to try."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _LONG = 120
 
 
 class ScheduleError(Exception):
-    """This step does not apply here; the schedule is as it was before the call.
+    """A ``ScheduleError`` says that a step does not apply; the schedule is as it was before the call.
 
     ``problem`` says what is wrong, with the numbers; ``where`` are the loops or blocks to mark in the printed IR;
-    ``hint`` says what would make the step legal. ``primitive``, ``arguments`` and ``func`` are filled in by the schedule. The text
-    is made when it is asked for, so that a search which expects refusals does not pay for them.
+    ``hint`` says what would make the step legal. The schedule fills in ``primitive``, ``arguments`` and ``func``. The
+    text is built only when it is read, so that a search that expects refusals does not pay for it.
     """
 
     def __init__(
@@ -42,8 +42,11 @@ class ScheduleError(Exception):
         self.func = func
 
     def render(self) -> str:
-        """Return the whole message: primitive and problem, what was asked, the hint, and the IR with the marked lines
-        (an excerpt when long)."""
+        """Return the whole message.
+
+        It contains the primitive and the problem, what was asked, the hint, and the IR with the marked lines (an
+        excerpt when it is long).
+        """
         lines = [f"{self.primitive}: {self.problem}" if self.primitive else self.problem]
         if self.primitive and self.arguments:
             asked = [
@@ -64,26 +67,30 @@ class ScheduleError(Exception):
 
 
 class _UnknownHandle(ScheduleError, IndexError, KeyError):
-    """A block, loop, buffer or function that is not there: Python's errors for a wrong index or key."""
+    """This error reports a block, loop, buffer or function that does not exist, as Python reports a wrong index or
+    key."""
 
 
 class _BadArgument(ScheduleError, ValueError, TypeError):
-    """An argument of a wrong type, or one that means nothing whatever the program is: Python's errors for these."""
+    """This error reports an argument of a wrong type, or with a value that is wrong for every program."""
 
 
 def unknown_handle(problem: str, *, where: Node | Iterable[Node] = (), hint: str = "") -> ScheduleError:
-    """Return the ScheduleError for a handle, name or number of something that is not there; an IndexError and a
-    KeyError too."""
+    """Return the ScheduleError for a handle, name or number of something that does not exist.
+
+    It is an IndexError and a KeyError too.
+    """
     return _UnknownHandle(problem, where=where, hint=hint)
 
 
 def bad_argument(problem: str, *, where: Node | Iterable[Node] = (), hint: str = "") -> ScheduleError:
-    """Return the ScheduleError for an argument that is wrong for any program; a ValueError and a TypeError too."""
+    """Return the ScheduleError for an argument that is wrong for every program; it is a ValueError and a TypeError
+    too."""
     return _BadArgument(problem, where=where, hint=hint)
 
 
 def _shown(value: Any) -> str:
-    """Return an argument as one would write it, handles by name; cut when long."""
+    """Return an argument as source text, with handles by name, cut when it is long."""
     if isinstance(value, BlockRV):
         text = repr(value.name)
     elif isinstance(value, Var):
@@ -118,13 +125,13 @@ def _excerpt(func: PrimFunc, where: Sequence[Node]) -> list[str]:
 
 
 def near_names(name: str, known: Iterable[str]) -> list[str]:
-    """Return the close matches of ``name``, else the first eight."""
+    """Return the close matches of ``name``, or the first eight names when there are none."""
     names = list(dict.fromkeys(known))
     return difflib.get_close_matches(name, names, n=3, cutoff=0.5) or names[:8]
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a hint that names what is there: close matches of ``name`` first, else all (at most eight)."""
+    """Return a hint that lists the close matches of ``name``, or else at most eight of the known names."""
     names = list(dict.fromkeys(known))
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     if close:

@@ -1,4 +1,5 @@
-"""What a program added to the schedule language: primitives, tensor intrinsics and reducers that do not come with the package."""
+"""This module tells which steps of a trace use primitives, tensor intrinsics or reducers that the program
+registered."""
 
 from __future__ import annotations
 
@@ -13,8 +14,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 def needs_additions(trace: Trace) -> bool:
-    """Return whether replaying ``trace`` may need what was registered in this process alone, and what another does not
-    know."""
+    """Return whether replaying ``trace`` may need registrations that exist in this process alone."""
     if any(_added(reducer.combine) for reducer in REDUCERS):
         return True
     added = TensorIntrin.added()

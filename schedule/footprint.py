@@ -1,12 +1,12 @@
-"""Boxes of elements that loops sweep: exactly, or at most.
+"""This module computes footprints: the boxes of elements that accesses cover while loops run.
 
-*Exactly* is what proofs need: :func:`exact_box` gives the elements that are certainly met, or nothing when the
-loops do not sweep a box without holes. *At most* is what making loops needs: :func:`bounding_box`. Both work on
-symbolic extents.
+Proofs need the exact footprint: :func:`exact_box` returns the elements that are certainly accessed, or nothing when the
+loops do not cover a box without holes. Making loops needs an upper bound: :func:`bounding_box`. Both accept symbolic
+extents.
 
-Sweeping: ``c1*x1 + c2*x2 + ...`` takes every value of an interval when, variables sorted by coefficient, each
-coefficient is at most one more than what the smaller ones reach; it takes each value once when it is exactly that
-(the mixed-radix condition of quasi-affine iteration maps).
+The values of ``c1*x1 + c2*x2 + ...`` form an interval without holes when, with the variables sorted by coefficient,
+each coefficient is at most one more than the largest value that the smaller terms reach together. Each value is taken
+once when each coefficient is exactly that (the mixed-radix condition of quasi-affine iteration maps).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ Ends = tuple[Expr, Expr]
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """One interval per dimension, and the ``conditions`` on outer variables under which it is swept at all.
+    """A ``Box`` holds one interval per dimension, and the ``conditions`` on outer variables under which it is accessed.
 
-    Without ``complete``, more than the box may be swept.
+    Unless ``complete``, elements outside the box may be accessed as well.
     """
 
     ends: tuple[Ends, ...]
@@ -47,10 +47,10 @@ def bind_loops(analyzer: Analyzer, loops: Iterable[For]) -> None:
 
 
 def analyzer_at(tree: Tree, stmt: Stmt) -> Analyzer:
-    """Return an analyzer that knows the ranges of everything around ``stmt``: sizes, loops, axes of enclosing blocks.
+    """Return an analyzer that knows the ranges of the sizes, loops and block axes around ``stmt``.
 
-    Symbolic sizes of the function's buffers are at least one: an empty buffer leaves nothing to compute wrongly. So are
-    the open tile sizes of a parametric schedule.
+    Symbolic sizes of the function's buffers are at least one, since nothing is computed wrongly on an empty buffer. The
+    open tile sizes of a parametric schedule are at least one, too.
     """
     analyzer = Analyzer()
     for var in tree.tile_symbols:
@@ -77,17 +77,18 @@ def exact_box(
     conditions: Iterable[Expr] = (),
     once: bool = False,
 ) -> Box | None:
-    """Return the box that ``indices`` sweep while the variables of ``ranges`` run, without holes; None when that is not
-    shown.
+    """Return the box that ``indices`` cover without holes while the variables of ``ranges`` run; None when that is not
+    proven.
 
-    ``analyzer`` knows all variables. With ``once``, None also when a point may be met more than once.
+    ``analyzer`` knows all variables. With ``once`` the result is also None when an element may be accessed more than
+    once.
     """
     once_only = {v for v, r in ranges.items() if is_const_int(analyzer.simplify(r.extent), 1)}
     own = {v: r for v, r in ranges.items() if v not in once_only}
     if any(uses_var(e, lambda v: v in ranges) for r in own.values() for e in (r.min, r.extent)):
-        return None  # the loops sweep no box
+        return None  # the footprint is not a box
     if any(isinstance(n, BufferLoad) or _divides_by_zero(n) for e in indices for n in pre_order(e)):
-        return None  # nor do indices from memory
+        return None  # indices from memory have no known footprint
     fixed = {v: ranges[v].min for v in once_only}
     exprs = [analyzer.simplify(substitute(i, fixed)) for i in indices]
     tests = [analyzer.simplify(substitute(c, fixed)) for c in conditions]
@@ -120,12 +121,12 @@ def exact_box(
     if once and unused:
         return None
     if not all(analyzer.can_prove(mine[v].extent >= 1) for v in unused):
-        return None  # a loop that may not run at all, and no end shows it
+        return None  # a loop may have no iteration, and the bounds do not express that
     outer: list[Expr] = []
     complete = True
     repeat = {v: mine[v].min for v in unused}
     for test in tests:
-        if uses_var(test, lambda v: v in repeat):  # loops that repeat the same elements: look at their first turn
+        if uses_var(test, lambda v: v in repeat):  # loops that repeat the same elements: take their first iteration
             test = analyzer.simplify(substitute(test, repeat))
             if analyzer.can_prove(test):
                 continue
@@ -144,7 +145,7 @@ def _apply(
     ends: list[Ends],
     outer: list[Expr],
 ) -> bool:
-    """Cut the box at a condition; False when what is left is not known to be a box."""
+    """Restrict the box to a condition; return False when the remaining elements are not known to form a box."""
     if isinstance(test, IntImm):
         return bool(test.value)
     inside = {n for n in pre_order(test) if isinstance(n, Var) and (n in mine or n in own)}
@@ -189,8 +190,10 @@ def _apply(
 def _high_digits(
     factors: dict[Var, Expr], whole: dict[Var, Expr], ranges: Mapping[Var, Range]
 ) -> tuple[int, int] | None:
-    """Return (step, low) when ``factors`` times ``step`` are the high digits of ``whole``, and the other digits take
-    the values from ``low`` to ``low + step - 1``."""
+    """Return (step, low) when ``factors`` times ``step`` are the high digits of ``whole``.
+
+    The other digits take the values from ``low`` to ``low + step - 1``.
+    """
     if not factors or not factors.keys() < whole.keys():
         return None
     steps: set[int] = set()
@@ -221,9 +224,9 @@ def _divides_by_zero(e: object) -> bool:
 def bounding_box(
     analyzer: Analyzer, access: Access, loops: Sequence[For], values: Mapping[Var, Expr]
 ) -> list[Ends | None]:
-    """For each index of ``access`` the ends it stays between while ``loops`` and the access's own loops run.
+    """Return the bounds of each index of ``access`` while ``loops`` and the access's own loops run.
 
-    ``values`` replace variables first (axes by their bindings). None for an index without known ends.
+    ``values`` replace variables first (axes by their bindings). An index without known bounds gives None.
     """
     ranges = {loop.loop_var: (loop.min, loop.min + loop.extent - 1) for loop in (*loops, *access.loops)}
     out: list[Ends | None] = []
@@ -244,8 +247,11 @@ def bounding_box(
 
 
 def first_outside(analyzer: Analyzer, access: Access, box: Sequence[Ends]) -> Expr | None:
-    """Return the first index of ``access`` that is not shown to stay within ``box`` under the conditions of the access;
-    None when all do. ``analyzer`` knows all variables but the access's own loops, which it is told."""
+    """Return the first index of ``access`` that is not proven to lie within ``box``; None when all are.
+
+    The conditions of the access are assumed. ``analyzer`` knows all variables but the access's own loops, which are
+    added to it.
+    """
     bind_loops(analyzer, access.loops)
     with ExitStack() as known:
         for guard in access.guards:

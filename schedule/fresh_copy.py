@@ -1,4 +1,4 @@
-"""Copies of statements that define variables, blocks and buffers of their own, for primitives that repeat code."""
+"""This module copies statements with new variables, blocks and buffers, for primitives that repeat code."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from ..tir.walk import replace_buffers, vars_in
 def fresh_copy(
     stmt: Stmt, values: Mapping[Var, Expr], rename: Callable[[str], str], outside: Container[Var] = ()
 ) -> Any:
-    """Return ``stmt`` with every variable and buffer that it defines replaced by a new one of the same name, ``values``
-    substituted, and blocks named by ``rename``. Of the variables in the form of a match_buffer those ``outside`` are
-    known already, the others are defined by it."""
+    """Return ``stmt`` with a new variable or buffer of the same name for each one that it defines.
+
+    ``values`` are substituted, and blocks are named by ``rename``. Of the variables in the types of match_buffers those
+    in ``outside`` are known already; the match_buffer defines the others.
+    """
     env: dict[Var, Expr] = dict(values)
     buffers: dict[Buffer, Buffer] = {}
 

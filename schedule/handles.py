@@ -1,4 +1,4 @@
-"""What a user holds while scheduling: blocks by name, loops by their variable, sampled numbers by a variable."""
+"""This module defines the handles of a schedule: blocks by name, loops by variable, sampled numbers by variable."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from ..tir.expr import Var
 
 @dataclass(frozen=True, slots=True)
 class BlockRV:
-    """A block, by its name, which is unique in its function; it stays valid through rewrites that keep the block.
+    """A ``BlockRV`` refers to a block by its name, which is unique in its function.
 
-    ``func_name`` tells functions of one module apart; it is empty when the module has one function only.
+    It stays valid through rewrites that keep the block.
+
+    ``func_name`` tells functions of one module apart; it is empty when the module has only one function.
     """
 
     name: str

@@ -1,4 +1,5 @@
-"""What harmless conflicts look like: accumulation of a block's own, and scratch that every turn fills anew."""
+"""This module recognizes conflicts between iterations that do no harm: reductions, and buffers that each iteration
+fills."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from .tree import Tree, blocks_below
 
 
 def binding_block(store: AccessedBox, other: AccessedBox, variables: Iterable[Var]) -> BlockRealize | None:
-    """Return the block that both accesses are in and that binds the variables; None when there is no such one."""
+    """Return the outermost block with axes around both accesses, if it binds all the variables; else None."""
     for a, b in zip(store.blocks, other.blocks, strict=False):
         if a is not b:
             return None
@@ -30,7 +31,7 @@ def binding_block(store: AccessedBox, other: AccessedBox, variables: Iterable[Va
 
 
 def only_reduced(realize: BlockRealize, variables: Iterable[Var]) -> bool:
-    """Return whether the block binds each of the variables, and to reduce axes alone."""
+    """Return whether the block binds each of the variables, and binds them to reduce axes only."""
     spatial: set[Any] = set()
     reduced: set[Any] = set()
     for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
@@ -39,12 +40,11 @@ def only_reduced(realize: BlockRealize, variables: Iterable[Var]) -> bool:
 
 
 def same_instance(conflict: Conflict, realize: BlockRealize, variables: Iterable[Var]) -> bool:
-    """Return whether iterations of the variables that meet in an element are one and the same turn of the block, which
-    stores the same value again.
+    """Return whether conflicting iterations of the variables run the block with equal axes, storing the same value
+    again.
 
     The block's axes that are bound to the variables are spatial, its stores to the buffer have exactly such axes as
-    indices, and it does not read the buffer. A block that uses pointers is taken at its word that turns of spatial axes
-    do not meet.
+    indices, and it does not read the buffer. A block that uses pointers is trusted to have independent spatial axes.
     """
     block, buffer = realize.block, conflict.store.buffer
     bound = [
@@ -68,9 +68,11 @@ def same_instance(conflict: Conflict, realize: BlockRealize, variables: Iterable
 
 
 def accumulates(block: Block) -> bool:
-    """Return whether every leaf of the block combines what it stores with what was there by a known reducer, so that
-    the order in which its reduce axes run does not matter (but for the rounding of floats, and which of equal elements
-    an argmax names). Blocks that use pointers are taken at their word."""
+    """Return whether every leaf of the block combines its stored value with the old one by a known reducer.
+
+    Then the order of its reduce axes does not matter, but for the rounding of floats and for which of equal elements an
+    argmax names. Blocks that use pointers are trusted.
+    """
     inner = list(blocks_below(block.body))
     if inner:
         return all(accumulates(realize.block) for realize in inner)
@@ -90,9 +92,10 @@ def _reads(e: Expr, buffers: Collection[Buffer]) -> bool:
 
 
 def why_not_privatizable(tree: Tree, loop: For, buffer: Buffer, touches: Sequence[AccessedBox]) -> str | None:
-    """None when each turn of ``loop`` might as well have a copy of ``buffer`` of its own, else the reason why not.
+    """Return why iterations of ``loop`` cannot each have a private copy of ``buffer``; None when they can.
 
-    That is so when nothing outside the loop touches the buffer and everything a turn reads was written in that turn.
+    A private copy is possible when nothing outside the loop accesses the buffer, and each iteration writes everything
+    that it reads.
     """
     if any(buffer is b for b in tree.func.buffer_map.values()):
         return f"{buffer.name} is a parameter"
@@ -110,7 +113,7 @@ def why_not_privatizable(tree: Tree, loop: For, buffer: Buffer, touches: Sequenc
         (writers if t.is_store else readers)[t.blocks[0]] = None
     for reader in readers:
         if reader in writers and reader.block.init is not None:
-            # it starts anew in every turn, unless a loop outside the turn carries its reduction
+            # the reduction starts again in every iteration, unless a loop further outside carries it
             carrier = _carrier(reader, [up for up in tree.loops_above(reader) if tree.is_below(loop, up)])
             if carrier is not None:
                 return f"loop {carrier.name} carries the reduction of block {reader.block.name_hint!r}"
@@ -130,7 +133,7 @@ def why_not_privatizable(tree: Tree, loop: For, buffer: Buffer, touches: Sequenc
 
 
 def _carrier(realize: BlockRealize, loops: Iterable[For]) -> Var | None:
-    """Return the first of the loops that a reduce axis of the block is bound to."""
+    """Return the first of the loops to which a reduce axis of the block is bound."""
     used = {
         n
         for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
@@ -142,7 +145,7 @@ def _carrier(realize: BlockRealize, loops: Iterable[For]) -> Var | None:
 
 
 def _before(tree: Tree, a: Stmt, b: Stmt) -> bool:
-    """Return whether ``a`` stands before ``b`` in the program; neither holds the other."""
+    """Return whether ``a`` comes before ``b`` in the program; neither contains the other."""
     fork: Stmt | None = None
     for x, y in zip(tree.path(a), tree.path(b), strict=False):
         if x is not y:

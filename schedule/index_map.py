@@ -51,7 +51,7 @@ _SIGNS = {Add: "+", Sub: "-", Mul: "*", FloorDiv: "//", FloorMod: "%"}
 
 @dataclass(frozen=True)
 class IndexMap:
-    """``initial_indices`` (variables) go to ``final_indices`` (expressions of them).
+    """An ``IndexMap`` maps ``initial_indices`` (variables) to ``final_indices`` (expressions of them).
 
     ``IndexMap.AXIS_SEPARATOR`` among the results of a function says where, in the new layout, one physical axis ends
     and the next begins (see ``set_axis_separator``): ``axis_separators`` counts the indices before each.
@@ -65,9 +65,11 @@ class IndexMap:
 
     @staticmethod
     def of(given: Any, ndim: int | None = None, sizes: Collection[Var] = ()) -> IndexMap:
-        """Return the map that a map, a function, or what :meth:`recorded` has made stands for; ``sizes`` are variables
-        that it may use beside its indices. ScheduleError (a TypeError too) for anything else, and where the function
-        fails."""
+        """Return the map that ``given`` stands for: a map, a function, or the recorded form of a map.
+
+        ``sizes`` are variables that it may use beside its indices. ScheduleError (a TypeError too) is raised for
+        anything else, and when the function fails.
+        """
         if isinstance(given, IndexMap):
             return given.checked(sizes)
         if isinstance(given, str):
@@ -121,8 +123,10 @@ class IndexMap:
 
     @staticmethod
     def from_text(text: str, sizes: Mapping[str, Any] | None = None) -> IndexMap:
-        """Return the map that :meth:`as_text` wrote, with what it names beside its indices; ScheduleError for any other
-        text."""
+        """Return the map whose text :meth:`as_text` wrote; ScheduleError for any other text.
+
+        ``sizes`` gives the variables that the text uses beside its indices, by name.
+        """
         problem = ScheduleError(f"{text[:80]!r} is no index map", hint="write e.g. 'lambda i, j: (i // 16, j, i % 16)'")
         if len(text) > _LONGEST:
             raise problem
@@ -170,12 +174,12 @@ class IndexMap:
 
     @property
     def sizes(self) -> list[Var]:
-        """Return the variables it uses that are none of its indices, each once."""
+        """Return the variables that the map uses beside its indices, each once."""
         found = [n for e in self.final_indices for n in pre_order(e) if isinstance(n, Var)]
         return [v for v in dict.fromkeys(found) if v not in self.initial_indices]
 
     def checked(self, sizes: Collection[Var] = ()) -> IndexMap:
-        """Itself; ScheduleError when it uses more than its indices, ``sizes`` and integer arithmetic."""
+        """Return the map itself; ScheduleError when it uses more than its indices, ``sizes`` and integer arithmetic."""
         allowed = {*self.initial_indices, *sizes}
         for e in self.final_indices:
             for n in pre_order(e):
@@ -203,13 +207,13 @@ class IndexMap:
         return f"lambda {', '.join(names[v] for v in self.initial_indices)}: ({body})"
 
     def recorded(self) -> str | list[Any]:
-        """Return the map as a trace keeps it: its text, with the sizes that it uses where it uses some."""
+        """Return the map as a trace keeps it: its text, together with the sizes that it uses, if any."""
         names = self._names()
         sizes: dict[str, Var] = {names[v]: v for v in self.sizes}
         return [self.as_text(), sizes] if sizes else self.as_text()
 
     def _names(self) -> dict[Var, str]:
-        """Return a name for each variable, different ones for different variables."""
+        """Return a name for each variable; different variables have different names."""
         out: dict[Var, str] = {}
         taken: set[str] = set()
         for v in (*self.initial_indices, *self.sizes):
@@ -226,8 +230,11 @@ class IndexMap:
     def map_indices(
         self, indices: Sequence[ExprLike], analyzer: Analyzer | None = None, keep_constants: bool = True
     ) -> tuple[Expr, ...]:
-        """Return where ``indices`` go, simplified; what turns out constant stays as it is, or with ``keep_constants``
-        false does so only when it is a variable."""
+        """Return the simplified results of the map for ``indices``.
+
+        A result that can only be one number is left unsimplified, or with ``keep_constants`` false only when it is a
+        variable.
+        """
         if len(indices) != len(self.initial_indices):
             raise ScheduleError(
                 f"the index map {self} takes {len(self.initial_indices)} indices, the buffer or block has {len(indices)}",
@@ -243,7 +250,7 @@ class IndexMap:
         return tuple([e if isinstance(e, Var) else an.simplify(e) for e in there])
 
     def _typed(self, dtypes: Sequence[str]) -> IndexMap:
-        """This map over indices of other data types; itself when they are the same."""
+        """Return this map over indices of other data types; the map itself when they are the same."""
         if all(v.dtype == d for v, d in zip(self.initial_indices, dtypes, strict=True)):
             return self
         fresh = {v: Var(v.name, d) for v, d in zip(self.initial_indices, dtypes, strict=True)}
@@ -256,7 +263,7 @@ class IndexMap:
         return IndexMap(tuple(fresh.values()), tuple([walk(e) for e in self.final_indices]), self.axis_separators)
 
     def map_shape(self, shape: Sequence[ExprLike], analyzer: Analyzer | None = None) -> tuple[Expr, ...]:
-        """Return the shape from 0 that holds every index that ``shape`` goes to; a remainder by ``c`` takes up
+        """Return the shape that contains the results for all indices of ``shape``; a remainder by ``c`` takes up
         ``c``."""
         if len(shape) != len(self.initial_indices):
             raise ScheduleError(
@@ -282,7 +289,7 @@ class IndexMap:
         return tuple(out)
 
     def divisors(self) -> list[Expr]:
-        """Return what it divides by, numbers excepted."""
+        """Return the divisors in the map that are not constants."""
         found = [n.b for e in self.final_indices for n in pre_order(e) if isinstance(n, (FloorDiv, FloorMod))]
         return [e.value if isinstance(e, Cast) else e for e in found if not isinstance(e, IntImm)]
 
@@ -297,10 +304,10 @@ class IndexMap:
     def inverse(
         self, shape: Sequence[ExprLike], variables: Sequence[Var], analyzer: Analyzer | None = None
     ) -> tuple[tuple[Expr, ...], list[Expr]]:
-        """Return the indices that go to ``variables``, and the conditions under which there are such within ``shape``.
+        """Return the indices that map to ``variables``, and the conditions under which these exist within ``shape``.
 
-        ScheduleError when the map cannot be inverted, so that two elements might go to one place. ``variables`` must
-        be bound in ``analyzer``.
+        ScheduleError is raised when the map cannot be inverted, so that two elements might share one place.
+        ``variables`` must be bound in ``analyzer``.
         """
         an = Analyzer() if analyzer is None else analyzer
         mine = self._typed([convert(e).dtype for e in shape])
@@ -318,7 +325,7 @@ class IndexMap:
                 hint="use splits, fusions and a reordering of the indices",
             ) from None
         forth = {v: e for v, e in zip(variables, mine.final_indices, strict=True)}
-        for v, e in solved.items():  # the inverse of where v goes must be v
+        for v, e in solved.items():  # the inverse of the result for v must be v
             if not an.can_prove_equal(substitute(e, forth), v):
                 raise ScheduleError(
                     f"the index map {self} is not known to send each index to a place of its own",
@@ -332,8 +339,11 @@ class IndexMap:
 def _invert(
     analyzer: Analyzer, doms: dict[Var, Range], indices: Sequence[Expr], values: Sequence[Expr], as_written: bool
 ) -> tuple[dict[Var, Expr], list[Expr]]:
-    """:func:`invert`, also where the indices are digits of one sum (``(i * 56 + j) // 64``, ``(i + 1) % 4``): first for
-    the sum, then for what it is made of."""
+    """Return the result of :func:`invert`, also where indices are digits of one sum.
+
+    For ``(i * 56 + j) // 64`` and ``(i + 1) % 4`` the equations are solved for the sum first, then for the variables in
+    it.
+    """
     sums = [
         n.a
         for e in indices
@@ -360,13 +370,13 @@ def _invert(
     outer, tests = invert(analyzer, {var: span, **others}, [walk(e) for e in indices], values, as_written)
     place = outer.pop(var)
     inner, more = invert(analyzer, {v: r for v, r in doms.items() if v in inside}, [whole], [place])
-    # what lies inside the parts lies inside the sum
+    # the bounds of the parts imply the bounds of the sum
     tests = [t for t in tests if not (isinstance(t, LT) and t.a is place)]
     return {v: {**outer, **inner}[v] for v in doms}, [*tests, *more]
 
 
 def _whole_remainders(e: Expr, analyzer: Analyzer, ranges: dict[Var, Range]) -> Expr:
-    """Return ``e`` with a new variable from 0 to c - 1 for each ``x % c``, even where x is smaller."""
+    """Return ``e`` with each ``x % c`` replaced by a new variable from 0 to c - 1, even where x is smaller."""
     if isinstance(e, FloorMod) and not uses_var(e.b, lambda v: v in ranges) and analyzer.can_prove(e.b >= 1):
         var = Var("r", e.dtype)
         ranges[var] = Range.from_extent(e.b)
@@ -379,8 +389,7 @@ def _whole_remainders(e: Expr, analyzer: Analyzer, ranges: dict[Var, Range]) -> 
 
 
 def simplify_unless_constant(analyzer: Analyzer, e: Expr) -> Expr:
-    """Return ``e`` simplified; an index that can only be one number stays as it is, so that it goes on naming its
-    axis."""
+    """Return ``e`` simplified, but unchanged when it can only be one number, so that it still names its axis."""
     short = analyzer.simplify(e)
     return e if isinstance(short, IntImm) else short
 
@@ -390,7 +399,7 @@ def _is_separator(part: Any) -> bool:
 
 
 def _from_parts(variables: tuple[Var, ...], parts: Sequence[Any], sizes: Collection[Var] = ()) -> IndexMap:
-    """Return the map with these results, separators among them."""
+    """Return the map with these results, which may include axis separators."""
     indices: list[Expr] = []
     separators: list[int] = []
     for part in parts:

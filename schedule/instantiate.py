@@ -1,4 +1,4 @@
-"""A copy of a function's body with variables and buffers of its own, its index arithmetic in a type of choice."""
+"""This module copies a function's body with new variables and buffers, and index arithmetic of a chosen type."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from ..tir.walk import pre_order
 def instantiate(
     func: PrimFunc, index_type: str, scopes: Sequence[str] | None = None
 ) -> tuple[tuple[Buffer, ...], Block]:
-    """Return fresh buffers for the parameters of ``func`` (in these ``scopes``, when given), and its root block in
-    terms of them.
+    """Return new buffers for the parameters of ``func`` (in these ``scopes``, when given), and its root block in terms
+    of them.
 
-    Loops, axes, sizes and indices are of ``index_type``; the values that are computed keep their types.
+    Loops, axes, sizes and indices have the type ``index_type``; computed values keep their types.
     """
     copier = _Copier(index_type)
     where = [b.scope for b in func.buffers] if scopes is None else scopes
@@ -71,13 +71,13 @@ class _Copier:
     # -- definitions -------------------------------------------------------------------------------------------------
 
     def define(self, var: Var, dtype: str | None = None) -> Var:
-        """Return a fresh variable for one that is defined here; of the index type unless another is given."""
+        """Return a new variable for one that is defined here, of the index type unless another type is given."""
         new = Var(var.name, self.type if dtype is None else dtype)
         self.vars[var] = new
         return new
 
     def buffer(self, b: Buffer, scope: str | None = None) -> Buffer:
-        """Return the copy of a buffer, made when it is first met."""
+        """Return the copy of a buffer; it is made at the first call."""
         known = self.buffers.get(b)
         if known is not None:
             return known
@@ -104,7 +104,7 @@ class _Copier:
     # -- expressions -------------------------------------------------------------------------------------------------
 
     def index(self, e: Expr) -> Expr:
-        """Return an expression that counts something."""
+        """Return the copy of an index expression, in the index type."""
         loads = any(isinstance(n, (BufferLoad, Call)) for n in pre_order(e))
         if not is_int(e.dtype) or loads:
             return cast(with_lanes(self.type, lanes_of(e.dtype)), self.value(e))
@@ -120,7 +120,7 @@ class _Copier:
         return BufferRegion(self.buffer(r.buffer), tuple([self.range(x) for x in r.region]))
 
     def value(self, e: Any) -> Any:
-        """Return an expression that is computed: it keeps its type."""
+        """Return the copy of a computed expression, which keeps its type."""
         if isinstance(e, Var):
             new = self.vars.get(e, e)
             return new if new.dtype == e.dtype else Cast(e.dtype, new)
@@ -135,7 +135,7 @@ class _Copier:
         return e.map_children(self.value)
 
     def argument(self, e: Expr) -> Expr:
-        """Return an argument of a call: offsets and sizes among them count something."""
+        """Return the copy of an argument of a call; offsets and sizes among these have the index type."""
         counts = is_int(e.dtype) and any(isinstance(n, Var) and n in self.vars for n in pre_order(e))
         if counts and not any(isinstance(n, (BufferLoad, Call, Let)) for n in pre_order(e)):
             return self.index(e)
@@ -167,7 +167,7 @@ class _Copier:
         return s.map_children(self.stmt)
 
     def block(self, b: Block) -> Block:
-        """Return a block: what it declares first, then what it does."""
+        """Return the copy of a block; its declarations are copied before its body."""
         axes = tuple([self.axis(iv) for iv in b.iter_vars])
         allocs = tuple([self.buffer(x) for x in b.alloc_buffers])
         matches = []

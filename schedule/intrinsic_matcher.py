@@ -1,8 +1,8 @@
-"""Whether a piece of a program does what a description says, and on which part of which buffers.
+"""This module compares a statement of a program with the description of a tensor intrinsic, and finds its buffer parts.
 
 Both sides have the same loops, blocks and statements. A buffer of the description stands for a part of a buffer of the
-program: an index of the program is ``base + index``, where ``base`` does not change inside the piece. The bases are
-found from the accesses themselves. Operands of ``+``, ``*``, ``min`` and ``max`` may stand the other way round.
+program: an index of the program is ``base + index``, where ``base`` does not change inside the statement. The bases are
+computed from the accesses. Operands of ``+``, ``*``, ``min`` and ``max`` may be in either order.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _COMMUTATIVE = (Add, Mul, Min, Max)
 
 
 class Mismatch(Exception):
-    """What differs; ``where`` is the program's side."""
+    """A ``Mismatch`` says how program and description differ; ``where`` is the node of the program."""
 
     def __init__(self, what: str, where: Node) -> None:
         super().__init__(what)
@@ -55,8 +55,11 @@ class Mismatch(Exception):
 
 
 class Matcher:
-    """Compares; afterwards ``buffers`` says what each buffer of the description stands for, and ``bases`` where it
-    begins: an index per dimension of the program's buffer. With ``any_scope`` a buffer may lie in any memory."""
+    """A ``Matcher`` compares statements of a program with a description.
+
+    Afterwards ``buffers`` holds the program's buffer for each buffer of the description, and ``bases`` the index per
+    dimension of the program's buffer where that part begins. With ``any_scope`` storage scopes may differ.
+    """
 
     def __init__(self, analyzer: Analyzer, any_scope: bool = False) -> None:
         self.analyzer = analyzer
@@ -123,11 +126,11 @@ class Matcher:
 
     @staticmethod
     def axes(s: BlockRealize) -> list[tuple[IterVar, Expr]]:
-        """Return the axes and their values."""
+        """Return the axes of a block with their values."""
         return list(zip(s.block.iter_vars, s.iter_values, strict=True))
 
     def block(self, t: Block, d: Block) -> None:
-        """Compare two blocks: what they declare, what they do."""
+        """Compare two blocks: their declarations and their bodies."""
         if t.match_buffers or d.match_buffers:
             raise self.fail(f"block {t.name_hint!r} has matched buffers")
         if (t.init is None) != (d.init is None):
@@ -188,7 +191,7 @@ class Matcher:
             raise self.fail(f"{what} is {t}, in the description {d}")
 
     def buffer(self, t: Buffer, d: Buffer) -> None:
-        """Return ``d`` stands for a part of ``t``."""
+        """Check that ``d`` may stand for a part of ``t``, and record it."""
         known = self.buffers.get(d)
         if known is not None and known is not t:
             raise self.fail(f"{d.name} of the description would be both {known.name} and {t.name}")
@@ -199,7 +202,7 @@ class Matcher:
         self.buffers[d] = t
 
     def access(self, t: BufferLoad | BufferStore, d: BufferLoad | BufferStore) -> None:
-        """Compare two accesses of buffers that stand for each other."""
+        """Compare two accesses of buffers that correspond to each other."""
         self.buffer(t.buffer, d.buffer)
         if (t.predicate is None) != (d.predicate is None):
             raise self.fail("one side alone is masked")
@@ -227,7 +230,7 @@ class Matcher:
                 )
 
     def base(self, t: BufferLoad | BufferStore, index: Expr, wanted: Expr | None) -> Expr:
-        """Return where the part begins, from one access."""
+        """Return where the part begins in one dimension, computed from one access."""
         if lanes_of(index.dtype) > 1 or (wanted is not None and lanes_of(wanted.dtype) > 1):
             raise self.fail(f"{_shown(t)} is an access by vectors")
         out: Expr = self.analyzer.simplify(index if wanted is None else index - wanted)
@@ -270,7 +273,7 @@ class Matcher:
             raise self.fail(f"`{t}` cannot be compared")
 
     def _follows(self, d: Expr) -> bool:
-        """Return whether the type of ``d`` is that of the loops, which may differ between the sides."""
+        """Return whether the type of ``d`` is the index type, which may differ between the sides."""
         return any(isinstance(n, Var) and n in self.vars for n in pre_order(d)) or isinstance(d, IntImm)
 
     def every(self, ts: Sequence[Any], ds: Sequence[Any], t: Any, d: Any) -> None:
@@ -280,7 +283,8 @@ class Matcher:
             self.expr(a, b)
 
     def pair(self, t: BinaryOp, d: BinaryOp) -> None:
-        """Two operands; where their order does not matter, the other order is tried as well."""
+        """Compare two binary operations; where the order of operands does not matter, the other order is tried as
+        well."""
         before = dict(self.buffers), dict(self.bases), dict(self.vars)
         try:
             self.expr(t.a, d.a)
@@ -304,7 +308,7 @@ def _is_unit_loop(s: Any) -> bool:
 
 
 def _counts(e: Any) -> bool:
-    """Return whether ``e`` is index arithmetic: whole numbers without anything read from memory."""
+    """Return whether ``e`` is index arithmetic: integers without loads from memory."""
     if not is_int(e.dtype) or lanes_of(e.dtype) > 1 or isinstance(e, (Cast, Call)):
         return False
     return not any(isinstance(n, (BufferLoad, Call, Let, Select)) for n in pre_order(e))

@@ -1,9 +1,9 @@
-"""Solve ``indices == values`` for the axes that the indices are made of.
+"""This module solves ``indices == values`` for the axes in the indices.
 
-Solved are indices that are axes, digits of them (``v // a``, ``v % b``, ``v % b // a``), sums of digits in a mixed
-radix (``v0 * 16 + v1``), and any of these plus a constant, as long as the digits of each axis are all there. This is
-the inverse of a quasi-affine iteration map (the same family that TVM's iter-affine-map analysis inverts). A size may be
-added like a constant (``v + n``, and counting down ``n - v``), and cut an axis in two (``v // n`` and ``v % n``).
+Solvable indices are axes, digits of axes (``v // a``, ``v % b``, ``v % b // a``), sums of digits in a mixed radix
+(``v0 * 16 + v1``), and any of these plus a constant, provided that all digits of each axis occur. This is the inverse
+of a quasi-affine iteration map (the same family that TVM's iter-affine-map analysis inverts). A size may take the place
+of a constant: added (``v + n``, and descending ``n - v``), or as the divisor of an axis (``v // n`` and ``v % n``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..tir.walk import substitute, uses_var
 
 
 class NotInvertible(Exception):
-    """An index from which the axes do not follow; ``index`` says which."""
+    """This exception names an ``index`` that does not determine the axes."""
 
     def __init__(self, index: Expr) -> None:
         super().__init__(f"the axes do not follow from {index}")
@@ -34,11 +34,12 @@ def invert(
     values: Sequence[Expr],
     as_written: bool = False,
 ) -> tuple[dict[Var, Expr], list[Expr]]:
-    """Return the axes of ``doms`` as expressions of ``values``, and the conditions under which these are a solution
-    within the axes' domains; :class:`NotInvertible` when they cannot be found.
+    """Return the axes of ``doms`` as expressions of ``values``, and the conditions for a solution within their domains.
 
-    ``analyzer`` knows the ranges of the axes and of what ``values`` are made of. With ``as_written`` a digit that can
-    only be 0, of an axis that is too short for it, takes part.
+    :class:`NotInvertible` is raised when they cannot be found.
+
+    ``analyzer`` knows the ranges of the axes and of the variables in ``values``. With ``as_written`` a digit that can
+    only be 0, because its axis is too short for it, takes part.
     """
     digits: dict[Var, dict[int, tuple[Expr, int | None]]] = {}
     halves: dict[Var, list[tuple[type, Expr, Expr]]] = {}
@@ -47,7 +48,7 @@ def invert(
     for index, value in zip(indices, values, strict=True):
         e = index if isinstance(index, Var) and index in doms else reader.simplify(index)
         if isinstance(e, IntImm):
-            continue  # the test at the end compares
+            continue  # the comparison at the end covers it
         if isinstance(e, (Add, Sub)) and isinstance(e.b, IntImm):
             value = value - e.b if isinstance(e, Add) else value + e.b
             e = e.a
@@ -96,7 +97,7 @@ def invert(
             tests.append(dom.min <= solved[v])
         if not _below(analyzer, solved[v], last):
             tests.append(solved[v] < last)
-    for index, value in zip(indices, values, strict=True):  # a value that no axes give has no solution
+    for index, value in zip(indices, values, strict=True):  # a value that no axes produce has no solution
         back = substitute(index, solved)
         if not analyzer.can_prove_equal(back, value):
             tests.append(analyzer.simplify(back).equal(value))
@@ -108,7 +109,7 @@ def _fail(index: Expr) -> Expr:
 
 
 def _without_rest(e: Expr, value: Expr, doms: Container[Var]) -> tuple[Expr, Expr]:
-    """Return ``e == value`` with the terms that have no axis in them on the right side, and no axis counting down."""
+    """Return ``e == value`` with all terms without an axis on the right side, and no axis with a negative factor."""
     terms: list[tuple[Expr, int]] = []
     stack = [(e, 1)]
     while stack:
@@ -130,14 +131,14 @@ def _without_rest(e: Expr, value: Expr, doms: Container[Var]) -> tuple[Expr, Exp
 
 
 def _cut_by_size(e: Expr, doms: Container[Var]) -> tuple[Var, Expr] | None:
-    """Return (v, n) when ``e`` is ``v // n`` or ``v % n`` for an axis and a size that is no number."""
+    """Return (v, n) when ``e`` is ``v // n`` or ``v % n`` for an axis v and a size n that is not a constant."""
     if isinstance(e, (FloorDiv, FloorMod)) and isinstance(e.a, Var) and e.a in doms and not isinstance(e.b, IntImm):
         return None if uses_var(e.b, lambda v: v in doms) else (e.a, e.b)
     return None
 
 
 def _whole(analyzer: Analyzer, v: Var, halves: Sequence[tuple[type, Expr, Expr]]) -> Expr:
-    """Return ``v`` from the values of ``v // n`` and ``v % n``."""
+    """Return ``v`` composed of the values of ``v // n`` and ``v % n``."""
     by_kind = {kind: (size, value) for kind, size, value in halves}
     if len(halves) != 2 or len(by_kind) != 2:
         raise NotInvertible(v)
@@ -150,11 +151,12 @@ def _whole(analyzer: Analyzer, v: Var, halves: Sequence[tuple[type, Expr, Expr]]
 def inverse(
     analyzer: Analyzer, doms: Mapping[Var, Range], indices: Sequence[Expr]
 ) -> tuple[list[Var], dict[Var, Expr]]:
-    """Return a variable for each index, and the axes of ``doms`` as expressions of these; :class:`NotInvertible` when
-    they do not follow.
+    """Return a variable for each index, and the axes of ``doms`` as expressions of these variables.
 
-    That is for values which the indices do take; it says nothing about others. Beyond :func:`invert`, an index may
-    count down (``9 - v``). The expressions are left as TVM's inverse of an iteration map leaves them, the digits of an
+    :class:`NotInvertible` is raised when the indices do not determine the axes.
+
+    The solution holds for values that the indices do take; it says nothing about others. Beyond :func:`invert`, an
+    index may descend (``9 - v``). The expressions have the form of TVM's inverse of an iteration map: the digits of an
     axis in the order of the indices from the last to the first.
     """
     places = [Var(f"i{n}", index.dtype) for n, index in enumerate(indices)]
@@ -191,14 +193,14 @@ def inverse(
 
 
 def _below(analyzer: Analyzer, e: Expr, end: Expr) -> bool:
-    """Return whether ``e < end``; ``n // c < end`` is ``n < end * c``."""
+    """Return whether ``e < end`` is proven; ``n // c < end`` is ``n < end * c``."""
     if analyzer.can_prove(e < end):
         return True
     return isinstance(e, FloorDiv) and isinstance(e.b, IntImm) and e.b.value > 0 and analyzer.can_prove(e.a < end * e.b)
 
 
 def _parts(e: Expr, doms: Mapping[Var, Range]) -> list[Part] | None:
-    """Return ``e`` as a sum of digits, lowest first, that do not reach into each other; None when it is none."""
+    """Return the digits whose sum ``e`` is, lowest first, when they do not overlap; else None."""
     parts: list[Part] = []
     stack: list[tuple[Expr, int]] = [(e, 1)]
     while stack:
@@ -223,8 +225,10 @@ def _parts(e: Expr, doms: Mapping[Var, Range]) -> list[Part] | None:
 
 
 def digit_of(e: Expr, known: Container[Var]) -> tuple[Var, int, int | None] | None:
-    """Return (v, lower, upper) when ``e`` is ``v % upper // lower`` for a variable that is known; ``v`` alone has lower
-    1 and upper None."""
+    """Return (v, lower, upper) when ``e`` is ``v % upper // lower`` for a known variable.
+
+    ``v`` alone has lower 1 and upper None.
+    """
     lower, upper = 1, None
     if isinstance(e, FloorDiv) and isinstance(e.b, IntImm) and e.b.value > 0:
         lower, e = e.b.value, e.a

@@ -1,4 +1,4 @@
-"""Which arguments of primitives are names: of blocks, and of the buffers that a block reads or writes."""
+"""This module lists which parameters of primitives take names of blocks, or of buffers that a block reads or writes."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from ..tir.stmt import Block
 BLOCK_PARAMETERS = frozenset((
     "block", "block_or_loop", "consumer_blocks", "epilogue_block", "reduction_block", "scope_block", "target",
 ))  # fmt: skip
-"""The parameters of primitives that take blocks by name (beside ``get_block``)."""
+"""These parameters of primitives take blocks by name (beside the one of ``get_block``)."""
 
 BUFFER_PARAMETERS = {
     "buffer": "either", "buffer_index": "write", "read_buffer_index": "read", "write_buffer_index": "write",
 }  # fmt: skip
-"""The parameters that take buffers by name, and whether the block reads or writes it; ``buf_type`` says so itself."""
+"""These parameters take buffers by name; the value says whether the block reads or writes the buffer, unless ``buf_type`` does."""
 
 
 def buffer_number(parameter: str, given: str | Buffer, block: Block, buf_type: str | None = None) -> Any:
-    """Return a buffer, or the one that ``block`` calls by this name, by its number among those that the block reads or
-    writes, as traces keep it.
+    """Return the number of a buffer, or of a buffer's name, among those that ``block`` reads or writes.
 
-    For the parameter ``buffer`` a pair, ``["read", 0]``. An unknown name or buffer comes back as it is.
+    Traces keep this number.
+
+    For the parameter ``buffer`` it is a pair, ``["read", 0]``. An unknown name or buffer is returned as it is.
     """
     kind = buf_type or BUFFER_PARAMETERS[parameter]
     for which, regions in (("write", block.writes), ("read", block.reads)):

@@ -1,4 +1,4 @@
-"""Conditions on the blocks below loops that are about to change their order or kind."""
+"""This module checks the blocks below loops whose order or kind is about to change."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from .tree import Tree, blocks_below
 def check_blocks_of_nest(
     tree: Tree, nest: Sequence[For], kinds: Collection[str], predicates: bool = False, *, bound: bool = False
 ) -> None:
-    """Raise ScheduleError unless the outermost blocks below the nest have axes of these kinds, bound quasi-affinely.
+    """Raise ScheduleError unless the axes of the outermost blocks below have these kinds and quasi-affine bindings.
 
-    Products of loops are not quasi-affine; and a block that writes what lives on after its scope may not leave holes in
-    an axis's domain (``l * 16``). With ``predicates`` a predicate has to limit the axes in digits of their own, as those
-    that ``split`` makes do. ``bound``: only the kinds of axes that loops of the nest are part of matter.
+    Products of loops are not quasi-affine. A block that writes a buffer which lives on after its scope may not skip
+    values of an axis (``l * 16``). With ``predicates``, a predicate must limit the axes digit by digit, as the
+    predicates from ``split`` do. With ``bound``, only the kinds of axes that are bound to loops of the nest are
+    checked.
     """
     analyzer: Analyzer | None = None
     for realize in blocks_below(nest[-1].body):
@@ -40,7 +41,7 @@ def check_blocks_of_nest(
             if isinstance(value, (Var, IntImm)):
                 continue
             above = tree.loops_above(realize)
-            # loops outside the nest stand still
+            # loops outside the nest are constant here
             loops = [loop.loop_var for loop in (above[above.index(nest[0]) :] if nest[0] in above else above)]
             why = _not_affine(value, loops)
             if why is None and axis.dom.extent is not value and is_output_block(tree, realize):
@@ -55,8 +56,10 @@ def check_blocks_of_nest(
 
 
 def _check_predicate(tree: Tree, nest: Sequence[For], realize: BlockRealize) -> None:
-    """Return what a block writes is a box of its spatial axes: its predicate has to fit them. One that limits reduce
-    axes too leaves that box alone."""
+    """Raise ScheduleError when the predicate does not leave a box of the spatial axes.
+
+    A predicate that limits reduce axes too is not checked: the elements that the block writes are the same.
+    """
     for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         if axis.kind != IterVar.SPATIAL and any(
             isinstance(n, Var) and uses_var(realize.predicate, n) for n in pre_order(value)

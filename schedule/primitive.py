@@ -1,11 +1,11 @@
-"""The decorator that lifts a function over PrimFuncs to a method of ``Schedule``.
+"""This module defines the decorator that makes a function over PrimFuncs a method of ``Schedule``.
 
     @primitive
     def parallel(func: PrimFunc, loop: Var) -> PrimFunc: ...
 
-makes ``Schedule.parallel(loop)``: the name, the arguments and the documentation are the function's, the step goes to
-the trace, and a :class:`ScheduleError` that leaves the function learns the primitive's name and the program it was
-about. What a function gets and returns:
+makes ``Schedule.parallel(loop)``. The method takes its name, arguments and documentation from the function. The step is
+recorded in the trace, and a :class:`ScheduleError` from the function gets the primitive's name and the program. What a
+function receives and returns:
 
 =========  ======================================================  ================================================
 kind       called as                                               returns
@@ -41,7 +41,7 @@ KINDS = ("rewrite", "query", "sample")
 
 @dataclass(frozen=True, eq=False)
 class Primitive:
-    """A registered primitive: ``function`` as written, ``signature`` as the method has it."""
+    """A registered primitive: ``function`` as it was written, and ``signature`` as the method has it."""
 
     name: str
     function: Callable[..., Any]
@@ -57,7 +57,8 @@ class Primitive:
         return bound.arguments
 
     def complete(self, named: Mapping[str, Any]) -> dict[str, Any]:
-        """Arguments given by name alone (``*args`` as a sequence), as :meth:`bind` gives them; TypeError likewise."""
+        """Return arguments that were given by name (``*args`` as a sequence) in the form of :meth:`bind`; TypeError
+        likewise."""
         out: dict[str, Any] = {}
         for name, parameter in self.signature.parameters.items():
             if name in named:
@@ -74,7 +75,7 @@ class Primitive:
         return out
 
     def said(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments without those that have their defaults, for a message."""
+        """Return the arguments that differ from their defaults, for a message."""
         out = {}
         for name, parameter in self.signature.parameters.items():
             value = arguments.get(name, parameter.default)
@@ -86,7 +87,7 @@ class Primitive:
 
     @with_room
     def call(self, func: Any, arguments: dict[str, Any], **extra: Any) -> Any:
-        """Return the function on ``func`` with arguments as :meth:`bind` gave them."""
+        """Call the function on ``func`` with arguments in the form of :meth:`bind`."""
         positional: list[Any] = []
         named: dict[str, Any] = {}
         for name, parameter in self.signature.parameters.items():
@@ -111,7 +112,7 @@ REGISTRY: dict[str, Primitive] = {}
 
 
 class PrimitiveMethods:
-    """The base of ``Schedule``: :func:`primitive` puts the methods here."""
+    """The base class of ``Schedule``, to which :func:`primitive` adds the methods."""
 
     if TYPE_CHECKING:  # the methods appear as primitives register; their arguments are checked when they are called
 
@@ -128,10 +129,10 @@ def primitive(*, kind: str = ..., prepare: Callable[..., dict[str, Any]] | None 
 def primitive(
     function: Any = None, *, kind: str = "rewrite", prepare: Callable[..., dict[str, Any]] | None = None
 ) -> Any:
-    """Register a function as a primitive and give ``Schedule`` a method of its name; the function itself stays as it is.
+    """Register a function as a primitive, and give ``Schedule`` a method of its name; the function itself is unchanged.
 
-    ``prepare(func, **arguments)`` returns the arguments to change before the step is recorded, for turning what a
-    trace cannot hold (a Python callable) into what it can (its text).
+    ``prepare(func, **arguments)`` returns the arguments to change before the step is recorded, to turn a value
+    that a trace cannot hold (a Python callable) into one that it can (its text).
     """
     if kind not in KINDS:
         raise ValueError(f"kind {kind!r}; there are {KINDS}")

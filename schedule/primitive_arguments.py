@@ -1,4 +1,4 @@
-"""The arguments of a primitive against the types that its signature gives them."""
+"""This module checks the arguments of a primitive against the types in its signature."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ _WORDS = {
 
 
 def check_arguments(function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
-    """Raise ScheduleError (a TypeError and a ValueError too) for an argument of another type than the signature of
-    ``function`` says. Blocks are names and sampled numbers are values here. What the signature says of other types is
-    not looked at."""
+    """Raise ScheduleError (a TypeError and a ValueError too) for an argument that is not of the type in the signature.
+
+    Blocks are names and sampled numbers are values here. Types other than those of the table above are not checked.
+    """
     expected = _types_of(function)
     for name, value in arguments.items():
         if name in expected and not _fits(value, expected[name]):
@@ -39,7 +40,7 @@ def check_arguments(function: Callable[..., Any], arguments: Mapping[str, Any]) 
 def _types_of(function: Callable[..., Any]) -> dict[str, Any]:
     try:
         hints = get_type_hints(function)
-    except Exception:  # a primitive of someone else's may name what only a type checker knows
+    except Exception:  # a user's primitive may use names that only a type checker knows
         return {}
     variadic = function.__code__.co_varnames[: function.__code__.co_argcount + function.__code__.co_kwonlyargcount]
     return {

@@ -1,9 +1,9 @@
-"""The reductions that may be taken apart: their combination, and what they start from.
+"""This module knows the reductions that may be divided: their combination and their identity.
 
-Saying that a reduction is one of these says that its combination may be applied in any order and grouping. That holds
-exactly for integers, minima and maxima; a float sum or product then rounds differently, and an argmax that prefers
-either side of a tie may name another of the equal elements. The largest of those that are numbers, ``x > best ? x : best``
-from the lowest one on, is one too: a NaN never wins. With the sides the other way about it would depend on the order.
+To call a reduction one of these is to say that its combination may be applied in any order and grouping. That holds
+exactly for integers, minima and maxima. A float sum or product then rounds differently, and an argmax that prefers
+either side of a tie may name another of the equal elements. The maximum that ignores NaN, ``x > best ? x : best`` from
+the lowest value on, is one too. With the operands exchanged, its result would depend on the order.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ Values = tuple[Expr, ...]
 
 @dataclass(frozen=True)
 class Reducer:
-    """``combine(lhs, rhs)`` over tuples of ``arity`` values, and whether constants are ``starts(values)`` to start from."""
+    """A ``Reducer`` combines tuples of ``arity`` values by ``combine(lhs, rhs)``; ``starts`` tells its identity.
+
+    ``starts(values)`` returns whether constants are values to start from.
+    """
 
     name: str
     arity: int
     combine: Callable[[Values, Values], Values]
     starts: Callable[[Values], bool]
     either_way: bool = True
-    """Whether an update may have the accumulated value on the right."""
+    """True when an update may have the accumulated value on the right."""
 
 
 REDUCERS: list[Reducer] = []
@@ -45,8 +48,10 @@ def register_reducer(
     starts: Callable[[Values], bool],
     either_way: bool = True,
 ) -> Reducer:
-    """Let ``rfactor`` know one more reduction; ``combine`` has to be associative and commutative, and
-    ``combine(start, x)`` has to be x."""
+    """Register one more reduction for ``rfactor``.
+
+    ``combine`` must be associative and commutative, and ``combine(start, x)`` must be x.
+    """
     reducer = Reducer(name, arity, combine, starts, either_way)
     REDUCERS.append(reducer)
     return reducer
@@ -79,7 +84,7 @@ def _highest(position: int) -> Callable[[Values], bool]:
 
 
 def _first_where(keep: Callable[[Any, Any], Expr], keep_value: Callable[[Any, Any], Expr]) -> Any:
-    """Return (index, value) pairs: the left one where ``keep`` says so."""
+    """Return the combination of (index, value) pairs that keeps the left one where ``keep`` says so."""
 
     def combine(x: Values, y: Values) -> Values:
         return Select(keep(x, y), x[0], y[0]), Select(keep_value(x, y), x[1], y[1])
@@ -115,16 +120,20 @@ for _name, _side, _start in (("argmax", "GE", _lowest(1)), ("argmin", "LE", _hig
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Updates:
-    """What a body of plain stores does: the ``stores``, all of whose values are of the time before the first of them, and
-    the ``conditions`` under which they happen. Variables of let statements are replaced by their values."""
+    """``Updates`` are the ``stores`` of a body, and the ``conditions`` under which they happen.
+
+    All stored values are computed before the first store. Variables of let statements are replaced by their values.
+    """
 
     stores: tuple[BufferStore, ...]
     conditions: tuple[Expr, ...]
 
 
 def updates_of(stmt: Stmt) -> Updates | str:
-    """Return the stores of a body that is one store or a sequence of them, under let statements and conditions without
-    an else; or the reason why the body is not a set of stores that happen at once."""
+    """Return the stores of a body, or the reason why it is not a set of stores that happen at once.
+
+    The body is one store or a sequence of stores, under let statements and conditions without an else.
+    """
     lets: dict[Var, Expr] = {}
     conditions: list[Expr] = []
     while isinstance(stmt, LetStmt) or (isinstance(stmt, IfThenElse) and stmt.else_case is None):
@@ -144,7 +153,7 @@ def updates_of(stmt: Stmt) -> Updates | str:
         late = next(
             (a.buffer for e in (store.value, *store.indices) for a in loads_and_stores(e) if a.buffer in written), None
         )
-        if late is not None:  # a let statement around the stores would have read it before
+        if late is not None:  # a let statement around the stores would have read it earlier
             return f"its store to {store.buffer.name} reads {late.name} after the store to {late.name}"
         written.add(store.buffer)
         stores.append(substitute(store, lets) if lets else store)
@@ -154,9 +163,11 @@ def updates_of(stmt: Stmt) -> Updates | str:
 def find_reducer(
     identity: Sequence[Expr] | None, left: Sequence[Expr], updates: Sequence[Expr]
 ) -> tuple[Reducer, Values] | None:
-    """Return the reducer with ``updates == combine(left, right)`` that starts from ``identity`` (from anything when
-    that is None), and that right side. The values of a tuple may come in any order: the reducer found takes them in
-    this one."""
+    """Return the reducer with ``updates == combine(left, right)``, and that ``right``.
+
+    The reducer starts from ``identity``, or from any value when that is None. The values of a tuple may come in any
+    order; the returned reducer takes them in this order.
+    """
     for reducer in REDUCERS:
         if reducer.arity != len(updates):
             continue
@@ -169,7 +180,7 @@ def find_reducer(
 
 
 def _in_order(reducer: Reducer, order: Sequence[int]) -> Reducer:
-    """Return the reducer over tuples whose value number ``n`` is number ``order[n]`` of the reducer's own."""
+    """Return the reducer over tuples whose value ``n`` is value ``order[n]`` of ``reducer``."""
     back = [order.index(n) for n in range(len(order))]
 
     def own(values: Values) -> Values:
@@ -183,7 +194,7 @@ def _in_order(reducer: Reducer, order: Sequence[int]) -> Reducer:
 
 
 def _right_side(reducer: Reducer, left: Sequence[Expr], updates: Sequence[Expr]) -> Values | None:
-    """Return the values that ``updates`` combine ``left`` with; None when they do something else."""
+    """Return the values with which ``updates`` combine ``left``; None when the updates have another form."""
     holes = tuple([Var(f"rhs_{i}", e.dtype) for i, e in enumerate(left)])
     sides = [reducer.combine(tuple(left), holes)]
     if reducer.arity == 1 and reducer.either_way:

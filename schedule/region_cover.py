@@ -1,7 +1,7 @@
-"""Whether a block runs where it should, and what it reads is there by then.
+"""This module proves that a block runs on the domain of its axes, and that its inputs are written before.
 
-:func:`covers_domain` and :func:`domain_conditions` compare the loops around a block with the domain of its axes;
-:func:`check_cover` proves that at the place where a consumer runs, everything it reads has been written, and is final.
+:func:`covers_domain` and :func:`domain_conditions` compare the loops around a block with the domain of its axes.
+:func:`check_cover` proves that where a consumer runs, everything that it reads has been written and is final.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from .tree import Tree
 
 
 def covers_domain(tree: Tree, realize: BlockRealize, once: bool = False, loops: Sequence[For] | None = None) -> bool:
-    """Return whether the loops of its scope run the block on the whole domain of its axes (each point once, with
-    ``once``)."""
+    """Return whether the loops of its scope run the block on the whole domain of its axes (with ``once``: each point
+    once)."""
     block = realize.block
     if loops is None:
         loops = tree.loops_above(realize)
@@ -44,7 +44,7 @@ def covers_domain(tree: Tree, realize: BlockRealize, once: bool = False, loops: 
 
 
 def domain_text(realize: BlockRealize) -> str:
-    """When a block runs, and its domain, for messages: ``it runs with vi = i where i < 13, and vi goes over [0, 17)``."""
+    """Return a text for messages: ``it runs with vi = i where i < 13, and vi goes over [0, 17)``."""
     pairs = list(zip(realize.block.iter_vars, realize.iter_values, strict=True))
     values = ", ".join([f"{iv.var.name} = {value}" for iv, value in pairs])
     domains = ", ".join([f"{iv.var.name} goes over [{iv.dom.min}, {iv.dom.min + iv.dom.extent})" for iv, _ in pairs])
@@ -53,10 +53,11 @@ def domain_text(realize: BlockRealize) -> str:
 
 
 def reduces_once(tree: Tree, realize: BlockRealize) -> bool:
-    """Return whether its loops bring a reduction each point of its axes once, so that init and updates mean what they
-    seem.
+    """Return whether its loops run a reduction block at most once on each point, so that init and updates are
+    meaningful.
 
-    Loops around all that carry the reduction may repeat it as a whole. Conditions take points away, which is no matter.
+    Loops outside all loops that carry the reduction may repeat it as a whole. Conditions are not considered, since they
+    only exclude points.
     """
     loops = tree.loops_above(realize)
     carried = [
@@ -74,8 +75,11 @@ def reduces_once(tree: Tree, realize: BlockRealize) -> bool:
 
 
 def domain_conditions(tree: Tree, realize: BlockRealize) -> list[Expr] | None:
-    """Return the conditions on its axes under which the loops of its scope run the block on a point of their domain:
-    none when they run it on the whole domain; None when that is not found out."""
+    """Return the conditions under which the loops of its scope run the block on a point of its domain.
+
+    The conditions are expressions of the axes. There are none when the block runs on the whole domain; the result is
+    None when they cannot be derived.
+    """
     if covers_domain(tree, realize):
         return []
     analyzer = analyzer_at(tree, realize)
@@ -101,8 +105,11 @@ def domain_conditions(tree: Tree, realize: BlockRealize) -> list[Expr] | None:
 
 
 def check_cover(tree: Tree, writer: BlockRealize, reader: BlockRealize, buffer: Buffer) -> None:
-    """Raise ScheduleError unless all that ``reader`` reads of ``buffer`` was written by ``writer`` in the same turn of
-    the loops they share, and is final there: no shared loop carries the writer's reduction."""
+    """Raise ScheduleError unless ``writer`` has written all that ``reader`` reads of ``buffer``, and that is final.
+
+    It must be written in the same iteration of the loops that both share, and no shared loop may carry the writer's
+    reduction.
+    """
     above = {loop.loop_var: None for loop in tree.loops_above(reader)}
     writer_loops = tree.loops_above(writer)
     shared = [loop for loop in writer_loops if loop.loop_var in above]
@@ -171,8 +178,10 @@ def _inside(tree: Tree, reader: BlockRealize, load: Access, box: Box) -> bool:
 
 
 def _at_most(analyzer: Analyzer, a: Expr, b: Expr, ranges: Mapping[Var, tuple[Expr, Expr]]) -> bool:
-    """Return whether ``a <= b``: at once, for each part of a minimum or maximum, or at the ends of the loops in
-    ``ranges``."""
+    """Return whether ``a <= b`` is proven.
+
+    It is tried directly, for each operand of a minimum or maximum, and at the bounds of the loops in ``ranges``.
+    """
     if analyzer.can_prove(a <= b):
         return True
     if isinstance(b, Min):
@@ -192,7 +201,7 @@ def _at_most(analyzer: Analyzer, a: Expr, b: Expr, ranges: Mapping[Var, tuple[Ex
 
 
 def _quotient(e: Expr) -> tuple[Expr, int, int] | None:
-    """Return (n, c, k) for ``n // c + k``."""
+    """Return (n, c, k) when ``e`` is ``n // c + k``."""
     k = 0
     if isinstance(e, (Add, Sub)) and isinstance(e.b, IntImm):
         k = e.b.value if isinstance(e, Add) else -e.b.value
@@ -203,8 +212,10 @@ def _quotient(e: Expr) -> tuple[Expr, int, int] | None:
 
 
 def check_all_covers(tree: Tree, realize: BlockRealize) -> None:
-    """:func:`check_cover` of ``realize`` against those of its scope that write what it reads, and that read what it
-    writes, where they share loops with it or its bindings have changed."""
+    """Run :func:`check_cover` on ``realize`` and the blocks of its scope that it exchanges data with.
+
+    Blocks that share no loop with it are not checked, since one of the two is complete before the other starts.
+    """
     scope = scope_of(tree, realize)
     for region in {r.buffer: r for r in realize.block.reads}.values():
         _check_reader(tree, scope.writers.get(region.buffer, []), realize, region.buffer)
@@ -214,18 +225,23 @@ def check_all_covers(tree: Tree, realize: BlockRealize) -> None:
 
 
 def _check_reader(tree: Tree, writers: Sequence[BlockRealize], reader: BlockRealize, buffer: Buffer) -> None:
-    """Return one of the writers covers the reader in each turn of the loops they share; when none shares one, each is
-    done."""
+    """Raise ScheduleError unless one of the writers covers the reader in each iteration of the loops that they share.
+
+    Writers that share no loop with the reader are complete before it.
+    """
     others = [w for w in writers if w is not reader]
     if not others or reader in writers:
-        return  # an accumulating block reads what it wrote itself
+        return  # an accumulating block reads its own results
     around = {loop.loop_var for loop in tree.loops_above(reader)}
     if any(loop.loop_var in around for w in others for loop in tree.loops_above(w)):
         check_any_cover(tree, others, reader, buffer)
 
 
 def check_any_cover(tree: Tree, writers: Sequence[BlockRealize], reader: BlockRealize, buffer: Buffer) -> None:
-    """:func:`check_cover` of one of the writers, the last first; the problem with that one when none does."""
+    """Raise ScheduleError unless one of the writers passes :func:`check_cover`, tried from the last.
+
+    The error is that of the last writer.
+    """
     problem: ScheduleError | None = None
     for writer in reversed(writers):
         try:

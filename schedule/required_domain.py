@@ -1,4 +1,4 @@
-"""From the elements that are wanted to the values of a block's axes that touch them."""
+"""This module derives the values of a block's axes that access given elements."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from .footprint import Ends
 from .inverse_map import digit_of
 
 Required = list[tuple[Access, list["Ends | None"]]]
-"""Accesses of the moved block, with the elements of the buffer that are wanted from each."""
+"""Accesses of the moved block, with the bounds of the elements that are required from each."""
 
 
 def join_ends(analyzer: Analyzer, a: Ends | None, b: Ends | None) -> Ends | None:
-    """Return the interval around two intervals; None stands for everything."""
+    """Return the interval around two intervals; None stands for an unbounded one."""
     if a is None or b is None:
         return None
     return analyzer.simplify(min_(a[0], b[0])), analyzer.simplify(max_(a[1], b[1]))
 
 
 def required_domains(analyzer: Analyzer, axes: Sequence[IterVar], required: Required) -> dict[Var, Ends | None]:
-    """For each axis the values that touch one of the required elements, at most; None for its whole domain."""
+    """Return bounds of each axis that include all values which access a required element; None for the whole domain."""
     names = [iv.var for iv in axes]
     out: dict[Var, Ends | None] = {}
     known: set[Var] = set()
@@ -48,7 +48,7 @@ def _solve_one(
     local = Analyzer()
     for v, r in (*doms.items(), *inner.items()):
         unit = v in doms and is_const_int(r.extent, 1)
-        local.bind(v, (r.min, r.min + 1) if unit else r)  # as if longer, so that simplifying keeps the axis
+        local.bind(v, (r.min, r.min + 1) if unit else r)  # treated as longer, so that simplification keeps the axis
     digits: dict[Var, dict[tuple[int, int | None], Ends]] = {}
     for index, ends in zip(access.indices, box, strict=True):
         if ends is None:
@@ -70,7 +70,10 @@ def _solve_one(
 
 
 def _meet(analyzer: Analyzer, a: Ends, b: Ends) -> Ends:
-    """Return one of two intervals that both hold the values; the one known to be inside the other, else the first."""
+    """Return one of two intervals that both contain the values.
+
+    It is the one that is known to lie inside the other, else the first.
+    """
     if analyzer.can_prove(b[0] >= a[0]) and analyzer.can_prove(b[1] <= a[1]):
         return b
     return a
@@ -79,7 +82,7 @@ def _meet(analyzer: Analyzer, a: Ends, b: Ends) -> Ends:
 def _solve_linear(
     analyzer: Analyzer, e: Expr, ends: Ends, doms: Mapping[Var, Range], inner: Mapping[Var, Range]
 ) -> dict[Var, Ends]:
-    """Return ``c*v + rest`` is to lie between ``ends``: v lies between the ends divided by c, for each v in turn."""
+    """Return bounds of each axis v in ``c*v + rest``, given that the sum lies between ``ends``."""
     movers = [v for v in (*doms, *inner) if uses_var(e, v)]
     line = linear_coefficients(e, movers)
     if line is None:
@@ -103,12 +106,12 @@ def _solve_linear(
 
 
 def _join_digits(analyzer: Analyzer, parts: Mapping[tuple[int, int | None], Ends], dom: Range) -> Ends | None:
-    """Return the values whose digits lie between the given ends: lowest digits together, highest digits together."""
+    """Return bounds of the values whose digits lie between the given ends."""
     lo: Expr = IntImm(0)
     hi: Expr = IntImm(0)
     expected = 1
     for (lower, upper), (first, last) in sorted(parts.items(), key=lambda p: p[0][0]):
-        if lower > expected and expected == 1:  # the lowest digits are unknown: any value
+        if lower > expected and expected == 1:  # the lowest digits are unknown: they may have any value
             hi = hi + (lower - 1)
         elif lower != expected:
             return None

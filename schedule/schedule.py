@@ -1,4 +1,4 @@
-"""The schedule: a function, the transformations applied to it, and nothing that was not proven legal.
+"""This module defines ``Schedule``: a function and the transformations applied to it, each proven legal.
 
 ``Schedule(func)`` holds an immutable module; each primitive replaces it by a new one and adds a line to the trace. The
 primitives themselves live in :mod:`.primitives`; their documentation is that of the methods here.
@@ -31,7 +31,7 @@ from .tree import blocks_below, symbols_of, tree_of, unique_names
 
 
 class Schedule(PrimitiveMethods):
-    """A function being scheduled.
+    """A ``Schedule`` transforms a function step by step.
 
     ``mod_or_func``: a PrimFunc (it becomes ``mod["main"]``) or an IRModule. ``seed`` makes sampling repeatable; without
     one it is drawn. ``debug_mask``: ``"none"``, or ``"all"`` to verify the function after every step.
@@ -43,11 +43,11 @@ class Schedule(PrimitiveMethods):
     variables whose value ``get`` tells. A handle stays valid as long as the block or loop exists. A
     :class:`ScheduleError` leaves the schedule as it was.
 
-    ``parametric`` leaves tile sizes open: ``sample_perfect_tile`` and ``sample_tile`` then give symbols, loop extents
-    become expressions in them, and what is proven holds for all sizes; :meth:`open_decisions` lists the symbols.
+    ``check``: ``"affine"``, or ``"smt"`` to ask a solver where the analysis of affine forms cannot decide. The solver
+    accepts more steps, takes longer, and needs ``pip install 'tilewright[smt]'``.
 
-    ``check``: ``"affine"``, or ``"smt"`` to ask a solver where the analysis of affine forms cannot decide; it accepts more,
-    takes longer, and needs ``pip install 'tilewright[smt]'``.
+    Blocks that share a name are numbered when the schedule is made (``C`` and ``C`` become ``C_1`` and ``C_2``). A
+    function with more elements or larger indices than int32 can count gets int64 loops and axes.
 
     Two blocks of one name get numbers when the schedule is made (``C`` and ``C`` become ``C_1`` and ``C_2``). A function
     whose buffers' elements or indices int32 does not count gets int64 loops and axes.
@@ -75,7 +75,7 @@ class Schedule(PrimitiveMethods):
         if check not in ("affine", "smt"):
             raise ValueError(f"check {check!r}; it is 'affine' or 'smt'")
         self._smt = check == "smt"
-        with solving(self._smt):  # says at once when the solver is not there
+        with solving(self._smt):  # raises at once when the solver is not installed
             pass
         for name in mod_or_func:
             func = widened(unique_names(mod_or_func[name]))
@@ -87,9 +87,9 @@ class Schedule(PrimitiveMethods):
         self._mod = mod_or_func
         self._current = "main" if "main" in names else names[0] if len(names) == 1 else None
         self._insts: list[Instruction] = []
-        self._names: dict[Any, str] = {}  # handle → its name in the trace
-        self._values: dict[Var, int | float | Expr | None] = {}  # sampled variable → what it stands for
-        self._renamed: dict[str, str] = {}  # block name → its name now
+        self._names: dict[Any, str] = {}  # handle to its name in the trace
+        self._values: dict[Var, int | float | Expr | None] = {}  # sampled variable to its value
+        self._renamed: dict[str, str] = {}  # old block name to its present name
         self._removed: frozenset[Any] = frozenset()  # handles that remove_rv forgot
         self._count = 0
         self._shows_ir = error_render_level == "detail"
@@ -107,8 +107,10 @@ class Schedule(PrimitiveMethods):
 
     @property
     def func(self) -> PrimFunc:
-        """Return the function being worked on: ``main``, the only one, or what ``work_on`` chose. ScheduleError when
-        the module has several functions, none of them is ``main``, and none was chosen."""
+        """Return the function being worked on: ``main``, the only one, or the one that ``work_on`` chose.
+
+        ScheduleError is raised when the module has several functions, none of them is ``main``, and none was chosen.
+        """
         return self._mod[self._chosen()]
 
     @property
@@ -127,7 +129,7 @@ class Schedule(PrimitiveMethods):
 
     @property
     def trace(self) -> Trace:
-        """Return what was applied so far."""
+        """Return the steps that were applied so far."""
         return Trace(tuple(self._insts))
 
     @property
@@ -136,8 +138,10 @@ class Schedule(PrimitiveMethods):
         return self._parametric
 
     def open_decisions(self) -> list[tuple[int, list[Var]]]:
-        """Return the sampling instructions without a decision, by their number in the trace, each with the symbols of
-        its tile sizes (all but the outermost size, which follows from them)."""
+        """Return the sampling instructions without a decision, as (number in the trace, symbols of the tile sizes).
+
+        The outermost tile size has no symbol, since it follows from the others.
+        """
         out: list[tuple[int, list[Var]]] = []
         values = {name: self._values[var] for var, name in self._names.items() if var in self._values}
         for number, inst in enumerate(self._insts):
@@ -146,7 +150,7 @@ class Schedule(PrimitiveMethods):
         return out
 
     def get(self, rv: Any) -> Any:
-        """Return what a handle stands for: the Block, the For, or the number."""
+        """Return the Block, For or number that a handle stands for."""
         if isinstance(rv, BlockRV):
             return self._tree_with(rv).block(self._block_name(rv)).block
         value = self._resolve(rv)
@@ -156,7 +160,7 @@ class Schedule(PrimitiveMethods):
         return value
 
     def remove_rv(self, rv: Any) -> None:
-        """Forget a handle: using it is an error from now on. What it stands for stays."""
+        """Forget a handle, so that using it is an error from now on. The block, loop or number itself stays."""
         if rv not in self._names:
             raise unknown_handle(
                 f"{rv} is no handle of this schedule", hint="get_block, get_loops and the steps give handles"
@@ -189,13 +193,13 @@ class Schedule(PrimitiveMethods):
     # -- copies and randomness -------------------------------------------------------------------------------------
 
     def copy(self) -> Schedule:
-        """Return a schedule of its own with the same function, handles and trace; its random numbers are forked."""
+        """Return an independent schedule with the same function, handles and trace; its random numbers are forked."""
         new = self.snapshot()
         new._seed, new._rng = self.fork_seed(), None
         return new
 
     def snapshot(self) -> Schedule:
-        """Return what :meth:`restore` goes back to: a copy with the same random numbers to come."""
+        """Return a state for :meth:`restore`: a copy that will draw the same random numbers."""
         new = object.__new__(type(self))
         new.__dict__.update(self.__dict__)
         new._insts, new._names = self._insts.copy(), self._names.copy()
@@ -206,7 +210,7 @@ class Schedule(PrimitiveMethods):
         return new
 
     def restore(self, earlier: Schedule) -> None:
-        """Go back to what :meth:`snapshot` kept."""
+        """Go back to the state that :meth:`snapshot` returned."""
         self.__dict__.update(earlier.snapshot().__dict__)
 
     def seed(self, seed: int) -> None:
@@ -214,7 +218,7 @@ class Schedule(PrimitiveMethods):
         self._seed, self._rng = int(seed), None
 
     def fork_seed(self) -> int:
-        """Return a seed for a schedule that shall draw other numbers than this one."""
+        """Return a seed for a schedule that is to draw other numbers than this one."""
         return int(self.rng.integers(1 << 62))
 
     @property
@@ -227,7 +231,7 @@ class Schedule(PrimitiveMethods):
     # -- applying --------------------------------------------------------------------------------------------------
 
     def apply_named(self, step: Primitive, arguments: Mapping[str, Any]) -> Any:
-        """Apply a primitive to arguments given by name; those left out have their defaults."""
+        """Apply a primitive to arguments given by name; omitted ones have their defaults."""
         return self._apply(step, step.complete(arguments))
 
     def _apply(self, step: Primitive, arguments: dict[str, Any]) -> Any:
@@ -317,7 +321,7 @@ class Schedule(PrimitiveMethods):
         return tree_of(self._mod[self._function_of([rv])])
 
     def _function_of(self, arguments: Any) -> str:
-        """Return the function that the handles among the arguments belong to."""
+        """Return the name of the function that the handles among the arguments belong to."""
         asked = arguments.get("func_name") if isinstance(arguments, Mapping) else None
         if asked is not None:
             if not isinstance(asked, str) or asked not in self._mod:
@@ -344,7 +348,7 @@ class Schedule(PrimitiveMethods):
         return name
 
     def _resolve(self, value: Any) -> Any:
-        """Return an argument as the primitive's function gets it: names for blocks, values for sampled numbers."""
+        """Return an argument as the primitive's function receives it: names for blocks, values for sampled numbers."""
         if value is None or isinstance(value, (str, int, float)):
             return value
         if isinstance(value, BlockRV):
@@ -371,8 +375,11 @@ class Schedule(PrimitiveMethods):
         return value.item() if isinstance(value, np.generic) else value
 
     def _settled(self, value: Any) -> Any:
-        """Return an argument as it is prepared: the name for a block, and a function of indices with the sampled
-        numbers in its results replaced by values."""
+        """Return an argument as ``prepare`` receives it.
+
+        A block is given by its name. In the results of a function of indices, sampled numbers are replaced by their
+        values.
+        """
         if isinstance(value, BlockRV):
             return self._block_name(value)
         if not callable(value):
@@ -391,8 +398,7 @@ class Schedule(PrimitiveMethods):
         return IntImm(value) if isinstance(value, int) else value
 
     def _without_name(self, parameter: str, value: Any, arguments: Mapping[str, Any]) -> Any:
-        """Return an argument, where it is a buffer or its name the buffer's number: a trace keeps no names of
-        buffers."""
+        """Return the number of a buffer in place of the buffer or its name, since a trace holds no names of buffers."""
         if parameter not in BUFFER_PARAMETERS or not isinstance(value, (str, Buffer)):
             return value
         block = self.get(BlockRV(self._resolve(arguments["block"])))
@@ -445,8 +451,10 @@ class Schedule(PrimitiveMethods):
             ) from None
 
     def _meet(self, arguments: Any, func_name: str) -> Schedule | None:
-        """Look up, by instructions of their own, the loops and sizes among the arguments that did not come from this
-        schedule's methods, so that the trace can name them. Returns what to restore if the step then fails."""
+        """Record queries for the loops and sizes among the arguments that no earlier step of this schedule returned.
+
+        The trace can then name them. The result is the state to restore if the step fails.
+        """
         tree = None
         before = None
         for value in _leaves(arguments):

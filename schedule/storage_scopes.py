@@ -1,4 +1,4 @@
-"""The names of storage scopes: where a buffer lives."""
+"""This module knows the names of storage scopes, which say in which memory a buffer lives."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ _SCOPE = re.compile(
 
 
 def check_storage_scope(scope: Any) -> str:
-    """Return ``scope``, if it is one: ``global`` (also written as an empty text), ``shared``, ``warp``, ``local`` and
-    their like, maybe with a tag for a memory of one's own (``global.scratchpad``, ``shared.dyn``). ScheduleError
-    otherwise."""
+    """Return ``scope`` if it is the name of a storage scope; ScheduleError otherwise.
+
+    The names are ``global`` (or an empty text), ``shared``, ``warp``, ``local`` and their like, optionally with the tag
+    of a special memory (``global.scratchpad``, ``shared.dyn``).
+    """
     if scope == "":
         return "global"
     if not isinstance(scope, str) or _SCOPE.fullmatch(scope) is None:
@@ -30,16 +32,16 @@ def check_storage_scope(scope: Any) -> str:
 
 
 def rank_of_scope(scope: str) -> int:
-    """Return how near to a thread memory is: 0 for all (global), 1 for a block of threads, 2 for a warp, 3 for one
+    """Return who shares the memory: 0 for all threads (global), 1 for a block of threads, 2 for a warp, 3 for one
     thread."""
     return _RANKS.get(scope.split(".")[0], 3)
 
 
 def shared_by_thread(scope: str, thread: str) -> bool:
-    """Return whether the threads of the axis ``thread`` (``threadIdx.x``) share one copy of what lives in ``scope``."""
+    """Return whether the threads of the axis ``thread`` (``threadIdx.x``) share one copy of a buffer in ``scope``."""
     rank = rank_of_scope(scope)
     if rank == 0:
-        return False  # one copy for all: each turn of a thread's loop copies its own part
+        return False  # one copy for all: each iteration of a thread's loop copies its own part
     if rank == 2:
         return thread == "threadIdx.x"
     return rank <= (0 if thread.startswith("blockIdx") else 1)

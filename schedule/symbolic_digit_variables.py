@@ -1,4 +1,5 @@
-"""The digits of a loop in a mixed radix of sizes: ``f // n`` and ``f % n`` of a loop of ``n * 32`` turns."""
+"""This module replaces ``f // n`` and ``f % n``, for a loop of symbolic trip count ``n * 32``, by independent
+variables."""
 
 from __future__ import annotations
 
@@ -11,16 +12,18 @@ from ..tir.walk import uses_var
 
 Parts = tuple[list[Expr], list[Expr], dict[Var, Range]]
 Digit = tuple[Expr, "Expr | None"]
-"""``x % upper // lower`` as (lower, upper); no upper stands for the loop's extent."""
+"""The pair (lower, upper) of ``x % upper // lower``; an upper of None stands for the loop's extent."""
 
 
 def with_symbolic_digits(
     analyzer: Analyzer, indices: list[Expr], tests: list[Expr], ranges: dict[Var, Range], once: bool
 ) -> Parts | None:
-    """Return ``indices`` and ``tests`` with the digits of loops of symbolic extents, and digits of symbolic places,
-    replaced by new variables, which ``analyzer`` learns, and the ranges now. None when the digits of a loop depend on
-    each other, or, with ``once``, do not tell all its turns apart. A loop that has other digits, or is used itself,
-    stays."""
+    """Return ``indices`` and ``tests`` with symbolic digits replaced by new variables, and the ranges of all variables.
+
+    Digits are replaced when the loop's extent or the digit's place is symbolic; ``analyzer`` learns the new variables.
+    The result is None when the digits of a loop depend on each other or, with ``once``, when two of its iterations have
+    the same digits. A loop that has other digits, or is used itself, is left unchanged.
+    """
     wanted: dict[Var, list[tuple[Expr, Digit]]] = {}
     whole: set[Var] = set()
     stack: list[Any] = [*indices, *tests]
@@ -60,7 +63,7 @@ def with_symbolic_digits(
 
 
 def _digit(n: Any, ranges: Mapping[Var, Range]) -> tuple[Var, Digit] | None:
-    """Return (x, (lower, upper)) when n is ``x % upper // lower`` or ``x // lower % (upper // lower)`` of one of the
+    """Return (x, (lower, upper)) for ``x % upper // lower`` or ``x // lower % (upper // lower)`` of one of the
     loops."""
     if not isinstance(n, (FloorDiv, FloorMod)):
         return None
@@ -80,8 +83,11 @@ def _digit(n: Any, ranges: Mapping[Var, Range]) -> tuple[Var, Digit] | None:
 
 
 def _independent(analyzer: Analyzer, digits: list[Digit], extent: Expr, once: bool) -> list[tuple[Expr, Expr]] | None:
-    """For each digit its place (one expression for equal places) and how many values it has; None when they do not take
-    their values independently of each other while the loop runs, or with ``once`` leave turns that differ in none."""
+    """Return the place and the number of values of each digit (one expression for equal places).
+
+    The result is None when the digits do not take their values independently of each other while the loop runs, or with
+    ``once`` when iterations exist that have the same digits.
+    """
     ends = [(analyzer.simplify(low), extent if up is None else analyzer.simplify(up)) for low, up in digits]
     out: dict[int, tuple[Expr, Expr]] = {}
     last: Expr = const(1, extent.dtype)
@@ -101,7 +107,7 @@ def _independent(analyzer: Analyzer, digits: list[Digit], extent: Expr, once: bo
 
 
 def _is_lowest(analyzer: Analyzer, k: int, ends: Mapping[int, tuple[Expr, Expr]]) -> bool:
-    """Return whether all other digits are the same as number ``k``, or of places that are multiples of its end."""
+    """Return whether each other digit equals digit ``k`` or has a place that is a multiple of its end."""
     low, up = ends[k]
     return all(
         analyzer.can_prove_equal(up, other_up)
@@ -112,7 +118,7 @@ def _is_lowest(analyzer: Analyzer, k: int, ends: Mapping[int, tuple[Expr, Expr]]
 
 
 def _times(analyzer: Analyzer, low: Expr, high: Expr, same: bool) -> Expr | None:
-    """Return ``high / low`` where it is a whole positive number, and 1 with ``same``; else None."""
+    """Return ``high / low`` where it is a positive integer, and 1 with ``same``; else None."""
     if not analyzer.can_prove(low >= 1) or not analyzer.can_prove(high >= 1):
         return None
     count = analyzer.simplify(high // low)

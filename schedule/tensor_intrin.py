@@ -1,8 +1,8 @@
-"""Tensor intrinsics: what a piece of hardware computes, in two programs.
+"""This module defines tensor intrinsics: two programs for what a piece of hardware computes.
 
-The *description* says it in loops, the *implementation* in whatever reaches the hardware (a dot-product instruction, a
-call of a driver); :meth:`Schedule.tensorize` finds the first and puts the second in its place. Both are PrimFuncs of the
-same parameters: a root block that declares what it reads and writes, without axes. The idea and the form are TVM's
+The *description* uses loops. The *implementation* uses whatever reaches the hardware (a dot-product instruction, a call
+of a driver). :meth:`Schedule.tensorize` finds the first and puts the second in its place. Both are PrimFuncs with the
+same parameters, and a root block without axes that declares what it reads and writes. The idea and the form are TVM's
 (Feng et al., "TensorIR", ASPLOS 2023).
 """
 
@@ -31,7 +31,7 @@ _ADDED: set[str] = set()
 
 @dataclass(frozen=True, eq=False)
 class TensorIntrin:
-    """An intrinsic by its ``name``: the description ``desc`` and the implementation ``impl``.
+    """A ``TensorIntrin`` has a ``name``, the description ``desc`` and the implementation ``impl``.
 
     Buffers of a program stand for those of the description when data type and scope are the same; where the description
     has ``T.func_attr({"any_scope": True})``, the scope does not matter.
@@ -47,11 +47,11 @@ class TensorIntrin:
 
     @staticmethod
     def register(name: str, desc: PrimFunc, impl: PrimFunc, override: bool = False) -> None:
-        """Make an intrinsic known under ``name``.
+        """Register an intrinsic under ``name``.
 
-        ValueError when the name is taken (unless ``override``), and when the two do not fit together: other buffers,
-        no root block, an implementation that writes what the description only reads. That they compute the same is for
-        :meth:`check` to see.
+        ValueError is raised when the name is taken (unless ``override``), and when the two do not fit together:
+        different buffers, no root block, or an implementation that writes a buffer which the description only reads.
+        :meth:`check` tests that they compute the same.
         """
         if not override and (name in _REGISTERED or name in SHIPPED):
             raise ValueError(f"there is a tensor intrinsic {name!r} already; override=True replaces it")
@@ -61,7 +61,7 @@ class TensorIntrin:
 
     @staticmethod
     def added() -> frozenset[str]:
-        """Return the names of those that :meth:`register` made known."""
+        """Return the names of the intrinsics that :meth:`register` added."""
         return frozenset(_ADDED)
 
     @staticmethod
@@ -76,7 +76,7 @@ class TensorIntrin:
 
     @property
     def any_scope(self) -> bool:
-        """Return whether buffers may lie in any memory."""
+        """Return whether buffers may live in any storage scope."""
         return bool(self.desc.attrs.get("any_scope", False))
 
     @staticmethod
@@ -85,9 +85,10 @@ class TensorIntrin:
         return sorted({*SHIPPED, *_REGISTERED})
 
     def check(self, rounds: int = 3, seed: int = 0, externs: Mapping[str, Callable[..., Any]] | None = None) -> None:
-        """Run both programs through the interpreter on small whole numbers; AssertionError when the results differ.
+        """Run both programs in the interpreter on small integers; AssertionError when the results differ.
 
-        ``externs`` gives the functions behind ``T.call_extern``. Sizes must be constants.
+        ``rounds`` is the number of random inputs. ``externs`` gives the functions behind ``T.call_extern``. Sizes must
+        be constants.
         """
         rng = np.random.default_rng(seed)
         for _ in range(rounds):

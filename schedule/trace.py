@@ -1,4 +1,4 @@
-"""The trace: which primitives were applied, with what, and what was decided. It prints, travels as JSON, and replays."""
+"""This module defines traces: the applied primitives with their arguments and decisions, as Python, JSON and replay."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .schedule import Schedule
 
 FORMAT = 1
-"""The version of the JSON form; it grows when an old reader would misunderstand."""
+"""The version of the JSON form; it grows when an old reader would misread the data."""
 
 _MAX_INSTRUCTIONS = 10_000
 _POSTPROC = "enter_postproc"
@@ -24,8 +24,11 @@ _POSTPROC = "enter_postproc"
 
 @dataclass(frozen=True, eq=False)
 class Instruction:
-    """One applied primitive. ``arguments`` are recorded values by parameter name (see :mod:`.trace_data`),
-    ``outputs`` the name of its output, a list of names, or None; ``decision`` is what a sampling primitive chose."""
+    """An ``Instruction`` is one applied primitive.
+
+    ``arguments`` are recorded values by parameter name (see :mod:`.trace_data`), ``outputs`` the name of its output, a
+    list of names, or None; ``decision`` is the decision of a sampling primitive.
+    """
 
     name: str
     arguments: Mapping[str, Any]
@@ -49,7 +52,7 @@ class Instruction:
 
     @property
     def primitive(self) -> Primitive:
-        """Return what it calls; TraceError when no such primitive is registered."""
+        """Return the primitive that is called; TraceError when none of this name is registered."""
         try:
             return REGISTRY[self.name]
         except KeyError:
@@ -57,7 +60,7 @@ class Instruction:
 
     @property
     def kind(self) -> Primitive:
-        """Return the same under TVM's name, so that ``inst.kind.name`` is the primitive's name."""
+        """Return the primitive under TVM's name, so that ``inst.kind.name`` is the primitive's name."""
         return self.primitive
 
     def as_python(self) -> str:
@@ -86,9 +89,9 @@ def _same(default: Any, value: Any) -> bool:
 
 @dataclass(eq=False, init=False)
 class Trace:
-    """A sequence of instructions: plain data, free of the function it was recorded on.
+    """A ``Trace`` is a sequence of instructions: plain data, independent of the function it was recorded on.
 
-    ``sch.trace`` is a trace of its own each time: appending to it or popping from it leaves the schedule alone.
+    ``sch.trace`` returns a new trace each time; appending to it or popping from it does not change the schedule.
 
     >>> Trace.from_json({"format": 1, "insts": [{"name": "get_block", "args": {"name": "C"}, "out": "b0"}]})
     b0 = sch.get_block(name='C')
@@ -113,11 +116,11 @@ class Trace:
 
     @property
     def decisions(self) -> dict[Instruction, Any]:
-        """Return what each sampling instruction chose."""
+        """Return the decision of each sampling instruction."""
         return {inst: inst.decision for inst in self.insts if inst.decision is not None}
 
     def get_decision(self, inst: Instruction | int) -> Any:
-        """Return what an instruction (or that of this number) chose; None when it decides nothing, or is still open."""
+        """Return the decision of an instruction, or of the one with this number; None when there is none."""
         return self.insts[self._index(inst)].decision
 
     def append(self, inst: Instruction, decision: Any = None) -> None:
@@ -125,7 +128,7 @@ class Trace:
         self.insts = (*self.insts, inst if decision is None else replace(inst, decision=decision))
 
     def pop(self) -> Instruction | None:
-        """Take the last instruction away; None when there is none."""
+        """Remove and return the last instruction; None when there is none."""
         if not self.insts:
             return None
         last = self.insts[-1]
@@ -150,7 +153,7 @@ class Trace:
         return Trace(tuple(insts))
 
     def simplified(self, remove_postproc: bool = False) -> Trace:
-        """This trace without queries and samples whose outputs nobody uses."""
+        """Return this trace without queries and samples whose outputs are not used."""
         used: set[str] = set()
         kept: list[Instruction] = []
         for inst in reversed(self._before_postproc() if remove_postproc else list(self.insts)):
@@ -176,11 +179,11 @@ class Trace:
         remove_postproc: bool = False,
         decision_provider: Callable[[Instruction, dict[str, Any], Any], Any] | None = None,
     ) -> dict[str, Handle | Any]:
-        """Replay on ``sch``; returns the outputs by their names in this trace.
+        """Replay the trace on ``sch``, and return the outputs by their names in this trace.
 
-        ``decision_provider(instruction, arguments, decision)`` may choose anew for each sampling instruction.
-        ScheduleError when a step does not apply there; TraceError when the trace makes no sense. In both cases ``sch``
-        is as it was before.
+        ``decision_provider(instruction, arguments, decision)`` may replace the decision of each sampling instruction.
+        ScheduleError is raised when a step does not apply, TraceError when the trace is malformed. In both cases
+        ``sch`` is left unchanged.
         """
         before = sch.snapshot()
         handles: dict[str, Any] = {}
@@ -210,8 +213,11 @@ class Trace:
 
     @staticmethod
     def from_json(data: Any) -> Trace:
-        """Return the trace that :meth:`as_json` (or, as text, :meth:`dumps`) wrote. Safe on foreign data: TraceError
-        for another format, for what is no primitive, and for arguments that are more than numbers, texts and lists."""
+        """Return the trace that :meth:`as_json` (or, as text, :meth:`dumps`) wrote.
+
+        It is safe on foreign data: TraceError is raised for another format, for unknown primitives, and for arguments
+        other than numbers, texts and lists.
+        """
         if isinstance(data, (str, bytes)):
             try:
                 data = json.loads(data)
@@ -240,7 +246,7 @@ class Trace:
         return Trace.from_json(data).apply_to_schedule(sch)
 
     def as_python(self) -> str:
-        """Return the trace as Python that, run where ``sch`` is a Schedule, applies it."""
+        """Return the trace as Python code that applies it to a Schedule named ``sch``."""
         lines = [inst.as_python() for inst in self.insts]
         if any(uses_script(value) for inst in self.insts for value in (*inst.arguments.values(), inst.decision)):
             lines.insert(0, "from tilewright.tir import script as T")
@@ -261,7 +267,8 @@ def apply_instruction(
     handles: dict[str, Any],
     provider: Callable[..., Any] | None = None,
 ) -> None:
-    """Apply the ``number``-th instruction of a trace; its outputs join ``handles``, by their names in the trace."""
+    """Apply the ``number``-th instruction of a trace, and add its outputs to ``handles`` by their names in the
+    trace."""
     step = inst.primitive
     where = f"instruction {number}, {inst.name}"
 

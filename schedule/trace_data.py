@@ -1,4 +1,4 @@
-"""What a trace is made of: plain values, references to earlier outputs, formulas over them, typed constants.
+"""This module defines the data of a trace: plain values, references to earlier outputs, formulas and typed constants.
 
 A recorded argument is one of: None, bool, int, float, str, a list or a str-keyed dict of recorded arguments,
 :class:`Ref`, :class:`Formula`, :class:`Const`. In JSON a reference is a string ``"%l3"`` (a string that begins with
@@ -29,14 +29,14 @@ class TraceError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """An output of an earlier instruction, by its name in the trace: ``b0``, ``l1``, ``v2``."""
+    """A ``Ref`` is the output of an earlier instruction, by its name in the trace: ``b0``, ``l1``, ``v2``."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Const:
-    """A constant whose type matters."""
+    """A ``Const`` is a constant whose type matters."""
 
     dtype: str
     value: int | float
@@ -48,22 +48,22 @@ class Const:
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """Whole-number arithmetic over references, as text: ``v1 * 2``, ``min(v1, 8)``."""
+    """A ``Formula`` is integer arithmetic over references, as text: ``v1 * 2``, ``min(v1, 8)``."""
 
     text: str
 
     def names(self) -> list[str]:
-        """Return the references used."""
+        """Return the names of the references that it uses."""
         return [n.id for n in ast.walk(_parse(self.text)) if isinstance(n, ast.Name) and n.id not in _CALLS]
 
     def to_expr(self, lookup: Callable[[str], Any]) -> Expr:
-        """Return the expression, with ``lookup`` giving what a reference stands for; TraceError when the text is no
+        """Return the expression; ``lookup`` gives the value of a reference. TraceError when the text is not a
         formula."""
         return convert(_evaluate(_parse(self.text).body, lookup, 0))
 
     @staticmethod
     def of(e: Expr, name_of: Callable[[Var], str]) -> Formula:
-        """Return the text of an expression; TypeError when it has other nodes than whole-number arithmetic over
+        """Return the formula of an expression; TypeError when it has nodes other than integer arithmetic over
         variables."""
         return Formula(_write(e, name_of))
 
@@ -134,7 +134,7 @@ def _write(e: Expr, name_of: Callable[[Var], str]) -> str:
 
 
 def constant(e: Expr) -> Any:
-    """Return an IntImm or FloatImm as recorded: a plain int, float32 or bool stays one, others keep their type."""
+    """Return an IntImm or FloatImm as recorded: int32, float32 and bool as plain values, others with their type."""
     if isinstance(e, IntImm):
         return bool(e.value) if e.dtype == "bool" else e.value if e.dtype == "int32" else Const(e.dtype, e.value)
     assert isinstance(e, FloatImm)

@@ -1,8 +1,8 @@
-"""A trace in the names of another program: two programs that differ in names only take the same steps.
+"""This module rewrites a trace for another program that differs from the recorded one in names only.
 
-A trace refers to blocks, buffers and sizes by name, and steps make new names from those that there are
-(``cache_read`` of ``A`` gives ``A_local``). So the steps are replayed on both programs at once; at each step a name in the
-one stands for what has the same position in the other.
+A trace refers to blocks, buffers and sizes by name, and steps derive new names from existing ones (``cache_read`` of
+``A`` makes ``A_local``). So the steps are replayed on both programs at once. At each step a name in one program stands
+for the item with the same position in the other.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from .tree import symbols_of, tree_of
 def retarget(trace: Trace, recorded: PrimFunc, func: PrimFunc) -> Trace:
     """Return the steps of ``trace``, which was recorded on ``recorded``, in the names of ``func``.
 
-    The two functions differ in names only; ScheduleError otherwise, and when a step does not apply to ``recorded``.
-    Returns ``trace`` itself when all names are the same.
+    ScheduleError is raised when the two functions differ in more than names, and when a step does not apply to
+    ``recorded``. The result is ``trace`` itself when all names are the same.
     """
     if _names(recorded) == _names(func):
         return trace
@@ -80,7 +80,7 @@ def _translated(inst: Instruction, there: Schedule, here: Schedule, handles: dic
     elif inst.name == "get_symbol":
         change("name", lambda name: _same_symbol(name, there, here))
     change("func_name", lambda function: _same_function(function, there, here))
-    for name in BUFFER_PARAMETERS:  # only older traces keep the name of a buffer
+    for name in BUFFER_PARAMETERS:  # only older traces hold names of buffers
         of = _block_of(arguments.get("block"), there, handles)
         if of is not None and isinstance(arguments.get(name), str):
             arguments[name] = buffer_number(name, arguments[name], of, arguments.get("buf_type"))
@@ -93,7 +93,7 @@ def _same_block(name: str, there: Schedule, here: Schedule) -> str:
     try:
         wanted = there.get(BlockRV(name))
     except ScheduleError:
-        return name  # the step is refused, and says so
+        return name  # the step will be refused with a message of its own
     blocks, others = tree_of(there.func).blocks, tree_of(here.func).blocks
     pairs = zip(blocks.values(), others, strict=False)
     return next((mine for found, mine in pairs if any(r.block is wanted for r in found)), name)

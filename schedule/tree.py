@@ -1,7 +1,7 @@
-"""Finding one's way in a function: blocks by name, loops by variable, the path to them, and replacing them.
+"""This module indexes the statements of a function: blocks by name, loops by variable, and the path to each.
 
-A :class:`Tree` is made by one walk over the statements and kept for the functions used last, so that a primitive's
-checks and its rewrite share it. Replacing copies the path from the root to the replaced statements and nothing else.
+A :class:`Tree` is made by one walk over the statements and cached for the functions used last, so that a primitive's
+checks and its rewrite share it. A replacement copies only the path from the root to the replaced statements.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from .errors import ScheduleError, near_names, nearest, unknown_handle
 
 
 class Tree:
-    """The statements of one function, indexed.
+    """A ``Tree`` is the index of the statements of one function.
 
     ``parent`` gives the statement directly above (a Block's parent is its BlockRealize), ``loops`` the loop of a
-    variable, ``blocks`` the realizations of a block name, all in program order. Statements inside a leaf block's body
-    are in here too; expressions are not walked.
+    variable, ``blocks`` the realizations of a block name, all in program order. Statements inside the body of a leaf
+    block are included; expressions are not walked.
     """
 
     __slots__ = ("_tile_symbols", "blocks", "func", "loops", "parent")
@@ -66,7 +66,7 @@ class Tree:
         return self.func.body
 
     def block(self, name: str) -> BlockRealize:
-        """Return the realization of the block of this name; ScheduleError with the nearest names when there is none."""
+        """Return the realization of the block of this name; ScheduleError with similar names when there is none."""
         found = self.blocks.get(name)
         if found is None:
             raise unknown_handle(
@@ -83,7 +83,7 @@ class Tree:
         return found[0]
 
     def loop(self, var: Var) -> For:
-        """Return the loop over ``var``; ScheduleError when it is gone."""
+        """Return the loop over ``var``; ScheduleError when it no longer exists."""
         found = self.loops.get(var)
         if found is None:
             name = getattr(var, "name", repr(var))
@@ -98,7 +98,7 @@ class Tree:
         return f"The loops are {', '.join(names[:12])}" + (", ..." if len(names) > 12 else "") if names else ""
 
     def path(self, stmt: Stmt) -> list[Stmt]:
-        """From the function's body down to ``stmt``, both included."""
+        """Return the statements from the function's body down to ``stmt``, both included."""
         out: list[Stmt] = []
         here: Stmt | None = stmt
         while here is not None:
@@ -141,11 +141,11 @@ class Tree:
         return stmt is ancestor or any(up is ancestor for up in self.above(stmt))
 
     def blocks_in(self, scope: BlockRealize) -> list[BlockRealize]:
-        """Return the blocks directly in a scope, in program order; blocks nested in those are left out."""
+        """Return the blocks directly in a scope, in program order, without blocks nested in those."""
         return list(blocks_below(scope.block.body))
 
     def child_of(self, ancestor: Stmt, stmt: Stmt) -> Stmt:
-        """Return the direct child of ``ancestor`` on the way down to ``stmt``."""
+        """Return the direct child of ``ancestor`` on the path to ``stmt``."""
         here = stmt
         while self.parent[here] is not ancestor:
             up = self.parent[here]
@@ -156,7 +156,7 @@ class Tree:
 
     @property
     def tile_symbols(self) -> list[Var]:
-        """Return the variables in loop extents that nothing defines: the open tile sizes of a parametric schedule."""
+        """Return the free variables in loop extents: the open tile sizes of a parametric schedule."""
         if self._tile_symbols is None:
             used: dict[Var, None] = {}
             for loop in self.loops.values():
@@ -176,10 +176,10 @@ class Tree:
     # -- rewriting -------------------------------------------------------------------------------------------------
 
     def replace(self, changes: Mapping[Stmt, Stmt | None]) -> PrimFunc:
-        """Return the function with each key (by identity) replaced by its value; None takes the statement away.
+        """Return the function with each key (by identity) replaced by its value; None removes the statement.
 
-        Only the paths to the keys are copied. A statement that becomes empty takes the loops around it with it, but
-        no block. No key may lie below another one.
+        Only the paths to the keys are copied. Loops around a statement that becomes empty are removed as well, but
+        blocks are not. No key may lie below another one.
 
         >>> tree.replace({loop: loop.with_(kind="parallel")})            # doctest: +SKIP
         """
@@ -217,13 +217,12 @@ class Tree:
 
 @lru_cache(maxsize=16)
 def tree_of(func: PrimFunc) -> Tree:
-    """Return the index of ``func``; kept for the functions used last."""
+    """Return the index of ``func``; it is cached for the functions used last."""
     return Tree(func)
 
 
 def blocks_below(stmt: Stmt) -> Iterator[BlockRealize]:
-    """Return the outermost blocks in ``stmt``, itself included, in program order; blocks nested in those are left
-    out."""
+    """Return the outermost blocks in ``stmt``, itself included, in program order, without blocks nested in those."""
     stack: list[Stmt] = [stmt]
     while stack:
         top = stack.pop()
@@ -247,7 +246,7 @@ def _statements_in(stmt: Stmt) -> list[Stmt]:
 
 
 def unique_block_name(func: PrimFunc, wish: str, taken: Iterable[str] = ()) -> str:
-    """Return ``wish``, or ``wish_1``, ``wish_2`` … when a block of ``func`` (or one of ``taken``) has that name."""
+    """Return ``wish``, or ``wish_1``, ``wish_2`` … when a block of ``func`` or one of ``taken`` has that name."""
     used = {*tree_of(func).blocks, *taken}
     if wish not in used:
         return wish
@@ -258,8 +257,10 @@ def unique_block_name(func: PrimFunc, wish: str, taken: Iterable[str] = ()) -> s
 
 
 def unique_names(func: PrimFunc) -> PrimFunc:
-    """Return ``func`` with blocks that share a name numbered (``C``, ``C`` → ``C_1``, ``C_2``); the root keeps its
-    own."""
+    """Return ``func`` with numbers added to block names that occur twice; the root keeps its name.
+
+    For example, ``C``, ``C`` become ``C_1``, ``C_2``.
+    """
     tree = tree_of(func)
     twice = {name for name, found in tree.blocks.items() if len(found) > 1}
     if not twice:
@@ -287,8 +288,7 @@ def unique_names(func: PrimFunc) -> PrimFunc:
 
 
 def symbols_of(func: PrimFunc) -> list[Var]:
-    """Return the sizes of a function: its scalar parameters, then the variables in its buffers' shapes, without
-    repeats."""
+    """Return the sizes of a function: its scalar parameters, then the variables in its buffers' shapes, each once."""
     found: dict[Var, None] = {p: None for p in func.params if p not in func.buffer_map}
     for buffer in func.buffers:
         for extent in (*buffer.shape, *buffer.strides, buffer.elem_offset):

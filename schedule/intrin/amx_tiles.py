@@ -1,11 +1,11 @@
-"""Products of tiles: the matrix unit of x86 (AMX), whose registers hold 16 rows of 64 bytes.
+"""This module defines products of tiles for the matrix unit of x86 (AMX), whose registers hold 16 rows of 64 bytes.
 
-The sums ``C[16, 16]`` are to stay in registers over the whole reduction: give them a buffer of scope ``local`` whose last
-two dimensions are one tile, ``C[.., m // 16, n // 16, m % 16, n % 16]`` (``transform_layout``), and unroll the loops over the
-tiles of one step. Eight registers hold two tiles of A by two tiles of B and their four of C.
+The sums ``C[16, 16]`` stay in registers over the whole reduction when they are in a buffer of scope ``local`` whose
+last two dimensions are one tile, ``C[.., m // 16, n // 16, m % 16, n % 16]`` (``transform_layout``), and the loops over
+the tiles of one step are unrolled. Eight registers hold two tiles of A, two tiles of B and their four of C.
 
-B is laid out with four (two) steps side by side, ``B[n // 16, k // 4, n % 16, k % 4]``, so that a tile of it is 1 KiB in a row.
-A is read in place, 64 bytes of each of 16 rows.
+B is stored with four (for bfloat16: two) steps next to each other, ``B[n // 16, k // 4, n % 16, k % 4]``, so that a
+tile of it is 1 KiB of consecutive memory. A is read in place, 64 bytes of each of 16 rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Dot products of short vectors: the int8 and bfloat16 instructions of x86.
+"""This module defines dot products of short vectors: the int8 and bfloat16 instructions of x86.
 
 One instruction takes ``lanes`` rows of B, ``width`` numbers each, side by side in memory: lay the right operand of a
 matrix product out as ``W[n // lanes, k // width, n % lanes, k % width]`` first (``transform_layout``).

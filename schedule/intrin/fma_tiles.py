@@ -1,4 +1,4 @@
-"""A tile of multiply-adds: the micro-kernel of a matrix product, one step of k."""
+"""This module defines a tile of multiply-adds: the micro-kernel of a matrix product, one step of k."""
 
 from __future__ import annotations
 
