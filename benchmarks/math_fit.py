@@ -17,7 +17,7 @@ from collections.abc import Callable
 import mpmath
 import numpy as np
 
-from tilewright.codegen.lower.math_tables import BEND, ERF, GELU, STEP, TANH, Pieces
+from tilewright.codegen.lower.math_tables import BEND, ERF, GELU, STEP, TANH, PiecewisePolynomial
 
 DEGREE, NODES = 5, 120
 Function = Callable[[float], float]
@@ -79,7 +79,9 @@ def fitted(f: Function, scale: Function, low: float, high: float, known: float |
     return [centre, *have], error
 
 
-def table(pieces: Pieces, f: Function, scale: Function, odd: bool) -> tuple[list[list[float]], list[float]]:
+def table(
+    pieces: PiecewisePolynomial, f: Function, scale: Function, odd: bool
+) -> tuple[list[list[float]], list[float]]:
     """The rows of a table, by the interval's number, and the errors."""
     rows: dict[int, list[float]] = {}
     errors: dict[int, float] = {}
@@ -112,7 +114,7 @@ def shortest(value: float) -> str:
     return repr(float(str(np.float32(value))))
 
 
-FUNCTIONS: dict[str, tuple[Pieces, Function, Function, bool]] = {
+FUNCTIONS: dict[str, tuple[PiecewisePolynomial, Function, Function, bool]] = {
     "gelu": (GELU, gelu, lambda a: 1 + gelu(a), False),
     "erf": (ERF, lambda a: float(mpmath.erf(a)), lambda a: float(mpmath.erf(a)), True),
     "tanh": (TANH, lambda a: float(mpmath.tanh(a)), lambda a: float(mpmath.tanh(a)), True),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...tir.dtype import lanes_of
 from ...tir.expr import BufferLoad, Call, Expr, Var
 from ...tir.walk import free_vars, pre_order
-from ..lower.math_trig import far_side
+from ..lower.math_trig import large_argument_path
 from .function_builder import FunctionBuilder
 from .llvm_types import llvm_type
 
@@ -53,7 +53,7 @@ def _outlined(em: ExprEmitter, e: Expr) -> str:
     Where the target has fused operations, no sine of the program is left as a call but for the far side of one.
     """
     if isinstance(e, Call) and em.target.has_fma:
-        far = far_side(e)
+        far = large_argument_path(e)
         e = e if far is None else far
     free = free_vars(e)
     captured: list[Var] = []

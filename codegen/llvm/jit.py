@@ -18,7 +18,7 @@ from ..elf_symbols import undefined_symbols
 from ..object_cache import find_object, keep_object, object_key
 from ..target import Target
 from ..version import CODEGEN_VERSION
-from .loop_invariants import SETTLED
+from .loop_invariants import NO_LOOP_INVARIANTS
 from .single_lane_stores import split_single_lanes
 
 LINKS_PER_JIT = 300
@@ -173,7 +173,7 @@ class _Build:
         tuning.loop_unrolling = options.loop_unroll
         tuning.loop_interleaving = options.loop_vectorize
         builder = llvm.create_pass_builder(self.machine, tuning)
-        if options == Options() and all(SETTLED in text[:HEAD] for text in texts):
+        if options == Options() and all(NO_LOOP_INVARIANTS in text[:HEAD] for text in texts):
             passes = llvm.create_new_module_pass_manager()
             for name in CLEANING:
                 getattr(passes, f"add_{name}_pass")()

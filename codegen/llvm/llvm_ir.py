@@ -13,7 +13,7 @@ from .function_builder import FunctionBuilder
 from .llvm_expr import EmitError, ModuleParts
 from .llvm_stmt import StmtEmitter
 from .llvm_types import llvm_type
-from .loop_invariants import SETTLED, settled
+from .loop_invariants import NO_LOOP_INVARIANTS, has_no_loop_invariants
 from .stack_allocation import stack_buffers
 
 NO_TILES = -2
@@ -76,7 +76,7 @@ def emit(lowered: LoweredFunc) -> str:
         )
     pieces = [
         f"; ModuleID = '{lowered.name}'",
-        *([SETTLED] if settled(lowered.func.body) else []),
+        *([NO_LOOP_INVARIANTS] if has_no_loop_invariants(lowered.func.body) else []),
         f'source_filename = "{lowered.name}"',
         f'target triple = "{target.triple}"',
         "",

@@ -21,7 +21,7 @@ from ...tir.stmt import (
     Stmt,
 )
 from ...tir.walk import pre_order
-from ..lower.nontemporal_stores import ALIGNED, STREAMED
+from ..lower.nontemporal_stores import ALIGNED, NONTEMPORAL
 from .function_builder import FunctionBuilder
 from .index_arithmetic import Linear, index_text, linear, linear_text
 from .llvm_expr import EmitError, ExprEmitter, ModuleParts
@@ -70,7 +70,7 @@ class StmtEmitter(ExprEmitter):
             self.allocate(s)
         elif isinstance(s, AttrStmt):
             outer = self.streaming
-            if s.attr_key == STREAMED and isinstance(s.value, IntImm):
+            if s.attr_key == NONTEMPORAL and isinstance(s.value, IntImm):
                 self.streaming = s.value.value
             self.stmt(s.body)
             self.streaming = outer

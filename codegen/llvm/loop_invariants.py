@@ -13,11 +13,11 @@ from ...tir.stmt import BufferStore, For, IfThenElse, LetStmt, Stmt
 from ...tir.walk import distinct
 from ..lower.promote_registers import REGISTER_SCOPE
 
-SETTLED = "; loops: settled"
+NO_LOOP_INVARIANTS = "; loops: settled"
 """A line at the head of an emitted module that says so."""
 
 
-def settled(body: Stmt) -> bool:
+def has_no_loop_invariants(body: Stmt) -> bool:
     """True when every access to memory and every condition inside a loop changes with the innermost loop around it."""
     stack: list[tuple[Node, frozenset[Var] | None]] = [(body, None)]
     while stack:

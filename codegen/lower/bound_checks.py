@@ -8,7 +8,7 @@ from ...tir.stmt import For, LetStmt, Stmt
 from ...tir.walk import pre_order
 
 
-def as_gap(term: Expr) -> Expr | None:
+def as_difference(term: Expr) -> Expr | None:
     """An expression that is negative just where the comparison holds; None unless it compares index arithmetic, which
     neither wraps around nor reads what is guarded or written further in."""
     if not isinstance(term, (LT, LE, GT, GE)) or not (index_like(term.a) and index_like(term.b)):

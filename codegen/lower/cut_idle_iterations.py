@@ -9,10 +9,10 @@ from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import AttrStmt, For, IfThenElse, LetStmt, SeqStmt, Stmt, seq
 from ...tir.walk import vars_in
-from .bound_checks import as_gap, inner_domains
+from .bound_checks import as_difference, inner_domains
 
 
-def cut_idle_rounds(func: PrimFunc) -> PrimFunc:
+def cut_idle_iterations(func: PrimFunc) -> PrimFunc:
     """Leave out the last iterations of loops in which no check around the work can hold.
 
     Before, where a loop of 16 was split by ``[1000, 4]``::
@@ -71,7 +71,7 @@ def _around_all(body: Stmt) -> list[Expr]:
 
 def _end(term: Expr, var: Var, inner: dict[Var, tuple[Expr, Expr] | None], analyzer: Analyzer) -> int | None:
     """The value of ``var`` from which on ``term`` does not hold for any values of the loops inside."""
-    gap = as_gap(term)
+    gap = as_difference(term)
     used = vars_in(term)
     if gap is None or var not in used or any(inner[v] is None for v in used & set(inner)):
         return None

@@ -11,7 +11,7 @@ from ...tir.stmt import BufferStore, Stmt, seq
 from ...tir.walk import transform
 
 
-def settle_masks(func: PrimFunc) -> PrimFunc:
+def fold_masks(func: PrimFunc) -> PrimFunc:
     """Remove masks that hold in every lane, and statements whose mask holds in none.
 
     Before::

@@ -20,7 +20,7 @@ from ...tir.index_types import index_like
 from ...tir.node import Node
 from ...tir.stmt import For, IfThenElse, LetStmt, Stmt, seq
 from ...tir.walk import pre_order, substitute, transform, vars_in
-from .bound_checks import as_gap, inner_domains
+from .bound_checks import as_difference, inner_domains
 from .statement_copies import fresh_copy
 
 TAIL = "pragma_tail"
@@ -249,7 +249,7 @@ def _plan(var: Var, body: Stmt, analyzer: Analyzer) -> tuple[list[Expr], int | N
         inside = used & set(inner)
         if not inside or any(inner[v] is None for v in inside):
             continue
-        gap = as_gap(term)
+        gap = as_difference(term)
         if gap is None:
             continue
         span = eval_interval(gap, {v: inner[v] for v in inside})  # type: ignore[misc]

@@ -20,7 +20,7 @@ NEXT = "pragma_prefetch_next"
 _MOST_LINES = 64
 
 
-def spread_prefetches(func: PrimFunc, target: Target) -> PrimFunc:
+def interleave_prefetches(func: PrimFunc, target: Target) -> PrimFunc:
     """``pragma_prefetch_next = ["B"]`` on a loop: while one trip computes, the part of ``B`` that the next one reads is
     brought into the second-level cache, evenly spread over the inner loops.
 

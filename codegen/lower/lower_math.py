@@ -36,13 +36,13 @@ from ...tir.function import PrimFunc
 from ...tir.walk import distinct, transform
 from ..target import Target
 from . import math_arc, math_exp, math_hypot_fmod, math_log, math_normal, math_pow, math_sigmoid, math_trig
-from .math_builder import Maths
+from .math_builder import MathBuilder
 from .math_normal import named_sums
 
 Expansion = Callable[..., Expr]
 
 
-def _rsqrt(m: Maths, x: Expr) -> Expr:
+def _rsqrt(m: MathBuilder, x: Expr) -> Expr:
     return m.f(1.0) / m.call("sqrt", x)
 
 
@@ -114,15 +114,17 @@ def expand(call: Call, fused: bool = True, scales: bool = False) -> Expr | None:
     if bits == 64:
         if name in _NEEDS_FUSED and not fused:
             return None
-        return _written(Maths(double, fused, scales), _OWN.get(name) or _DOUBLE.get(name) or _FLOAT64[name], call.args)
+        return _written(
+            MathBuilder(double, fused, scales), _OWN.get(name) or _DOUBLE.get(name) or _FLOAT64[name], call.args
+        )
     if name in _OWN:
-        return _written(Maths(call.dtype, fused, scales), _OWN[name], call.args)
+        return _written(MathBuilder(call.dtype, fused, scales), _OWN[name], call.args)
     rule = _DOUBLE.get(name) or _SINGLE[name]
     wide_args = tuple([Cast(double, a) for a in call.args])
-    return Cast(call.dtype, _written(Maths(double, fused, scales), rule, wide_args))
+    return Cast(call.dtype, _written(MathBuilder(double, fused, scales), rule, wide_args))
 
 
-def _written(m: Maths, rule: Expansion, args: tuple[Expr, ...]) -> Expr:
+def _written(m: MathBuilder, rule: Expansion, args: tuple[Expr, ...]) -> Expr:
     return m.finish(rule(m, *[m.name(a) for a in args]))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from ...tir.expr import Expr
-from .math_builder import Maths
+from .math_builder import MathBuilder
 
 # (atan(x) - x) / x**3 over x**2 on |x| <= sqrt(2) - 1
 ATAN_64 = (-0.3333333333333320752, 0.1999999999995582886, -0.1428571428038726536, 0.1111111079190991394,
@@ -23,12 +23,12 @@ PI_HALF = 1.5707963267948966192
 PI_HALF_LOW = 6.123233995736766036e-17
 
 
-def atan(m: Maths, x: Expr) -> Expr:
+def atan(m: MathBuilder, x: Expr) -> Expr:
     """The inverse tangent, at most 2 ULP off."""
     return m.with_sign(_atan_ratio(m, m.name(m.abs(x)), m.f(1.0)), x)
 
 
-def _atan_ratio(m: Maths, y: Expr, x: Expr) -> Expr:
+def _atan_ratio(m: MathBuilder, y: Expr, x: Expr) -> Expr:
     """atan(y / x) of y, x >= 0 with one division: y/x, (y - x)/(y + x) or -x/y, and 0, pi/4 or pi/2 added."""
     large = m.name(y > x * m.f(2.414213562373095))
     middle = m.name(y > x * m.f(0.41421356237309503))
@@ -41,7 +41,7 @@ def _atan_ratio(m: Maths, y: Expr, x: Expr) -> Expr:
     return base + (m.mad(m.poly(z, ATAN_64) * z, t, low) + t)
 
 
-def atan2(m: Maths, y: Expr, x: Expr) -> Expr:
+def atan2(m: MathBuilder, y: Expr, x: Expr) -> Expr:
     """The angle of the point (x, y), from -pi to pi."""
     a, b = m.name(m.abs(y)), m.name(m.abs(x))
     infinite = m.name(m.select(a < b, b, a).equal(m.f(math.inf)))
@@ -58,12 +58,12 @@ def atan2(m: Maths, y: Expr, x: Expr) -> Expr:
     return m.select(nan.equal(nan), m.with_sign(out, y), nan)
 
 
-def _asin_small(m: Maths, x: Expr, z: Expr) -> Expr:
+def _asin_small(m: MathBuilder, x: Expr, z: Expr) -> Expr:
     """asin(x) of |x| <= 1/2, z = x * x."""
     return m.mad(m.poly(z, ASIN_64) * z, x, x)
 
 
-def asin(m: Maths, x: Expr) -> Expr:
+def asin(m: MathBuilder, x: Expr) -> Expr:
     """The inverse sine, at most 2 ULP off; NaN for |x| > 1."""
     a = m.name(m.abs(x))
     big = m.name(a > m.f(0.5))
@@ -76,7 +76,7 @@ def asin(m: Maths, x: Expr) -> Expr:
     return m.with_sign(m.select(big, above, m.mad(q, root, root)), x)
 
 
-def acos(m: Maths, x: Expr) -> Expr:
+def acos(m: MathBuilder, x: Expr) -> Expr:
     """The inverse cosine, at most 2 ULP off; NaN for |x| > 1."""
     a = m.name(m.abs(x))
     big = m.name(a > m.f(0.5))

@@ -9,7 +9,7 @@ from ...tir.expr import Call, Cast, Expr, Let, Select, Var, const
 from ...tir.walk import vars_in
 
 
-class Maths:
+class MathBuilder:
     """Writes straight-line float code of one type (float32 or float64, any number of lanes).
 
     Values that are used more than once are named by :meth:`name`; :meth:`finish` puts the names around the result.

@@ -9,7 +9,7 @@ that denormal results and overflow come out right.
 from __future__ import annotations
 
 from ...tir.expr import Expr
-from .math_builder import Maths
+from .math_builder import MathBuilder
 
 LOG2_E = 1.442695040888963407
 LOG2_10 = 3.321928094887362348
@@ -38,13 +38,13 @@ SINH_64 = (0.1666666666666666743, 0.00833333333333313881, 0.00019841269841437680
            2.505212339852690628e-08, 1.605724034352996271e-10, 7.7593121353034207e-13)  # fmt: skip
 
 
-def _reduce(m: Maths, x: Expr) -> tuple[Expr, Expr]:
+def _reduce(m: MathBuilder, x: Expr) -> tuple[Expr, Expr]:
     """(r, n << mantissa bits) with x = n * log(2) + r."""
     r, _, exponent = _reduced(m, x)
     return r, exponent
 
 
-def _reduced(m: Maths, x: Expr) -> tuple[Expr, Expr, Expr]:
+def _reduced(m: MathBuilder, x: Expr) -> tuple[Expr, Expr, Expr]:
     """(r, n, n << mantissa bits)."""
     n, exponent = m.whole(m.mad(x, m.f(LOG2_E), m.f(m.magic)))
     hi, lo = (0.693359375, -2.12194440e-4) if m.single else (6.93145751953125e-1, 1.42860682030941723212e-6)
@@ -52,20 +52,20 @@ def _reduced(m: Maths, x: Expr) -> tuple[Expr, Expr, Expr]:
     return m.name(m.mad(n, m.f(-lo), r)), n, exponent
 
 
-def _minus_one(m: Maths, r: Expr) -> Expr:
+def _minus_one(m: MathBuilder, r: Expr) -> Expr:
     """exp(r) - 1 on |r| <= log(2)/2."""
     q = m.poly(r, EXP_32 if m.single else EXP_64)
     return m.mad(r * r, q, r)
 
 
-def _power(m: Maths, r: Expr) -> Expr:
+def _power(m: MathBuilder, r: Expr) -> Expr:
     """exp(r) on |r| <= log(2)/2; with fused operations a step less than by way of exp(r) - 1."""
     if m.fused:
         return m.poly(r, (1.0, 1.0, *(EXP_32 if m.single else EXP_64)))
     return _minus_one(m, r) + m.f(1.0)
 
 
-def exp(m: Maths, x: Expr, halved: bool = False) -> Expr:
+def exp(m: MathBuilder, x: Expr, halved: bool = False) -> Expr:
     """e**x (half of it when ``halved``), at most 1 ULP off."""
     x = m.clamp(x, -104.0, 90.0) if m.single else m.clamp(x, -746.0, 711.0)
     r, n, exponent = _reduced(m, x)
@@ -73,13 +73,13 @@ def exp(m: Maths, x: Expr, halved: bool = False) -> Expr:
     return m.scaled(p * m.f(0.5) if halved else p, n, exponent)
 
 
-def exp_plus_one(m: Maths, x: Expr) -> Expr:
+def exp_plus_one(m: MathBuilder, x: Expr) -> Expr:
     """e**x + 1 where e**x is a normal number."""
     r, exponent = _reduce(m, x)
     return m.mad(_power(m, r), m.power(exponent), m.f(1.0))
 
 
-def exp2(m: Maths, x: Expr) -> Expr:
+def exp2(m: MathBuilder, x: Expr) -> Expr:
     """2**x, at most 1 ULP off; exact for whole x."""
     if m.scales:  # right for every x as it is
         r = m.name(m.call("round_rest", x))
@@ -91,7 +91,7 @@ def exp2(m: Maths, x: Expr) -> Expr:
     return m.scaled(p, n, exponent)
 
 
-def exp10(m: Maths, x: Expr) -> Expr:
+def exp10(m: MathBuilder, x: Expr) -> Expr:
     """10**x, at most 1 ULP off."""
     x = m.clamp(x, -46.0, 39.0) if m.single else m.clamp(x, -325.0, 309.0)
     n, exponent = m.whole(m.mad(x, m.f(LOG2_10), m.f(m.magic)))
@@ -101,7 +101,7 @@ def exp10(m: Maths, x: Expr) -> Expr:
     return m.scaled(p, n, exponent)
 
 
-def expm1(m: Maths, x: Expr) -> Expr:
+def expm1(m: MathBuilder, x: Expr) -> Expr:
     """e**x - 1 without cancellation, at most 2 ULP off: 2 * (s * p + (s - 1/2)) with s = 2**(n - 1), p = exp(r) - 1."""
     cut = m.clamp(x, -20.0, 89.0) if m.single else m.clamp(x, -40.0, 710.0)  # n is 128 (1024) at most
     r, exponent = _reduce(m, cut)
@@ -110,7 +110,7 @@ def expm1(m: Maths, x: Expr) -> Expr:
     return m.with_sign(m.mad(s, p, s - m.f(0.5)) * m.f(2.0), x)
 
 
-def sinh(m: Maths, x: Expr) -> Expr:
+def sinh(m: MathBuilder, x: Expr) -> Expr:
     """(e**x - e**-x) / 2, at most 2 ULP off."""
     a = m.name(m.abs(x))
     half = m.name(exp(m, a, halved=True))
@@ -119,7 +119,7 @@ def sinh(m: Maths, x: Expr) -> Expr:
     return m.select(a < m.f(1.0), small, m.with_sign(half - m.f(0.25) / half, x))
 
 
-def cosh(m: Maths, x: Expr) -> Expr:
+def cosh(m: MathBuilder, x: Expr) -> Expr:
     """(e**x + e**-x) / 2, at most 2 ULP off."""
     half = m.name(exp(m, m.abs(x), halved=True))
     return half + m.f(0.25) / half

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from ...tir.dtype import with_lanes
 from ...tir.expr import Call, Cast, Expr, Or
-from .math_builder import Maths
+from .math_builder import MathBuilder
 
 
-def hypot(m: Maths, x: Expr, y: Expr) -> Expr:
+def hypot(m: MathBuilder, x: Expr, y: Expr) -> Expr:
     """sqrt(x*x + y*y), at most 1 ULP off; infinite when one is, NaN or not.
 
     float64 is scaled by a power of two where a square would overflow or lose bits; float32 is computed in float64,
@@ -26,14 +26,14 @@ def hypot(m: Maths, x: Expr, y: Expr) -> Expr:
     return m.select(infinite, m.f(math.inf), m.call("sqrt", m.mad(a, a, b * b)) * back)
 
 
-def hypot_float32(m: Maths, x: Expr, y: Expr) -> Expr:
+def hypot_float32(m: MathBuilder, x: Expr, y: Expr) -> Expr:
     """The same of float32 values given as float64."""
     out = m.call("sqrt", m.mad(x, x, y * y))
     infinite = Or(m.abs(x).equal(m.f(math.inf)), m.abs(y).equal(m.f(math.inf)))
     return m.select(infinite, m.f(math.inf), out)
 
 
-def fmod(m: Maths, x: Expr, y: Expr) -> Expr:
+def fmod(m: MathBuilder, x: Expr, y: Expr) -> Expr:
     """x - trunc(x / y) * y, exact, of float64 values with |x / y| < 2**52; the C library's function beyond.
 
     The quotient rounds up to the next whole number at most: then |y| is added back. Needs a fused operation.
@@ -42,7 +42,7 @@ def fmod(m: Maths, x: Expr, y: Expr) -> Expr:
     return m.either(a < b * m.f(2.0**52), _remainder(m, x, a, b, m.fma), Call("tir.fmod", (x, y), m.dtype))
 
 
-def fmod_float32(m: Maths, x: Expr, y: Expr) -> Expr:
+def fmod_float32(m: MathBuilder, x: Expr, y: Expr) -> Expr:
     """The same of float32 values given as float64; with |x / y| < 2**29 every product is exact."""
     a, b = m.name(m.abs(x)), m.name(m.abs(y))
     single = with_lanes("float32", m.lanes)
@@ -50,7 +50,7 @@ def fmod_float32(m: Maths, x: Expr, y: Expr) -> Expr:
     return m.either(a < b * m.f(2.0**29), _remainder(m, x, a, b, m.mad), far)
 
 
-def _remainder(m: Maths, x: Expr, a: Expr, b: Expr, multiply: Callable[[Expr, Expr, Expr], Expr]) -> Expr:
+def _remainder(m: MathBuilder, x: Expr, a: Expr, b: Expr, multiply: Callable[[Expr, Expr, Expr], Expr]) -> Expr:
     r = m.name(multiply(m.negative(m.call("trunc", a / b)), b, a))
     r = m.select(r < m.f(0.0), r + b, r)
     return m.with_sign(m.select(a < b, a, r), x)

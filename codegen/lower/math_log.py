@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from ...tir.expr import Expr
-from .math_builder import Maths
+from .math_builder import MathBuilder
 
 # (log(1 + f) - f + f**2/2) / f**3 on [sqrt(1/2) - 1, sqrt(2) - 1]
 LOG_32 = (0.3333331260413534194, -0.2500000959900981263, 0.2000211865370745557, -0.1666799587222508063,
@@ -25,7 +25,7 @@ ATANH_64 = (0.6666666666666734412, 0.3999999999941467822, 0.285714287423876025, 
             0.1818356432565121274, 0.1531405056725373583, 0.1479594952397212441)  # fmt: skip
 
 
-def _split(m: Maths, x: Expr, positive: bool = False) -> tuple[Expr, Expr, Expr]:
+def _split(m: MathBuilder, x: Expr, positive: bool = False) -> tuple[Expr, Expr, Expr]:
     """(e, f, e << mantissa bits) with x = 2**e * (1 + f); denormal x is scaled first, unless ``positive`` says that x
     is none. Some numbers for x <= 0, infinity and NaN."""
     shift: Expr | None = None
@@ -43,14 +43,14 @@ def _split(m: Maths, x: Expr, positive: bool = False) -> tuple[Expr, Expr, Expr]
     return m.name(value if shift is None else value - shift), f, exponent
 
 
-def _finish(m: Maths, x: Expr, result: Expr, start: float = 0.0) -> Expr:
+def _finish(m: MathBuilder, x: Expr, result: Expr, start: float = 0.0) -> Expr:
     """What a logarithm is at infinity, at ``start`` (minus infinity), below it and for NaN (NaN)."""
     inner = m.select(x < m.f(math.inf), result, x)
     outer = m.select(x.equal(m.f(start)), m.f(-math.inf), m.f(math.nan))
     return m.select(x > m.f(start), inner, outer)
 
 
-def _of_parts(m: Maths, e: Expr, f: Expr) -> Expr:
+def _of_parts(m: MathBuilder, e: Expr, f: Expr) -> Expr:
     """e * log(2) + log(1 + f)"""
     z = m.name(f * f)
     if m.single:
@@ -63,20 +63,20 @@ def _of_parts(m: Maths, e: Expr, f: Expr) -> Expr:
     return m.mad(e, m.f(6.93147180369123816490e-01), f - (half - small))
 
 
-def _tail(m: Maths, f: Expr, half: Expr) -> Expr:
+def _tail(m: MathBuilder, f: Expr, half: Expr) -> Expr:
     """log(1 + f) - f + half, where half is f**2 / 2: s * (half + s**2 * q(s**2)) with s = f / (2 + f)."""
     s = m.name(f / (f + m.f(2.0)))
     z = m.name(s * s)
     return s * m.mad(m.poly(z, ATANH_64), z, half)
 
 
-def log(m: Maths, x: Expr) -> Expr:
+def log(m: MathBuilder, x: Expr) -> Expr:
     """The natural logarithm, at most 1 ULP off."""
     e, f, _ = _split(m, x)
     return _finish(m, x, _of_parts(m, e, f))
 
 
-def log2(m: Maths, x: Expr) -> Expr:
+def log2(m: MathBuilder, x: Expr) -> Expr:
     """The logarithm to base 2, at most 2 ULP off."""
     e, f, _ = _split(m, x)
     if m.single:
@@ -89,7 +89,7 @@ def log2(m: Maths, x: Expr) -> Expr:
     return _finish(m, x, (low + ((e - w) + high)) + w)
 
 
-def log10(m: Maths, x: Expr) -> Expr:
+def log10(m: MathBuilder, x: Expr) -> Expr:
     """The logarithm to base 10, at most 2 ULP off."""
     e, f, _ = _split(m, x)
     if m.single:
@@ -107,14 +107,14 @@ def log10(m: Maths, x: Expr) -> Expr:
     return _finish(m, x, (low + ((whole - w) + high)) + w)
 
 
-def _double(m: Maths, f: Expr) -> tuple[Expr, Expr]:
+def _double(m: MathBuilder, f: Expr) -> tuple[Expr, Expr]:
     """log(1 + f) as a sum of two float64, the first with its lower half of bits zero (after FreeBSD's e_log2.c)."""
     half = m.name(f * f * m.f(0.5))
     hi = m.name(m.from_bits(m.both(m.to_bits(f - half), -(1 << 32))))
     return hi, m.name(((f - hi) - half) + _tail(m, f, half))
 
 
-def log1p(m: Maths, x: Expr) -> Expr:
+def log1p(m: MathBuilder, x: Expr) -> Expr:
     """log(1 + x), precise near zero, at most 2 ULP off: what 1 + x loses in rounding is put back into f."""
     u, lost = m.two_sum(x, m.f(1.0))
     e, f, exponent = _split(m, u, positive=True)
@@ -124,7 +124,7 @@ def log1p(m: Maths, x: Expr) -> Expr:
     return m.with_sign(_finish(m, x, _of_parts(m, e, f), -1.0), x)
 
 
-def asinh(m: Maths, x: Expr) -> Expr:
+def asinh(m: MathBuilder, x: Expr) -> Expr:
     """The inverse of sinh, at most 3 ULP off."""
     a = m.name(m.abs(x))
     big = m.name(a > m.f(2.0**60))
@@ -134,7 +134,7 @@ def asinh(m: Maths, x: Expr) -> Expr:
     return m.with_sign(m.select(big, out + m.f(0.6931471805599453), out), x)
 
 
-def acosh(m: Maths, x: Expr) -> Expr:
+def acosh(m: MathBuilder, x: Expr) -> Expr:
     """The inverse of cosh for x >= 1, else NaN; at most 3 ULP off."""
     big = m.name(x > m.f(2.0**60))
     t = m.name(x - m.f(1.0))
@@ -143,7 +143,7 @@ def acosh(m: Maths, x: Expr) -> Expr:
     return m.select(x >= m.f(1.0), m.select(big, out + m.f(0.6931471805599453), out), m.f(math.nan))
 
 
-def atanh(m: Maths, x: Expr) -> Expr:
+def atanh(m: MathBuilder, x: Expr) -> Expr:
     """The inverse of tanh for |x| <= 1, else NaN; at most 3 ULP off."""
     a = m.name(m.abs(x))
     y = m.name((a + a) / (m.f(1.0) - a))

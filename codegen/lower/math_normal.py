@@ -25,7 +25,7 @@ from ...tir.dtype import bits_of, element_of, is_float
 from ...tir.equal import structural_equal
 from ...tir.expr import Add, Call, Div, Expr, FloatImm, Mul, Sub
 from . import math_tables
-from .math_builder import Maths
+from .math_builder import MathBuilder
 from .math_exp import LOG2_E, _minus_one
 
 # p over v - CENTRE, v = 2 * SHIFT / (a + SHIFT): 2**-26.7 on 0 <= a <= 13.02, 2**-55.5 on 0 <= a <= 37.6. The shifts have
@@ -52,7 +52,7 @@ NEAR = 0.25
 NEAR_ERF = [math.sqrt(2.0 / math.pi) / ((-2.0) ** n * math.factorial(n) * (2 * n + 1)) for n in range(8)]
 
 
-def erf_plus_one(m: Maths, t: Expr) -> Expr:
+def erf_plus_one(m: MathBuilder, t: Expr) -> Expr:
     """1 + erf(t)."""
     far, size = _cut(m, t, MOST_T)
     root, rest = ROOT_32 if m.single else ROOT_64
@@ -60,13 +60,13 @@ def erf_plus_one(m: Maths, t: Expr) -> Expr:
     return _sum(m, t, far, *_tail(m, a, m.name(m.mad(size, m.f(rest), a_low)), m.exact_product(size, m.negative(size))))
 
 
-def twice_normal(m: Maths, x: Expr) -> Expr:
+def twice_normal(m: MathBuilder, x: Expr) -> Expr:
     """1 + erf(x / sqrt(2)): twice the probability that a normal variable is at most x."""
     far, a = _cut(m, x, MOST_X)
     return _sum(m, x, far, *_tail(m, a, None, m.exact_product(a, m.name(a * m.f(-0.5)))))
 
 
-def gelu(m: Maths, x: Expr) -> Expr:
+def gelu(m: MathBuilder, x: Expr) -> Expr:
     """x / 2 * (1 + erf(x / sqrt(2))), at most 2 ULP off; of float32, see math_tables.
 
     The exponential's power of two joins x / 2 exactly for negative x, so that the parts of erfc are added last; for
@@ -97,19 +97,19 @@ def gelu(m: Maths, x: Expr) -> Expr:
     return m.select((a > m.f(0.0)) & (a < m.f(NEAR)), half + half * near_erf, whole)
 
 
-def _cut(m: Maths, x: Expr, most: tuple[float, float]) -> tuple[Expr, Expr]:
+def _cut(m: MathBuilder, x: Expr, most: tuple[float, float]) -> tuple[Expr, Expr]:
     """(whether |x| is too large, |x| or the largest); NaN is not too large."""
     limit = m.f(most[0 if m.single else 1])
     far = m.name(m.abs(x) > limit)
     return far, m.name(m.select(far, limit, m.abs(x)))
 
 
-def _sum(m: Maths, x: Expr, far: Expr, exponent: Expr, high: Expr, low: Expr) -> Expr:
+def _sum(m: MathBuilder, x: Expr, far: Expr, exponent: Expr, high: Expr, low: Expr) -> Expr:
     tail = m.name(m.select(far, m.f(0.0), (high + low) * m.power(exponent)))
     return m.select(x > m.f(0.0), m.f(2.0) - tail, tail)
 
 
-def _tail(m: Maths, a: Expr, a_low: Expr | None, square: tuple[Expr, Expr]) -> tuple[Expr, Expr, Expr]:
+def _tail(m: MathBuilder, a: Expr, a_low: Expr | None, square: tuple[Expr, Expr]) -> tuple[Expr, Expr, Expr]:
     """(exponent, high, low) with erfc((a + a_low) / sqrt(2)) = 2**n * (high + low), from -a**2 / 2 in two parts."""
     # exp(-a**2 / 2) = 2**n * (1 + grown) * (1 + late)
     whole, exponent = m.whole(m.mad(square[0], m.f(LOG2_E), m.f(m.magic)))

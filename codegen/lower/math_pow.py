@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 
 from ...tir.expr import And, Expr, Or
-from .math_builder import Maths
+from .math_builder import MathBuilder
 from .math_exp import EXP2_64
 from .math_log import _finish, _split
 
@@ -29,7 +29,7 @@ LOG2_E_HIGH, LOG2_E_LOW = 1.4426950408889634, 2.0355273740931033e-17
 TWO_THIRDS_HIGH, TWO_THIRDS_LOW = 0.6666666666666666, 3.700743415417188e-17
 
 
-def pow_float32(m: Maths, x: Expr, y: Expr) -> Expr:
+def pow_float32(m: MathBuilder, x: Expr, y: Expr) -> Expr:
     """x**y of float32 values given as float64, at most 0.51 ULP of float32 off."""
     e, f, _ = _split(m, m.name(m.abs(x)), positive=True)  # no float32 is denormal in float64
     s = m.name(f / (f + m.f(2.0)))
@@ -41,7 +41,7 @@ def pow_float32(m: Maths, x: Expr, y: Expr) -> Expr:
     return _of_size(m, x, y, log, size)
 
 
-def pow_float64(m: Maths, x: Expr, y: Expr) -> Expr:
+def pow_float64(m: MathBuilder, x: Expr, y: Expr) -> Expr:
     """x**y, at most 1 ULP off."""
     hi, lo = _log2_pair(m, m.name(m.abs(x)))
     p = m.name(hi * y)
@@ -54,7 +54,7 @@ def pow_float64(m: Maths, x: Expr, y: Expr) -> Expr:
     return _of_size(m, x, y, hi, m.name(size))
 
 
-def _log2_pair(m: Maths, x: Expr) -> tuple[Expr, Expr]:
+def _log2_pair(m: MathBuilder, x: Expr) -> tuple[Expr, Expr]:
     """log2(x) as a sum of two float64, for x neither 0, infinite nor NaN."""
     e, f, _ = _split(m, x)
     d, d_low = m.two_sum(f, m.f(2.0))
@@ -79,9 +79,9 @@ def _log2_pair(m: Maths, x: Expr) -> tuple[Expr, Expr]:
     return m.quick_two_sum(total, m.name(low + g_low))
 
 
-def _of_size(m: Maths, x: Expr, y: Expr, log: Expr, size: Expr) -> Expr:
+def _of_size(m: MathBuilder, x: Expr, y: Expr, log: Expr, size: Expr) -> Expr:
     """x**y given log2|x| and |x|**y, which are right where nothing is 0, infinite or NaN."""
-    rare = Maths(m.dtype, m.fused)
+    rare = MathBuilder(m.dtype, m.fused)
     p = rare.name(_finish(rare, rare.name(rare.abs(x)), log) * y)
     limit = rare.select(p > rare.f(0.0), rare.f(math.inf), rare.select(p < rare.f(0.0), rare.f(0.0), p))
     whole = rare.name(rare.select(rare.abs(p) < rare.f(math.inf), size, limit))
@@ -89,7 +89,7 @@ def _of_size(m: Maths, x: Expr, y: Expr, log: Expr, size: Expr) -> Expr:
     return m.either(And(And(x > m.f(0.0), x < m.f(math.inf)), m.abs(y) < m.f(math.inf)), size, far)
 
 
-def _special(m: Maths, x: Expr, y: Expr, size: Expr) -> Expr:
+def _special(m: MathBuilder, x: Expr, y: Expr, size: Expr) -> Expr:
     """The sign and the special values of x**y, given |x|**y."""
     one, zero = m.f(1.0), m.f(0.0)
     whole = m.name(m.call("trunc", y).equal(y))

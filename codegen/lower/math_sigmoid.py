@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ...tir.expr import Expr
 from . import math_tables
-from .math_builder import Maths
+from .math_builder import MathBuilder
 from .math_exp import exp, exp_plus_one
 
 # (tanh(x) - x) / x**3 over x**2 on |x| <= 0.625: 2**-27.8 of tanh
@@ -31,7 +31,7 @@ ERF_LARGE_64 = (0.2553956763105057439, -0.4271858474139583934, 0.241658194242466
              1.247840478131955824e-06)  # fmt: skip
 
 
-def tanh(m: Maths, x: Expr) -> Expr:
+def tanh(m: MathBuilder, x: Expr) -> Expr:
     """The hyperbolic tangent, at most 1.5 ULP off."""
     if m.single and m.fused:
         return math_tables.tanh(m, x)
@@ -48,7 +48,7 @@ def tanh(m: Maths, x: Expr) -> Expr:
     return m.with_sign(m.select(small, a, m.f(1.0)) + top / bottom, x)
 
 
-def sigmoid(m: Maths, x: Expr) -> Expr:
+def sigmoid(m: MathBuilder, x: Expr) -> Expr:
     """1 / (1 + e**-x), at most 1.5 ULP off: e**-|x| never overflows, and small results are denormal as they should."""
     t = m.name(exp(m, m.negative(m.abs(x))))
     total, lost = m.quick_two_sum(m.f(1.0), t)
@@ -59,7 +59,7 @@ def sigmoid(m: Maths, x: Expr) -> Expr:
     return q - q * (lost / total)
 
 
-def erf(m: Maths, x: Expr) -> Expr:
+def erf(m: MathBuilder, x: Expr) -> Expr:
     """The error function, at most 1.5 ULP off."""
     if m.single:
         return math_tables.erf(m, x)

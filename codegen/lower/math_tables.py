@@ -23,11 +23,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...tir.expr import Expr
-from .math_builder import Maths
+from .math_builder import MathBuilder
 
 
 @dataclass(frozen=True)
-class Pieces:
+class PiecewisePolynomial:
     """The sixteen intervals of 0 <= a <= limit: by exponent and ``bits`` further bits of a + offset, modulo 16.
 
     ``apart``: what is looked up for the first of them is added to a, and has only the difference to give.
@@ -58,9 +58,9 @@ class Pieces:
 
 STEP = 355 / 256
 BEND = 0.5625 - 2.0**-24  # the first float32 of an interval
-GELU = Pieces(0.9375, 2, 13.0)
-ERF = Pieces(1.375, 3, 4.0, apart=True)
-TANH = Pieces(0.625, 2, 9.2)
+GELU = PiecewisePolynomial(0.9375, 2, 13.0)
+ERF = PiecewisePolynomial(1.375, 3, 4.0, apart=True)
+TANH = PiecewisePolynomial(0.625, 2, 9.2)
 # 2**(-r / STEP) - 1 over r on |r| <= STEP / 2: 2**-28.8
 POWER = (-0.499847, 0.12492349, -0.020813935, 0.0026010557, -0.0002612653, 2.1596932e-05)
 # centres, then the coefficients from the constant on; the largest relative error beside the name
@@ -119,7 +119,7 @@ TANH_TABLE: Sequence[Sequence[float]] = (  # 2**-24.7
 )  # fmt: skip
 
 
-def gelu(m: Maths, x: Expr) -> Expr:
+def gelu(m: MathBuilder, x: Expr) -> Expr:
     """x / 2 * (1 + erf(x / sqrt(2))), at most 2 ULP off; -0 below -13, as processors take long over denormal numbers."""
     a = m.name(m.abs(x))
     near = m.name(a <= m.f(GELU.limit))
@@ -148,23 +148,23 @@ def gelu(m: Maths, x: Expr) -> Expr:
     return m.mad(m.negative(size), m.select(near, w, m.f(0.0)), positive - size)
 
 
-def erf(m: Maths, x: Expr) -> Expr:
+def erf(m: MathBuilder, x: Expr) -> Expr:
     """The error function, at most 1.5 ULP off."""
     return _odd(m, ERF, ERF_TABLE, x)
 
 
-def tanh(m: Maths, x: Expr) -> Expr:
+def tanh(m: MathBuilder, x: Expr) -> Expr:
     """The hyperbolic tangent, at most 1.5 ULP off."""
     return _odd(m, TANH, TANH_TABLE, x)
 
 
-def _odd(m: Maths, pieces: Pieces, table: Sequence[Sequence[float]], x: Expr) -> Expr:
+def _odd(m: MathBuilder, pieces: PiecewisePolynomial, table: Sequence[Sequence[float]], x: Expr) -> Expr:
     limit = m.f(pieces.limit)
     a = m.name(m.select(m.abs(x) > limit, limit, m.abs(x)))
     return m.with_sign(_piece(m, pieces, table, a), x)
 
 
-def _piece(m: Maths, pieces: Pieces, table: Sequence[Sequence[float]], a: Expr) -> Expr:
+def _piece(m: MathBuilder, pieces: PiecewisePolynomial, table: Sequence[Sequence[float]], a: Expr) -> Expr:
     """The polynomial of the interval in which ``a`` lies."""
     place = m.name(a + m.f(pieces.offset))
     number = m.name(m.shr(m.to_bits(place), m.mantissa - pieces.bits))

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from ...tir.dtype import bits_of, with_lanes
 from ...tir.expr import Call, Cast, Expr
-from .math_builder import Maths
+from .math_builder import MathBuilder
 
 # (sin(r) - r) / r**3 over r**2: on |r| <= 0.8 (2**-27.8 of the sine), and on |r| <= 0.7864 (2**-57.9)
 SIN_32 = (-0.1666665319229088854, 0.008332070886388430952, -0.0001950306904475999863)
@@ -48,11 +48,11 @@ WORDS = tuple([int(BITS[i : i + 8], 16) for i in range(0, len(BITS), 8)])
 LOW_WORD = (1 << 32) - 1
 
 
-Formula = Callable[[Maths, Expr, Expr, Expr], Expr]
+Formula = Callable[[MathBuilder, Expr, Expr, Expr], Expr]
 """What to make of (r, low, quadrant), where r + low is the argument less quadrant * pi/2."""
 
 
-def _two_parts(m: Maths, x: Expr) -> tuple[Expr, Expr, Expr]:
+def _two_parts(m: MathBuilder, x: Expr) -> tuple[Expr, Expr, Expr]:
     """(r, low, quadrant) for |x| up to 2**17 (float32) or 2**30 (float64); needs a fused operation.
 
     x - n * P1 is exact: a multiple of the last bit of P1, or of x, and less than 1. The error of the next difference is
@@ -68,7 +68,7 @@ def _two_parts(m: Maths, x: Expr) -> tuple[Expr, Expr, Expr]:
     return r, m.name(m.fma(n, m.f(-third), low)), m.to_bits(t)
 
 
-def _short_parts(m: Maths, x: Expr, multiply: Callable[[Expr, Expr, Expr], Expr]) -> tuple[Expr, Expr]:
+def _short_parts(m: MathBuilder, x: Expr, multiply: Callable[[Expr, Expr, Expr], Expr]) -> tuple[Expr, Expr]:
     """(r, bits that end in the quadrant) of a float32 value given as float64, good enough for float32."""
     t = m.name(m.mad(x, m.f(TWO_OVER_PI), m.f(m.magic)))
     n = m.name(t - m.f(m.magic))
@@ -78,7 +78,7 @@ def _short_parts(m: Maths, x: Expr, multiply: Callable[[Expr, Expr, Expr], Expr]
     return m.name(r), m.to_bits(t)
 
 
-def _far(m: Maths, x: Expr) -> tuple[Expr, Expr]:
+def _far(m: MathBuilder, x: Expr) -> tuple[Expr, Expr]:
     """The same for every float32 value."""
     r, quadrant = _short_parts(m, x, m.fma)
     large = m.name(m.abs(x) > m.f(2.0**27))
@@ -86,7 +86,7 @@ def _far(m: Maths, x: Expr) -> tuple[Expr, Expr]:
     return m.name(m.select(large, far, r)), m.name(m.select(large, far_quadrant, quadrant))
 
 
-def _payne_hanek(m: Maths, x: Expr) -> tuple[Expr, Expr]:
+def _payne_hanek(m: MathBuilder, x: Expr) -> tuple[Expr, Expr]:
     """The same for |x| >= 2**27: x = k * 2**e with a 24-bit k; 96 bits of 2/pi from bit e - 2 on, times k."""
     bits = m.name(m.to_bits(m.abs(x)))
     exponent = m.name(m.shr(bits, 52) - m.i(1023 + 23))  # e of |x| = k * 2**e, 4 .. 104
@@ -120,7 +120,7 @@ def _payne_hanek(m: Maths, x: Expr) -> tuple[Expr, Expr]:
     return m.select(negative, m.negative(r), r), m.select(negative, m.i(0) - whole, whole)
 
 
-def _payne_hanek_64(m: Maths, x: Expr) -> tuple[Expr, Expr, Expr]:
+def _payne_hanek_64(m: MathBuilder, x: Expr) -> tuple[Expr, Expr, Expr]:
     """(r, low, quadrant) for |x| >= 2**30: x = k * 2**e with a 53-bit k; 192 bits of 2/pi from bit e - 2 on, times k."""
     bits = m.name(m.to_bits(m.abs(x)))
     start = m.name(m.shr(bits, 52) - m.i(1023 + 52 + 2 - 32))  # a word of zeros stands before the binary point
@@ -173,13 +173,13 @@ def _payne_hanek_64(m: Maths, x: Expr) -> tuple[Expr, Expr, Expr]:
     )
 
 
-def _sine(m: Maths, r: Expr, low: Expr, z: Expr) -> tuple[Expr, Expr]:
+def _sine(m: MathBuilder, r: Expr, low: Expr, z: Expr) -> tuple[Expr, Expr]:
     """sin(r + low) as r plus the returned correction."""
     p = m.poly(z, SIN_32 if m.single else SIN_64)
     return r, m.name(m.mad(r * z, p, low))
 
 
-def _cosine(m: Maths, r: Expr, low: Expr, z: Expr) -> tuple[Expr, Expr]:
+def _cosine(m: MathBuilder, r: Expr, low: Expr, z: Expr) -> tuple[Expr, Expr]:
     """cos(r + low), the same way: 1 - z/2, and what that lost in rounding with the rest."""
     half = m.name(z * m.f(0.5))
     top = m.name(m.f(1.0) - half)
@@ -187,7 +187,7 @@ def _cosine(m: Maths, r: Expr, low: Expr, z: Expr) -> tuple[Expr, Expr]:
     return top, m.name(((m.f(1.0) - top) - half) + rest)
 
 
-def _wave(m: Maths, r: Expr, low: Expr, quadrant: Expr) -> Expr:
+def _wave(m: MathBuilder, r: Expr, low: Expr, quadrant: Expr) -> Expr:
     """sin(r + low + quadrant * pi/2)"""
     z = m.name(r * r)
     odd = m.name(m.both(quadrant, 1).equal(m.i(1)))
@@ -198,11 +198,11 @@ def _wave(m: Maths, r: Expr, low: Expr, quadrant: Expr) -> Expr:
     return m.from_bits(Call("tir.bitwise_xor", (m.to_bits(value), flip), m.int_dtype))
 
 
-def _shifted(m: Maths, r: Expr, low: Expr, quadrant: Expr) -> Expr:
+def _shifted(m: MathBuilder, r: Expr, low: Expr, quadrant: Expr) -> Expr:
     return _wave(m, r, low, m.name(quadrant + m.i(1)))
 
 
-def _slope(m: Maths, r: Expr, low: Expr, quadrant: Expr) -> Expr:
+def _slope(m: MathBuilder, r: Expr, low: Expr, quadrant: Expr) -> Expr:
     """tan(r + low + quadrant * pi/2)"""
     z = m.name(r * r)
     odd = m.name(m.both(quadrant, 1).equal(m.i(1)))
@@ -213,16 +213,16 @@ def _slope(m: Maths, r: Expr, low: Expr, quadrant: Expr) -> Expr:
     return m.quotient(top, top_low, bottom, bottom_low)
 
 
-def _function(m: Maths, x: Expr, name: str, formula: Formula) -> Expr:
+def _function(m: MathBuilder, x: Expr, name: str, formula: Formula) -> Expr:
     """``formula`` of the reduced argument: the near side, and the far side for lanes beyond it.
 
-    The far side of float64 stays a call until code is emitted, which takes :func:`far_side` for it; C source calls the
+    The far side of float64 stays a call until code is emitted, which takes :func:`large_argument_path` for it; C source calls the
     C library.
     """
     if not m.single:
         near: Expr = formula(m, *_two_parts(m, x))
         return m.either(m.abs(x) <= m.f(NEAR_64), near, Call(f"tir.{name}", (x,), m.dtype))
-    wide = Maths(with_lanes("float64", m.lanes), m.fused)
+    wide = MathBuilder(with_lanes("float64", m.lanes), m.fused)
     doubled = Cast(wide.dtype, x)
     a = wide.name(doubled)
     r, quadrant = _far(wide, a)
@@ -238,27 +238,27 @@ def _function(m: Maths, x: Expr, name: str, formula: Formula) -> Expr:
     return m.either(m.abs(x) <= m.f(NEAR_SHORT), near, far)
 
 
-def sin(m: Maths, x: Expr) -> Expr:
+def sin(m: MathBuilder, x: Expr) -> Expr:
     """The sine, at most 1 ULP off."""
     return m.select(x.equal(m.f(0.0)), x, _function(m, x, "sin", _wave))
 
 
-def cos(m: Maths, x: Expr) -> Expr:
+def cos(m: MathBuilder, x: Expr) -> Expr:
     """The cosine, at most 1 ULP off."""
     return _function(m, x, "cos", _shifted)
 
 
-def tan(m: Maths, x: Expr) -> Expr:
+def tan(m: MathBuilder, x: Expr) -> Expr:
     """The tangent, at most 1.25 ULP off."""
     return m.select(x.equal(m.f(0.0)), x, _function(m, x, "tan", _slope))
 
 
-def far_side(call: Call) -> Expr | None:
+def large_argument_path(call: Call) -> Expr | None:
     """A sine, cosine or tangent of float64 for |x| >= 2**30 (anything else gives some number); None for other calls."""
     formula = {"tir.sin": _wave, "tir.cos": _shifted, "tir.tan": _slope}.get(call.op)
     if formula is None or bits_of(call.dtype) != 64:
         return None
-    m = Maths(call.dtype)
+    m = MathBuilder(call.dtype)
     x = m.name(call.args[0])
     value = formula(m, *_payne_hanek_64(m, x))
     return m.finish(m.select(m.abs(x) < m.f(math.inf), value, m.f(math.nan)))

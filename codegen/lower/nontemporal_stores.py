@@ -23,14 +23,14 @@ from ..target import Target
 from .statement_copies import fresh_copy
 
 NONTEMPORAL = "pragma_nontemporal_store"
-STREAMED = "nontemporal_store"
+NONTEMPORAL = "nontemporal_store"
 """What the emitter looks for: 1 around stores whose alignment it must see for itself, :data:`ALIGNED` around those whose
 full vectors are known to be aligned."""
 ALIGNED = 2
 _FEWEST_TRIPS = 4
 
 
-def mark_streams(func: PrimFunc) -> PrimFunc:
+def mark_nontemporal_stores(func: PrimFunc) -> PrimFunc:
     """The annotation ``pragma_nontemporal_store`` of a loop becomes an attribute around it, as a block's does (loops may
     be unrolled or fused away). 0 takes it back.
 
@@ -57,10 +57,10 @@ def mark_streams(func: PrimFunc) -> PrimFunc:
 
 def _marked(body: Stmt, value: object) -> Stmt:
     wanted = value.value if isinstance(value, IntImm) else value
-    return AttrStmt(None, STREAMED, const(1), body) if wanted else body
+    return AttrStmt(None, NONTEMPORAL, const(1), body) if wanted else body
 
 
-def align_streams(func: PrimFunc, target: Target) -> PrimFunc:
+def align_nontemporal_stores(func: PrimFunc, target: Target) -> PrimFunc:
     """Shift marked loops so that their vector stores are aligned.
 
     Before::
@@ -85,14 +85,14 @@ def align_streams(func: PrimFunc, target: Target) -> PrimFunc:
     memory without gaps and which is a function of the running number of the element. Elsewhere the mark stays, and only stores that
     the emitter sees to be aligned (in scratch memory) go past the caches.
     """
-    if not any(isinstance(n, AttrStmt) and n.attr_key == STREAMED for n in pre_order(func.body)):
+    if not any(isinstance(n, AttrStmt) and n.attr_key == NONTEMPORAL for n in pre_order(func.body)):
         return func
     own = {n.buffer.data for n in pre_order(func.body) if isinstance(n, Allocate)}
 
     def visit(node: Node, active: bool) -> Node:
         if isinstance(node, Expr):
             return node
-        if isinstance(node, AttrStmt) and node.attr_key == STREAMED:
+        if isinstance(node, AttrStmt) and node.attr_key == NONTEMPORAL:
             inner = visit(node.body, True)
             return node if inner is node.body else inner
         if isinstance(node, For) and node.kind == "serial":
@@ -120,7 +120,7 @@ def _stream(outer: For, target: Target, active: bool) -> _Stream | None:
     body: Stmt = outer
     marked = active
     while True:
-        if isinstance(body, AttrStmt) and body.attr_key == STREAMED:
+        if isinstance(body, AttrStmt) and body.attr_key == NONTEMPORAL:
             marked, body = True, body.body
         elif isinstance(body, For) and not (loops and loops[-1].kind == "vectorized"):
             if loops and body.kind not in ("unrolled", "vectorized"):
@@ -139,7 +139,7 @@ def _stream(outer: For, target: Target, active: bool) -> _Stream | None:
 
     def strip(n: Node) -> Stmt | None:
         nonlocal marked
-        if isinstance(n, AttrStmt) and n.attr_key == STREAMED:
+        if isinstance(n, AttrStmt) and n.attr_key == NONTEMPORAL:
             marked = True
             return n.body
         return None
@@ -247,7 +247,7 @@ def _shifted(stream: _Stream) -> Stmt:
     assert per_trip >= lanes
     whole = seq(
         head,
-        AttrStmt(None, STREAMED, const(ALIGNED), main),
+        AttrStmt(None, NONTEMPORAL, const(ALIGNED), main),
         IfThenElse(shift > 0, tail),
     )
     if not (isinstance(outer.extent, IntImm) and outer.extent.value > 0):

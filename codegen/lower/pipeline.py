@@ -23,18 +23,18 @@ from ..target import Target
 from .assumptions import drop_assumptions
 from .choose_unrolled import choose_unrolled
 from .compact_buffers import compact_buffers
-from .cut_idle_iterations import cut_idle_rounds
+from .cut_idle_iterations import cut_idle_iterations
 from .flatten_blocks import flatten_blocks
-from .fold_masks import settle_masks
+from .fold_masks import fold_masks
 from .form_fma import form_fma
 from .hoist_guards import hoist_guards, name_quotients
 from .horizontal_reductions import lower_horizontal
 from .insert_prefetches import insert_prefetches
-from .interleave_prefetches import spread_prefetches
+from .interleave_prefetches import interleave_prefetches
 from .join_split_indices import join_split_indices
 from .legalize_loops import legalize_vector_loops, remove_unit_loops, split_unroll_factors
 from .lower_math import lower_math
-from .nontemporal_stores import align_streams, mark_streams
+from .nontemporal_stores import align_nontemporal_stores, mark_nontemporal_stores
 from .place_init import place_init
 from .promote_registers import promote_registers
 from .transpose_in_registers import transpose_in_registers
@@ -60,7 +60,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("drop_assumptions", _plain(drop_assumptions)),
     Pass("place_init", _plain(place_init)),
     Pass("flatten_blocks", _plain(flatten_blocks)),
-    Pass("mark_streams", _plain(mark_streams)),
+    Pass("mark_nontemporal_stores", _plain(mark_nontemporal_stores)),
     Pass("compact_buffers", _plain(compact_buffers)),
     Pass("remove_unit_loops", _plain(remove_unit_loops)),
     Pass("widen_half_floats", _plain(widen_half_floats)),
@@ -68,21 +68,21 @@ PASSES: tuple[Pass, ...] = (
     Pass("form_fma", form_fma),
     Pass("legalize_vector_loops", legalize_vector_loops),
     Pass("split_unroll_factors", _plain(split_unroll_factors)),
-    Pass("cut_idle_rounds", _plain(cut_idle_rounds)),
+    Pass("cut_idle_iterations", _plain(cut_idle_iterations)),
     Pass("simplify", _plain(simplify)),
     Pass("choose_unrolled", _plain(choose_unrolled)),
     Pass("name_quotients", _plain(name_quotients)),
     Pass("hoist_guards", _plain(hoist_guards)),
     Pass("join_split_indices", _plain(join_split_indices)),
     Pass("transpose_in_registers", transpose_in_registers),
-    Pass("align_streams", align_streams),
+    Pass("align_nontemporal_stores", align_nontemporal_stores),
     Pass("lower_horizontal", _plain(lower_horizontal)),
     Pass("vectorize_loops", _plain(vectorize_loops)),
     Pass("unroll_loops", _plain(unroll_loops)),
-    Pass("settle_masks", _plain(settle_masks)),
+    Pass("fold_masks", _plain(fold_masks)),
     Pass("promote_registers", _plain(promote_registers)),
     Pass("insert_prefetches", insert_prefetches),
-    Pass("spread_prefetches", spread_prefetches),
+    Pass("interleave_prefetches", interleave_prefetches),
 )
 
 PLAIN_PASSES: tuple[Pass, ...] = tuple([

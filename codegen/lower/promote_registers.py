@@ -20,7 +20,7 @@ from ...tir.node import Node
 from ...tir.stmt import Allocate, BufferStore, For, LetStmt, Stmt, seq
 from ...tir.walk import pre_order, transform
 from .lane_strides import run_of
-from .register_partition import Slot, homes_of
+from .register_partition import Slot, partition_accesses
 
 REGISTER_SCOPE = "register"
 _MAX_BYTES = 16384
@@ -44,7 +44,7 @@ def promote_registers(func: PrimFunc) -> PrimFunc:
         acc_8[()] = acc_8[()] + ...
 
     Arrays that are indexed by a variable or cross a parallel loop stay in memory, and those whose accesses overlap in
-    uneven pieces (:func:`.register_partition.homes_of`). A store under a mask becomes a ``Select`` with the old value, or a plain one
+    uneven pieces (:func:`.register_partition.partition_accesses`). A store under a mask becomes a ``Select`` with the old value, or a plain one
     where no lane outside the mask is ever looked at.
     """
     tiles = {}
@@ -150,7 +150,7 @@ def _tile(buffer: Buffer, accesses: list[Access], life: Stmt) -> _Tile | None:
     masked = {
         s for a, s in zip(accesses, places, strict=True) if isinstance(a, BufferStore) and a.predicate is not None
     }
-    homes = homes_of(set(places), stored)
+    homes = partition_accesses(set(places), stored)
     if homes is None or any(len(homes[s]) > 1 for s in masked):
         return None
     values = {}

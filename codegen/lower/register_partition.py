@@ -9,22 +9,22 @@ Slot = tuple[int, int]
 _MOST_PIECES = 8
 
 
-def homes_of(slots: Iterable[Slot], stored: set[Slot]) -> dict[Slot, tuple[Slot, ...]] | None:
+def partition_accesses(slots: Iterable[Slot], stored: set[Slot]) -> dict[Slot, tuple[Slot, ...]] | None:
     """For each slot the value that holds it, or the values that it consists of.
 
     A vector of which parts are only read is one value:
 
-    >>> homes_of([(0, 16), (8, 4)], {(0, 16)})
+    >>> partition_accesses([(0, 16), (8, 4)], {(0, 16)})
     {(0, 16): ((0, 16),), (8, 4): ((0, 16),)}
 
     One that is written in parts is as many values as there are parts, of equal length:
 
-    >>> homes_of([(0, 32), (0, 16), (16, 16)], {(0, 16), (16, 16)})
+    >>> partition_accesses([(0, 32), (0, 16), (16, 16)], {(0, 16), (16, 16)})
     {(0, 32): ((0, 16), (16, 16)), (0, 16): ((0, 16),), (16, 16): ((16, 16),)}
 
     None when the parts are uneven:
 
-    >>> homes_of([(0, 32), (8, 16)], {(8, 16)}) is None
+    >>> partition_accesses([(0, 32), (8, 16)], {(8, 16)}) is None
     True
     """
     ordered = sorted(slots, key=lambda s: (s[0], -s[1]))
@@ -44,7 +44,7 @@ def homes_of(slots: Iterable[Slot], stored: set[Slot]) -> dict[Slot, tuple[Slot,
 
 
 def _together(slots: list[Slot], reach: int, stored: set[Slot]) -> dict[Slot, tuple[Slot, ...]] | None:
-    """:func:`homes_of` for slots that overlap one another."""
+    """:func:`partition_accesses` for slots that overlap one another."""
     whole = slots[0]  # the longest of those that begin first
     if whole[0] + whole[1] == reach and all(s == whole or s not in stored for s in slots):
         return dict.fromkeys(slots, (whole,))

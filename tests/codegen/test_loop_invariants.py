@@ -6,7 +6,7 @@ import pytest
 from tilewright.codegen import lower
 from tilewright.codegen.compile import compile_ir
 from tilewright.codegen.llvm.llvm_ir import emit
-from tilewright.codegen.llvm.loop_invariants import SETTLED, settled
+from tilewright.codegen.llvm.loop_invariants import NO_LOOP_INVARIANTS, has_no_loop_invariants
 from tilewright.tir.parser import parse
 
 
@@ -34,15 +34,15 @@ def main(A: T.Buffer((17,), "float32"), n: T.Buffer((1,), "int32"), B: T.Buffer(
     ],
 )
 def test_settled(expected, body):
-    assert settled(lower(loops(body)).func.body) is expected
+    assert has_no_loop_invariants(lower(loops(body)).func.body) is expected
 
 
 def test_both_pipelines_agree():
     lowered = lower(loops("for i, j in T.grid(17, 17):\n    B[i, j] = A[j] * T.float32(2)"))
     text = emit(lowered)
-    assert SETTLED in text
+    assert NO_LOOP_INVARIANTS in text
     a, n = np.arange(17, dtype="float32"), np.zeros(1, "int32")
-    for ir in (text, text.replace(SETTLED, "")):
+    for ir in (text, text.replace(NO_LOOP_INVARIANTS, "")):
         b = np.full((17, 17), np.nan, "float32")
         compile_ir([ir], {"main": lowered}, lowered.target, cache=False)(a, n, b)
         np.testing.assert_array_equal(b, np.broadcast_to(2 * a, (17, 17)))

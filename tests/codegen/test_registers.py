@@ -10,7 +10,7 @@ import pytest
 
 from tilewright.codegen.compile import compile as compile_function
 from tilewright.codegen.lower import lower
-from tilewright.codegen.lower.register_partition import homes_of
+from tilewright.codegen.lower.register_partition import partition_accesses
 from tilewright.codegen.target import Target
 from tilewright.tir.expr import BufferLoad
 from tilewright.tir.parser import parse
@@ -76,7 +76,7 @@ def main(A: T.Buffer((24,), "float32"), C: T.Buffer((16,), "float32")):
     ],
 )
 def test_homes(slots, stored, expected):
-    assert homes_of(slots, set(stored)) == expected
+    assert partition_accesses(slots, set(stored)) == expected
 
 
 def inner_loop(asm: str) -> list[str]:
