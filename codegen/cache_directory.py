@@ -1,4 +1,4 @@
-"""The directory for what may be forgotten: ``TILEWRIGHT_CACHE_DIR``, else the system's place for caches."""
+"""The directory for files that may be deleted at any time: ``TILEWRIGHT_CACHE_DIR``, else the system's cache directory."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from .version import CODEGEN_VERSION
 
 
 def cache_directory() -> Path:
-    """The directory, made when needed, readable by its owner only. When it cannot be written to: a temporary one, with
-    a warning."""
+    """Return the directory, which is created when needed and readable by its owner only.
+
+    When it cannot be written to, a temporary directory is used, with a warning.
+    """
     return _make(os.environ.get("TILEWRIGHT_CACHE_DIR", ""))
 
 

@@ -1,4 +1,4 @@
-"""From a function to a :class:`Module`: lower, emit LLVM IR, compile.
+"""Compiles a function to a :class:`Module`: lowers it, emits LLVM IR, and compiles that.
 
 >>> import numpy as np
 >>> from tilewright.tir.parser import parse
@@ -40,10 +40,10 @@ def compile(
     name: str | None = None,
     **toggles: Any,
 ) -> Module:
-    """Compile a PrimFunc, a Schedule, an IRModule (or a mapping of functions by name), or what :func:`lower` returned.
+    """Compile a PrimFunc, a Schedule, an IRModule (or a mapping of functions by name), or a result of :func:`lower`.
 
     The result has every function by its name in the module. A function's C symbol is its ``global_symbol``; functions
-    that have the same one (as te makes them: ``main``) are called as in the module.
+    with equal symbols (te calls every function ``main``) get their names in the module.
 
     Parameters that the attribute ``layout_free_buffers`` names are packed ahead where the schedule allows it:
     see :meth:`Module.pack_weights`. ``name`` is the C symbol of a single function (its own name otherwise). ``toggles`` go to
@@ -86,12 +86,13 @@ def compile_ir(
     packing: Mapping[str, Mapping[int, str]] | None = None,
     **toggles: Any,
 ) -> Module:
-    """A module from LLVM IR texts that define the functions ``lowered``. ``packing`` is :class:`Module`'s."""
+    """Return a module from LLVM IR texts that define the functions ``lowered``. ``packing`` is the one of
+    :class:`Module`."""
     return Module(lowered, optimize_and_compile(texts[0], target, link=tuple(texts[1:]), **toggles), packing)
 
 
 def _functions(func: Any, name: str | None) -> dict[str, Any]:
-    """The functions by their names in the module; a single one that has none by an empty name."""
+    """Returns the functions by their names in the module. A single function without one has an empty name."""
     if isinstance(func, (PrimFunc, LoweredFunc)):
         return {"": func}
     functions = functions_of(func)
@@ -105,7 +106,7 @@ def _functions(func: Any, name: str | None) -> dict[str, Any]:
 
 
 def _symbols(functions: Mapping[str, PrimFunc | LoweredFunc]) -> dict[str, str]:
-    """The C symbol of each function of a module."""
+    """Returns the C symbol of each function of a module."""
     count = Counter(one.name for one in functions.values())
     out = {key: one.name for key, one in functions.items() if count[one.name] == 1}
     for key in functions:
@@ -115,7 +116,7 @@ def _symbols(functions: Mapping[str, PrimFunc | LoweredFunc]) -> dict[str, str]:
 
 
 def _fresh(name: str, taken: Collection[str]) -> str:
-    """``name``, with a number when it is taken."""
+    """Returns ``name``, with a number when it is taken."""
     out, n = name, 1
     while out in taken:
         out, n = f"{name}_{n}", n + 1

@@ -1,4 +1,4 @@
-"""What is known about processors: the features that a CPU name implies, and the machine that this process runs on.
+"""Knowledge about processors: the features that a CPU name implies, and the machine that this process runs on.
 
 Only features that change the code we generate are listed; LLVM knows the rest. Sources: the feature lists that LLVM
 gives its CPU names (X86TargetParser.def, AArch64Processors.td), reduced to ours.
@@ -93,7 +93,7 @@ AARCH64_CPUS: dict[str, frozenset[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Caches:
-    """Sizes in bytes of the data caches that one core sees, their ways, and the line in bytes."""
+    """The data caches that one core uses: sizes in bytes, associativity, and the line size in bytes."""
 
     l1: int
     l2: int
@@ -106,8 +106,8 @@ class Caches:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """This machine. ``model`` is what the CPU calls itself, ``features`` LLVM's full list, each ``+name`` or
-    ``-name``, as measured (a virtual machine may mask some that the CPU's name implies)."""
+    """The machine that this process runs on. ``model`` is the CPU's own name, ``features`` LLVM's full list, each
+    ``+name`` or ``-name``, as measured (a virtual machine may mask some that the CPU's name implies)."""
 
     triple: str
     cpu: str
@@ -118,7 +118,7 @@ class Host:
 
 @lru_cache(maxsize=1)
 def host() -> Host:
-    """Look at the machine once. LLVM says which CPU it is and what it can do."""
+    """Return the properties of this machine, which are determined once. LLVM names the CPU and its features."""
     import llvmlite.binding as llvm  # type: ignore[import-untyped]
 
     triple = llvm.get_process_triple()
@@ -134,8 +134,11 @@ _ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XTILEDATA = 158, 0x1023, 18
 
 
 def tiles_allowed() -> bool:
-    """Whether Linux lets this process use AMX's tile registers. To know, it is asked for them: that is what kernels do
-    before they use them, costs nothing where they are not used, and is refused under some sandboxes."""
+    """Returns whether Linux lets this process use AMX's tile registers.
+
+    The only way to know is to request them, as kernels do before they use them. The request costs nothing where they
+    are not used, and some sandboxes refuse it.
+    """
     if not sys.platform.startswith("linux") or platform.machine() not in ("x86_64", "AMD64"):
         return False
     try:
@@ -145,14 +148,14 @@ def tiles_allowed() -> bool:
 
 
 def generic_caches(arch: str, wide: bool) -> Caches:
-    """What to assume of a machine that cannot be looked at: a modest core of the last ten years."""
+    """Returns assumed caches of an unknown machine: those of a modest core of the last ten years."""
     if arch == "aarch64":
         return Caches(64 << 10, 512 << 10, 8 << 20, 4, 8, 16)
     return Caches(32 << 10, (1 << 20) if wide else (256 << 10), 8 << 20, 8, 16 if wide else 4, 16)
 
 
 def available_cores() -> int:
-    """The cores that this process may use: the affinity mask, cut by a cgroup's CPU quota."""
+    """Returns the number of cores that this process may use: the affinity mask, limited by a cgroup's CPU quota."""
     try:
         cores = len(os.sched_getaffinity(0))
     except AttributeError:  # not on macOS

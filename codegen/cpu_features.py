@@ -1,4 +1,4 @@
-"""Features of processors: what ``-mattr`` says, what a CPU's name promises, and what goes with what."""
+"""Features of processors: the syntax of ``-mattr``, the features that a CPU's name implies, and their dependences."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ IMPLIES = {
     "fp-armv8": (), "dotprod": ("neon",), "fullfp16": (), "bf16": (), "i8mm": (), "lse": (), "amx-tile": (), "sse2": (),
     "popcnt": (), "sve": ("fullfp16",), "aes": (), "sha": (), "crc": (), "crc32": (), "mmx": (), "sse": (),
 }  # fmt: skip
-"""What a feature brings with it (and what goes when the feature behind it is taken away)."""
+"""The features that a feature implies (it is removed itself when one of these is removed)."""
 
 
 class TargetError(ValueError):
-    """The text does not describe a target, or the target cannot do what was asked."""
+    """Raised when the text does not describe a target, or the target cannot do what was requested."""
 
 
 def nearest(word: str, known: Any, prefix: str = "") -> str:
-    """The end of an error: the known word that is like ``word``, or all of them when they are few."""
+    """Returns the end of an error message: the most similar known word, or all of them when they are few."""
     close = difflib.get_close_matches(word, list(known), 1, 0.5)
     if close:
         return f"; did you mean {prefix}{close[0]}?"
@@ -40,7 +40,7 @@ def nearest(word: str, known: Any, prefix: str = "") -> str:
 
 
 def parse_attrs(attrs: Any) -> tuple[str, ...]:
-    """The signed features of a text ``+a,-b`` or of a list. TargetError for one without a sign."""
+    """Returns the signed features of a text ``+a,-b`` or of a list. TargetError for one without a sign."""
     items = attrs.split(",") if isinstance(attrs, str) else list(attrs)
     out = [str(item).strip() for item in items if str(item).strip()]
     for item in out:
@@ -50,7 +50,7 @@ def parse_attrs(attrs: Any) -> tuple[str, ...]:
 
 
 def enabled_features(arch: str, cpu: str, attrs: tuple[str, ...]) -> frozenset[str]:
-    """What a CPU of that name has, with ``attrs`` added and taken away. TargetError for a name that is not known."""
+    """Returns the features of a CPU of that name, with ``attrs`` added and removed. TargetError for an unknown name."""
     known = {"x86_64": X86_CPUS, "aarch64": AARCH64_CPUS}.get(arch)
     if known is not None and cpu not in known:
         raise TargetError(f"-mcpu={cpu}: not a CPU of {arch} that is known here{nearest(cpu, known)}")
@@ -71,7 +71,7 @@ def enabled_features(arch: str, cpu: str, attrs: tuple[str, ...]) -> frozenset[s
 
 
 def _resting_on(name: str, on: set[str]) -> set[str]:
-    """A feature and those of ``on`` that cannot be without it."""
+    """Returns a feature and those of ``on`` that require it."""
     off = {name}
     while True:
         more = {f for f in on if off & set(IMPLIES.get(f, ()))} - off
@@ -81,7 +81,7 @@ def _resting_on(name: str, on: set[str]) -> set[str]:
 
 
 def features_left(arch: str, features: tuple[str, ...], attrs: tuple[str, ...]) -> frozenset[str]:
-    """This machine's features, less those that ``-mattr`` takes away."""
+    """Returns this machine's features without those that ``-mattr`` removes."""
     on = {f[1:] for f in features if f[0] == "+"}
     for item in attrs:
         name = item[1:]

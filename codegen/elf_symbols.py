@@ -1,7 +1,7 @@
-"""Which symbols an ELF object file needs from elsewhere (the ELF-64 symbol table, little endian).
+"""Reads the undefined symbols of an ELF object file (the ELF-64 symbol table, little endian).
 
-LLVM may call library functions that the IR never names (memset, conversions of float16), and a symbol that cannot be
-resolved would abort the process: so the object is asked before it is loaded.
+LLVM may call library functions that the IR never names (memset, conversions of float16), and an unresolved symbol would
+abort the process. The object's symbols are therefore checked before it is loaded.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ _SYMTAB = 2
 
 
 def undefined_symbols(data: bytes) -> list[str]:
-    """The names of the undefined symbols in table order; empty for anything that is no 64-bit little-endian ELF."""
+    """Returns the names of the undefined symbols in table order, or nothing for data that is not 64-bit little-endian
+    ELF."""
     if data[:6] != b"\x7fELF\x02\x01":
         return []
     (table,) = struct.unpack_from("<Q", data, 40)

@@ -1,8 +1,8 @@
-"""Modules as files that need no Python: objects, shared libraries, assembly, LLVM IR, C, each with a C header.
+"""Exports modules as files that need no Python: objects, shared libraries, assembly, LLVM IR, C, each with a C header.
 
-The runtime (thread pool, scratch memory) is linked in; what remains to be found are libc, pthreads and libm. A shared
-library needs a linker: the first of ``$CC``, cc, gcc, clang, ld.lld, ld that is there (for another architecture: its
-cross compiler). Nothing else here needs a tool.
+The runtime (thread pool, scratch memory) is linked in. The files depend only on libc, pthreads and libm. A shared
+library needs a linker: the first one found among ``$CC``, cc, gcc, clang and ld.lld (for another architecture: its
+cross compiler). No other export needs a tool.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ SUFFIXES = (".o", ".so", ".s", ".ll", ".c")
 
 
 class ExportError(RuntimeError):
-    """The file cannot be written: an unknown suffix, or no linker."""
+    """Raised when the file cannot be written: an unknown suffix, or no linker."""
 
 
 def export_module(functions: Sequence[LoweredFunc], code: CompiledCode, path: Path) -> list[Path]:
-    """Write ``path`` by its suffix, and for ``.o``, ``.so``, ``.s`` and ``.c`` a header ``.h`` beside it, for ``.so`` a
-    ``.pc`` for pkg-config, too. Returns the files written. The directory must exist."""
+    """Write ``path`` by its suffix. For ``.o``, ``.so``, ``.s`` and ``.c`` a header ``.h`` is written beside it, for
+    ``.so`` also a ``.pc`` file for pkg-config. Returns the files written. The directory must exist."""
     suffix = path.suffix
     if suffix not in SUFFIXES:
         raise ExportError(f"cannot export to {path.name!r}: the suffix must be one of {', '.join(SUFFIXES)}")
@@ -62,8 +62,8 @@ def export_module(functions: Sequence[LoweredFunc], code: CompiledCode, path: Pa
 
 
 def pkg_config(library: Path, functions: Sequence[str]) -> str:
-    """What pkg-config needs to know of a shared library. The directory is that of the ``.pc`` file, so the files may
-    move together; ``pkg-config --cflags --libs NAME`` finds them with ``PKG_CONFIG_PATH`` set to it."""
+    """Returns the pkg-config description of a shared library. The directory is that of the ``.pc`` file, so the files
+    may be moved together; ``pkg-config --cflags --libs NAME`` finds them with ``PKG_CONFIG_PATH`` set to it."""
     name = library.stem
     plain = re.fullmatch(r"lib([\w.+-]+)", name)
     linked = f"-l{plain[1]}" if plain else "-l:" + re.sub(r"([^\w.+-])", r"\\\1", library.name)
@@ -83,7 +83,7 @@ def pkg_config(library: Path, functions: Sequence[str]) -> str:
 
 
 def self_contained(code: CompiledCode) -> CompiledCode:
-    """The same code with the runtime linked in (only what it uses stays)."""
+    """Returns the same code with the runtime linked in (unused functions are removed)."""
     o = code.options
     return optimize_and_compile(
         code.ir,
@@ -97,7 +97,8 @@ def self_contained(code: CompiledCode) -> CompiledCode:
 
 
 def link_shared(object_code: bytes, path: Path, target: Target) -> None:
-    """A shared library of one object file. It is never unloaded (``-z nodelete``): its pool's threads run in it."""
+    """Write a shared library of one object file. It is never unloaded (``-z nodelete``), because threads of its pool
+    run in it."""
     command = _linker(target)
     mac = "darwin" in target.triple or "macos" in target.triple
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:

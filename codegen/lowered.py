@@ -1,4 +1,4 @@
-"""What lowering hands to code generation: a function without blocks, its name, its target and its C parameters.
+"""The result of lowering: a function without blocks, its name, its target and its C parameters.
 
 The C signature of the emitted function follows from :func:`abi_of` alone, so that the emitter, the call path and the
 exported header cannot disagree: ``int32_t NAME(<one argument per Param>)``, 0 for success.
@@ -40,13 +40,13 @@ class Param:
 
     @property
     def name(self) -> str:
-        """The buffer's or the variable's name."""
+        """Return the buffer's or the variable's name."""
         return self.buffer.name if self.buffer is not None else self.var.name
 
     @property
     def llvm_type(self) -> str:
-        """How the argument is passed: ``ptr``, or the scalar's type; float16 and bfloat16 scalars travel as their 16
-        bits (``i16``), bool as a byte (``i8``)."""
+        """Return the LLVM type of the argument: ``ptr``, or the scalar's type. float16 and bfloat16 scalars are passed
+        as their 16 bits (``i16``), bool as a byte (``i8``)."""
         if self.kind == "buffer" or self.dtype == "handle":
             return "ptr"
         kind, bits, _ = parse_dtype(self.dtype)
@@ -56,7 +56,8 @@ class Param:
 
     @property
     def c_type(self) -> str:
-        """The same in C, e.g. ``const float*`` or ``int64_t``; an element of a bool buffer is a byte."""
+        """Return the C type of the argument, e.g. ``const float*`` or ``int64_t``; an element of a bool buffer is a
+        byte."""
         kind, bits, _ = parse_dtype(self.dtype)
         if kind == "handle":
             return "void*"
@@ -83,24 +84,25 @@ class LoweredFunc:
 
     @staticmethod
     def of(func: PrimFunc, target: Target, name: str | None = None, scheduled: PrimFunc | None = None) -> LoweredFunc:
-        """``func`` with the parameters that :func:`abi_of` finds; its own name unless one is given."""
+        """Return ``func`` with the parameters that :func:`abi_of` finds, and its own name unless one is given."""
         return LoweredFunc(func, name or func.name, target, abi_of(func), scheduled)
 
     def script(self) -> str:
-        """The lowered function's text."""
+        """Return the lowered function's text."""
         return self.func.script()
 
 
 def functions_of(module: Any) -> Mapping[str, Any] | None:
-    """The functions by name of an IRModule, of a Schedule (which holds one) or of a mapping; None for anything else."""
+    """Returns the functions by name of an IRModule, of a Schedule (which holds one) or of a mapping; None for other
+    objects."""
     module = getattr(module, "mod", module)
     functions = module.functions if isinstance(module, IRModule) else module
     return functions if isinstance(functions, Mapping) else None
 
 
 def abi_of(func: PrimFunc) -> tuple[Param, ...]:
-    """The C parameters of ``func``: its own parameters in order, then the symbolic sizes that are none of them, in
-    order of first appearance in the buffers' shapes, strides and offsets."""
+    """Returns the C parameters of ``func``: its own parameters in order, then the symbolic sizes that are not
+    parameters, in order of first appearance in the buffers' shapes, strides and offsets."""
     written = written_data(func)
     out: list[Param] = []
     for var in func.params:
@@ -114,7 +116,7 @@ def abi_of(func: PrimFunc) -> tuple[Param, ...]:
 
 
 def size_vars(func: PrimFunc) -> tuple[Var, ...]:
-    """The variables in the parameters' shapes, strides and offsets that are no parameters themselves."""
+    """Returns the variables in the parameters' shapes, strides and offsets that are not parameters themselves."""
     found: dict[Var, None] = {}
     params = set(func.params)
     for buffer in func.buffers:
@@ -126,8 +128,8 @@ def size_vars(func: PrimFunc) -> tuple[Var, ...]:
 
 
 def written_data(func: PrimFunc) -> set[Var]:
-    """The data pointers that ``func`` may store through: targets of stores, regions that blocks write, and buffers
-    whose address goes to a call."""
+    """Returns the data pointers that ``func`` may store through: targets of stores, regions that blocks write, and
+    buffers whose address is passed to a call."""
     written: set[Var] = set()
     source: dict[Var, Var] = {}
     looked_at: set[int] = set()

@@ -1,9 +1,9 @@
-"""Machine code that was made before, kept on disk.
+"""A cache on disk of compiled object files.
 
-A file's name is the SHA-256 of everything that the object file depends on: the LLVM IR, the target, what LLVM may do to
-it, and the versions. So entries are never wrong, only unused; the ones unused for longest go first when the folder grows
-beyond its limit. A file holds a checksum before its content: what is damaged or half written does not count. Files
-appear by renaming, so processes that write at the same time do no harm.
+A file's name is the SHA-256 of everything that the object file depends on: the LLVM IR, the target, the options of
+LLVM, and the versions. Entries are therefore never wrong, only unused, and the least recently used ones are deleted
+first when the folder exceeds its limit. A file holds a checksum before its content, so that damaged or incomplete files
+are ignored. Files are created by renaming, so that processes may write at the same time.
 
 ``TILEWRIGHT_CACHE=0`` turns it off, ``TILEWRIGHT_CACHE_MB`` sets the limit (256), ``TILEWRIGHT_CACHE_DIR`` the place.
 """
@@ -24,12 +24,12 @@ _MAGIC = b"tilewright object 1\n"
 _DEFAULT_MB = 256
 _SWEEP_EVERY = 64
 _lock = threading.Lock()
-_written: dict[Path, list[int]] = {}  # folder -> bytes in it as far as we know, files written since we looked
+_written: dict[Path, list[int]] = {}  # folder -> bytes in it at the last scan, files written since that scan
 
 
 @dataclass(frozen=True, slots=True)
 class CacheState:
-    """What the folder holds. ``folder`` is None when the cache is off."""
+    """The content of the folder. ``folder`` is None when the cache is off."""
 
     folder: Path | None
     files: int
@@ -38,7 +38,7 @@ class CacheState:
 
 
 def object_key(parts: Sequence[str]) -> str:
-    """The name of the object file that these texts determine; no two lists of texts share one."""
+    """Returns the name of the object file that these texts determine. No two lists of texts share a name."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode()
@@ -48,7 +48,7 @@ def object_key(parts: Sequence[str]) -> str:
 
 
 def find_object(key: str) -> bytes | None:
-    """The object file kept under ``key``, if there is one and it is whole."""
+    """Returns the object file kept under ``key``, or None when it is missing or damaged."""
     folder = _folder()
     if folder is None:
         return None
@@ -70,7 +70,7 @@ def find_object(key: str) -> bytes | None:
 
 
 def keep_object(key: str, content: bytes) -> None:
-    """Keep an object file. Best effort: a full or lost disk costs us the entry, nothing else."""
+    """Keep an object file. When the disk is full or missing, only this entry is lost."""
     folder = _folder()
     if folder is None or len(content) > _limit() // 4:
         return
@@ -94,7 +94,7 @@ def keep_object(key: str, content: bytes) -> None:
 
 
 def cache_state() -> CacheState:
-    """For display."""
+    """Returns the state of the cache, for display."""
     folder = _folder()
     entries = [] if folder is None else _entries(folder)
     return CacheState(folder, len(entries), sum([size for _, size, _ in entries]), _limit())
@@ -106,7 +106,7 @@ def _folder() -> Path | None:
     folder = cache_directory() / "objects"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        if os.name == "posix":  # what lies in it will be run, so nobody else may write there
+        if os.name == "posix":  # its content will be executed, so no other user may write there
             status = folder.stat()
             if status.st_uid != os.getuid() or status.st_mode & 0o022:
                 return None
@@ -123,7 +123,7 @@ def _limit() -> int:
 
 
 def _entries(folder: Path) -> list[tuple[float, int, str]]:
-    """Time of last use, size and path of every file."""
+    """Yields time of last use, size and path of every file."""
     out = []
     try:
         with os.scandir(folder) as files:
@@ -139,7 +139,8 @@ def _entries(folder: Path) -> list[tuple[float, int, str]]:
 
 
 def _sweep(folder: Path, limit: int) -> int:
-    """Remove what was not used for longest until a tenth of the limit is free, if it is exceeded; the bytes left."""
+    """Remove the least recently used files until a tenth of the limit is free, if the limit is exceeded. Returns the
+    bytes left."""
     entries = _entries(folder)
     total = sum([size for _, size, _ in entries])
     if total <= limit:

@@ -1,4 +1,4 @@
-"""Operands that are constant between calls are brought into the layout the kernel wants once, ahead of time.
+"""Packing of constant operands: they are brought into the layout that the kernel needs once, ahead of time.
 
 The attribute ``layout_free_buffers`` of a PrimFunc names (by number) the parameters that may be handed over in any
 layout. Where the scheduled function's root holds statements that only rearrange such a parameter into a buffer of its
@@ -31,7 +31,7 @@ class Packing:
 
 
 def layout_free_params(func: PrimFunc) -> tuple[int, ...]:
-    """The parameters that may be packed ahead. ValueError for a number that is no buffer parameter."""
+    """Returns the parameters that may be packed ahead. ValueError for a number that is not one of a buffer parameter."""
     out = []
     for n in func.attrs.get(LAYOUT_FREE, ()):
         index = int(n)
@@ -42,7 +42,7 @@ def layout_free_params(func: PrimFunc) -> tuple[int, ...]:
 
 
 def split_packing(func: PrimFunc) -> Packing:
-    """Take the packing of layout-free parameters out of ``func``.
+    """Separate the packing of layout-free parameters from ``func``.
 
     Before (``layout_free_buffers = [1]``)::
 
@@ -118,7 +118,7 @@ def _split(func: PrimFunc, index: int) -> tuple[PrimFunc, PrimFunc] | None:
 
 
 def _buffers(func: PrimFunc, params: tuple[Var, ...], handle: Var) -> list[tuple[Var, Buffer]]:
-    """The new parameters with their buffers; the packed one's is put in by the caller."""
+    """Returns the new parameters with their buffers. The caller inserts the packed one."""
     out = []
     for old, new in zip(func.params, params, strict=True):
         if old in func.buffer_map:
@@ -130,7 +130,7 @@ _Accesses = tuple[frozenset[Buffer], frozenset[Buffer]]
 
 
 def _accesses(s: Stmt) -> _Accesses | None:
-    """The buffers that a statement reads and writes; None when it also reaches memory in other ways."""
+    """Returns the buffers that a statement reads and writes, or None when it also accesses memory in other ways."""
     reads: set[Buffer] = set()
     writes: set[Buffer] = set()
     for n in pre_order(s):
@@ -148,7 +148,7 @@ def _accesses(s: Stmt) -> _Accesses | None:
 
 
 def _only_from(weight: Buffer, accesses: list[_Accesses | None], own: set[Buffer]) -> tuple[list[int], set[Buffer]]:
-    """The statements that make buffers out of ``weight`` alone, and those buffers: the largest such set."""
+    """Returns the statements that compute buffers from ``weight`` alone, and those buffers: the largest such set."""
     buffers = own
     while True:
         fine = [
@@ -161,7 +161,7 @@ def _only_from(weight: Buffer, accesses: list[_Accesses | None], own: set[Buffer
             break
         buffers = kept
     reached: set[Buffer] = {weight}
-    while True:  # what does not depend on the weight is none of our business
+    while True:  # statements that do not depend on the weight stay
         more = {b for n in fine for b in accesses[n][1] if accesses[n][0] & reached}  # type: ignore[index]
         if more <= reached:
             break

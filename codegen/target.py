@@ -1,4 +1,4 @@
-"""Targets: which machine the code is for, and what that machine can do.
+"""Targets: the machine to generate code for, and its abilities.
 
 >>> t = Target("llvm -mtriple=x86_64-linux-gnu -mcpu=skylake -mattr=+avx2,+fma -num-cores=2")
 >>> t.vector_bits, t.vector_lanes("float32"), t.num_vector_registers, t.num_cores
@@ -106,7 +106,7 @@ class Target:
         return hash(str(self))
 
     def __str__(self) -> str:
-        """The canonical text: it parses back to an equal target, the thread count spelled out."""
+        """Return the canonical text, which parses back to an equal target, with the thread count included."""
         parts = [self.kind]
         if self.kind != "native":
             parts.append(f"-mtriple={self.triple}")
@@ -122,38 +122,38 @@ class Target:
         return f"Target({str(self)!r})"
 
     def with_(self, **options: Any) -> Target:
-        """This target with options changed, e.g. ``target.with_(num_cores=1)``."""
+        """Return this target with options changed, e.g. ``target.with_(num_cores=1)``."""
         return Target(_split(str(self)) | {"kind": self.kind} | _spelled(options))
 
-    # What the machine can do
+    # Abilities of the machine
 
     @property
     def arch(self) -> str:
-        """``x86_64``, ``aarch64``, or the triple's own word for another architecture."""
+        """Return ``x86_64``, ``aarch64``, or the triple's own word for another architecture."""
         return arch_of(self.triple)
 
     def has(self, feature: str) -> bool:
-        """Whether the machine has an LLVM feature, by its name without sign: ``target.has("avx512vnni")``."""
+        """Return whether the machine has an LLVM feature, by its name without sign: ``target.has("avx512vnni")``."""
         return feature in self._enabled
 
     def vector_lanes(self, dtype: str) -> int:
-        """Elements of ``dtype`` (its lanes ignored) in one vector register; at least 1. A bool takes a byte."""
+        """Return the elements of ``dtype`` (its lanes ignored) in one vector register, at least 1. A bool takes a byte."""
         return max(1, self.vector_bits // max(8, bits_of(dtype)))
 
     @property
     def num_vector_registers(self) -> int:
-        """Architectural vector registers: 32 with AVX-512 (VL for narrower vectors) and on AArch64, else 16."""
+        """Return the number of vector registers: 32 with AVX-512 (VL for narrower vectors) and on AArch64, else 16."""
         if self.arch == "aarch64" or self.has("avx512vl"):
             return 32
         return 32 if self.has("avx512f") and self.vector_bits == 512 else 16
 
     @property
     def has_fma(self) -> bool:
-        """Whether a * b + c is one instruction."""
+        """Return whether a * b + c is one instruction."""
         return self.has("fma") or self.arch == "aarch64"
 
     def masked_memory(self, dtype: str) -> bool:
-        """Whether loads and stores of vectors of ``dtype`` take a mask at (nearly) full speed: AVX-512 for every
+        """Return whether masked loads and stores of vectors of ``dtype`` run at (nearly) full speed: AVX-512 for every
         width, AVX2 for 32 and 64 bits."""
         bits = max(8, parse_dtype(dtype).bits)
         if self.has("avx512f") and (self.vector_bits == 512 or self.has("avx512vl")):
@@ -162,85 +162,85 @@ class Target:
 
     @property
     def has_masked_memory(self) -> bool:
-        """:meth:`masked_memory` of float32."""
+        """Return :meth:`masked_memory` of float32."""
         return self.masked_memory("float32")
 
     @property
     def has_vnni(self) -> bool:
-        """Whether AVX-512 VNNI multiplies and adds four int8 pairs per lane (512-bit vpdpbusd)."""
+        """Return whether AVX-512 VNNI multiplies and adds four int8 pairs per lane (512-bit vpdpbusd)."""
         return self.has("avx512vnni")
 
     @property
     def has_avx_vnni(self) -> bool:
-        """Whether 256-bit vpdpbusd is there without AVX-512."""
+        """Return whether 256-bit vpdpbusd is available without AVX-512."""
         return self.has("avxvnni")
 
     @property
     def has_bf16(self) -> bool:
-        """Whether dot products of bfloat16 pairs are instructions."""
+        """Return whether dot products of bfloat16 pairs are instructions."""
         return self.has("avx512bf16") or (self.arch == "aarch64" and self.has("bf16"))
 
     @property
     def has_amx(self) -> bool:
-        """Whether there are tile registers that a program may ask for: AMX, under Linux."""
+        """Return whether a program may request tile registers: AMX, under Linux."""
         return self.has("amx-tile") and self.arch == "x86_64" and "linux" in self.triple
 
     @property
     def has_amx_int8(self) -> bool:
-        """Whether tiles of int8 are multiplied by instruction."""
+        """Return whether tiles of int8 are multiplied by an instruction."""
         return self.has_amx and self.has("amx-int8")
 
     @property
     def has_amx_bf16(self) -> bool:
-        """Whether tiles of bfloat16 are multiplied by instruction."""
+        """Return whether tiles of bfloat16 are multiplied by an instruction."""
         return self.has_amx and self.has("amx-bf16")
 
     @property
     def has_f16c(self) -> bool:
-        """Whether float16 converts to and from float32 by instruction."""
+        """Return whether instructions convert float16 to and from float32."""
         return self.has("f16c") or self.arch == "aarch64"
 
     @property
     def has_dotprod(self) -> bool:
-        """Whether AArch64's sdot/udot are there."""
+        """Return whether AArch64's sdot and udot are available."""
         return self.arch == "aarch64" and self.has("dotprod")
 
     @property
     def l1_bytes(self) -> int:
-        """Level-1 data cache of one core, bytes; associativity and the line are in ``caches``."""
+        """Return the size of a core's level-1 data cache in bytes; associativity and the line are in ``caches``."""
         return self.caches.l1
 
     @property
     def l2_bytes(self) -> int:
-        """Level-2 cache, bytes."""
+        """Return the size of the level-2 cache in bytes."""
         return self.caches.l2
 
     @property
     def l3_bytes(self) -> int:
-        """Level-3 cache, bytes; shared by cores as a rule."""
+        """Return the size of the level-3 cache in bytes; cores usually share it."""
         return self.caches.l3
 
     @property
     def has_runtime(self) -> bool:
-        """Whether threads and scratch memory are there: on POSIX systems with 64 bits of address."""
+        """Return whether threads and scratch memory are available: on POSIX systems with 64-bit addresses."""
         return self.kind == "native" or has_runtime(self.triple)
 
-    # What LLVM is told, and what the database is told
+    # Descriptions for LLVM and for the database
 
     @property
     def llvm_cpu(self) -> str:
-        """The CPU's name for LLVM; empty for the usual one of a processor that has none called ``generic``."""
+        """Return the CPU's name for LLVM, empty for the default CPU of a processor without one called ``generic``."""
         return "" if self.mcpu == "generic" and self.arch not in ("x86_64", "aarch64") else self.mcpu
 
     @property
     def llvm_features(self) -> str:
-        """The ``target-features`` text: for native the full list with signs, since the CPU's name may promise more
-        than a virtual machine lets through."""
+        """Return the ``target-features`` text: for native the full list with signs, since the CPU's name may imply more
+        than a virtual machine provides."""
         return ",".join(self.features)
 
     @property
     def llvm_attributes(self) -> str:
-        """Function attributes in LLVM IR text: CPU, features, and the preferred vector width."""
+        """Return function attributes in LLVM IR text: CPU, features, and the preferred vector width."""
         out = [f'"target-cpu"="{self.llvm_cpu}"'] if self.llvm_cpu else []
         if self.features:
             out.append(f'"target-features"="{self.llvm_features}"')
@@ -249,7 +249,8 @@ class Target:
         return " ".join(out)
 
     def missing_here(self) -> list[str]:
-        """What this machine lacks to run the code: features, the architecture or the system; empty when it can."""
+        """Return what this machine lacks to run the code (features, the architecture or the system), empty when it can
+        run it."""
         here = host()
         if self.arch != arch_of(here.triple):
             return [f"{self.arch} processor"]
@@ -262,13 +263,13 @@ class Target:
 
     @property
     def key(self) -> str:
-        """A fingerprint for the database: SHA-256 (32 hex digits) over CPU model, features, vector width and cores.
-        Two machines share records when it is equal."""
+        """Return a fingerprint for the database: SHA-256 (32 hex digits) over CPU model, features, vector width and
+        cores. Two machines share records when it is equal."""
         facts = [self.arch, self.model, sorted(self._enabled), self.vector_bits, self.num_cores]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 
     def describe(self) -> dict[str, Any]:
-        """Everything above as plain values, for display and records."""
+        """Return all of these properties as plain values, for display and records."""
         return {
             "text": str(self),
             "key": self.key,
@@ -312,7 +313,7 @@ def _spelled(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _split(text: str) -> dict[str, Any]:
-    """The kind and options of a target's text."""
+    """Returns the kind and options of a target's text."""
     try:
         words = shlex.split(text)
     except ValueError as e:
@@ -345,7 +346,8 @@ def _positive(value: Any, name: str) -> int:
 
 
 def _is_foreign(triple: str, mcpu: str) -> bool:
-    """Whether the target is certainly not this machine. Names of levels (``x86-64-v3``) stand for many machines."""
+    """Returns whether the target is certainly not this machine. Names of levels (``x86-64-v3``) stand for many
+    machines."""
     here = default_triple()
     if arch_of(triple) != arch_of(here) or system_of(triple) not in ("unknown", system_of(here)):
         return True

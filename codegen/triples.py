@@ -1,7 +1,7 @@
-"""What a target triple says: the processor, the system, and what of the generated code they can run.
+"""Target triples: the processor, the system, and the kinds of generated code that they can run.
 
-Little-endian processors with 32 or 64 bits of address are generated for. The runtime (threads, scratch memory) needs a
-POSIX system with 64 bits.
+Code is generated for little-endian processors with 32-bit or 64-bit addresses. The runtime (threads, scratch memory)
+needs a 64-bit POSIX system.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _PROCESSORS = {
     64: r"x86_64|aarch64|riscv64|ppc64le|powerpc64le|loongarch64|wasm64",
     32: r"i[3-9]86|x86|arm(v\w+)?|thumb(v\w+)?|riscv32|wasm32",
 }
-"""Processors by the bits of an address; big-endian ones (``armeb``) and accelerators are none of them."""
+"""Processors by the bits of an address, without big-endian ones (``armeb``) and accelerators."""
 _SYSTEMS = {
     "linux": "linux", "darwin": "darwin", "macos": "darwin", "ios": "darwin", "windows": "windows", "win32": "windows",
     "mingw": "windows", "freebsd": "freebsd", "netbsd": "netbsd", "openbsd": "openbsd", "wasi": "wasi",
@@ -22,19 +22,19 @@ _SYSTEMS = {
 
 
 def arch_of(triple: str) -> str:
-    """``x86_64``, ``aarch64``, or the triple's own word for another processor."""
+    """Returns ``x86_64``, ``aarch64``, or the triple's own word for another processor."""
     word = triple.split("-")[0].lower()
     return {"amd64": "x86_64", "arm64": "aarch64"}.get(word, word)
 
 
 def system_of(triple: str) -> str:
-    """``linux``, ``darwin``, ``windows`` …; of a triple that names none, ``unknown``."""
+    """Returns ``linux``, ``darwin``, ``windows`` …, or ``unknown`` for a triple without a system."""
     rest = triple.lower().partition("-")[2]
     return next((system for word, system in _SYSTEMS.items() if word in rest), "unknown")
 
 
 def address_bits(triple: str) -> int | None:
-    """64 or 32; None for a processor that no code is generated for."""
+    """Returns 64 or 32, or None for a processor without code generation."""
     arch = arch_of(triple)
     if arch.endswith("eb"):  # armv7eb
         return None
@@ -43,12 +43,12 @@ def address_bits(triple: str) -> int | None:
 
 
 def has_runtime(triple: str) -> bool:
-    """Whether threads and scratch memory are there."""
+    """Returns whether threads and scratch memory are available."""
     return address_bits(triple) == 64 and system_of(triple) not in ("windows", "wasi") and "wasm" not in triple
 
 
 def default_triple() -> str:
-    """This machine's triple, as Python knows it."""
+    """Returns this machine's triple, as Python reports it."""
     machine = platform.machine().lower() or "x86_64"
     machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
     system = {"linux": "unknown-linux-gnu", "darwin": "apple-darwin", "win32": "pc-windows-msvc"}

@@ -3,5 +3,5 @@
 from __future__ import annotations
 
 CODEGEN_VERSION = 4
-"""Changes when generated code becomes faster or slower, or when wrong code is mended: times measured and files cached
-before then do not compare with those after. Every tuning record carries it."""
+"""A number that changes when generated code becomes faster or slower, or when wrong code is mended. Times measured and
+files cached before the change do not compare with those after it. Every tuning record carries it."""

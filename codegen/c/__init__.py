@@ -1,7 +1,7 @@
 """Portable C source from lowered functions: GCC's and Clang's vector types, OpenMP for parallel loops (serial without).
 
-:func:`.c_source.emit_c` writes a source file; :mod:`.c_expr` has expressions, :mod:`.inline_functions` the small inline functions that
-C has no operator for.
+:func:`.c_source.emit_c` writes a source file; :mod:`.c_expr` has expressions, :mod:`.inline_functions` the small inline
+functions for operations without an operator in C.
 """
 
 from .c_source import emit_c

@@ -1,4 +1,4 @@
-"""Calls of operations in C: math functions, bits, dot products, other C functions."""
+"""Emits calls of operations in C: math functions, bits, dot products, other C functions."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _MATH = {
 
 
 def constant_of(e: Expr) -> int | None:
-    """The number that an integer is in every lane, when it is a constant."""
+    """Returns the number that an integer has in every lane, when it is a constant."""
     if isinstance(e, Broadcast):
         e = e.value
     return e.value if isinstance(e, IntImm) else None
 
 
 class Calls(TileCalls):
-    """What :class:`.c_expr.CExprs` does with a :class:`Call`."""
+    """The methods of :class:`.c_expr.CExprs` for a :class:`Call`."""
 
     helpers: Helpers
 
@@ -44,7 +44,7 @@ class Calls(TileCalls):
         def place(self, buffer: Buffer, indices: tuple[Expr, ...], lanes: int) -> tuple[str, str | None]: ...
 
     def call(self, e: Call) -> str:
-        """A call of an operation."""
+        """Return a call of an operation."""
         name, dtype, lanes = e.op.removeprefix("tir."), e.dtype, lanes_of(e.dtype)
         special: Callable[[Call], str] | None = getattr(self, f"call_{name}", None)
         if special is not None:
@@ -63,8 +63,11 @@ class Calls(TileCalls):
         raise CEmitError(f"no C form for the call {e.op} of {dtype}")
 
     def call_fma(self, e: Call) -> str:
-        """One rounding. Vectors: GCC and Clang contract the expression where the machine has the instruction (a loop over
-        the lanes they take apart); else, and in strict ISO mode, which forbids that, lane by lane."""
+        """Return a * b + c rounded once.
+
+        GCC and Clang contract a vector expression where the machine has the instruction (a loop over the lanes they
+        would not vectorize). Elsewhere, and in strict ISO mode, which forbids contraction, it is computed lane by lane.
+        """
         scalar = "__builtin_fma" + ("f" if bits_of(e.dtype) == 32 else "")
         function = scalar
         if lanes_of(e.dtype) > 1:
@@ -84,7 +87,7 @@ class Calls(TileCalls):
         lanes, kind = lanes_of(e.args[0].dtype), self.helpers.vector(e.dtype)
         if lanes == 1:
             return self.either(cond, usual, other, e.dtype)
-        # the other side is evaluated when some lane asks for it
+        # the other branch is evaluated when some lane needs it
         mask = self.helpers.vector_named(f"i8x{lanes}")
         body = f"int r = -1; for (int i = 0; i < {lanes}; ++i) r &= m[i]; return r != 0;"
         every = self.helpers.define(f"tw_every_{mask}", "int", f"{mask} m", body)
@@ -99,7 +102,8 @@ class Calls(TileCalls):
         return f"{call}({self.value(e.args[0])})"
 
     def call_times_exp2(self, e: Call) -> str:
-        """Two factors where that is exact and the result no exception, else the C library."""
+        """Return a product with two factors where that is exact and the result is not exceptional, else a call of the C
+        library."""
         single = bits_of(e.dtype) == 32
         kind, end, word, bias, mantissa = (
             ("float", "f", "int32_t", 127, 23) if single else ("double", "", "int64_t", 1023, 52)
@@ -115,7 +119,7 @@ class Calls(TileCalls):
         return f"{call}({', '.join(map(self.value, e.args))})"
 
     def call_lookup(self, e: Call) -> str:
-        """A constant array; the modulus is a power of two."""
+        """Return an element of a constant array; the modulus is a power of two."""
         number, *values = e.args
         kind = c_type(element_of(e.dtype))
         table = ", ".join([self.value(v) for v in values])

@@ -53,7 +53,7 @@ _COMPARE = {EQ: "==", NE: "!=", LT: "<", LE: "<=", GT: ">", GE: ">="}
 
 
 class CExprs(Calls):
-    """The names in scope, and expressions over them."""
+    """A translator of expressions to C, with the names in scope."""
 
     def __init__(self, helpers: Helpers) -> None:
         self.helpers = helpers
@@ -63,7 +63,7 @@ class CExprs(Calls):
         """Variables declared as int64_t."""
 
     def name(self, key: object, hint: str) -> str:
-        """A fresh C identifier for a variable or a buffer's pointer."""
+        """Return a fresh C identifier for a variable or a buffer's pointer."""
         base = "".join(ch if ch.isascii() and (ch.isalnum() or ch == "_") else "_" for ch in hint) or "v"
         base = base if not base[0].isdigit() else f"_{base}"
         text, n = base, 1
@@ -74,7 +74,7 @@ class CExprs(Calls):
         return text
 
     def value(self, e: Expr) -> str:
-        """The text of ``e``."""
+        """Return the text of ``e``."""
         if isinstance(e, IntImm):
             return _integer(e.value, e.dtype)
         if isinstance(e, FloatImm):
@@ -112,14 +112,14 @@ class CExprs(Calls):
         raise CEmitError(f"no C form for {type(e).__name__}: {e}")
 
     def let_type(self, var: Var, value: Expr) -> str:
-        """The C type of a named value; index arithmetic is 64 bits wide."""
+        """Return the C type of a named value; index arithmetic is 64 bits wide."""
         if is_signed(var.dtype) and lanes_of(var.dtype) == 1 and index_like(value):
             self.indices.add(var)
             return "int64_t"
         return self.helpers.vector(var.dtype)
 
     def lookup(self, key: object) -> str:
-        """The C name of a variable or of a buffer's pointer."""
+        """Return the C name of a variable or of a buffer's pointer."""
         try:
             return self.names[key]
         except KeyError:
@@ -128,7 +128,7 @@ class CExprs(Calls):
     # -- integers and floats ---------------------------------------------------------------------------------------
 
     def index(self, e: Expr) -> str:
-        """A scalar integer in 64 bits."""
+        """Return a scalar integer in 64 bits."""
         if isinstance(e, IntImm):
             return str(e.value)
         if isinstance(e, Var):
@@ -154,7 +154,7 @@ class CExprs(Calls):
         return f"(int64_t){self.value(e)}"
 
     def binary(self, e: BinaryOp) -> str:
-        """Arithmetic: integers wrap, index arithmetic is 64 bits wide."""
+        """Return an arithmetic operation: integers wrap, index arithmetic is 64 bits wide."""
         dtype, lanes = e.dtype, lanes_of(e.dtype)
         if isinstance(e, (Min, Max)):
             return f"{self.helpers.extreme(isinstance(e, Max), dtype)}({self.value(e.a)}, {self.value(e.b)})"
@@ -184,7 +184,7 @@ class CExprs(Calls):
         return f"({kind})(({unsigned}){self.value(e.a)} {sign} ({unsigned}){self.value(e.b)})"
 
     def float_constant(self, value: float, dtype: str) -> str:
-        """A constant, exact: hexadecimal; half floats as bits."""
+        """Return an exact constant in hexadecimal; half floats as bits."""
         bits = bits_of(dtype)
         if bits == 16:
             return f"0x{float_bits(value, dtype):04x}"
@@ -198,7 +198,7 @@ class CExprs(Calls):
         return f"({text})" if text.startswith("-") else text
 
     def compare(self, e: CmpOp) -> str:
-        """A comparison; of vectors, a vector of bytes."""
+        """Return a comparison; for vectors, a vector of bytes."""
         sign, lanes = _COMPARE[type(e)], lanes_of(e.dtype)
         if lanes == 1 and is_int(e.a.dtype) and index_like(e.a) and index_like(e.b):
             return f"({self.index(e.a)} {sign} {self.index(e.b)})"
@@ -209,19 +209,19 @@ class CExprs(Calls):
         return f"__builtin_convertvector({text}, {self.helpers.vector(e.dtype)})"
 
     def choose(self, condition: Expr, yes: str, no: str, dtype: str) -> str:
-        """One of two values."""
+        """Return one of two values."""
         if lanes_of(condition.dtype) == 1:
             return self.either(self.value(condition), yes, no, dtype)
         return f"{self.helpers.select(dtype)}({self.value(condition)}, {yes}, {no})"
 
     def either(self, condition: str, yes: str, no: str, dtype: str) -> str:
-        """One of two values by a scalar condition. A vector loaded from memory has a type that is aligned less, and both
-        sides have to be of one type."""
+        """Return one of two values by a scalar condition. Both are converted to one type, since a vector loaded from
+        memory has a type of smaller alignment."""
         as_type = f"({self.helpers.vector(dtype)})" if lanes_of(dtype) > 1 else ""
         return f"({condition} ? {as_type}{yes} : {as_type}{no})"
 
     def cast(self, e: Expr, to: str) -> str:
-        """A conversion; half floats go by way of float32."""
+        """Return a conversion; half floats are converted through float32."""
         source, lanes = e.dtype, lanes_of(to)
         if source == to:
             return self.value(e)
@@ -234,7 +234,7 @@ class CExprs(Calls):
         return self.convert(self.value(e), source, to)
 
     def convert(self, text: str, source: str, to: str) -> str:
-        """A value of type ``source`` as ``to``."""
+        """Return a value of type ``source`` as ``to``."""
         if source == to:
             return text
         lanes, kind = lanes_of(to), self.helpers.vector(to)
@@ -254,7 +254,7 @@ class CExprs(Calls):
         return f"__builtin_convertvector({text}, {kind})"
 
     def ramp(self, e: Ramp) -> str:
-        """An even vector as data."""
+        """Return a vector of evenly spaced values as data."""
         dtype, scalar = e.dtype, element_of(e.dtype)
         kind = self.helpers.vector(dtype)
         steps = f"({kind}){{{', '.join(map(str, range(e.lanes)))}}}"
@@ -264,7 +264,7 @@ class CExprs(Calls):
         return f"({splat}(({c_type(scalar)}){self.value(e.base)}) + {steps})"
 
     def shuffle(self, e: Shuffle) -> str:
-        """Lanes picked from vectors."""
+        """Return lanes picked from vectors."""
         names, lets = [], []
         for v in e.vectors:
             temporary = self.name(object(), "lanes")
@@ -280,7 +280,7 @@ class CExprs(Calls):
     # -- memory ----------------------------------------------------------------------------------------------------
 
     def place(self, buffer: Buffer, indices: tuple[Expr, ...], lanes: int) -> tuple[str, str | None]:
-        """Pointer to the first element, and a vector of offsets from it unless the lanes are neighbours."""
+        """Return a pointer to the first element, and a vector of offsets from it unless the lanes are contiguous."""
         offset = [] if isinstance(buffer.elem_offset, IntImm) and not buffer.elem_offset.value else [buffer.elem_offset]
         even = 0
         pairs = list(zip(indices, strides_of(buffer), strict=True))
@@ -311,7 +311,7 @@ class CExprs(Calls):
         return pointer, " + ".join(vectors) if vectors else f"({kind}){{0}}"
 
     def load(self, e: BufferLoad) -> str:
-        """A register value, an element, or a vector of them."""
+        """Return a register value, an element, or a vector of elements."""
         buffer, dtype, lanes = e.buffer, e.dtype, lanes_of(e.dtype)
         if buffer in self.names:
             return self.names[buffer]
@@ -331,7 +331,7 @@ class CExprs(Calls):
 
 
 def element(pointer: str) -> str:
-    """The element at a pointer that :meth:`CExprs.place` gave: ``A[i]`` for ``(A + i)``."""
+    """Returns the element at a pointer that :meth:`CExprs.place` gave: ``A[i]`` for ``(A + i)``."""
     if not pointer.startswith("("):
         return f"{pointer}[0]"
     name, offset = pointer[1:-1].split(" + ", 1)

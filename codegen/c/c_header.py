@@ -1,4 +1,4 @@
-"""The C header of exported functions: prototypes, and what each argument is."""
+"""Writes the C header of exported functions: prototypes, and the meaning of each argument."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ..lowered import LoweredFunc, Param
 
 
 def c_prototype(func: LoweredFunc, restrict: bool = False) -> str:
-    """``int32_t f(const float* A, float* B, int64_t n)``; with ``restrict`` as the definition says it. ValueError for a
-    function that is called like a word of C or C++."""
+    """Returns ``int32_t f(const float* A, float* B, int64_t n)``; with ``restrict`` in the form of the definition.
+    ValueError for a function whose name is a keyword of C or C++."""
     if func.name in _KEYWORDS:
         raise ValueError(
             f"{func.name!r} is a word of C or C++, so no function can have that name there; build it with another"
@@ -24,7 +24,7 @@ def c_prototype(func: LoweredFunc, restrict: bool = False) -> str:
 
 
 def c_names(params: Sequence[Param]) -> list[str]:
-    """A distinct C identifier for each parameter, its own name where that is one."""
+    """Returns a distinct C identifier for each parameter, its own name where that is an identifier."""
     out: list[str] = []
     for p in params:
         name = re.sub(r"\W", "_", p.name, flags=re.ASCII)
@@ -44,7 +44,7 @@ _KEYWORDS = frozenset(
 
 
 def c_header(functions: Sequence[LoweredFunc], name: str) -> str:
-    """A header for C and C++ that declares the functions and says what each argument is."""
+    """Returns a header for C and C++ that declares the functions and explains each argument."""
     guard = "TILEWRIGHT_" + re.sub(r"\W", "_", name, flags=re.ASCII).upper()
     lines = [
         "/* Made by Tilewright. Every function returns 0 for success. Arrays are row-major without gaps and aligned to",

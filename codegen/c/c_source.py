@@ -1,4 +1,4 @@
-"""From lowered functions to a C source file: statements and functions."""
+"""Writes a C source file for lowered functions: statements and functions."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ _HEAD = """/* Made by Tilewright. Needs GCC 12 or Clang 14 and, for parallel loo
 
 @with_room
 def emit_c(functions: Sequence[LoweredFunc]) -> str:
-    """The source of ``functions``, each with the C signature that its header declares.
+    """Return the source of ``functions``, each with the C signature that its header declares.
 
-    Raises :class:`CEmitError` for what C has no form for: vectors whose lanes are no power of two.
+    Raises :class:`CEmitError` for constructs without a form in C: vectors whose number of lanes is not a power of two.
     """
     helpers = Helpers()
     bodies = []
@@ -56,7 +56,7 @@ def emit_c(functions: Sequence[LoweredFunc]) -> str:
 
 
 class _Writer:
-    """One function's body."""
+    """A writer of one function's body."""
 
     def __init__(self, helpers: Helpers, func: LoweredFunc) -> None:
         self.func = func
@@ -69,9 +69,9 @@ class _Writer:
         self.in_parallel = False
         self.regions = 0
         self.scratch: list[str] = []
-        """Heap memory in use here, which is given back when the function ends early."""
+        """The heap memory in use here, which is freed when the function ends early."""
         self.outside = 0
-        """How much of it belongs to what is around the parallel loop."""
+        """The number of these blocks that were allocated outside the parallel loop."""
         names = c_names(func.params)
         self.exprs.taken.update(names)
         for p, name in zip(func.params, names, strict=True):
@@ -80,7 +80,7 @@ class _Writer:
                 self.exprs.indices.add(p.var)
 
     def text(self) -> str:
-        """The statements."""
+        """Return the statements."""
         self.stmt(self.func.func.body)
         return "".join(f"{line}\n" for line in self.lines)
 
@@ -126,7 +126,8 @@ class _Writer:
             raise CEmitError(f"{type(s).__name__} must be lowered before C is written")
 
     def assertion(self, s: AssertStmt) -> None:
-        """Leave the function with the number of the message. A parallel loop ends its turn and remembers the largest."""
+        """Leave the function with the number of the message. A parallel loop ends its iteration and keeps the largest
+        number."""
         self.asserts += 1
         self.put(f"if (!{self.exprs.value(s.condition)}) {{ /* {s.message.replace('*/', '* /')} */")
         self.depth += 1
@@ -145,7 +146,7 @@ class _Writer:
         self.stmt(s.body)
 
     def loop(self, s: For) -> None:
-        """A loop, counted in 64 bits."""
+        """Write a loop, counted in 64 bits."""
         name = self.exprs.name(s.loop_var, s.loop_var.name)
         self.exprs.indices.add(s.loop_var)
         low, extent = self.exprs.index(s.min), self.exprs.index(s.extent)
@@ -157,7 +158,7 @@ class _Writer:
             self.block(head, s.body)
 
     def parallel(self, head: str, s: For) -> None:
-        """A loop whose turns OpenMP distributes."""
+        """Write a loop whose iterations OpenMP distributes."""
         can_fail = any(isinstance(n, AssertStmt) for n in pre_order(s.body, lambda n: not isinstance(n, Expr)))
         self.in_parallel, self.outside = True, len(self.scratch)
         self.regions += 1
@@ -172,7 +173,7 @@ class _Writer:
             self.put(f"if (tw_failed{self.regions}) {{ {frees}return tw_failed{self.regions}; }}")
 
     def store(self, s: BufferStore) -> None:
-        """A store to a register value or to memory."""
+        """Write a store to a register value or to memory."""
         text = self.exprs.value(s.value)
         if s.buffer in self.exprs.names:
             self.put(f"{self.exprs.names[s.buffer]} = {text};")
@@ -198,8 +199,8 @@ class _Writer:
         self.put(f"{self.helpers.memory(what, dtype)}({pointer}{where}, {text}{mask});")
 
     def allocate(self, s: Allocate) -> None:
-        """Register values are variables, set from the start: a masked store chooses between old and new lanes. Arrays live
-        on the stack or the heap."""
+        """Write an allocation. Register values are initialized variables, since a masked store chooses between old and
+        new lanes. Arrays are on the stack or the heap."""
         buffer = s.buffer
         if buffer.scope == REGISTER:
             self.put(f"{self.helpers.vector(buffer.dtype)} {self.exprs.name(buffer, buffer.name)} = {{0}};")

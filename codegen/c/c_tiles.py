@@ -1,4 +1,4 @@
-"""Operations on tiles (:mod:`tilewright.tir.tile_ops`) in C: plain loops, which compilers vectorize."""
+"""Operations on tiles (:mod:`tilewright.tir.tile_ops`) in C, as plain loops that compilers vectorize."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .inline_functions import Helpers, scalar_type
 
 
 class TileCalls:
-    """What :class:`.c_expr.CExprs` does with the calls of tiles."""
+    """The methods of :class:`.c_expr.CExprs` for operations on tiles."""
 
     helpers: Helpers
 
@@ -25,7 +25,7 @@ class TileCalls:
         def place(self, buffer: Buffer, indices: tuple[Expr, ...], lanes: int) -> tuple[str, str | None]: ...
 
     def call_tile_load(self, e: Call) -> str:
-        """Sixteen rows as one vector."""
+        """Return sixteen rows as one vector."""
         kind, base, columns = self.helpers.vector(e.dtype), scalar_type(element_of(e.dtype)), _columns(e.dtype)
         name = self.helpers.define(
             f"tw_tile_load_{kind}", kind, f"const {base} *p, int64_t step",
@@ -34,7 +34,7 @@ class TileCalls:
         return f"{name}({self._rows(e)})"
 
     def call_tile_store(self, e: Call) -> str:
-        """One vector as sixteen rows."""
+        """Return a store of one vector as sixteen rows."""
         dtype = e.args[2].dtype
         kind, base, columns = self.helpers.vector(dtype), scalar_type(element_of(dtype)), _columns(dtype)
         name = self.helpers.define(
@@ -44,7 +44,7 @@ class TileCalls:
         return f"{name}({self._rows(e)}, {self.value(e.args[2])})"
 
     def call_tile_dot4(self, e: Call) -> str:
-        """A product of tiles, four (two) steps of the sum at a time; int32 wraps, so it is summed without sign."""
+        """Return a product of tiles, four (two) terms at a time. int32 wraps, so the sum is computed without sign."""
         c, a, b = e.args
         width, kind = TILE_DOTS[e.op][0], self.helpers.vector(c.dtype)
         left, right = (scalar_type(element_of(x.dtype)) for x in (a, b))
@@ -67,7 +67,7 @@ class TileCalls:
     call_tile_dot2_bf16 = call_tile_dot4
 
     def _rows(self, e: Expr) -> str:
-        """Where a tile lies: a pointer to its first row, and how many elements lie between two."""
+        """Return the place of a tile: a pointer to its first row, and the distance of its rows in elements."""
         base = scalar_type(element_of(e.args[2].dtype if isinstance(e, Call) and e.op == "tir.tile_store" else e.dtype))
         first = tile_access(e)
         if first is not None:

@@ -1,4 +1,4 @@
-"""C's names for types, and the inline functions that a source file needs, each written once when first asked for."""
+"""C names of types, and the inline functions that a source file needs, each written once when first used."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ...tir.dtype import bits_of, element_of, is_float, is_signed, lanes_of, par
 
 
 class CEmitError(ValueError):
-    """The function holds something that has no C form."""
+    """Raised for a construct without a form in C."""
 
 
 _PRELUDE = {
@@ -68,7 +68,7 @@ _NEEDS = {
 
 
 def scalar_type(dtype: str) -> str:
-    """The C type of one element as a value and in memory (a bool in memory takes a byte; half floats are bits)."""
+    """Returns the C type of one element as a value and in memory (a bool in memory takes a byte; half floats are bits)."""
     kind, bits, _ = parse_dtype(dtype)
     if kind == "float" and bits > 16:
         return "float" if bits == 32 else "double"
@@ -84,7 +84,8 @@ def scalar_type(dtype: str) -> str:
 
 
 def c_type(dtype: str) -> str:
-    """The C type of a value; vectors are named like ``f32x16``. A vector of bools is a vector of bytes, 0 or -1."""
+    """Returns the C type of a value; vectors are named like ``f32x16``. A vector of bools is a vector of bytes, 0 or
+    -1."""
     lanes = lanes_of(dtype)
     if lanes == 1:
         return scalar_type(dtype)
@@ -107,18 +108,18 @@ class Helpers:
         self.lines: dict[str, str] = {}
 
     def text(self) -> str:
-        """All definitions."""
+        """Return all definitions."""
         return "\n".join(self.lines.values())
 
     def vector(self, dtype: str) -> str:
-        """The name of a vector type, defined."""
+        """Return the name of a vector type, which is defined."""
         name = c_type(dtype)
         if lanes_of(dtype) > 1:
             self.vector_named(name)
         return name
 
     def vector_named(self, name: str) -> str:
-        """Define a vector type by its name, and its twin that may stand anywhere in memory (``_u``)."""
+        """Define a vector type by its name, and its variant for any alignment in memory (``_u``)."""
         if name not in self.lines:
             element, lanes = name.split("x")
             if int(lanes) & (int(lanes) - 1):
@@ -132,19 +133,20 @@ class Helpers:
         return name
 
     def plain(self, name: str) -> str:
-        """One of the fixed functions; its C name."""
+        """Return the C name of one of the fixed functions."""
         for other in _NEEDS.get(name, ()):
             self.plain(other)
         self.lines.setdefault(f"tw_{name}", _PRELUDE[name])
         return f"tw_{name}"
 
     def define(self, name: str, result: str, params: str, body: str) -> str:
-        """An inline function, written once."""
+        """Return the name of an inline function, which is written once."""
         self.lines.setdefault(name, f"static inline {result} {name}({params}) {{ {body} }}")
         return name
 
     def division(self, quotient: bool, dtype: str) -> str:
-        """The quotient rounded towards zero of two values of ``dtype``, or its remainder; by zero both are 0."""
+        """Return a function for the quotient rounded towards zero of two values of ``dtype``, or its remainder; by zero
+        both are 0."""
         scalar = element_of(dtype)
         kind, word, sign = c_type(scalar), "div" if quotient else "mod", "/" if quotient else "%"
         body = f"return b ? a {sign} b : 0;"
@@ -155,7 +157,7 @@ class Helpers:
         return name if lanes_of(dtype) == 1 else self.lanewise(name, dtype, [dtype, dtype])
 
     def shift(self, left: bool, dtype: str) -> str:
-        """Bits moved by a distance that may be too far."""
+        """Return a function that shifts bits by a distance that may be too large."""
         scalar = element_of(dtype)
         kind, bits = c_type(scalar), bits_of(scalar)
         wide = f"uint{max(32, bits)}_t"
@@ -169,7 +171,7 @@ class Helpers:
         return name if lanes_of(dtype) == 1 else self.lanewise(name, dtype, [dtype, dtype])
 
     def extreme(self, largest: bool, dtype: str) -> str:
-        """Min or Max of two values of ``dtype``; a float's is NaN when either is."""
+        """Return a function for Min or Max of two values of ``dtype``; for floats NaN when either is NaN."""
         kind = c_type(element_of(dtype))
         word, sign = ("max", ">") if largest else ("min", "<")
         test = f"a != a ? a : a {sign} b ? a : b" if is_float(dtype) else f"a {sign} b ? a : b"
@@ -177,7 +179,7 @@ class Helpers:
         return name if lanes_of(dtype) == 1 else self.lanewise(name, dtype, [dtype, dtype])
 
     def lanewise(self, function: str, to: str, arguments: list[str]) -> str:
-        """``function``, a scalar one, over the lanes of vectors."""
+        """Return a function that applies the scalar ``function`` to the lanes of vectors."""
         lanes = lanes_of(to)
         result = self.vector(to)
         types = [self.vector(a) for a in arguments]
@@ -188,7 +190,7 @@ class Helpers:
         return self.define(name, result, params, body)
 
     def splat(self, dtype: str) -> str:
-        """A scalar in every lane."""
+        """Return a function that repeats a scalar in every lane."""
         kind, base = self.vector(dtype), c_type(element_of(dtype))
         base = "int8_t" if parse_dtype(dtype).kind == "bool" else base
         lanes = ", ".join(["x"] * lanes_of(dtype))
@@ -196,7 +198,7 @@ class Helpers:
         return self.define(f"tw_splat_{kind}", kind, value, f"return ({kind}){{{lanes}}};")
 
     def select(self, dtype: str) -> str:
-        """``m ? a : b`` lane by lane, on the bits; ``m`` is a vector of bools."""
+        """Return a function for ``m ? a : b`` lane by lane, on the bits; ``m`` is a vector of bools."""
         lanes, kind = lanes_of(dtype), self.vector(dtype)
         mask, bits = self.vector_named(f"i8x{lanes}"), self.vector_named(f"i{kind.split('x')[0][1:]}x{lanes}")
         widened = "m" if bits == mask else f"__builtin_convertvector(m, {bits})"
@@ -204,7 +206,8 @@ class Helpers:
         return self.define(f"tw_select_{kind}", kind, f"{mask} m, {kind} a, {kind} b", body)
 
     def memory(self, what: str, dtype: str) -> str:
-        """``maskload``, ``maskstore``, ``gather``, ``maskgather``, ``scatter``, ``maskscatter``, lane by lane."""
+        """Return ``maskload``, ``maskstore``, ``gather``, ``maskgather``, ``scatter`` or ``maskscatter``, which work
+        lane by lane."""
         lanes, base = lanes_of(dtype), scalar_type(element_of(dtype))
         kind = self.vector_named(f"u8x{lanes}") if parse_dtype(dtype).kind == "bool" else self.vector(dtype)
         mask = self.vector_named(f"i8x{lanes}")
@@ -225,7 +228,8 @@ class Helpers:
         return self.define(name, "void", f"{base} *p{index}, {kind} v{masked}", body)
 
     def reduce(self, how: str, dtype: str, rows: int = 1) -> str:
-        """The lanes combined, upper half with lower half, as the machine code does it; ``rows``: so many parts of them."""
+        """Return a function that combines the lanes, upper half with lower half, in the order of the machine code.
+        ``rows`` is the number of parts that are reduced separately."""
         lanes, kind, base = lanes_of(dtype), self.vector(dtype), c_type(element_of(dtype))
         if how in ("max", "min"):
             step = f"{self.extreme(how == 'max', element_of(dtype))}(v[i], v[i + h])"

@@ -1,4 +1,4 @@
-"""Conversions between data types."""
+"""Emits conversions between data types."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 def emit_cast(em: ExprEmitter, e: Expr, to: str) -> str:
-    """``e`` converted to ``to``: integers truncate or extend by their own sign, floats round to nearest even."""
+    """Return ``e`` converted to ``to``: integers are truncated or extended by their own sign, floats rounded to nearest
+    even."""
     fn, source = em.fn, e.dtype
     if source == to:
         return em.value(e)
@@ -47,7 +48,7 @@ def emit_cast(em: ExprEmitter, e: Expr, to: str) -> str:
         return fn.pure(f"{'fptosi' if is_signed(to) else 'fptoui'} {ts} {text} to {td}")
     if is_float(to):
         how = "sitofp" if is_signed(source) else "uitofp"
-        if b.bits == 16:  # by way of float32, which holds every value that float16 can tell apart
+        if b.bits == 16:  # through float32, which represents every value of float16
             single = with_lanes("float32", b.lanes)
             wide = fn.pure(f"{how} {ts} {em.value(e)} to {llvm_type(single)}")
             return float_to_half(em, wide, b.lanes)
@@ -58,7 +59,7 @@ def emit_cast(em: ExprEmitter, e: Expr, to: str) -> str:
     if a.bits == b.bits and not is_bool(source):
         return text
     if a.bits > b.bits:
-        literal = a.lanes == 1 and not text.startswith("%")  # LLVM cuts what a number has too much
+        literal = a.lanes == 1 and not text.startswith("%")  # LLVM truncates surplus bits
         return text if literal else fn.pure(f"trunc {ts} {text} to {td}")
     return fn.pure(f"{'sext' if is_signed(source) else 'zext'} {ts} {text} to {td}")
 

@@ -1,4 +1,5 @@
-"""Emits choices whose condition is likely: the usual value in line, the other in a function of its own, called seldom."""
+"""Emits choices whose condition is likely: the usual value inline, the other one in a cold function that is rarely
+called."""
 
 from __future__ import annotations
 
@@ -17,14 +18,15 @@ if TYPE_CHECKING:
 
 
 def is_likely(e: Call) -> bool:
-    """Whether an ``if_then_else`` is a choice of this kind: a likely condition, and no side that reads memory."""
+    """Returns whether an ``if_then_else`` has a likely condition and no branch that reads memory."""
     cond, *sides = e.args
     usual = isinstance(cond, Call) and cond.op == "tir.likely"
     return usual and not any(isinstance(n, BufferLoad) for side in sides for n in pre_order(side))
 
 
 def emit_likely(em: ExprEmitter, e: Call) -> str:
-    """``yes`` in the lanes where the condition holds; ``no`` is computed when it does not hold in all of them."""
+    """Returns ``yes`` in the lanes where the condition holds. ``no`` is computed only when it does not hold in all of
+    them."""
     cond, yes, no = e.args
     fn, type_, bools = em.fn, llvm_type(e.dtype), llvm_type(cond.dtype)
     usual, test = em.value(yes), em.value(cond)
@@ -48,7 +50,10 @@ def emit_likely(em: ExprEmitter, e: Call) -> str:
 
 
 def _outlined(em: ExprEmitter, e: Expr) -> str:
-    """The call of a function that computes ``e``; the same text is the same function.
+    """Returns the call of a function that computes ``e``. Expressions with the same text share one function.
+
+    Where the target has fused operations, a sine, cosine or tangent becomes the computation for large arguments, which
+    replaces the call of the library.
 
     Where the target has fused operations, no sine of the program is left as a call but for the far side of one.
     """

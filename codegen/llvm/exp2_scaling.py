@@ -1,7 +1,6 @@
-"""Emits ``times_exp2`` and ``round_rest``: the instructions that AVX-512 has for them (vscalef, vreduce); elsewhere the C
-library's ldexp, and arithmetic.
+"""Emits ``times_exp2`` and ``round_rest`` by the AVX-512 instructions vscalef and vreduce, or by ldexp and arithmetic.
 
-The expansions of exp and its like use them only where there are the instructions.
+The expansions of exp and similar functions use these operations only where the target has the instructions.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ if TYPE_CHECKING:
 
 
 def emit_times_exp2(em: ExprEmitter, e: Call) -> str:
-    """``x * 2**floor(n)``."""
+    """Returns ``x * 2**floor(n)``."""
     if not em.target.has("avx512f"):
         return _by_library(em, e.dtype, *[em.value(a) for a in e.args])
     return _by_registers(em, e, _scaled)
 
 
 def emit_round_rest(em: ExprEmitter, e: Call) -> str:
-    """``x - round(x)``, 0 for infinities."""
+    """Returns ``x - round(x)``, which is 0 for infinities."""
     if em.target.has("avx512dq"):
         return _by_registers(em, e, _reduced)
     (x,) = map(em.value, e.args)
@@ -42,7 +41,7 @@ def emit_round_rest(em: ExprEmitter, e: Call) -> str:
 
 
 def _by_registers(em: ExprEmitter, e: Call, instruction: Callable[[ExprEmitter, str, int, list[str]], str]) -> str:
-    """As :func:`by_registers`, the lengths of register being those that the target has."""
+    """Does the same as :func:`by_registers`, with the register widths of the target."""
     bits, scalar = bits_of(e.dtype), element_of(e.dtype)
     widths = [512 // bits, *([256 // bits, 128 // bits] if em.target.has("avx512vl") else [])]
     values = [em.value(a) for a in e.args]
@@ -52,7 +51,7 @@ def _by_registers(em: ExprEmitter, e: Call, instruction: Callable[[ExprEmitter, 
 
 
 def _by_library(em: ExprEmitter, dtype: str, x: str, n: str) -> str:
-    """Lane by lane; NaN in either gives NaN."""
+    """Calls the C library lane by lane; a NaN in either operand gives NaN."""
     lanes, scalar = lanes_of(dtype), llvm_type(element_of(dtype))
     name, type_, ints = (
         ("ldexpf" if bits_of(dtype) == 32 else "ldexp"),
@@ -84,7 +83,7 @@ def _scaled(em: ExprEmitter, scalar: str, lanes: int, values: list[str]) -> str:
     mask = f"i{max(lanes, 8)}"
     types, args = [type_, type_, type_, mask], [*values, "zeroinitializer", "-1"]
     if lanes * bits == 512:
-        types, args = [*types, "i32"], [*args, "4"]  # rounding as the control register says
+        types, args = [*types, "i32"], [*args, "4"]  # rounding mode of the control register
     return em.fn.pure(em.intrinsic(name, type_, types, args))
 
 
@@ -92,7 +91,10 @@ def _reduced(em: ExprEmitter, scalar: str, lanes: int, values: list[str]) -> str
     type_, bits = llvm_type(with_lanes(scalar, lanes)), bits_of(scalar)
     name = f"llvm.x86.avx512.mask.reduce.{'ps' if bits == 32 else 'pd'}.{lanes * bits}"
     mask = f"i{max(lanes, 8)}"
-    types, args = [type_, "i32", type_, mask], [*values, "8", "zeroinitializer", "-1"]  # to nearest even, silently
+    types, args = (
+        [type_, "i32", type_, mask],
+        [*values, "8", "zeroinitializer", "-1"],
+    )  # to nearest even, without exceptions
     if lanes * bits == 512:
         types, args = [*types, "i32"], [*args, "4"]
     return em.fn.pure(em.intrinsic(name, type_, types, args))

@@ -1,4 +1,4 @@
-"""Writes one LLVM function as text: fresh names, basic blocks, and pure values computed once."""
+"""A builder that writes one LLVM function as text: fresh names, basic blocks, and pure values computed once."""
 
 from __future__ import annotations
 
@@ -30,27 +30,29 @@ class FunctionBuilder:
         self._scopes: list[dict[Any, str]] = [{}]
 
     def fresh(self, hint: str = "v") -> str:
-        """A name of its own."""
+        """Return an unused name."""
         return f"%{self._numbered(hint)}"
 
     def new_label(self, hint: str) -> str:
-        """A label of its own."""
+        """Return an unused label."""
         return self._numbered(hint)
 
     def _numbered(self, hint: str) -> str:
         self._next += 1
-        return f"{hint}.{self._next}" if hint[-1:].isdigit() else f"{hint}{self._next}"  # i1 and 20 is not i and 120
+        return (
+            f"{hint}.{self._next}" if hint[-1:].isdigit() else f"{hint}{self._next}"
+        )  # so that i1 with number 20 differs from i with number 120
 
     def push(self) -> None:
         """Enter a region whose values do not dominate what follows it."""
         self._scopes.append({})
 
     def pop(self) -> None:
-        """Leave it."""
+        """Leave the region entered last."""
         self._scopes.pop()
 
     def recall(self, key: Any) -> str | None:
-        """What :meth:`remember` noted under ``key`` here or in a region around."""
+        """Return the value that :meth:`remember` stored under ``key`` here or in an enclosing region."""
         for scope in self._scopes:
             known = scope.get(key)
             if known is not None:
@@ -58,28 +60,28 @@ class FunctionBuilder:
         return None
 
     def remember(self, key: Any, value: str) -> str:
-        """Note a value for as long as it dominates what follows; returns it."""
+        """Store a value for as long as it dominates the following code, and return it."""
         self._scopes[-1][key] = value
         return value
 
     def pure(self, text: str) -> str:
-        """The value of an operation without effects, computed once per scope."""
+        """Return the value of an operation without effects, which is computed once per scope."""
         known = self.recall(text)
         return known if known is not None else self.remember(text, self.emit(text))
 
     def emit(self, text: str) -> str:
-        """The value of an operation, computed here."""
+        """Return the value of an operation, which is computed here."""
         self._next += 1
         name = f"%v{self._next}"
         self.lines.append(f"  {name} = {text}")
         return name
 
     def do(self, text: str) -> None:
-        """An instruction without a value."""
+        """Write an instruction without a value."""
         self.lines.append(f"  {text}")
 
     def alloca(self, count: int, element: str) -> str:
-        """Stack memory of the function, 64-byte aligned, reserved once at its entry."""
+        """Return stack memory of the function, 64-byte aligned, reserved once at its entry."""
         name = self.fresh("stack")
         self.allocas.append(f"  {name} = alloca [{count} x {element}], align 64")
         return name
@@ -90,23 +92,23 @@ class FunctionBuilder:
         self.block = name
 
     def branch(self, target: str) -> None:
-        """Go on at ``target``."""
+        """Jump to ``target``."""
         self.do(f"br label %{target}")
 
     def branch_if(self, cond: str, yes: str, no: str) -> None:
-        """Go on at one of two labels."""
+        """Jump to one of two labels."""
         self.do(f"br i1 {cond}, label %{yes}, label %{no}")
 
     def phi(self, type_: str, hint: str = "phi") -> Phi:
-        """A phi node here, to be filled by :meth:`fill`."""
+        """Return a phi node in this block, which :meth:`fill` completes."""
         self.lines.append("")
         return Phi(self.fresh(hint), type_, len(self.lines) - 1)
 
     def fill(self, phi: Phi, incoming: list[tuple[str, str]]) -> None:
-        """Say where each value of a phi node comes from: pairs of value and block."""
+        """Set the incoming values of a phi node, as pairs of value and block."""
         pairs = ", ".join(f"[ {value}, %{block} ]" for value, block in incoming)
         self.lines[phi.line] = f"  {phi.name} = phi {phi.type} {pairs}"
 
     def text(self) -> str:
-        """The whole definition."""
+        """Return the whole definition."""
         return "\n".join([self.header + " {", "entry:", *self.allocas, *self.lines, "}"])

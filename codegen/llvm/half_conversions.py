@@ -1,4 +1,4 @@
-"""float16 and bfloat16, to and from float32: by instruction where the target has one, else by arithmetic on the bits.
+"""Converts float16 and bfloat16 to and from float32, by an instruction of the target or by arithmetic on the bits.
 
 The arithmetic for float16 follows F. Giesen's conversions (public domain): the value of a denormal number comes out of
 a multiplication by a power of two, its bits out of an addition that aligns the mantissa.
@@ -20,7 +20,7 @@ def _number(n: int, dtype: str, lanes: int) -> str:
 
 
 def half_to_float(em: ExprEmitter, text: str, lanes: int) -> str:
-    """The float32 of a float16, exactly; a signalling NaN becomes a quiet one."""
+    """Returns the float32 of a float16, exactly; a signalling NaN becomes quiet."""
     fn = em.fn
     th, t16, t32, tf, t1 = (llvm_type(with_lanes(d, lanes)) for d in ("float16", "uint16", "uint32", "float32", "bool"))
     if em.target.has_f16c:
@@ -45,7 +45,8 @@ def half_to_float(em: ExprEmitter, text: str, lanes: int) -> str:
 
 
 def float_to_half(em: ExprEmitter, text: str, lanes: int) -> str:
-    """The float16 nearest to a float32, ties to even; a NaN keeps the upper part of its payload and becomes quiet."""
+    """Returns the float16 nearest to a float32, ties to even; a NaN keeps the upper part of its payload and becomes
+    quiet."""
     fn = em.fn
     th, t16, t32, tf, t1 = (llvm_type(with_lanes(d, lanes)) for d in ("float16", "uint16", "uint32", "float32", "bool"))
     if em.target.has_f16c:
@@ -77,8 +78,11 @@ def float_to_half(em: ExprEmitter, text: str, lanes: int) -> str:
 
 
 def double_to_odd_float(em: ExprEmitter, text: str, lanes: int) -> str:
-    """A float32 from which rounding to float16 gives what rounding the float64 itself would: cut off, with the last bit
-    set when anything was lost (S. Boldo and G. Melquiond, "When double rounding is odd", 2005)."""
+    """Returns a float32 whose rounding to float16 equals the rounding of the float64 itself.
+
+    The float64 is truncated, and the last bit is set when anything was lost (S. Boldo and G. Melquiond, "When double
+    rounding is odd", 2005).
+    """
     fn = em.fn
     t32, tf, td, t1 = (llvm_type(with_lanes(d, lanes)) for d in ("uint32", "float32", "float64", "bool"))
     one = _number(1, "uint32", lanes)
@@ -99,7 +103,7 @@ def _fabs(lanes: int) -> str:
 
 
 def bfloat_to_float(em: ExprEmitter, text: str, lanes: int) -> str:
-    """bfloat16 bits are the upper half of a float32's."""
+    """Returns the float32 of a bfloat16, whose bits are the upper half of the float32's bits."""
     fn = em.fn
     t16, t32, tf = (llvm_type(with_lanes(d, lanes)) for d in ("uint16", "uint32", "float32"))
     wide = fn.pure(f"zext {t16} {text} to {t32}")
@@ -108,7 +112,7 @@ def bfloat_to_float(em: ExprEmitter, text: str, lanes: int) -> str:
 
 
 def float_to_bfloat(em: ExprEmitter, text: str, lanes: int) -> str:
-    """Round to nearest even on the bits; NaN stays NaN."""
+    """Returns the nearest bfloat16, ties to even, by arithmetic on the bits; NaN stays NaN."""
     fn = em.fn
     t16, t32, tf, t1 = (llvm_type(with_lanes(d, lanes)) for d in ("uint16", "uint32", "float32", "bool"))
 

@@ -1,4 +1,4 @@
-"""Index arithmetic in 64 bits, as sums of products, so that addresses share what they have in common."""
+"""Index arithmetic in 64 bits, as sums of products, so that addresses share common parts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Linear:
-    """``const + sum(coefficient * operand)``; operands are names of i64 values."""
+    """A sum ``const + sum(coefficient * operand)``; operands are names of i64 values."""
 
     __slots__ = ("const", "terms")
 
@@ -38,7 +38,7 @@ class Linear:
         self.terms = terms if terms is not None else {}
 
     def plus(self, other: Linear, factor: int = 1) -> Linear:
-        """``self + factor * other``"""
+        """Return ``self + factor * other``."""
         terms = dict(self.terms)
         for name, coefficient in other.terms.items():
             total = terms.get(name, 0) + factor * coefficient
@@ -49,14 +49,15 @@ class Linear:
         return Linear(self.const + factor * other.const, terms)
 
     def times(self, factor: int) -> Linear:
-        """``factor * self``"""
+        """Return ``factor * self``."""
         if factor == 0:
             return Linear()
         return Linear(self.const * factor, {n: c * factor for n, c in self.terms.items()})
 
 
 def linear(em: ExprEmitter, e: Expr) -> Linear:
-    """``e``, a scalar integer, as a sum; parts that are none, or that wrap around in a type of their own, become operands."""
+    """Returns the scalar integer ``e`` as a sum. Parts that are not sums, or that wrap around in their own type, become
+    operands."""
     if isinstance(e, IntImm):
         return Linear(e.value)
     if isinstance(e, Broadcast):
@@ -79,7 +80,7 @@ def linear(em: ExprEmitter, e: Expr) -> Linear:
 
 
 def linear_text(em: ExprEmitter, lin: Linear) -> str:
-    """The i64 value of a sum."""
+    """Returns the i64 value of a sum."""
     out: str | None = None
     for name, coefficient in lin.terms.items():
         term = name if coefficient == 1 else em.fn.pure(f"mul nsw i64 {name}, {coefficient}")
@@ -90,12 +91,12 @@ def linear_text(em: ExprEmitter, lin: Linear) -> str:
 
 
 def index_text(em: ExprEmitter, e: Expr) -> str:
-    """The i64 value of a scalar integer expression."""
+    """Returns the i64 value of a scalar integer expression."""
     return linear_text(em, linear(em, e))
 
 
 def index_operand(em: ExprEmitter, e: Expr) -> str:
-    """The i64 value of an expression that is no sum."""
+    """Returns the i64 value of an expression that is not a sum."""
     fn = em.fn
     if isinstance(e, Var):
         return em.index_var(e)
@@ -122,7 +123,7 @@ def _floor(em: ExprEmitter, e: BinaryOp) -> str:
     positive = em.is_nonnegative(e.a)
     if isinstance(e.b, IntImm) and e.b.value > 0:
         c = e.b.value
-        if c & (c - 1) == 0:  # an arithmetic shift and a mask floor for negative numbers too
+        if c & (c - 1) == 0:  # an arithmetic shift and a mask round down for negative numbers too
             if isinstance(e, FloorDiv):
                 return fn.pure(f"ashr i64 {a}, {c.bit_length() - 1}")
             return fn.pure(f"and i64 {a}, {c - 1}")
@@ -132,7 +133,7 @@ def _floor(em: ExprEmitter, e: BinaryOp) -> str:
 
 
 def ramp_of(em: ExprEmitter, e: Expr) -> tuple[Linear, Linear] | None:
-    """Base and stride of a vector index that changes evenly; None for another one."""
+    """Returns base and stride of a vector index with evenly spaced lanes, or None for other indices."""
     if isinstance(e, Ramp):
         return linear(em, e.base), linear(em, e.stride)
     if isinstance(e, Broadcast) or lanes_of(e.dtype) == 1:

@@ -1,8 +1,8 @@
-"""Integer division, of scalars and of vectors: no operand makes the processor fault.
+"""Integer division of scalars and of vectors, emitted so that no operand makes the processor fault.
 
-What the machine leaves open is defined by the nodes (:class:`.FloorDiv`): a quotient and a remainder by zero are 0, and
-the smallest number divided by -1 is itself. Divisors that may be neither 0 nor -1 cost nothing more; the others are
-replaced by 1 before the instruction, and the quotient is chosen afterwards.
+The nodes (:class:`.FloorDiv`) define the results that the machine leaves open: a quotient and a remainder by zero are
+0, and the smallest number divided by -1 is itself. Divisors that can be neither 0 nor -1 need no extra instructions.
+Other divisors are replaced by 1 before the instruction, and the quotient is selected afterwards.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def divide(em: ExprEmitter, e: BinaryOp, a: str, b: str, dtype: str) -> str:
-    """The quotient or the remainder that ``e`` names, of two values at hand of type ``dtype``."""
+    """Returns the quotient or the remainder that ``e`` describes, of two values of type ``dtype``."""
     quotient = isinstance(e, (Div, TruncDiv, FloorDiv))
     constant, least = _constant(e.b), range_of(em, e.b)[0]
     if constant == 0 or (constant == -1 and is_signed(dtype)):
@@ -31,7 +31,7 @@ def divide(em: ExprEmitter, e: BinaryOp, a: str, b: str, dtype: str) -> str:
         return _plain(em, e, a, b, dtype)
     fn, type_, bools = em.fn, llvm_type(dtype), llvm_type(with_lanes("bool", lanes_of(dtype)))
     one = splat_constant("1", dtype)
-    if lanes_of(dtype) > 1:  # lanes that nothing was stored to hold some number
+    if lanes_of(dtype) > 1:  # lanes that were never stored to hold an arbitrary number
         b = fn.pure(f"freeze {type_} {b}")
     if is_signed(dtype) and (least is None or least < 0):
         next_ = fn.pure(f"add {type_} {b}, {one}")
@@ -40,7 +40,7 @@ def divide(em: ExprEmitter, e: BinaryOp, a: str, b: str, dtype: str) -> str:
         special = fn.pure(f"icmp eq {type_} {b}, {zero(dtype)}")
     safe = fn.pure(f"select {bools} {special}, {type_} {one}, {type_} {b}")
     result = _plain(em, e, a, safe, dtype)
-    if not quotient:  # the remainder by 1 is 0, as those by 0 and -1 are
+    if not quotient:  # the remainder by 1 is 0, as it is by 0 and by -1
         return result
     product = fn.pure(f"mul {type_} {a}, {b}")  # 0, or -a
     return fn.pure(f"select {bools} {special}, {type_} {product}, {type_} {result}")
@@ -53,12 +53,12 @@ def _constant(e: Expr) -> int | None:
 
 
 def _partly_set(em: ExprEmitter, e: Expr) -> bool:
-    """Whether lanes may be looked at that nothing was stored to: those of register values outside of a mask."""
+    """Returns whether lanes that were never stored to may be read: those of register values outside of a mask."""
     return lanes_of(e.dtype) > 1 and any(isinstance(n, BufferLoad) and n.buffer in em.registers for n in pre_order(e))
 
 
 def _plain(em: ExprEmitter, e: BinaryOp, a: str, b: str, dtype: str) -> str:
-    """The division when no divisor is 0, and none is -1 where the smallest number may be divided."""
+    """Returns the division when no divisor is 0, and none is -1 where the smallest number may be divided."""
     fn, type_ = em.fn, llvm_type(dtype)
     if isinstance(e, (FloorDiv, FloorMod)) and is_signed(dtype):
         return _floored(em, isinstance(e, FloorDiv), a, b, dtype)
@@ -67,7 +67,7 @@ def _plain(em: ExprEmitter, e: BinaryOp, a: str, b: str, dtype: str) -> str:
 
 
 def _floored(em: ExprEmitter, quotient: bool, a: str, b: str, dtype: str) -> str:
-    """Signed division rounded towards minus infinity, or its remainder."""
+    """Returns signed division rounded towards minus infinity, or its remainder."""
     fn, type_, bool_type = em.fn, llvm_type(dtype), llvm_type(with_lanes("bool", lanes_of(dtype)))
     rem = fn.pure(f"srem {type_} {a}, {b}")
     nonzero = fn.pure(f"icmp ne {type_} {rem}, {zero(dtype)}")

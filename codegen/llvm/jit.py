@@ -1,8 +1,8 @@
-"""LLVM's back end: IR text to machine code, and machine code into this process.
+"""Compiles IR text to machine code with LLVM, and loads machine code into this process.
 
-All of llvmlite's compiling and loading happens here. Each build has an LLVM context of its own (a shared one only ever
-grows) and is verified before anything else sees it, since LLVM aborts the process on broken IR. Code is loaded through
-ORC, whose libraries are unloaded when their :class:`Loaded` is dropped.
+All of llvmlite's compiling and loading happens here. Each build has an LLVM context of its own, because a shared one
+only grows. Each module is verified before anything else uses it, since LLVM aborts the process on invalid IR. Code is
+loaded through ORC, whose libraries are unloaded when their :class:`Loaded` is dropped.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from .loop_invariants import NO_LOOP_INVARIANTS
 from .single_lane_stores import split_single_lanes
 
 LINKS_PER_JIT = 300
-"""A fresh ORC instance after so many loads: each load leaves some kilobytes behind in its instance."""
+"""The number of loads after which a new ORC instance is made, since each load leaves some kilobytes in its instance."""
 
 
 CLEANING = ("simplify_cfg", "sroa", "instruction_combine", "aggressive_dce", "simplify_cfg")
-"""The passes for modules whose loops leave nothing to move."""
+"""The passes for modules whose loops contain no loop-invariant accesses."""
 HEAD = 200
-"""The emitter's remarks are within so many characters."""
+"""The emitter's remarks are within this number of characters from the start."""
 
 
 class JITError(RuntimeError):
-    """The IR does not parse, does not verify, or the code needs a symbol that nobody offers."""
+    """Raised when the IR does not parse or verify, or when the code needs a symbol that is not available."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What LLVM may do to the IR. The emitter vectorizes and unrolls by the schedule, so LLVM's own attempts at both
-    are off unless asked for."""
+    """The options of LLVM's pipeline. The emitter vectorizes and unrolls by the schedule, so LLVM's own vectorizer and
+    unroller are off unless requested."""
 
     opt_level: int = 3
     loop_vectorize: bool = False
@@ -48,7 +48,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledCode:
-    """An object file in memory, position independent, and the IR that it was made from."""
+    """An object file in memory, position independent, and the IR from which it was made."""
 
     object: bytes
     ir: str
@@ -57,12 +57,12 @@ class CompiledCode:
     link: tuple[str, ...] = ()
 
     def optimized_ll(self) -> str:
-        """The IR after LLVM's passes, as text (they run again for it)."""
+        """Return the IR after LLVM's passes, as text (they run again for it)."""
         with _Build((self.ir, *self.link), self.target, self.options) as build:
             return str(build.module)
 
     def asm(self) -> str:
-        """The assembly text (the passes run again for it)."""
+        """Return the assembly text (the passes run again for it)."""
         with _Build((self.ir, *self.link), self.target, self.options) as build:
             return str(build.machine.emit_assembly(build.module))
 
@@ -70,9 +70,10 @@ class CompiledCode:
 def optimize_and_compile(
     ir_text: str, target: Target, opt_level: int = 3, *, link: tuple[str, ...] = (), cache: bool = True, **toggles: bool
 ) -> CompiledCode:
-    """Machine code for ``target`` from LLVM IR text. ``link``: further modules to link with it; ``toggles``: the other
-    fields of :class:`Options`. ``cache``: take it from the disk when it was made before (:mod:`..object_cache`), and keep it
-    there.
+    """Return machine code for ``target`` from LLVM IR text.
+
+    ``link``: further modules to link with it; ``toggles``: the other fields of :class:`Options`. With ``cache``,
+    machine code made before is taken from the disk (:mod:`..object_cache`), and new code is kept there.
 
     Raises :class:`JITError` when the text is no valid module.
     """
@@ -89,14 +90,14 @@ def optimize_and_compile(
 
 
 def _key(texts: tuple[str, ...], target: Target, options: Options) -> str:
-    """Everything that an object file depends on."""
+    """Returns the key of everything that an object file depends on."""
     features = target.llvm_features
     versions = (str(CODEGEN_VERSION), llvm_version())
     return object_key([*versions, target.triple, target.mcpu, features, repr(options), *texts])
 
 
 class Loaded:
-    """Machine code in this process. The addresses are valid as long as this object lives."""
+    """Machine code loaded into this process. The addresses are valid as long as this object lives."""
 
     __slots__ = ("_addresses", "_jit", "_tracker")
 
@@ -104,19 +105,19 @@ class Loaded:
         self._tracker, self._jit, self._addresses = tracker, jit, addresses
 
     def address(self, symbol: str) -> int:
-        """Where ``symbol`` is. KeyError when it was not asked for in :func:`load`."""
+        """Return the address of ``symbol``. KeyError when it was not requested in :func:`load`."""
         return self._addresses[symbol]
 
     def keep_forever(self) -> None:
-        """Never unload: for code that threads run until the process ends."""
+        """Prevent unloading, for code that threads run until the process ends."""
         self._tracker.detach()
         self._jit.detach()
         _jits.retire(self._jit)
 
 
 def load(object_code: bytes, exports: Iterable[str], imports: Mapping[str, int] | None = None) -> Loaded:
-    """Put an object file's code into this process. ``exports``: the symbols whose addresses are wanted; ``imports``:
-    addresses for symbols that the code needs; the others must be in the process (libc, libm).
+    """Load the code of an object file into this process. ``exports``: the symbols whose addresses are wanted;
+    ``imports``: addresses for symbols that the code needs; the others must be in the process (libc, libm).
 
     Raises :class:`JITError` naming the missing symbols; LLVM itself would abort.
     """
@@ -148,7 +149,7 @@ def load(object_code: bytes, exports: Iterable[str], imports: Mapping[str, int] 
 
 
 def _process_symbol(name: str) -> int | None:
-    """Where this process has ``name`` (libc, libm and whatever else is loaded)."""
+    """Returns the address of ``name`` in this process (libc, libm and every other loaded library)."""
     try:
         return ctypes.cast(getattr(ctypes.CDLL(None), name), ctypes.c_void_p).value
     except (AttributeError, TypeError):  # TypeError: CDLL(None) on Windows
@@ -156,7 +157,7 @@ def _process_symbol(name: str) -> int | None:
 
 
 class _Build:
-    """One module, parsed, verified and optimized, with the context and the machine that it belongs to."""
+    """A module, parsed, verified and optimized, with its context and target machine."""
 
     def __init__(self, texts: tuple[str, ...], target: Target, options: Options) -> None:
         llvm = _llvm()
@@ -184,7 +185,7 @@ class _Build:
             self.mend_stores(llvm)
 
     def mend_stores(self, llvm: Any) -> None:
-        """Take the masked stores out that LLVM's AVX-512 back end would make too wide."""
+        """Replace masked stores that LLVM's AVX-512 back end would make too wide."""
         before = str(self.module)
         after = split_single_lanes(before)
         if after != before:
@@ -211,7 +212,7 @@ def _parse(llvm: Any, text: str, context: Any) -> Any:
 
 
 class _Jits:
-    """The ORC instance in use, and a fresh library name for each load."""
+    """The ORC instance in use, and a new library name for each load."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -237,7 +238,7 @@ _ready_lock = threading.Lock()
 
 
 def _llvm() -> Any:
-    """llvmlite.binding, loaded and initialized once."""
+    """Returns llvmlite.binding, loaded and initialized once."""
     if not _ready:
         import llvmlite.binding as llvm  # type: ignore[import-untyped]
 
@@ -251,7 +252,7 @@ def _llvm() -> Any:
 
 
 def llvm_version() -> str:
-    """The version of LLVM inside llvmlite, e.g. ``22.1.0``."""
+    """Returns the version of LLVM inside llvmlite, e.g. ``22.1.0``."""
     return ".".join(map(str, _llvm().llvm_version_info))
 
 
@@ -267,7 +268,7 @@ def _machine(target: Target, opt_level: int) -> Any:
 
 
 def _excerpt(text: str, message: str) -> str:
-    """The lines around the one that LLVM's parser complains about."""
+    """Returns the lines around the one that LLVM's parser rejects."""
     words = message.replace(":", " ").split()
     number = next((int(w) for w in words if w.isdigit()), 0)
     lines = text.splitlines()

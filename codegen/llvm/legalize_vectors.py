@@ -1,4 +1,4 @@
-"""Instructions on whole registers, for vectors of any number of lanes."""
+"""Legalizes vectors of any number of lanes for instructions that work on whole registers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,18 @@ def by_registers(
     em: ExprEmitter, values: list[str], scalars: tuple[str, str], lanes: int, widths: Sequence[int],
     instruction: Callable[[ExprEmitter, int, list[str]], str],
 ) -> str:  # fmt: skip
-    """``instruction`` on registers at a time; few lanes take the front of one.
+    """Apply ``instruction`` to one register of lanes at a time. A vector with few lanes occupies the front of one
+    register.
+
+    ``scalars``: the element types of the values and of the result; ``widths``: the numbers of lanes of a register, the
+    largest first; ``instruction`` gets the number of lanes to work on, and a register of each value.
 
     ``scalars``: the element types of the values and of the result; ``widths``: the lanes of a register, the largest
     first; ``instruction`` gets how many lanes it is to work on, and a register of each value.
     """
     source, result = scalars
     register = next((w for w in widths if lanes % w == 0), None) or (widths[-1] if lanes < widths[-1] else 0)
-    if not register:  # as many of the smallest as hold all lanes
+    if not register:  # as many of the smallest registers as hold all lanes
         register = widths[-1]
     room = -(-lanes // register) * register
     if room > lanes:
@@ -42,7 +46,7 @@ def _shuffled(em: ExprEmitter, a: str, b: str, type_: str, order: list[int]) -> 
 
 
 def _resized(em: ExprEmitter, text: str, scalar: str, have: int, want: int) -> str:
-    """The first ``want`` lanes; those that are missing hold anything."""
+    """Returns the first ``want`` lanes; missing lanes hold arbitrary values."""
     one = llvm_type(scalar)
     if have == 1:
         return em.fn.pure(f"insertelement <{want} x {one}> poison, {one} {text}, i64 0")

@@ -1,4 +1,4 @@
-"""Emits calls: intrinsics, horizontal reductions, the C library for what no pass has expanded."""
+"""Emits calls: intrinsics, horizontal reductions, and functions of the C library that no pass has expanded."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _BITWISE = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor"}
 
 
 def is_foreign(e: object) -> bool:
-    """Whether an expression is the call of a function that somebody else wrote."""
+    """Returns whether an expression calls a function from outside the program."""
     return isinstance(e, Call) and e.op.startswith(("tir.call_extern", "tir.call_pure_extern"))
 
 
 def emit_call(em: ExprEmitter, e: Call) -> str:
-    """The value of a call."""
+    """Returns the value of a call."""
     name = e.op.removeprefix("tir.")
     fn = em.fn
     if name in _INTRINSICS:
@@ -57,7 +57,8 @@ def _intrinsic(em: ExprEmitter, name: str, e: Call) -> str:
 
 
 def _shift(em: ExprEmitter, e: Call) -> str:
-    """The processor looks at a few bits of the distance only: one that may be too far is looked at before."""
+    """Returns a shifted value. The processor reads only a few bits of the distance, so a distance that may be too large
+    is checked first."""
     fn, type_, bits = em.fn, em.type(e), bits_of(e.dtype)
     left = e.op == "tir.shift_left"
     how = "shl" if left else "ashr" if is_signed(e.dtype) else "lshr"
@@ -126,7 +127,7 @@ def _negative(x: Expr) -> Expr:
 
 
 def _if_then_else(em: ExprEmitter, e: Call) -> str:
-    """Only the chosen side is evaluated, unless neither reads memory."""
+    """Returns the chosen value. Only the chosen branch is evaluated, unless neither reads memory."""
     cond, yes, no = e.args
     fn = em.fn
     if is_likely(e):
@@ -149,7 +150,8 @@ def _if_then_else(em: ExprEmitter, e: Call) -> str:
 
 
 def _vector_reduce(em: ExprEmitter, e: Call) -> str:
-    """The lanes of a vector combined in log2(lanes) steps of halves; of several, side by side, at once."""
+    """Returns the combined lanes of a vector, in log2(lanes) steps of halves; several vectors side by side are combined
+    together."""
     (vector,) = e.args
     how = e.op.removeprefix("tir.vector_reduce_")
     if lanes_of(e.dtype) > 1:
@@ -194,7 +196,7 @@ def _combine(em: ExprEmitter, how: str, a: str, b: str, dtype: str) -> str:
 
 
 def _libm(em: ExprEmitter, e: Call, name: str) -> str:
-    """The C library's function, lane by lane."""
+    """Returns the result of a C library function, lane by lane."""
     if bits_of(e.dtype) not in (32, 64):
         raise ValueError(f"{e.op} of {e.dtype}")
     symbol = name + ("f" if bits_of(e.dtype) == 32 else "")
@@ -212,7 +214,8 @@ def _libm(em: ExprEmitter, e: Call, name: str) -> str:
 
 
 def _call_extern(em: ExprEmitter, e: Call) -> str:
-    """``call_extern(name, args…)``: a C function; a buffer's pointer or the address of a load may be passed."""
+    """Returns ``call_extern(name, args…)``, the call of a C function. An argument may be a buffer's pointer or the
+    address of a load."""
     name = e.args[0]
     assert isinstance(name, StringImm)
     args = e.args[1:]

@@ -62,11 +62,12 @@ from .loads_stores import address, load
 
 
 class EmitError(ValueError):
-    """The lowered function holds something that has no machine form; a message for the developer of a pass."""
+    """Raised for a construct in the lowered function without a machine form; the message is for the developer of a
+    pass."""
 
 
 class ModuleParts:
-    """What functions of one module share: declarations and the functions outlined so far."""
+    """The parts that functions of one module share: declarations and the functions outlined so far."""
 
     def __init__(self) -> None:
         self.declarations: dict[str, str] = {}
@@ -74,11 +75,11 @@ class ModuleParts:
         self.outlined = 0
         self.metadata: dict[str, str] = {}
         self.on_stack: frozenset[Buffer] = frozenset()
-        """Scratch that lives on the stack."""
+        """Scratch buffers on the stack."""
         self.tiles = False
         """Whether some instruction uses tile registers, which the operating system has to allow first."""
         self.calls_out = False
-        """Whether some call may write memory behind the emitter's back."""
+        """Whether some call may write memory in a way that the emitter cannot see."""
         self.assertions: dict[int, int] = {}
         """Numbers of the assertions by identity, in the order of the text: what a function returns when one fails."""
 
@@ -98,7 +99,7 @@ _COMPARE: dict[type, tuple[str, str, str]] = {  # float, signed, unsigned
 
 
 class ExprEmitter:
-    """Turns expressions into values of the function under construction."""
+    """An emitter of expressions as values of the function under construction."""
 
     def __init__(self, fn: FunctionBuilder, parts: ModuleParts, target: Any) -> None:
         self.fn = fn
@@ -109,7 +110,7 @@ class ExprEmitter:
         """Values of variables: i64 for those in ``indices``, else of their own type."""
         self.indices: set[Var] = set()
         self.meanings: dict[Var, Expr] = {}
-        """What the integer variables of data stand for, which says between which numbers they are."""
+        """The values of the integer variables of data, from which their ranges follow."""
         self.bases: dict[Var, str] = {}
         self.registers: dict[Buffer, str] = {}
         self.versions: dict[Var, int] = {}
@@ -120,27 +121,27 @@ class ExprEmitter:
     # -- pieces the other modules use ----------------------------------------------------------------------------
 
     def type(self, e: Expr) -> str:
-        """The LLVM type of an expression's value."""
+        """Return the LLVM type of an expression's value."""
         return llvm_type(e.dtype)
 
     def intrinsic(self, name: str, ret: str, types: Sequence[str], args: Sequence[str]) -> str:
-        """The text of a call, declared once in the module."""
+        """Return the text of a call, whose function is declared once in the module."""
         self.parts.declarations.setdefault(name, f"declare {ret} @{name}({', '.join(types)})")
         return f"call {ret} @{name}({', '.join(f'{t} {a}' for t, a in zip(types, args, strict=True))})"
 
     def base(self, buffer: Buffer) -> str:
-        """The pointer to a buffer's data."""
+        """Return the pointer to a buffer's data."""
         try:
             return self.bases[buffer.data]
         except KeyError:
             raise EmitError(f"buffer {buffer.name} has no memory here: it is neither parameter nor allocated") from None
 
     def address(self, e: BufferLoad) -> str:
-        """The address of the (first) element that a load names."""
+        """Return the address of the (first) element that a load reads."""
         return address(self, e)
 
     def index_var(self, var: Var) -> str:
-        """The i64 value of an integer variable."""
+        """Return the i64 value of an integer variable."""
         text = self.lookup(var)
         if var in self.indices:
             return text
@@ -150,14 +151,14 @@ class ExprEmitter:
         return self.fn.pure(f"{'sext' if is_signed(var.dtype) else 'zext'} {type_} {text} to i64")
 
     def lookup(self, var: Var) -> str:
-        """The value of a variable."""
+        """Return the value of a variable."""
         try:
             return self.vars[var]
         except KeyError:
             raise EmitError(f"variable {var.name} is not defined here") from None
 
     def splat(self, text: str, dtype: str, lanes: int) -> str:
-        """A scalar of type ``dtype`` in every lane."""
+        """Return a vector with a scalar of type ``dtype`` in every lane."""
         base = llvm_type(dtype)
         if not text.startswith("%"):
             return splat_constant(text, with_lanes(dtype, lanes))
@@ -166,31 +167,31 @@ class ExprEmitter:
         return self.fn.pure(f"shufflevector {wide} {first}, {wide} poison, <{lanes} x i32> zeroinitializer")
 
     def reverse(self, text: str, dtype: str) -> str:
-        """The lanes in opposite order."""
+        """Return the lanes in opposite order."""
         lanes, type_ = lanes_of(dtype), llvm_type(dtype)
         order = vector_constant(list(range(lanes - 1, -1, -1)), "i32")
         return self.fn.pure(f"shufflevector {type_} {text}, {type_} poison, <{lanes} x i32> {order}")
 
     def cached_load(self, buffer: Buffer, text: str) -> str:
-        """A load, made once as long as nothing is stored to the buffer."""
+        """Return a load, which is emitted once as long as nothing is stored to the buffer."""
         version = self.versions.get(buffer.data, 0)
         key = f"{text} ;{version}"
         known = self.fn.recall(key)
         return known if known is not None else self.fn.remember(key, self.fn.emit(text))
 
     def written(self, *buffers: Buffer) -> None:
-        """Later loads from these buffers must be made anew."""
+        """Forget earlier loads from these buffers, because they were written."""
         self._clock += 1
         for buffer in buffers:
             self.versions[buffer.data] = self._clock
 
     def wrote(self, data: Var) -> None:
-        """:meth:`written` of the memory behind a pointer."""
+        """Do the same as :meth:`written` for the memory behind a pointer."""
         self._clock += 1
         self.versions[data] = self._clock
 
     def alignment(self, buffer: Buffer, offset: Linear, dtype: str) -> int:
-        """What the address of a vector access is certain to be a multiple of: scratch memory begins at a cache line."""
+        """Return a guaranteed alignment of a vector access in bytes. Scratch memory begins at a cache line."""
         sure = align_of(dtype)
         if lanes_of(dtype) == 1 or self.bases.get(buffer.data) not in self.own_memory:
             return sure
@@ -198,11 +199,11 @@ class ExprEmitter:
         return max(sure, math.gcd(step, CACHE_LINE))
 
     def store_place(self, buffer: Buffer, offset: Linear, dtype: str) -> tuple[int, str]:
-        """Alignment and metadata of a plain store."""
+        """Return alignment and metadata of a plain store."""
         return self.alignment(buffer, offset, dtype), ""
 
     def from_memory(self, text: str, dtype: str) -> str:
-        """A value as it is computed with, from what memory holds (bools take a byte there)."""
+        """Convert a value from its form in memory to the form for computation (bools take a byte in memory)."""
         if not is_bool(dtype):
             return text
         memory = llvm_type(with_lanes("uint8", lanes_of(dtype)))
@@ -210,20 +211,20 @@ class ExprEmitter:
         return self.fn.pure(f"icmp ne {memory} {text}, {zero}")
 
     def to_memory(self, text: str, dtype: str) -> str:
-        """The opposite of :meth:`from_memory`."""
+        """Convert a value in the direction opposite to :meth:`from_memory`."""
         if not is_bool(dtype):
             return text
         return self.fn.pure(f"zext {llvm_type(dtype)} {text} to {llvm_type(with_lanes('uint8', lanes_of(dtype)))}")
 
     def is_nonnegative(self, e: Expr) -> bool:
-        """Whether an index is known not to be negative."""
+        """Return whether an index is known not to be negative."""
         low = self.analyzer.const_int_bound(e)[0]
         return low is not None and low >= 0
 
     # -- expressions -----------------------------------------------------------------------------------------------
 
     def value(self, e: Expr) -> str:
-        """The value of ``e``: a name or a literal of the type :func:`llvm_type` gives its dtype."""
+        """Return the value of ``e``: a name or a literal of the type that :func:`llvm_type` gives its dtype."""
         if isinstance(e, IntImm):
             return str(e.value) if not is_bool(e.dtype) else ("true" if e.value else "false")
         if isinstance(e, FloatImm):
@@ -268,7 +269,7 @@ class ExprEmitter:
         raise EmitError(f"no machine form for {type(e).__name__}: {e}")
 
     def define(self, var: Var, value: Expr) -> None:
-        """Give a variable its value; an index is 64 bits wide."""
+        """Bind a variable to its value; an index is 64 bits wide."""
         if index_like(var) and index_like(value):
             self.vars[var] = index_text(self, value)
             self.indices.add(var)
@@ -279,7 +280,7 @@ class ExprEmitter:
             self.meanings[var] = value
 
     def variable(self, var: Var) -> str:
-        """The value of a variable in its own type; of a buffer's pointer, the address."""
+        """Return the value of a variable in its own type; of a buffer's pointer, the address."""
         if var in self.bases:
             return self.bases[var]
         text = self.lookup(var)
@@ -290,14 +291,14 @@ class ExprEmitter:
         return text
 
     def select(self, cond: Expr, yes: str, no: str, dtype: str) -> str:
-        """One of two values, lane by lane."""
+        """Return one of two values, lane by lane."""
         test = self.value(cond)
         if yes == no:
             return yes
         return self.fn.pure(f"select {self.type(cond)} {test}, {llvm_type(dtype)} {yes}, {llvm_type(dtype)} {no}")
 
     def compare(self, e: CmpOp) -> str:
-        """A comparison; index arithmetic is compared in 64 bits."""
+        """Return a comparison; index arithmetic is compared in 64 bits."""
         fn, dtype = self.fn, e.a.dtype
         floats, signed, unsigned = _COMPARE[type(e)]
         if is_float(dtype):
@@ -312,7 +313,8 @@ class ExprEmitter:
         return fn.pure(f"icmp {how} {llvm_type(dtype)} {self.value(e.a)}, {self.value(e.b)}")
 
     def lane_mask(self, e: CmpOp) -> str | None:
-        """A comparison of a ramp with one value: a constant mask, or lane numbers against a clamped distance."""
+        """Return a comparison of a ramp with one value: a constant mask, or lane numbers compared with a clamped
+        distance."""
         if not (isinstance(e.a, Ramp) and isinstance(e.b, Broadcast) and isinstance(e.a.stride, IntImm)):
             return None
         if not (index_like(e.a.base) and index_like(e.b.value)):
@@ -335,7 +337,8 @@ class ExprEmitter:
         return fn.pure(f"icmp {_COMPARE[type(e)][1]} <{lanes} x i32> {steps}, {wide}")
 
     def logical(self, e: And | Or) -> str:
-        """And, Or: the second operand is only evaluated when it matters if it reads memory or calls functions of others."""
+        """Return a conjunction or disjunction. Where the second operand reads memory or calls external functions, it is
+        evaluated only when it decides the result."""
         fn, type_ = self.fn, self.type(e)
         name = "and" if isinstance(e, And) else "or"
         if lanes_of(e.dtype) == 1 and any(isinstance(n, BufferLoad) or is_foreign(n) for n in pre_order(e.b)):
@@ -356,7 +359,7 @@ class ExprEmitter:
         return fn.pure(f"{name} {type_} {self.value(e.a)}, {self.value(e.b)}")
 
     def extreme(self, e: Min | Max) -> str:
-        """The smaller or the larger of two."""
+        """Return the smaller or the larger of two values."""
         dtype = e.dtype
         if is_float(dtype):
             return self.float_extreme(isinstance(e, Max), e.a, e.b)
@@ -371,14 +374,15 @@ class ExprEmitter:
         )
 
     def float_extreme(self, largest: bool, a: Expr, b: Expr) -> str:
-        """Min and Max of floats, NaN if either is NaN: one instruction when one side is a constant number."""
+        """Return Min or Max of floats, NaN if either is NaN. This is one instruction when one operand is a constant
+        number."""
         if _is_number(b):
             a, b = b, a
         x, y = self.value(a), self.value(b)
         return self.float_extreme_text(largest, x, y, a.dtype, _is_number(a))
 
     def float_extreme_text(self, largest: bool, x: str, y: str, dtype: str, x_is_number: bool = False) -> str:
-        """:meth:`float_extreme` of two values at hand. The select gives ``y`` whenever ``y`` is NaN."""
+        """Return :meth:`float_extreme` of two emitted values. The select gives ``y`` whenever ``y`` is NaN."""
         type_, bools = llvm_type(dtype), llvm_type(with_lanes("bool", lanes_of(dtype)))
         test = self.fn.pure(f"fcmp {'ogt' if largest else 'olt'} {type_} {x}, {y}")
         best = self.fn.pure(f"select {bools} {test}, {type_} {x}, {type_} {y}")
@@ -388,11 +392,11 @@ class ExprEmitter:
         return self.fn.pure(f"select {bools} {nan}, {type_} {x}, {type_} {best}")
 
     def uses_index(self, e: Expr) -> bool:
-        """Whether a loop's variable is in ``e``."""
+        """Return whether ``e`` contains a loop's variable."""
         return any(isinstance(n, Var) and n in self.indices for n in pre_order(e))
 
     def arithmetic(self, e: BinaryOp) -> str:
-        """Addition, multiplication, divisions."""
+        """Return a sum, difference, product, quotient or remainder."""
         fn, dtype, type_ = self.fn, e.dtype, self.type(e)
         if is_float(dtype):
             if type(e) not in _FLOAT_OPS:
@@ -408,7 +412,7 @@ class ExprEmitter:
         return divide(self, e, self.value(e.a), self.value(e.b), dtype)
 
     def ramp(self, e: Ramp) -> str:
-        """An even vector as data."""
+        """Return a vector of evenly spaced values as data."""
         fn, lanes, scalar = self.fn, e.lanes, element_of(e.dtype)
         type_, base_type = self.type(e), llvm_type(scalar)
         base = self.splat(self.value(e.base), scalar, lanes)
@@ -422,7 +426,7 @@ class ExprEmitter:
         return fn.pure(f"add {type_} {base}, {steps}")
 
     def vector_index(self, e: Expr, lanes: int) -> str:
-        """A vector index as i64 lanes."""
+        """Return a vector index as i64 lanes."""
         text = self.value(e)
         if bits_of(e.dtype) == 64:
             return text
@@ -430,7 +434,7 @@ class ExprEmitter:
         return self.fn.pure(f"{how} {self.type(e)} {text} to <{lanes} x i64>")
 
     def shuffle(self, e: Shuffle) -> str:
-        """Lanes picked from one vector or several of the same length."""
+        """Return lanes picked from one vector or several of the same length."""
         fn = self.fn
         base = llvm_type(element_of(e.dtype))
         have = lanes_of(e.vectors[0].dtype)
@@ -449,7 +453,7 @@ class ExprEmitter:
         return fn.pure(f"shufflevector {type_} {first}, {type_} {second}, <{len(e.indices)} x i32> {order}")
 
     def lane(self, e: Shuffle, n: int) -> str:
-        """Lane ``n`` of the vectors' concatenation."""
+        """Return lane ``n`` of the vectors' concatenation."""
         for vector in e.vectors:
             lanes = lanes_of(vector.dtype)
             if n < lanes:

@@ -1,4 +1,4 @@
-"""From a lowered function to LLVM IR text."""
+"""Emits the LLVM IR text of a lowered function."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from .loop_invariants import NO_LOOP_INVARIANTS, has_no_loop_invariants
 from .stack_allocation import stack_buffers
 
 NO_TILES = -2
-"""What a function returns that the operating system does not let use tile registers."""
+"""The return value when the operating system does not permit the use of tile registers."""
 
 
 @with_room
 def emit(lowered: LoweredFunc) -> str:
-    """The LLVM IR module of ``lowered``: one exported function ``int32_t NAME(…)`` (0: success, n: the n-th assertion
-    failed) and the bodies of its parallel loops. It refers to ``tw_parallel_for``, ``tw_alloc``, ``tw_free``, ``tw_tiles``.
-    Raises :class:`TargetError` for a function that needs those where the target has none.
+    """Return the LLVM IR module of ``lowered``: one exported function ``int32_t NAME(…)`` and the bodies of its
+    parallel loops.
+
+    The function returns 0 for success and n when the n-th assertion failed. It refers to ``tw_parallel_for``,
+    ``tw_alloc``, ``tw_free`` and ``tw_tiles``.
     """
     target = lowered.target
     params = []
@@ -56,7 +58,7 @@ def emit(lowered: LoweredFunc) -> str:
             em.indices.add(p.var)
         elif is_bool(p.dtype):
             em.vars[p.var] = fn.emit(f"icmp ne i8 %a{n}, 0")
-        elif llvm_type(p.dtype) != p.llvm_type:  # float16 travels as its bits
+        elif llvm_type(p.dtype) != p.llvm_type:  # float16 is passed as its bits
             em.vars[p.var] = fn.emit(f"bitcast {p.llvm_type} %a{n} to {llvm_type(p.dtype)}")
         else:
             em.vars[p.var] = f"%a{n}"
@@ -91,8 +93,10 @@ def emit(lowered: LoweredFunc) -> str:
 
 
 def _after_permission(fn: FunctionBuilder, lowered: LoweredFunc, params: list[str], parts: ModuleParts) -> list[str]:
-    """The exported function of one that uses tile registers: it asks for them, and calls what ``fn`` becomes. The two
-    are apart so that no instruction of the unit can come before the question."""
+    """Returns an exported function that requests the tile registers and then calls the function that ``fn`` becomes.
+
+    The two functions are separate so that no instruction for tiles can execute before the request.
+    """
     name, attributes = f"{lowered.name}_tiles", lowered.target.llvm_attributes
     fn.header = f"define internal i32 @{name}({', '.join(params)}) noinline nounwind {attributes}"
     parts.declarations["tw_tiles"] = "declare i32 @tw_tiles()"
@@ -107,5 +111,5 @@ def _after_permission(fn: FunctionBuilder, lowered: LoweredFunc, params: list[st
 
 
 def _plain(params: list[str]) -> str:
-    """Parameters as arguments: types and names."""
+    """Returns parameters as arguments: types and names."""
     return ", ".join(f"{p.split()[0]} {p.split()[-1]}" for p in params)

@@ -21,7 +21,7 @@ from ...tir.stmt import (
     Stmt,
 )
 from ...tir.walk import pre_order
-from ..lower.nontemporal_stores import ALIGNED, NONTEMPORAL
+from ..lower.nontemporal_stores import ALIGNED, NONTEMPORAL_ATTR
 from .function_builder import FunctionBuilder
 from .index_arithmetic import Linear, index_text, linear, linear_text
 from .llvm_expr import EmitError, ExprEmitter, ModuleParts
@@ -30,27 +30,27 @@ from .loads_stores import constant_elements, elements_of, store, strides_of
 from .stack_allocation import REGISTER
 
 OUT_OF_MEMORY = -1
-"""What a function returns that got no scratch memory."""
+"""The return value when there was no scratch memory."""
 
 
 class StmtEmitter(ExprEmitter):
-    """Turns statements into basic blocks of the function under construction."""
+    """An emitter of statements as basic blocks of the function under construction."""
 
     def __init__(self, fn: FunctionBuilder, parts: ModuleParts, target: Any, name: str) -> None:
         ExprEmitter.__init__(self, fn, parts, target)
         self.name = name
         self.in_parallel = False
         self.streaming = 0
-        """Whether stores go past the caches: 1 where they are seen to be aligned, 2 where full vectors are known to be."""
+        """Whether stores are non-temporal: 1 where the emitter proves that they are aligned, 2 where full vectors are known to be."""
         self.streamed = False
         self.failure: str | None = None
-        """In a parallel region: where a failure's number is left for the caller. None: the function returns it."""
+        """In a parallel region: the address where the number of a failure is left for the caller. None: the function returns it."""
         self.scratch: list[str] = []
         """Blocks of the runtime's memory that are in use here, given back when the function ends early."""
         self.leaving: dict[str, str] = {}
-        """For each of them the label where it and those before it are given back."""
+        """For each of these blocks, the label where it and the earlier ones are given back."""
         self.reason: str | None = None
-        """Where the function's answer waits meanwhile."""
+        """The address of the function's return value in the meantime."""
         self._effects: dict[int, tuple[Stmt, frozenset[Buffer], frozenset[Var]]] = {}
 
     def stmt(self, s: Stmt) -> None:
@@ -70,7 +70,7 @@ class StmtEmitter(ExprEmitter):
             self.allocate(s)
         elif isinstance(s, AttrStmt):
             outer = self.streaming
-            if s.attr_key == NONTEMPORAL and isinstance(s.value, IntImm):
+            if s.attr_key == NONTEMPORAL_ATTR and isinstance(s.value, IntImm):
                 self.streaming = s.value.value
             self.stmt(s.body)
             self.streaming = outer
@@ -83,7 +83,7 @@ class StmtEmitter(ExprEmitter):
             raise EmitError(f"{type(s).__name__} must be lowered before code is emitted")
 
     def buffer_store(self, s: BufferStore) -> None:
-        """A store to a register value or to memory."""
+        """Emit a store to a register value or to memory."""
         value = self.value(s.value)
         if s.buffer.scope == REGISTER:
             self.registers[s.buffer] = value
@@ -96,14 +96,14 @@ class StmtEmitter(ExprEmitter):
         store(self, s.buffer, s.indices, value, dtype, mask)
 
     def let(self, s: LetStmt) -> None:
-        """A named value."""
+        """Emit a named value."""
         self.define(s.var, s.value)
         self.stmt(s.body)
 
     # -- effects ---------------------------------------------------------------------------------------------------
 
     def effects(self, s: Stmt) -> tuple[frozenset[Buffer], frozenset[Var]]:
-        """The register values and the data pointers that ``s`` may write."""
+        """Return the register values and the data pointers that ``s`` may write."""
         known = self._effects.get(id(s))
         if known is not None:
             return known[1], known[2]
@@ -126,20 +126,20 @@ class StmtEmitter(ExprEmitter):
         return found[1], found[2]
 
     def touch(self, data: frozenset[Var]) -> None:
-        """Loads from these pointers must be made anew."""
+        """Forget earlier loads from these pointers."""
         self._clock += 1
         for var in data:
             self.versions[var] = self._clock
 
     def carried(self, s: Stmt) -> list[Buffer]:
-        """The live register values that ``s`` changes, in a fixed order."""
+        """Return the live register values that ``s`` changes, in a fixed order."""
         changed = self.effects(s)[0]
         return [b for b in self.registers if b in changed]
 
     # -- control ---------------------------------------------------------------------------------------------------
 
     def loop(self, s: For) -> None:
-        """A loop that tests at its end; register values it changes travel through phi nodes."""
+        """Emit a loop that tests at its end. Register values that it changes become phi nodes."""
         if s.kind == "parallel" and not self.in_parallel and self.target.num_cores > 1:
             if not (isinstance(s.extent, IntImm) and s.extent.value <= 1):
                 self.parallel(s)
@@ -178,7 +178,7 @@ class StmtEmitter(ExprEmitter):
         self.stmt(s.body)
         latch = fn.block
         following = fn.emit(f"add nsw i64 {counter.name}, 1")
-        again = fn.emit(f"icmp ne i64 {following}, {high}")  # it started below
+        again = fn.emit(f"icmp ne i64 {following}, {high}")  # the induction variable started below
         fn.branch_if(again, head, done)
         fn.fill(counter, [(low, start), (following, latch)])
         for b, phi in phis.items():
@@ -193,7 +193,7 @@ class StmtEmitter(ExprEmitter):
                 self.registers[b] = merged.name
 
     def branch(self, s: IfThenElse) -> None:
-        """An if; register values changed on either side merge in phi nodes."""
+        """Emit an if. Register values that either branch changes merge in phi nodes."""
         fn = self.fn
         cond = self.value(s.condition)
         if cond in ("true", "false"):
@@ -224,13 +224,16 @@ class StmtEmitter(ExprEmitter):
             self.registers[b] = phi.name
 
     def assertion(self, s: AssertStmt) -> None:
-        """Leave the function with the number of the message when the condition fails."""
+        """Emit code that leaves the function with the number of the message when the condition fails."""
         self.check(self.value(s.condition), str(self.parts.assertions[id(s)]))
         self.stmt(s.body)
 
     def check(self, holds: str, code: str) -> None:
-        """Go on when ``holds``; otherwise give scratch memory back and end with ``code``. A parallel region leaves the
-        code to its caller, who looks when all threads are done (the largest, unsigned, when several fail)."""
+        """Emit code that continues when ``holds``, and otherwise gives scratch memory back and ends with ``code``.
+
+        A parallel region leaves the code to its caller, who reads it when all threads are done (the largest, unsigned,
+        when several fail).
+        """
         fn = self.fn
         fine, failed = fn.new_label("fine"), fn.new_label("failed")
         fn.branch_if(holds, fine, failed)
@@ -248,7 +251,8 @@ class StmtEmitter(ExprEmitter):
         fn.label(fine)
 
     def leave(self) -> None:
-        """Give scratch memory back, and end. Each block of it has its code once, whatever fails."""
+        """Emit code that gives scratch memory back and ends the function. The code for each block is emitted once for
+        all failures."""
         fn = self.fn
         for pointer in reversed(self.scratch):
             known = self.leaving.get(pointer)
@@ -267,7 +271,8 @@ class StmtEmitter(ExprEmitter):
     # -- memory ----------------------------------------------------------------------------------------------------
 
     def allocate(self, s: Allocate) -> None:
-        """Register values start undefined; arrays live on the stack or in the runtime's scratch memory."""
+        """Emit an allocation. Register values start undefined; arrays are on the stack or in the runtime's scratch
+        memory."""
         buffer, fn = s.buffer, self.fn
         if buffer.scope == REGISTER:
             self.registers[buffer] = "poison"
@@ -297,7 +302,8 @@ class StmtEmitter(ExprEmitter):
         fn.do(f"call void @tw_free(ptr {pointer})")
 
     def store_place(self, buffer: Buffer, offset: Linear, dtype: str) -> tuple[int, str]:
-        """Alignment and metadata of a plain store: non-temporal where that was asked for, if the address is aligned."""
+        """Return alignment and metadata of a plain store, which is non-temporal where requested and where the address
+        is aligned."""
         align, size = self.alignment(buffer, offset, dtype), bytes_of(dtype)
         whole = min(size, self.target.vector_bits // 8)
         if not self.streaming or lanes_of(dtype) == 1 or whole < 16 or size % whole:
@@ -309,14 +315,14 @@ class StmtEmitter(ExprEmitter):
         return whole, ", !nontemporal !0"
 
     def settle_streams(self) -> None:
-        """Before the function ends, its non-temporal stores become visible in order with all others."""
+        """Emit the fence that orders non-temporal stores with all others before the function ends."""
         if self.streamed and self.target.arch == "x86_64":
             self.fn.do(self.intrinsic("llvm.x86.sse.sfence", "void", [], []))
 
     # -- parallel regions ------------------------------------------------------------------------------------------
 
     def parallel(self, s: For) -> None:
-        """The body becomes a function of its own; the runtime's pool calls it with parts of the range."""
+        """Emit a parallel loop. Its body becomes a function that the runtime's pool calls with parts of the range."""
         fn, parts = self.fn, self.parts
         parts.outlined += 1
         name = f"{self.name}_region{parts.outlined}"
@@ -345,7 +351,7 @@ class StmtEmitter(ExprEmitter):
             self.check(fn.emit(f"icmp eq i32 {code}, 0"), code)
 
     def captures(self, s: For) -> tuple[list[Var], list[Var]]:
-        """The variables and data pointers from outside that the loop uses, in order of first use."""
+        """Return the outer variables and data pointers that the loop uses, in order of first use."""
         variables: dict[Var, None] = {}
         pointers: dict[Var, None] = {}
 
@@ -371,7 +377,7 @@ class StmtEmitter(ExprEmitter):
         return list(variables), list(pointers)
 
     def region_entry(self, name: str, types: list[str]) -> str:
-        """The function the pool calls: takes the context apart."""
+        """Emit the function that the pool calls, which reads the context."""
         fn = FunctionBuilder(f"define internal void @{name}(ptr %ctx, i64 %begin, i64 %end) nounwind")
         args = []
         for n, type_ in enumerate(types):
@@ -382,7 +388,7 @@ class StmtEmitter(ExprEmitter):
         return fn.text()
 
     def region_body(self, name: str, s: For, variables: list[Var], pointers: list[Var], can_fail: bool) -> str:
-        """The loop over a part of the range, with its pointers known not to alias."""
+        """Emit the loop over a part of the range, with its pointers known not to alias."""
         params = [f"ptr noalias %p{n}" for n in range(len(pointers))]
         for n, var in enumerate(variables):
             params.append(f"{'i64' if var in self.indices else llvm_type(var.dtype)} %x{n}")
@@ -412,7 +418,7 @@ _POINTER_CALLS = ("tir.address_of", "tir.call_extern", "tir.call_llvm_intrin", "
 
 
 def _called(e: Expr) -> set[Var]:
-    """Data pointers that calls inside an expression may write through."""
+    """Returns the data pointers through which calls inside an expression may write."""
     out: set[Var] = set()
     for n in pre_order(e, lambda n: getattr(n, "op", "") not in ("tir.prefetch", "tir.misaligned", "tir.tile_load")):
         if getattr(n, "op", "") in _POINTER_CALLS:
@@ -425,7 +431,7 @@ def _called(e: Expr) -> set[Var]:
 
 
 def _can_fail(body: Stmt, on_stack: frozenset[Buffer]) -> bool:
-    """Whether a statement holds assertions, or scratch that the runtime may refuse."""
+    """Returns whether a statement holds assertions, or scratch memory that the runtime may refuse."""
     return any(
         isinstance(n, AssertStmt)
         or (isinstance(n, Allocate) and n.buffer.scope != REGISTER and n.buffer not in on_stack)
@@ -434,5 +440,5 @@ def _can_fail(body: Stmt, on_stack: frozenset[Buffer]) -> bool:
 
 
 def _clean(name: str) -> str:
-    """A variable's name as part of an LLVM name."""
+    """Returns a variable's name as part of an LLVM name."""
     return "".join(ch if ch.isalnum() else "_" for ch in name) or "i"

@@ -39,7 +39,7 @@ def _has_instruction(em: ExprEmitter, op: str) -> bool:
 
 
 def _register(em: ExprEmitter, e: Expr) -> str:
-    """The value of ``e`` in a tile register."""
+    """Returns the value of ``e`` in a tile register."""
     em.parts.tiles = True
     if isinstance(e, Call) and e.op in TILE_DOTS and _has_instruction(em, e.op):
         return _multiplied(em, e)
@@ -57,7 +57,7 @@ def _register(em: ExprEmitter, e: Expr) -> str:
 
 
 def _vector(em: ExprEmitter, tile: str, dtype: str) -> str:
-    """The numbers of a tile register."""
+    """Returns the numbers of a tile register as a vector."""
     name = f"llvm.x86.cast.tile.to.vector.{suffix(dtype)}"
     return em.fn.pure(em.intrinsic(name, llvm_type(dtype), ["x86_amx"], [tile]))
 
@@ -74,7 +74,7 @@ def _multiplied(em: ExprEmitter, e: Call) -> str:
 
 
 def _loaded(e: BufferLoad | Call) -> BufferLoad:
-    """The access that says where a tile is read or written."""
+    """Returns the access that says where a tile is read or written."""
     where: Expr = e
     while isinstance(where, Call):
         where = where.args[0]
@@ -83,7 +83,7 @@ def _loaded(e: BufferLoad | Call) -> BufferLoad:
 
 
 def _place(em: ExprEmitter, e: Expr) -> tuple[str, str] | None:
-    """Where the rows of a tile lie in memory: the address of the first, and how many bytes lie between two."""
+    """Returns the address of a tile's first row, and the distance of its rows in bytes."""
     if isinstance(e, Call) and e.op in ("tir.tile_load", "tir.tile_store"):
         load = _loaded(e)
         step = e.args[1] * const(bytes_of(element_of(load.buffer.dtype)), e.args[1].dtype)
@@ -95,7 +95,7 @@ def _place(em: ExprEmitter, e: Expr) -> tuple[str, str] | None:
 
 
 def _in_memory(em: ExprEmitter, e: Expr) -> tuple[str, str]:
-    """:func:`_place`, of a copy on the stack if need be."""
+    """Returns :func:`_place`, for a copy on the stack where the tile is not in memory."""
     place = _place(em, e)
     if place is not None:
         return place
@@ -146,7 +146,7 @@ def _store(em: ExprEmitter, e: Call) -> str:
 
 
 def _row(em: ExprEmitter, place: tuple[str, str], n: int) -> str:
-    """The address of a tile's row."""
+    """Returns the address of a tile's row."""
     pointer, step = place
     if n == 0:
         return pointer
@@ -173,8 +173,8 @@ def _dot(em: ExprEmitter, e: Call) -> str:
 
 
 def _by_rows(em: ExprEmitter, e: Call) -> str:
-    """The name of a function ``(ptr c, ptr a, i64 step of a, ptr b, i64 step of b)`` that adds the product to ``c``, a
-    row at a time by dot products of vectors."""
+    """Returns the name of a function ``(ptr c, ptr a, i64 step of a, ptr b, i64 step of b)`` that adds the product to
+    ``c``, a row at a time by dot products of vectors."""
     _, a, b = e.args
     width = TILE_DOTS[e.op][0]
     kinds = with_lanes(element_of(e.dtype), 16), with_lanes(element_of(a.dtype), 16 * width)
@@ -231,7 +231,8 @@ def _by_rows(em: ExprEmitter, e: Call) -> str:
 
 
 def _row_dot(em: ExprEmitter, op: str, c: Var, a: Var, b: Var) -> Expr:
-    """One step of one row; a signed left factor is brought to the unsigned one of the instruction, if there is one."""
+    """Returns one step of one row. A signed left factor is converted to the unsigned one of the instruction, if there
+    is one."""
     if op == "tir.tile_dot2_bf16":
         return Call("tir.dot2_bf16", (c, a, b), c.dtype)
     plain = Call("tir.dot4_u8i8", (c, a, b), c.dtype)

@@ -1,4 +1,4 @@
-"""LLVM's spelling of data types and constants."""
+"""The LLVM names of data types and constants."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...tir.rounding import float_bits, round_float
 
 @cache
 def llvm_type(dtype: str) -> str:
-    """The type of a value: ``float``, ``<16 x float>``, ``i1`` for bool, ``i16`` for bfloat16."""
+    """Returns the type of a value: ``float``, ``<16 x float>``, ``i1`` for bool, ``i16`` for bfloat16."""
     kind, bits, lanes = parse_dtype(dtype)
     if kind == "float":
         base = {16: "half", 32: "float", 64: "double"}[bits]
@@ -27,7 +27,7 @@ def llvm_type(dtype: str) -> str:
 
 @cache
 def memory_type(dtype: str) -> str:
-    """The type of an element in memory: as :func:`llvm_type`, but a bool takes a byte."""
+    """Returns the type of an element in memory: the same as :func:`llvm_type`, but a bool takes a byte."""
     kind, _, lanes = parse_dtype(dtype)
     if kind != "bool":
         return llvm_type(dtype)
@@ -36,19 +36,20 @@ def memory_type(dtype: str) -> str:
 
 @cache
 def suffix(dtype: str) -> str:
-    """The type's part of an overloaded intrinsic's name: ``f32``, ``v16f32``, ``i64``."""
+    """Returns the type's part of an overloaded intrinsic's name: ``f32``, ``v16f32``, ``i64``."""
     kind, bits, lanes = parse_dtype(dtype)
     base = f"f{bits}" if kind == "float" else f"i{max(bits, 1)}"
     return base if lanes == 1 else f"v{lanes}{base}"
 
 
 def align_of(dtype: str) -> int:
-    """The alignment of one element, in bytes: all that a caller's array promises."""
+    """Returns the alignment of one element in bytes, which is all that a caller's array guarantees."""
     return bytes_of(element_of(dtype))
 
 
 def float_constant(value: float, dtype: str) -> str:
-    """A floating-point literal, exact: hexadecimal bits as LLVM wants them; of bfloat16, the bits as an integer."""
+    """Returns an exact floating-point literal: the hexadecimal bits in LLVM's form; for bfloat16, the bits as an
+    integer."""
     kind, bits, _ = parse_dtype(dtype)
     if kind == "bfloat":
         return str(float_bits(value, dtype))
@@ -58,7 +59,7 @@ def float_constant(value: float, dtype: str) -> str:
 
 
 def splat_constant(text: str, dtype: str) -> str:
-    """``text``, a scalar literal, in every lane of ``dtype``."""
+    """Returns ``text``, a scalar literal, in every lane of ``dtype``."""
     lanes = lanes_of(dtype)
     if lanes == 1:
         return text
@@ -66,12 +67,12 @@ def splat_constant(text: str, dtype: str) -> str:
 
 
 def vector_constant(values: list[int], base: str) -> str:
-    """A vector literal of integers of the LLVM type ``base``."""
+    """Returns a vector literal of integers of the LLVM type ``base``."""
     return f"<{', '.join(f'{base} {v}' for v in values)}>"
 
 
 def zero(dtype: str) -> str:
-    """The zero of a type."""
+    """Returns the zero of a type."""
     if lanes_of(dtype) > 1:
         return "zeroinitializer"
     return "0.0" if is_float(dtype) and llvm_type(dtype) != "i16" else "0"

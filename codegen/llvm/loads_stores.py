@@ -1,4 +1,4 @@
-"""Loads and stores: addresses, vectors, masks, gathers."""
+"""Emits loads and stores: addresses, vectors, masks, gathers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def load(em: ExprEmitter, e: BufferLoad) -> str:
-    """The value of ``e``; the same load with no store in between is made once."""
+    """Returns the value of ``e``. The same load without a store in between is emitted once."""
     buffer, dtype = e.buffer, e.dtype
     lanes = lanes_of(dtype)
     offset, stride, vector = _place(em, buffer, e.indices, lanes)
@@ -90,13 +90,14 @@ def store(em: ExprEmitter, buffer: Buffer, indices: tuple[Expr, ...], value: str
 
 
 def address(em: ExprEmitter, e: BufferLoad) -> str:
-    """The address of the first lane."""
+    """Returns the address of the first lane."""
     offset, _, _ = _place(em, e.buffer, e.indices, lanes_of(e.dtype))
     return _pointer(em, e.buffer, offset)
 
 
 def run_address(em: ExprEmitter, e: BufferLoad) -> str | None:
-    """The address of the first lane when the lanes are neighbours in memory and all of them are read; else None."""
+    """Returns the address of the first lane when the lanes are contiguous in memory and all of them are read, else
+    None."""
     offset, stride, vector = _place(em, e.buffer, e.indices, lanes_of(e.dtype))
     if e.predicate is not None or vector is not None or stride is None or stride.terms or stride.const != 1:
         return None
@@ -115,7 +116,7 @@ def _scalar_load(em: ExprEmitter, buffer: Buffer, offset: Linear) -> str:
 
 
 def _asked_for(em: ExprEmitter, e: BufferLoad, offset: Linear) -> str:
-    """One element for all lanes, read when some lane of the mask asks for it; else 0."""
+    """Returns one element for all lanes, which is read when some lane of the mask is active, else 0."""
     assert e.predicate is not None
     lanes, one, scalar = lanes_of(e.dtype), memory_type(e.buffer.dtype), element_of(e.dtype)
     mask = f"<{lanes} x i1>"
@@ -129,12 +130,12 @@ def _asked_for(em: ExprEmitter, e: BufferLoad, offset: Linear) -> str:
 
 
 def strides_of(buffer: Buffer) -> tuple[Expr, ...]:
-    """The buffer's strides in elements, row-major when it names none."""
+    """Returns the buffer's strides in elements, row-major when it has none of its own."""
     return buffer.element_strides()
 
 
 def elements_of(buffer: Buffer) -> Expr:
-    """How many elements lie from the buffer's first to its last, gaps between rows included."""
+    """Returns the number of elements from the buffer's first to its last, including gaps between rows."""
     total: Expr = IntImm(1, "int64")
     if not buffer.strides:
         for extent in buffer.shape:
@@ -146,7 +147,7 @@ def elements_of(buffer: Buffer) -> Expr:
 
 
 def constant_elements(buffer: Buffer) -> int | None:
-    """:func:`elements_of` when shape and strides are constants, else None."""
+    """Returns :func:`elements_of` when shape and strides are constants, else None."""
     shape = [e.value for e in buffer.shape if isinstance(e, IntImm)]
     strides = [e.value for e in buffer.strides if isinstance(e, IntImm)]
     if len(shape) < len(buffer.shape) or len(strides) < len(buffer.strides):
@@ -159,7 +160,8 @@ def constant_elements(buffer: Buffer) -> int | None:
 def _place(
     em: ExprEmitter, buffer: Buffer, indices: tuple[Expr, ...], lanes: int
 ) -> tuple[Linear, Linear | None, str | None]:
-    """Offset of the first lane, stride between lanes, and (when lanes are irregular) a vector of offsets instead."""
+    """Returns the offset of the first lane, the stride between lanes, and a vector of offsets instead for irregular
+    lanes."""
     wide_elements = lanes_of(buffer.dtype)
     if wide_elements > 1:  # each element is a vector, its lanes side by side
         offset = linear(em, buffer.elem_offset)
@@ -212,7 +214,8 @@ def _scaled(em: ExprEmitter, lin: Linear, step: Expr) -> Linear:
 
 
 def _pointer(em: ExprEmitter, buffer: Buffer, offset: Linear) -> str:
-    """The address of an element: what varies first, then the constant part, which addressing modes take in."""
+    """Returns the address of an element. The variable part comes first, then the constant part, which addressing modes
+    absorb."""
     fn = em.fn
     element = memory_type(element_of(buffer.dtype))
     pointer = em.base(buffer)

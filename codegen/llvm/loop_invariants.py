@@ -1,4 +1,8 @@
-"""Whether a function's loops leave LLVM nothing to move: then a few of its passes do.
+"""Finds functions without loop-invariant accesses and conditions, for which a few of LLVM's passes are enough.
+
+Most of the time of LLVM's pipeline goes into moving invariant loads and conditions out of loops, and memory into
+registers. Code that was tiled, vectorized and promoted to register values has none of these, and the emitter writes
+each address once. A few clean-up passes are enough for such code, and take a fifth of the time.
 
 Most of the time of LLVM's pipeline goes into moving invariant loads and conditions out of loops and into values that
 could live in registers. Code that was tiled, vectorized and promoted to register values has none of these, and the
@@ -14,11 +18,12 @@ from ...tir.walk import distinct
 from ..lower.promote_registers import REGISTER_SCOPE
 
 NO_LOOP_INVARIANTS = "; loops: settled"
-"""A line at the head of an emitted module that says so."""
+"""The line at the head of an emitted module without loop-invariant accesses."""
 
 
 def has_no_loop_invariants(body: Stmt) -> bool:
-    """True when every access to memory and every condition inside a loop changes with the innermost loop around it."""
+    """Returns whether every memory access and every condition inside a loop depends on the variable of its innermost
+    loop."""
     stack: list[tuple[Node, frozenset[Var] | None]] = [(body, None)]
     while stack:
         n, moving = stack.pop()
@@ -42,7 +47,7 @@ def has_no_loop_invariants(body: Stmt) -> bool:
 
 
 def _changes(e: Expr, moving: frozenset[Var]) -> bool:
-    """Whether every load from memory in ``e`` depends on one of the variables."""
+    """Returns whether every load from memory in ``e`` depends on one of the variables."""
     for n in distinct(e):
         if isinstance(n, Let) and _uses((n.value,), moving):
             moving |= {n.var}

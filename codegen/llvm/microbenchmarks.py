@@ -1,5 +1,7 @@
-"""Kernels that measure a machine, as LLVM IR: multiply-add chains for the peak, array sweeps for the bandwidth, a
-dependent integer chain for the clock.
+"""Microbenchmarks of a machine as LLVM IR, for its peak, bandwidth and clock.
+
+Chains of multiply-adds measure the peak, sweeps over arrays the bandwidth, and a chain of dependent integer operations
+the clock.
 
 Each is ``void NAME(ptr ctx, i64 begin, i64 end)``, the shape that the runtime's pool calls; ``ctx`` holds 64-bit slots.
 """
@@ -11,28 +13,29 @@ from ..target import Target
 from .llvm_types import float_constant, llvm_type, splat_constant
 
 CLOCK_STEPS = 64
-"""Dependent one-cycle operations in one round of :func:`clock_ir`."""
+"""Dependent one-cycle operations in one iteration of :func:`clock_ir`."""
 _UNROLL = 8
 
 
 def _accumulators(target: Target) -> int:
-    """Independent chains: enough to cover the latency of two pipes, and all fit into registers."""
+    """Returns the number of independent chains: enough to cover the latency of two pipes, and few enough to fit into
+    registers."""
     return 24 if target.num_vector_registers >= 32 else 12
 
 
 _TILES = 6
-"""Products of tiles in one round: more than cover the latency of one."""
+"""Products of tiles in one iteration, more than enough to cover the latency of one."""
 
 
 def _tile_steps(target: Target, dtype: str) -> int:
-    """Steps of the sum in one product of tiles; 0 where the target has no instruction for them."""
+    """Returns the number of terms in one product of tiles, or 0 where the target has no instruction for them."""
     if dtype == "int8":
         return 64 if target.has_amx_int8 else 0
     return 32 if dtype == "bfloat16" and target.has_amx_bf16 else 0
 
 
 def fma_flops(target: Target, dtype: str) -> int:
-    """Operations (a multiplication and an addition are two) in one round of :func:`fma_ir`."""
+    """Returns the operations (a multiplication and an addition are two) in one iteration of :func:`fma_ir`."""
     if _tile_steps(target, dtype):
         return _TILES * 2 * 16 * 16 * _tile_steps(target, dtype)
     if dtype == "int8":
@@ -43,8 +46,12 @@ def fma_flops(target: Target, dtype: str) -> int:
 
 
 def fma_ir(target: Target, dtype: str) -> str:
-    """``probe_fma``: ``end - begin`` chunks of ``ctx[1]`` rounds; every round feeds each accumulator once. ``dtype``:
-    float32, float64, or int8 and bfloat16 with AMX (tdpbusd, tdpbf16ps), else with AVX-512 (vpdpbusd, vdpbf16ps)."""
+    """Returns ``probe_fma``: ``end - begin`` chunks of ``ctx[1]`` iterations, each of which updates every accumulator
+    once.
+
+    ``dtype`` is float32, float64, or int8 and bfloat16 with AMX (tdpbusd, tdpbf16ps), else with AVX-512 (vpdpbusd,
+    vdpbf16ps).
+    """
     if _tile_steps(target, dtype):
         return _tiles_ir(target, dtype)
     count = _accumulators(target)
@@ -92,7 +99,7 @@ def fma_ir(target: Target, dtype: str) -> str:
 
 
 def _tiles_ir(target: Target, dtype: str) -> str:
-    """:func:`fma_ir` with products of tiles of ones (of what ``ctx[0]`` holds: its numbers do not matter)."""
+    """Returns :func:`fma_ir` with products of tiles (of the memory at ``ctx[0]``, whose numbers do not matter)."""
     name = "llvm.x86.tdpbusd.internal" if dtype == "int8" else "llvm.x86.tdpbf16ps.internal"
     full, tile = "i16 16, i16 64", "x86_amx"
     load = f"call {tile} @llvm.x86.tileloadd64.internal({full}, ptr %out, i64 64)"
@@ -136,7 +143,7 @@ def _tiles_ir(target: Target, dtype: str) -> str:
 
 
 def _dot(target: Target, name: str, to: str, of: str) -> tuple[str, str, str]:
-    """Vector type, declaration and one step of a dot-product instruction on 512-bit registers."""
+    """Returns vector type, declaration and one step of a dot-product instruction on 512-bit registers."""
     vector = f"<16 x {to}>"
     operand = "<16 x i32>" if of == "i32" else "<32 x bfloat>"
     family = "avx512" if name == "vpdpbusd" else "avx512bf16"
@@ -147,10 +154,11 @@ def _dot(target: Target, name: str, to: str, of: str) -> tuple[str, str, str]:
 
 
 def sweep_ir(target: Target, kind: str, past_caches: bool = False, apart: bool = False) -> str:
-    """``probe_<kind>`` over elements ``[begin, end)`` of float32 arrays ``ctx[0..2]``, blocks of eight vectors.
+    """Returns ``probe_<kind>`` over elements ``[begin, end)`` of float32 arrays ``ctx[0..2]``, in blocks of eight
+    vectors.
 
     ``read``: sum of a; ``copy``: b = a; ``triad``: c = a + 3 b; ``quad``: d = a b + c with d = ctx[5]. One unit of the range
-    is one block. ``past_caches``: the stores need not read the lines that they overwrite. ``apart``: the eight vectors are
+    is one block. ``past_caches``: the stores are non-temporal. ``apart``: the eight vectors are
     one of each eighth of the range, so that memory sees eight streams of each array.
     """
     hint = ", !nontemporal !0" if past_caches else ""
@@ -211,13 +219,13 @@ def sweep_ir(target: Target, kind: str, past_caches: bool = False, apart: bool =
 
 
 def sweep_block_bytes(target: Target) -> int:
-    """Bytes of one array in one unit of :func:`sweep_ir`'s range."""
+    """Returns the bytes of one array in one unit of :func:`sweep_ir`'s range."""
     return target.vector_lanes("float32") * _UNROLL * 4
 
 
 def clock_ir(target: Target) -> str:
-    """``probe_clock``: ``end - begin`` times ``ctx[1]`` rounds of :data:`CLOCK_STEPS` dependent additions and
-    exclusive-ors, one cycle each on every machine of the last decades."""
+    """Returns ``probe_clock``: ``end - begin`` times ``ctx[1]`` iterations of :data:`CLOCK_STEPS` dependent additions
+    and exclusive-ors, one cycle each on every machine of the last decades."""
     out = [f"define internal void @probe_clock(ptr %ctx, i64 %begin, i64 %end) noinline {target.llvm_attributes} {{"]
     out += ["entry:", "  %keep = alloca i64, align 8", "  %at = getelementptr i64, ptr %ctx, i64 1"]
     out += [
@@ -235,7 +243,7 @@ def clock_ir(target: Target) -> str:
 
 
 def driver_ir(name: str) -> str:
-    """``i32 run(ptr ctx)`` for the timing loop: ``probe_<name>`` over ``[0, ctx[3])`` on ``ctx[4]`` threads."""
+    """Returns ``i32 run(ptr ctx)`` for the timing loop: ``probe_<name>`` over ``[0, ctx[3])`` on ``ctx[4]`` threads."""
     return f"""
 declare void @tw_parallel_for(ptr, ptr, i64, i32)
 declare i32 @tw_tiles()

@@ -1,4 +1,4 @@
-"""Several horizontal reductions at once: the rows of a matrix of registers become the lanes of one vector.
+"""Reduces several vectors at once: the rows of a matrix of registers become the lanes of one vector.
 
 Reducing each row by itself takes log2(lanes) shuffles and as many combinations. Taken together, each step combines the
 halves of two vectors and puts the results into one, which does the work of two in the same three instructions: unpacking
@@ -22,13 +22,13 @@ Combine = Callable[[str, str, str], str]
 
 
 def reduce_rows(em: ExprEmitter, e: Call, combine: Combine, one: Callable[[str, str], str]) -> str:
-    """Lane ``r`` of the result is the combination of the ``r``-th part of the argument's lanes; ``one`` reduces a vector
-    of a type to a scalar, for shapes that the network has no form for."""
+    """Returns a vector whose lane ``r`` combines the ``r``-th part of the argument's lanes. ``one`` reduces a vector of
+    a type to a scalar, for shapes that the network does not support."""
     (vector,) = e.args
     rows, scalar = lanes_of(e.dtype), element_of(e.dtype)
     lanes = lanes_of(vector.dtype) // rows
     rest = _parts(em, vector, rows, lanes)
-    unit = 128 // bits_of(scalar)  # lanes that unpacking works within
+    unit = 128 // bits_of(scalar)  # the lanes of one part, within which unpacking works
     if rows & (rows - 1) or lanes & (lanes - 1) or bits_of(scalar) not in (32, 64) or rows > lanes or lanes < unit:
         out, type_ = "poison", llvm_type(e.dtype)
         for n, part in enumerate(rest):
@@ -53,7 +53,7 @@ def reduce_rows(em: ExprEmitter, e: Call, combine: Combine, one: Callable[[str, 
         low, high = _unpacking(lanes, unit, have)
         parts = [step(a, b, low, high, lanes) for a, b in zip(parts[::2], parts[1::2], strict=True)]
         have *= 2
-    copies = lanes // unit  # neighbouring units that hold the same rows
+    copies = lanes // unit  # the number of neighbouring units that hold the same rows
     while copies > 1:
         units = range(lanes // unit)
         low = [u for u in units if u % copies < copies // 2]
@@ -75,7 +75,8 @@ def reduce_rows(em: ExprEmitter, e: Call, combine: Combine, one: Callable[[str, 
 
 
 def _unpacking(lanes: int, unit: int, have: int) -> tuple[list[int], list[int]]:
-    """The lanes of two vectors that unpacking the low and the high halves of each unit takes, ``have`` at a time."""
+    """Returns the lanes of two vectors that unpacking of the low and of the high halves of each unit takes, ``have`` at
+    a time."""
     low: list[int] = []
     high: list[int] = []
     for start in range(0, lanes, unit):
@@ -87,7 +88,7 @@ def _unpacking(lanes: int, unit: int, have: int) -> tuple[list[int], list[int]]:
 
 
 def _parts(em: ExprEmitter, vector: object, rows: int, lanes: int) -> Iterator[str]:
-    """The rows as values of their own; the vectors that were put side by side to begin with, as a rule."""
+    """Yields the rows as separate values. These are usually the vectors from which the argument was concatenated."""
     if (
         isinstance(vector, Shuffle)
         and len(vector.vectors) == rows

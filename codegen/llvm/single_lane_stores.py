@@ -1,9 +1,9 @@
-"""Masked stores of one known lane become plain stores of that lane.
+"""Replaces masked stores of one known lane by plain stores of that lane, to avoid a bug of LLVM.
 
-On AVX-512 LLVM 22.1 first joins a narrowing conversion with the masked store that follows it; where the mask is a constant
-with one lane it then stores that lane before the conversion: eight bytes of an int64 in place of one of an int8
-(https://github.com/llvm/llvm-project/issues/179489). The masks are constants by then that LLVM's own passes found, too, so
-this is looked for after them.
+On AVX-512, LLVM 22.1 first combines a narrowing conversion with the masked store that follows it. Where the mask is a
+constant with one lane, it then stores that lane before the conversion: eight bytes of an int64 instead of one of an
+int8 (https://github.com/llvm/llvm-project/issues/179489). This replacement runs after LLVM's own passes, because these
+find further constant masks.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ _STORE = re.compile(
 
 
 def split_single_lanes(text: str) -> str:
-    """The module ``text`` (LLVM IR as LLVM prints it) with each masked store whose constant mask has one lane replaced by
-    a store of this lane; the very same text when there is none.
+    """Return ``text`` (LLVM IR as LLVM prints it) with plain stores for the masked stores whose constant mask has one
+    lane.
+
+    The very same text is returned when there is no such store.
 
     >>> print(split_single_lanes(
     ...     "  call void @llvm.masked.store.v2i8.p0(<2 x i8> %v, ptr align 1 %p, <2 x i1> <i1 false, i1 true>)"))

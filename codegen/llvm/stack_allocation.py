@@ -1,4 +1,4 @@
-"""Which scratch buffers of a function live on its stack."""
+"""Chooses the scratch buffers of a function that are allocated on its stack."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...tir.walk import pre_order
 from .loads_stores import constant_elements
 
 REGISTER = "register"
-"""The scope of values that are in no memory at all."""
+"""The scope of values that are never in memory."""
 
 _LARGEST = 32 << 10
 _TOGETHER = 256 << 10
@@ -18,8 +18,10 @@ _TOGETHER = 256 << 10
 
 
 def stack_buffers(body: Stmt) -> frozenset[Buffer]:
-    """The buffers of constant size up to 32 KiB, the first ones in the program up to 256 KiB together. All others get
-    memory that the runtime keeps between calls."""
+    """Returns the buffers of constant size up to 32 KiB each and, in the order of the program, 256 KiB in total.
+
+    All other buffers get memory that the runtime keeps between calls.
+    """
     out: set[Buffer] = set()
     room = _TOGETHER
     for n in pre_order(body, lambda n: not isinstance(n, Expr)):

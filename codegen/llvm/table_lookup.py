@@ -1,5 +1,8 @@
-"""Emits ``lookup``: of sixteen float32, by the instructions that pick lanes of a register (AVX2, AVX-512, NEON); of others,
-and elsewhere, from a constant array, lane by lane."""
+"""Emits ``lookup``, by instructions that permute the lanes of a register or from a constant array.
+
+The instructions of AVX2, AVX-512 and NEON serve sixteen float32. Other tables, and other targets, read a constant
+array, lane by lane.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def emit_lookup(em: ExprEmitter, e: Call) -> str:
-    """``values[number % len(values)]``."""
+    """Returns ``values[number % len(values)]``."""
     number, *values = e.args
     scalar, lanes, has = element_of(e.dtype), lanes_of(e.dtype), em.target.has
     table = [v.value for v in values if isinstance(v, FloatImm)]
@@ -46,7 +49,7 @@ def _vector(table: list[float]) -> str:
 
 
 def _avx512(em: ExprEmitter, table: list[float], lanes: int, number: str) -> str:
-    """vpermps, or vpermi2ps from two registers: they take the number modulo 16."""
+    """Looks up by vpermps, or by vpermi2ps from two registers. Both take the number modulo 16."""
     if lanes == 16:
         types = ["<16 x float>", "<16 x i32>"]
         return em.fn.pure(em.intrinsic("llvm.x86.avx512.permvar.sf.512", types[0], types, [_vector(table), number]))
@@ -56,8 +59,11 @@ def _avx512(em: ExprEmitter, table: list[float], lanes: int, number: str) -> str
 
 
 def _avx2(em: ExprEmitter, table: list[float], lanes: int, number: str) -> str:
-    """vpermd, which takes the number modulo 8, on the first half of the bits and on what the second differs in: cheaper
-    than a choice of two halves, which takes processors three steps."""
+    """Looks up by vpermd, which takes the number modulo 8, in the first half of the bits and in the differences of the
+    second half.
+
+    This is cheaper than a choice between two halves, which takes processors three steps.
+    """
     bits = struct.unpack("16I", struct.pack("16f", *table))
     halves = [list(bits[:8]), [a ^ b for a, b in zip(bits[:8], bits[8:], strict=True)]]
     type_ = "<8 x i32>"
@@ -73,7 +79,7 @@ def _avx2(em: ExprEmitter, table: list[float], lanes: int, number: str) -> str:
 
 
 def _neon(em: ExprEmitter, table: list[float], lanes: int, number: str) -> str:
-    """tbl picks bytes, from four registers; those of number k begin at 4k."""
+    """Looks up by tbl, which picks bytes from four registers; the bytes of number k begin at 4k."""
     below = em.fn.pure(f"and <4 x i32> {number}, splat (i32 15)")
     spread = em.fn.pure(f"mul <4 x i32> {below}, splat (i32 {0x04040404})")
     picks = em.fn.pure(f"add <4 x i32> {spread}, splat (i32 {0x03020100})")

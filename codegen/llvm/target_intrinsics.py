@@ -1,4 +1,4 @@
-"""Emits what names the machine itself: intrinsics of LLVM, dot-product instructions, pointers."""
+"""Emits operations that name the target's own instructions: intrinsics of LLVM, dot products, pointers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def may_write(em: ExprEmitter, args: tuple[Expr, ...]) -> None:
-    """Memory whose address is among ``args`` is read anew after the call."""
+    """Mark memory whose address is among ``args`` as written by the call."""
     for a in args:
         for n in pre_order(a):
             if isinstance(n, BufferLoad):
@@ -26,8 +26,8 @@ def may_write(em: ExprEmitter, args: tuple[Expr, ...]) -> None:
 
 
 def _llvm_intrinsic(em: ExprEmitter, e: Call) -> str:
-    """``call_llvm_intrin(name, …)``: an intrinsic by its full name. As in older TVM, an unsigned constant right after the
-    name (a number of arguments) is left out."""
+    """Returns ``call_llvm_intrin(name, …)``, an intrinsic by its full name. As in older TVM, an unsigned constant right
+    after the name (a number of arguments) is left out."""
     name, args = e.args[0], e.args[1:]
     if not isinstance(name, StringImm) or not name.value.startswith("llvm."):
         raise ValueError(f"{e.op} takes the full name of an intrinsic, llvm.…, not {name}")
@@ -53,7 +53,7 @@ def _access_ptr(em: ExprEmitter, e: Call) -> str:
 
 
 def dot_pieces(target: Any, op: str) -> list[int]:
-    """The numbers of lanes that the target has an instruction for, the largest first."""
+    """Returns the numbers of lanes for which the target has an instruction, the largest first."""
     if target.arch == "aarch64":
         return [4] if op == "tir.dot4_u8i8" and target.has("i8mm") else []
     if op == "tir.dot4_u8i8":
@@ -65,7 +65,7 @@ def dot_pieces(target: Any, op: str) -> list[int]:
 
 
 def _dot(em: ExprEmitter, e: Call) -> str:
-    """The instruction for as many lanes at once as there is one; plain arithmetic where there is none."""
+    """Returns a dot product by the widest instructions that fit, or by plain arithmetic where there are none."""
     lanes = lanes_of(e.dtype)
     piece = next((p for p in dot_pieces(em.target, e.op) if lanes % p == 0), None)
     if piece is None:
@@ -87,7 +87,7 @@ def _dot(em: ExprEmitter, e: Call) -> str:
 
 
 def _joined(em: ExprEmitter, parts: list[str], dtype: str, lanes: int) -> str:
-    """Vectors of ``lanes`` lanes one after the other; their number may be odd."""
+    """Returns the concatenation of vectors of ``lanes`` lanes; their number may be odd."""
     whole = llvm_type(with_lanes(dtype, lanes * len(parts)))
     small = llvm_type(with_lanes(dtype, lanes))
     total = lanes * len(parts)

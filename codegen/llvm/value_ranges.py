@@ -1,4 +1,4 @@
-"""Between which numbers an integer certainly is, lane by lane, from how it is computed."""
+"""Bounds of integers, lane by lane, derived from the expressions that compute them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UNKNOWN: Interval = (None, None)
 
 
 def range_of(em: ExprEmitter, e: Expr) -> Interval:
-    """The least and the greatest value that a lane of the integer ``e`` can have; None where that is not known."""
+    """Returns the least and the greatest value that a lane of the integer ``e`` can have, each None where unknown."""
     rule = _RULES.get(type(e))
     found = rule(em, e) if rule is not None else _UNKNOWN
     if None in found and lanes_of(e.dtype) == 1 and is_int(e.dtype):
@@ -26,7 +26,7 @@ def range_of(em: ExprEmitter, e: Expr) -> Interval:
 
 
 def _within(interval: Interval, dtype: str) -> Interval:
-    """``interval``, unless the arithmetic that led to it may have wrapped."""
+    """Returns ``interval``, or an unknown one when the arithmetic that led to it may have wrapped."""
     low, high = interval
     if low is None or high is None or low < min_value(dtype) or high > max_value(dtype):
         return _UNKNOWN
@@ -85,7 +85,7 @@ def _select(em: ExprEmitter, e: Select) -> Interval:
 
 
 def _call(em: ExprEmitter, e: Call) -> Interval:
-    if e.op == "tir.bitwise_and":  # with a number that is not negative: at most that
+    if e.op == "tir.bitwise_and":  # a bitwise and with a nonnegative number is at most that number
         for mask in e.args:
             low, high = range_of(em, mask)
             if low is not None and low >= 0 and high is not None:

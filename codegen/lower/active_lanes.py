@@ -1,4 +1,4 @@
-"""Masks seen as a whole: in which lanes a statement runs decides whether it runs at all."""
+"""Conditions on masks as a whole, which decide whether a masked statement runs at all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _OPPOSITE: dict[type[CmpOp], type[CmpOp]] = {LT: GE, GE: LT, GT: LE, LE: GT}
 
 
 def some_lane(mask: Expr, analyzer: Analyzer) -> Expr:
-    """A scalar condition that holds just where ``mask`` holds in some lane, simplified.
+    """Returns a simplified scalar condition that holds exactly where ``mask`` holds in at least one lane.
 
     >>> from ...tir.expr import Var
     >>> i = Var("i")
@@ -39,7 +39,8 @@ def _some(mask: Expr) -> Expr:
 
 
 def _best_lane(mask: Expr) -> Expr | None:
-    """The comparison in the lane where it holds if it holds anywhere: the first or the last of an even vector."""
+    """Returns the comparison in the one lane of an even vector, its first or its last, where it holds if it holds in
+    any."""
     if not isinstance(mask, (LT, LE, GT, GE)):
         return None
     a, b = mask.a, mask.b
@@ -53,5 +54,5 @@ def _best_lane(mask: Expr) -> Expr | None:
 
 
 def all_within(indices: tuple[Expr, ...], shape: tuple[Expr, ...], analyzer: Analyzer) -> bool:
-    """Whether a scalar access certainly lies inside its buffer."""
+    """Returns whether a scalar access certainly lies inside its buffer."""
     return all(analyzer.can_prove(i >= 0) and analyzer.can_prove(i < n) for i, n in zip(indices, shape, strict=True))

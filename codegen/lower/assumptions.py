@@ -1,4 +1,5 @@
-"""``T.assume`` says what holds without computing anything: it goes, with the loops and blocks that hold nothing else."""
+"""Removes ``T.assume``, which states a fact without computing anything, and the loops and blocks that hold nothing
+else."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ _NOTHING = Evaluate(IntImm(0))
 
 
 def drop_assumptions(func: PrimFunc) -> PrimFunc:
-    """The function without its assumptions; itself when it has none."""
+    """Return the function without its assumptions, or the very same function when it has none."""
     if not any(isinstance(n, Call) and n.op == "tir.assume" for n in pre_order(func.body)):
         return func
     top = func.body

@@ -1,4 +1,5 @@
-"""Checks as gaps, expressions that are negative where the check holds, and the loops over which a gap runs."""
+"""Bounds checks written as differences that are negative where the check holds, and the ranges of the loops around
+them."""
 
 from __future__ import annotations
 
@@ -9,8 +10,11 @@ from ...tir.walk import pre_order
 
 
 def as_difference(term: Expr) -> Expr | None:
-    """An expression that is negative just where the comparison holds; None unless it compares index arithmetic, which
-    neither wraps around nor reads what is guarded or written further in."""
+    """Returns an expression that is negative exactly where the comparison holds, or None.
+
+    None is returned unless the comparison is one of index arithmetic. Such arithmetic neither wraps around nor reads
+    memory that the check protects or that is written further inside.
+    """
     if not isinstance(term, (LT, LE, GT, GE)) or not (index_like(term.a) and index_like(term.b)):
         return None
     if isinstance(term, LT):
@@ -23,7 +27,8 @@ def as_difference(term: Expr) -> Expr | None:
 
 
 def inner_domains(body: Stmt) -> dict[Var, tuple[Expr, Expr] | None]:
-    """The loop variables inside, with constant ranges; None for those whose range is not."""
+    """Returns the loop variables inside ``body`` with their constant ranges, and None for those whose range is not
+    constant."""
     out: dict[Var, tuple[Expr, Expr] | None] = {}
     for n in pre_order(body):
         if isinstance(n, For):

@@ -1,4 +1,4 @@
-"""Chooses loops to unroll by how many stores they come to, as TVM's pragmas of these names ask."""
+"""Chooses the loops to unroll by the number of stores that they would produce, as TVM's pragmas of these names ask."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ _DEEPEST = 8
 
 
 def choose_unrolled(func: PrimFunc) -> PrimFunc:
-    """``pragma_auto_unroll_max_step = n`` on a loop or a block: inside it, serial loops that hold no other loop but
-    unrolled ones are unrolled when that makes no more than n stores and calls. The innermost pragma counts.
+    """Mark loops as unrolled where ``pragma_auto_unroll_max_step = n`` on a loop or a block around them allows it.
+
+    A serial loop that holds no loops other than unrolled ones is unrolled when that makes at most n stores and calls.
+    The innermost pragma counts.
 
     Before::
 
@@ -32,7 +34,7 @@ def choose_unrolled(func: PrimFunc) -> PrimFunc:
             for j in T.unroll(4):
                 for k in T.unroll(3): B[i, j] = B[i, j] + A[i, j, k]
 
-    A vector loop counts as what one trip does. ``pragma_unroll_explicit = 0``: what would be unrolled stays a loop. TVM
+    A vector loop counts as one of its iterations. ``pragma_unroll_explicit = 0``: what would be unrolled stays a loop. TVM
     leaves such loops to the compiler of the code that it prints; LLVM is told of none.
     """
     wanted = (MOST_STEPS, EXPLICIT)
@@ -46,7 +48,8 @@ def choose_unrolled(func: PrimFunc) -> PrimFunc:
 
 
 def with_pragmas_of(loop: For, body: Stmt) -> Stmt:
-    """``body`` with what ``loop`` asks for all that is inside it, when the loop itself goes."""
+    """Returns ``body`` with the pragmas of ``loop`` that concern everything inside it, for use when the loop itself is
+    removed."""
     for key in (MOST_STEPS, EXPLICIT):
         if key in loop.annotations:
             number = _number(loop.annotations[key], key, f"loop {loop.loop_var.name}")
@@ -56,7 +59,7 @@ def with_pragmas_of(loop: For, body: Stmt) -> Stmt:
 
 @dataclass(slots=True)
 class _Size:
-    """What a statement comes to: stores and calls in all, loops that stay around them, and unrolled loops."""
+    """The size of a statement: its stores and calls, the loops that remain around them, and the unrolled loops."""
 
     steps: int = 0
     loops: int = 0
@@ -65,13 +68,13 @@ class _Size:
 
 @dataclass(frozen=True, slots=True)
 class _Chooser:
-    """The pragmas in force."""
+    """The walk that chooses loops, with the pragmas in force."""
 
     most: int
     explicit: bool
 
     def visit(self, s: Stmt) -> tuple[Stmt, _Size]:
-        """``s`` with its loops chosen, and its size."""
+        """Return ``s`` with its loops chosen, and its size."""
         if isinstance(s, AttrStmt) and s.attr_key in (MOST_STEPS, EXPLICIT):
             return self.under({s.attr_key: s.value}, s.attr_key).visit(s.body)
         if isinstance(s, For):
@@ -92,12 +95,12 @@ class _Chooser:
         return s.map_children(child), size  # type: ignore[return-value]
 
     def under(self, pragmas: Mapping[str, Any], place: str) -> _Chooser:
-        """The pragmas in force inside a statement that has some of its own."""
+        """Return the pragmas in force inside a statement that has some of its own."""
         most = _number(pragmas.get(MOST_STEPS, self.most), MOST_STEPS, place)
         return _Chooser(most, bool(_number(pragmas.get(EXPLICIT, int(self.explicit)), EXPLICIT, place)))
 
     def loop(self, s: For) -> tuple[Stmt, _Size]:
-        """A loop, unrolled if it shall be."""
+        """Return a loop, unrolled where its size allows it, and its size."""
         body, size = self.visit(s.body)
         s = s if body is s.body else s.with_(body=body)
         if s.kind == "vectorized":

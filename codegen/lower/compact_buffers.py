@@ -1,4 +1,4 @@
-"""Shrinks allocations to the part that is in use where they stand."""
+"""Shrinks allocations to the part that is in use at the place where they stand."""
 
 from __future__ import annotations
 
@@ -89,7 +89,8 @@ Box = tuple[Buffer, tuple[Expr, ...]]
 
 
 def _moves(chain: Sequence[Allocate], body: Stmt, analyzer: Analyzer) -> dict[Buffer, Box]:
-    """For the allocations of ``chain``, one right inside the other around ``body``, those that change."""
+    """Returns those allocations of ``chain`` that change. The allocations stand one directly inside the other around
+    ``body``."""
     taken = _address_taken(body, {alloc.buffer for alloc in chain})
     wanted = {alloc.buffer for alloc in chain if alloc.buffer not in taken}
     boxes = _boxes(wanted, body, analyzer)
@@ -107,8 +108,8 @@ def _moves(chain: Sequence[Allocate], body: Stmt, analyzer: Analyzer) -> dict[Bu
 
 
 def address_taken(body: Stmt, buffer: Buffer) -> bool:
-    """Whether a pointer into ``buffer`` is used as a value, so that its layout must stay. Tiles whose rows lie along a
-    dimension do not count."""
+    """Returns whether a pointer into ``buffer`` is used as a value, so that its layout must not change. Tiles whose
+    rows lie along a dimension do not count."""
     return bool(_address_taken(body, {buffer}))
 
 
@@ -130,7 +131,7 @@ def _address_taken(body: Stmt, buffers: set[Buffer]) -> set[Buffer]:
 
 
 def _boxes(buffers: set[Buffer], body: Stmt, analyzer: Analyzer) -> dict[Buffer, list[list[Interval | None]]]:
-    """For each buffer the span of every index of each access."""
+    """Returns, for each buffer, the range of every index of each access."""
     boxes: dict[Buffer, list[list[Interval | None]]] = {buffer: [] for buffer in buffers}
 
     def collect(node: Node, dom: dict[Var, Interval]) -> None:
@@ -165,7 +166,8 @@ def _boxes(buffers: set[Buffer], body: Stmt, analyzer: Analyzer) -> dict[Buffer,
 def _compact(
     buffer: Buffer, boxes: list[list[Interval | None]], inner: set[Var], analyzer: Analyzer
 ) -> tuple[Buffer, tuple[Expr, ...]]:
-    """The buffer with its compact shape, and the lower ends to subtract; itself when it stays."""
+    """Returns the buffer with its compact shape and the lower ends to subtract, or the buffer itself when it does not
+    change."""
     rank = len(buffer.shape)
     shape, lows = list(buffer.shape), []
     changed = False
@@ -194,7 +196,7 @@ def _compact(
 
 
 def _ends(index: Expr, dom: dict[Var, Interval]) -> Interval | None:
-    """The least and the greatest value of an index, in all of its lanes."""
+    """Returns the least and the greatest value of an index over all of its lanes."""
     lanes = lanes_of(index.dtype)
     if lanes == 1:
         return eval_interval(index, dom)
@@ -205,7 +207,7 @@ def _ends(index: Expr, dom: dict[Var, Interval]) -> Interval | None:
 
 
 def _in_lane(e: Expr, lane: Var) -> Expr | None:
-    """What a vector index is in one lane."""
+    """Returns the value of a vector index in one lane."""
     if isinstance(e, Ramp):
         return e.base + e.stride * lane
     if isinstance(e, Broadcast):
@@ -217,12 +219,13 @@ def _in_lane(e: Expr, lane: Var) -> Expr | None:
 
 
 def _from_memory(index: Expr) -> bool:
-    """Whether the index is read from memory: then only the buffer's own shape bounds it."""
+    """Returns whether the index is read from memory. Only the shape of the buffer bounds such an index."""
     return any(isinstance(n, BufferLoad) for n in pre_order(index))
 
 
 def _union(spans: list[Interval | None], inner: set[Var], analyzer: Analyzer) -> Interval | None:
-    """The span of all spans; None when an end is unknown, uses a variable from inside, or cannot be compared."""
+    """Returns the range that covers all ranges, or None when an end is unknown, uses an inner variable, or cannot be
+    compared."""
     out: Interval | None = None
     for span in spans:
         if span is None:
@@ -242,7 +245,7 @@ def _union(spans: list[Interval | None], inner: set[Var], analyzer: Analyzer) ->
 
 
 def _ordered(a: Expr, b: Expr, analyzer: Analyzer) -> Interval | None:
-    """The smaller of two and the larger, when that is certain."""
+    """Returns the smaller and the larger of two expressions, when their order is certain."""
     if a is b or analyzer.can_prove(a <= b):
         return a, b
     return (b, a) if analyzer.can_prove(b <= a) else None

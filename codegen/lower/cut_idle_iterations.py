@@ -1,4 +1,4 @@
-"""Ends loops where a check around all of their work has stopped holding for good."""
+"""Shortens loops whose last iterations do nothing, because a check around all of their work no longer holds."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def cut_idle_iterations(func: PrimFunc) -> PrimFunc:
 
 
 def _shortened(loop: For, analyzer: Analyzer) -> Stmt:
-    """``loop`` up to where it becomes idle; nothing when it is idle from the start."""
+    """Returns ``loop`` up to the iteration from which it does nothing, or an empty result when no iteration does
+    anything."""
     if loop.kind not in ("serial", "parallel") or not (isinstance(loop.min, IntImm) and loop.min.value == 0):
         return loop
     if not isinstance(loop.extent, IntImm):
@@ -58,7 +59,7 @@ def _shortened(loop: For, analyzer: Analyzer) -> Stmt:
 
 
 def _around_all(body: Stmt) -> list[Expr]:
-    """The checks without which ``body`` does nothing."""
+    """Returns the checks that must hold for ``body`` to do anything."""
     if isinstance(body, (For, LetStmt, AttrStmt)):
         return _around_all(body.body)
     if isinstance(body, IfThenElse):
@@ -70,7 +71,7 @@ def _around_all(body: Stmt) -> list[Expr]:
 
 
 def _end(term: Expr, var: Var, inner: dict[Var, tuple[Expr, Expr] | None], analyzer: Analyzer) -> int | None:
-    """The value of ``var`` from which on ``term`` does not hold for any values of the loops inside."""
+    """Returns the value of ``var`` from which on ``term`` holds for no values of the loops inside."""
     gap = as_difference(term)
     used = vars_in(term)
     if gap is None or var not in used or any(inner[v] is None for v in used & set(inner)):

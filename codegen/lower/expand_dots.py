@@ -1,4 +1,4 @@
-"""Dot products where the machine has no instruction for them: plain arithmetic on the parts of the vectors."""
+"""Expands dot products into plain arithmetic on parts of the vectors, for machines without an instruction for them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ...tir.expr import Call, Cast, Expr, Let, Shuffle, Var
 
 
 def expand_dot(e: Call) -> Expr:
-    """``dot4_u8i8`` and ``dot2_bf16`` (see :mod:`tilewright.tir.op`) as casts, products and sums.
+    """Return ``dot4_u8i8`` or ``dot2_bf16`` (see :mod:`tilewright.tir.op`) as casts, products and sums.
 
     Before::
 
@@ -29,7 +29,7 @@ def expand_dot(e: Call) -> Expr:
 
 
 def part(vector: Expr, which: range) -> Expr:
-    """Some lanes of a vector; a scalar when it is one lane."""
+    """Returns some lanes of a vector, as a scalar when it is a single lane."""
     if len(which) == lanes_of(vector.dtype) and which.step == 1:
         return vector
     picked = Shuffle((vector,), tuple(which))

@@ -1,4 +1,5 @@
-"""Takes blocks away: what remains are loops, conditions, stores, and allocations at the narrowest place."""
+"""Removes blocks, which leaves loops, conditions, stores, and allocations around the innermost statement with all their
+uses."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ def flatten_blocks(func: PrimFunc) -> PrimFunc:
             block = node.block
             values = [substitute(v, env) for v in node.iter_values]
             inner = {**env, **{iv.var: v for iv, v in zip(block.iter_vars, values, strict=True)}}
-            for m in block.match_buffers:  # in memory a matched buffer lies as its source does
+            for m in block.match_buffers:  # a matched buffer has the memory layout of its source
                 source = m.source.buffer
                 steps, offset = layouts.get(source) or (source.element_strides(), source.elem_offset)
                 for r, step in zip(m.source.region, steps, strict=True):
@@ -83,7 +84,7 @@ def flatten_blocks(func: PrimFunc) -> PrimFunc:
 
 
 def _alignments(func: PrimFunc) -> dict[Buffer, list[tuple[int, int, int]]]:
-    """What blocks ask of the strides of the buffers they write."""
+    """Returns the requests of blocks concerning the strides of the buffers that they write."""
     out: dict[Buffer, list[tuple[int, int, int]]] = {}
     for n in pre_order(func, lambda n: not isinstance(n, Expr)):
         if isinstance(n, Block) and ALIGN in n.annotations:
@@ -93,10 +94,10 @@ def _alignments(func: PrimFunc) -> dict[Buffer, list[tuple[int, int, int]]]:
 
 
 def _place_allocations(func: PrimFunc) -> Mapping[int, list[Buffer]]:
-    """For every buffer of ``alloc_buffers``, the id of the innermost statement that holds all its accesses.
+    """Returns, for every buffer of ``alloc_buffers``, the id of the innermost statement that holds all its accesses.
 
-    An access in a block that reduces counts as one at the outermost loop it reduces over: what a reduction has summed
-    so far must outlive an iteration.
+    An access in a block that reduces counts as an access at the outermost loop of the reduction, because the partial
+    result must be kept between iterations.
     """
     allocated = [
         b for n in pre_order(func, lambda n: not isinstance(n, Expr)) if isinstance(n, Block) for b in n.alloc_buffers
@@ -120,7 +121,8 @@ def _place_allocations(func: PrimFunc) -> Mapping[int, list[Buffer]]:
         common[buffer] = old[:n]
 
     def visit(node: Node, path: tuple[Node, ...], barrier: int) -> None:
-        """``path``: statements from the root; ``barrier``: how many of them may enclose the home of a written buffer."""
+        """``path`` holds the statements from the root; ``barrier`` says how many of them may enclose the allocation of
+        a written buffer."""
         if isinstance(node, BlockRealize):
             carried: set[Var] = set()
             for iv, value in zip(node.block.iter_vars, node.iter_values, strict=True):
@@ -158,8 +160,8 @@ def _place_allocations(func: PrimFunc) -> Mapping[int, list[Buffer]]:
 
 
 def _resolve_matches(block: Block, body: Stmt, env: Mapping[Var, Expr], layouts: Mapping[Buffer, Layout]) -> Stmt:
-    """Accesses of matched buffers become accesses of the region's buffer, their pointers, strides and offsets those of
-    the region."""
+    """Replaces accesses of matched buffers by accesses of the region's buffer. Pointers, strides and offsets become
+    those of the region."""
     sources: dict[Buffer, tuple[Buffer, tuple[Range, ...]]] = {}
     symbols: dict[Var, Expr] = {}
     for m in block.match_buffers:

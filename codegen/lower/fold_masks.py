@@ -1,4 +1,5 @@
-"""Decides masks whose lanes are known: all on needs no mask, all off needs no statement."""
+"""Folds masks whose lanes are known: a mask that holds everywhere is removed, one that holds nowhere removes its
+statement."""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ def _nothing() -> Stmt:
 
 
 def all_lanes(mask: Expr, analyzer: Analyzer) -> bool | None:
-    """True when a condition on lanes holds in all of them, False when in none, None when it differs or is not known."""
+    """Returns True when a condition holds in all lanes, False when it holds in none, None when lanes differ or are
+    unknown."""
     if isinstance(mask, And):
         a, b = all_lanes(mask.a, analyzer), all_lanes(mask.b, analyzer)
         if a is False or b is False:
@@ -81,7 +83,7 @@ def all_lanes(mask: Expr, analyzer: Analyzer) -> bool | None:
 
 
 def _ends(e: Expr) -> tuple[Expr, Expr] | None:
-    """The first and the last lane of a vector that changes evenly."""
+    """Returns the first and the last lane of a vector whose lanes are evenly spaced."""
     if isinstance(e, Ramp):
         return e.base, e.base + e.stride * (e.lanes - 1)
     if isinstance(e, Broadcast):

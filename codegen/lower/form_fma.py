@@ -11,7 +11,7 @@ from ..target import Target
 
 
 def form_fma(func: PrimFunc, target: Target) -> PrimFunc:
-    """``a * b + c`` becomes ``fma(a, b, c)``, rounded once, for float32 and float64.
+    """Replace ``a * b + c`` of float32 and float64 by ``fma(a, b, c)``, which is rounded once.
 
     Before::
 
@@ -44,7 +44,7 @@ def form_fma(func: PrimFunc, target: Target) -> PrimFunc:
 
 
 def _negated(e: Expr) -> Expr:
-    """``-e``, exact for every value and sign of zero."""
+    """Returns ``-e``, exact for every value and sign of zero."""
     if isinstance(e, FloatImm):
         return FloatImm(-e.value, e.dtype)
     return Mul(e, const(-1.0, e.dtype))

@@ -29,7 +29,8 @@ _MAX_COPIES = 12
 
 
 def name_quotients(func: PrimFunc) -> PrimFunc:
-    """Give names to what a fused loop is taken apart into, so that checks are affine in plain variables.
+    """Give names to the quotients and remainders of a fused loop's variable, so that checks are affine in plain
+    variables.
 
     Before::
 
@@ -90,8 +91,8 @@ def hoist_guards(func: PrimFunc) -> PrimFunc:
         for i1 in T.unroll(8):
             if 248 + i1 < 255: f(248 + i1)
 
-    A loop with ``pragma_tail = "mask"`` stays whole: its checks become masks of vectors, computed in every trip. That is
-    smaller, and quicker for loops of few trips.
+    A loop with ``pragma_tail = "mask"`` stays whole: its checks become masks of vectors, computed in every iteration. That is
+    smaller, and faster for loops of few iterations.
     """
     analyzer = Analyzer()
 
@@ -117,7 +118,7 @@ def hoist_guards(func: PrimFunc) -> PrimFunc:
         return node.map_children(lambda c: visit(c, copies))
 
     def visit_pieces(pieces: list[tuple[str, Node]], copies: int) -> Node:
-        """Visit what a split made: the loop headers are done, their bodies are not."""
+        """Visit the parts that a split made: their loop headers are done, their bodies are not."""
         count = sum(1 for kind, _ in pieces if kind != "glue")
         out: list[Stmt] = []
         for kind, piece in pieces:
@@ -141,7 +142,7 @@ def hoist_guards(func: PrimFunc) -> PrimFunc:
 
 
 def _peels(loop: For) -> bool:
-    """Whether the edge of a loop gets code of its own; ValueError for a wish that nobody knows."""
+    """Returns whether the edge of a loop gets code of its own. ValueError for an unknown value of the annotation."""
     wish = loop.annotations.get(TAIL, "peel")
     wish = getattr(wish, "value", wish)
     if wish not in ("peel", "mask"):
@@ -198,7 +199,7 @@ def _split_let(let: LetStmt, first: int, last: int, analyzer: Analyzer, copies: 
 
 
 def _edge_value(low: int, high: int, extent: int) -> int | None:
-    """The one value outside ``[low, high)`` within ``[0, extent)``, if there is just one."""
+    """Returns the one value of ``[0, extent)`` outside ``[low, high)``, or None when there is not exactly one."""
     if low == 0 and high == extent - 1:
         return high
     if low == 1 and high == extent:
@@ -235,8 +236,8 @@ def _edge(loop: For, low: int, high: int) -> tuple[str, Node]:
 
 
 def _plan(var: Var, body: Stmt, analyzer: Analyzer) -> tuple[list[Expr], int | None, int | None, Expr | None] | None:
-    """The checks in ``body`` that splitting at ``var`` decides, and where they all hold: for ``low <= var < high``
-    and ``rest`` (a condition with variables from outside)."""
+    """Returns the checks in ``body`` that splitting at ``var`` decides, and where all of them hold: for ``low <= var <
+    high`` and ``rest`` (a condition on variables from outside)."""
     inner = inner_domains(body)
     terms: list[Expr] = []
     low: int | None = None
@@ -302,7 +303,7 @@ def _maximal_quotients(e: Expr, var: Var) -> Iterator[Expr]:
 
 
 def _assume(body: Stmt, terms: list[Expr]) -> Stmt:
-    """``body`` with the given checks taken as true."""
+    """Returns ``body`` with the given checks taken as true."""
 
     def holds(e: Expr) -> bool:
         return any(e is t or structural_equal(e, t) for t in terms)

@@ -1,4 +1,4 @@
-"""Reductions over the lanes of one vector: a loop marked for it becomes a single horizontal operation."""
+"""Reductions over the lanes of one vector: an annotated loop becomes a single horizontal operation."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ _REDUCERS: dict[type[BinaryOp], str] = {
 
 
 def lower_horizontal(func: PrimFunc) -> PrimFunc:
-    """A loop annotated ``tir.horizontal_reduce`` over the terms of a sum (product, maximum, minimum) at once.
+    """Turn a loop annotated ``tir.horizontal_reduce`` into one operation on all terms of a sum, product, maximum or
+    minimum.
 
     Before::
 
@@ -107,7 +108,7 @@ def _reduce(loop: For) -> Stmt | None:
 
 
 def _parted(cond: Expr | None, lane: Var) -> tuple[Expr | None, Expr | None]:
-    """What of a condition is the same in all lanes, and what differs."""
+    """Returns the part of a condition that is the same in all lanes, and the part that differs."""
     same: list[Expr] = []
     mask: list[Expr] = []
     for part in [] if cond is None else conjuncts(cond):
@@ -116,7 +117,7 @@ def _parted(cond: Expr | None, lane: Var) -> tuple[Expr | None, Expr | None]:
 
 
 def _of_terms(loop: For, value: Expr, mask: Expr | None, is_self: Callable[[Expr], bool]) -> Expr | None:
-    """``s = s + x`` over the lanes of ``mask``."""
+    """Returns ``s = s + x`` over the lanes of ``mask`` as one operation."""
     if type(value) not in _REDUCERS:
         return None
     assert isinstance(value, BinaryOp)
@@ -132,7 +133,7 @@ def _of_terms(loop: For, value: Expr, mask: Expr | None, is_self: Callable[[Expr
 
 
 def _of_numbers(loop: For, value: Select, mask: Expr | None) -> Expr | None:
-    """``s = x > s ? x : s`` (or ``<``) over the lanes of ``mask``."""
+    """Returns ``s = x > s ? x : s`` (or ``<``) over the lanes of ``mask`` as one operation."""
     test, term, old = value.condition, value.true_value, value.false_value
     if not isinstance(test, (GT, LT)) or not is_float(term.dtype):
         return None

@@ -1,4 +1,4 @@
-"""Asks for memory ahead of its use, where a loop's annotation says so."""
+"""Inserts prefetches ahead of the accesses of a loop whose annotation asks for them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ _NEAR = ("register", "local")
 
 
 def insert_prefetches(func: PrimFunc, target: Target) -> PrimFunc:
-    """``pragma_prefetch_distance = d`` on a loop: each trip prefetches what the trip ``d`` later reads.
+    """Insert prefetches in loops with ``pragma_prefetch_distance = d``: each iteration prefetches for the d-th
+    iteration after it.
 
-    ``d`` is a number of trips for every buffer read in the loop, or a dict of numbers by the buffers' names. Prefetches
-    stand before the statement that reads, one per cache line and statement list. With a number for all, buffers through
-    which the loop moves by less than a line per trip are left to the hardware, which sees such a stream.
+    ``d`` is a number of iterations for every buffer read in the loop, or a dict of numbers by the buffers' names.
+    Prefetches stand before the statement that reads, one per cache line and statement list. With one number for all,
+    buffers in which the loop advances by less than a cache line per iteration are left to the hardware prefetcher,
+    which recognizes such streams.
 
     Before::
 
@@ -47,7 +49,7 @@ def insert_prefetches(func: PrimFunc, target: Target) -> PrimFunc:
 
 
 def unrolled_distance(wanted: Any, factor: int) -> Any:
-    """The distance in trips of a loop that was unrolled by ``factor``."""
+    """Returns the distance in iterations of a loop that was unrolled by ``factor``."""
     if isinstance(wanted, dict):
         return {name: unrolled_distance(d, factor) for name, d in wanted.items()}
     return -(-_number(wanted) // factor)
@@ -58,7 +60,7 @@ def _number(value: Any) -> int:
 
 
 class _Inserter:
-    """One annotated loop."""
+    """The insertion of prefetches into one annotated loop."""
 
     def __init__(self, loop: For, line: int) -> None:
         self.var, self.line = loop.loop_var, line
@@ -67,7 +69,7 @@ class _Inserter:
         self.asked: list[tuple[Buffer, Expr]] = []
 
     def stmt(self, s: Stmt) -> Stmt:
-        """``s`` with prefetches before the statements that read."""
+        """Return ``s`` with prefetches before the statements that read."""
         if isinstance(s, (For, IfThenElse)):
             outer, self.asked = self.asked, []
             inside: Stmt = s.map_children(lambda c: self.stmt(c) if isinstance(c, Stmt) else c)
@@ -81,7 +83,7 @@ class _Inserter:
         return s.map_children(lambda c: self.stmt(c) if isinstance(c, Stmt) else c)
 
     def ahead(self, load: BufferLoad) -> Stmt | None:
-        """The prefetch for one load; None when it is not wanted or covered by an earlier one."""
+        """Return the prefetch for one load, or None when it is not wanted or an earlier one covers it."""
         buffer = load.buffer
         distance = self.distance(buffer)
         if buffer.scope in _NEAR or distance <= 0:
@@ -112,7 +114,7 @@ class _Inserter:
         return Evaluate(Call("tir.prefetch", (address, const(0), const(3)), "int32"))
 
     def distance(self, buffer: Buffer) -> int:
-        """How many trips ahead."""
+        """Return the prefetch distance of a buffer in iterations."""
         if isinstance(self.wanted, dict):
             return _number(self.wanted.get(buffer.name, 0))
         return _number(self.wanted)
@@ -123,7 +125,7 @@ def _loads(e: Expr) -> list[BufferLoad]:
 
 
 def _first(index: Expr) -> Expr | None:
-    """The index of the first lane; None for lanes that are irregular, or looked up in memory."""
+    """Returns the index of the first lane, or None for lanes that are irregular or read from memory."""
     if isinstance(index, Ramp):
         index = index.base
     elif isinstance(index, Broadcast):

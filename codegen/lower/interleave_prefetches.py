@@ -1,4 +1,4 @@
-"""Asks for what the next trip of an outer loop reads, a little in every trip of the inner ones."""
+"""Prefetches the data of the next iteration of an outer loop, a few cache lines in every iteration of the inner loops."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ _MOST_LINES = 64
 
 
 def interleave_prefetches(func: PrimFunc, target: Target) -> PrimFunc:
-    """``pragma_prefetch_next = ["B"]`` on a loop: while one trip computes, the part of ``B`` that the next one reads is
-    brought into the second-level cache, evenly spread over the inner loops.
+    """Insert prefetches for the next iteration of loops with ``pragma_prefetch_next = ["B"]``.
 
-    It is for an operand that comes from beyond that cache and is read or copied in one go: the first use would wait for
-    memory, and all others leave it idle. The part may be a stretch of memory or rows that lie apart. After the last trip
-    comes the first one of the next trip of the loop around, if that loop is serial.
+    While one iteration computes, the part of ``B`` that the next one reads is brought into the second-level cache,
+    evenly spread over the inner loops. This is meant for an operand that comes from beyond that cache and is read or
+    copied in one go: otherwise its first use waits for memory, and memory is idle during all other work. The part may
+    be contiguous, or consist of rows that lie apart. After the last iteration comes the first one of the next iteration
+    of the enclosing loop, if that loop is serial.
 
-    Before (``B`` has 64 floats, 4 cache lines, per trip of ``p``)::
+    Before (``B`` has 64 floats, 4 cache lines, per iteration of ``p``)::
 
         for p in T.serial(8, annotations={"pragma_prefetch_next": ["B"]}):
             for i in range(4):
@@ -42,14 +43,15 @@ def interleave_prefetches(func: PrimFunc, target: Target) -> PrimFunc:
                     T.prefetch(T.address_of(B_flat[(p + 1) * 64 + T.min((i * 4 + k) // 4, 3) * 16]), 0, 2)
                     ... B[p, k, 0:16] ...
 
-    The nest of inner loops with the most trips does it, whether it reads ``B`` or not. Where the place does not move with
+    The nest of inner loops with the most iterations holds the prefetches, whether it reads ``B`` or not. Where the address does not move with
     the loop, or not evenly with the loops inside, nothing is asked for.
     """
     return func.with_body(_visit(func.body, None, target.caches.line, {}))
 
 
 def _visit(s: Stmt, around: For | None, line: int, views: dict[Buffer, Buffer]) -> Stmt:
-    """``s``, which stands in the loop ``around``; ``views`` are the buffers seen flat so far."""
+    """Returns ``s``, which stands in the loop ``around``, with its prefetches. ``views`` are the flat buffers made so
+    far."""
     if isinstance(s, For):
         loop = s.with_(body=_visit(s.body, s, line, views))
         if NEXT not in s.annotations:
@@ -65,7 +67,7 @@ def _visit(s: Stmt, around: For | None, line: int, views: dict[Buffer, Buffer]) 
 
 @dataclass(frozen=True)
 class _Read:
-    """A load below the annotated loop: the loops between, from outside in, its place in elements, and its lanes as
+    """A load below the annotated loop: the loops between, from outside in, its offset in elements, and its lanes as
     (stride, number)."""
 
     buffer: Buffer
@@ -75,7 +77,7 @@ class _Read:
 
 
 def _reads(s: Node, name: str, loops: tuple[For, ...], named: Mapping[Var, Expr]) -> Iterator[_Read]:
-    """The loads of the buffer ``name`` below ``s``, with what ``LetStmt`` named put in."""
+    """Returns the loads of the buffer ``name`` below ``s``, with the values of each ``LetStmt`` substituted."""
     if isinstance(s, For):
         loops = (*loops, s)
     elif isinstance(s, LetStmt):
@@ -108,8 +110,8 @@ def _read(load: BufferLoad, loops: tuple[For, ...], named: Mapping[Var, Expr]) -
 
 @dataclass(frozen=True)
 class _Part:
-    """What one trip of the annotated loop reads: from ``start``, ``run`` elements without a gap, repeated by ``rows``,
-    pairs of a stride and a number, the shortest stride first."""
+    """The elements that one iteration of the annotated loop reads: ``run`` contiguous elements from ``start``, repeated
+    by ``rows``, which are pairs of a stride and a number, the shortest stride first."""
 
     buffer: Buffer
     start: Expr
@@ -118,12 +120,12 @@ class _Part:
 
     @property
     def elements(self) -> int:
-        """How many there are."""
+        """The number of elements."""
         return self.run * math.prod(number for _, number in self.rows)
 
 
 def _part(reads: Sequence[_Read]) -> _Part | None:
-    """Of loads that stand in the same loops; None where it is not a box."""
+    """Returns the elements that loads in the same loops read, or None where these do not form a box."""
     first = reads[0]
     analyzer = Analyzer()
     found = linear_coefficients(first.place, [loop.loop_var for loop in first.loops], analyzer)
@@ -155,7 +157,8 @@ def _part(reads: Sequence[_Read]) -> _Part | None:
 
 
 def _progression(offsets: Sequence[int]) -> list[tuple[int, int]]:
-    """Sorted numbers as sums of steps, (stride, number) each; what does not fit is covered by more steps than there are.
+    """Returns sorted numbers as sums of steps, (stride, number) each. Numbers that do not fit are covered by additional
+    steps.
 
     >>> _progression([0, 16, 768, 784])
     [(16, 2), (768, 2)]
@@ -175,7 +178,7 @@ def _progression(offsets: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _nests(s: Node, loops: tuple[For, ...] = ()) -> Iterator[tuple[For, ...]]:
-    """The serial loops of known extents below ``s``, from outside in, down to each innermost one."""
+    """Returns the nests of serial loops of known extents below ``s``, from outside in, down to each innermost loop."""
     for child in s.children():
         if not isinstance(child, Stmt):
             continue
@@ -208,7 +211,7 @@ def _spread(loop: For, name: str, around: For | None, line: int, views: dict[Buf
     count: Expr = const(0, loop.loop_var.dtype)
     for inner in nest:
         count = count * inner.extent + (inner.loop_var - inner.min)
-    every = max(1, trips // lines)  # trips for the same lines, where there are more of them than lines
+    every = max(1, trips // lines)  # iterations for the same lines, where there are more iterations than lines
     count = _over(count, every) * share
     most = ((trips - 1) // every + 1) * share - 1
     flat = part.buffer.with_(name=f"{part.buffer.name}_flat", shape=(IntImm(total),), data=part.buffer.data)
@@ -233,12 +236,12 @@ def _trips(nest: Sequence[For]) -> int:
 
 
 def _over(e: Expr, by: int) -> Expr:
-    """``e``, which is not negative, divided."""
+    """Returns ``e``, which is not negative, divided by ``by``."""
     return e if by == 1 else TruncDiv(e, const(by, e.dtype))
 
 
 def _following(loop: For, around: For | None) -> dict[Var, Expr]:
-    """The loop variables of the trip after this one."""
+    """Returns the values of the loop variables in the following iteration."""
     after = loop.loop_var + 1
     if around is None or around.kind != "serial" or not isinstance(loop.extent, IntImm):
         return {loop.loop_var: after}
@@ -247,7 +250,7 @@ def _following(loop: For, around: For | None) -> dict[Var, Expr]:
 
 
 def _place(number: Expr, lines_of_run: int, per_line: int, rows: Sequence[tuple[int, int]]) -> Expr:
-    """Where, from the start of a part, its line ``number`` lies."""
+    """Returns the offset, from the start of a part, of its cache line ``number``."""
     row = _over(number, lines_of_run)
     place = (number - row * lines_of_run) * per_line if rows else number * per_line
     for n, (stride, extent) in enumerate(rows):

@@ -1,4 +1,4 @@
-"""Vectors along several dimensions at once: where a fused loop walks memory in order, its accesses say so."""
+"""Vectors along several dimensions at once: accesses of a fused loop that walks memory in order become contiguous."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...tir.walk import pre_order, transform, uses_var
 
 
 def join_split_indices(func: PrimFunc) -> PrimFunc:
-    """Look at a buffer as if neighbouring dimensions were one, where a vectorized loop goes through both in order.
+    """View a buffer with neighbouring dimensions joined into one, where a vectorized loop goes through them in order.
 
     Before (``A`` has 5 rows of 3)::
 
@@ -42,7 +42,7 @@ def join_split_indices(func: PrimFunc) -> PrimFunc:
                 analyzer.bind(n.loop_var, Range(n.min, n.extent))
             if n.kind == "vectorized":
                 vectors.append(n.loop_var)
-                for key in [k for k in views if k[0] not in given]:  # scratch memory: each loop has a view of its own
+                for key in [k for k in views if k[0] not in given]:  # scratch memory: each loop gets its own view
                     del views[key]
                 body = transform(n.body, post=post)
                 vectors.pop()
@@ -70,7 +70,7 @@ def join_split_indices(func: PrimFunc) -> PrimFunc:
 def _joined(
     buffer: Buffer, indices: tuple[Expr, ...], var: Var, simplify: Callable[[Expr], Expr]
 ) -> tuple[int, int, Expr] | None:
-    """The dimensions to join, first and last, and the index along them; None when there is nothing to gain."""
+    """Returns the first and the last dimension to join and the index along them, or None when joining does not help."""
     split = [d for d, index in enumerate(indices) if _has_quotient(index, var)]
     if len(split) < 2 or buffer.strides or buffer.axis_separators or buffer.scope != "global":
         return None
@@ -92,7 +92,7 @@ def _has_quotient(e: Expr, var: Var) -> bool:
 
 
 def _view(buffer: Buffer, first: int, last: int) -> Buffer:
-    """The same memory with dimensions ``first`` to ``last`` as one."""
+    """Returns a buffer of the same memory with dimensions ``first`` to ``last`` as one."""
     size = 1
     for extent in buffer.shape[first : last + 1]:
         assert isinstance(extent, IntImm)

@@ -1,4 +1,4 @@
-"""Vector indices whose lanes are known numbers apart, as rows that follow one another in memory have them."""
+"""Vector indices whose lanes are constant distances apart, such as those of neighbouring rows in memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from ...tir.expr import Add, Broadcast, Cast, Expr, FloorDiv, FloorMod, IntImm, 
 
 
 def constant_lanes(e: Expr) -> tuple[Expr, list[int]] | None:
-    """A vector index as one scalar plus a number per lane, when these are known: ``i + (T.Ramp(0, 1, 8) // 4)``."""
+    """Returns a vector index as one scalar plus a constant per lane, when these are known: ``i + (T.Ramp(0, 1, 8) //
+    4)``."""
     if isinstance(e, Broadcast):
         return e.value, [0] * e.lanes
     if isinstance(e, Ramp):
@@ -38,8 +39,11 @@ def constant_lanes(e: Expr) -> tuple[Expr, list[int]] | None:
 
 
 def flat_lanes(indices: Sequence[Expr], strides: Sequence[Expr]) -> tuple[list[tuple[Expr, Expr]], list[int]] | None:
-    """The offset of an access as products of scalars and strides, plus a number per lane, when these are known: rows
-    that follow one another in memory are one stretch of it."""
+    """Returns the offset of an access as products of scalars and strides, plus a constant per lane, when these are
+    known.
+
+    Rows that follow one another in memory are one contiguous range.
+    """
     scalars: list[tuple[Expr, Expr]] = []
     total: list[int] = []
     for index, step in zip(indices, strides, strict=True):
@@ -56,7 +60,7 @@ def flat_lanes(indices: Sequence[Expr], strides: Sequence[Expr]) -> tuple[list[t
 
 
 def run_of(indices: Sequence[Expr], strides: Sequence[Expr]) -> list[tuple[Expr, Expr]] | None:
-    """Where an access begins, as products of indices and strides, when its lanes are neighbours in memory; else None.
+    """Returns the start of an access as products of indices and strides when its lanes are contiguous, else None.
 
     >>> run_of([IntImm(2), Ramp(IntImm(3), IntImm(1), 4)], [IntImm(8), IntImm(1)])
     [(2, 8), (3, 1)]

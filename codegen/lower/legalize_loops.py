@@ -1,4 +1,4 @@
-"""Small rewrites of single loops: trips of one, unrolling by a factor, vector loops of awkward extents."""
+"""Legalizes single loops: removes loops of one iteration, unrolls by a factor, gives vector loops supported extents."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_VECTORS_AT_ONCE = 4
 
 
 def remove_unit_loops(func: PrimFunc) -> PrimFunc:
-    """A loop of one trip is its body with the variable at its start; of none, nothing."""
+    """Replace a loop of one iteration by its body with the variable at its start, and a loop of none by nothing."""
 
     def post(n: Node) -> Stmt | None:
         if isinstance(n, For) and isinstance(n.extent, IntImm) and n.kind != "thread_binding":
@@ -33,7 +33,8 @@ def remove_unit_loops(func: PrimFunc) -> PrimFunc:
 
 
 def split_unroll_factors(func: PrimFunc) -> PrimFunc:
-    """``pragma_unroll_factor = u`` on a serial loop: u copies of the body in each trip, and a loop for what is left.
+    """Split serial loops with ``pragma_unroll_factor = u``: u copies of the body per iteration, and a loop for the
+    remainder.
 
     Before::
 
@@ -76,7 +77,7 @@ def split_unroll_factors(func: PrimFunc) -> PrimFunc:
 
 
 def legalize_vector_loops(func: PrimFunc, target: Target) -> PrimFunc:
-    """Vector loops get extents that are powers of two and fill a few registers.
+    """Give vector loops extents that are powers of two and fill a few registers.
 
     Other extents become a loop over full vectors, the last one guarded (and masked later)::
 
@@ -111,7 +112,7 @@ def legalize_vector_loops(func: PrimFunc, target: Target) -> PrimFunc:
 
 
 def _lanes(body: Stmt, target: Target) -> int:
-    """Lanes of one register for the widest element type that the body touches."""
+    """Returns the lanes of one register for the widest element type that the body uses."""
     widest = 8
     for n in pre_order(body):
         if isinstance(n, (BufferLoad, BufferStore)) and not is_bool(n.buffer.dtype):

@@ -1,4 +1,4 @@
-"""Replaces calls of mathematical functions by vector code: branch-free, any number of lanes, a stated error.
+"""Replaces calls of mathematical functions by vector code: branch-free, for any number of lanes, with a stated error.
 
 =================================  ==========================  =======================
 function                           float32                     float64
@@ -46,7 +46,7 @@ def _rsqrt(m: MathBuilder, x: Expr) -> Expr:
     return m.f(1.0) / m.call("sqrt", x)
 
 
-# written for both types
+# expansions written for both types
 _OWN: dict[str, Expansion] = {
     "exp": math_exp.exp,
     "exp2": math_exp.exp2,
@@ -67,7 +67,7 @@ _OWN: dict[str, Expansion] = {
     "cos": math_trig.cos,
     "tan": math_trig.tan,
 }
-# written for float64; float32 is computed in it
+# expansions written for float64, in which float32 is computed
 _DOUBLE: dict[str, Expansion] = {
     "sinh": math_exp.sinh,
     "cosh": math_exp.cosh,
@@ -79,7 +79,7 @@ _DOUBLE: dict[str, Expansion] = {
     "acosh": math_log.acosh,
     "atanh": math_log.atanh,
 }
-# written for float32 values held in float64, and for float64
+# expansions for float32 values held in float64, and for float64
 _SINGLE: dict[str, Expansion] = {
     "pow": math_pow.pow_float32,
     "hypot": math_hypot_fmod.hypot_float32,
@@ -90,12 +90,12 @@ _FLOAT64: dict[str, Expansion] = {
     "hypot": math_hypot_fmod.hypot,
     "fmod": math_hypot_fmod.fmod,
 }
-# float64: the C library's where the target has no fused operations
+# for float64 the C library is called where the target has no fused operations
 _NEEDS_FUSED = ("sin", "cos", "tan", "fmod")
 
 
 def expand(call: Call, fused: bool = True, scales: bool = False) -> Expr | None:
-    """The expansion of ``tir.exp(x)`` and its like; None for calls that stay as they are.
+    """Returns the expansion of ``tir.exp(x)`` and similar calls, or None for calls that stay as they are.
 
     ``fused``: the target has fused multiply-add; ``scales``: instructions for ``tir.times_exp2`` and ``tir.round_rest``.
     """

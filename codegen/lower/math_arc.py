@@ -1,4 +1,4 @@
-"""The inverse trigonometric functions, for float64; float32 values are computed in it.
+"""The inverse trigonometric functions of float64. float32 values are computed in float64.
 
 atan takes the quotient of one division into |t| <= sqrt(2) - 1, asin and acos use sqrt((1 - x) / 2) beyond 1/2, as
 Cephes and fdlibm do. Polynomials are minimax fits made for this file (Remez exchange in 50 digits).
@@ -24,12 +24,12 @@ PI_HALF_LOW = 6.123233995736766036e-17
 
 
 def atan(m: MathBuilder, x: Expr) -> Expr:
-    """The inverse tangent, at most 2 ULP off."""
+    """Returns the inverse tangent, at most 2 ULP off."""
     return m.with_sign(_atan_ratio(m, m.name(m.abs(x)), m.f(1.0)), x)
 
 
 def _atan_ratio(m: MathBuilder, y: Expr, x: Expr) -> Expr:
-    """atan(y / x) of y, x >= 0 with one division: y/x, (y - x)/(y + x) or -x/y, and 0, pi/4 or pi/2 added."""
+    """Returns atan(y / x) of y, x >= 0 with one division: y/x, (y - x)/(y + x) or -x/y, and 0, pi/4 or pi/2 added."""
     large = m.name(y > x * m.f(2.414213562373095))
     middle = m.name(y > x * m.f(0.41421356237309503))
     above = m.select(large, m.negative(x), m.select(middle, y - x, y))
@@ -42,7 +42,7 @@ def _atan_ratio(m: MathBuilder, y: Expr, x: Expr) -> Expr:
 
 
 def atan2(m: MathBuilder, y: Expr, x: Expr) -> Expr:
-    """The angle of the point (x, y), from -pi to pi."""
+    """Returns the angle of the point (x, y), from -pi to pi."""
     a, b = m.name(m.abs(y)), m.name(m.abs(x))
     infinite = m.name(m.select(a < b, b, a).equal(m.f(math.inf)))
     both = m.name(m.select(a < b, a, b).equal(m.f(math.inf)))
@@ -59,12 +59,12 @@ def atan2(m: MathBuilder, y: Expr, x: Expr) -> Expr:
 
 
 def _asin_small(m: MathBuilder, x: Expr, z: Expr) -> Expr:
-    """asin(x) of |x| <= 1/2, z = x * x."""
+    """Returns asin(x) for |x| <= 1/2, where z = x * x."""
     return m.mad(m.poly(z, ASIN_64) * z, x, x)
 
 
 def asin(m: MathBuilder, x: Expr) -> Expr:
-    """The inverse sine, at most 2 ULP off; NaN for |x| > 1."""
+    """Returns the inverse sine, at most 2 ULP off; NaN for |x| > 1."""
     a = m.name(m.abs(x))
     big = m.name(a > m.f(0.5))
     z = m.name(m.select(big, (m.f(1.0) - a) * m.f(0.5), a * a))
@@ -77,7 +77,7 @@ def asin(m: MathBuilder, x: Expr) -> Expr:
 
 
 def acos(m: MathBuilder, x: Expr) -> Expr:
-    """The inverse cosine, at most 2 ULP off; NaN for |x| > 1."""
+    """Returns the inverse cosine, at most 2 ULP off; NaN for |x| > 1."""
     a = m.name(m.abs(x))
     big = m.name(a > m.f(0.5))
     z = m.name(m.select(big, (m.f(1.0) - a) * m.f(0.5), a * a))

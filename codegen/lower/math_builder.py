@@ -1,4 +1,4 @@
-"""Building blocks of the polynomial expansions: constants of a type, named values, bit tricks, powers of two."""
+"""A builder for the polynomial expansions: constants of a type, named values, bit operations, powers of two."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ class MathBuilder:
         self.int_dtype = with_lanes(f"int{self.bits}", self.lanes)
         self.mantissa = 23 if self.single else 52
         self.one_bits = 0x3F800000 if self.single else 0x3FF0000000000000
-        # magic + n, for a small whole n, has n in its low bits: adding it rounds half to even
+        # magic + n, for a small whole n, holds n in its low bits; adding magic rounds half to even
         self.magic = 12582912.0 if self.single else 6755399441055744.0
         self.magic_bits = 0x4B400000 if self.single else 0x4338000000000000
         self._names: list[tuple[Var, Expr]] = []
 
     def f(self, value: float) -> Expr:
-        """A float constant."""
+        """Return a float constant."""
         return const(float(value), self.dtype)
 
     def i(self, value: int) -> Expr:
-        """An integer constant as wide as the float."""
+        """Return an integer constant as wide as the float."""
         return const(value, self.int_dtype)
 
     def name(self, value: Expr) -> Expr:
-        """``value`` under a name, computed once."""
+        """Return a variable for ``value``, which is computed once."""
         var = Var(f"t{len(self._names)}", value.dtype)
         self._names.append((var, value))
         return var
 
     def finish(self, result: Expr) -> Expr:
-        """``result`` with the names that it uses around it."""
+        """Return ``result`` inside bindings of the names that it uses."""
         used = vars_in(result)
         for var, value in reversed(self._names):
             if var in used:
@@ -58,83 +58,85 @@ class MathBuilder:
         return result
 
     def mad(self, a: Expr, b: Expr, c: Expr) -> Expr:
-        """a * b + c, fused where the target can."""
+        """Return a * b + c, fused where the target can."""
         return self.fma(a, b, c) if self.fused else a * b + c
 
     def fma(self, a: Expr, b: Expr, c: Expr) -> Expr:
-        """a * b + c rounded once."""
+        """Return a * b + c, rounded once."""
         return Call("tir.fma", (a, b, c), self.dtype)
 
     def poly(self, x: Expr, coefficients: Sequence[float]) -> Expr:
-        """c0 + c1 * x + c2 * x**2 + … by Horner's rule."""
+        """Return c0 + c1 * x + c2 * x**2 + … by Horner's rule."""
         out = self.f(coefficients[-1])
         for c in reversed(coefficients[:-1]):
             out = self.mad(out, x, self.f(c))
         return out
 
     def call(self, op: str, *args: Expr) -> Expr:
-        """``tir.<op>``, one of the operations that machines have."""
+        """Return a call of ``tir.<op>``, one of the operations that machines have."""
         return Call(f"tir.{op}", args, self.dtype)
 
     def abs(self, x: Expr) -> Expr:
-        """|x|"""
+        """Return |x|."""
         return self.call("fabs", x)
 
     def with_sign(self, x: Expr, sign: Expr) -> Expr:
-        """|x| with the sign of ``sign``."""
+        """Return |x| with the sign of ``sign``."""
         return self.call("copysign", x, sign)
 
     def negative(self, x: Expr) -> Expr:
-        """-x"""
+        """Return -x."""
         return x * self.f(-1.0)
 
     def select(self, condition: Expr, a: Expr, b: Expr) -> Expr:
-        """a where the condition holds, else b."""
+        """Return a where the condition holds, else b."""
         return Select(condition, a, b)
 
     def clamp(self, x: Expr, lo: float, hi: float) -> Expr:
-        """x cut to [lo, hi]; NaN stays NaN (an unordered comparison is false)."""
+        """Return x limited to [lo, hi]; NaN stays NaN (an unordered comparison is false)."""
         x = self.name(self.select(x > self.f(hi), self.f(hi), x))
         return self.name(self.select(x < self.f(lo), self.f(lo), x))
 
     def to_bits(self, x: Expr) -> Expr:
-        """The bits of a float."""
+        """Return the bits of a float."""
         return Call("tir.reinterpret", (x,), self.int_dtype)
 
     def from_bits(self, x: Expr) -> Expr:
-        """The float with these bits."""
+        """Return the float with these bits."""
         return Call("tir.reinterpret", (x,), self.dtype)
 
     def shl(self, x: Expr, by: int) -> Expr:
-        """x << by"""
+        """Return x << by."""
         return Call("tir.shift_left", (x, self.i(by)), self.int_dtype)
 
     def shr(self, x: Expr, by: int) -> Expr:
-        """x >> by, the sign kept."""
+        """Return x >> by, keeping the sign."""
         return Call("tir.shift_right", (x, self.i(by)), self.int_dtype)
 
     def both(self, x: Expr, mask: int) -> Expr:
-        """x & mask"""
+        """Return x & mask."""
         return Call("tir.bitwise_and", (x, self.i(mask)), self.int_dtype)
 
     def cast(self, dtype: str, x: Expr) -> Expr:
-        """x as another element type."""
+        """Return x as another element type."""
         return Cast(with_lanes(dtype, lanes_of(x.dtype)), x)
 
     def lookup(self, number: Expr, values: Sequence[float]) -> Expr:
-        """The constant with this number, modulo how many there are."""
+        """Return the constant with this number, modulo the number of constants."""
         return Call("tir.lookup", (number, *[const(v, with_lanes(self.dtype, 1)) for v in values]), self.dtype)
 
     # -- powers of two -----------------------------------------------------------------------------------------------
 
     def whole(self, scaled: Expr) -> tuple[Expr, Expr]:
-        """(n, n << mantissa bits) where n is the whole number nearest to ``scaled - magic``; ``scaled`` has the magic
-        number added. NaN gives NaN and some integer."""
+        """Return (n, n << mantissa bits), where n is the whole number nearest to ``scaled - magic``.
+
+        ``scaled`` has the magic number added. NaN gives NaN and some integer.
+        """
         t = self.name(scaled)
         return self.name(t - self.f(self.magic)), self.name(self.shl(self.to_bits(t), self.mantissa))
 
     def times_power(self, x: Expr, exponent: Expr) -> Expr:
-        """x * 2**n from n << mantissa bits, in two steps: right for results that are denormal or overflow.
+        """Return x * 2**n from n << mantissa bits, in two steps: right for results that are denormal or overflow.
 
         n may lie in twice the range of the exponent.
         """
@@ -144,33 +146,35 @@ class MathBuilder:
         return x * first * second
 
     def scaled(self, x: Expr, n: Expr, exponent: Expr) -> Expr:
-        """x * 2**n from both forms of n that :meth:`whole` gives: by the machine's instruction, or :meth:`times_power`."""
+        """Return x * 2**n from both forms of n that :meth:`whole` gives, by the machine's instruction or
+        :meth:`times_power`."""
         return self.call("times_exp2", x, n) if self.scales else self.times_power(x, exponent)
 
     def power(self, exponent: Expr, shift: int = 0) -> Expr:
-        """2**(n + shift) from n << mantissa bits; the result must be a normal number."""
+        """Return 2**(n + shift) from n << mantissa bits; the result must be a normal number."""
         return self.from_bits(exponent + self.i(self.one_bits + (shift << self.mantissa)))
 
     # -- two numbers as one ------------------------------------------------------------------------------------------
 
     def two_sum(self, a: Expr, b: Expr) -> tuple[Expr, Expr]:
-        """(s, e) with s + e = a + b exactly (Knuth); both are names already."""
+        """Return (s, e) with s + e = a + b exactly (Knuth); both operands must be names already."""
         s = self.name(a + b)
         t = self.name(s - a)
         return s, self.name((a - (s - t)) + (b - t))
 
     def quick_two_sum(self, a: Expr, b: Expr) -> tuple[Expr, Expr]:
-        """The same where |a| >= |b| (Dekker)."""
+        """Return the same as :meth:`two_sum`, for |a| >= |b| (Dekker)."""
         s = self.name(a + b)
         return s, self.name(b - (s - a))
 
     def two_product(self, a: Expr, b: Expr) -> tuple[Expr, Expr]:
-        """(p, e) with p + e = a * b exactly."""
+        """Return (p, e) with p + e = a * b exactly."""
         p = self.name(a * b)
         return p, self.name(self.fma(a, b, self.negative(p)))
 
     def exact_product(self, a: Expr, b: Expr) -> tuple[Expr, Expr]:
-        """The same on every target; without fused operations from halves of the numbers (Dekker), which may not be small."""
+        """Return the same as :meth:`two_product` on every target. Without fused operations it multiplies halves of the
+        numbers (Dekker), which must not be small."""
         if self.fused:
             return self.two_product(a, b)
         (a_high, a_low), (b_high, b_low) = self.halves(a), self.halves(b)
@@ -178,20 +182,20 @@ class MathBuilder:
         return p, self.name((((a_high * b_high - p) + a_high * b_low) + a_low * b_high) + a_low * b_low)
 
     def added_product(self, a: Expr, b: Expr, c: Expr) -> Expr:
-        """a * b + c where the sum nearly vanishes."""
+        """Return a * b + c, for sums that nearly vanish."""
         if self.fused:
             return self.fma(a, b, c)
         p, rest = self.exact_product(a, b)
         return (p + c) + rest
 
     def halves(self, a: Expr) -> tuple[Expr, Expr]:
-        """(high, low) with high + low = a, each of half as many bits, so that their products are exact."""
+        """Return (high, low) with high + low = a, each with half of the bits, so that their products are exact."""
         high = self.name(self.from_bits(self.both(self.to_bits(a), -(1 << (12 if self.single else 27)))))
         return high, self.name(a - high)
 
     def quotient(self, a: Expr, a_low: Expr, b: Expr, b_low: Expr) -> Expr:
-        """(a + a_low) / (b + b_low), the low parts small: one division, corrected by its remainder where the target
-        has fused operations."""
+        """Return (a + a_low) / (b + b_low), where the low parts are small: one division, corrected by its remainder
+        where the target has fused operations."""
         if not self.fused:
             return a / b
         inverse = self.name(self.f(1.0) / b)
@@ -202,5 +206,5 @@ class MathBuilder:
     # -- rare cases --------------------------------------------------------------------------------------------------
 
     def either(self, usual: Expr, near: Expr, far: Expr) -> Expr:
-        """``near`` where the condition holds, else ``far``, which is evaluated only when some lane needs it."""
+        """Return ``near`` where the condition holds, else ``far``, which is evaluated only when some lane needs it."""
         return Call("tir.if_then_else", (Call("tir.likely", (usual,), usual.dtype), near, far), near.dtype)

@@ -1,4 +1,4 @@
-"""exp and its relatives: exp2, exp10, expm1, sinh, cosh.
+"""The exponential function and its relatives: exp2, exp10, expm1, sinh, cosh.
 
 Each reduces to 2**n * f(r) with |r| <= log(2)/2 (Cody and Waite's two-part constants; those of Cephes, exact products
 without a fused operation), evaluates a minimax polynomial (Remez exchange, run for this file in 50 digits; the error
@@ -39,13 +39,13 @@ SINH_64 = (0.1666666666666666743, 0.00833333333333313881, 0.00019841269841437680
 
 
 def _reduce(m: MathBuilder, x: Expr) -> tuple[Expr, Expr]:
-    """(r, n << mantissa bits) with x = n * log(2) + r."""
+    """Returns (r, n << mantissa bits) with x = n * log(2) + r."""
     r, _, exponent = _reduced(m, x)
     return r, exponent
 
 
 def _reduced(m: MathBuilder, x: Expr) -> tuple[Expr, Expr, Expr]:
-    """(r, n, n << mantissa bits)."""
+    """Returns (r, n, n << mantissa bits) with x = n * log(2) + r."""
     n, exponent = m.whole(m.mad(x, m.f(LOG2_E), m.f(m.magic)))
     hi, lo = (0.693359375, -2.12194440e-4) if m.single else (6.93145751953125e-1, 1.42860682030941723212e-6)
     r = m.mad(n, m.f(-hi), x)
@@ -53,20 +53,21 @@ def _reduced(m: MathBuilder, x: Expr) -> tuple[Expr, Expr, Expr]:
 
 
 def _minus_one(m: MathBuilder, r: Expr) -> Expr:
-    """exp(r) - 1 on |r| <= log(2)/2."""
+    """Returns exp(r) - 1 for |r| <= log(2)/2."""
     q = m.poly(r, EXP_32 if m.single else EXP_64)
     return m.mad(r * r, q, r)
 
 
 def _power(m: MathBuilder, r: Expr) -> Expr:
-    """exp(r) on |r| <= log(2)/2; with fused operations a step less than by way of exp(r) - 1."""
+    """Returns exp(r) for |r| <= log(2)/2; with fused operations this takes one step less than exp(r) - 1 and an
+    addition."""
     if m.fused:
         return m.poly(r, (1.0, 1.0, *(EXP_32 if m.single else EXP_64)))
     return _minus_one(m, r) + m.f(1.0)
 
 
 def exp(m: MathBuilder, x: Expr, halved: bool = False) -> Expr:
-    """e**x (half of it when ``halved``), at most 1 ULP off."""
+    """Returns e**x (half of it when ``halved``), at most 1 ULP off."""
     x = m.clamp(x, -104.0, 90.0) if m.single else m.clamp(x, -746.0, 711.0)
     r, n, exponent = _reduced(m, x)
     p = _power(m, r)
@@ -74,14 +75,14 @@ def exp(m: MathBuilder, x: Expr, halved: bool = False) -> Expr:
 
 
 def exp_plus_one(m: MathBuilder, x: Expr) -> Expr:
-    """e**x + 1 where e**x is a normal number."""
+    """Returns e**x + 1 where e**x is a normal number."""
     r, exponent = _reduce(m, x)
     return m.mad(_power(m, r), m.power(exponent), m.f(1.0))
 
 
 def exp2(m: MathBuilder, x: Expr) -> Expr:
-    """2**x, at most 1 ULP off; exact for whole x."""
-    if m.scales:  # right for every x as it is
+    """Returns 2**x, at most 1 ULP off; exact for whole x."""
+    if m.scales:  # this form is right for every x
         r = m.name(m.call("round_rest", x))
         return m.call("times_exp2", m.mad(m.poly(r, EXP2_32 if m.single else EXP2_64), r, m.f(1.0)), x - r)
     x = m.clamp(x, -152.0, 130.0) if m.single else m.clamp(x, -1077.0, 1026.0)
@@ -92,7 +93,7 @@ def exp2(m: MathBuilder, x: Expr) -> Expr:
 
 
 def exp10(m: MathBuilder, x: Expr) -> Expr:
-    """10**x, at most 1 ULP off."""
+    """Returns 10**x, at most 1 ULP off."""
     x = m.clamp(x, -46.0, 39.0) if m.single else m.clamp(x, -325.0, 309.0)
     n, exponent = m.whole(m.mad(x, m.f(LOG2_10), m.f(m.magic)))
     hi, lo = (3.0078125e-1, 2.48745663981195213739e-4) if m.single else (3.01025390625e-1, 4.60503898119521373889e-6)
@@ -102,8 +103,11 @@ def exp10(m: MathBuilder, x: Expr) -> Expr:
 
 
 def expm1(m: MathBuilder, x: Expr) -> Expr:
-    """e**x - 1 without cancellation, at most 2 ULP off: 2 * (s * p + (s - 1/2)) with s = 2**(n - 1), p = exp(r) - 1."""
-    cut = m.clamp(x, -20.0, 89.0) if m.single else m.clamp(x, -40.0, 710.0)  # n is 128 (1024) at most
+    """Returns e**x - 1 without cancellation, at most 2 ULP off.
+
+    It is 2 * (s * p + (s - 1/2)) with s = 2**(n - 1), p = exp(r) - 1.
+    """
+    cut = m.clamp(x, -20.0, 89.0) if m.single else m.clamp(x, -40.0, 710.0)  # n is at most 128 (float64: 1024)
     r, exponent = _reduce(m, cut)
     p = _minus_one(m, r)
     s = m.name(m.power(exponent, -1))
@@ -111,7 +115,7 @@ def expm1(m: MathBuilder, x: Expr) -> Expr:
 
 
 def sinh(m: MathBuilder, x: Expr) -> Expr:
-    """(e**x - e**-x) / 2, at most 2 ULP off."""
+    """Returns (e**x - e**-x) / 2, at most 2 ULP off."""
     a = m.name(m.abs(x))
     half = m.name(exp(m, a, halved=True))
     z = m.name(x * x)
@@ -120,6 +124,6 @@ def sinh(m: MathBuilder, x: Expr) -> Expr:
 
 
 def cosh(m: MathBuilder, x: Expr) -> Expr:
-    """(e**x + e**-x) / 2, at most 2 ULP off."""
+    """Returns (e**x + e**-x) / 2, at most 2 ULP off."""
     half = m.name(exp(m, m.abs(x), halved=True))
     return half + m.f(0.25) / half

@@ -1,4 +1,4 @@
-"""Functions of two arguments that need no logarithm: hypot and fmod."""
+"""The functions hypot and fmod, two functions of two arguments that need no logarithm."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .math_builder import MathBuilder
 
 
 def hypot(m: MathBuilder, x: Expr, y: Expr) -> Expr:
-    """sqrt(x*x + y*y), at most 1 ULP off; infinite when one is, NaN or not.
+    """Returns sqrt(x*x + y*y), at most 1 ULP off; infinite when an argument is infinite, even if the other is NaN.
 
     float64 is scaled by a power of two where a square would overflow or lose bits; float32 is computed in float64,
     where it cannot.
@@ -27,23 +27,23 @@ def hypot(m: MathBuilder, x: Expr, y: Expr) -> Expr:
 
 
 def hypot_float32(m: MathBuilder, x: Expr, y: Expr) -> Expr:
-    """The same of float32 values given as float64."""
+    """Returns the same for float32 values given as float64."""
     out = m.call("sqrt", m.mad(x, x, y * y))
     infinite = Or(m.abs(x).equal(m.f(math.inf)), m.abs(y).equal(m.f(math.inf)))
     return m.select(infinite, m.f(math.inf), out)
 
 
 def fmod(m: MathBuilder, x: Expr, y: Expr) -> Expr:
-    """x - trunc(x / y) * y, exact, of float64 values with |x / y| < 2**52; the C library's function beyond.
+    """Returns x - trunc(x / y) * y, exact, of float64 values with |x / y| < 2**52; the C library's function beyond.
 
-    The quotient rounds up to the next whole number at most: then |y| is added back. Needs a fused operation.
+    The quotient is rounded up by at most one, and then |y| is added back. This needs a fused operation.
     """
     a, b = m.name(m.abs(x)), m.name(m.abs(y))
     return m.either(a < b * m.f(2.0**52), _remainder(m, x, a, b, m.fma), Call("tir.fmod", (x, y), m.dtype))
 
 
 def fmod_float32(m: MathBuilder, x: Expr, y: Expr) -> Expr:
-    """The same of float32 values given as float64; with |x / y| < 2**29 every product is exact."""
+    """Returns the same for float32 values given as float64; with |x / y| < 2**29 every product is exact."""
     a, b = m.name(m.abs(x)), m.name(m.abs(y))
     single = with_lanes("float32", m.lanes)
     far = Cast(m.dtype, Call("tir.fmod", (Cast(single, x), Cast(single, y)), single))

@@ -1,4 +1,4 @@
-"""Logarithms: log, log2, log10, log1p, and the inverse hyperbolic functions made of them.
+"""Logarithms (log, log2, log10, log1p) and the inverse hyperbolic functions, which use them.
 
 x = 2**e * (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)); float32 evaluates log(1 + f) as f - f**2/2 + f**3 * q(f), as
 Cephes does, float64 through s = f / (2 + f) as fdlibm does (its constants for log(2) and log2 and log10 in two parts
@@ -26,8 +26,11 @@ ATANH_64 = (0.6666666666666734412, 0.3999999999941467822, 0.285714287423876025, 
 
 
 def _split(m: MathBuilder, x: Expr, positive: bool = False) -> tuple[Expr, Expr, Expr]:
-    """(e, f, e << mantissa bits) with x = 2**e * (1 + f); denormal x is scaled first, unless ``positive`` says that x
-    is none. Some numbers for x <= 0, infinity and NaN."""
+    """Returns (e, f, e << mantissa bits) with x = 2**e * (1 + f).
+
+    Denormal x is scaled first, unless ``positive`` says that x is normal. For x <= 0, infinity and NaN the numbers are
+    arbitrary.
+    """
     shift: Expr | None = None
     if not positive:
         smallest, bits = (2.0**-126, 25) if m.single else (2.0**-1022, 54)
@@ -44,14 +47,15 @@ def _split(m: MathBuilder, x: Expr, positive: bool = False) -> tuple[Expr, Expr,
 
 
 def _finish(m: MathBuilder, x: Expr, result: Expr, start: float = 0.0) -> Expr:
-    """What a logarithm is at infinity, at ``start`` (minus infinity), below it and for NaN (NaN)."""
+    """Returns ``result`` with the values of a logarithm at infinity, at ``start`` (minus infinity), below it and for
+    NaN (NaN)."""
     inner = m.select(x < m.f(math.inf), result, x)
     outer = m.select(x.equal(m.f(start)), m.f(-math.inf), m.f(math.nan))
     return m.select(x > m.f(start), inner, outer)
 
 
 def _of_parts(m: MathBuilder, e: Expr, f: Expr) -> Expr:
-    """e * log(2) + log(1 + f)"""
+    """Returns e * log(2) + log(1 + f)."""
     z = m.name(f * f)
     if m.single:
         y = m.poly(f, LOG_32) * (f * z)
@@ -64,20 +68,20 @@ def _of_parts(m: MathBuilder, e: Expr, f: Expr) -> Expr:
 
 
 def _tail(m: MathBuilder, f: Expr, half: Expr) -> Expr:
-    """log(1 + f) - f + half, where half is f**2 / 2: s * (half + s**2 * q(s**2)) with s = f / (2 + f)."""
+    """Returns log(1 + f) - f + half, where half is f**2 / 2: s * (half + s**2 * q(s**2)) with s = f / (2 + f)."""
     s = m.name(f / (f + m.f(2.0)))
     z = m.name(s * s)
     return s * m.mad(m.poly(z, ATANH_64), z, half)
 
 
 def log(m: MathBuilder, x: Expr) -> Expr:
-    """The natural logarithm, at most 1 ULP off."""
+    """Returns the natural logarithm, at most 1 ULP off."""
     e, f, _ = _split(m, x)
     return _finish(m, x, _of_parts(m, e, f))
 
 
 def log2(m: MathBuilder, x: Expr) -> Expr:
-    """The logarithm to base 2, at most 2 ULP off."""
+    """Returns the logarithm to base 2, at most 2 ULP off."""
     e, f, _ = _split(m, x)
     if m.single:
         y = m.mad(f, m.f(0.442695040888963407), m.poly(f, LOG2_32) * (f * f))
@@ -90,7 +94,7 @@ def log2(m: MathBuilder, x: Expr) -> Expr:
 
 
 def log10(m: MathBuilder, x: Expr) -> Expr:
-    """The logarithm to base 10, at most 2 ULP off."""
+    """Returns the logarithm to base 10, at most 2 ULP off."""
     e, f, _ = _split(m, x)
     if m.single:
         z = m.name(f * f)
@@ -108,24 +112,25 @@ def log10(m: MathBuilder, x: Expr) -> Expr:
 
 
 def _double(m: MathBuilder, f: Expr) -> tuple[Expr, Expr]:
-    """log(1 + f) as a sum of two float64, the first with its lower half of bits zero (after FreeBSD's e_log2.c)."""
+    """Returns log(1 + f) as a sum of two float64, the first with its lower half of bits zero (after FreeBSD's
+    e_log2.c)."""
     half = m.name(f * f * m.f(0.5))
     hi = m.name(m.from_bits(m.both(m.to_bits(f - half), -(1 << 32))))
     return hi, m.name(((f - hi) - half) + _tail(m, f, half))
 
 
 def log1p(m: MathBuilder, x: Expr) -> Expr:
-    """log(1 + x), precise near zero, at most 2 ULP off: what 1 + x loses in rounding is put back into f."""
+    """Returns log(1 + x), precise near zero, at most 2 ULP off. The rounding error of 1 + x is added to f."""
     u, lost = m.two_sum(x, m.f(1.0))
     e, f, exponent = _split(m, u, positive=True)
-    most = m.i(100 << m.mantissa)  # far beyond, what is lost does not matter
+    most = m.i(100 << m.mantissa)  # for large x the rounding error of 1 + x does not matter
     scale = m.from_bits(m.i(m.one_bits) - m.select(exponent > most, most, exponent))
     f = m.name(m.mad(lost, scale, f))
     return m.with_sign(_finish(m, x, _of_parts(m, e, f), -1.0), x)
 
 
 def asinh(m: MathBuilder, x: Expr) -> Expr:
-    """The inverse of sinh, at most 3 ULP off."""
+    """Returns the inverse of sinh, at most 3 ULP off."""
     a = m.name(m.abs(x))
     big = m.name(a > m.f(2.0**60))
     z = a * a
@@ -135,7 +140,7 @@ def asinh(m: MathBuilder, x: Expr) -> Expr:
 
 
 def acosh(m: MathBuilder, x: Expr) -> Expr:
-    """The inverse of cosh for x >= 1, else NaN; at most 3 ULP off."""
+    """Returns the inverse of cosh for x >= 1, else NaN; at most 3 ULP off."""
     big = m.name(x > m.f(2.0**60))
     t = m.name(x - m.f(1.0))
     y = m.name(m.select(big, x, t + m.call("sqrt", m.mad(t, t, t + t))))
@@ -144,7 +149,7 @@ def acosh(m: MathBuilder, x: Expr) -> Expr:
 
 
 def atanh(m: MathBuilder, x: Expr) -> Expr:
-    """The inverse of tanh for |x| <= 1, else NaN; at most 3 ULP off."""
+    """Returns the inverse of tanh for |x| <= 1, else NaN; at most 3 ULP off."""
     a = m.name(m.abs(x))
     y = m.name((a + a) / (m.f(1.0) - a))
     out = m.select(a > m.f(1.0), m.f(math.nan), log1p(m, y) * m.f(0.5))

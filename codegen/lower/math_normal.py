@@ -1,4 +1,4 @@
-"""1 + erf(t) without cancellation, which gelu and the normal distribution are made of.
+"""Computes 1 + erf(t) without cancellation, for gelu and the normal distribution.
 
 For negative t the sum of 1 and a number close to -1 has few digits left, or none. So it is computed as erfc(|t|), and for
 positive t as 2 minus that. With a = |t| * sqrt(2), which is |x| for gelu(x),
@@ -53,7 +53,7 @@ NEAR_ERF = [math.sqrt(2.0 / math.pi) / ((-2.0) ** n * math.factorial(n) * (2 * n
 
 
 def erf_plus_one(m: MathBuilder, t: Expr) -> Expr:
-    """1 + erf(t)."""
+    """Returns 1 + erf(t)."""
     far, size = _cut(m, t, MOST_T)
     root, rest = ROOT_32 if m.single else ROOT_64
     a, a_low = m.exact_product(size, m.f(root))
@@ -61,13 +61,13 @@ def erf_plus_one(m: MathBuilder, t: Expr) -> Expr:
 
 
 def twice_normal(m: MathBuilder, x: Expr) -> Expr:
-    """1 + erf(x / sqrt(2)): twice the probability that a normal variable is at most x."""
+    """Returns 1 + erf(x / sqrt(2)), which is twice the probability that a standard normal variable is at most x."""
     far, a = _cut(m, x, MOST_X)
     return _sum(m, x, far, *_tail(m, a, None, m.exact_product(a, m.name(a * m.f(-0.5)))))
 
 
 def gelu(m: MathBuilder, x: Expr) -> Expr:
-    """x / 2 * (1 + erf(x / sqrt(2))), at most 2 ULP off; of float32, see math_tables.
+    """Returns x / 2 * (1 + erf(x / sqrt(2))), at most 2 ULP off; for float32 see math_tables.
 
     The exponential's power of two joins x / 2 exactly for negative x, so that the parts of erfc are added last; for
     positive x it is x / 2 + x / 2 * erf; without fused operations near 0 too, erf by its Taylor series. (``low`` is not
@@ -98,7 +98,7 @@ def gelu(m: MathBuilder, x: Expr) -> Expr:
 
 
 def _cut(m: MathBuilder, x: Expr, most: tuple[float, float]) -> tuple[Expr, Expr]:
-    """(whether |x| is too large, |x| or the largest); NaN is not too large."""
+    """Returns (whether |x| is too large, |x| or the largest); NaN is not too large."""
     limit = m.f(most[0 if m.single else 1])
     far = m.name(m.abs(x) > limit)
     return far, m.name(m.select(far, limit, m.abs(x)))
@@ -110,7 +110,8 @@ def _sum(m: MathBuilder, x: Expr, far: Expr, exponent: Expr, high: Expr, low: Ex
 
 
 def _tail(m: MathBuilder, a: Expr, a_low: Expr | None, square: tuple[Expr, Expr]) -> tuple[Expr, Expr, Expr]:
-    """(exponent, high, low) with erfc((a + a_low) / sqrt(2)) = 2**n * (high + low), from -a**2 / 2 in two parts."""
+    """Returns (exponent, high, low) with erfc((a + a_low) / sqrt(2)) = 2**n * (high + low), from -a**2 / 2 in two
+    parts."""
     # exp(-a**2 / 2) = 2**n * (1 + grown) * (1 + late)
     whole, exponent = m.whole(m.mad(square[0], m.f(LOG2_E), m.f(m.magic)))
     first, short, last = (LOG2_32, LOG2_32_SHORT, LOG2_32_LOW) if m.single else (LOG2_64, LOG2_64_SHORT, LOG2_64_LOW)
@@ -135,7 +136,7 @@ def _tail(m: MathBuilder, a: Expr, a_low: Expr | None, square: tuple[Expr, Expr]
     if m.single:
         p = m.name(m.mad(u, slope, m.f(first_c)))
         p_low = m.added_product(u, slope, m.f(first_c) - p)
-    else:  # what the slope lacks counts too: there are more roundings before it
+    else:  # the error of the slope counts too, because there are more roundings before it
         above, above_low = m.exact_product(u, slope)
         p, p_low = m.two_sum(m.f(first_c), above)
         p_low = p_low + m.mad(u, m.added_product(u, second, m.f(others[0]) - slope), above_low)
@@ -149,9 +150,10 @@ def _tail(m: MathBuilder, a: Expr, a_low: Expr | None, square: tuple[Expr, Expr]
 
 
 def named_sums(n: Any) -> Expr | None:
-    """``erf(t) + 1``, ``1 + erf(t)``, ``1 - erf(t)`` and gelu as the calls that this file computes; None for all else.
+    """Returns ``erf(t) + 1``, ``1 + erf(t)``, ``1 - erf(t)`` and gelu as the calls that this file computes, None for
+    other nodes.
 
-    Asked from the leaves up: gelu is a product with the call that its sum has become.
+    It is applied from the leaves upwards, because gelu is a product with the call that replaced its sum.
     """
     if isinstance(n, Mul):
         return _named_gelu(n)
@@ -166,7 +168,7 @@ def named_sums(n: Any) -> Expr | None:
 
 
 def _named_gelu(n: Mul) -> Call | None:
-    """x * 0.5 * twice_normal(x), the factors in any order."""
+    """Returns the call of gelu for x * 0.5 * twice_normal(x), with the factors in any order."""
     for one, others in ((n.a, n.b), (n.b, n.a)):
         if not isinstance(others, Mul):
             continue
@@ -187,7 +189,7 @@ def _with_one(one: Expr, other: Expr) -> Call | None:
 
 
 def _named(t: Expr) -> Call:
-    """1 + erf(t), the quotient of x and sqrt(2) told apart."""
+    """Returns the call for 1 + erf(t), which differs when t is a quotient of x and sqrt(2)."""
     for a, b in ((t.a, t.b), (t.b, t.a)) if isinstance(t, Mul) else ():
         if isinstance(b, FloatImm) and _rounded(b.value, t.dtype) == _rounded(math.sqrt(0.5), t.dtype):
             return Call("tir.twice_normal", (a,), t.dtype)

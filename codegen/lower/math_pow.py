@@ -1,4 +1,4 @@
-"""Powers: x**y through log2 and exp2, float32 in float64, float64 in pairs of float64.
+"""Powers x**y by way of log2 and exp2: float32 in float64, float64 in pairs of float64.
 
 For float64 the logarithm is s = (m - 1) / (m + 1), log(m) = 2 s + 2/3 s**3 + s**5 q(s**2), each leading term a sum of
 two numbers (about 2**-68 relative, after Tang's and SLEEF's double-double logarithms); the product with y keeps its error
@@ -30,7 +30,7 @@ TWO_THIRDS_HIGH, TWO_THIRDS_LOW = 0.6666666666666666, 3.700743415417188e-17
 
 
 def pow_float32(m: MathBuilder, x: Expr, y: Expr) -> Expr:
-    """x**y of float32 values given as float64, at most 0.51 ULP of float32 off."""
+    """Returns x**y of float32 values given as float64, at most 0.51 ULP of float32 off."""
     e, f, _ = _split(m, m.name(m.abs(x)), positive=True)  # no float32 is denormal in float64
     s = m.name(f / (f + m.f(2.0)))
     log = m.name(m.mad(s, m.poly(m.name(s * s), LOG2_SHORT), e))
@@ -42,7 +42,7 @@ def pow_float32(m: MathBuilder, x: Expr, y: Expr) -> Expr:
 
 
 def pow_float64(m: MathBuilder, x: Expr, y: Expr) -> Expr:
-    """x**y, at most 1 ULP off."""
+    """Returns x**y, at most 1 ULP off."""
     hi, lo = _log2_pair(m, m.name(m.abs(x)))
     p = m.name(hi * y)
     e = m.name(m.fma(hi, y, m.negative(p)) + lo * y)
@@ -55,7 +55,7 @@ def pow_float64(m: MathBuilder, x: Expr, y: Expr) -> Expr:
 
 
 def _log2_pair(m: MathBuilder, x: Expr) -> tuple[Expr, Expr]:
-    """log2(x) as a sum of two float64, for x neither 0, infinite nor NaN."""
+    """Returns log2(x) as a sum of two float64, for x neither 0, infinite nor NaN."""
     e, f, _ = _split(m, x)
     d, d_low = m.two_sum(f, m.f(2.0))
     inverse = m.name(m.f(1.0) / d)
@@ -80,7 +80,7 @@ def _log2_pair(m: MathBuilder, x: Expr) -> tuple[Expr, Expr]:
 
 
 def _of_size(m: MathBuilder, x: Expr, y: Expr, log: Expr, size: Expr) -> Expr:
-    """x**y given log2|x| and |x|**y, which are right where nothing is 0, infinite or NaN."""
+    """Returns x**y from log2|x| and |x|**y, which are right where no operand is 0, infinite or NaN."""
     rare = MathBuilder(m.dtype, m.fused)
     p = rare.name(_finish(rare, rare.name(rare.abs(x)), log) * y)
     limit = rare.select(p > rare.f(0.0), rare.f(math.inf), rare.select(p < rare.f(0.0), rare.f(0.0), p))
@@ -90,7 +90,7 @@ def _of_size(m: MathBuilder, x: Expr, y: Expr, log: Expr, size: Expr) -> Expr:
 
 
 def _special(m: MathBuilder, x: Expr, y: Expr, size: Expr) -> Expr:
-    """The sign and the special values of x**y, given |x|**y."""
+    """Returns x**y with its sign and special values, from |x|**y."""
     one, zero = m.f(1.0), m.f(0.0)
     whole = m.name(m.call("trunc", y).equal(y))
     half = m.name(y * m.f(0.5))

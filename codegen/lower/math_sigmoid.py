@@ -1,4 +1,4 @@
-"""tanh, sigmoid and erf; erf of float32, and tanh where multiply-adds are fused, are those of ``math_tables``.
+"""The functions tanh, sigmoid and erf. erf of float32, and tanh with fused multiply-adds, are in ``math_tables``.
 
 tanh is x + x**3 * p(x**2) below 0.625 (float64: a quotient p / q, the constants of Cephes, S. Moshier), from there on
 1 - 2 / (exp(2 |x|) + 1). sigmoid is the quotient of 1 or exp(-|x|) and 1 + exp(-|x|), the sum in two parts. erf
@@ -32,7 +32,7 @@ ERF_LARGE_64 = (0.2553956763105057439, -0.4271858474139583934, 0.241658194242466
 
 
 def tanh(m: MathBuilder, x: Expr) -> Expr:
-    """The hyperbolic tangent, at most 1.5 ULP off."""
+    """Returns the hyperbolic tangent, at most 1.5 ULP off."""
     if m.single and m.fused:
         return math_tables.tanh(m, x)
     a = m.name(m.abs(x))
@@ -49,7 +49,8 @@ def tanh(m: MathBuilder, x: Expr) -> Expr:
 
 
 def sigmoid(m: MathBuilder, x: Expr) -> Expr:
-    """1 / (1 + e**-x), at most 1.5 ULP off: e**-|x| never overflows, and small results are denormal as they should."""
+    """Returns 1 / (1 + e**-x), at most 1.5 ULP off. e**-|x| never overflows, and small results are denormal as they
+    should."""
     t = m.name(exp(m, m.negative(m.abs(x))))
     total, lost = m.quick_two_sum(m.f(1.0), t)
     top = m.name(m.select(x >= m.f(0.0), m.f(1.0), t))
@@ -60,7 +61,7 @@ def sigmoid(m: MathBuilder, x: Expr) -> Expr:
 
 
 def erf(m: MathBuilder, x: Expr) -> Expr:
-    """The error function, at most 1.5 ULP off."""
+    """Returns the error function, at most 1.5 ULP off."""
     if m.single:
         return math_tables.erf(m, x)
     z = m.name(x * x)

@@ -1,4 +1,4 @@
-"""gelu, erf and tanh of float32 as polynomials whose coefficients are looked up: one of sixteen intervals each.
+"""The functions gelu, erf and tanh of float32, as polynomials on sixteen intervals whose coefficients are looked up.
 
 The interval of a = |x| is told by the leading bits of a + offset, so that intervals grow with a; AVX-512 looks up
 sixteen coefficients by one instruction. A polynomial of degree 5 in a - centre has little to round: the difference is
@@ -30,7 +30,7 @@ from .math_builder import MathBuilder
 class PiecewisePolynomial:
     """The sixteen intervals of 0 <= a <= limit: by exponent and ``bits`` further bits of a + offset, modulo 16.
 
-    ``apart``: what is looked up for the first of them is added to a, and has only the difference to give.
+    With ``apart``, a itself is added to the value of the first interval, whose table then holds only the difference.
     """
 
     offset: float
@@ -39,11 +39,11 @@ class PiecewisePolynomial:
     apart: bool = False
 
     def number(self, a: float) -> int:
-        """The interval in which ``a`` lies."""
+        """Return the number of the interval that holds ``a``."""
         return self._leading(a) & 15
 
     def intervals(self) -> Iterator[tuple[float, float]]:
-        """From where to where each reaches, from zero on."""
+        """Return the ends of each interval, starting from zero."""
         low = 0.0
         for leading in range(self._leading(0.0) + 1, self._leading(self.limit) + 1):
             (edge,) = struct.unpack("f", struct.pack("I", leading << (23 - self.bits)))
@@ -120,7 +120,8 @@ TANH_TABLE: Sequence[Sequence[float]] = (  # 2**-24.7
 
 
 def gelu(m: MathBuilder, x: Expr) -> Expr:
-    """x / 2 * (1 + erf(x / sqrt(2))), at most 2 ULP off; -0 below -13, as processors take long over denormal numbers."""
+    """Returns x / 2 * (1 + erf(x / sqrt(2))), at most 2 ULP off. It is -0 below -13, since processors are slow on
+    denormal numbers."""
     a = m.name(m.abs(x))
     near = m.name(a <= m.f(GELU.limit))
     t = m.name(m.mad(a * a, m.f(-1 / STEP), m.f(m.magic)))
@@ -139,7 +140,7 @@ def gelu(m: MathBuilder, x: Expr) -> Expr:
         size = m.call("times_exp2", b, t - m.f(m.magic + 1))
     else:
         power = m.power(m.shl(m.to_bits(t), m.mantissa), -1)
-        if not m.fused:  # b * (1 + w) rounded once, while nothing is small
+        if not m.fused:  # b * (1 + w) rounded once, as long as no operand is small
             product, rest = m.exact_product(b, m.name(w))
             total, lost = m.two_sum(b, product)
             return positive - m.select(near, (total + (lost + rest)) * power, m.f(0.0))
@@ -149,12 +150,12 @@ def gelu(m: MathBuilder, x: Expr) -> Expr:
 
 
 def erf(m: MathBuilder, x: Expr) -> Expr:
-    """The error function, at most 1.5 ULP off."""
+    """Returns the error function, at most 1.5 ULP off."""
     return _odd(m, ERF, ERF_TABLE, x)
 
 
 def tanh(m: MathBuilder, x: Expr) -> Expr:
-    """The hyperbolic tangent, at most 1.5 ULP off."""
+    """Returns the hyperbolic tangent, at most 1.5 ULP off."""
     return _odd(m, TANH, TANH_TABLE, x)
 
 
@@ -165,7 +166,7 @@ def _odd(m: MathBuilder, pieces: PiecewisePolynomial, table: Sequence[Sequence[f
 
 
 def _piece(m: MathBuilder, pieces: PiecewisePolynomial, table: Sequence[Sequence[float]], a: Expr) -> Expr:
-    """The polynomial of the interval in which ``a`` lies."""
+    """Returns the polynomial of the interval that holds ``a``, evaluated there."""
     place = m.name(a + m.f(pieces.offset))
     number = m.name(m.shr(m.to_bits(place), m.mantissa - pieces.bits))
     centre, constant, *others = [m.lookup(number, row) for row in table]

@@ -1,4 +1,4 @@
-"""Sine, cosine and tangent.
+"""The sine, cosine and tangent.
 
 Near: the argument is reduced by n * pi/2 in three parts of full precision (after Cody and Waite, "Software Manual for
 the Elementary Functions", 1980). A fused multiply-subtract of the first part is exact, and what the second loses in
@@ -53,7 +53,7 @@ Formula = Callable[[MathBuilder, Expr, Expr, Expr], Expr]
 
 
 def _two_parts(m: MathBuilder, x: Expr) -> tuple[Expr, Expr, Expr]:
-    """(r, low, quadrant) for |x| up to 2**17 (float32) or 2**30 (float64); needs a fused operation.
+    """Returns (r, low, quadrant) for |x| up to 2**17 (float32) or 2**30 (float64); needs a fused operation.
 
     x - n * P1 is exact: a multiple of the last bit of P1, or of x, and less than 1. The error of the next difference is
     exact as well, because its first operand is a multiple of the last bit of the second.
@@ -69,7 +69,8 @@ def _two_parts(m: MathBuilder, x: Expr) -> tuple[Expr, Expr, Expr]:
 
 
 def _short_parts(m: MathBuilder, x: Expr, multiply: Callable[[Expr, Expr, Expr], Expr]) -> tuple[Expr, Expr]:
-    """(r, bits that end in the quadrant) of a float32 value given as float64, good enough for float32."""
+    """Returns (r, bits that end in the quadrant) of a float32 value given as float64, with enough precision for
+    float32."""
     t = m.name(m.mad(x, m.f(TWO_OVER_PI), m.f(m.magic)))
     n = m.name(t - m.f(m.magic))
     r = x
@@ -79,7 +80,7 @@ def _short_parts(m: MathBuilder, x: Expr, multiply: Callable[[Expr, Expr, Expr],
 
 
 def _far(m: MathBuilder, x: Expr) -> tuple[Expr, Expr]:
-    """The same for every float32 value."""
+    """Returns the same for every float32 value."""
     r, quadrant = _short_parts(m, x, m.fma)
     large = m.name(m.abs(x) > m.f(2.0**27))
     far, far_quadrant = _payne_hanek(m, x)
@@ -87,7 +88,7 @@ def _far(m: MathBuilder, x: Expr) -> tuple[Expr, Expr]:
 
 
 def _payne_hanek(m: MathBuilder, x: Expr) -> tuple[Expr, Expr]:
-    """The same for |x| >= 2**27: x = k * 2**e with a 24-bit k; 96 bits of 2/pi from bit e - 2 on, times k."""
+    """Returns the same for |x| >= 2**27: x = k * 2**e with a 24-bit k; 96 bits of 2/pi from bit e - 2 on, times k."""
     bits = m.name(m.to_bits(m.abs(x)))
     exponent = m.name(m.shr(bits, 52) - m.i(1023 + 23))  # e of |x| = k * 2**e, 4 .. 104
     k = m.name(m.shr(m.both(bits, (1 << 52) - 1), 29) + m.i(1 << 23))
@@ -121,7 +122,10 @@ def _payne_hanek(m: MathBuilder, x: Expr) -> tuple[Expr, Expr]:
 
 
 def _payne_hanek_64(m: MathBuilder, x: Expr) -> tuple[Expr, Expr, Expr]:
-    """(r, low, quadrant) for |x| >= 2**30: x = k * 2**e with a 53-bit k; 192 bits of 2/pi from bit e - 2 on, times k."""
+    """Returns (r, low, quadrant) for |x| >= 2**30.
+
+    x = k * 2**e with a 53-bit k, and 192 bits of 2/pi from bit e - 2 on are multiplied by k.
+    """
     bits = m.name(m.to_bits(m.abs(x)))
     start = m.name(m.shr(bits, 52) - m.i(1023 + 52 + 2 - 32))  # a word of zeros stands before the binary point
     low_k = m.name(m.both(bits, LOW_WORD))
@@ -174,13 +178,13 @@ def _payne_hanek_64(m: MathBuilder, x: Expr) -> tuple[Expr, Expr, Expr]:
 
 
 def _sine(m: MathBuilder, r: Expr, low: Expr, z: Expr) -> tuple[Expr, Expr]:
-    """sin(r + low) as r plus the returned correction."""
+    """Returns sin(r + low) as r plus the returned correction."""
     p = m.poly(z, SIN_32 if m.single else SIN_64)
     return r, m.name(m.mad(r * z, p, low))
 
 
 def _cosine(m: MathBuilder, r: Expr, low: Expr, z: Expr) -> tuple[Expr, Expr]:
-    """cos(r + low), the same way: 1 - z/2, and what that lost in rounding with the rest."""
+    """Returns cos(r + low) likewise: 1 - z/2, and a correction that includes the rounding error of that difference."""
     half = m.name(z * m.f(0.5))
     top = m.name(m.f(1.0) - half)
     rest = m.mad(z * z, m.poly(z, COS_32 if m.single else COS_64), m.negative(r) * low)
@@ -188,7 +192,7 @@ def _cosine(m: MathBuilder, r: Expr, low: Expr, z: Expr) -> tuple[Expr, Expr]:
 
 
 def _wave(m: MathBuilder, r: Expr, low: Expr, quadrant: Expr) -> Expr:
-    """sin(r + low + quadrant * pi/2)"""
+    """Returns sin(r + low + quadrant * pi/2)."""
     z = m.name(r * r)
     odd = m.name(m.both(quadrant, 1).equal(m.i(1)))
     s, s_low = _sine(m, r, low, z)
@@ -203,7 +207,7 @@ def _shifted(m: MathBuilder, r: Expr, low: Expr, quadrant: Expr) -> Expr:
 
 
 def _slope(m: MathBuilder, r: Expr, low: Expr, quadrant: Expr) -> Expr:
-    """tan(r + low + quadrant * pi/2)"""
+    """Returns tan(r + low + quadrant * pi/2)."""
     z = m.name(r * r)
     odd = m.name(m.both(quadrant, 1).equal(m.i(1)))
     s, s_low = m.quick_two_sum(*_sine(m, r, low, z))
@@ -214,10 +218,10 @@ def _slope(m: MathBuilder, r: Expr, low: Expr, quadrant: Expr) -> Expr:
 
 
 def _function(m: MathBuilder, x: Expr, name: str, formula: Formula) -> Expr:
-    """``formula`` of the reduced argument: the near side, and the far side for lanes beyond it.
+    """Returns ``formula`` of the reduced argument, which takes a slower path for lanes with large arguments.
 
-    The far side of float64 stays a call until code is emitted, which takes :func:`large_argument_path` for it; C source calls the
-    C library.
+    For float64 that path stays a call until code is emitted, which takes :func:`large_argument_path` for it; C source
+    calls the C library.
     """
     if not m.single:
         near: Expr = formula(m, *_two_parts(m, x))
@@ -239,22 +243,23 @@ def _function(m: MathBuilder, x: Expr, name: str, formula: Formula) -> Expr:
 
 
 def sin(m: MathBuilder, x: Expr) -> Expr:
-    """The sine, at most 1 ULP off."""
+    """Returns the sine, at most 1 ULP off."""
     return m.select(x.equal(m.f(0.0)), x, _function(m, x, "sin", _wave))
 
 
 def cos(m: MathBuilder, x: Expr) -> Expr:
-    """The cosine, at most 1 ULP off."""
+    """Returns the cosine, at most 1 ULP off."""
     return _function(m, x, "cos", _shifted)
 
 
 def tan(m: MathBuilder, x: Expr) -> Expr:
-    """The tangent, at most 1.25 ULP off."""
+    """Returns the tangent, at most 1.25 ULP off."""
     return m.select(x.equal(m.f(0.0)), x, _function(m, x, "tan", _slope))
 
 
 def large_argument_path(call: Call) -> Expr | None:
-    """A sine, cosine or tangent of float64 for |x| >= 2**30 (anything else gives some number); None for other calls."""
+    """Returns a sine, cosine or tangent of float64 for |x| >= 2**30, or None for other calls. For smaller arguments the
+    value is arbitrary."""
     formula = {"tir.sin": _wave, "tir.cos": _shifted, "tir.tan": _slope}.get(call.op)
     if formula is None or bits_of(call.dtype) != 64:
         return None

@@ -1,4 +1,4 @@
-"""Stores that go past the caches: loops over contiguous memory are shifted until their vectors are aligned.
+"""Non-temporal stores: loops over contiguous memory are shifted so that full vectors are aligned and bypass the caches.
 
 A store that overwrites whole cache lines need not read them first, when the processor is told that it will not be used
 soon (movntps and its kin). Those instructions want addresses that are multiples of the vector's size, and NumPy's large
@@ -23,7 +23,7 @@ from ..target import Target
 from .statement_copies import fresh_copy
 
 NONTEMPORAL = "pragma_nontemporal_store"
-NONTEMPORAL = "nontemporal_store"
+NONTEMPORAL_ATTR = "nontemporal_store"
 """What the emitter looks for: 1 around stores whose alignment it must see for itself, :data:`ALIGNED` around those whose
 full vectors are known to be aligned."""
 ALIGNED = 2
@@ -31,8 +31,9 @@ _FEWEST_TRIPS = 4
 
 
 def mark_nontemporal_stores(func: PrimFunc) -> PrimFunc:
-    """The annotation ``pragma_nontemporal_store`` of a loop becomes an attribute around it, as a block's does (loops may
-    be unrolled or fused away). 0 takes it back.
+    """Turn the loop annotation ``pragma_nontemporal_store`` into an attribute around the loop, as a block has it.
+
+    The attribute remains when loops are unrolled or fused. The value 0 removes it.
 
     Before::
 
@@ -57,7 +58,7 @@ def mark_nontemporal_stores(func: PrimFunc) -> PrimFunc:
 
 def _marked(body: Stmt, value: object) -> Stmt:
     wanted = value.value if isinstance(value, IntImm) else value
-    return AttrStmt(None, NONTEMPORAL, const(1), body) if wanted else body
+    return AttrStmt(None, NONTEMPORAL_ATTR, const(1), body) if wanted else body
 
 
 def align_nontemporal_stores(func: PrimFunc, target: Target) -> PrimFunc:
@@ -85,14 +86,14 @@ def align_nontemporal_stores(func: PrimFunc, target: Target) -> PrimFunc:
     memory without gaps and which is a function of the running number of the element. Elsewhere the mark stays, and only stores that
     the emitter sees to be aligned (in scratch memory) go past the caches.
     """
-    if not any(isinstance(n, AttrStmt) and n.attr_key == NONTEMPORAL for n in pre_order(func.body)):
+    if not any(isinstance(n, AttrStmt) and n.attr_key == NONTEMPORAL_ATTR for n in pre_order(func.body)):
         return func
     own = {n.buffer.data for n in pre_order(func.body) if isinstance(n, Allocate)}
 
     def visit(node: Node, active: bool) -> Node:
         if isinstance(node, Expr):
             return node
-        if isinstance(node, AttrStmt) and node.attr_key == NONTEMPORAL:
+        if isinstance(node, AttrStmt) and node.attr_key == NONTEMPORAL_ATTR:
             inner = visit(node.body, True)
             return node if inner is node.body else inner
         if isinstance(node, For) and node.kind == "serial":
@@ -106,7 +107,8 @@ def align_nontemporal_stores(func: PrimFunc, target: Target) -> PrimFunc:
 
 @dataclass(frozen=True)
 class _Stream:
-    """``loops``: from the serial one to the vector loop; ``body``: what is below them, marks taken off."""
+    """A loop nest to shift. ``loops``: from the serial one to the vector loop; ``body``: the statement below them,
+    without marks."""
 
     loops: tuple[For, ...]
     body: Stmt
@@ -115,12 +117,12 @@ class _Stream:
 
 
 def _stream(outer: For, target: Target, active: bool) -> _Stream | None:
-    """The nest at ``outer`` when it can be shifted."""
+    """Returns the nest at ``outer`` when it can be shifted, else None."""
     loops: list[For] = []
     body: Stmt = outer
     marked = active
     while True:
-        if isinstance(body, AttrStmt) and body.attr_key == NONTEMPORAL:
+        if isinstance(body, AttrStmt) and body.attr_key == NONTEMPORAL_ATTR:
             marked, body = True, body.body
         elif isinstance(body, For) and not (loops and loops[-1].kind == "vectorized"):
             if loops and body.kind not in ("unrolled", "vectorized"):
@@ -139,7 +141,7 @@ def _stream(outer: For, target: Target, active: bool) -> _Stream | None:
 
     def strip(n: Node) -> Stmt | None:
         nonlocal marked
-        if isinstance(n, AttrStmt) and n.attr_key == NONTEMPORAL:
+        if isinstance(n, AttrStmt) and n.attr_key == NONTEMPORAL_ATTR:
             marked = True
             return n.body
         return None
@@ -170,7 +172,7 @@ def _stream(outer: For, target: Target, active: bool) -> _Stream | None:
 
 
 def _radix(loops: Sequence[For]) -> list[int]:
-    """By how much one trip of each loop advances the running number of the element."""
+    """Returns by how much one iteration of each loop advances the linear index of the element."""
     out = [1]
     for loop in reversed(loops[1:]):
         out.insert(0, out[0] * int(loop.extent))  # type: ignore[call-overload]
@@ -178,7 +180,7 @@ def _radix(loops: Sequence[For]) -> list[int]:
 
 
 def _steps(e: Expr, variables: Sequence[Var]) -> list[int] | None:
-    """The constant coefficients of the loop variables in an index."""
+    """Returns the constant coefficients of the loop variables in an index."""
     found = linear_coefficients(e, list(variables))
     if found is None:
         return None
@@ -187,7 +189,7 @@ def _steps(e: Expr, variables: Sequence[Var]) -> list[int] | None:
 
 
 def _contiguous(store: BufferStore, variables: Sequence[Var], radix: Sequence[int]) -> bool:
-    """Whether the running number is the place in memory: it is part of the last index, and of no other."""
+    """Returns whether the linear index is the address in memory, that is, part of the last index and of no other."""
     buffer: Buffer = store.buffer
     if not buffer.shape or (
         buffer.strides and not (isinstance(buffer.strides[-1], IntImm) and int(buffer.strides[-1]) == 1)
@@ -198,7 +200,7 @@ def _contiguous(store: BufferStore, variables: Sequence[Var], radix: Sequence[in
 
 
 def _by_number(body: Stmt, variables: Sequence[Var], radix: Sequence[int]) -> bool:
-    """Whether the loop variables occur as multiples of the running number only."""
+    """Returns whether the loop variables occur only as multiples of the linear index."""
     wanted = set(variables)
 
     def fine(n: Node) -> bool:
@@ -238,7 +240,7 @@ def _shifted(stream: _Stream) -> Stmt:
     start: dict[Var, Expr] = {i: const(0, i.dtype)}
     head = fresh_copy(
         nest(vector.with_(body=IfThenElse(_number(between, v, lanes) >= shift, body)), between), start
-    )  # the vectors of the first trip; only the first of them has lanes too many
+    )  # the vectors of the first iteration; only the first of them has surplus lanes
     main = outer.with_(
         extent=Analyzer().simplify(outer.extent - 1),
         body=nest(vector.with_(body=substitute(body, {i: i + 1})), between),
@@ -247,7 +249,7 @@ def _shifted(stream: _Stream) -> Stmt:
     assert per_trip >= lanes
     whole = seq(
         head,
-        AttrStmt(None, NONTEMPORAL, const(ALIGNED), main),
+        AttrStmt(None, NONTEMPORAL_ATTR, const(ALIGNED), main),
         IfThenElse(shift > 0, tail),
     )
     if not (isinstance(outer.extent, IntImm) and outer.extent.value > 0):
@@ -256,7 +258,7 @@ def _shifted(stream: _Stream) -> Stmt:
 
 
 def _number(between: Sequence[For], v: Var, lanes: int) -> Expr:
-    """The running number within one trip of the serial loop."""
+    """Returns the linear index within one iteration of the serial loop."""
     number: Expr = v
     step = lanes
     for loop in reversed(between):

@@ -1,7 +1,7 @@
-"""The order of the lowering passes, and what runs them: timed, printed on request, verified.
+"""The order of the lowering passes, and the function that runs them: timed, printed on request, verified.
 
-What comes in and what goes out is verified always: that takes 1 to 5 hundredths of the time to compile. To verify after
-each pass takes a third of it; tests do so.
+The function is always verified before the first pass and after the last one, which takes 1 to 5 percent of the compile
+time. Verification after each pass takes a third of it; the tests do that.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ it computes is a reference that shares little with the other passes."""
 
 @dataclass(slots=True)
 class PassReport:
-    """Seconds that each pass took."""
+    """The seconds that each pass took."""
 
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -143,7 +143,7 @@ _warned: set[str] = set()
 
 
 def _warn_of_unread(func: PrimFunc) -> None:
-    """A warning, once for each key, of annotations that nothing reads."""
+    """Warn, once for each key, of annotations that no pass reads."""
     for key, place, near in unread_annotations(func):
         if key not in _warned:
             _warned.add(key)

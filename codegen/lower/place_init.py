@@ -1,4 +1,4 @@
-"""Gives reduction blocks their start: the init of a block becomes statements of its own."""
+"""Places the init of reduction blocks: it becomes statements of its own in front of the reduction."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def place_init(func: PrimFunc) -> PrimFunc:
         if isinstance(node, BlockRealize) and node.block.init is not None:
             assert isinstance(new, BlockRealize)
             block = new.block
-            if id(node) in before:  # the init goes right here, guarded when need be
+            if id(node) in before:  # the init stays here, under a condition where one is needed
                 new = BlockRealize(
                     new.iter_values, new.predicate, block.with_(init=None, body=seq(*before[id(node)], block.body))
                 )
@@ -68,7 +68,7 @@ def place_init(func: PrimFunc) -> PrimFunc:
 
 
 def _plan(realize: BlockRealize, path: tuple[Node, ...], before: dict[int, list[Stmt]]) -> None:
-    """Decide where the init of ``realize`` goes: ``before`` maps the node in front of which it stands."""
+    """Decides where the init of ``realize`` goes. ``before`` maps the node in front of which it stands."""
     block = realize.block
     assert block.init is not None
     found = start_in_front(realize, path)

@@ -1,4 +1,4 @@
-"""Keeps small scratch in registers: an array whose every access has a constant place becomes separate values.
+"""Keeps small scratch arrays in registers: an array whose accesses all have constant indices becomes separate values.
 
 After unrolling and vectorizing, a register tile ``acc[8, 48]`` is read and written at constant places only, a vector
 at a time. Each such place becomes a buffer of shape ``()`` and scope ``register``; the emitter carries those through
@@ -75,8 +75,8 @@ def promote_registers(func: PrimFunc) -> PrimFunc:
 
 @dataclass(slots=True)
 class _Tile:
-    """An array that becomes register values. ``homes``: the pieces that each place consists of, or the larger one that
-    holds it; ``free``: places whose masks do not matter; ``places``: the place of each access seen."""
+    """An array that becomes register values. ``homes``: the parts that each slot consists of, or the larger one that
+    holds it; ``free``: slots whose masks do not matter; ``places``: the slot of each access seen."""
 
     shape: tuple[Expr, ...]
     homes: dict[Slot, tuple[Slot, ...]]
@@ -84,7 +84,7 @@ class _Tile:
     free: set[Slot]
 
     def load(self, n: BufferLoad) -> Expr:
-        """The value that stands for a load."""
+        """Return the value that replaces a load."""
         slot = _slot(n.indices, self.shape)
         assert slot is not None
         parts: list[Expr] = [BufferLoad(self.values[home], ()) for home in self.homes[slot]]
@@ -97,7 +97,7 @@ class _Tile:
         return Select(n.predicate, value, const(0, value.dtype))
 
     def store(self, n: BufferStore) -> Stmt:
-        """What stands for a store."""
+        """Return the statement that replaces a store."""
         slot = _slot(n.indices, self.shape)
         assert slot is not None
         homes, value = self.homes[slot], n.value
@@ -121,7 +121,7 @@ def _broadcast(value: Expr, lanes: int) -> Expr:
 
 
 def _joined(parts: list[Expr]) -> Expr:
-    """The vector of all lanes, put together two at a time (single lanes at once)."""
+    """Returns the vector of all lanes, put together two at a time (single lanes at once)."""
     if len(parts) > 1 and lanes_of(parts[0].dtype) == 1:
         return Shuffle(tuple(parts), tuple(range(len(parts))))
     while len(parts) > 1:
@@ -135,7 +135,7 @@ def _statements(n: Node) -> bool:
 
 
 def _tile(buffer: Buffer, accesses: list[Access], life: Stmt) -> _Tile | None:
-    """How ``buffer``, which ``life`` uses, becomes register values; None when it cannot."""
+    """Returns how ``buffer``, which ``life`` uses, becomes register values, or None when it cannot."""
     size = buffer.num_bytes()
     if size is None or size > _MAX_BYTES or buffer.strides:
         return None
@@ -162,10 +162,10 @@ def _tile(buffer: Buffer, accesses: list[Access], life: Stmt) -> _Tile | None:
 
 
 def _accesses(body: Stmt) -> dict[Buffer, list[Access]]:
-    """The accesses of every array allocated in ``body``, those left out that cross a parallel loop, whose address is
-    taken, or that are also seen through another buffer.
+    """Returns the accesses of every array allocated in ``body``. Arrays that cross a parallel loop, whose address is
+    taken, or that are also accessed through another buffer are left out.
 
-    Expressions that several statements share are looked at once inside a parallel loop and once outside.
+    Expressions that several statements share are visited once inside a parallel loop and once outside.
     """
     found: dict[Buffer, list[Access]] = {}
     level: dict[Buffer, int] = {}
@@ -208,8 +208,10 @@ _PLAIN = frozenset((IntImm, Var))
 
 
 def _row_padded(accesses: list[Access], buffer: Buffer) -> tuple[Expr, ...]:
-    """The shape with rows as long as the accesses reach: a masked vector at the end of a row must not overlap the next
-    one, since its lanes beyond the row are never looked at."""
+    """Returns the shape with rows as long as the accesses reach.
+
+    A masked vector at the end of a row must not overlap the next row, since its lanes beyond the row are never read.
+    """
     if not buffer.shape or not isinstance(buffer.shape[-1], IntImm):
         return buffer.shape
     reach = buffer.shape[-1].value
@@ -221,7 +223,8 @@ def _row_padded(accesses: list[Access], buffer: Buffer) -> tuple[Expr, ...]:
 
 
 def _slot(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Slot | None:
-    """The first element and the number of lanes of an access; None when it is not constant or not contiguous."""
+    """Returns the first element and the number of lanes of an access, or None when it is not constant or not
+    contiguous."""
     offset, lanes, stride = 0, 1, 1
     for index, extent in zip(indices, shape, strict=True):
         if not isinstance(extent, IntImm):
@@ -246,7 +249,7 @@ def _slot(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Slot | None:
 
 
 def _run(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Slot | None:
-    """:func:`_slot` of rows that follow one another, written as ``T.Ramp(0, 1, 256) // 16`` and the like."""
+    """Returns the same as :func:`_slot` for contiguous rows, written as ``T.Ramp(0, 1, 256) // 16`` and similarly."""
     sizes = [e.value for e in shape if isinstance(e, IntImm)]
     if len(sizes) < len(shape):
         return None
@@ -261,7 +264,7 @@ def _run(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Slot | None:
 def _unmasked_stores(
     accesses: list[Access], places: list[Slot], homes: dict[Slot, tuple[Slot, ...]], life: Stmt
 ) -> set[Slot]:
-    """Slots whose masks may be ignored: no load looks at a lane that some masked store leaves out.
+    """Returns the slots whose masks may be ignored, because no load reads a lane that a masked store leaves out.
 
     That is so when all masks of a slot are the same one, whose value stays the same as long as the array is in use, and
     every load of the slot, or of a part of it, is under that mask.

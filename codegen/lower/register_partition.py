@@ -1,4 +1,4 @@
-"""Where the values of a register tile begin and end, from the places at which it is read and written."""
+"""Partitions a register tile into values, according to the elements at which it is read and written."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ _MOST_PIECES = 8
 
 
 def partition_accesses(slots: Iterable[Slot], stored: set[Slot]) -> dict[Slot, tuple[Slot, ...]] | None:
-    """For each slot the value that holds it, or the values that it consists of.
+    """Returns, for each slot, the value that holds it or the values that it consists of, or None.
 
-    A vector of which parts are only read is one value:
+    A vector whose parts are only read is one value:
 
     >>> partition_accesses([(0, 16), (8, 4)], {(0, 16)})
     {(0, 16): ((0, 16),), (8, 4): ((0, 16),)}
 
-    One that is written in parts is as many values as there are parts, of equal length:
+    A vector that is written in parts is one value for each part, all of equal length:
 
     >>> partition_accesses([(0, 32), (0, 16), (16, 16)], {(0, 16), (16, 16)})
     {(0, 32): ((0, 16), (16, 16)), (0, 16): ((0, 16),), (16, 16): ((16, 16),)}
 
-    None when the parts are uneven:
+    The result is None when the parts have different lengths:
 
     >>> partition_accesses([(0, 32), (8, 16)], {(8, 16)}) is None
     True
@@ -44,8 +44,8 @@ def partition_accesses(slots: Iterable[Slot], stored: set[Slot]) -> dict[Slot, t
 
 
 def _together(slots: list[Slot], reach: int, stored: set[Slot]) -> dict[Slot, tuple[Slot, ...]] | None:
-    """:func:`partition_accesses` for slots that overlap one another."""
-    whole = slots[0]  # the longest of those that begin first
+    """Returns :func:`partition_accesses` for slots that overlap one another."""
+    whole = slots[0]  # the longest of the slots with the least start
     if whole[0] + whole[1] == reach and all(s == whole or s not in stored for s in slots):
         return dict.fromkeys(slots, (whole,))
     begin = whole[0]

@@ -1,4 +1,4 @@
-"""Copies of statements with variables and buffers of their own, for passes that repeat code."""
+"""Copies of statements with new variables and buffers, for passes that repeat code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...tir.stmt import Allocate, BufferStore, For, LetStmt, Stmt
 
 
 def fresh_copy(stmt: Stmt, values: Mapping[Var, Expr] | None = None) -> Any:
-    """``stmt`` with every variable and buffer that it defines replaced by a new one, and ``values`` substituted.
+    """Return ``stmt`` with new variables and buffers for those that it defines, and with ``values`` substituted.
 
     >>> from tilewright.tir import Var, For, Evaluate, IntImm
     >>> i = Var("i")
@@ -51,7 +51,7 @@ def fresh_copy(stmt: Stmt, values: Mapping[Var, Expr] | None = None) -> Any:
         return n
 
     def new_buffer(buffer: Buffer) -> Buffer:
-        if buffer not in buffers:  # another view of memory that has been replaced, too
+        if buffer not in buffers:  # this is another view of memory that has been replaced, too
             data = env.get(buffer.data)
             buffers[buffer] = buffer.with_(data=data) if isinstance(data, Var) else buffer
         return buffers[buffer]

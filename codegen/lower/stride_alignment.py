@@ -1,4 +1,4 @@
-"""Strides of allocations whose rows shall not start at multiples of a power of two."""
+"""Strides of allocations whose rows must not start at multiples of a power of two (``storage_align``)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ Wish = tuple[int, int, int]
 
 
 def alignments_of(block: Block) -> Mapping[Buffer, list[Wish]]:
-    """What a block asks of the buffers it writes: (axis, factor, offset) each. ValueError for an annotation that says
-    nothing."""
+    """Returns the requests of a block on the strides of the buffers that it writes: (axis, factor, offset) each. Raises
+    ValueError for an annotation with an invalid value."""
     out: dict[Buffer, list[Wish]] = {}
     wishes = alignment_wishes(block.annotations.get(ALIGN, ()))
     if isinstance(wishes, str):
@@ -28,7 +28,8 @@ def alignments_of(block: Block) -> Mapping[Buffer, list[Wish]]:
 
 
 def aligned(buffer: Buffer, wishes: Sequence[Wish]) -> Buffer:
-    """``buffer`` with strides that are ``k * factor + offset`` where asked for, and no strides where they say nothing.
+    """Returns ``buffer`` with strides ``k * factor + offset`` where requested, or without strides where these are the
+    default ones.
 
     >>> from tilewright.tir.buffer import decl_buffer
     >>> aligned(decl_buffer((8, 16)), [(0, 16, 1)]).strides
@@ -53,7 +54,7 @@ def aligned(buffer: Buffer, wishes: Sequence[Wish]) -> Buffer:
 
 
 def _narrow(stride: Expr) -> Expr:
-    """A constant as int32 where that holds it."""
+    """Returns a constant as int32 where that type holds it."""
     return const(stride.value) if isinstance(stride, IntImm) and stride.value < 1 << 31 else stride
 
 

@@ -1,4 +1,5 @@
-"""Which part of a buffer a tile (:mod:`tilewright.tir.tile_ops`) is: its rows lie along one dimension, its columns along the last."""
+"""The part of a buffer that a tile (:mod:`tilewright.tir.tiles`) covers: its rows along one dimension, its columns
+along the last."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from ...tir.tile_ops import TILE_ROWS
 
 
 def tile_access(n: Node) -> BufferLoad | None:
-    """The first element of the tile that ``n`` loads or stores; None for other nodes."""
+    """Returns the first element of the tile that ``n`` loads or stores, or None for other nodes."""
     if not isinstance(n, Call) or n.op not in ("tir.tile_load", "tir.tile_store"):
         return None
     address = n.args[0]
@@ -20,12 +21,13 @@ def tile_access(n: Node) -> BufferLoad | None:
 
 
 def tile_columns(n: Call) -> int:
-    """Elements in a row of the tile."""
+    """Returns the number of elements in a row of the tile."""
     return lanes_of(n.args[2].dtype if n.op == "tir.tile_store" else n.dtype) // TILE_ROWS
 
 
 def tile_rows_along(n: Call, buffer: Buffer) -> int | None:
-    """The dimension of ``buffer`` along which the rows of the tile lie, one index apart; None when they do not."""
+    """Returns the dimension of ``buffer`` along which the rows of the tile lie, one index apart, or None when there is
+    none."""
     columns, last = tile_columns(n), buffer.shape[-1] if buffer.shape else None
     if not isinstance(last, IntImm) or last.value < columns:
         return None

@@ -1,4 +1,5 @@
-"""Copies that transpose: squares go through registers, so that memory is read and written a vector at a time."""
+"""Rewrites copies that transpose: square blocks go through registers, so that memory is read and written in whole
+vectors."""
 
 from __future__ import annotations
 
@@ -105,7 +106,7 @@ def _nest(outer: For) -> _Nest | None:
 
 
 def _padded(value: Expr) -> tuple[BufferLoad | None, list[Expr]]:
-    """The load that is stored, and the conditions under which it is, zero being stored elsewhere."""
+    """Returns the load that is stored and the conditions under which it is stored; elsewhere zero is stored."""
     if isinstance(value, BufferLoad):
         return value, []
     if isinstance(value, Call) and value.op == "tir.if_then_else":
@@ -122,7 +123,7 @@ def _is_zero(e: Expr) -> bool:
 
 
 def _plan(nest: _Nest, target: Target) -> _Transpose | None:
-    """How to rewrite ``nest``; None where it is no transpose."""
+    """Returns how to rewrite ``nest``, or None when it does not transpose."""
     store, load = nest.store, nest.load
     dtype = store.buffer.dtype
     if is_bool(dtype) or lanes_of(dtype) > 1 or load.buffer.dtype != dtype or load.buffer.data is store.buffer.data:
@@ -165,7 +166,7 @@ def _build(nest: _Nest, i: int, j: int, target: Target) -> _Transpose | None:
 
 
 def _coefficients(indices: Sequence[Expr], variables: list[Var]) -> list[list[int]] | None:
-    """What each index gains with a step of each variable; None where that is no constant."""
+    """Returns the increase of each index per step of each variable, or None where one is not constant."""
     out = []
     for index in indices:
         found = linear_coefficients(index, variables)
@@ -176,7 +177,8 @@ def _coefficients(indices: Sequence[Expr], variables: list[Var]) -> list[list[in
 
 
 def _one_to_one(places: list[list[int]], loops: Sequence[For]) -> bool:
-    """Whether every trip writes a place of its own: each variable is in one index, and those of an index do not meet."""
+    """Returns whether every iteration writes an element of its own: each variable occurs in one index, and the
+    variables of an index do not overlap."""
     seen = [sum(1 for row in places if row[n]) for n in range(len(loops))]
     if any(count != 1 for count in seen):
         return False
@@ -195,7 +197,8 @@ def _is(e: Expr, value: int) -> bool:
 
 @dataclass(frozen=True)
 class _Transpose:
-    """``column`` runs through the source, ``row`` through the destination; squares have ``size`` rows."""
+    """One transposing copy. ``column`` runs through the source, ``row`` through the destination; squares have ``size``
+    rows."""
 
     nest: _Nest
     column: For
@@ -205,7 +208,7 @@ class _Transpose:
     analyzer: Analyzer
 
     def stmt(self) -> Stmt:
-        """The loops over squares, in the order of the loops that they replace."""
+        """Return the loops over squares, in the order of the loops that they replace."""
         inner = self.nest.loops[-1]
         outer = self.row if inner is self.column else self.column
 
@@ -224,7 +227,7 @@ class _Transpose:
         return body
 
     def along(self, loop: For, square: Callable[[Expr, bool], Stmt]) -> Stmt:
-        """Whole squares in a loop, and one that sticks out."""
+        """Return a loop over the whole squares, and the incomplete square after it."""
         extent, dtype = loop.extent.value, loop.loop_var.dtype  # type: ignore[attr-defined]
         whole, parts = extent // self.size, []
         if whole == 1:
@@ -237,7 +240,7 @@ class _Transpose:
         return seq(*parts)
 
     def square(self, start: dict[For, Expr], over: dict[For, bool]) -> Stmt:
-        """One square: its rows are loaded, then transposed and stored."""
+        """Return one square: its rows are loaded, then transposed and stored."""
         nest, dtype = self.nest, with_lanes(self.nest.store.buffer.dtype, self.size)
         names: list[Expr] = []
         loads: list[tuple[Var, Expr]] = []
@@ -259,13 +262,13 @@ class _Transpose:
         return body
 
     def rows(self, loop: For, start: dict[For, Expr], over: dict[For, bool]) -> int:
-        """How many rows of the square there are along ``loop``."""
+        """Return the number of rows of the square along ``loop``."""
         return loop.extent.value - start[loop].value if over[loop] else self.size  # type: ignore[attr-defined]
 
     def moved(
         self, indices: tuple[Expr, ...], fixed: For, lanes: For, start: dict[For, Expr], n: int
     ) -> tuple[Expr, ...]:
-        """The indices of row ``n`` along ``fixed``, a vector along ``lanes``."""
+        """Return the indices of row ``n`` along ``fixed``, a vector along ``lanes``."""
         at = {fixed.loop_var: start[fixed] + n, lanes.loop_var: start[lanes]}
         *others, last = [self.analyzer.simplify(substitute(i, at)) for i in indices]
         return (*others, Ramp(last, const(1, last.dtype), self.size))
@@ -279,7 +282,7 @@ class _Transpose:
         n: int,
         inside: tuple[Expr, ...] = (),
     ) -> Expr | None:
-        """The lanes of that row that take part; None: all."""
+        """Return the active lanes of that row, None for all."""
         parts: list[Expr] = []
         limits = [lanes.loop_var < lanes.extent] if over[lanes] else []
         for term in (*self.nest.terms, *limits, *inside):

@@ -14,7 +14,8 @@ from ...tir.expr import Expr, Shuffle
 
 
 def transposed(rows: Sequence[Expr], block: int) -> list[Expr]:
-    """The columns of a square of ``len(rows)`` vectors of as many lanes. ``block``: the elements of a 128-bit lane.
+    """Returns the columns of a square of ``len(rows)`` vectors of as many lanes. ``block``: the elements of a 128-bit
+    lane.
 
     >>> from tilewright.tir.expr import Var
     >>> [str(row) for row in transposed([Var("a", "float32x2"), Var("b", "float32x2")], 4)]
@@ -31,7 +32,7 @@ def transposed(rows: Sequence[Expr], block: int) -> list[Expr]:
 
 
 def _within_lanes(rows: Sequence[Expr], lanes: int) -> list[Expr]:
-    """``rows`` (as many as a lane has elements), each lane's square transposed."""
+    """Returns ``rows`` (as many as a lane has elements) with each lane's square transposed."""
     block, now = len(rows), list(rows)
     half = block // 2
     low, high = [], []
@@ -44,7 +45,7 @@ def _within_lanes(rows: Sequence[Expr], lanes: int) -> list[Expr]:
 
 
 def _exchanged(rows: list[Expr], block: int, lanes: int) -> list[Expr]:
-    """A square of blocks transposed."""
+    """Returns a square of blocks transposed."""
     now, distance = list(rows), 1
     while distance < len(now):
         first = [n if not (n // block) & distance else lanes + n - distance * block for n in range(lanes)]

@@ -1,4 +1,4 @@
-"""Unrolls: each trip of an unrolled loop becomes statements of its own."""
+"""Unrolls loops: each iteration of an unrolled loop becomes statements of its own."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _statements(n: Node) -> bool:
 
 
 def _stores(stmt: Stmt) -> int:
-    """Stores after unrolling."""
+    """Returns the number of stores after unrolling."""
     if isinstance(stmt, BufferStore):
         return 1
     times = (
@@ -51,10 +51,11 @@ def _stores(stmt: Stmt) -> int:
 
 
 class _Unroller:
-    """One walk with the unrolled variables' values at hand.
+    """A walk that knows the values of the unrolled variables.
 
-    The copies of a loop's body share its expressions, so what an expression becomes is remembered by the values of the
-    variables in it: an index that does not depend on the innermost unrolled loop is rewritten once for all its trips.
+    The copies of a loop's body share its expressions. The result for an expression is therefore remembered by the
+    values of the variables in it: an index that does not depend on the innermost unrolled loop is rewritten once for
+    all its iterations.
     """
 
     def __init__(self) -> None:
@@ -101,7 +102,7 @@ class _Unroller:
         return n.map_children(lambda c: self.visit(c, env, copies))
 
     def allocate(self, n: Allocate, env: dict[Var, Expr], copies: int) -> Allocate:
-        """An allocation of its own for each copy."""
+        """Return an allocation of its own for each copy."""
         new = n.buffer.map_exprs(lambda e: self.expr(e, env))
         new = new if new is not n.buffer else n.buffer.with_()
         outer = self.buffers
@@ -112,7 +113,7 @@ class _Unroller:
         return result
 
     def uses(self, e: Any) -> tuple[frozenset[Var], frozenset[Buffer]]:
-        """The variables and the buffers in ``e``."""
+        """Return the variables and the buffers in ``e``."""
         known = self.used.get(id(e))
         if known is None:
             variables: frozenset[Var] = frozenset((e,)) if isinstance(e, Var) else frozenset()
@@ -126,7 +127,7 @@ class _Unroller:
         return known[1], known[2]
 
     def expr(self, e: Any, env: dict[Var, Expr]) -> Any:
-        """``e`` with the values in place, integers simplified."""
+        """Return ``e`` with the values substituted and integers simplified."""
         if isinstance(e, IntImm):
             return e
         variables, buffers = self.uses(e)
@@ -146,7 +147,7 @@ class _Unroller:
         return found
 
     def rewrite(self, x: Any, env: dict[Var, Expr]) -> Any:
-        """:meth:`expr` when something changes."""
+        """Return :meth:`expr` when it changes something."""
         if isinstance(x, Var):
             return env.get(x, x)
         if isinstance(x, BufferLoad):

@@ -1,7 +1,7 @@
 """Turns vector loops into vector expressions: the loop variable becomes a ramp of lanes.
 
-Conditions on the lanes become predicates (masks) of loads and stores; loops inside a vector loop stay loops over
-vector statements; what cannot be widened stays a serial loop.
+Conditions on the lanes become predicates (masks) of loads and stores. Loops inside a vector loop stay loops over
+vector statements. A loop whose body has no vector form becomes serial.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from .fold_masks import all_lanes
 
 
 class NotVectorizable(Exception):
-    """The statement has no vector form; the loop stays serial."""
+    """Raised for a statement without a vector form; its loop stays serial."""
 
 
 def vectorize_loops(func: PrimFunc) -> PrimFunc:
@@ -104,12 +104,13 @@ def vectorize_loops(func: PrimFunc) -> PrimFunc:
 
 
 def vectorize_expr(e: Expr, var: Var, start: Expr, lanes: int, mask: Expr | None = None) -> Expr:
-    """``e`` for all ``lanes`` values of ``var`` from ``start`` on, as a vector; only the lanes of ``mask`` are read."""
+    """Returns ``e`` for all ``lanes`` values of ``var`` from ``start`` on, as a vector; only the lanes of ``mask`` are
+    read."""
     return widen(_Vectorizer(var, start, lanes, Analyzer()).masked(e, mask), lanes)
 
 
 def widen(e: Expr, lanes: int) -> Expr:
-    """A scalar in every lane; a vector of ``lanes`` as it is."""
+    """Returns a scalar repeated in every lane, and a vector of ``lanes`` as it is."""
     have = lanes_of(e.dtype)
     if have == lanes:
         return e
@@ -126,7 +127,7 @@ _SCALAR_ONLY = {"tir.call_pure_extern", "tir.call_llvm_pure_intrin"}
 
 
 class _Vectorizer:
-    """Widens one loop's body."""
+    """The widening of one loop's body."""
 
     def __init__(self, var: Var, start: Expr, lanes: int, analyzer: Analyzer) -> None:
         self.lanes = lanes
@@ -139,7 +140,7 @@ class _Vectorizer:
     # -- statements ---------------------------------------------------------------------------------------------
 
     def stmt(self, s: Stmt, mask: Expr | None) -> Stmt:
-        """The vector form of ``s``; ``mask`` marks the lanes that take part (None: all)."""
+        """Return the vector form of ``s``. ``mask`` marks the active lanes (None: all)."""
         if isinstance(s, SeqStmt):
             return seq(*[self.stmt(c, mask) for c in s.seq])
         if isinstance(s, BufferStore):
@@ -154,7 +155,9 @@ class _Vectorizer:
                 other = None if s.else_case is None else self.stmt(s.else_case, mask)
                 with self.analyzer.constraint(cond):
                     return IfThenElse(cond, self.stmt(s.then_case, mask), other)
-            if s.else_case is None and isinstance(s.condition, And):  # what holds for all lanes or none stays a branch
+            if s.else_case is None and isinstance(
+                s.condition, And
+            ):  # a condition that is the same in all lanes stays a branch
                 return self.stmt(IfThenElse(s.condition.a, IfThenElse(s.condition.b, s.then_case)), mask)
             known = all_lanes(cond, self.analyzer)
             if known is True:
@@ -182,7 +185,7 @@ class _Vectorizer:
         if isinstance(s, AttrStmt):
             return AttrStmt(s.node, s.attr_key, self.scalar(s.value), self.stmt(s.body, mask))
         if isinstance(s, Evaluate):
-            if isinstance(s.value, Call) and s.value.op == "tir.prefetch":  # once is as good as once per lane
+            if isinstance(s.value, Call) and s.value.op == "tir.prefetch":  # the call has the same result in all lanes
                 if mask is None and not any(uses_var(s.value, v) for v in self.env):
                     return s
             raise NotVectorizable("an effect per lane")
@@ -202,21 +205,21 @@ class _Vectorizer:
         if all(lanes_of(i.dtype) == 1 for i in indices):
             again = any(isinstance(n, BufferLoad) and n.buffer.data is buffer.data for n in pre_order(value))
             if lanes_of(value.dtype) == 1 and predicate is None and not again:
-                return BufferStore(buffer, value, tuple(indices))  # every lane stores the same
+                return BufferStore(buffer, value, tuple(indices))  # all lanes store the same value
             raise NotVectorizable("all lanes store to one place")
         return BufferStore(buffer, widen(value, self.lanes), tuple(indices), predicate)
 
     # -- expressions --------------------------------------------------------------------------------------------
 
     def scalar(self, e: Expr) -> Expr:
-        """``e``, which must be the same in every lane."""
+        """Return ``e``, which must be the same in every lane."""
         new = self.expr(e)
         if lanes_of(new.dtype) != 1:
             raise NotVectorizable("a loop whose bounds differ by lane")
         return new
 
     def masked(self, e: Expr, mask: Expr | None) -> Expr:
-        """``e`` with its loads reading only the lanes of ``mask``."""
+        """Return ``e`` with its loads reading only the lanes of ``mask``."""
         outer, self.predicate = self.predicate, mask
         try:
             return self.expr(e)
@@ -224,7 +227,7 @@ class _Vectorizer:
             self.predicate = outer
 
     def expr(self, e: Any) -> Expr:
-        """The vector form of ``e``; a scalar when it is the same in every lane."""
+        """Return the vector form of ``e``, or a scalar when it is the same in every lane."""
         if isinstance(e, Var):
             return self.env.get(e, e)
         if isinstance(e, BufferLoad):
@@ -270,7 +273,8 @@ class _Vectorizer:
         return BufferLoad(buffer, tuple(indices), predicate)
 
     def once(self, e: BufferLoad) -> Expr:
-        """A load from one address for all lanes: none when no lane asks for it, unless it is certain to be inside."""
+        """Return a load from one address for all lanes. It happens only when some lane needs it, unless it is certainly
+        in bounds."""
         if self.predicate is None or all_within(e.indices, e.buffer.shape, self.analyzer):
             return e
         some = some_lane(self.predicate, self.analyzer)
@@ -290,7 +294,8 @@ class _Vectorizer:
         return type(e)(widen(a, self.lanes), widen(b, self.lanes))
 
     def connective(self, e: And | Or) -> Expr:
-        """The second truth value is looked at in the lanes where the first one does not decide."""
+        """Return a conjunction or disjunction whose second operand is read in the lanes where the first one does not
+        decide."""
         a = self.expr(e.a)
         b = self.masked(e.b, _both(self.predicate, a if isinstance(e, And) else Not(a)))
         if lanes_of(a.dtype) == lanes_of(b.dtype) == 1:
@@ -298,7 +303,7 @@ class _Vectorizer:
         return type(e)(widen(a, self.lanes), widen(b, self.lanes))
 
     def ramp(self, kind: type[BinaryOp], a: Expr, b: Expr) -> Expr | None:
-        """Arithmetic on ramps that gives a ramp (or one value for all lanes)."""
+        """Return arithmetic on ramps that gives a ramp, or one value for all lanes."""
         simplify = self.analyzer.simplify
         if kind in (Add, Sub):
             if isinstance(a, Ramp) and isinstance(b, Ramp):
@@ -333,7 +338,7 @@ class _Vectorizer:
         if e.op in ("tir.if_then_else",):
             cond = self.expr(e.args[0])
             if lanes_of(cond.dtype) > 1 and not _rarely(e):
-                if isinstance(e.args[0], And):  # a guard that is the same for all lanes stays one
+                if isinstance(e.args[0], And):  # a condition that is the same in all lanes stays scalar
                     inner = Call(e.op, (e.args[0].b, e.args[1], e.args[2]), e.dtype)
                     return self.call(Call(e.op, (e.args[0].a, inner, e.args[2]), e.dtype))
                 then = self.masked(e.args[1], _both(self.predicate, cond))
@@ -355,14 +360,14 @@ class _Vectorizer:
         wide = [a if isinstance(a, StringImm) else widen(a, self.lanes) for a in args]
         if e.op in _SCALAR_ONLY:
             return self.by_lanes(e, wide)
-        if e.op == "tir.lookup":  # the table is one for all lanes
+        if e.op == "tir.lookup":  # all lanes share the table
             wide[1:] = args[1:]
         if e.op == "tir.if_then_else" and lanes_of(args[0].dtype) == 1:
             wide[0] = args[0]
         return Call(e.op, tuple(wide), with_lanes(e.dtype, self.lanes))
 
     def by_lanes(self, e: Call, args: list[Expr]) -> Expr:
-        """A call for each active lane; 0 in the others."""
+        """Return a call for each active lane, and 0 in the others."""
         names = [Var("argument", a.dtype) for a in args]
         out: list[Expr] = []
         for lane in range(self.lanes):
@@ -387,7 +392,7 @@ class _Vectorizer:
         return result
 
     def rows_of(self, e: Call) -> Expr | None:
-        """A horizontal reduction in a loop over rows: of all rows at once, their vectors side by side."""
+        """Return a horizontal reduction in a loop over rows as one reduction of all rows, their vectors side by side."""
         (vector,) = e.args
         var, lanes = next(iter(self.env.items()))
         if not uses_var(vector, var):
@@ -402,7 +407,7 @@ class _Vectorizer:
 
 
 def _rarely(e: Call) -> bool:
-    """Whether an ``if_then_else`` stays one: its condition is likely, and no side reads memory."""
+    """Returns whether an ``if_then_else`` stays one: its condition is likely, and neither branch reads memory."""
     usual = isinstance(e.args[0], Call) and e.args[0].op == "tir.likely"
     return usual and not any(isinstance(n, BufferLoad) for side in e.args[1:] for n in pre_order(side))
 

@@ -1,4 +1,5 @@
-"""float16 and bfloat16 are storage formats: values are widened when loaded, computed in float32, rounded after each operation.
+"""Widens float16 and bfloat16, which are storage formats: values are computed in float32 and rounded after each
+operation.
 
 A sum, difference, product, quotient or square root of two float16 or bfloat16 values that is computed in float32 and
 then rounded is the nearest one, as if it had been computed in the narrow type: float32 has more than twice as many
@@ -60,7 +61,7 @@ def widen_half_floats(func: PrimFunc) -> PrimFunc:
                                  + T.float32(1))
 
     The result of an operation is rounded before the next one sees it. What only chooses among values (a store, minima
-    and maxima, ``T.Select``) is not the next one: rounding keeps the order of numbers, so that it can follow the choice.
+    and maxima, ``T.Select``) does not count as the next one: rounding keeps the order of numbers, so it may follow the choice.
     """
     if not any(hasattr(n, "dtype") and _is_half(n.dtype) for n in pre_order(func) if not isinstance(n, BufferStore)):
         return func
@@ -75,7 +76,8 @@ class _Widening:
         self.env: dict[Var, Var] = {}
 
     def visit(self, n: Any) -> Any:
-        """``n`` in float32 where its type is float16 or bfloat16, not yet rounded; other nodes with what is in them widened."""
+        """Return ``n`` in float32 where its type is float16 or bfloat16, not yet rounded; other nodes with their
+        children widened."""
         rule = _RULES.get(type(n))
         if rule is not None:
             return rule(self, n)
@@ -84,14 +86,14 @@ class _Widening:
         return n.map_children(self.visit)
 
     def value(self, n: Any) -> Any:
-        """:meth:`visit`, rounded to the type that ``n`` has in the program."""
+        """Return :meth:`visit`, rounded to the type that ``n`` has in the program."""
         wide = self.visit(n)
         if not isinstance(n, Expr) or not _is_half(n.dtype) or _settled(wide, n.dtype):
             return wide
         return Cast(wide.dtype, Cast(n.dtype, wide))
 
     def stored(self, n: Expr) -> Expr:
-        """A value of the program as memory holds it, in its own type."""
+        """Return a value of the program as memory holds it, in its own type."""
         if not _is_half(n.dtype):
             return self.visit(n)  # type: ignore[no-any-return]
         if isinstance(n, (Broadcast, Shuffle)):
@@ -162,16 +164,17 @@ _RULES: dict[type, Callable[[_Widening, Any], Any]] = {
 
 
 def _rounded(wide: Expr, dtype: str) -> Expr:
-    """A float32 value as ``dtype``; one that was just widened from it is taken back as it was."""
+    """Returns a float32 value as ``dtype``; a value that was only just widened from it is returned as it was."""
     if isinstance(wide, Cast) and wide.value.dtype == dtype:
         return wide.value
     return Cast(dtype, wide)
 
 
 def _settled(wide: Any, dtype: str) -> bool:
-    """Whether the widened form of a value of type ``dtype`` needs no rounding: it was rounded, or chosen among such."""
+    """Returns whether the widened form of a value of type ``dtype`` needs no rounding, because it was rounded or chosen
+    among such."""
     if isinstance(wide, (Var, FloatImm)):
-        return True  # names are given to rounded values
+        return True  # variables hold rounded values
     if isinstance(wide, Cast):
         return element_of(wide.value.dtype) == element_of(dtype)
     if isinstance(wide, (Select, Min, Max)):

@@ -1,4 +1,4 @@
-"""What runs beside compiled code.
+"""The runtime of compiled code.
 
 In LLVM IR (:mod:`.runtime_ir`: :mod:`.pool_ir` the fork-join pool, :mod:`.memory_ir` scratch memory, timing loops), loaded once
 per process by :mod:`.loader` or linked into exported files. In Python: :mod:`.module` has Module and Function,

@@ -1,5 +1,6 @@
-"""From Python arguments to C arguments, every one checked. This is the careful path: :mod:`fastcall_ir` has the quick
-one, and comes here when anything is unusual.
+"""Checks Python arguments and converts them to C arguments. This is the slow, careful path.
+
+:mod:`.native_glue` has the fast path, and comes here when an argument is unusual.
 
 Each error is an :class:`ArgumentError` (both a TypeError and a ValueError) that names the argument by position and
 name, says what was expected and what came, and how to get there.
@@ -22,11 +23,11 @@ from .array_views import ArrayView, view_of
 
 
 class ArgumentError(TypeError, ValueError):
-    """An argument of a compiled function is not what the function takes."""
+    """Raised for an argument that a compiled function does not take."""
 
 
 def c_types(params: Sequence[Param]) -> list[Any]:
-    """The ctypes type of each C parameter."""
+    """Returns the ctypes type of each C parameter."""
     return [_C_TYPES[p.llvm_type] for p in params]
 
 
@@ -42,7 +43,7 @@ _C_TYPES: dict[str, Any] = {
 
 
 class Arguments:
-    """Checks arguments against the parameters of one function and turns them into C values."""
+    """A checker of arguments against the parameters of one function, which converts them into C values."""
 
     def __init__(self, name: str, params: Sequence[Param]) -> None:
         self.name = name
@@ -50,11 +51,12 @@ class Arguments:
         self.sizes = [p.var for p in params if p.kind == "size"]
 
     def signature(self) -> str:
-        """The parameters as a reader would write them: ``f(A: float32[4, 8], B: float32[4, 8] (written))``."""
+        """Return the parameters for a reader: ``f(A: float32[4, 8], B: float32[4, 8] (written))``."""
         return f"{self.name}({', '.join(map(_declared, self.given))})"
 
     def prepare(self, args: Sequence[Any]) -> tuple[list[int | float], list[Any]]:
-        """The C values in the order of the parameters, sizes last, and what must stay alive during the call."""
+        """Return the C values in the order of the parameters, sizes last, and the objects to keep alive during the
+        call."""
         if len(args) != len(self.given):
             raise ArgumentError(
                 f"{self.name} takes {len(self.given)} arguments, {len(args)} were given; it is {self.signature()}"
@@ -136,7 +138,7 @@ class Arguments:
         return value
 
     def _bind(self, arrays: list[tuple[int, Param, ArrayView]], known: dict[Var, int]) -> None:
-        """Find the sizes: plain symbols first, then symbols inside sums and products with constants."""
+        """Determine the sizes: plain symbols first, then symbols inside sums and products with constants."""
         plain: list[tuple[int, Expr, int]] = []
         for index, param, view in arrays:
             buffer = param.buffer
@@ -194,7 +196,7 @@ class Arguments:
 
 
 def evaluate(expr: Expr, known: dict[Var, int]) -> int | None:
-    """The value of an integer expression, None when it has a symbol that is not known."""
+    """Returns the value of an integer expression, or None when it has an unknown symbol."""
     if isinstance(expr, IntImm):
         return expr.value
     if isinstance(expr, Var):
@@ -226,7 +228,7 @@ _INTEGER: tuple[tuple[Any, Callable[[int, int], int]], ...] = (
 
 
 def _solve(expr: Expr, value: int, known: dict[Var, int]) -> tuple[Var, int] | None:
-    """The symbol in ``expr``, if there is one on a path of sums and products with known values, and its value."""
+    """Returns the symbol in ``expr`` and its value, if there is one on a path of sums and products with known values."""
     while not isinstance(expr, Var):
         if isinstance(expr, Cast):
             expr = expr.value

@@ -1,4 +1,4 @@
-"""Arrays of any library as pointer, dtype, shape and strides, without a copy: NumPy's own, and DLPack's.
+"""Views of arrays of any library as pointer, dtype, shape and strides, without a copy: NumPy's own, and DLPack's.
 
 A DLPack capsule is read in place and not consumed: its owner keeps the memory, the capsule stays alive with the view.
 """
@@ -16,7 +16,8 @@ _KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool"}
 
 
 class ArrayView(NamedTuple):
-    """Strides count elements. ``dtype`` is our name for it, or the library's own when we have none."""
+    """An array of any library. Strides count elements. ``dtype`` is our name for it, or the library's own when we have
+    none."""
 
     pointer: int
     dtype: str
@@ -28,7 +29,7 @@ class ArrayView(NamedTuple):
     owner: Any
 
     def extent_bytes(self) -> tuple[int, int]:
-        """The first byte in use and the first behind; equal when there is no element."""
+        """Return the first used byte and the byte after the last one; equal for an array without elements."""
         if 0 in self.shape:
             return self.pointer, self.pointer
         low = sum(min(0, (n - 1) * s) for n, s in zip(self.shape, self.strides, strict=True))
@@ -36,7 +37,7 @@ class ArrayView(NamedTuple):
         return self.pointer + low * self.itemsize, self.pointer + (high + 1) * self.itemsize
 
     def is_compact(self) -> bool:
-        """Row-major without gaps (dimensions of extent 1 may have any stride)."""
+        """Return whether the array is row-major without gaps (dimensions of extent 1 may have any stride)."""
         step = 1
         for n, s in zip(reversed(self.shape), reversed(self.strides), strict=True):
             if n != 1 and s != step and 0 not in self.shape:
@@ -46,7 +47,7 @@ class ArrayView(NamedTuple):
 
 
 class _Tensor(ctypes.Structure):
-    """DLTensor of dlpack.h."""
+    """The struct DLTensor of dlpack.h."""
 
     _fields_ = [
         ("data", ctypes.c_void_p),
@@ -63,7 +64,7 @@ class _Tensor(ctypes.Structure):
 
 
 class _Versioned(ctypes.Structure):
-    """DLManagedTensorVersioned of dlpack.h, version 1."""
+    """The struct DLManagedTensorVersioned of dlpack.h, version 1."""
 
     _fields_ = [
         ("major", ctypes.c_uint32),
@@ -83,7 +84,8 @@ _capsule_pointer.restype = ctypes.c_void_p
 
 
 def view_of(value: Any) -> ArrayView | None:
-    """``value`` as an :class:`ArrayView`; None when it is no array. ValueError when its memory cannot be used here."""
+    """Return ``value`` as an :class:`ArrayView`, or None when it is not an array. ValueError when its memory cannot be
+    used here."""
     if isinstance(value, np.ndarray):
         return _numpy_view(value)
     if hasattr(value, "__dlpack__"):
@@ -116,7 +118,9 @@ def _dlpack_view(value: Any) -> ArrayView:
         capsule = value.__dlpack__(max_version=(1, 0))
     except TypeError:  # made before DLPack 1.0
         capsule = value.__dlpack__()
-    writable = not type(value).__module__.startswith("jax")  # JAX arrays never change, and old ones do not say so
+    writable = not type(value).__module__.startswith(
+        "jax"
+    )  # JAX arrays are immutable, and old versions do not report this
     if _is_capsule(capsule, b"dltensor_versioned"):
         managed = _Versioned.from_address(_capsule_pointer(capsule, b"dltensor_versioned"))
         tensor = managed.tensor

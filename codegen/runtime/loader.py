@@ -1,5 +1,8 @@
-"""The runtime in this process: compiled once, at the first kernel that is loaded, and never unloaded, since the pool's
-threads run its code until the process ends."""
+"""Loads the runtime into this process.
+
+It is compiled once, at the first kernel that is loaded, and never unloaded, since the pool's threads run its code until
+the process ends.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ _lock = threading.Lock()
 
 
 def runtime_symbols() -> dict[str, int]:
-    """The addresses of the runtime's functions by name: what a kernel imports."""
+    """Return the addresses of the runtime's functions by name, which a kernel imports."""
     with _lock:
         return dict(_load())
 

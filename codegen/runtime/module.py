@@ -1,4 +1,4 @@
-"""Compiled code as Python objects: a :class:`Module` of :class:`Function` s that are called on arrays."""
+"""Compiled code as Python objects: a :class:`Module` of callable :class:`Function` objects."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Function:
         self.params: tuple[Param, ...] = lowered.params
         self.address = address
         self._lowered = lowered
-        self._keep = keep  # the code is unloaded when nobody holds this any more
+        self._keep = keep  # the code is unloaded when this is no longer referenced
         self._arguments = Arguments(self.name, self.params)
         self._glue = glue_for(self.params)
         self._arity = len(self._arguments.given)
@@ -53,7 +53,7 @@ class Function:
 
     @property
     def signature(self) -> str:
-        """The parameters as text: ``f(A: float32[4, 8], B: float32[4, 8] (written))``."""
+        """Return the parameters as text: ``f(A: float32[4, 8], B: float32[4, 8] (written))``."""
         return self._arguments.signature()
 
     def __call__(self, *args: Any) -> None:
@@ -61,7 +61,7 @@ class Function:
         if len(args) == self._arity:
             try:
                 code = self._quick(self.address, *args)
-            except (TypeError, ctypes.ArgumentError):  # a scalar that is no number
+            except (TypeError, ctypes.ArgumentError):  # a scalar that is not a number
                 pass
         if code:
             if code == UNUSUAL:
@@ -72,7 +72,7 @@ class Function:
                 raise RuntimeError(self._message(code))
 
     def bind(self, *args: Any) -> BoundCall:
-        """Check the arguments now; the result calls the function on them again and again without looking."""
+        """Check the arguments now, and return an object that calls the function on them repeatedly without checks."""
         values, alive = self._arguments.prepare(args)
         return BoundCall(self, self._slots(values), alive)
 
@@ -85,16 +85,16 @@ class Function:
         cold: bool | int = False,
         warmup: int = 1,
     ) -> Callable[..., TimingResult]:
-        """A function of the arguments that times calls of this one, in native code.
+        """Return a function of the arguments that times calls of this one, in native code.
 
         ``repeat`` results, each the mean over ``number`` calls; ``number`` grows until a result takes
         ``min_repeat_ms``. ``cold`` fills the caches with other data before each call (True: the last level's size, at
-        most 256 MiB; or a number of bytes). Outputs are written as often.
+        most 256 MiB; or a number of bytes). Every call writes the outputs.
         """
 
         def evaluate(*args: Any) -> TimingResult:
             bound = self.bind(*args)
-            bound()  # an assertion that fails is an error here, not a fast run
+            bound()  # a failed assertion raises an error here, it does not count as a fast run
             caches = self._lowered.target.caches
             flush = min(max(caches.l3, 2 * caches.l2), 256 << 20) if cold is True else int(cold)
             return time_packed(
@@ -161,13 +161,13 @@ class Module:
         code: CompiledCode,
         packing: Mapping[str, Mapping[int, str]] | None = None,
     ) -> None:
-        """``packing``: by function, for each parameter that may be packed ahead, the function that does it, or none
-        (an empty name) where the parameter is taken as it is."""
+        """``packing``: for each function and each parameter that may be packed ahead, the function that packs it, or an
+        empty name where the parameter is used as it is."""
         self._lowered = dict(functions)
         self._packing = {name: dict(steps) for name, steps in (packing or {}).items()}
         self.code = code
         self.target = code.target
-        self.origin = ""  # where the schedule came from, in words, when somebody knows
+        self.origin = ""  # the origin of the schedule as text, when it is known
         self._functions: dict[str, Function] = {}
         self._loaded: Loaded | None = None
         self._lock = threading.Lock()
@@ -185,7 +185,7 @@ class Module:
         return name in self._lowered or any(one.name == name for one in self._lowered.values())
 
     def __getitem__(self, name: str) -> Function:
-        """The function of that name in the module, or of that C symbol. KeyError lists what there is."""
+        """Return the function of that name in the module, or of that C symbol. KeyError lists the available names."""
         if name not in self._lowered:
             name = next((key for key, one in self._lowered.items() if one.name == name), name)
         found = self._functions.get(name)
@@ -205,8 +205,8 @@ class Module:
 
     @property
     def entry(self) -> Function:
-        """The one function, those that pack its parameters not counted; of several, ``main``. ValueError when there is
-        none of that name."""
+        """The only function, without those that pack its parameters, or of several functions ``main``. ValueError when
+        there is none of that name."""
         return self[self._main()]
 
     def _main(self) -> str:
@@ -219,8 +219,7 @@ class Module:
         return names[0]
 
     def pack_weights(self, *weights: Any, function: str | None = None) -> Any:
-        """The layout-free parameters of a function (the one function) in the layout that it takes: hand the result over
-        in their place, as often as they stay the same.
+        """Return the layout-free parameters of a function in the layout that it takes, to be passed in their place.
 
         ``weights``: the arrays, in the order of the parameters that the attribute ``layout_free_buffers`` names. Returns
         a new array for one, a tuple for several; where the schedule packs nothing ahead, the array itself. ValueError
@@ -248,13 +247,13 @@ class Module:
         assert made is not None
         shape, dtype = [int(e) for e in made.shape], to_numpy(made.dtype)  # type: ignore[call-overload]
         size = math.prod(shape) * dtype.itemsize
-        room = np.zeros(size + CACHE_LINE, np.uint8)  # panels that begin at a cache line are not read in halves
+        room = np.zeros(size + CACHE_LINE, np.uint8)  # panels that begin at a cache line need no reads across lines
         out = room[-room.ctypes.data % CACHE_LINE :][:size].view(dtype).reshape(shape)
         self[step](weight, out)
         return out
 
     def packed_arguments(self, arguments: Sequence[Any]) -> list[Any]:
-        """The arguments of the one function with its layout-free parameters packed."""
+        """Return the arguments of the only function with its layout-free parameters packed."""
         steps = self._packing.get(self._main(), {})
         return [self._packed(steps[n], a) if n in steps else a for n, a in enumerate(arguments)]
 
@@ -262,7 +261,7 @@ class Module:
         self.entry(*args)
 
     def bind(self, *args: Any) -> BoundCall:
-        """:meth:`Function.bind` of the one function."""
+        """Return :meth:`Function.bind` of the only function."""
         return self.entry.bind(*args)
 
     def time_evaluator(
@@ -274,12 +273,12 @@ class Module:
         cold: bool | int = False,
         warmup: int = 1,
     ) -> Callable[..., TimingResult]:
-        """:meth:`Function.time_evaluator` of the one function."""
+        """Return :meth:`Function.time_evaluator` of the only function."""
         return self.entry.time_evaluator(repeat, number, min_repeat_ms, cold=cold, warmup=warmup)
 
     def get_source(self, fmt: str = "ll") -> str:
-        """The program as text: ``tir`` or ``scheduled`` (before lowering), ``lowered``, ``ir`` (LLVM IR as emitted),
-        ``ll`` (after LLVM's passes), ``asm``, or portable ``c``. ValueError for another word."""
+        """Return the program as text: ``tir`` or ``scheduled`` (before lowering), ``lowered``, ``ir`` (LLVM IR as
+        emitted), ``ll`` (after LLVM's passes), ``asm``, or portable ``c``. ValueError for another word."""
         if fmt in ("tir", "scheduled"):
             return "\n".join((f.scheduled or f.func).script() for f in self._lowered.values())
         if fmt == "lowered":

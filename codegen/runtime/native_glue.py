@@ -1,4 +1,5 @@
-"""Native glue around a compiled function, one small object per signature, shared by every function that has it.
+"""Native code around a compiled function for fast calls, one small object per signature, shared by all functions with
+it.
 
 ``tw_packed(args)`` calls through an array of 8-byte slots: the function's address, then its arguments. The timing loops
 and bound calls use it.
@@ -26,14 +27,14 @@ from ..lowered import Param
 from ..target import Target
 
 UNUSUAL = -(1 << 31)
-"""What ``tw_call`` returns when it did not call."""
+"""The result of ``tw_call`` when it did not call the function."""
 
-_HEAD = object.__basicsize__  # what every Python object starts with; the array's fields follow
+_HEAD = object.__basicsize__  # the head of every Python object; the array's fields follow
 _C_CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
 
 
 class Glue:
-    """The loaded glue of one signature. ``call`` is None when the signature has no quick path."""
+    """The loaded glue of one signature. ``call`` is None when the signature has no fast path."""
 
     __slots__ = ("_loaded", "call", "packed_address")
 
@@ -47,7 +48,7 @@ _lock = threading.Lock()
 
 
 def glue_for(params: Sequence[Param]) -> Glue:
-    """The glue for these parameters, made at the first request."""
+    """Return the glue for these parameters, made at the first request."""
     with _lock:
         return _load(packed_ir(params), fast_call_ir(params) or "", _argument_kinds(params))
 
@@ -59,7 +60,7 @@ def _argument_kinds(params: Sequence[Param]) -> str:
 @lru_cache(maxsize=512)
 def _load(packed: str, fast: str, kinds: str) -> Glue:
     target = Target("native -num-cores=1")
-    # Not kept on disk: it holds addresses of this process.
+    # It is not kept on disk, because it holds addresses of this process.
     made = optimize_and_compile(packed + fast, target, 1, cache=not fast)
     loaded = load(made.object, ["tw_packed", "tw_call"] if fast else ["tw_packed"])
     if not fast:
@@ -69,7 +70,7 @@ def _load(packed: str, fast: str, kinds: str) -> Glue:
 
 
 def packed_ir(params: Sequence[Param]) -> str:
-    """``i32 tw_packed(ptr args)``: slot 0 is the function, slot i+1 its i-th argument."""
+    """Returns ``i32 tw_packed(ptr args)``: slot 0 is the function, slot i+1 its i-th argument."""
     lines = ["define i32 @tw_packed(ptr %args) nounwind {", "  %fn = load ptr, ptr %args, align 8"]
     for i, p in enumerate(params):
         lines.append(f"  %at{i} = getelementptr i64, ptr %args, i64 {i + 1}")
@@ -81,7 +82,7 @@ def packed_ir(params: Sequence[Param]) -> str:
 
 @lru_cache(maxsize=1)
 def _header_is_known() -> bool:
-    """Whether NumPy's array header is laid out as we think, tried on a real array."""
+    """Returns whether NumPy's array header has the expected layout, tested on a real array."""
     probe = np.zeros((3, 5), np.float32)[:, :4]
     probe.flags.writeable = False
 
@@ -102,8 +103,10 @@ def _header_is_known() -> bool:
 
 
 def fast_call_ir(params: Sequence[Param]) -> str | None:
-    """``i32 tw_call(ptr fn, …)``, a PyObject per buffer and a double per scalar; None for a signature with strides,
-    offsets, computed extents or integer scalars, which take the careful path."""
+    """Returns ``i32 tw_call(ptr fn, …)``, with a PyObject per buffer and a double per scalar.
+
+    None for a signature with strides, offsets, computed extents or integer scalars, which take the careful path.
+    """
     if not _header_is_known():
         return None
     out: list[str] = []
@@ -145,7 +148,8 @@ def fast_call_ir(params: Sequence[Param]) -> str | None:
 
 
 def _emit_buffer(out: list[str], i: int, p: Param, known: dict[Var, str]) -> bool:
-    """Type, dtype, flags and rank of the i-th argument, then its extents; false when the buffer is not plain."""
+    """Emit checks of type, dtype, flags and rank of the i-th argument, then of its extents. Returns False when the
+    buffer is not plain."""
     buffer = p.buffer
     assert buffer is not None
     if buffer.strides or not all(isinstance(e, (IntImm, Var)) for e in buffer.shape):
@@ -156,7 +160,7 @@ def _emit_buffer(out: list[str], i: int, p: Param, known: dict[Var, str]) -> boo
     dtype = to_numpy(p.dtype)
     fields = [("type", _HEAD - 8, "i64"), ("data", _HEAD, "ptr"), ("rank", _HEAD + 8, "i32"),
               ("shape", _HEAD + 16, "ptr"), ("descr", _HEAD + 40, "i64"), ("flags", _HEAD + 48, "i32")]  # fmt: skip
-    # The type comes first: what is no array has no fields to read.
+    # The type comes first, because only an array has fields to read.
     for n, (name, offset, kind) in enumerate(fields):
         out.append(f"  %{name}{i}p = getelementptr i8, ptr %a{i}, i64 {offset}")
         out.append(f"  %{name}{i} = load {kind}, ptr %{name}{i}p, align 4")
@@ -196,7 +200,7 @@ def _emit_buffer(out: list[str], i: int, p: Param, known: dict[Var, str]) -> boo
 
 
 def _emit_aliasing(out: list[str], spans: list[tuple[int, bool]]) -> None:
-    """Leave for the careful path when a written array overlaps another argument."""
+    """Emit a jump to the careful path when a written array overlaps another argument."""
     clash = "false"
     for at, (a, a_written) in enumerate(spans):
         for b, b_written in spans[at + 1 :]:

@@ -116,7 +116,7 @@ no:
 }
 """
 """Linux lets a process use the registers' 8 KiB when it asks: arch_prctl(ARCH_REQ_XCOMP_PERM, XTILEDATA), by number, since
-libc has no name for it. All threads may then, and children after a fork; a system or a machine without AMX says no."""
+libc has no name for it. The permission covers all threads, and children after a fork. A system or machine without AMX refuses."""
 
 ASK_TILES = (
     'call i64 asm sideeffect "syscall", "={rax},{rax},{rdi},{rsi},~{rcx},~{r11},~{memory}"(i64 158, i64 4131, i64 18)'
@@ -124,7 +124,7 @@ ASK_TILES = (
 
 
 def runtime_ir(target: Target, exported: bool = False) -> str:
-    """The runtime for ``target`` (POSIX systems). ``exported``: to be linked into an object file that leaves us."""
+    """Return the runtime for ``target`` (POSIX systems). ``exported``: it is to be linked into an exported object file."""
     mac = "darwin" in target.triple or "macos" in target.triple
     pause_decl, pause = {
         "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),

@@ -1,5 +1,7 @@
-"""Timing without Python in the loop: the runtime's ``tw_time`` calls the function through its packed entry and reads
-the clock in native code."""
+"""Times calls without Python in the loop, by a native loop around the packed entry of a function.
+
+The runtime's ``tw_time`` calls the function and reads the clock in native code.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from .loader import runtime_symbols
 
 @dataclass(frozen=True, slots=True)
 class TimingResult:
-    """Seconds per call. Each of ``results`` is the mean over ``number`` calls in a row."""
+    """Seconds per call. Each of ``results`` is the mean over ``number`` consecutive calls."""
 
     results: tuple[float, ...]
     number: int
@@ -24,27 +26,27 @@ class TimingResult:
 
     @property
     def mean(self) -> float:
-        """The mean, seconds."""
+        """The mean in seconds."""
         return statistics.fmean(self.results)
 
     @property
     def median(self) -> float:
-        """The median, seconds."""
+        """The median in seconds."""
         return statistics.median(self.results)
 
     @property
     def min(self) -> float:
-        """The fastest, seconds."""
+        """The least time in seconds."""
         return min(self.results)
 
     @property
     def max(self) -> float:
-        """The slowest, seconds."""
+        """The greatest time in seconds."""
         return max(self.results)
 
     @property
     def std(self) -> float:
-        """The standard deviation, seconds; 0 for a single result."""
+        """The standard deviation in seconds; 0 for a single result."""
         return statistics.pstdev(self.results)
 
     def __str__(self) -> str:
