@@ -1,8 +1,9 @@
-"""From a scheduled function to machine code, to the limit of the machine.
+"""Code generation: from a scheduled function to machine code.
 
-:func:`lower` runs the passes of :mod:`.lower`, :func:`compile` goes on through :mod:`.llvm` to a :class:`Module`:
-callable on NumPy arrays and anything with DLPack, with its sources and :meth:`Module.export`. A :class:`Target` says
-which machine. :mod:`.runtime` is what runs beside the code: thread pool, scratch memory, argument checks, timing.
+:func:`lower` runs the passes of :mod:`.lower`. :func:`compile` also generates code through :mod:`.llvm` and returns a
+:class:`Module`, which is callable on NumPy arrays and on objects with DLPack, holds its sources, and has
+:meth:`Module.export`. A :class:`Target` describes the machine. :mod:`.runtime` supports the compiled code: thread pool,
+scratch memory, argument checks, timing.
 """
 
 from .compile import compile

@@ -1,4 +1,5 @@
-"""The directory for files that may be deleted at any time: ``TILEWRIGHT_CACHE_DIR``, else the system's cache directory."""
+"""The directory for files that may be deleted at any time: ``TILEWRIGHT_CACHE_DIR``, else the system's cache
+directory."""
 
 from __future__ import annotations
 

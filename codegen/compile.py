@@ -45,10 +45,10 @@ def compile(
     The result has every function by its name in the module. A function's C symbol is its ``global_symbol``; functions
     with equal symbols (te calls every function ``main``) get their names in the module.
 
-    Parameters that the attribute ``layout_free_buffers`` names are packed ahead where the schedule allows it:
-    see :meth:`Module.pack_weights`. ``name`` is the C symbol of a single function (its own name otherwise). ``toggles`` go to
-    :func:`tilewright.codegen.llvm.jit.optimize_and_compile`: ``cache=False`` neither reads nor writes the machine code
-    kept on disk.
+    Parameters that the attribute ``layout_free_buffers`` names are packed ahead where the schedule allows it: see
+    :meth:`Module.pack_weights`. ``name`` is the C symbol of a single function (its own name otherwise). ``toggles`` go
+    to :func:`tilewright.codegen.llvm.jit.optimize_and_compile`: ``cache=False`` neither reads nor writes the machine
+    code kept on disk.
     """
     machine = target if isinstance(target, Target) else Target(target)
     lowered: dict[str, LoweredFunc] = {}
@@ -125,5 +125,5 @@ def _fresh(name: str, taken: Collection[str]) -> str:
 
 def _symbol(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
-        raise ValueError(f"{name!r} is no C identifier, so it cannot name a compiled function")
+        raise ValueError(f"{name!r} is not a C identifier, so it cannot name a compiled function")
     return name

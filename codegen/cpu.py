@@ -1,6 +1,6 @@
 """Knowledge about processors: the features that a CPU name implies, and the machine that this process runs on.
 
-Only features that change the code we generate are listed; LLVM knows the rest. Sources: the feature lists that LLVM
+Only features that change the generated code are listed; LLVM knows the rest. Sources: the feature lists that LLVM
 gives its CPU names (X86TargetParser.def, AArch64Processors.td), reduced to ours.
 """
 

@@ -28,8 +28,8 @@ class Param:
     """One argument of the emitted C function.
 
     ``kind``: ``buffer`` (a pointer to the first element), ``scalar`` (a value of ``dtype``) or ``size`` (a symbol of
-    some buffer's shape, stride or offset that is no parameter: passed as int64, found from the arrays by the caller).
-    ``dtype`` is the element type of a buffer. ``writes``: the function may store through the pointer.
+    some buffer's shape, stride or offset that is not a parameter: passed as int64, computed from the arrays by the
+    caller). ``dtype`` is the element type of a buffer. ``writes``: the function may store through the pointer.
     """
 
     kind: str

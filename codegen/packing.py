@@ -1,8 +1,8 @@
 """Packing of constant operands: they are brought into the layout that the kernel needs once, ahead of time.
 
-The attribute ``layout_free_buffers`` of a PrimFunc names (by number) the parameters that may be handed over in any
+The attribute ``layout_free_buffers`` of a PrimFunc names (by number) the parameters that may be passed in any
 layout. Where the scheduled function's root holds statements that only rearrange such a parameter into a buffer of its
-own (what ``cache_read`` and ``transform_layout`` make), :func:`split_packing` takes them out: they become a function of
+own (as ``cache_read`` and ``transform_layout`` do), :func:`split_packing` moves them into a function of
 their own, and the main function takes their result in the parameter's place.
 """
 
@@ -31,12 +31,13 @@ class Packing:
 
 
 def layout_free_params(func: PrimFunc) -> tuple[int, ...]:
-    """Returns the parameters that may be packed ahead. ValueError for a number that is not one of a buffer parameter."""
+    """Returns the parameters that may be packed ahead. ValueError for a number that is not one of a buffer
+    parameter."""
     out = []
     for n in func.attrs.get(LAYOUT_FREE, ()):
         index = int(n)
         if not 0 <= index < len(func.params) or func.params[index] not in func.buffer_map:
-            raise ValueError(f"{LAYOUT_FREE} of {func.name} names parameter {index}, which is no buffer")
+            raise ValueError(f"{LAYOUT_FREE} of {func.name} names parameter {index}, which is not a buffer")
         out.append(index)
     return tuple(out)
 
@@ -59,8 +60,8 @@ def split_packing(func: PrimFunc) -> Packing:
         def main(A, P, C):
             for ...: C[i, j] += A[i, k] * P[j // 16, k, j % 16]
 
-    A parameter stays as it is when something else reads it, too, when its packing is not at the root, takes other
-    operands, or is read by way of several buffers, and when shapes are symbolic.
+    A parameter stays as it is when other statements read it too, when its packing is not at the root, takes other
+    operands, or is read through several buffers, and when shapes are symbolic.
     """
     packs: dict[int, PrimFunc] = {}
     for index in layout_free_params(func):

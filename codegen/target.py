@@ -29,7 +29,7 @@ _WIDTHS = {"x86_64": (128, 256, 512), "aarch64": (128,)}
 
 
 class Target:
-    """A machine to generate code for. Immutable; equal when the canonical texts are.
+    """A machine to generate code for. Targets are immutable, and equal when their canonical texts are equal.
 
     ``Target("native")`` is this machine; ``Target("llvm -mcpu=skylake -mattr=+avx2,+fma -num-cores=2")`` any other;
     ``Target("native -mattr=-amx-tile")`` is this machine without a feature;
@@ -137,7 +137,8 @@ class Target:
         return feature in self._enabled
 
     def vector_lanes(self, dtype: str) -> int:
-        """Return the elements of ``dtype`` (its lanes ignored) in one vector register, at least 1. A bool takes a byte."""
+        """Return the elements of ``dtype`` (its lanes ignored) in one vector register, at least 1. A bool takes a
+        byte."""
         return max(1, self.vector_bits // max(8, bits_of(dtype)))
 
     @property
@@ -325,7 +326,7 @@ def _split(text: str) -> dict[str, Any]:
         word = words.pop(0)
         match = re.fullmatch(r"--?([A-Za-z][\w-]*)(?:=(.*))?", word)
         if match is None:
-            raise TargetError(f"target {text!r}: {word!r} is no option; options look like -mcpu=skylake")
+            raise TargetError(f"target {text!r}: {word!r} is not an option; options look like -mcpu=skylake")
         name, value = match[1].replace("_", "-"), match[2]
         if value is None and words and not words[0].startswith("-"):
             value = words.pop(0)

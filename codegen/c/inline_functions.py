@@ -68,7 +68,8 @@ _NEEDS = {
 
 
 def scalar_type(dtype: str) -> str:
-    """Returns the C type of one element as a value and in memory (a bool in memory takes a byte; half floats are bits)."""
+    """Returns the C type of one element as a value and in memory (a bool in memory takes a byte; half floats are
+    bits)."""
     kind, bits, _ = parse_dtype(dtype)
     if kind == "float" and bits > 16:
         return "float" if bits == 32 else "double"

@@ -1,4 +1,7 @@
-"""LLVM: :mod:`.llvm_ir` writes IR text from a lowered function, :mod:`.jit` (the one home of llvmlite) compiles it."""
+"""The LLVM back end.
+
+:mod:`.llvm_ir` writes IR text from a lowered function; :mod:`.jit`, the only user of llvmlite, compiles it.
+"""
 
 from .llvm_ir import emit
 

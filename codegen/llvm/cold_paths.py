@@ -54,8 +54,6 @@ def _outlined(em: ExprEmitter, e: Expr) -> str:
 
     Where the target has fused operations, a sine, cosine or tangent becomes the computation for large arguments, which
     replaces the call of the library.
-
-    Where the target has fused operations, no sine of the program is left as a call but for the far side of one.
     """
     if isinstance(e, Call) and em.target.has_fma:
         far = large_argument_path(e)

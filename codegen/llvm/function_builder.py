@@ -15,10 +15,10 @@ class Phi:
 
 
 class FunctionBuilder:
-    """The lines of one function.
+    """The text of one function under construction.
 
     :meth:`pure` returns the same name for the same operation where the earlier one dominates (a scope per loop body and
-    branch), so repeated addresses and splats cost nothing.
+    branch), so that repeated addresses and splats are emitted once.
     """
 
     def __init__(self, header: str) -> None:

@@ -1,7 +1,7 @@
 """Converts float16 and bfloat16 to and from float32, by an instruction of the target or by arithmetic on the bits.
 
-The arithmetic for float16 follows F. Giesen's conversions (public domain): the value of a denormal number comes out of
-a multiplication by a power of two, its bits out of an addition that aligns the mantissa.
+The arithmetic for float16 follows F. Giesen's conversions (public domain): a multiplication by a power of two
+gives the value of a denormal number, and an addition that aligns the mantissa gives its bits.
 """
 
 from __future__ import annotations

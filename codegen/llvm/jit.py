@@ -75,7 +75,7 @@ def optimize_and_compile(
     ``link``: further modules to link with it; ``toggles``: the other fields of :class:`Options`. With ``cache``,
     machine code made before is taken from the disk (:mod:`..object_cache`), and new code is kept there.
 
-    Raises :class:`JITError` when the text is no valid module.
+    Raises :class:`JITError` when the text is not a valid module.
     """
     options = Options(opt_level, **toggles)
     key = _key((ir_text, *link), target, options) if cache else ""

@@ -21,9 +21,6 @@ def by_registers(
 
     ``scalars``: the element types of the values and of the result; ``widths``: the numbers of lanes of a register, the
     largest first; ``instruction`` gets the number of lanes to work on, and a register of each value.
-
-    ``scalars``: the element types of the values and of the result; ``widths``: the lanes of a register, the largest
-    first; ``instruction`` gets how many lanes it is to work on, and a register of each value.
     """
     source, result = scalars
     register = next((w for w in widths if lanes % w == 0), None) or (widths[-1] if lanes < widths[-1] else 0)

@@ -63,7 +63,7 @@ def emit(lowered: LoweredFunc) -> str:
         else:
             em.vars[p.var] = f"%a{n}"
     em.stmt(lowered.func.body)
-    em.settle_streams()
+    em.order_nontemporal_stores()
     fn.do("ret i32 0")
     guard = _after_permission(fn, lowered, params, parts) if parts.tiles else []
     if not target.has_runtime and any(name.startswith("tw_") for name in parts.declarations):

@@ -41,10 +41,12 @@ class StmtEmitter(ExprEmitter):
         self.name = name
         self.in_parallel = False
         self.streaming = 0
-        """Whether stores are non-temporal: 1 where the emitter proves that they are aligned, 2 where full vectors are known to be."""
+        """Whether stores are non-temporal: 1 where the emitter proves that they are aligned, 2 where full vectors are
+        known to be."""
         self.streamed = False
         self.failure: str | None = None
-        """In a parallel region: the address where the number of a failure is left for the caller. None: the function returns it."""
+        """In a parallel region: the address where the number of a failure is left for the caller. None: the function
+        returns it."""
         self.scratch: list[str] = []
         """Blocks of the runtime's memory that are in use here, given back when the function ends early."""
         self.leaving: dict[str, str] = {}
@@ -314,7 +316,7 @@ class StmtEmitter(ExprEmitter):
         self.parts.metadata.setdefault("nontemporal", "!{i32 1}")
         return whole, ", !nontemporal !0"
 
-    def settle_streams(self) -> None:
+    def order_nontemporal_stores(self) -> None:
         """Emit the fence that orders non-temporal stores with all others before the function ends."""
         if self.streamed and self.target.arch == "x86_64":
             self.fn.do(self.intrinsic("llvm.x86.sse.sfence", "void", [], []))
@@ -409,7 +411,7 @@ class StmtEmitter(ExprEmitter):
         first = fn.emit("add i64 %low, %begin")
         last = fn.emit("add i64 %low, %end")
         em.run_loop(s, first, last, True)
-        em.settle_streams()
+        em.order_nontemporal_stores()
         fn.do("ret void")
         return fn.text()
 

@@ -1,8 +1,12 @@
-"""Emits operations on tiles (:mod:`tilewright.tir.tile_ops`): instructions of AMX, or rows of vectors where it is missing.
+"""Emits operations on tiles (:mod:`tilewright.tir.tile_ops`) as instructions of AMX, or as rows of vectors without AMX.
 
-A tile is an SSA vector of all its numbers, which loops carry as they carry any value. Around each instruction it is cast
-to LLVM's type of a tile register and back; LLVM takes the casts out again, so that a tile which only such instructions
-use stays in its register, and configures the registers once in front of the loops.
+A tile is an SSA vector of all its numbers, which loops carry like any other value. Before and after each instruction it
+is cast to LLVM's type of a tile register and back. LLVM removes the casts, so that a tile used only by such
+instructions stays in its register, and configures the registers once in front of the loops.
+
+A tile is an SSA vector of all its numbers, which loops carry as they carry any value. Around each instruction it is
+cast to LLVM's type of a tile register and back; LLVM takes the casts out again, so that a tile which only such
+instructions use stays in its register, and configures the registers once in front of the loops.
 """
 
 from __future__ import annotations

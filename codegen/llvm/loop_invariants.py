@@ -3,10 +3,6 @@
 Most of the time of LLVM's pipeline goes into moving invariant loads and conditions out of loops, and memory into
 registers. Code that was tiled, vectorized and promoted to register values has none of these, and the emitter writes
 each address once. A few clean-up passes are enough for such code, and take a fifth of the time.
-
-Most of the time of LLVM's pipeline goes into moving invariant loads and conditions out of loops and into values that
-could live in registers. Code that was tiled, vectorized and promoted to register values has none of these, and the
-emitter writes each address once; so cleaning up is enough for it, and takes a fifth of the time.
 """
 
 from __future__ import annotations

@@ -157,9 +157,9 @@ def sweep_ir(target: Target, kind: str, past_caches: bool = False, apart: bool =
     """Returns ``probe_<kind>`` over elements ``[begin, end)`` of float32 arrays ``ctx[0..2]``, in blocks of eight
     vectors.
 
-    ``read``: sum of a; ``copy``: b = a; ``triad``: c = a + 3 b; ``quad``: d = a b + c with d = ctx[5]. One unit of the range
-    is one block. ``past_caches``: the stores are non-temporal. ``apart``: the eight vectors are
-    one of each eighth of the range, so that memory sees eight streams of each array.
+    ``read``: sum of a; ``copy``: b = a; ``triad``: c = a + 3 b; ``quad``: d = a b + c with d = ctx[5]. One unit of the
+    range is one block. ``past_caches``: the stores are non-temporal. ``apart``: each of the eight vectors comes from
+    another eighth of the range, so that memory sees eight streams of each array.
     """
     hint = ", !nontemporal !0" if past_caches else ""
     lanes = target.vector_lanes("float32")
@@ -180,7 +180,7 @@ def sweep_ir(target: Target, kind: str, past_caches: bool = False, apart: bool =
     out.append("  %n = phi i64 [ %begin, %entry ], [ %m, %loop ]")
     if kind == "read":
         out += [f"  %s{u} = phi {vector} [ {zero}, %entry ], [ %t{u}, %loop ]" for u in range(_UNROLL)]
-    # a trip's first vector, and from one vector to the next: 1, or as many as an eighth has
+    # an iteration's first vector, and the distance from one vector to the next: 1, or the size of an eighth
     out += [f"  %start = mul i64 %begin, {block}", "  %trip = sub i64 %n, %begin", "  %units = sub i64 %end, %begin"]
     out += [f"  %moved = mul i64 %trip, {lanes if apart else block}", "  %first = add i64 %start, %moved"]
     out.append(f"  %apart = mul i64 {'%units' if apart else '1'}, {lanes}")

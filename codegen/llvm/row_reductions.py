@@ -1,8 +1,9 @@
 """Reduces several vectors at once: the rows of a matrix of registers become the lanes of one vector.
 
-Reducing each row by itself takes log2(lanes) shuffles and as many combinations. Taken together, each step combines the
-halves of two vectors and puts the results into one, which does the work of two in the same three instructions: unpacking
-within 128-bit parts first, then exchanging those parts, as in a transpose of which only the sums of columns are kept.
+Reducing each row by itself takes log2(lanes) shuffles and as many combinations. In a reduction of several rows, each
+step combines the halves of two vectors and puts the results into one, which does the work of two steps with the same
+three instructions. The steps unpack within 128-bit parts first and then exchange those parts, as in a transpose of
+which only the sums of columns are kept.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def reduce_rows(em: ExprEmitter, e: Call, combine: Combine, one: Callable[[str, 
 
     most = max(unit, em.target.vector_lanes(scalar))
     parts, wide = [], lanes
-    for part in rest:  # one after the other, each down to a register
+    for part in rest:  # each row is first reduced to one register
         lanes = wide
         while lanes > max(most, rows):
             part = step(part, part, list(range(lanes // 2)), list(range(lanes // 2, lanes)), lanes)

@@ -1,6 +1,6 @@
-"""Lowering: from a scheduled function of blocks to loops over vectors and register values.
+"""Lowers scheduled functions of blocks to loops over vectors and register values.
 
-Each pass is one file and takes a PrimFunc to a PrimFunc; :data:`.pipeline.PASSES` is their order.
+Each pass is one file and maps a PrimFunc to a PrimFunc; :data:`.pipeline.PASSES` is their order.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from ...tir.walk import pre_order
 MOST_STEPS = "pragma_auto_unroll_max_step"
 EXPLICIT = "pragma_unroll_explicit"
 _DEEPEST = 8
-"""So many loops inside one another are chosen at most, TVM's ``auto_max_depth``."""
+"""The greatest depth of nested loops that are chosen, TVM's ``auto_max_depth``."""
 
 
 def choose_unrolled(func: PrimFunc) -> PrimFunc:
@@ -34,8 +34,8 @@ def choose_unrolled(func: PrimFunc) -> PrimFunc:
             for j in T.unroll(4):
                 for k in T.unroll(3): B[i, j] = B[i, j] + A[i, j, k]
 
-    A vector loop counts as one of its iterations. ``pragma_unroll_explicit = 0``: what would be unrolled stays a loop. TVM
-    leaves such loops to the compiler of the code that it prints; LLVM is told of none.
+    A vector loop counts as one of its iterations. With ``pragma_unroll_explicit = 0``, loops that would be unrolled
+    stay loops. TVM leaves such loops to the compiler of the code that it prints; here LLVM gets no hint.
     """
     wanted = (MOST_STEPS, EXPLICIT)
     if not any(

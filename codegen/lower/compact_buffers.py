@@ -52,8 +52,8 @@ def compact_buffers(func: PrimFunc) -> PrimFunc:
             Y = T.decl_buffer((1, 64))
             for j in range(64): Y[0, j] = ...
 
-    A dimension whose lower end or size cannot be told keeps its whole extent. Strides follow the new shape, and what
-    ``storage_align`` asked for.
+    A dimension whose lower end or size is unknown keeps its whole extent. Strides follow the new shape and the request
+    of ``storage_align``.
     """
     analyzer = Analyzer()
 

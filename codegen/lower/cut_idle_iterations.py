@@ -25,7 +25,8 @@ def cut_idle_iterations(func: PrimFunc) -> PrimFunc:
         for i0, i1 in T.grid(4, 4):
             if i0 * 4 + i1 < 16: f(i0 * 4 + i1)
 
-    Factors that just cover their loop leave nothing to cut: in the last iteration some checks hold.
+    Where the factors of a split exceed the extent by less than one outer iteration, nothing is cut, because some checks
+    hold in the last iteration.
     """
     analyzer = Analyzer()
 

@@ -1,9 +1,10 @@
-"""Moves bounds checks out of inner loops: a main version without them, and one for the edge.
+"""Moves bounds checks out of inner loops: a main version without them, and another version for the edge.
 
-A tile that does not divide its extent leaves checks like ``i0 * 8 + i1 < 255`` in the innermost loops. For all but
-the last ``i0`` the check holds for every ``i1``. This pass splits the iterations of ``i0`` into those where it holds
-throughout and the rest, and where the rest is one iteration, sets ``i0`` to it: then unrolled rows beyond the edge
-vanish, and vector checks become constant masks. It is index-set splitting (Banerjee 1979) driven by conditions.
+A tile that does not divide its extent leaves checks like ``i0 * 8 + i1 < 255`` in the innermost loops. For all but the
+last ``i0`` the check holds for every ``i1``. This pass splits the iterations of ``i0`` into those where the check
+always holds and the rest. Where the rest is one iteration, it replaces ``i0`` by its value, so that unrolled rows
+beyond the edge vanish and vector checks become constant masks. It is index-set splitting (Banerjee 1979) driven by
+conditions.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def name_quotients(func: PrimFunc) -> PrimFunc:
 
 
 def hoist_guards(func: PrimFunc) -> PrimFunc:
-    """Split loops (and named quotients) where inner checks stop holding throughout.
+    """Split loops (and named quotients) where inner checks no longer hold for all iterations.
 
     Before::
 
@@ -91,8 +92,8 @@ def hoist_guards(func: PrimFunc) -> PrimFunc:
         for i1 in T.unroll(8):
             if 248 + i1 < 255: f(248 + i1)
 
-    A loop with ``pragma_tail = "mask"`` stays whole: its checks become masks of vectors, computed in every iteration. That is
-    smaller, and faster for loops of few iterations.
+    A loop with ``pragma_tail = "mask"`` stays whole: its checks become masks of vectors, computed in every iteration.
+    That is smaller, and faster for loops of few iterations.
     """
     analyzer = Analyzer()
 
@@ -122,7 +123,7 @@ def hoist_guards(func: PrimFunc) -> PrimFunc:
         count = sum(1 for kind, _ in pieces if kind != "glue")
         out: list[Stmt] = []
         for kind, piece in pieces:
-            if kind == "glue":  # a loop or let around two versions in an if
+            if kind == "glue":  # a loop or let around an if with two versions
                 assert isinstance(piece, (For, LetStmt)) and isinstance(piece.body, IfThenElse)
                 branch = piece.body
                 assert branch.else_case is not None
@@ -199,7 +200,7 @@ def _split_let(let: LetStmt, first: int, last: int, analyzer: Analyzer, copies: 
 
 
 def _edge_value(low: int, high: int, extent: int) -> int | None:
-    """Returns the one value of ``[0, extent)`` outside ``[low, high)``, or None when there is not exactly one."""
+    """Returns the only value of ``[0, extent)`` outside ``[low, high)``, or None when there is not exactly one."""
     if low == 0 and high == extent - 1:
         return high
     if low == 1 and high == extent:
@@ -236,8 +237,8 @@ def _edge(loop: For, low: int, high: int) -> tuple[str, Node]:
 
 
 def _plan(var: Var, body: Stmt, analyzer: Analyzer) -> tuple[list[Expr], int | None, int | None, Expr | None] | None:
-    """Returns the checks in ``body`` that splitting at ``var`` decides, and where all of them hold: for ``low <= var <
-    high`` and ``rest`` (a condition on variables from outside)."""
+    """Returns the checks in ``body`` that splitting at ``var`` decides, and the condition under which all of them hold:
+    ``low <= var < high`` and ``rest`` (a condition on variables from outside)."""
     inner = inner_domains(body)
     terms: list[Expr] = []
     low: int | None = None

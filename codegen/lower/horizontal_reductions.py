@@ -55,9 +55,9 @@ def lower_horizontal(func: PrimFunc) -> PrimFunc:
 
         s[0] = s[0] + T.vector_reduce_add(p[T.Ramp(0, 1, 16)])
 
-    The annotation allows the terms to be combined in any order. The largest of those terms that are numbers,
-    ``s[0] = T.Select(p[l] > s[0], p[l], s[0])``, is one of these, too: compared with ``s[0]`` in every lane first, which
-    leaves no NaN. A loop of another shape stays as it is.
+    The annotation allows the terms to be combined in any order. The maximum that ignores NaN,
+    ``s[0] = T.Select(p[l] > s[0], p[l], s[0])``, is supported too: every lane is compared with ``s[0]`` first, which
+    removes NaN. A loop of another shape stays as it is.
     """
 
     def post(n: object) -> Stmt | None:

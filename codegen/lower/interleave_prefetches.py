@@ -1,4 +1,5 @@
-"""Prefetches the data of the next iteration of an outer loop, a few cache lines in every iteration of the inner loops."""
+"""Prefetches the data of the next iteration of an outer loop, a few cache lines in every iteration of the inner
+loops."""
 
 from __future__ import annotations
 
@@ -43,8 +44,8 @@ def interleave_prefetches(func: PrimFunc, target: Target) -> PrimFunc:
                     T.prefetch(T.address_of(B_flat[(p + 1) * 64 + T.min((i * 4 + k) // 4, 3) * 16]), 0, 2)
                     ... B[p, k, 0:16] ...
 
-    The nest of inner loops with the most iterations holds the prefetches, whether it reads ``B`` or not. Where the address does not move with
-    the loop, or not evenly with the loops inside, nothing is asked for.
+    The nest of inner loops with the most iterations holds the prefetches, whether it reads ``B`` or not. Where the
+    address does not change with the loop, or not evenly with the loops inside, nothing is prefetched.
     """
     return func.with_body(_visit(func.body, None, target.caches.line, {}))
 

@@ -97,7 +97,8 @@ _NEEDS_FUSED = ("sin", "cos", "tan", "fmod")
 def expand(call: Call, fused: bool = True, scales: bool = False) -> Expr | None:
     """Returns the expansion of ``tir.exp(x)`` and similar calls, or None for calls that stay as they are.
 
-    ``fused``: the target has fused multiply-add; ``scales``: instructions for ``tir.times_exp2`` and ``tir.round_rest``.
+    ``fused``: the target has fused multiply-add; ``scales``: instructions for ``tir.times_exp2`` and
+    ``tir.round_rest``.
     """
     name = call.op.removeprefix("tir.")
     if not call.op.startswith("tir.") or not is_float(call.dtype):

@@ -1,18 +1,19 @@
 """Computes 1 + erf(t) without cancellation, for gelu and the normal distribution.
 
-For negative t the sum of 1 and a number close to -1 has few digits left, or none. So it is computed as erfc(|t|), and for
-positive t as 2 minus that. With a = |t| * sqrt(2), which is |x| for gelu(x),
+For negative t the sum of 1 and a number close to -1 keeps few digits, or none. It is therefore computed as erfc(|t|),
+and for positive t as 2 - erfc(|t|). With a = |t| * sqrt(2), which is |x| for gelu(x),
 
     erfc(|t|) = exp(-a**2 / 2) * v * p(v),   v = 2c / (a + c)
 
-(the substitution is that of M. Shepherd and J. Laframboise, "Chebyshev approximation of (1 + 2x) exp(x**2) erfc x in
-0 <= x < infinity", Mathematics of Computation 36, 1981). What roundings lose that the result would show is kept as a second
-number (T. Dekker, Numer. Math. 18, 1971): of the square, of what remains of it in the exponential, of p's last step and of
-the product with v. The quotient v need not be exact: it belongs to an a' close to a, and q(a) = exp(a**2 / 2) * erfc(a /
-sqrt(2)) has the derivative a * q(a) - sqrt(2 / pi), so that one step of Taylor's series leads from a' to a.
+(the substitution is that of M. Shepherd and J. Laframboise, "Chebyshev approximation of (1 + 2x) exp(x**2) erfc x in 0
+<= x < infinity", Mathematics of Computation 36, 1981). Rounding errors that would show in the result are kept as a
+second number (T. Dekker, Numer. Math. 18, 1971): those of the square, of its remainder in the exponential, of p's last
+step and of the product with v. The quotient v need not be exact: it belongs to an a' close to a, and q(a) = exp(a**2 /
+2) * erfc(a / sqrt(2)) has the derivative a * q(a) - sqrt(2 / pi), so that one step of Taylor's series leads from a' to
+a.
 
-Where the sum would be denormal it is 0: processors take long over denormal numbers. The polynomials are minimax fits of
-the relative error made for this file (Remez exchange in 40 digits).
+Where the sum would be denormal it is 0, because processors are slow on denormal numbers. The polynomials are minimax
+fits of the relative error made for this file (Remez exchange in 40 digits).
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Powers x**y by way of log2 and exp2: float32 in float64, float64 in pairs of float64.
 
 For float64 the logarithm is s = (m - 1) / (m + 1), log(m) = 2 s + 2/3 s**3 + s**5 q(s**2), each leading term a sum of
-two numbers (about 2**-68 relative, after Tang's and SLEEF's double-double logarithms); the product with y keeps its error
-term, which the exponential adds to its argument. For float32 the same in float64, without pairs: log2 to 2**-37 and exp2
-to 2**-34 are enough. Vectors of positive x and finite y are done then; others get what C's table of special values says
-(ISO C, F.10.4.4). The polynomials are minimax fits made for this file (Remez exchange in 50 digits).
+two numbers (about 2**-68 relative, after Tang's and SLEEF's double-double logarithms); the product with y keeps its
+error term, which the exponential adds to its argument. float32 values are computed in the same way in float64, without
+pairs: errors of 2**-37 for log2 and 2**-34 for exp2 are small enough. This completes vectors of positive x and finite
+y. Other vectors get the values of C's table of special values (ISO C, F.10.4.4). The polynomials are minimax fits made
+for this file (Remez exchange in 50 digits).
 """
 
 from __future__ import annotations

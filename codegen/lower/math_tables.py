@@ -1,19 +1,19 @@
 """The functions gelu, erf and tanh of float32, as polynomials on sixteen intervals whose coefficients are looked up.
 
-The interval of a = |x| is told by the leading bits of a + offset, so that intervals grow with a; AVX-512 looks up
-sixteen coefficients by one instruction. A polynomial of degree 5 in a - centre has little to round: the difference is
-exact, the first coefficient as good as exact (benchmarks/math_fit.py, which made the tables, says how), and the others
-weigh less with every power.
+The leading bits of a + offset determine the interval of a = |x|, so that intervals grow with a; AVX-512 looks up
+sixteen coefficients by one instruction. A polynomial of degree 5 in a - centre has small rounding errors: the
+difference is exact, the first coefficient is nearly exact (benchmarks/math_fit.py, which made the tables, explains
+how), and the influence of the others decreases with every power.
 
 gelu(x) = max(x, 0) - a * Phi(-a), and the product is put together as
 
     a * Phi(-a) = (min(a, bend) / 2 * 2**n) * (1 + q) * (1 + s),   1 + q = 2**(-r / STEP),   r = a**2 + n * STEP
 
-where s is looked up. Only sums of what is about one are rounded on the way: w = q + s + q * s, and the last step is one
-fused operation, max(x, 0) - S - S * w. (Without these, S + S * w is taken in two parts.) STEP is close to 2 * log(2) and
-has so few bits that r is rounded once; what exp(-a**2 / 2) and 2**(-a**2 / STEP) differ by is smooth, and s has it. Up to
-``bend`` the factor a is kept apart, so that gelu is right near zero; beyond, a * exp(a**2 / 2) * Phi(-a) is nearly
-constant and s stays small.
+where s is looked up. Only the small number w = q + s + q * s is rounded on the way, and the last step is one fused
+operation, max(x, 0) - S - S * w. (Without fused operations, S + S * w is computed in two parts.) STEP is close to 2 *
+log(2) and has so few bits that r is rounded once. The quotient of exp(-a**2 / 2) and 2**(-a**2 / STEP) is smooth, and s
+includes it. Up to ``bend`` the factor a is kept separate, so that gelu is right near zero; beyond, a * exp(a**2 / 2) *
+Phi(-a) is nearly constant and s stays small.
 """
 
 from __future__ import annotations

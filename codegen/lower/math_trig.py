@@ -1,10 +1,11 @@
 """The sine, cosine and tangent.
 
-Near: the argument is reduced by n * pi/2 in three parts of full precision (after Cody and Waite, "Software Manual for
-the Elementary Functions", 1980). A fused multiply-subtract of the first part is exact, and what the second loses in
-rounding is kept: the difference comes as a sum of two numbers. Far: float32 values go through float64 and, from 2**27
-on, the bits of 2/pi that matter are picked out and multiplied as whole numbers (Payne and Hanek, "Radian reduction for
-trigonometric functions", 1983), as they are of float64. The far side runs only when a lane asks for it.
+A small argument is reduced by n * pi/2 in three parts of full precision (after Cody and Waite, "Software Manual for the
+Elementary Functions", 1980). A fused multiply-subtract of the first part is exact, and the rounding error of the second
+is kept, so that the difference is a sum of two numbers. A large float32 argument is reduced in float64 and, from 2**27
+on, by a multiplication with the relevant bits of 2/pi as whole numbers (Payne and Hanek, "Radian reduction for
+trigonometric functions", 1983), as is a large float64 argument. The reduction of large arguments runs only when a lane
+needs it.
 
 The tangent is the quotient of sine and cosine, both as sums of two numbers, corrected by its remainder. Polynomials are
 minimax fits made for this file (Remez exchange in 50 digits).
@@ -49,7 +50,7 @@ LOW_WORD = (1 << 32) - 1
 
 
 Formula = Callable[[MathBuilder, Expr, Expr, Expr], Expr]
-"""What to make of (r, low, quadrant), where r + low is the argument less quadrant * pi/2."""
+"""A function of (r, low, quadrant), where r + low is the argument minus quadrant * pi/2."""
 
 
 def _two_parts(m: MathBuilder, x: Expr) -> tuple[Expr, Expr, Expr]:
@@ -90,9 +91,9 @@ def _far(m: MathBuilder, x: Expr) -> tuple[Expr, Expr]:
 def _payne_hanek(m: MathBuilder, x: Expr) -> tuple[Expr, Expr]:
     """Returns the same for |x| >= 2**27: x = k * 2**e with a 24-bit k; 96 bits of 2/pi from bit e - 2 on, times k."""
     bits = m.name(m.to_bits(m.abs(x)))
-    exponent = m.name(m.shr(bits, 52) - m.i(1023 + 23))  # e of |x| = k * 2**e, 4 .. 104
+    exponent = m.name(m.shr(bits, 52) - m.i(1023 + 23))  # the exponent e of |x| = k * 2**e, 4 .. 104
     k = m.name(m.shr(m.both(bits, (1 << 52) - 1), 29) + m.i(1 << 23))
-    start = m.name(exponent - m.i(2))  # bits of weight 4 and above make full turns
+    start = m.name(exponent - m.i(2))  # bits of weight 4 and above are multiples of 2 * pi
     word, shift = m.name(m.shr(start, 5)), m.name(m.both(start, 31))
     picked = []
     for offset in range(4):

@@ -24,8 +24,8 @@ from .statement_copies import fresh_copy
 
 NONTEMPORAL = "pragma_nontemporal_store"
 NONTEMPORAL_ATTR = "nontemporal_store"
-"""What the emitter looks for: 1 around stores whose alignment it must see for itself, :data:`ALIGNED` around those whose
-full vectors are known to be aligned."""
+"""The attribute that the emitter reads: 1 around stores whose alignment it has to prove, :data:`ALIGNED` around stores
+whose full vectors are known to be aligned."""
 ALIGNED = 2
 _FEWEST_TRIPS = 4
 
@@ -82,9 +82,9 @@ def align_nontemporal_stores(func: PrimFunc, target: Target) -> PrimFunc:
             for v in T.vectorized(16):
                 if v < s: B[1024 + (v - s)] = f(A[1024 + (v - s)])
 
-    It applies to a serial loop over (unrolled loops over) a vector loop without conditions whose one store runs through
-    memory without gaps and which is a function of the running number of the element. Elsewhere the mark stays, and only stores that
-    the emitter sees to be aligned (in scratch memory) go past the caches.
+    It applies to a serial loop over (unrolled loops over) a vector loop without conditions whose only store is
+    contiguous and whose body depends on the linear index of the element alone. Elsewhere the mark stays, and only
+    stores that the emitter proves to be aligned (in scratch memory) are non-temporal.
     """
     if not any(isinstance(n, AttrStmt) and n.attr_key == NONTEMPORAL_ATTR for n in pre_order(func.body)):
         return func

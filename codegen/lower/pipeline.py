@@ -89,8 +89,8 @@ PLAIN_PASSES: tuple[Pass, ...] = tuple([
     p for p in PASSES
     if p.name in ("drop_assumptions", "place_init", "flatten_blocks", "widen_half_floats", "lower_math", "lower_horizontal")
 ])  # fmt: skip
-"""What a function needs in which no loop is of a kind: nothing is simplified, hoisted, unrolled or kept in registers. What
-it computes is a reference that shares little with the other passes."""
+"""The passes that a function without special loop kinds needs: nothing is simplified, hoisted, unrolled or kept in
+registers. The results are a reference that shares little with the other passes."""
 
 
 @dataclass(slots=True)
@@ -119,7 +119,7 @@ def run_passes(
     the function after each (False: before the first and after the last; None: as ``TILEWRIGHT_VERIFY=passes`` in the
     environment says); ``report`` collects the times.
 
-    Raises VerifyError for a function that is not well-formed, ValueError for an annotation whose value says nothing.
+    Raises VerifyError for a function that is not well-formed, ValueError for an annotation with an invalid value.
     """
     if check is None:
         check = os.environ.get("TILEWRIGHT_VERIFY", "") == "passes"

@@ -28,8 +28,8 @@ def place_init(func: PrimFunc) -> PrimFunc:
             for k in range(4):
                 with T.block("C"): C[vi, vj] = C[vi, vj] + A[vi, vk]
 
-    Where a loop carries spatial and reduction axes at once, or makes what the init reads, the init stays in place under a
-    condition instead.
+    Where a loop carries spatial and reduction axes at once, or computes values that the init reads, the init stays in
+    place under a condition instead.
     """
     before: dict[int, list[Stmt]] = {}
     keep_alive: list[Node] = []

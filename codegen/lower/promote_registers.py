@@ -28,7 +28,7 @@ Access = BufferLoad | BufferStore
 
 
 def promote_registers(func: PrimFunc) -> PrimFunc:
-    """Split every allocation with constant accesses only into register values.
+    """Split every allocation that has only constant accesses into register values.
 
     Before::
 
@@ -43,9 +43,9 @@ def promote_registers(func: PrimFunc) -> PrimFunc:
         acc_0[()] = ...
         acc_8[()] = acc_8[()] + ...
 
-    Arrays that are indexed by a variable or cross a parallel loop stay in memory, and those whose accesses overlap in
-    uneven pieces (:func:`.register_partition.partition_accesses`). A store under a mask becomes a ``Select`` with the old value, or a plain one
-    where no lane outside the mask is ever looked at.
+    Arrays that are indexed by a variable or cross a parallel loop stay in memory, as do those whose accesses overlap in
+    parts of different lengths (:func:`.register_partition.partition_accesses`). A store under a mask becomes a
+    ``Select`` with the old value, or a plain one where no lane outside the mask is ever read.
     """
     tiles = {}
     lives = {n.buffer: n.body for n in pre_order(func.body, _statements) if isinstance(n, Allocate)}

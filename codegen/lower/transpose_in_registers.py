@@ -43,8 +43,9 @@ def transpose_in_registers(func: PrimFunc, target: Target) -> PrimFunc:
                 …
 
     It applies to perfect nests over one store of one element, where each of the two axes runs through one of the arrays
-    without gaps and no place is written twice. Conditions on one axis, and what sticks out of a square, become masks of
-    the loads and the stores; zeros around the source come from masked loads. Without the rewrite each vector would be gathered element by element.
+    without gaps and no element is written twice. Conditions on one axis, and the bounds of incomplete squares, become
+    masks of the loads and the stores; zeros around the source come from masked loads. Without the rewrite each vector
+    would be gathered element by element.
     """
 
     def visit(n: Node) -> Node:

@@ -1,9 +1,9 @@
-"""Transposing a square of vectors by shuffles, the way a register transpose is written by hand.
+"""Transposes a square of vectors by shuffles, as hand-written register transposes do.
 
 First every group of rows that fills a 128-bit lane is transposed within the lanes by interleaving halves (a perfect
-shuffle repeated log2 times is a transpose; each step is one unpack instruction per row), then blocks of that size change
-places between the groups: exchanging blocks at distances 1, 2, 4 … (J. O. Eklundh, "A fast computer method for matrix
-transposing", IEEE Transactions on Computers C-21(7), 1972).
+shuffle repeated log2 times is a transpose; each step is one unpack instruction per row), then blocks of that size
+change places between the groups: exchanging blocks at distances 1, 2, 4 … (J. O. Eklundh, "A fast computer method for
+matrix transposing", IEEE Transactions on Computers C-21(7), 1972).
 """
 
 from __future__ import annotations

@@ -75,8 +75,8 @@ def vectorize_loops(func: PrimFunc) -> PrimFunc:
         C.vstore([T.Ramp(j * 8, 1, 8)], A.vload([...], predicate=m) + T.Broadcast(s[0], 8), predicate=m)
         # where m = T.Ramp(j * 8, 1, 8) < T.Broadcast(30, 8)
 
-    A loop around vector statements, or with effects that each iteration has (calls of functions that may write), runs
-    serially: so does the outer one of two vector loops. Functions that others wrote for scalars are called lane by lane.
+    A loop around vector statements, or with an effect in each iteration (calls of functions that may write), runs
+    serially. This includes the outer one of two vector loops. External scalar functions are called lane by lane.
     """
 
     analyzer = Analyzer()
@@ -121,9 +121,9 @@ def widen(e: Expr, lanes: int) -> Expr:
 
 _ELEMENTWISE_NOT = {"tir.address_of", "tir.prefetch", "tir.tvm_access_ptr", "tir.misaligned"}
 _ONCE_PER_LANE = {"tir.call_extern", "tir.call_llvm_intrin", "tir.ret", "tir.tile_store"}
-"""Calls with effects: each lane's happens, in order."""
+"""Calls with effects, which happen for each lane in order."""
 _SCALAR_ONLY = {"tir.call_pure_extern", "tir.call_llvm_pure_intrin"}
-"""Functions that somebody else wrote for scalars."""
+"""Calls of external scalar functions."""
 
 
 class _Vectorizer:
@@ -392,7 +392,8 @@ class _Vectorizer:
         return result
 
     def rows_of(self, e: Call) -> Expr | None:
-        """Return a horizontal reduction in a loop over rows as one reduction of all rows, their vectors side by side."""
+        """Return a horizontal reduction in a loop over rows as one reduction of all rows, their vectors side by
+        side."""
         (vector,) = e.args
         var, lanes = next(iter(self.env.items()))
         if not uses_var(vector, var):

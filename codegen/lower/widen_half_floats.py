@@ -3,7 +3,8 @@ operation.
 
 A sum, difference, product, quotient or square root of two float16 or bfloat16 values that is computed in float32 and
 then rounded is the nearest one, as if it had been computed in the narrow type: float32 has more than twice as many
-digits, and two more (S. Figueroa, "When is double rounding innocuous?", 1995). So compiled code gives what the interpreter gives.
+digits, and two more (S. Figueroa, "When is double rounding innocuous?", 1995). Compiled code therefore gives the same
+results as the interpreter.
 """
 
 from __future__ import annotations
@@ -60,8 +61,9 @@ def widen_half_floats(func: PrimFunc) -> PrimFunc:
         B[i] = T.Cast("float16", T.Cast("float32", T.Cast("float16", T.Cast("float32", A[i]) * T.Cast("float32", A[i])))
                                  + T.float32(1))
 
-    The result of an operation is rounded before the next one sees it. What only chooses among values (a store, minima
-    and maxima, ``T.Select``) does not count as the next one: rounding keeps the order of numbers, so it may follow the choice.
+    The result of an operation is rounded before the next one sees it. An operation that only chooses among values (a
+    store, minima and maxima, ``T.Select``) does not count as the next one: rounding keeps the order of numbers, so it
+    may follow the choice.
     """
     if not any(hasattr(n, "dtype") and _is_half(n.dtype) for n in pre_order(func) if not isinstance(n, BufferStore)):
         return func

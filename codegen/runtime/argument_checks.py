@@ -3,7 +3,7 @@
 :mod:`.native_glue` has the fast path, and comes here when an argument is unusual.
 
 Each error is an :class:`ArgumentError` (both a TypeError and a ValueError) that names the argument by position and
-name, says what was expected and what came, and how to get there.
+name and says what was expected, what was passed, and how to convert it.
 """
 
 from __future__ import annotations
@@ -228,7 +228,8 @@ _INTEGER: tuple[tuple[Any, Callable[[int, int], int]], ...] = (
 
 
 def _solve(expr: Expr, value: int, known: dict[Var, int]) -> tuple[Var, int] | None:
-    """Returns the symbol in ``expr`` and its value, if there is one on a path of sums and products with known values."""
+    """Returns the symbol in ``expr`` and its value, if there is one on a path of sums and products with known
+    values."""
     while not isinstance(expr, Var):
         if isinstance(expr, Cast):
             expr = expr.value

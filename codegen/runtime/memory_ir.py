@@ -1,9 +1,10 @@
 """Scratch memory for kernels, in LLVM IR.
 
 A kernel that packs its operands asks for the same blocks at every call; fresh pages from the system would cost more
-than the packing. So freed blocks wait in 32 slots, taken and put back by atomic exchange, and are handed out again when
-they fit and are at most twice too large. At most 1 GiB waits, no block above 256 MiB. A block's capacity (the bytes that
-its user may touch) stands 64 bytes before it. From 2 MiB on, blocks are aligned to huge pages and ask for them.
+than the packing. Freed blocks are therefore kept in 32 slots, which are read and written by atomic exchange, and are
+reused when they are large enough and at most twice too large. At most 1 GiB is kept, and no block above 256 MiB. A
+block's capacity (the bytes that its user may access) is stored 64 bytes before it. From 2 MiB on, blocks are aligned to
+huge pages and request them.
 """
 
 MEMORY = r"""

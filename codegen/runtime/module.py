@@ -149,10 +149,10 @@ class BoundCall:
 
 
 class Module:
-    """What :func:`tilewright.codegen.compile` returns: functions by name, their sources, and export.
+    """The result of :func:`tilewright.codegen.compile`: functions by name, their sources, and export.
 
-    Calling a module of one function calls that function; of several, the one named ``main``. The machine code enters the process at the first call, so a
-    module for another machine can be looked at and exported.
+    Calling a module of one function calls that function; of several, the one named ``main``. The machine code is loaded
+    at the first call, so that a module for another machine can be inspected and exported.
     """
 
     def __init__(
@@ -221,9 +221,9 @@ class Module:
     def pack_weights(self, *weights: Any, function: str | None = None) -> Any:
         """Return the layout-free parameters of a function in the layout that it takes, to be passed in their place.
 
-        ``weights``: the arrays, in the order of the parameters that the attribute ``layout_free_buffers`` names. Returns
-        a new array for one, a tuple for several; where the schedule packs nothing ahead, the array itself. ValueError
-        for another number of arrays, and for a function without such parameters.
+        ``weights``: the arrays, in the order of the parameters that the attribute ``layout_free_buffers`` names.
+        Returns a new array for one, a tuple for several; where the schedule packs nothing ahead, the array itself.
+        ValueError for another number of arrays, and for a function without such parameters.
         """
         name = self._main() if function is None else function
         steps = self._packing.get(name, {})

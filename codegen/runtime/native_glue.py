@@ -5,9 +5,9 @@ it.
 and bound calls use it.
 
 ``tw_call(fn, array, …)`` takes Python objects, reads NumPy's array header itself (type, dtype, rank, shape, flags,
-pointer), calls ``fn`` when everything is as it must be, and otherwise returns :data:`UNUSUAL` without calling; then the
-careful path decides, and explains. That makes a checked call cost less than a microsecond. The header's layout is
-NumPy's public C ABI (PyArrayObject_fields); it is compared with the truth once before it is trusted.
+pointer), calls ``fn`` when all checks hold, and otherwise returns :data:`UNUSUAL` without a call; then the
+careful path decides and explains. A checked call therefore costs less than a microsecond. The header's layout is
+NumPy's public C ABI (PyArrayObject_fields), which is tested once on a real array before it is used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The runtime as LLVM IR text: thread pool, scratch memory, timing. It needs libc and pthreads only.
+"""The runtime as LLVM IR text: thread pool, scratch memory, timing. It needs only libc and pthreads.
 
 One text serves every target: loaded once per process by the JIT, or linked into exported objects (then every symbol is
 ``linkonce_odr hidden``: several objects in one program share one pool, several libraries do not meet).
@@ -115,8 +115,9 @@ no:
   ret i32 1
 }
 """
-"""Linux lets a process use the registers' 8 KiB when it asks: arch_prctl(ARCH_REQ_XCOMP_PERM, XTILEDATA), by number, since
-libc has no name for it. The permission covers all threads, and children after a fork. A system or machine without AMX refuses."""
+"""Linux lets a process use the registers' 8 KiB when it asks: arch_prctl(ARCH_REQ_XCOMP_PERM, XTILEDATA), by number,
+since libc has no name for it. The permission covers all threads, and children after a fork. A system or machine without
+AMX refuses."""
 
 ASK_TILES = (
     'call i64 asm sideeffect "syscall", "={rax},{rax},{rdi},{rsi},~{rcx},~{r11},~{memory}"(i64 158, i64 4131, i64 18)'
@@ -124,7 +125,8 @@ ASK_TILES = (
 
 
 def runtime_ir(target: Target, exported: bool = False) -> str:
-    """Return the runtime for ``target`` (POSIX systems). ``exported``: it is to be linked into an exported object file."""
+    """Return the runtime for ``target`` (POSIX systems). ``exported``: it is to be linked into an exported object
+    file."""
     mac = "darwin" in target.triple or "macos" in target.triple
     pause_decl, pause = {
         "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),

@@ -70,7 +70,7 @@ def time_packed(
     """Time ``tw_packed(slots)``: ``repeat`` results of ``number`` calls each, after ``warmup`` untimed calls.
 
     ``number`` grows until one result takes ``min_repeat_ms``. With ``cold_bytes`` the caches are filled with other data
-    before each call (that part is not timed), so one call is one result's unit however small ``number`` is.
+    before each call (which is not timed), so that each timed unit is a single call even for a small ``number``.
     """
     if repeat < 1 or number < 1:
         raise ValueError(f"repeat = {repeat}, number = {number}: both must be at least 1")

@@ -61,7 +61,7 @@ def test_what_can_be_compiled():
     assert compile(func, name="other").get_source("ll").count("@other(") == 1
     with pytest.raises(TypeError, match="cannot compile int; a PrimFunc, a Schedule or an IRModule is needed"):
         compile(7)
-    with pytest.raises(ValueError, match="'two words' is no C identifier"):
+    with pytest.raises(ValueError, match="'two words' is not a C identifier"):
         compile(func, name="two words")
 
 

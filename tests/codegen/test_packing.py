@@ -212,7 +212,7 @@ def test_two_weights():
 
 def test_the_attribute_names_buffers():
     func = dense(2, 2, 2).with_attr("layout_free_buffers", [3])
-    with pytest.raises(ValueError, match="layout_free_buffers of main names parameter 3, which is no buffer"):
+    with pytest.raises(ValueError, match="layout_free_buffers of main names parameter 3, which is not a buffer"):
         layout_free_params(func)
 
 

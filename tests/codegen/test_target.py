@@ -215,7 +215,7 @@ def test_immutable():
             "llvm -mtriple=x86_64-linux-gnu -mcpu=skylake -vector-width=512",
             "-vector-width=512: this target has 128, 256",
         ),
-        ("llvm skylake", "'skylake' is no option"),
+        ("llvm skylake", "'skylake' is not an option"),
         ("llvm 'x", "No closing quotation"),
         (7, "a target is text"),
     ],
