@@ -1,4 +1,4 @@
-"""What blockize and tensorize share: a block's axes taken apart into those of an outer and of an inner block."""
+"""This module divides the axes of a block into those of an outer and of an inner block, for blockize and tensorize."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from ..tree import Tree
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DividedBlock:
-    """Axes, values and predicate of the outer block; the inner block's realization; the domains of its axes."""
+    """A ``DividedBlock`` holds axes, values and predicate of the outer block, and the realization of the inner
+    block."""
 
     axes: tuple[IterVar, ...]
     values: tuple[Expr, ...]
@@ -43,10 +44,10 @@ def divide_block(
     preserve_unit_iters: bool,
     where: Stmt,
 ) -> DividedBlock:
-    """Divide the block's axes: ``outer`` loops stay around the outer block, ``inner`` ones stand inside it.
+    """Divide the axes of the block: ``outer`` loops stay around the outer block, ``inner`` loops are inside it.
 
-    The inner block is without init; ``init`` is the old one in terms of the new axes. ScheduleError when a binding mixes
-    the two kinds of loops in a way that no axis says.
+    The inner block has no init; ``init`` is the old one in terms of the new axes. ScheduleError is raised when a
+    binding mixes the two kinds of loops so that it is not a sum of an outer and an inner part.
     """
     block = realize.block
     ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in (*outer, *inner)}
@@ -66,7 +67,7 @@ def divide_block(
         base: Expr = d.base
         value = d.outer
         if is_const_int(d.outer_extent, 1) and is_const_int(d.inner_extent, 1) and not _settled(base):
-            axis = IterVar(iv.dom, axis.var, iv.kind, iv.thread_tag)  # a value from outside all loops
+            axis = IterVar(iv.dom, axis.var, iv.kind, iv.thread_tag)  # the value does not depend on the loops
             value, base = base, const(0, dtype)
             new: Expr = axis.var
         elif is_const_int(d.inner_extent, 1):
@@ -99,7 +100,7 @@ def divide_block(
 
 
 def _settled(base: Expr) -> bool:
-    """Return whether a binding's constant part is a number, which stands in the body as it is."""
+    """Return whether the constant part of a binding is a number, which the body then contains as it is."""
     return isinstance(base, IntImm)
 
 
@@ -148,7 +149,7 @@ def _foreign_loops(tree: Tree, e: Expr, own: Mapping[Var, Range]) -> bool:
 def _trivial(
     tree: Tree, realize: BlockRealize, ranges: Mapping[Var, Range], inside: Sequence[Var]
 ) -> tuple[Division, ...] | None:
-    """Return the division when each binding uses only outer or only inner loops; it need not be affine then."""
+    """Return the division when each binding uses only outer or only inner loops, which need not be affine."""
     out: list[Division] = []
     for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         zero, one = const(0, iv.var.dtype), const(1, iv.var.dtype)
@@ -173,7 +174,7 @@ def _check_init(
     predicate: Expr,
     analyzer: Analyzer,
 ) -> None:
-    """Raise ScheduleError unless initializing all that the inner loops reach, before they run, changes nothing."""
+    """Raise ScheduleError unless the result is the same when all elements of the inner loops are initialized before."""
     block = realize.block
     name = block.name_hint
     hint = "decompose_reduction first"
@@ -267,7 +268,7 @@ def _plain_index(e: Expr) -> bool:
 def outer_regions(
     regions: Iterable[BufferRegion], domains: Mapping[Var, Range], analyzer: Analyzer
 ) -> tuple[BufferRegion, ...]:
-    """Each region widened over the inner block's axes; a dimension without known ends is taken whole."""
+    """Return the regions widened over the inner block's axes; a dimension without known bounds is taken as a whole."""
     out: list[BufferRegion] = []
     for region in regions:
         ranges: list[Range] = []
@@ -286,7 +287,7 @@ def outer_regions(
 
 
 def init_nest(halves: DividedBlock, inner: Sequence[For], name: str) -> Stmt:
-    """Return the init of the outer block: a block of its own over those axes of the inner block that it uses."""
+    """Return the init of the outer block: a block with those axes of the inner block that the init uses."""
     block, init = halves.inner.block, halves.init
     assert init is not None
     fresh: dict[Var, Expr] = {}
@@ -313,14 +314,14 @@ def init_nest(halves: DividedBlock, inner: Sequence[For], name: str) -> Stmt:
 
 
 def nest_again(body: Stmt, loops: Sequence[For]) -> Stmt:
-    """Return the loops, outermost first, around ``body``."""
+    """Return ``body`` inside the loops, given outermost first."""
     for lp in reversed(loops):
         body = lp.with_(body=body)
     return body
 
 
 def union_regions(regions: Iterable[BufferRegion], analyzer: Analyzer) -> tuple[BufferRegion, ...]:
-    """Return one region per buffer, in the order in which the buffers appear: the box around all of its regions."""
+    """Return one region per buffer, in order of first occurrence: the bounding box of all its regions."""
     boxes: dict[Buffer, list[Range]] = {}
     for region in regions:
         old = boxes.get(region.buffer)

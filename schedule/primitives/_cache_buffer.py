@@ -1,7 +1,7 @@
-"""The copy that cache_read and cache_write make: of the whole buffer, or only of the part that is used.
+"""This module makes the buffer and the copying block of cache_read and cache_write.
 
-In a loop of the scope the new buffer keeps the shape of the old one, so that the copy can move. Directly in the scope's
-block it holds just the box that is copied, and the accesses are shifted to it.
+Inside a loop of the scope the new buffer has the shape of the old one, so that the copy can be moved. Directly in the
+block of the scope it holds only the box that is copied, and the indices of accesses are shifted.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from ._match_buffers import renewed_buffers
 from ._nest_insertion import Span, nest, realize_over, span_within
 
 Part = tuple[Range, ...]
-"""The box of a buffer that a new buffer holds."""
+"""The box of the old buffer that the new buffer holds."""
 
 
 def cached_part(tree: Tree, place: Stmt, buffer: Buffer, box: Sequence[Ends | None], analyzer: Analyzer) -> Part | None:
-    """Return the part to hold when the copy of ``box`` stands in ``place``; None for the whole buffer."""
+    """Return the part that a copy of ``box`` holds when it is made in ``place``; None for the whole buffer."""
     if tree.loops_above(place):
         return None
     sizes = symbols_of(tree.func)
@@ -43,7 +43,7 @@ def cached_part(tree: Tree, place: Stmt, buffer: Buffer, box: Sequence[Ends | No
         if any(isinstance(n, Var) and not any(n is s for s in sizes) for n in pre_order(span.extent)):
             return None
         if span.at_least is not None or span.at_most is not None:
-            return None  # an extent that changes, rounded up: the box may stick out
+            return None  # an extent that changes is rounded up, so that the box may exceed the buffer
         out.append(Range(span.start, span.extent))
     whole = all(
         is_const_int(r.min, 0) and analyzer.can_prove_equal(r.extent, e) for r, e in zip(out, buffer.shape, strict=True)
@@ -52,7 +52,7 @@ def cached_part(tree: Tree, place: Stmt, buffer: Buffer, box: Sequence[Ends | No
 
 
 def read_part(tree: Tree, scope: Scope, place: Stmt, buffer: Buffer, consumers: Sequence[BlockRealize]) -> Part | None:
-    """Return the part of a buffer that a block's declared reads name, where its consumers inside keep to it."""
+    """Return the part of a buffer that a block declares to read, if its consumers inside stay within it; else None."""
     region = next((r.region for r in scope.root.block.reads if r.buffer is buffer), None)
     if region is None:
         return None
@@ -71,8 +71,7 @@ def read_part(tree: Tree, scope: Scope, place: Stmt, buffer: Buffer, consumers: 
 def cache_buffer(
     name: str, buffer: Buffer, storage_scope: str, box: Sequence[Ends | None], part: Part | None
 ) -> Buffer:
-    """Return the new buffer, for all of ``buffer`` or a part. Its sizes are of the type of the indices that are
-    used."""
+    """Return the new buffer, for all of ``buffer`` or a part; its sizes have the type of the indices in use."""
     shape = [
         const(e.value, ends[0].dtype) if ends is not None and isinstance(e, IntImm) else e
         for e, ends in zip(buffer.shape, box, strict=True)
@@ -98,8 +97,10 @@ def copy_nest(
     box: Sequence[Ends | None],
     part: Part | None,
 ) -> Stmt:
-    """Return the loops and the block ``name`` that copy: ``target[v0, ...] = source[v0, ...]``. The one of the two that
-    is ``copy`` holds ``part`` of the other."""
+    """Return the loops and the block ``name`` that copy: ``target[v0, ...] = source[v0, ...]``.
+
+    Of the two buffers, ``copy`` holds ``part`` of the other.
+    """
     axes = [IterVar(Range.from_extent(e), Var(f"v{i}", e.dtype)) for i, e in enumerate(copy.shape)]
     here: tuple[Expr, ...] = tuple([iv.var for iv in axes])
     shifted = here if part is None else tuple([r.min + v for r, v in zip(part, here, strict=True)])
@@ -115,8 +116,7 @@ def copy_nest(
 
 
 def _cut(span: Span) -> Span:
-    """Return a span that sticks out at a constant end with a shorter extent there, in place of a condition, as TVM
-    does."""
+    """Return a span that exceeds a constant bound with a shorter extent there, as TVM does, in place of a condition."""
     last, extent = span.at_most, span.extent
     if span.at_least is not None or not isinstance(last, IntImm) or not isinstance(extent, IntImm):
         return span
@@ -124,7 +124,7 @@ def _cut(span: Span) -> Span:
 
 
 def redirect(tree: Tree, realize: BlockRealize, old: Buffer, new: Buffer, part: Part | None) -> Any:
-    """Return the block with its accesses to ``old`` going to ``new``, which holds ``part`` of it."""
+    """Return the block with its accesses to ``old`` replaced by accesses to ``new``, which holds ``part`` of it."""
     if part is None:
         return renewed_buffers(realize, {old: new}, lambda b: b.with_(scope=new.scope))
     analyzer = analyzer_at(tree, realize)

@@ -1,7 +1,7 @@
-"""Between which statements a copy of a buffer belongs, and which elements are to be copied there.
+"""This module determines where a copy of a buffer is made, and which elements it copies.
 
-What happens through pointers and match_buffers is taken from what a block declares: its ``T.writes`` name what it
-writes, all of it.
+Accesses through pointers and match_buffers are taken from what a block declares: its ``T.writes`` name all that it
+writes.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ from ..tree import Tree
 
 
 def uses_pointer(realize: BlockRealize, buffer: Buffer) -> bool:
-    """Return whether a block accesses the buffer other than by plain loads and stores."""
+    """Return whether a block accesses the buffer in other ways than by plain loads and stores."""
     return buffer.data in opaque_buffers(realize.block)
 
 
 def check_pointers_declared(scope: Scope, buffer: Buffer) -> None:
-    """Raise ScheduleError when the buffer is accessed through a pointer or a match_buffer that no block of the scope
-    declares: a copy would miss it."""
+    """Raise ScheduleError when the buffer is accessed through a pointer or match_buffer that no block declares.
+
+    A copy would miss such accesses.
+    """
     root = scope.root.block
     if buffer.data not in opaque_buffers(root):
         return
@@ -45,7 +47,7 @@ def check_pointers_declared(scope: Scope, buffer: Buffer) -> None:
 
 
 def check_apart(tree: Tree, writer: BlockRealize, reader: BlockRealize, buffer: Buffer) -> None:
-    """Raise ScheduleError unless the writer is done with all of the buffer when the reader starts."""
+    """Raise ScheduleError unless the writer has written all of the buffer before the reader starts."""
     around = repeated_loops(tree, writer)
     shared = [loop for loop in tree.loops_above(reader) if loop.loop_var in around]
     if shared:
@@ -58,7 +60,7 @@ def check_apart(tree: Tree, writer: BlockRealize, reader: BlockRealize, buffer: 
 
 
 def check_starts_fresh(tree: Tree, realize: BlockRealize, buffer: Buffer) -> None:
-    """Raise ScheduleError when a block needs what the buffer, which it writes, held before."""
+    """Raise ScheduleError when a block reads old contents of the buffer that it writes."""
     block = realize.block
     if block.init is not None:
         return
@@ -114,8 +116,10 @@ def _written_before(tree: Tree, inside: Scope, reader: BlockRealize, buffer: Buf
 
 
 def check_no_carried_reader(tree: Tree, scope: Scope, writer: BlockRealize, buffer: Buffer) -> None:
-    """Raise ScheduleError when an earlier block reads, in the next turn of a loop, what ``writer`` writes: a copy made
-    behind that loop would come too late."""
+    """Raise ScheduleError when an earlier block reads in a later iteration what ``writer`` writes.
+
+    A copy made after that loop would come too late.
+    """
     around = repeated_loops(tree, writer)
     for reader in scope.readers.get(buffer, []):
         if reader is writer or scope.order[reader] > scope.order[writer]:
@@ -131,24 +135,27 @@ def check_no_carried_reader(tree: Tree, scope: Scope, writer: BlockRealize, buff
 
 
 def repeated_loops(tree: Tree, realize: BlockRealize) -> set[Var]:
-    """Return the loops above a block that have, or may have, more than one turn."""
+    """Return the variables of the loops above a block that are not known to have one iteration."""
     return {loop.loop_var for loop in tree.loops_above(realize) if not is_const_int(loop.extent, 1)}
 
 
 def dependents(scope: Scope, writer: BlockRealize) -> list[BlockRealize]:
-    """Return the later blocks that read something that ``writer`` writes, whichever of its buffers it is."""
+    """Return the later blocks that read a buffer which ``writer`` writes."""
     users = {r for b in buffers_of(writer.block)[1] for r in scope.readers.get(b, ())}
     return sorted((r for r in users if scope.order[r] > scope.order[writer]), key=scope.order.__getitem__)
 
 
 def named_after(scope: Scope, writer: BlockRealize, named: Sequence[BlockRealize]) -> list[BlockRealize]:
-    """Return those of the named blocks that stand behind the writer."""
+    """Return those of the named blocks that come after the writer."""
     return [b for b in named if scope.order[b] > scope.order[writer]]
 
 
 def copy_place(tree: Tree, writer: BlockRealize, users: Sequence[BlockRealize]) -> tuple[SeqStmt, int, Stmt] | None:
-    """Return where a copy stands between the writer and its users: the innermost sequence that holds the writer and one
-    of them, the number there of the first child with one of them, and the child with the writer."""
+    """Return the place of a copy between the writer and its users, as (sequence, number, child with the writer).
+
+    The sequence is the innermost one that holds the writer and one of the users, and the number is that of the first
+    child with one of the users.
+    """
     above = list(tree.above(writer))
     best: tuple[int, SeqStmt] | None = None
     for user in users:
@@ -166,8 +173,8 @@ def copy_place(tree: Tree, writer: BlockRealize, users: Sequence[BlockRealize]) 
 def written_box(
     tree: Tree, writer: BlockRealize, buffer: Buffer, place: Stmt | None, exactly: bool
 ) -> tuple[Analyzer, list[Ends | None]]:
-    """Return what ``writer`` stores into ``buffer`` while the loops inside ``place`` (its whole scope when None)
-    run."""
+    """Return the box of ``buffer`` that ``writer`` stores while the loops inside ``place`` run (all loops when it is
+    None)."""
     loops = tree.loops_above(writer)
     outside: list[For] = [] if place is None else tree.loops_above(place)
     inner = loops[len(outside) :]
@@ -200,7 +207,7 @@ def written_box(
 
 
 def _declared(realize: BlockRealize, buffer: Buffer) -> list[Access]:
-    """Return the regions that a block declares to write, each as one access in loops of its own."""
+    """Return the declared write regions of a block, each as one access with loops over the region."""
     out = []
     bound = bindings(realize)
     for region in realize.block.writes:

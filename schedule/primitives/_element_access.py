@@ -1,4 +1,4 @@
-"""Blocks that touch one element of a buffer at a time: which one, whether it exists, and whether each has its own."""
+"""This module deals with blocks that access one element of a buffer for each value of their axes."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def point(buffer: Buffer, indices: Sequence[Expr]) -> BufferRegion:
 
 
 def accessed_point(realize: BlockRealize, buffer: Buffer) -> tuple[tuple[Expr, ...], list[Access]]:
-    """Return the one place of ``buffer`` that a block touches for each value of its axes, and the accesses there.
+    """Return the indices at which a block accesses ``buffer``, the same in all accesses, and these accesses.
 
-    ScheduleError when there are several places, when it moves with a loop inside the block, when the block holds
-    blocks of its own, and when it uses the buffer through a pointer or a match_buffer.
+    ScheduleError is raised when the indices differ, when they depend on a loop inside the block, when the block holds
+    other blocks, and when it uses the buffer through a pointer or a match_buffer.
     """
     block = realize.block
     name = block.name_hint
@@ -79,13 +79,13 @@ def _shown(buffer: Buffer, indices: Iterable[Expr]) -> str:
 
 
 def axes_in(block: Block, indices: Iterable[Expr]) -> list[IterVar]:
-    """Return the block's axes that the indices use, in the block's order."""
+    """Return the block's axes that occur in the indices, in the block's order."""
     used = {n for i in indices for n in pre_order(i) if isinstance(n, Var)}
     return [iv for iv in block.iter_vars if iv.var in used]
 
 
 def bounds_within(analyzer: Analyzer, buffer: Buffer, indices: Sequence[Expr]) -> bool:
-    """Return whether the element exists for all values that ``analyzer`` knows of."""
+    """Return whether the indices are within the buffer for all values that ``analyzer`` allows."""
     return all(
         analyzer.can_prove(i >= 0) and analyzer.can_prove(i < extent)
         for i, extent in zip(indices, buffer.shape, strict=True)
@@ -102,8 +102,10 @@ def _domain_analyzer(tree: Tree, realize: BlockRealize) -> Analyzer:
 def check_readable(
     tree: Tree, realize: BlockRealize, buffer: Buffer, indices: Sequence[Expr], found: Sequence[Access]
 ) -> None:
-    """Raise ScheduleError unless the elements exist for all values of the axes: the indices say so, or the block reads
-    them all, unconditionally."""
+    """Raise ScheduleError unless the elements exist for all values of the axes.
+
+    Either the indices are within the buffer, or the block itself reads all these elements unconditionally.
+    """
     if bounds_within(_domain_analyzer(tree, realize), buffer, indices):
         return
     if all(not a.guards for a in found) and covers_domain(tree, realize):
@@ -117,8 +119,7 @@ def check_readable(
 
 
 def check_written_once(tree: Tree, realize: BlockRealize, buffer: Buffer, found: Sequence[Access]) -> None:
-    """Raise ScheduleError unless the block stores the element for all values of its axes and needs nothing that was
-    there."""
+    """Raise ScheduleError unless the block stores the element for all values of its axes and reads no old contents."""
     block = realize.block
     if block.init is None and any(not a.is_store for a in found):
         raise ScheduleError(
@@ -154,7 +155,7 @@ def check_distinct(func: PrimFunc, realize: BlockRealize, axes: Sequence[IterVar
 
 
 def put_point(realize: BlockRealize, old: Buffer, new: Buffer, indices: Sequence[Expr]) -> BlockRealize:
-    """Return the block with its one place of ``old`` turned into ``new[indices]``."""
+    """Return the block with its accesses to ``old`` replaced by accesses to ``new[indices]``."""
     at = tuple(indices)
 
     def post(n: object) -> object:

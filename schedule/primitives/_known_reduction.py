@@ -1,4 +1,4 @@
-"""A block's reduction as a known reducer applied to old values and new ones; taken apart and written down."""
+"""This module describes a block's reduction as a known reducer applied to the old and the new values."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from ..reducers import REDUCERS, Reducer, find_reducer, updates_of
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reduction:
-    """A block's reduction: its updates, their init stores in the same order, what the updates combine the old values
-    with, and the conditions under which they do."""
+    """A ``Reduction`` holds the updates of a reduction block and their init stores, in the same order.
+
+    It also holds the values that the updates combine with the old ones, and the conditions under which they do.
+    """
 
     reducer: Reducer
     updates: tuple[BufferStore, ...]
@@ -80,7 +82,10 @@ def stores_of(updates: Sequence[BufferStore], values: Sequence[Expr]) -> Stmt:
 
 
 def combined(reducer: Reducer, updates: Sequence[BufferStore], right: tuple[Expr, ...]) -> Stmt:
-    """Return the stores of the old values combined with ``right``; those of a tuple take their values at once."""
+    """Return the stores of the old values combined with ``right``.
+
+    The stores of a tuple compute all values before the first store.
+    """
     results = reducer.combine(tuple([BufferLoad(s.buffer, s.indices) for s in updates]), right)
     if len(updates) == 1:
         return stores_of(updates, results)

@@ -1,4 +1,4 @@
-"""What the layout primitives share: index maps as arguments, loops of a block's own, indices tidied."""
+"""This module converts index maps in arguments to recorded form, and checks the loop nest of a single block."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ..tree import Tree, symbols_of, tree_of
 
 
 def as_recorded(func: PrimFunc, index_map: Any, ndim: int | None) -> Any:
-    """Return an index map over ``ndim`` indices as a trace can hold it; it may use scalar parameters and sizes of
+    """Return the recorded form of an index map over ``ndim`` indices; it may use scalar parameters and sizes of
     ``func``."""
     return index_map if isinstance(index_map, str) else IndexMap.of(index_map, ndim, symbols_of(func)).recorded()
 
 
 def map_of_axes(func: PrimFunc, block: Any, index_map: Any) -> Any:
-    """Return a map over the axes of ``block`` as a trace can hold it, so that it may be a function of ``*axes``."""
+    """Return the recorded form of a map over the axes of ``block``, which may be a function of ``*axes``."""
     found = tree_of(func).blocks.get(block_name(block))
     return as_recorded(func, index_map, len(found[0].block.iter_vars) if found else None)
 
@@ -37,7 +37,7 @@ def sized_analyzer(func: PrimFunc) -> Analyzer:
 
 
 def own_nest(tree: Tree, realize: BlockRealize) -> Stmt | None:
-    """Return the outermost loop over the block when all loops up to its scope hold nothing else; else None."""
+    """Return the outermost loop over the block if the loops up to its scope hold nothing else; else None."""
     here: Stmt = realize
     own = 0
     for up in tree.above(realize):
@@ -48,7 +48,7 @@ def own_nest(tree: Tree, realize: BlockRealize) -> Stmt | None:
 
 
 def has_trivial_bindings(tree: Tree, realize: BlockRealize) -> bool:
-    """Return whether each axis of a block runs on one loop of its scope, in order, and there are no other loops."""
+    """Return whether the axes of a block are bound to the loops of its scope one to one, in order."""
     loops = tree.loops_above(realize)
     return len(loops) == len(realize.iter_values) and all(
         value is loop.loop_var for value, loop in zip(realize.iter_values, loops, strict=True)
@@ -56,7 +56,7 @@ def has_trivial_bindings(tree: Tree, realize: BlockRealize) -> bool:
 
 
 def tidy(stmt: Any, analyzer: Analyzer) -> Any:
-    """Return a body with its indices simplified."""
+    """Return a body with simplified indices."""
 
     def post(n: Any) -> Any:
         if isinstance(n, BufferLoad):

@@ -1,4 +1,4 @@
-"""Buffers replaced together with the other names that match_buffers give to parts of them."""
+"""This module replaces buffers together with the match_buffers that name parts of them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from ...tir.walk import pre_order, replace_buffers
 def matched_buffers(
     node: Node, buffers: Mapping[Buffer, Buffer], change: Callable[[Buffer], Buffer]
 ) -> dict[Buffer, Buffer]:
-    """Return ``buffers`` and, for each match_buffer below ``node`` of one of them (or of such a match), ``change`` of
-    it."""
+    """Return ``buffers`` extended by each match_buffer below ``node`` of one of them, with its ``change``.
+
+    Match_buffers of match_buffers are included.
+    """
     out = dict(buffers)
     for n in pre_order(node, lambda n: not isinstance(n, Expr)):
         if isinstance(n, Block):
@@ -28,20 +30,22 @@ def matched_buffers(
 
 
 def renewed_buffers(node: Any, buffers: Mapping[Buffer, Buffer], change: Callable[[Buffer], Buffer]) -> Any:
-    """Return ``node`` with ``buffers`` replaced, and what matches them changed by ``change``."""
+    """Return ``node`` with ``buffers`` replaced, and their match_buffers changed by ``change``."""
     return replace_buffers(node, matched_buffers(node, buffers, change))
 
 
 def changed_buffer(func: PrimFunc, buffer: Buffer, change: Callable[[Buffer], Buffer]) -> PrimFunc:
-    """Return the function with a buffer, and the other names that match_buffers give to parts of it, changed."""
+    """Return the function with a buffer and its match_buffers changed."""
     names = matched_buffers(func, {buffer: change(buffer)}, change)
     parameters = {p: names.get(b, b) for p, b in func.buffer_map.items()}
     return PrimFunc(func.params, replace_buffers(func.body, names), parameters, func.attrs)
 
 
 def separated(func: PrimFunc, buffer: Buffer, separators: tuple[int, ...]) -> PrimFunc:
-    """Return the function with other axis separators of a buffer; what matches a part of it has its dimensions at the
-    end."""
+    """Return the function with other axis separators of a buffer.
+
+    The dimensions of a match_buffer are the last ones of the buffer.
+    """
     ndim = buffer.ndim
     return changed_buffer(
         func, buffer, lambda b: b.with_(axis_separators=tuple([max(0, s - (ndim - b.ndim)) for s in separators]))

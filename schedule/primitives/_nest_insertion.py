@@ -1,4 +1,4 @@
-"""What cache and compute_at share: domains cut to what exists, new loops around a block, and where to put them."""
+"""This module makes a loop nest over a block, and inserts it into a function."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from ..tree import Tree
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The values ``[start, start + extent)``, of which only those from ``at_least`` to ``at_most`` exist (where given)."""
+    """A ``Span`` is the interval ``[start, start + extent)``, limited by ``at_least`` and ``at_most`` where given.
+
+    Values outside these limits do not exist.
+    """
 
     start: Expr
     extent: Expr
@@ -29,10 +32,10 @@ class Span:
 
 
 def span_within(analyzer: Analyzer, wanted: Ends | None, dom: Range) -> Span:
-    """Return the span of ``wanted`` cut to the domain; the whole domain when ``wanted`` is None.
+    """Return the span of ``wanted`` limited to the domain; the whole domain when ``wanted`` is None.
 
-    The extent stays constant where it can: what sticks out of the domain is left to a condition, as TVM does. What
-    changes from turn to turn makes loops whose extent does.
+    The extent stays constant where possible; values outside the domain are then excluded by a condition, as in TVM.
+    Where the limits change between iterations, the extents of the new loops change too.
     """
     first, last = dom.min, analyzer.simplify(dom.min + dom.extent - 1)
     if wanted is None:
@@ -59,11 +62,9 @@ def realize_over(
     keep_unit_loops: bool,
     conditions: Sequence[Expr] = (),
 ) -> tuple[BlockRealize, list[tuple[Var, Expr]]]:
-    """Return the realization of ``block`` with each axis over its span, and the new loops (variable, extent), outermost
-    first.
+    """Return the realization of ``block`` with each axis over its span, and the new loops, outermost first.
 
-    ``conditions`` on the axes hold beside the spans' own.
-    ``analyzer`` learns the ranges of the new loops.
+    ``conditions`` on the axes are added to those of the spans. ``analyzer`` learns the ranges of the new loops.
     """
     loops: list[tuple[Var, Expr]] = []
     values: list[Expr] = []
@@ -89,7 +90,7 @@ def realize_over(
 
 
 def nest(loops: Sequence[tuple[Var, Expr]], body: Stmt) -> Stmt:
-    """Serial loops from zero around ``body``."""
+    """Return serial loops from zero around ``body``."""
     for var, extent in reversed(loops):
         body = For(var, const(0, var.dtype), extent, "serial", body)
     return body
@@ -100,8 +101,11 @@ def rebuild(
     changes: Mapping[Stmt, Stmt | None],
     after: Mapping[Stmt, Callable[[Any], Stmt]],
 ) -> PrimFunc:
-    """Return the function with each key of ``changes`` replaced, then each key of ``after``, which may lie above those,
-    given to its function as it has become. A sequence keeps its place for every child until its own turn."""
+    """Return the function with each key of ``changes`` replaced, then with each key of ``after``.
+
+    A key of ``after`` may lie above those of ``changes``; its function gets the statement as it is by then. A sequence
+    keeps its positions until its own key is processed.
+    """
     dirty: set[Stmt] = set()
     for key in (*changes, *after):
         for up in (key, *tree.above(key)):
@@ -132,12 +136,12 @@ def rebuild(
 
 
 def children_of(stmt: Stmt) -> tuple[Stmt, ...]:
-    """Return the statements of a sequence, or the one statement."""
+    """Return the statements of a sequence, or the single statement."""
     return stmt.seq if isinstance(stmt, SeqStmt) else (stmt,)
 
 
 def insert_in(body: Stmt, position: int, new: Stmt) -> SeqStmt:
-    """Return ``body`` as a sequence with ``new`` before the statement number ``position``."""
+    """Return ``body`` as a sequence with ``new`` inserted before statement number ``position``."""
     old = children_of(body)
     return SeqStmt((*old[:position], *children_of(new), *old[position:]))
 
@@ -149,7 +153,7 @@ def check_kinds_for(tree: Tree, realize: BlockRealize, loops: Sequence[For]) -> 
             continue
         for loop in loops:
             if loop.kind in ("serial", "unrolled") or (loop.thread_binding or "").startswith("threadIdx"):
-                continue  # on threadIdx it becomes a reduction across threads, as for bind
+                continue  # on threadIdx it becomes a reduction across threads, as with bind
             if any(n is loop.loop_var for n in pre_order(value)):
                 raise ScheduleError(
                     f"the {iv.kind} axis {iv.var.name} of block {realize.block.name_hint!r} would run on the "

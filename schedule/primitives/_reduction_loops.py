@@ -1,4 +1,4 @@
-"""What decompose_reduction and rfactor ask of the loops around a reduction block."""
+"""This module checks the loops around a reduction block, for decompose_reduction and rfactor."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def check_sweep(tree: Tree, realize: BlockRealize, inner: Sequence[For], outer: 
     analyzer = analyzer_at(tree, realize)
     ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in inner}
     box = exact_box(analyzer, realize.iter_values, ranges, once=True)
-    if box is None:  # a fused loop that was split unevenly ends where its condition says
+    if box is None:  # a condition ends a fused loop that was split unevenly
         box = exact_box(analyzer, realize.iter_values, ranges, conjuncts(realize.predicate), once=True)
     if box is None:
         raise ScheduleError(
@@ -54,7 +54,7 @@ def check_sweep(tree: Tree, realize: BlockRealize, inner: Sequence[For], outer: 
     for iv, (first, last) in zip(block.iter_vars, box.ends, strict=True):
         if iv.kind != IterVar.REDUCE:
             continue
-        # a reduction over nothing gives its init where that stands in front of the loops in any case
+        # without iterations the block gives its init only if that already runs in front of the loops
         if analyzer.can_prove_equal(first, iv.dom.min) and not analyzer.can_prove(last >= first):
             if start_in_front(realize, above) is None:
                 raise ScheduleError(

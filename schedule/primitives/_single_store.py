@@ -1,4 +1,4 @@
-"""A block of one store, and its place as a function of its axes: what goes into other blocks."""
+"""This module describes a block with one store, whose axes are functions of the stored place, for inlining."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def check_pointers(scope: Scope, buffer: Buffer) -> None:
 
 
 def axes_of_store(tree: Tree, realize: BlockRealize, store: BufferStore) -> tuple[list[Var], dict[Var, Expr]]:
-    """Return a variable for each index of the store, and the block's axes as expressions of them."""
+    """Return a variable for each index of the store, and the block's axes as expressions of these variables."""
     doms = {iv.var: iv.dom for iv in realize.block.iter_vars}
     analyzer = analyzer_at(tree, realize)
     for v, dom in doms.items():
@@ -55,8 +55,10 @@ def axes_of_store(tree: Tree, realize: BlockRealize, store: BufferStore) -> tupl
 
 
 def with_regions(block: Block, more: Sequence[BufferRegion]) -> Block:
-    """Return the regions found anew, and ``more`` reads; what the indices of the old ones read comes first, as in
-    TVM."""
+    """Return the block with regions computed anew, and ``more`` added to its reads.
+
+    Loads in the indices of the old regions come first, as in TVM.
+    """
     ends = [e for old in (*block.reads, *block.writes) for r in old.region for e in (r.min, r.extent)]
     indexing = [n.buffer for e in ends for n in pre_order(e) if isinstance(n, BufferLoad)]
     first = {b: n for n, b in enumerate(dict.fromkeys(indexing))}
@@ -65,7 +67,7 @@ def with_regions(block: Block, more: Sequence[BufferRegion]) -> Block:
 
 
 def defined_in(stmt: Stmt) -> set[Var]:
-    """Return the variables of loops, let and axes of blocks below ``stmt``."""
+    """Return the variables of loops, let statements and block axes below ``stmt``."""
     out: set[Var] = set()
     for n in pre_order(stmt):
         if isinstance(n, For):

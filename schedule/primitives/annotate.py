@@ -1,4 +1,4 @@
-"""Remarks on loops and blocks for the lowering and the tuner."""
+"""This module sets and removes annotations of loops and blocks, for the lowering and the tuner."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ..tree import Tree, tree_of
 
 @primitive
 def annotate(func: PrimFunc, block_or_loop: str | Var, ann_key: str, ann_val: Any) -> PrimFunc:
-    """Set an annotation of a block or loop; an earlier one of that name stays (unannotate it first to change it).
+    """Set an annotation of a block or loop. An earlier one of that name is kept (unannotate it first to change it).
 
-    ``ann_val``: a number, a text, a list or a dict of those. What lowering reads is listed in :mod:`tilewright.tir.annotations`; it
-    warns of keys that nothing reads.
+    ``ann_val`` is a number, a text, a list or a dict of those. Lowering reads the keys in
+    :mod:`tilewright.tir.annotations`, and warns of other keys.
     """
     _, node = _target(func, block_or_loop)
     value = _plain(ann_val)
@@ -26,14 +26,14 @@ def annotate(func: PrimFunc, block_or_loop: str | Var, ann_key: str, ann_val: An
 
 
 def with_annotation(func: PrimFunc, block_or_loop: str | Var, ann_key: str, ann_val: Any) -> PrimFunc:
-    """Return the function with an annotation of a block or loop, in place of an earlier one of that name."""
+    """Return the function with an annotation of a block or loop, replacing an earlier one of that name."""
     tree, node = _target(func, block_or_loop)
     return _with(tree, node, {**node.annotations, str(ann_key): ann_val})
 
 
 @primitive
 def unannotate(func: PrimFunc, block_or_loop: str | Var, ann_key: str) -> PrimFunc:
-    """Take an annotation away."""
+    """Remove an annotation of a block or loop."""
     tree, node = _target(func, block_or_loop)
     if ann_key not in node.annotations:
         raise ScheduleError(
@@ -44,7 +44,7 @@ def unannotate(func: PrimFunc, block_or_loop: str | Var, ann_key: str) -> PrimFu
 
 @primitive
 def enter_postproc(func: PrimFunc) -> PrimFunc:
-    """Mark in the trace that what follows is post-processing, which replays may leave out."""
+    """Mark in the trace that the steps from here on are post-processing, which replays may leave out."""
     return func
 
 

@@ -1,4 +1,4 @@
-"""annotate_buffer_access: what a block declares to read or write of a buffer, said anew."""
+"""This module defines annotate_buffer_access, which changes the declared region of a block."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from .cache_read_write import pick_buffer
 
 
 def _prepare(func: PrimFunc, block: Any, gen_new_ranges: Any, **rest: Any) -> dict[str, Any]:
-    """Return the ranges as the text of an index map with two results, begin and end, per dimension."""
+    """Return the arguments with the ranges as the text of an index map with two results, begin and end, per
+    dimension."""
     if not callable(gen_new_ranges) or isinstance(gen_new_ranges, IndexMap):
         return {}
 
@@ -42,12 +43,13 @@ def _prepare(func: PrimFunc, block: Any, gen_new_ranges: Any, **rest: Any) -> di
 def annotate_buffer_access(
     func: PrimFunc, block: str, buffer_index: int | str, buf_type: str, gen_new_ranges: Any
 ) -> PrimFunc:
-    """Declare anew which part of a buffer ``block`` reads or writes (``buf_type``: ``"read"`` or ``"write"``).
+    """Declare which part of a buffer ``block`` reads or writes (``buf_type``: ``"read"`` or ``"write"``).
 
-    ``gen_new_ranges`` gets the axes and returns, per dimension of the buffer, a place or a pair of begin and end. The
+    ``gen_new_ranges`` gets the axes and returns, per dimension of the buffer, an index or a pair of begin and end. The
     block gets the annotation ``explicit_read_region`` (or ``_write_``) with the numbers of the buffers that were
-    declared so. Applies when the new region holds all that the block accesses; it may say more. Where an index is computed
-    with floating-point numbers, as in resizing, that is looked up at each point of the axes, if there are few enough.
+    declared so. The step applies when the new region holds all that the block accesses; it may be larger. An index that
+    is computed with floating-point numbers, as in resizing, is evaluated at each point of the axes, if there are few
+    enough.
 
     >>> from tilewright.schedule import Schedule
     >>> from tilewright.tir.parser import parse

@@ -1,4 +1,4 @@
-"""blockize: loops and the blocks in them become one block of a coarser grain."""
+"""This module defines blockize, which turns loops and the blocks in them into one block."""
 
 from __future__ import annotations
 
@@ -21,15 +21,14 @@ from ._block_division import DividedBlock, divide_block, init_nest, nest_again, 
 def blockize(
     func: PrimFunc, target: Var | str | Sequence[str], preserve_unit_iters: bool = True
 ) -> tuple[PrimFunc, BlockRV]:
-    """Turn the loops from ``target`` on, and the block in them, into one block; returns it.
+    """Turn the loops from ``target`` on, and the block in them, into one block; return it.
 
-    ``target``: a loop, or blocks (one or a list) that stand side by side: those become one block together, named
-    ``outer_B_C_``, under the loops that they share. The old block keeps its name, and its axes their inner digits; the
-    new one has the outer digits and is named ``B_o``. ``preserve_unit_iters`` keeps loops of one iteration in the
-    bindings.
+    ``target`` is a loop, a block, or a list of blocks. Several blocks become one block, named ``outer_B_C_``, under the
+    loops that they share. The old block keeps its name, and its axes become their inner digits; the new one has the
+    outer digits and is named ``B_o``. ``preserve_unit_iters`` keeps loops of one iteration in the bindings.
 
     Applies when each binding is a sum of a part in outer loops and a part in inner ones (``i_0 * 16 + i_1``), and no
-    predicate joins the two. The init of a reduction moves into the new block; its loops must run each element once.
+    predicate mixes the two. The init of a reduction moves into the new block; its loops must run each element once.
 
     >>> from tilewright.schedule import Schedule
     >>> from tilewright.tir.parser import parse
@@ -77,7 +76,7 @@ def blockize(
 
 
 def blockized(tree: Tree, loop: For, preserve_unit_iters: bool) -> BlockRealize:
-    """Return the block that ``loop``, the loops in it and their only block become."""
+    """Return the block that replaces ``loop``, the loops in it and their only block."""
     realize = _only_block(tree, loop)
     loops = tree.loops_above(realize)
     cut = loops.index(loop)
@@ -100,7 +99,7 @@ def blockized(tree: Tree, loop: For, preserve_unit_iters: bool) -> BlockRealize:
 
 
 def _check_closed(new: Block, loops: Sequence[For], loop: For) -> None:
-    """Raise ScheduleError when the new block, or what it declares to touch, depends on the loop of another one."""
+    """Raise ScheduleError when the new block, or a region that it declares, depends on a loop of another block."""
     regions = [e for region in (*new.reads, *new.writes) for r in region.region for e in (r.min, r.extent)]
     outer = {lp.loop_var for lp in loops[: loops.index(loop)]}
     for lp in loops:
@@ -116,7 +115,7 @@ def _check_closed(new: Block, loops: Sequence[For], loop: For) -> None:
 
 
 def _own_reads(halves: DividedBlock, realize: BlockRealize) -> tuple[BufferRegion, ...]:
-    """Return what the outer block reads: with an init, not what it accumulates into."""
+    """Return what the outer block reads; with an init, the elements that it accumulates into are left out."""
     reads = halves.inner.block.reads
     if realize.block.init is None:
         return reads
@@ -226,7 +225,7 @@ def _side_by_side(tree: Tree, blocks: Sequence[BlockRealize], preserve_unit_iter
     name = unique_block_name(tree.func, f"outer_{'_'.join(names)}_")
     block = Block(
         shared.axes,
-        union_regions(reads, shared.analyzer)[::-1],  # the last buffer first, as in TVM
+        union_regions(reads, shared.analyzer)[::-1],  # the last buffer comes first, as in TVM
         union_regions(writes, shared.analyzer)[::-1],
         name,
         seq(*body),
@@ -250,7 +249,7 @@ def _meeting_point(tree: Tree, blocks: Sequence[BlockRealize]) -> For | Block:
 def _in_terms_of(
     shared: DividedBlock, halves: DividedBlock, inner: Sequence[For], one: BlockRealize, other: BlockRealize
 ) -> tuple[DividedBlock, list[For]]:
-    """Return ``halves`` with the outer axes of ``shared``; ScheduleError when they are not the same."""
+    """Return ``halves`` with the outer axes of ``shared``; ScheduleError when they differ."""
     if halves is shared:
         return halves, list(inner)
     names = f"{one.block.name_hint!r} and {other.block.name_hint!r}"

@@ -1,4 +1,4 @@
-"""How a buffer is stored: its scope, its data type, the alignment of its rows, the groups of its dimensions."""
+"""This module changes how a buffer is stored: its scope, data type, stride alignment and axis separators."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .transform_layout import home_of, named_buffer
 
 
 def _allocated(tree: Tree, block: str, buffer_index: int | str, what: str) -> tuple[BlockRealize, Buffer]:
-    """Return the buffer that a block writes; ScheduleError unless the function allocates it."""
+    """Return the block and the buffer that it writes; ScheduleError unless the function allocates the buffer."""
     realize = tree.block(block)
     buffer = pick_buffer(realize, buffer_index, "write")
     if home_of(tree, realize, buffer) is None:
@@ -36,7 +36,7 @@ def _allocated(tree: Tree, block: str, buffer_index: int | str, what: str) -> tu
 
 @primitive
 def set_scope(func: PrimFunc, block: str, buffer_index: int | str, storage_scope: str) -> PrimFunc:
-    """Put a buffer that ``block`` writes into another storage scope (``global``, ``local``, ``shared`` …).
+    """Move a buffer that ``block`` writes to another storage scope (``global``, ``local``, ``shared`` …).
 
     Applies to buffers that the function allocates.
 
@@ -86,10 +86,11 @@ def set_scope(func: PrimFunc, block: str, buffer_index: int | str, storage_scope
 
 @primitive
 def unsafe_set_dtype(func: PrimFunc, block: str, buffer_index: int | str, dtype: str) -> PrimFunc:
-    """Store a buffer that ``block`` writes as another data type; values are converted when stored and when loaded.
+    """Store a buffer that ``block`` writes as another data type.
 
-    Unsafe, because values are rounded or cut to what ``dtype`` holds: the one primitive, apart from reorderings of
-    float sums, that changes results. Applies to buffers that the function allocates and accesses without pointers.
+    Values are converted when they are stored and when they are loaded. The step is unsafe because values are rounded or
+    truncated to ``dtype``: beside steps that reorder float sums, no other primitive changes results. Applies to buffers
+    that the function allocates and accesses without pointers.
 
     >>> from tilewright.schedule import Schedule
     >>> from tilewright.tir.parser import parse
@@ -164,8 +165,10 @@ def _pointers(func: PrimFunc) -> set[Any]:
 
 @primitive
 def set_axis_separator(func: PrimFunc, block: str, buffer: Any, axis_separators: list[int] | None) -> PrimFunc:
-    """Say between which dimensions of a buffer a physical address ends and the next begins: a remark for targets whose
-    memory has more than one dimension. ``[1]`` groups the dimensions of a matrix into the first and the second.
+    """Set between which dimensions of a buffer one physical axis ends and the next begins.
+
+    It is meant for targets whose memory has more than one dimension. ``[1]`` groups the dimensions of a matrix into the
+    first and the second.
 
     ``buffer`` is ``("read", i)`` or ``("write", i)`` of the block, a buffer or its name.
 
@@ -187,11 +190,13 @@ def set_axis_separator(func: PrimFunc, block: str, buffer: Any, axis_separators:
 
 @primitive
 def storage_align(func: PrimFunc, block: str, buffer_index: int | str, axis: int, factor: int, offset: int) -> PrimFunc:
-    """Ask that, where a buffer of ``block`` is allocated, the stride of ``axis`` be ``k * factor + offset`` elements, for
-    the smallest k that leaves room: rows that do not share cache sets or memory banks.
+    """Align the stride of ``axis`` of a buffer to ``k * factor + offset`` elements, for the smallest sufficient k.
 
-    It is an annotation of the block, ``buffer_dim_align``, that the lowering follows; a second call for the same axis
-    takes the place of the first. ``axis`` may count from the end. Applies to buffers that the function allocates.
+    Rows then do not share cache sets or memory banks.
+
+    The step sets the annotation ``buffer_dim_align`` of the block, which the lowering follows; a second call for the
+    same axis replaces the first. ``axis`` may be negative, counting from the end. Applies to buffers that the function
+    allocates.
 
     >>> from tilewright.schedule import Schedule
     >>> from tilewright.tir.parser import parse

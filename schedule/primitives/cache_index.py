@@ -1,4 +1,4 @@
-"""cache_index: computations that depend on a block's axes alone are made once, in tables."""
+"""This module defines cache_index, which stores computations that depend on a block's axes alone in tables."""
 
 from __future__ import annotations
 
@@ -52,13 +52,14 @@ _PURE = {f"tir.{name}" for name in (
 
 @primitive
 def cache_index(func: PrimFunc, block: str, storage_scope: str, cse_thresh: int = 0) -> tuple[PrimFunc, list[BlockRV]]:
-    """Compute what a block computes from its axes alone (indices, weights of a resize) once, and look it up.
+    """Compute the expressions of a block that depend on its axes alone once, and look them up.
 
-    The largest such expressions become tables; one that occurs less than ``cse_thresh`` times is taken apart, and its
-    parts count with those of others. Returns the blocks ``index_0``, ``index_1`` … that fill the tables ``index_var_0``
-    …, the costliest first; they run before the statement that holds the block.
+    Examples are indices and the weights of a resize. The largest such expressions become tables. One that occurs less
+    than ``cse_thresh`` times is divided into its parts, which count together with those of others. Returns the blocks
+    ``index_0``, ``index_1`` … that fill the tables ``index_var_0`` …, the costliest first. They run before the
+    statement that holds the block.
 
-    Applies to leaf blocks. Expressions that load, or divide by what is no constant, are left alone.
+    Applies to leaf blocks. Expressions that load, or whose divisor is not a constant, are left unchanged.
 
     >>> from tilewright.schedule import Schedule
     >>> from tilewright.tir.parser import parse
@@ -135,7 +136,8 @@ def cache_index(func: PrimFunc, block: str, storage_scope: str, cse_thresh: int 
 
 @dataclass(slots=True)
 class _Candidate:
-    """An expression, how often it is computed, and what it is when simplified, by which others are compared with it."""
+    """A ``_Candidate`` is an expression, the number of times it is computed, and its simplified form for
+    comparisons."""
 
     expr: Expr
     key: Expr
@@ -144,7 +146,7 @@ class _Candidate:
 
 
 class _Candidates:
-    """The candidates of one block, largest first."""
+    """This class collects the candidates of one block, largest first."""
 
     def __init__(self, axes: Iterable[Var], sizes: Iterable[Var]) -> None:
         self.axes, self.known = set(axes), {*axes, *sizes}
@@ -152,7 +154,7 @@ class _Candidates:
         self.found: list[_Candidate] = []
 
     def eligible(self, e: Expr) -> bool:
-        """Return whether ``e`` may be computed anywhere: pure, safe, and made of axes and sizes."""
+        """Return whether ``e`` may be computed anywhere: it is pure and safe, and uses only axes and sizes."""
         if isinstance(e, (Var, IntImm, FloatImm, StringImm)) or lanes_of(e.dtype) != 1:
             return False
         some = False
@@ -193,8 +195,7 @@ class _Candidates:
 
 
 def _choose(func: PrimFunc, block: Block, least: int) -> list[_Candidate]:
-    """Return the expressions to make tables of, largest first, those of one size in the order in which they are
-    evaluated."""
+    """Return the expressions that become tables, largest first, and in order of evaluation among those of one size."""
     chosen: list[_Candidate] = []
     stmts = [part for part in (block.init, block.body) if part is not None]
     for store in (n for part in stmts for n in pre_order(part) if isinstance(n, BufferStore)):
@@ -264,7 +265,7 @@ def _table(
 
 
 def _by_use(loops: Iterable[For], values: Iterable[Expr]) -> list[For]:
-    """Return the loops that the values use, in the order of use."""
+    """Return the loops that the values use, in order of use."""
     of = {lp.loop_var: lp for lp in loops}
     found: dict[For, None] = {}
     for value in values:
@@ -273,7 +274,7 @@ def _by_use(loops: Iterable[For], values: Iterable[Expr]) -> list[For]:
 
 
 def _looked_up(realize: BlockRealize, tables: list[tuple[_Candidate, Buffer, list[Var]]]) -> BlockRealize:
-    """Return the block with each occurrence of a tabled expression replaced by a look-up, the largest first."""
+    """Return the block with each occurrence of a tabled expression replaced by a load, the largest first."""
     analyzer = Analyzer()
     used: dict[Buffer, list[Var]] = {}
 

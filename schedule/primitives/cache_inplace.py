@@ -1,4 +1,4 @@
-"""cache_inplace: a block works on a copy of the buffer that it updates."""
+"""This module defines cache_inplace, which lets a block update a copy of a buffer."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from .loop_kinds import check_loops_above
 def cache_inplace(
     func: PrimFunc, block: str, read_buffer_index: int | str, storage_scope: str
 ) -> tuple[PrimFunc, list[BlockRV]]:
-    """Let a block that reads and writes a buffer work on a copy of what it declares to touch.
+    """Let a block that reads and writes a buffer work on a copy of the declared region.
 
-    The region is copied in right before the block and back right behind it; pointers that the block passes on point
-    into the copy. ``read_buffer_index`` is the buffer's number among the block's reads, or its name. Returns the block
-    that copies in and the one that copies back.
+    The region is copied directly before the block, and back directly after it; pointers that the block passes on then
+    point into the copy. ``read_buffer_index`` is the buffer's number among the block's reads, or its name. Returns the
+    block that copies in and the one that copies back.
 
     Applies when what the block declares to write is part of what it declares to read, all inside the buffer.
 
@@ -141,7 +141,7 @@ def _inside(
 
 
 def _copies(name: str, source: Buffer, target: Buffer, region: BufferRegion, predicate: Expr) -> Stmt:
-    """Return ``target[v0, ...] = source[v0, ...]`` on a region."""
+    """Return loops that copy a region: ``target[v0, ...] = source[v0, ...]``."""
     axes: list[IterVar] = []
     loops: list[tuple[Var, Expr]] = []
     for n, (r, extent) in enumerate(zip(region.region, source.shape, strict=True)):

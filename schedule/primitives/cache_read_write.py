@@ -1,4 +1,4 @@
-"""cache_read and cache_write: a copy of a buffer between its producer and its consumers."""
+"""This module defines cache_read and cache_write, which copy a buffer between its producer and its consumers."""
 
 from __future__ import annotations
 
@@ -42,8 +42,11 @@ from .loop_kinds import check_loops_above
 
 
 def pick_buffer(realize: BlockRealize, which: Any, kind: str, others: Sequence[BufferRegion] = ()) -> Buffer:
-    """Return the buffer that a block reads or writes, named by its number among ``reads`` or ``writes``, or by its
-    name, which no other buffer of that side, nor one among ``others``, may have."""
+    """Return the buffer that a block reads or writes, given by its number among ``reads`` or ``writes``, or by its
+    name.
+
+    No other buffer of that side, nor one among ``others``, may have that name.
+    """
     block = realize.block
     regions = block.reads if kind == "read" else block.writes
     names = ", ".join(f"{i}: {r.buffer.name}" for i, r in enumerate(regions)) or "none"
@@ -67,7 +70,7 @@ def pick_buffer(realize: BlockRealize, which: Any, kind: str, others: Sequence[B
 
 
 def _named(tree: Tree, scope: Scope, wanted: Sequence[str] | str | None) -> list[BlockRealize] | None:
-    """Return the blocks that are to use a copy; None when all are."""
+    """Return the blocks that are to use a copy; None when all blocks are."""
     if not wanted:
         return None
     found = [tree.block(name) for name in ([wanted] if isinstance(wanted, str) else wanted)]
@@ -94,8 +97,8 @@ def cache_read(
     ``read_buffer_index`` is the buffer's number among the block's reads, or its name. All blocks of the scope that
     read the buffer use the copy, or those in ``consumer_blocks`` only. Returns the copying block.
 
-    Applies when at most one block of the scope writes the buffer, and stands before the consumers. The copy is made
-    right after the writer, in the innermost loop that holds both, or at the start of the scope.
+    Applies when at most one block of the scope writes the buffer, and comes before the consumers. The copy is made
+    directly after the writer, in the innermost loop that holds both, or at the start of the scope.
 
     >>> from tilewright.schedule import Schedule
     >>> from tilewright.tir.parser import parse
@@ -183,7 +186,7 @@ def cache_read(
 
 
 def _all_before(tree: Tree, scope: Scope, consumers: Sequence[BlockRealize], writer: BlockRealize) -> bool:
-    """Return whether all consumers are done when the writer starts, so that they read what was there before."""
+    """Return whether all consumers are complete before the writer starts, so that they read the old contents."""
     around = repeated_loops(tree, writer)
     return all(
         scope.order[c] < scope.order[writer] and not any(lp.loop_var in around for lp in tree.loops_above(c))
@@ -192,8 +195,7 @@ def _all_before(tree: Tree, scope: Scope, consumers: Sequence[BlockRealize], wri
 
 
 def _check_own_axes(func: PrimFunc, stmt: Stmt | None) -> None:
-    """Raise ScheduleError when a block with axes uses loops around it: those of an outer scope that the region moves
-    with."""
+    """Raise ScheduleError when a block with axes uses loops of an outer scope, with which a copied region changes."""
     loops = tree_of(func).loops
     for realize in () if stmt is None else blocks_below(stmt):
         if not realize.block.iter_vars:
@@ -216,8 +218,7 @@ def insert_stage(
     changed: dict[Stmt, Stmt | None],
     copy: Buffer,
 ) -> PrimFunc:
-    """Return the function with ``changed`` blocks, ``stage`` put into the statement ``place[0]``, and ``copy``
-    allocated."""
+    """Return the function with ``changed`` blocks, ``stage`` inserted at ``place[0]``, and ``copy`` allocated."""
     where, position = place
     root = scope.root.block
     early = [] if root.init is None else [b for b in blocks_below(root.init) if b in changed]
@@ -253,8 +254,8 @@ def cache_write(
 ) -> tuple[PrimFunc, BlockRV]:
     """Let ``block`` write into a new buffer of ``storage_scope``, and copy that to the buffer it wrote before.
 
-    ``write_buffer_index`` is the buffer's number among the block's writes, or its name. Later readers go on reading
-    the buffer, but those in ``consumer_blocks`` read the new one. Returns the copying block.
+    ``write_buffer_index`` is the buffer's number among the block's writes, or its name. Later readers still read the
+    old buffer, except those in ``consumer_blocks``, which read the new one. Returns the copying block.
 
     Applies when the block is the only writer of the buffer in its scope and does not need what the buffer held before.
 

@@ -1,4 +1,4 @@
-"""compute_at and reverse_compute_at: move a block under a loop, over just the elements that are needed there."""
+"""This module defines compute_at and reverse_compute_at, which move a block under a loop."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ from .reverse_inline import reverse_compute_inline
 
 @primitive
 def compute_at(func: PrimFunc, block: str, loop: Var, preserve_unit_loops: bool = False, index: int = -1) -> PrimFunc:
-    """Move a producer under ``loop``, where it computes what its consumers there need.
+    """Move a producer under ``loop``, where it computes the elements that its consumers there need.
 
-    Loops of one round are left out unless ``preserve_unit_loops``. ``index`` is the position among the statements
+    Loops of one iteration are left out unless ``preserve_unit_loops``. ``index`` is the position among the statements
     under the loop: -1 the last possible (just before the first consumer), -2 the first possible.
 
     The loops of the block are made anew, in the order of its axes, over the elements that its consumers read in one
-    turn of the loop; a predicate cuts off what is outside of the axes' domains, and keeps a condition of its own.
+    iteration of the loop. A predicate excludes values outside of the axes' domains; a condition of the block is kept.
 
-    Applies when the block is complete or a reduction block, writes no buffer that lives on after the scope, and all
-    its consumers stand under the loop and read nothing that it does not compute there. A block that nothing reads goes
-    under any loop behind its producers, as a whole.
+    Applies when the block is complete or a reduction block, writes no buffer that lives on after the scope, and all its
+    consumers are under the loop and read nothing that it does not compute there. A block that nothing reads may be
+    moved as a whole under any loop after its producers.
 
     >>> from tilewright.schedule import Schedule
     >>> from tilewright.tir.parser import parse
@@ -93,14 +93,14 @@ def compute_at(func: PrimFunc, block: str, loop: Var, preserve_unit_loops: bool 
 def reverse_compute_at(
     func: PrimFunc, block: str, loop: Var, preserve_unit_loops: bool = False, index: int = -1
 ) -> PrimFunc:
-    """Move a consumer under ``loop``, where it consumes what its producers there have made.
+    """Move a consumer under ``loop``, where it consumes the elements that its producers there compute.
 
-    Loops of one round are left out unless ``preserve_unit_loops``. ``index`` is the position among the statements
+    Loops of one iteration are left out unless ``preserve_unit_loops``. ``index`` is the position among the statements
     under the loop: -1 the last possible, -2 the first possible (just after the last producer).
 
-    Applies when the block is complete or a reduction block, all its producers stand under the loop, what it reads is
-    final and complete there in each turn, and the turns together run it on the whole domain of its axes. A block that
-    has no producers goes under any loop in front of its consumers, as a whole.
+    Applies when the block is complete or a reduction block, all its producers are under the loop, what it reads is
+    final and complete there in each iteration, and all iterations together run it on the whole domain of its axes. A
+    block without producers may be moved as a whole under any loop before its consumers.
 
     >>> from tilewright.schedule import Schedule
     >>> from tilewright.tir.parser import parse
@@ -144,7 +144,7 @@ def reverse_compute_at(
 
 
 def _move(func: PrimFunc, block: str, loop: Var, keep_units: bool, index: int, forward: bool) -> PrimFunc:
-    if loop is COMPUTE_ROOT:  # the places that sample_compute_location may choose beside loops
+    if loop is COMPUTE_ROOT:  # sample_compute_location may choose this in place of a loop
         return func
     if loop is COMPUTE_INLINE:
         return compute_inline(func, block) if forward else reverse_compute_inline(func, block)
@@ -176,7 +176,9 @@ def _move(func: PrimFunc, block: str, loop: Var, keep_units: bool, index: int, f
     tree = tree_of(moved)
     if not forward:
         once = realize.block.init is not None or any(iv.kind != IterVar.SPATIAL for iv in realize.block.iter_vars)
-        once = once and not (realize.block.init is not None and not partners)  # then each turn runs it from the start
+        once = once and not (
+            realize.block.init is not None and not partners
+        )  # then each iteration starts the reduction again
         check_kinds_for(tree, new, tree.loops_above(new))
         if not covers_domain(tree, new, once=once):
             raise ScheduleError(
@@ -194,8 +196,8 @@ def _move(func: PrimFunc, block: str, loop: Var, keep_units: bool, index: int, f
 
 
 def _check_runs(tree: Tree, realize: BlockRealize) -> None:
-    """Raise ScheduleError when a loop that no axis is bound to may have no iteration: the block would not run at
-    all."""
+    """Raise ScheduleError when a loop that no axis is bound to may have no iteration, so that the block would not
+    run."""
     if any(is_const_int(iv.dom.extent, 0) for iv in realize.block.iter_vars):
         return
     analyzer = Analyzer()  # sizes may be 0
@@ -211,8 +213,10 @@ def _check_runs(tree: Tree, realize: BlockRealize) -> None:
 
 
 def _check_starts(tree: Tree, realize: BlockRealize) -> None:
-    """Raise ScheduleError unless the first turn of its loops runs a reduction at the start of its axes, where the init
-    is."""
+    """Raise ScheduleError unless the first iteration of its loops runs a reduction at the start of its axes.
+
+    The init runs there.
+    """
     if realize.block.init is None:
         return
     analyzer = analyzer_at(tree, realize)
@@ -228,7 +232,7 @@ def _check_starts(tree: Tree, realize: BlockRealize) -> None:
 
 
 def _check_movable(tree: Tree, scope: Scope, realize: BlockRealize, target: For, forward: bool) -> list[Expr]:
-    """Return the conditions on its axes under which the block runs; ScheduleError when it cannot be moved anywhere."""
+    """Return the conditions on its axes under which the block runs; ScheduleError when it cannot be moved at all."""
     name = realize.block.name_hint
     if tree.is_below(realize, target):
         raise ScheduleError(
@@ -319,7 +323,7 @@ def _check_partners(
 
 
 def _check_free(tree: Tree, scope: Scope, realize: BlockRealize, target: For) -> None:
-    """Return a block without partners may go under any loop that comes after what it reads and before what reads it."""
+    """Raise ScheduleError unless a block without partners stays after what it reads and before what reads it."""
     under = [scope.order[b] for b in scope.blocks if tree.is_below(b, target)]
     name, loop = realize.block.name_hint, target.loop_var.name
     for producer in scope.producers(realize):
@@ -347,7 +351,7 @@ def _check_free(tree: Tree, scope: Scope, realize: BlockRealize, target: For) ->
 
 
 def _position(tree: Tree, scope: Scope, realize: BlockRealize, target: For, index: int) -> int:
-    """Return where in the loop's body the block may go: after its producers, before its consumers."""
+    """Return the position in the loop's body: after the block's producers and before its consumers."""
     producers, consumers = set(scope.producers(realize)), set(scope.consumers(realize))
     statements = children_of(target.body)
     first, last = 0, len(statements)
@@ -378,7 +382,7 @@ def _position(tree: Tree, scope: Scope, realize: BlockRealize, target: For, inde
 
 
 def _needed_by_consumers(tree: Tree, analyzer: Analyzer, scope: Scope, realize: BlockRealize, target: For) -> Required:
-    """For each store of the block, what the consumers read of its buffer in one turn of the loop."""
+    """Return, for each store of the block, the box that consumers read in one iteration of the loop."""
     out: Required = []
     for buffer in {r.buffer: None for r in realize.block.writes}:
         needed = _boxes(
@@ -391,7 +395,7 @@ def _needed_by_consumers(tree: Tree, analyzer: Analyzer, scope: Scope, realize: 
 
 
 def _made_by_producers(tree: Tree, analyzer: Analyzer, scope: Scope, realize: BlockRealize, target: For) -> Required:
-    """For each load of the block, what the producers write of its buffer in one turn of the loop."""
+    """Return, for each load of the block, the box that producers write in one iteration of the loop."""
     out: Required = []
     written = {r.buffer for r in realize.block.writes}
     for buffer in {r.buffer: None for r in realize.block.reads}:
@@ -407,14 +411,16 @@ def _made_by_producers(tree: Tree, analyzer: Analyzer, scope: Scope, realize: Bl
 def _boxes(
     tree: Tree, analyzer: Analyzer, users: Sequence[BlockRealize], buffer: Buffer, target: For, stores: bool
 ) -> list[Ends | None]:
-    """Return the box around all that ``users`` touch of the buffer in one turn of the loop. What they read of a buffer
-    that threads share is for all threads together (as in TVM: shared memory is loaded in common)."""
+    """Return the bounding box of all that ``users`` access of the buffer in one iteration of the loop.
+
+    When threads share the buffer, reads of all these threads are included, as in TVM: they load shared memory together.
+    """
     total: list[Ends | None] | None = None
     depth = len(tree.loops_above(target)) + 1
     for user in users:
         above = tree.loops_above(user)
         below = above[depth:]
-        if not stores:  # what the threads of a block share, each of them needs for all
+        if not stores:  # the threads of a block read a shared buffer together
             below = [
                 *[
                     lp
