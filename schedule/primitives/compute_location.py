@@ -1,4 +1,4 @@
-"""Where to compute a block: one of the loops of its consumer, nowhere (inlined), or where it is."""
+"""This module defines sample_compute_location, which chooses where a block is computed."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ ROOT, INLINE = -1, -2
 def sample_compute_location(
     func: PrimFunc, block: str, decision: int | None = None, *, rng: np.random.Generator
 ) -> tuple[int, Var]:
-    """Choose a place for :func:`compute_at` among those that are legal; all are equally likely.
+    """Choose a place for :func:`compute_at` among the legal ones, all with equal probability.
 
-    The decision is the position of a loop above the block's first consumer, -1 for where the block is, or -2 for
-    inlining it. The output goes where ``compute_at`` takes a loop.
+    The decision is the position of a loop above the block's first consumer, -1 for the present place of the block, or
+    -2 for inlining it. The output can be passed to ``compute_at`` as the loop.
 
-    As in TVM, loops of one iteration are not drawn, nor those that would only repeat work of another place: data-parallel
-    loops inside a loop that reduces, and reducing loops with no data-parallel one inside.
+    As in TVM, some places are not drawn: loops of one iteration, data-parallel loops inside a loop that reduces, and
+    reducing loops without a data-parallel one inside. The last two would only repeat the work of another place.
     """
     tree = tree_of(func)
     realize = tree.block(block)
@@ -55,8 +55,11 @@ def sample_compute_location(
 
 @lru_cache(maxsize=64)
 def _legal_places(func: PrimFunc, block: str, with_solver: bool) -> tuple[int, ...]:
-    """Return the decisions that may be drawn, in order. A function never changes, so that they are found once for all
-    draws (with the solver, which accepts more, and without)."""
+    """Return the decisions that may be drawn, in order.
+
+    A function never changes, so that its result is cached for all draws (separately with and without the solver, which
+    accepts more).
+    """
     tree = tree_of(func)
     consumers = consumers_of(tree, tree.block(block))
     places = [INLINE] if consumers and _applies(partial(compute_inline, func, block)) else []
@@ -68,7 +71,7 @@ def _legal_places(func: PrimFunc, block: str, with_solver: bool) -> tuple[int, .
 
 
 def _candidates(tree: Tree, consumers: Sequence[BlockRealize]) -> list[tuple[int, For]]:
-    """Return the loops around all consumers that are worth a try, with their positions."""
+    """Return the loops around all consumers that may be drawn, with their positions."""
     if not consumers:
         return []
     loops = tree.loops_above(consumers[0])
@@ -88,7 +91,7 @@ def _candidates(tree: Tree, consumers: Sequence[BlockRealize]) -> list[tuple[int
 
 
 def _is_data_parallel(loop: For) -> bool:
-    """Return whether all axes of blocks inside that the loop is part of are spatial."""
+    """Return whether all axes below that are bound to the loop are spatial."""
     return all(
         iv.kind == IterVar.SPATIAL or not uses_var(value, loop.loop_var)
         for inner in blocks_below(loop.body)

@@ -1,4 +1,4 @@
-"""Who makes and who uses what: producers, consumers, outputs."""
+"""This module defines queries for producers, consumers and output blocks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..tree import tree_of
 
 @primitive(kind="query")
 def get_producers(func: PrimFunc, block: str) -> list[BlockRV]:
-    """Return the earlier blocks of the scope that write what the block reads, or write it as well, in program order."""
+    """Return the earlier blocks of the scope that write a buffer which the block reads or writes, in program order."""
     tree = tree_of(func)
     return [BlockRV(r.block.name_hint) for r in producers_of(tree, tree.block(block))]
 
@@ -26,7 +26,7 @@ def get_consumers(func: PrimFunc, block: str) -> list[BlockRV]:
 
 @primitive(kind="query")
 def get_output_blocks(func: PrimFunc, scope_block: str) -> list[BlockRV]:
-    """Return the blocks inside a block, at any depth, that write what is not allocated there, in program order."""
+    """Return the blocks inside a block, at any depth, that write buffers not allocated there, in program order."""
     tree = tree_of(func)
     scope = tree.block(scope_block).block
     inside = [realize.block for realize in blocks_of(scope.body)]

@@ -1,4 +1,4 @@
-"""decompose_padding: the constant part of a padding block as a block of its own."""
+"""This module defines decompose_padding, which gives the constant part of a padding block a block of its own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from ._nest_insertion import rebuild
 
 @primitive
 def decompose_padding(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc, BlockRV]:
-    """Let a padding block write its constant everywhere first, just before ``loop``, and then the inner part alone.
+    """Split a padding block into one that writes the constant everywhere, just before ``loop``, and one for the inner
+    part.
 
     Applies to a complete block ``B[...] = if_then_else(inside, value, constant)`` under ``loop``, where ``inside``
     bounds its axes from below and above by constants. Returns the block that writes the constant; the other one keeps
@@ -86,7 +87,8 @@ def decompose_padding(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc, 
 
 @dataclass(frozen=True, slots=True)
 class _Padding:
-    """What a padding block does: ``value`` on ``box`` (a range per axis) where ``tests`` hold, else ``constant``."""
+    """``_Padding`` describes a padding block: ``value`` on ``box`` (a range per axis) where ``tests`` hold, else
+    ``constant``."""
 
     value: Expr
     constant: Expr
@@ -133,7 +135,7 @@ _FORM = "its body must be B[...] = T.if_then_else(condition, value, constant)"
 
 
 def _inner_box(realize: BlockRealize, tests: Sequence[Expr], analyzer: Analyzer) -> list[Range]:
-    """Return the values of each axis for which the conditions hold, each of which bounds one axis by a constant."""
+    """Return the values of each axis for which the conditions hold; each condition bounds one axis by a constant."""
     axes = [iv.var for iv in realize.block.iter_vars]
     lows = {iv.var: iv.dom.min for iv in realize.block.iter_vars}
     ends = {iv.var: analyzer.simplify(iv.dom.min + iv.dom.extent) for iv in realize.block.iter_vars}
@@ -166,7 +168,7 @@ def _inner_box(realize: BlockRealize, tests: Sequence[Expr], analyzer: Analyzer)
 
 
 def _bound(test: Expr, axes: Sequence[Var]) -> tuple[Var, Expr, bool] | None:
-    """Return (axis, limit, True) for ``limit <= axis``, (axis, limit, False) for ``axis < limit``."""
+    """Return (axis, limit, True) for ``limit <= axis``, or (axis, limit, False) for ``axis < limit``."""
     if not isinstance(test, (LT, LE, GT, GE)):
         return None
     line = linear_coefficients(test.a - test.b, axes)  # sum(c * axis) + rest  <op>  0
@@ -192,7 +194,7 @@ def _bound(test: Expr, axes: Sequence[Var]) -> tuple[Var, Expr, bool] | None:
 
 
 def _check_others(tree: Tree, realize: BlockRealize, target: For) -> None:
-    """Under the loop the constant comes earlier than it did: nobody may look at the buffer in between."""
+    """Raise ScheduleError when another block accesses the buffer where the constant is now written earlier."""
     scope = scope_of(tree, realize)
     buffer = realize.block.writes[0].buffer
     mine = buffer in scope.root.block.alloc_buffers
@@ -220,7 +222,7 @@ def _own_loops(tree: Tree, realize: BlockRealize, inner: Sequence[For]) -> list[
 
 
 def _fill(tree: Tree, realize: BlockRealize, padding: _Padding, inner: Sequence[For], target: For, name: str) -> Stmt:
-    """Return the constant, wherever the block ran."""
+    """Return the nest that writes the constant wherever the block ran."""
     block = realize.block
     store = block.body
     assert isinstance(store, BufferStore)
@@ -245,8 +247,10 @@ def _fill(tree: Tree, realize: BlockRealize, padding: _Padding, inner: Sequence[
 
 
 def _inside(tree: Tree, realize: BlockRealize, padding: _Padding, own: Sequence[For]) -> Stmt:
-    """Return the inner part: new axes from zero, shorter loops where an axis is a loop of the block's own, else
-    conditions."""
+    """Return the inner part, with new axes from zero.
+
+    The loop of an axis becomes shorter where only this block uses it; other axes get conditions.
+    """
     block = realize.block
     store = block.body
     assert isinstance(store, BufferStore)
@@ -296,7 +300,7 @@ def _inside(tree: Tree, realize: BlockRealize, padding: _Padding, own: Sequence[
 
 
 def _from_left(test: Expr) -> Expr:
-    """Return a lower bound written as ``3 <= x``."""
+    """Return a lower bound in the form ``3 <= x``."""
     return LE(test.b, test.a) if isinstance(test, GE) and isinstance(test.b, IntImm) else test
 
 

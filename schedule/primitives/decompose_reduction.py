@@ -1,4 +1,4 @@
-"""decompose_reduction: the init of a reduction as a block of its own."""
+"""This module defines decompose_reduction, which gives the init of a reduction a block of its own."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from ._reduction_loops import check_sweep, is_reduce_loop, is_spatial_loop, ment
 
 @primitive
 def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc, BlockRV, dict[str, str]]:
-    """Give the init of a reduction a block and loops of its own, just before ``loop``.
+    """Move the init of a reduction into a block and loops of its own, just before ``loop``.
 
-    Returns the init block; the other one is named ``C_update``, and handles of ``C`` mean it from now on.
+    Returns the init block. The other block is renamed to ``C_update``, and handles of ``C`` refer to it from now on.
 
     Applies to a reduction block under ``loop``, when no loop around ``loop`` carries the reduction.
 
@@ -79,7 +79,7 @@ def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc
         lp
         for lp in inner
         if is_spatial_loop(realize, lp) or (not is_reduce_loop(realize, lp) and mentions(realize.predicate, [lp]))
-    ]  # a loop that only a predicate mentions is the rest of a split: its condition must stay
+    ]  # a loop that only a predicate uses comes from a split: its condition must stay
     fresh = {lp.loop_var: Var(f"{lp.loop_var.name}_init", lp.loop_var.dtype) for lp in copied}
     left_out = [lp for lp in inner if lp not in copied]
     kept = [c for c in conjuncts(realize.predicate) if not mentions(c, left_out)]
@@ -116,7 +116,7 @@ def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc
 
 
 def _scratch_of_init(realize: BlockRealize) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
-    """Return the buffers that the block allocates: those for its init, and the others; ScheduleError when one is for
+    """Return the buffers that the block allocates for its init, and the others; ScheduleError when one is used for
     both."""
     block = realize.block
     assert block.init is not None

@@ -1,4 +1,5 @@
-"""fuse_reduction_epilogue: what is combined with a finished reduction becomes what the reduction starts from."""
+"""This module defines fuse_reduction_epilogue, which makes an operation after a reduction the reduction's start
+value."""
 
 from __future__ import annotations
 
@@ -30,13 +31,13 @@ _COMBINES: dict[str, type] = {"sum": Add, "prod": Mul, "max": Max, "min": Min}
 
 @primitive
 def fuse_reduction_epilogue(func: PrimFunc, reduction_block: str, epilogue_block: str) -> PrimFunc:
-    """Let a reduction start from what its epilogue adds to the result, and write where the epilogue writes.
+    """Start a reduction from the operand that its epilogue adds, and write to the epilogue's buffer.
 
-    Applies when the epilogue is ``D[i, j] = temp[i, j] + e`` with ``temp`` the result of a sum (likewise ``max(temp, e)``
-    for a maximum, ``min`` for a minimum, ``temp * e`` for a product), is the only reader of ``temp``, and both blocks
-    run over the same whole domain. A float sum then rounds in another order, as with ``rfactor``.
+    Applies when the epilogue is ``D[i, j] = temp[i, j] + e`` with ``temp`` the result of a sum (likewise
+    ``max(temp, e)`` for a maximum, ``min`` for a minimum, ``temp * e`` for a product), is the only reader of ``temp``,
+    and both blocks run over the same whole domain. A float sum then rounds differently, as with ``rfactor``.
 
-    Anything else would be applied once per step instead of once: a ReLU or a clip of a sum is refused.
+    Other epilogues are refused, such as a ReLU or a clip of a sum, because they would be applied in each step.
 
     >>> from tilewright.schedule import Schedule
     >>> from tilewright.tir.parser import parse
@@ -104,7 +105,9 @@ def fuse_reduction_epilogue(func: PrimFunc, reduction_block: str, epilogue_block
         )
     at = tuple([substitute(i, axes) for i in last.indices])
     value = substitute(bias, axes)
-    first = value if combine in (Add, Mul) else combine(start.value, value)  # 0 + e, 1 * e; a limit may be a value
+    first = (
+        value if combine in (Add, Mul) else combine(start.value, value)
+    )  # 0 + e is e, 1 * e is e; the start of a maximum or minimum may matter
     init = BufferStore(last.buffer, first, at)
     here = BufferLoad(last.buffer, at)
     left = isinstance(update.value, combine) and _loads(update.value.a, temp)  # type: ignore[attr-defined]
@@ -144,7 +147,7 @@ def _check_dataflow(
     update: BufferStore,
     last: BufferStore,
 ) -> None:
-    """Nothing else needs the result, and what the epilogue uses is there, and stays, from the reduction's start on."""
+    """Raise ScheduleError when other blocks need the result, or when operands of the epilogue are not final before."""
     temp, target, name = update.buffer, last.buffer, epilogue.block.name_hint
     first, end = scope.order[reduction], scope.order[epilogue]
     pointers = opaque_buffers(scope.root.block)
@@ -201,8 +204,7 @@ def _loads(e: Expr, buffer: object) -> bool:
 def _pattern(
     reduction: BlockRealize, epilogue: BlockRealize, update: BufferStore, start: BufferStore, last: BufferStore
 ) -> tuple[type, Expr, Expr]:
-    """Return the operation, what the reduction combines in each step, and what the epilogue combines with its
-    result."""
+    """Return the operation, the operand of the reduction in each step, and the operand of the epilogue."""
     temp, name = update.buffer, epilogue.block.name_hint
     found = find_reducer([start.value], [BufferLoad(temp, update.indices)], [update.value])
     if found is None or found[0].name not in _COMBINES:
@@ -237,7 +239,8 @@ def _pattern(
 def _same_point(
     reduction: BlockRealize, epilogue: BlockRealize, update: BufferStore, last: BufferStore
 ) -> dict[Var, Expr]:
-    """Return the epilogue's axes in terms of the reduction's: it reads ``temp`` where the reduction writes it."""
+    """Return the epilogue's axes in terms of the reduction's, so that it reads ``temp`` where the reduction writes
+    it."""
     temp = update.buffer
     load = next(a for a in loads_and_stores(last.value) if _loads(a, temp))  # type: ignore[arg-type]
     doms = {iv.var: iv.dom for iv in (*reduction.block.iter_vars, *epilogue.block.iter_vars)}

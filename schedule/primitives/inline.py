@@ -1,4 +1,4 @@
-"""compute_inline: a stage disappears into its readers."""
+"""This module defines compute_inline, which computes a stage inside its readers."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from ..tree import Tree, tree_of
 from ._single_store import axes_of_store, check_pointers, defined_in, single_store, with_regions
 
 _LONGEST = 1 << 14
-"""Operations that a block's expressions may grow to, when that more than doubles them."""
+"""The largest number of operations of a block after an inlining that more than doubles it."""
 
 
 def _check_inputs_stay(scope: Scope, realize: BlockRealize, until: Sequence[BlockRealize]) -> None:
-    """Nothing that the block reads may change between it and its last consumer."""
+    """Raise ScheduleError when a buffer that the block reads may change before its last consumer."""
     first = scope.order[realize]
     last = max([scope.order[u] for u in until], default=first)
     for region in realize.block.reads:
@@ -47,12 +47,12 @@ def _check_inputs_stay(scope: Scope, realize: BlockRealize, until: Sequence[Bloc
 
 @primitive
 def compute_inline(func: PrimFunc, block: str) -> PrimFunc:
-    """Compute what ``block`` computes where it is read, and drop the block and its buffer.
+    """Compute the value of ``block`` where it is read, and remove the block and its buffer.
 
-    Applies to a complete block that stores one value, at a place from which its axes follow (axes, also counted down
-    or shifted, digits such as ``v // 16, v % 16``, or sums of these), into a buffer that does not live on after the scope.
-    Its readers read what it has written; a block that nothing reads just goes. What a reader computes may not grow beyond
-    all measure.
+    Applies to a complete block that stores one value, at a place that determines its axes (axes, also descending or
+    shifted, digits such as ``v // 16, v % 16``, or sums of these), into a buffer that does not live on after the scope.
+    Its readers read only elements that it has written. A block that nothing reads is removed. The expressions of a
+    reader may not grow beyond a fixed limit.
 
     >>> from tilewright.schedule import Schedule
     >>> from tilewright.tir.parser import parse
@@ -130,8 +130,10 @@ def compute_inline(func: PrimFunc, block: str) -> PrimFunc:
 
 
 def _check_reads_exist(tree: Tree, realize: BlockRealize, readers: Sequence[BlockRealize], store: BufferStore) -> None:
-    """Return a reader must mean an element that the block has computed, in the same turn of the loops they share:
-    elsewhere the block's own reads may leave their buffers."""
+    """Raise ScheduleError when a reader may read an element that the block has not computed in the same iteration.
+
+    For such an element the block's own reads may be outside of their buffers.
+    """
     around = {lp.loop_var for lp in tree.loops_above(realize)}
     apart = not any(lp.loop_var in around for r in readers for lp in tree.loops_above(r))
     doms = {iv.var: iv.dom for iv in realize.block.iter_vars}
@@ -152,7 +154,10 @@ def _check_reads_exist(tree: Tree, realize: BlockRealize, readers: Sequence[Bloc
 
 
 def _check_length(realize: BlockRealize, readers: Sequence[BlockRealize], store: BufferStore) -> None:
-    """Expressions that read one another at several places, and as places, grow faster than any program may."""
+    """Raise ScheduleError when the expressions of a reader would grow beyond the limit.
+
+    Expressions that read each other at several places, also in indices, grow exponentially.
+    """
     one = inlined_length(store.value, {iv.var for iv in realize.block.iter_vars}, {})
     for reader in readers:
         values = [n.value for n in pre_order(reader) if isinstance(n, BufferStore)]
@@ -171,8 +176,10 @@ def _inlined(
     axes_at: Callable[[BufferLoad], dict[Var, Expr]],
     hidden: Sequence[BufferRegion],
 ) -> BlockRealize:
-    """Return the block with loads of the store's buffer replaced, and its regions found anew. ``hidden`` is what the
-    value reads through pointers."""
+    """Return the block with loads of the store's buffer replaced, and its regions computed anew.
+
+    ``hidden`` are reads of the value through pointers.
+    """
     seen: list[dict[Var, Expr]] = []
 
     def post(n: Any) -> Any:
@@ -187,8 +194,10 @@ def _inlined(
 
 
 def _carried(block: Block, hidden: Sequence[BufferRegion], seen: Sequence[dict[Var, Expr]]) -> list[BufferRegion]:
-    """Return the regions that ``hidden`` becomes in a block, for each of the axes ``seen``; whole buffers where these
-    depend on what the block defines inside."""
+    """Return the regions ``hidden`` in terms of the reader's axes, for each of the substitutions ``seen``.
+
+    Whole buffers stand for regions that depend on variables defined inside the block.
+    """
     inside = defined_in(block.body)
     out = []
     for region in hidden:

@@ -1,4 +1,4 @@
-"""What transform_layout stores where the new shape is larger than the old one."""
+"""This module writes the padding of a buffer that transform_layout has made larger."""
 
 from __future__ import annotations
 
@@ -51,8 +51,11 @@ def fill_padding(
     value: Expr,
     root: Block | None,
 ) -> PrimFunc:
-    """Return the function with the padding of ``new`` written by the block that fills ``old``, or by a block behind it:
-    one of the blocks directly in ``root``, where ``old`` is allocated, or of the function when that is None."""
+    """Return the function with the padding of ``new`` written by the block that fills ``old``, or by a block after it.
+
+    The filling block is one of those directly in ``root``, where ``old`` is allocated, or of the function when ``root``
+    is None.
+    """
     tree = tree_of(func)
     home = next(b for b in tree.path(realize) if isinstance(b, BlockRealize) and (root is None or b.block is root))
     writers = Scope(home).writers.get(old, [])
@@ -95,8 +98,10 @@ def fill_padding(
 
 
 def _padding(tests: Sequence[Expr], extents: Mapping[Var, Expr]) -> Expr:
-    """Return where the padding is, given the conditions for not being there. What a split leaves over is said of the
-    outer and the inner index: ``outer == n and m <= inner``."""
+    """Return the condition for being in the padding, given the conditions for being outside of it.
+
+    After a split it is expressed by the outer and the inner index: ``outer == n and m <= inner``.
+    """
     parts = [_split_tail(test, extents) if isinstance(test, LT) else _split_head(test) for test in tests]
     if len(tests) == 2 and isinstance(tests[0], LE) and isinstance(tests[1], LT) and None in parts:
         return Not(all_(*tests))  # both ends of one axis
@@ -114,7 +119,7 @@ def _negated(test: Expr) -> Expr:
 
 
 def _digits(e: Expr) -> tuple[Var, int, Expr] | None:
-    """Return (outer, c, inner) of ``outer * c + inner``."""
+    """Return (outer, c, inner) when ``e`` is ``outer * c + inner``."""
     if not isinstance(e, Add):
         return None
     terms: list[Expr] = []
@@ -133,8 +138,10 @@ def _digits(e: Expr) -> tuple[Var, int, Expr] | None:
 
 
 def _split_tail(test: Expr, extents: Mapping[Var, Expr]) -> Expr | None:
-    """Return ``outer * c + inner < n`` fails in the last turn of ``outer`` alone when its extent is n / c, rounded
-    up."""
+    """Return the negation of ``outer * c + inner < n`` when it holds only in the last iteration of ``outer``.
+
+    That is so when the extent of ``outer`` is n / c, rounded up.
+    """
     if not isinstance(test, LT) or not isinstance(test.b, IntImm):
         return None
     found = _digits(test.a)
@@ -149,7 +156,8 @@ def _split_tail(test: Expr, extents: Mapping[Var, Expr]) -> Expr | None:
 
 
 def _split_head(test: Expr) -> Expr | None:
-    """Return ``n <= outer * c + inner`` with n < c fails in the first turn of ``outer`` alone."""
+    """Return the negation of ``n <= outer * c + inner`` with n < c, which holds only in the first iteration of
+    ``outer``."""
     if not isinstance(test, LE) or not isinstance(test.a, IntImm):
         return None
     found = _digits(test.b)
@@ -160,7 +168,7 @@ def _split_head(test: Expr) -> Expr | None:
 
 
 def pad_of(func: PrimFunc, buffer: Buffer, places: Sequence[Var], pad_value: Any) -> Expr:
-    """Return what the padding holds at ``places``; ScheduleError unless it is of the buffer's data type."""
+    """Return the value of the padding at ``places``; ScheduleError unless it has the buffer's data type."""
     kind = parse_dtype(buffer.dtype).kind
     value = pad_value
     if isinstance(value, (str, list)):
@@ -181,7 +189,7 @@ def pad_of(func: PrimFunc, buffer: Buffer, places: Sequence[Var], pad_value: Any
 def _assume(
     tree: Tree, old: Buffer, new: Buffer, tests: Sequence[Expr], places: Sequence[Var], value: Expr
 ) -> PrimFunc:
-    """Return a block at the start that says what the caller has put into the padding of an input."""
+    """Return a block for the start of the function that states what the caller has put into the padding of an input."""
     axes = [IterVar(Range.from_extent(e), v) for v, e in zip(places, new.shape, strict=True)]
     loops = [(Var(f"ax{i}", e.dtype), e) for i, e in enumerate(new.shape)]
     load = BufferLoad(new, tuple(places))
@@ -206,8 +214,10 @@ def _filled(
     places: Sequence[Var],
     value: Expr,
 ) -> tuple[Stmt, Stmt] | None:
-    """Return the nest of a writer, and the one over the places of ``new``; None unless the block stores one element in
-    each turn of a nest of its own."""
+    """Return the nest of a writer, and the one over the indices of ``new``.
+
+    The result is None unless the block stores one element in each iteration of a nest that holds nothing else.
+    """
     block = writer.block
     stores = [block.body, *(() if block.init is None else (block.init,))]
     axes = [iv.var for iv in block.iter_vars[: old.ndim]]

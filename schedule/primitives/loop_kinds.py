@@ -1,6 +1,6 @@
-"""How a loop runs: in parallel, as vector lanes, unrolled, or on the threads of a GPU.
+"""This module defines the steps that set how a loop runs: parallel, vectorized, unrolled, or on GPU threads.
 
-A loop has one kind; as in TVM, the last of these steps on a loop decides which, and what is proven is proven anew.
+A loop has one kind. As in TVM the last of these steps on a loop decides which, and each step makes its own proof.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def parallel(func: PrimFunc, loop: Var) -> PrimFunc:
 
         for i in range(16): ...      =>      for i in T.parallel(16): ...
 
-    It is proven that no iteration writes an element that another one touches. A buffer that every iteration fills anew
-    before it reads it does no harm: each iteration has a copy of its own after lowering.
+    It is proven that no iteration writes an element that another one accesses. A buffer that every iteration fills
+    before it reads it is allowed, because after lowering each iteration has its own copy.
     """
     tree = tree_of(func)
     target = tree.loop(loop)
@@ -45,7 +45,7 @@ def vectorize(func: PrimFunc, loop: Var) -> PrimFunc:
 
         for i in range(16): ...      =>      for i in T.vectorized(16): ...
 
-    It is proven that no iteration writes an element that another one touches.
+    It is proven that no iteration writes an element that another one accesses.
     """
     tree = tree_of(func)
     target = tree.loop(loop)
@@ -55,8 +55,9 @@ def vectorize(func: PrimFunc, loop: Var) -> PrimFunc:
 
 @primitive
 def unroll(func: PrimFunc, loop: Var) -> PrimFunc:
-    """Write the iterations of a loop out one after the other. Always legal; a loop that was bound to a thread axis no
-    longer is.
+    """Write out the iterations of a loop one after the other.
+
+    This is always legal. A loop that was bound to a thread axis is no longer bound.
 
         for i in range(4): ...      =>      for i in T.unroll(4): ...
     """
@@ -71,7 +72,8 @@ def bind(func: PrimFunc, loop: Var, thread_axis: str) -> PrimFunc:
 
         for i in range(16): ...      =>      for i in T.thread_binding(16, thread="threadIdx.x"): ...
 
-    As for :func:`parallel`; on ``threadIdx`` a reduction is allowed, the lowering makes it one across threads.
+    The conditions are those of :func:`parallel`. On ``threadIdx`` a reduction is allowed, which the lowering turns into
+    a reduction across threads.
     """
     tree = tree_of(func)
     target = tree.loop(loop)
@@ -91,9 +93,11 @@ def check_independent(
     scratch: Callable[..., str | None] | None = None,
     reducing: bool = False,
 ) -> None:
-    """Raise ScheduleError unless the iterations of ``loop`` do not depend on each other. Of the axes below those
-    count that the loop is part of: beside an axis that has to run in order (a scan), spatial ones are as independent
-    as ever."""
+    """Raise ScheduleError unless the iterations of ``loop`` are independent of each other.
+
+    Only those axes below that are bound to the loop are checked: spatial axes stay independent beside an axis that must
+    run in order (a scan).
+    """
     var = loop.loop_var
     check_blocks_of_nest(tree, [loop], {IterVar.SPATIAL, IterVar.REDUCE}, bound=True)
     touches = accessed_boxes_below(loop.body)
@@ -127,8 +131,10 @@ def check_independent(
 
 
 def check_loops_above(tree: Tree, stmt: Stmt, which: Callable[[For], bool] = lambda loop: True) -> None:
-    """Raise ScheduleError unless the loops around ``stmt`` that do not run in order may do so with what is in them now;
-    ``which`` picks the loops to look at."""
+    """Raise ScheduleError unless the iterations of loops around ``stmt`` that run in no order are still independent.
+
+    ``which`` selects the loops to check.
+    """
     for loop in filter(which, tree.loops_above(stmt)):
         if loop.kind == "parallel":
             check_independent(tree, loop, "run in parallel", scratch=why_not_privatizable)

@@ -1,4 +1,4 @@
-"""loop_partition: one loop as several that run over parts of its range, one after the other."""
+"""This module defines loop_partition, which divides a loop into consecutive loops over parts of its range."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def loop_partition(
 ) -> tuple[PrimFunc, list[Var]]:
     """Run a loop as consecutive loops of ``factors`` iterations each; returns their variables.
 
-    At most one factor is ``None`` and takes what the others leave; what all of them leave is one part more. Each part
-    has blocks of its own, named after the part, inside a block ``B_i0_partition``; ``B_i_common`` holds the parts. The
-    order of execution stays.
+    At most one factor is ``None``, which stands for the iterations that the others leave. Iterations that all factors
+    leave make one more part. Each part has its own blocks, named after the part, inside a block ``B_i0_partition``;
+    ``B_i_common`` holds the parts. The order of execution does not change.
 
-    The loop has a constant range, and neither annotations nor a thread binding. A reduce axis that it runs over must
-    have been decomposed, for its init would run in each part.
+    The loop has a constant range, and neither annotations nor a thread binding. A reduction over it must have been
+    decomposed, because its init would run in each part.
 
     >>> from tilewright.schedule import Schedule
     >>> from tilewright.tir.parser import parse
@@ -108,7 +108,7 @@ def loop_partition(
 
 
 def _known_around(tree: Tree, loop: For) -> set[Var]:
-    """Return the variables that are defined around the loop, and its own."""
+    """Return the variables that are defined around the loop, and its own variable."""
     known = {*tree.func.params, loop.loop_var}
     buffers = list(tree.func.buffers)
     for up in tree.above(loop):
@@ -128,7 +128,7 @@ def _opaque(name: str, body: Stmt) -> BlockRealize:
 
 
 def _sizes(loop: For, factors: Any) -> list[int]:
-    """Return how many iterations each part has."""
+    """Return the number of iterations of each part."""
     name = loop.loop_var.name
     if not isinstance(loop.extent, IntImm) or not isinstance(loop.min, IntImm):
         raise ScheduleError(
@@ -180,8 +180,10 @@ def _check_reductions(loop: For, var: Var, around: set[Var]) -> None:
 
 
 def _narrowed(body: Stmt, var: Var, part: Range) -> Stmt:
-    """Blocks below with the axes that are the loop's over its part. Their regions of buffers that they access at axes
-    alone are, as in TVM, over the whole domain of those."""
+    """Return the body with the axes that are bound to the loop limited to its part.
+
+    As in TVM, regions of buffers that a block accesses at plain axes cover the whole domain of those axes.
+    """
 
     def post(n: Any) -> Any:
         if not isinstance(n, BlockRealize) or var not in n.iter_values:
@@ -197,9 +199,11 @@ def _narrowed(body: Stmt, var: Var, part: Range) -> Stmt:
 
 
 def _regions_over(block: Block, doms: Mapping[Var, Range]) -> list[tuple[BufferRegion, ...]]:
-    """Return the reads and the writes of a block whose axes run over ``doms``. What an earlier partition has declared
-    no longer speaks of the axes, so that the regions come from the accesses, unless ``annotate_buffer_access`` has
-    given them or there are accesses through pointers."""
+    """Return the reads and the writes of a block whose axes run over ``doms``.
+
+    Regions that an earlier partition declared do not depend on the axes any more. Therefore regions are computed from
+    the accesses, unless ``annotate_buffer_access`` set them or there are accesses through pointers.
+    """
     plain, analyzer = _plain_buffers(block.body, doms), Analyzer()
     pointers = opaque_buffers(block)
     out = []

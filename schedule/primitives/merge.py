@@ -1,4 +1,4 @@
-"""merge: loops that stand one after the other become one."""
+"""This module defines merge, which combines consecutive loops into one."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from ..tree import Tree, tree_of
 def merge(func: PrimFunc, *loops: Var) -> tuple[PrimFunc, Var]:
     """Run the bodies of consecutive loops, one after the other, in one loop; returns its variable.
 
-    Loops of one nest further inside are merged with those around them, up to where the nests meet. The nests stand
-    directly one after the other; their loops start at 0, have the same extents, hold nothing but each other, and have
-    neither annotations nor thread bindings. No iteration of a later loop may touch what a different iteration of an
-    earlier one writes, or write what that touches.
+    Loops of the nests between the given loops and the place where the nests meet are merged as well. The nests directly
+    follow each other; their loops start at 0, have the same extents, hold nothing but each other, and have neither
+    annotations nor thread bindings. No iteration of a later loop may access an element that a different iteration of an
+    earlier one writes, or write one that it accesses.
 
     >>> from tilewright.schedule import Schedule
     >>> from tilewright.tir.parser import parse
@@ -84,7 +84,7 @@ def merge(func: PrimFunc, *loops: Var) -> tuple[PrimFunc, Var]:
 
 
 def _nests(tree: Tree, targets: Sequence[For]) -> tuple[SeqStmt, list[list[For]]]:
-    """Return the sequence where the loops meet, and for each loop the loops from there down to it."""
+    """Return the sequence where the nests meet, and for each loop the loops from there down to it."""
     paths = [tree.path(lp) for lp in targets]
     depth = 0
     while all(depth < len(p) for p in paths) and all(p[depth] is paths[0][depth] for p in paths):
@@ -143,7 +143,10 @@ def _check_nests(tree: Tree, meet: SeqStmt, nests: Sequence[Sequence[For]]) -> N
 
 
 def _check_order(tree: Tree, nests: Sequence[Sequence[For]], bodies: Sequence[Stmt], chain: Sequence[For]) -> None:
-    """Different iterations of different loops must not meet in an element that one of them writes: they change places."""
+    """Raise ScheduleError when different iterations of different loops may access one element that either writes.
+
+    The order of such iterations would change.
+    """
     touches = [accessed_boxes_below(body) for body in bodies]
     origin = {t: number for number, found in enumerate(touches) for t in found}
     together = [t for found in touches for t in found]

@@ -1,4 +1,4 @@
-"""pad_einsum: axes of a contraction rounded up to multiples, over padded copies of what it reads and writes."""
+"""This module defines pad_einsum, which rounds the axes of a contraction up to multiples, with padded buffer copies."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ from ._nest_insertion import nest, rebuild
 def pad_einsum(func: PrimFunc, block: str, padding: Sequence[int]) -> PrimFunc:
     """Round the extents of a contraction's axes up to multiples of ``padding``, one number per axis.
 
-    What the block reads along a padded axis is copied into ``A_pad`` first, zero outside; what it writes goes to
-    ``C_pad``, from where the valid part is copied. Symbolic extents are welcome: ``n`` becomes ``(n + 31) // 32 * 32``.
+    What the block reads along a padded axis is first copied into ``A_pad``, with zeros outside. Its results go to
+    ``C_pad``, from where the valid part is copied. Symbolic extents are allowed: ``n`` becomes ``(n + 31) // 32 * 32``.
 
-    Applies to a block that addresses each buffer by axes of its own (or 0), whose loops are its own and bound to its
-    axes one to one. A padded reduce axis must belong to a sum in which the zeros add nothing.
+    Applies to a block that addresses each buffer by distinct axes (or 0), and whose loops hold only this block and are
+    bound to its axes one to one. A padded reduce axis must belong to a sum to which the zeros add nothing.
 
     >>> from tilewright.schedule import Schedule
     >>> from tilewright.tir.parser import parse
@@ -128,7 +128,7 @@ def _checked_padding(realize: BlockRealize, padding: Any) -> list[int]:
 
 
 def _check_einsum(realize: BlockRealize) -> None:
-    """Each buffer is read or written in one place, at axes of the block or 0."""
+    """Raise ScheduleError unless each buffer is accessed at one place, at axes of the block or 0."""
     block = realize.block
     name = block.name_hint
     axes = {iv.var for iv in block.iter_vars}
@@ -181,7 +181,10 @@ def _check_einsum(realize: BlockRealize) -> None:
 
 
 def _check_outputs(realize: BlockRealize, extents: Mapping[Var, Expr]) -> None:
-    """More values of a spatial axis are more elements, not more turns for the same ones."""
+    """Raise ScheduleError when a padded spatial axis does not address the output.
+
+    Its new iterations would then write the same elements again.
+    """
     for iv in realize.block.iter_vars:
         for region in realize.block.writes:
             if iv.var in extents and iv.kind == IterVar.SPATIAL and all(r.min is not iv.var for r in region.region):
@@ -194,7 +197,8 @@ def _check_outputs(realize: BlockRealize, extents: Mapping[Var, Expr]) -> None:
 
 
 def _check_loops(tree: Tree, realize: BlockRealize, extents: Mapping[Var, Expr]) -> dict[Var, Expr]:
-    """Return the new extents of loops: each padded axis is one loop, used by that axis alone."""
+    """Return the new extents of loops; ScheduleError unless each padded axis is bound to one loop that no other axis
+    uses."""
     name = realize.block.name_hint
     if own_nest(tree, realize) is None or not covers_domain(tree, realize, once=True):
         raise ScheduleError(
@@ -217,7 +221,7 @@ def _check_loops(tree: Tree, realize: BlockRealize, extents: Mapping[Var, Expr])
 
 
 def _check_zeros(realize: BlockRealize, extents: Mapping[Var, Expr]) -> None:
-    """Return what a padded reduce axis adds is nothing."""
+    """Raise ScheduleError unless the terms of a padded reduce axis are zero."""
     block = realize.block
     padded = [iv for iv in block.iter_vars if iv.var in extents and iv.kind != IterVar.SPATIAL]
     if not padded:
@@ -245,7 +249,7 @@ def _check_zeros(realize: BlockRealize, extents: Mapping[Var, Expr]) -> None:
 
 
 def _vanishes(e: Expr, axis: Var) -> bool:
-    """Return whether ``e`` is zero where what is read along ``axis`` is zero."""
+    """Return whether ``e`` is zero where the values that it reads along ``axis`` are zero."""
     if isinstance(e, BufferLoad):
         return axis in e.indices
     if isinstance(e, (IntImm, FloatImm)):
@@ -289,8 +293,7 @@ def _check_shape(
     copies: Mapping[Buffer, Buffer],
     analyzer: Analyzer,
 ) -> None:
-    """Return a padded axis spans its dimension, so that outside of it is the padding; what is copied back was all
-    written."""
+    """Raise ScheduleError unless a padded axis covers its dimension, and everything that is copied back was written."""
     buffer = region.buffer
     if buffer not in copies:
         return
@@ -353,7 +356,7 @@ def _rewrite(
 
 
 def _copy(source: Buffer, target: Buffer, name: str, analyzer: Analyzer, back: bool) -> Stmt:
-    """Return ``target = source`` over the whole of ``target``, zero where ``source`` has nothing."""
+    """Return the nest ``target = source`` over the whole of ``target``, with zero outside of ``source``."""
     shape = target.shape
     axes = [IterVar(Range.from_extent(e), Var(f"v{d}", e.dtype)) for d, e in enumerate(shape)]
     at = tuple([iv.var for iv in axes])

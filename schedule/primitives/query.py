@@ -1,4 +1,4 @@
-"""Looking around: blocks, loops, children, sizes. Queries change nothing; unused ones are dropped from traces."""
+"""This module defines queries for blocks, loops, children and sizes; unused queries are dropped from traces."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def get_block(func: PrimFunc, name: str, func_name: str | None = None) -> BlockR
 
 @primitive
 def work_on(func: PrimFunc, func_name: str) -> PrimFunc:
-    """Let ``get_block`` and block names mean this function of the module from now on."""
+    """Let ``get_block`` and block names refer to this function of the module from now on."""
     return func
 
 
@@ -43,8 +43,10 @@ def get_child_blocks(func: PrimFunc, block_or_loop: str | Var) -> list[BlockRV]:
 
 @primitive(kind="query")
 def get_symbol(func: PrimFunc, name: str | int) -> Var:
-    """Return the size variable ``name`` of a function with symbolic shapes, or its scalar parameter, for use in factors
-    and index maps. A number counts the scalar parameters and then the sizes, where several have one name."""
+    """Return the size variable or scalar parameter ``name``, for use in factors and index maps.
+
+    A number counts the scalar parameters and then the sizes, for functions in which several have one name.
+    """
     symbols = symbols_of(func)
     if isinstance(name, int) and 0 <= name < len(symbols):
         return symbols[name]

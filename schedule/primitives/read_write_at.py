@@ -1,4 +1,4 @@
-"""read_at and write_at: in each turn of a loop, one block copies all that the turn reads or writes of a buffer."""
+"""This module defines read_at and write_at, which copy what one iteration of a loop reads or writes of a buffer."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from .loop_kinds import check_loops_above
 def read_at(
     func: PrimFunc, loop: Var, block: str, read_buffer_index: int | str, storage_scope: str
 ) -> tuple[PrimFunc, BlockRV]:
-    """Copy, in each turn of ``loop``, all that the turn reads of a buffer into a new one, and let it read that.
+    """Copy in each iteration of ``loop`` all that it reads of a buffer into a new buffer, and read that instead.
 
-    ``block`` stands under the loop; ``read_buffer_index`` is the buffer's number among its reads, or its name. The copy
-    is one block with loops inside, annotated ``auto_copy``, before the first statement of the loop that reads the
-    buffer. Memory that threads share (``shared``) receives what all its threads read. Returns the copying block.
+    ``block`` is under the loop; ``read_buffer_index`` is the buffer's number among its reads, or its name. The copy is
+    one block with loops inside, annotated ``auto_copy``, before the first statement of the loop that reads the buffer.
+    Memory that threads share (``shared``) receives what all its threads read. Returns the copying block.
 
     Applies when nothing under the loop writes the buffer once it has been read.
 
@@ -92,14 +92,14 @@ def read_at(
 def write_at(
     func: PrimFunc, loop: Var, block: str, write_buffer_index: int | str, storage_scope: str
 ) -> tuple[PrimFunc, BlockRV]:
-    """Let each turn of ``loop`` write into a new buffer instead, and copy what the turn has written to the old one.
+    """Let each iteration of ``loop`` write into a new buffer, and copy the written box to the old one.
 
-    ``block`` stands under the loop; ``write_buffer_index`` is the buffer's number among its writes, or its name. The
-    copy is one block with loops inside, annotated ``auto_copy``, behind the last statement of the loop that writes the
-    buffer. Memory that threads share (``shared``) hands over what all its threads write. Returns the copying block.
+    ``block`` is under the loop; ``write_buffer_index`` is the buffer's number among its writes, or its name. The copy
+    is one block with loops inside, annotated ``auto_copy``, after the last statement of the loop that writes the
+    buffer. Memory that threads share (``shared``) holds what all its threads write. Returns the copying block.
 
-    Applies when the turn fills a box without holes, needs nothing of what the buffer held before, and does not read the
-    buffer behind its last write.
+    Applies when an iteration fills a box without holes, needs no old contents of the buffer, and does not read the
+    buffer after its last write.
 
     >>> from tilewright.schedule import Schedule
     >>> from tilewright.tir.parser import parse
@@ -152,7 +152,7 @@ def write_at(
 
 
 class _Work:
-    """A loop, the statements in it, the buffer to copy, and the copy."""
+    """A ``_Work`` holds a loop, the statements in it, the buffer to copy, and the copy."""
 
     def __init__(self, func: PrimFunc, loop: Var, block: str, which: int | str, kind: str, storage_scope: str) -> None:
         self.tree = tree = tree_of(func)
@@ -189,13 +189,13 @@ class _Work:
         return any(self.old in buffers_of(realize.block)[kind == "write"] for realize in blocks_below(part))
 
     def analyzer(self, access: Access) -> Analyzer:
-        """Return what is known where the access stands."""
+        """Return an analyzer with the ranges that hold at the access."""
         analyzer = analyzer_at(self.tree, self.loop.body)
         bind_loops(analyzer, access.loops)
         return analyzer
 
     def read(self) -> BufferRegion:
-        """Return all that a turn reads, as far as it exists."""
+        """Return the existing elements that an iteration reads."""
         total: list[Ends | None] | None = None
         for load in accesses(self.loop.body, self.old):
             box: list[Ends | None] = bounding_box(self.analyzer(load), load, self.relaxed, {})
@@ -212,7 +212,7 @@ class _Work:
         return self._region(ends)
 
     def written(self) -> BufferRegion:
-        """Return all that a turn writes; ScheduleError unless that is a box without holes, and starts from nothing."""
+        """Return the box that an iteration writes; ScheduleError unless it has no holes and needs no old contents."""
         stores = [a for a in accesses(self.loop.body, self.old) if a.is_store]
         boxes = []
         for store in stores:
@@ -242,7 +242,8 @@ class _Work:
         return all(an.can_prove(a[0] <= b[0]) and an.can_prove(b[1] <= a[1]) for a, b in zip(box, other, strict=True))
 
     def _check_starts_fresh(self) -> None:
-        """Each block that reads the buffer under the loop has an init, or reads what an earlier one there has written."""
+        """Raise ScheduleError unless each reader under the loop has an init or reads what an earlier block there has
+        written."""
         inside = list(blocks_below(self.loop.body))
         writers = [b for b in inside if self.old in buffers_of(b.block)[1]]
         outer = {lp.loop_var for lp in self.above}
@@ -274,8 +275,8 @@ class _Work:
         return BufferRegion(self.old, tuple([Range(simplify(lo), simplify(hi - lo + 1)) for lo, hi in ends]))
 
     def stage(self, region: BufferRegion, source: Buffer, target: Buffer) -> BlockRealize:
-        """Return the block that copies ``region``; its axes are the loops that the region depends on."""
-        around = [*self.tree.all_loops_above(self.loop), self.loop]  # blocks without axes see loops of outer scopes
+        """Return the block that copies ``region``; its axes are the loops on which the region depends."""
+        around = [*self.tree.all_loops_above(self.loop), self.loop]  # blocks without axes may use loops of outer scopes
         mine = {lp.loop_var: lp for lp in around}
         exprs = [e for r in region.region for e in (r.min, r.extent)]
         used = list(dict.fromkeys(n for e in exprs for n in post_order(e) if isinstance(n, Var) and n in mine))
@@ -304,8 +305,8 @@ class _Work:
 
 
 def _covered(tree: Tree, writers: Sequence[BlockRealize], reader: BlockRealize, buffer: Buffer) -> bool:
-    """Return whether one of the writers, in the same turn of the loops they share, has written all that ``reader``
-    reads."""
+    """Return whether one of the writers has written all that ``reader`` reads, in the same iteration of shared
+    loops."""
     for writer in writers:
         try:
             check_cover(tree, writer, reader, buffer)

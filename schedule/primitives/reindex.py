@@ -1,4 +1,4 @@
-"""reindex: a copy of a buffer that is laid out as the block's own axes run."""
+"""This module defines reindex, which copies a buffer into the layout of the block's own axes."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from .transform_layout import named_buffer
 def reindex(func: PrimFunc, block: str, buffer: Any, skip_simplify: bool = False) -> tuple[PrimFunc, BlockRV]:
     """Let a block access a copy of a buffer whose dimensions are the axes that address it, in the block's order.
 
-    ``buffer`` is ``("read", i)`` or ``("write", i)`` of the block, a buffer or its name (the written one, when the block
-    reads and writes it). What is read is copied before the block's loops, what is written after them. Indices are
-    simplified first, so that an axis that does not matter gives no dimension, unless ``skip_simplify``. Returns the
+    ``buffer`` is ``("read", i)`` or ``("write", i)`` of the block, a buffer or its name (the written one, when the
+    block reads and writes it). A read buffer is copied before the block's loops, a written one after them. Indices are
+    simplified first, unless ``skip_simplify``, so that an axis without influence gives no dimension. Returns the
     copying block, ``<buffer>_reindex``.
 
-    Applies to a leaf block alone in its loops that accesses the buffer at one place. Reading: the block does not write
-    the buffer. Writing: it is the only writer, has an init or does not read the buffer, runs on its whole domain, and
-    stores each element for one value of its spatial axes.
+    Applies to a leaf block alone in its loops that accesses the buffer at one place. For reading, the block must not
+    write the buffer. For writing, it must be the only writer, have an init or not read the buffer, run on its whole
+    domain, and store each element for one value of its spatial axes.
 
     >>> from tilewright.schedule import Schedule
     >>> from tilewright.tir.parser import parse
@@ -137,7 +137,7 @@ def _is_zero(e: Expr) -> bool:
 
 
 def _simplified(realize: BlockRealize, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """Return the indices simplified within the axes' domains; one that turns out constant stays as it is."""
+    """Return the indices simplified within the axes' domains; one that becomes constant is left unsimplified."""
     analyzer = Analyzer()
     for iv in realize.block.iter_vars:
         analyzer.bind(iv.var, iv.dom)
@@ -145,7 +145,7 @@ def _simplified(realize: BlockRealize, indices: tuple[Expr, ...]) -> tuple[Expr,
 
 
 def _stage(name: str, old: Buffer, copy: Buffer, axes: list[IterVar], indices: tuple[Expr, ...], back: bool) -> Stmt:
-    """Return the loops that copy ``old`` to ``copy``, or ``back``."""
+    """Return the loops that copy ``old`` to ``copy``, or with ``back`` in the other direction."""
     mine = [IterVar(iv.dom, Var(f"v{n}", iv.var.dtype)) for n, iv in enumerate(axes)]
     at: dict[Var, Expr] = {iv.var: new.var for iv, new in zip(axes, mine, strict=True)}
     there = tuple([substitute(i, at) for i in indices])
@@ -167,7 +167,7 @@ def _stage(name: str, old: Buffer, copy: Buffer, axes: list[IterVar], indices: t
 
 
 def _place(tree: Tree, top: Stmt, behind: bool) -> tuple[Stmt, int]:
-    """Return where to insert a stage right before or behind the nest ``top``."""
+    """Return where to insert a stage directly before or after the nest ``top``."""
     above = tree.parent[top]
     if isinstance(above, SeqStmt):
         return above, above.seq.index(top) + behind

@@ -1,4 +1,4 @@
-"""reindex_cache_read and reindex_cache_write: a copy of a buffer in a layout that the caller chooses."""
+"""This module defines reindex_cache_read and reindex_cache_write, which copy a buffer into a layout of choice."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def reindex_cache_read(
 ) -> tuple[PrimFunc, BlockRV]:
     """Copy what ``block`` reads of a buffer into a new one of ``storage_scope``, laid out by ``index_map``.
 
-    ``index_map`` goes from the block's axes to indices of the copy; it has to use the axes that address the buffer, all
-    of them and no others. Only this block reads the copy. Returns the copying block, which runs in loops like the
-    block's own, right behind the buffer's writer or at the start of the scope.
+    ``index_map`` maps the block's axes to indices of the copy; it must use exactly the axes that address the buffer.
+    Only this block reads the copy. Returns the copying block, which runs in loops like the block's own, directly after
+    the buffer's writer or at the start of the scope.
 
     Applies when the block reads the buffer at one place and does not write it, at most one block of the scope writes
-    it, and ``index_map`` tells different elements apart.
+    it, and ``index_map`` maps different elements to different places.
 
     >>> from tilewright.schedule import Schedule
     >>> from tilewright.tir.parser import parse
@@ -138,9 +138,9 @@ def reindex_cache_write(
 ) -> tuple[PrimFunc, BlockRV]:
     """Let ``block`` write into a new buffer of ``storage_scope``, laid out by ``index_map``, and copy that back.
 
-    ``index_map`` goes from the block's axes to indices of the new buffer; it has to use the axes that address the old
-    one, all of them and no others. Returns the copying block, which runs in loops like the block's own, before the
-    first later reader or at the end of the scope.
+    ``index_map`` maps the block's axes to indices of the new buffer; it must use exactly the axes that address the old
+    one. Returns the copying block, which runs in loops like the block's own, before the first later reader or at the
+    end of the scope.
 
     Applies when the block is the only writer of the buffer in its scope, has an init or does not read the buffer, and
     stores each element for one value of its spatial axes, unconditionally.
@@ -225,7 +225,7 @@ def _check_single(realize: BlockRealize, buffer: Buffer, kind: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Where the copy keeps an element: its ``indices`` in terms of the block's ``axes``, and its ``shape``."""
+    """A ``_Layout`` gives the place of an element in the copy: ``indices`` in terms of ``axes``, and the ``shape``."""
 
     axes: list[IterVar]
     indices: tuple[Expr, ...]
@@ -260,7 +260,8 @@ def _layout(func: PrimFunc, realize: BlockRealize, old: Sequence[Expr], index_ma
 
 @dataclass(frozen=True, slots=True)
 class _Copies:
-    """Loops like a block's own (variable, first value, extent), and what the copies of ``axes`` are bound to, when."""
+    """``_Copies`` are loops like a block's own (variable, first value, extent), and the values and condition of
+    ``axes``."""
 
     axes: list[IterVar]
     loops: list[tuple[Var, Expr, Expr]]
@@ -270,7 +271,7 @@ class _Copies:
     def stage(
         self, name: str, source: Buffer, load_at: Sequence[Expr], target: Buffer, store_at: Sequence[Expr]
     ) -> Stmt:
-        """Return ``target[store_at] = source[load_at]``"""
+        """Return the nest that runs ``target[store_at] = source[load_at]``."""
         mine = [IterVar(iv.dom, Var(iv.var.name, iv.var.dtype)) for iv in self.axes]
         at: dict[Var, Expr] = {iv.var: new.var for iv, new in zip(self.axes, mine, strict=True)}
         here = tuple([substitute(i, at) for i in load_at])
@@ -284,10 +285,10 @@ class _Copies:
 
 
 def _nest_like(tree: Tree, realize: BlockRealize, outside: Stmt | None, axes: list[IterVar]) -> _Copies:
-    """Return the loops below ``outside`` (all of the scope's when None) that give ``axes`` their values, made anew.
+    """Return new loops like those below ``outside`` (all of the scope's when None) that give ``axes`` their values.
 
-    Conditions of the block that look at other loops have to hold in the first turn of those: then the copies run on the
-    values of the axes that the block runs on, and no others.
+    Conditions of the block on other loops must hold in the first iteration of those. Then the copies run on exactly the
+    values of the axes on which the block runs.
     """
     around = set() if outside is None else {lp.loop_var for lp in tree.loops_above(outside)}
     under = [lp for lp in tree.loops_above(realize) if lp.loop_var not in around]

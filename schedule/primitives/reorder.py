@@ -1,4 +1,4 @@
-"""Changing the order of loops, and of a block's axes."""
+"""This module defines reorder and reorder_block_iter_var, which change the order of loops and of a block's axes."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ from ..tree import Tree, tree_of
 
 @primitive
 def reorder(func: PrimFunc, *ordered_loops: Var) -> PrimFunc:
-    """Put loops of one nest into the given order; loops of the nest that are not named keep their places.
+    """Put loops of one nest into the given order; loops that are not named keep their places.
 
         for i, j, k in T.grid(16, 8, 4): ...   =>   reorder(k, i)   =>   for k, j, i in T.grid(4, 8, 16): ...
 
-    The loops are nested directly, each the only statement of the one above. Extents do not depend on loops that come
-    to stand inside. Block axes below are spatial or reduce. It is proven that iterations which share an element keep
-    their order, or are the same turn of a block; the order in which a block's own reduce axes accumulate may change,
-    and with it the rounding of floats. A block that uses pointers is taken at its word: turns of its spatial axes are
-    independent.
+    The loops are nested directly, each the only statement of the one above. Extents must not depend on loops that come
+    to be inside. Block axes below are spatial or reduce. It is proven that iterations which share an element keep their
+    order, or run the same block with equal axes. The order in which a block's own reduce axes accumulate may change,
+    and with it the rounding of floats. A block that uses pointers is trusted to have independent spatial axes.
     """
     tree = tree_of(func)
     chosen = [tree.loop(v) for v in ordered_loops]
@@ -64,9 +63,9 @@ def reorder(func: PrimFunc, *ordered_loops: Var) -> PrimFunc:
 
 
 def _nest(tree: Tree, chosen: Sequence[For]) -> list[For]:
-    """From the outermost to the innermost of the chosen loops, each directly in the one before."""
+    """Return the loops from the outermost to the innermost of the chosen ones, each directly in the one before."""
     wanted = set(chosen)
-    # the bottom is the one that has all others above it
+    # the innermost loop is the one that has all others above it
     depth = {loop: len(tree.path(loop)) for loop in chosen}
     bottom = max(chosen, key=depth.__getitem__)
     nest: list[For] = [bottom]

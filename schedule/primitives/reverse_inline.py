@@ -1,4 +1,4 @@
-"""reverse_compute_inline: a consumer disappears into its producer."""
+"""This module defines reverse_compute_inline, which computes a consumer inside its producer."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from ._single_store import axes_of_store, check_pointers, defined_in, single_sto
 
 @primitive
 def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
-    """Compute what ``block`` computes right where its only producer makes its input, and drop the block.
+    """Compute the value of ``block`` directly where its only producer computes its input, and remove the block.
 
-    Applies to a complete block that stores one value and reads its producer's buffer at one place, from which its axes
-    follow (axes, or digits such as ``v // 16, v % 16``); it must be the buffer's only reader, and the producer a
-    complete block that stores one value, and makes all that the block reads. When it makes more, the rest is left out by
-    a predicate. The producer may also be a reduction block when the block just copies its result: it then accumulates in
-    the buffer that the block writes.
+    Applies to a complete block that stores one value and reads its producer's buffer at one place, which determines its
+    axes (axes, or digits such as ``v // 16, v % 16``). It must be the only reader of the buffer. The producer must be a
+    complete block that stores one value, and computes all that the block reads; elements that it computes beyond those
+    are excluded by a predicate. The producer may also be a reduction block when the block just copies its result: it
+    then accumulates in the buffer that the block writes.
 
     >>> from tilewright.schedule import Schedule
     >>> from tilewright.tir.parser import parse
@@ -176,7 +176,7 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
 
 
 def _makes_all(tree: Tree, producer: BlockRealize, realize: BlockRealize, buffer: Buffer) -> bool:
-    """Return whether the producer, under its condition, makes every element that the block reads."""
+    """Return whether the producer, under its condition, computes every element that the block reads."""
     try:
         check_cover(tree, producer, realize, buffer)
     except ScheduleError:
@@ -185,8 +185,7 @@ def _makes_all(tree: Tree, producer: BlockRealize, realize: BlockRealize, buffer
 
 
 def _accumulated(tree: Tree, producer: BlockRealize, realize: BlockRealize, store: BufferStore) -> BufferStore:
-    """Return the store of a reduction block whose result the block copies elsewhere; ScheduleError when it does
-    more."""
+    """Return the store of a reduction block whose result the block only copies; ScheduleError otherwise."""
     check_reduction(tree, producer)
     block = producer.block
     assert block.init is not None
@@ -210,12 +209,12 @@ def _accumulated(tree: Tree, producer: BlockRealize, realize: BlockRealize, stor
             f"block {name!r} accesses {made.name} at several places", where=producer,
             hint="a reduction reads and writes one element at a time, at a place that its axes give",
         )  # fmt: skip
-    axes_of_store(tree, realize, store)  # two sums in one element would be mixed
+    axes_of_store(tree, realize, store)  # else two sums would accumulate in one element
     return stores[0]
 
 
 def _moved(block: Block, old: Buffer, store: BufferStore, indices: tuple[Expr, ...]) -> Block:
-    """Return the reduction block that accumulates where the copy of its result would go."""
+    """Return the reduction block, accumulating in the buffer to which its result was copied."""
 
     def post(n: Any) -> Any:
         if isinstance(n, BufferLoad) and n.buffer is old:
@@ -229,8 +228,10 @@ def _moved(block: Block, old: Buffer, store: BufferStore, indices: tuple[Expr, .
 
 
 def _check_between(scope: Scope, producer: BlockRealize, consumer: BlockRealize) -> None:
-    """Return the consumer moves up to its producer: what it reads must be there already, what it writes not be in
-    use."""
+    """Raise ScheduleError unless the consumer may run at its producer.
+
+    Its inputs must be written by then, and no block between the two may use its output.
+    """
     first, last = scope.order[producer], scope.order[consumer]
     for between in scope.blocks[first : last + 1]:
         if between is consumer or between is producer:

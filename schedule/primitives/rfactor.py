@@ -1,4 +1,4 @@
-"""rfactor: partial results side by side, and their reduction."""
+"""This module defines rfactor, which divides a reduction into partial results and their reduction."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from ._reduction_loops import check_sweep, is_reduce_loop, mentions
 
 @primitive
 def rfactor(func: PrimFunc, loop: Var, factor_axis: int) -> tuple[PrimFunc, BlockRV]:
-    """Reduce into as many partial results as ``loop`` has turns, then reduce those.
+    """Reduce into one partial result per iteration of ``loop``, then reduce the partial results.
 
-    ``factor_axis`` is the place of the new dimension in ``B_rf`` (negative: from the end). Returns the block ``B_rf``;
-    the loops of ``B`` keep their variables, those of ``B_rf`` are new.
+    ``factor_axis`` is the position of the new dimension in ``B_rf`` (negative: from the end). Returns the block
+    ``B_rf``; the loops of ``B`` keep their variables, those of ``B_rf`` are new.
 
     Applies to a reduction block that is alone under its reduction loops, whose reduction is a known one (see
-    :mod:`tilewright.schedule.reducers`, also for what reordering means). A loop of one iteration that no axis uses will
-    do as well. Under a predicate such as ``k0 * 16 + k1 < n`` a partial result may have no element, unless the first turn
-    of the other reduction loops is complete; then what is combined is ``T.if_then_else(k0 * 16 + k1 < n, element,
-    identity)``, so that each partial result starts.
+    :mod:`tilewright.schedule.reducers`, also for the effects of reordering). ``loop`` may also be a loop of one
+    iteration that no axis uses. Under a predicate such as ``k0 * 16 + k1 < n`` a partial result may have no element,
+    unless the first iteration of the other reduction loops is complete. Then the element is replaced by
+    ``T.if_then_else(k0 * 16 + k1 < n, element, identity)``, so that each partial result has a start value.
 
     >>> from tilewright.schedule import Schedule
     >>> from tilewright.tir.parser import parse
@@ -168,8 +168,11 @@ def _own_loops(tree: Tree, realize: BlockRealize, loops: Sequence[For]) -> list[
 
 
 def _tail(tree: Tree, realize: BlockRealize, own: Sequence[For], target: For) -> list[Expr]:
-    """Return the conditions that may keep a partial result from starting: those which are not known to hold in the
-    first turn of the other reduction loops. ScheduleError when such a loop may not run at all."""
+    """Return the conditions under which a partial result may have no first element.
+
+    These are the conditions not known to hold in the first iteration of the other reduction loops. ScheduleError is
+    raised when such a loop may have no iteration.
+    """
     others = {lp.loop_var: lp.min for lp in own if lp is not target and is_reduce_loop(realize, lp)}
     analyzer = analyzer_at(tree, realize)
     tail = [
@@ -191,20 +194,21 @@ def _tail(tree: Tree, realize: BlockRealize, own: Sequence[For], target: For) ->
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Partial:
-    """The buffers of partial results, by the buffer that the old block writes, and their new dimension."""
+    """``_Partial`` holds the buffers of partial results by the old block's buffers, and the position of the new
+    dimension."""
 
     buffers: dict[Buffer, Buffer]
     axis: int
 
     def at(self, access: BufferLoad | BufferStore, factor: Expr) -> tuple[Buffer, tuple[Expr, ...]]:
-        """Return the buffer and the indices that stand for an access of the old buffer in turn ``factor``."""
+        """Return the buffer and the indices that replace an access of the old buffer in iteration ``factor``."""
         i = access.indices
         return self.buffers[access.buffer], (*i[: self.axis], factor, *i[self.axis :])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Axes:
-    """The axes of the partial block and their values, the old axes in terms of these, and the loops likewise."""
+    """``_Axes`` holds axes and values of the partial block, and the old axes and loops in terms of these."""
 
     factor: IterVar
     axes: list[IterVar]
@@ -235,7 +239,7 @@ def _axes_of_partial(realize: BlockRealize, own: Sequence[For], target: For) -> 
             out.values.append(value)
             if isinstance(value, Var):
                 out.by_loop.setdefault(value, own_axis.var)
-    for lp in own:  # a condition may name a loop of one turn that no axis does
+    for lp in own:  # a condition may use a loop of one iteration that no axis uses
         if is_const_int(lp.extent, 1):
             out.by_loop.setdefault(lp.loop_var, lp.min)
     return out
@@ -250,8 +254,10 @@ def _partial_nest(
     tail: Sequence[Expr],
     to: _Partial,
 ) -> Stmt:
-    """Return the loops and the block that compute the partial results. Where each is made of one element, it is just
-    that."""
+    """Return the loops and the block that compute the partial results.
+
+    Where a partial result has only one element, the block just stores that.
+    """
     block = realize.block
     new = _axes_of_partial(realize, own, target)
     alone = all(iv.kind != IterVar.REDUCE for iv in new.axes)
@@ -291,8 +297,7 @@ def _partial_nest(
 
 
 def _in_axes(condition: Expr, new: _Axes, realize: BlockRealize, target: For) -> Expr:
-    """Return a condition on loops as one on the axes of the partial block; ScheduleError when it is about other
-    loops."""
+    """Return a condition on loops as one on the axes of the partial block; ScheduleError when it uses other loops."""
     found: Expr = substitute(condition, new.by_loop)
     axes = {iv.var for iv in new.axes}
     mine = {n for v in realize.iter_values for n in pre_order(v) if isinstance(n, Var)}

@@ -1,4 +1,4 @@
-"""rolling_buffer: what neighbouring tiles share of a producer is computed once and kept in a circular buffer."""
+"""This module defines rolling_buffer, which keeps elements that neighbouring tiles share in a circular buffer."""
 
 from __future__ import annotations
 
@@ -52,15 +52,16 @@ from .loop_kinds import check_loops_above
 
 @primitive
 def rolling_buffer(func: PrimFunc, block: str, write_buffer_index: int | str) -> PrimFunc:
-    """Keep what a producer computed for the last tile, where the next tile needs it again.
+    """Keep elements that a producer computed for the last tile, where the next tile needs them again.
 
-    The producer stands under tiled loops of its consumers, as ``compute_at`` puts it, and computes more of the buffer
-    per tile than the tiles are apart. Along the outermost such loop the buffer shrinks to what one tile needs and is
-    addressed modulo that size; a predicate leaves out what an earlier tile has computed, also along inner loops.
+    The producer is under tiled loops of its consumers, where ``compute_at`` puts it, and computes more elements per
+    tile than the distance of two tiles. Along the outermost such loop the buffer shrinks to the size of one tile and is
+    addressed modulo that size. A predicate leaves out elements that an earlier tile has computed, also along inner
+    loops.
 
-    Applies to a block that stores at axes of its own into a buffer of its scope, which is read under the shared loops
-    only, and only where the same turn makes it. Each tile starts at ``loop * stride`` or ``loop * stride // divisor``, plus
-    constants; the loops from the rolling one inwards run in order.
+    Applies to a block that stores at plain axes into a buffer of its scope, which is read under the shared loops only,
+    and only where the same iteration computes it. Each tile starts at ``loop * stride`` or
+    ``loop * stride // divisor``, plus constants; the loops from the rolling one inwards run in order.
 
     >>> from tilewright.schedule import Schedule
     >>> from tilewright.tir.parser import parse
@@ -132,8 +133,11 @@ def rolling_buffer(func: PrimFunc, block: str, write_buffer_index: int | str) ->
 
 @dataclass(frozen=True, slots=True)
 class _Tile:
-    """One dimension: ``value`` addresses it, at most ``extent`` elements per turn, of which at least ``overlap`` are needed
-    by the next turn of ``loop``, the loop that moves the tile (None when tiles do not overlap)."""
+    """A ``_Tile`` describes one dimension, which ``value`` addresses: at most ``extent`` elements per iteration.
+
+    At least ``overlap`` of them are needed by the next iteration of ``loop``, the loop that moves the tile (None when
+    tiles do not overlap).
+    """
 
     axis: Var
     value: Expr
@@ -183,7 +187,7 @@ def _checked_readers(tree: Tree, scope: Scope, realize: BlockRealize, buffer: Bu
 def _tiles(
     tree: Tree, realize: BlockRealize, buffer: Buffer, inner: Sequence[For], shared: Sequence[For]
 ) -> list[_Tile]:
-    """Per dimension of the buffer what one turn of the shared loops computes."""
+    """Return for each dimension of the buffer what one iteration of the shared loops computes."""
     block, name = realize.block, realize.block.name_hint
     values = {iv.var: (iv, e) for iv, e in zip(block.iter_vars, realize.iter_values, strict=True)}
     analyzer = analyzer_at(tree, realize)
@@ -225,10 +229,12 @@ def _tiles(
 
 
 def _tile(axis: Var, value: Expr, first: Expr, extents: tuple[int | None, int | None], moving: set[Var]) -> _Tile:
-    """Return the tile with its overlap; as it is when it does not move by ``loop * stride // divisor`` (plus
-    constants), or not enough.
+    """Return the tile with its overlap, or unchanged when tiles do not overlap.
 
-    Its extent may change between the two of ``extents``: windows of ``i // 3`` in tiles of two meet one element or two.
+    A tile overlaps the next only if it moves by ``loop * stride // divisor``, plus constants, and by less than its
+    extent.
+
+    Its extent may lie between the two of ``extents``: windows of ``i // 3`` in tiles of two contain one element or two.
     """
     least, extent = extents
     plain = _Tile(axis, value, first, extent)
@@ -267,7 +273,8 @@ def _rolling(realize: BlockRealize, buffer: Buffer, dims: Sequence[_Tile], share
 def _check_turns(
     tree: Tree, realize: BlockRealize, dims: Sequence[_Tile], inside: Sequence[For], shared: Sequence[For]
 ) -> None:
-    """Return what an earlier turn computed is still there, and is what this turn would compute."""
+    """Raise ScheduleError unless elements of an earlier iteration still exist and have the values this one would
+    compute."""
     name = realize.block.name_hint
     for loop in inside:
         if loop.kind not in ("serial", "unrolled") or not is_const_int(loop.min, 0):
@@ -306,8 +313,11 @@ def _check_turns(
 
 
 def _check_sources(tree: Tree, scope: Scope, realize: BlockRealize, inside: Sequence[For]) -> None:
-    """Each turn finds all that the block reads, and what that is made from, written in the same turn: an element that
-    an earlier turn made from something unwritten would be taken for computed. (What rolls already was checked then.)"""
+    """Raise ScheduleError unless each iteration finds all direct and indirect inputs written in the same iteration.
+
+    An element that an earlier iteration computed from undefined values would be taken for computed. Producers that
+    already roll were checked when they were changed.
+    """
     queue, seen = [realize], {realize}
     while queue:
         reader = queue.pop()
@@ -328,7 +338,7 @@ def _check_sources(tree: Tree, scope: Scope, realize: BlockRealize, inside: Sequ
 
 
 def _rolls(realize: BlockRealize, inside: Sequence[For]) -> bool:
-    """Return whether the block leaves out what an earlier turn has computed."""
+    """Return whether the block already leaves out elements that an earlier iteration has computed."""
     loops = {lp.loop_var for lp in inside}
     return any(
         isinstance(test, Or) and isinstance(test.a, LT) and test.a.a in loops and is_const_int(test.a.b, 1)
@@ -406,7 +416,7 @@ def _rewrite(
 
 
 def _in_order(realize: BlockRealize, loop: Any) -> BlockRealize:
-    """Axes that move with the rolling loop are opaque: their order must stay."""
+    """Return the block with the axes that move with the rolling loop made opaque, so that their order stays."""
     block = realize.block
     axes = tuple([
         IterVar(iv.dom, iv.var, IterVar.OPAQUE, iv.thread_tag)

@@ -1,7 +1,7 @@
-"""Decisions: tile sizes, choices and places that a search may take one way or the other.
+"""This module defines the sampling primitives: random tile sizes and choices, which a search may change.
 
-Each returns what was decided, which the trace keeps, and its outputs. In a parametric schedule the tile sizes stay open:
-the outputs are symbols, and the trace's decision is None until one is given.
+Each returns its decision, which the trace keeps, and its outputs. In a parametric schedule the tile sizes stay open:
+the outputs are symbols, and the decision in the trace is None until one is given.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ def sample_perfect_tile(
     rng: np.random.Generator,
     parametric: bool = False,
 ) -> tuple[list[int] | None, list[Any]]:
-    """Factor a loop's extent into ``n`` tile sizes whose product is the extent, the innermost at most
-    ``max_innermost_factor``; all such factorizations are equally likely.
+    """Factor a loop's extent into ``n`` tile sizes whose product is the extent.
+
+    The innermost size is at most ``max_innermost_factor``; all such factorizations are equally likely.
 
     Returns ``n`` numbers for :meth:`split`, outermost first. ``decision`` fixes them. A loop whose extent is no constant
     is not tiled: as in TVM the decision is ``[-1, 1, ..., 1]``; the sizes are None, which leaves it to :meth:`split`, and
@@ -73,8 +74,10 @@ def sample_partitioned_tile(
     *,
     rng: np.random.Generator,
 ) -> tuple[list[int], list[Any]]:
-    """Factor a loop's extent into ``n`` tile sizes such that the product of those from ``partition_pos`` on is a
-    multiple of ``innerpart_factor``.
+    """Factor a loop's extent into ``n`` tile sizes of which the inner ones have a product divisible by
+    ``innerpart_factor``.
+
+    The inner sizes are those from ``partition_pos`` on.
 
     Returns ``n`` numbers for :meth:`split`, outermost first: a factorization of the quotient, spread over all of them,
     and one of ``innerpart_factor`` over the inner ones. ``decision`` fixes them. A loop whose extent is no constant is
@@ -127,9 +130,9 @@ def sample_tile(
 ) -> tuple[list[int] | None, list[Any]]:
     """Choose ``n`` tile sizes that cover a loop's extent and need not divide it.
 
-    The innermost is at most ``max_innermost_factor``; the outermost is what the others leave,
-    ``ceildiv(extent, product of the others)``. Sizes like 1, 2, 3, 4, 6, 8, 12, 16 … and the extent's divisors are
-    drawn, evenly on a logarithmic scale. Returns ``n`` numbers for :meth:`split`, outermost first.
+    The innermost size is at most ``max_innermost_factor``; the outermost is ``ceildiv(extent, product of the others)``.
+    Sizes such as 1, 2, 3, 4, 6, 8, 12, 16 … and the extent's divisors are drawn, evenly on a logarithmic scale. Returns
+    ``n`` numbers for :meth:`split`, outermost first.
     """
     target = _checked(func, loop, n, max_innermost_factor)
     if parametric and decision is None:
@@ -186,7 +189,7 @@ def sample_categorical(
 
 
 _MOST_LOOPS = 1024
-"""Loops that one may be split into; more would be a mistake, and take long."""
+"""The largest number of loops for one split; more would be a mistake, and take long."""
 
 
 def _checked(func: PrimFunc, loop: Var, n: int, max_innermost: int) -> For:
@@ -243,7 +246,7 @@ def _as_sizes(loop: For, n: int, decision: Sequence[int]) -> list[int]:
 
 
 def _symbols(loop: For, n: int) -> list[Expr]:
-    """Open tile sizes: symbols for all but the outermost, which is worked out from them."""
+    """Return open tile sizes: symbols for all but the outermost, which is computed from them."""
     dtype = loop.loop_var.dtype
     inner = [Var(f"{loop.loop_var.name}_t{number}", dtype) for number in range(1, n)]
     product: Expr = const(1, dtype)
@@ -279,15 +282,15 @@ def _divisors(x: int) -> list[int]:
 
 
 def count_factorizations(x: int, n: int) -> int:
-    """In how many ways ``x`` is an ordered product of ``n`` positive numbers."""
+    """Return the number of ways to write ``x`` as an ordered product of ``n`` positive numbers."""
     return prod(comb(exponent + n - 1, n - 1) for _, exponent in _factor(x)) if n else int(x == 1)
 
 
 def _draw_factorization(extent: int, n: int, max_innermost: int, rng: np.random.Generator) -> list[int]:
-    """Return an ordered factorization, all with a small enough last factor equally likely.
+    """Return an ordered factorization; all with a small enough last factor are equally likely.
 
-    The last factor is drawn by how many factorizations of the rest it leaves; then each prime's exponent is spread
-    over the others uniformly (stars and bars).
+    The last factor is drawn in proportion to the number of factorizations of the quotient; then each prime's exponent
+    is distributed over the other factors uniformly (stars and bars).
     """
     last = [d for d in _divisors(extent) if d <= max_innermost] if n > 1 else [extent]
     weights = np.array([count_factorizations(extent // d, n - 1) for d in last], dtype=float)
@@ -303,7 +306,7 @@ def _draw_factorization(extent: int, n: int, max_innermost: int, rng: np.random.
 
 @lru_cache(maxsize=256)
 def _pleasant(extent: int) -> tuple[int, ...]:
-    """Sizes worth trying: 1, 2, 3, 4, 6, 8, 12, 16, 24 …, and the divisors, up to the extent."""
+    """Return the sizes to draw from: 1, 2, 3, 4, 6, 8, 12, 16, 24 …, and the divisors, up to the extent."""
     found = set(_divisors(extent))
 
     def powers(base: int) -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""shift_operand: a factor of a sum of products of narrow integers as the other signedness, put right by a sum."""
+"""This module defines shift_operand, which changes the signedness of a factor and corrects the sum of products."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from .cache_read_write import pick_buffer
 
 @primitive
 def shift_operand(func: PrimFunc, block: str, read_buffer_index: int | str) -> tuple[PrimFunc, list[BlockRV]]:
-    """Turn an int8 factor of a sum of products into uint8 by adding 128, or a uint8 one into int8 by taking 128 off.
+    """Turn an int8 factor of a sum of products into uint8 by adding 128, or a uint8 one into int8 by subtracting 128.
 
-    For machines whose multiply-add takes one signed and one unsigned factor: A·B = A·(B + 128) - 128·ΣA, where the sum on
-    the right does not depend on B's own axes. All of it is exact, as sums of integers wrap. int16 and uint16 likewise,
-    with 2¹⁵. Returns three blocks: the one that shifts all of the buffer, the one that sums the other factor, and the
-    one that takes the sums off; the block itself writes to a new buffer.
+    It is meant for machines whose multiply-add takes one signed and one unsigned factor: A·B = A·(B + 128) - 128·ΣA,
+    where the sum on the right does not depend on B's own axes. The result is exact, as sums of integers wrap. int16 and
+    uint16 factors are shifted by 2¹⁵. Returns three blocks: the one that shifts the buffer, the one that sums the other
+    factor, and the one that subtracts the sums; the block itself writes to a new buffer.
 
-    Applies to a reduction whose loops are its own and run once over its domain, and whose body is
-    ``C[...] = C[...] + cast(A[...]) * cast(B[...])`` from zero, in wider integers; not where both factors are the buffer.
+    Applies to a reduction whose loops hold only this block and run once over its domain, and whose body is
+    ``C[...] = C[...] + cast(A[...]) * cast(B[...])`` from zero, in wider integers. The buffer must not be both factors.
 
     >>> from tilewright.schedule import Schedule
     >>> from tilewright.tir.parser import parse
@@ -142,7 +142,7 @@ def shift_operand(func: PrimFunc, block: str, read_buffer_index: int | str) -> t
 
 
 def _factors(realize: BlockRealize, buffer: Buffer) -> tuple[BufferLoad, BufferLoad]:
-    """Return the factor that is not from ``buffer``, and the element that the products are added to."""
+    """Return the factor that is not from ``buffer``, and the element to which the products are added."""
     block = realize.block
     store, start = block.body, block.init
     found = None
@@ -169,7 +169,7 @@ def _factors(realize: BlockRealize, buffer: Buffer) -> tuple[BufferLoad, BufferL
 
 
 def _hides(block: Block) -> bool:
-    """Return whether it uses memory in other ways than its loads and stores say."""
+    """Return whether the block uses memory in other ways than by plain loads and stores."""
     return bool(opaque_buffers(block) or block.match_buffers or block.alloc_buffers)
 
 
@@ -177,7 +177,7 @@ _FORM = "its body must be C[...] = C[...] + cast(A[...]) * cast(B[...]), with A 
 
 
 def _widened(e: Expr) -> BufferLoad | None:
-    """Return what is made wider, where it is a number of 8 or 16 bits."""
+    """Return the load that a cast widens, where it is of 8 or 16 bits; else None."""
     if not isinstance(e, Cast) or not isinstance(e.value, BufferLoad) or e.value.predicate is not None:
         return None
     narrow, wide = parse_dtype(e.value.dtype), parse_dtype(e.dtype)
@@ -186,7 +186,7 @@ def _widened(e: Expr) -> BufferLoad | None:
 
 
 def _shift(source: Buffer, target: Buffer, wide: str, amount: int, name: str) -> Stmt:
-    """Return ``target = source + amount``, all of it."""
+    """Return the nest ``target = source + amount`` over the whole buffer."""
     at = tuple([Var(f"v{d}", e.dtype) for d, e in enumerate(source.shape)])
     value = Cast(target.dtype, Cast(wide, BufferLoad(source, at)) + const(amount, wide))
     axes = [IterVar(Range.from_extent(e), v) for v, e in zip(at, source.shape, strict=True)]
@@ -194,7 +194,7 @@ def _shift(source: Buffer, target: Buffer, wide: str, amount: int, name: str) ->
 
 
 def _sum(axes: Sequence[IterVar], kept: Sequence[IterVar], factor: BufferLoad, target: Buffer, name: str) -> Stmt:
-    """Return the factor, summed over the reduction's axes."""
+    """Return the nest that sums the factor over the reduction's axes."""
     own = [*kept, *(iv for iv in axes if iv.kind != IterVar.SPATIAL)]
     fresh = {iv.var: Var(iv.var.name, iv.var.dtype) for iv in own}
     at = tuple([fresh[iv.var] for iv in kept])
@@ -214,7 +214,7 @@ def _correct(
     factor: int,
     name: str,
 ) -> Stmt:
-    """Return what is in ``raw`` and ``factor`` times the sums, added up."""
+    """Return the nest that adds ``raw`` and ``factor`` times the sums."""
     own = [iv for iv in axes if iv.kind == IterVar.SPATIAL]
     fresh = {iv.var: Var(iv.var.name, iv.var.dtype) for iv in own}
     at = tuple([substitute(i, fresh) for i in total.indices])
@@ -229,7 +229,7 @@ def _correct(
 def _stage(
     axes: Sequence[IterVar], reads: Sequence[BufferRegion], store: BufferStore, name: str, init: Stmt | None = None
 ) -> Stmt:
-    """Return a block with a loop for each of its axes."""
+    """Return a block with one loop per axis."""
     block = Block(tuple(axes), tuple(reads), (point(store.buffer, store.indices),), name, store, init=init)
     loops = [(Var(f"ax{d}", iv.var.dtype), iv.dom.extent) for d, iv in enumerate(axes)]
     return nest(loops, BlockRealize(tuple([v for v, _ in loops]), IntImm(1, "bool"), block))

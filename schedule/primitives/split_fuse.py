@@ -1,4 +1,4 @@
-"""Taking loops apart and putting them together: split, fuse, add_unit_loop."""
+"""This module defines split, fuse and add_unit_loop."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def split(
 ) -> tuple[PrimFunc, list[Var]]:
     """Split a loop into nested loops with the given extents, outermost first; returns their variables.
 
-    At most one factor is ``None``: the smallest number that covers the loop. ``factor=8`` means ``[None, 8]``,
-    ``nparts=4`` means ``[4, None]``. Where the product is larger than the extent, blocks below get a predicate. The new
-    loops count in 64 bits when the old one does, or when int32 does not hold the product.
+    At most one factor is ``None``; it stands for the smallest number that covers the loop. ``factor=8`` means
+    ``[None, 8]``, ``nparts=4`` means ``[4, None]``. Where the product is larger than the extent, blocks below get a
+    predicate. The new loops count in 64 bits when the old one does, or when int32 does not hold the product.
 
     The loop starts at 0 and has neither annotations nor a thread binding. ``preserve_unit_iters`` keeps loops of one
-    iteration in the bindings. ``disable_predication`` leaves the predicate out, and is refused where it is needed.
+    iteration in the bindings. ``disable_predication`` leaves out the predicate, and is refused where one is needed.
 
     >>> from tilewright.tir.parser import parse
     >>> from tilewright.schedule import Schedule
@@ -112,7 +112,7 @@ def split(
 
 
 def _check_bounds(target: For, extents: Sequence[Expr]) -> None:
-    """Raise ScheduleError when loops below would read their bounds from memory for iterations that there are not."""
+    """Raise ScheduleError when loops below would read their bounds from memory in iterations that do not exist."""
     for stmt, load in bare_loads(target.body):
         if uses_var(load, target.loop_var):
             raise ScheduleError(
@@ -124,7 +124,7 @@ def _check_bounds(target: For, extents: Sequence[Expr]) -> None:
 
 
 def _ranges(tree: Tree, loop: For, new: Iterable[tuple[Var, Expr]]) -> dict[Var, Range]:
-    """Return the loops above ``loop`` in its block, and the ``new`` ones in its place with their extents."""
+    """Return the ranges of the loops above ``loop`` in its block, and of the ``new`` ones in its place."""
     out = {up.loop_var: Range(up.min, up.extent) for up in tree.loops_above(loop)}
     out.update((var, Range.from_extent(extent)) for var, extent in new)
     return out
@@ -144,7 +144,7 @@ def _text(factors: Sequence[Factor]) -> str:
 
 
 def _extents(tree: Tree, loop: For, analyzer: Analyzer, factors: list[Factor]) -> list[Expr]:
-    """Return the extents of the new loops: factors checked, the open one worked out."""
+    """Return the extents of the new loops, with the factors checked and the open one computed."""
     name, extent = loop.loop_var.name, loop.extent
     if not factors:
         raise ScheduleError(f"loop {name} is split into no loops", where=loop, hint="give at least one factor")
@@ -180,7 +180,7 @@ def _extents(tree: Tree, loop: For, analyzer: Analyzer, factors: list[Factor]) -
 
 
 def _dtype(loop: For, factors: Sequence[Factor]) -> str:
-    """Return the type of the new loops: int64 when int32 does not hold the numbers that they count together."""
+    """Return the type of the new loops: int64 when int32 does not hold the product of their extents."""
     sizes = [int(f) for f in factors if isinstance(f, (int, IntImm)) and int(f) > 0]
     total = prod(sizes)
     if None in factors and isinstance(loop.extent, IntImm):
@@ -206,7 +206,7 @@ def fuse(func: PrimFunc, *loops: Var, preserve_unit_iters: bool = True) -> tuple
     """Fuse perfectly nested loops, given outermost first, into one; returns its variable.
 
     Each loop is the only statement of the one before, starts at 0, has an extent that does not depend on the others,
-    and neither annotations nor a thread binding. The order of execution stays.
+    and has neither annotations nor a thread binding. The order of execution does not change.
 
         for i, j in T.grid(16, 8):                 for i_j_fused in range(128):
             with T.block("B"):                =>       with T.block("B"):
@@ -275,7 +275,10 @@ def _fused_dtype(chain: Sequence[For], analyzer: Analyzer) -> str:
 
 
 def _check_signs(tree: Tree, chain: Sequence[For], analyzer: Analyzer) -> None:
-    """Two extents below zero would make a product above: at most one may be, of those that change from turn to turn."""
+    """Raise ScheduleError when more than one of the extents that change may be negative.
+
+    The product of two negative extents would be positive.
+    """
     moving = {up.loop_var for up in tree.above(chain[0]) if isinstance(up, For)}
     moving |= {iv.var for up in tree.above(chain[0]) if isinstance(up, Block) for iv in up.iter_vars}
     below = [

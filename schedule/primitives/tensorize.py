@@ -1,4 +1,4 @@
-"""tensorize: a tensor intrinsic in the place of the loops that it does the work of."""
+"""This module defines tensorize, which replaces loops by a tensor intrinsic that computes the same."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def _by_name(func: PrimFunc, block_or_loop: Any, tensor_intrin: Any, preserve_un
 def tensorize(
     func: PrimFunc, block_or_loop: Var | str, tensor_intrin: str, preserve_unit_iters: bool = True
 ) -> PrimFunc:
-    """Let a tensor intrinsic do the work of a block, or of a loop and all in it.
+    """Replace a block, or a loop and all in it, by a tensor intrinsic.
 
-    ``tensor_intrin``: the name of a registered :class:`~tilewright.schedule.TensorIntrin`. A loop is blockized first
+    ``tensor_intrin`` is the name of a registered :class:`~tilewright.schedule.TensorIntrin`. A loop is blockized first
     (``preserve_unit_iters`` as there). The loops, blocks and accesses must be those of the intrinsic's description, on
-    parts of buffers that stay in place meanwhile; then the implementation runs on those parts, by match_buffer. What
-    the implementation computes is the registrant's word: :meth:`TensorIntrin.check` compares it with the description.
+    parts of buffers that do not move while it runs. The implementation then runs on those parts, by match_buffer. That
+    it computes the same as the description is not proven here: :meth:`TensorIntrin.check` compares the two.
 
     >>> from tilewright.schedule import Schedule
     >>> from tilewright.tir.parser import parse
@@ -139,14 +139,14 @@ def _implemented(tree: Tree, target: Stmt, realize: BlockRealize, intrin: Tensor
 
 
 def _index_type(block: Block) -> str:
-    """Return the type that the program counts in: the widest of its regions."""
+    """Return the index type of the program: the widest of the block's regions."""
     types = [r.min.dtype for region in (*block.reads, *block.writes) for r in region.region]
     return "int64" if "int64" in types else "int32"
 
 
 def _part(matcher: Matcher, desc: Buffer, impl: Buffer, block: Block, analyzer: Analyzer, target: Stmt) -> BufferRegion:
-    """Return the part of the program's buffer that ``impl`` is another name for; ScheduleError unless it lies
-    inside."""
+    """Return the part of the program's buffer that ``impl`` stands for; ScheduleError unless it is inside the
+    buffer."""
     source, base = matcher.buffers[desc], matcher.bases[desc]
     lead = len(base) - len(impl.shape)
     sizes = [const(1, e.dtype) for e in base[:lead]]
@@ -195,7 +195,7 @@ def _covers(analyzer: Analyzer, whole: Sequence[Range], part: Sequence[Range]) -
 
 
 def _check_apart(intrin: TensorIntrin, matches: Sequence[MatchBufferRegion], desc: Block, target: Stmt) -> None:
-    """Raise ScheduleError when a buffer that the intrinsic writes is one of its others as well."""
+    """Raise ScheduleError when a buffer that the intrinsic writes is also another of its buffers."""
     written = {r.buffer for r in desc.writes}
     outputs = [m for m, b in zip(matches, intrin.desc.buffers, strict=True) if b in written]
     for out in outputs:
@@ -210,7 +210,7 @@ def _check_apart(intrin: TensorIntrin, matches: Sequence[MatchBufferRegion], des
 
 
 def _in_program(tree: Tree, target: Stmt, where: Any) -> list[Stmt]:
-    """Return the statements to mark: ``where`` when it is part of the program as it stands, and the target."""
+    """Return the statements to mark: ``where``, if it is part of the program, and the target."""
     if isinstance(where, For) and where.loop_var in tree.loops:
         return [target, tree.loops[where.loop_var]]
     if isinstance(where, BlockRealize) and where.block.name_hint in tree.blocks:

@@ -1,4 +1,4 @@
-"""transform_block_layout: run a block over other axes."""
+"""This module defines transform_block_layout, which runs a block over other axes."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def _prepare_block_layout(func: PrimFunc, block: Any, index_map: Any, **_: Any) 
 
 @primitive(prepare=_prepare_block_layout)
 def transform_block_layout(func: PrimFunc, block: str, index_map: Any) -> PrimFunc:
-    """Run a block over new axes, to which ``index_map`` sends the old ones, in loops made anew.
+    """Run a block over new axes, to which ``index_map`` maps the old ones, in new loops.
 
-    Applies to a block alone in its loop nest, each axis on a loop of its own, in order, and to maps that send the
-    domain to a box, each point to one of its own; no new axis may mix spatial and reduce axes.
+    Applies to a block alone in its loop nest, with its axes bound to the loops one to one, in order. The map must take
+    the domain to a box, different points to different points; no new axis may mix spatial and reduce axes.
 
     >>> from tilewright.schedule import Schedule
     >>> from tilewright.tir.parser import parse

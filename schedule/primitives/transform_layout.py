@@ -1,4 +1,4 @@
-"""transform_layout: store a buffer's elements in another order."""
+"""This module defines transform_layout, which stores a buffer's elements in another order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .layout_padding import fill_padding, pad_of
 
 
 def _rank(func: PrimFunc, block: Any, buffer: Any) -> int:
-    """Return the rank of the buffer that is named: for maps that take ``*indices``."""
+    """Return the rank of the named buffer, for maps that take ``*indices``."""
     realize = tree_of(func).block(block_name(block))
     if buffer is None:
         return len(realize.block.iter_vars)
@@ -71,22 +71,22 @@ def transform_layout(
     assume_injective_transform: bool = False,
     leave_padding: bool = False,
 ) -> PrimFunc:
-    """Store the elements of a buffer at the places that ``index_map`` gives, wherever it is accessed.
+    """Store the elements of a buffer at the places that ``index_map`` gives, in all accesses.
 
-    ``buffer`` is ``("read", i)`` or ``("write", i)`` of the block, a buffer or its name; ``index_map`` a function from
-    old indices to a tuple of new ones (an :class:`IndexMap` or its text too). It may use sizes and scalar parameters of
-    the function; what it divides by has to be known to be at least 1, as sizes of buffers are.
+    ``buffer`` is ``("read", i)`` or ``("write", i)`` of the block, a buffer or its name. ``index_map`` is a function
+    from old indices to a tuple of new ones (or an :class:`IndexMap`, or its text). It may use sizes and scalar
+    parameters of the function; its divisors must be known to be at least 1, as sizes of buffers are.
 
     When the shape does not fit the map (100 rows in tiles of 16), the new buffer is larger; ``pad_value``, a constant
-    or a function of the new indices, says what its padding holds. Then the blocks that fill the buffer run over the
-    padding as well, storing ``T.if_then_else(<padding>, pad_value, <value>)``, where each stores one element in each
-    turn of a nest of its own; else a block named ``<block>_pad_<buffer>`` behind fills the padding. Of a buffer that
-    the function only reads, a block with a ``T.assume`` says what its padding holds. With ``leave_padding`` the
-    padding is neither written nor read.
+    or a function of the new indices, gives the value of its padding. A block that stores one element in each iteration
+    of a nest of its own then runs over the padding as well, and stores
+    ``T.if_then_else(<padding>, pad_value, <value>)``. Otherwise a new block ``<block>_pad_<buffer>`` after it fills the
+    padding. For a buffer that the function only reads, a block with a ``T.assume`` states the value of the padding.
+    With ``leave_padding`` the padding is neither written nor read.
 
-    A buffer that is a parameter changes the function's signature: the caller has to pass the new layout.
-    ``assume_injective_transform`` without ``pad_value`` takes on trust, as in TVM, that no two elements go to one place
-    and that what the map divides by is at least 1; padding is then neither written nor read.
+    When the buffer is a parameter, the function's signature changes: the caller has to pass the new layout.
+    ``assume_injective_transform`` without ``pad_value`` is trusted, as in TVM, that no two elements share a place and
+    that divisors are at least 1; padding is then neither written nor read.
 
     >>> from tilewright.schedule import Schedule
     >>> from tilewright.tir.parser import parse
@@ -185,7 +185,7 @@ def home_of(tree: Tree, realize: BlockRealize, buffer: Buffer) -> Block | None:
 
 
 def _rewrite(func: PrimFunc, old: Buffer, new: Buffer, mapping: IndexMap, fits: bool) -> PrimFunc:
-    """Return all accesses to ``old`` as accesses to ``new``; those to ``new`` stay as they are."""
+    """Return the function with all accesses to ``old`` replaced by accesses to ``new``; those to ``new`` stay."""
     sizes = sized_analyzer(func)
     stack: list[Analyzer] = [sizes]
 
