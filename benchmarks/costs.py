@@ -62,7 +62,7 @@ def compiled(func: object) -> float:
 
 
 def matmul() -> tw.Schedule:
-    """The matmul 1024³ of the examples, scheduled by hand."""
+    """Returns the matmul 1024³ of the examples, scheduled by hand."""
     sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
     from matmul_by_hand import declare, schedule
 
@@ -88,7 +88,7 @@ def chain(blocks: int = 30, rows: int = 128, columns: int = 256) -> tw.PrimFunc:
 
 
 def passes(sch: tw.Schedule) -> list[list[str]]:
-    """Where the time of compiling goes: the median of each lowering pass, writing the IR, and LLVM."""
+    """Returns where the time of compiling goes: the median of each lowering pass, writing the IR, and LLVM."""
     target = tw.Target(TARGET)
     rows: dict[str, list[float]] = {}
     for _ in range(7):

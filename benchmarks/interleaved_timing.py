@@ -63,7 +63,8 @@ class Judge:
                 self.best[place] = min(self.best.get(place, found), found)
 
     def alone(self, times: Times, key: Any) -> list[tuple[float, float, float]]:
-        """The turns (limit before, limit after, ours) with the limit steady and near its best, and so the witness."""
+        """Returns the turns (limit before, limit after, ours) with the limit steady and near its best, and so the
+        witness."""
         limits = _pairs(times)
         near = [a + b < 2.16 * self.best[key] for a, b, _ in limits]
         if "witness" in times:
@@ -73,8 +74,8 @@ class Judge:
 
 
 def share(times: Times, judge: Judge | None = None, key: Any = "limit") -> tuple[float, int]:
-    """The median ratio of the limit's seconds to ours over the turns that had the core alone, and how many these are; where
-    they are too few over all steady turns, or all, and 0."""
+    """Returns the median ratio of the limit's seconds to ours over the turns that had the core alone, and how many
+    these are; where they are too few over all steady turns, or all, and 0."""
     if judge is None:
         judge = Judge()
         judge.look(times, key)

@@ -98,7 +98,7 @@ def main() -> None:
 
 
 def inner_loop(asm: str) -> list[tuple[str, int]]:
-    """The instructions of the loop with most multiply-adds, by kind."""
+    """Returns the instructions of the loop with most multiply-adds, by kind."""
     best: list[str] = []
     body: list[str] = []
     label = ""

@@ -30,7 +30,7 @@ sys.path.insert(0, str(HERE.parent / "examples" / "kernels"))
 
 
 def options() -> argparse.Namespace:
-    """What was asked for."""
+    """Returns what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="*", help="only kernels whose names hold one of these")
     parser.add_argument("--cores", type=int, default=1)
@@ -104,7 +104,7 @@ def witness_of() -> Callable[[int], float]:
 def measure(
     kernel: Any, asked: argparse.Namespace, judge: Judge, witness: Callable[[int], float] | None
 ) -> dict[str, Any]:
-    """One kernel: its time, its share of the limit, and the ratios."""
+    """Returns one kernel: its time, its share of the limit, and the ratios."""
     import numpy as np
     from peers import peers_of
 
@@ -167,7 +167,7 @@ def measure(
 
 
 def sweep_of(kind: str, arrays: list[Any], target: Any) -> Any:
-    """A sweep over the kernel's own arrays: what lies in a cache for the one does for the other."""
+    """Returns a sweep over the kernel's own arrays: what lies in a cache for the one does for the other."""
     from tilewright.driver.machine_probes import ARRAYS, BandwidthProbe
 
     largest = sorted(arrays[:-1], key=lambda a: -a.nbytes)
@@ -177,7 +177,7 @@ def sweep_of(kind: str, arrays: list[Any], target: Any) -> Any:
 
 
 def scaling(kernel: Any, cores: int, asked: argparse.Namespace) -> dict[str, Any]:
-    """One kernel on one thread and on several, in turns."""
+    """Returns one kernel on one thread and on several, in turns."""
     from tilewright.driver.benching import BenchRow, race
     from tilewright.driver.machine_probes import PeakProbe
 

@@ -110,7 +110,7 @@ class Worst:
 
 
 def apply(name: str, *args: Any) -> Expr:
-    """The function as an expression of the compiler."""
+    """Returns the function as an expression of the compiler."""
     if name == "gelu":
         (x,) = args
         return x * 0.5 * (op.unary("erf", x * math.sqrt(0.5)) + 1.0)  # what te.ops.gelu declares
@@ -153,7 +153,7 @@ def with_errors(name: str, arguments: int, target: str) -> tw.Module:
 
 
 def patterns(sample: int | None) -> Iterator[np.ndarray]:
-    """All float32, or about ``sample`` of them evenly spread, a chunk at a time."""
+    """Returns all float32, or about ``sample`` of them evenly spread, a chunk at a time."""
     step = 1 if sample is None else max(1, (1 << 32) // sample) | 1
     count = ((1 << 32) + step - 1) // step
     first = np.arange(CHUNK, dtype=np.uint32) * np.uint32(step & 0xFFFFFFFF)
@@ -185,7 +185,7 @@ def _padded(x: np.ndarray, dtype: type) -> np.ndarray:
 
 
 def measure32(name: str, sample: int | None, target: str) -> Worst:
-    """The largest error of a float32 function."""
+    """Returns the largest error of a float32 function."""
     out = Worst()
     reference = UNARY.get(name) or BINARY[name]
     arguments = 1 if name in UNARY else 2
@@ -213,7 +213,7 @@ def samples64(count: int, seed: int = 1) -> Iterator[np.ndarray]:
 
 
 def measure64(name: str, count: int, target: str) -> Worst | None:
-    """The largest error of a float64 function over samples; None where there is no wider reference."""
+    """Returns the largest error of a float64 function over samples; None where there is no wider reference."""
     if np.finfo(np.longdouble).eps > 1e-18:
         return None
     out = Worst()
@@ -236,7 +236,7 @@ def measure64(name: str, count: int, target: str) -> Worst | None:
 
 
 def row(name: str, w32: Worst, w64: Worst | None) -> list[str]:
-    """A line of the table."""
+    """Returns a line of the table."""
     where = ", ".join([f"{x:.9g}" for x in w32.where]) or "–"
     double = "–" if w64 is None else f"{w64.ulp:.2f}"
     return [name, f"{w32.ulp:.2f}", str(w32.steps), where, double]

@@ -81,7 +81,7 @@ def kernel(name: str, dtype: str, size: int, target: str) -> tw.Module:
 
 
 def contest(contenders: list[Callable[[], Any]], rounds: int) -> list[list[float]]:
-    """The seconds of each contender in each round; the first two rounds are warm-up. Who starts changes."""
+    """Returns the seconds of each contender in each round; the first two rounds are warm-up. Who starts changes."""
     seconds: list[list[float]] = [[] for _ in contenders]
     for turn in range(rounds + 2):
         for k in range(len(contenders)):
@@ -95,7 +95,7 @@ def contest(contenders: list[Callable[[], Any]], rounds: int) -> list[list[float
 
 
 def measure(name: str, dtype: str, size: int, rounds: int, target: str) -> list[str]:
-    """A line of the table."""
+    """Returns a line of the table."""
     numpy_function, (low, high) = FUNCTIONS[name]
     rng = np.random.default_rng(1)
     xs = [rng.uniform(low, high, size).astype(dtype)]

@@ -26,7 +26,7 @@ BLOCKS = (10, 100, 1000)
 
 
 def median_ms(run: Callable[[], Any], rounds: int) -> float:
-    """The median time of ``run`` in milliseconds; a first run is not counted."""
+    """Returns the median time of ``run`` in milliseconds; a first run is not counted."""
     run()
     times = []
     for _ in range(rounds):
@@ -37,7 +37,7 @@ def median_ms(run: Callable[[], Any], rounds: int) -> float:
 
 
 def matmul(m: int = 512, n: int = 512, k: int = 512) -> PrimFunc:
-    """The function that the 25 steps are for."""
+    """Returns the function that the 25 steps are for."""
     A = te.placeholder((m, k), name="A")
     B = te.placeholder((k, n), name="B")
     r = te.reduce_axis((0, k), name="k")
@@ -111,7 +111,7 @@ def steps(blocks: int) -> dict[str, Callable[[Schedule], Any]]:
 
 
 def table_of_goals(rounds: int) -> bool:
-    """The three figures with goals; whether all are met."""
+    """Returns the three figures with goals; whether all are met."""
     func = matmul()
     assert sum(i.primitive.kind == "rewrite" for i in twenty_five_steps(func).trace.insts) == 25
     long = chain(28)
@@ -143,7 +143,8 @@ def times_at(blocks: int, rounds: int) -> dict[str, float]:
 
 
 def table_of_growth(rounds: int) -> bool:
-    """The times on ever longer functions; whether none grows faster than they, but for what memory caches miss."""
+    """Returns the times on ever longer functions; whether none grows faster than they, but for what memory caches
+    miss."""
     small, middle, large = [times_at(n, max(3, rounds // (1 + n // 100))) for n in BLOCKS]
     lines = []
     fine = True

@@ -13,7 +13,7 @@ Row = tuple[str, str, float | None]
 
 
 def arguments(description: str) -> argparse.ArgumentParser:
-    """The options that all scripts have."""
+    """Returns the options that all scripts have."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--trials", type=int, default=64, help="trials for each workload without enough records")
     parser.add_argument("--db", default="benchmarks.db", help="where records are kept")

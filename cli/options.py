@@ -24,13 +24,13 @@ DEFAULT_DB = "tuning.db"
 
 
 def target_text(flag: str | None, num_cores: int | None = None) -> str:
-    """The target that holds, with a thread count when one is asked for."""
+    """Returns the target that holds, with a thread count when one is asked for."""
     text = setting("target", flag).value or "native"
     return text if num_cores is None else f"{text} -num-cores={num_cores}"
 
 
 def database_path(flag: str | None, *, create: bool = False, needed: bool = True) -> str | None:
-    """The database that holds: flag, TILEWRIGHT_DB, tilewright.toml, else ``tuning.db`` here when it is there.
+    """Returns the database that holds: flag, TILEWRIGHT_DB, tilewright.toml, else ``tuning.db`` here when it is there.
 
     ``create``: it may be new. ``needed`` False: None when there is none.
     """

@@ -23,7 +23,7 @@ def echo_json(**content: Any) -> None:
 
 
 def column(title: str, text: Callable[[Mapping[str, Any]], str], right: bool = False) -> tuple[Any, ...]:
-    """A column of :func:`echo_table`."""
+    """Returns a column of :func:`echo_table`."""
     return title, text, right
 
 
@@ -48,7 +48,7 @@ def echo_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[tuple[Any, .
 
 
 def style_ok(stream: Any) -> bool:
-    """Whether colours and bold are welcome: a terminal, and no NO_COLOR."""
+    """Returns whether colours and bold are welcome: a terminal, and no NO_COLOR."""
     return bool(stream.isatty()) and not os.environ.get("NO_COLOR")
 
 

@@ -37,7 +37,7 @@ class Setting:
 
 
 def setting(name: str, flag: str | None = None) -> Setting:
-    """The value that holds for ``name``, one of db, target, cache_dir, num_threads, log."""
+    """Returns the value that holds for ``name``, one of db, target, cache_dir, num_threads, log."""
     if flag is not None:
         return Setting(name, flag, "flag")
     variable = f"TILEWRIGHT_{name.upper()}"
@@ -50,7 +50,7 @@ def setting(name: str, flag: str | None = None) -> Setting:
 
 
 def all_settings() -> list[Setting]:
-    """Every setting, for ``tilewright doctor``."""
+    """Returns every setting, for ``tilewright doctor``."""
     return [setting(name) for name in _DEFAULTS]
 
 

@@ -32,7 +32,7 @@ class BenchRow:
 
     @property
     def seconds(self) -> float | None:
-        """The figure: the median of the faster half."""
+        """Returns the figure: the median of the faster half."""
         return estimate(self.times) if self.times else None
 
 
@@ -52,12 +52,12 @@ class BenchResult:
     numpy_threads: int | None = None
 
     def row(self, name: str) -> BenchRow | None:
-        """The contender of that name: default, tuned, given or numpy."""
+        """Returns the contender of that name: default, tuned, given or numpy."""
         return next((row for row in self.rows if row.name == name), None)
 
     @property
     def roofline_seconds(self) -> float | None:
-        """The least time that peak and bandwidth allow: each argument moved once, each operation done once."""
+        """Returns the least time that peak and bandwidth allow: each argument moved once, each operation done once."""
         parts = []
         if self.flops and self.peak_flops:
             parts.append(self.flops / self.peak_flops)

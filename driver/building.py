@@ -50,7 +50,7 @@ class Plan:
     trace: Trace | None = None
 
     def compile(self, name: str | None = None) -> Module:
-        """The machine code; its ``origin`` is the plan's."""
+        """Returns the machine code; its ``origin`` is the plan's."""
         module = compile(self.scheduled, self.target, name or self.request.func.name)
         module.origin = self.origin
         return module
@@ -93,7 +93,7 @@ def build(
 
 
 def _compile_together(plans: Mapping[str, Plan]) -> Module:
-    """One module of several functions; its ``origin`` says where the schedule of each came from."""
+    """Returns one module of several functions; its ``origin`` says where the schedule of each came from."""
     for name, made in plans.items():
         log.info("%s: %s", name, made.origin)
     target = next((made.target for made in plans.values()), "native")
@@ -111,7 +111,7 @@ def plan(
     require_tuned: bool = False,
     name: str | None = None,
 ) -> Plan:
-    """What :func:`build` would compile, and why."""
+    """Returns what :func:`build` would compile, and why."""
     machine = target if isinstance(target, Target) else Target(target)
     asked = request(inputs, args, name)
     failed, elsewhere = "", ""
@@ -131,7 +131,8 @@ def plan(
 
 
 def _tuned(db: Database, asked: Request, machine: Target) -> tuple[Plan | None, str]:
-    """The fastest record that applies, those of this code generator before others; else what is wrong with the first."""
+    """Returns the fastest record that applies, those of this code generator before others; else what is wrong with the
+    first."""
     failed = ""
     for record in db.fastest(asked.func, machine, codegen_version=CODEGEN_VERSION, limit=_RECORDS):
         origin = f"record {record.id} of {db.path}"

@@ -44,7 +44,7 @@ def write_report(db: Database | str | os.PathLike[str], path: str | os.PathLike[
 
 
 def report_html(db: Database) -> str:
-    """The page as text."""
+    """Returns the page as text."""
     best = db.query("SELECT * FROM best_records ORDER BY spec, name, target_text")
     parts = [
         "<!DOCTYPE html>",

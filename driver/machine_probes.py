@@ -73,9 +73,9 @@ class MachineReport:
 def measure_machine(
     target: str | Target = "native", *, refresh: bool = False, keep: bool = True, effort: float = 1.0
 ) -> MachineReport:
-    """The report for ``target``, which must be able to run here: from this process, from the cache directory, or
-    measured now (some seconds). ``refresh`` measures anyway; ``keep`` False writes no file; ``effort`` scales the time
-    spent and the memory swept (a report with less than 1 is not kept).
+    """Returns the report for ``target``, which must be able to run here: from this process, from the cache directory,
+    or measured now (some seconds). ``refresh`` measures anyway; ``keep`` False writes no file; ``effort`` scales the
+    time spent and the memory swept (a report with less than 1 is not kept).
 
     A report from the cache directory is tried first: when a short run beats its peak, it was measured on a busy machine
     and is made anew. ValueError for a target that this machine cannot run.
@@ -101,7 +101,7 @@ def measure_machine(
 
 
 def _is_beaten(report: MachineReport, target: Target) -> bool:
-    """Whether a run of some 30 ms does clearly better than the report says is possible."""
+    """Returns whether a run of some 30 ms does clearly better than the report says is possible."""
     probe = PeakProbe(target)
     best = min(probe.seconds(1) for _ in range(100))
     known = report.peak_flops.get("float32")
@@ -284,7 +284,7 @@ def _measure_memory(
 
 
 def _sweeps(target: Target, kind: str) -> list[_Probe]:
-    """The ways to sweep: one stream of each array or eight, what stores also past the caches."""
+    """Returns the ways to sweep: one stream of each array or eight, what stores also past the caches."""
     past_caches = (False, True) if kind != "read" else (False,)
     ways = [(past, apart) for apart in (False, True) for past in past_caches]
     return [_Probe(kind, sweep_ir(target, kind, past, apart), target) for past, apart in ways]

@@ -80,7 +80,7 @@ _ELEMENTWISE: dict[str, Callable[..., Any]] = {
 
 
 def elementwise(name: str) -> Callable[..., None]:
-    """The reference of an element-wise workload."""
+    """Returns the reference of an element-wise workload."""
     function = _ELEMENTWISE[name]
 
     def reference(ins: Arrays, outs: Arrays, **_: Any) -> None:
@@ -97,7 +97,7 @@ def mul_add_relu(ins: Arrays, outs: Arrays, **_: Any) -> None:
 
 
 def reduce_with(name: str) -> Callable[..., None]:
-    """The reference of a reduction: sum, max or mean."""
+    """Returns the reference of a reduction: sum, max or mean."""
     function: Any = {"sum": np.sum, "max": np.max, "mean": np.mean}[name]
 
     def reference(ins: Arrays, outs: Arrays, *, axis: int = 1, **_: Any) -> None:

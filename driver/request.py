@@ -26,7 +26,7 @@ class Request:
 
     @property
     def spec(self) -> str:
-        """How the command line calls it; empty for what does not come from a workload."""
+        """Returns how the command line calls it; empty for what does not come from a workload."""
         return self.case.spec if self.case is not None else ""
 
 
@@ -77,8 +77,8 @@ def _one_of(module: IRModule) -> PrimFunc:
 
 
 def requests(what: Any) -> dict[str, Request] | None:
-    """What a module of several functions asks for, by name: an IRModule, a Schedule of one, or a mapping of what
-    :func:`request` takes. None for anything else."""
+    """Returns what a module of several functions asks for, by name: an IRModule, a Schedule of one, or a mapping of
+    what :func:`request` takes. None for anything else."""
     if isinstance(what, Schedule) and len(what.mod.functions) > 1:
         return {name: Request(func, scheduled=True) for name, func in what.mod.items()}
     if isinstance(what, Mapping):
@@ -93,7 +93,7 @@ def _case(case: WorkloadCase) -> Request:
 
 
 def is_scheduled(func: PrimFunc) -> bool:
-    """Whether somebody has said how: a loop that is not serial, or an annotation on a loop or block."""
+    """Returns whether somebody has said how: a loop that is not serial, or an annotation on a loop or block."""
     for node in pre_order(func.body):
         if isinstance(node, For) and (node.kind != "serial" or node.annotations):
             return True

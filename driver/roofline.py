@@ -21,7 +21,7 @@ class Bound:
 
 
 def bound_for(report: MachineReport, func: PrimFunc, target: Target) -> Bound:
-    """The roofline of ``func``: each operation done once at the peak, each argument moved once."""
+    """Returns the roofline of ``func``: each operation done once at the peak, each argument moved once."""
     peak = peak_for(report, func, target)
     bandwidth, source = bandwidth_for(report, func, target)
     flops, size = count_flops(func), count_bytes(func)
@@ -36,7 +36,7 @@ def peak_for(report: MachineReport, func: PrimFunc, target: Target) -> float | N
 
 
 def peak_dtype(func: PrimFunc, report: MachineReport) -> str:
-    """The measured data type whose peak bounds ``func``: its first argument's, where that was measured."""
+    """Returns the measured data type whose peak bounds ``func``: its first argument's, where that was measured."""
     dtype = func.buffers[0].dtype if func.buffers else "float32"
     dtype = {"uint8": "int8"}.get(dtype, dtype)
     return dtype if dtype in report.peak_flops else "float32"

@@ -21,7 +21,7 @@ from .workload_definition import Workload, WorkloadCase, WorkloadError, nearest,
 
 
 def parse_spec(text: str, args: Mapping[str, Any] | Sequence[str] = ()) -> WorkloadCase:
-    """The case that ``text`` names; ``args`` (a mapping, or texts ``key=value``) are added to it.
+    """Returns the case that ``text`` names; ``args`` (a mapping, or texts ``key=value``) are added to it.
 
     Raises :class:`WorkloadError`: no such workload (with the nearest names), no such parameter, a value that it
     cannot take.
@@ -33,7 +33,7 @@ def parse_spec(text: str, args: Mapping[str, Any] | Sequence[str] = ()) -> Workl
 
 
 def find_workload(name: str) -> Workload:
-    """The workload of a name, or of ``file.py:function``."""
+    """Returns the workload of a name, or of ``file.py:function``."""
     if ".py:" in name or name.endswith(".py"):
         path, _, function = name.partition(".py:")
         return _from_file(Path(path if path.endswith(".py") else path + ".py"), function)
@@ -47,7 +47,7 @@ def find_workload(name: str) -> Workload:
 
 
 def all_workloads() -> dict[str, Workload]:
-    """All workloads by name: the built-in ones and those of installed plugins."""
+    """Returns all workloads by name: the built-in ones and those of installed plugins."""
     if not _plugins_read:
         _plugins_read.append(True)
         for entry in entry_points(group="tilewright.workloads"):
@@ -65,7 +65,7 @@ _plugins_read: list[bool] = []
 
 
 def _split(text: str) -> tuple[str, str]:
-    """The name and the ``key=value`` list."""
+    """Returns the name and the ``key=value`` list."""
     if not text:
         raise WorkloadError("an empty workload; write e.g. matmul:M=512,N=512,K=512")
     head, colon, tail = text.rpartition(":")

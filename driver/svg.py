@@ -54,6 +54,6 @@ def history_svg(seconds: Sequence[float | None], flops: float | None) -> str:
 
 
 def _round_up(value: float) -> float:
-    """The next of 1, 1.5, 2, 3, 5, 7.5, 10 times a power of ten."""
+    """Returns the next of 1, 1.5, 2, 3, 5, 7.5, 10 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(value))
     return next(step * power for step in (1, 1.5, 2, 3, 5, 7.5, 10) if step * power >= value * 0.999)

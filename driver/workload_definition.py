@@ -106,11 +106,12 @@ class Workload:
 
     @property
     def signature(self) -> str:
-        """How to write it: ``matmul:M=1024,N=1024,K=1024,dtype=float32``."""
+        """Returns how to write it: ``matmul:M=1024,N=1024,K=1024,dtype=float32``."""
         return f"{self.name}:{','.join([f'{p.name}={_text(p.default)}' for p in self.parameters])}"
 
     def case(self, **values: Any) -> WorkloadCase:
-        """The workload with its parameters fixed; those not given take their defaults. WorkloadError otherwise."""
+        """Returns the workload with its parameters fixed; those not given take their defaults. WorkloadError
+        otherwise."""
         known = {p.name: p for p in self.parameters}
         for name in values:
             if name not in known:
@@ -140,12 +141,12 @@ class WorkloadCase:
 
     @property
     def name(self) -> str:
-        """The workload's name."""
+        """Returns the workload's name."""
         return self.workload.name
 
     @property
     def spec(self) -> str:
-        """How the command line calls it: ``matmul:M=7,N=7,K=7``; sizes, and what differs from its default."""
+        """Returns how the command line calls it: ``matmul:M=7,N=7,K=7``; sizes, and what differs from its default."""
         known = [(p, self.values[p.name]) for p in self.workload.parameters]
         said = [f"{p.name}={_text(value)}" for p, value in known if p.kind == "size" or value != p.default]
         values = ",".join(said)
@@ -154,7 +155,7 @@ class WorkloadCase:
 
     @cached_property
     def tensors(self) -> tuple[Any, ...]:
-        """The te tensors, inputs first, outputs last."""
+        """Returns the te tensors, inputs first, outputs last."""
         try:
             tensors = self.workload.build(**self.values)
         except ValueError as error:
@@ -167,7 +168,7 @@ class WorkloadCase:
 
     @cached_property
     def func(self) -> PrimFunc:
-        """The PrimFunc, unscheduled, named after the workload."""
+        """Returns the PrimFunc, unscheduled, named after the workload."""
         return te.create_prim_func(list(self.tensors)).with_attr("global_symbol", self.name)
 
     @property

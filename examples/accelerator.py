@@ -81,7 +81,7 @@ def matmul_impl(a: T.handle, b: T.handle, s: T.handle):
 
 
 def dma(source: str, target: str, call: str) -> tuple[tw.PrimFunc, tw.PrimFunc]:
-    """A copy of a tile from memory ``source`` to memory ``target``: what it does, and the call of the engine.
+    """Returns a copy of a tile from memory ``source`` to memory ``target``: what it does, and the call of the engine.
 
     In main memory a tile is a part of a larger matrix, so the engine is told how far apart rows are, on both sides.
     """
@@ -133,7 +133,7 @@ def declare(m: int, n: int, k: int) -> tw.PrimFunc:
 
 
 def schedule(func: tw.PrimFunc) -> tw.Schedule:
-    """The matmul as a program for the accelerator; its sizes are multiples of 16."""
+    """Returns the matmul as a program for the accelerator; its sizes are multiples of 16."""
     sch = tw.Schedule(func)
     block = sch.get_block("C")
 
@@ -189,7 +189,7 @@ class Accelerator:
             to[i * to_row : i * to_row + N] = source[i * row : i * row + N]
 
     def calls(self) -> dict[str, object]:
-        """The functions behind the names that implementations call."""
+        """Returns the functions behind the names that implementations call."""
         return {
             "accel_zero": self.zero,
             "accel_matmul": self.matmul,
@@ -199,7 +199,7 @@ class Accelerator:
 
 
 def outline(func: tw.PrimFunc) -> str:
-    """The loops of a program and the instructions in them; ``func.show()`` prints all of it."""
+    """Returns the loops of a program and the instructions in them; ``func.show()`` prints all of it."""
     lines = []
     for line in func.script().splitlines():
         text = line.strip()

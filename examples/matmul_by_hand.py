@@ -14,7 +14,7 @@ from tilewright import te
 
 
 def declare(m: int, n: int, k: int) -> tw.PrimFunc:
-    """What to compute: C = A @ B. Nothing here says how."""
+    """Returns what to compute: C = A @ B. Nothing here says how."""
     a = te.placeholder((m, k), name="A")
     b = te.placeholder((k, n), name="B")
     kk = te.reduce_axis((0, k), name="k")
@@ -23,7 +23,8 @@ def declare(m: int, n: int, k: int) -> tw.PrimFunc:
 
 
 def schedule(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
-    """How to compute it: a tile of ``rows`` x ``vectors * lanes`` accumulators stays in registers while k runs."""
+    """Returns how to compute it: a tile of ``rows`` x ``vectors * lanes`` accumulators stays in registers while k
+    runs."""
     lanes = target.vector_lanes("float32")
     rows, vectors = (8, 3) if target.num_vector_registers >= 32 else (4, 3)
     sch = tw.Schedule(func)

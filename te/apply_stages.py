@@ -96,7 +96,7 @@ class Applier:
         return BlockRV(self.block[stage])
 
     def method(self, name: str, text: str, line: str) -> Any:
-        """The primitive ``name``; ScheduleError when there is none yet."""
+        """Returns the primitive ``name``; ScheduleError when there is none yet."""
         method = getattr(self.sch, name, None)
         if method is None:
             raise ScheduleError(f"{text} ({line}): the schedule layer has no {name}")
@@ -169,7 +169,7 @@ class Applier:
             self.loop[iv] = loop
 
     def buffer(self, stage: Stage) -> Any:
-        """The buffer that a stage writes, or that an input is."""
+        """Returns the buffer that a stage writes, or that an input is."""
         if stage in self.block:
             return self.realize(self.block[stage]).block.writes[0].buffer
         return self.sch.func.buffer_map[self.params[stage.op.output(0)]]

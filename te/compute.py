@@ -16,17 +16,18 @@ from .tensor import Tensor
 
 
 def var(name: str = "tindex", dtype: str = "int32") -> Var:
-    """A variable: a size known when the function is called, or a scalar argument of it."""
+    """Returns a variable: a size known when the function is called, or a scalar argument of it."""
     return Var(name, as_dtype(dtype))
 
 
 def size_var(name: str = "size", dtype: str = "int32") -> Var:
-    """A variable that stands for a size, never negative."""
+    """Returns a variable that stands for a size, never negative."""
     return var(name, dtype)
 
 
 def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> IterVar:
-    """A thread axis such as ``threadIdx.x``, to bind loops to; ``te.thread_axis("threadIdx.x")`` works as well."""
+    """Returns a thread axis such as ``threadIdx.x``, to bind loops to; ``te.thread_axis("threadIdx.x")`` works as
+    well."""
     if isinstance(dom, str):
         dom, tag = None, dom
     if not tag:
@@ -36,7 +37,7 @@ def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> IterVar:
 
 
 def as_shape(shape: Any, name: str) -> tuple[Expr, ...]:
-    """A shape as expressions: whole numbers or integer expressions, none negative."""
+    """Returns a shape as expressions: whole numbers or integer expressions, none negative."""
     if isinstance(shape, np.ndarray):
         shape = shape.tolist()
     dims = shape if isinstance(shape, (tuple, list)) else (shape,)
@@ -52,7 +53,7 @@ def as_shape(shape: Any, name: str) -> tuple[Expr, ...]:
 
 
 def as_dtype(dtype: Any) -> str:
-    """A data type by name; one of NumPy's has NumPy's name. ValueError when there is no such type."""
+    """Returns a data type by name; one of NumPy's has NumPy's name. ValueError when there is no such type."""
     if not isinstance(dtype, str):
         try:
             dtype = np.dtype(dtype).name
@@ -63,7 +64,7 @@ def as_dtype(dtype: Any) -> str:
 
 
 def placeholder(shape: Any, dtype: Any = None, name: str = "placeholder") -> Tensor:
-    """An input tensor, ``float32`` unless said otherwise.
+    """Returns an input tensor, ``float32`` unless said otherwise.
 
     >>> from tilewright import te
     >>> te.placeholder((2, te.var("n")), name="A").ndim
@@ -81,7 +82,8 @@ def compute(
     attrs: Mapping[str, Any] | None = None,
     varargs_names: Sequence[str] | None = None,
 ) -> Any:
-    """A tensor whose element at ``i, j, …`` is ``fcompute(i, j, …)``; a tuple of tensors when it returns a tuple.
+    """Returns a tensor whose element at ``i, j, …`` is ``fcompute(i, j, …)``; a tuple of tensors when it returns a
+    tuple.
 
     The axes take the names of ``fcompute``'s parameters (``i0, i1, …`` for ``*i``, or ``varargs_names``). A reduction
     (``te.sum(…, axis=k)`` and its like) may only be the whole body. ValueError when the number of parameters is not

@@ -59,7 +59,7 @@ _DIVISIONS = (FloorDiv, FloorMod, TruncDiv, TruncMod)
 def create_prim_func(
     ops: Sequence[Tensor | Var], name: str = "main", *, index_dtype_override: str | None = None
 ) -> PrimFunc:
-    """The function that computes the tensors ``ops``; its parameters are ``ops``, in this order.
+    """Returns the function that computes the tensors ``ops``; its parameters are ``ops``, in this order.
 
     Inputs have to be among ``ops``; computed tensors that are not become buffers of the function's own. A
     :func:`tilewright.te.var` among ``ops`` is a scalar parameter; other variables in shapes are bound to the arrays'
@@ -81,7 +81,7 @@ def create_prim_func(
 
 @with_room
 def lower_with_blocks(ops: Sequence[Tensor | Var], name: str = "main") -> tuple[PrimFunc, dict[Operation, list[str]]]:
-    """The function of :func:`create_prim_func`, and the names of each operation's blocks."""
+    """Returns the function of :func:`create_prim_func`, and the names of each operation's blocks."""
     args = _checked_args(ops)
     builder = _Builder(args)
     for op in ordered_operations([t.op for t in args if isinstance(t, Tensor)]):
@@ -135,7 +135,7 @@ class _Builder:
             self.buffer_map[handle] = buffer
 
     def new_buffer(self, tensor: Tensor) -> Buffer:
-        """The buffer of ``tensor``; an extern's output has the one that its body writes."""
+        """Returns the buffer of ``tensor``; an extern's output has the one that its body writes."""
         op = tensor.op
         if isinstance(op, ExternOp):
             buffer = op.output_placeholders[tensor.value_index]
@@ -169,7 +169,7 @@ class _Builder:
     # one nest
 
     def compute(self, op: ComputeOp, step: Var | None = None) -> Stmt:
-        """The nest of ``op``; without the outermost loop where that is the given one, of a recurrence."""
+        """Returns the nest of ``op``; without the outermost loop where that is the given one, of a recurrence."""
         axes = axes_of(op)
         loops = [Var(iv.var.name, iv.var.dtype) for iv in axes]
         if step is not None:
@@ -188,7 +188,7 @@ class _Builder:
         return body
 
     def recurrence(self, op: ScanOp) -> list[Stmt]:
-        """The first steps copied, and the loop over the others; all write the buffers of the results."""
+        """Returns the first steps copied, and the loop over the others; all write the buffers of the results."""
         nests: list[Stmt] = []
         copies: list[tuple[Tensor, Tensor]] = []
         for init, out, update, state in zip(op.init, op.outputs, op.update, op.state_placeholder, strict=True):
@@ -215,7 +215,7 @@ class _Builder:
         return [*nests, For(step, dom.min, dom.extent, "serial", seq(*steps))]
 
     def one_step(self, op: ScanOp, inner: ComputeOp, into: Sequence[Tensor], step: Var, updates: bool) -> Stmt:
-        """The nest of ``inner`` within one step of a recurrence, storing to the buffers of ``into``."""
+        """Returns the nest of ``inner`` within one step of a recurrence, storing to the buffers of ``into``."""
         kind = IterVar.SCAN if updates else IterVar.SPATIAL
         axis = (IterVar(op.scan_axis.dom, inner.axis[0].var, kind), *inner.axis[1:])
         moved = ComputeOp(inner.name, axis, inner.body, inner.tag, inner.attrs)
@@ -225,12 +225,12 @@ class _Builder:
         return nest
 
     def domain(self, iv: IterVar, loops: Mapping[Var, Var]) -> Range:
-        """The domain of an axis, which may depend on axes before it: over their loops."""
+        """Returns the domain of an axis, which may depend on axes before it: over their loops."""
         ends = [self.loads(substitute(e, loops), {}) for e in (iv.dom.min, iv.dom.extent)]
         return iv.dom if ends[0] is iv.dom.min and ends[1] is iv.dom.extent else Range(*ends)
 
     def block(self, op: ComputeOp, tensors: Sequence[Tensor], loops: Sequence[Var], name: str) -> BlockRealize:
-        """The block that stores ``tensors``, with its axes bound to ``loops``."""
+        """Returns the block that stores ``tensors``, with its axes bound to ``loops``."""
         axes = axes_of(op)
         by_loop = {iv.var: loop for loop, iv in zip(loops, axes, strict=True)}
         own = [IterVar(self.domain(iv, by_loop), Var(f"v_{iv.var.name}", iv.var.dtype), iv.kind) for iv in axes]
@@ -377,7 +377,7 @@ def _check_free_vars(func: PrimFunc) -> None:
 
 
 def _given(func: PrimFunc) -> set[Var]:
-    """The parameters, and the sizes that follow from the arrays' shapes one after the other."""
+    """Returns the parameters, and the sizes that follow from the arrays' shapes one after the other."""
     known = set(func.params)
     shapes = [e for buffer in func.buffers for e in (*buffer.shape, *buffer.strides, buffer.elem_offset)]
     while True:

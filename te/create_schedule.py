@@ -23,7 +23,7 @@ from .tensor import ProducerLoad, Tensor
 
 
 def create_schedule(ops: Operation | Tensor | Sequence[Any]) -> Schedule:
-    """A schedule for operations (or tensors) and all that they read.
+    """Returns a schedule for operations (or tensors) and all that they read.
 
     >>> from tilewright import te
     >>> A = te.placeholder((64,), name="A")
@@ -156,7 +156,7 @@ class Schedule:
 
     @property
     def schedule(self) -> BlockSchedule:
-        """The block schedule, of a function of all inputs (in the order of first use) and the outputs."""
+        """Returns the block schedule, of a function of all inputs (in the order of first use) and the outputs."""
         if self._cached is None:
             inputs = [op.output(0) for op in self._original if isinstance(op, PlaceholderOp)]
             self._cached = self.to_schedule([*inputs, *[t for op in self.outputs for t in op.outputs]])
@@ -164,21 +164,21 @@ class Schedule:
 
     @property
     def func(self) -> PrimFunc:
-        """The scheduled function."""
+        """Returns the scheduled function."""
         return self.schedule.func
 
     @property
     def mod(self) -> IRModule:
-        """The scheduled function in a module."""
+        """Returns the scheduled function in a module."""
         return self.schedule.mod
 
     def prim_func(self, args: Sequence[Tensor | Var], name: str = "main") -> PrimFunc:
-        """The scheduled function with these parameters."""
+        """Returns the scheduled function with these parameters."""
         return self.to_schedule(args, name).func
 
     def to_schedule(self, args: Sequence[Tensor | Var], name: str = "main") -> BlockSchedule:
-        """The block schedule of a function with these parameters. ScheduleError names the classic step that does not
-        apply, and the line it is on."""
+        """Returns the block schedule of a function with these parameters. ScheduleError names the classic step that
+        does not apply, and the line it is on."""
         return Applier(self._roots, self.stages, self._added, args, name).run()
 
     def normalize(self) -> Schedule:

@@ -15,7 +15,7 @@ _TRUE, _FALSE = const(True, "bool"), const(False, "bool")
 
 
 def within(ranges: Iterable[tuple[Var, Range]], least_size: int) -> Analyzer:
-    """An analyzer that knows the axes' domains, and that sizes in them are at least ``least_size``."""
+    """Returns an analyzer that knows the axes' domains, and that sizes in them are at least ``least_size``."""
     analyzer = Analyzer()
     known = dict(ranges)
     for v, r in known.items():

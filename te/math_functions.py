@@ -67,12 +67,12 @@ nearbyint = _rounding("nearbyint", "The nearest whole number, halves to even")
 
 
 def max_value(dtype: str) -> Expr:
-    """The largest finite value of ``dtype``."""
+    """Returns the largest finite value of ``dtype``."""
     return max_value_of(dtype)
 
 
 def min_value(dtype: str) -> Expr:
-    """The smallest finite value of ``dtype``."""
+    """Returns the smallest finite value of ``dtype``."""
     return min_value_of(dtype)
 
 
@@ -93,30 +93,30 @@ def indexmod(a: ExprLike, b: ExprLike) -> Expr:
 
 
 def bitwise_and(a: Any, b: Any) -> Expr:
-    """The bits set in both."""
+    """Returns the bits set in both."""
     out: Expr = convert(a) & b
     return out
 
 
 def bitwise_or(a: Any, b: Any) -> Expr:
-    """The bits set in either."""
+    """Returns the bits set in either."""
     out: Expr = convert(a) | b
     return out
 
 
 def bitwise_xor(a: Any, b: Any) -> Expr:
-    """The bits set in one of the two."""
+    """Returns the bits set in one of the two."""
     out: Expr = convert(a) ^ b
     return out
 
 
 def shift_left(a: Any, b: Any) -> Expr:
-    """The bits moved up by ``b``."""
+    """Returns the bits moved up by ``b``."""
     out: Expr = convert(a) << b
     return out
 
 
 def shift_right(a: Any, b: Any) -> Expr:
-    """The bits moved down by ``b``."""
+    """Returns the bits moved down by ``b``."""
     out: Expr = convert(a) >> b
     return out

@@ -32,16 +32,16 @@ class Operation:
 
     @property
     def num_outputs(self) -> int:
-        """How many tensors it makes."""
+        """Returns how many tensors it makes."""
         return len(self.outputs)
 
     @property
     def input_tensors(self) -> tuple[Tensor, ...]:
-        """What it reads, in the order of first use."""
+        """Returns what it reads, in the order of first use."""
         return ()
 
     def output(self, index: int) -> Tensor:
-        """The ``index``-th tensor it makes."""
+        """Returns the ``index``-th tensor it makes."""
         return self.outputs[index]
 
     def __repr__(self) -> str:
@@ -87,7 +87,7 @@ class ComputeOp(Operation):
 
     @property
     def input_tensors(self) -> tuple[Tensor, ...]:
-        """The tensors that the body reads, in the order of first use."""
+        """Returns the tensors that the body reads, in the order of first use."""
         domains = [end for iv in self.reduce_axis for end in (iv.dom.min, iv.dom.extent)]
         return tuple(dict.fromkeys(load.producer for e in (*self.body, *domains) for load in _loads(e)))
 
@@ -116,7 +116,7 @@ class ExternOp(Operation):
 
     @property
     def input_tensors(self) -> tuple[Tensor, ...]:
-        """The tensors whose buffers the body may read."""
+        """Returns the tensors whose buffers the body may read."""
         return self.inputs
 
 

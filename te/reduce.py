@@ -24,7 +24,7 @@ from ..tir.op import min_ as smaller
 
 
 def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "") -> IterVar:
-    """An axis to reduce over: ``dom`` is ``(begin, end)``, a :class:`Range`, or an extent."""
+    """Returns an axis to reduce over: ``dom`` is ``(begin, end)``, a :class:`Range`, or an extent."""
     if isinstance(dom, Range):
         extent = dom
     elif isinstance(dom, (tuple, list)):
@@ -45,7 +45,7 @@ def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "") -> IterVar:
 def comm_reducer(
     fcombine: Callable[[Any, Any], Any], fidentity: Callable[..., Any], name: str = "reduce"
 ) -> Callable[..., Any]:
-    """A reducer from a commutative, associative function of two values, or of two tuples, and its identity.
+    """Returns a reducer from a commutative, associative function of two values, or of two tuples, and its identity.
 
     ``fidentity`` gets the data type of each value. The reducer is called as ``reducer(expr, axis, where=None,
     init=None)``, with a tuple of expressions when it combines tuples (it returns a tuple then); with expressions
@@ -101,7 +101,7 @@ def comm_reducer(
 
 
 def _arguments(name: str, args: tuple[Any, ...], axis: Any, where: Any, init: Any) -> tuple[Any, ...]:
-    """The expressions to combine, and axis, where, init, which may be given by position as well."""
+    """Returns the expressions to combine, and axis, where, init, which may be given by position as well."""
     given = {"axis": axis, "where": where, "init": init}
     if args and (isinstance(args[0], (IterVar, list, tuple)) or (args[0] is None and axis is None)):
         if len(args) > 3:
@@ -160,7 +160,7 @@ _every = comm_reducer(lambda x, y: And(x, y), lambda t: const(True, t), name="al
 
 
 def any_(*conds: Any, axis: Any = None, where: Any = None, init: Any = None) -> Any:
-    """Whether one of the conditions holds; with ``axis=``, whether the condition holds somewhere along it.
+    """Returns whether one of the conditions holds; with ``axis=``, whether the condition holds somewhere along it.
 
     ``where=`` and ``init=`` as with every reducer: what is left out counts as false, ``init`` (false) begins.
     """
@@ -168,7 +168,7 @@ def any_(*conds: Any, axis: Any = None, where: Any = None, init: Any = None) -> 
 
 
 def all_(*conds: Any, axis: Any = None, where: Any = None, init: Any = None) -> Any:
-    """Whether every condition holds; with ``axis=``, whether the condition holds everywhere along it.
+    """Returns whether every condition holds; with ``axis=``, whether the condition holds everywhere along it.
 
     ``where=`` and ``init=`` as with every reducer: what is left out counts as true, ``init`` (true) begins.
     """

@@ -14,8 +14,8 @@ from .tensor import Tensor
 
 
 def axes_of(op: ComputeOp) -> tuple[IterVar, ...]:
-    """The axes of the block; a reduction over no elements has only the spatial ones. ValueError when the domain of an
-    axis depends on one that comes after it."""
+    """Returns the axes of the block; a reduction over no elements has only the spatial ones. ValueError when the domain
+    of an axis depends on one that comes after it."""
     after: dict[Var, IterVar] = {}
     for iv in reversed(op.reduce_axis):
         after[iv.var] = iv
@@ -29,7 +29,7 @@ def axes_of(op: ComputeOp) -> tuple[IterVar, ...]:
 
 
 def accumulates_apart(update: Tensor, state: Tensor) -> bool:
-    """Whether a reduction reads the state that it updates: what it adds up then needs a place of its own."""
+    """Returns whether a reduction reads the state that it updates: what it adds up then needs a place of its own."""
     return isinstance(update.op.body[0], Reduce) and state in update.op.input_tensors  # type: ignore[attr-defined]
 
 

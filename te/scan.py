@@ -43,7 +43,7 @@ class ScanOp(Operation):
 
     @property
     def input_tensors(self) -> tuple[Tensor, ...]:
-        """The initial values, and what the steps read from outside."""
+        """Returns the initial values, and what the steps read from outside."""
         return tuple(dict.fromkeys((*self.init, *self.inputs)))
 
 
@@ -109,7 +109,7 @@ def _check_shapes(name: str, init: Sequence[Tensor], update: Sequence[Tensor], s
 
 
 def _body(name: str, update: Sequence[Tensor], state: Sequence[Tensor]) -> tuple[ComputeOp, ...]:
-    """The computations of a step: those on the way from the states to the updates, producers first."""
+    """Returns the computations of a step: those on the way from the states to the updates, producers first."""
     states = {t.op for t in state}
     moved: dict[Operation, bool] = {op: True for op in states}
     out: list[ComputeOp] = []
@@ -158,7 +158,7 @@ def _check_steps(scan: ScanOp, op: ComputeOp) -> None:
 
 
 def copy_of(tensor: Tensor, name: str) -> ComputeOp:
-    """An operation that copies ``tensor``."""
+    """Returns an operation that copies ``tensor``."""
     axis = tuple([IterVar(Range.from_extent(e), Var(f"i{n}", e.dtype)) for n, e in enumerate(tensor.shape)])
     return ComputeOp(name, axis, (ProducerLoad(tensor, tuple([iv.var for iv in axis])),))
 

@@ -61,7 +61,7 @@ class Stage:
 
     @property
     def name(self) -> str:
-        """The operation's name."""
+        """Returns the operation's name."""
         return self.op.name
 
     @property
@@ -116,7 +116,7 @@ class Stage:
         return xo, yo, xi, yi
 
     def fuse(self, *args: IterVar) -> IterVar:
-        """One loop for several neighbours, outermost first."""
+        """Returns one loop for several neighbours, outermost first."""
         axes = self._several("fuse", args)
         if not axes:
             raise ValueError(f"s[{self.name}].fuse: no axes")

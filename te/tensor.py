@@ -41,24 +41,24 @@ class Tensor:
 
     @property
     def ndim(self) -> int:
-        """The number of dimensions."""
+        """Returns the number of dimensions."""
         return len(self.shape)
 
     @property
     def name(self) -> str:
-        """The operation's name; ``NAME_v0``, ``NAME_v1`` … when it has several outputs."""
+        """Returns the operation's name; ``NAME_v0``, ``NAME_v1`` … when it has several outputs."""
         return self.op.name if self.op.num_outputs == 1 else f"{self.op.name}_v{self.value_index}"
 
     @property
     def axis(self) -> tuple[IterVar, ...]:
-        """The spatial axes of the operation that computes it."""
+        """Returns the spatial axes of the operation that computes it."""
         return self.op.axis
 
     def __getitem__(self, key: Any) -> Any:
         return _index(self, key if isinstance(key, tuple) else (key,))
 
     def __call__(self, *indices: Any) -> Expr:
-        """The element at ``indices``, one per dimension."""
+        """Returns the element at ``indices``, one per dimension."""
         if len(indices) != self.ndim:
             raise ValueError(f"{_describe(self)} needs {self.ndim} indices, got {len(indices)}")
         element: Expr = _index(self, indices)
@@ -103,7 +103,7 @@ class Tensor:
         return _broadcast["*"](self, -1)
 
     def astype(self, dtype: str) -> Any:
-        """The tensor converted to ``dtype``, a stage of its own."""
+        """Returns the tensor converted to ``dtype``, a stage of its own."""
         return _broadcast["astype"](self, dtype)
 
 
@@ -117,7 +117,7 @@ class TensorSlice:
 
     @property
     def dtype(self) -> str:
-        """The elements' data type."""
+        """Returns the elements' data type."""
         return self.tensor.dtype
 
     def __getitem__(self, key: Any) -> Any:

@@ -84,7 +84,8 @@ def prior_seconds(costs: Costs, machine: MachineModel) -> np.ndarray:
 
 
 def feature_table(costs: Costs, machine: MachineModel, seconds: np.ndarray) -> np.ndarray:
-    """The rows' features, ``rows x len(FEATURE_NAMES)`` float32; ``seconds`` is what the prior expects of them."""
+    """Returns the rows' features, ``rows x len(FEATURE_NAMES)`` float32; ``seconds`` is what the prior expects of
+    them."""
     columns = []
     for name in (*EXTENSIVE, *INTENSIVE):
         value = costs[name]
@@ -97,7 +98,7 @@ def feature_table(costs: Costs, machine: MachineModel, seconds: np.ndarray) -> n
 
 
 def combine(parts: Sequence[Costs], machine: MachineModel) -> Costs:
-    """The costs of a program whose parts run one after the other."""
+    """Returns the costs of a program whose parts run one after the other."""
     if len(parts) == 1:
         return parts[0]
     out = Costs(parts[0].rows)
@@ -110,5 +111,5 @@ def combine(parts: Sequence[Costs], machine: MachineModel) -> Costs:
 
 
 def named(features: np.ndarray) -> Mapping[str, np.ndarray]:
-    """The columns of a feature matrix by name."""
+    """Returns the columns of a feature matrix by name."""
     return dict(zip(FEATURE_NAMES, features.T, strict=True))

@@ -32,7 +32,7 @@ class DefaultSchedule:
 
     @property
     def origin(self) -> str:
-        """What kind of schedule it is, in words."""
+        """Returns what kind of schedule it is, in words."""
         reasons = "; ".join(self.left[:3]) + ("; …" if len(self.left) > 3 else "")
         if self.scheduled == 0:
             return f"as written, not tuned: {reasons or 'there is nothing to schedule'}"
@@ -82,14 +82,14 @@ def _apply_best(space: Space, variant: Variant) -> DefaultSchedule:
 
 
 def _ranked(tables: Sequence[RowTable]) -> list[tuple[RowTable, int]]:
-    """The best few rows of each table, best first."""
+    """Returns the best few rows of each table, best first."""
     rows = [(float(t.seconds[n]), k, int(n)) for k, t in enumerate(tables) for n in t.order[:_TRIES]]
     return [(tables[k], n) for _, k, n in sorted(rows, key=lambda item: item[:1])]
 
 
 @with_room
 def default_schedule(func: PrimFunc, target: Target, *, rules: Sequence[ScheduleRule] | None = None) -> Schedule:
-    """The schedule that the analytic prior thinks best, without measuring anything.
+    """Returns the schedule that the analytic prior thinks best, without measuring anything.
 
     What no rule takes (blocks of symbolic extents, say), and what no candidate applies to, stays as it stands.
     """

@@ -18,8 +18,8 @@ _DISQUALIFIED = ("wrong_result", "memory_damaged")
 
 
 def finalists(records: Sequence[TuningRecord], count: int) -> list[TuningRecord]:
-    """The best records that noise could have put in the wrong order, best first, at most ``count``; none when the best
-    is alone. Of records of the same trace only the fastest."""
+    """Returns the best records that noise could have put in the wrong order, best first, at most ``count``; none when
+    the best is alone. Of records of the same trace only the fastest."""
     ranked = sorted((r for r in records if r.ok and r.run_seconds), key=lambda r: r.run_seconds or 0.0)
     fastest: dict[str, TuningRecord] = {}
     for record in ranked:
@@ -34,7 +34,7 @@ def finalists(records: Sequence[TuningRecord], count: int) -> list[TuningRecord]
 
 
 def decide(records: Sequence[TuningRecord], results: Sequence[MeasureResult]) -> list[TuningRecord]:
-    """The finalists' records after the race, those that could not be run left out.
+    """Returns the finalists' records after the race, those that could not be run left out.
 
     The losers' times are those of the race. The winner keeps all of its times and the better of its two figures, so that
     a race run while the machine was busy does not put it behind candidates that were not in the race. A result that is

@@ -30,7 +30,7 @@ class Access:
     write: bool = False
 
     def axes(self) -> set[str]:
-        """The axes that move the access."""
+        """Returns the axes that move the access."""
         return {axis for dim in self.dims for axis, factor in dim.items() if factor}
 
 

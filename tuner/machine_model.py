@@ -41,7 +41,7 @@ class MachineModel:
 
     @staticmethod
     def of(target: Target) -> MachineModel:
-        """The model of ``target``."""
+        """Returns the model of ``target``."""
         return MachineModel(
             vector_bytes=target.vector_bits // 8,
             registers=target.num_vector_registers,

@@ -19,7 +19,7 @@ from ..tir.walk import blocks_of, loads_and_stores, pre_order
 
 
 def affine(expr: Expr) -> dict[Var, int] | None:
-    """The coefficients of an affine index, without its constant; None when it is not affine.
+    """Returns the coefficients of an affine index, without its constant; None when it is not affine.
 
     >>> i = Var("i")
     >>> list(affine(i * 2 + 1).values())
@@ -57,15 +57,15 @@ class Use:
 
     @property
     def affine(self) -> bool:
-        """Whether every index is affine."""
+        """Returns whether every index is affine."""
         return all(dim is not None for dim in self.dims)
 
     def axes(self) -> set[Var]:
-        """The axes in the indices; those of a non-affine index are not known."""
+        """Returns the axes in the indices; those of a non-affine index are not known."""
         return {var for dim in self.dims if dim for var, factor in dim.items() if factor}
 
     def stride(self, axis: Var) -> int | None:
-        """How many elements one step of ``axis`` moves; None when that is not known."""
+        """Returns how many elements one step of ``axis`` moves; None when that is not known."""
         total, stride = 0, 1
         for dim, extent in zip(reversed(self.dims), reversed(self.buffer.shape), strict=True):
             if dim is None or not isinstance(extent, IntImm):
@@ -75,7 +75,7 @@ class Use:
         return total
 
     def dim_of(self, axis: Var) -> int | None:
-        """The dimension whose index is exactly ``axis`` and where alone it appears, or None."""
+        """Returns the dimension whose index is exactly ``axis`` and where alone it appears, or None."""
         where = [n for n, dim in enumerate(self.dims) if dim is not None and dim.get(axis)]
         if len(where) == 1 and dict(self.dims[where[0]] or {}) == {axis: 1}:
             return where[0]
@@ -83,7 +83,7 @@ class Use:
 
 
 def _largest(extent: Expr, loops: Sequence[For]) -> int:
-    """The largest value of ``extent`` inside ``loops``; 0 when it is not known."""
+    """Returns the largest value of ``extent`` inside ``loops``; 0 when it is not known."""
     if isinstance(extent, IntImm):
         return extent.value
     analyzer = Analyzer()
@@ -111,7 +111,7 @@ class BlockInfo:
 
     @property
     def is_reduction(self) -> bool:
-        """Whether the block reduces."""
+        """Returns whether the block reduces."""
         return bool(self.reduce)
 
     @cached_property
@@ -129,15 +129,15 @@ class BlockInfo:
 
     @cached_property
     def keeps_order(self) -> bool:
-        """Whether the loops have to stay as they are nested: an axis is neither spatial nor reduced (a scan), or the
-        extent of a loop depends on another one (a triangle)."""
+        """Returns whether the loops have to stay as they are nested: an axis is neither spatial nor reduced (a scan),
+        or the extent of a loop depends on another one (a triangle)."""
         return len(self.spatial) + len(self.reduce) < len(self.axes) or not all(
             isinstance(loop.extent, IntImm) for loop in self.loops
         )
 
     @cached_property
     def stores(self) -> tuple[Use, ...]:
-        """What the body writes."""
+        """Returns what the body writes."""
         return tuple(
             Use(n.buffer, tuple(affine(i) for i in n.indices))
             for n in pre_order(self.block.body) if isinstance(n, BufferStore)
@@ -145,7 +145,8 @@ class BlockInfo:
 
     @cached_property
     def loads(self) -> tuple[Use, ...]:
-        """What the body reads, the accumulator of a reduction left out; a buffer read twice alike counts once."""
+        """Returns what the body reads, the accumulator of a reduction left out; a buffer read twice alike counts
+        once."""
         own = {use.buffer for use in self.stores} if self.is_reduction else set()
         seen: dict[tuple[Buffer, tuple[int, ...]], list[BufferLoad]] = {}
         out: list[Use] = []
@@ -200,7 +201,7 @@ class BlockInfo:
 
     @cached_property
     def writes_in_order(self) -> bool:
-        """Whether it writes one buffer at exactly its spatial axes, in order."""
+        """Returns whether it writes one buffer at exactly its spatial axes, in order."""
         if len({use.buffer for use in self.stores}) != 1:
             return False
         dims = self.stores[0].dims
@@ -222,7 +223,7 @@ _OPERATIONS = {
 
 
 def _computed(value: Expr) -> Iterator[object]:
-    """The nodes of ``value`` that cost arithmetic: no indices, no conditions."""
+    """Returns the nodes of ``value`` that cost arithmetic: no indices, no conditions."""
 
     def inside(node: object) -> bool:
         return not isinstance(node, BufferLoad) and not (isinstance(node, Call) and node.op == "tir.if_then_else")
@@ -279,7 +280,7 @@ class Program:
 
     @cached_property
     def writer(self) -> dict[Buffer, BlockInfo]:
-        """Who writes each buffer (the last one, when several do)."""
+        """Returns who writes each buffer (the last one, when several do)."""
         return {use.buffer: b for b in self.blocks for use in b.stores}
 
     @cached_property
@@ -288,15 +289,15 @@ class Program:
         return {buffer for buffer in self.func.buffers if buffer in self.writer}
 
     def producers(self, block: BlockInfo) -> list[BlockInfo]:
-        """The blocks whose results ``block`` reads, in program order."""
+        """Returns the blocks whose results ``block`` reads, in program order."""
         read = {use.buffer for use in block.loads}
         return [b for b in self.blocks if b is not block and any(use.buffer in read for use in b.stores)]
 
     def consumers(self, block: BlockInfo) -> list[BlockInfo]:
-        """The blocks that read what ``block`` writes, in program order."""
+        """Returns the blocks that read what ``block`` writes, in program order."""
         written = {use.buffer for use in block.stores}
         return [b for b in self.blocks if b is not block and any(use.buffer in written for use in b.loads)]
 
     def is_output(self, block: BlockInfo) -> bool:
-        """Whether the block writes a parameter, or what a statement besides ``blocks`` reads."""
+        """Returns whether the block writes a parameter, or what a statement besides ``blocks`` reads."""
         return any(use.buffer in self.outputs or use.buffer in self._read_elsewhere for use in block.stores)

@@ -40,7 +40,7 @@ class RowTable:
 
     @cached_property
     def rows(self) -> np.ndarray:
-        """The rows; none when the part's mask excludes everything that was looked at."""
+        """Returns the rows; none when the part's mask excludes everything that was looked at."""
         if self.complete:
             return self._between(0, self.size)
         rng = np.random.default_rng(0)
@@ -52,17 +52,17 @@ class RowTable:
         return found if len(found) else self._first()
 
     def usable(self) -> bool:
-        """Whether there is a sensible row, and the part says what it costs."""
+        """Returns whether there is a sensible row, and the part says what it costs."""
         return len(self.rows) > 0 and bool(np.isfinite(self.seconds).any())
 
     @cached_property
     def seconds(self) -> np.ndarray:
-        """What the prior expects of each row."""
+        """Returns what the prior expects of each row."""
         return prior_seconds(self.part.costs(self.columns(self.rows), len(self.rows)), self.machine)
 
     @cached_property
     def order(self) -> np.ndarray:
-        """The numbers of the rows, best first."""
+        """Returns the numbers of the rows, best first."""
         return np.argsort(self.seconds, kind="stable")
 
     def draw(self, count: int, rng: np.random.Generator, near_best: bool = False) -> np.ndarray:
@@ -77,23 +77,23 @@ class RowTable:
         return np.concatenate([fresh, known])[rng.permutation(count)]
 
     def columns(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """The rows as the part's methods take them."""
+        """Returns the rows as the part's methods take them."""
         return {d.name: rows[:, n].astype(np.float64) for n, d in enumerate(self.part.decisions)}
 
     def decisions(self, row: Sequence[int]) -> dict[str, int]:
-        """One row with names."""
+        """Returns one row with names."""
         return {d.name: int(v) for d, v in zip(self.part.decisions, row, strict=True)}
 
     def mask(self, rows: np.ndarray) -> np.ndarray:
-        """Which rows are sensible."""
+        """Returns which rows are sensible."""
         return np.asarray(self.part.mask(self.columns(rows), len(rows)), dtype=bool)
 
     def _places(self, count: int, rng: np.random.Generator) -> np.ndarray:
-        """Which candidate of each decision, for ``count`` rows, sensible or not."""
+        """Returns which candidate of each decision, for ``count`` rows, sensible or not."""
         return np.stack([rng.integers(size, size=count) for size in self._sizes])
 
     def _first(self) -> np.ndarray:
-        """The first sensible rows in lexicographic order, as far as it is worth looking."""
+        """Returns the first sensible rows in lexicographic order, as far as it is worth looking."""
         for start in range(0, min(self.size, _CHUNK * _CHUNKS), _CHUNK):
             rows = self._between(start, min(start + _CHUNK, self.size))
             if len(rows):
@@ -114,7 +114,8 @@ class RowTable:
 
 
 def cheapest_sums(costs: Sequence[np.ndarray], count: int) -> np.ndarray:
-    """The ``count`` cheapest choices of one number from each array, ``N x len(costs)`` positions, cheapest sum first.
+    """Returns the ``count`` cheapest choices of one number from each array, ``N x len(costs)`` positions, cheapest sum
+    first.
 
     >>> cheapest_sums([np.array([3.0, 1.0]), np.array([0.0, 1.0, 5.0])], 3).tolist()
     [[1, 0], [1, 1], [0, 0]]
@@ -130,7 +131,8 @@ def cheapest_sums(costs: Sequence[np.ndarray], count: int) -> np.ndarray:
 
 
 def row_keys(rows: np.ndarray) -> np.ndarray:
-    """A number for each row, the same for equal rows and for hardly any others: a sum with random factors, modulo 2^64."""
+    """Returns a number for each row, the same for equal rows and for hardly any others: a sum with random factors,
+    modulo 2^64."""
     factors = np.random.default_rng(0).integers(1 << 62, size=rows.shape[1], dtype=np.uint64) * np.uint64(2)
     return rows.astype(np.uint64) @ (factors + np.uint64(1))
 

@@ -18,7 +18,7 @@ class RuleGuard:
         self._reported: set[str] = set()
 
     def ask(self, rule: str, function: Callable[..., Any], *args: Any) -> Any:
-        """What ``function`` returns; None when it fails."""
+        """Returns what ``function`` returns; None when it fails."""
         try:
             return function(*args)
         except Exception as error:

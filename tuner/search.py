@@ -32,7 +32,7 @@ class Candidate:
 
     @property
     def key(self) -> tuple[str, tuple[int, ...]]:
-        """What makes two candidates the same."""
+        """Returns what makes two candidates the same."""
         return (self.sketch.name, self.row)
 
 
@@ -45,7 +45,7 @@ class SearchStrategy(ABC):
 
     @abstractmethod
     def ask(self, count: int, remaining: int) -> list[Candidate]:
-        """Up to ``count`` candidates that were not asked before; ``remaining`` trials are left, these included.
+        """Returns up to ``count`` candidates that were not asked before; ``remaining`` trials are left, these included.
         An empty list: there is nothing left to try."""
 
     @abstractmethod
@@ -53,7 +53,7 @@ class SearchStrategy(ABC):
         """What the candidates took, in seconds; infinity for a failure."""
 
     def promise(self) -> float | None:
-        """The least seconds expected of any candidate not asked for yet; None when the strategy cannot say."""
+        """Returns the least seconds expected of any candidate not asked for yet; None when the strategy cannot say."""
         return None
 
 
@@ -69,8 +69,8 @@ class _Pool:
 
 
 def _pools(sketches: Sequence[Sketch], rng: np.random.Generator) -> list[_Pool]:
-    """All rows of each sketch; where there are too many a sample: the prior's best, what is near the parts' best, and
-    others. The large sketches share the size of the sample, for every part of a row has its costs."""
+    """Returns all rows of each sketch; where there are too many a sample: the prior's best, what is near the parts'
+    best, and others. The large sketches share the size of the sample, for every part of a row has its costs."""
     large = sum(len(sketch.parts) for sketch in sketches if not sketch.listable)
     count = _SAMPLE * 8 // max(8, large)
     pools = []
@@ -243,7 +243,7 @@ class ModelGuidedSearch(SearchStrategy):
     # -- choosing --------------------------------------------------------------------------------------------------
 
     def _merge(self, scored: Sequence[tuple[_Pool, np.ndarray, np.ndarray]]) -> list[tuple[Candidate, float, float]]:
-        """The most promising candidates of all pools, best first, with mean and deviation."""
+        """Returns the most promising candidates of all pools, best first, with mean and deviation."""
         out: list[tuple[Candidate, float, float]] = []
         for pool, mean, deviation in scored:
             for index in np.argsort(mean, kind="stable")[: 2000 + len(self.seen)]:
@@ -256,7 +256,7 @@ class ModelGuidedSearch(SearchStrategy):
     def _take(
         self, ranked: Sequence[tuple[Candidate, float, float]], count: int, *, spread: int, chosen: Sequence[Candidate]
     ) -> list[Candidate]:
-        """The first ``count``, at most ``spread`` of one structure."""
+        """Returns the first ``count``, at most ``spread`` of one structure."""
         taken: list[Candidate] = []
         have = {c.key for c in chosen}
         used: dict[tuple[object, ...], int] = {}

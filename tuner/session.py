@@ -69,7 +69,7 @@ class TuneResult:
 
     @property
     def best_seconds(self) -> float:
-        """The best time, infinity without one."""
+        """Returns the best time, infinity without one."""
         seconds = None if self.best is None else self.best.run_seconds
         return float("inf") if seconds is None else seconds
 
@@ -80,7 +80,7 @@ class TuneResult:
 
     @property
     def best_schedule(self) -> Schedule | None:
-        """The schedule of the best record, None without one."""
+        """Returns the schedule of the best record, None without one."""
         if self.best is None:
             return None
         sch = Schedule(self.func)
@@ -153,7 +153,7 @@ class TuningSession:
 
     @property
     def best(self) -> TuningRecord | None:
-        """The fastest correct record, earlier sessions' included."""
+        """Returns the fastest correct record, earlier sessions' included."""
         done = [r for r in (*self.earlier, *self.records) if r.ok and r.run_seconds]
         return min(done, key=lambda r: r.run_seconds or 0.0, default=None)
 
@@ -233,7 +233,7 @@ class TuningSession:
         return f"{counts}; the first: {first.error}".split("\n")[0]
 
     def _converged(self, idle: int) -> bool:
-        """Whether ``idle`` trials without a gain were enough, and the search expects no gain of the rest."""
+        """Returns whether ``idle`` trials without a gain were enough, and the search expects no gain of the rest."""
         best = self.best
         if not self.stop_early or idle < _PATIENCE or best is None or not best.run_seconds:
             return False

@@ -47,12 +47,12 @@ class Sketch:
 
     @cached_property
     def size(self) -> int:
-        """How many rows there are, sensible or not."""
+        """Returns how many rows there are, sensible or not."""
         return math.prod(table.size for table in self.tables)
 
     @cached_property
     def listable(self) -> bool:
-        """Whether there are so few sensible rows that :meth:`all_rows` may list them."""
+        """Returns whether there are so few sensible rows that :meth:`all_rows` may list them."""
         return all(table.complete for table in self.tables) and self._sensible <= ALL_ROWS
 
     @property
@@ -60,11 +60,11 @@ class Sketch:
         return math.prod(len(table.rows) for table in self.tables)
 
     def steps(self, row: Sequence[int]) -> list[tuple[RowTable, dict[str, int]]]:
-        """The parts in order, each with its decisions in ``row``."""
+        """Returns the parts in order, each with its decisions in ``row``."""
         return [(table, table.decisions(row[place])) for table, place in self._placed()]
 
     def features(self, rows: np.ndarray) -> np.ndarray:
-        """The features of a ``N x P`` matrix of rows, ``N x F`` float32."""
+        """Returns the features of a ``N x P`` matrix of rows, ``N x F`` float32."""
         return self.score(rows)[0]
 
     def score(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -76,29 +76,29 @@ class Sketch:
         return feature_table(combine(costs, self.machine), self.machine, seconds), seconds
 
     def mask(self, rows: np.ndarray) -> np.ndarray:
-        """Which rows are sensible."""
+        """Returns which rows are sensible."""
         keep = np.ones(len(rows), dtype=bool)
         for table, place in self._placed():
             keep &= table.mask(rows[:, place])
         return keep
 
     def all_rows(self) -> np.ndarray:
-        """Every sensible row, ``N x P`` int64, in lexicographic order of the candidates; ValueError when there are too
-        many to list (:attr:`listable`)."""
+        """Returns every sensible row, ``N x P`` int64, in lexicographic order of the candidates; ValueError when there
+        are too many to list (:attr:`listable`)."""
         if not self.listable:
             raise ValueError(f"{self.name} has {self.size} rows, too many to list; draw a sample")
         grids = np.indices([len(table.rows) for table in self.tables]).reshape(len(self.tables), -1)
         return self._joined([t.rows[numbers] for t, numbers in zip(self.tables, grids, strict=True)], self._sensible)
 
     def sample(self, count: int, rng: np.random.Generator, *, near_best: bool = False) -> np.ndarray:
-        """Up to ``count`` distinct sensible rows, drawn evenly; or mostly from each part's best rows."""
+        """Returns up to ``count`` distinct sensible rows, drawn evenly; or mostly from each part's best rows."""
         if self._sensible == 0:
             return np.zeros((0, len(self.decisions)), np.int64)
         return distinct_rows(self._joined([t.draw(count, rng, near_best) for t in self.tables], count))
 
     def best_rows(self, count: int) -> np.ndarray:
-        """The ``count`` sensible rows that the analytic prior thinks best, best first. The time to find them grows with
-        the number of parts, not of rows."""
+        """Returns the ``count`` sensible rows that the analytic prior thinks best, best first. The time to find them
+        grows with the number of parts, not of rows."""
         if self._sensible == 0:
             return np.zeros((0, len(self.decisions)), np.int64)
         chosen = cheapest_sums([table.seconds for table in self.tables], count)
@@ -113,12 +113,12 @@ class Sketch:
         return out
 
     def structure(self, rows: np.ndarray) -> np.ndarray:
-        """The columns that make rows different in kind, ``N x Q``."""
+        """Returns the columns that make rows different in kind, ``N x Q``."""
         named = [d.name in part.structure for part in self.parts for d in part.decisions]
         return rows[:, np.array(named, dtype=bool)]
 
     def row_of(self, decisions: Mapping[str, int]) -> tuple[int, ...] | None:
-        """The row that :meth:`decisions_of` described, or None when it does not belong to this sketch."""
+        """Returns the row that :meth:`decisions_of` described, or None when it does not belong to this sketch."""
         keys = self.column_names
         if set(keys) != set(decisions):
             return None
@@ -127,12 +127,12 @@ class Sketch:
         return row if inside else None
 
     def decisions_of(self, row: Sequence[int]) -> dict[str, int]:
-        """A row with names; with several parts the names begin with the part's number."""
+        """Returns a row with names; with several parts the names begin with the part's number."""
         return dict(zip(self.column_names, map(int, row), strict=True))
 
     @cached_property
     def column_names(self) -> tuple[str, ...]:
-        """The names of a row's columns, unique."""
+        """Returns the names of a row's columns, unique."""
         if len(self.parts) == 1:
             return tuple(d.name for d in self.decisions)
         return tuple(f"{n}.{d.name}" for n, part in enumerate(self.parts) for d in part.decisions)

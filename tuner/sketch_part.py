@@ -41,8 +41,8 @@ class Part(ABC):
 
     @abstractmethod
     def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
-        """The costs of ``rows`` candidates whose decisions are ``columns`` (float64 arrays by name)."""
+        """Returns the costs of ``rows`` candidates whose decisions are ``columns`` (float64 arrays by name)."""
 
     def mask(self, columns: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
-        """Which of the candidates are sensible, as a bool array; all of them unless overridden."""
+        """Returns which of the candidates are sensible, as a bool array; all of them unless overridden."""
         return np.ones(rows, dtype=bool)

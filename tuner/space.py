@@ -36,7 +36,7 @@ class Variant:
 
     @property
     def seconds(self) -> float:
-        """What the analytic prior expects of the best row of each group's best part."""
+        """Returns what the analytic prior expects of the best row of each group's best part."""
         return sum(min(float(table.seconds.min()) for table in tables) for _, tables in self.groups)
 
 
@@ -73,21 +73,21 @@ class Space:
 
     @property
     def size(self) -> int:
-        """How many rows all sketches have together, sensible or not."""
+        """Returns how many rows all sketches have together, sensible or not."""
         return sum(sketch.size for sketch in self.sketches)
 
     @property
     def groups(self) -> list[tuple[Group, list[RowTable]]]:
-        """The groups of blocks with their parts, in program order."""
+        """Returns the groups of blocks with their parts, in program order."""
         return self.variants[0].groups
 
     @property
     def left(self) -> list[str]:
-        """What no rule takes, and why, a line each."""
+        """Returns what no rule takes, and why, a line each."""
         return self.variants[0].left
 
     def schedule(self, sketch: Sketch, row: Sequence[int]) -> Schedule:
-        """The schedule of a candidate; ScheduleError when its steps do not apply."""
+        """Returns the schedule of a candidate; ScheduleError when its steps do not apply."""
         assert sketch.base is not None
         sch = sketch.base.copy()
         for table, decisions in sketch.steps(row):
@@ -99,17 +99,17 @@ class Space:
         self._guard.apply(table.rule, table.part.apply, sch, decisions)
 
     def avoiding(self, pairs: Collection[tuple[str, str]]) -> Space:
-        """The space in which these rules are not asked about these blocks."""
+        """Returns the space in which these rules are not asked about these blocks."""
         space = Space(self.func, self.target, rules=self.rules, machine=self.machine, avoid=self.avoid | set(pairs))
         space._guard = self._guard
         return space
 
     def sketch(self, name: str) -> Sketch | None:
-        """The sketch of that name, or None."""
+        """Returns the sketch of that name, or None."""
         return next((s for s in self.sketches if s.name == name), None)
 
     def best_rows(self, sketch: Sketch, count: int) -> np.ndarray:
-        """The rows that the analytic prior thinks best, best first."""
+        """Returns the rows that the analytic prior thinks best, best first."""
         return sketch.best_rows(count)
 
     def _group(self, variant: Variant, program: Program, rules: Sequence[ScheduleRule]) -> Variant:
@@ -135,7 +135,7 @@ class Space:
         return variant
 
     def _tables(self, rule: ScheduleRule, program: Program, group: Group) -> list[RowTable]:
-        """The rule's parts that have a sensible row."""
+        """Returns the rule's parts that have a sensible row."""
         tables = []
         for part in self._guard.ask(rule.name, rule.parts, program, group, self.machine) or ():
             table = RowTable(part, self.machine, rule.name)
@@ -144,7 +144,7 @@ class Space:
         return tables
 
     def _combine(self, variant: Variant) -> list[Sketch]:
-        """Every combination of the groups' parts; where there are many, those that the prior thinks best."""
+        """Returns every combination of the groups' parts; where there are many, those that the prior thinks best."""
         choices = [tables for _, tables in variant.groups]
         if not choices:
             return []

@@ -21,7 +21,7 @@ Measured = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def own_records(space: Space, records: Sequence[TuningRecord]) -> list[tuple[Candidate, float]]:
-    """The records that are candidates of ``space``, with their seconds (infinity for failures)."""
+    """Returns the records that are candidates of ``space``, with their seconds (infinity for failures)."""
     out: list[tuple[Candidate, float]] = []
     sketches = {sketch.name: sketch for sketch in space.sketches}
     for record in records:
@@ -35,7 +35,7 @@ def own_records(space: Space, records: Sequence[TuningRecord]) -> list[tuple[Can
 
 
 def program_of(db: Database, record: TuningRecord) -> PrimFunc | None:
-    """The program that a record was made for, as it was called then; None when it is not known any more."""
+    """Returns the program that a record was made for, as it was called then; None when it is not known any more."""
     stored = db.workload(record.workload)
     try:
         program = None if stored is None else parse(stored.text)
@@ -45,7 +45,8 @@ def program_of(db: Database, record: TuningRecord) -> PrimFunc | None:
 
 
 def trace_for(db: Database, record: TuningRecord, func: PrimFunc) -> Trace:
-    """The schedule of a record of ``func``'s workload, in the names that ``func`` has; see :func:`.retarget`."""
+    """Returns the schedule of a record of ``func``'s workload, in the names that ``func`` has; see
+    :func:`.retarget`."""
     trace = Trace.from_json(record.trace)
     recorded = program_of(db, record)
     return trace if recorded is None else retarget(trace, recorded, func)
@@ -100,7 +101,7 @@ def other_workloads(db: Database, func: PrimFunc, target: Target, *, limit: int 
 
 
 def training_data(candidates: Sequence[tuple[Candidate, float]]) -> list[Measured]:
-    """What measured candidates teach a cost model, failures left out."""
+    """Returns what measured candidates teach a cost model, failures left out."""
     out: list[Measured] = []
     for sketch in dict.fromkeys(c.sketch for c, _ in candidates):
         mine = [(c.row, s) for c, s in candidates if c.sketch is sketch and np.isfinite(s)]

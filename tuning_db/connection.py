@@ -44,7 +44,7 @@ def _damaged(path: str, what: str) -> str:
 
 
 def connect(path: str, readonly: bool, lock: FileLock) -> sqlite3.Connection:
-    """A connection to ``path`` whose schema is ours and of our version.
+    """Returns a connection to ``path`` whose schema is ours and of our version.
 
     A new or empty file gets the schema; an older one is migrated (``readonly``: a copy of it in memory). Raises
     :class:`DatabaseError`, and leaves the file as it is, when it is something else or damaged.
@@ -125,7 +125,7 @@ class _OlderSchema(Exception):
 
 
 def _brought_up(old: sqlite3.Connection) -> sqlite3.Connection:
-    """A copy of ``old`` in memory with today's schema; the file stays as it is."""
+    """Returns a copy of ``old`` in memory with today's schema; the file stays as it is."""
     conn = _settle(sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False))
     with contextlib.closing(old):
         old.backup(conn)
@@ -158,7 +158,7 @@ def _open_writable(path: str) -> sqlite3.Connection:
 
 
 def _settle(conn: sqlite3.Connection) -> sqlite3.Connection:
-    """What every connection gets: rows by name, patience, and no trust in what the file's schema may do."""
+    """Returns what every connection gets: rows by name, patience, and no trust in what the file's schema may do."""
     conn.row_factory = sqlite3.Row
     for pragma in (f"busy_timeout={int(BUSY_SECONDS * 1000)}", "trusted_schema=OFF", "cell_size_check=ON",
                    "mmap_size=0", "recursive_triggers=OFF"):  # fmt: skip
@@ -211,7 +211,7 @@ _EXPECTED: dict[str, tuple[tuple[str, str], ...]] = {}
 
 
 def _on_network(path: str) -> bool:
-    """Whether the file lies on a network file system, where write-ahead logging does not work (Linux only)."""
+    """Returns whether the file lies on a network file system, where write-ahead logging does not work (Linux only)."""
     try:
         with open("/proc/mounts", encoding="utf-8") as file:
             mounts = [line.split()[1:3] for line in file]

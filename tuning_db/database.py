@@ -88,7 +88,7 @@ class Database:
 
     @property
     def connection(self) -> sqlite3.Connection:
-        """The open connection; DatabaseError after :meth:`close`."""
+        """Returns the open connection; DatabaseError after :meth:`close`."""
         if self._conn is None:
             raise DatabaseError(f"{self.path} is closed")
         if self._pid != os.getpid():
@@ -97,7 +97,7 @@ class Database:
 
     @property
     def tables(self) -> sqlite_utils.Database:
-        """The same connection as sqlite-utils sees it."""
+        """Returns the same connection as sqlite-utils sees it."""
         import sqlite_utils  # heavy: half a start-up
 
         conn = self.connection
@@ -132,7 +132,7 @@ class Database:
                 conn.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
     def query(self, sql: str, params: Iterable[Any] | Mapping[str, Any] = ()) -> list[dict[str, Any]]:
-        """The rows of a SELECT over the documented tables and views (docs/schema.md), as dicts."""
+        """Returns the rows of a SELECT over the documented tables and views (docs/schema.md), as dicts."""
         with say_what(self.path):
             cursor = self.connection.execute(sql, params if isinstance(params, Mapping) else tuple(params))
             return [dict(row) for row in cursor.fetchall()]
@@ -198,7 +198,7 @@ class Database:
             tables.table("sessions").update(session, {"status": status, "finished": utc_now()})
 
     def workload(self, workload: Workload) -> WorkloadRecord | None:
-        """What is stored about a workload, or None; with other names when only such a program is stored."""
+        """Returns what is stored about a workload, or None; with other names when only such a program is stored."""
         key = program_key(workload) if isinstance(workload, PrimFunc) else workload_key_of(workload)
         rows = self.query(
             "SELECT * FROM workloads WHERE key = :key OR structure = :structure "
@@ -208,15 +208,15 @@ class Database:
         return _value(WorkloadRecord, rows[0]) if rows else None
 
     def workloads(self) -> list[WorkloadRecord]:
-        """All workloads, oldest first."""
+        """Returns all workloads, oldest first."""
         return [_value(WorkloadRecord, row) for row in self.query("SELECT * FROM workloads ORDER BY created, key")]
 
     def targets(self) -> list[TargetRecord]:
-        """All targets, oldest first."""
+        """Returns all targets, oldest first."""
         return [_value(TargetRecord, row) for row in self.query("SELECT * FROM targets ORDER BY created, key")]
 
     def sessions(self) -> list[SessionRecord]:
-        """All sessions, oldest first."""
+        """Returns all sessions, oldest first."""
         return [_value(SessionRecord, row) for row in self.query("SELECT * FROM sessions ORDER BY started, id")]
 
     # --- records
@@ -253,13 +253,13 @@ class Database:
                 tables.table("records").update(number, row)
 
     def best(self, workload: Workload, target: Target, *, codegen_version: int | None = None) -> TuningRecord | None:
-        """The first of :meth:`fastest`, or None."""
+        """Returns the first of :meth:`fastest`, or None."""
         return next(iter(self.fastest(workload, target, codegen_version=codegen_version)), None)
 
     def fastest(
         self, workload: Workload, target: Target, *, codegen_version: int | None = None, limit: int = 1
     ) -> list[TuningRecord]:
-        """The fastest correct records of ``workload`` on ``target``, best first, at most ``limit``. With
+        """Returns the fastest correct records of ``workload`` on ``target``, best first, at most ``limit``. With
         ``codegen_version`` the records of that code generator come before those of others, whose times are not its own.
 
         ``workload``: a PrimFunc or its text (the names in it do not matter), a key, or a WorkloadRecord. A record's trace
@@ -318,7 +318,7 @@ class Database:
         return [_value(TuningRecord, row) for row in self.query(sql, params)]
 
     def count(self, table: str = "records") -> int:
-        """How many rows a table has."""
+        """Returns how many rows a table has."""
         if table not in ("workloads", "targets", "sessions", "records"):
             raise ValueError(f"no table {table!r}")
         return int(self.query(f"SELECT count(*) AS n FROM {table}")[0]["n"])
@@ -365,7 +365,7 @@ def _row(value: WorkloadRecord | TargetRecord | SessionRecord) -> dict[str, Any]
 
 
 def record_row(record: TuningRecord) -> dict[str, Any]:
-    """The columns of the table ``records``."""
+    """Returns the columns of the table ``records``."""
     row = {f.name: getattr(record, f.name) for f in fields(record) if f.name != "id"}
     row.update(
         digest=record.digest(),

@@ -18,7 +18,7 @@ class TargetLike(Protocol):
 
     @property
     def key(self) -> str:
-        """The fingerprint."""
+        """Returns the fingerprint."""
         ...
 
     def describe(self) -> dict[str, Any]:
@@ -33,7 +33,7 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 
 
 def workload_key_of(workload: Workload) -> str:
-    """What a workload in any of its forms is looked up by: its structure, or the key of one stored program."""
+    """Returns what a workload in any of its forms is looked up by: its structure, or the key of one stored program."""
     if isinstance(workload, WorkloadRecord):
         return workload.key
     if isinstance(workload, str):
@@ -44,7 +44,7 @@ def workload_key_of(workload: Workload) -> str:
 
 
 def workload_record(workload: Workload) -> WorkloadRecord:
-    """What is worth storing about a workload."""
+    """Returns what is worth storing about a workload."""
     if isinstance(workload, WorkloadRecord):
         return workload
     if isinstance(workload, str) and "\n" not in workload:
@@ -77,14 +77,14 @@ def _function(workload: Any) -> PrimFunc:
 
 
 def target_key(target: Target) -> str:
-    """The key of a target in any of its forms; a text stays as it is."""
+    """Returns the key of a target in any of its forms; a text stays as it is."""
     if isinstance(target, str):
         return target
     return str(target.key)
 
 
 def target_record(target: Target) -> TargetRecord:
-    """What is worth storing about a target."""
+    """Returns what is worth storing about a target."""
     if isinstance(target, TargetRecord):
         return target
     if isinstance(target, str):

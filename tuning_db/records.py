@@ -33,7 +33,7 @@ _STATUS = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
 def utc_now() -> str:
-    """The present moment as ISO 8601 text in UTC, to the microsecond."""
+    """Returns the present moment as ISO 8601 text in UTC, to the microsecond."""
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="microseconds")
 
 
@@ -128,11 +128,11 @@ class TuningRecord:
 
     @property
     def ok(self) -> bool:
-        """Whether the candidate ran and was right."""
+        """Returns whether the candidate ran and was right."""
         return self.status == "ok"
 
     def digest(self) -> str:
-        """What identifies the record in every database: SHA-256 (hex) over its content, its ``id`` left out."""
+        """Returns what identifies the record in every database: SHA-256 (hex) over its content, its ``id`` left out."""
         content = asdict(self)
         del content["id"]
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=_plain)

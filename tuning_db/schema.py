@@ -125,7 +125,7 @@ def _add_structure(conn: sqlite3.Connection) -> None:
 
 
 def structure_of(text: str) -> str:
-    """The :func:`workload_key` of a program given as text; empty when the text is no program."""
+    """Returns the :func:`workload_key` of a program given as text; empty when the text is no program."""
     try:
         return workload_key(parse(text))
     except ParseError:

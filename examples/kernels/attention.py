@@ -56,7 +56,7 @@ def declare(heads: int, m: int, n: int, d: int) -> tw.PrimFunc:
 
 
 def fused(block: int, scores: tuple[int, int], sums: tuple[int, int], unroll: int = 8) -> Scheduler:
-    """A schedule: blocks of ``block`` rows; tiles of rows × vectors for the two products."""
+    """Returns a schedule: blocks of ``block`` rows; tiles of rows × vectors for the two products."""
 
     def schedule(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
         lanes = target.vector_lanes("float32")

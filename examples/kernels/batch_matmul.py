@@ -32,7 +32,7 @@ def declare(batch: int, m: int, n: int, k: int) -> tw.PrimFunc:
 
 
 def tiled(rows: int, vectors: int, unroll: int = 4) -> Scheduler:
-    """A schedule: tiles of ``rows`` x ``vectors`` vectors."""
+    """Returns a schedule: tiles of ``rows`` x ``vectors`` vectors."""
 
     def schedule(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
         lanes = target.vector_lanes("float32")

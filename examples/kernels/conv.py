@@ -59,7 +59,8 @@ def declare(shape: tuple[int, int, int, int], window: int = 3, stride: int = 1, 
 
 
 def tiled(rows: int, pixels: int, vectors: int, block: int, *, unroll: int = 8, fetch: str = "") -> Scheduler:
-    """A schedule: tiles of ``rows`` x ``pixels`` x ``vectors`` vectors, ``block`` tiles of rows between two borders.
+    """Returns a schedule: tiles of ``rows`` x ``pixels`` x ``vectors`` vectors, ``block`` tiles of rows between two
+    borders.
 
     ``fetch``: operands, of ``"XW"``: while a panel of weights or a block of the image is used, the next one is fetched, a
     little in every step. That helps where it comes from beyond the level-2 cache: its first use would wait for all of it.
@@ -133,7 +134,7 @@ def kernel(
     name: str, goal: str, schedule: Scheduler, shape: tuple[int, int, int, int], window: int = 3, stride: int = 1,
     padding: int = 1,
 ) -> Kernel:  # fmt: skip
-    """One shape, scheduled."""
+    """Returns one shape, scheduled."""
     return Kernel(
         name, declare(shape, window, stride, padding), schedule, reference_of(window, stride, padding), "conv2d",
         {"stride": stride, "padding": padding}, goal=goal,

@@ -53,7 +53,7 @@ def declare(m: int, n: int, k: int) -> tw.PrimFunc:
 
 
 def tiled(rows: int, vectors: int, unroll: int = 8) -> Scheduler:
-    """A schedule: tiles of ``rows`` x ``vectors`` vectors of int32."""
+    """Returns a schedule: tiles of ``rows`` x ``vectors`` vectors of int32."""
 
     def schedule(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
         lanes = target.vector_lanes("int32")

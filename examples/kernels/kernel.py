@@ -78,7 +78,7 @@ class Kernel:
         return float(count_bytes(self.func) or 0)
 
     def build(self, target: tw.Target) -> Any:
-        """The scheduled function, compiled."""
+        """Returns the scheduled function, compiled."""
         return tw.build(self.schedule(self.func, target), target=target, name="kernel")
 
     def call_arrays(self, module: Any, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -102,7 +102,7 @@ class Kernel:
 
 
 def _aligned(shape: Sequence[int], dtype: str) -> np.ndarray:
-    """An array that starts at a cache line, as allocators of other libraries give them."""
+    """Returns an array that starts at a cache line, as allocators of other libraries give them."""
     count = int(np.prod(shape)) * np.dtype(dtype).itemsize
     room = np.empty(count + 64, "uint8")
     start = -room.ctypes.data % 64
@@ -110,7 +110,7 @@ def _aligned(shape: Sequence[int], dtype: str) -> np.ndarray:
 
 
 def pick(kernels: Sequence[Kernel], words: Sequence[str]) -> list[Kernel]:
-    """Those whose name holds one of the words; all without words."""
+    """Returns those whose name holds one of the words; all without words."""
     return [k for k in kernels if not words or any(w in k.name for w in words)]
 
 

@@ -47,7 +47,7 @@ def declare(m: int, n: int, k: int, constant: bool = False) -> tw.PrimFunc:
 def tiled(
     rows: int, vectors: int, panels: int, *, fetch: str = "", prefetch: int = 0, ahead: bool = False, unroll: int = 8
 ) -> Scheduler:
-    """A schedule: tiles of ``rows`` x ``vectors`` vectors, slices of ``panels`` panels.
+    """Returns a schedule: tiles of ``rows`` x ``vectors`` vectors, slices of ``panels`` panels.
 
     ``fetch``: the operands, of ``"AB"``, whose next part is fetched while one is used; ``ahead``: B is packed before all
     calls; ``prefetch``: it is not packed, but asked for so many steps of k ahead.
@@ -108,7 +108,7 @@ def reference(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
 
 
 def kernel(shape: tuple[int, int, int], name: str, goal: str, schedule: Scheduler, constant: bool = False) -> Kernel:
-    """One shape, scheduled."""
+    """Returns one shape, scheduled."""
     operation = "constant matmul" if constant else "matmul"
     return Kernel(name, declare(*shape, constant), schedule, reference, operation, goal=goal)
 

@@ -40,7 +40,7 @@ def declare(m: int, n: int, k: int) -> tw.PrimFunc:
 
 
 def tiled(rows: int, vectors: int, panels: int, unroll: int = 8) -> Scheduler:
-    """A schedule: tiles of ``rows`` x ``vectors`` vectors, slices of ``panels`` panels, B packed ahead."""
+    """Returns a schedule: tiles of ``rows`` x ``vectors`` vectors, slices of ``panels`` panels, B packed ahead."""
 
     def schedule(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
         lanes = target.vector_lanes("float32")

@@ -49,7 +49,7 @@ def declare(m: int, n: int, k: int, dtype: str = "int8") -> tw.PrimFunc:
 
 
 def tiled(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
-    """The schedule for the matrix unit; for dot products on vectors where there is none."""
+    """Returns the schedule for the matrix unit; for dot products on vectors where there is none."""
     half = func.buffers[0].dtype == "bfloat16"
     if target.has_amx_bf16 if half else target.has_amx_int8:
         return on_tiles(func, target)
@@ -123,7 +123,8 @@ def on_tiles(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
 
 
 def columns_at_once(n: int, column_bytes: int, target: tw.Target) -> int:
-    """How many columns all rows meet before the next ones come: a part of B that leaves the second-level cache half free."""
+    """Returns how many columns all rows meet before the next ones come: a part of B that leaves the second-level cache
+    half free."""
     pairs = n // (2 * TILE)
     room = target.l2_bytes // 2 // (2 * TILE * column_bytes)
     return 2 * TILE * max(d for d in range(1, pairs + 1) if pairs % d == 0 and (d <= room or d == 1))

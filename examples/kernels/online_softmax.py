@@ -35,7 +35,7 @@ def join(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def starts(pair: Any) -> bool:
-    """Whether a pair is the one of no elements: the lowest number and 0."""
+    """Returns whether a pair is the one of no elements: the lowest number and 0."""
     most, total = (getattr(part, "value", None) for part in pair)
     return most == np.finfo("float32").min and total == 0
 

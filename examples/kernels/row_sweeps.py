@@ -19,8 +19,8 @@ import tilewright as tw
 def by_rows(
     block: str, matrix: str, rows: int, vectors: int, ahead: int
 ) -> Callable[[tw.PrimFunc, tw.Target], tw.Schedule]:
-    """A schedule for a sum ``block`` over the rows of ``matrix``: ``rows`` rows at a time, ``vectors`` vectors of partial sums
-    for each, fetched ``ahead`` steps before."""
+    """Returns a schedule for a sum ``block`` over the rows of ``matrix``: ``rows`` rows at a time, ``vectors`` vectors
+    of partial sums for each, fetched ``ahead`` steps before."""
 
     def schedule(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
         sch = tw.Schedule(func)
@@ -74,6 +74,6 @@ def sweep(sch: tw.Schedule, partial: Any, block: str, at: Any) -> Any:
 
 
 def below(sch: tw.Schedule, block: Any, at: Any) -> list[Any]:
-    """The loops of ``block`` inside the loop ``at``."""
+    """Returns the loops of ``block`` inside the loop ``at``."""
     loops = list(sch.get_loops(block))
     return loops[loops.index(at) + 1 :]

@@ -31,7 +31,7 @@ def check_tensor(op: str, x: Any, ndim: int | Sequence[int] | None = None, what:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two sizes are equal for sure."""
+    """Returns whether two sizes are equal for sure."""
     a, b = convert(a), convert(b)
     return a is b or linear_key(a) == linear_key(b)
 
@@ -46,7 +46,7 @@ def require_same(op: str, what: str, a: Any, b: Any, x: Tensor, y: Tensor) -> No
 
 
 def constant(op: str, what: str, e: Any) -> int:
-    """A size as an int; ValueError when it is symbolic."""
+    """Returns a size as an int; ValueError when it is symbolic."""
     e = convert(e)
     if not isinstance(e, IntImm):
         raise ValueError(f"{op}: {what} is {e}; it has to be a constant here")
@@ -54,7 +54,7 @@ def constant(op: str, what: str, e: Any) -> int:
 
 
 def normalize_axis(op: str, axis: Any, ndim: int) -> int:
-    """An axis counted from 0; negative ones count from the end."""
+    """Returns an axis counted from 0; negative ones count from the end."""
     if not isinstance(axis, int) or isinstance(axis, bool):
         raise TypeError(f"{op}: an axis is a whole number, not {axis!r}")
     if not -ndim <= axis < ndim:
@@ -86,7 +86,7 @@ def per_dimension(op: str, what: str, value: Any, n: int, least: int = 1) -> tup
 
 
 def accumulator(op: str, dtypes: Sequence[str], out_dtype: str | None) -> tuple[str, str]:
-    """The data types of a sum of products and of its result.
+    """Returns the data types of a sum of products and of its result.
 
     Integers of at most 16 bits add up in int32 and stay there; float16 and bfloat16 add up in float32 and are
     converted back; ``out_dtype`` asks for another result (and wider sums, if it is wider).
@@ -109,7 +109,7 @@ def accumulator(op: str, dtypes: Sequence[str], out_dtype: str | None) -> tuple[
 
 
 def prod_of(dims: Sequence[Any]) -> Expr:
-    """The product of sizes."""
+    """Returns the product of sizes."""
     out: Expr = const(1)
     for d in dims:
         e = convert(d)

@@ -20,8 +20,8 @@ Index = tuple[Expr, ...]
 def _windows(
     op: str, n: int, data: Tensor, output_size: Any, layout: str
 ) -> tuple[list[Any], Callable[[Index], list[Expr]], Callable[[Index], Expr], Callable[[Index], Expr], list[Any]]:
-    """The output's shape; for an output's index the element of the window, whether it is one, and how many there are;
-    the axes of the window.
+    """Returns the output's shape; for an output's index the element of the window, whether it is one, and how many
+    there are; the axes of the window.
 
     Window ``i`` of ``out`` goes from ``i * size // out`` up to ``(i + 1) * size / out`` rounded up.
     """
@@ -103,7 +103,7 @@ def adaptive_max_pool1d(data: Tensor, output_size: Any, layout: str = "NCW", nam
 
 
 def adaptive_max_pool2d(data: Tensor, output_size: Any, layout: str = "NCHW", name: str = "") -> Tensor:
-    """The maximum over windows that share the input out among ``output_size`` elements per dimension.
+    """Returns the maximum over windows that share the input out among ``output_size`` elements per dimension.
 
     Window ``i`` of ``out`` begins at ``i * size // out`` and ends before ``(i + 1) * size / out`` rounded up, so windows
     may overlap. ``output_size``: a number, or one per dimension, None where the size stays. ``layout``: ``NCHW`` or
@@ -123,7 +123,7 @@ def adaptive_avg_pool1d(data: Tensor, output_size: Any, layout: str = "NCW", nam
 
 
 def adaptive_avg_pool2d(data: Tensor, output_size: Any, layout: str = "NCHW", name: str = "") -> Tensor:
-    """The mean over the windows of :func:`adaptive_max_pool2d`. Integers give float32."""
+    """Returns the mean over the windows of :func:`adaptive_max_pool2d`. Integers give float32."""
     return _avg("adaptive_avg_pool2d", 2, data, output_size, layout, name)
 
 

@@ -16,29 +16,30 @@ from ._common import COMM_REDUCE, ELEMWISE, accumulator, check_tensor, normalize
 
 
 def sum(x: Tensor, axis: Any = None, keepdims: bool = False, out_dtype: str | None = None, name: str = "T_sum") -> Any:
-    """The sum over ``axis``. Narrow integers add up in int32, float16 and bfloat16 in float32 (and come back)."""
+    """Returns the sum over ``axis``. Narrow integers add up in int32, float16 and bfloat16 in float32 (and come
+    back)."""
     return _summed("sum", sum_, x, axis, keepdims, out_dtype, name)
 
 
 def prod(
     x: Tensor, axis: Any = None, keepdims: bool = False, out_dtype: str | None = None, name: str = "T_prod"
 ) -> Any:
-    """The product over ``axis``, with the data types of :func:`sum`."""
+    """Returns the product over ``axis``, with the data types of :func:`sum`."""
     return _summed("prod", product, x, axis, keepdims, out_dtype, name)
 
 
 def max(x: Tensor, axis: Any = None, keepdims: bool = False, name: str = "T_max") -> Any:
-    """The largest element over ``axis``; NaN wins."""
+    """Returns the largest element over ``axis``; NaN wins."""
     return reduce_over("max", x, axis, keepdims, name, lambda e, k: max_(e, axis=k))
 
 
 def min(x: Tensor, axis: Any = None, keepdims: bool = False, name: str = "T_min") -> Any:
-    """The smallest element over ``axis``; NaN wins."""
+    """Returns the smallest element over ``axis``; NaN wins."""
     return reduce_over("min", x, axis, keepdims, name, lambda e, k: min_(e, axis=k))
 
 
 def mean(x: Tensor, axis: Any = None, keepdims: bool = False, name: str = "T_mean") -> Any:
-    """The mean over ``axis``: a sum, then a division (integers: in float32)."""
+    """Returns the mean over ``axis``: a sum, then a division (integers: in float32)."""
     check_tensor("mean", x)
     axes = normalize_axes("mean", axis, x.ndim)
     acc = x.dtype if is_float(x.dtype) and bits_of(x.dtype) >= 32 else "float32"
@@ -61,7 +62,7 @@ def _summed(op: str, reducer: Any, x: Tensor, axis: Any, keepdims: bool, out_dty
 def reduce_over(
     op: str, x: Tensor, axis: Any, keepdims: bool, name: str, make: Callable[[Any, Any], Any], index: Any = None
 ) -> Any:
-    """A stage that reduces the elements of ``x`` over ``axis`` with ``make(element, axes)``.
+    """Returns a stage that reduces the elements of ``x`` over ``axis`` with ``make(element, axes)``.
 
     With ``index``, ``make`` gets ``(position, element)``, the position counted along the reduced axes.
     """
@@ -91,14 +92,16 @@ def reduce_over(
 def argmax(
     x: Tensor, axis: int | None = None, keepdims: bool = False, dtype: str = "int32", name: str = "T_argmax"
 ) -> Any:
-    """The position of the largest element, the first of equals, along one axis or (None) in the flattened tensor."""
+    """Returns the position of the largest element, the first of equals, along one axis or (None) in the flattened
+    tensor."""
     return _arg_extreme("argmax", x, axis, keepdims, dtype, name)
 
 
 def argmin(
     x: Tensor, axis: int | None = None, keepdims: bool = False, dtype: str = "int32", name: str = "T_argmin"
 ) -> Any:
-    """The position of the smallest element, the first of equals, along one axis or (None) in the flattened tensor."""
+    """Returns the position of the smallest element, the first of equals, along one axis or (None) in the flattened
+    tensor."""
     return _arg_extreme("argmin", x, axis, keepdims, dtype, name)
 
 

@@ -14,7 +14,7 @@ from ._common import BROADCAST, ELEMWISE, check_tensor, same, shape_text
 
 
 def broadcast_shape(op: str, a: Sequence[Expr], b: Sequence[Expr]) -> tuple[Expr, ...]:
-    """The common shape: aligned at the end, extents equal or 1; ValueError shows both."""
+    """Returns the common shape: aligned at the end, extents equal or 1; ValueError shows both."""
     out: list[Expr] = []
     for i in range(1, max(len(a), len(b)) + 1):
         x = a[-i] if i <= len(a) else const(1)
@@ -34,7 +34,7 @@ def broadcast_shape(op: str, a: Sequence[Expr], b: Sequence[Expr]) -> tuple[Expr
 
 
 def element(t: Tensor, i: Sequence[Expr], shape: Sequence[Expr]) -> Expr:
-    """The element of ``t`` that broadcasts to the index ``i`` of ``shape``."""
+    """Returns the element of ``t`` that broadcasts to the index ``i`` of ``shape``."""
     lead = len(shape) - t.ndim
     index = [
         const(0, e.dtype) if _is_one(extent) and not _is_one(shape[lead + d]) else i[lead + d]

@@ -23,7 +23,8 @@ from .reshape_transpose import expand_dims, flatten
 
 
 def concatenate(tensors: Sequence[Tensor], axis: int = 0, name: str = "T_concat") -> Tensor:
-    """The tensors one after the other along ``axis``; they agree in the other dimensions and in the data type."""
+    """Returns the tensors one after the other along ``axis``; they agree in the other dimensions and in the data
+    type."""
     if not tensors:
         raise ValueError("concatenate: no tensors")
     first = check_tensor("concatenate", tensors[0])
@@ -54,7 +55,7 @@ def concatenate(tensors: Sequence[Tensor], axis: int = 0, name: str = "T_concat"
 
 
 def stack(tensors: Sequence[Tensor], axis: int = 0, name: str = "T_stack") -> Tensor:
-    """The tensors, all of one shape, along a new dimension ``axis``."""
+    """Returns the tensors, all of one shape, along a new dimension ``axis``."""
     if not tensors:
         raise ValueError("stack: no tensors")
     return concatenate([expand_dims(t, axis, f"{name}_part") for t in tensors], axis, name)
@@ -112,7 +113,7 @@ def strided_slice(
 
 
 def take(x: Tensor, indices: Tensor, axis: int | None = None, mode: str = "clip", name: str = "T_take") -> Tensor:
-    """The elements at ``indices`` along ``axis`` (None: of the flattened tensor), as ``numpy.take``.
+    """Returns the elements at ``indices`` along ``axis`` (None: of the flattened tensor), as ``numpy.take``.
 
     ``mode`` says what becomes of an index outside: ``clip`` (the nearest, as TVM), ``wrap`` (counted around), ``fast``
     (it must not occur).
@@ -141,7 +142,7 @@ def take(x: Tensor, indices: Tensor, axis: int | None = None, mode: str = "clip"
 
 
 def full(shape: Any, value: float, dtype: str = "float32", name: str = "T_full") -> Tensor:
-    """A tensor of one value."""
+    """Returns a tensor of one value."""
     out: Tensor = compute(as_shape(shape, "full"), lambda *i: const(value, dtype), name=name, tag=INJECTIVE)
     return out
 

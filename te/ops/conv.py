@@ -29,7 +29,7 @@ def conv1d(data: Tensor, weight: Tensor, stride: Any = 1, padding: Any = 0, dila
 
 def conv2d(data: Tensor, weight: Tensor, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
            layout: str = "NCHW", **rest: Any) -> Tensor:  # fmt: skip
-    """A convolution of images.
+    """Returns a convolution of images.
 
     data: (N, C, H, W) and weight: (O, C/groups, KH, KW) when ``layout`` is ``NCHW``; (N, H, W, C) and
     (KH, KW, C/groups, O) when it is ``NHWC``; ``kernel_layout="OIHW" | "HWIO" | "OHWI"`` says otherwise.
@@ -48,7 +48,7 @@ def conv3d(data: Tensor, weight: Tensor, stride: Any = 1, padding: Any = 0, dila
 
 
 def check_layout(op: str, layout: str, n: int) -> tuple[int, int]:
-    """Where the channels and the first spatial dimension are: N, C, spatial… or N, spatial…, C."""
+    """Returns where the channels and the first spatial dimension are: N, C, spatial… or N, spatial…, C."""
     spatial = _SPATIAL[n]
     if layout == "NC" + spatial:
         return 1, 2
@@ -84,7 +84,7 @@ def conv(
     out_dtype: str | None = None,
     name: str = "",
 ) -> Tensor:
-    """A convolution over ``n`` dimensions; see :func:`conv2d`."""
+    """Returns a convolution over ``n`` dimensions; see :func:`conv2d`."""
     check_tensor(op, data, n + 2, "the data")
     check_tensor(op, weight, n + 2, "the weight")
     channel, first = check_layout(op, layout, n)

@@ -26,7 +26,7 @@ def conv2d_transpose(
     out_dtype: str | None = None,
     name: str = "",
 ) -> Tensor:
-    """The transpose of :func:`conv2d`: it spreads each input over a window, ``stride`` apart.
+    """Returns the transpose of :func:`conv2d`: it spreads each input over a window, ``stride`` apart.
 
     data: (N, C, H, W), weight: (C, O/groups, KH, KW) when ``layout`` is ``NCHW``; (N, H, W, C), (KH, KW, O/groups, C)
     when it is ``NHWC``. The output has ``(H - 1) * stride - padding + KH + output_padding`` rows.

@@ -24,7 +24,7 @@ def depthwise_conv2d(
     out_dtype: str | None = None,
     name: str = "",
 ) -> Tensor:
-    """A convolution of each channel by itself.
+    """Returns a convolution of each channel by itself.
 
     data: (N, C, H, W), weight: (C, M, KH, KW) when ``layout`` is ``NCHW``; (N, H, W, C), (KH, KW, C, M) when it is
     ``NHWC``; output channel ``c * M + m`` is channel ``c`` with its ``m``-th kernel.

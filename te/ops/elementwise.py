@@ -15,7 +15,7 @@ from ._common import BROADCAST, ELEMWISE, check_tensor, normalize_axis, require_
 
 
 def elementwise(x: Tensor, f: Callable[[Expr], Any], name: str) -> Tensor:
-    """A stage ``name`` whose elements are ``f`` of those of ``x``."""
+    """Returns a stage ``name`` whose elements are ``f`` of those of ``x``."""
     check_tensor(name, x)
     out: Tensor = compute(x.shape, lambda *i: f(x(*i)), name=name, tag=ELEMWISE)
     return out
@@ -79,22 +79,22 @@ trunc = _rounding("trunc", "The element without its fraction")
 
 
 def identity(x: Tensor, name: str = "T_identity") -> Tensor:
-    """A copy."""
+    """Returns a copy."""
     return elementwise(x, lambda e: e, name)
 
 
 def cast_to(x: Tensor, dtype: str, name: str = "T_cast") -> Tensor:
-    """The elements converted to ``dtype``; ``te.ops.cast``."""
+    """Returns the elements converted to ``dtype``; ``te.ops.cast``."""
     return elementwise(x, lambda e: cast(dtype, e), name)
 
 
 def abs(x: Tensor, name: str = "T_abs") -> Tensor:
-    """The absolute value."""
+    """Returns the absolute value."""
     return elementwise(x, abs_, name)
 
 
 def negative(x: Tensor, name: str = "T_negative") -> Tensor:
-    """The element times -1."""
+    """Returns the element times -1."""
     return elementwise(x, lambda e: -e, name)
 
 
@@ -109,12 +109,12 @@ def sign(x: Tensor, name: str = "T_sign") -> Tensor:
 
 
 def square(x: Tensor, name: str = "T_square") -> Tensor:
-    """The element times itself."""
+    """Returns the element times itself."""
     return elementwise(x, lambda e: e * e, name)
 
 
 def clip(x: Tensor, low: float, high: float, name: str = "T_clip") -> Tensor:
-    """The element, but at least ``low`` and at most ``high``."""
+    """Returns the element, but at least ``low`` and at most ``high``."""
     if low > high:
         raise ValueError(f"clip: the lower bound {low} is above the upper bound {high}")
     return elementwise(x, lambda e: min_(max_(e, const(low, e.dtype)), const(high, e.dtype)), name)

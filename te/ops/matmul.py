@@ -29,7 +29,7 @@ def matmul(
     out_dtype: str | None = None,
     name: str = "matmul",
 ) -> Tensor:
-    """The matrix product. A: (…, M, K), or (…, K, M) when transposed; B: (…, K, N), or (…, N, K).
+    """Returns the matrix product. A: (…, M, K), or (…, K, M) when transposed; B: (…, K, N), or (…, N, K).
 
     Leading dimensions broadcast as in NumPy. Integers of at most 16 bits add up in int32, which is the result's type;
     float16 and bfloat16 add up in float32. ``out_dtype`` asks for another result.
@@ -70,7 +70,8 @@ def _first(name: str, acc: str, out: str) -> str:
 def dense(
     data: Tensor, weight: Tensor, bias: Tensor | None = None, out_dtype: str | None = None, name: str = "dense"
 ) -> Tensor:
-    """A fully connected layer. data: (…, K); weight: (N, K), as TVM and PyTorch have it; bias: (N,). Result (…, N)."""
+    """Returns a fully connected layer. data: (…, K); weight: (N, K), as TVM and PyTorch have it; bias: (N,). Result (…,
+    N)."""
     check_tensor("dense", data, None, "the data")
     check_tensor("dense", weight, 2, "the weight")
     if not data.ndim:
@@ -102,7 +103,8 @@ def batch_matmul(
     out_dtype: str | None = None,
     name: str = "batch_matmul",
 ) -> Tensor:
-    """A product per batch. A: (B, M, K), B: (B, K, N), or transposed; a batch of 1 broadcasts. Result (B, M, N).
+    """Returns a product per batch. A: (B, M, K), B: (B, K, N), or transposed; a batch of 1 broadcasts. Result (B, M,
+    N).
 
     Note that TVM's ``topi.nn.batch_matmul`` transposes B unless told otherwise; here nothing is transposed by default.
     """

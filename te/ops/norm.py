@@ -47,7 +47,7 @@ class _Over:
         return cast(self.wide, self.x(*i))
 
     def total(self, f: Any, name: str) -> Tensor:
-        """The sum over the axes of ``f(index of the element, index of the row)``."""
+        """Returns the sum over the axes of ``f(index of the element, index of the row)``."""
         loops = [reduce_axis(Range.from_extent(self.x.shape[d]), name=f"k{n}") for n, d in enumerate(self.axes)]
 
         def body(*r: Expr) -> Any:

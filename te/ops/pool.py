@@ -97,7 +97,7 @@ def _windows(
     op: str, n: int, data: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
     layout: str, value: Any,
 ) -> tuple[Tensor, list[Expr], Callable[[tuple[Expr, ...]], list[Any]], list[Any]]:  # fmt: skip
-    """The padded input, the output's shape, the index of an output's window, and the axes of the window."""
+    """Returns the padded input, the output's shape, the index of an output's window, and the axes of the window."""
     _, first = check_layout(op, layout, n)
     sizes = per_dimension(op, "kernel", kernel, n)
     strides = sizes if stride is None else per_dimension(op, "stride", stride, n)
@@ -142,7 +142,7 @@ def max_pool1d(data: Tensor, kernel: Any, stride: Any = None, padding: Any = 0, 
 
 def max_pool2d(data: Tensor, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
                ceil_mode: bool = False, layout: str = "NCHW", name: str = "") -> Tensor:  # fmt: skip
-    """The maximum over windows of ``kernel`` elements, ``stride`` (by default the kernel's size) apart.
+    """Returns the maximum over windows of ``kernel`` elements, ``stride`` (by default the kernel's size) apart.
 
     ``padding`` as in :func:`conv2d`; it never is the maximum. ``ceil_mode`` keeps a last window that is cut off, as
     long as it starts inside the input or the padding before it. ``layout``: ``NCHW`` or ``NHWC``.
@@ -168,7 +168,7 @@ def avg_pool1d(data: Tensor, kernel: Any, stride: Any = None, padding: Any = 0, 
 def avg_pool2d(data: Tensor, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
                ceil_mode: bool = False, layout: str = "NCHW", count_include_pad: bool = True,
                name: str = "") -> Tensor:  # fmt: skip
-    """The mean over windows; the arguments of :func:`max_pool2d`.
+    """Returns the mean over windows; the arguments of :func:`max_pool2d`.
 
     The sum is divided by the elements of the window that lie in the input, with ``count_include_pad`` by those in the
     input and its padding (what ``ceil_mode`` adds never counts). Integers give float32.
@@ -197,12 +197,13 @@ def _spatial_axes(op: str, data: Tensor, layout: str) -> tuple[int, ...]:
 
 
 def global_avg_pool(data: Tensor, layout: str = "", name: str = "global_avg_pool") -> Tensor:
-    """The mean over all spatial dimensions, which stay with extent 1. ``layout``: channels first by default."""
+    """Returns the mean over all spatial dimensions, which stay with extent 1. ``layout``: channels first by default."""
     out: Tensor = mean_over(data, _spatial_axes("global_avg_pool", data, layout), True, name)
     return out
 
 
 def global_max_pool(data: Tensor, layout: str = "", name: str = "global_max_pool") -> Tensor:
-    """The maximum over all spatial dimensions, which stay with extent 1. ``layout``: channels first by default."""
+    """Returns the maximum over all spatial dimensions, which stay with extent 1. ``layout``: channels first by
+    default."""
     out: Tensor = max_over(data, _spatial_axes("global_max_pool", data, layout), True, name)
     return out

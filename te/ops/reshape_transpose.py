@@ -42,7 +42,7 @@ def _flat(index: Sequence[Any], shape: Sequence[Expr]) -> Expr:
 
 
 def _unravel(at: Expr, shape: Sequence[Expr]) -> list[Expr]:
-    """The index in ``shape`` of the ``at``-th element."""
+    """Returns the index in ``shape`` of the ``at``-th element."""
     out: list[Expr] = []
     for d in range(len(shape)):
         inner = prod_of(shape[d + 1 :])
@@ -52,7 +52,7 @@ def _unravel(at: Expr, shape: Sequence[Expr]) -> list[Expr]:
 
 
 def reshape(x: Tensor, shape: Any, name: str = "T_reshape") -> Tensor:
-    """The elements in row-major order, in another shape; one extent may be -1 when the others are constant."""
+    """Returns the elements in row-major order, in another shape; one extent may be -1 when the others are constant."""
     check_tensor("reshape", x)
     dims = list(shape) if isinstance(shape, (tuple, list)) else [shape]
     holes = [d for d, e in enumerate(dims) if isinstance(e, int) and e == -1]
@@ -107,7 +107,7 @@ def _aligned(old: Sequence[Expr], new: Sequence[Expr]) -> list[tuple[list[int], 
 
 
 def flatten(x: Tensor, start: int = 1, name: str = "T_flatten") -> Tensor:
-    """All dimensions from ``start`` on made into one."""
+    """Returns all dimensions from ``start`` on made into one."""
     check_tensor("flatten", x)
     start = normalize_axis("flatten", start, x.ndim) if x.ndim else 0
     return reshape(x, [*x.shape[:start], prod_of(x.shape[start:])], name)
@@ -173,7 +173,7 @@ def repeat(x: Tensor, repeats: int, axis: int = 0, name: str = "T_repeat") -> Te
 
 
 def flip(x: Tensor, axis: Any = None, name: str = "T_flip") -> Tensor:
-    """The order along ``axis`` (None: every axis) reversed."""
+    """Returns the order along ``axis`` (None: every axis) reversed."""
     check_tensor("flip", x)
     axes = normalize_axes("flip", axis, x.ndim)
     out: Tensor = compute(

@@ -17,7 +17,8 @@ _ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 
 def _place(i: Expr, size: Expr, out: int, mode: str) -> tuple[Expr, int]:
-    """Where output ``i`` of ``out`` lies among ``size`` elements, as numerator and denominator: no rounding disturbs it."""
+    """Returns where output ``i`` of ``out`` lies among ``size`` elements, as numerator and denominator: no rounding
+    disturbs it."""
     if mode == "asymmetric":
         return i * size, out
     if mode == "align_corners":
@@ -45,7 +46,8 @@ def _clamped(at: Expr, size: Expr) -> Expr:
 
 
 def _weights(t: Expr, method: str, a: float) -> list[Expr]:
-    """The weights of the neighbours from the one at 0 (linear) or -1 (cubic) on, for a point at ``t`` in [0, 1)."""
+    """Returns the weights of the neighbours from the one at 0 (linear) or -1 (cubic) on, for a point at ``t`` in [0,
+    1)."""
     if method == "linear":
         return [1 - t, t]
     u = 1 - t  # Keys' kernel, written so that nothing cancels: a d³ - 5a d² + 8a d - 4a = a (d - 1) (d - 2)²
@@ -133,7 +135,7 @@ def _resize(
 
 
 def _stays(size: Expr, out: int) -> bool:
-    """Whether a dimension keeps its size: each element is then its own place."""
+    """Returns whether a dimension keeps its size: each element is then its own place."""
     return isinstance(size, IntImm) and size.value == out
 
 
@@ -153,7 +155,7 @@ def resize2d(
     data: Tensor, size: Any, layout: str = "NCHW", method: str = "linear", coordinate_mode: str = "half_pixel",
     rounding: str = "round_prefer_floor", cubic_alpha: float = -0.75, name: str = "",
 ) -> Tensor:  # fmt: skip
-    """The image at ``size`` (a number, or one per dimension) elements, as ONNX's Resize does it.
+    """Returns the image at ``size`` (a number, or one per dimension) elements, as ONNX's Resize does it.
 
     ``method``: ``nearest``, ``linear``, ``cubic`` (with the coefficient ``cubic_alpha``). Output ``i`` of ``out`` lies among
     ``n`` elements at ``(i + 0.5) * n / out - 0.5`` (``coordinate_mode="half_pixel"``; ``pytorch_half_pixel`` is the same

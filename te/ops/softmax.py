@@ -28,15 +28,15 @@ class _Rows:
         self.rows = [e for d, e in enumerate(x.shape) if d != self.axis]
 
     def row(self, i: Sequence[Expr]) -> list[Expr]:
-        """The index of the row that holds ``i``."""
+        """Returns the index of the row that holds ``i``."""
         return [e for d, e in enumerate(i) if d != self.axis]
 
     def along(self, row: Sequence[Expr], k: Any) -> list[Any]:
-        """The index of the ``k``-th element of a row."""
+        """Returns the index of the ``k``-th element of a row."""
         return [*row[: self.axis], k, *row[self.axis :]]
 
     def element(self, i: Sequence[Any]) -> Expr:
-        """An element, at least float32."""
+        """Returns an element, at least float32."""
         return cast(self.wide, self.x(*i))
 
     def axis_of(self) -> Any:

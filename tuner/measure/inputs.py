@@ -51,11 +51,11 @@ class Arguments:
                 _poison(self.values[position], self.dtypes[position])
 
     def results(self) -> list[np.ndarray]:
-        """The outputs, as views."""
+        """Returns the outputs, as views."""
         return [self.values[position] for position in self.outputs]
 
     def damage(self) -> str | None:
-        """What was written outside the outputs since the arguments were made, in words, or None."""
+        """Returns what was written outside the outputs since the arguments were made, in words, or None."""
         for position, backing in enumerate(self._backing):
             if backing.size and not (_guards_intact(backing)):
                 return f"argument {position} was written out of bounds"
@@ -73,7 +73,8 @@ def require_constant_shapes(func: PrimFunc) -> None:
 
 
 def unknown_sizes(func: PrimFunc) -> str | None:
-    """Which size is known only at the call, in words, or None. The extent of a loop may depend on the loops around it."""
+    """Returns which size is known only at the call, in words, or None. The extent of a loop may depend on the loops
+    around it."""
     for buffer in func.buffers:
         if not all(isinstance(extent, IntImm) for extent in buffer.shape):
             return f"buffer {buffer.name} has the symbolic shape ({shape_text(buffer.shape)})"
@@ -130,8 +131,8 @@ _FEW, _CHANGE, _MOST = 64, 2.0**-8, 1e3
 
 
 def scales_of(arguments: Arguments, run: Callable[[], object]) -> list[float]:
-    """How large the numbers are that each output is summed up from, where its few elements do not tell: a sum of seventeen
-    products may be next to nothing, and its rounding errors are not.
+    """Returns how large the numbers are that each output is summed up from, where its few elements do not tell: a sum
+    of seventeen products may be next to nothing, and its rounding errors are not.
 
     ``run`` computes the outputs. It is called with inputs changed a little; of the change in an output follows the size of
     what it is made of, at most a thousand times the root mean square. 0 for outputs of 64 elements and more.
@@ -181,8 +182,8 @@ def compare(
     results: Sequence[np.ndarray], reference: Sequence[np.ndarray], dtypes: Sequence[str], limits: tuple[float, float],
     scales: Sequence[float] = (),
 ) -> str | None:  # fmt: skip
-    """What differs between ``results`` and ``reference``, in words, or None when they agree within ``limits``. ``scales``
-    (one per output) replace smaller root mean squares; see :func:`scales_of`."""
+    """Returns what differs between ``results`` and ``reference``, in words, or None when they agree within ``limits``.
+    ``scales`` (one per output) replace smaller root mean squares; see :func:`scales_of`."""
     for number, (result, expected, dtype) in enumerate(zip(results, reference, dtypes, strict=True)):
         difference = _difference(result, expected, dtype, limits, scales[number] if scales else 0.0)
         if difference is not None:
@@ -242,7 +243,7 @@ def _numeric(array: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def _access_order(func: PrimFunc) -> tuple[set[Buffer], set[Buffer]]:
-    """The buffers written, and those of them read before anything writes them."""
+    """Returns the buffers written, and those of them read before anything writes them."""
     written = {node.buffer for node in pre_order(func.body) if isinstance(node, BufferStore)}
     seen: set[Buffer] = set()
     read_first: set[Buffer] = set()

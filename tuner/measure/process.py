@@ -36,12 +36,12 @@ class WorkerProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether the process runs."""
+        """Returns whether the process runs."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def pid(self) -> int | None:
-        """The process id while it runs."""
+        """Returns the process id while it runs."""
         return self._process.pid if self._process is not None and self.alive else None
 
     def start(self) -> None:
@@ -76,7 +76,8 @@ class WorkerProcess:
             raise WorkerDied(self._last_words()) from None
 
     def receive(self, timeout: float) -> Message:
-        """The next message. TimeoutError after ``timeout`` seconds (the worker still runs), WorkerDied when it is gone."""
+        """Returns the next message. TimeoutError after ``timeout`` seconds (the worker still runs), WorkerDied when it
+        is gone."""
         deadline = time.monotonic() + timeout
         while True:
             message = self.poll()
@@ -87,7 +88,7 @@ class WorkerProcess:
                 raise TimeoutError(f"no answer within {timeout:g} s")
 
     def poll(self) -> Message | None:
-        """A complete message if one is there, without waiting."""
+        """Returns a complete message if one is there, without waiting."""
         while True:
             try:
                 message = self._reader.next()
@@ -111,7 +112,7 @@ class WorkerProcess:
         return self.receive(timeout)
 
     def fileno(self) -> int:
-        """The descriptor that becomes readable when an answer comes."""
+        """Returns the descriptor that becomes readable when an answer comes."""
         if self._process is None or self._process.stdout is None:
             raise WorkerDied("the worker was not started")
         return self._process.stdout.fileno()
@@ -132,7 +133,7 @@ class WorkerProcess:
                     pass
 
     def _last_words(self) -> str:
-        """How the process ended, with the last line it wrote to stderr."""
+        """Returns how the process ended, with the last line it wrote to stderr."""
         assert self._process is not None
         try:
             code = self._process.wait(timeout=5)
@@ -156,6 +157,7 @@ def _readable(worker: WorkerProcess, timeout: float) -> bool:
 
 
 def wait_any(workers: Sequence[WorkerProcess], timeout: float) -> list[WorkerProcess]:
-    """The workers whose answer has begun to arrive (or who died), waiting up to ``timeout`` seconds for the first."""
+    """Returns the workers whose answer has begun to arrive (or who died), waiting up to ``timeout`` seconds for the
+    first."""
     ready = select.select([w.fileno() for w in workers], [], [], max(0.0, timeout))[0]
     return [w for w in workers if w.fileno() in ready]

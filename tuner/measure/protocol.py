@@ -32,7 +32,7 @@ class Message(NamedTuple):
 
 
 def encode(header: Header, blobs: Sequence[Any] = ()) -> list[Any]:
-    """The chunks to be written, in order; ``blobs`` are bytes-like and are not copied."""
+    """Returns the chunks to be written, in order; ``blobs`` are bytes-like and are not copied."""
     views = [memoryview(b).cast("B") if memoryview(b).nbytes else memoryview(b"") for b in blobs]
     text = json.dumps({**header, "blobs": [v.nbytes for v in views]}, separators=(",", ":")).encode()
     if len(text) > _MAX_HEADER:
@@ -48,7 +48,7 @@ def write_message(stream: BinaryIO, header: Header, blobs: Sequence[Any] = ()) -
 
 
 def read_message(stream: BinaryIO) -> Message | None:
-    """The next message, waiting for it; None at the end of the stream."""
+    """Returns the next message, waiting for it; None at the end of the stream."""
     reader = MessageReader()
     while True:
         need = reader.missing
@@ -71,12 +71,12 @@ class MessageReader:
 
     @property
     def empty(self) -> bool:
-        """Whether no part of a message is waiting."""
+        """Returns whether no part of a message is waiting."""
         return not self._buffer
 
     @property
     def missing(self) -> int:
-        """How many bytes may be read without reaching beyond the current message; at least 1."""
+        """Returns how many bytes may be read without reaching beyond the current message; at least 1."""
         return max(1, self._needed() - len(self._buffer))
 
     def feed(self, data: bytes) -> None:
@@ -84,7 +84,7 @@ class MessageReader:
         self._buffer += data
 
     def next(self) -> Message | None:
-        """The first complete message, or None."""
+        """Returns the first complete message, or None."""
         total = self._needed()
         if len(self._buffer) < total or total == _PREFIX.size:
             return None

@@ -44,12 +44,12 @@ class MeasureResult:
 
     @property
     def ok(self) -> bool:
-        """Whether the candidate ran and computed the right thing."""
+        """Returns whether the candidate ran and computed the right thing."""
         return self.status == "ok"
 
     @property
     def run_seconds(self) -> float:
-        """The figure of the candidate (:func:`.statistics.estimate`), infinity for a failed one."""
+        """Returns the figure of the candidate (:func:`.statistics.estimate`), infinity for a failed one."""
         return estimate(self.times) if self.ok and self.times else float("inf")
 
 
@@ -265,8 +265,8 @@ class LocalRunner(Runner):
             queue.extend(job for job in jobs if job.status == "waiting" and job not in queue and not _in(job, busy))
 
     def _schedule_here(self, job: _Job) -> bool:
-        """Where a trace needs what was registered in this process, workers get the scheduled program: apply it here. False
-        when it does not apply."""
+        """Returns where a trace needs what was registered in this process, workers get the scheduled program: apply it
+        here. False when it does not apply."""
         if job.scheduled:
             return True
         assert self._func is not None

@@ -20,7 +20,7 @@ class Interval(NamedTuple):
 
 
 def estimate(times: Sequence[float]) -> float:
-    """The median of the faster half of ``times`` (seconds); the only one, when there is one.
+    """Returns the median of the faster half of ``times`` (seconds); the only one, when there is one.
 
     >>> estimate([3.0, 1.0, 2.0, 90.0])
     1.5
@@ -32,7 +32,7 @@ def estimate(times: Sequence[float]) -> float:
 
 
 def interval(times: Sequence[float]) -> Interval:
-    """An interval for :func:`estimate`: plus or minus the spread of the faster half over the root of its size.
+    """Returns an interval for :func:`estimate`: plus or minus the spread of the faster half over the root of its size.
 
     With fewer than three timings nothing is known about the spread: 20 % to either side is assumed.
     """
@@ -47,6 +47,6 @@ def interval(times: Sequence[float]) -> Interval:
 
 
 def separated(a: Sequence[float], b: Sequence[float]) -> bool:
-    """Whether the two sets of timings can be told apart."""
+    """Returns whether the two sets of timings can be told apart."""
     x, y = interval(a), interval(b)
     return x.high < y.low or y.high < x.low

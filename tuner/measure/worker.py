@@ -69,7 +69,7 @@ class Worker:
         self.modules: dict[int, Any] = {}
 
     def answer(self, message: Message) -> tuple[dict[str, Any], list[Any]]:
-        """The reply to one request; whatever goes wrong becomes a status and a reason."""
+        """Returns the reply to one request; whatever goes wrong becomes a status and a reason."""
         header = dict(message.header)
         command = str(header.pop("command", ""))
         handler: Callable[..., Any] | None = getattr(self, f"do_{command}", None)
@@ -190,8 +190,9 @@ def _reference_run(func: PrimFunc, target: Target, arguments: Arguments) -> Call
 
 
 def reference_schedule(func: PrimFunc) -> Schedule:
-    """The function as it stands: scalar, one loop nest per stage. Only where a large reduction would crawl through
-    memory column by column, its innermost spatial loop goes inside; each element is still summed in the same order."""
+    """Returns the function as it stands: scalar, one loop nest per stage. Only where a large reduction would crawl
+    through memory column by column, its innermost spatial loop goes inside; each element is still summed in the same
+    order."""
     sch = Schedule(func)
     for info in Program(func).blocks:
         if info.is_reduction and info.spatial and info.spatial_size * info.reduce_size > 1 << 24:
@@ -204,7 +205,7 @@ def reference_schedule(func: PrimFunc) -> Schedule:
 
 
 def _handed_over(module: Any, arguments: Arguments) -> Sequence[Any]:
-    """The arguments as the module takes them: layout-free ones packed, which is not timed."""
+    """Returns the arguments as the module takes them: layout-free ones packed, which is not timed."""
     pack = getattr(module, "packed_arguments", None)
     return arguments.values if pack is None else pack(arguments.values)  # type: ignore[no-any-return]
 

@@ -53,7 +53,7 @@ def _roles(block: BlockInfo) -> Dot | None:
 
 
 def _left(block: BlockInfo, roles: Dot) -> int:
-    """Which of the block's loads is the factor with the rows."""
+    """Returns which of the block's loads is the factor with the rows."""
     uses = enumerate(block.loads)
     return next(n for n, use in uses if n != roles.right and roles.k in use.axes())
 
@@ -127,7 +127,8 @@ class TilePart(Part):
             sch.unroll(other)
 
     def mask(self, columns: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
-        """The sums and at least one tile of A and all of B in registers; steps of columns that make up the part."""
+        """Returns the sums and at least one tile of A and all of B in registers; steps of columns that make up the
+        part."""
         tall, wide = columns["tall"], columns["wide"]
         return np.asarray((tall * wide + 1 + wide <= _REGISTERS) & (columns["across"] % wide == 0))
 

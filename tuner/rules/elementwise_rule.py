@@ -42,7 +42,7 @@ class ElementwiseRule(ScheduleRule):
 
 
 def _is_flat(block: BlockInfo) -> bool:
-    """Whether every access walks memory exactly as the loops do."""
+    """Returns whether every access walks memory exactly as the loops do."""
     shape = [block.extents[v] for v in block.spatial]
     for use in (*block.stores, *block.loads):
         if not use.dims:
@@ -54,7 +54,7 @@ def _is_flat(block: BlockInfo) -> bool:
 
 
 def _transposed(block: BlockInfo) -> tuple[Var, Use] | None:
-    """An input that the innermost axis jumps through, and the axis that walks it in order."""
+    """Returns an input that the innermost axis jumps through, and the axis that walks it in order."""
     inner = block.spatial[-1]
     for use in block.loads:
         if use.affine and (use.stride(inner) or 0) > 1:
@@ -93,7 +93,7 @@ class ElementwisePart(Part):
                 self.decisions += (Decision("staged", (0, 1)),)
 
     def _may_stage(self) -> bool:
-        """Whether the input is read once, each dimension by an axis of its own."""
+        """Returns whether the input is read once, each dimension by an axis of its own."""
         assert self.jumping is not None
         alone = sum(1 for use in self.block.loads if use.buffer is self.jumping.buffer) == 1
         return alone and all(len(dim or {}) == 1 for dim in self.jumping.dims)

@@ -44,8 +44,8 @@ class MultiLevelTilingRule(ScheduleRule):
 
 
 def vector_axes(block: BlockInfo) -> list[Var]:
-    """The spatial axes worth a vector: contiguous in the result, or contiguous after packing and not in the result's
-    innermost place; best first. None when every load would have to gather and cannot be packed."""
+    """Returns the spatial axes worth a vector: contiguous in the result, or contiguous after packing and not in the
+    result's innermost place; best first. None when every load would have to gather and cannot be packed."""
     out = []
     for axis in reversed(block.spatial):
         if block.extents[axis] < 2:
@@ -70,17 +70,17 @@ def vector_axes(block: BlockInfo) -> list[Var]:
 
 
 def _reads_rows(block: BlockInfo) -> bool:
-    """Whether a reduction axis walks memory in order for at least a vector's length."""
+    """Returns whether a reduction axis walks memory in order for at least a vector's length."""
     return any(use.stride(axis) == 1 and block.extents[axis] >= 16 for use in block.loads for axis in block.reduce)
 
 
 def _reuses(block: BlockInfo, use: Use) -> bool:
-    """Whether the same element is read for several outputs."""
+    """Returns whether the same element is read for several outputs."""
     return any(block.extents[v] > 1 for v in block.spatial if v not in use.axes())
 
 
 def _packable(block: BlockInfo, vector: Var) -> list[Use]:
-    """The one load that moves along ``vector`` and each of whose dimensions is an axis by itself."""
+    """Returns the one load that moves along ``vector`` and each of whose dimensions is an axis by itself."""
     moving = [use for use in block.loads if vector in use.axes()]
     if len(moving) != 1 or not _reuses(block, moving[0]):
         return []
@@ -91,13 +91,13 @@ def _packable(block: BlockInfo, vector: Var) -> list[Use]:
 
 
 def _loads_fit(block: BlockInfo, vector: Var) -> bool:
-    """Whether vectors can be loaded without packing."""
+    """Returns whether vectors can be loaded without packing."""
     moving = [use for use in block.loads if vector in use.axes()]
     return all(use.stride(vector) == 1 for use in moving) or not _packable(block, vector)
 
 
 def _epilogue(program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> BlockInfo | None:
-    """The element-wise stage that alone reads the result, element by element."""
+    """Returns the element-wise stage that alone reads the result, element by element."""
     consumers = program.consumers(block)
     if len(consumers) != 1 or program.is_output(block):
         return None

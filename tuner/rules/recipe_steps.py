@@ -21,7 +21,7 @@ def ceil_div(a: np.ndarray | float, b: np.ndarray | float) -> np.ndarray:
 
 
 def up_to(limit: int, *values: int) -> tuple[int, ...]:
-    """The values up to the first that reaches ``limit``, clipped to it, without repetition.
+    """Returns the values up to the first that reaches ``limit``, clipped to it, without repetition.
 
     >>> up_to(10, 1, 4, 8, 16, 32)
     (1, 4, 8, 10)
@@ -35,40 +35,40 @@ def up_to(limit: int, *values: int) -> tuple[int, ...]:
 
 
 def realize_of(sch: Schedule, name: str) -> BlockRealize:
-    """The realization of the block ``name`` as it is now."""
+    """Returns the realization of the block ``name`` as it is now."""
     return next(r for r in blocks_of(sch.func) if r.block.name_hint == name)
 
 
 def loops_within(sch: Schedule, block: Any, outer: Any) -> list[Any]:
-    """The loops above ``block`` that lie inside the loop ``outer``."""
+    """Returns the loops above ``block`` that lie inside the loop ``outer``."""
     loops = sch.get_loops(block)
     return list(loops[next(n for n, loop in enumerate(loops) if loop is outer) + 1 :])
 
 
 def loops_of_axis(sch: Schedule, block: Any, loops: Sequence[Var], axis: int) -> list[Any]:
-    """Those of ``loops`` that the block's axis number ``axis`` depends on."""
+    """Returns those of ``loops`` that the block's axis number ``axis`` depends on."""
     used = vars_in(realize_of(sch, block.name).iter_values[axis])
     return [loop for loop in loops if loop in used]
 
 
 def extent_of(sch: Schedule, loop: Any) -> int:
-    """The extent of a loop; 0 when it is no constant."""
+    """Returns the extent of a loop; 0 when it is no constant."""
     extent = sch.get(loop).extent
     return extent.value if isinstance(extent, IntImm) else 0
 
 
 def spatial_axes(sch: Schedule, block: Any) -> list[int]:
-    """The numbers of the block's spatial axes."""
+    """Returns the numbers of the block's spatial axes."""
     return [n for n, axis in enumerate(realize_of(sch, block.name).block.iter_vars) if axis.kind == "spatial"]
 
 
 def fuse_all(sch: Schedule, loops: Sequence[Any]) -> Any:
-    """One loop in place of ``loops``."""
+    """Returns one loop in place of ``loops``."""
     return loops[0] if len(loops) == 1 else sch.fuse(*loops)
 
 
 def worth_threads(machine: MachineModel, blocks: Sequence[BlockInfo]) -> bool:
-    """Whether the blocks have enough work for several threads: twice what a fork and a join cost."""
+    """Returns whether the blocks have enough work for several threads: twice what a fork and a join cost."""
     if machine.cores < 2:
         return False
     cycles = sum(b.flops / machine.lanes(b.itemsize) / machine.fma_pipes for b in blocks)

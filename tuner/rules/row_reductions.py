@@ -72,7 +72,8 @@ class RowReductionRule(ScheduleRule):
 
 
 def _in_order(block: BlockInfo) -> bool:
-    """Whether every buffer it writes is written at its spatial axes, in order, and they stand before the others."""
+    """Returns whether every buffer it writes is written at its spatial axes, in order, and they stand before the
+    others."""
     return block.axes == (*block.spatial, *block.reduce) and all(
         [dict(d or {}) for d in use.dims] == [{v: 1} for v in block.spatial] for use in block.stores
     )
@@ -88,7 +89,7 @@ def _fits(block: BlockInfo, rows: Sequence[int]) -> bool:
 
 
 def _row_by_row(members: set[BlockInfo], rank: int) -> bool:
-    """Whether what one member reads of another lies in the same row."""
+    """Returns whether what one member reads of another lies in the same row."""
     written = {use.buffer for b in members for use in b.stores}
     return all(
         [dict(d or {}) for d in use.dims[:rank]] == [{v: 1} for v in b.spatial[:rank]]

@@ -35,11 +35,12 @@ class ScheduleRule(ABC):
 
     @abstractmethod
     def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
-        """The group that ``block`` anchors, made of blocks in ``free``; None when the rule has nothing to say."""
+        """Returns the group that ``block`` anchors, made of blocks in ``free``; None when the rule has nothing to
+        say."""
 
     @abstractmethod
     def parts(self, program: Program, group: Group, machine: MachineModel) -> list[Part]:
-        """The recipes for the group, alternatives of one another; none when the rule gives up."""
+        """Returns the recipes for the group, alternatives of one another; none when the rule gives up."""
 
 
 _registered: list[ScheduleRule] = []
@@ -53,8 +54,8 @@ def register_rule(rule: ScheduleRule) -> ScheduleRule:
 
 
 def default_rules() -> tuple[ScheduleRule, ...]:
-    """The registered rules, in the order in which they are asked; installed packages add theirs through the entry
-    point group ``tilewright.rules`` (each a :class:`ScheduleRule`, or a class or function that makes one)."""
+    """Returns the registered rules, in the order in which they are asked; installed packages add theirs through the
+    entry point group ``tilewright.rules`` (each a :class:`ScheduleRule`, or a class or function that makes one)."""
     _load_plugins()
     return tuple(sorted(_registered, key=lambda r: r.priority))
 

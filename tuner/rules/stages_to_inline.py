@@ -29,7 +29,7 @@ _LONG = 1024
 
 
 def blocks_to_inline(program: Program) -> list[str]:
-    """The names of the stages to inline, producers first.
+    """Returns the names of the stages to inline, producers first.
 
     An element-wise stage goes into its consumers when that repeats no costly work: always when a single element-wise
     stage consumes it; into several, or into a reduction that reads each element once, when it is cheap; into a
@@ -57,8 +57,8 @@ def _stays_small(
     before: Mapping[Buffer, Length],
     after: Mapping[Buffer, Length],
 ) -> bool:
-    """Whether ``work`` operations per element are few enough for the places that consumers read, and the consumers'
-    expressions stay short."""
+    """Returns whether ``work`` operations per element are few enough for the places that consumers read, and the
+    consumers' expressions stay short."""
     for consumer in program.consumers(block):
         if _reads_of(consumer, block) > 1 and work > _MUCH:
             return False
@@ -75,9 +75,9 @@ def _lengths(block: BlockInfo, known: Mapping[Buffer, Length]) -> list[Length]:
 
 
 def paddings_to_inline(program: Program) -> list[str]:
-    """The names of padded copies (stages that choose between a load and a constant) that a reduction reads few times
-    per element, as pooling and depthwise convolutions do: masking the reduction's own loads may cost less than storing
-    the copy. Whether it does is for the tuner to measure."""
+    """Returns the names of padded copies (stages that choose between a load and a constant) that a reduction reads few
+    times per element, as pooling and depthwise convolutions do: masking the reduction's own loads may cost less than
+    storing the copy. Whether it does is for the tuner to measure."""
     out = []
     for block in program.blocks:
         consumers = program.consumers(block)
@@ -121,11 +121,11 @@ def _reads_of(consumer: BlockInfo, block: BlockInfo) -> int:
 
 
 def _moves_data(block: BlockInfo) -> bool:
-    """Whether each element is a copy of another one (transpose, reshape, broadcast), under no condition."""
+    """Returns whether each element is a copy of another one (transpose, reshape, broadcast), under no condition."""
     body = block.block.body
     return isinstance(body, BufferStore) and isinstance(body.value, BufferLoad)
 
 
 def _reads_plainly(consumer: BlockInfo, block: BlockInfo) -> bool:
-    """Whether the consumer's reads stay affine when the copy is inlined."""
+    """Returns whether the consumer's reads stay affine when the copy is inlined."""
     return all(use.affine for use in block.loads)

@@ -190,8 +190,8 @@ class TilingCosts:
         return Nest(loops, accesses, {names[v]: e for v, e in extents.items()}, self.rows)
 
     def _conflict(self) -> np.ndarray:
-        """How much of the first-level cache's associativity the operands' strides lose, 0 to 1: addresses that are a
-        multiple of 4 KiB apart share their set."""
+        """Returns how much of the first-level cache's associativity the operands' strides lose, 0 to 1: addresses that
+        are a multiple of 4 KiB apart share their set."""
         itemsize = self.block.itemsize
         worst = np.zeros(self.rows)
         for use in self.block.loads:
@@ -216,7 +216,7 @@ class TilingCosts:
         return np.sum([np.zeros(self.rows), *(self._evicted_by(use, steps) for use in self.block.loads)], axis=0)
 
     def _evicted_by(self, use: Use, steps: np.ndarray) -> np.ndarray:
-        """One load's share of them: a stride of S leaves room for size / S lines, however large the cache."""
+        """Returns one load's share of them: a stride of S leaves room for size / S lines, however large the cache."""
         itemsize, size = self.block.itemsize, self.machine.l2_bytes
         strides = {v: abs(use.stride(v) or 0) * itemsize for v in self.axes.reduce}
         far = [v for v, stride in strides.items() if stride >= 1024]
@@ -253,7 +253,7 @@ class TilingCosts:
         return np.where(near, 1.0, 2.0) * size * (1.0 if use.stride(self.axes.vector) == 1 else 2.5)
 
     def costs(self) -> Costs:
-        """All of it."""
+        """Returns all of it."""
         machine, axes, columns = self.machine, self.axes, self.columns
         accumulators, (vectors, broadcasts) = self.accumulators, self.loads
         tiles = np.prod(list(self.trips.values()), axis=0)

@@ -96,7 +96,8 @@ class TilingPart(Part):
         self.decisions = tuple(decisions)
 
     def _fetchable(self, decisions: Collection[str]) -> dict[str, int]:
-        """The bytes of what may be fetched ahead: in slices, of the operands whose rows pass by; else of the packed one."""
+        """Returns the bytes of what may be fetched ahead: in slices, of the operands whose rows pass by; else of the
+        packed one."""
         out = {}
         if "slice" in decisions:
             out["slice"] = sum(self.bytes_of(use) for use in self.passing)
@@ -106,7 +107,7 @@ class TilingPart(Part):
 
     @property
     def passing(self) -> list[Use]:
-        """The loads that do not move along the vector axis."""
+        """Returns the loads that do not move along the vector axis."""
         return [use for use in self.block.loads if self.axes.vector not in use.axes()]
 
     def bytes_of(self, use: Use) -> int:
@@ -186,7 +187,7 @@ class TilingPart(Part):
         return tail[-1] if tail else order[-1]
 
     def _share(self, sch: Schedule, order: list[Any]) -> Any:
-        """One loop in place of several, shared by the threads where that is worth it."""
+        """Returns one loop in place of several, shared by the threads where that is worth it."""
         if not self.parallel:
             return order[-1]
         fused = fuse_all(sch, order)
@@ -194,7 +195,7 @@ class TilingPart(Part):
         return fused
 
     def _others(self) -> bool:
-        """Whether there are axes besides the tile's and the reduction's."""
+        """Returns whether there are axes besides the tile's and the reduction's."""
         return any(self.block.extents[v] > 1 for v in self.axes.others)
 
     def _finish(self, sch: Schedule, block: Any, at: Any) -> None:

@@ -62,7 +62,7 @@ class DotRule(ScheduleRule):
 
 
 def roles_of(block: BlockInfo) -> Dot | None:
-    """Who is who in a product of int8; None when the block is no such product."""
+    """Returns who is who in a product of int8; None when the block is no such product."""
     if not block.reduce or not block.spatial or not block.writes_in_order or block.block.init is None:
         return None
     operands = _operands(block.block.body)
@@ -92,13 +92,13 @@ def roles_of(block: BlockInfo) -> Dot | None:
 
 
 def is_plain(use: Use) -> bool:
-    """Whether each index is one axis, and each axis one index."""
+    """Returns whether each index is one axis, and each axis one index."""
     axes = [next(iter(dim)) for dim in use.dims if dim is not None and len(dim) == 1 and set(dim.values()) == {1}]
     return len(axes) == len(use.dims) == len(set(axes))
 
 
 def _operands(body: object) -> tuple[BufferLoad, BufferLoad] | None:
-    """The factors of ``C = C + int32(A) * int32(B)``, in the order in which they are written."""
+    """Returns the factors of ``C = C + int32(A) * int32(B)``, in the order in which they are written."""
     if not isinstance(body, BufferStore) or not isinstance(body.value, Add) or body.value.dtype != "int32":
         return None
     product = body.value.b
