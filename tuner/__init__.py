@@ -1,10 +1,11 @@
-"""The search for a fast schedule: sketches of the space, all candidates scored at once, the best ones measured.
+"""The tuner searches a space of schedules: it scores all candidates at once and measures the best ones.
 
-How a function becomes a record: :class:`Space` asks the schedule rules (``rules/``) for sketches of the function; a
-sketch and a row of integers is a candidate; ``cost_features`` and the analytic prior (``loop_nest``, ``machine_model``) describe all
-rows in one NumPy pass, and the :class:`CostModel` learns from what was measured; a :class:`SearchStrategy` is asked for
-batches and told the outcome; a :class:`Runner` compiles and times them in worker processes (``measure/``); the session
-writes records. :func:`tune` does all of it; :func:`default_schedule` takes the prior's favourite without measuring.
+From a function to a record: :class:`Space` asks the schedule rules (``rules/``) for sketches of the function; a sketch
+and a row of integers is a candidate; ``cost_features`` and the analytic prior (``loop_nest``, ``machine_model``)
+describe all rows in one NumPy pass, and the :class:`CostModel` learns from what was measured; a :class:`SearchStrategy`
+is asked for batches and told the outcome; a :class:`Runner` compiles and times them in worker processes (``measure/``);
+the session writes records. :func:`tune` does all of it; :func:`default_schedule` takes the prior's favourite without
+measuring.
 """
 
 from .cost_features import FEATURE_NAMES, Costs

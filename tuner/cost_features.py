@@ -1,8 +1,9 @@
-"""The features of candidates: named columns, the same for every sketch, so that one cost model serves all of them.
+"""This module computes the features of candidates: named columns that are the same for every sketch.  So one cost model
+serves all sketches.
 
-A sketch describes its rows with :class:`Costs`: cycles and bytes by cause, as arrays over the rows. :func:`table`
-turns them into the feature matrix; its last columns are the terms of the analytic prior and their sum, so the cost
-model learns what the prior gets wrong.
+A sketch describes its rows with :class:`Costs`: cycles and bytes by cause, as arrays over the rows.
+:func:`feature_table` turns them into the feature matrix; its last columns are the terms of the analytic prior and their
+sum, so the cost model learns what the prior gets wrong.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ EXTENSIVE = (
     "core_cycles", "load_cycles", "store_cycles", "loop_cycles", "spill_cycles", "l2_bytes", "l3_bytes", "memory_bytes",
     "pack_bytes", "extra_cycles", "jump_cycles", "flops", "regions",
 )  # fmt: skip
-"""Amounts of a whole run (of one thread's work before it is divided): parts of a program add up."""
+"""Amounts for a whole run, before the work is divided among threads. Those of the parts of a program are added."""
 
 INTENSIVE = (
     "lanes_used", "rows", "columns", "accumulators", "registers", "loads_per_fma", "latency_bound", "waste", "tail",
@@ -26,7 +27,7 @@ INTENSIVE = (
     "strided", "tasks", "tasks_per_core", "imbalance", "variant", "tile_a", "tile_b", "tile_c", "row_extent",
     "column_extent", "epilogue",
 )  # fmt: skip
-"""Properties of the schedule: parts of a program are averaged by their share of the time."""
+"""Properties of the schedule. Those of the parts of a program are averaged, weighted by their share of the time."""
 
 _RAW = frozenset(
     ("latency_bound", "waste", "l1_gap", "l2_gap", "packed", "strided", "imbalance", "variant", "epilogue")
@@ -37,7 +38,7 @@ FEATURE_NAMES = (*EXTENSIVE, *INTENSIVE, "core_share", "l2_share", "l3_share", "
 
 @dataclass
 class Costs:
-    """What the rows of a sketch cost: arrays over the rows by name (missing ones are zero)."""
+    """The costs of the rows of a sketch: for each name an array over the rows (a missing one is zero)."""
 
     rows: int
     values: dict[str, np.ndarray] = field(default_factory=dict)
@@ -57,7 +58,9 @@ class Costs:
 def _terms(costs: Costs, machine: MachineModel) -> dict[str, np.ndarray]:
     """Cycles by cause: core, second- and third-level cache, memory."""
     core = np.maximum(np.maximum(costs["core_cycles"], costs["load_cycles"]), costs["store_cycles"])
-    core = core + 0.3 * np.minimum(costs["core_cycles"], costs["load_cycles"])  # they compete for the same slots
+    core = core + 0.3 * np.minimum(
+        costs["core_cycles"], costs["load_cycles"]
+    )  # arithmetic and loads compete for issue slots
     core = core + costs["loop_cycles"] + costs["spill_cycles"] + costs["jump_cycles"]
     return {
         "core": core,

@@ -1,7 +1,7 @@
-"""Cost models: from features and the analytic prior to predicted seconds.
+"""Cost models predict the seconds of candidates from their features and the analytic prior.
 
-:class:`XGBCostModel` learns what the prior gets wrong: gradient-boosted trees (Chen and Guestrin, "XGBoost", KDD 2016)
-on the logarithm of the time, with the prior's logarithm as their starting point. With few records the prior rules.
+:class:`XGBCostModel` learns the error of the prior: gradient-boosted trees (Chen and Guestrin, "XGBoost", KDD 2016) on
+the logarithm of the time, with the prior's logarithm as their starting point. With few records the prior decides.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 
 class CostModel(ABC):
-    """Fits on what was measured, predicts log2 seconds. Derive from it to bring a model of your own."""
+    """A cost model fits measurements and predicts log2 seconds. Derive from it to use a model of your own."""
 
     @abstractmethod
     def fit(self, features: np.ndarray, prior: np.ndarray, seconds: np.ndarray, weights: np.ndarray) -> None:
@@ -22,11 +22,11 @@ class CostModel(ABC):
 
     @abstractmethod
     def predict(self, features: np.ndarray, prior: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """``(mean, deviation)`` of log2 seconds for each row; the deviation says how unsure the model is."""
+        """``(mean, deviation)`` of log2 seconds for each row; the deviation is the model's uncertainty."""
 
 
 class PriorModel(CostModel):
-    """The analytic prior as it is, shifted to fit what was measured."""
+    """This model is the analytic prior, shifted by the median error of the measurements."""
 
     def __init__(self) -> None:
         self.offset = 0.0
@@ -39,7 +39,7 @@ class PriorModel(CostModel):
 
 
 class RandomModel(CostModel):
-    """Knows nothing: a baseline for comparisons."""
+    """This model predicts random times; it is a baseline for comparisons."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.rng = rng
@@ -52,7 +52,7 @@ class RandomModel(CostModel):
 
 
 class XGBCostModel(CostModel):
-    """An ensemble of boosted trees over the prior; deterministic for a seed.
+    """This model is an ensemble of boosted trees that corrects the prior. It is deterministic for a seed.
 
     Args:
         seed: of the trees' subsampling.

@@ -1,4 +1,5 @@
-"""The default: the schedule that the analytic prior thinks best, without measuring anything."""
+"""This module makes the default schedule: the one that the analytic prior predicts to be fastest, without
+measurements."""
 
 from __future__ import annotations
 
@@ -14,14 +15,15 @@ from .rules import ScheduleRule
 from .space import Space, Variant
 
 _TRIES = 4
-"""Rows of each part that are tried."""
+"""The number of rows of each part that are tried."""
 
 
 @dataclass
 class DefaultSchedule:
-    """A schedule; the number of groups of blocks that it schedules, and ``left``: what stays as written and why.
+    """A default schedule: ``scheduled`` counts its groups of blocks, ``left`` says what stays as written, and why.
 
-    ``space`` is where it comes from; ``failed`` are the rules, each with a block, none of whose candidates applied.
+    ``space`` is the space that it comes from; ``failed`` are the rules, each with a block, none of whose candidates
+    applied.
     """
 
     schedule: Schedule
@@ -32,7 +34,7 @@ class DefaultSchedule:
 
     @property
     def origin(self) -> str:
-        """Returns what kind of schedule it is, in words."""
+        """Returns a sentence that says where the schedule comes from."""
         reasons = "; ".join(self.left[:3]) + ("; …" if len(self.left) > 3 else "")
         if self.scheduled == 0:
             return f"as written, not tuned: {reasons or 'there is nothing to schedule'}"
@@ -43,8 +45,11 @@ class DefaultSchedule:
 
 
 def choose_default(space: Space) -> DefaultSchedule:
-    """For each group of blocks the best row of its parts that applies, group after group, so that the time grows with the
-    number of groups. Where none applies, the rules that come later are asked; what they do not take stays as it is."""
+    """Schedule each group of blocks by the best row of its parts that applies.
+
+    Groups are scheduled one after the other, so the time grows with the number of groups. Where no row applies, the rules
+    of lower priority are asked about the block; a block that no rule takes stays as written.
+    """
     best: DefaultSchedule | None = None
     while True:
         found = []
@@ -91,6 +96,7 @@ def _ranked(tables: Sequence[RowTable]) -> list[tuple[RowTable, int]]:
 def default_schedule(func: PrimFunc, target: Target, *, rules: Sequence[ScheduleRule] | None = None) -> Schedule:
     """Returns the schedule that the analytic prior thinks best, without measuring anything.
 
-    What no rule takes (blocks of symbolic extents, say), and what no candidate applies to, stays as it stands.
+    Blocks that no rule takes (those of symbolic extents, for example), and those that no candidate applies to, stay as
+    written.
     """
     return choose_default(Space(func, target, rules=rules)).schedule

@@ -1,5 +1,5 @@
-"""The final race: the best few candidates were timed in different batches, minutes apart, and the machine drifts. So they
-are measured once more in turns, and what they do then decides.
+"""The final race times the best few candidates once more, alternately, and its result decides.  The batches in which
+they were timed first are minutes apart, and the speed of the machine drifts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from .measure import MeasureResult
 from .measure.statistics import estimate, interval
 
 _NEAR = 1.05
-"""A candidate this close to the best may be the best, however sure its own timings look: the machine drifts."""
+"""A candidate this close to the best may be the best, however small the spread of its own timings: the speed of the
+machine drifts."""
 
 _DISQUALIFIED = ("wrong_result", "memory_damaged")
 
@@ -36,9 +37,9 @@ def finalists(records: Sequence[TuningRecord], count: int) -> list[TuningRecord]
 def decide(records: Sequence[TuningRecord], results: Sequence[MeasureResult]) -> list[TuningRecord]:
     """Returns the finalists' records after the race, those that could not be run left out.
 
-    The losers' times are those of the race. The winner keeps all of its times and the better of its two figures, so that
-    a race run while the machine was busy does not put it behind candidates that were not in the race. A result that is
-    wrong this time disqualifies.
+    The records of the losers get the times of the race. The winner keeps all of its times and the better of its two
+    figures, so that a race on a busy machine does not put it behind candidates that were not in the race. A candidate
+    whose result is wrong this time is disqualified.
     """
     ran = [(a, b) for a, b in zip(records, results, strict=True) if b.ok or b.status in _DISQUALIFIED]
     fastest = min((result.run_seconds for _, result in ran if result.ok), default=None)

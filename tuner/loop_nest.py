@@ -1,9 +1,9 @@
-"""Cache traffic of a loop nest, for all candidates at once.
+"""This module computes the cache traffic of a loop nest in closed form, for all candidates at once.
 
 A nest is a sequence of loops from the innermost to the outermost, each over one axis with a trip count per candidate,
 and the accesses under them as affine maps. For every depth the footprint of each access is a closed formula; the
-deepest level of the nest whose footprints fit a cache says what has to cross into it (the model of Low et al.,
-"Analytical modeling is enough for high-performance BLIS", TOMS 2016, generalized to any affine nest).
+deepest level of the nest whose footprints fit a cache determines how many bytes must be moved into it (the model of Low
+et al., "Analytical modeling is enough for high-performance BLIS", TOMS 2016, generalized to any affine nest).
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ _FILL = 0.75
 
 @dataclass(frozen=True)
 class Access:
-    """One buffer's use: per dimension, ``{axis: coefficient}``; the last dimension is contiguous in memory.
+    """The accesses to one buffer: for each dimension ``{axis: coefficient}``. The last dimension is contiguous in
+    memory.
 
-    ``contiguous``: everything the access covers is one run of memory (a packed operand).
+    ``contiguous``: all elements that the access covers are contiguous in memory (a packed operand).
     """
 
     dims: tuple[Mapping[str, int], ...]
@@ -30,7 +31,7 @@ class Access:
     write: bool = False
 
     def axes(self) -> set[str]:
-        """Returns the axes that move the access."""
+        """Returns the axes that the access's indices depend on."""
         return {axis for dim in self.dims for axis, factor in dim.items() if factor}
 
 
@@ -75,8 +76,8 @@ class Nest:
         """Bytes that cross into a cache of ``cache_bytes`` from the level behind it while the whole nest runs.
 
         Between the last depth that fits and the next the result is blended by a logistic in the logarithm of the
-        working set, so that the model has no cliffs. What fits as a whole is there from the run before: nothing
-        crosses. ``weights`` (one per access) multiply each access's bytes.
+        working set, so that the result has no jumps. When the data of the whole nest fit, the traffic is 0: they are in
+        the cache from the run before. ``weights`` (one per access) multiply each access's bytes.
         """
         shares = weights if weights is not None else [1.0] * len(self.accesses)
         levels = [self._traffic_at(d, shares) for d in range(len(self.loops) + 1)]
@@ -90,7 +91,7 @@ class Nest:
         return total
 
     def _traffic_at(self, depth: int, weights: Sequence[np.ndarray | float]) -> np.ndarray:
-        """Bytes moved when what is inside ``depth`` loops stays in the cache and nothing outside does."""
+        """Bytes moved when the data of the innermost ``depth`` loops stay in the cache, and no others do."""
         total = np.zeros_like(self.outside[depth])
         for number, access in enumerate(self.accesses):
             moved = 64.0 * self.lines[depth][number] * self.outside[depth] * weights[number]

@@ -1,4 +1,4 @@
-"""The machine as the analytic model sees it: vector width, registers, caches and what crosses between them per cycle."""
+"""The analytic model's constants of a machine: vector width, registers, caches, and bytes per cycle between them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class MachineModel:
     """Constants of the roofline model. Widths in bytes, rates per core and cycle.
 
     The rates are typical of server cores since 2019 (two FMA pipes of four cycles' latency, two loads and one store a
-    cycle); the model ranks candidates, so ratios matter and the last percent does not.
+    cycle); the model only ranks candidates, so ratios matter and errors of a few percent do not.
     """
 
     vector_bytes: int

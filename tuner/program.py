@@ -1,4 +1,5 @@
-"""A function as the schedule rules see it: its blocks, their axes, what they read and write, and who feeds whom."""
+"""This module describes a function for schedule rules: its blocks, their axes, their accesses, producers and
+consumers."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ def affine(expr: Expr) -> dict[Var, int] | None:
 
 @dataclass(frozen=True)
 class Use:
-    """A load or store: the buffer and, per dimension, the coefficients of the block's axes (None: not affine)."""
+    """A load or a store: its buffer and, for each dimension, the coefficients of the block's axes (None: not
+    affine)."""
 
     buffer: Buffer
     dims: tuple[Mapping[Var, int] | None, ...]
@@ -93,8 +95,8 @@ def _largest(extent: Expr, loops: Sequence[For]) -> int:
 
 
 class BlockInfo:
-    """A leaf block of the program under its ``loops``, outermost first. ``extents`` of its axes are the largest they have
-    where they depend on a loop."""
+    """A leaf block of the program with its ``loops``, outermost first. Where the extent of an axis depends on a loop,
+    ``extents`` has the largest one."""
 
     def __init__(self, realize: BlockRealize, loops: Sequence[For] = ()) -> None:
         self.realize = realize
@@ -145,8 +147,7 @@ class BlockInfo:
 
     @cached_property
     def loads(self) -> tuple[Use, ...]:
-        """Returns what the body reads, the accumulator of a reduction left out; a buffer read twice alike counts
-        once."""
+        """Returns what the body reads, the accumulator of a reduction left out; equal reads of a buffer count once."""
         own = {use.buffer for use in self.stores} if self.is_reduction else set()
         seen: dict[tuple[Buffer, tuple[int, ...]], list[BufferLoad]] = {}
         out: list[Use] = []
@@ -160,8 +161,8 @@ class BlockInfo:
 
     @cached_property
     def operations(self) -> int:
-        """Arithmetic operations of one instance; functions such as exp, divisions and roots count as what their code
-        comes to, conditions (which masks or hoisted tests take care of) not at all."""
+        """Arithmetic operations of one instance; functions such as exp, divisions and roots count as many as their code
+        has. Conditions do not count, for they become masks or are hoisted."""
         count = 0
         for node in self._value_nodes():
             if isinstance(node, Call):
@@ -194,7 +195,8 @@ class BlockInfo:
 
     @cached_property
     def itemsize(self) -> int:
-        """Bytes of the widest element it touches: by loads and stores, else (as functions that it calls do) in its regions."""
+        """Bytes of the widest element that it loads or stores; of the widest in its declared regions, when only
+        functions that it calls do so."""
         touched = [use.buffer for use in (*self.stores, *self.loads)]
         named = [region.buffer for region in (*self.block.writes, *self.block.reads)]
         return max([bytes_of(buffer.dtype) for buffer in touched or named], default=1)
@@ -219,7 +221,7 @@ _OPERATIONS = {
     "expm1": 32, "sin": 36, "cos": 36, "tan": 48, "tanh": 34, "sinh": 40, "cosh": 40, "erf": 36, "sigmoid": 42,
     "pow": 60, "atan": 32, "atan2": 40, "asin": 36, "acos": 36,
 }  # fmt: skip
-"""Vector instructions that a function of float32 is lowered to, about."""
+"""The approximate number of vector instructions that a function of float32 is lowered to."""
 
 
 def _computed(value: Expr) -> Iterator[object]:
@@ -236,9 +238,9 @@ def _computed(value: Expr) -> Iterator[object]:
 
 
 class Program:
-    """The leaf blocks of ``func`` in program order, under loop nests of their own.
+    """The leaf blocks of ``func`` in program order, each with its own loop nest.
 
-    ``blocks`` are those that rules may schedule; ``left`` says of everything else why not, a line each.
+    ``blocks`` are those that rules may schedule; ``left`` has a line for everything else, with the reason.
     """
 
     def __init__(self, func: PrimFunc) -> None:
@@ -272,7 +274,7 @@ class Program:
         return body.seq if isinstance(body, SeqStmt) else (body,)
 
     def _leave(self, stmt: Stmt, reason: str) -> None:
-        """Note that ``stmt`` stays as it is."""
+        """Record that ``stmt`` stays as it is, and why."""
         names = [realize.block.name_hint for realize in blocks_of(stmt) if realize is not self.func.body]
         what = f"block {', '.join(names[:4])}" if names else "a statement outside of blocks"
         self.left.append(f"{what}: {reason}")
@@ -280,7 +282,7 @@ class Program:
 
     @cached_property
     def writer(self) -> dict[Buffer, BlockInfo]:
-        """Returns who writes each buffer (the last one, when several do)."""
+        """Returns the block that writes each buffer (the last one when there are several)."""
         return {use.buffer: b for b in self.blocks for use in b.stores}
 
     @cached_property
@@ -299,5 +301,6 @@ class Program:
         return [b for b in self.blocks if b is not block and any(use.buffer in written for use in b.loads)]
 
     def is_output(self, block: BlockInfo) -> bool:
-        """Returns whether the block writes a parameter, or what a statement besides ``blocks`` reads."""
+        """Returns whether the block writes a parameter, or a buffer that is read by a statement that is not among
+        ``blocks``."""
         return any(use.buffer in self.outputs or use.buffer in self._read_elsewhere for use in block.stores)

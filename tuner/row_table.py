@@ -1,7 +1,8 @@
-"""The sensible rows of one part, and the best combinations of several parts' rows.
+"""This module finds the rows of one part that satisfy its constraints, and the best combinations over several parts.
 
-The constraints of a sketch are its parts' own, so a sketch's rows are all combinations of the parts' sensible rows. Finding
-them part by part takes time in proportion to the number of parts, however many combinations there are.
+A row is called *sensible* when its part's mask allows it. Each constraint of a sketch concerns one part, so the
+sensible rows of a sketch are all combinations of the sensible rows of its parts. To find them part by part takes time
+in proportion to the number of parts, however many combinations there are.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from .machine_model import MachineModel
 from .sketch_part import Part
 
 ALL_ROWS = 200_000
-"""Up to so many rows are listed; of more, a sample is drawn."""
+"""The number of rows up to which all are listed; of more rows a sample is drawn."""
 
 _CHUNK = 50_000
 _CHUNKS = 100
-"""What is looked through for a sensible row before a part counts as having none."""
+"""The number of chunks of rows that are searched before a part counts as having no sensible row."""
 
 
 class RowTable:
     """The sensible rows of ``part``, ``N x P`` int64, and the seconds that the analytic prior expects of each.
 
-    ``complete``: they are all of them, in lexicographic order of the candidates; otherwise they are a sample. ``rule`` is
-    the name of the schedule rule that made the part.
+    ``complete``: the table has all sensible rows, in lexicographic order of the candidates; otherwise it has a sample.
+    ``rule`` is the name of the schedule rule that made the part.
     """
 
     def __init__(self, part: Part, machine: MachineModel, rule: str = "") -> None:
@@ -93,7 +94,7 @@ class RowTable:
         return np.stack([rng.integers(size, size=count) for size in self._sizes])
 
     def _first(self) -> np.ndarray:
-        """Returns the first sensible rows in lexicographic order, as far as it is worth looking."""
+        """Returns the first sensible rows in lexicographic order, within the first chunks."""
         for start in range(0, min(self.size, _CHUNK * _CHUNKS), _CHUNK):
             rows = self._between(start, min(start + _CHUNK, self.size))
             if len(rows):

@@ -1,4 +1,5 @@
-"""Rules may be anybody's: what goes wrong in one is reported once, and the others go on."""
+"""Schedule rules may come from other packages: an exception in one is reported once, and the other rules are still
+asked."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from ..schedule import ScheduleError
 
 
 class RuleGuard:
-    """Calls rules and their parts. An exception that is no ScheduleError becomes a RuntimeWarning, one for each rule."""
+    """A RuleGuard calls rules and their parts. An exception other than ScheduleError becomes a RuntimeWarning, one for
+    each rule."""
 
     def __init__(self) -> None:
         self._reported: set[str] = set()

@@ -1,7 +1,7 @@
-"""Search strategies: asked for candidates, told what became of them.
+"""Search strategies propose candidates (``ask``) and learn from their measured times (``tell``).
 
-:class:`ModelGuidedSearch` scores whole matrices of candidates at once. Where a space is small enough, all of it is
-scored; otherwise a sample, which evolves: the best rows are mutated and crossed, and their offspring are scored too.
+:class:`ModelGuidedSearch` scores whole matrices of candidates at once. A small space is scored completely. Of a large
+one a sample is scored, which evolves: the best rows are mutated and combined, and their offspring are scored too.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from .space import Space
 
 _SAMPLE = 40_000
 _BEST = 256
-"""Rows of a sample; and the prior's best, which are always among them."""
+"""The number of rows in a sample, and how many of them are the prior's best rows."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A sketch and a row of its decisions; ``predicted_seconds`` when a model said so."""
+    """A candidate is a sketch and a row of its decisions; ``predicted_seconds`` is the model's prediction, if there is
+    one."""
 
     sketch: Sketch
     row: tuple[int, ...]
@@ -32,12 +33,13 @@ class Candidate:
 
     @property
     def key(self) -> tuple[str, tuple[int, ...]]:
-        """Returns what makes two candidates the same."""
+        """Returns the key of the candidate: equal keys mean equal candidates."""
         return (self.sketch.name, self.row)
 
 
 class SearchStrategy(ABC):
-    """Derive from it to search in another way. ``space`` and ``rng`` are all it may draw on."""
+    """A search strategy proposes candidates of ``space``; its only source of randomness is ``rng``. Derive from it to
+    search in another way."""
 
     def __init__(self, space: Space, rng: np.random.Generator) -> None:
         self.space = space
@@ -59,7 +61,7 @@ class SearchStrategy(ABC):
 
 @dataclass
 class _Pool:
-    """The rows of one sketch that are in the running, with their scores."""
+    """The rows of one sketch that may be proposed, with their scores."""
 
     sketch: Sketch
     rows: np.ndarray
@@ -69,8 +71,8 @@ class _Pool:
 
 
 def _pools(sketches: Sequence[Sketch], rng: np.random.Generator) -> list[_Pool]:
-    """Returns all rows of each sketch; where there are too many a sample: the prior's best, what is near the parts'
-    best, and others. The large sketches share the size of the sample, for every part of a row has its costs."""
+    """Returns all rows of each sketch; of too many rows a sample: the prior's best, rows near the parts' best, and
+    random ones. The large sketches share the size of the sample, because scoring takes time for every part of a row."""
     large = sum(len(sketch.parts) for sketch in sketches if not sketch.listable)
     count = _SAMPLE * 8 // max(8, large)
     pools = []
@@ -85,7 +87,7 @@ def _pools(sketches: Sequence[Sketch], rng: np.random.Generator) -> list[_Pool]:
 
 
 class RandomSearch(SearchStrategy):
-    """Evenly random rows: the baseline."""
+    """This strategy draws rows uniformly at random; it is a baseline."""
 
     def __init__(self, space: Space, rng: np.random.Generator) -> None:
         super().__init__(space, rng)
@@ -109,8 +111,9 @@ class RandomSearch(SearchStrategy):
 
 
 class ModelGuidedSearch(SearchStrategy):
-    """Batches of 70 % predicted best (spread over different register tiles), 20 % where the model is unsure among the
-    promising, 10 % random; in the last third of the trials, neighbours of the three best instead.
+    """This strategy proposes 70 % of a batch from the candidates predicted best (with different register tiles), 20 %
+    from promising ones of which the model is uncertain, and 10 % at random. In the last third of the trials it proposes
+    neighbours of the three best instead.
 
     Records of other workloads may be handed over with :meth:`warm_start`; they count less than this one's.
     """
@@ -154,7 +157,7 @@ class ModelGuidedSearch(SearchStrategy):
         best = rest if first else max(0, round(0.7 * rest))
         unsure = 0 if first else round(0.2 * rest)
         ranks = self._merge(scored)
-        if first:  # every sketch shows what it can do, with its own best register tiles
+        if first:  # the first batch has the best rows of every sketch, with different register tiles
             share = -(-best // len(scored))
             for pool, mean, deviation in scored:
                 ranks_of = self._merge([(pool, mean, deviation)])
@@ -228,8 +231,8 @@ class ModelGuidedSearch(SearchStrategy):
                 pool.prior = np.concatenate([pool.prior, prior])
 
     def _offspring(self, sketch: Sketch, parents: np.ndarray, count: int) -> np.ndarray:
-        """Rows crossed from two parents each, one or two decisions changed at random. Of several parts each comes from one
-        parent, and what a change makes senseless stays as it was."""
+        """Rows crossed from two parents each, one or two decisions changed at random. Each part of a row comes from one
+        parent. A part that a change would make violate its constraints stays as it was."""
         first = parents[self.rng.integers(len(parents), size=count)]
         second = parents[self.rng.integers(len(parents), size=count)]
         widths = [len(part.decisions) for part in sketch.parts] if len(sketch.parts) > 1 else [1] * first.shape[1]
@@ -256,7 +259,7 @@ class ModelGuidedSearch(SearchStrategy):
     def _take(
         self, ranked: Sequence[tuple[Candidate, float, float]], count: int, *, spread: int, chosen: Sequence[Candidate]
     ) -> list[Candidate]:
-        """Returns the first ``count``, at most ``spread`` of one structure."""
+        """Returns the first ``count``, at most ``spread`` with one structure."""
         taken: list[Candidate] = []
         have = {c.key for c in chosen}
         used: dict[tuple[object, ...], int] = {}

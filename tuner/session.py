@@ -1,4 +1,5 @@
-"""Tuning one workload: ask the search, measure, tell it, record; stop when the budget or the hope is used up."""
+"""A tuning session asks the search for candidates, measures them, tells the search the times and records them.  It
+stops when the trials or the time are used up, or when the search expects no further gain."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ from .warm_start import in_own_names, other_workloads, own_records, training_dat
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a session stands; what callbacks get.
+    """The progress of a session, which callbacks receive.
 
     ``trials_done`` of ``trials_total``; ``failures`` among them; ``best_seconds`` (infinity before the first success)
     and ``best_gflops``; ``elapsed_seconds`` and the estimated ``remaining_seconds``; ``records`` are the latest batch.
@@ -48,11 +49,11 @@ class Progress:
 
 @dataclass(frozen=True)
 class TuneResult:
-    """What a session found.
+    """The result of a session.
 
-    ``best`` is the fastest correct record (of this session, or of an earlier one on the same workload and target);
-    None when nothing could be measured. ``records`` are this session's, in order. ``stopped``: ``trials`` (budget
-    used), ``time``, ``exhausted`` (every candidate tried), ``converged`` (no gain in sight) or ``interrupted``.
+    ``best`` is the fastest correct record (of this session, or of an earlier one on the same workload and target); None
+    when nothing could be measured. ``records`` are this session's, in order. ``stopped``: ``trials`` (budget used),
+    ``time``, ``exhausted`` (every candidate tried), ``converged`` (no further gain expected) or ``interrupted``.
     ``problem`` says why there is no ``best``, and is empty when there is one.
     """
 
@@ -105,25 +106,23 @@ _PATIENCE = 24
 """Trials without a gain after which the search may stop."""
 
 _AGAIN = 4
-"""Records of other code generators that are measured again."""
+"""The number of records of other code generators that are measured again."""
 
 _FINAL_SHARE, _FINAL_SECONDS = 0.05, 2.0
-"""What is kept of a time limit for the final race: this share, at most so many seconds."""
+"""The part of a time limit that is reserved for the final race: a share of it, and at most so many seconds."""
 
 
 class TuningSession:
     """One workload on one target, measured batch by batch. :func:`tune` is the short way to use it.
 
     Args:
-        func: the unscheduled function; every extent a number.
-        target: what to tune for; it must be able to run here.
-        seed: fixes the order of everything but the measured times.
-        db: where records go, and where those of earlier sessions come from.
-        verify: compare each candidate's outputs with the unscheduled function's.
-        runner, strategy, rules, model: parts to be replaced; ``strategy(space, rng)`` makes a search strategy.
-        batch: candidates measured between two decisions.
-        final_race: how many of the best are timed once more in turns at the end, to say which is; 0 for none.
-        stop_early: stop when 24 trials brought no gain and the model expects less than 1 % of what is left.
+        func: the unscheduled function; every extent a number. target: what to tune for; it must be able to run here.
+        seed: fixes the order of everything but the measured times. db: where records go, and where those of earlier
+        sessions come from. verify: compare each candidate's outputs with the unscheduled function's. runner, strategy,
+        rules, model: replacements for parts of the tuner; ``strategy(space, rng)`` makes a search strategy. batch:
+        candidates measured between two decisions. final_race: how many of the best are timed once more, alternately, at
+        the end, to find the winner; 0 for none. stop_early: stop when 24 trials brought no gain and the model expects a
+        gain below 1 % from the remaining candidates.
     """
 
     def __init__(
@@ -160,7 +159,8 @@ class TuningSession:
     def run(
         self, trials: int = 64, *, time_limit: float | None = None, callbacks: Sequence[Callback] = ()
     ) -> TuneResult:
-        """Measure up to ``trials`` candidates within ``time_limit`` seconds. Ctrl-C ends it with what was found."""
+        """Measure up to ``trials`` candidates within ``time_limit`` seconds. Ctrl-C ends the session, which returns
+        what it found."""
         start = time.monotonic()
         deadline = float("inf") if time_limit is None else start + time_limit
         session = None
@@ -241,7 +241,7 @@ class TuningSession:
         return promise is not None and promise > (1 - _GAIN) * best.run_seconds
 
     def _final_race(self, deadline: float) -> None:
-        """Time the best few once more, in turns, and amend their records."""
+        """Time the best few candidates once more, alternately, and amend their records."""
         if self.final_race < 2 or not self.records:
             return
         entered = finalists([*self.earlier, *self.records], self.final_race)
@@ -269,7 +269,7 @@ class TuningSession:
             except ScheduleError as error:
                 results.append((candidate, "", MeasureResult("schedule_error", str(error)[:4000])))
                 continue
-            if trace in self._known or trace in traces:  # another row that comes to the same schedule
+            if trace in self._known or trace in traces:  # another row makes the same schedule
                 alike.append((candidate, trace))
             else:
                 traces[trace] = candidate
@@ -345,8 +345,9 @@ class TuningSession:
             callback(progress)
 
     def _recall(self) -> None:
-        """What earlier sessions measured: candidates of this workload are told to the search, others warm it up. Times of
-        another code generator are no times of this one: they warm up too, and the best are measured again first."""
+        """Use what earlier sessions measured: records of this workload are told to the search, those of others train
+        its model. Times that another code generator measured are not comparable: they train the model too, and the best
+        of those records are measured again first."""
         if self.db is None:
             return
         stored = in_own_names(self.db, self.space, self.db.records(self.func, self.target), self.final_race)
@@ -374,9 +375,9 @@ def tune(
 ) -> TuneResult:  # fmt: skip
     """Find a fast schedule for ``func`` on ``target`` by measuring up to ``trials`` candidates.
 
-    Records go to ``db``, and those that are there already are built upon. ``callbacks`` are called with a
-    :class:`Progress` after each batch. ValueError for symbolic shapes; ``ReferenceFailed`` when the unscheduled function
-    itself does not run. The other arguments: see :class:`TuningSession`.
+    Records go to ``db``; the search uses those that are there already. ``callbacks`` are called with a
+    :class:`Progress` after each batch. ValueError for symbolic shapes; ``ReferenceFailed`` when the unscheduled
+    function itself does not run. The other arguments: see :class:`TuningSession`.
     """
     session = TuningSession(
         func, target, seed=seed, db=db, verify=verify, runner=runner, strategy=strategy, rules=rules, model=model,

@@ -1,4 +1,4 @@
-"""Sketches: recipes for a schedule with numbers left open, and the spaces they span.
+"""A sketch is a recipe for a schedule with numbers left open; it spans a space of rows.
 
 A :class:`Part` schedules one group of blocks; its decisions are integer columns. A :class:`Sketch` is one part per
 group and thus a recipe for the whole function: a candidate is a sketch and one row of integers. Costs are computed for
@@ -23,10 +23,12 @@ from .sketch_part import Part
 
 
 class Sketch:
-    """A recipe for a whole function: parts applied in order. A row holds the parts' decisions one after the other.
+    """A sketch is a recipe for a whole function: parts applied in order. A row has the parts' decisions one after the
+    other.
 
-    ``base`` is what the parts are applied to (the function with some stages inlined); ``suffix`` tells sketches of the
-    same parts on different bases apart. ``tables`` are the parts' rows, where somebody has them already.
+    ``base`` is what the parts are applied to (the function with some stages inlined); ``suffix`` distinguishes the
+    names of sketches with the same parts on different bases. ``tables`` are the parts' rows, when the caller has them
+    already.
     """
 
     def __init__(
@@ -52,7 +54,7 @@ class Sketch:
 
     @cached_property
     def listable(self) -> bool:
-        """Returns whether there are so few sensible rows that :meth:`all_rows` may list them."""
+        """Returns whether the sensible rows are few enough for :meth:`all_rows` to list them."""
         return all(table.complete for table in self.tables) and self._sensible <= ALL_ROWS
 
     @property
@@ -98,14 +100,15 @@ class Sketch:
 
     def best_rows(self, count: int) -> np.ndarray:
         """Returns the ``count`` sensible rows that the analytic prior thinks best, best first. The time to find them
-        grows with the number of parts, not of rows."""
+        grows with the number of parts, not with the number of rows."""
         if self._sensible == 0:
             return np.zeros((0, len(self.decisions)), np.int64)
         chosen = cheapest_sums([table.seconds for table in self.tables], count)
         return self._joined([t.rows[numbers] for t, numbers in zip(self.tables, chosen.T, strict=True)], len(chosen))
 
     def mended(self, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """``rows`` with what is not sensible in them replaced, part by part, by what sensible ``others`` have there."""
+        """``rows`` in which each part that violates its constraints is replaced by that part of the sensible row in
+        ``others``."""
         out = rows.copy()
         for table, place in self._placed():
             wrong = ~table.mask(rows[:, place])
@@ -113,7 +116,7 @@ class Sketch:
         return out
 
     def structure(self, rows: np.ndarray) -> np.ndarray:
-        """Returns the columns that make rows different in kind, ``N x Q``."""
+        """Returns the columns of the decisions that the parts call their structure, ``N x Q``."""
         named = [d.name in part.structure for part in self.parts for d in part.decisions]
         return rows[:, np.array(named, dtype=bool)]
 

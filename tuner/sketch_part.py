@@ -1,4 +1,4 @@
-"""Parts: recipes for one group of blocks with numbers left open. What schedule rules make."""
+"""A part is a recipe for one group of blocks with numbers left open. Schedule rules make parts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from .cost_features import Costs
 
 @dataclass(frozen=True)
 class Decision:
-    """A number to be chosen: its name and the values it may take, in order (neighbours are alike)."""
+    """A decision is a number to be chosen: its name and its possible values, in order (neighbours give similar
+    schedules)."""
 
     name: str
     candidates: tuple[int, ...]
@@ -25,10 +26,11 @@ class Decision:
 
 
 class Part(ABC):
-    """How to schedule one group of blocks. Subclasses are what schedule rules make.
+    """A part schedules one group of blocks. Schedule rules make instances of subclasses.
 
-    ``name`` says which recipe, ``decisions`` what it leaves open; ``structure`` names the decisions that make two
-    candidates different in kind (a register tile, say), so that a batch can be spread over them.
+    ``name`` names the recipe, ``decisions`` are the numbers that it leaves open. ``structure`` names the decisions with
+    the largest influence (a register tile, for example), so that a batch can have candidates with different values of
+    them.
     """
 
     name: str

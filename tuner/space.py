@@ -1,4 +1,4 @@
-"""The space of schedules of one function on one target: the sketches that the rules make, and how to build a candidate."""
+"""A space holds the candidates of one function on one target: the sketches that schedule rules make."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from .sketch import Sketch
 
 _MAX_SKETCHES = 24
 _MAX_PARTS = 64
-"""Sketches of a space; and the parts of all of them together where there would be more."""
+"""The number of sketches of a space, and of the parts of all sketches together where more combinations exist."""
 
 
 @dataclass
 class Variant:
-    """A function with some stages inlined (``base``): its groups of blocks, each with the parts that may schedule it.
-    ``left`` says what no rule takes, and why."""
+    """A function with some stages inlined (``base``), and its groups of blocks with the parts that may schedule each.
+    ``left`` says which blocks no rule takes, and why."""
 
     base: Schedule
     suffix: str
@@ -36,7 +36,7 @@ class Variant:
 
     @property
     def seconds(self) -> float:
-        """Returns what the analytic prior expects of the best row of each group's best part."""
+        """Returns the sum over the groups of the prior's seconds for the best row of any part."""
         return sum(min(float(table.seconds.min()) for table in tables) for _, tables in self.groups)
 
 
@@ -44,9 +44,9 @@ class Space:
     """All candidates for ``func`` on ``target``: ``sketches``, each with rows of decisions.
 
     Args:
-        func: the unscheduled function. Blocks whose extents are not constant stay as they are.
-        rules: which schedule rules to ask; the registered ones by default. What fails in one is a RuntimeWarning.
-        avoid: names of a rule and of a block about which that rule is not asked.
+        func: the unscheduled function. Blocks whose extents are not constant stay as they are. rules: which schedule
+        rules to ask; the registered ones by default. An exception in one becomes a RuntimeWarning. avoid: pairs of the
+        name of a rule and of a block about which the rule is not asked.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Space:
 
     @property
     def left(self) -> list[str]:
-        """Returns what no rule takes, and why, a line each."""
+        """Returns a line for each block that no rule takes, with the reason."""
         return self.variants[0].left
 
     def schedule(self, sketch: Sketch, row: Sequence[int]) -> Schedule:
@@ -95,7 +95,8 @@ class Space:
         return sch
 
     def apply(self, sch: Schedule, table: RowTable, decisions: dict[str, int]) -> None:
-        """Perform the steps of one part; ScheduleError when they do not apply, and when its rule fails."""
+        """Perform the steps of one part; ScheduleError when they do not apply, or when the rule's code raises an
+        exception."""
         self._guard.apply(table.rule, table.part.apply, sch, decisions)
 
     def avoiding(self, pairs: Collection[tuple[str, str]]) -> Space:
@@ -163,7 +164,7 @@ class Space:
 
 
 def _inline(sch: Schedule, names: Sequence[str]) -> list[str]:
-    """Inline the stages; the names of those that could be."""
+    """Inline the stages where possible; return the names of those that were inlined."""
     done = []
     for name in names:
         before = sch.copy()

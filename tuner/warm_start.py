@@ -1,4 +1,4 @@
-"""What earlier sessions measured, as candidates and features: a session goes on where the last one stopped."""
+"""This module turns the records of earlier sessions into candidates and training data for a new session."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def own_records(space: Space, records: Sequence[TuningRecord]) -> list[tuple[Can
 
 
 def program_of(db: Database, record: TuningRecord) -> PrimFunc | None:
-    """Returns the program that a record was made for, as it was called then; None when it is not known any more."""
+    """Returns the program that a record was made for, with the names of that time; None when the database does not have
+    it."""
     stored = db.workload(record.workload)
     try:
         program = None if stored is None else parse(stored.text)
@@ -53,10 +54,12 @@ def trace_for(db: Database, record: TuningRecord, func: PrimFunc) -> Trace:
 
 
 def in_own_names(db: Database, space: Space, records: Sequence[TuningRecord], traces: int) -> list[TuningRecord]:
-    """``records`` of the workload of ``space``, those of programs with other names in the names of ``space.func``.
+    """``records`` of the workload of ``space``, where those of programs with other names are translated into the names
+    of ``space.func``.
 
-    Of such a record the sketch is translated (programs that differ in names have the same sketches, in one order). The
-    trace is translated for the ``traces`` fastest only, which takes a replay each, and is empty for the others.
+    The sketch of such a record is translated by its position: programs that differ in names only have the same sketches
+    in the same order. The traces of the ``traces`` fastest records are translated, which takes a replay each; those of
+    the others become empty.
     """
     own = program_key(space.func)
     foreign = {r.workload: program_of(db, r) for r in records if r.workload != own}
@@ -86,7 +89,7 @@ def in_own_names(db: Database, space: Space, records: Sequence[TuningRecord], tr
 def other_workloads(db: Database, func: PrimFunc, target: Target, *, limit: int = 2000) -> list[Measured]:
     """Measurements of other workloads on the same target as training data.
 
-    The features of a workload are relative to nothing, but the label is the prior's error, which workloads share.
+    The label is the error of the prior, which is similar for different workloads.
     """
     records = [r for r in db.records(not_workload=func, target=target, status="ok", limit=limit) if r.run_seconds]
     by_workload: dict[str, list[TuningRecord]] = {}
@@ -101,7 +104,7 @@ def other_workloads(db: Database, func: PrimFunc, target: Target, *, limit: int 
 
 
 def training_data(candidates: Sequence[tuple[Candidate, float]]) -> list[Measured]:
-    """Returns what measured candidates teach a cost model, failures left out."""
+    """Returns the training data of measured candidates, without the failed ones."""
     out: list[Measured] = []
     for sketch in dict.fromkeys(c.sketch for c, _ in candidates):
         mine = [(c.row, s) for c, s in candidates if c.sketch is sketch and np.isfinite(s)]

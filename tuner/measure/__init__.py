@@ -1,8 +1,8 @@
-"""Measuring candidates in worker processes with limits on time and memory.
+"""This package measures candidates in worker processes with limits on time and memory.
 
-``statistics``: what repeated timings say. ``protocol``: messages over pipes, without pickle. ``process``: one worker as
-the tuner sees it. ``worker``: the program it runs. ``inputs``: arguments and the comparison with the reference.
-``runner``: batches of traces in, statuses and timings out.
+``statistics`` estimates from repeated timings. ``protocol`` sends messages over pipes, without pickle. ``process``
+starts and stops one worker. ``worker`` is the program that it runs. ``inputs`` makes arguments and compares results
+with the reference. ``runner`` measures batches of traces and returns statuses and timings.
 """
 
 from .runner import LocalRunner, MeasureResult, ReferenceFailed, Runner

@@ -1,8 +1,8 @@
-"""The arguments a candidate is run on, and the comparison of what it computed with the reference.
+"""This module makes the arguments that a candidate is run on, and compares its results with the reference.
 
-Inputs follow from the function and a seed alone, so every process makes the same ones. Outputs lie between guard
-bytes and are filled with NaN (integers: a pattern) before each check, so that what was never written, or written
-next to the array, is noticed.
+Inputs follow from the function and a seed alone, so every process makes the same ones. Outputs lie between guard bytes
+and are filled with NaN (integers: a pattern) before each check. This detects elements that were not written, and bytes
+that were written outside the array.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Arguments:
     _untouched: dict[int, np.ndarray] = field(default_factory=dict)
 
     def reset_outputs(self) -> None:
-        """Fill the outputs with NaN or a pattern; those that are also read get their first contents back."""
+        """Fill the outputs with NaN or a pattern; outputs that are also read get their original contents back."""
         for position in self.outputs:
             if position in self._initial:
                 self.values[position][...] = self._initial[position]
@@ -73,8 +73,8 @@ def require_constant_shapes(func: PrimFunc) -> None:
 
 
 def unknown_sizes(func: PrimFunc) -> str | None:
-    """Returns which size is known only at the call, in words, or None. The extent of a loop may depend on the loops
-    around it."""
+    """Returns a sentence about a size that is known only at the call, or None. The extent of a loop may depend on the
+    loops around it."""
     for buffer in func.buffers:
         if not all(isinstance(extent, IntImm) for extent in buffer.shape):
             return f"buffer {buffer.name} has the symbolic shape ({shape_text(buffer.shape)})"
@@ -131,11 +131,12 @@ _FEW, _CHANGE, _MOST = 64, 2.0**-8, 1e3
 
 
 def scales_of(arguments: Arguments, run: Callable[[], object]) -> list[float]:
-    """Returns how large the numbers are that each output is summed up from, where its few elements do not tell: a sum
-    of seventeen products may be next to nothing, and its rounding errors are not.
+    """Returns the magnitude of the terms that each small output is summed up from.  The terms of a sum may cancel,
+    while their rounding errors do not: so the few elements of a small output do not tell the tolerance that they need.
 
-    ``run`` computes the outputs. It is called with inputs changed a little; of the change in an output follows the size of
-    what it is made of, at most a thousand times the root mean square. 0 for outputs of 64 elements and more.
+    ``run`` computes the outputs. It is called with slightly changed inputs, and the magnitude is the change of the
+    output over the relative change of the inputs, at most a thousand times the root mean square of the output. It is 0
+    for outputs of 64 elements and more.
     """
     few = [p for p in arguments.outputs if is_float(arguments.dtypes[p]) and arguments.values[p].size < _FEW]
     if not few:
@@ -182,8 +183,9 @@ def compare(
     results: Sequence[np.ndarray], reference: Sequence[np.ndarray], dtypes: Sequence[str], limits: tuple[float, float],
     scales: Sequence[float] = (),
 ) -> str | None:  # fmt: skip
-    """Returns what differs between ``results`` and ``reference``, in words, or None when they agree within ``limits``.
-    ``scales`` (one per output) replace smaller root mean squares; see :func:`scales_of`."""
+    """Returns a sentence about the first difference of ``results`` from ``reference``, or None when they agree within
+    ``limits``. ``scales`` (one per output) replace smaller root mean squares in the absolute tolerance; see
+    :func:`scales_of`."""
     for number, (result, expected, dtype) in enumerate(zip(results, reference, dtypes, strict=True)):
         difference = _difference(result, expected, dtype, limits, scales[number] if scales else 0.0)
         if difference is not None:
@@ -197,7 +199,7 @@ _CHUNK = 1 << 18
 def _difference(
     result: np.ndarray, reference: np.ndarray, dtype: str, limits: tuple[float, float], least: float
 ) -> str | None:
-    """In pieces that stay in the cache: outputs may be large, and every candidate is compared."""
+    """Compare in chunks that stay in the cache: outputs may be large, and every candidate is compared."""
     got, expected = result.reshape(-1), reference.reshape(-1)
     scale = max(_root_mean_square(expected, dtype), least) if is_float(dtype) else 0.0
     count, first = 0, -1
@@ -226,7 +228,7 @@ def _wrong(a: np.ndarray, b: np.ndarray, floating: bool, limits: tuple[float, fl
 
 
 def _root_mean_square(array: np.ndarray, dtype: str) -> float:
-    """Over the finite elements."""
+    """Returns the root mean square of the finite elements."""
     total, count = 0.0, 0
     array = array.reshape(-1)
     for start in range(0, array.size, _CHUNK):
@@ -256,7 +258,7 @@ def _access_order(func: PrimFunc) -> tuple[set[Buffer], set[Buffer]]:
 
 
 def _index_limits(func: PrimFunc) -> dict[Buffer, int]:
-    """For buffers whose values index other buffers: the smallest extent they index."""
+    """Returns, for buffers whose values index other buffers, the smallest extent that they index."""
     limits: dict[Buffer, int] = {}
     for node in pre_order(func.body):
         if isinstance(node, BufferLoad):
@@ -268,7 +270,7 @@ def _index_limits(func: PrimFunc) -> dict[Buffer, int]:
 
 
 def _guarded(buffer: Buffer) -> tuple[np.ndarray, np.ndarray]:
-    """Bytes with guards at both ends, and the array between them, aligned to 64 bytes."""
+    """Returns bytes with guards at both ends, and the array between them, aligned to 64 bytes."""
     shape = tuple(e.value for e in buffer.shape if isinstance(e, IntImm))
     dtype = to_numpy(buffer.dtype)
     size = math.prod(shape) * dtype.itemsize

@@ -1,7 +1,7 @@
-"""One worker process as the tuner sees it: started, sent messages, waited for with a deadline, killed.
+"""A WorkerProcess starts one worker, sends it messages, waits for answers with a deadline, and kills it.
 
 The worker is ``python -m tilewright.tuner.measure.worker``, never a fork: a fork would inherit locks and threads of
-whatever the user's program runs. It is in a session of its own, so Ctrl-C reaches the tuner alone.
+whatever the user's program runs. It runs in a session of its own, so that Ctrl-C reaches only the tuner.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class WorkerProcess:
                     pass
 
     def _last_words(self) -> str:
-        """Returns how the process ended, with the last line it wrote to stderr."""
+        """Returns a sentence that says how the process ended, with the last line that it wrote to stderr."""
         assert self._process is not None
         try:
             code = self._process.wait(timeout=5)

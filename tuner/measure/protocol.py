@@ -1,4 +1,4 @@
-"""Messages between the tuner and its worker processes: a JSON header and raw bytes, length first. No pickle.
+"""Messages between the tuner and its workers are a JSON header and raw bytes; nothing is pickled.
 
 A message is ``b"TWM1"``, the header's length as a little-endian ``uint32``, the header (UTF-8 JSON, an object whose
 ``blobs`` lists the lengths of the raw parts), then the raw parts. Arrays travel as raw parts with dtype and shape in
@@ -21,7 +21,7 @@ Header = dict[str, Any]
 
 
 class ProtocolError(Exception):
-    """What arrived is no message of ours."""
+    """The received bytes are not a message of this protocol."""
 
 
 class Message(NamedTuple):
@@ -64,7 +64,7 @@ def read_message(stream: BinaryIO) -> Message | None:
 
 
 class MessageReader:
-    """Puts messages together from whatever pieces arrive."""
+    """A MessageReader assembles messages from the chunks of bytes that arrive."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -80,7 +80,7 @@ class MessageReader:
         return max(1, self._needed() - len(self._buffer))
 
     def feed(self, data: bytes) -> None:
-        """Add bytes as they came."""
+        """Append received bytes."""
         self._buffer += data
 
     def next(self) -> Message | None:
@@ -97,7 +97,7 @@ class MessageReader:
         return Message(header, tuple(blobs))
 
     def _needed(self) -> int:
-        """Bytes of the current message as far as they are known."""
+        """The number of bytes of the current message, as far as it is known."""
         if len(self._buffer) < _PREFIX.size:
             return _PREFIX.size
         magic, length = _PREFIX.unpack_from(self._buffer)

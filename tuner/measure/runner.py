@@ -1,9 +1,9 @@
-"""Measuring candidates: a batch of traces in, a status and timings for each out.
+"""A runner measures a batch of traces and returns a status and timings for each.
 
 :class:`LocalRunner` compiles a batch in its worker processes side by side, then times with one worker at a time, so
-that compiling never disturbs a timing. A candidate's output is compared with the reference first. One that takes more
-than 1.5 times the best is not run again; the contenders are repeated in turns until they can be told apart (racing:
-Maron and Moore, "Hoeffding races", NIPS 1993).
+that compiling never disturbs a timing. A candidate's output is compared with the reference first. A candidate that
+takes more than 1.5 times the best is not run again; the others are timed alternately until their intervals no longer
+overlap (racing: Maron and Moore, "Hoeffding races", NIPS 1993).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ReferenceFailed(RuntimeError):
 
 @dataclass(frozen=True)
 class MeasureResult:
-    """What became of one candidate.
+    """The result of measuring one candidate.
 
     ``status``: ``ok``, ``schedule_error``, ``compile_error``, ``run_error``, ``wrong_result``, ``memory_damaged``,
     ``timeout``, ``crash``, ``out_of_memory`` or ``skipped`` (the time was up); ``error`` is the reason of a failure.
@@ -54,11 +54,12 @@ class MeasureResult:
 
 
 class Runner(ABC):
-    """Something that measures traces of one workload at a time. Derive from it to measure elsewhere."""
+    """A runner measures traces of one workload at a time. Derive from it to measure on another machine."""
 
     @abstractmethod
     def open(self, func: PrimFunc, target: Target, *, seed: int = 0, verify: bool = True) -> None:
-        """Get ready for ``func`` (constant shapes); with ``verify`` outputs are compared with the unscheduled one's."""
+        """Prepare for ``func`` (constant shapes); with ``verify`` outputs are compared with those of the unscheduled
+        function."""
 
     @abstractmethod
     def measure(
@@ -99,7 +100,7 @@ class _Job:
 
 
 class LocalRunner(Runner):
-    """Measures in worker processes on this machine.
+    """This runner measures in worker processes on this machine.
 
     Args:
         workers: how many compile side by side; by default the cores this process may use, at most 8.
@@ -149,7 +150,9 @@ class LocalRunner(Runner):
         self._ready.clear()
         self._reference = None
         self._func = func
-        self._check_seconds = sum(b.num_bytes() or 0 for b in func.buffers) / 2e7  # filling and comparing, generously
+        self._check_seconds = (
+            sum(b.num_bytes() or 0 for b in func.buffers) / 2e7
+        )  # a generous time for filling and comparing
         self._open_message = {
             "command": "open", "func": func.script(), "target": str(target), "seed": seed, "positive": False,
         }  # fmt: skip
@@ -209,7 +212,7 @@ class LocalRunner(Runner):
         self._ready.clear()
 
     def _make_ready(self, worker: WorkerProcess) -> None:
-        """The worker runs and knows the workload and the reference."""
+        """Make sure that the worker runs and has the workload and the reference."""
         if worker.alive and self._ready.get(worker) == worker.pid:
             return
         worker.start()
@@ -278,7 +281,7 @@ class LocalRunner(Runner):
                 job.scheduled = schedule.func.script()
         except ScheduleError as error:
             job.fail("schedule_error", str(error)[:4000])
-        except Exception as error:  # whatever a primitive of somebody else raises
+        except Exception as error:  # a registered primitive may raise any exception
             job.fail("schedule_error", f"{type(error).__name__}: {error}"[:4000])
         return job.status == "waiting"
 
@@ -291,7 +294,7 @@ class LocalRunner(Runner):
             job.fail(str(answer.header["status"]), str(answer.header["error"]))
 
     def _lost(self, worker: WorkerProcess, jobs: Sequence[_Job]) -> None:
-        """The worker is killed; what it had compiled and not run has to be compiled again."""
+        """Kill the worker; jobs that it has compiled but not run have to be compiled again."""
         worker.kill()
         self._ready.pop(worker, None)
         for job in jobs:
@@ -340,7 +343,7 @@ class LocalRunner(Runner):
             job.status = "ok"
 
     def _race(self, jobs: Sequence[_Job], best: float, deadline: float) -> None:
-        """Repeat the contenders in turns until all but the leader's peers have dropped out."""
+        """Time the remaining candidates alternately until only those whose intervals overlap the leader's remain."""
         while time.monotonic() < deadline:
             running = [j for j in jobs if j.status == "ok" and j.worker is not None]
             if not running:
@@ -359,7 +362,7 @@ class LocalRunner(Runner):
                 self._run(job, jobs, check=False, samples=samples, stop_above=float("inf"), limit=self.run_timeout)
 
     def _tidy(self, jobs: Sequence[_Job]) -> None:
-        """Free the batch's code; replace workers that have done their share."""
+        """Free the batch's code; replace workers that have done ``recycle_after`` jobs."""
         for job in jobs:
             worker = job.worker
             if worker is not None and worker.alive:

@@ -1,7 +1,7 @@
-"""What repeated timings say.
+"""This module estimates the speed of a candidate from repeated timings.
 
-Timings of the same code are skewed: noise only ever adds. So the figure of a candidate is the median of the faster
-half of its timings, which ignores disturbances and, unlike the minimum, does not improve merely by repeating.
+Timings of the same code are skewed, because noise only adds time. So the figure of a candidate is the median of the
+faster half of its timings, which ignores disturbances and, unlike the minimum, does not improve merely by repeating.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 
 class Interval(NamedTuple):
-    """Where the figure of a candidate probably lies, in seconds."""
+    """An interval that probably contains the figure of a candidate, in seconds."""
 
     low: float
     high: float

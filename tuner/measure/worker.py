@@ -1,14 +1,14 @@
-"""The worker process: takes texts and traces, schedules, compiles, runs, answers with times.
+"""The worker process schedules, compiles and runs candidates, and answers with their times.
 
 ``python -m tilewright.tuner.measure.worker PARENT_PID MEMORY_BYTES``, messages on stdin and stdout
 (:mod:`.protocol`). It never imports XGBoost, keeps compiled candidates until told to drop them, and ends when its
 parent is gone. Requests, each answered once:
 
 =============  =========================================================================================
-``open``       func, target, seed, positive → the workload; forgets everything about the one before
-``reference``  → the outputs of the unscheduled function: interpreted, or compiled as it stands by few passes
-``expect``     the reference outputs as raw parts, and their scales
-``compile``    job, trace, scheduled (the program as text, where the trace needs what this process does not know) →
+``open``       func, target, seed, positive → the workload; everything about the one before is dropped ``reference``  →
+the outputs of the unscheduled function: interpreted, or compiled as written by a few passes ``expect``     the
+reference outputs as raw parts, and their scales ``compile``    job, trace, scheduled (the program as text, where the
+trace needs what this process does not know) →
                compile_seconds
 ``run``        job, check, samples, min_seconds, stop_above → times (seconds per call); ``check`` compares with the
                reference first; a first time above ``stop_above`` is the only one
@@ -45,11 +45,11 @@ from .inputs import Arguments, compare, make_arguments, scales_of, tolerance
 from .protocol import Message, read_message, write_message
 
 _INTERPRETED_STEPS = 30_000
-"""Loop rounds of a reference up to which it is interpreted: a few tenths of a second."""
+"""The number of iterations up to which a reference is interpreted, which takes a few tenths of a second."""
 
 
 class Failure(Exception):
-    """An answer that is not "ok": ``status`` and the reason."""
+    """A failure to be answered: its ``status`` and the reason."""
 
     def __init__(self, status: str, reason: str) -> None:
         Exception.__init__(self, reason)
@@ -57,7 +57,7 @@ class Failure(Exception):
 
 
 class Worker:
-    """One workload, the candidates compiled for it, and how to answer each request."""
+    """A worker holds one workload and its compiled candidates, and answers requests."""
 
     def __init__(self) -> None:
         self.func: PrimFunc | None = None
@@ -69,7 +69,7 @@ class Worker:
         self.modules: dict[int, Any] = {}
 
     def answer(self, message: Message) -> tuple[dict[str, Any], list[Any]]:
-        """Returns the reply to one request; whatever goes wrong becomes a status and a reason."""
+        """Returns the reply to one request; an exception becomes a status and a reason."""
         header = dict(message.header)
         command = str(header.pop("command", ""))
         handler: Callable[..., Any] | None = getattr(self, f"do_{command}", None)
@@ -170,8 +170,9 @@ def _scheduled(func: PrimFunc, trace: str) -> PrimFunc:
 
 
 def _reference_run(func: PrimFunc, target: Target, arguments: Arguments) -> Callable[[], object]:
-    """Compute the outputs of the unscheduled function; what does so again. A little work is for the interpreter, which
-    shares nothing with the compiler; else the function is compiled by as few passes as it needs."""
+    """Compute the outputs of the unscheduled function; returns a function that does so again.  A small function is
+    interpreted, because the interpreter shares no code with the compiler. Others are compiled by as few passes as they
+    need."""
 
     def interpreted() -> None:
         with np.errstate(all="ignore"):
@@ -225,7 +226,7 @@ def _limit_memory(memory_bytes: int) -> None:
 
 
 def _watch_parent(parent: int) -> None:
-    """End this process when its parent is gone, even while generated code runs."""
+    """End this process when its parent has ended, even while generated code runs."""
     while os.getppid() == parent:
         time.sleep(1.0)
     os._exit(1)
@@ -238,7 +239,7 @@ def main() -> None:
     _limit_memory(memory_bytes)
     threading.Thread(target=_watch_parent, args=(parent,), daemon=True).start()
     replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever prints to stdout, native code too, must not end up between the messages
+    os.dup2(2, 1)  # output of other code to stdout, native code included, must not mix with the messages
     requests = sys.stdin.buffer
     worker = Worker()
     while (message := read_message(requests)) is not None:
