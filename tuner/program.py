@@ -139,7 +139,7 @@ class BlockInfo:
 
     @cached_property
     def stores(self) -> tuple[Use, ...]:
-        """Returns what the body writes."""
+        """Returns the stores of the body."""
         return tuple(
             Use(n.buffer, tuple(affine(i) for i in n.indices))
             for n in pre_order(self.block.body) if isinstance(n, BufferStore)
@@ -147,7 +147,7 @@ class BlockInfo:
 
     @cached_property
     def loads(self) -> tuple[Use, ...]:
-        """Returns what the body reads, the accumulator of a reduction left out; equal reads of a buffer count once."""
+        """Returns the loads of the body without the accumulator of a reduction; equal reads of a buffer count once."""
         own = {use.buffer for use in self.stores} if self.is_reduction else set()
         seen: dict[tuple[Buffer, tuple[int, ...]], list[BufferLoad]] = {}
         out: list[Use] = []

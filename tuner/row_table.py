@@ -58,7 +58,7 @@ class RowTable:
 
     @cached_property
     def seconds(self) -> np.ndarray:
-        """Returns what the prior expects of each row."""
+        """Returns the prior's seconds for each row."""
         return prior_seconds(self.part.costs(self.columns(self.rows), len(self.rows)), self.machine)
 
     @cached_property
@@ -86,7 +86,7 @@ class RowTable:
         return {d.name: int(v) for d, v in zip(self.part.decisions, row, strict=True)}
 
     def mask(self, rows: np.ndarray) -> np.ndarray:
-        """Returns which rows are sensible."""
+        """Returns a bool array: which rows are sensible."""
         return np.asarray(self.part.mask(self.columns(rows), len(rows)), dtype=bool)
 
     def _places(self, count: int, rng: np.random.Generator) -> np.ndarray:

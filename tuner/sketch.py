@@ -49,7 +49,7 @@ class Sketch:
 
     @cached_property
     def size(self) -> int:
-        """Returns how many rows there are, sensible or not."""
+        """Returns the number of rows, sensible or not."""
         return math.prod(table.size for table in self.tables)
 
     @cached_property
@@ -78,7 +78,7 @@ class Sketch:
         return feature_table(combine(costs, self.machine), self.machine, seconds), seconds
 
     def mask(self, rows: np.ndarray) -> np.ndarray:
-        """Returns which rows are sensible."""
+        """Returns a bool array: which rows are sensible."""
         keep = np.ones(len(rows), dtype=bool)
         for table, place in self._placed():
             keep &= table.mask(rows[:, place])

@@ -1,7 +1,7 @@
-"""The records of tuning, in SQLite: what was tried for which workload on which target, and how it went.
+"""This package stores tuning records in SQLite: what was tried for which workload on which target, with the result.
 
-Texts and traces only: nothing here knows the tuner, and a trace from a database that somebody else wrote can do
-nothing but schedule. :class:`Database` opens a file; docs/schema.md describes its tables, which any SQLite tool shows.
+It handles programs and traces as text and does not import the tuner. A trace from somebody else's database can only
+schedule. :class:`Database` opens a file; docs/schema.md describes its tables, which any SQLite tool shows.
 """
 
 from .database import Database

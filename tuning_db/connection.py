@@ -1,4 +1,4 @@
-"""Opening the file: what it is, is found out before anything is written to it."""
+"""This module opens a database file, and checks what the file is before it writes to it."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _open_readonly(path: str, migrating: bool = False) -> sqlite3.Connection:
             wal = path + "-wal"
             if os.access(Path(path).absolute().parent, os.W_OK) or (os.path.exists(wal) and os.path.getsize(wal)):
                 raise
-            conn.close()  # a folder that cannot be written has no room for the log's index; nobody else writes either
+            conn.close()  # a folder that cannot be written has no room for the log's index; no other process can write either
             conn = _settle(sqlite3.connect(uri + "&immutable=1", uri=True, isolation_level=None))
         try:
             _inspect(conn, path, migrating)
@@ -121,7 +121,7 @@ def _open_readonly(path: str, migrating: bool = False) -> sqlite3.Connection:
 
 
 class _OlderSchema(Exception):
-    """A database of an older schema, which is to stay as it is."""
+    """The file has an older schema, and it was opened readonly, so it may not be changed."""
 
 
 def _brought_up(old: sqlite3.Connection) -> sqlite3.Connection:
@@ -158,7 +158,8 @@ def _open_writable(path: str) -> sqlite3.Connection:
 
 
 def _settle(conn: sqlite3.Connection) -> sqlite3.Connection:
-    """Returns what every connection gets: rows by name, patience, and no trust in what the file's schema may do."""
+    """Returns the connection after the settings that all connections have: rows by name, a timeout, and an untrusted
+    schema."""
     conn.row_factory = sqlite3.Row
     for pragma in (f"busy_timeout={int(BUSY_SECONDS * 1000)}", "trusted_schema=OFF", "cell_size_check=ON",
                    "mmap_size=0", "recursive_triggers=OFF"):  # fmt: skip

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _CHECKPOINT_BYTES = 4 << 20
 
 _PROGRAMS = "(SELECT key FROM workloads WHERE key = :workload OR structure = :workload)"
-"""The stored programs that a workload is looked up as: that of the key, or all of the structure."""
+"""The stored programs that match a workload: the one of its key, or all of its structure."""
 
 
 class Database:
@@ -71,11 +71,11 @@ class Database:
             self.close()
 
     def close(self) -> None:
-        """Fold the log into the file and let go of it. Closing twice does no harm."""
+        """Write the log back into the file and close it. Closing twice has no effect."""
         conn = self.__dict__.get("_conn")
         self._conn = self._tables = None
         if conn is None or self._pid != os.getpid():
-            return  # a forked child leaves its parent's connection alone
+            return  # a forked child must not close its parent's connection
         if self.readonly or self.path == ":memory:":
             conn.close()
             return
@@ -198,7 +198,7 @@ class Database:
             tables.table("sessions").update(session, {"status": status, "finished": utc_now()})
 
     def workload(self, workload: Workload) -> WorkloadRecord | None:
-        """Returns what is stored about a workload, or None; with other names when only such a program is stored."""
+        """Returns the stored workload, or None; a program that differs only in names when just that is stored."""
         key = program_key(workload) if isinstance(workload, PrimFunc) else workload_key_of(workload)
         rows = self.query(
             "SELECT * FROM workloads WHERE key = :key OR structure = :structure "
@@ -244,7 +244,8 @@ class Database:
         return ids
 
     def amend(self, records: Iterable[TuningRecord]) -> None:
-        """Store what became of records measured anew (each with the ``id`` it has here) in place of what they were."""
+        """Replace stored records by new measurements of them (each record has the ``id`` that it has in this
+        database)."""
         rows = [(record.id, record_row(record)) for record in records]
         with self.writing() as tables:
             for number, row in rows:
@@ -318,7 +319,7 @@ class Database:
         return [_value(TuningRecord, row) for row in self.query(sql, params)]
 
     def count(self, table: str = "records") -> int:
-        """Returns how many rows a table has."""
+        """Returns the number of rows of a table."""
         if table not in ("workloads", "targets", "sessions", "records"):
             raise ValueError(f"no table {table!r}")
         return int(self.query(f"SELECT count(*) AS n FROM {table}")[0]["n"])

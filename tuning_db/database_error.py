@@ -1,4 +1,4 @@
-"""What can go wrong with a database."""
+"""This module defines the error that all operations on a database raise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON lines in and out, and merging.
+"""This module exports and imports records as JSON lines, and merges databases.
 
 The first line says what the file is: ``{"format": "tilewright-records", "schema": 1}``. Each other line is an object
 with ``"type"``: workload, target, session or record, whose fields are the columns of that table (a record's keys come

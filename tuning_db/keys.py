@@ -1,4 +1,4 @@
-"""What stands for a workload or a target: keys, texts, records, or the objects themselves."""
+"""This module turns the forms of a workload or a target (object, text, record or key) into keys and records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .records import TargetRecord, WorkloadRecord
 
 
 class TargetLike(Protocol):
-    """What a codegen Target offers here; its ``str`` is what makes an equal one."""
+    """The interface of a codegen Target that the database needs; ``Target(str(target))`` is an equal target."""
 
     @property
     def key(self) -> str:
@@ -33,7 +33,8 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 
 
 def workload_key_of(workload: Workload) -> str:
-    """Returns what a workload in any of its forms is looked up by: its structure, or the key of one stored program."""
+    """Returns the key by which a workload in any of its forms is looked up: that of its structure, or of one stored
+    program."""
     if isinstance(workload, WorkloadRecord):
         return workload.key
     if isinstance(workload, str):
@@ -44,7 +45,7 @@ def workload_key_of(workload: Workload) -> str:
 
 
 def workload_record(workload: Workload) -> WorkloadRecord:
-    """Returns what is worth storing about a workload."""
+    """Returns the record of a workload, as the database stores it."""
     if isinstance(workload, WorkloadRecord):
         return workload
     if isinstance(workload, str) and "\n" not in workload:
@@ -84,7 +85,7 @@ def target_key(target: Target) -> str:
 
 
 def target_record(target: Target) -> TargetRecord:
-    """Returns what is worth storing about a target."""
+    """Returns the record of a target, as the database stores it."""
     if isinstance(target, TargetRecord):
         return target
     if isinstance(target, str):

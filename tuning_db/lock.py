@@ -1,7 +1,7 @@
-"""One lock file beside the database, held around everything that writes.
+"""A lock file beside the database is held during every write.
 
-SQLite before 3.51.3 can lose committed pages when a write races a checkpoint of the write-ahead log, so writers, and
-those who checkpoint, take turns. The kernel lets go of the lock when its process dies, however it dies.
+SQLite before 3.51.3 can lose committed pages when a write races a checkpoint of the write-ahead log, so writers and
+checkpoints exclude each other. The kernel releases the lock when its process ends, for whatever reason.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the database holds, as values: workloads, targets, sessions and records of measurements.
+"""These dataclasses are the rows of the database: workloads, targets, sessions and records of measurements.
 
 A record is text and numbers. Times are in seconds; moments are ISO 8601 text in UTC.
 """
@@ -27,7 +27,7 @@ STATUSES: Mapping[str, str] = {
     "out_of_memory": "the worker ran into its memory limit",
     "skipped": "the time was up before it was measured",
 }
-"""The statuses that our tuner writes; a record may carry another word of the same kind."""
+"""The statuses that the tuner writes; another tuner may write other words of this form."""
 
 _STATUS = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
@@ -39,7 +39,7 @@ def utc_now() -> str:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadRecord:
-    """Something to compute: a PrimFunc as text.
+    """A workload is a computation: a PrimFunc as text.
 
     ``key`` is the SHA-256 (hex) of the canonical text; ``shapes`` lists the arguments as
     ``{"name", "dtype", "shape"}``; ``flops`` and ``bytes`` are what one run computes and must at least move (None:
@@ -90,7 +90,7 @@ class SessionRecord:
 
 @dataclass(frozen=True, slots=True)
 class TuningRecord:
-    """One candidate and what became of it.
+    """A tuning record is one candidate with its result.
 
     ``workload``, ``target`` and ``session`` are keys; ``trace`` is the schedule's trace as JSON text; ``decisions``
     the row of numbers it was made from; ``times`` all timings in seconds. ``run_seconds`` is the figure that counts
@@ -132,7 +132,7 @@ class TuningRecord:
         return self.status == "ok"
 
     def digest(self) -> str:
-        """Returns what identifies the record in every database: SHA-256 (hex) over its content, its ``id`` left out."""
+        """Returns the identity of the record in every database: the SHA-256 (hex) of its content without its ``id``."""
         content = asdict(self)
         del content["id"]
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=_plain)
@@ -140,7 +140,7 @@ class TuningRecord:
 
 
 def _plain(value: Any) -> Any:
-    """NumPy numbers and other number-likes as Python's own; anything else is refused."""
+    """Convert NumPy's and other numbers to Python's; TypeError for anything else."""
     if hasattr(value, "item"):
         return value.item()
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""The schema and its history: numbered steps, each run once.
+"""This module defines the schema and its migrations: numbered steps, each of which runs once.
 
 A database carries ``PRAGMA application_id`` = :data:`APPLICATION_ID` and, in ``PRAGMA user_version``, the number of
 steps that it has seen. docs/schema.md describes the tables; the columns beside the JSON are there so that any SQLite

@@ -1,4 +1,4 @@
-"""Keeping a database small and sound."""
+"""This module drops slow records and checks a database for damage."""
 
 from __future__ import annotations
 

@@ -268,8 +268,8 @@ class LocalRunner(Runner):
             queue.extend(job for job in jobs if job.status == "waiting" and job not in queue and not _in(job, busy))
 
     def _schedule_here(self, job: _Job) -> bool:
-        """Returns where a trace needs what was registered in this process, workers get the scheduled program: apply it
-        here. False when it does not apply."""
+        """Returns False when the trace does not apply in this process.  A trace that needs primitives, intrinsics or
+        reducers of this process is applied here; the workers get the scheduled program."""
         if job.scheduled:
             return True
         assert self._func is not None

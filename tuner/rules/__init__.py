@@ -1,4 +1,4 @@
-"""Schedule rules: which blocks belong together, and the recipes that may schedule them.
+"""Schedule rules group blocks and offer recipes that schedule each group.
 
 ``schedule_rule``: the base class of rules, and how to register one of your own. ``stages_to_inline``: stages that are
 computed where they are used. ``vnni_products``: products of int8 by dot-product instructions. ``amx_products``: the same by

@@ -1,7 +1,8 @@
-"""The rule for products of int8 into int32 where the machine has a matrix unit (AMX).
+"""This rule schedules products of int8 into int32 on machines with a matrix unit (AMX).
 
 A product of tiles of 16 by 64 and 64 by 16 is one instruction; its sums stay in tile registers over the whole reduction
-(:mod:`tilewright.schedule.intrin.tiles`). The operand with the columns is packed, four steps side by side for each column.
+(:mod:`tilewright.schedule.intrin.tiles`). The operand with the columns is packed, with four steps of the reduction
+contiguous for each column.
 """
 
 from __future__ import annotations
@@ -53,14 +54,15 @@ def _roles(block: BlockInfo) -> Dot | None:
 
 
 def _left(block: BlockInfo, roles: Dot) -> int:
-    """Returns which of the block's loads is the factor with the rows."""
+    """Returns the load of the block that is the factor with the rows."""
     uses = enumerate(block.loads)
     return next(n for n, use in uses if n != roles.right and roles.k in use.axes())
 
 
 class TilePart(Part):
-    """Decisions: ``tall`` and ``wide``, the tiles of sums; ``across``, how many of these steps of columns meet all rows before
-    the next ones come; ``pack``, whether rows of A are copied together first."""
+    """This part has the decisions ``tall`` and ``wide``, the tiles of sums; ``across``, the number of column tiles that
+    are multiplied with all rows before the next ones; ``pack``, whether rows of A are first copied to contiguous
+    memory."""
 
     structure = ("tall", "wide", "pack")
 
@@ -127,8 +129,8 @@ class TilePart(Part):
             sch.unroll(other)
 
     def mask(self, columns: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
-        """Returns the sums and at least one tile of A and all of B in registers; steps of columns that make up the
-        part."""
+        """Returns the sums and at least one tile of A and all of B in registers; column tiles that divide the
+        columns."""
         tall, wide = columns["tall"], columns["wide"]
         return np.asarray((tall * wide + 1 + wide <= _REGISTERS) & (columns["across"] % wide == 0))
 

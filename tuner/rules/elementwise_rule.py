@@ -1,9 +1,10 @@
-"""Element-wise stages, and whatever no other rule took: one parallel loop outside, one vector loop inside.
+"""This rule takes element-wise stages and all other blocks left over: one parallel loop outside, one vector loop
+inside.
 
-Where the innermost axis jumps through an input that another axis walks in order (a transpose), the two are tiled, so
-that the cache lines touched are used up before they are evicted. The tile may be copied to scratch memory first: rows of
-the input a large power of two apart share few sets of the cache, those of the scratch memory do not. A plain copy needs no
-scratch memory: code generation takes it through registers, a square at a time.
+Where the innermost axis strides through an input in which another axis is contiguous (a transpose), the two are tiled,
+so that all of a cache line is used before it is evicted. The tile may be copied to scratch memory first: rows of the
+input that are a large power of two apart share few sets of the cache, while rows of the scratch memory do not. A plain
+copy needs no scratch memory: code generation takes it through registers, a square at a time.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from .schedule_rule import Group, ScheduleRule, register_rule
 
 
 class ElementwiseRule(ScheduleRule):
-    """Any block by itself; reductions that come here are parallel over their spatial axes and nothing else."""
+    """This rule takes any block by itself. Reductions are only made parallel over their spatial axes."""
 
     name = "elementwise"
     priority = 90
@@ -42,7 +43,7 @@ class ElementwiseRule(ScheduleRule):
 
 
 def _is_flat(block: BlockInfo) -> bool:
-    """Returns whether every access walks memory exactly as the loops do."""
+    """Returns whether every access is contiguous in the order of the loops."""
     shape = [block.extents[v] for v in block.spatial]
     for use in (*block.stores, *block.loads):
         if not use.dims:
@@ -54,7 +55,7 @@ def _is_flat(block: BlockInfo) -> bool:
 
 
 def _transposed(block: BlockInfo) -> tuple[Var, Use] | None:
-    """Returns an input that the innermost axis jumps through, and the axis that walks it in order."""
+    """Returns an input through which the innermost axis strides, and the axis that is contiguous in it."""
     inner = block.spatial[-1]
     for use in block.loads:
         if use.affine and (use.stride(inner) or 0) > 1:
@@ -65,8 +66,8 @@ def _transposed(block: BlockInfo) -> tuple[Var, Use] | None:
 
 
 class ElementwisePart(Part):
-    """Decisions: ``vectors`` per step; for a transpose also ``tile``, the rows of a tile, and ``staged``, whether it is
-    copied to scratch memory first."""
+    """This part has the decision ``vectors`` per iteration; for a transpose also ``tile``, the rows of a tile, and
+    ``staged``, whether it is copied to scratch memory first."""
 
     structure = ("vectors", "tile", "staged")
 
@@ -74,7 +75,7 @@ class ElementwisePart(Part):
         self.block, self.machine = block, machine
         self.lanes = machine.lanes(block.itemsize)
         self.parallel = worth_threads(machine, [block])
-        # a fused loop is split evenly only: otherwise the axes could not be told apart any more
+        # a fused loop is only split evenly: otherwise the axes could not be recovered from it
         self.flat = _is_flat(block) and (block.spatial_size % self.lanes == 0 or len(block.spatial) == 1)
         found = None if self.flat else _transposed(block)
         self.across: Var | None = None if found is None else found[0]
@@ -178,7 +179,7 @@ class ElementwisePart(Part):
 
 
 class PlainPart(Part):
-    """The block as it stands, its spatial loops one parallel loop; nothing to decide."""
+    """This part fuses the spatial loops into one parallel loop; it has no decisions."""
 
     decisions = ()
 

@@ -1,6 +1,6 @@
-"""Blocks whose loops keep their order: scans, where an instance reads an earlier one, and triangles of loops.
+"""This rule takes blocks whose loops keep their order: scans, which read earlier instances, and triangles of loops.
 
-Their outermost spatial loop is shared by the threads, their innermost spatial loop becomes vectors; nothing is exchanged.
+Their outermost spatial loop is parallel and their innermost spatial loop is vectorized; loops are not reordered.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .schedule_rule import Group, ScheduleRule, register_rule
 
 
 class InOrderRule(ScheduleRule):
-    """Any block that keeps the order of its loops, by itself."""
+    """This rule takes any block that keeps the order of its loops, by itself."""
 
     name = "in_order"
     priority = 95
@@ -35,7 +35,7 @@ class InOrderRule(ScheduleRule):
 
 
 class InOrderPart(Part):
-    """Decisions: ``vectors`` per step of the innermost loop, 0 to leave it as it is."""
+    """This part has the decision ``vectors`` per iteration of the innermost loop; 0 leaves the loop as it is."""
 
     structure = ("vectors",)
 

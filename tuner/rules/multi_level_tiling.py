@@ -1,4 +1,4 @@
-"""The rule for reductions with a vectorized spatial axis: matrix products, convolutions, pooling.
+"""This rule schedules reductions with a vectorized spatial axis: matrix products, convolutions, pooling.
 
 The recipe is in :mod:`.tiling_part`, what it costs in :mod:`.tiling_costs`.
 """
@@ -16,7 +16,7 @@ from .tiling_part import TilingPart
 
 
 class MultiLevelTilingRule(ScheduleRule):
-    """A reduction of affine accesses, with the element-wise stage that consumes its result."""
+    """This rule takes a reduction of affine accesses, with the element-wise stage that consumes its result."""
 
     name = "multi_level_tiling"
     priority = 10
@@ -70,7 +70,7 @@ def vector_axes(block: BlockInfo) -> list[Var]:
 
 
 def _reads_rows(block: BlockInfo) -> bool:
-    """Returns whether a reduction axis walks memory in order for at least a vector's length."""
+    """Returns whether a reduction axis is contiguous in memory for at least the length of a vector."""
     return any(use.stride(axis) == 1 and block.extents[axis] >= 16 for use in block.loads for axis in block.reduce)
 
 
@@ -80,7 +80,7 @@ def _reuses(block: BlockInfo, use: Use) -> bool:
 
 
 def _packable(block: BlockInfo, vector: Var) -> list[Use]:
-    """Returns the one load that moves along ``vector`` and each of whose dimensions is an axis by itself."""
+    """Returns the one load that depends on ``vector``, when each of its indices is a single axis."""
     moving = [use for use in block.loads if vector in use.axes()]
     if len(moving) != 1 or not _reuses(block, moving[0]):
         return []

@@ -1,4 +1,4 @@
-"""Steps that the recipes share."""
+"""This module has the steps that several recipes take."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def loops_within(sch: Schedule, block: Any, outer: Any) -> list[Any]:
 
 
 def loops_of_axis(sch: Schedule, block: Any, loops: Sequence[Var], axis: int) -> list[Any]:
-    """Returns those of ``loops`` that the block's axis number ``axis`` depends on."""
+    """Returns the loops among ``loops`` that the block's axis number ``axis`` depends on."""
     used = vars_in(realize_of(sch, block.name).iter_values[axis])
     return [loop for loop in loops if loop in used]
 

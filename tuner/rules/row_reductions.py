@@ -1,4 +1,5 @@
-"""Reductions along rows: softmax, norms, sums. All stages of one row are computed together while it is in the cache.
+"""This rule schedules reductions along rows (softmax, norms, sums): all stages of a row together, while it is in the
+cache.
 
 Each reduction gets vector lanes and several accumulators by rfactor, a fixed order of summation chosen by the
 schedule; a last step adds the lanes up.
@@ -32,7 +33,7 @@ from .schedule_rule import Group, ScheduleRule, register_rule
 
 
 class RowReductionRule(ScheduleRule):
-    """Blocks that share their leading axes (the rows) and at least one of which reduces what is left."""
+    """This rule takes blocks that share their leading axes (the rows), of which at least one reduces the other axes."""
 
     name = "row_reduction"
     priority = 20
@@ -98,8 +99,9 @@ def _row_by_row(members: set[BlockInfo], rank: int) -> bool:
 
 
 class RowPart(Part):
-    """Decisions: ``accumulators`` (vectors summed side by side), ``unroll`` of the loop over the row, ``vectors`` per
-    step of the element-wise stages, ``rows`` worked on together: while one waits for its horizontal sum, another goes on."""
+    """This part has the decisions ``accumulators`` (independent vectors of partial sums), ``unroll`` of the loop over
+    the row, ``vectors`` per iteration of the element-wise stages, and ``rows`` that are computed together: while one
+    waits for its horizontal sum, another continues."""
 
     structure = ("accumulators", "vectors", "rows")
 
@@ -121,7 +123,7 @@ class RowPart(Part):
         )
 
     def _last_extent(self) -> int:
-        """Rows along the innermost of their axes; 1 where several rows at a time have no form."""
+        """Rows along the innermost of their axes; 1 where the recipe cannot compute several rows at a time."""
         blocks = self.group.blocks
         simple = all(len(b.reduce) <= 1 and len(b.stores) == 1 for b in blocks)
         return self.anchor.extents[self.anchor.spatial[-1]] if self.anchor.spatial and simple else 1
@@ -210,7 +212,7 @@ class RowPart(Part):
             rows, *inside = loops if is_last else [loops[-1], *loops[:-1]]  # what moved has its reduction outside
             if inside:
                 sch.reorder(rows, *inside)
-            if is_last and kind == "finish":  # nothing else goes on meanwhile
+            if is_last and kind == "finish":  # nothing else runs meanwhile
                 sch.vectorize(rows)
             else:
                 sch.unroll(rows)
@@ -250,7 +252,7 @@ class RowPart(Part):
         if row_bytes % 4096 == 0 and not all(b.is_reduction for b in self.group.blocks):
             # rows at the same places of their pages: their lines and pending stores collide
             overhead = overhead + loads * (together - 1) / 2
-        streams = 0.6 + 0.4 / together  # what lies far away comes faster in many streams
+        streams = 0.6 + 0.4 / together  # memory delivers several streams faster than one
         again = (len(self.group.blocks) > 1) * (2 * row_bytes * together > machine.l1_bytes) * moved
         return Costs(rows).put(
             core_cycles=core * count,

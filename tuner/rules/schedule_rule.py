@@ -1,4 +1,4 @@
-"""What a schedule rule is: it recognizes a group of blocks and offers parts of sketches for it."""
+"""A schedule rule recognizes a group of blocks and offers parts of sketches for it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from ..sketch_part import Part
 
 @dataclass(frozen=True)
 class Group:
-    """Blocks that one recipe schedules together; ``anchor`` is the one that matters most."""
+    """A group has the blocks that one recipe schedules together; ``anchor`` is the one with the most work."""
 
     anchor: BlockInfo
     blocks: tuple[BlockInfo, ...]
 
 
 class ScheduleRule(ABC):
-    """Derive from it and :func:`register_rule` an instance, or pass rules to ``tune(rules=...)``.
+    """A schedule rule offers recipes. Derive from it and :func:`register_rule` an instance, or pass rules to
+    ``tune(rules=...)``.
 
     Rules are asked in the order of ``priority`` (smaller first), each about every block that no earlier group holds.
     """
@@ -35,12 +36,12 @@ class ScheduleRule(ABC):
 
     @abstractmethod
     def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
-        """Returns the group that ``block`` anchors, made of blocks in ``free``; None when the rule has nothing to
-        say."""
+        """Returns the group that ``block`` anchors, made of blocks in ``free``; None when the rule does not take the
+        block."""
 
     @abstractmethod
     def parts(self, program: Program, group: Group, machine: MachineModel) -> list[Part]:
-        """Returns the recipes for the group, alternatives of one another; none when the rule gives up."""
+        """Returns the recipes for the group, alternatives of one another; an empty sequence when it finds none."""
 
 
 _registered: list[ScheduleRule] = []

@@ -1,4 +1,4 @@
-"""Which stages are computed where they are used instead of being stored."""
+"""This module chooses the stages that are computed where they are used instead of being stored."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from ...tir.walk import pre_order
 from ..program import BlockInfo, Program
 
 _CHEAP = 8
-"""Operations up to which an element may be computed more than once."""
+"""The number of operations of an element up to which it may be computed more than once."""
 
 _FEW = 16
-"""Reads of an element up to which a padded copy may not be worth storing."""
+"""The number of reads per element up to which a padded copy may also be inlined."""
 
 
 _MUCH = 32
-"""Operations, those of the stages inlined before it included, up to which an element may be computed more than once."""
+"""The same limit with the operations of the stages that were inlined into it."""
 
 _GATHER = 4
-"""Operations that a read at a place from memory counts as."""
+"""The number of operations that a gather (a load at an index from memory) counts as."""
 
 _LONG = 1024
-"""Nodes that an expression may grow to by inlining, when it more than doubles by it."""
+"""The number of nodes that an expression may have after inlining that more than doubles it."""
 
 
 def blocks_to_inline(program: Program) -> list[str]:
@@ -33,8 +33,9 @@ def blocks_to_inline(program: Program) -> list[str]:
 
     An element-wise stage goes into its consumers when that repeats no costly work: always when a single element-wise
     stage consumes it; into several, or into a reduction that reads each element once, when it is cheap; into a
-    reduction that reads elements many times only when it merely moves data without a condition. What is inlined already
-    counts: a stage read at several places doubles with each level, and so does its expression when one place is read often.
+    reduction that reads elements many times only when it merely moves data without a condition. The stages that are
+    inlined already count: each level of stages that are read at several places doubles the work, and the length of the
+    expression.
     """
     out: list[str] = []
     work: dict[Buffer, int] = {}  # operations of an element of what is inlined

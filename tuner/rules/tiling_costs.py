@@ -1,4 +1,5 @@
-"""What the tiling recipe costs: closed formulas over columns of decisions, for all candidates at once."""
+"""This module computes the costs of the tiling recipe: closed formulas over columns of decisions, for all candidates at
+once."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ class TilingCosts:
         self.ahead = columns.get("ahead", np.zeros(rows))
 
     def mask(self) -> np.ndarray:
-        """Tiles that fit the registers; of rows that come to the same schedule, one."""
+        """Tiles that fit the registers; of rows that make the same schedule, one."""
         keep = self.registers <= self.machine.registers
         if self.axes.rows is not None:
             count = self.trips[self.axes.rows]
@@ -62,7 +63,7 @@ class TilingCosts:
 
     @cached_property
     def accumulators(self) -> np.ndarray:
-        """Vector registers that hold the tile."""
+        """The number of vector registers that hold the tile."""
         return np.asarray(np.prod([self.tile[v] for v in self.block.spatial], axis=0) / self.lanes)
 
     @cached_property

@@ -1,8 +1,8 @@
-"""The recipe for a reduction: register tiles, packed operands, blocks of tiles, a fused epilogue.
+"""This recipe schedules a reduction with register tiles, packed operands, blocks of tiles, and a fused epilogue.
 
-It is the one of Goto and van de Geijn ("Anatomy of high-performance matrix multiplication", TOMS 2008) for any affine
-reduction: rows times vector columns of accumulators stay in registers for the whole reduction; an operand that the
-vector axis walks is packed into panels; tiles are gone through in blocks. Tiles need not divide the extents.
+It follows Goto and van de Geijn ("Anatomy of high-performance matrix multiplication", TOMS 2008) for any affine
+reduction: rows times vector columns of accumulators stay in registers for the whole reduction; an operand that depends
+on the vector axis is packed into panels; tiles are computed in blocks. Tiles need not divide the extents.
 """
 
 from __future__ import annotations
@@ -54,13 +54,14 @@ def tile_axes(block: BlockInfo, vector: Var) -> TileAxes:
 
 
 class TilingPart(Part):
-    """One recipe: which axis is the vector, and which operand (if any) is packed into panels.
+    """A recipe is given by the vector axis and the operand (if any) that is packed into panels.
 
-    Decisions: ``rows`` and ``rows2`` (accumulator rows), ``vectors`` (accumulator columns, in vectors), ``block``
-    (row tiles gone through before the next panel), ``outer`` (1: panels outermost), ``unroll`` of the reduction, and for a
-    packed operand ``slice``: 0 to pack all of it first, else how many panels are packed at a time, to be used by all rows
-    while they are in the cache. Where an operand is larger than half of the second-level cache, also ``ahead``: while a tile
-    passes over a slice the next tile's rows are fetched; with panels outermost, while a panel is used the next panel.
+    Decisions: ``rows`` and ``rows2`` (accumulator rows), ``vectors`` (accumulator columns, in vectors), ``block`` (row
+    tiles computed before the next panel), ``outer`` (1: panels outermost), ``unroll`` of the reduction, and for a
+    packed operand ``slice``: 0 to pack all of it first, else how many panels are packed at a time, to be used by all
+    rows while they are in the cache. Where an operand is larger than half of the second-level cache, also ``ahead``:
+    while a tile passes over a slice the next tile's rows are fetched; with panels outermost, while a panel is used the
+    next panel.
     """
 
     structure = ("rows", "rows2", "vectors")
@@ -107,7 +108,7 @@ class TilingPart(Part):
 
     @property
     def passing(self) -> list[Use]:
-        """Returns the loads that do not move along the vector axis."""
+        """Returns the loads that do not depend on the vector axis."""
         return [use for use in self.block.loads if self.axes.vector not in use.axes()]
 
     def bytes_of(self, use: Use) -> int:

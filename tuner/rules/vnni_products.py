@@ -1,10 +1,11 @@
-"""The rule for products and convolutions of int8 where the machine multiplies and adds four of them in each lane at once.
+"""This rule schedules products and convolutions of int8 on machines that multiply and add four int8 in each lane.
 
-Four steps of the reduction and 16 columns become one ``vpdpbusd`` of AVX-512 VNNI (:mod:`tilewright.schedule.intrin`); the
-operand with the columns is packed into panels ``[panel, k // 4, column, k % 4]``. A convolution over NHWC is such a product
-for each place of the window, its channels the steps: the panels are ``[panel, ry, rx, k // 4, column, k % 4]``. The instruction takes one signed and one
-unsigned factor; where both are alike, the packed one is shifted by 128 while it is packed, and 128 times the sums of the
-other one's rows are put right when a tile is complete (``shift_operand``).
+Four steps of the reduction and 16 columns become one ``vpdpbusd`` of AVX-512 VNNI (:mod:`tilewright.schedule.intrin`);
+the operand with the columns is packed into panels ``[panel, k // 4, column, k % 4]``. A convolution over NHWC is such a
+product for each position in the window, with the channels as steps: the panels are ``[panel, ry, rx, k // 4, column, k
+% 4]``. The instruction takes one signed and one unsigned factor; where both are signed or both unsigned, the packed one
+is shifted by 128 while it is packed, and the sums are corrected by 128 times the row sums of the other one when a tile
+is complete (``shift_operand``).
 """
 
 from __future__ import annotations
@@ -42,13 +43,14 @@ class Dot:
     """The other axes of the reduction."""
     right: int
     signed: bool
-    """Whether the left factor is."""
+    """Whether the left factor is signed."""
     shifted: bool
-    """Whether the right one has to become what the left one is not."""
+    """Whether the right factor is shifted, because both factors are signed or both unsigned."""
 
 
 class DotRule(ScheduleRule):
-    """A sum of products of int8 or uint8, whose columns 16 divides and whose steps 4 divides."""
+    """This rule takes sums of products of int8 or uint8 whose number of columns is a multiple of 16, and of steps a
+    multiple of 4."""
 
     name = "int8_dots"
     priority = 5
@@ -62,7 +64,7 @@ class DotRule(ScheduleRule):
 
 
 def roles_of(block: BlockInfo) -> Dot | None:
-    """Returns who is who in a product of int8; None when the block is no such product."""
+    """Returns the roles of the axes and loads in a product of int8; None when the block is not such a product."""
     if not block.reduce or not block.spatial or not block.writes_in_order or block.block.init is None:
         return None
     operands = _operands(block.block.body)
@@ -114,7 +116,8 @@ def _widened(e: Expr) -> BufferLoad | None:
 
 
 class DotPart(Part):
-    """Decisions: ``rows`` and ``vectors`` of the tile, ``unroll`` of the steps, ``outer`` (1: panels outermost)."""
+    """This part has the decisions ``rows`` and ``vectors`` of the tile, ``unroll`` of the steps, ``outer`` (1: panels
+    outermost)."""
 
     structure = ("rows", "vectors")
 
@@ -233,8 +236,8 @@ class DotPart(Part):
         packed = extents[roles.column] * self.depth
         outermost = columns["outer"] > 0
         panel_bytes = width * self.depth
-        left = bands * height * self.depth  # bytes, as often as they are looked at
-        # the prefetcher of the first-level cache follows some eight rows; new lines of the others come late
+        left = bands * height * self.depth  # bytes, as often as they are read
+        # the prefetcher of the first-level cache follows about eight rows; lines of other rows arrive late
         far = np.where(height * self.depth + panel_bytes > 0.75 * machine.l1_bytes, 14.0, 4.0)
         waiting = far * np.maximum(0.0, height - 8) * self.depth / machine.line_bytes
         again = np.where(outermost & (panel_bytes < machine.l1_bytes), 0.3, 1.0)
