@@ -1,7 +1,7 @@
-"""Tensor expressions: say what to compute.
+"""Tensor expressions declare what to compute.
 
-:func:`placeholder` declares an input, :func:`compute` a tensor by the expression of its elements, :func:`sum` and its
-like reduce over a :func:`reduce_axis`, and :func:`create_prim_func` makes a function of loops and blocks from them.
+:func:`placeholder` declares an input, :func:`compute` a tensor by the expression of its elements, :func:`sum` and other
+reducers reduce over a :func:`reduce_axis`, and :func:`create_prim_func` makes a function of loops and blocks from them.
 
 >>> from tilewright import te
 >>> A, B = te.placeholder((128, 64), name="A"), te.placeholder((64, 32), name="B")
@@ -9,7 +9,7 @@ like reduce over a :func:`reduce_axis`, and :func:`create_prim_func` makes a fun
 >>> C = te.compute((128, 32), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
 >>> func = te.create_prim_func([A, B, C])
 
-:mod:`tilewright.te.ops` has operators written this way; :func:`create_schedule` is TVM's classic way to schedule.
+:mod:`tilewright.te.ops` has operators that are written this way; :func:`create_schedule` makes TVM's classic schedules.
 """
 
 from ..tir.expr import cast, const

@@ -1,8 +1,7 @@
-"""A classic schedule's steps applied to a fresh function, through :class:`tilewright.schedule.Schedule`.
+"""This module applies the steps of a classic schedule to a fresh function, with :class:`tilewright.schedule.Schedule`.
 
-First the stages that ``cache_read``, ``cache_write`` and ``rfactor`` add, then inlining, then, consumers before
-producers, each stage's place and its loops, and at last how the loops run. An error tells the classic step and its
-line.
+The order is: stages that ``cache_read``, ``cache_write`` and ``rfactor`` add; inlining; for each stage, consumers
+before producers, its place and its loops; and last the kinds of loops. An error names the classic step and its line.
 """
 
 from __future__ import annotations
@@ -103,7 +102,7 @@ class Applier:
         return method
 
     def step(self, text: str, line: str, method: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call a primitive; an error tells the classic step."""
+        """Call a primitive; an error names the classic step."""
         try:
             return method(*args, **kwargs)
         except ScheduleError as error:
@@ -234,8 +233,8 @@ class Applier:
             self.loop[iv] = loop
 
     def tensorize(self, text: str, line: str, stage: Stage, loop: Var, intrin: str | TensorIntrin) -> None:
-        """An intrinsic in the place of a stage's loop. A reduction's init is a nest of its own first: where the
-        reduction begins, or around the intrinsic when that runs all of it."""
+        """Replace a stage's loop by an intrinsic. The init of a reduction becomes a nest of its own before it: where
+        the reduction begins, or directly before the intrinsic when that computes all of the reduction."""
         realize = self.realize(self.rv(stage).name)
         if realize.block.init is not None:
             own = self.sch.get_loops(self.rv(stage))

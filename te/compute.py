@@ -1,4 +1,4 @@
-"""Declaring tensors: inputs, computations, and the variables in them."""
+"""This module declares tensors: inputs, computations, and the variables in them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def as_shape(shape: Any, name: str) -> tuple[Expr, ...]:
 
 
 def as_dtype(dtype: Any) -> str:
-    """Returns a data type by name; one of NumPy's has NumPy's name. ValueError when there is no such type."""
+    """Returns a data type by name; for a NumPy type its NumPy name. ValueError when there is no such type."""
     if not isinstance(dtype, str):
         try:
             dtype = np.dtype(dtype).name

@@ -1,4 +1,4 @@
-"""From tensors to a loop nest: one block per computation, in the order in which they depend on each other.
+"""This module turns tensors into loop nests: one block per computation, producers first.
 
     C = te.compute((128, 128), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
     create_prim_func([A, B, C])
@@ -63,7 +63,7 @@ def create_prim_func(
 
     Inputs have to be among ``ops``; computed tensors that are not become buffers of the function's own. A
     :func:`tilewright.te.var` among ``ops`` is a scalar parameter; other variables in shapes are bound to the arrays'
-    sizes at the call. ValueError names an input that is missing, and a variable that nothing gives a value.
+    sizes at the call. ValueError names a missing input, or a variable whose value does not follow from an argument.
 
     Loops, axes and indices have the types of the shapes, int32 mostly; all are int64 when int32 does not count the
     elements of a tensor or hold an index. ``index_dtype_override`` ("int32" or "int64") gives sizes, loops
@@ -112,7 +112,7 @@ def _checked_args(ops: Sequence[Tensor | Var]) -> list[Tensor | Var]:
 
 
 class _Builder:
-    """Buffers made so far and the loop nests over them."""
+    """A builder collects buffers and the loop nests over them."""
 
     def __init__(self, args: Sequence[Tensor | Var]) -> None:
         self.buffers: dict[Tensor, Buffer] = {}
@@ -146,7 +146,7 @@ class _Builder:
         return buffer
 
     def add(self, op: Operation) -> None:
-        """Place one operation, whose inputs are placed already."""
+        """Add the loop nest of one operation, whose inputs were added before."""
         if isinstance(op, PlaceholderOp):
             if op.output(0) not in self.buffers:
                 raise ValueError(
@@ -169,7 +169,7 @@ class _Builder:
     # one nest
 
     def compute(self, op: ComputeOp, step: Var | None = None) -> Stmt:
-        """Returns the nest of ``op``; without the outermost loop where that is the given one, of a recurrence."""
+        """Returns the nest of ``op``; within a recurrence without the outermost loop, whose variable is ``step``."""
         axes = axes_of(op)
         loops = [Var(iv.var.name, iv.var.dtype) for iv in axes]
         if step is not None:
@@ -248,7 +248,7 @@ class _Builder:
         buffers = [self.buffers[t] for t in tensors]
         if isinstance(first, Reduce):
             start, body = init_and_update(first, buffers, indices, lower)
-            if len(axes) == len(op.axis):  # a reduction of nothing is its identity
+            if len(axes) == len(op.axis):  # a reduction over an empty domain is its identity
                 body = start
             else:
                 init = start
@@ -258,7 +258,7 @@ class _Builder:
         if not own:  # a tensor of rank 0: as in TVM, one axis of extent 1
             own, values = [IterVar(Range(const(0), const(1)), Var("vi"))], (const(0),)
         bounds = [Evaluate(e) for r in ranges.values() for e in (r.min, r.extent) if _loads(e)]
-        reads, writes = access_regions(seq(body, *bounds), init)  # what an axis ends at is read as well
+        reads, writes = access_regions(seq(body, *bounds), init)  # loads in the bounds of an axis are reads as well
         name = self.block_name(op, name)
         block = Block(tuple(own), reads, writes, name, body, init, (), (), self.block_attrs(op))
         return BlockRealize(values, const(True, "bool"), block)
@@ -269,8 +269,8 @@ class _Builder:
         return name
 
     def loads(self, e: Expr, ranges: Mapping[Var, Range]) -> Expr:
-        """``e`` over buffers; indices with divisions in them (a reshape, a group) are simplified, and choices that the
-        domains ``ranges`` of the axes decide are made."""
+        """``e`` over buffers; indices with divisions in them (a reshape, a group) are simplified, and conditions that
+        the domains ``ranges`` of the axes decide are removed."""
         analyzer: list[Analyzer] = []
 
         def simplified(index: Expr) -> Expr:
@@ -310,7 +310,7 @@ class _Builder:
         return {"layout_free_buffers": which} if which else {}
 
     def with_unique_blocks(self, body: Stmt) -> Stmt:
-        """``body`` with its blocks' names told apart from those there are."""
+        """``body`` with block names that are different from the existing ones."""
 
         def post(n: Any) -> Any:
             if isinstance(n, Block):

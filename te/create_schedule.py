@@ -1,9 +1,8 @@
-"""TVM's classic schedules: ``s = te.create_schedule(C.op)``, then ``s[C].split(…)`` and its like.
+"""This module has TVM's classic schedules: ``s = te.create_schedule(C.op)``, then ``s[C].split(…)`` and other steps.
 
-A thin layer over :class:`tilewright.schedule.Schedule`. The classic program may say things in any order (split a stage
-before or after attaching it elsewhere), so the steps are collected and applied when the result is asked for: first the
-stages that ``cache_read``, ``cache_write`` and ``rfactor`` add, then inlining, then, consumers before producers, each
-stage's place and its loops, and at last how the loops run.
+A thin layer over :class:`tilewright.schedule.Schedule`. A classic program may give its steps in any order (it may split
+a stage before or after attaching it elsewhere). So the steps are collected, and :mod:`.apply_stages` applies them when
+the result is asked for.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def create_schedule(ops: Operation | Tensor | Sequence[Any]) -> Schedule:
 class Schedule:
     """A classic schedule; ``s[C]`` is the :class:`Stage` of a tensor or operation.
 
-    ``s.schedule`` is the block schedule it amounts to, ``s.func`` and ``s.mod`` the scheduled function;
+    ``s.schedule`` is the block schedule that results, ``s.func`` and ``s.mod`` the scheduled function;
     ``prim_func(args, name)`` and ``to_schedule(args, name)`` do the same for a list of arguments.
     """
 
@@ -70,7 +69,7 @@ class Schedule:
             raise KeyError(f"{op!r} is not part of this schedule; there are {names}") from None
 
     def changed(self) -> None:
-        """Forget what was made of the steps so far."""
+        """Drop the results that were computed from the steps so far."""
         self._cached = None
 
     def _new_stage(self, op: ComputeOp, beside: Stage, after: bool) -> Stage:
@@ -187,7 +186,7 @@ class Schedule:
 
 
 class _Axes(ComputeOp):
-    """An operation of which only the axes matter: what ``rfactor`` leaves."""
+    """An operation that only holds the axes of the stage that ``rfactor`` leaves."""
 
     __slots__ = ()
 

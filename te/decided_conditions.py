@@ -1,4 +1,4 @@
-"""Conditions of te expressions, as far as the domains of the axes decide them."""
+"""This module removes conditions of te expressions that the domains of the axes decide."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def within(ranges: Iterable[tuple[Var, Range]], least_size: int) -> Analyzer:
 
 
 def without_decided(e: Expr, analyzer: Analyzer) -> Expr:
-    """``e`` without the choices whose condition always holds or never does, and without the parts of conditions that are
-    always so. What is not decided stays as it was written."""
+    """``e`` without selections whose condition is always true or always false, and without terms of conditions that are
+    always true. Other conditions stay as they were written."""
 
     def post(n: Any) -> Any:
         if isinstance(n, Select):
@@ -49,7 +49,7 @@ def without_decided(e: Expr, analyzer: Analyzer) -> Expr:
 
 
 def decide(condition: Expr, analyzer: Analyzer) -> Expr:
-    """``condition`` without what always holds and what never does; the same object when nothing of it is decided."""
+    """``condition`` without terms that are always true or always false; the same object when there is none."""
     if isinstance(condition, (And, Or)):
         a, b = decide(condition.a, analyzer), decide(condition.b, analyzer)
         neutral = _TRUE if isinstance(condition, And) else _FALSE

@@ -1,4 +1,4 @@
-"""Stages with a body of your own: a statement over buffers, or a PrimFunc."""
+"""This module declares stages whose body the user writes: a statement over buffers, or a PrimFunc."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def extern_primfunc(
 
 
 def renewed(stmt: Stmt) -> Any:
-    """``stmt`` with variables and buffers of its own for those that it defines, so that it may stand somewhere twice."""
+    """``stmt`` with fresh variables and buffers for those that it defines, so that it may occur twice in a program."""
     fresh: dict[Var, Var] = {}
     buffers: dict[Buffer, Buffer] = {}
     for n in pre_order(stmt):

@@ -1,4 +1,5 @@
-"""Functions of expressions: the floating-point functions by name, conversions, constants."""
+"""This module has functions of expressions: floating-point functions, divisions of indices, operations on bits,
+limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes tensors: placeholders, computations, and hand-written bodies."""
+"""An operation makes tensors: a placeholder, a computation, or a hand-written body."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .tensor import ProducerLoad, Tensor
 
 
 class Operation:
-    """The base: a name, a tag and attributes for whoever schedules it, and the outputs."""
+    """The base class of operations: a name, a tag and attributes for schedules, and the outputs."""
 
     __slots__ = ("attrs", "name", "outputs", "tag")
 
@@ -32,12 +32,12 @@ class Operation:
 
     @property
     def num_outputs(self) -> int:
-        """Returns how many tensors it makes."""
+        """Returns the number of output tensors."""
         return len(self.outputs)
 
     @property
     def input_tensors(self) -> tuple[Tensor, ...]:
-        """Returns what it reads, in the order of first use."""
+        """Returns the tensors that it reads, in the order of first use."""
         return ()
 
     def output(self, index: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Reductions: axes, reducers, and the sums and extremes made with them.
+"""This module has reductions: axes, reducers, and the sums and extremes made with them.
 
 >>> from tilewright import te
 >>> A = te.placeholder((4, 8), name="A")

@@ -1,4 +1,4 @@
-"""What the block of a reduction consists of: its axes, its init and its update."""
+"""This module makes the parts of a reduction's block: its axes, its init and its update."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def axes_of(op: ComputeOp) -> tuple[IterVar, ...]:
 
 
 def accumulates_apart(update: Tensor, state: Tensor) -> bool:
-    """Returns whether a reduction reads the state that it updates: what it adds up then needs a place of its own."""
+    """Returns whether a reduction reads the state that it updates: the value that it adds then needs a buffer of its
+    own."""
     return isinstance(update.op.body[0], Reduce) and state in update.op.input_tensors  # type: ignore[attr-defined]
 
 
@@ -41,7 +42,7 @@ def init_and_update(
     start = reduce.init or combiner.identity_element
     init = seq(*[BufferStore(b, lower(e), indices) for b, e in zip(buffers, start, strict=True)])
     source = list(reduce.source)
-    if not is_const_int(reduce.condition, 1):  # where=: what is left out counts as the identity
+    if not is_const_int(reduce.condition, 1):  # where=: elements where it is false count as the identity
         pairs = zip(source, combiner.identity_element, strict=True)
         source = [if_then_else(reduce.condition, e, neutral) for e, neutral in pairs]
     source = [lower(e) for e in source]

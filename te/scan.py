@@ -1,4 +1,4 @@
-"""Recurrences: a tensor whose elements at one step depend on those of the steps before."""
+"""A recurrence is a tensor whose elements at one step depend on those of earlier steps."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ScanOp(Operation):
 
     @property
     def input_tensors(self) -> tuple[Tensor, ...]:
-        """Returns the initial values, and what the steps read from outside."""
+        """Returns the initial values, and the tensors that the steps read from outside."""
         return tuple(dict.fromkeys((*self.init, *self.inputs)))
 
 
@@ -60,8 +60,9 @@ def scan(
 
     ``state_placeholder`` stands for the result inside ``update``, the computation of step ``t``, which may read it at
     ``t - 1`` and so on; both have the result's shape. ``init`` has the first steps, as many as its first dimension
-    says. Lists of each give a list of results over common steps. ``inputs`` may name what the update reads from outside;
-    it is found anyway. ValueError for shapes that do not fit, and for a step that reads what is not there yet.
+    says. Lists of each give a list of results over common steps. ``inputs`` may name what the update reads from
+    outside; it is found anyway. ValueError for shapes that do not fit, and for a step that reads its own or a later
+    step.
 
     >>> from tilewright import te
     >>> X, state = te.placeholder((5, 3), name="X"), te.placeholder((5, 3))
@@ -126,7 +127,7 @@ def _body(name: str, update: Sequence[Tensor], state: Sequence[Tensor]) -> tuple
 
 
 def _check_steps(scan: ScanOp, op: ComputeOp) -> None:
-    """ValueError unless ``op`` is computed step by step and reads of the recurrence only what is there already."""
+    """ValueError unless ``op`` is computed step by step and reads only earlier steps of the recurrence."""
     dom = scan.scan_axis.dom
     analyzer = Analyzer()
     if not op.axis or not analyzer.can_prove_equal(op.axis[0].dom.extent, dom.min + dom.extent):
@@ -164,7 +165,7 @@ def copy_of(tensor: Tensor, name: str) -> ComputeOp:
 
 
 def ordered_operations(ops: Sequence[Operation], stop: set[Operation] | None = None) -> list[Operation]:
-    """``ops`` and all they depend on, producers first; nothing that those of ``stop`` depend on."""
+    """``ops`` and all they depend on, producers first; without operations that those of ``stop`` depend on."""
     placed: dict[Operation, None] = {}
     for op in ops:
         pending = [op]

@@ -1,8 +1,8 @@
-"""A stage of a classic te schedule: what the user asked of one operation's loops, in order.
+"""A stage of a classic te schedule records the steps that the user asks for on one operation's loops, in order.
 
 Axes are :class:`IterVar` objects as in TVM: ``s[C].op.axis[0]``, what ``split`` and ``fuse`` return. A stage keeps the
-list of its current loops (``leaf_iter_vars``), so that a step on an axis that is gone is refused at once, and records
-the step; :mod:`.create_schedule` applies the records to a :class:`tilewright.schedule.Schedule`.
+list of its current loops (``leaf_iter_vars``), so that a step on an axis that no longer exists is refused at once, and
+records the step; :mod:`.create_schedule` applies the records to a :class:`tilewright.schedule.Schedule`.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ class Stage:
     # loops
 
     def split(self, parent: IterVar, factor: Any = None, nparts: Any = None) -> tuple[IterVar, IterVar]:
-        """Two loops for one: ``factor`` iterations inside, or ``nparts`` outside. Returns (outer, inner).
+        """Split a loop into two: ``factor`` iterations inside, or ``nparts`` outside. Returns (outer, inner).
 
-        The factor need not divide the extent; what would be too much is left out.
+        The factor need not divide the extent; iterations beyond the extent are masked.
         """
         at = self._position("split", parent)
         if (factor is None) == (nparts is None):
@@ -138,7 +138,7 @@ class Stage:
         return fused
 
     def reorder(self, *args: IterVar) -> None:
-        """Put these loops into this order, at the places that they have together."""
+        """Put these loops into this order, at the positions that they occupy together."""
         axes = self._several("reorder", args)
         places = [self._position("reorder", a) for a in axes]
         if len(set(places)) != len(places):
@@ -167,11 +167,11 @@ class Stage:
         self._mark("bind", ivar, tag)
 
     def pragma(self, var: IterVar, pragma_type: str, pragma_value: Any = None) -> None:
-        """A remark for the code generator on a loop, e.g. ``auto_unroll_max_step`` with a number."""
+        """Annotate a loop for the code generator, e.g. ``auto_unroll_max_step`` with a number."""
         self._mark("annotate", var, f"pragma_{pragma_type}", 1 if pragma_value is None else pragma_value)
 
     def tensorize(self, var: IterVar, tensor_intrin: Any) -> None:
-        """Let a tensor intrinsic do the work of the loop and all inside it.
+        """Replace the loop and all inside it by a tensor intrinsic.
 
         ``tensor_intrin`` is a :class:`tilewright.schedule.TensorIntrin` or the name of one. A reduction's init becomes
         loops of its own.
@@ -184,13 +184,13 @@ class Stage:
         self._mark("tensorize", var, tensor_intrin)
 
     def set_scope(self, scope: str) -> None:
-        """The memory that holds the stage's result: ``global``, ``local``, ``shared``."""
+        """Set the memory that holds the stage's result: ``global``, ``local``, ``shared``."""
         self.scope = scope
         self.attach_line = caller()
         self.schedule.changed()
 
     def storage_align(self, axis: IterVar, factor: int, offset: int) -> None:
-        """Put ``factor * k + offset`` elements between neighbours along ``axis``, an axis of the stage's tensor."""
+        """Make the stride of ``axis``, an axis of the stage's tensor, ``factor * k + offset`` elements."""
         dims = [n for n, a in enumerate(self.op.axis) if a is axis]
         if not dims:
             name = axis.var.name if isinstance(axis, IterVar) else repr(axis)
@@ -209,7 +209,7 @@ class Stage:
         self.schedule.changed()
 
     def compute_root(self) -> None:
-        """Compute all of it before whoever reads it; the default."""
+        """Compute all of the stage before its consumers, which is the default."""
         self.attach, self.inlined = None, False
         self.schedule.changed()
 

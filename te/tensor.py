@@ -1,4 +1,4 @@
-"""Tensors: what an operation gives, and what expressions read."""
+"""A tensor is an output of an operation, and expressions read its elements."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ _broadcast: dict[str, Callable[[Any, Any], Any]] = {}
 
 
 def set_broadcast_operator(symbol: str, build: Callable[[Any, Any], Any]) -> None:
-    """Called by :mod:`tilewright.te.ops`, so that ``A + B`` on whole tensors broadcasts as NumPy does."""
+    """Set the function that makes ``A + B`` of whole tensors; :mod:`tilewright.te.ops` calls it, so that they
+    broadcast."""
     _broadcast[symbol] = build
 
 
 class Tensor:
-    """The ``value_index``-th output of ``op``: a shape and a data type, and no memory yet.
+    """A tensor is the ``value_index``-th output of ``op``: it has a shape and a data type, but no memory.
 
     ``A[i, j]`` (or ``A(i, j)``) is the expression of one element; ``A[i]`` of a matrix is a row, to be indexed further.
     Indices are not checked against the shape unless both are constants.
@@ -108,7 +109,7 @@ class Tensor:
 
 
 class TensorSlice:
-    """A tensor with its first indices given: ``A[i]``, of which ``A[i][j]`` makes an element."""
+    """A tensor slice is a tensor with its first indices given: ``A[i]``, of which ``A[i][j]`` makes an element."""
 
     __slots__ = ("indices", "tensor")
 

@@ -1,8 +1,8 @@
-"""Ready operators, written in :mod:`tilewright.te` and nothing else.
+"""This package has ready operators, written with :mod:`tilewright.te` only.
 
 They take tensors and return tensors; nothing runs until the result is built. Names and argument orders follow TVM's
 topi, NumPy and PyTorch, in this order where they differ. Sizes may be symbolic (``te.var``) where a formula allows it;
-shapes that do not fit raise ValueError and show both.
+shapes that do not match raise a ValueError that shows both.
 
 >>> from tilewright import te
 >>> x, w = te.placeholder((2, 8), name="x"), te.placeholder((4, 8), name="w")

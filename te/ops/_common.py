@@ -1,4 +1,4 @@
-"""What the operators share: reading shapes, axes, pairs and data types, and saying what does not fit."""
+"""This module checks and normalizes the operators' arguments: shapes, axes, pairs and data types."""
 
 from __future__ import annotations
 

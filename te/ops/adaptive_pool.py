@@ -1,4 +1,4 @@
-"""Adaptive pooling: windows such that the result has the size asked for."""
+"""Adaptive pooling chooses windows so that the result has the requested size."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def adaptive_max_pool1d(data: Tensor, output_size: Any, layout: str = "NCW", nam
 
 
 def adaptive_max_pool2d(data: Tensor, output_size: Any, layout: str = "NCHW", name: str = "") -> Tensor:
-    """Returns the maximum over windows that share the input out among ``output_size`` elements per dimension.
+    """Returns the maximum over windows that divide the input among ``output_size`` elements per dimension.
 
     Window ``i`` of ``out`` begins at ``i * size // out`` and ends before ``(i + 1) * size / out`` rounded up, so windows
     may overlap. ``output_size``: a number, or one per dimension, None where the size stays. ``layout``: ``NCHW`` or

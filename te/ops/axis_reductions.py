@@ -1,4 +1,4 @@
-"""Sums, extremes, means and their positions over axes; ``axis=None`` reduces over all of them."""
+"""This module has sums, products, means, extremes and their positions over axes; ``axis=None`` means all axes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two tensors, or a tensor and a number, combined element by element; shapes broadcast as in NumPy."""
+"""This module combines two tensors, or a tensor and a number, element by element; shapes broadcast as in NumPy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensors joined, cut and picked from."""
+"""This module concatenates, splits and indexes tensors."""
 
 from __future__ import annotations
 
@@ -115,8 +115,8 @@ def strided_slice(
 def take(x: Tensor, indices: Tensor, axis: int | None = None, mode: str = "clip", name: str = "T_take") -> Tensor:
     """Returns the elements at ``indices`` along ``axis`` (None: of the flattened tensor), as ``numpy.take``.
 
-    ``mode`` says what becomes of an index outside: ``clip`` (the nearest, as TVM), ``wrap`` (counted around), ``fast``
-    (it must not occur).
+    ``mode`` is the treatment of an index outside: ``clip`` (the nearest index, as in TVM), ``wrap`` (the index modulo
+    the extent), ``fast`` (such an index must not occur).
     """
     op = "take"
     check_tensor(op, x)

@@ -1,4 +1,4 @@
-"""Convolutions in one to three dimensions, channels first or last: strided, padded, dilated, grouped.
+"""This module has convolutions in one to three dimensions, channels first or last: strided, padded, dilated, grouped.
 
 What deep learning calls a convolution is a correlation: the kernel is not flipped.
 """

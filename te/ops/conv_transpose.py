@@ -1,4 +1,4 @@
-"""Transposed convolution."""
+"""This module has the transposed convolution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Depthwise convolution."""
+"""This module has the depthwise convolution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One tensor in, one of the same shape out: activations and functions of each element."""
+"""This module has activations and other functions of each element of one tensor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products of matrices."""
+"""This module has products of matrices."""
 
 from __future__ import annotations
 

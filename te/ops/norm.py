@@ -1,4 +1,4 @@
-"""Normalisation: layer, RMS, batch, group."""
+"""This module has normalizations: layer, RMS, batch, group."""
 
 from __future__ import annotations
 

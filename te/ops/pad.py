@@ -1,4 +1,4 @@
-"""Padding, and reading what users say about it."""
+"""This module pads tensors, and reads the padding arguments of convolutions and pooling."""
 
 from __future__ import annotations
 

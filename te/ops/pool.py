@@ -1,4 +1,4 @@
-"""Pooling: the maximum or the mean over windows."""
+"""Pooling takes the maximum or the mean over windows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elements in another order or shape."""
+"""This module puts the elements of a tensor into another order or shape."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _aligned(old: Sequence[Expr], new: Sequence[Expr]) -> list[tuple[list[int], 
 
 
 def flatten(x: Tensor, start: int = 1, name: str = "T_flatten") -> Tensor:
-    """Returns all dimensions from ``start`` on made into one."""
+    """Returns all dimensions from ``start`` on, merged into one."""
     check_tensor("flatten", x)
     start = normalize_axis("flatten", start, x.ndim) if x.ndim else 0
     return reshape(x, [*x.shape[:start], prod_of(x.shape[start:])], name)

@@ -1,4 +1,4 @@
-"""Resizing: nearest neighbours, linear and cubic interpolation, with ONNX's ways to place the elements."""
+"""This module resizes images by nearest, linear or cubic interpolation, with ONNX's coordinate modes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 
 def _place(i: Expr, size: Expr, out: int, mode: str) -> tuple[Expr, int]:
-    """Returns where output ``i`` of ``out`` lies among ``size`` elements, as numerator and denominator: no rounding
-    disturbs it."""
+    """Returns where output ``i`` of ``out`` lies among ``size`` elements, as numerator and denominator, so that it is
+    exact."""
     if mode == "asymmetric":
         return i * size, out
     if mode == "align_corners":
@@ -50,13 +50,13 @@ def _weights(t: Expr, method: str, a: float) -> list[Expr]:
     1)."""
     if method == "linear":
         return [1 - t, t]
-    u = 1 - t  # Keys' kernel, written so that nothing cancels: a d³ - 5a d² + 8a d - 4a = a (d - 1) (d - 2)²
+    u = 1 - t  # Keys' kernel, in a form without cancellation: a d³ - 5a d² + 8a d - 4a = a (d - 1) (d - 2)²
     inner = [1 - d * d * ((a + 3) - d * (a + 2)) for d in (t, u)]
     return [t * u * u * a, *inner, t * t * u * a]
 
 
 def _along(x: Tensor, axis: int, out: int, mode: str, method: str, a: float, name: str) -> Tensor:
-    """``x`` interpolated along one dimension; the weights are a small stage of their own."""
+    """``x`` interpolated along one dimension; the weights are computed in a small stage of their own."""
     size, acc = x.shape[axis], x.dtype
     first, taps = (0, 2) if method == "linear" else (-1, 4)
 
@@ -121,7 +121,9 @@ def _resize(
     acc = data.dtype if is_float(data.dtype) and bits_of(data.dtype) >= 32 else "float32"
     x = data if data.dtype == acc else compute(data.shape, lambda *i: cast(acc, data(*i)), name=f"{name}_wide")
     pairs = [(axis, out) for axis, out in zip(axes, outs, strict=True) if not _stays(data.shape[axis], out)]
-    pairs.sort(key=lambda p: _growth(data.shape[p[0]], p[1]))  # what shrinks first, so that there is less in between
+    pairs.sort(
+        key=lambda p: _growth(data.shape[p[0]], p[1])
+    )  # dimensions that shrink come first, so that intermediate results are small
     for number, (axis, out) in enumerate(pairs):
         last = number == len(pairs) - 1
         x = _along(
@@ -135,7 +137,7 @@ def _resize(
 
 
 def _stays(size: Expr, out: int) -> bool:
-    """Returns whether a dimension keeps its size: each element is then its own place."""
+    """Returns whether a dimension keeps its size, so that each output element is an input element."""
     return isinstance(size, IntImm) and size.value == out
 
 

@@ -1,4 +1,4 @@
-"""Softmax and its logarithm, in the stages that TVM's topi has, so that schedule rules know them."""
+"""This module has softmax and its logarithm, in the stages of TVM's topi, which schedule rules recognize."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ._common import check_tensor, normalize_axis
 
 
 class _Rows:
-    """The pieces both share: indices with and without the axis, and the row's maximum and sum."""
+    """The parts of both functions: indices with and without the axis, and the row's maximum and sum."""
 
     def __init__(self, op: str, x: Tensor, axis: int) -> None:
         check_tensor(op, x)
