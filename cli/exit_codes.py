@@ -1,4 +1,4 @@
-"""Exit codes, and errors that end a command with one."""
+"""This module has the exit codes, and the error that ends a command with one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EXIT_CODES = {
 
 
 class CommandError(Exception):
-    """Ends the command with a message, a hint and an exit code."""
+    """This error ends the command with a message, a hint and an exit code."""
 
     def __init__(self, message: str, hint: str = "", code: int = 1) -> None:
         super().__init__(message)

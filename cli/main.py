@@ -1,4 +1,4 @@
-"""The command ``tilewright``: finds the subcommand, and turns what goes wrong into a message and an exit code."""
+"""The command ``tilewright`` finds the subcommand and turns errors into messages and exit codes."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _run(words: list[str]) -> int:
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except BrokenPipeError:
-        # The reader of our output has gone (`tilewright … | head`): nothing to say, and nobody to say it to.
+        # The reader of the output has closed it (`tilewright … | head`), so there is nothing to report.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (KeyboardInterrupt, click.Abort):
@@ -123,7 +123,7 @@ def _catch_sigterm() -> Any:
 
 
 def _say(error: Exception, debug: bool) -> int:
-    """Print an error as people want to read it; the exit code."""
+    """Print the message of an error and return the exit code."""
     hint, code = "", 1
     if isinstance(error, click.ClickException):
         error.show()
@@ -159,5 +159,5 @@ def _say(error: Exception, debug: bool) -> int:
 
 
 def _named(error: Exception, *names: str) -> bool:
-    """By name, so that an error message does not load every layer."""
+    """By name, so that an error message does not import every layer."""
     return any(cls.__name__ in names for cls in type(error).__mro__)

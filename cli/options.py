@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""This module has the options that several commands share."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ DEFAULT_DB = "tuning.db"
 
 
 def target_text(flag: str | None, num_cores: int | None = None) -> str:
-    """Returns the target that holds, with a thread count when one is asked for."""
+    """Returns the target in force, with the thread count where one is given."""
     text = setting("target", flag).value or "native"
     return text if num_cores is None else f"{text} -num-cores={num_cores}"
 
 
 def database_path(flag: str | None, *, create: bool = False, needed: bool = True) -> str | None:
-    """Returns the database that holds: flag, TILEWRIGHT_DB, tilewright.toml, else ``tuning.db`` here when it is there.
+    """Returns the database in force: flag, TILEWRIGHT_DB, tilewright.toml, else ``tuning.db`` here when it is there.
 
     ``create``: it may be new. ``needed`` False: None when there is none.
     """

@@ -1,4 +1,4 @@
-"""Results on stdout: tables for people, one JSON document for programs."""
+"""This module prints results on stdout: tables for people, one JSON document for programs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def echo_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[tuple[Any, .
 
 
 def style_ok(stream: Any) -> bool:
-    """Returns whether colours and bold are welcome: a terminal, and no NO_COLOR."""
+    """Returns whether to use colours and bold: on a terminal without NO_COLOR."""
     return bool(stream.isatty()) and not os.environ.get("NO_COLOR")
 
 

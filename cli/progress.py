@@ -1,4 +1,4 @@
-"""Progress on stderr: a bar on a terminal, a plain line every ten seconds elsewhere."""
+"""This module shows progress on stderr: a bar on a terminal, elsewhere a plain line every ten seconds."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ class Progress:
             self._line(now)
 
     def figure(self) -> str:
-        """``best 1.2 ms, 223 GFLOP/s, 85% of peak``; of the roofline where moving data takes longer than computing."""
+        """``best 1.2 ms, 223 GFLOP/s, 85% of peak``; the share is of the roofline where moving data takes longer than
+        computing."""
         if self.best is None:
             return "nothing measured yet"
         parts = [f"best {seconds_text(self.best)}"]

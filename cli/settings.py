@@ -1,4 +1,4 @@
-"""Settings: a flag wins over the environment, which wins over ``tilewright.toml``, which wins over the default."""
+"""Settings come from a flag, else the environment, else ``tilewright.toml``, else the default."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Setting:
 
 
 def setting(name: str, flag: str | None = None) -> Setting:
-    """Returns the value that holds for ``name``, one of db, target, cache_dir, num_threads, log."""
+    """Returns the value in force for ``name``, one of db, target, cache_dir, num_threads, log."""
     if flag is not None:
         return Setting(name, flag, "flag")
     variable = f"TILEWRIGHT_{name.upper()}"
@@ -55,7 +55,7 @@ def all_settings() -> list[Setting]:
 
 
 def put_into_force() -> None:
-    """Make the settings hold in this process and its children: what the layers below read is the environment."""
+    """Set the environment of this process from the settings, because the layers below read the environment."""
     for name in ("cache_dir", "num_threads"):
         value = setting(name).value
         if value is not None:

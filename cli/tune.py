@@ -97,7 +97,7 @@ def command(
 
 
 def _again(spec: str, args: tuple[str, ...], target: str | None, num_cores: int | None, path: str | None) -> list[str]:
-    """Returns the words that go on where this search stopped."""
+    """Returns the command that continues this search."""
     words = ["tilewright", "tune", spec, *[word for arg in args for word in ("--arg", arg)]]
     words += ["--target", target] if target else []
     words += ["--num-cores", str(num_cores)] if num_cores else []

@@ -1,8 +1,8 @@
-"""Build, tune and bench from end to end: here the layers meet.
+"""This package builds, tunes and benchmarks from end to end with the layers below it.
 
 :func:`build` compiles the best schedule on record, :func:`tune` finds one, :func:`bench` compares. :mod:`.request`
-brings what they may be asked for into one form; :mod:`.workload_definition`, :mod:`.spec` and :mod:`.catalog` are named
-computations with parameters; :mod:`.machine_probes` measures what this machine can do.
+brings their inputs into one form; :mod:`.workload_definition`, :mod:`.spec` and :mod:`.catalog` are named computations
+with parameters; :mod:`.machine_probes` measures what this machine can do.
 """
 
 from .benching import BenchResult, BenchRow, bench

@@ -1,4 +1,4 @@
-"""Timing a workload's default schedule, its tuned one, and NumPy side by side, in turns, in one run."""
+"""This module times a workload's default schedule, its tuned schedule and NumPy alternately in one run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from .roofline import bandwidth_for, peak_dtype, peak_for
 
 @dataclass
 class BenchRow:
-    """One contender. ``times`` are seconds per call, one per round; ``error`` says why it has none, or is wrong."""
+    """A row is one contender. ``times`` are seconds per call, one per round; ``error`` says why there are none, or that
+    the result is wrong."""
 
     name: str
     origin: str
@@ -38,8 +39,8 @@ class BenchRow:
 
 @dataclass
 class BenchResult:
-    """What :func:`bench` found. ``peak_flops`` and ``bandwidth`` (bytes per second, from the cache or memory that
-    ``bandwidth_of`` names) are what the machine can do with the target's threads; None when not measured."""
+    """The result of :func:`bench`. ``peak_flops`` and ``bandwidth`` (bytes per second, from the cache or memory that
+    ``bandwidth_of`` names) are the measured limits of the machine with the target's threads; None when not measured."""
 
     spec: str
     target: str
@@ -106,7 +107,8 @@ class BenchResult:
 
 
 _BLAS_SPINS_SECONDS = 0.03
-"""OpenBLAS's threads keep their cores busy for 2**26 cycles after a product; whoever comes next would pay for it."""
+"""OpenBLAS's threads keep their cores busy for 2**26 cycles after a product, which would slow down the next
+contender."""
 
 _FIGURES = ("gflops", "gbytes_per_second", "share_of_peak", "share_of_roofline", "speedup_over_numpy")
 
@@ -125,9 +127,9 @@ def bench(
 ) -> BenchResult:
     """Time ``inputs`` (see :func:`.request.request`) as scheduled by default, as tuned in ``db``, and with NumPy.
 
-    The contenders take turns, ``rounds`` times, each for about ``round_seconds``; NumPy gets as many threads as the
-    target, and the peak of multiply-adds is one of the contenders. Results are compared with NumPy's first, and one
-    that is wrong is said to be. ``machine``: measure the machine (or take what was measured), False for no shares.
+    The contenders run alternately, ``rounds`` times, each for about ``round_seconds``; NumPy gets as many threads as
+    the target, and the peak of multiply-adds is one of the contenders. Results are compared with NumPy's first; the row
+    of a wrong one has an ``error``. ``machine``: measure the machine (or take what was measured), False for no shares.
     """
     compiled_for = target if isinstance(target, Target) else Target(target)
     missing = compiled_for.missing_here()
@@ -143,7 +145,7 @@ def bench(
         if tuned.kind == "tuned":
             plans.append(tuned)
         else:
-            plans = [tuned]  # its origin tells which targets have records
+            plans = [tuned]  # its origin names the targets that have records
     elif require_tuned:
         plan(inputs, args, compiled_for, require_tuned=True)
     func = base.request.func
@@ -215,7 +217,7 @@ def _native(module: Any, arguments: Arguments) -> Callable[[int], float]:
 
 
 def race(runs: list[tuple[BenchRow, Callable[[int], float]]], rounds: int, round_seconds: float) -> None:
-    """Each contender in turn, ``rounds`` times; slow ones run once a round, fast ones often."""
+    """Run the contenders alternately, ``rounds`` times; a slow one runs once per round, a fast one many times."""
     numbers = []
     for _, run in runs:
         time.sleep(_BLAS_SPINS_SECONDS)

@@ -1,4 +1,5 @@
-"""How many threads NumPy's matrix products use: a comparison is fair when both sides have the same."""
+"""This module sets the number of threads of NumPy's matrix products, so that both sides of a comparison have the
+same."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ _FOLDERS = ("../numpy.libs", ".dylibs", "../../..")
 
 @contextlib.contextmanager
 def numpy_threads(count: int) -> Iterator[bool]:
-    """While it lasts, NumPy's OpenBLAS uses ``count`` threads. Yields whether that could be arranged."""
+    """Let NumPy's OpenBLAS use ``count`` threads inside the ``with`` block. Yields whether that was possible."""
     found = _openblas()
     if found is None:
         yield False

@@ -1,4 +1,4 @@
-"""Building: the best record of a database replayed, or a good default, compiled."""
+"""This module builds a function: it compiles the best recorded schedule, or the analytic model's."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from .request import Request, request, requests
 log = logging.getLogger("tilewright")
 
 _RECORDS = 4
-"""Records that are tried before the analytic model is asked."""
+"""The number of records that are tried before the analytic model is asked."""
 
 
 class BuildError(RuntimeError):
-    """What was asked for cannot be built."""
+    """The request cannot be built."""
 
 
 class NoRecordError(BuildError):
@@ -34,7 +34,7 @@ class NoRecordError(BuildError):
 
 @dataclass(frozen=True)
 class Plan:
-    """How a function will be computed, before it is compiled.
+    """A plan says how a function will be computed; it is made before compiling.
 
     ``kind``: ``tuned`` (a record's trace), ``default`` (the analytic model's choice, nothing measured) or ``given`` (as the
     caller has it). ``origin`` says in words which, what stays as written, which records do not apply, and which were
@@ -70,9 +70,9 @@ def build(
     ``inputs``: what :func:`.request.request` takes; with a te schedule or a spec ``args`` are its tensors or
     parameters. Of a module of several functions, or a mapping of such inputs by name, all are built, and the result has
     them by name. A function that is not scheduled gets the best schedule that ``db`` has for it, else the analytic
-    model's best, and ``module.origin`` says which. Records that this code generator measured come before those of another
-    one. ``require_tuned``: :class:`NoRecordError` instead of the analytic model's schedule.
-    ``name`` is the symbol of the compiled function.
+    model's best, and ``module.origin`` says which. Records that this code generator measured come before those of other
+    versions. ``require_tuned``: :class:`NoRecordError` instead of the analytic model's schedule. ``name`` is the symbol
+    of the compiled function.
 
     >>> import numpy as np
     >>> f = build("relu:M=1,N=4")
@@ -111,7 +111,7 @@ def plan(
     require_tuned: bool = False,
     name: str | None = None,
 ) -> Plan:
-    """Returns what :func:`build` would compile, and why."""
+    """Returns the function that :func:`build` would compile, and why."""
     machine = target if isinstance(target, Target) else Target(target)
     asked = request(inputs, args, name)
     failed, elsewhere = "", ""
@@ -131,8 +131,8 @@ def plan(
 
 
 def _tuned(db: Database, asked: Request, machine: Target) -> tuple[Plan | None, str]:
-    """Returns the fastest record that applies, those of this code generator before others; else what is wrong with the
-    first."""
+    """Returns the fastest record that applies, those of this code generator before others; else a sentence about why
+    the first does not."""
     failed = ""
     for record in db.fastest(asked.func, machine, codegen_version=CODEGEN_VERSION, limit=_RECORDS):
         origin = f"record {record.id} of {db.path}"
@@ -153,7 +153,8 @@ def _tuned(db: Database, asked: Request, machine: Target) -> tuple[Plan | None, 
 
 
 def _untuned(asked: Request, machine: Target, before: str, elsewhere: str) -> Plan:
-    """As the caller scheduled it, or the analytic model's choice. ``before`` and ``elsewhere`` go into the origin."""
+    """As the caller scheduled it, or with the analytic model's schedule. ``before`` and ``elsewhere`` go into the
+    origin."""
     if asked.scheduled:
         return Plan(asked, machine, "given", f"{before}scheduled by the caller", asked.func)
     unknown = unknown_sizes(asked.func)

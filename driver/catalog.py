@@ -1,4 +1,4 @@
-"""The built-in workloads: name, parameters with defaults, the te program, and its NumPy counterpart."""
+"""This module lists the built-in workloads: name, parameters with defaults, the te program, and its NumPy reference."""
 
 from __future__ import annotations
 

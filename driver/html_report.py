@@ -1,4 +1,4 @@
-"""A page about what a database holds: one HTML file, drawings inline, no scripts; light, dark, and on paper."""
+"""This module writes the contents of a database as one HTML page, with inline drawings and without scripts."""
 
 from __future__ import annotations
 

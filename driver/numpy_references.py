@@ -1,5 +1,5 @@
-"""The built-in workloads in NumPy, written as a NumPy user who cares for speed would: results go into ``outputs``
-where a function takes ``out=``, and large temporaries are avoided. They are the yardstick of ``tilewright bench``.
+"""This module has the built-in workloads in NumPy, which ``tilewright bench`` compares with.  They are written for
+speed: results go into ``outputs`` where a function takes ``out=``, and large temporaries are avoided.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def depthwise_conv2d(
 def max_pool2d(
     ins: Arrays, outs: Arrays, *, kernel: int = 2, stride: int = 2, padding: int = 0, layout: str = "NCHW", **_: Any
 ) -> None:
-    """The largest of each window."""
+    """The maximum of each window."""
     x = _channels_first(ins[0], layout)
     lowest = float(np.finfo(x.dtype).min) if x.dtype.kind == "f" else float(np.iinfo(x.dtype).min)
     _windows(x, kernel, stride, padding, lowest).max(axis=(4, 5), out=_channels_first(outs[0], layout))

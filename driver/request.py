@@ -1,4 +1,4 @@
-"""What tune, build and bench may be asked for, brought into one form."""
+"""This module brings the inputs of tune, build and bench into one form."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from .workload_definition import Workload, WorkloadCase
 
 @dataclass(frozen=True)
 class Request:
-    """A function to compile or tune. ``scheduled``: it already says how. ``case``: the workload it came from."""
+    """A request is a function to compile or tune. ``scheduled``: it is scheduled already. ``case``: the workload it
+    came from."""
 
     func: PrimFunc
     scheduled: bool = False
@@ -26,7 +27,7 @@ class Request:
 
     @property
     def spec(self) -> str:
-        """Returns how the command line calls it; empty for what does not come from a workload."""
+        """Returns its spec on the command line; empty for a request that does not come from a workload."""
         return self.case.spec if self.case is not None else ""
 
 
@@ -77,7 +78,7 @@ def _one_of(module: IRModule) -> PrimFunc:
 
 
 def requests(what: Any) -> dict[str, Request] | None:
-    """Returns what a module of several functions asks for, by name: an IRModule, a Schedule of one, or a mapping of
+    """Returns the requests of a module of several functions, by name: an IRModule, a Schedule of one, or a mapping of
     what :func:`request` takes. None for anything else."""
     if isinstance(what, Schedule) and len(what.mod.functions) > 1:
         return {name: Request(func, scheduled=True) for name, func in what.mod.items()}
@@ -93,7 +94,8 @@ def _case(case: WorkloadCase) -> Request:
 
 
 def is_scheduled(func: PrimFunc) -> bool:
-    """Returns whether somebody has said how: a loop that is not serial, or an annotation on a loop or block."""
+    """Returns whether the function is scheduled: it has a loop that is not serial, or an annotation on a loop or
+    block."""
     for node in pre_order(func.body):
         if isinstance(node, For) and (node.kind != "serial" or node.annotations):
             return True

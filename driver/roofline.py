@@ -1,5 +1,5 @@
-"""The least time a machine could take: operations over the measured peak, bytes over the measured bandwidth, whichever
-is longer (Williams, Waterman and Patterson, "Roofline", CACM 52(4), 2009)."""
+"""This module computes the roofline: the larger of operations over peak and bytes over bandwidth, in seconds (Williams,
+Waterman and Patterson, "Roofline", CACM 52(4), 2009)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .machine_probes import MachineReport, bandwidth_of, peak_of
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The least ``seconds`` that a run could take (None: not known), and what sets them: ``limit`` is ``peak``, or the
-    memory or cache that the arguments come from."""
+    """A bound is the least ``seconds`` that a run could take (None: not known), and their cause: ``limit`` is ``peak``,
+    or the memory or cache that the arguments come from."""
 
     seconds: float | None
     limit: str

@@ -1,7 +1,7 @@
-"""From what a user writes to a workload with its parameters fixed.
+"""This module reads specs: the text of a user for a workload with its parameters.
 
 ``matmul:M=512,N=512,K=512`` names a built-in workload (or one of a plugin); parameters left out take their defaults.
-``kernels.py:attention`` runs a file of the user's and takes the function of that name, with ``--arg seq=128`` or
+``kernels.py:attention`` runs a file of the user and takes the function of that name, with ``--arg seq=128`` or
 ``kernels.py:attention:seq=128``.
 """
 
@@ -54,7 +54,7 @@ def all_workloads() -> dict[str, Workload]:
             try:
                 found = entry.load()
                 _plugins[entry.name] = found if isinstance(found, Workload) else workload(found)
-            except Exception as error:  # whatever a plugin raises, we go on without it
+            except Exception as error:  # a plugin that raises any exception is left out
                 package = entry.dist.name if entry.dist is not None else "?"
                 warnings.warn(f"workload {entry.name!r} of the package {package!r} is broken: {error}", stacklevel=2)
     return {**_plugins, **BUILTIN}

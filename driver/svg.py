@@ -1,4 +1,4 @@
-"""A drawing of a search: each trial a dot, the best so far a line."""
+"""This module draws a search as SVG: each trial as a dot, the best so far as a line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tuning: what was asked for, brought into form and handed to the tuner; the records go to the database."""
+"""This module tunes a request with the tuner, which writes its records to a database."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger("tilewright")
 
 
 class TuneError(RuntimeError):
-    """What was asked for cannot be tuned, or nothing could be measured."""
+    """The request cannot be tuned, or nothing could be measured."""
 
 
 def tune(
@@ -37,11 +37,11 @@ def tune(
 ) -> TuneResult:
     """Search for the fastest schedule of ``inputs`` on ``target``, measuring ``trials`` candidates.
 
-    ``inputs``: a PrimFunc, te tensors (inputs first, outputs last), a workload or a spec; see
-    :func:`.request.request`. Records go to ``db`` (nowhere when None), and what it already holds is built on.
-    ``time_limit``: seconds. ``callbacks`` are called with the progress. ``options`` go to
-    :func:`tilewright.tuner.tune`. Ctrl-C ends the search; what was measured is in the database. :class:`TuneError` when no
-    schedule rule has a candidate; where all candidates fail, ``best`` is None and ``problem`` says why.
+    ``inputs``: a PrimFunc, te tensors (inputs first, outputs last), a workload or a spec; see :func:`.request.request`.
+    Records go to ``db`` (nowhere when None), and the search uses the records that are there already. ``time_limit``:
+    seconds. ``callbacks`` are called with the progress. ``options`` go to :func:`tilewright.tuner.tune`. Ctrl-C ends
+    the search; what was measured is in the database. :class:`TuneError` when no schedule rule has a candidate; where
+    all candidates fail, ``best`` is None and ``problem`` says why.
     """
     machine = target if isinstance(target, Target) else Target(target)
     missing = machine.missing_here()

@@ -1,4 +1,4 @@
-"""Workloads: Python functions that return te tensors, with parameters that a command line can set.
+"""A workload is a Python function that returns te tensors, with parameters that the command line can set.
 
 >>> from tilewright import te
 >>> @workload
@@ -30,11 +30,11 @@ from ..tir.function import PrimFunc
 
 Reference = Callable[..., None]
 _MAX_ELEMENTS = 2**36
-"""More than machines have memory for; a wrong number in a spec is likelier than such a tensor."""
+"""The largest number of elements of a workload's tensors; a larger one is most likely a mistake in the spec."""
 
 
 class WorkloadError(ValueError):
-    """A workload that is not there, or a parameter that it cannot take: which one, and why."""
+    """The workload does not exist, or it cannot take a parameter; the message says which one, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Workload:
 
     @property
     def signature(self) -> str:
-        """Returns how to write it: ``matmul:M=1024,N=1024,K=1024,dtype=float32``."""
+        """Returns the spec with all parameters: ``matmul:M=1024,N=1024,K=1024,dtype=float32``."""
         return f"{self.name}:{','.join([f'{p.name}={_text(p.default)}' for p in self.parameters])}"
 
     def case(self, **values: Any) -> WorkloadCase:
@@ -146,7 +146,8 @@ class WorkloadCase:
 
     @property
     def spec(self) -> str:
-        """Returns how the command line calls it: ``matmul:M=7,N=7,K=7``; sizes, and what differs from its default."""
+        """Returns its spec on the command line, ``matmul:M=7,N=7,K=7``: sizes, and parameters that differ from their
+        defaults."""
         known = [(p, self.values[p.name]) for p in self.workload.parameters]
         said = [f"{p.name}={_text(value)}" for p, value in known if p.kind == "size" or value != p.default]
         values = ",".join(said)
@@ -182,7 +183,7 @@ class WorkloadCase:
         return count_bytes(self.func)
 
     def run_reference(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> bool:
-        """Compute it with NumPy into ``outputs``; False when NumPy cannot: no reference, or bfloat16."""
+        """Compute it with NumPy into ``outputs``; False when that is not possible: no reference, or bfloat16."""
         if self.workload.reference is None or any(b.dtype == "bfloat16" for b in self.func.buffers):
             return False
         self.workload.reference(inputs, outputs, **self.values)
