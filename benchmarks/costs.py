@@ -1,4 +1,4 @@
-"""What using Tilewright costs: importing, calling, compiling, tuning.
+"""This script measures what Tilewright itself costs: importing, calling, compiling, tuning.
 
 ``python benchmarks/costs.py [--tuning]`` (with ``--tuning``: also 64 trials of matmul 1024³, a fresh database)
 """
@@ -52,7 +52,7 @@ def called() -> float:
 
 
 def compiled(func: object) -> float:
-    """Median seconds from a function, scheduled or not, to a callable, nothing taken from the disk."""
+    """Median seconds from a function, scheduled or not, to a callable, without the cache on the disk."""
     times = []
     for _ in range(7):
         start = time.perf_counter()
@@ -70,7 +70,8 @@ def matmul() -> tw.Schedule:
 
 
 def chain(blocks: int = 30, rows: int = 128, columns: int = 256) -> tw.PrimFunc:
-    """Stages one after the other: element-wise functions, and every third two a row's mean taken off."""
+    """Stages one after the other: element-wise functions, and for every third two stages that subtract the mean of a
+    row."""
     x = te.placeholder((rows, columns), name="X")
     t = x
     stage = 0
@@ -88,7 +89,7 @@ def chain(blocks: int = 30, rows: int = 128, columns: int = 256) -> tw.PrimFunc:
 
 
 def passes(sch: tw.Schedule) -> list[list[str]]:
-    """Returns where the time of compiling goes: the median of each lowering pass, writing the IR, and LLVM."""
+    """Returns the parts of the compile time: the medians of each lowering pass, of writing the IR, and of LLVM."""
     target = tw.Target(TARGET)
     rows: dict[str, list[float]] = {}
     for _ in range(7):
@@ -105,7 +106,8 @@ def passes(sch: tw.Schedule) -> list[list[str]]:
 
 
 def forked() -> float:
-    """Median seconds of the fork and the join of a parallel loop of two turns on two threads, inside compiled code."""
+    """Median seconds of the fork and the join of a parallel loop of two iterations on two threads, inside compiled
+    code."""
     turns = 1000
     func = parse(f"""
 @T.prim_func

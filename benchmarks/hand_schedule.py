@@ -1,4 +1,4 @@
-"""The hand-written schedule of examples/matmul_by_hand.py against the peak, and against NumPy, in turns.
+"""This script compares the schedule of examples/matmul_by_hand.py with the peak and with NumPy, timed alternately.
 
 ``python benchmarks/hand_schedule.py [M N K]``
 """

@@ -1,9 +1,10 @@
-"""Contenders timed in turns, and the turns that say something about a kernel and not about who else uses the machine.
+"""This module times contenders alternately, and selects the runs in which no other process used the core.
 
-Virtual cores are often halves of a core. Whoever works on the other half takes some of the clock, of the caches and of the
-instructions that the core can begin in a cycle: of the last a loop of multiply-adds on registers needs two thirds and notices
-nothing, a kernel that also loads needs all. So besides the limit a *witness* runs before and after each turn, a product of
-64³ that never leaves the first-level cache: where it is slower than at its best in this run, the core was not ours alone.
+A *turn* is one timed run of a contender. A virtual core is often half of a core. Work on the other half takes some of
+the clock, of the caches and of the issue slots. A loop of multiply-adds on registers needs two thirds of the issue
+slots, so it does not slow down; a kernel that also loads needs all of them, so it does. Therefore a *witness* runs
+before and after each turn besides the limit: a product of 64³ whose data stay in the first-level cache. Where it is
+slower than its best in this run, another process used the core.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ Times = dict[str, list[float]]
 Contender = tuple[str, Callable[[int], float]]
 
 FEW, ENOUGH = 5, 12
-"""Turns that a median needs, and those that are worth waiting for."""
+"""The number of turns that a median needs, and the number for which it is worth waiting."""
 AROUND = ("witness", "limit")
-"""What runs right before and right after a turn of ours."""
+"""The contenders that run directly before and after each turn of ours."""
 
 
 def take_turns(contenders: Sequence[Contender], rounds: int, round_seconds: float) -> Times:
     """Seconds per call of each, by round. "ours" and "call" have four short runs a round; "limit" and "witness" run before
-    and after each of ours, so that they meet the same clock, and have two entries for each."""
+    and after each of ours, so that the clock is the same, and have two entries for each."""
     runs = dict(contenders)
     around = [name for name in AROUND if name in runs]
     long = [name for name in runs if name not in ("ours", "call", *AROUND)]
@@ -44,18 +45,18 @@ def take_turns(contenders: Sequence[Contender], rounds: int, round_seconds: floa
         for name in long:
             note(name, 8)
             if name == "NumPy":
-                time.sleep(0.03)  # its threads spin for as long after a product
+                time.sleep(0.03)  # its threads spin for so long after a product
     return times
 
 
 class Judge:
-    """Knows the best of this run, of the limit and of the witness, and tells which turns were near both."""
+    """A judge keeps the best times of the limit and the witness in this run, and selects the turns near both."""
 
     def __init__(self) -> None:
         self.best: dict[Any, float] = {}
 
     def look(self, times: Times, key: Any) -> None:
-        """Take note of ``times``; ``key`` says whose limit that is, where several kernels have the same."""
+        """Add ``times``; ``key`` identifies the limit, which several kernels may share."""
         for name, place in (("limit", key), ("witness", "witness")):
             if name in times:
                 taken = sorted(times[name])

@@ -1,13 +1,13 @@
-"""What bounds a matrix product: the loop itself, or where its operands come from.
+"""This script measures what bounds a matrix product: its inner loop, or the memory that its operands come from.
 
     python benchmarks/kernel_bounds.py
 
-First the inner loops of the tiles: their instructions, counted in the machine code. Then such loops on operands that lie in
-the first-level cache, in the second, and beyond, with rows of A that fall into the same sets of the first, and with B packed
-in the call, as a share of the multiply-add peak measured around each turn. Then the bandwidth of sweeps over as many bytes
-as the products read. Last, for each product of ``examples/kernels/matmul.py``, the least time that follows: all
-multiply-adds at the peak, and packing B, where that is done in the call, at the rate of a copy within the second-level
-cache.
+First the inner loops of the tiles: their instructions, counted in the machine code. Then such loops on operands that
+lie in the first-level cache, in the second, and beyond, with rows of A that fall into the same sets of the first, and
+with B packed in the call, as a share of the multiply-add peak measured before and after each run. Then the bandwidth of
+sweeps over as many bytes as the products read. Last, for each product of ``examples/kernels/matmul.py``, the least time
+that follows: all multiply-adds at the peak, and packing B, where that is done in the call, at the rate of a copy within
+the second-level cache.
 """
 
 from __future__ import annotations

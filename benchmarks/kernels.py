@@ -1,13 +1,14 @@
-"""The schedules of ``examples/kernels`` against the machine's limit and against other libraries, in turns, in one run.
+"""This script compares the schedules of ``examples/kernels`` with the machine's limit and other libraries in one run.
 
     python benchmarks/kernels.py                      # all, on one thread
     python benchmarks/kernels.py "matmul 512" softmax # those whose names hold one of the words
     python benchmarks/kernels.py --cores 2 matmul     # on two threads
     python benchmarks/kernels.py --scaling matmul     # two threads over one
 
-A share is of the multiply-add peak, or of the bandwidth of a sweep over as many bytes, measured between the kernels, over
-the turns in which the core was ours alone (``interleaved_timing.py``); their number is the next column. The last columns say how many
-times as long NumPy and the others take, over all turns; those that are not installed are left out.
+A share is of the multiply-add peak, or of the bandwidth of a sweep over as many bytes, measured between the kernels,
+over the turns in which no other process used the core (``interleaved_timing.py``); the next column is their number. The
+last columns say how many times as long NumPy and the others take, over all turns; those that are not installed are left
+out.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ sys.path.insert(0, str(HERE.parent / "examples" / "kernels"))
 
 
 def options() -> argparse.Namespace:
-    """Returns what was asked for."""
+    """Returns the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="*", help="only kernels whose names hold one of these")
     parser.add_argument("--cores", type=int, default=1)
@@ -56,7 +57,7 @@ def main() -> None:
     """Measure and print."""
     asked = options()
     cores = max(2, asked.cores) if asked.scaling else asked.cores
-    if hasattr(os, "sched_setaffinity"):  # before any library counts the processors
+    if hasattr(os, "sched_setaffinity"):  # before a library counts the processors
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-cores:])
     if not asked.share_cores:
         come_first()
@@ -87,7 +88,7 @@ def main() -> None:
 
 
 def come_first() -> None:
-    """Let this process go before others, where the system has that and allows it."""
+    """Raise the priority of this process, where the system allows it."""
     if hasattr(os, "sched_setscheduler"):
         with contextlib.suppress(PermissionError):
             os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
@@ -167,7 +168,7 @@ def measure(
 
 
 def sweep_of(kind: str, arrays: list[Any], target: Any) -> Any:
-    """Returns a sweep over the kernel's own arrays: what lies in a cache for the one does for the other."""
+    """Returns a sweep over the kernel's own arrays: so that both find the same data in the caches."""
     from tilewright.driver.machine_probes import ARRAYS, BandwidthProbe
 
     largest = sorted(arrays[:-1], key=lambda a: -a.nbytes)
@@ -177,7 +178,7 @@ def sweep_of(kind: str, arrays: list[Any], target: Any) -> Any:
 
 
 def scaling(kernel: Any, cores: int, asked: argparse.Namespace) -> dict[str, Any]:
-    """Returns one kernel on one thread and on several, in turns."""
+    """Returns the row of one kernel that is timed alternately on one thread and on several."""
     from tilewright.driver.benching import BenchRow, race
     from tilewright.driver.machine_probes import PeakProbe
 

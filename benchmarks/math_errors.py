@@ -1,4 +1,4 @@
-"""The errors of the mathematical functions, in units of the last place: float32 over all 2**32 values, float64 sampled.
+"""This script measures the errors of mathematical functions in ULPs: all 2**32 float32 values, and float64 samples.
 
 ``nice -n 19 python benchmarks/math_errors.py exp tanh … [--sample N] [--float64 N] [--update docs/math.md]``
 
@@ -27,7 +27,7 @@ from tilewright import te
 from tilewright.tir import op
 from tilewright.tir.expr import Expr, const
 
-CHUNK = 1 << 15  # what a chunk needs fits into the level-2 cache
+CHUNK = 1 << 15  # the arrays of a chunk fit into the level-2 cache
 Reference = Callable[..., Any]
 
 
@@ -101,7 +101,7 @@ class Worst:
     wrong: int = 0
 
     def see(self, error: np.ndarray, *xs: np.ndarray) -> None:
-        """Take in the errors at ``xs``."""
+        """Update the worst error with the errors at ``xs``."""
         i = int(error.argmax())
         if error[i] > self.ulp:
             self.ulp, self.where = float(error[i]), tuple([float(x[i]) for x in xs])
@@ -243,7 +243,7 @@ def row(name: str, w32: Worst, w64: Worst | None) -> list[str]:
 
 
 def update(path: Path, name: str, cells: list[str]) -> None:
-    """Put the figures into the row of the function in a Markdown table; what was not measured keeps its cell."""
+    """Put the figures into the row of the function in a Markdown table; a cell without a new figure stays."""
     text = path.read_text(encoding="utf-8")
 
     def replaced(m: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Fits the tables of ``codegen/lower/math_tables.py``: polynomials of degree 5 on sixteen intervals each.
+"""This script fits the tables of ``codegen/lower/math_tables.py``: polynomials of degree 5 on sixteen intervals each.
 
 ``python benchmarks/math_fit.py gelu erf tanh`` prints them as they stand there. It needs mpmath.
 

@@ -1,11 +1,11 @@
-"""The mathematical functions against NumPy's, in nanoseconds for each element, in turns of one run.
+"""This script compares the mathematical functions with NumPy's, in nanoseconds per element, timed alternately.
 
 ``python benchmarks/math_speed.py [function …] [--dtype float64] [--size 131072] [--rounds 41]``
 
 Both sides read and write the same arrays, small enough for the level-2 cache, on one thread. A round times every
 contender once; the ratio is the median over the rounds of NumPy's time over ours in the same round, so what disturbs
-the machine for longer than a round disturbs both. Arguments lie where the functions are used: no huge ones for the
-sine, no overflow.
+the machine for longer than a round disturbs both. Arguments are in the usual range of each function: none are huge for
+the sine, and none overflow.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ def kernel(name: str, dtype: str, size: int, target: str) -> tw.Module:
 
 
 def contest(contenders: list[Callable[[], Any]], rounds: int) -> list[list[float]]:
-    """Returns the seconds of each contender in each round; the first two rounds are warm-up. Who starts changes."""
+    """Returns the seconds of each contender in each round; the first two rounds are warm-up. The order changes from
+    round to round."""
     seconds: list[list[float]] = [[] for _ in contenders]
     for turn in range(rounds + 2):
         for k in range(len(contenders)):

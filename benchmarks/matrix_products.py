@@ -1,4 +1,5 @@
-"""Matrix products and a convolution, tuned: share of the multiply-add peak of the same run, and against NumPy.
+"""This script compares tuned matrix products and a convolution with the multiply-add peak of the same run and with
+NumPy.
 
 ``python benchmarks/matrix_products.py [--trials 64] [--db benchmarks.db] [--target "native -num-cores=1"]``
 """

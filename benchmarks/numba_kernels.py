@@ -1,4 +1,4 @@
-"""Loops as a numba user would write them, for one thread."""
+"""This module has loops as a numba user would write them, for one thread."""
 
 # ruff: noqa: D103
 from __future__ import annotations

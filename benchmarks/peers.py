@@ -1,7 +1,7 @@
-"""The same operations in other libraries: PyTorch, ONNX Runtime, JAX and numba, each only where it is installed.
+"""This module runs the same operations in PyTorch, ONNX Runtime, JAX and numba, where they are installed.
 
-A peer gets the arrays that our kernel gets and what it wants prepared is prepared before the clock starts: layouts it
-likes better, weights as constants, code compiled. Outputs are given where a library takes them.
+A peer gets the arrays that our kernel gets. Preparations are not timed: the layouts that it prefers, weights as
+constants, compiled code. Outputs are given where a library takes them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def peers_of(
     operation: str, arrays: Sequence[np.ndarray], options: Mapping[str, Any], expected: np.ndarray, cores: int
 ) -> dict[str, Run]:
     """By library: a function without arguments that runs the operation once. One whose result is not ``expected`` is an
-    error: a rival that computes something else is no rival."""
+    error: its time could not be compared."""
     os.environ.setdefault("XLA_FLAGS", f"--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads={cores}")
     out = {}
     for name, (module, maker) in LIBRARIES.items():

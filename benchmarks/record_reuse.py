@@ -1,8 +1,8 @@
-"""A record built again is as fast as when it was measured: its time now over its time in the database.
+"""This script checks that a record is as fast when built again: its time now over its time in the database.
 
-``python benchmarks/record_reuse.py SPEC… [--db benchmarks.db] [--target "native -num-cores=1"]``. Nothing is searched; the
-record's trace is replayed, compiled and timed, in turns with a second build of the same record, whose ratio to the
-first is what noise alone does.
+``python benchmarks/record_reuse.py SPEC… [--db benchmarks.db] [--target "native -num-cores=1"]``. Nothing is searched;
+the record's trace is replayed, compiled and timed, alternately with a second build of the same record, whose ratio to
+the first shows the noise.
 """
 
 import argparse

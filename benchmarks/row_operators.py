@@ -1,4 +1,4 @@
-"""Row-wise operators, tuned, against NumPy.
+"""This script compares tuned row-wise operators with NumPy.
 
 ``python benchmarks/row_operators.py [--trials 32] [--db benchmarks.db] [--target "native -num-cores=1"]``
 """

@@ -1,4 +1,4 @@
-"""How long scheduling, printing and parsing take.
+"""This script measures how long scheduling, printing and parsing take.
 
 ``python benchmarks/schedule_speed.py [--rounds 15]``
 
@@ -137,7 +137,7 @@ def times_at(blocks: int, rounds: int) -> dict[str, float]:
         "verify": median_ms(lambda: verify(func), rounds),
     }
     for name, step in steps(blocks).items():
-        fresh = iter(range(rounds + 1))  # each time a function that nothing is remembered about
+        fresh = iter(range(rounds + 1))  # each time a new function, for which nothing is cached
         found[name] = median_ms(lambda s=step, f=fresh: s(Schedule(func.with_attr("round", next(f)))), rounds)
     return found
 

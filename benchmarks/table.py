@@ -1,4 +1,4 @@
-"""What the scripts here share: tune what has no record yet, time everything in turns, print one table of ratios."""
+"""This module tunes workloads without a record, times all of them alternately, and prints a table of ratios."""
 
 from __future__ import annotations
 

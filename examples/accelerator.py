@@ -1,7 +1,7 @@
-"""A machine of your own: schedule a matmul for a made-up accelerator, and run it.
+"""This example schedules a matmul for a made-up accelerator, and runs it.
 
 The accelerator has a unit that multiplies 16x16 tiles, three small memories next to it (one for tiles of each operand,
-one for sums), and a DMA engine that moves tiles between them and main memory. A program for it is nothing but
+one for sums), and a DMA engine that moves tiles between them and main memory. A program for it is a sequence of
 
     zero         sums = 0
     load_a       tile of A  <- main memory
@@ -10,7 +10,7 @@ one for sums), and a DMA engine that moves tiles between them and main memory. A
     store        main memory <- sums
 
 Run it: ``python examples/accelerator.py``. Four steps: say what each instruction does, say how it is called, schedule a
-matmul so that its loops are those of the instructions, and let the interpreter play the machine.
+matmul so that its loops are those of the instructions, and let the interpreter simulate the machine.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def matmul_impl(a: T.handle, b: T.handle, s: T.handle):
 def dma(source: str, target: str, call: str) -> tuple[tw.PrimFunc, tw.PrimFunc]:
     """Returns a copy of a tile from memory ``source`` to memory ``target``: what it does, and the call of the engine.
 
-    In main memory a tile is a part of a larger matrix, so the engine is told how far apart rows are, on both sides.
+    In main memory a tile is a part of a larger matrix, so the engine needs the distance of rows on both sides.
     """
 
     @T.prim_func
@@ -170,7 +170,7 @@ def schedule(func: tw.PrimFunc) -> tw.Schedule:
 
 
 class Accelerator:
-    """Plays the instructions on NumPy arrays and counts them."""
+    """This simulator executes the instructions on NumPy arrays and counts them."""
 
     def __init__(self) -> None:
         self.count: Counter[str] = Counter()

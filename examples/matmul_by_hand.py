@@ -1,4 +1,4 @@
-"""A matmul scheduled by hand: what a fast CPU kernel is made of, one step at a time.
+"""This example schedules a matmul by hand, one step of a fast CPU kernel at a time.
 
 Run it: ``python examples/matmul_by_hand.py [M N K]``. It checks the result and prints the share of the machine's peak.
 """
@@ -14,7 +14,7 @@ from tilewright import te
 
 
 def declare(m: int, n: int, k: int) -> tw.PrimFunc:
-    """Returns what to compute: C = A @ B. Nothing here says how."""
+    """Returns the function C = A @ B, unscheduled."""
     a = te.placeholder((m, k), name="A")
     b = te.placeholder((k, n), name="B")
     kk = te.reduce_axis((0, k), name="k")
@@ -23,8 +23,7 @@ def declare(m: int, n: int, k: int) -> tw.PrimFunc:
 
 
 def schedule(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
-    """Returns how to compute it: a tile of ``rows`` x ``vectors * lanes`` accumulators stays in registers while k
-    runs."""
+    """Returns the schedule: a tile of ``rows`` x ``vectors * lanes`` accumulators stays in registers while k runs."""
     lanes = target.vector_lanes("float32")
     rows, vectors = (8, 3) if target.num_vector_registers >= 32 else (4, 3)
     sch = tw.Schedule(func)
@@ -34,12 +33,12 @@ def schedule(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
     # The accumulators get a buffer of their own, in registers, and are copied to C at the end.
     out = sch.cache_write(block, 0, "local")
 
-    # Tiles need not divide the extents: what sticks out is masked.
+    # Tiles need not divide the extents: elements beyond them are masked.
     i, j, k = sch.get_loops(block)
     i_block, i0, i1 = sch.split(i, [None, 32, rows])
     j0, jv, j2 = sch.split(j, [None, vectors, lanes])
 
-    # 32 tiles of rows are a block of A that the level-2 cache holds while all of B passes by.
+    # 32 tiles of rows are a block of A that stays in the level-2 cache while all of B is read.
     sch.reorder(i_block, j0, i0, k, i1, jv, j2)
 
     # B is packed into panels as wide as the tile, so that the inner loop reads it front to back.
@@ -58,7 +57,7 @@ def schedule(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
         sch.unroll(loop)
     sch.vectorize(c1)
 
-    # The tile is written out in full; eight steps of k share one trip of the loop.
+    # The tile is written out in full; one iteration of the loop has eight steps of k.
     sch.unroll(i1)
     sch.unroll(jv)
     sch.vectorize(j2)

@@ -1,6 +1,6 @@
-"""Where the largest element of each row is: a reduction of pairs.
+"""This kernel finds the position of the largest element of each row: a reduction of pairs.
 
-A pair is a place and a value; of two pairs the one with the larger value stays, of equal values the one that comes first.
+A pair is a position and a value. Of two pairs the one with the larger value stays, and of equal values the first one.
 By lanes this is two vectors, compared and blended under one mask. Rows are read once, so the limit is the bandwidth of
 reading, as for ``row_sum.py``, and as there many rows go side by side; with two vectors each, eight.
 

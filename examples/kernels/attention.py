@@ -2,9 +2,10 @@
 
 Run it: ``python examples/kernels/attention.py [words of names]``.
 
-Between the two products lies a softmax of a matrix of scores, 4 MB for each head when there are 1024 positions. One step
-after the other would write it, read it three times and write it once more. Here a block of rows goes through all steps
-while its scores are in the level-2 cache, as in FlashAttention (T. Dao and others, 2022), with the whole row at hand:
+Between the two products lies a softmax of a matrix of scores, 4 MB for each head when there are 1024 positions.
+Separate steps would write it, read it three times and write it once more. Here all steps are computed for a block of
+rows while its scores are in the level-2 cache, as in FlashAttention (T. Dao and others, 2022), with the whole row at
+hand:
 
 * ``scores``: some rows of Q by all of K. Vectors go along the positions, which lie a row apart in K, so that K is
   transposed into panels first, once for each head. A tile of scores stays in registers for the d steps of its sums.

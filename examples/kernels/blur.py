@@ -5,9 +5,9 @@ serves three rows of the result. It is computed when the first of these needs it
 do: ``rolling_buffer`` leaves room for three rows, which stay in the first-level cache, and computes only the new one.
 Threads work on blocks of rows of the result, each with its sums.
 
-What remains is to read the image once and to write the result once. The result is stored past the caches, which need not read
-its lines first, and the image is asked for ahead of time. Where it all stays in a large cache that costs a fifteenth; where memory
-is slow, or others use it too, it takes two thirds of the time.
+What remains is to read the image once and to write the result once. The result is stored past the caches, which then do
+not read its lines first, and the image is prefetched. Where all data stay in a large cache this takes a fifteenth
+longer; where memory is slow, or other processes use it too, it takes two thirds of the time.
 
 Run it: ``python examples/kernels/blur.py``.
 """
@@ -34,7 +34,7 @@ def declare(height: int, width: int) -> tw.PrimFunc:
 
 
 def rolling(vectors: int, ahead: int):
-    """A schedule: one row at a time, ``vectors`` vectors per trip, fetched ``ahead`` trips before."""
+    """A schedule: one row at a time, ``vectors`` vectors per iteration, fetched ``ahead`` iterations before."""
 
     def schedule(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
         lanes = target.vector_lanes("float32")
@@ -42,15 +42,15 @@ def rolling(vectors: int, ahead: int):
         i, _ = sch.get_loops("Y")
         if target.num_cores == 1:
             sch.compute_at("rows", i, preserve_unit_loops=True)
-        else:  # what rolls runs in order: blocks of rows share nothing
+        else:  # the loop over a rolling buffer runs in order; blocks of rows do not share a buffer
             block, _ = sch.split(i, [None, 16])
             sch.compute_at("rows", block, preserve_unit_loops=True)
             sch.parallel(block)
         for block in ("Y", "rows"):
-            trip, vector, lane = sch.split(sch.get_loops(block)[-1], [None, vectors, lanes])
+            step, vector, lane = sch.split(sch.get_loops(block)[-1], [None, vectors, lanes])
             sch.unroll(vector)
             sch.vectorize(lane)
-        sch.annotate(trip, "pragma_prefetch_distance", {"X": ahead})
+        sch.annotate(step, "pragma_prefetch_distance", {"X": ahead})
         if target.num_cores == 1:
             sch.rolling_buffer("rows", 0)
         sch.annotate("Y", "pragma_nontemporal_store", 1)

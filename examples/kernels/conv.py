@@ -1,4 +1,4 @@
-"""Convolutions of images: what a product of matrices does, without ever making the matrix of windows.
+"""These kernels are convolutions of images, computed like matrix products but without the matrix of windows.
 
 Run it: ``python examples/kernels/conv.py [words of names]``.
 
@@ -62,8 +62,9 @@ def tiled(rows: int, pixels: int, vectors: int, block: int, *, unroll: int = 8, 
     """Returns a schedule: tiles of ``rows`` x ``pixels`` x ``vectors`` vectors, ``block`` tiles of rows between two
     borders.
 
-    ``fetch``: operands, of ``"XW"``: while a panel of weights or a block of the image is used, the next one is fetched, a
-    little in every step. That helps where it comes from beyond the level-2 cache: its first use would wait for all of it.
+    ``fetch``: operands, of ``"XW"``: while a panel of weights or a block of the image is used, the next one is fetched,
+    a little in every step. That helps where the data come from beyond the level-2 cache: their first use would wait for
+    all of them.
     """
 
     def schedule(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:

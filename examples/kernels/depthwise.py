@@ -1,9 +1,10 @@
-"""Depthwise convolution: every channel by itself, so there is nothing to share but a channel's few weights.
+"""In a depthwise convolution each channel is computed by itself, so only the few weights of a channel are reused.
 
-Nine multiply-adds for each number read make it a matter of the caches. Data are in blocks of channels, [block][row][column]
-[channel of the block]. One block of all channels is NHWC: then the pixels of 16 channels, a vector, lie a power of two
-apart and compete for the same few places of the first-level cache. In blocks of 16 (NCHW16c) they lie side by side: the
-three rows that a row of the result looks at stay in that cache, and the next ones are fetched by the processor itself.
+With nine multiply-adds for each number that is read, the caches are the limit. Data are in blocks of channels,
+[block][row][column] [channel of the block]. One block of all channels is NHWC: then the pixels of 16 channels, a
+vector, lie a power of two apart and compete for the same few places of the first-level cache. In blocks of 16 (NCHW16c)
+they lie side by side: the three rows that a row of the result looks at stay in that cache, and the next ones are
+fetched by the processor itself.
 
 The zeros around the image are no copy of it: they are declared as one (``P``) and written into the sum (``compute_inline``).
 Lowering then takes the loop over rows apart into the first, the middle and the last ones, and unrolls columns, so that each
@@ -64,7 +65,7 @@ def tiled(rows: int, pixels: int, vectors: int):
         sch.reverse_compute_at(out, vector)
         for loop in (y1, x1, ry, rx, *sch.get_loops(out)[-3:-1]):
             sch.unroll(loop)
-        if int(sch.get(x0).extent) <= 2:  # both edges in one piece of code
+        if int(sch.get(x0).extent) <= 2:  # both edges in one version of the code
             sch.unroll(x0)
         sch.vectorize(lane)
         sch.vectorize(sch.get_loops(out)[-1])

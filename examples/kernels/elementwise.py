@@ -1,8 +1,8 @@
-"""relu(a·b + c) over millions of elements: nothing to compute, everything to move.
+"""This kernel is relu(a·b + c) over millions of elements: memory traffic is the limit, not arithmetic.
 
 The processor waits for memory, so the schedule is about traffic. A store to a line that is not in the cache reads the
-line first; a non-temporal store does not, which saves one of five streams. Each trip of the loop takes a few vectors of
-every array and asks for what a later one will read: the processor's own prefetching stops at each page of 4 KiB.
+line first; a non-temporal store does not, which saves one of five streams. Each iteration of the loop takes a few
+vectors of every array and prefetches those of a later one: the processor's own prefetching stops at each page of 4 KiB.
 
 Run it: ``python examples/kernels/elementwise.py``.
 """
@@ -26,7 +26,8 @@ def declare(n: int) -> tw.PrimFunc:
 
 
 def streamed(vectors: int = 4, ahead: int = 6):
-    """A schedule: ``vectors`` vectors of each array per trip, fetched ``ahead`` trips before, stored past the caches."""
+    """A schedule: ``vectors`` vectors of each array per iteration, fetched ``ahead`` iterations before, stored past the
+    caches."""
 
     def schedule(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
         lanes = target.vector_lanes("float32")
@@ -35,10 +36,10 @@ def streamed(vectors: int = 4, ahead: int = 6):
         if target.num_cores > 1:
             core, i = sch.split(i, [target.num_cores, None])
             sch.parallel(core)
-        trip, vector, lane = sch.split(i, [None, vectors, lanes])
+        step, vector, lane = sch.split(i, [None, vectors, lanes])
         sch.unroll(vector)
         sch.vectorize(lane)
-        sch.annotate(trip, "pragma_prefetch_distance", dict.fromkeys("ABC", ahead))
+        sch.annotate(step, "pragma_prefetch_distance", dict.fromkeys("ABC", ahead))
         sch.annotate("D", "pragma_nontemporal_store", 1)
         return sch
 

@@ -1,5 +1,5 @@
-"""A product of int8 matrices into int32, with the dot-product instruction of AVX-512 VNNI. Where there is a matrix unit,
-``matrix_unit.py`` is faster.
+"""This kernel multiplies int8 matrices into int32 with the dot-product instruction of AVX-512 VNNI.  On machines with a
+matrix unit, ``matrix_unit.py`` is faster.
 
 Run it: ``python examples/kernels/int8_matmul.py [words of names]``.
 
@@ -13,9 +13,10 @@ a product of signed matrices there:
 * ``tensorize`` replaces the loops over 16 columns and 4 steps by the intrinsic. On a machine without the instruction the
   same program computes the same numbers with plain arithmetic.
 
-One instruction does what four multiply-adds of float32 do, so that everything else weighs four times as much. A tile of 6
-rows by 4 vectors reads few numbers per instruction; tiles follow one another along the rows of the result, whose lines are
-then fetched ahead by the hardware: 4 MB are written, and stores that jump from page to page would keep the loads waiting.
+One instruction does as much as four multiply-adds of float32, so the share of everything else is four times as large. A
+tile of 6 rows by 4 vectors reads few numbers per instruction; tiles follow one another along the rows of the result,
+whose lines are then fetched ahead by the hardware: 4 MB are written, and stores that jump from page to page would keep
+the loads waiting.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every example here is: a computation, a schedule for it by hand, and the same in NumPy to check it against.
+"""A kernel is a computation, a schedule for it by hand, and a NumPy reference that checks it.
 
 ``Kernel`` joins the three. ``run`` builds each one, compares its result with NumPy's, and prints how long it takes; the
 comparison with other libraries is ``benchmarks/kernels.py``.
@@ -21,24 +21,24 @@ class Kernel:
     """One row of the table."""
 
     name: str
-    """What a reader sees: ``matmul 1024³``."""
+    """The name in tables: ``matmul 1024³``."""
     func: tw.PrimFunc
-    """What to compute: inputs first, one output last."""
+    """The unscheduled function: inputs first, one output last."""
     schedule: Callable[[tw.PrimFunc, tw.Target], tw.Schedule]
-    """How, on a target."""
+    """A function that schedules it for a target."""
     reference: Callable[..., Any]
-    """NumPy: the input arrays and, as ``out=``, where the result goes."""
+    """The NumPy reference; it takes the input arrays and, as ``out=``, the array of the result."""
     operation: str = ""
-    """What other libraries are asked for, in ``benchmarks/peers.py``; nothing when it is empty."""
+    """The operation that ``benchmarks/peers.py`` runs in other libraries; none when it is empty."""
     options: dict[str, Any] = field(default_factory=dict)
     """Attributes of the operation: strides, padding."""
     yardstick: str = "peak"
-    """What bounds it: ``peak`` (multiply-adds), or the bandwidth of ``read``, ``copy``, ``triad`` or ``quad`` sweeps over
-    as many bytes."""
+    """The limit of the kernel: ``peak`` (multiply-adds), or the bandwidth of ``read``, ``copy``, ``triad`` or ``quad``
+    sweeps over as many bytes."""
     goal: str = ""
-    """What it is to reach, in words."""
+    """The goal in words."""
     tolerance: float = 1e-4
-    """Of the comparison with NumPy, relative to the largest value."""
+    """The tolerance of the comparison with NumPy, relative to the largest value."""
     without: str = ""
     """A feature of this machine that it does not use: ``amx-tile``. Its limit is then that of the machine without it."""
     plain: Callable[[list[np.ndarray]], list[np.ndarray]] = list
@@ -82,7 +82,7 @@ class Kernel:
         return tw.build(self.schedule(self.func, target), target=target, name="kernel")
 
     def call_arrays(self, module: Any, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """``arrays`` as the module takes them: what it wants packed is packed."""
+        """``arrays`` as the module takes them: arguments that it expects in a packed layout are packed."""
         out = list(arrays)
         free = [int(n) for n in self.func.attrs.get("layout_free_buffers", ())]
         if free:
@@ -110,7 +110,7 @@ def _aligned(shape: Sequence[int], dtype: str) -> np.ndarray:
 
 
 def pick(kernels: Sequence[Kernel], words: Sequence[str]) -> list[Kernel]:
-    """Returns those whose name holds one of the words; all without words."""
+    """Returns the kernels whose name contains one of the words; all kernels when there are no words."""
     return [k for k in kernels if not words or any(w in k.name for w in words)]
 
 

@@ -1,4 +1,5 @@
-"""Matrix products: a register tile, slices of B packed into panels, and what each size asks for.
+"""These kernels are matrix products with a register tile and slices of B packed into panels, with parameters for each
+size.
 
 Run it: ``python examples/kernels/matmul.py [words of names]``.
 
@@ -8,15 +9,15 @@ for ``rows * vectors`` multiply-adds; the two units for these are busy all the t
 
 B is read again for each tile of rows. Its columns lie far apart in memory, so a *slice* of it, as much as half of the
 level-2 cache holds, is copied into *panels* as wide as the tile, one after the other, where the hardware sees a single
-stream. What has been packed serves all rows of A, which pass by once for each slice.
+stream. A packed slice is used by all rows of A, which are read once for each slice.
 
-Memory beyond the level-2 cache is slow to answer. While one slice is used, the next one is fetched, and while one tile of
-rows passes over the panels, the next tile of A: a little in every step, so that nobody waits.
+Memory beyond the level-2 cache has a long latency. While one slice is used, the next one is fetched, and while one tile
+of rows is multiplied by the panels, the next tile of A: a little in every step, so that no step waits.
 
 Rows of A whose distance is a power of two all fall into the same sets of the level-1 cache, which has room for 12 of them:
 for 1024 the tile is 6 rows high and 4 vectors wide.
 
-A small product is not packed: ``prefetch`` asks for the rows of B that are needed ``prefetch`` steps later instead.
+A small product is not packed: instead the rows of B that are needed ``prefetch`` steps later are prefetched.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A product of matrices with what follows it: bias and gelu are applied while the tile is still in registers.
+"""This kernel applies bias and gelu to a matrix product while its tile is still in registers.
 
 Run it: ``python examples/kernels/matmul_bias_gelu.py [words of names]``.
 
@@ -66,7 +66,7 @@ def tiled(rows: int, vectors: int, panels: int, unroll: int = 8) -> Scheduler:
             sch.reorder(part, *row, q)
         sch.vectorize(q)
 
-        # What follows takes the tile from its registers.
+        # The consumer reads the tile from its registers.
         sch.compute_inline(copy)
         sch.compute_inline("X")
         finish_tile(sch, "D", panel, 2, (i1, vector), lane, lanes)

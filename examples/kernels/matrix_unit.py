@@ -1,4 +1,4 @@
-"""Products of int8 and of bfloat16 matrices by the matrix unit of x86 (AMX).
+"""These kernels multiply int8 and bfloat16 matrices with the matrix unit of x86 (AMX).
 
 Run it: ``python examples/kernels/matrix_unit.py [words of names]``.
 
@@ -9,15 +9,15 @@ a dot-product instruction on vectors does, in sixteen cycles. It reads int8 as i
 * Two tiles of A by two of B and their four tiles of sums are the eight registers. Each tile that is read is used twice.
 * The sums get a buffer laid out tile by tile. All its accesses are intrinsics on whole tiles: ``fill`` in front of the
   reduction, ``dot`` in it, ``store`` behind, so that the tiles stay in registers from the first to the last.
-* B is packed ahead: four steps (two of bfloat16) side by side for each column, a tile of it 1 KiB in a row.
-* All rows meet one part of B before the next, as large as the second-level cache keeps.
-* A is packed 32 rows at a time, in the order in which it is read: rows of the caller's array may begin within a cache line,
+* B is packed ahead: four steps (two of bfloat16) side by side for each column, a tile of it 1 KiB in a row. * All rows
+are multiplied by one part of B before the next; a part is as large as the second-level cache can keep. * A is packed 32
+rows at a time, in the order in which it is read: rows of the caller's array may begin within a cache line,
   and where they are 4 KiB apart they compete for the same places of the first-level cache.
 * Sizes that 32 and 64 do not divide are padded with zeros: the copies that pack do it. The last tiles then go to memory row by
   row, under a mask.
 
-Where the machine has no such unit, the int8 product takes what the tuner's model likes best of dot products on vectors, and
-the bfloat16 one ``vdpbf16ps`` where that is there: the tile of a float32 product, two steps at once.
+On machines without the unit, the int8 product takes the default schedule, with dot products on vectors. The bfloat16
+product uses ``vdpbf16ps`` where that exists: the tile of a float32 product, with two steps in one instruction.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ def on_tiles(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
 
 
 def columns_at_once(n: int, column_bytes: int, target: tw.Target) -> int:
-    """Returns how many columns all rows meet before the next ones come: a part of B that leaves the second-level cache
-    half free."""
+    """Returns the number of columns that all rows are multiplied by before the next ones: a part of B that fills half
+    of the second-level cache."""
     pairs = n // (2 * TILE)
     room = target.l2_bytes // 2 // (2 * TILE * column_bytes)
     return 2 * TILE * max(d for d in range(1, pairs + 1) if pairs % d == 0 and (d <= room or d == 1))

@@ -1,4 +1,4 @@
-"""Softmax in two sweeps instead of three: the maximum and the sum in one pass, for rows too long for the caches.
+"""This kernel computes softmax in two sweeps instead of three, for rows too long for the caches.
 
 The pair (m, s), the maximum so far and the sum of exp(x - m) so far, is a reduction like any other: two pairs join to
 

@@ -1,4 +1,4 @@
-"""How a register tile ends, the same in every product and convolution here."""
+"""This module has the schedule steps that products and convolutions share: the end of a register tile, and packing."""
 
 from __future__ import annotations
 

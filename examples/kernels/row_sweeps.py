@@ -1,11 +1,12 @@
-"""What kernels that go row by row share: sums (or maxima) of a row by lanes, finished once at its end.
+"""This module has the schedule steps of row-wise kernels: sums (or maxima) by lanes, which are combined at the end of a
+row.
 
-Where memory is the limit, several rows go side by side: it answers many streams faster than one, the more so when others
-use it too (eight rows instead of one took half the time then).
+Where memory is the limit, several rows are computed together: memory delivers many streams faster than one, above all
+when other processes use it too (eight rows instead of one took half the time then).
 
-A reduction in one variable waits for each step to be done before the next. ``by_lanes`` makes the lanes of a few vectors
-partial results of their own (``rfactor``), so that a step takes whole vectors and the steps overlap; what is left at the
-end of the row is one horizontal step per halving of the vector.
+A reduction in one variable waits for each step to be done before the next. ``by_lanes`` makes the lanes of a few
+vectors partial results of their own (``rfactor``), so that a step takes whole vectors and the steps overlap; at the end
+of the row one horizontal step remains per halving of the vector.
 """
 
 from __future__ import annotations

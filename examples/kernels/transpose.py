@@ -1,4 +1,5 @@
-"""A transpose: nothing but moving, and every move goes against the grain of one of the two arrays.
+"""This kernel is a transpose: it only moves data, and each order of elements is contiguous in one of the two arrays
+only.
 
 Element by element it would touch a new cache line with each store. A square of 16 × 16 elements goes through registers
 instead: sixteen loads of whole lines, a network of shuffles, sixteen stores of whole lines. The code generator makes that
