@@ -66,11 +66,11 @@ def enabled_features(arch: str, cpu: str, attrs: tuple[str, ...]) -> frozenset[s
                 on.add(top)
                 pending.extend(IMPLIES.get(top, ()))
         else:
-            on -= _resting_on(name, on)
+            on -= _dependents_of(name, on)
     return frozenset(on)
 
 
-def _resting_on(name: str, on: set[str]) -> set[str]:
+def _dependents_of(name: str, on: set[str]) -> set[str]:
     """Returns a feature and those of ``on`` that require it."""
     off = {name}
     while True:
@@ -91,7 +91,7 @@ def features_left(arch: str, features: tuple[str, ...], attrs: tuple[str, ...]) 
             )
         if name not in IMPLIES and name not in _host_feature_names(arch):
             raise TargetError(f"-mattr={item}: not a feature of {arch} that is known here{nearest(name, IMPLIES)}")
-        on -= _resting_on(name, on)
+        on -= _dependents_of(name, on)
     return frozenset(on)
 
 

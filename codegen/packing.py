@@ -78,7 +78,7 @@ def _split(func: PrimFunc, index: int) -> tuple[PrimFunc, PrimFunc] | None:
         return None
     block, statements = root.block, root.block.body.seq
     accesses = [_accesses(s) for s in statements]
-    packing, buffers = _only_from(weight, accesses, set(block.alloc_buffers))
+    packing, buffers = _weight_only_statements(weight, accesses, set(block.alloc_buffers))
     rest = [n for n in range(len(accesses)) if n not in packing]
     crossing: dict[Buffer, None] = {}
     for n in rest:
@@ -148,7 +148,9 @@ def _accesses(s: Stmt) -> _Accesses | None:
     return frozenset(reads), frozenset(writes)
 
 
-def _only_from(weight: Buffer, accesses: list[_Accesses | None], own: set[Buffer]) -> tuple[list[int], set[Buffer]]:
+def _weight_only_statements(
+    weight: Buffer, accesses: list[_Accesses | None], own: set[Buffer]
+) -> tuple[list[int], set[Buffer]]:
     """Returns the statements that compute buffers from ``weight`` alone, and those buffers: the largest such set."""
     buffers = own
     while True:

@@ -34,7 +34,7 @@ def emit_likely(em: ExprEmitter, e: Call) -> str:
     if lanes > 1:
         every = fn.pure(em.intrinsic(f"llvm.vector.reduce.and.v{lanes}i1", "i1", [bools], [test]))
     every = fn.pure(em.intrinsic("llvm.expect.i1", "i1", ["i1", "i1"], [every, "true"]))
-    far = _outlined(em, no)
+    far = _call_outlined(em, no)
     start, rare, done = fn.block, fn.new_label("rare"), fn.new_label("chosen")
     fn.branch_if(every, done, rare)
     fn.push()
@@ -49,7 +49,7 @@ def emit_likely(em: ExprEmitter, e: Call) -> str:
     return phi.name
 
 
-def _outlined(em: ExprEmitter, e: Expr) -> str:
+def _call_outlined(em: ExprEmitter, e: Expr) -> str:
     """Returns the call of a function that computes ``e``. Expressions with the same text share one function.
 
     Where the target has fused operations, a sine, cosine or tangent becomes the computation for large arguments, which

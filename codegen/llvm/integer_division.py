@@ -27,7 +27,7 @@ def divide(em: ExprEmitter, e: BinaryOp, a: str, b: str, dtype: str) -> str:
         if constant == 0 or not quotient:
             return zero(dtype)
         return em.fn.pure(f"sub {llvm_type(dtype)} {zero(dtype)}, {a}")
-    if constant is not None or (least is not None and least > 0 and not _partly_set(em, e.b)):
+    if constant is not None or (least is not None and least > 0 and not _has_undefined_lanes(em, e.b)):
         return _plain(em, e, a, b, dtype)
     fn, type_, bools = em.fn, llvm_type(dtype), llvm_type(with_lanes("bool", lanes_of(dtype)))
     one = splat_constant("1", dtype)
@@ -52,7 +52,7 @@ def _constant(e: Expr) -> int | None:
     return e.value if isinstance(e, IntImm) else None
 
 
-def _partly_set(em: ExprEmitter, e: Expr) -> bool:
+def _has_undefined_lanes(em: ExprEmitter, e: Expr) -> bool:
     """Returns whether lanes that were never stored to may be read: those of register values outside of a mask."""
     return lanes_of(e.dtype) > 1 and any(isinstance(n, BufferLoad) and n.buffer in em.registers for n in pre_order(e))
 

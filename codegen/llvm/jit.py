@@ -19,7 +19,7 @@ from ..object_cache import find_object, keep_object, object_key
 from ..target import Target
 from ..version import CODEGEN_VERSION
 from .loop_invariants import NO_LOOP_INVARIANTS
-from .single_lane_stores import split_single_lanes
+from .single_lane_stores import split_single_lane_stores
 
 LINKS_PER_JIT = 300
 """The number of loads after which a new ORC instance is made, since each load leaves some kilobytes in its instance."""
@@ -182,12 +182,12 @@ class _Build:
             passes = builder.getModulePassManager()
         passes.run(self.module, builder)
         if target.has("avx512f") and any("@llvm.masked.store" in text for text in texts):
-            self.mend_stores(llvm)
+            self.fix_single_lane_stores(llvm)
 
-    def mend_stores(self, llvm: Any) -> None:
+    def fix_single_lane_stores(self, llvm: Any) -> None:
         """Replace masked stores that LLVM's AVX-512 back end would make too wide."""
         before = str(self.module)
-        after = split_single_lanes(before)
+        after = split_single_lane_stores(before)
         if after != before:
             self.module.close()
             self.module = _parse(llvm, after, self.context)

@@ -30,7 +30,7 @@ _LIBM = {
 _BITWISE = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor"}
 
 
-def is_foreign(e: object) -> bool:
+def is_external_call(e: object) -> bool:
     """Returns whether an expression calls a function from outside the program."""
     return isinstance(e, Call) and e.op.startswith(("tir.call_extern", "tir.call_pure_extern"))
 

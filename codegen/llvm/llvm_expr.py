@@ -56,7 +56,7 @@ from .casts import emit_cast
 from .function_builder import FunctionBuilder
 from .index_arithmetic import Linear, index_text, linear, linear_text
 from .integer_division import divide
-from .llvm_calls import emit_call, is_foreign
+from .llvm_calls import emit_call, is_external_call
 from .llvm_types import align_of, float_constant, llvm_type, splat_constant, vector_constant
 from .loads_stores import address, load
 
@@ -341,7 +341,7 @@ class ExprEmitter:
         evaluated only when it decides the result."""
         fn, type_ = self.fn, self.type(e)
         name = "and" if isinstance(e, And) else "or"
-        if lanes_of(e.dtype) == 1 and any(isinstance(n, BufferLoad) or is_foreign(n) for n in pre_order(e.b)):
+        if lanes_of(e.dtype) == 1 and any(isinstance(n, BufferLoad) or is_external_call(n) for n in pre_order(e.b)):
             first = self.value(e.a)
             known = "false" if isinstance(e, And) else "true"
             start, more, done = fn.block, fn.new_label("more"), fn.new_label("both")

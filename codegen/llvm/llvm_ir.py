@@ -65,7 +65,7 @@ def emit(lowered: LoweredFunc) -> str:
     em.stmt(lowered.func.body)
     em.order_nontemporal_stores()
     fn.do("ret i32 0")
-    guard = _after_permission(fn, lowered, params, parts) if parts.tiles else []
+    guard = _with_tile_request(fn, lowered, params, parts) if parts.tiles else []
     if not target.has_runtime and any(name.startswith("tw_") for name in parts.declarations):
         what = "threads" if "tw_parallel_for" in parts.declarations else "scratch memory that does not fit the stack"
         raise TargetError(
@@ -92,7 +92,7 @@ def emit(lowered: LoweredFunc) -> str:
     return "\n".join(pieces) + "\n"
 
 
-def _after_permission(fn: FunctionBuilder, lowered: LoweredFunc, params: list[str], parts: ModuleParts) -> list[str]:
+def _with_tile_request(fn: FunctionBuilder, lowered: LoweredFunc, params: list[str], parts: ModuleParts) -> list[str]:
     """Returns an exported function that requests the tile registers and then calls the function that ``fn`` becomes.
 
     The two functions are separate so that no instruction for tiles can execute before the request.

@@ -21,8 +21,8 @@ from ..lower.expand_dots import expand_dot
 from .function_builder import FunctionBuilder
 from .index_arithmetic import index_text
 from .llvm_types import align_of, llvm_type, memory_type, suffix, vector_constant
-from .loads_stores import run_address
-from .target_intrinsics import dot_pieces, may_write
+from .loads_stores import contiguous_address
+from .target_intrinsics import dot_widths, may_write
 
 if TYPE_CHECKING:
     from .llvm_expr import ExprEmitter
@@ -93,7 +93,7 @@ def _place(em: ExprEmitter, e: Expr) -> tuple[str, str] | None:
         step = e.args[1] * const(bytes_of(element_of(load.buffer.dtype)), e.args[1].dtype)
         return em.address(load), index_text(em, step)
     if isinstance(e, BufferLoad) and e.buffer not in em.registers:
-        pointer = run_address(em, e)
+        pointer = contiguous_address(em, e)
         return None if pointer is None else (pointer, str(TILE_BYTES))
     return None
 
@@ -242,7 +242,7 @@ def _row_dot(em: ExprEmitter, op: str, c: Var, a: Var, b: Var) -> Expr:
     plain = Call("tir.dot4_u8i8", (c, a, b), c.dtype)
     if element_of(a.dtype) == "uint8":
         return plain
-    if not dot_pieces(em.target, plain.op):
+    if not dot_widths(em.target, plain.op):
         return expand_dot(plain)
     unsigned = with_lanes("uint8", lanes_of(a.dtype))
     middle = Broadcast(const(128, "uint8"), lanes_of(a.dtype))

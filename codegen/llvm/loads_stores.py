@@ -22,7 +22,7 @@ def load(em: ExprEmitter, e: BufferLoad) -> str:
     lanes = lanes_of(dtype)
     offset, stride, vector = _place(em, buffer, e.indices, lanes)
     if vector is None and stride is not None and not stride.terms and stride.const == 0 and lanes > 1:
-        one = _scalar_load(em, buffer, offset) if e.predicate is None else _asked_for(em, e, offset)
+        one = _scalar_load(em, buffer, offset) if e.predicate is None else _load_if_active(em, e, offset)
         return em.splat(one, element_of(dtype), lanes)
     if lanes == 1:
         return _scalar_load(em, buffer, offset)
@@ -95,7 +95,7 @@ def address(em: ExprEmitter, e: BufferLoad) -> str:
     return _pointer(em, e.buffer, offset)
 
 
-def run_address(em: ExprEmitter, e: BufferLoad) -> str | None:
+def contiguous_address(em: ExprEmitter, e: BufferLoad) -> str | None:
     """Returns the address of the first lane when the lanes are contiguous in memory and all of them are read, else
     None."""
     offset, stride, vector = _place(em, e.buffer, e.indices, lanes_of(e.dtype))
@@ -115,7 +115,7 @@ def _scalar_load(em: ExprEmitter, buffer: Buffer, offset: Linear) -> str:
     return em.from_memory(em.cached_load(buffer, text), dtype)
 
 
-def _asked_for(em: ExprEmitter, e: BufferLoad, offset: Linear) -> str:
+def _load_if_active(em: ExprEmitter, e: BufferLoad, offset: Linear) -> str:
     """Returns one element for all lanes, which is read when some lane of the mask is active, else 0."""
     assert e.predicate is not None
     lanes, one, scalar = lanes_of(e.dtype), memory_type(e.buffer.dtype), element_of(e.dtype)

@@ -19,13 +19,13 @@ _STORE = re.compile(
 )
 
 
-def split_single_lanes(text: str) -> str:
+def split_single_lane_stores(text: str) -> str:
     """Return ``text`` (LLVM IR as LLVM prints it) with plain stores for the masked stores whose constant mask has one
     lane.
 
     The very same text is returned when there is no such store.
 
-    >>> print(split_single_lanes(
+    >>> print(split_single_lane_stores(
     ...     "  call void @llvm.masked.store.v2i8.p0(<2 x i8> %v, ptr align 1 %p, <2 x i1> <i1 false, i1 true>)"))
       %single.1 = extractelement <2 x i8> %v, i64 1
       %single.2 = getelementptr i8, ptr %p, i64 1

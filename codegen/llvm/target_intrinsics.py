@@ -52,7 +52,7 @@ def _access_ptr(em: ExprEmitter, e: Call) -> str:
 # -- dot products --------------------------------------------------------------------------------------------------------
 
 
-def dot_pieces(target: Any, op: str) -> list[int]:
+def dot_widths(target: Any, op: str) -> list[int]:
     """Returns the numbers of lanes for which the target has an instruction, the largest first."""
     if target.arch == "aarch64":
         return [4] if op == "tir.dot4_u8i8" and target.has("i8mm") else []
@@ -67,7 +67,7 @@ def dot_pieces(target: Any, op: str) -> list[int]:
 def _dot(em: ExprEmitter, e: Call) -> str:
     """Returns a dot product by the widest instructions that fit, or by plain arithmetic where there are none."""
     lanes = lanes_of(e.dtype)
-    piece = next((p for p in dot_pieces(em.target, e.op) if lanes % p == 0), None)
+    piece = next((p for p in dot_widths(em.target, e.op) if lanes % p == 0), None)
     if piece is None:
         return em.value(expand_dot(e))
     values = [em.value(a) for a in e.args]

@@ -9,12 +9,12 @@ from ...tir.expr import GE, GT, LE, LT, And, Broadcast, Call, Cast, CmpOp, Expr,
 _OPPOSITE: dict[type[CmpOp], type[CmpOp]] = {LT: GE, GE: LT, GT: LE, LE: GT}
 
 
-def some_lane(mask: Expr, analyzer: Analyzer) -> Expr:
+def any_lane(mask: Expr, analyzer: Analyzer) -> Expr:
     """Returns a simplified scalar condition that holds exactly where ``mask`` holds in at least one lane.
 
     >>> from ...tir.expr import Var
     >>> i = Var("i")
-    >>> some_lane(LT(Ramp(i * 8, IntImm(1), 8), Broadcast(IntImm(13), 8)), Analyzer())
+    >>> any_lane(LT(Ramp(i * 8, IntImm(1), 8), Broadcast(IntImm(13), 8)), Analyzer())
     i * 8 < 13
     """
     return analyzer.simplify(_some(mask))
@@ -53,6 +53,6 @@ def _best_lane(mask: Expr) -> Expr | None:
     return type(mask)(a.base if first else a.base + a.stride * (a.lanes - 1), b.value)
 
 
-def all_within(indices: tuple[Expr, ...], shape: tuple[Expr, ...], analyzer: Analyzer) -> bool:
+def certainly_in_bounds(indices: tuple[Expr, ...], shape: tuple[Expr, ...], analyzer: Analyzer) -> bool:
     """Returns whether a scalar access certainly lies inside its buffer."""
     return all(analyzer.can_prove(i >= 0) and analyzer.can_prove(i < n) for i, n in zip(indices, shape, strict=True))

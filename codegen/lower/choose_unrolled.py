@@ -105,11 +105,13 @@ class _Chooser:
         s = s if body is s.body else s.with_(body=body)
         if s.kind == "vectorized":
             return s, size
-        trips = s.extent.value if isinstance(s.extent, IntImm) else -1
-        fits = self.most and s.kind == "serial" and trips >= 0 and not size.loops and size.unrolled <= _DEEPEST
-        if s.kind == "unrolled" or (fits and trips * size.steps <= self.most):
+        trip_count = s.extent.value if isinstance(s.extent, IntImm) else -1
+        fits = self.most and s.kind == "serial" and trip_count >= 0 and not size.loops and size.unrolled <= _DEEPEST
+        if s.kind == "unrolled" or (fits and trip_count * size.steps <= self.most):
             kind = "unrolled" if self.explicit else "serial"
-            return s if s.kind == kind else s.with_(kind=kind), _Size(trips * size.steps, size.loops, size.unrolled + 1)
+            return s if s.kind == kind else s.with_(kind=kind), _Size(
+                trip_count * size.steps, size.loops, size.unrolled + 1
+            )
         return s, _Size(size.steps, size.loops + 1, size.unrolled)
 
 

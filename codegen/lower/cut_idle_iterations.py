@@ -52,21 +52,21 @@ def _shortened(loop: For, analyzer: Analyzer) -> Stmt:
     if not isinstance(loop.extent, IntImm):
         return loop
     inner = inner_domains(loop.body)
-    ends = [_end(term, loop.loop_var, inner, analyzer) for term in _around_all(loop.body)]
+    ends = [_end(term, loop.loop_var, inner, analyzer) for term in _checks_around_body(loop.body)]
     end = min([e for e in ends if e is not None], default=loop.extent.value)
     if end >= loop.extent.value:
         return loop
     return loop.with_(extent=const(end, loop.loop_var.dtype)) if end > 0 else seq()
 
 
-def _around_all(body: Stmt) -> list[Expr]:
+def _checks_around_body(body: Stmt) -> list[Expr]:
     """Returns the checks that must hold for ``body`` to do anything."""
     if isinstance(body, (For, LetStmt, AttrStmt)):
-        return _around_all(body.body)
+        return _checks_around_body(body.body)
     if isinstance(body, IfThenElse):
-        return [] if body.else_case is not None else [*conjuncts(body.condition), *_around_all(body.then_case)]
+        return [] if body.else_case is not None else [*conjuncts(body.condition), *_checks_around_body(body.then_case)]
     if isinstance(body, SeqStmt):
-        first, *others = [_around_all(part) for part in body.seq]
+        first, *others = [_checks_around_body(part) for part in body.seq]
         return [t for t in first if all(any(structural_equal(t, other) for other in o) for o in others)]
     return []
 

@@ -103,7 +103,7 @@ def hoist_guards(func: PrimFunc) -> PrimFunc:
         if isinstance(node, For):
             if isinstance(node.min, IntImm) or isinstance(node.extent, IntImm):
                 analyzer.bind(node.loop_var, Range(node.min, node.extent))
-            if node.kind in ("serial", "parallel") and _peels(node):
+            if node.kind in ("serial", "parallel") and _has_edge_code(node):
                 split = _split_loop(node, analyzer, copies)
                 if split is not None:
                     return visit_pieces(split, copies)
@@ -142,7 +142,7 @@ def hoist_guards(func: PrimFunc) -> PrimFunc:
     return func.with_body(visit(func.body, 1))  # type: ignore[arg-type]
 
 
-def _peels(loop: For) -> bool:
+def _has_edge_code(loop: For) -> bool:
     """Returns whether the edge of a loop gets code of its own. ValueError for an unknown value of the annotation."""
     wish = loop.annotations.get(TAIL, "peel")
     wish = getattr(wish, "value", wish)

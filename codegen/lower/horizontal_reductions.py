@@ -29,7 +29,7 @@ from ...tir.expr import (
 from ...tir.function import PrimFunc
 from ...tir.stmt import BufferStore, For, IfThenElse, Stmt
 from ...tir.walk import transform, uses_var
-from .active_lanes import some_lane
+from .active_lanes import any_lane
 from .vectorize_loops import NotVectorizable, vectorize_expr
 
 ANNOTATION = "tir.horizontal_reduce"
@@ -101,7 +101,7 @@ def _reduce(loop: For) -> Stmt | None:
     if total is None:
         return None
     if wide is not None:
-        some = some_lane(wide, Analyzer())
+        some = any_lane(wide, Analyzer())
         same = some if same is None else And(same, some)
     reduced = BufferStore(store.buffer, total, store.indices)
     return reduced if same is None else IfThenElse(same, reduced)

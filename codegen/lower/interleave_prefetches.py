@@ -199,25 +199,25 @@ def _spread(loop: For, name: str, around: For | None, line: int, views: dict[Buf
     if not parts or not nests:
         return loop
     part = max(parts, key=lambda p: p.elements)
-    nest = max(nests, key=_trips)
+    nest = max(nests, key=_trip_count)
     total = _elements(part.buffer)
     size = bytes_of(element_of(part.buffer.dtype))
     per_line = max(1, line // size)
     lines_of_run = -(-part.run // per_line)
     lines = lines_of_run * math.prod(number for _, number in part.rows)
-    trips = _trips(nest)
-    share = -(-lines // trips)
+    trip_count = _trip_count(nest)
+    share = -(-lines // trip_count)
     if total is None or share > _MOST_LINES:
         return loop
     count: Expr = const(0, loop.loop_var.dtype)
     for inner in nest:
         count = count * inner.extent + (inner.loop_var - inner.min)
-    every = max(1, trips // lines)  # iterations for the same lines, where there are more iterations than lines
+    every = max(1, trip_count // lines)  # iterations for the same lines, where there are more iterations than lines
     count = _over(count, every) * share
-    most = ((trips - 1) // every + 1) * share - 1
+    most = ((trip_count - 1) // every + 1) * share - 1
     flat = part.buffer.with_(name=f"{part.buffer.name}_flat", shape=(IntImm(total),), data=part.buffer.data)
     view = views.setdefault(part.buffer, flat)
-    following = substitute(part.start, _following(loop, around))
+    following = substitute(part.start, _next_iteration(loop, around))
     analyzer = Analyzer()
     asked = []
     for n in range(share):
@@ -232,7 +232,7 @@ def _spread(loop: For, name: str, around: For | None, line: int, views: dict[Buf
     return replace_node(loop, innermost, innermost.with_(body=seq(*asked, innermost.body)))  # type: ignore[no-any-return]
 
 
-def _trips(nest: Sequence[For]) -> int:
+def _trip_count(nest: Sequence[For]) -> int:
     return math.prod(loop.extent.value for loop in nest)  # type: ignore[attr-defined]
 
 
@@ -241,7 +241,7 @@ def _over(e: Expr, by: int) -> Expr:
     return e if by == 1 else TruncDiv(e, const(by, e.dtype))
 
 
-def _following(loop: For, around: For | None) -> dict[Var, Expr]:
+def _next_iteration(loop: For, around: For | None) -> dict[Var, Expr]:
     """Returns the values of the loop variables in the following iteration."""
     after = loop.loop_var + 1
     if around is None or around.kind != "serial" or not isinstance(loop.extent, IntImm):

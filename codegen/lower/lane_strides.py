@@ -8,7 +8,7 @@ from ...tir.dtype import element_of, is_int, lanes_of
 from ...tir.expr import Add, Broadcast, Cast, Expr, FloorDiv, FloorMod, IntImm, Mul, Ramp, Sub
 
 
-def constant_lanes(e: Expr) -> tuple[Expr, list[int]] | None:
+def constant_lane_offsets(e: Expr) -> tuple[Expr, list[int]] | None:
     """Returns a vector index as one scalar plus a constant per lane, when these are known: ``i + (T.Ramp(0, 1, 8) //
     4)``."""
     if isinstance(e, Broadcast):
@@ -16,11 +16,11 @@ def constant_lanes(e: Expr) -> tuple[Expr, list[int]] | None:
     if isinstance(e, Ramp):
         return (e.base, [n * e.stride.value for n in range(e.lanes)]) if isinstance(e.stride, IntImm) else None
     if isinstance(e, Cast) and is_int(e.dtype) and lanes_of(e.dtype) > 1:
-        inner = constant_lanes(e.value)
+        inner = constant_lane_offsets(e.value)
         return None if inner is None else (inner[0].astype(element_of(e.dtype)), inner[1])
     if not isinstance(e, (Add, Sub, Mul, FloorDiv, FloorMod)) or lanes_of(e.dtype) == 1:
         return None
-    a, b = constant_lanes(e.a), constant_lanes(e.b)
+    a, b = constant_lane_offsets(e.a), constant_lane_offsets(e.b)
     if a is None or b is None:
         return None
     if isinstance(e, Add):
@@ -50,7 +50,7 @@ def flat_lanes(indices: Sequence[Expr], strides: Sequence[Expr]) -> tuple[list[t
         if lanes_of(index.dtype) == 1:
             scalars.append((index, step))
             continue
-        found = constant_lanes(index)
+        found = constant_lane_offsets(index)
         if found is None or (any(found[1]) and not isinstance(step, IntImm)):
             return None
         scalars.append((found[0], step))
@@ -59,10 +59,10 @@ def flat_lanes(indices: Sequence[Expr], strides: Sequence[Expr]) -> tuple[list[t
     return scalars, total
 
 
-def run_of(indices: Sequence[Expr], strides: Sequence[Expr]) -> list[tuple[Expr, Expr]] | None:
+def contiguous_start(indices: Sequence[Expr], strides: Sequence[Expr]) -> list[tuple[Expr, Expr]] | None:
     """Returns the start of an access as products of indices and strides when its lanes are contiguous, else None.
 
-    >>> run_of([IntImm(2), Ramp(IntImm(3), IntImm(1), 4)], [IntImm(8), IntImm(1)])
+    >>> contiguous_start([IntImm(2), Ramp(IntImm(3), IntImm(1), 4)], [IntImm(8), IntImm(1)])
     [(2, 8), (3, 1)]
     """
     flat = flat_lanes(indices, strides)

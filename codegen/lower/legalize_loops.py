@@ -62,14 +62,14 @@ def split_unroll_factors(func: PrimFunc) -> PrimFunc:
             return loop.with_(kind="unrolled")
         dtype = n.loop_var.dtype
         outer, inner = Var(f"{n.loop_var.name}_o", dtype), Var(f"{n.loop_var.name}_i", dtype)
-        trips, left = n.extent // factor, n.extent % factor
+        trip_count, left = n.extent // factor, n.extent % factor
         at = n.min + outer * factor + inner
         body = For(inner, const(0, dtype), const(factor, dtype), "unrolled", substitute(n.body, {n.loop_var: at}))
-        main = For(outer, const(0, dtype), trips, "serial", body, None, rest)
+        main = For(outer, const(0, dtype), trip_count, "serial", body, None, rest)
         if isinstance(left, IntImm) and left.value == 0:
             return main
         over = Var(f"{n.loop_var.name}_r", dtype)
-        tail_body = fresh_copy(substitute(n.body, {n.loop_var: n.min + trips * factor + over}))
+        tail_body = fresh_copy(substitute(n.body, {n.loop_var: n.min + trip_count * factor + over}))
         kind = "unrolled" if isinstance(left, IntImm) else "serial"
         return seq(main, For(over, const(0, dtype), left, kind, tail_body))
 
@@ -104,9 +104,9 @@ def legalize_vector_loops(func: PrimFunc, target: Target) -> PrimFunc:
         if extent is None or extent % lanes:
             body = IfThenElse(step < n.extent, body)
         vector = For(inner, const(0, dtype), const(lanes, dtype), "vectorized", body, None, n.annotations)
-        trips = op.ceildiv(n.extent, lanes)
-        few = isinstance(trips, IntImm) and trips.value <= 8
-        return For(outer, const(0, dtype), trips, "unrolled" if few else "serial", vector)
+        trip_count = op.ceildiv(n.extent, lanes)
+        few = isinstance(trip_count, IntImm) and trip_count.value <= 8
+        return For(outer, const(0, dtype), trip_count, "unrolled" if few else "serial", vector)
 
     return transform(func, post=post)  # type: ignore[no-any-return]
 

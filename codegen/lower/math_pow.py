@@ -39,7 +39,7 @@ def pow_float32(m: MathBuilder, x: Expr, y: Expr) -> Expr:
     n, exponent = m.whole(cut + m.f(m.magic))
     r = m.name(cut - n)
     size = m.name(m.mad(m.poly(r, EXP2_SHORT), r, m.f(1.0)) * m.power(exponent))
-    return _of_size(m, x, y, log, size)
+    return _power_of_magnitude(m, x, y, log, size)
 
 
 def pow_float64(m: MathBuilder, x: Expr, y: Expr) -> Expr:
@@ -52,7 +52,7 @@ def pow_float64(m: MathBuilder, x: Expr, y: Expr) -> Expr:
     n, exponent = m.whole(cut + m.f(m.magic))
     r = m.name((cut - n) + e)
     size = m.times_power(m.mad(m.poly(r, EXP2_64), r, m.f(1.0)), exponent)
-    return _of_size(m, x, y, hi, m.name(size))
+    return _power_of_magnitude(m, x, y, hi, m.name(size))
 
 
 def _log2_pair(m: MathBuilder, x: Expr) -> tuple[Expr, Expr]:
@@ -80,7 +80,7 @@ def _log2_pair(m: MathBuilder, x: Expr) -> tuple[Expr, Expr]:
     return m.quick_two_sum(total, m.name(low + g_low))
 
 
-def _of_size(m: MathBuilder, x: Expr, y: Expr, log: Expr, size: Expr) -> Expr:
+def _power_of_magnitude(m: MathBuilder, x: Expr, y: Expr, log: Expr, size: Expr) -> Expr:
     """Returns x**y from log2|x| and |x|**y, which are right where no operand is 0, infinite or NaN."""
     rare = MathBuilder(m.dtype, m.fused)
     p = rare.name(_finish(rare, rare.name(rare.abs(x)), log) * y)

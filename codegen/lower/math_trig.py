@@ -53,7 +53,7 @@ Formula = Callable[[MathBuilder, Expr, Expr, Expr], Expr]
 """A function of (r, low, quadrant), where r + low is the argument minus quadrant * pi/2."""
 
 
-def _two_parts(m: MathBuilder, x: Expr) -> tuple[Expr, Expr, Expr]:
+def _reduce_near(m: MathBuilder, x: Expr) -> tuple[Expr, Expr, Expr]:
     """Returns (r, low, quadrant) for |x| up to 2**17 (float32) or 2**30 (float64); needs a fused operation.
 
     x - n * P1 is exact: a multiple of the last bit of P1, or of x, and less than 1. The error of the next difference is
@@ -69,7 +69,7 @@ def _two_parts(m: MathBuilder, x: Expr) -> tuple[Expr, Expr, Expr]:
     return r, m.name(m.fma(n, m.f(-third), low)), m.to_bits(t)
 
 
-def _short_parts(m: MathBuilder, x: Expr, multiply: Callable[[Expr, Expr, Expr], Expr]) -> tuple[Expr, Expr]:
+def _reduce_float32(m: MathBuilder, x: Expr, multiply: Callable[[Expr, Expr, Expr], Expr]) -> tuple[Expr, Expr]:
     """Returns (r, bits that end in the quadrant) of a float32 value given as float64, with enough precision for
     float32."""
     t = m.name(m.mad(x, m.f(TWO_OVER_PI), m.f(m.magic)))
@@ -80,9 +80,9 @@ def _short_parts(m: MathBuilder, x: Expr, multiply: Callable[[Expr, Expr, Expr],
     return m.name(r), m.to_bits(t)
 
 
-def _far(m: MathBuilder, x: Expr) -> tuple[Expr, Expr]:
+def _reduce_large(m: MathBuilder, x: Expr) -> tuple[Expr, Expr]:
     """Returns the same for every float32 value."""
-    r, quadrant = _short_parts(m, x, m.fma)
+    r, quadrant = _reduce_float32(m, x, m.fma)
     large = m.name(m.abs(x) > m.f(2.0**27))
     far, far_quadrant = _payne_hanek(m, x)
     return m.name(m.select(large, far, r)), m.name(m.select(large, far_quadrant, quadrant))
@@ -192,7 +192,7 @@ def _cosine(m: MathBuilder, r: Expr, low: Expr, z: Expr) -> tuple[Expr, Expr]:
     return top, m.name(((m.f(1.0) - top) - half) + rest)
 
 
-def _wave(m: MathBuilder, r: Expr, low: Expr, quadrant: Expr) -> Expr:
+def _sine_of_parts(m: MathBuilder, r: Expr, low: Expr, quadrant: Expr) -> Expr:
     """Returns sin(r + low + quadrant * pi/2)."""
     z = m.name(r * r)
     odd = m.name(m.both(quadrant, 1).equal(m.i(1)))
@@ -204,10 +204,10 @@ def _wave(m: MathBuilder, r: Expr, low: Expr, quadrant: Expr) -> Expr:
 
 
 def _shifted(m: MathBuilder, r: Expr, low: Expr, quadrant: Expr) -> Expr:
-    return _wave(m, r, low, m.name(quadrant + m.i(1)))
+    return _sine_of_parts(m, r, low, m.name(quadrant + m.i(1)))
 
 
-def _slope(m: MathBuilder, r: Expr, low: Expr, quadrant: Expr) -> Expr:
+def _tangent_of_parts(m: MathBuilder, r: Expr, low: Expr, quadrant: Expr) -> Expr:
     """Returns tan(r + low + quadrant * pi/2)."""
     z = m.name(r * r)
     odd = m.name(m.both(quadrant, 1).equal(m.i(1)))
@@ -225,27 +225,27 @@ def _function(m: MathBuilder, x: Expr, name: str, formula: Formula) -> Expr:
     calls the C library.
     """
     if not m.single:
-        near: Expr = formula(m, *_two_parts(m, x))
+        near: Expr = formula(m, *_reduce_near(m, x))
         return m.either(m.abs(x) <= m.f(NEAR_64), near, Call(f"tir.{name}", (x,), m.dtype))
     wide = MathBuilder(with_lanes("float64", m.lanes), m.fused)
     doubled = Cast(wide.dtype, x)
     a = wide.name(doubled)
-    r, quadrant = _far(wide, a)
+    r, quadrant = _reduce_large(wide, a)
     value = wide.select(
         wide.abs(a) < wide.f(math.inf), formula(wide, r, wide.f(0.0), wide.name(quadrant)), wide.f(math.nan)
     )
     far = Cast(m.dtype, wide.finish(value))
     if m.fused:
-        return m.either(m.abs(x) <= m.f(NEAR_32), formula(m, *_two_parts(m, x)), far)
+        return m.either(m.abs(x) <= m.f(NEAR_32), formula(m, *_reduce_near(m, x)), far)
     a = wide.name(doubled)
-    r, quadrant = _short_parts(wide, a, wide.mad)
+    r, quadrant = _reduce_float32(wide, a, wide.mad)
     near = Cast(m.dtype, wide.finish(formula(wide, r, wide.f(0.0), wide.name(quadrant))))
     return m.either(m.abs(x) <= m.f(NEAR_SHORT), near, far)
 
 
 def sin(m: MathBuilder, x: Expr) -> Expr:
     """Returns the sine, at most 1 ULP off."""
-    return m.select(x.equal(m.f(0.0)), x, _function(m, x, "sin", _wave))
+    return m.select(x.equal(m.f(0.0)), x, _function(m, x, "sin", _sine_of_parts))
 
 
 def cos(m: MathBuilder, x: Expr) -> Expr:
@@ -255,13 +255,13 @@ def cos(m: MathBuilder, x: Expr) -> Expr:
 
 def tan(m: MathBuilder, x: Expr) -> Expr:
     """Returns the tangent, at most 1.25 ULP off."""
-    return m.select(x.equal(m.f(0.0)), x, _function(m, x, "tan", _slope))
+    return m.select(x.equal(m.f(0.0)), x, _function(m, x, "tan", _tangent_of_parts))
 
 
 def large_argument_path(call: Call) -> Expr | None:
     """Returns a sine, cosine or tangent of float64 for |x| >= 2**30, or None for other calls. For smaller arguments the
     value is arbitrary."""
-    formula = {"tir.sin": _wave, "tir.cos": _shifted, "tir.tan": _slope}.get(call.op)
+    formula = {"tir.sin": _sine_of_parts, "tir.cos": _shifted, "tir.tan": _tangent_of_parts}.get(call.op)
     if formula is None or bits_of(call.dtype) != 64:
         return None
     m = MathBuilder(call.dtype)

@@ -166,7 +166,7 @@ def _stream(outer: For, target: Target, active: bool) -> _Stream | None:
         return None
     radix = _radix(loops)
     variables = [loop.loop_var for loop in loops]
-    if not _contiguous(store, variables, radix) or not _by_number(body, variables, radix):
+    if not _contiguous(store, variables, radix) or not _depends_on_linear_index(body, variables, radix):
         return None
     return _Stream(tuple(loops), body, store, size)
 
@@ -199,7 +199,7 @@ def _contiguous(store: BufferStore, variables: Sequence[Var], radix: Sequence[in
     return _steps(last, variables) == list(radix) and not any(vars_in(e) & set(variables) for e in lead)
 
 
-def _by_number(body: Stmt, variables: Sequence[Var], radix: Sequence[int]) -> bool:
+def _depends_on_linear_index(body: Stmt, variables: Sequence[Var], radix: Sequence[int]) -> bool:
     """Returns whether the loop variables occur only as multiples of the linear index."""
     wanted = set(variables)
 

@@ -19,7 +19,7 @@ from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import Allocate, BufferStore, For, LetStmt, Stmt, seq
 from ...tir.walk import pre_order, transform
-from .lane_strides import run_of
+from .lane_strides import contiguous_start
 from .register_partition import Slot, partition_accesses
 
 REGISTER_SCOPE = "register"
@@ -254,7 +254,7 @@ def _run(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Slot | None:
     if len(sizes) < len(shape):
         return None
     strides = [IntImm(math.prod(sizes[d + 1 :])) for d in range(len(sizes))]
-    run = run_of(indices, strides)
+    run = contiguous_start(indices, strides)
     if run is None or not all(isinstance(place, IntImm) for place, _ in run):
         return None
     lanes = max(lanes_of(i.dtype) for i in indices)

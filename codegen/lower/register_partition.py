@@ -35,7 +35,7 @@ def partition_accesses(slots: Iterable[Slot], stored: set[Slot]) -> dict[Slot, t
         while end < len(ordered) and ordered[end][0] < reach:
             reach = max(reach, ordered[end][0] + ordered[end][1])
             end += 1
-        found = _together(ordered[start:end], reach, stored)
+        found = _partition_overlapping(ordered[start:end], reach, stored)
         if found is None:
             return None
         out.update(found)
@@ -43,7 +43,7 @@ def partition_accesses(slots: Iterable[Slot], stored: set[Slot]) -> dict[Slot, t
     return out
 
 
-def _together(slots: list[Slot], reach: int, stored: set[Slot]) -> dict[Slot, tuple[Slot, ...]] | None:
+def _partition_overlapping(slots: list[Slot], reach: int, stored: set[Slot]) -> dict[Slot, tuple[Slot, ...]] | None:
     """Returns :func:`partition_accesses` for slots that overlap one another."""
     whole = slots[0]  # the longest of the slots with the least start
     if whole[0] + whole[1] == reach and all(s == whole or s not in stored for s in slots):

@@ -132,7 +132,7 @@ def _plan(nest: _Nest, target: Target) -> _Transpose | None:
     variables = [loop.loop_var for loop in nest.loops]
     places = _coefficients(store.indices, variables)
     sources = _coefficients(load.indices, variables)
-    if places is None or sources is None or not _one_to_one(places, nest.loops):
+    if places is None or sources is None or not _writes_each_once(places, nest.loops):
         return None
     if any(b.strides and not _is(b.strides[-1], 1) for b in (store.buffer, load.buffer)):
         return None
@@ -177,7 +177,7 @@ def _coefficients(indices: Sequence[Expr], variables: list[Var]) -> list[list[in
     return out
 
 
-def _one_to_one(places: list[list[int]], loops: Sequence[For]) -> bool:
+def _writes_each_once(places: list[list[int]], loops: Sequence[For]) -> bool:
     """Returns whether every iteration writes an element of its own: each variable occurs in one index, and the
     variables of an index do not overlap."""
     seen = [sum(1 for row in places if row[n]) for n in range(len(loops))]

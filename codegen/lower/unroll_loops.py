@@ -70,11 +70,13 @@ class _Unroller:
         if isinstance(n, For):
             low, extent = self.expr(n.min, env), self.expr(n.extent, env)
             if n.kind == "unrolled" and isinstance(extent, IntImm) and isinstance(low, IntImm):
-                trips = extent.value
-                if trips == 1 or copies * trips * max(1, _stores(n.body)) <= MAX_STATEMENTS:
+                trip_count = extent.value
+                if trip_count == 1 or copies * trip_count * max(1, _stores(n.body)) <= MAX_STATEMENTS:
                     parts = [
-                        self.visit(n.body, {**env, n.loop_var: const(low.value + t, n.loop_var.dtype)}, copies * trips)
-                        for t in range(trips)
+                        self.visit(
+                            n.body, {**env, n.loop_var: const(low.value + t, n.loop_var.dtype)}, copies * trip_count
+                        )
+                        for t in range(trip_count)
                     ]
                     return seq(*parts)
             var = Var(n.loop_var.name, n.loop_var.dtype) if copies > 1 else n.loop_var

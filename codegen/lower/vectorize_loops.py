@@ -53,7 +53,7 @@ from ...tir.stmt import (
     seq,
 )
 from ...tir.walk import pre_order, substitute, uses_var, vars_in
-from .active_lanes import all_within, some_lane
+from .active_lanes import any_lane, certainly_in_bounds
 from .fold_masks import all_lanes
 
 
@@ -275,9 +275,9 @@ class _Vectorizer:
     def once(self, e: BufferLoad) -> Expr:
         """Return a load from one address for all lanes. It happens only when some lane needs it, unless it is certainly
         in bounds."""
-        if self.predicate is None or all_within(e.indices, e.buffer.shape, self.analyzer):
+        if self.predicate is None or certainly_in_bounds(e.indices, e.buffer.shape, self.analyzer):
             return e
-        some = some_lane(self.predicate, self.analyzer)
+        some = any_lane(self.predicate, self.analyzer)
         if self.analyzer.can_prove(some):
             return e
         return Call("tir.if_then_else", (some, e, const(0, e.dtype)), e.dtype)
@@ -337,7 +337,7 @@ class _Vectorizer:
     def call(self, e: Call) -> Expr:
         if e.op in ("tir.if_then_else",):
             cond = self.expr(e.args[0])
-            if lanes_of(cond.dtype) > 1 and not _rarely(e):
+            if lanes_of(cond.dtype) > 1 and not _is_likely_choice(e):
                 if isinstance(e.args[0], And):  # a condition that is the same in all lanes stays scalar
                     inner = Call(e.op, (e.args[0].b, e.args[1], e.args[2]), e.dtype)
                     return self.call(Call(e.op, (e.args[0].a, inner, e.args[2]), e.dtype))
@@ -345,7 +345,7 @@ class _Vectorizer:
                 other = self.masked(e.args[2], _both(self.predicate, Not(cond)))
                 return Select(cond, widen(then, self.lanes), widen(other, self.lanes))
         if e.op.startswith("tir.vector_reduce_") and lanes_of(e.dtype) == 1:
-            rows = self.rows_of(e)
+            rows = self.reduce_all_rows(e)
             if rows is not None:
                 return rows
         if e.op in _ONCE_PER_LANE:
@@ -391,7 +391,7 @@ class _Vectorizer:
                 result = Let(v, a, result)
         return result
 
-    def rows_of(self, e: Call) -> Expr | None:
+    def reduce_all_rows(self, e: Call) -> Expr | None:
         """Return a horizontal reduction in a loop over rows as one reduction of all rows, their vectors side by
         side."""
         (vector,) = e.args
@@ -407,7 +407,7 @@ class _Vectorizer:
         return Call(e.op, (side,), with_lanes(e.dtype, self.lanes))
 
 
-def _rarely(e: Call) -> bool:
+def _is_likely_choice(e: Call) -> bool:
     """Returns whether an ``if_then_else`` stays one: its condition is likely, and neither branch reads memory."""
     usual = isinstance(e.args[0], Call) and e.args[0].op == "tir.likely"
     return usual and not any(isinstance(n, BufferLoad) for side in e.args[1:] for n in pre_order(side))

@@ -90,7 +90,7 @@ class _Widening:
     def value(self, n: Any) -> Any:
         """Return :meth:`visit`, rounded to the type that ``n`` has in the program."""
         wide = self.visit(n)
-        if not isinstance(n, Expr) or not _is_half(n.dtype) or _settled(wide, n.dtype):
+        if not isinstance(n, Expr) or not _is_half(n.dtype) or _needs_no_rounding(wide, n.dtype):
             return wide
         return Cast(wide.dtype, Cast(n.dtype, wide))
 
@@ -172,7 +172,7 @@ def _rounded(wide: Expr, dtype: str) -> Expr:
     return Cast(dtype, wide)
 
 
-def _settled(wide: Any, dtype: str) -> bool:
+def _needs_no_rounding(wide: Any, dtype: str) -> bool:
     """Returns whether the widened form of a value of type ``dtype`` needs no rounding, because it was rounded or chosen
     among such."""
     if isinstance(wide, (Var, FloatImm)):
@@ -180,13 +180,13 @@ def _settled(wide: Any, dtype: str) -> bool:
     if isinstance(wide, Cast):
         return element_of(wide.value.dtype) == element_of(dtype)
     if isinstance(wide, (Select, Min, Max)):
-        return all(_settled(c, dtype) for c in wide.children() if c is not getattr(wide, "condition", None))
+        return all(_needs_no_rounding(c, dtype) for c in wide.children() if c is not getattr(wide, "condition", None))
     if isinstance(wide, Mul):
-        return isinstance(wide.b, FloatImm) and wide.b.value == -1.0 and _settled(wide.a, dtype)
+        return isinstance(wide.b, FloatImm) and wide.b.value == -1.0 and _needs_no_rounding(wide.a, dtype)
     if isinstance(wide, (Broadcast, Shuffle)):
-        return all(_settled(c, dtype) for c in wide.children())
+        return all(_needs_no_rounding(c, dtype) for c in wide.children())
     if isinstance(wide, Let):
-        return _settled(wide.body, dtype)
+        return _needs_no_rounding(wide.body, dtype)
     if isinstance(wide, Call) and wide.op == "tir.if_then_else":
-        return all(_settled(a, dtype) for a in wide.args[1:])
+        return all(_needs_no_rounding(a, dtype) for a in wide.args[1:])
     return isinstance(wide, Call) and wide.op in _EXACT

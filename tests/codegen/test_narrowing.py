@@ -7,7 +7,7 @@ import pytest
 
 from tilewright import te
 from tilewright.codegen import Target, compile
-from tilewright.codegen.llvm.single_lane_stores import split_single_lanes
+from tilewright.codegen.llvm.single_lane_stores import split_single_lane_stores
 from tilewright.schedule import Schedule
 
 NATIVE = "native -num-cores=1"
@@ -65,8 +65,8 @@ def test_only_masks_of_one_lane(place):
     call = f"  call void @llvm.masked.store.v2i8.p0(<2 x i8> %v, ptr align 1 {place}, <2 x i1> <i1 MASK>)"
     for mask in ("true, i1 true", "false, i1 false"):
         text = call.replace("MASK", mask)
-        assert split_single_lanes(text) == text
-    assert "masked" not in split_single_lanes(call.replace("MASK", "true, i1 false"))
+        assert split_single_lane_stores(text) == text
+    assert "masked" not in split_single_lane_stores(call.replace("MASK", "true, i1 false"))
 
 
 def test_the_machine_code_of_one_lane():
