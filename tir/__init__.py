@@ -1,13 +1,13 @@
-"""The loop IR: the ground that every other layer stands on.
+"""This package defines the loop IR, on which every other layer is built.
 
-What a program is made of: expressions (:mod:`.expr`, their operations in :mod:`.op`, data types in :mod:`.dtype`),
-buffers (:mod:`.buffer`), statements (:mod:`.stmt`), functions and modules (:mod:`.function`). All of them are immutable
-and walked in one way (:mod:`.walk`).
+A program is made of expressions (:mod:`.expr`, their operations in :mod:`.op`, data types in :mod:`.dtype`), buffers
+(:mod:`.buffer`), statements (:mod:`.stmt`), functions and modules (:mod:`.function`). All of them are immutable, and
+:mod:`.walk` visits and rewrites them.
 
-What can be done with it: print (:mod:`.printer`) and parse (:mod:`.parser`; :mod:`.script` is the ``T`` of programs
-written by hand), compare and identify (:mod:`.equal`), check (:mod:`.verify`), run slowly and obviously
-(:mod:`.interpret`), reason about indices (:mod:`.arith`), find what a block touches (:mod:`.access_regions`), count its work
-(:mod:`.cost`).
+The other modules work on programs. They print them (:mod:`.printer`), parse them (:mod:`.parser`; :mod:`.script` is the
+``T`` of programs written by hand), compare them and compute their keys (:mod:`.equal`), check them (:mod:`.verify`),
+run them with a slow, simple interpreter (:mod:`.interpret`), reason about indices (:mod:`.arith`), find the regions
+that a block accesses (:mod:`.access_regions`) and count operations and bytes (:mod:`.cost`).
 """
 
 from . import arith, op, walk

@@ -1,4 +1,4 @@
-"""What a block touches: the regions it reads and writes, found in its body.
+"""This module finds the regions of buffers that a block reads and writes.
 
 The result is what TVM declares for a block without ``T.reads`` and ``T.writes``: one region per buffer, in the order
 in which the buffers are met (a store's value before its indices); several accesses of a buffer give the bounding
@@ -44,23 +44,24 @@ from .stmt import Allocate, BlockRealize, BufferStore, For, LetStmt, Stmt
 from .walk import pre_order, substitute, uses_var
 
 Interval = tuple[Expr, Expr]
-"""Both ends included."""
+"""The least and the greatest value, both included."""
 
 Env = Mapping[Var, "Interval | None"]
-"""The loops inside the block; None where the ends are not known."""
+"""The ranges of the loop variables inside the block; None where the ends are not known."""
 
 _UNDECIDED = 8
-"""Minima and maxima of indices that a region may hold; each costs time in all that is done with the region."""
+"""The most minima and maxima that the bounds of a region may hold; each of them slows down every later use of the
+region."""
 
 _SHORT = 64
-"""Nodes of an index that reads memory, up to which it is compared with another."""
+"""The most nodes that an index which reads memory may have to be compared with another index."""
 
 
 def access_regions(body: Stmt, init: Stmt | None = None) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
-    """The reads and the writes of a block with this body and init; loops inside it are taken over their ranges.
+    """Return the regions that a block with this body and init reads and writes, over all iterations of loops inside it.
 
-    An index that no interval bounds (a load, inside a loop of the block) takes the whole dimension, and so do more than
-    a few indices of which nobody knows which is the least, as the loads in gathers of gathers are.
+    An index without known bounds (a load inside a loop of the block) takes the whole dimension. So do more than a few
+    indices that cannot be compared with each other, such as the loads in gathers of gathers.
     """
     found = _Accesses()
     if init is not None:
@@ -91,10 +92,10 @@ class _Accesses:
         self.reads: dict[Buffer, list[Interval]] = {}
         self.writes: dict[Buffer, list[Interval]] = {}
         self.own: set[Buffer] = set()
-        self.undecided: Counter[tuple[Buffer, int]] = Counter()  # minima and maxima that stay, by dimension
+        self.undecided: Counter[tuple[Buffer, int]] = Counter()  # undecided minima and maxima, by dimension
 
     def statement(self, stmt: Any, env: Env) -> None:
-        """Collect from a statement; ``env`` holds the loops of the block around it."""
+        """Collect the accesses of a statement; ``env`` holds the loops of the block around it."""
         if isinstance(stmt, For):
             self.expression(stmt.min, env)
             self.expression(stmt.extent, env)
@@ -115,7 +116,7 @@ class _Accesses:
             self.expression(stmt.value, env)
             self.statement(substitute(stmt.body, {stmt.var: stmt.value}) if _indexes(stmt) else stmt.body, env)
         elif isinstance(stmt, BlockRealize) and not (stmt.block.iter_vars or stmt.block.reads or stmt.block.writes):
-            self.own.update(stmt.block.alloc_buffers)  # it declares nothing: what is inside counts
+            self.own.update(stmt.block.alloc_buffers)  # such a block declares nothing, so the accesses inside it count
             for part in (stmt.block.init, stmt.block.body):
                 if part is not None:
                     self.statement(part, env)
@@ -148,14 +149,14 @@ class _Accesses:
             self.expression(child, env)
 
     def access(self, into: dict[Buffer, list[Interval]], buffer: Buffer, indices: Any, env: Any) -> None:
-        """One element, or one vector of them."""
+        """Add the access of one element, or of one vector of elements."""
         box = []
         for index in indices:
             box.append(lanes_ends(index))
         self.box(into, buffer, box, env)
 
     def box(self, into: dict[Buffer, list[Interval]], buffer: Buffer, box: list[Any], env: Any) -> None:
-        """The box, widened over the loops of ``env``, joined to what is known of ``buffer``."""
+        """Widen the box over the loops of ``env``, and join it with the boxes of ``buffer`` that were found so far."""
         if buffer in self.own:
             return
         wide: list[Interval] = []
@@ -172,7 +173,7 @@ class _Accesses:
         )
 
     def join(self, buffer: Buffer, dimension: int, a: Interval, b: Interval) -> Interval:
-        """The interval around both; the whole dimension from the time on that too many ends could not be compared."""
+        """Return the interval around both; the whole dimension once too many ends could not be compared."""
         extent = buffer.shape[dimension]
         place = (buffer, dimension)
         if any(map(_is_long_gather, (*a, *b))):
@@ -186,7 +187,7 @@ class _Accesses:
 
 
 def lanes_ends(index: Expr) -> tuple[Expr | None, Expr | None]:
-    """The least and the greatest lane of an index; None when it is not known which they are."""
+    """Return the least and the greatest lane of an index; None where it is not known which lane that is."""
     if isinstance(index, Broadcast):
         return index.value, index.value
     if isinstance(index, Ramp) and isinstance(index.stride, IntImm):
@@ -205,7 +206,7 @@ def _indexes(stmt: LetStmt) -> bool:
 
 
 def _is_long_gather(e: Expr) -> bool:
-    """Whether comparing ``e`` would take long for nothing: it reads memory and has more than a few dozen nodes."""
+    """Return whether ``e`` reads memory and is too long to be compared: comparing it is slow and proves nothing."""
     first = list(islice(pre_order(e), _SHORT + 1))
     return len(first) > _SHORT and any(isinstance(n, BufferLoad) for n in first)
 
@@ -227,13 +228,14 @@ def _end(a: Expr, b: Expr, otherwise: Callable[[Any, Any], Expr], sign: int) -> 
 
 
 def interval(e: Expr, env: Env) -> Interval | None:
-    """The ends of ``e`` over the variables in ``env``; None when unknown. Exact for what is linear in them."""
+    """Return the ends of ``e`` over the variables in ``env``; None when unknown. They are exact for linear
+    expressions."""
     if not env or not uses_var(e, lambda v: v in env):
         return (e, e)
     if isinstance(e, Var):
         return env[e]
     if isinstance(e, Cast):
-        ends = interval(e.value, env) if {e.dtype, e.value.dtype} <= INDEX_TYPES else None  # others may cut off
+        ends = interval(e.value, env) if {e.dtype, e.value.dtype} <= INDEX_TYPES else None  # others change values
         return None if ends is None else (ends[0].astype(e.dtype), ends[1].astype(e.dtype))
     if isinstance(e, (Select, Call)):
         if isinstance(e, Call) and e.op != "tir.if_then_else":
@@ -258,7 +260,7 @@ def interval(e: Expr, env: Env) -> Interval | None:
         a, b = b, a
     by = b[0]
     if b[0] is not b[1] or not isinstance(by, IntImm):
-        return None  # only constant factors and divisors
+        return None  # only constant factors and divisors are followed
     if isinstance(e, Mul):
         return (a[0] * by, a[1] * by) if by.value >= 0 else (a[1] * by, a[0] * by)
     if by.value <= 0:
@@ -269,7 +271,7 @@ def interval(e: Expr, env: Env) -> Interval | None:
 
 
 def _sum(a: Expr, b: Expr, sign: int) -> Expr:
-    """``a + sign * b``, constants at the end joined."""
+    """Return ``a + sign * b`` with the constants at the end added up."""
     if isinstance(b, IntImm) and isinstance(a, (Add, Sub)) and isinstance(a.b, IntImm):
         shift = sign * b.value + (a.b.value if isinstance(a, Add) else -a.b.value)
         return a.a + shift if shift >= 0 else a.a - -shift
@@ -277,13 +279,14 @@ def _sum(a: Expr, b: Expr, sign: int) -> Expr:
 
 
 def difference(a: Expr, b: Expr) -> int | None:
-    """``a - b`` when it is a constant for sure."""
+    """Return ``a - b`` where it is known to be a constant, else None."""
     left, right = linear_key(a), linear_key(b)
     return left[1] - right[1] if left[0] == right[0] else None
 
 
 def linear_key(e: Expr) -> tuple[frozenset[Any], int]:
-    """An integer expression as (its terms with coefficients, its constant), equal for equal sums of products."""
+    """Return the terms of an integer expression with their coefficients, and its constant. Equal sums give equal
+    keys."""
     terms: dict[Any, int] = {}
 
     def add(n: Expr, factor: int) -> int:

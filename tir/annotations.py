@@ -1,7 +1,7 @@
-"""The annotations of loops and blocks that mean something, and which of a function's annotations nobody reads.
+"""This module lists the known annotations of loops and blocks, and finds those of a function that nothing reads.
 
-An annotation is a remark: it never changes what a function computes, so an unknown one is no error. But one that nobody
-reads has no effect, and who wrote it should hear of it.
+An annotation never changes what a function computes, so an unknown one is not an error. But an annotation that nothing
+reads has no effect, and a warning tells its author.
 """
 
 from __future__ import annotations
@@ -33,24 +33,25 @@ ANNOTATIONS: dict[str, str] = {
     "pragma_unroll_factor": "serial loop: so many copies of the body in each trip",
     "tir.horizontal_reduce": "reduction loop over lanes: one step per halving of the vector",
 }
-"""What passes and primitives read, by key; :func:`register_annotation` adds to it."""
+"""The annotations that passes and primitives read, by key; :func:`register_annotation` adds to it."""
 
 _KINDS = ("auto_unroll", "meta_schedule.", "pragma_", "software_pipeline_", "tir.")
-"""How annotations for a code generator begin. Other keys of blocks are facts about the computation, as ``te.compute(attrs=)``
-states them."""
+"""The prefixes of annotations for a code generator. Other keys of blocks describe the computation, as
+``te.compute(attrs=)`` sets them."""
 
 
 def register_annotation(key: str, meaning: str = "read by a pass of the user") -> None:
-    """Make an annotation known that a pass, a rule or a tool of one's own reads, so that lowering does not warn of it.
+    """Make an annotation known that a pass, a rule or a tool of the user reads, so that lowering does not warn of it.
 
-    ``meaning``: one line that says of what it is (loop, block) and what it asks for. Registering again replaces it.
+    ``meaning`` is one line: where the annotation stands (loop, block) and what it asks for. Registering the same key
+    again replaces it.
     """
     ANNOTATIONS[key] = meaning
 
 
 def unread_annotations(func: PrimFunc) -> Iterator[tuple[str, str, str]]:
-    """Each annotation of a loop or a block, and each attribute, that is not in :data:`ANNOTATIONS`: its key, where it is,
-    and the known key that is nearest to it (empty where none is near)."""
+    """Yield each annotation and each attribute that is not in :data:`ANNOTATIONS`: its key, its place, and the known
+    key with the most similar spelling (empty where none is similar)."""
     for n in pre_order(func.body, lambda n: not isinstance(n, Expr)):
         if isinstance(n, For):
             found, place = list(n.annotations), f"loop {n.loop_var.name}"
@@ -68,7 +69,10 @@ def unread_annotations(func: PrimFunc) -> Iterator[tuple[str, str, str]]:
 
 
 def alignment_wishes(value: Any) -> list[tuple[int, int, int, int]] | str:
-    """What :data:`ALIGN` says: (number of the written buffer, axis, factor, offset) each; or why ``value`` says nothing."""
+    """Return the entries of an :data:`ALIGN` annotation, or a text that says why ``value`` is not valid.
+
+    Each entry is (number of the written buffer, axis, factor, offset).
+    """
     none = f"{value!r}, no list of [buffer, axis, factor, offset]"
     if not isinstance(value, (list, tuple)):
         return none

@@ -1,4 +1,4 @@
-"""Buffers: named, shaped, typed pieces of memory, and regions of them."""
+"""This module defines buffers (memory with a name, a shape and a data type) and regions of buffers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .structure import same
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Buffer:
-    """Memory with a shape. Its identity is the object's.
+    """Represents memory with a shape and a data type. Two buffers are the same only if they are the same object.
 
     ``shape``, ``strides`` and ``elem_offset`` count elements; empty ``strides`` mean row-major without gaps.
-    ``scope``: ``global`` (memory; an empty text says the same), ``local`` (registers or stack, one per thread), ``shared`` … . A buffer with shape
-    ``()`` is one element. ``data`` is the pointer's variable.
+    ``scope`` is ``global`` (memory; an empty text means the same), ``local`` (registers or stack, one per thread),
+    ``shared`` … . A buffer with shape ``()`` has one element. ``data`` is the variable of the pointer.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Buffer:
         return len(self.shape)
 
     def element_strides(self) -> tuple[Expr, ...]:
-        """The strides in elements, row-major when the buffer names none."""
+        """Return the strides in elements, the row-major ones when the buffer names none."""
         if self.strides or not self.shape:
             return self.strides
         out: list[Expr] = [const(1, self.shape[-1].dtype)]
@@ -59,7 +59,7 @@ class Buffer:
         return tuple(reversed(out))
 
     def num_bytes(self) -> int | None:
-        """Bytes in use when the shape is constant and gapless, else None."""
+        """Return the bytes of all elements when the shape is constant and the elements have no gaps, else None."""
         total = bytes_of(self.dtype)
         for extent in self.shape:
             if not isinstance(extent, IntImm):
@@ -68,7 +68,7 @@ class Buffer:
         return total
 
     def with_(self, **changes: Any) -> Buffer:
-        """A new buffer that differs in the named fields; it has a ``data`` variable of its own unless one is given."""
+        """Return a new buffer that differs in the named fields; its ``data`` variable is new unless one is given."""
         values = {
             name: getattr(self, name)
             for name in ("name", "shape", "dtype", "scope", "strides", "elem_offset", "data_alignment",
@@ -78,7 +78,7 @@ class Buffer:
         return Buffer(**values)
 
     def map_exprs(self, f: Callable[[Any], Any]) -> Buffer:
-        """``f`` over shape, strides and offset; the very same buffer when nothing changed."""
+        """Apply ``f`` to shape, strides and offset; return the same object when nothing changed."""
         shape = tuple([f(e) for e in self.shape])
         strides = tuple([f(e) for e in self.strides])
         offset = f(self.elem_offset)
@@ -88,18 +88,18 @@ class Buffer:
         return self.with_(shape=shape, strides=strides, elem_offset=offset)
 
     def full_region(self) -> BufferRegion:
-        """The whole buffer as a region."""
+        """Return the whole buffer as a region."""
         return BufferRegion(self, tuple([Range.from_extent(e) for e in self.shape]))
 
     def vload(self, indices: Any, dtype: str | None = None, predicate: Expr | None = None) -> BufferLoad:
-        """A load at ``indices`` (one vector index at most); ``dtype`` must be what it reads, when given."""
+        """Return a load at ``indices`` (one vector index at most). A given ``dtype`` must be the type that is read."""
         load = BufferLoad(self, as_exprs(indices if isinstance(indices, (tuple, list)) else (indices,)), predicate)
         if dtype is not None and load.dtype != dtype:
             raise ValueError(f"vload of {self.name} reads {load.dtype}, not {dtype}")
         return load
 
     def __getitem__(self, key: Any) -> Any:
-        """``A[i, j]`` is a :class:`BufferLoad`; with slices (``A[0:4, j]``) it is a :class:`BufferRegion`."""
+        """Return a :class:`BufferLoad` for ``A[i, j]``, and a :class:`BufferRegion` for slices (``A[0:4, j]``)."""
         items = key if isinstance(key, tuple) else (key,)
         if len(items) != len(self.shape):
             raise IndexError(f"buffer {self.name} has {len(self.shape)} dimensions, indexed with {len(items)}")
@@ -124,7 +124,7 @@ def _range(item: Any, extent: Expr) -> Range:
 
 
 def _extent(start: Expr, stop: Expr) -> Expr:
-    """``stop - start``, for ``x + a`` and ``x + b`` the constant between them."""
+    """Return ``stop - start``; for ``x + a`` and ``x + b`` this is a constant."""
     x, a = (start.a, start.b.value) if isinstance(start, Add) and isinstance(start.b, IntImm) else (start, 0)
     y, b = (stop.a, stop.b.value) if isinstance(stop, Add) and isinstance(stop.b, IntImm) else (stop, 0)
     return const(b - a, stop.dtype) if same(x, y) else stop - start
@@ -132,7 +132,7 @@ def _extent(start: Expr, stop: Expr) -> Expr:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class BufferRegion:
-    """A box in a buffer: one range per dimension."""
+    """Represents a box in a buffer: one range per dimension."""
 
     buffer: Buffer
     region: tuple[Range, ...]
@@ -144,7 +144,7 @@ class BufferRegion:
         return f"{self.buffer.name}[{', '.join(map(text, self.region))}]"
 
     def map(self, f: Callable[[Any], Any]) -> BufferRegion:
-        """``f`` over the ranges' expressions; the very same object when nothing changed."""
+        """Apply ``f`` to the expressions of the ranges; return the same object when nothing changed."""
         region = tuple([r.map(f) for r in self.region])
         if all(new is old for new, old in zip(region, self.region, strict=True)):
             return self
@@ -153,7 +153,7 @@ class BufferRegion:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatchBufferRegion:
-    """Inside a block, ``buffer`` is another name and shape for the region ``source``."""
+    """Declares that inside a block ``buffer`` is another name and shape for the region ``source``."""
 
     buffer: Buffer
     source: BufferRegion
@@ -168,7 +168,7 @@ def decl_buffer(
     strides: Sequence[Any] = (),
     **rest: Any,
 ) -> Buffer:
-    """A buffer from plain numbers or expressions.
+    """Return a new buffer from plain numbers or expressions.
 
     >>> decl_buffer((4, 8), "int8", "A").ndim
     2

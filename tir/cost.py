@@ -1,4 +1,4 @@
-"""What a function computes and moves, counted on the unscheduled program: the yardstick of every figure we print.
+"""This module counts the operations and the bytes of an unscheduled function; all printed rates refer to these counts.
 
 One operation is one ``+ - * /``, min, max or math function on values (a fused multiply-add is two); arithmetic on
 indices and conditions is free, as is the initial value of a reduction.
@@ -36,14 +36,15 @@ _FREE = {"tir.reinterpret", "tir.likely", "tir.bitwise_not"}
 
 
 class _Unknown(Exception):
-    """An extent that is no number."""
+    """Raised for an extent that is not a constant."""
 
 
 @with_room
 def count_flops(func: PrimFunc) -> float | None:
-    """Operations of one run; None when an extent is symbolic.
+    """Return the number of operations of one run; None when an extent is symbolic.
 
-    The same for every schedule that computes each value once; call it on the function before scheduling.
+    The number is the same for every schedule that computes each value once. Call this on the function before
+    scheduling.
     """
     try:
         return float(_stmt(func.body))
@@ -53,7 +54,7 @@ def count_flops(func: PrimFunc) -> float | None:
 
 @with_room
 def count_bytes(func: PrimFunc) -> float | None:
-    """Bytes of all buffer arguments together, what one run must move at the least; None when a shape is symbolic."""
+    """Return the bytes of all buffer arguments, the least that one run must move; None when a shape is symbolic."""
     sizes = [buffer.num_bytes() for buffer in func.buffers]
     known = [size for size in sizes if size is not None]
     return float(sum(known)) if len(known) == len(sizes) else None

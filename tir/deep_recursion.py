@@ -1,8 +1,10 @@
-"""Room for programs that nest deeply: a sum of thousands of terms, a chain of thousands of stages.
+"""This module gives recursive functions a large stack for programs that nest deeply, such as sums of thousands of
+terms.
 
-The walks over a program call themselves once for each level, and Python's stack holds a thousand calls. A function under
-:func:`with_room` that runs out of it starts again on a thread whose stack holds a hundred times as much; programs of the
-usual depth pay nothing. Only functions without effects may start again; :func:`in_room` is for the others.
+A walk over a program calls itself once for each level, and Python's stack holds a thousand calls. When a function
+decorated with :func:`with_room` exceeds the stack, it is called again on a thread whose stack holds a hundred times as
+many calls. Programs of the usual depth cost nothing extra. Only functions without side effects may be called again; for
+the others there is :func:`in_room`, which uses the large stack from the start.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from .node import Node
 
 _STACK_BYTES = 512 << 20
 _FRAMES = 150_000
-"""Calls of Python on the large stack: about three thousand bytes for each, twice what one takes."""
+"""The Python calls that the large stack holds: about three thousand bytes for each, twice what a call takes."""
 
 _LOCK = threading.Lock()
 _HERE = threading.local()
@@ -29,11 +31,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class TooDeepError(RecursionError):
-    """A program that nests more deeply than can be followed."""
+    """Raised for a program that nests too deeply even for the large stack."""
 
 
 def with_room(function: F) -> F:
-    """``function``, which has no effects, called once more with :func:`in_room` when the usual stack does not do."""
+    """Decorate a function without side effects: it is called again with :func:`in_room` when the usual stack is too
+    small."""
 
     @functools.wraps(function)
     def roomy(*args: Any, **named: Any) -> Any:
@@ -48,9 +51,9 @@ def with_room(function: F) -> F:
 
 
 def in_room(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
-    """``function(*args, **named)`` on a thread with a large stack, in this thread's context; it waits for the result.
+    """Return ``function(*args, **named)``, computed on a thread with a large stack in this thread's context.
 
-    Raises :class:`TooDeepError` where that stack does not do either.
+    Raises :class:`TooDeepError` when that stack is too small as well.
     """
     if getattr(_HERE, "roomy", False):
         return function(*args, **named)
@@ -77,8 +80,8 @@ def in_room(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
 
 
 def _widen(thread: threading.Thread) -> None:
-    """Run ``thread`` to its end with the large stack. Python's limit holds for all threads: it is put back when the last
-    of these ends."""
+    """Run ``thread`` to its end with a raised recursion limit. The limit holds for all threads of Python, so it is
+    restored when the last of these threads ends."""
     global _running, _usual_limit
     with _LOCK:
         if not _running:
@@ -103,7 +106,7 @@ def _widen(thread: threading.Thread) -> None:
 
 
 def nesting(node: Node) -> int:
-    """How many nodes stand inside one another at the deepest place."""
+    """Return how many nodes stand inside one another at the deepest place."""
     deepest = 0
     stack = [(node, 1)]
     while stack:

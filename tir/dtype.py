@@ -1,12 +1,14 @@
-"""Data types, written as text: ``float32``, ``int8``, ``bfloat16``, ``bool``, ``handle``, ``float32x16``.
+"""This module defines data types, which are strings: ``float32``, ``int8``, ``bool``, ``handle``, ``float32x16``.
 
-A data type is a plain string everywhere in the IR; this module is the one place that takes it apart.
+A data type is a plain string everywhere in the IR; only this module parses it. The names are ``float``, ``bfloat``,
+``int`` and ``uint`` with a number of bits, ``bool``, ``handle`` and ``void``; ``x16`` after them means 16 lanes.
 
-When integers overflow. Index arithmetic never does: sums, differences, products, quotients, minima and comparisons of
-type int32 and int64 over variables (of loops, axes, sizes, parameters) and constants have their mathematical values,
-and a program in which one would not fit has no meaning. Every other integer wraps around in two's complement: all
-other types, and int32 and int64 that come from memory or a call. A cast to an integer type keeps the low bits, of an
-index too: it is the identity only where the value fits. The simplifier, its bounds and its proofs hold under these rules.
+Overflow of integers: index arithmetic never overflows. Sums, differences, products, quotients, minima and comparisons
+of type int32 and int64 over variables (of loops, axes, sizes, parameters) and constants have their mathematical values,
+and a program in which such a value would not fit its type is undefined. Every other integer wraps around in two's
+complement: all other types, and int32 and int64 that come from memory or a call. A cast to an integer type keeps the
+low bits, of an index too: it is the identity only where the value fits. The simplifier, its bounds and its proofs hold
+under these rules.
 """
 
 from __future__ import annotations
@@ -18,14 +20,15 @@ from typing import NamedTuple
 import numpy as np
 
 INDEX = "int32"
-"""The data type of loop variables and shapes unless something asks for another one."""
+"""The default data type of loop variables and shapes."""
 
 _PATTERN = re.compile(r"(bool|handle|void|bfloat16|float|int|uint)(\d*)(?:x(\d+))?")
 _WIDTHS = {"float": (16, 32, 64), "int": (1, 4, 8, 16, 32, 64), "uint": (1, 4, 8, 16, 32, 64)}
 
 
 class DType(NamedTuple):
-    """A data type taken apart: ``kind`` (float, bfloat, int, uint, bool, handle, void), ``bits``, ``lanes``."""
+    """Represents the parts of a data type: ``kind`` (float, bfloat, int, uint, bool, handle, void), ``bits``,
+    ``lanes``."""
 
     kind: str
     bits: int
@@ -34,7 +37,7 @@ class DType(NamedTuple):
 
 @cache
 def parse_dtype(dtype: str) -> DType:
-    """Take ``dtype`` apart; ValueError when it is no data type."""
+    """Return the parts of ``dtype``; ValueError when it is not a data type."""
     match = _PATTERN.fullmatch(dtype) if isinstance(dtype, str) else None
     if match is None:
         raise ValueError(f"{dtype!r} is not a data type; write e.g. 'float32', 'int8', 'float32x16'")
@@ -57,69 +60,70 @@ def parse_dtype(dtype: str) -> DType:
 
 @cache
 def lanes_of(dtype: str) -> int:
-    """The number of lanes: 16 for ``float32x16``, 1 for a scalar."""
+    """Return the number of lanes: 16 for ``float32x16``, 1 for a scalar."""
     return parse_dtype(dtype).lanes
 
 
 @cache
 def bits_of(dtype: str) -> int:
-    """Bits of one lane."""
+    """Return the bits of one lane."""
     return parse_dtype(dtype).bits
 
 
 @cache
 def bytes_of(dtype: str) -> int:
-    """Bytes that one element takes in memory, all lanes together; a bool takes one byte."""
+    """Return the bytes that one element takes in memory, all lanes together; a bool takes one byte."""
     kind, bits, lanes = parse_dtype(dtype)
     return (1 if kind == "bool" else (bits + 7) // 8) * lanes
 
 
 @cache
 def with_lanes(dtype: str, lanes: int) -> str:
-    """``dtype`` with another number of lanes."""
+    """Return ``dtype`` with another number of lanes."""
     base = dtype.split("x")[0]
     return base if lanes == 1 else f"{base}x{lanes}"
 
 
 @cache
 def element_of(dtype: str) -> str:
-    """The scalar type of one lane."""
+    """Return the scalar type of one lane."""
     return with_lanes(dtype, 1)
 
 
 @cache
 def is_float(dtype: str) -> bool:
-    """Whether the lanes are floating point, bfloat16 included."""
+    """Return whether the lanes are floating point, bfloat16 included."""
     return parse_dtype(dtype).kind in ("float", "bfloat")
 
 
 @cache
 def is_int(dtype: str) -> bool:
-    """Whether the lanes are integers, signed or not; bool is not."""
+    """Return whether the lanes are integers, signed or unsigned; false for bool."""
     return parse_dtype(dtype).kind in ("int", "uint")
 
 
 @cache
 def is_signed(dtype: str) -> bool:
-    """Whether the lanes are signed integers."""
+    """Return whether the lanes are signed integers."""
     return parse_dtype(dtype).kind == "int"
 
 
 @cache
 def is_unsigned(dtype: str) -> bool:
-    """Whether the lanes are unsigned integers."""
+    """Return whether the lanes are unsigned integers."""
     return parse_dtype(dtype).kind == "uint"
 
 
 @cache
 def is_bool(dtype: str) -> bool:
-    """Whether the lanes are truth values."""
+    """Return whether the lanes are truth values."""
     return parse_dtype(dtype).kind == "bool"
 
 
 @cache
 def min_value(dtype: str) -> int | float:
-    """The smallest value; minus infinity for floats, as a maximum reduction starts from (TVM: lowest finite)."""
+    """Return the smallest value; minus infinity for floats, where maximum reductions start (TVM: the lowest finite
+    value)."""
     kind, bits, _ = parse_dtype(dtype)
     if kind == "float":
         return float(np.finfo(f"float{bits}").min)
@@ -132,7 +136,7 @@ def min_value(dtype: str) -> int | float:
 
 @cache
 def max_value(dtype: str) -> int | float:
-    """The largest finite value."""
+    """Return the largest finite value."""
     kind, bits, _ = parse_dtype(dtype)
     if kind == "float":
         return float(np.finfo(f"float{bits}").max)
@@ -146,7 +150,7 @@ def max_value(dtype: str) -> int | float:
 
 
 def to_numpy(dtype: str) -> np.dtype:
-    """The NumPy dtype that stores one lane; bfloat16 is stored as its bits in ``uint16``."""
+    """Return the NumPy dtype that stores one lane; bfloat16 is stored as its bits in ``uint16``."""
     kind, bits, _ = parse_dtype(dtype)
     if kind == "bfloat":
         return np.dtype("uint16")
@@ -158,7 +162,8 @@ def to_numpy(dtype: str) -> np.dtype:
 
 
 def promote(a: str, b: str) -> str:
-    """The common type of a binary operation: floats win over integers, wider over narrower, signed over unsigned."""
+    """Return the common type of a binary operation: floats win over integers, wider over narrower, signed over
+    unsigned."""
     if a == b:
         return a
     da, db = parse_dtype(a), parse_dtype(b)
@@ -171,6 +176,6 @@ def promote(a: str, b: str) -> str:
     high, low = (a, b) if (rank[da.kind], da.bits) >= (rank[db.kind], db.bits) else (b, a)
     if parse_dtype(high).kind == parse_dtype(low).kind or is_float(high):
         return with_lanes(high, lanes)
-    if parse_dtype(low).bits > parse_dtype(high).bits:  # int8 with uint32: the wider width, signed
+    if parse_dtype(low).bits > parse_dtype(high).bits:  # int8 with uint32 gives the wider width, signed
         return with_lanes(f"int{parse_dtype(low).bits}", lanes)
     return with_lanes(high, lanes)

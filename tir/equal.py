@@ -1,7 +1,7 @@
-"""Structural equality, a hash that goes with it, and the key of a workload.
+"""This module defines structural equality, a matching hash, and the keys of workloads and programs.
 
 Two programs are equal when they differ only in names: of variables and buffers, of blocks, and of the function
-(``global_symbol``). Where an attribute holds a constant, the node and the Python number mean the same.
+(``global_symbol``). In attributes a constant node and the Python number of the same value are equal.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .stmt import Allocate, AttrStmt, Block, BlockRealize, For, LetStmt, Stmt
 
 @with_room
 def structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> bool:
-    """Whether ``a`` and ``b`` (nodes, regions, ranges) are the same up to renaming.
+    """Return whether ``a`` and ``b`` (nodes, regions, ranges) are equal up to renaming.
 
     Variables and buffers that neither side defines must be the same objects, unless ``map_free_vars`` lets them
     correspond as well.
@@ -51,13 +51,14 @@ def assert_structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> None
 
 
 def structural_hash(node: Any) -> int:
-    """An integer that equal nodes share: 64 bits, the same in every process."""
+    """Return a hash of 64 bits that is the same for equal nodes and in every process."""
     digest = hashlib.sha256(canonical_text(node, block_names=False).encode()).digest()
     return int.from_bytes(digest[:8], "big")
 
 
 def workload_key(func: PrimFunc | IRModule) -> str:
-    """What identifies a workload: SHA-256 in hex over the canonical text. It depends on no names, as TVM's hash.
+    """Return the key of a workload: the SHA-256 of the canonical text in hex. It does not depend on names, like TVM's
+    hash.
 
     Programs that differ in the names of blocks, variables, buffers or the function have one workload key.
     """
@@ -65,7 +66,7 @@ def workload_key(func: PrimFunc | IRModule) -> str:
 
 
 def program_key(func: PrimFunc | IRModule) -> str:
-    """What identifies a program in a database: a :func:`workload_key` that depends on the names of blocks as well.
+    """Return the key of a program in a database: a :func:`workload_key` that depends on the names of blocks as well.
 
     A trace finds its blocks by their names, so a record belongs to the program that it was made for.
     """
@@ -74,7 +75,8 @@ def program_key(func: PrimFunc | IRModule) -> str:
 
 @with_room
 def canonical_text(node: Any, block_names: bool = True) -> str:
-    """The printed text with variables ``v0, v1, …`` and buffers ``b0, b1, …`` in the order in which they appear."""
+    """Return the printed text with variables ``v0, v1, …`` and buffers ``b0, b1, …`` in the order in which they
+    appear."""
     printer = _CanonicalPrinter(block_names)
     if isinstance(node, (Stmt, PrimFunc, IRModule)):
         printer.stmt(node)
@@ -83,7 +85,7 @@ def canonical_text(node: Any, block_names: bool = True) -> str:
 
 
 def plain(value: Any) -> Any:
-    """An attribute's value in Python's own types: constants unpacked, tuples as lists."""
+    """Return the value of an attribute in Python's own types: numbers for constants, lists for tuples."""
     if isinstance(value, IntImm):
         return bool(value.value) if is_bool(value.dtype) else value.value
     if isinstance(value, FloatImm):
@@ -137,7 +139,8 @@ def _fields(cls: Any) -> tuple[str, ...]:
 
 
 class _Comparison:
-    """One run: which of the left side's variables and buffers correspond to which of the right side's."""
+    """Compares two programs; it records which variables and buffers of the left side correspond to which of the
+    right."""
 
     def __init__(self, map_free_vars: bool) -> None:
         self.map_free = map_free_vars
@@ -169,7 +172,7 @@ class _Comparison:
     # Correspondence
 
     def bind(self, a: Any, b: Any) -> None:
-        """From here on ``a`` on the left is ``b`` on the right."""
+        """Let ``a`` on the left correspond to ``b`` on the right from here on."""
         old = self.to_right.get(a)
         if old is not None:
             self.to_left.pop(old, None)
@@ -200,12 +203,12 @@ class _Comparison:
             return mapped is b or self.fail(f"buffer {a.name} corresponds to {_name(mapped)}, not to {b.name}")
         if b in self.to_left:
             return self.fail(f"buffer {b.name} corresponds to {_name(self.to_left[b])}, not to {a.name}")
-        if self.map_free or self.in_func:  # inside a function: another view, declared where it is used first
+        if self.map_free or self.in_func:  # inside a function this is another view, declared where it is used first
             return self.define_buffer(a, b)
         return a is b or self.fail(f"free buffers {a.name} and {b.name} are two buffers")
 
     def define_buffer(self, a: Buffer, b: Buffer, symbols: bool = False) -> bool:
-        """Compare the declarations, then let the buffers correspond; ``symbols``: sizes may be new variables."""
+        """Compare the declarations, then let the buffers correspond. With ``symbols`` sizes may be new variables."""
         free, self.map_free = self.map_free, self.map_free or symbols
         for name in ("dtype", "scope", "data_alignment", "offset_factor", "axis_separators"):
             if getattr(a, name) != getattr(b, name):
@@ -264,7 +267,7 @@ class _Comparison:
         return all(self.at(f"[{k}]", x, y) for k, (x, y) in enumerate(zip(a, b, strict=True)))
 
     def node(self, a: Any, b: Any) -> bool | tuple[Any, Any]:
-        """Compare two of one class; a pair of bodies is what remains to be compared."""
+        """Compare two nodes of one class. A returned pair of bodies remains to be compared."""
         cls = type(a)
         if cls is For:
             return (
@@ -287,7 +290,7 @@ class _Comparison:
         if cls is Block:
             return self.block(a, b)
         if cls is AttrStmt and isinstance(a.node, IterVar) and isinstance(b.node, IterVar):
-            # a thread axis: its variable is defined here
+            # a thread axis, whose variable is defined here
             same = self.axis(a.node, b.node) and self.field("attr_key", a, b) and self.at(".value", a.value, b.value)
             return same and (a.body, b.body)
         if cls is PrimFunc:

@@ -1,12 +1,11 @@
-"""Expressions: immutable trees with a data type.
+"""This module defines expressions: immutable trees with a data type.
 
-What they mean: ``//`` and ``%`` round towards minus infinity (:class:`FloorDiv`, :class:`FloorMod`); integer arithmetic
-on indices never overflows and no index is divided by zero, on data it wraps, and a quotient and a remainder by zero are 0
-(:mod:`.dtype` says what is which);
-each operation on floats rounds to its type (compiled code may join a product and a sum of float32 or float64, which then
-round once); reading outside a buffer is an error; ``Select`` evaluates both sides, ``Call("tir.if_then_else")`` only the
-chosen one. Operators build nodes and fold constants; ``==`` builds an
-:class:`EQ`, whose truth value is identity, so that containers work.
+The semantics: ``//`` and ``%`` round towards minus infinity (:class:`FloorDiv`, :class:`FloorMod`); integer arithmetic
+on indices never overflows, and no index is divided by zero; arithmetic on data wraps, and there a quotient and a
+remainder by zero are 0 (:mod:`.dtype` tells indices from data); each operation on floats rounds to its type (compiled
+code may join a product and a sum of float32 or float64, which then round once); reading outside a buffer is an error;
+``Select`` evaluates both sides, ``Call("tir.if_then_else")`` only the chosen one. Operators build nodes and fold
+constants; ``==`` builds an :class:`EQ`, whose truth value is identity, so that containers work.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ ExprLike = Union["Expr", int, float, bool]
 
 
 class Expr(Node):
-    """The base of all expressions; ``dtype`` is the type of the value."""
+    """The base class of all expressions; ``dtype`` is the type of the value."""
 
     __slots__ = ()
     dtype: str
@@ -121,11 +120,12 @@ class Expr(Node):
         )
 
     def astype(self, dtype: str) -> Expr:
-        """The value converted to ``dtype`` (lanes are kept); the very same object when it has it already."""
+        """Return the value converted to ``dtype``, with the same lanes; the same object when it has the type
+        already."""
         return cast(dtype, self)
 
     def equal(self, other: ExprLike) -> Expr:
-        """The expression ``self == other``."""
+        """Return the expression ``self == other``."""
         return _compare(EQ, self, other)
 
 
@@ -134,14 +134,14 @@ PrimExpr = Expr
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Var(Expr):
-    """A variable. Its identity is the object's: two variables of one name are two variables."""
+    """Represents a variable. Two variables are the same only if they are the same object, whatever their names."""
 
     name: str
     dtype: str = INDEX
 
     @property
     def name_hint(self) -> str:
-        """TVM's name for ``name``."""
+        """Return ``name``; TVM calls it ``name_hint``."""
         return self.name
 
 
@@ -182,7 +182,7 @@ class StringImm(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class BinaryOp(Expr):
-    """Two operands of one data type, which is also the result's."""
+    """The base class of operations on two operands of one data type, which is also the type of the result."""
 
     a: Expr
     b: Expr
@@ -190,7 +190,7 @@ class BinaryOp(Expr):
     @property
     def dtype(self) -> str:  # type: ignore[override]
         first = self.a
-        while isinstance(first, BinaryOp) and not isinstance(first, CmpOp):  # a long sum nests to the left
+        while isinstance(first, BinaryOp) and not isinstance(first, CmpOp):  # in a long sum the left operands nest
             first = first.a
         return first.dtype
 
@@ -255,19 +255,19 @@ class FloorMod(BinaryOp):
 
 
 class Min(BinaryOp):
-    """The smaller; for floats NaN in either operand gives NaN."""
+    """The smaller operand; for floats NaN in either operand gives NaN."""
 
     __slots__ = ()
 
 
 class Max(BinaryOp):
-    """The larger; for floats NaN in either operand gives NaN."""
+    """The larger operand; for floats NaN in either operand gives NaN."""
 
     __slots__ = ()
 
 
 class CmpOp(BinaryOp):
-    """A comparison: bool, with the operands' lanes."""
+    """The base class of comparisons. The result is bool, with the lanes of the operands."""
 
     __slots__ = ()
 
@@ -277,7 +277,7 @@ class CmpOp(BinaryOp):
 
 
 class EQ(CmpOp):
-    """a == b. As a Python truth value it is identity (constants: equality), so that containers work."""
+    """a == b. Its Python truth value says whether both are one object (constants: equal), so that containers work."""
 
     __slots__ = ()
 
@@ -286,7 +286,7 @@ class EQ(CmpOp):
 
 
 class NE(CmpOp):
-    """a != b. As a Python truth value it is "not identical"."""
+    """a != b. Its Python truth value says whether the operands are two different objects."""
 
     __slots__ = ()
 
@@ -319,26 +319,26 @@ class GE(CmpOp):
 
 
 class LogicalOp(BinaryOp):
-    """A connective of two truth values."""
+    """The base class of operations on two truth values."""
 
     __slots__ = ()
 
 
 class And(LogicalOp):
-    """Both; ``b`` is not evaluated when ``a`` is false."""
+    """a and b; ``b`` is not evaluated when ``a`` is false."""
 
     __slots__ = ()
 
 
 class Or(LogicalOp):
-    """Either; ``b`` is not evaluated when ``a`` is true."""
+    """a or b; ``b`` is not evaluated when ``a`` is true."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Not(Expr):
-    """Negation of a truth value."""
+    """not a"""
 
     a: Expr
 
@@ -356,7 +356,7 @@ class Not(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Select(Expr):
-    """``true_value`` where ``condition`` holds, else ``false_value``; both are evaluated."""
+    """Gives ``true_value`` where ``condition`` holds, else ``false_value``; both are evaluated."""
 
     condition: Expr
     true_value: Expr
@@ -380,7 +380,7 @@ class Select(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Cast(Expr):
-    """The value converted to ``dtype``: to an integer it truncates, to a narrower float it rounds to nearest even."""
+    """Converts the value to ``dtype``. To an integer it truncates; to a narrower float it rounds to nearest even."""
 
     dtype: str
     value: Expr
@@ -395,7 +395,7 @@ class Cast(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Ramp(Expr):
-    """The vector ``base, base + stride, … `` of ``lanes`` elements."""
+    """Represents the vector ``base, base + stride, …`` of ``lanes`` elements."""
 
     base: Expr
     stride: Expr
@@ -416,7 +416,7 @@ class Ramp(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Broadcast(Expr):
-    """One scalar in every lane."""
+    """Represents a vector with one scalar in every lane."""
 
     value: Expr
     lanes: int
@@ -435,7 +435,7 @@ class Broadcast(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Shuffle(Expr):
-    """Lanes picked from the concatenation of ``vectors`` by constant ``indices``; one index gives a scalar."""
+    """Picks lanes from the concatenation of ``vectors`` by constant ``indices``; one index gives a scalar."""
 
     vectors: tuple[Expr, ...]
     indices: tuple[int, ...]
@@ -454,7 +454,7 @@ class Shuffle(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Call(Expr):
-    """A named operation, e.g. ``tir.exp``; :mod:`tilewright.tir.op` lists the names and what they mean."""
+    """Represents a named operation, e.g. ``tir.exp``; :mod:`tilewright.tir.op` lists the names and their meaning."""
 
     op: str
     args: tuple[Expr, ...]
@@ -470,7 +470,7 @@ class Call(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Let(Expr):
-    """``body`` with ``var`` standing for ``value``, which is evaluated once."""
+    """Gives ``body``, in which ``var`` has the value ``value``; that is evaluated once."""
 
     var: Var
     value: Expr
@@ -491,7 +491,9 @@ class Let(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class BufferLoad(Expr):
-    """An element of a buffer; a vector when an index is one (indices pair up lane by lane, scalars stay as they are).
+    """Reads an element of a buffer, or a vector of elements when an index is a vector.
+
+    Lane i of the result is read at lane i of each vector index; scalar indices hold for all lanes.
 
     ``predicate``, a bool vector, marks the lanes to read; the others are zero and touch no memory.
     """
@@ -522,31 +524,31 @@ class BufferLoad(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Range:
-    """The half-open interval ``[min, min + extent)``."""
+    """Represents the half-open interval ``[min, min + extent)``."""
 
     min: Expr
     extent: Expr
 
     @staticmethod
     def from_extent(extent: ExprLike) -> Range:
-        """``[0, extent)``"""
+        """Return the range ``[0, extent)``."""
         extent = convert(extent)
         return Range(const(0, extent.dtype), extent)
 
     @staticmethod
     def from_min_extent(minimum: ExprLike, extent: ExprLike) -> Range:
-        """``[minimum, minimum + extent)``"""
+        """Return the range ``[minimum, minimum + extent)``."""
         return Range(convert(minimum), convert(extent))
 
     def map(self, f: Callable[[Any], Any]) -> Range:
-        """``f`` over both ends; the very same object when nothing changed."""
+        """Apply ``f`` to start and extent; return the same object when nothing changed."""
         lo, extent = f(self.min), f(self.extent)
         return self if lo is self.min and extent is self.extent else Range(lo, extent)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IterVar:
-    """An axis: a variable, its domain, and its kind: spatial | reduce | opaque | scan | thread."""
+    """Represents an axis: a variable, its domain, and its kind (spatial, reduce, opaque, scan or thread)."""
 
     dom: Range
     var: Var
@@ -596,7 +598,7 @@ class IterVar:
     def __neg__(self) -> Expr:
         return -self.var
 
-    def __eq__(self, other: object) -> Any:  # an EQ, as for every expression; its truth value is identity
+    def __eq__(self, other: object) -> Any:  # an EQ as for every expression; its truth value compares identity
         return _equality(EQ, self.var, _value(other))
 
     def __ne__(self, other: object) -> Any:
@@ -617,13 +619,14 @@ class IterVar:
         return self.var >= _value(other)
 
     def astype(self, dtype: str) -> Expr:
-        """The variable's value converted to ``dtype``."""
+        """Return the variable's value converted to ``dtype``."""
         return self.var.astype(dtype)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CommReducer:
-    """A commutative, associative combination of tuples: ``result`` from ``lhs`` and ``rhs``, with its identity."""
+    """Represents a commutative, associative operation on tuples: ``result`` of ``lhs`` and ``rhs``, and its identity
+    element."""
 
     lhs: tuple[Var, ...]
     rhs: tuple[Var, ...]
@@ -633,9 +636,10 @@ class CommReducer:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Reduce(Expr):
-    """A reduction inside a te expression; ``create_prim_func`` turns it into a block with an init.
+    """Represents a reduction inside a te expression; ``create_prim_func`` turns it into a block with an init.
 
-    ``source`` is a tuple (one element for a plain reduction), the value is the ``value_index``-th result.
+    ``source`` is a tuple (one element for a plain reduction); the value of the expression is the result number
+    ``value_index``.
     """
 
     combiner: CommReducer
@@ -662,13 +666,16 @@ class Reduce(Expr):
 
 
 def is_const_int(e: object, value: int | None = None) -> bool:
-    """Whether ``e`` is an integer constant (and equals ``value``, when given)."""
+    """Return whether ``e`` is an integer constant (and equals ``value``, when given)."""
     return isinstance(e, IntImm) and (value is None or e.value == value)
 
 
 def const(value: int | float | bool, dtype: str | None = None) -> Expr:
-    """A constant; a vector type gives a :class:`Broadcast`. Without ``dtype``: int32, float32 or bool, and int64 for an
-    integer that int32 does not hold. ValueError for one that int64 does not hold either."""
+    """Return a constant; a vector type gives a :class:`Broadcast`.
+
+    Without ``dtype`` the type is int32, float32 or bool, and int64 for an integer that int32 does not hold. ValueError
+    for an integer that int64 does not hold either.
+    """
     if type(value) is int and (dtype is None or dtype == INDEX) and -0x80000000 <= value <= 0x7FFFFFFF:
         return IntImm(value)
     if dtype is None:
@@ -686,7 +693,7 @@ def const(value: int | float | bool, dtype: str | None = None) -> Expr:
 
 
 def _int_type(value: int) -> str:
-    """The type of an integer that is given without one."""
+    """Return the type of an integer for which no type is given."""
     if -0x80000000 <= value <= 0x7FFFFFFF:
         return INDEX
     if -(1 << 63) <= value < 1 << 63:
@@ -699,7 +706,7 @@ def _value(x: Any) -> Any:
 
 
 def convert(x: Any, dtype: str | None = None) -> Expr:
-    """An expression from a Python number, a string, an axis or an expression; TypeError for anything else."""
+    """Return a Python number, a string, an axis or an expression as an expression; TypeError for anything else."""
     if isinstance(x, Expr):
         return x
     if isinstance(x, IterVar):
@@ -708,7 +715,7 @@ def convert(x: Any, dtype: str | None = None) -> Expr:
         return const(x, dtype)
     if isinstance(x, str):
         return StringImm(x)
-    if hasattr(x, "__tir_expr__"):  # a te tensor of rank 0 and its like
+    if hasattr(x, "__tir_expr__"):  # such as a te tensor of rank 0
         return convert(x.__tir_expr__())
     if hasattr(x, "item") and not hasattr(x, "__len__"):  # NumPy scalars
         return convert(x.item(), dtype if dtype is not None else str(x.dtype))
@@ -716,7 +723,7 @@ def convert(x: Any, dtype: str | None = None) -> Expr:
 
 
 def cast(dtype: str, value: ExprLike) -> Expr:
-    """``value`` converted to ``dtype``, constants at once; lanes of the value are kept."""
+    """Return ``value`` converted to ``dtype``, with the same lanes; a constant gives a constant."""
     e = convert(value)
     dtype = with_lanes(dtype, lanes_of(e.dtype))
     if e.dtype == dtype:
@@ -726,7 +733,7 @@ def cast(dtype: str, value: ExprLike) -> Expr:
     if isinstance(e, FloatImm) and is_float(dtype):
         if bits_of(e.dtype) >= bits_of(dtype):
             return const(e.value, dtype)
-        if e.dtype == "float32" and abs(e.value) < 3.4e38:  # widened from the value that float32 holds
+        if e.dtype == "float32" and abs(e.value) < 3.4e38:  # the value that float32 holds is widened
             return const(struct.unpack("f", struct.pack("f", e.value))[0], dtype)
     return Cast(dtype, e)
 
@@ -740,7 +747,7 @@ def _negate(e: Expr) -> Expr:
 
 
 def match_types(a: Any, b: Any) -> tuple[Expr, Expr]:
-    """Both operands as expressions of one data type; constants take the other side's type."""
+    """Return both operands as expressions of one data type; constants take the type of the other operand."""
     if isinstance(a, Expr) and isinstance(b, Expr) and a.dtype == b.dtype:
         return a, b
     if isinstance(a, Expr) and isinstance(b, (int, float)) and not isinstance(a, StringImm):
@@ -761,7 +768,7 @@ def _like(value: int | float, dtype: str) -> Expr:
     if isinstance(value, float) and not is_float(dtype):
         return const(value, with_lanes("float32", lanes_of(dtype)))
     if is_bool(dtype) or (isinstance(value, int) and element_of(dtype) in (INDEX, "int64")):
-        wide = _int_type(int(value))  # beside an index, a number that int32 does not hold makes both 64 bits wide
+        wide = _int_type(int(value))  # a number that int32 does not hold makes both operands 64 bits wide
         return const(value, dtype if wide == INDEX and not is_bool(dtype) else with_lanes(wide, lanes_of(dtype)))
     return const(value, dtype)
 
@@ -793,7 +800,8 @@ _NAN_AWARE = (Min, Max)
 
 
 def make_binary(cls: type[BinaryOp], a: Expr, b: Expr) -> Expr:
-    """A binary node over operands of one type, constants folded: ``x + 0``, ``x * 1`` and the like on integers."""
+    """Return a binary node over operands of one type, simplified where constants allow: ``x + 0``, ``x * 1`` of
+    integers."""
     if isinstance(a, IntImm) and isinstance(b, IntImm) and cls in _FOLD and not is_bool(a.dtype):
         if b.value == 0 and cls in (FloorDiv, FloorMod, TruncDiv, TruncMod):
             raise ZeroDivisionError(f"division of {a.value} by zero while building an expression")
@@ -843,7 +851,7 @@ def _equality(cls: type[CmpOp], a: Any, b: Any) -> Any:
     if not isinstance(b, (Expr, IterVar, int, float)):
         return NotImplemented
     if isinstance(a, (StringImm, Var)) or isinstance(b, (StringImm, Var)):
-        # Containers compare variables of unlike types; the answer is identity, never an error.
+        # Containers compare variables of different types; that compares identity and never raises.
         b = convert(b)
         if a.dtype != b.dtype and "handle" in (a.dtype, b.dtype):
             return a is b if cls is EQ else a is not b
@@ -866,5 +874,5 @@ def _bitwise(op: str, logical: type[BinaryOp] | None, a: Any, b: Any) -> Expr:
 
 
 def as_exprs(items: Sequence[Any]) -> tuple[Expr, ...]:
-    """Each item as an expression."""
+    """Return each item as an expression."""
     return tuple([convert(item) for item in items])

@@ -1,4 +1,4 @@
-"""How long an expression becomes when loads are replaced by what was stored, without making it."""
+"""This module computes how long an expression becomes by inlining, without building the inlined expression."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from .buffer import Buffer
 from .expr import BufferLoad, Expr, Var
 
 Length = tuple[int, int]
-"""The nodes of an element's expression: ``(own, per)`` for ``own + per * (nodes of the place that is read)``."""
+"""The number of nodes of an element's expression: ``(own, per)`` means ``own + per * (nodes of the index that is
+read)``."""
 
 
 def inlined_length(e: Expr, axes: Collection[Var], known: Mapping[Buffer, Length]) -> Length:
-    """The length of ``e``, as a function of that of what ``axes`` stand for, with loads of the ``known`` buffers replaced by
-    expressions of these lengths."""
+    """Return the length of ``e`` after each load of a ``known`` buffer is replaced by an expression of the length given
+    there.
+
+    The result depends on the lengths of the indices that take the place of ``axes``.
+    """
     if isinstance(e, Var):
         return (0, 1) if e in axes else (1, 0)
     parts = [inlined_length(child, axes, known) for child in e.children() if isinstance(child, Expr)]

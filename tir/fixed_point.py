@@ -1,8 +1,8 @@
-"""Products of fixed-point numbers, rounded: TVM's ``q_multiply_shift`` and ``q_multiply_shift_per_axis``.
+"""This module builds rounded fixed-point products: TVM's ``q_multiply_shift`` and ``q_multiply_shift_per_axis``.
 
-A call stands for the steps below, which the interpreter and lowering put in its place, so their meaning is written once:
-in int64, ``x`` is shifted left, multiplied by ``y``, half of the last kept bit is added, and the sum is shifted right (a
-half is rounded up). The result is cut to 32 bits.
+The interpreter and lowering replace a call by the steps of :func:`fixed_point_steps`, so the meaning is defined once:
+in int64, ``x`` is shifted left, multiplied by ``y``, half of the last kept bit is added, and the sum is shifted right
+(a half is rounded up). The result is cut to 32 bits.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from .expr import NE, Broadcast, Call, Expr, Select, cast, const, convert
 from .op import max_
 
 FIXED_POINT = {"tir.q_multiply_shift": 4, "tir.q_multiply_shift_per_axis": 7}
-"""The calls that :func:`fixed_point_steps` takes apart, and how many arguments each has."""
+"""The calls that :func:`fixed_point_steps` expands, and how many arguments each has."""
 
 
 def q_multiply_shift(x: Any, y: Any, q: Any, s: Any) -> Expr:
-    """``x * y * 2**(s - q)`` rounded, a half up: the product of two int32 with ``q`` > 0 fractional bits, shifted left by
-    ``s`` (right when that is negative). The result is int32.
+    """Return ``x * y * 2**(s - q)`` as int32, rounded to nearest, halves up.
+
+    This is the product of two int32 with ``q`` > 0 fractional bits, shifted left by ``s`` (right when that is
+    negative).
 
     TypeError unless ``x`` and ``y`` are int32 and ``q`` and ``s`` integers.
     """
@@ -29,9 +31,12 @@ def q_multiply_shift(x: Any, y: Any, q: Any, s: Any) -> Expr:
 def q_multiply_shift_per_axis(
     x: Any, y: Any, ls: Any, rs: Any, q: Any, is_lshift_required: Any, is_rshift_required: Any
 ) -> Expr:
-    """``x * 2**ls * y * 2**(-q - rs)`` rounded, a half up; with ``is_lshift_required`` 0, ``ls`` does not count.
+    """Return ``x * 2**ls * y * 2**(-q - rs)`` as int32, rounded to nearest, halves up.
 
-    ``is_rshift_required`` 0 promises that ``rs`` is 0. TypeError unless ``x`` and ``y`` are int32 and the others integers.
+    With ``is_lshift_required`` 0, ``ls`` is ignored.
+
+    ``is_rshift_required`` 0 promises that ``rs`` is 0. TypeError unless ``x`` and ``y`` are int32 and the others
+    integers.
     """
     return _call("q_multiply_shift_per_axis", x, y, ls, rs, q, is_lshift_required, is_rshift_required)
 
@@ -49,7 +54,7 @@ def _call(name: str, *args: Any) -> Expr:
 
 
 def fixed_point_steps(call: Call) -> Expr:
-    """What a call of :data:`FIXED_POINT` stands for, in additions, products and shifts of int64."""
+    """Return the value of a call of :data:`FIXED_POINT` in additions, products and shifts of int64."""
     lanes = lanes_of(call.dtype)
     wide = with_lanes("int64", lanes)
 

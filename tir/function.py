@@ -1,4 +1,4 @@
-"""Functions and modules."""
+"""This module defines functions and modules of functions."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from .stmt import Block, BlockRealize, Stmt
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PrimFunc(Node):
-    """A function over buffers. ``params`` are variables; those of type ``handle`` stand for the buffers that
+    """Represents a function over buffers.
+
+    ``params`` are variables; those of type ``handle`` stand for the buffers that
     ``buffer_map`` gives them (in the order of the parameters), the others are scalars.
 
     ``attrs`` holds e.g. ``global_symbol`` (its name) and ``tir.noalias``. Before lowering, ``body`` is the realization
-    of a root block that holds the program; sugar hides it in the printed text.
+    of a root block that holds the program; the printed text leaves it out.
     """
 
     params: tuple[Var, ...]
@@ -44,26 +46,26 @@ class PrimFunc(Node):
         return self if body is self.body else self.with_body(body)
 
     def with_body(self, body: Stmt) -> PrimFunc:
-        """This function with another body; itself when it is the same object."""
+        """Return this function with another body; the same object when the body is the same."""
         return self if body is self.body else PrimFunc(self.params, body, self.buffer_map, self.attrs)
 
     def with_attrs(self, attrs: Mapping[str, Any]) -> PrimFunc:
-        """This function with ``attrs`` added to its attributes."""
+        """Return this function with ``attrs`` added to its attributes."""
         return PrimFunc(self.params, self.body, self.buffer_map, {**self.attrs, **attrs})
 
     def with_attr(self, key: str | Mapping[str, Any], value: Any = None) -> PrimFunc:
-        """This function with one attribute set, or those of a mapping."""
+        """Return this function with one attribute set, or with the attributes of a mapping."""
         return self.with_attrs({key: value} if isinstance(key, str) else key)
 
     def without_attr(self, key: str) -> PrimFunc:
-        """This function without the attribute ``key``."""
+        """Return this function without the attribute ``key``."""
         attrs = {k: v for k, v in self.attrs.items() if k != key}
         return PrimFunc(self.params, self.body, self.buffer_map, attrs)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class IRModule(Node):
-    """Functions by name."""
+    """Represents a module: functions by name."""
 
     functions: Mapping[str, PrimFunc]
     attrs: Mapping[str, Any] = field(default_factory=dict)
@@ -81,26 +83,26 @@ class IRModule(Node):
         return iter(self.functions)
 
     def with_function(self, name: str, func: PrimFunc) -> IRModule:
-        """This module with ``name`` set to ``func``."""
+        """Return this module with ``name`` set to ``func``."""
         return IRModule({**self.functions, name: func}, self.attrs)
 
     def items(self) -> ItemsView[str, PrimFunc]:
-        """The functions with their names."""
+        """Return the functions with their names."""
         return self.functions.items()
 
     functions_items = items
 
     @staticmethod
     def from_func(func: PrimFunc) -> IRModule:
-        """A module of one function, under its global symbol."""
+        """Return a module of one function, under its global symbol."""
         return IRModule({func.name: func})
 
     @staticmethod
     def from_expr(func: PrimFunc) -> IRModule:
-        """TVM's name for :meth:`from_func`."""
+        """Return :meth:`from_func`; this is TVM's other name for it."""
         return IRModule.from_func(func)
 
 
 def root_block(name: str, body: Stmt, alloc_buffers: tuple[Buffer, ...] = ()) -> BlockRealize:
-    """The realization of a root block around ``body``."""
+    """Return the realization of a root block around ``body``."""
     return BlockRealize((), IntImm(1, "bool"), Block((), (), (), name, body, None, alloc_buffers))

@@ -1,4 +1,4 @@
-"""Work that makes many nodes and no garbage, without the collector looking at them again and again."""
+"""This module pauses the garbage collector while many nodes are built."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from contextlib import contextmanager
 
 @contextmanager
 def collection_paused() -> Iterator[None]:
-    """No search for cyclic garbage inside. It would walk over all nodes made so far each time their number has grown by
-    a quarter, so that a function ten times as long would take more than ten times as long to parse."""
+    """Pause the search for cyclic garbage inside the ``with``.
+
+    The collector would visit all nodes built so far each time their number has grown by a quarter, so that a function
+    ten times as long would take more than ten times as long to parse.
+    """
     was_on = gc.isenabled()
     gc.disable()
     try:

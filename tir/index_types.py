@@ -1,4 +1,7 @@
-"""What index arithmetic is: it never overflows, reads nothing, and so may be moved and computed in more bits."""
+"""This module recognizes index arithmetic, which never overflows and reads no memory.
+
+It may therefore be moved, and computed in more bits.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,11 @@ from .dtype import is_int, max_value, min_value
 from .expr import Add, Cast, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, Var
 
 INDEX_TYPES = frozenset(("int32", "int64"))
-"""The types of indices; other integers are data, which wraps around."""
+"""The data types of indices; integers of other types are data, which wraps around."""
 
 
 def index_like(e: Expr) -> bool:
-    """Whether ``e`` is index arithmetic: scalar variables and constants of index types, joined by the operations of indices.
+    """Return whether ``e`` consists of scalar variables and constants of index types and of operations on indices.
 
     >>> i = Var("i")
     >>> index_like(i * 3 + 1), index_like((i * 3).astype("int64")), index_like((i * 3).astype("int8"))
@@ -26,6 +29,6 @@ def index_like(e: Expr) -> bool:
 
 
 def widens(e: Cast) -> bool:
-    """Whether a conversion from integer to integer keeps every value."""
+    """Return whether a conversion from integer to integer keeps every value."""
     source, to = e.value.dtype, e.dtype
     return is_int(source) and min_value(to) <= min_value(source) and max_value(source) <= max_value(to)

@@ -1,9 +1,10 @@
-"""The width of index arithmetic: programs whose sizes or indices need 64 bits get them everywhere.
+"""This module rewrites programs whose sizes or indices need 64 bits, so that all index arithmetic has 64 bits.
 
-Loop variables, sizes and indices are int32 unless something asks for more. A program needs 64 bits when a buffer has more
-elements than int32 counts, or when an index expression may leave int32 (``i * 50000 + j`` with i and j below 50000).
-Such a program is rewritten as a whole, so that index expressions have one type and constants that are folded into each
-other cannot overflow. Loops that only make more iterations together, as those of a matrix product do, stay as they are.
+Loop variables, sizes and indices are int32 by default. A program needs 64 bits when a buffer has more elements than
+int32 counts, or when an index expression may leave int32 (``i * 50000 + j`` with i and j below 50000). Such a program
+is rewritten as a whole, so that index expressions have one type and constants that are folded into each other cannot
+overflow. A nest of loops that only has more iterations in all than int32 counts, such as a matrix product, stays as it
+is.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _ARITHMETIC = (Add, Sub, Mul, FloorDiv, FloorMod, TruncDiv, TruncMod, Min, Max)
 
 
 def widened(func: PrimFunc) -> PrimFunc:
-    """``func`` with 64-bit indices when it needs them (see the module's docstring), else the very same object.
+    """Return ``func`` with 64-bit indices when it needs them (see the module's docstring), else the same object.
 
     Scalar parameters keep their types, so the function is called as before.
     """
@@ -60,15 +61,18 @@ def widened(func: PrimFunc) -> PrimFunc:
 
 
 def unified(func: PrimFunc) -> PrimFunc:
-    """:func:`widened`, also where loops and axes of both widths meet, so that no conversion stands in an index, and
-    where vectors of indices run over a product of sizes (``n * m``), which int32 may not hold."""
+    """Return ``func`` with indices of one width.
+
+    It is :func:`widened`, also where loops and axes have both widths, so that no index contains a conversion, and where
+    vectors of indices run over a product of sizes (``n * m``), which int32 may not hold.
+    """
     mixed = len(_index_types(func)) > 1
     wide = mixed or _vectors_over_products(func) or needs_wide_indices(func)
     return with_index_dtype(func, WIDE, params=False) if wide else func
 
 
 def with_index_dtype(func: PrimFunc, dtype: str, *, params: bool = True) -> PrimFunc:
-    """``func`` with loops, block axes, sizes and indices of type ``dtype``, int32 or int64; what it computes stays.
+    """Return ``func`` with loops, block axes, sizes and indices of type ``dtype``, int32 or int64.
 
     With ``params`` scalar parameters that are sizes or indices get the type as well. ValueError when ``dtype`` is
     neither int32 nor int64, or does not hold a constant among the sizes.
@@ -78,11 +82,12 @@ def with_index_dtype(func: PrimFunc, dtype: str, *, params: bool = True) -> Prim
     return _Retyper(func, dtype, params).run()
 
 
-# -- what needs 64 bits ------------------------------------------------------------------------------------------------
+# -- finding what needs 64 bits ----------------------------------------------------------------------------------------
 
 
 def needs_wide_indices(func: PrimFunc) -> bool:
-    """Whether int32 is too narrow for the sizes, loops or indices of ``func``; False when they are wide already."""
+    """Return whether int32 is too narrow for the sizes, loops or indices of ``func``; False when they are int64
+    already."""
     if INDEX not in _index_types(func):
         return False
     if any(_span(buffer) > _LIMIT for buffer in _buffers(func)):
@@ -91,7 +96,7 @@ def needs_wide_indices(func: PrimFunc) -> bool:
 
 
 def _index_types(func: PrimFunc) -> set[str]:
-    """The types of the loops' variables and of the blocks' axes."""
+    """Return the types of the loops' variables and of the blocks' axes."""
     found: set[str] = set()
     for n in pre_order(func.body, lambda n: not isinstance(n, Expr)):
         if isinstance(n, For):
@@ -102,7 +107,7 @@ def _index_types(func: PrimFunc) -> set[str]:
 
 
 def _vectors_over_products(func: PrimFunc) -> bool:
-    """Whether there are vector loops, and an int32 loop whose extent multiplies sizes."""
+    """Return whether there are vector loops, and an int32 loop whose extent multiplies sizes."""
     loops = [n for n in pre_order(func.body, lambda n: not isinstance(n, Expr)) if isinstance(n, For)]
     return any(loop.kind == "vectorized" for loop in loops) and any(
         isinstance(n, Mul) and not isinstance(n.a, IntImm) and not isinstance(n.b, IntImm)
@@ -113,7 +118,7 @@ def _vectors_over_products(func: PrimFunc) -> bool:
 
 
 def _span(buffer: Buffer) -> int:
-    """How many elements the constant part of a buffer's shape spans at most."""
+    """Return how many elements the constant part of a buffer's shape spans at most."""
     sizes = [e.value if isinstance(e, IntImm) else 1 for e in buffer.shape]
     if not buffer.strides:
         total = 1
@@ -138,7 +143,7 @@ Interval = tuple[int, int]
 
 
 class _Scan:
-    """Looks for index expressions that leave int32."""
+    """Searches for index expressions whose values int32 does not hold."""
 
     def __init__(self) -> None:
         self.ranges: dict[Var, Interval] = {}
@@ -146,7 +151,7 @@ class _Scan:
         self.found = False
 
     def stmt(self, s: Stmt) -> bool:
-        """Whether something in ``s`` needs 64 bits."""
+        """Return whether something in ``s`` needs 64 bits."""
         if isinstance(s, For):
             self.bind(s.loop_var, s.min, s.extent)
         elif isinstance(s, Block):
@@ -160,19 +165,19 @@ class _Scan:
         return self.found
 
     def bind(self, var: Var, low: Expr, extent: Expr) -> None:
-        """Remember the values of a variable, where they are known."""
+        """Record the range of a variable, where it is known."""
         first, count = self.interval(low), self.interval(extent)
         if first is not None and count is not None:
             self.ranges[var] = (first[0], max(first[0], first[1] + count[1] - 1))
 
     def look(self, e: Expr) -> None:
-        """Take note of index arithmetic in ``e`` that leaves int32."""
+        """Record whether ``e`` holds index arithmetic whose values int32 does not hold."""
         for n in distinct(e):
             if isinstance(n, _ARITHMETIC) and n.dtype == INDEX:
                 self.interval(n)
 
     def interval(self, e: Expr) -> Interval | None:
-        """The values of index arithmetic; None when they are not known, memory among them."""
+        """Return the range of index arithmetic; None when it is unknown, as for values from memory."""
         if isinstance(e, IntImm):
             return e.value, e.value
         if isinstance(e, Var):
@@ -216,8 +221,8 @@ def _combined(e: BinaryOp, a: Interval | None, b: Interval | None) -> Interval |
 
 
 class _Retyper:
-    """Rewrites one function. :meth:`index` gives index expressions of the new type, :meth:`data` values of the type
-    that they had."""
+    """Rewrites one function. :meth:`index` returns index expressions in the new type, :meth:`data` keeps the type of a
+    value."""
 
     def __init__(self, func: PrimFunc, dtype: str, params: bool) -> None:
         self.func = func
@@ -237,7 +242,7 @@ class _Retyper:
             self.new(var)
 
     def run(self) -> PrimFunc:
-        """The new function; the very same object when nothing changes."""
+        """Return the new function; the same object when nothing changes."""
         func = self.func
         buffers = {p: self.buffer(b) for p, b in func.buffer_map.items()}
         body = self.node(func.body)
@@ -251,7 +256,7 @@ class _Retyper:
         return PrimFunc(tuple(parameters), body, buffers, func.attrs)
 
     def new(self, var: Var) -> Var:
-        """The variable in place of ``var``."""
+        """Return the variable that replaces ``var``."""
         if var.dtype not in _INDEX_TYPES:
             return var
         made = self.vars.get(var)
@@ -262,7 +267,7 @@ class _Retyper:
     # buffers and ranges
 
     def buffer(self, buffer: Buffer) -> Buffer:
-        """The buffer in place of ``buffer``, with the same pointer."""
+        """Return the buffer that replaces ``buffer``, with the same pointer."""
         known = self.buffers.get(buffer)
         if known is None:
             new = [self.size(e) for e in _sizes(buffer)]
@@ -277,17 +282,18 @@ class _Retyper:
         return known
 
     def size(self, e: Expr) -> Expr:
-        """An expression of a buffer's shape, strides or offset; one over a parameter that keeps its type stays."""
+        """Rewrite an expression of a buffer's shape, strides or offset; one over a parameter that keeps its type
+        stays."""
         if is_const_int(e, 0) or any(isinstance(n, Var) and n in self.kept for n in pre_order(e)):
             return e
         return self.index(e)
 
     def range(self, r: Range) -> Range:
-        """A range of indices."""
+        """Rewrite a range of indices."""
         return r.map(self.index)
 
     def region(self, r: BufferRegion) -> BufferRegion:
-        """A region of the new buffer."""
+        """Rewrite a region."""
         ranges = map_tuple(r.region, self.range)
         buffer = self.buffer(r.buffer)
         return r if buffer is r.buffer and ranges is r.region else BufferRegion(buffer, ranges)
@@ -295,7 +301,7 @@ class _Retyper:
     # statements
 
     def node(self, n: Any) -> Any:
-        """A statement, or the value in one."""
+        """Rewrite a statement, or a value in a statement."""
         if isinstance(n, Expr):
             return self.data(n)
         rewrite = _STATEMENTS.get(type(n))
@@ -359,11 +365,11 @@ class _Retyper:
     # expressions
 
     def counts(self, e: Expr) -> bool:
-        """Whether ``e`` is index arithmetic over variables that may change their type."""
+        """Return whether ``e`` is index arithmetic over variables that may change their type."""
         return _plain(e) and any(isinstance(n, Var) and n in self.vars for n in pre_order(e))
 
     def index(self, e: Expr) -> Expr:
-        """``e``, an integer used as an index or a size, in the new type."""
+        """Return ``e``, an integer used as an index or a size, in the new type."""
         if element_of(e.dtype) not in _INDEX_TYPES:
             return self.data(e)
         if isinstance(e, IntImm):
@@ -389,18 +395,18 @@ class _Retyper:
         return cast(self.dtype, self.data(e))
 
     def pointer(self, e: Call) -> Call:
-        """``tvm_access_ptr``: its offset and extent count elements."""
+        """Rewrite a ``tvm_access_ptr``, whose offset and extent count elements."""
         args = tuple([self.index(a) if n in (2, 3) else self.data(a) for n, a in enumerate(e.args)])
         return e if all(n is o for n, o in zip(args, e.args, strict=True)) else Call(e.op, args, e.dtype)
 
     def constant(self, value: int) -> Expr:
-        """A size or an index of the new type; ValueError when that does not hold it."""
+        """Return a constant size or index of the new type; ValueError when the type does not hold it."""
         if not min_value(self.dtype) <= value <= max_value(self.dtype):
             raise ValueError(f"{value} is no {self.dtype}: the function's indices need 64 bits")
         return IntImm(value, self.dtype)
 
     def data(self, e: Expr) -> Expr:
-        """``e`` in its own type, what indexes memory in it rewritten."""
+        """Return ``e`` in its own type, with the indices inside it rewritten."""
         if isinstance(e, Var):
             new = self.vars.get(e)
             if new is None or new is e:
@@ -433,7 +439,7 @@ def _sizes(buffer: Buffer) -> tuple[Expr, ...]:
 
 
 def _plain(e: Expr) -> bool:
-    """Whether only variables and constants of index types are in ``e``, joined by the operations of indices."""
+    """Return whether ``e`` consists of variables and constants of index types and of operations on indices."""
     if isinstance(e, (Var, IntImm)):
         return e.dtype in _INDEX_TYPES
     if isinstance(e, _ARITHMETIC):

@@ -1,7 +1,7 @@
-"""Expressions as Python: each is written as the text of a Python expression over registers and compiled once.
+"""This module compiles expressions for the interpreter: each becomes Python text over registers, compiled once.
 
-The text contains only names made here (``R[3]``: register 3, ``c5``: a constant or an operation); what stands in the
-IR never gets into it. Deep trees are cut into functions of their own.
+The text contains only names made here (``R[3]`` is register 3, ``c5`` a constant or an operation), never names or texts
+from the IR. Deep trees are divided into several functions.
 """
 
 from __future__ import annotations
@@ -90,12 +90,15 @@ _DIVISIONS: dict[type, str] = {
 
 
 class InterpretError(Exception):
-    """The program did what it must not: reads or writes outside a buffer, calls something unknown, runs on and on."""
+    """Raised when a program reads or writes outside a buffer, calls an unknown function, or runs too long."""
 
 
 class ExprCompiler:
-    """Compiles expressions; ``loader(buffer, lanes, masked)`` gives the function that reads a buffer, ``locator(buffer)``
-    the one that gives the memory from an element on."""
+    """Compiles expressions.
+
+    ``loader(buffer, lanes, masked)`` returns the function that reads a buffer; ``locator(buffer)`` returns the function
+    that gives the memory from an element on.
+    """
 
     def __init__(
         self,
@@ -110,7 +113,7 @@ class ExprCompiler:
         self._names: dict[str, Any] = {"R": self.registers, "np": np, "__builtins__": {"int": int, "bool": bool}}
 
     def slot(self, var: Var) -> int:
-        """The register of a variable."""
+        """Return the register of a variable."""
         number = self._slots.get(var)
         if number is None:
             number = self._slots[var] = len(self.registers)
@@ -118,14 +121,14 @@ class ExprCompiler:
         return number
 
     def compile(self, e: Expr) -> Callable[[], Any]:
-        """A function that evaluates ``e``."""
+        """Return a function that evaluates ``e``."""
         if isinstance(e, IntImm):
             value = bool(e.value) if e.dtype == "bool" else e.value
             return lambda: value
         return self._function(self.text(e, 0), "")
 
     def compile_call(self, f: Callable[..., Any], args: list[Expr]) -> Callable[[], Any]:
-        """A function that evaluates ``f(*args)``."""
+        """Return a function that evaluates ``f(*args)``."""
         return self._function(f"{self._name(f)}({', '.join(self.text(a, 1) for a in args)})", "")
 
     def _function(self, body: str, parameters: str) -> Callable[[], Any]:
@@ -138,7 +141,7 @@ class ExprCompiler:
         return name
 
     def text(self, e: Expr, depth: int) -> str:
-        """The Python text of ``e``."""
+        """Return the Python text of ``e``."""
         if depth > _DEPTH:
             return f"{self._name(self.compile(e))}()"
         write = _WRITERS.get(type(e))
@@ -305,7 +308,7 @@ def _misaligned(there: np.ndarray, size: int) -> int:
 
 
 def _divides_plainly(e: Expr) -> bool:
-    """Whether Python divides by ``e`` as the machine does: a constant above zero."""
+    """Return whether ``e`` is a constant above zero, by which Python divides as the machine does."""
     if isinstance(e, Broadcast):
         e = e.value
     return isinstance(e, IntImm) and e.value > 0

@@ -1,8 +1,8 @@
-"""What intrinsics of LLVM compute, for the interpreter: the few that tensor intrinsics are written with.
+"""This module evaluates the intrinsics of LLVM that tensor intrinsics use, for the interpreter.
 
-``tir.call_llvm_pure_intrin("int32x16", "llvm.x86.avx512.vpdpbusd.512", c, a, b)`` names an intrinsic in full. Known
-here are the dot products of x86, pmaddubs and pmaddwd, and the overloaded ones that an operation of :mod:`.op` stands
-for (``llvm.fma.v8f32``, ``llvm.sqrt.f32`` …).
+``tir.call_llvm_pure_intrin("int32x16", "llvm.x86.avx512.vpdpbusd.512", c, a, b)`` names an intrinsic in full. It knows
+the dot products of x86, pmaddubs and pmaddwd, and the overloaded ones that are operations of :mod:`.op`
+(``llvm.fma.v8f32``, ``llvm.sqrt.f32`` …).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SAME = {
 
 
 def LLVM_CALLS(name: str, dtype: str, sources: tuple[str, ...]) -> Callable[..., Any] | None:
-    """The function behind the intrinsic ``name``; None when it has no meaning here."""
+    """Return the evaluator of the intrinsic ``name``; None when it is unknown here."""
     if re.fullmatch(r"llvm\.x86\.avx512\.vpdpbusd\.(128|256|512)", name):
         return _vpdpbusd
     if re.fullmatch(r"llvm\.x86\.avx512bf16\.dpbf16ps\.(128|256|512)", name):
@@ -56,12 +56,12 @@ def _dpbf16(c: Any, a: Any, b: Any) -> Any:
 
 
 def _pmaddubs(a: Any, b: Any) -> Any:
-    """Products of uint8 and int8, neighbours added, kept within int16."""
+    """Multiply uint8 and int8, and add adjacent products, saturating to int16."""
     products = _bytes(a, np.uint8).astype(np.int32) * _bytes(b, np.int8).astype(np.int32)
     return np.clip(products.reshape(-1, 2).sum(axis=1), -(1 << 15), (1 << 15) - 1).astype(np.int16)
 
 
 def _pmaddwd(a: Any, b: Any) -> Any:
-    """Products of int16, neighbours added; only four times -32768 wraps."""
+    """Multiply int16, and add adjacent products; the sum wraps only when all four factors are -32768."""
     products = _bytes(a, np.int16).astype(np.int64) * _bytes(b, np.int16).astype(np.int64)
     return products.reshape(-1, 2).sum(axis=1).astype(np.int32)

@@ -1,4 +1,4 @@
-"""The buffers of a running program: views of NumPy memory, with every access checked."""
+"""This module holds the buffers of a running program: views of NumPy memory, with every access checked."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ Box = tuple[tuple[int, int], ...]
 
 
 class View:
-    """A buffer at run time: ``array`` has its shape (a vector type adds a dimension of lanes); ``reads`` and
-    ``writes`` are the boxes that may be touched, None for all."""
+    """Represents a buffer at run time.
+
+    ``array`` has its shape (a vector type adds a dimension of lanes); ``reads`` and ``writes`` are the boxes that may
+    be accessed, None for the whole buffer.
+    """
 
     __slots__ = ("array", "buffer", "reads", "shape", "writes")
 
@@ -32,12 +35,12 @@ class View:
         self.writes: list[Box] | None = None
 
     def set(self, array: np.ndarray) -> None:
-        """Look at ``array`` from now on."""
+        """Use ``array`` as the memory from now on."""
         self.array = array
         self.shape = array.shape if lanes_of(self.buffer.dtype) == 1 else array.shape[:-1]
 
     def check(self, what: str, indices: tuple[Any, ...], mask: Any = None) -> None:
-        """InterpretError unless all ``indices`` (of marked lanes) are inside."""
+        """Raise InterpretError unless all ``indices`` (of the lanes that ``mask`` marks) are inside."""
         if mask is not None:
             indices = tuple([i[mask] if isinstance(i, np.ndarray) else i for i in indices])
             if not np.any(mask):
@@ -76,7 +79,7 @@ def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class Memory:
-    """Buffers by object, memory by data pointer; two buffers of one pointer look at the same bytes."""
+    """Holds views by buffer and memory by data pointer; two buffers of one pointer share the same bytes."""
 
     def __init__(self, check_regions: bool, externs: dict[str, Any]) -> None:
         self.check_regions = check_regions
@@ -88,7 +91,7 @@ class Memory:
         self._compiled: dict[int, tuple[Expr, Callable[[], Any]]] = {}
 
     def view(self, buffer: Buffer) -> View:
-        """The view of ``buffer``, one for the whole run."""
+        """Return the view of ``buffer``, one for the whole run."""
         found = self._views.get(buffer)
         if found is None:
             found = self._views[buffer] = View(buffer)
@@ -97,7 +100,7 @@ class Memory:
         return found
 
     def value(self, e: Expr) -> Any:
-        """The value of ``e`` now."""
+        """Return the current value of ``e``."""
         if isinstance(e, IntImm):
             return e.value
         known = self._compiled.get(id(e))
@@ -108,7 +111,7 @@ class Memory:
     # -- arguments ---------------------------------------------------------------------------------------------------
 
     def bind_argument(self, buffer: Buffer, arg: Any, position: int) -> None:
-        """``buffer`` is the array ``arg``; variables in its shape and strides take their values from it."""
+        """Bind ``buffer`` to the array ``arg``; variables in its shape and strides take their values from the array."""
         where = f"argument {position} ({buffer.name})"
         if not isinstance(arg, np.ndarray):
             raise InterpretError(f"{where} is a {type(arg).__name__}, not a NumPy array")
@@ -134,7 +137,8 @@ class Memory:
         self._own(buffer, flat)
 
     def check_argument(self, buffer: Buffer, arg: np.ndarray, position: int) -> None:
-        """Shape and strides are the declared ones, now that every size is known; other views of it are set up."""
+        """Check shape and strides against the declaration once every size is known, and set up other views of the
+        array."""
         where = f"argument {position} ({buffer.name})"
         shape = tuple([self.value(e) for e in buffer.shape])
         if shape != arg.shape[: len(shape)]:
@@ -155,7 +159,7 @@ class Memory:
     # -- inner buffers -----------------------------------------------------------------------------------------------
 
     def allocate(self, buffer: Buffer) -> None:
-        """Fresh memory for ``buffer``: NaN, or a pattern for integers."""
+        """Give ``buffer`` new memory, filled with NaN or, for integers, with a pattern."""
         shape = tuple([self.value(e) for e in buffer.shape])
         strides = tuple([self.value(e) for e in buffer.strides]) or _row_major(shape)
         lanes = lanes_of(buffer.dtype)
@@ -173,7 +177,7 @@ class Memory:
         self._set_aliases(buffer)
 
     def match(self, buffer: Buffer, source: BufferRegion) -> None:
-        """``buffer`` is another name for the region ``source``; variables in its shape, strides and offset are set."""
+        """Bind ``buffer`` to the region ``source``; variables in its shape, strides and offset are set."""
         outer = self.view(source.buffer)
         lows = [self.value(r.min) for r in source.region]
         extents = [self.value(r.extent) for r in source.region]
@@ -185,7 +189,7 @@ class Memory:
         extra = part.ndim - len(buffer.shape)
         if extra < 0 or any(n != 1 for n in part.shape[:extra]):
             raise InterpretError(f"match_buffer {buffer.name}: {source} does not have {len(buffer.shape)} dimensions")
-        part = part[(*(0,) * extra, ...)]  # with the dots a view, also when no dimension is left
+        part = part[(*(0,) * extra, ...)]  # the ellipsis gives a view also when no dimension is left
         flat = self._flat[source.buffer.data]
         address = part.__array_interface__["data"][0] - flat.__array_interface__["data"][0]
         found = [(buffer.elem_offset, address // flat.itemsize), *zip(buffer.shape, part.shape, strict=True)]
@@ -226,14 +230,14 @@ class Memory:
         self.view(buffer).set(as_strided(flat[offset:], shape, [s * flat.itemsize for s in strides]))
 
     def _own(self, buffer: Buffer, flat: np.ndarray) -> None:
-        """``flat`` is the memory behind the buffer's pointer; used as a value, a pointer is that array."""
+        """Set ``flat`` as the memory of the buffer's pointer. As a value, the pointer is this array."""
         self._flat[buffer.data] = flat
         self.registers[self.exprs.slot(buffer.data)] = flat
 
     # -- accesses ----------------------------------------------------------------------------------------------------
 
     def loader(self, buffer: Buffer, lanes: int, masked: bool) -> Callable[..., Any]:
-        """The function ``([mask,] *indices) -> value`` that reads ``buffer``."""
+        """Return the function ``([mask,] *indices) -> value`` that reads ``buffer``."""
         v = self.view(buffer)
         kind = parse_dtype(buffer.dtype).kind
         if kind == "bfloat":
@@ -263,7 +267,7 @@ class Memory:
         return _fast_loader(v, len(buffer.shape), is_float(buffer.dtype))
 
     def locator(self, buffer: Buffer) -> Callable[..., Any]:
-        """The function ``(*indices) -> memory from that element on``, a flat array."""
+        """Return the function ``(*indices) -> memory from that element on``, a flat array."""
         v = self.view(buffer)
 
         def address(*indices: Any) -> Any:
@@ -276,7 +280,7 @@ class Memory:
         return address
 
     def storer(self, buffer: Buffer, masked: bool) -> Callable[..., None]:
-        """The function ``([mask,] value, *indices)`` that writes ``buffer``."""
+        """Return the function ``([mask,] value, *indices)`` that writes ``buffer``."""
         v = self.view(buffer)
         kind = parse_dtype(buffer.dtype).kind
         to_memory: Callable[[Any], Any] = bfloat16_to_bits if kind == "bfloat" else lambda x: x
@@ -304,7 +308,7 @@ class Memory:
 
 
 def _fast_loader(v: View, ndim: int, floating: bool) -> Callable[..., Any]:
-    """Scalars of one to three dimensions without packing the indices first."""
+    """Return a loader of scalars from one to three dimensions that does not pack the indices first."""
 
     def load0() -> Any:
         v.check("reads", ())
@@ -330,7 +334,7 @@ def _fast_loader(v: View, ndim: int, floating: bool) -> Callable[..., Any]:
 
     fast = (load0, load1, load2, load3)[ndim]
 
-    def first(*indices: Any) -> Any:  # the wrong number of indices, or no memory: said in words
+    def first(*indices: Any) -> Any:  # reports a wrong number of indices or missing memory
         try:
             return fast(*indices)
         except (TypeError, ValueError, AttributeError):

@@ -1,7 +1,7 @@
-"""What the operations of the IR compute, on NumPy scalars and vectors: the vocabulary of :mod:`.interpret`.
+"""This module evaluates the operations of the IR on NumPy scalars and vectors, for :mod:`.interpret`.
 
 Integers are Python ints (vectors: arrays of their type), floats are NumPy scalars of their type, so that every
-operation rounds to it; bfloat16 values are float32 that happen to be bfloat16.
+operation rounds to it; bfloat16 values are float32 numbers that bfloat16 holds exactly.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from .rounding import bfloat16_from_bits, bfloat16_to_bits, round_bfloat16
 
 
 def value_dtype(dtype: str) -> np.dtype:
-    """The NumPy type that values of one lane are computed in."""
+    """Return the NumPy type in which values of one lane are computed."""
     return np.dtype("float32") if parse_dtype(dtype).kind == "bfloat" else to_numpy(dtype)
 
 
 def scalar_type(dtype: str) -> Callable[[Any], Any]:
-    """Makes a scalar of ``dtype`` from a Python number."""
+    """Return a function that makes a scalar of ``dtype`` from a Python number."""
     kind = parse_dtype(dtype).kind
     if kind == "bfloat":
         return lambda v: round_bfloat16(np.float32(v))
@@ -33,7 +33,7 @@ def scalar_type(dtype: str) -> Callable[[Any], Any]:
 
 
 def wrapper(dtype: str) -> Callable[[int], int]:
-    """Brings a Python int into the range of an integer type, as the machine does."""
+    """Return a function that wraps a Python int to the range of an integer type, like the machine."""
     kind, bits, _ = parse_dtype(dtype)
     mask = (1 << bits) - 1
     if kind != "int":
@@ -43,8 +43,10 @@ def wrapper(dtype: str) -> Callable[[int], int]:
 
 
 def divider(kind: str, dtype: str) -> Callable[[Any, Any], Any]:
-    """One of ``floordiv floormod truncdiv truncmod`` of the integer type ``dtype``: a quotient and a remainder by zero
-    are 0, and the smallest number divided by -1 is itself."""
+    """Return one of ``floordiv floormod truncdiv truncmod`` for the integer type ``dtype``.
+
+    A quotient and a remainder by zero are 0, and the smallest number divided by -1 is itself.
+    """
     if parse_dtype(dtype).lanes > 1:
         return _VECTOR_DIVISIONS[kind]
     divide = _DIVISIONS[kind]
@@ -71,7 +73,7 @@ _DIVISIONS: dict[str, Callable[[Any, Any], Any]] = {
     "truncmod": lambda a, b: a - _truncdiv(a, b) * b if b else 0,
 }
 _VECTOR_DIVISIONS: dict[str, Callable[[Any, Any], Any]] = {
-    "floordiv": np.floor_divide,  # 0 by zero, as NumPy has it
+    "floordiv": np.floor_divide,  # division by zero gives 0, as in NumPy
     "floormod": np.mod,
     "truncdiv": _truncdiv_vector,
     "truncmod": np.fmod,
@@ -79,17 +81,17 @@ _VECTOR_DIVISIONS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def fmax(a: Any, b: Any) -> Any:
-    """The larger float; NaN wins."""
+    """Return the larger float; NaN if either is NaN."""
     return a if a >= b or a != a else b
 
 
 def fmin(a: Any, b: Any) -> Any:
-    """The smaller float; NaN wins."""
+    """Return the smaller float; NaN if either is NaN."""
     return a if a <= b or a != a else b
 
 
 def caster(dtype: str, source: str, vector: bool) -> Callable[[Any], Any]:
-    """The conversion from ``source`` to ``dtype``."""
+    """Return the conversion from ``source`` to ``dtype``."""
     to, given = parse_dtype(dtype), parse_dtype(source)
     out = value_dtype(dtype)
     if to.kind == "bfloat":
@@ -109,7 +111,7 @@ def caster(dtype: str, source: str, vector: bool) -> Callable[[Any], Any]:
 
 
 def reinterpreter(dtype: str, source: str) -> Callable[[Any], Any]:
-    """The same bits as another type."""
+    """Return the function that reinterprets bits of ``source`` as ``dtype``."""
     to, given = parse_dtype(dtype), parse_dtype(source)
 
     def run(v: Any) -> Any:
@@ -123,7 +125,7 @@ def reinterpreter(dtype: str, source: str) -> Callable[[Any], Any]:
 
 
 def fma(a: Any, b: Any, c: Any) -> Any:
-    """a * b + c rounded once: float32 and float16 through float64 rounded to odd, float64 through fractions."""
+    """Return a * b + c rounded once: float32 and float16 through float64 rounded to odd, float64 through fractions."""
     kind = np.asarray(a).dtype.type
     if kind is np.float64:
         if isinstance(a, np.ndarray):
@@ -147,7 +149,7 @@ def fma(a: Any, b: Any, c: Any) -> Any:
 
 
 def _fma_vector(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """float64 lanes by error-free sums and products (Dekker, Knuth); lanes near a tie or a limit one by one."""
+    """Compute float64 lanes by error-free sums and products (Dekker, Knuth), lanes near a tie or a limit one by one."""
 
     def halves(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         big = x * 134217729.0
@@ -171,14 +173,14 @@ def _fma_vector(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 
 
 def dot4_u8i8(c: Any, a: Any, b: Any) -> Any:
-    """c[i] + sum of a[4i+k] * b[4i+k], in int32, wrapping."""
+    """Return c[i] + sum of a[4i+k] * b[4i+k] in int32, wrapping."""
     products = np.asarray(a, np.int64) * np.asarray(b, np.int64)
     total = (np.asarray(c, np.int64) + products.reshape(-1, 4).sum(axis=1)).astype(np.int32)
     return total if isinstance(c, np.ndarray) else total[0].item()
 
 
 def dot2_bf16(c: Any, a: Any, b: Any) -> Any:
-    """c[i] + a[2i+1] * b[2i+1] + a[2i] * b[2i], rounded to float32 after each sum."""
+    """Return c[i] + a[2i+1] * b[2i+1] + a[2i] * b[2i], rounded to float32 after each sum."""
     products = np.asarray(a, np.float32) * np.asarray(b, np.float32)
     total = (c + products[1::2]) + products[0::2]
     return total if isinstance(c, np.ndarray) else total[0]
@@ -250,7 +252,7 @@ _REDUCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def _through_float64(f: Callable[..., Any], dtype: str) -> Callable[..., Any]:
-    """``f`` computed in float64, the result rounded to ``dtype``."""
+    """Return ``f`` computed in float64, with the result rounded to ``dtype``."""
     out = value_dtype(dtype)
     narrow = round_bfloat16 if parse_dtype(dtype).kind == "bfloat" else (lambda v: v)
 
@@ -282,7 +284,7 @@ def _integer(op: str, dtype: str) -> Callable[..., Any]:
 
 
 def CALLS(op: str, dtype: str, sources: tuple[str, ...]) -> Callable[..., Any] | None:
-    """The function behind ``tir.<op>`` with this result and these argument types; None when there is none."""
+    """Return the evaluator of ``tir.<op>`` for these types of result and arguments; None when there is none."""
     name = op.removeprefix("tir.")
     lanes = parse_dtype(dtype).lanes
     if name in _UNARY and parse_dtype(dtype).kind in ("float", "bfloat"):

@@ -1,4 +1,4 @@
-"""What the operations of :mod:`.tile_ops` compute, on NumPy arrays."""
+"""This module evaluates the operations of :mod:`.tile_ops` on NumPy arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .tile_ops import TILE_ROWS
 
 def _dot(width: int) -> Callable[[Any, Any, Any], Any]:
     def run(c: Any, a: Any, b: Any) -> Any:
-        """Whole numbers in int64, wrapping at the end; floats one product after the other, rounded to float32."""
+        """Add integers in int64, wrapping at the end; add float products one after the other, rounding to float32."""
         kind = np.int64 if c.dtype == np.int32 else np.float32
         left = a.reshape(TILE_ROWS, -1, width).astype(kind)
         right = b.reshape(-1, TILE_ROWS, width).astype(kind)
@@ -28,7 +28,7 @@ def _dot(width: int) -> Callable[[Any, Any, Any], Any]:
 
 
 def _rows(there: np.ndarray, stride: int, lanes: int) -> np.ndarray:
-    """The places of a tile's elements in flat memory; IndexError for those beyond it."""
+    """Return the offsets of a tile's elements in flat memory; IndexError when one is outside."""
     places = np.arange(TILE_ROWS)[:, None] * stride + np.arange(lanes // TILE_ROWS)
     if places.min() < 0 or places.max() >= there.size:
         raise IndexError(f"a tile with rows {stride} apart reaches {places.max()} elements far; there are {there.size}")
@@ -60,4 +60,4 @@ TILE_CALLS: dict[str, Callable[[str, tuple[str, ...]], Callable[..., Any]]] = {
     "tir.tile_load": lambda dtype, sources: _load(dtype),
     "tir.tile_store": lambda dtype, sources: _store(sources[2]),
 }
-"""By operation: the function of the arguments, made from the types of the result and of the arguments."""
+"""By operation: a function that returns the evaluator for given types of the result and of the arguments."""

@@ -1,8 +1,8 @@
-"""The base of every IR node: immutable, compared by identity, walked through two methods.
+"""This module defines the base class of IR nodes, which are immutable and compared by identity.
 
 ``children()`` yields the nodes directly below (expressions and statements), ``map_children(f)`` rebuilds the
-node with ``f`` applied to each and returns the very same object when nothing changed. All walks in
-:mod:`tilewright.tir.walk` stand on these two, so a new node type (te adds two of its own) walks like the others.
+node with ``f`` applied to each and returns the same object when nothing changed. All walks in
+:mod:`tilewright.tir.walk` use these two methods, so that a new node type (te adds two) is walked like the others.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ _render: list[Callable[..., str]] = []
 
 
 def set_renderer(render: Callable[..., str]) -> None:
-    """Called once by the printer, so that ``str(node)`` is the printed text."""
+    """Set the function that ``str(node)`` calls; the printer does this once."""
     _render[:] = [render]
 
 
 class Node:
-    """What every expression and statement is."""
+    """The base class of expressions, statements and functions."""
 
     __slots__ = ()
 
     def children(self) -> Iterator[Node]:
-        """The nodes directly below, in the order in which they are evaluated."""
+        """Yield the nodes directly below, in the order in which they are evaluated."""
         return iter(())
 
     def map_children(self: N, f: Callable[[Any], Any]) -> N:
-        """The node with ``f`` applied to each child; the very same object when no child changed."""
+        """Return the node with ``f`` applied to each child; the same object when no child changed."""
         return self
 
     def same_as(self, other: object) -> bool:
-        """Whether both are the same object."""
+        """Return whether both are the same object."""
         return self is other
 
     def script(self, *, words: str | None = None) -> str:
-        """The node as TVMScript text; a PrimFunc's text parses back to an equal function. ``words="sblock"`` spells
-        blocks as TVM 0.27 does, see :func:`tilewright.tir.printer.script`."""
+        """Return the node as TVMScript text; a PrimFunc's text parses back to an equal function. ``words="sblock"``
+        spells blocks as TVM 0.27 does, see :func:`tilewright.tir.printer.script`."""
         return _render[0](self, words)
 
     def show(self, *, words: str | None = None) -> None:
@@ -52,7 +52,7 @@ class Node:
 
 
 def map_tuple(items: tuple[Any, ...], f: Callable[[Any], Any]) -> tuple[Any, ...]:
-    """``f`` over a tuple; the very same tuple when nothing changed."""
+    """Apply ``f`` to each item of a tuple; return the same tuple when nothing changed."""
     out = tuple([f(item) for item in items])
     for new, old in zip(out, items, strict=True):
         if new is not old:

@@ -1,7 +1,8 @@
-"""The printer: any node as TVMScript, in time linear in the size of the text.
+"""This module prints any node as TVMScript, in time linear in the length of the text.
 
 A function's text is valid Python and parses back to an equal function. Nodes smaller than a function print as they
-would inside one. Other layers teach the printer their nodes with :func:`register_printer`.
+would inside one. Other layers register the text of their nodes with
+:func:`~.printer_expr.register_printer`.
 
 >>> from tilewright.tir.expr import Var
 >>> i = Var("i")
@@ -36,13 +37,13 @@ def script(
     header: bool = True,
     words: str | None = None,
 ) -> str:
-    """``node`` as text.
+    """Return ``node`` as text.
 
     ``words``: "block" for ``T.block``, ``T.block_attr``, ``T.alloc_buffer``, or "sblock" for ``T.sblock``,
-    ``T.sblock_attr``, ``T.sblock_alloc_buffer``, as TVM 0.27 has them; both parse. Without it the environment variable
-    ``TILEWRIGHT_SCRIPT`` decides, else "block". ValueError for any other.
-    ``highlight``: statements, blocks, loop variables, buffers or names of blocks whose lines are underlined with
-    ``#^^^``; a mapping adds a remark to each. ``header`` false leaves out the comment with the imports.
+    ``T.sblock_attr``, ``T.sblock_alloc_buffer``, as in TVM 0.27; the parser reads both. Without it the environment
+    variable ``TILEWRIGHT_SCRIPT`` decides, else "block". ValueError for any other. ``highlight``: statements, blocks,
+    loop variables, buffers or names of blocks whose lines are underlined with ``#^^^``; a mapping adds a text to each.
+    ``header`` false leaves out the comment with the imports.
     """
     if isinstance(node, (Stmt, PrimFunc, IRModule)):
         printer = ProgramPrinter(highlight, _words(words))

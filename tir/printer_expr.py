@@ -1,4 +1,4 @@
-"""Expressions as text: Python's operators where parsing them gives the same node back, ``T.`` words elsewhere.
+"""This module prints expressions: as operators where parsing these gives the same node back, else as ``T.`` words.
 
 The parser folds constants as the operators of :mod:`.expr` do (``i + 0`` is ``i``), so a node that an operator would
 fold is written as a call that does not: ``T.Add(i, 0)``.
@@ -59,7 +59,7 @@ from .printer_names import Names
 from .tile_ops import TILE_DOTS
 
 ATOM = 13
-"""The precedence of what never needs parentheses."""
+"""The precedence of texts that never need parentheses."""
 
 _INFIX: dict[type, tuple[str, int]] = {
     Or: (" or ", 1), And: (" and ", 2),
@@ -84,7 +84,7 @@ _OPAQUE = {**{f"tir.{name}": "handle" for name in OPAQUE_CALLS}, **{f"tir.{name}
 
 
 def _dot(width: int, *kinds: str) -> Callable[[list[str], str], bool]:
-    """Whether these are the types of a dot product of ``width`` numbers per lane."""
+    """Return a function that checks the types of a dot product of ``width`` numbers per lane."""
 
     def fits(types: list[str], dtype: str) -> bool:
         n = lanes_of(dtype)
@@ -107,15 +107,15 @@ _PRINTERS: dict[type, Render] = {}
 
 
 def register_printer(cls: type, render: Render) -> None:
-    """Teach the printer a node type: ``render(node, printer)`` gives the text, or ``(text, precedence)``.
+    """Register a node type: ``render(node, printer)`` returns the text, or ``(text, precedence)``.
 
-    ``printer.text(child, min_precedence)`` prints what is below. Text alone counts as an atom.
+    ``printer.text(child, min_precedence)`` prints a child. Text alone never needs parentheses.
     """
     _PRINTERS[cls] = render
 
 
 def folds(cls: type[BinaryOp], a: Expr, b: Expr) -> bool:
-    """Whether the operator of ``cls`` on these operands would build another node than ``cls(a, b)``."""
+    """Return whether the operator of ``cls`` on these operands builds another node than ``cls(a, b)``."""
     if isinstance(a, IntImm) and isinstance(b, IntImm):
         return True
     if isinstance(a, (IntImm, FloatImm)) and isinstance(b, (IntImm, FloatImm)):
@@ -123,17 +123,17 @@ def folds(cls: type[BinaryOp], a: Expr, b: Expr) -> bool:
     if not (isinstance(a, IntImm) or isinstance(b, IntImm)) or cls not in _FOLDING:
         return False
     made = make_binary(cls, a, b)
-    return not (type(made) is cls and made.a is a and made.b is b)  # x + 0 may be x, a sum as well
+    return not (type(made) is cls and made.a is a and made.b is b)  # x + 0 gives x, which may be a sum as well
 
 
 class ExprPrinter:
-    """Prints expressions; statements are :class:`tilewright.tir.printer_stmt.StmtPrinter`'s."""
+    """Prints expressions; :class:`tilewright.tir.printer_stmt.StmtPrinter` prints statements."""
 
     def __init__(self) -> None:
         self.names = Names()
 
     def text(self, e: Any, min_precedence: int = 0) -> str:
-        """``e``, in parentheses when it binds less tightly than ``min_precedence``."""
+        """Return the text of ``e``, in parentheses when its precedence is below ``min_precedence``."""
         cls = type(e)
         if cls is Var:
             name = self.names.texts.get(e)
@@ -170,31 +170,31 @@ class ExprPrinter:
         return cls is not Div or not is_int(dtype)
 
     def many(self, items: Any) -> str:
-        """Expressions with commas between."""
+        """Return expressions separated by commas."""
         return ", ".join([self.text(item) for item in items])
 
     def unknown_var(self, var: Var) -> str:
-        """The name of a variable that nothing printed so far defines."""
+        """Return the name of a variable that nothing printed so far defines."""
         return self.names.define(var, var.name)
 
     def buffer_name(self, buffer: Buffer) -> str:
-        """The name of ``buffer``."""
+        """Return the name of ``buffer``."""
         name = self.names.texts.get(buffer)
         return name if name is not None else self.unknown_buffer(buffer)
 
     def unknown_buffer(self, buffer: Buffer) -> str:
-        """The name of a buffer that nothing printed so far declares."""
+        """Return the name of a buffer that nothing printed so far declares."""
         return self.define_buffer(buffer)
 
     def define_buffer(self, buffer: Buffer) -> str:
-        """Name a buffer, and its pointer after it unless another buffer has the same one."""
+        """Name a buffer, and its pointer after it unless another buffer has the same pointer; return the name."""
         name = self.names.define(buffer, buffer.name)
         if buffer.data not in self.names.texts:
             self.names.alias(buffer.data, f"{name}.data")
         return name
 
     def access(self, name: str, indices: tuple[Expr, ...]) -> str:
-        """``A[i, 0:4]``; ``A[()]`` for a buffer of rank 0."""
+        """Return ``A[i, 0:4]``; ``A[()]`` for a buffer of rank 0."""
         return f"{name}[{', '.join([self._index(i) for i in indices]) or '()'}]"
 
     def _index(self, index: Expr) -> str:
@@ -205,7 +205,7 @@ class ExprPrinter:
         return self.text(index)
 
     def span(self, lo: Expr, extent: Expr) -> tuple[str, str]:
-        """The texts of ``lo`` and ``lo + extent``, such that the parser finds ``extent`` again."""
+        """Return the texts of ``lo`` and ``lo + extent``, from which the parser recovers ``extent``."""
         if type(lo) is IntImm:
             if type(extent) is IntImm:
                 return self.text(lo), self.text(IntImm(lo.value + extent.value, extent.dtype))
@@ -219,7 +219,7 @@ class ExprPrinter:
         return self.text(lo), f"{self.text(lo, _ADD_PRECEDENCE)} + {self.text(extent, _ADD_PRECEDENCE + 1)}"
 
     def region(self, region: BufferRegion) -> str:
-        """``A[i, 0:4]``: one index or slice per dimension."""
+        """Return a region as ``A[i, 0:4]``, with one index or slice per dimension."""
         items = []
         for r in region.region:
             extent = r.extent
@@ -230,7 +230,7 @@ class ExprPrinter:
         return f"{self.buffer_name(region.buffer)}[{', '.join(items) or '()'}]"
 
     def value(self, value: Any) -> str:
-        """An attribute's or annotation's value: text, numbers, expressions, lists and dicts of them."""
+        """Return the value of an attribute or annotation: text, numbers, expressions, lists and dicts of them."""
         if isinstance(value, str):
             return quote(value)
         if isinstance(value, (list, tuple)):
@@ -248,12 +248,12 @@ class ExprPrinter:
         return repr(value)
 
     def mapping(self, items: Any) -> str:
-        """A dict of :meth:`value`."""
+        """Return a dict as text, with its values printed by :meth:`value`."""
         return "{" + ", ".join([f"{quote(str(k))}: {self.value(v)}" for k, v in items.items()]) + "}"
 
 
 def quote(text: str) -> str:
-    """A string literal."""
+    """Return ``text`` as a string literal."""
     return json.dumps(text, ensure_ascii=False) if text.isprintable() else json.dumps(text)
 
 
@@ -330,7 +330,7 @@ def _call(e: Call, p: ExprPrinter) -> str:
 
 
 def _is_lookup(e: Call) -> bool:
-    """Whether ``T.lookup`` would build this call."""
+    """Return whether ``T.lookup`` builds this call."""
     if not e.args or not all(isinstance(v, FloatImm) for v in e.args[1:]):
         return False
     try:
@@ -340,7 +340,7 @@ def _is_lookup(e: Call) -> bool:
 
 
 def _let(e: Let, p: ExprPrinter) -> str:
-    """Names inside one another share one ``where``, in order: later values may use earlier names."""
+    """Print nested lets as one ``where`` in order, so that later values may use earlier names."""
     body: Expr = e
     named = []
     while isinstance(body, Let):

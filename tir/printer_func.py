@@ -1,4 +1,4 @@
-"""Functions and modules as text, and the root block that the text leaves out."""
+"""This module prints functions and modules, and decides where the text leaves out the root block."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from .walk import pre_order
 
 
 def has_block(stmt: Stmt) -> bool:
-    """Whether a block is realized somewhere in ``stmt``."""
+    """Return whether ``stmt`` contains a block."""
     return any(type(n) is BlockRealize for n in pre_order(stmt, lambda n: not isinstance(n, (Expr, BlockRealize))))
 
 
 def needs_root(body: Stmt, allocs: bool) -> bool:
-    """Whether the parser puts a root block around ``body`` (with ``allocs`` when buffers are allocated at the top)."""
+    """Return whether the parser puts a root block around ``body`` (with ``allocs`` when buffers are allocated at the
+    top)."""
     if allocs:
         return True
     return has_block(body) and not (type(body) is BlockRealize and not body.block.iter_vars)
 
 
 def is_sugared_root(stmt: Stmt) -> bool:
-    """Whether ``stmt`` is a root block that the text leaves out, because the parser puts it back."""
+    """Return whether ``stmt`` is a root block that the text leaves out because the parser adds it again."""
     if type(stmt) is not BlockRealize:
         return False
     b = stmt.block
@@ -62,18 +63,18 @@ class ProgramPrinter(StmtPrinter):
         return super().unknown_var(var)
 
     def func(self, f: PrimFunc, name: str | None = None) -> None:
-        """A function; ``name`` is its name in a module."""
+        """Print a function; ``name`` is its name in a module."""
         start, plain = len(self.lines), self._plain_params(f)
         while True:
             self.bare_params, self.used_params = plain, set()
             self._func(f, plain, name)
             if not self.used_params:
                 return
-            plain = plain - self.used_params  # the pointer itself is used: say it with match_buffer
+            plain = plain - self.used_params  # the pointer itself is used, so match_buffer declares the buffer
             del self.lines[start:]
 
     def _plain_params(self, f: PrimFunc) -> set[Var]:
-        """The parameters that ``A: T.Buffer(...)`` says all about."""
+        """Return the parameters whose buffers ``A: T.Buffer(...)`` describes completely."""
         pointers = [b.data for b in f.buffer_map.values()]
         return {
             p
@@ -127,7 +128,7 @@ class ProgramPrinter(StmtPrinter):
         self.names.leave()
 
     def module(self, m: IRModule) -> None:
-        """A module: its functions as methods of a class."""
+        """Print a module: a class with its functions as methods."""
         self.line("@I.ir_module")
         self.line("class Module:")
         indent = self.indent

@@ -1,4 +1,4 @@
-"""Names for the printed text: unique while they live, free again after their scope."""
+"""This module makes names for the printed text, which are unique within their scope."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _RESERVED = frozenset(keyword.kwlist) | {"T", "I", "range"}
 
 
 class Names:
-    """What every variable and buffer in scope is called.
+    """Holds the names of all variables and buffers in scope.
 
-    A name that lives already gets a number: ``i``, ``i_1``, ``i_2``. Leaving a scope frees the names made in it, so
-    two neighbouring loops may both be ``i``.
+    A name that is in use gets a number: ``i``, ``i_1``, ``i_2``. Leaving a scope frees the names made in it, so that
+    two consecutive loops may both be ``i``.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Names:
 
     @contextmanager
     def within(self, depth: int) -> Iterator[None]:
-        """Inside, names are made in the scope of this number, an outer one, and live as long as that."""
+        """Make names in the outer scope of this number inside the ``with``; they live as long as that scope."""
         before, self._into = self._into, depth
         try:
             yield
@@ -49,7 +49,7 @@ class Names:
         for key, before, text, base, old in reversed(self._scopes.pop()):
             if before is None:
                 del self.texts[key]
-            else:  # defined twice, in a program that is not well-formed
+            else:  # defined twice, so the program is not well-formed
                 self.texts[key] = before
             if base:
                 self._live.discard(text)
@@ -59,7 +59,7 @@ class Names:
                     self._next[base] = old
 
     def define(self, key: Any, hint: str) -> str:
-        """Call ``key`` something like ``hint``; the name it got."""
+        """Give ``key`` a unique name that begins with ``hint``, and return it."""
         base = _NOT_IN_NAMES.sub("_", hint) or "v"
         if base[0].isdigit() or not base.isidentifier():
             base = "v_" + (base if base.isascii() else "x")

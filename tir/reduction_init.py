@@ -1,8 +1,8 @@
-"""Where a reduction may start: the init of a block as statements in front of its loops.
+"""This module finds the place in front of the loops of a reduction where the init of its block may run.
 
-An init runs when all reduction axes are at the start of their domain. In front of the outermost loop that reduces it does
-the same, and it does it also when that loop has no iterations: a reduction over nothing gives its init, as in NumPy.
-Lowering puts the init there; the interpreter runs it there when no step of the reduction ran.
+An init runs when all reduction axes are at the start of their domain. In front of the outermost loop that reduces it
+has the same effect, and it also runs when that loop has no iterations: a reduction over nothing gives its init, as in
+NumPy. Lowering moves the init there; the interpreter runs it there when the reduction had no iterations.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from .walk import loads_and_stores, substitute, vars_in
 
 
 def start_in_front(realize: BlockRealize, path: Sequence[Node]) -> tuple[For, Stmt] | None:
-    """The outermost loop that reduces, and what does in front of it the work of the init of ``realize``.
+    """Return the outermost loop that reduces, and a statement that replaces the init of ``realize`` in front of it.
 
-    ``path`` has the statements around ``realize`` in its scope, outermost first. None when no loop reduces, and when the
-    init has to stay in the block: a loop carries spatial and reduction axes at once, or makes what the init reads; a
-    condition on the reduction also speaks of elements; a condition or value stands between the loops; or it is not known
-    that there are elements.
+    ``path`` holds the statements around ``realize`` in its scope, outermost first. The result is None when no loop
+    reduces, and when the init has to stay in the block: a loop binds spatial and reduction axes, or computes what the
+    init reads; a condition on the reduction also depends on spatial axes; a condition or let stands between the loops;
+    or it is not known that the block has any element.
     """
     block = realize.block
     assert block.init is not None
@@ -52,7 +52,7 @@ def start_in_front(realize: BlockRealize, path: Sequence[Node]) -> tuple[For, St
     between = path[list(path).index(inner[0]) :]
     if any(isinstance(n, (IfThenElse, LetStmt)) for n in between):
         return None
-    for iv, value in spatial:  # an axis may have no value, and the loop that would say so be part of the reduction's
+    for iv, value in spatial:  # a spatial axis may have no iterations, and its loop may be one that reduces
         size = iv.dom.extent
         if size.value < 1 if isinstance(size, IntImm) else not vars_in(value):
             return None
@@ -79,7 +79,7 @@ def start_in_front(realize: BlockRealize, path: Sequence[Node]) -> tuple[For, St
 
 
 def _ends_domain(term: Expr, reduce: Sequence[tuple[IterVar, Expr]]) -> bool:
-    """Whether ``term`` only keeps the value of a reduction axis in its domain, which may depend on the element."""
+    """Return whether ``term`` only keeps a reduction axis in its domain, which may depend on spatial axes."""
     if not isinstance(term, LT):
         return False
     analyzer = Analyzer()
@@ -91,7 +91,7 @@ def _ends_domain(term: Expr, reduce: Sequence[tuple[IterVar, Expr]]) -> bool:
 
 
 def _made_inside(block: Block, loop: For) -> bool:
-    """Whether the init of ``block`` uses what its loop, or the block itself, holds: it cannot stand in front then."""
+    """Return whether the init of ``block`` uses what the loop or the block itself computes or allocates."""
     assert block.init is not None
     loaded = {a.buffer for a in loads_and_stores(block.init) if isinstance(a, BufferLoad)}
     own = {*block.alloc_buffers, *[m.buffer for m in block.match_buffers]}

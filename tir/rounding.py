@@ -1,4 +1,4 @@
-"""Rounding to the floating-point types: Python numbers, and bfloat16, which NumPy does not have."""
+"""This module rounds numbers to the floating-point types, including bfloat16, which NumPy does not have."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from .dtype import parse_dtype
 
 
 def float_bits(value: float, dtype: str) -> int:
-    """The bits of the number of a floating-point type that is nearest to ``value``, ties to even; bfloat16 by way of
-    float32, as the interpreter converts."""
+    """Return the bits of the nearest number of a floating-point type, ties to even.
+
+    For bfloat16 the value is rounded to float32 first, as in the interpreter.
+    """
     kind, bits, _ = parse_dtype(dtype)
     if bits == 64:
         return int(struct.unpack("<Q", struct.pack("<d", value))[0])
@@ -25,7 +27,7 @@ def float_bits(value: float, dtype: str) -> int:
 
 
 def round_float(value: float, dtype: str) -> float:
-    """The number of a floating-point type that is nearest to ``value``: what a constant of that type is."""
+    """Return the number of a floating-point type that is nearest to ``value``, which a constant of that type has."""
     kind, bits, _ = parse_dtype(dtype)
     if bits == 64:
         return value
@@ -36,12 +38,12 @@ def round_float(value: float, dtype: str) -> float:
 
 
 def round_bfloat16(x: Any) -> Any:
-    """float32 rounded to the nearest bfloat16, ties to even; a scalar or an array."""
+    """Round float32, a scalar or an array, to the nearest bfloat16, ties to even."""
     return bfloat16_from_bits(bfloat16_to_bits(x))
 
 
 def bfloat16_to_bits(x: Any) -> Any:
-    """float32 → the bits of the nearest bfloat16; NaN stays NaN."""
+    """Return the bits of the bfloat16 that is nearest to a float32; NaN stays NaN."""
     a = np.asarray(x, dtype=np.float32)
     bits = a.view(np.uint32)
     rounded = ((bits.astype(np.uint64) + 0x7FFF + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint64(16)).astype(
@@ -51,5 +53,5 @@ def bfloat16_to_bits(x: Any) -> Any:
 
 
 def bfloat16_from_bits(bits: Any) -> Any:
-    """The bits of a bfloat16 → float32."""
+    """Return the float32 of the bits of a bfloat16."""
     return (np.asarray(bits, dtype=np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)[()]

@@ -1,4 +1,4 @@
-"""Products of sizes, in 64 bits where 32 do not hold them."""
+"""This module computes products of sizes, in 64 bits where int32 does not hold them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ WIDE = "int64"
 
 
 def index_dtype(sizes: Iterable[Expr]) -> str:
-    """The type in which the sizes and their product are computed: int64 when one of them is, or when the product of the
-    constants among them is beyond int32; else int32."""
+    """Return the type in which the sizes and their product are computed.
+
+    It is int64 when one of them is int64, or when int32 does not hold the product of the constants among them; else
+    int32.
+    """
     constant, wide = 1, False
     for e in sizes:
         constant *= e.value if isinstance(e, IntImm) else 1
@@ -22,7 +25,7 @@ def index_dtype(sizes: Iterable[Expr]) -> str:
 
 
 def product(factors: Iterable[Expr]) -> Expr:
-    """The product of sizes, of the type that :func:`index_dtype` finds.
+    """Return the product of sizes, in the type that :func:`index_dtype` finds.
 
     >>> product([const(50000), const(50000)])
     T.int64(2500000000)
@@ -36,5 +39,5 @@ def product(factors: Iterable[Expr]) -> Expr:
 
 
 def shape_text(shape: Iterable[Expr]) -> str:
-    """The sizes for a message: numbers as numbers, whatever their type."""
+    """Return the sizes as text for a message; constants are plain numbers, whatever their type."""
     return ", ".join(str(e.value if isinstance(e, IntImm) else e) for e in shape)

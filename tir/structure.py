@@ -1,4 +1,4 @@
-"""Questions about the shape of expressions: equal or not, pure or not, and the opposite of a condition."""
+"""This module compares expressions by their structure, finds pure calls, and negates conditions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _IMPURE = ("tir.call_", "tir.prefetch", "tir.ret", "tir.address_of", "tir.tvm_ac
 
 
 def conjuncts(condition: Expr) -> list[Expr]:
-    """The conditions that ``condition`` joins by "and"; none when it is the constant true."""
+    """Return the conditions that ``condition`` joins by "and"; none when it is the constant true."""
     if isinstance(condition, And):
         return conjuncts(condition.a) + conjuncts(condition.b)
     if isinstance(condition, IntImm) and condition.value:
@@ -46,12 +46,12 @@ def conjuncts(condition: Expr) -> list[Expr]:
 
 
 def is_pure_call(call: Call) -> bool:
-    """Whether two calls with equal arguments have equal values and no effect."""
+    """Return whether two such calls with equal arguments have equal values and no side effect."""
     return call.op.startswith("tir.") and not call.op.startswith(_IMPURE)
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two expressions have the same shape, variables by identity."""
+    """Return whether two expressions have the same structure; variables and buffers are compared by identity."""
     if a is b:
         return True
     t = type(a)
@@ -95,7 +95,10 @@ def same(a: Any, b: Any) -> bool:
 
 
 def negate(e: Expr) -> Expr | None:
-    """The opposite of a comparison of integers (not a < b is b <= a, which NaN breaks for floats)."""
+    """Return the opposite of a comparison of integers, as a comparison; None where there is none.
+
+    ``not a < b`` is ``b <= a`` for integers, but not for floats, because of NaN.
+    """
     if isinstance(e, CmpOp) and not is_float(e.a.dtype):
         return _OPPOSITE[type(e)](e.a, e.b)
     if isinstance(e, Not):
@@ -104,6 +107,6 @@ def negate(e: Expr) -> Expr | None:
 
 
 def opposite(e: Expr) -> Expr:
-    """What holds when ``e`` does not."""
+    """Return a condition that holds exactly when ``e`` does not."""
     simple = negate(e)
     return Not(e) if simple is None else simple

@@ -1,9 +1,9 @@
-"""The accesses that a block makes for certain, and whether its declared regions hold them.
+"""This module finds accesses that a block always makes and that lie outside its declared regions.
 
-A region that a block declares may be wider than what it touches, and conditions may keep an access from being made, so
-that not every wrong declaration can be found. :func:`left_out` finds those that are wrong by a number: an access that no
-condition guards, in loops that turn at least once, whose index is a sum of their variables, each used once, and which
-lies a known number of elements before or behind the region. What is reached through a pointer is not seen.
+A declared region may be larger than the accesses, and conditions may prevent an access, so not every wrong declaration
+can be found. :func:`undeclared_access` finds accesses without a condition, in loops of at least one iteration, whose
+index is a sum of the loop variables, each used once, and which lie a known number of elements outside the region.
+Accesses through pointers are not examined.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ _LINEAR = (Var, IntImm, Add, Sub, Mul, FloorDiv)
 _POINTERS = ("tir.address_of", "tir.tvm_access_ptr")
 
 
-def left_out(block: Block) -> tuple[Buffer, str] | None:
-    """A buffer that the block touches outside of what it declares, and "reads" or "writes"; None when none is known.
+def undeclared_access(block: Block) -> tuple[Buffer, str] | None:
+    """Return a buffer that the block accesses outside its declared region, and "reads" or "writes"; None if none is
+    found.
 
-    Only buffers with one declared region are looked at; what a block writes it may read without saying so.
+    Only buffers with one declared region are examined. A block may read what it writes without declaring that.
     """
     reads, writes = _single(block.reads), _single(block.writes)
     for written in block.writes:
@@ -56,7 +57,7 @@ Found = Iterator[tuple[Buffer, "list[Interval | None]", str]]
 
 
 class _Accesses:
-    """A walk over a block: ``loops`` are those inside it with their ends, ``values`` what axes and lets stand for."""
+    """Walks over a block. ``loops`` holds the ranges of loops inside it, ``values`` the values of axes and lets."""
 
     def __init__(self) -> None:
         self.loops: dict[Var, Interval] = {}
@@ -91,7 +92,7 @@ class _Accesses:
                 yield from self.of(s.block)
         elif isinstance(s, Expr):
             yield from self.expression(s)
-        elif kind is not AttrStmt:  # a remark may change what its body means
+        elif kind is not AttrStmt:  # an attribute may change the meaning of its body
             for child in s.children():
                 yield from self.statement(child)
 
@@ -125,7 +126,7 @@ class _Accesses:
         return out
 
     def ends(self, e: Expr | None) -> Interval | None:
-        """The least and the greatest value, both of which are taken; None when unknown."""
+        """Return the least and the greatest value, both of which occur; None when unknown."""
         if e is None:
             return None
         e = substitute(e, self.values)

@@ -68,7 +68,7 @@ from .stmt import (
     LetStmt,
     SeqStmt,
 )
-from .undeclared_accesses import left_out
+from .undeclared_accesses import undeclared_access
 
 _AXIS_KINDS = ("spatial", "reduce", "opaque", "scan", "thread")
 
@@ -307,7 +307,7 @@ class _Verifier:
         self.stmt(b.body)
         self.blocks.pop()
         if self.blocks:
-            found = left_out(b)
+            found = undeclared_access(b)
             self.check(found is None, "" if found is None else _leaves_out(b, *found))
         self.hidden, self.loops = hidden, loops
         self.leave(mark)

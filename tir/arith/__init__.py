@@ -1,10 +1,11 @@
-"""What can be known about index arithmetic without running it.
+"""This package simplifies index arithmetic and proves statements about it.
 
-:class:`Analyzer` simplifies and proves; it brings int32 and int64 expressions into a normal form (:mod:`.polynomial`), with
-ranges and conditions as knowledge (:mod:`.facts`), division rules (:mod:`.floor_division`) and rules for all else
-(:mod:`.rewrite_rules`). :func:`simplify` walks whole programs; :mod:`.affine` finds linear forms and intervals;
-:func:`lies_between` looks at each point of a small grid, floating-point arithmetic included; :func:`detect_iter_map`
-says which bindings of block axes are one to one, :func:`iter_map_simplify` writes them anew.
+:class:`Analyzer` simplifies and proves; it brings int32 and int64 expressions into a normal form (:mod:`.polynomial`),
+with known ranges and conditions (:mod:`.facts`), rules for division (:mod:`.floor_division`) and rules for everything
+else (:mod:`.rewrite_rules`). :func:`simplify` simplifies whole programs; :mod:`.affine` finds linear forms and
+intervals; :func:`lies_between` evaluates bounds at each point of a small grid, floating-point arithmetic included;
+:func:`detect_iter_map` finds which bindings of block axes are one to one, and :func:`iter_map_simplify` brings them to
+a normal form.
 """
 
 from ..structure import conjuncts

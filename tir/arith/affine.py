@@ -1,4 +1,4 @@
-"""Expressions as linear forms, and intervals with symbolic ends."""
+"""This module finds linear forms of expressions, and intervals with symbolic ends."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from .polynomial import ONE, Poly, add, mul, scale
 def linear_coefficients(
     expr: ExprLike, variables: Sequence[Var], analyzer: Analyzer | None = None
 ) -> tuple[list[Expr], Expr] | None:
-    """``([c0, c1, …], base)`` with ``expr = c0*v0 + c1*v1 + … + base`` and no variable in c and base; None when it is
-    not linear in ``variables``.
+    """Return ``([c0, c1, …], base)`` with ``expr = c0*v0 + c1*v1 + … + base``; None when it is not linear.
+
+    None of ``variables`` is in the coefficients and in the base.
 
     >>> from tilewright.tir.expr import Var
     >>> i, j = Var("i"), Var("j")
@@ -51,14 +52,14 @@ def _atoms_of(an: Analyzer, variables: Iterable[Var]) -> list[int]:
 
 
 class _Hidden:
-    """Which atoms have one of the given variables inside."""
+    """Finds which atoms contain one of the given variables."""
 
     def __init__(self, an: Analyzer, numbers: set[int]) -> None:
         self.an, self.numbers = an, numbers
         self._known: dict[int, bool] = {}
 
     def inside(self, a: int) -> bool:
-        """Whether a variable stands somewhere inside atom ``a``."""
+        """Return whether one of the variables is inside atom ``a``."""
         known = self._known.get(a)
         if known is None:
             atom = self.an.atoms[a]
@@ -75,7 +76,7 @@ class _Hidden:
         return known
 
     def of(self, p: Poly) -> bool:
-        """Whether a variable stands somewhere in p."""
+        """Return whether one of the variables is in p."""
         return any(self.inside(a) for m in p for a in m)
 
 
@@ -94,9 +95,10 @@ def eval_interval(
     dom: Mapping[Var, tuple[ExprLike, ExprLike] | Range],
     analyzer: Analyzer | None = None,
 ) -> tuple[Expr, Expr] | None:
-    """The least and the greatest value of ``expr`` while each variable of ``dom`` runs over its interval (inclusive
-    ends, or a Range); the ends may be symbolic. None when no bound is found. The bounds are tight for sums of
-    variables with coefficients of known sign, and safe otherwise.
+    """Return bounds of ``expr`` while each variable of ``dom`` runs over its interval; None when no bounds are found.
+
+    An interval is a pair of inclusive ends, or a Range; its ends may be symbolic. The bounds are exact for sums of
+    variables with coefficients of known sign; otherwise they may be too wide.
     """
     an = Analyzer() if analyzer is None else analyzer
     e = convert(expr)
@@ -109,7 +111,7 @@ def eval_interval(
 
 
 def intervals(an: Analyzer, dom: Mapping[Var, tuple[ExprLike, ExprLike] | Range], dtype: str) -> Intervals:
-    """Interval arithmetic while the variables of ``dom`` run."""
+    """Return interval arithmetic over the ranges of the variables of ``dom``."""
     ends: dict[int, tuple[Poly, Poly]] = {}
     for v, d in dom.items():
         if isinstance(d, Range):
@@ -123,14 +125,14 @@ def intervals(an: Analyzer, dom: Mapping[Var, tuple[ExprLike, ExprLike] | Range]
 
 
 class Intervals:
-    """Interval arithmetic over polynomials: ``ends`` gives both ends of some variables, the others are fixed."""
+    """Computes intervals of polynomials. ``ends`` gives both ends of some variables; the others are fixed."""
 
     def __init__(self, an: Analyzer, ends: Mapping[int, tuple[Poly, Poly]], dtype: str) -> None:
         self.an, self.ends, self.dtype = an, ends, dtype
         self.hidden = _Hidden(an, set(ends))
 
     def of(self, p: Poly) -> tuple[Poly, Poly] | None:
-        """Both ends of p."""
+        """Return both ends of p; None when unknown."""
         lo: Poly = {}
         hi: Poly = {}
         groups: dict[int, Poly] = {}
@@ -163,7 +165,7 @@ class Intervals:
     def _product(self, m: tuple[int, ...], c: int) -> tuple[Poly, Poly] | None:
         lo: Poly = {ONE: 1}
         hi: Poly = {ONE: 1}
-        for a in m:  # all factors not negative: both ends multiply
+        for a in m:  # where no factor is negative, the ends are multiplied
             itself: Poly = {(a,): 1}
             pair = self._atom(a) if self.hidden.inside(a) else (itself, itself)
             if pair is None or not self.an.nonneg(pair[0]):

@@ -1,4 +1,4 @@
-"""The analyzer: what is known about variables, and what follows from it."""
+"""This module defines the analyzer, which simplifies and proves from what is known about variables."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _MAX_PARTS = 6
 
 
 class Analyzer(Compare):
-    """Proves and simplifies, knowing the ranges of variables and the conditions in force.
+    """Proves and simplifies under known ranges of variables and conditions.
 
     >>> from tilewright.tir.expr import Var
     >>> i, j, an = Var("i"), Var("j"), Analyzer()
@@ -53,7 +53,8 @@ class Analyzer(Compare):
     >>> an.can_prove_equal((i * 8 + j) // 8, i), an.can_prove(i * 8 + j < 32)
     (True, True)
 
-    Unknown variables may have any value; bind sizes with ``bind(n, (1, None))``. Index arithmetic never overflows.
+    A variable that is not bound may have any value; bind sizes with ``bind(n, (1, None))``. Index arithmetic never
+    overflows.
     """
 
     def __init__(self) -> None:
@@ -63,8 +64,11 @@ class Analyzer(Compare):
     # -- knowledge ---------------------------------------------------------------------------------------------------
 
     def bind(self, var: Var, value: Range | ExprLike | tuple[Any, Any]) -> None:
-        """Say what ``var`` is: a ``Range`` (``[min, min + extent)``, of which it is assumed that it is not empty), an
-        expression equal to it, or a pair of inclusive ends, either of them ``None`` when unknown."""
+        """Set the values of ``var``.
+
+        ``value`` is a ``Range`` (``[min, min + extent)``, which is assumed not to be empty), an expression equal to the
+        variable, or a pair of inclusive ends, each of them ``None`` when unknown.
+        """
         if var.dtype not in INDEX_TYPES:
             return
         data = False
@@ -75,7 +79,7 @@ class Analyzer(Compare):
             hi = add(add(lo, self.poly(value.extent)), {ONE: -1})
         else:
             lo = hi = self.poly(convert(value, var.dtype))
-            if self.data(lo):  # what comes from memory may wrap in further arithmetic
+            if self.data(lo):  # arithmetic on values from memory may wrap
                 data, exact = True, self.exact(lo, var.dtype)
                 lo, hi = (lo, hi) if exact else (None, None)
         known = ("var", id(var)) in self._by_key
@@ -93,7 +97,7 @@ class Analyzer(Compare):
 
     @contextmanager
     def constraint(self, condition: Expr) -> Iterator[None]:
-        """Inside the ``with``, ``condition`` holds. Conditions that read memory are left aside."""
+        """Assume ``condition`` inside the ``with``. Conditions that read memory are ignored."""
         facts_before, memos = (self._facts, self._tight), (self._poly_memo, self._simp_memo, self._bounds)
         version = self._version
         facts, tight = list(self._facts), dict(self._tight)
@@ -107,11 +111,11 @@ class Analyzer(Compare):
             self._facts, self._tight = facts_before
             if self._version == version:
                 self._poly_memo, self._simp_memo, self._bounds = memos
-            else:  # a variable was bound anew meanwhile
+            else:  # a variable was bound again in the meantime
                 self._forget()
 
     def learn(self, condition: Expr, facts: list[Poly]) -> None:
-        """Append to ``facts`` polynomials that are at most zero where ``condition`` holds."""
+        """Append polynomials to ``facts`` that are at most zero where ``condition`` holds."""
         tight: dict[int, Bound] = {}
         self._learn(condition, True, facts, tight)
         for a, (lo, hi) in tight.items():
@@ -152,7 +156,7 @@ class Analyzer(Compare):
                     self._fact(add(diff, {ONE: 1}), facts, tight)
 
     def _fact(self, p: Poly, facts: list[Poly], tight: dict[int, Bound]) -> None:
-        """p <= 0: the bound of an atom when it is about one, else a fact of its own."""
+        """Record p <= 0 as a bound of an atom where possible, else as a fact."""
         terms = [(m, c) for m, c in p.items() if m]
         if not terms:
             return
@@ -175,12 +179,12 @@ class Analyzer(Compare):
 
     @with_room
     def simplify(self, e: Any) -> Any:
-        """``e`` in a simpler, canonical form; the very same object when there is nothing to do."""
+        """Return ``e`` in a simpler, canonical form; the same object when nothing changes."""
         return self.simp(e if isinstance(e, Node) else convert(e))
 
     @with_room
     def can_prove(self, condition: ExprLike) -> bool:
-        """Whether ``condition`` holds for all values the variables may have."""
+        """Return whether ``condition`` can be proved for all values that the variables may have."""
         e = convert(condition)
         if type(e) in _DECIDE and type(e.a) is IntImm and type(e.b) is IntImm:  # type: ignore[attr-defined]
             return _DECIDE[type(e)](e.a.value, e.b.value)  # type: ignore[attr-defined]
@@ -190,7 +194,7 @@ class Analyzer(Compare):
         return simple.value != 0 if isinstance(simple, IntImm) else proves(self, e)
 
     def can_prove_equal(self, a: ExprLike, b: ExprLike) -> bool:
-        """Whether both always have the same value."""
+        """Return whether it can be proved that both always have the same value."""
         x, y = convert(a), convert(b)
         if x is y:
             return True
@@ -211,11 +215,11 @@ class Analyzer(Compare):
         return same(self.simp(x), self.simp(y))
 
     def can_prove_less(self, a: ExprLike, b: ExprLike) -> bool:
-        """Whether ``a < b`` always holds."""
+        """Return whether it can be proved that ``a < b`` always holds."""
         return self.can_prove(convert(a) < b)
 
     def const_int_bound(self, e: ExprLike) -> Bound:
-        """The constant bounds ``(lo, hi)``, inclusive; ``None`` where there is none."""
+        """Return the constant bounds ``(lo, hi)``, inclusive; ``None`` where none is known."""
         x = convert(e)
         if x.dtype not in INDEX_TYPES:
             return (x.value, x.value) if isinstance(x, IntImm) else (None, None)
@@ -243,7 +247,7 @@ class Analyzer(Compare):
         return e
 
     def _conjunction(self, e: And) -> Expr:
-        """Parts are simplified knowing the parts before them; a part that others imply goes."""
+        """Simplify each part where the parts before it hold, and drop a part that others imply."""
         if e.dtype != "bool":
             return self._by_rules(e.map_children(self.simp))
         parts: list[Expr] = []
@@ -255,7 +259,7 @@ class Analyzer(Compare):
                 continue
             parts.extend(p for p in _parts(new, And) if not any(same(p, q) for q in parts))
         if 1 < len(parts) <= _MAX_PARTS and not any(isinstance(n, BufferLoad) for p in parts for n in pre_order(p)):
-            for part in parts[:-1]:  # what comes later may imply what came first
+            for part in parts[:-1]:  # a later part may imply an earlier one
                 others = [p for p in parts if p is not part]
                 known = self._under(others, part) if others else part
                 if isinstance(known, IntImm):
@@ -265,7 +269,7 @@ class Analyzer(Compare):
         return _chain(And, parts, e, True)
 
     def _disjunction(self, e: Or) -> Expr:
-        """Parts are simplified knowing that the parts before them do not hold."""
+        """Simplify each part where the parts before it do not hold."""
         if e.dtype != "bool":
             return self._by_rules(e.map_children(self.simp))
         parts: list[Expr] = []
@@ -285,7 +289,7 @@ class Analyzer(Compare):
             return self.simp(e)
 
     def _lazy(self, e: Call) -> Expr:
-        """A side of if_then_else is simplified knowing which way the condition went."""
+        """Simplify each side of an if_then_else under its condition."""
         if e.op != "tir.if_then_else":
             return self._by_rules(e.map_children(self.simp))
         condition = self.simp(e.args[0])

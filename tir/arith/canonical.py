@@ -1,8 +1,8 @@
-"""From expressions to normal forms and back.
+"""This module converts expressions to normal forms and back.
 
 Scalars of type int32 and int64 become polynomials (:meth:`Canonical.poly`); everything else is simplified as a tree by
-the rules of :mod:`.rewrite_rules`. :meth:`Canonical.simp` is the one entry; results are remembered per node until something
-new becomes known.
+the rules of :mod:`.rewrite_rules`. :meth:`Canonical.simp` is the entry; results are kept per node until a new fact
+is learned.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from ..expr import (
 from ..index_types import INDEX_TYPES
 from ..structure import is_pure_call, opposite, same
 from ..walk import substitute, uses_var
-from .floor_division import Division
+from .floor_division import FloorDivision
 from .polynomial import ONE, Poly, add, const_of, mul, poly_key, scale
 
 
-class Canonical(Division):
-    """The conversion of index expressions to polynomials."""
+class Canonical(FloorDivision):
+    """Converts index expressions to polynomials and back."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class Canonical(Division):
         self._simp_memo: dict[int, tuple[Expr, Expr]] = {}
 
     def simp(self, e: Any) -> Any:
-        """``e`` simplified; the very same object when there is nothing to do."""
+        """Return ``e`` simplified; the same object when nothing changes."""
         t = type(e)
         if t is IntImm or t is FloatImm or t is StringImm:
             return e
@@ -71,11 +71,11 @@ class Canonical(Division):
         return out
 
     def simp_tree(self, e: Any) -> Any:
-        """``simp`` for whatever is not index arithmetic."""
+        """Return ``e`` simplified, for everything that is not index arithmetic."""
         raise NotImplementedError
 
     def poly(self, e: Expr) -> Poly:
-        """The normal form of an int32 or int64 scalar."""
+        """Return the normal form of an int32 or int64 scalar."""
         if type(e) is IntImm:
             return {ONE: e.value} if e.value else {}
         known = self._poly_memo.get(id(e))
@@ -87,11 +87,11 @@ class Canonical(Division):
         return p
 
     def poly_given(self, condition: Expr, e: Expr) -> Poly:
-        """The normal form where ``condition`` holds."""
+        """Return the normal form of ``e`` where ``condition`` holds."""
         return self.poly(e)
 
     def var_poly(self, e: Var) -> Poly:
-        """A variable; the constant when only one value is left."""
+        """Return the normal form of a variable; a constant when it has only one possible value."""
         p = self.intern(("var", id(e)), "var", (), e.dtype, lambda: e)
         ((a,),) = p
         lo, hi = self.atom_bound(a)
@@ -112,7 +112,7 @@ class Canonical(Division):
         return mul(self.poly(e.a), self.poly(e.b)) if known is None else known
 
     def _constants(self, e: BinaryOp) -> Poly | None:
-        """Two constants joined as their type holds it: data that a choice was made of wrap around. None for others."""
+        """Return the result for two constants, which wraps around if they are data; None when one is not constant."""
         a, b = const_of(self.poly(e.a)), const_of(self.poly(e.b))
         if a is None or b is None:
             return None
@@ -121,7 +121,7 @@ class Canonical(Division):
         return {ONE: made.value} if made.value else {}
 
     def _operands(self, e: BinaryOp) -> tuple[Poly, Poly] | None:
-        """Both normal forms when the machine's values are the mathematical ones, else None."""
+        """Return both normal forms when the machine's values are the mathematical ones, else None."""
         p, q = self.poly(e.a), self.poly(e.b)
         return (p, q) if self.exact(p, e.dtype) and self.exact(q, e.dtype) else None
 
@@ -133,8 +133,11 @@ class Canonical(Division):
         return self.join_splits(compute(pair[0], pair[1], e.dtype))
 
     def _divides(self, p: Poly, q: Poly, dtype: str) -> bool:
-        """Whether p // q has the rules of division: q is not zero (data may be, an index never is), and where q is a
-        negative number, -p and -q are numbers of this type, too."""
+        """Return whether the rules of division hold for p // q.
+
+        They do when q is not zero (data may be zero, an index never is) and, for a negative constant q, when -p and -q
+        fit the type as well.
+        """
         c = const_of(q)
         if c is None:
             return not self.data(q) or (self.bound(q)[0] or 0) > 0
@@ -146,7 +149,7 @@ class Canonical(Division):
             return self._opaque(e)
         p, q = pair
         lo = self.bound(q)[0]
-        if lo is not None and lo > 0 and self.nonneg(p):  # both roundings agree
+        if lo is not None and lo > 0 and self.nonneg(p):  # both kinds of rounding give the same
             return (self.floordiv if type(e) is TruncDiv else self.floormod)(p, q, e.dtype)
         a, b = const_of(p), const_of(q)
         if a is not None and b is not None:
@@ -207,11 +210,11 @@ class Canonical(Division):
                            self.data(p))  # fmt: skip
 
     def keeps_value(self, e: Cast) -> bool:
-        """Whether ``e`` converts an index from one width to the other, and its value stays."""
+        """Return whether ``e`` converts an index from one width to the other and keeps its value."""
         return e.dtype in INDEX_TYPES and e.value.dtype in INDEX_TYPES and self.fits(self.poly(e.value), e)
 
     def fits(self, p: Poly, e: Cast) -> bool:
-        """Whether the conversion ``e`` from one width of indices to the other keeps the value p."""
+        """Return whether the conversion ``e`` from one width of indices to the other keeps the value p."""
         if not self.exact(p, e.value.dtype):
             return False
         lo, hi = self.bound(p)
@@ -225,7 +228,7 @@ class Canonical(Division):
         return self._opaque(e)
 
     def _opaque(self, e: Expr) -> Poly:
-        """An atom of its own, what is below simplified."""
+        """Return an atom for ``e``, with the operands simplified."""
         new = self.simp_tree(e)
         if new.dtype in INDEX_TYPES and type(new) is not type(e):
             return self.poly(new)
@@ -234,13 +237,15 @@ class Canonical(Division):
             lo, hi = min_value(new.value.dtype), max_value(new.value.dtype)
             if min_value(new.dtype) <= lo and hi <= max_value(new.dtype):
                 bound = ((lo, hi),)
-        # The key is made of the operands': asking for the key of ``new`` itself would lead back here.
+        # The key is made of the keys of the operands, because the key of ``new`` itself would be computed here.
         key = (type(new).__name__, self.key(new.a), self.key(new.b)) if isinstance(new, BinaryOp) else self.key(new)
         return self.intern(key, "opaque", bound, e.dtype, lambda: new, True, new)
 
     def key(self, e: Any) -> Hashable:
-        """Equal for expressions of equal value: variables by identity, impure calls and unknown nodes only equal to
-        themselves. ``e`` is simplified already."""
+        """Return a key that is equal for equal expressions. ``e`` must be simplified.
+
+        Variables are compared by identity; calls with side effects and unknown nodes are equal only to themselves.
+        """
         t = type(e)
         if t is IntImm:
             return ("int", e.value, e.dtype)

@@ -1,4 +1,4 @@
-"""Comparisons of index expressions: decided by what is known, else with common terms and factors removed."""
+"""This module decides comparisons of index expressions, or removes their common terms and factors."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .polynomial import ONE, Poly, add, const_of, scale
 
 
 class Compare(Canonical):
-    """The comparison of two normal forms."""
+    """Compares two normal forms."""
 
     def compare(self, e: CmpOp) -> Expr:
-        """A comparison of int32 or int64 scalars: decided if it can be, else with common terms and factors removed."""
+        """Return a comparison of int32 or int64 scalars decided, or without common terms and factors."""
         t = type(e)
         p, q = self.poly(e.a), self.poly(e.b)
         dtype = e.a.dtype
@@ -23,7 +23,7 @@ class Compare(Canonical):
                 return IntImm(int(t in (EQ, LE, GE)), "bool")
             a, b = self.simp(e.a), self.simp(e.b)
             return e if a is e.a and b is e.b else t(a, b)
-        if t is GT or t is GE:  # a > b is b < a; the sides are turned back at the end
+        if t is GT or t is GE:  # a > b is b < a; the sides are exchanged again at the end
             decided = self._decide(LT if t is GT else LE, q, p)
         else:
             decided = self._decide(t, p, q)
@@ -42,7 +42,7 @@ class Compare(Canonical):
         return e if t is type(e) and same(a, e.a) and same(b, e.b) else t(a, b)
 
     def holds(self, e: CmpOp) -> bool:
-        """Whether a comparison of int32 or int64 scalars is known to hold: what :meth:`compare` finds true."""
+        """Return whether :meth:`compare` finds a comparison of int32 or int64 scalars to be true."""
         t = type(e)
         p, q = self.poly(e.a), self.poly(e.b)
         dtype = e.a.dtype
@@ -75,10 +75,11 @@ class Compare(Canonical):
         return False if self.at_most_zero(add(scale(diff, -1), refuted)) else None
 
     def _without_quotient(self, t: type, p: Poly, q: Poly) -> tuple[Poly, Poly] | None:
-        """x // c < k is x < c*k, and so on, for constants c and k; None when ``p t q`` is nothing like it."""
+        """Return both sides of x < c*k for x // c < k, and likewise for other comparisons; None if ``p t q`` has
+        another form."""
         if t in (EQ, NE):
             return None
-        up = t in (LT, GE)  # which side of the step the multiples of c are
+        up = t in (LT, GE)  # whether multiples of c belong to the upper side
         for side, other in ((p, q), (q, p)):
             k = const_of(other)
             if k is not None and len(side) == 1:
@@ -93,7 +94,7 @@ class Compare(Canonical):
 
     @staticmethod
     def _balance(t: type, p: Poly, q: Poly) -> tuple[Poly, Poly]:
-        """The sides of ``p t q`` without common terms and common factors, the constant on one side."""
+        """Return the sides of ``p t q`` without common terms and factors, with the constant on one side."""
         common = [m for m in p if m in q]
         kp, kq = p.get(ONE, 0), q.get(ONE, 0)
         if common and any(m for m in common):
@@ -145,6 +146,6 @@ def _gcd(p: Poly) -> int:
 
 
 def _no_root(p: Poly) -> bool:
-    """Whether ``p == 0`` is impossible because the coefficients' common factor does not divide the constant."""
+    """Return whether ``p == 0`` is impossible because the coefficients' common factor does not divide the constant."""
     g = _gcd(p)
     return g > 1 and p.get(ONE, 0) % g != 0

@@ -1,4 +1,4 @@
-"""What is known about values: ranges of variables, conditions that hold, and bounds that follow from them.
+"""This module keeps ranges of variables and conditions that hold, and derives bounds from them.
 
 A fact is a polynomial ``p`` with ``p <= 0``. Whether something is at most zero is decided first by interval
 arithmetic, then by putting variables at the (possibly symbolic) end of their range that makes the polynomial largest,
@@ -17,7 +17,7 @@ EVERYTHING: Bound = (None, None)
 
 
 def intersect(a: Bound, b: Bound) -> Bound:
-    """What lies in both intervals."""
+    """Return the intersection of two intervals."""
     lo = a[0] if b[0] is None else b[0] if a[0] is None else max(a[0], b[0])
     hi = a[1] if b[1] is None else b[1] if a[1] is None else min(a[1], b[1])
     return lo, hi
@@ -40,7 +40,7 @@ def _times(a: Bound, b: Bound) -> Bound:
 
 
 class Facts(AtomTable):
-    """Atoms together with what is known about them."""
+    """Holds atoms, their ranges, and the conditions that hold."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,15 +50,15 @@ class Facts(AtomTable):
         self._bounds: dict[int, Bound] = {}
 
     def facts(self) -> tuple[Poly, ...]:
-        """The conditions in force: polynomials that are at most zero."""
+        """Return the conditions that hold: polynomials that are at most zero."""
         return self._facts
 
     def ends_of(self, a: int) -> tuple[Poly | None, Poly | None]:
-        """The ends of an atom's range as they were bound."""
+        """Return the ends of an atom's range as they were bound."""
         return self._ends.get(a, (None, None))
 
     def atom_bound(self, a: int) -> Bound:
-        """The constant bounds of one atom."""
+        """Return the constant bounds of one atom."""
         bound = self._bounds.get(a)
         if bound is None:
             bound = self._bounds[a] = self._atom_bound(a)
@@ -123,7 +123,7 @@ class Facts(AtomTable):
         return bound
 
     def mono_bound(self, m: Mono) -> Bound:
-        """The constant bounds of a product of atoms; an even power is not negative."""
+        """Return the constant bounds of a product of atoms; an even power is not negative."""
         bound = self.atom_bound(m[0])
         i = 1
         while i < len(m):
@@ -136,7 +136,7 @@ class Facts(AtomTable):
         return bound
 
     def bound(self, p: Poly) -> Bound:
-        """The constant bounds of a polynomial."""
+        """Return the constant bounds of a polynomial."""
         lo: int | None = 0
         hi: int | None = 0
         for m, c in p.items():
@@ -154,14 +154,14 @@ class Facts(AtomTable):
         return lo, hi
 
     def exact(self, p: Poly, dtype: str) -> bool:
-        """Whether the machine's value of p is the mathematical one: indices never overflow, data may."""
+        """Return whether the machine's value of p is the mathematical one: indices never overflow, data may."""
         if not self.data(p):
             return True
         lo, hi = self.bound(p)
         return lo is not None and hi is not None and min_value(dtype) <= lo and hi <= max_value(dtype)
 
     def at_most_zero(self, p: Poly, depth: int = 0, facts: tuple[Poly, ...] | None = None) -> bool:
-        """Whether p <= 0 can be shown."""
+        """Return whether p <= 0 can be proved."""
         hi = self.bound(p)[1]
         if hi is not None and hi <= 0:
             return True
@@ -192,8 +192,11 @@ class Facts(AtomTable):
         return False
 
     def quotients_apart(self, p: Poly, up: bool) -> Poly | None:
-        """``p`` with ``x // c - y // c`` put at an end of its range. Where x - y lies in [lo, hi] that is hi / c rounded up
-        or, without ``up``, lo / c rounded down. None when there is nothing of the kind."""
+        """Return ``p`` with ``x // c - y // c`` replaced by an end of its range; None when p has no such terms.
+
+        Where x - y lies in [lo, hi], the upper end is hi / c rounded up, the lower one (without ``up``) lo / c rounded
+        down.
+        """
         whole = [m for m in p if len(m) == 1 and self._is_quotient(m[0])]
         for n, m in enumerate(whole):
             for other in whole[n + 1 :]:
@@ -209,7 +212,8 @@ class Facts(AtomTable):
         return None
 
     def _quotients_under(self, p: Poly, facts: tuple[Poly, ...]) -> Poly | None:
-        """``p`` with a quotient ``x // c`` put at the end that a fact about x allows; None when there is none."""
+        """Return ``p`` with a quotient ``x // c`` replaced by the bound that a fact about x gives; None when there is
+        none."""
         for m, factor in p.items() if facts else ():
             if len(m) != 1 or not self._is_quotient(m[0]):
                 continue
@@ -221,8 +225,12 @@ class Facts(AtomTable):
         return None
 
     def _times_divisor(self, p: Poly) -> Poly | None:
-        """A polynomial without the quotient ``x // c``: where it is at most zero, ``t * p <= t - 1`` and so ``p <= 0``, with
-        ``t`` such that the factor of the quotient becomes a multiple of c. None when no quotient has another factor."""
+        """Return a polynomial without the quotient ``x // c`` that is at most zero only where p is; None when there is
+        none.
+
+        ``t`` is the number by which the factor of the quotient becomes a multiple of c. Where the result is at most
+        zero, ``t * p <= t - 1`` and so ``p <= 0``.
+        """
         for m, k in p.items():
             if len(m) != 1 or not self._is_quotient(m[0]):
                 continue
@@ -238,18 +246,21 @@ class Facts(AtomTable):
         return self.atoms[a].kind == "split" and self.atoms[a].args[2] is None
 
     def nonneg(self, p: Poly) -> bool:
-        """Whether p >= 0 can be shown."""
+        """Return whether p >= 0 can be proved."""
         lo, _ = self.bound(p)
         return True if lo is not None and lo >= 0 else self.at_most_zero(scale(p, -1))
 
     def below(self, p: Poly, q: Poly) -> bool:
-        """Whether p < q can be shown."""
+        """Return whether p < q can be proved."""
         diff = add(p, q, -1)
         return self.at_most_zero(add(diff, {ONE: 1}))
 
     def _larger(self, p: Poly) -> list[list[Poly]]:
-        """Ways to show p <= 0: lists of polynomials of which one is at least as large as p, its latest atom that has
-        symbolic ends taken out."""
+        """Return ways to prove p <= 0.
+
+        Each is a list of polynomials of which one is at least as large as p. They do not contain the latest atom of p
+        that has symbolic ends.
+        """
         if len(p) == 1 and ONE in p:
             return []
         for a in sorted({a for m in p for a in m}, reverse=True):
@@ -312,8 +323,10 @@ class Facts(AtomTable):
         return ways if below is None else [*ways, [below]]
 
     def _symbolic_quotient(self, a: int, factor: int | None, rest: Poly) -> Poly | None:
-        """A polynomial that is at most zero exactly when ``factor * (x // q) + rest`` is, without the quotient: x // q <= k is
-        x < (k + 1) * q, and k <= x // q is k * q <= x. None unless the factor is 1 or -1 and q positive."""
+        """Return a polynomial without the quotient that is at most zero exactly when ``factor * (x // q) + rest`` is.
+
+        x // q <= k is x < (k + 1) * q, and k <= x // q is k * q <= x. None unless the factor is 1 or -1 and q positive.
+        """
         atom = self.atoms[a]
         if atom.kind != "div" or factor not in (1, -1) or (self.bound(atom.args[1])[0] or 0) < 1:
             return None

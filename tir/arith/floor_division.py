@@ -1,15 +1,15 @@
-"""Floor division, remainder, minimum and maximum of polynomials in normal form.
+"""This module computes quotients, remainders, minima and maxima of polynomials in normal form.
 
 Rules, for a constant c > 0 (every one holds for negative values as well, because ``//`` and ``%`` floor):
 
-- multiples leave:      (c*x + y) // c = x + y // c          (c*x + y) % c = y % c
+- multiples:            (c*x + y) // c = x + y // c          (c*x + y) % c = y % c
 - within one period:    y // c = k and y % c = y - c*k       when k*c <= y < (k + 1)*c
 - common factor:        (g*x + y) // (g*c) = x // c          (g*x + y) % (g*c) = g*(x % c) + y      when 0 <= y < g
-                        (where nothing in x has a factor left, as in TVM)
+                        (where x has no common factor any more, as in TVM)
 - nested:               (x // a) // b = x // (a*b)           (x // a) % b = (x % (a*b)) // a
                         (x % a) % b = x % b                  when b divides a
-- joined again:         c*(x // c) + x % c = x               (see :func:`join_splits`)
-- a steady difference:  (g*x + y) // (g*c) - g*x // (g*c) = 0  when 0 <= y < g
+- joined parts:         c*(x // c) + x % c = x               (see :func:`join_splits`)
+- constant difference:  (g*x + y) // (g*c) - g*x // (g*c) = 0  when 0 <= y < g
 - a symbolic divisor q: (q*x + y) // q = x + y // q          y // q = 0 and y % q = y  when 0 <= y < q
 """
 
@@ -21,11 +21,11 @@ from .facts import Facts
 from .polynomial import ONE, Mono, Poly, add, const_of, mul, poly_key, scale
 
 
-class Division(Facts):
-    """The arithmetic that needs to know the ranges of its operands."""
+class FloorDivision(Facts):
+    """Implements the arithmetic that depends on the ranges of its operands."""
 
     def floordiv(self, p: Poly, q: Poly, dtype: str) -> Poly:
-        """p // q; ``q`` is not the constant zero."""
+        """Return p // q; ``q`` is not the constant zero."""
         c = const_of(q)
         if c is None:
             return self._symbolic(p, q, dtype)[0]
@@ -34,7 +34,7 @@ class Division(Facts):
         return self._divide(p, c, dtype)
 
     def floormod(self, p: Poly, q: Poly, dtype: str) -> Poly:
-        """p % q; ``q`` is not the constant zero."""
+        """Return p % q; ``q`` is not the constant zero."""
         c = const_of(q)
         if c is None:
             return self._symbolic(p, q, dtype)[1]
@@ -81,7 +81,7 @@ class Division(Facts):
             k = k % c if m == ONE or not -c < k < c else k
             if k:
                 rest[m] = k
-        # (8*x + y) % 7 keeps its factors, as its quotient does, so that they show one number; 8*x % 7 is x % 7
+        # (8*x + y) % 7 keeps its factors like its quotient, so that both refer to one number; 8*x % 7 is x % 7
         whole = {m: p[m] if m else rest[m] for m in rest}
         mixed = len(set(whole.values())) > 1
         rest = self._flatten(rest, c)
@@ -106,7 +106,7 @@ class Division(Facts):
         return self.split_atom(rest, 1, c, dtype)
 
     def _split(self, p: Poly, lower: int, upper: int | None, dtype: str) -> Poly:
-        """``(p mod upper) // lower``, where ``p`` is already in normal form."""
+        """Return ``(p mod upper) // lower`` for ``p`` in normal form."""
         if upper is None:
             return self._divide(p, lower, dtype)
         if lower >= upper:
@@ -120,13 +120,13 @@ class Division(Facts):
         return self._divide(p, lower, dtype)
 
     def _within(self, p: Poly, c: int) -> bool:
-        """Whether 0 <= p < c can be shown with symbolic ends or facts (constant bounds were tried)."""
+        """Return whether 0 <= p < c can be proved with symbolic ends or facts (constant bounds were tried before)."""
         if not self._facts and not any(self.atoms[a].number in self._ends for m in p for a in m):
             return False
         return self.nonneg(p) and self.at_most_zero(add(p, {ONE: 1 - c}))
 
     def _flatten(self, p: Poly, c: int) -> Poly:
-        """p with ``k * (x % u)`` replaced by ``k * x`` where that adds a multiple of c."""
+        """Return p with ``k * (x % u)`` replaced by ``k * x`` where that adds a multiple of c."""
         for m, k in p.items():
             if len(m) == 1:
                 atom = self.atoms[m[0]]
@@ -143,7 +143,7 @@ class Division(Facts):
         return p
 
     def _common_factor(self, p: Poly, c: int) -> tuple[int, Poly, Poly] | None:
-        """(g, x, y) with p = g*x + y, g > 1 a divisor of c and 0 <= y < g; the largest such g."""
+        """Return (g, x, y) with p = g*x + y, where g > 1 is the largest divisor of c with 0 <= y < g."""
         factors = sorted({gcd(k, c) for m, k in p.items() if m} - {1}, reverse=True)
         if not factors:
             return None
@@ -166,7 +166,7 @@ class Division(Facts):
         return None
 
     def _single(self, p: Poly) -> tuple[tuple[Poly, int, int | None], int] | None:
-        """The arguments of the split atom s and k when p is s + k."""
+        """Return the arguments of the split atom s, and k, when p is s + k."""
         if len(p) > 2:
             return None
         terms = [(m, c) for m, c in p.items() if m]
@@ -176,7 +176,7 @@ class Division(Facts):
         return (atom.args, p.get(ONE, 0)) if atom.kind == "split" else None  # type: ignore[return-value]
 
     def _symbolic(self, p: Poly, q: Poly, dtype: str) -> tuple[Poly, Poly]:
-        """p // q and p % q by long division with the leading term of q, the remainder as it comes out."""
+        """Return p // q and p % q by long division with the leading term of q."""
         lead = max((m for m in q), key=lambda m: (len(m), m))
         quotient: Poly = {}
         rest = p
@@ -195,7 +195,7 @@ class Division(Facts):
 
     @staticmethod
     def _step(p: Poly, lead: tuple[int, ...], coefficient: int) -> Poly | None:
-        """A term of p over the leading term of a divisor, when that is whole."""
+        """Return a term of p divided by the leading term of a divisor; None when no term is divisible."""
         for m, k in p.items():
             if len(m) >= len(lead) and k % coefficient == 0:
                 remaining = list(m)
@@ -208,7 +208,7 @@ class Division(Facts):
         return None
 
     def minimum(self, p: Poly, q: Poly, dtype: str, kind: str = "min") -> Poly:
-        """min(p, q), or max(p, q) when ``kind`` says so."""
+        """Return min(p, q), or max(p, q) when ``kind`` is "max"."""
         if kind == "max":
             small, large = q, p
         else:
@@ -245,9 +245,12 @@ class Division(Facts):
         return None
 
     def join_splits(self, p: Poly) -> Poly:
-        """p with ``k*(u/l)*s1 + k*s2`` joined, where s1 = (x mod w) // u and s2 = (x mod u) // l, into
-        ``k * ((x mod w) // l)`` when l divides u and u divides w; with symbolic q also ``q * (x // q) + x % q`` into ``x``.
-        Of two quotients or remainders that always differ by the same number that number is left."""
+        """Return p with adjacent digits of one number joined.
+
+        ``k*(u/l)*s1 + k*s2`` with s1 = (x mod w) // u and s2 = (x mod u) // l becomes ``k * ((x mod w) // l)`` when l
+        divides u and u divides w; ``q * (x // q) + x % q`` becomes ``x``, for symbolic q as well. The difference of two
+        quotients or remainders becomes a number where it is constant.
+        """
         splits = [(m, c) for m, c in p.items() if len(m) == 1 and self.atoms[m[0]].kind in ("split", "mod")]
         if not splits:
             return p
@@ -278,8 +281,10 @@ class Division(Facts):
         return p
 
     def _apart(self, m: Mono, n: Mono) -> int | None:
-        """x // c - y // c, or x % c - y % c, of two atoms where x - y is constant and the difference as well:
-        (8*x + 7) // 16 - 8*x // 16 = 0, as 8*x % 16 is at most 8."""
+        """Return x // c - y // c, or x % c - y % c, for two atoms m and n; None unless it is constant.
+
+        x - y must be constant: (8*x + 7) // 16 - 8*x // 16 = 0, because 8*x % 16 is at most 8.
+        """
         one, other = self.atoms[m[0]], self.atoms[n[0]]
         if one.kind != "split" or other.kind != "split" or one.args[1:] != other.args[1:]:
             return None
@@ -289,7 +294,7 @@ class Division(Facts):
             return None
         c = lower if upper is None else upper
         g = gcd(c, *[k for t, k in y.items() if t])
-        least = y.get(ONE, 0) % g  # y % c is this and more, in steps of g
+        least = y.get(ONE, 0) % g  # y % c is this number plus a multiple of g
         whole = (least + step) // c
         if (c - g + least + step) // c != whole:
             return None
@@ -301,7 +306,9 @@ class Division(Facts):
 
 
 def _plain(part: tuple[int, Poly, Poly]) -> bool:
-    """Whether taking out a common factor leaves a sum without factors, as in ``(4*x + y) // 16 = x // 4``: others keep
-    their form, so that ``64*x // 56`` shows what it is the quotient of."""
+    """Return whether taking out a common factor leaves a sum without factors, as in ``(4*x + y) // 16 = x // 4``.
+
+    Others keep their form, so that in ``64*x // 56`` the number that is divided remains visible.
+    """
     _, multiple, small = part
     return all(abs(k) == 1 for m, k in multiple.items() if m) and not (ONE in multiple and ONE in small)

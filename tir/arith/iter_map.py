@@ -1,15 +1,15 @@
-"""Which index maps take loops to block axes one to one.
+"""This module finds which index maps from loops to block axes are one to one.
 
 Loops that were split and fused bind axes with expressions like ``i0 * 8 + i1``, ``f // 8`` and ``f % 8``. Such an
-expression writes a number in a mixed radix: an :class:`IterMark` is a whole number in ``[0, extent)`` (a loop variable
-counted from zero, or several digits put together), an :class:`IterSplit` one digit of it,
-``(mark // lower_factor) % extent * scale``, and an :class:`IterSum` digits and a constant put together. The theory is
+expression represents a number in a mixed radix. An :class:`IterMark` is a whole number in ``[0, extent)`` (a loop
+variable counted from zero, or the sum of several digits), an :class:`IterSplit` is one digit of it,
+``(mark // lower_factor) % extent * scale``, and an :class:`IterSum` is a sum of digits and a constant. The theory is
 that of TVM's iter_affine_map, after the paper "TensorIR" (Feng et al., ASPLOS 2023).
 
-A map is *surjective* here when the values form a full box, every combination of them being reached (so axes are
-independent), *injective* when no two iterations give the same values, *bijective* when both hold. Extents may be
-symbolic; without an analyzer the variables in them are taken to be at least 1. A predicate ``i0 * 8 + i1 < 17`` shortens
-the number that its digits make up; when that number is in no binding, the predicate is an error.
+A map is *surjective* here when every combination of the values is reached, so that the values form a box and the axes
+are independent; it is *injective* when no two iterations give the same values, *bijective* when both hold. Extents may
+be symbolic; without an analyzer the variables in them are assumed to be at least 1. A predicate ``i0 * 8 + i1 < 17``
+reduces the extent of the number that its digits form; when no binding contains that number, the predicate is an error.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def detect_iter_map(
     keep_unit: bool = False,
     as_written: bool = False,
 ) -> IterMap:
-    """Take apart what ``loops`` bind axes to; see the module's docstring for what the answer means.
+    """Split the bindings of block axes into digits of the loops; the module's docstring explains the result.
 
-    With ``keep_unit`` loops of one iteration are digits like others; else they stand for their only value.
-    ``as_written`` takes the bindings without simplifying them first, so that the digits show how they were made.
+    With ``keep_unit`` loops of one iteration are digits like others; else they are replaced by their only value.
+    ``as_written`` does not simplify the bindings first, so that the digits show how they were made.
 
     >>> from tilewright.tir.expr import Var, Range
     >>> f = Var("f")
@@ -55,11 +55,11 @@ def detect_iter_map(
                     an.bind(n, (1, None))
     for v, r in loops.items():
         unit = keep_unit and an.can_prove_equal(r.extent, 1)
-        an.bind(v, (r.min, r.min + 1) if unit else r)  # as if longer, so that simplifying keeps the variable
+        an.bind(v, (r.min, r.min + 1) if unit else r)  # one iteration more, so that simplifying keeps the variable
     simple = list(bindings) if as_written else [an.simplify(b) for b in bindings]
     found = _taken_apart(simple, loops, predicate, an, keep_unit, as_written)
     if found.errors and predicate is not None and not as_written:
-        # a number that a predicate cuts short may be what the bindings are digits of: loops fused, then split with a rest
+        # the bindings may be digits of a number with a predicate: loops that were fused, then split with a remainder
         other = _taken_apart(simple, loops, predicate, an, keep_unit, True)
         return found if other.errors else other
     return found
@@ -73,7 +73,10 @@ def _taken_apart(
     keep_unit: bool,
     predicate_first: bool,
 ) -> IterMap:
-    """The bindings' digits; ``predicate_first``: they are digits of the numbers in the predicate, else the reverse."""
+    """Return the digits of the bindings.
+
+    With ``predicate_first`` they are digits of the numbers in the predicate, else the predicate has digits of theirs.
+    """
     finder = _Finder(an, loops, keep_unit)
     constraints = [] if predicate is None else finder.constraints(predicate)
     if predicate_first:
@@ -93,12 +96,12 @@ def _taken_apart(
 
 
 class _NotAffine(Exception):
-    """Why an expression is none."""
+    """Raised with the reason why an expression is not quasi-affine."""
 
 
 @dataclass(slots=True)
 class _Constraint:
-    """The digits of ``total`` make up a number below ``bound``."""
+    """States that the digits of ``total`` form a number below ``bound``."""
 
     text: str
     total: IterSum
@@ -139,7 +142,7 @@ class _Finder:
     # -- parsing -----------------------------------------------------------------------------------------------------
 
     def parse(self, e: Expr) -> IterSum:
-        """``e`` as a sum of digits; _NotAffine says why not."""
+        """Return ``e`` as a sum of digits; raise _NotAffine with the reason when it is not one."""
         if isinstance(e, Var) and e in self.loops:
             mark, start = self.marks[e], self.loops[e].min
             if not self.keep_unit and self._is(mark.extent, 1):
@@ -201,7 +204,7 @@ class _Finder:
         if not self._divides(c, base):
             raise _NotAffine(f"the constant part of {e.a} is no multiple of {c}")
         new_base = self.an.simplify(base // c) if quotient else zero
-        if self._divides(c, digit.scale):  # all of it is a multiple of c
+        if self._divides(c, digit.scale):  # the whole digit is a multiple of c
             if not quotient:
                 return IterSum((), zero)
             scale = self.an.simplify(digit.scale // c)
@@ -221,11 +224,11 @@ class _Finder:
     # -- putting digits together ---------------------------------------------------------------------------------------
 
     def single(self, a: IterSum) -> IterSplit | None:
-        """The digits of ``a`` as one digit of a mark of their own; None when they leave gaps or overlap."""
+        """Return the digits of ``a`` as one digit of a new mark; None when they leave gaps or overlap."""
         args = self._matched(self._combined(list(a.args)))
         if len(args) == 1:
             return args[0]
-        args = args[::-1]  # of loops with the same scale those of one iteration, which are inner ones, come first
+        args = args[::-1]  # among digits of the same scale those of one iteration come first, as inner loops
         for start in args:
             chain, rest = [start], [s for s in args if s is not start]
             while rest:
@@ -242,7 +245,7 @@ class _Finder:
         return None
 
     def _combined(self, args: list[IterSplit]) -> list[IterSplit]:
-        """``args`` with neighbouring digits of one number as one digit: ``f // 4 * 4 + f % 4`` is ``f``."""
+        """Return ``args`` with adjacent digits of one number as one digit: ``f // 4 * 4 + f % 4`` is ``f``."""
         for high in args:
             for low in args:
                 if (
@@ -252,7 +255,7 @@ class _Finder:
                     and self._is(high.scale, self._times(low.scale, low.extent))
                 ):
                     extent, whole = self._times(low.extent, high.extent), low.mark.extent
-                    if self.an.can_prove(self._times(low.lower_factor, extent) > whole):  # up to where the number ends
+                    if self.an.can_prove(self._times(low.lower_factor, extent) > whole):  # to its end
                         extent = self.an.simplify((whole + low.lower_factor - 1) // low.lower_factor)
                     both = IterSplit(low.mark, low.lower_factor, extent, low.scale)
                     return self._combined([both if s is high else s for s in args if s is not low])
@@ -273,7 +276,7 @@ class _Finder:
         return mark
 
     def _matched(self, args: list[IterSplit]) -> list[IterSplit]:
-        """``args`` with the digits of each predicate's number replaced by that number."""
+        """Return ``args`` with the digits of each predicate's number replaced by that number."""
         for c in self.active:
             assert c.mark is not None
             found: list[IterSplit] = []
@@ -296,7 +299,7 @@ class _Finder:
     # -- predicates ------------------------------------------------------------------------------------------------------
 
     def constraints(self, predicate: Expr) -> list[_Constraint]:
-        """The parts of a predicate that say more than the loops do."""
+        """Return the parts of a predicate that do not follow from the ranges of the loops."""
         out: list[_Constraint] = []
         for part in conjuncts(predicate):
             simple = self.an.simplify(part)
@@ -304,7 +307,7 @@ class _Finder:
                 if not simple.value:
                     self.errors.append(f"the predicate {part} never holds")
                 continue
-            upper = _upper_bound(part) or _upper_bound(simple)  # as written: a digit stays a digit
+            upper = _upper_bound(part) or _upper_bound(simple)  # as written, so that a digit remains a digit
             if upper is None:
                 self.errors.append(f"the predicate {simple} is no upper bound")
                 continue
@@ -315,13 +318,13 @@ class _Finder:
                 self.errors.append(f"the predicate {simple} is not affine in the loops: {error}")
                 continue
             if not total.args:
-                continue  # no loop is in it
+                continue  # it contains no loop variable
             limit = self.an.simplify(const(0, value.dtype) - total.base)
             out.append(_Constraint(str(simple), IterSum(total.args, const(0, value.dtype)), limit))
         return out
 
     def install(self, constraints: list[_Constraint], parsed: list[IterSum] | None) -> None:
-        """Give each predicate a number of its own, in the digits that the bindings use where those are known."""
+        """Make a mark for the number of each predicate, from the digits of the bindings where those are known."""
         for c in sorted(constraints, key=lambda c: len(c.total.args)):
             args: list[IterSplit] = []
             for s in c.total.args:
@@ -335,7 +338,7 @@ class _Finder:
                 self.errors.append(f"the predicate {c.text} does not put its digits together without gaps")
                 continue
             if self.an.can_prove(digit.extent <= c.bound):
-                continue  # the loops and the predicates before this one say as much
+                continue  # this follows from the loops and the predicates before it
             extent = c.bound
             if not self.an.can_prove(c.bound <= digit.extent):
                 extent = self.an.simplify(Min(c.bound, digit.extent))
@@ -347,7 +350,7 @@ class _Finder:
             self.active.append(c)
 
     def _refined(self, split: IterSplit, parsed: list[IterSum]) -> list[IterSplit]:
-        """The lowest digit of a loop, or all of it, as the smaller digits that the bindings take from it."""
+        """Return the lowest digit of a loop, or the whole loop, as the smaller digits that the bindings use."""
         parts = [s for p in parsed for s in p.args if s.mark is split.mark and not self._is(s.extent, 1)]
         if len(parts) < 2 or not self._is(split.lower_factor, 1):
             return [split]
@@ -364,7 +367,7 @@ class _Finder:
     def _without_low_digits(
         self, args: list[IterSplit], bound: Expr, parsed: list[IterSum]
     ) -> tuple[list[IterSplit], Expr]:
-        """g*x + y < g*b with 0 <= y < g is x < b, when no binding takes x and y together."""
+        """Return x < b for g*x + y < g*b with 0 <= y < g, when no binding uses x and y together."""
         while len(args) > 1:
             low = next((s for s in args if self._is(s.scale, 1)), None)
             if low is None or not self._divides(low.extent, bound):
@@ -380,10 +383,10 @@ class _Finder:
             bound = self.an.simplify(bound // low.extent)
         return args, bound
 
-    # -- the verdict -----------------------------------------------------------------------------------------------------
+    # -- the result ------------------------------------------------------------------------------------------------------
 
     def whole(self, binding: Expr, a: IterSum) -> IterSum:
-        """A binding's digits put together into one of scale 1."""
+        """Return the digits of a binding joined into one digit of scale 1."""
         if not a.args:
             return a
         digit = self.single(a)
@@ -417,7 +420,7 @@ class _Finder:
         return IterMap(tuple(sums), tuple(self.errors), injective)
 
     def _covered(self, mark: IterMark, splits: list[IterSplit]) -> bool:
-        """Whether ``splits`` are digits of ``mark`` that do not overlap (else an error) and leave none out."""
+        """Return whether ``splits`` are all digits of ``mark``; record an error when they overlap."""
         name = mark.source.name if isinstance(mark.source, Var) else "the loops put together"
         rest, complete = list(splits), True
         reached: Expr = const(1, mark.extent.dtype)
@@ -455,7 +458,7 @@ def _same_digit(a: IterSplit, b: IterSplit) -> bool:
 
 
 def _upper_bound(e: Expr) -> tuple[Expr, Expr] | None:
-    """(x, b) when ``e`` says x < b."""
+    """Return (x, b) when ``e`` is the condition x < b, else None."""
     if isinstance(e, LT):
         return e.a, e.b
     if isinstance(e, GT):

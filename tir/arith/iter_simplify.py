@@ -1,6 +1,6 @@
-"""Index maps written anew from their digits, the way TVM's IterMapSimplify does.
+"""This module brings index maps to a normal form through their digits, like TVM's IterMapSimplify.
 
-Bindings are taken apart by :func:`~.iter_map.detect_iter_map` and put together again: ``(i0 * 4 + i1) * 8 + i2`` comes
+Bindings are split into digits by :func:`~.iter_map.detect_iter_map` and joined again: ``(i0 * 4 + i1) * 8 + i2`` comes
 back as ``i0 * 32 + i1 * 8 + i2``, ``i // 4 // 2`` as ``i // 8``. Nothing else is simplified, so that the form of a
 binding follows from the splits and fusions that made it. A map that is not quasi-affine and surjective stays as it is.
 """
@@ -23,7 +23,8 @@ def iter_map_simplify(
     analyzer: Analyzer | None = None,
     keep_unit: bool = True,
 ) -> list[Expr] | None:
-    """The bindings in their normal form; None when they have none. ``keep_unit`` as in :func:`detect_iter_map`.
+    """Return the bindings in their normal form; None when they have none. ``keep_unit`` is that of
+    :func:`detect_iter_map`.
 
     >>> from tilewright.tir.expr import Var, Range
     >>> i, j = Var("i"), Var("j")
@@ -77,5 +78,5 @@ class _Writer:
                 return const(0, extent.dtype)
             return source // lower * split.scale
         if self.ranges.can_prove(source < product((lower, extent))):
-            return source // lower * split.scale  # a predicate narrowed the mark; the remainder is the loop itself
+            return source // lower * split.scale  # a predicate reduced the extent; the loop needs no remainder
         return source % product((lower, extent)) // lower * split.scale

@@ -1,4 +1,4 @@
-"""Numbers written in a mixed radix: what an index map is made of (see :mod:`.iter_map`)."""
+"""This module defines numbers in a mixed radix, of which index maps consist (see :mod:`.iter_map`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..expr import Expr, IntImm, Var
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IterMark:
-    """A number in ``[0, extent)``: a loop variable less its start, or a sum of digits."""
+    """Represents a number in ``[0, extent)``: a loop variable minus its start, or a sum of digits."""
 
     source: Var | IterSum
     extent: Expr
@@ -17,7 +17,7 @@ class IterMark:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IterSplit:
-    """``mark // lower_factor % extent * scale``"""
+    """Represents a digit: ``mark // lower_factor % extent * scale``."""
 
     mark: IterMark
     lower_factor: Expr
@@ -27,7 +27,7 @@ class IterSplit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IterSum:
-    """The digits ``args`` added up, and ``base``, which has no loop variable in it."""
+    """Represents the sum of the digits ``args`` and of ``base``, which contains no loop variable."""
 
     args: tuple[IterSplit, ...]
     base: Expr
@@ -35,9 +35,11 @@ class IterSum:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IterMap:
-    """What was found: each binding as ``indices[i]`` (one digit at most, after putting digits together), the number of
-    its values ``extents[i]`` from ``mins[i]`` on, and ``errors`` in words, empty when the map is quasi-affine and
-    surjective."""
+    """Represents an analyzed index map.
+
+    Binding i is ``indices[i]``, which has one digit at most after joining; it takes ``extents[i]`` values from
+    ``mins[i]`` on. ``errors`` are texts; there are none when the map is quasi-affine and surjective.
+    """
 
     indices: tuple[IterSum, ...]
     errors: tuple[str, ...]
@@ -45,7 +47,7 @@ class IterMap:
 
     @property
     def surjective(self) -> bool:
-        """Whether the values form a full box."""
+        """Whether the values form a box in which every combination is reached."""
         return not self.errors
 
     @property

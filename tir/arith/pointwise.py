@@ -1,7 +1,10 @@
-"""Bounds of an expression at each point of a small grid: what floating-point indices, as resizing has them, may be.
+"""This module computes bounds of an expression at each point of a small grid.
 
-An interval holds whatever the machine may compute: a float operation whose result is not exact is widened by a few units
-in the last place, so that rounding after each operation, fused multiply-adds and wider registers all stay inside.
+They are needed for indices computed in floating point, as resizing has them.
+
+An interval contains every value that the machine may compute: a float operation whose result is not exact is widened by
+a few units in the last place, so that rounding after each operation, fused multiply-adds and wider registers all stay
+inside.
 """
 
 from __future__ import annotations
@@ -20,18 +23,19 @@ Ends = tuple[Numbers, Numbers]
 
 _MOST_POINTS = 1 << 16
 _WHOLE = 2.0**52
-"""Whole numbers below this are exact as float64, in which all is computed here."""
+"""Whole numbers below this are exact as float64, the type of all computations here."""
 
 _ULPS = {"float64": 2.0**-50, "float32": 2.0**-22, "float16": 2.0**-9, "bfloat16": 2.0**-6}
 """Four roundings of each type, relative to the value; results close to 0 also get the smallest numbers."""
 
 _FINE = 2.0**10
 _COARSE = {"float64": 2.0**24, "float32": 2.0**24, "float16": 2.0**11, "bfloat16": 2.0**8}
-"""Multiples of 1/1024 below 2^24 / 1024 (less for short types) are exact in each type, and their products in float64."""
+"""Multiples of 1/1024 below 2^24 / 1024 (less for short types) are exact in each type, and their products in
+float64."""
 
 
 def grid(ranges: Mapping[Var, tuple[int | None, int | None]]) -> dict[Var, Numbers] | None:
-    """The points of a box, for each variable its value at each of them; None for an open or a large box."""
+    """Return all points of a box: for each variable its value at each point. None for an unbounded or a large box."""
     sides = []
     points = 1
     for lo, hi in ranges.values():
@@ -46,9 +50,11 @@ def grid(ranges: Mapping[Var, tuple[int | None, int | None]]) -> dict[Var, Numbe
 
 
 def lies_between(e: Expr, low: Expr, high: Expr, range_of: Callable[[Var], tuple[int | None, int | None]]) -> bool:
-    """Whether ``low <= e <= high`` at each point of the ranges of their variables, where ``e`` is an integer made of
-    floating-point numbers such as ``int(floor(float(i) * c + d))``, of which no rule tells the ends. False also where
-    ``e`` is no such number, and where the ranges are large or symbolic."""
+    """Return whether ``low <= e <= high`` at each point of the ranges of their variables.
+
+    ``e`` is an integer computed in floating point, such as ``int(floor(float(i) * c + d))``, for which no rule gives
+    bounds. The result is False also for other expressions, and where the ranges are large or symbolic.
+    """
     if not any(isinstance(n, Cast) and is_float(n.value.dtype) for n in pre_order(e)):
         return False
     names = dict.fromkeys(n for part in (e, low, high) for n in pre_order(part) if isinstance(n, Var))
@@ -61,7 +67,7 @@ def lies_between(e: Expr, low: Expr, high: Expr, range_of: Callable[[Var], tuple
 
 
 def bounds_at_points(e: Expr, points: Mapping[Var, Numbers]) -> Ends | None:
-    """The least and the greatest value of ``e`` at each of the points, as arrays; None for what is not followed."""
+    """Return the least and the greatest value of ``e`` at each point, as arrays; None for unsupported expressions."""
     if isinstance(e, Var):
         return (points[e], points[e]) if e in points else None
     if isinstance(e, (IntImm, FloatImm)):
@@ -101,7 +107,8 @@ def _cast(inside: Ends, source: str, target: str) -> Ends | None:
 
 
 def _fitting(found: Ends, dtype: str, operands: Sequence[Numbers]) -> Ends | None:
-    """The ends as values of ``dtype``: widened where a float operation may round, None where a number does not fit."""
+    """Return the ends as values of ``dtype``, widened where a float operation may round; None where a number does not
+    fit."""
     lo, hi = found
     if not (np.isfinite(lo).all() and np.isfinite(hi).all()):
         return None
@@ -113,7 +120,7 @@ def _fitting(found: Ends, dtype: str, operands: Sequence[Numbers]) -> Ends | Non
     if dtype not in _ULPS or max(np.abs(lo).max(initial=0), np.abs(hi).max(initial=0)) > float(max_value(dtype)) / 4:
         return None
     exact = np.ones(len(lo), dtype=bool)
-    for part in (lo, hi, *operands):  # of such numbers sums and products are exact, or no such numbers
+    for part in (lo, hi, *operands):  # sums and products of such numbers are exact, or too large for such a number
         exact &= (np.abs(part) * _FINE < _COARSE[dtype]) & (np.floor(part * _FINE) == part * _FINE)
     slack = _ULPS[dtype] * np.maximum(np.abs(lo), np.abs(hi)) + 1e-30
     return np.where(exact, lo, lo - slack), np.where(exact, hi, hi + slack)

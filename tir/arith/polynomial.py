@@ -1,10 +1,10 @@
-"""Integer polynomials over atoms: the normal form that index arithmetic is brought into.
+"""This module defines integer polynomials over atoms, the normal form of index arithmetic.
 
-A polynomial maps monomials to coefficients; a monomial is a sorted tuple of atom numbers, ``()`` the constant term. An
-atom is whatever arithmetic does not take apart: a variable, ``(p mod u) // l`` (one kind for quotients, remainders
-and both, after the "split" terms of TVM's canonical simplifier), a minimum, a load. Atoms are numbered by an
-:class:`AtomTable`, one per analyzer, so that equal things have one number and polynomials compare as dictionaries.
-Polynomials are never changed in place.
+A polynomial maps monomials to coefficients; a monomial is a sorted tuple of atom numbers, ``()`` is the constant term.
+An atom is an expression that polynomial arithmetic does not split: a variable, ``(p mod u) // l`` (one kind for
+quotients, remainders and both, after the "split" terms of TVM's canonical simplifier), a minimum, a load. Atoms are
+numbered by an :class:`AtomTable`, one per analyzer, so that equal atoms have one number and polynomials compare as
+dictionaries. Polynomials are never changed in place.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ONE: Mono = ()
 
 
 def add(p: Poly, q: Poly, k: int = 1) -> Poly:
-    """p + k * q"""
+    """Return p + k * q."""
     if not q:
         return p
     if not p and k == 1:
@@ -37,14 +37,14 @@ def add(p: Poly, q: Poly, k: int = 1) -> Poly:
 
 
 def scale(p: Poly, k: int) -> Poly:
-    """k * p"""
+    """Return k * p."""
     if k == 1:
         return p
     return {m: c * k for m, c in p.items()} if k else {}
 
 
 def mul(p: Poly, q: Poly) -> Poly:
-    """p * q"""
+    """Return p * q."""
     if len(q) <= 1 and (not q or ONE in q):
         return scale(p, q[ONE]) if q else q
     if len(p) <= 1 and (not p or ONE in p):
@@ -62,31 +62,33 @@ def mul(p: Poly, q: Poly) -> Poly:
 
 
 def const_of(p: Poly) -> int | None:
-    """The value of a constant polynomial, else None."""
+    """Return the value of a constant polynomial, else None."""
     if not p:
         return 0
     return p.get(ONE) if len(p) == 1 else None
 
 
 def drop_const(p: Poly) -> Poly:
-    """p without its constant term"""
+    """Return p without its constant term."""
     if ONE not in p:
         return p
     return {m: c for m, c in p.items() if m}
 
 
 def degree(p: Poly) -> int:
-    """The most atoms in one term."""
+    """Return the largest number of atoms in one term."""
     return max(map(len, p), default=0)
 
 
 def poly_key(p: Poly) -> Hashable:
-    """Equal for equal polynomials, whatever the order of their terms."""
+    """Return a key that is the same for equal polynomials, whatever the order of their terms."""
     return tuple(p.items()) if len(p) < 2 else tuple(sorted(p.items()))
 
 
 class Atom:
-    """One atom. ``kind`` is var, split (p, l, u: ``(p mod u) // l``, u None for no remainder), div, mod, tdiv, tmod,
+    """Represents one atom.
+
+    ``kind`` is var, split (p, l, u: ``(p mod u) // l``, u None for no remainder), div, mod, tdiv, tmod,
     min, max (p, q), cast (p) or opaque; ``data`` says that its value comes from memory or a call, where integers wrap.
     """
 
@@ -105,7 +107,7 @@ _PAIRS: dict[str, type[BinaryOp]] = {"div": FloorDiv, "mod": FloorMod, "min": Mi
 
 
 class AtomTable:
-    """Numbers atoms, and turns polynomials back into expressions."""
+    """Numbers atoms, and converts polynomials back to expressions."""
 
     def __init__(self) -> None:
         self.atoms: list[Atom] = []
@@ -122,7 +124,8 @@ class AtomTable:
         data: bool = False,
         keep: object = None,
     ) -> Poly:
-        """The polynomial of the one atom with ``key``, made when it is new; ``keep`` stays alive with the table."""
+        """Return the polynomial of the atom with ``key``, which is made when it is new; ``keep`` lives as long as the
+        table."""
         atom = self._by_key.get(key)
         if atom is None:
             atom = Atom(len(self.atoms), kind, args, make(), dtype, data)
@@ -133,7 +136,7 @@ class AtomTable:
         return {(atom.number,): 1}
 
     def split_atom(self, p: Poly, lower: int, upper: int | None, dtype: str) -> Poly:
-        """The atom ``(p mod upper) // lower``."""
+        """Return the atom ``(p mod upper) // lower``."""
 
         def make() -> Expr:
             e = self.to_expr(p, dtype)
@@ -146,7 +149,7 @@ class AtomTable:
         return self.intern(("split", poly_key(p), lower, upper), "split", (p, lower, upper), dtype, make, self.data(p))
 
     def pair_atom(self, kind: str, p: Poly, q: Poly, dtype: str) -> Poly:
-        """The atom p // q, p % q, min(p, q) or max(p, q)."""
+        """Return the atom p // q, p % q, min(p, q) or max(p, q)."""
 
         def make() -> Expr:
             return _PAIRS[kind](*match_types(self.to_expr(p, dtype), self.to_expr(q, dtype)))
@@ -157,14 +160,17 @@ class AtomTable:
         return self.intern((kind, *keys), kind, (p, q), dtype, make, self.data(p) or self.data(q))
 
     def data(self, p: Poly) -> bool:
-        """Whether an atom of p comes from memory or a call."""
+        """Return whether an atom of p comes from memory or a call."""
         atoms = self.atoms
         return any(atoms[a].data for m in p for a in m)
 
     def to_expr(self, p: Poly, dtype: str) -> Expr:
-        """The expression: products first, larger coefficients first, then as they came; what is added (the
-        constant last) before what is taken away. It is int64 in place of int32 when a coefficient needs that, unless
-        the values come from memory, where they wrap."""
+        """Return the expression of p.
+
+        Products come first, then larger coefficients, then the order of insertion; positive terms (the constant last)
+        come before negative ones. The type is int64 instead of int32 when a coefficient needs it, unless the values
+        come from memory, where they wrap.
+        """
         if not p:
             return IntImm(0, dtype)
         if dtype == INDEX:
@@ -173,7 +179,7 @@ class AtomTable:
         elif self._is_narrow(p):
             return cast(dtype, self.to_expr(p, INDEX))
         bits = bits_of(dtype)
-        least = -(1 << (bits - 1))  # it has no opposite of its type: it is added, never taken away
+        least = -(1 << (bits - 1))  # its negative does not fit the type, so it is added, never subtracted
         terms = [(m, _wrap(c, bits)) for m, c in p.items() if m]
         if len(terms) > 1:
             terms.sort(key=lambda t: (t[1] < 0, -len(t[0]), -abs(t[1])))
@@ -200,17 +206,17 @@ class AtomTable:
         return Sub(out, IntImm(-constant, dtype)) if constant < 0 else out
 
     def _is_narrow(self, p: Poly) -> bool:
-        """Whether p, to be written in 64 bits, is a sum of int32 values that int32 holds."""
+        """Return whether p, whose type is int64, is a sum of int32 values that fits int32."""
         atoms = self.atoms
         if len(p) < 2 and all(len(m) < 2 and c == 1 for m, c in p.items()):
-            return False  # one value, which is converted by itself
+            return False  # a single value, which is converted itself
         if any(atoms[a].expr.dtype != INDEX for m in p for a in m) or not any(p):
             return False
         lo, hi = self.bound(p)
         return lo is not None and hi is not None and -_HALF <= lo and hi < _HALF
 
     def bound(self, p: Poly) -> tuple[int | None, int | None]:
-        """The constant bounds of a polynomial."""
+        """Return the constant bounds of a polynomial."""
         raise NotImplementedError
 
     def _product(self, m: Mono, c: int, dtype: str) -> Expr:

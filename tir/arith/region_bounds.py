@@ -1,4 +1,4 @@
-"""Boxes of buffers: the least box around several, and the box that is swept while loops run."""
+"""This module computes the least box around several regions, and the box that a region covers over loops."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .polynomial import Poly, add
 
 
 def region_union(regions: Sequence[BufferRegion], analyzer: Analyzer | None = None) -> BufferRegion:
-    """The least box that holds all ``regions``, which are of one buffer; minima and maxima stay where nothing is known.
+    """Return the least box that holds all ``regions`` of one buffer. Unknown minima and maxima remain in it.
 
     >>> from tilewright.tir import decl_buffer
     >>> A = decl_buffer((16, 16), name="A")
@@ -55,10 +55,10 @@ def relax_region(
     analyzer: Analyzer | None = None,
     conditions: Iterable[Expr] = (),
 ) -> BufferRegion:
-    """The box that ``region`` sweeps while the variables of ``dom`` run, as far as ``conditions`` hold.
+    """Return the box that ``region`` covers while the variables of ``dom`` run and ``conditions`` hold.
 
-    A condition ``e < b`` with the very sum ``e`` that an index is made of cuts the box at ``b``. A dimension that no
-    interval bounds becomes the buffer's whole extent.
+    A condition ``e < b`` limits the box at ``b`` where the end of an index is the same sum ``e``. A dimension without
+    known bounds becomes the buffer's whole extent.
     """
     an = Analyzer() if analyzer is None else analyzer
     facts: list[Poly] = []

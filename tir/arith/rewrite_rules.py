@@ -1,6 +1,6 @@
-"""The rules for what is not index arithmetic: truth values, floats, casts, vectors, data of other integer types.
+"""This module simplifies what is not index arithmetic: truth values, floats, casts, vectors, integer data.
 
-Each rule is ``(analyzer, node) -> a simpler node or None``; its algebra stands in its docstring. Floats change only
+Each rule is ``(analyzer, node) -> a simpler node or None``; its docstring states the algebra. Floats change only
 where the result is the same to the last bit: ``x + 0.0`` stays (it turns -0.0 into 0.0), ``x - 0.0`` goes.
 """
 
@@ -76,7 +76,7 @@ _BITS: dict[str, Callable[[int, int], int]] = {
 
 
 def truth(e: Any) -> bool | None:
-    """The value of a bool constant, a broadcast one included."""
+    """Return the value of a bool constant or of a broadcast bool constant; None for others."""
     if isinstance(e, Broadcast):
         e = e.value
     return bool(e.value) if isinstance(e, IntImm) and is_bool(e.dtype) else None
@@ -149,14 +149,15 @@ def fold_call(an: Any, e: Call) -> Expr | None:
 
 
 def wrap(value: int, dtype: str) -> int:
-    """``value`` as an integer type holds it."""
+    """Return ``value`` wrapped to an integer type."""
     bits = bits_of(dtype)
     value &= (1 << bits) - 1
     return value - (1 << bits) if is_signed(dtype) and value >> (bits - 1) else value
 
 
 def fold_cast(an: Any, e: Cast) -> Expr | None:
-    """constants; a cast to the same type; int8 → int32 → int64 is int8 → int64; a broadcast's cast is a cast's broadcast"""
+    """constants; a cast to the same type; int8 → int32 → int64 is int8 → int64; a broadcast's cast is a cast's
+    broadcast"""
     v = e.value
     if v.dtype == e.dtype:
         return v
@@ -277,7 +278,7 @@ def _ramp(e: Expr) -> tuple[Any, Any]:
 
 
 def _exact(an: Any, base: Expr, stride: Expr, lanes: int) -> bool:
-    """Whether no lane of the ramp wraps around."""
+    """Return whether no lane of the ramp wraps around."""
     last = make_binary(Add, base, make_binary(Mul, stride, const(lanes - 1, stride.dtype)))
     return all(an.exact(an.poly(e), base.dtype) for e in (base, last))
 
@@ -306,7 +307,7 @@ def ramp_division(an: Any, e: FloorDiv | FloorMod) -> Expr | None:
 
 
 def ramp_compare(an: Any, e: CmpOp) -> Expr | None:
-    """A comparison of index vectors that comes out alike in the first and the last lane does so in all (not ==, !=)."""
+    """A comparison of index vectors with one result in the first and the last lane has it in all lanes (not ==, !=)."""
     a, b, t = e.a, e.b, type(e)
     if (
         t in (EQ, NE)

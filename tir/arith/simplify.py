@@ -1,4 +1,4 @@
-"""Simplification of whole statements and functions, with loop ranges and conditions in scope known."""
+"""This module simplifies whole statements and functions, using the loop ranges and conditions in scope."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .rewrite_rules import truth
 
 
 def bind_sizes(analyzer: Analyzer, buffers: Any) -> None:
-    """Variables that stand as a dimension of a buffer are at least 1."""
+    """Let the analyzer know that variables which are a dimension of a buffer are at least 1."""
     for buffer in buffers:
         for extent in buffer.shape:
             if isinstance(extent, Var):
@@ -25,9 +25,9 @@ def bind_sizes(analyzer: Analyzer, buffers: Any) -> None:
 
 @with_room
 def simplify(node: Any, analyzer: Analyzer | None = None) -> Any:
-    """``node`` (expression, statement, PrimFunc or IRModule) simplified; the very same object when nothing changed.
+    """Return ``node`` (expression, statement, PrimFunc or IRModule) simplified; the same object when nothing changed.
 
-    Loops of one round stay (see :func:`remove_trivial_loops`); conditions that are decided go with their dead branch.
+    Loops of one iteration stay (see :func:`remove_trivial_loops`). A decided condition is removed with its dead branch.
     """
     an = Analyzer() if analyzer is None else analyzer
     if isinstance(node, IRModule):
@@ -128,7 +128,7 @@ class _Walk:
 
 
 def remove_trivial_loops(node: Any) -> Any:
-    """``node`` without loops of one round, their variable replaced by its value; annotated or bound loops stay."""
+    """Return ``node`` without loops of one iteration; annotated and thread-bound loops stay."""
 
     def post(n: Any) -> Any:
         if isinstance(n, For) and isinstance(n.extent, IntImm) and n.extent.value == 1:

@@ -1,9 +1,9 @@
-"""Proofs by a solver for integer arithmetic (z3), where the analyzer's own rules cannot decide.
+"""This module proves conditions with a solver for integer arithmetic (z3) where the analyzer's rules cannot.
 
-The one home of z3, an optional package. Inside :func:`solving` a question that an :class:`Analyzer` cannot answer is put
-to the solver: what is known (ranges, conditions, what quotients and remainders are) together with the opposite of what
-is asked. If no values of the variables fit, it is proven. The effort is limited by a count of steps rather than by
-time, so that an answer is the same on every machine.
+Only this module imports z3, an optional package. Inside :func:`solving` a condition that an :class:`Analyzer` cannot
+prove is passed to the solver: all that is known (ranges, conditions, the definitions of quotients and remainders)
+together with the negated condition. If no values of the variables satisfy them, the condition is proved. The effort is
+limited by a count of steps rather than by time, so that an answer is the same on every machine.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from .analyzer import Analyzer
 
 STEPS = 400_000
-"""How much work one question may be: z3's ``rlimit``, about a tenth of a second."""
+"""The limit of work for one question: z3's ``rlimit``, about a tenth of a second."""
 
 _ON: ContextVar[bool] = ContextVar("smt", default=False)
-_LOCK = threading.Lock()  # z3's objects belong to one thread at a time
+_LOCK = threading.Lock()  # only one thread at a time may use z3's objects
 _INT_TYPES = ("int32", "int64")
 
 
 @contextmanager
 def solving(on: bool = True) -> Iterator[None]:
-    """Inside, questions may go to the solver. ImportError when it is not installed."""
+    """Let the analyzer ask the solver inside the ``with``. ImportError when it is not installed."""
     if on:
         _z3()
     token = _ON.set(on)
@@ -41,7 +41,7 @@ def solving(on: bool = True) -> Iterator[None]:
 
 
 def is_solving() -> bool:
-    """Whether questions may go to the solver: what is kept of earlier proofs holds for one of the two cases."""
+    """Return whether the analyzer may ask the solver. Stored proofs must be kept apart for the two cases."""
     return _ON.get()
 
 
@@ -54,7 +54,7 @@ def _z3() -> Any:
 
 
 def proves(analyzer: Analyzer, condition: Expr) -> bool:
-    """Whether the solver is on and finds no values of the variables for which ``condition`` is false."""
+    """Return whether the solver is on and proves that ``condition`` is never false."""
     if not _ON.get():
         return False
     with _LOCK:
@@ -71,7 +71,7 @@ def proves(analyzer: Analyzer, condition: Expr) -> bool:
 
 
 class _Question:
-    """The analyzer's atoms as the solver's integers, and what is known about those that a question mentions."""
+    """Converts the analyzer's atoms to the solver's integers, and adds what is known about those in a question."""
 
     def __init__(self, analyzer: Analyzer, z3: Any) -> None:
         self.an = analyzer
@@ -80,7 +80,7 @@ class _Question:
         self.known: list[Any] = []
 
     def condition(self, e: Expr) -> Any:
-        """The condition for the solver; None when it says something about other things than integers."""
+        """Return the condition for the solver; None when it is not about integers only."""
         z3 = self.z3
         if isinstance(e, IntImm):
             return z3.BoolVal(bool(e.value))
@@ -96,7 +96,7 @@ class _Question:
             return None
         p, q = self.an.poly(e.a), self.an.poly(e.b)
         if not (self.an.exact(p, e.a.dtype) and self.an.exact(q, e.b.dtype)):
-            return None  # what comes from memory may wrap
+            return None  # values from memory may wrap
         a, b = self.poly(p), self.poly(q)
         t = type(e)
         if t is EQ or t is NE:
@@ -155,7 +155,7 @@ class _Question:
             know(z3.Or(value == x, value == y))
 
     def know(self) -> None:
-        """Add the conditions in force."""
+        """Add the conditions that hold."""
         for fact in self.an.facts():
             if const_of(fact) is None:
                 self.known.append(self.poly(fact) <= 0)

@@ -1,8 +1,8 @@
-"""Taking bindings apart into an outer and an inner part: what blockize stands on.
+"""This module divides bindings into an outer and an inner part, which blockize needs.
 
 Loops are outer or inner. Each binding is written ``outer * inner_extent + inner + base`` with ``outer`` in outer loops
 alone and ``inner`` in inner ones; this is TVM's subspace division, after the paper "TensorIR" (Feng et al., ASPLOS
-2023). It goes digit by digit over what :func:`detect_iter_map` found.
+2023). It divides each digit that :func:`detect_iter_map` found.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .mixed_radix import IterMap, IterMark, IterSplit, IterSum
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Division:
-    """``outer * inner_extent + inner + base``; ``outer`` is in ``[0, outer_extent)``, ``inner`` likewise."""
+    """Represents ``outer * inner_extent + inner + base``; ``outer`` is in ``[0, outer_extent)``, ``inner`` likewise."""
 
     outer: Expr
     outer_extent: Expr
@@ -31,7 +31,7 @@ class Division:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subspace:
-    """A division per binding, and what is left of the predicate on each side (None: nothing)."""
+    """Represents a division of each binding, and the remaining predicate on each side (None when there is none)."""
 
     divisions: tuple[Division, ...]
     outer_predicate: Expr | None
@@ -48,8 +48,8 @@ def divide_subspace(
 ) -> Subspace | str:
     """Divide ``bindings`` over ``loops``, of which ``inner`` are the inner ones; a text says why that is impossible.
 
-    ``keep_unit`` keeps loops of one iteration in the results. ``analyzer`` knows about what is neither loop; the loops
-    are told to it.
+    ``keep_unit`` keeps loops of one iteration in the results. ``analyzer`` has the ranges of variables that are not
+    loops; those of the loops are bound here.
 
     >>> from tilewright.tir.expr import Range, Var
     >>> i, j = Var("i"), Var("j")
@@ -70,12 +70,12 @@ def divide_subspace(
 
 
 class _Indivisible(Exception):
-    """Why a binding cannot be divided."""
+    """Raised with the reason why a binding cannot be divided."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    """``outer * inner_extent + inner``; a side that is not there has the extent 1 and the value 0."""
+    """Represents ``outer * inner_extent + inner``; a missing side has the extent 1 and the value 0."""
 
     outer: Expr | None
     outer_extent: Expr
@@ -103,7 +103,7 @@ class _Divider:
             known.append(split)
 
     def binding(self, index: IterSum) -> Division:
-        """A whole binding: one digit at most, and its base."""
+        """Return the division of a whole binding, which has one digit at most and a base."""
         zero, one = const(0, index.base.dtype), const(1, index.base.dtype)
         if not index.args:
             return Division(zero, one, zero, one, index.base)
@@ -113,7 +113,7 @@ class _Divider:
         return Division(outer, part.outer_extent, inner, part.inner_extent, index.base)
 
     def split(self, split: IterSplit) -> _Part:
-        """One digit of a mark."""
+        """Return the division of one digit of a mark."""
         mark = split.mark
         part = self.mark(mark)
         one = const(1, mark.extent.dtype)
@@ -134,7 +134,7 @@ class _Divider:
         raise _Indivisible(f"the digit from {low} to {high} lies across the boundary {edge} of inner and outer loops")
 
     def mark(self, mark: IterMark) -> _Part:
-        """The number itself."""
+        """Return the division of a mark."""
         known = self.marks.get(mark)
         if known is None:
             known = self.marks[mark] = self._sum(mark) if isinstance(mark.source, IterSum) else self._loop(mark)
@@ -150,7 +150,8 @@ class _Divider:
         return _Part(value, mark.extent, None, one)
 
     def _sum(self, mark: IterMark) -> _Part:
-        """Digits put together: the low ones inner, the high ones outer, one in between may be both."""
+        """Return the division of a sum of digits: low ones are inner, high ones outer, and one in between may be
+        both."""
         assert isinstance(mark.source, IterSum)
         args = self._lowest_first(mark.source.args)
         one = const(1, mark.extent.dtype)
@@ -168,7 +169,7 @@ class _Divider:
                 highs.append(part.outer * outer_extent)
                 outer_extent = self._times(outer_extent, part.outer_extent)
         outer, inner = _total(highs), _total(lows)
-        if not self._is(self._times(outer_extent, inner_extent), mark.extent):  # a predicate cuts the number short
+        if not self._is(self._times(outer_extent, inner_extent), mark.extent):  # a predicate reduces the extent
             if inner is None:
                 assert outer is not None
                 self.outer_predicate = _both(self.outer_predicate, outer < mark.extent)
@@ -204,7 +205,7 @@ class _Divider:
 
 
 def _total(terms: list[Expr]) -> Expr | None:
-    """The sum of the terms, the last one first; None for none."""
+    """Return the sum of the terms, starting with the last one; None for no terms."""
     out: Expr | None = None
     for term in reversed(terms):
         out = term if out is None else out + term

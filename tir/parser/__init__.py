@@ -1,4 +1,4 @@
-"""The parser: TVMScript text to functions and modules, by walking Python's ``ast``; the text is never executed.
+"""This package parses TVMScript text by walking Python's ``ast``; the text is never executed.
 
 >>> func = parse('''
 ... @T.prim_func
@@ -31,10 +31,10 @@ _KNOWN = {"T": Namespace("T"), "Ts": Namespace("T"), "I": Namespace("I"), "tvm":
 
 
 def parse(text: str, extra_vars: Mapping[str, Any] | None = None, *, filename: str = "<text>") -> PrimFunc | IRModule:
-    """The function or module that ``text`` describes.
+    """Return the function or module that ``text`` describes.
 
     ``extra_vars`` are names that the text may use besides ``T`` and ``I``: sizes, or functions that build expressions.
-    Text from a file or a database is safe to parse: only words of ``T`` and what ``extra_vars`` holds can be called, and
+    Text from a file or a database is safe to parse: only words of ``T`` and values of ``extra_vars`` can be called, and
     size and nesting are limited. Raises :class:`ParseError` with line, column and an excerpt.
     """
     names = dict(_KNOWN)
@@ -49,7 +49,8 @@ def parse(text: str, extra_vars: Mapping[str, Any] | None = None, *, filename: s
 
 
 def parse_source(source: Source, outer: Callable[[str], Any]) -> PrimFunc | IRModule:
-    """:func:`parse` without limits; ``outer(name)`` gives a name's meaning or ``NotImplemented``."""
+    """Return what :func:`parse` does, without limits; ``outer(name)`` returns the value of a name or
+    ``NotImplemented``."""
     with collection_paused():
         return _parsed(source, outer)
 

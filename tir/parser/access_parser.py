@@ -1,4 +1,4 @@
-"""Buffers in a text: declarations, loads, regions."""
+"""This module parses declarations of buffers, loads and regions."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .parser_values import BufferMethod
 
 
 class AccessParser(ParserBase):
-    """Parses what is said about buffers."""
+    """Parses declarations, loads and regions of buffers."""
 
     def index_nodes(self, node: ast.Subscript) -> list[ast.expr]:
-        """The index expressions between the brackets."""
+        """Return the index expressions between the brackets."""
         return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
 
     def _rank(self, buffer: Buffer, count: int, node: ast.AST) -> None:
@@ -27,11 +27,11 @@ class AccessParser(ParserBase):
             raise self.error(f"buffer {buffer.name} has {buffer.ndim} dimensions, indexed with {count}", node)
 
     def load(self, buffer: Buffer, node: ast.Subscript) -> BufferLoad:
-        """``A[i, 0:4]`` as a load; a slice is a vector of neighbours."""
+        """Parse ``A[i, 0:4]`` as a load; a slice reads a vector of consecutive elements."""
         return BufferLoad(buffer, self.indices(buffer, node))
 
     def indices(self, buffer: Buffer, node: ast.Subscript) -> tuple[Expr, ...]:
-        """The indices of a load or store."""
+        """Parse the indices of a load or store."""
         out: list[Expr] = []
         for n in self.index_nodes(node):
             if isinstance(n, ast.Slice):
@@ -54,7 +54,7 @@ class AccessParser(ParserBase):
         return Ramp(r.min, const(step, r.min.dtype), lanes) if lanes > 1 else r.min
 
     def span(self, lower: ast.expr, upper: ast.expr) -> Range:
-        """``[lower, upper)``. ``x:x + n`` has the extent ``n`` just as it is written."""
+        """Return the range ``[lower, upper)``. For ``x:x + n`` the extent is ``n`` as it is written."""
         start = self.eval(lower)
         if isinstance(upper, ast.BinOp) and isinstance(upper.op, ast.Add) and ast.dump(upper.left) == ast.dump(lower):
             lo = self.as_expr(start, lower)
@@ -75,7 +75,7 @@ class AccessParser(ParserBase):
         return Range(lo, self.analyzer.simplify(hi - lo))
 
     def region(self, node: ast.AST) -> BufferRegion:
-        """``A[i, 0:4]`` as a region; ``A`` is the whole buffer."""
+        """Parse ``A[i, 0:4]`` as a region; ``A`` is the whole buffer."""
         if not isinstance(node, ast.Subscript):
             value = self.eval(node)
             if isinstance(value, Buffer):
@@ -133,7 +133,7 @@ class AccessParser(ParserBase):
             if "dtype" in args:
                 dtype = self.dtype(args["dtype"])
                 lanes = lanes_of(dtype)
-                if indices and lanes > 1 and lanes_of(load.dtype) == 1:  # as in TVM: neighbours from there
+                if indices and lanes > 1 and lanes_of(load.dtype) == 1:  # consecutive elements, as in TVM
                     load = BufferLoad(b, stretch(b, indices, lanes), predicate)
                 if load.dtype != dtype:
                     raise self.error(f"vload of {b.name} reads {load.dtype}, not {dtype}", node)
@@ -143,7 +143,7 @@ class AccessParser(ParserBase):
         raise self.error(f"`{method.name}` is a statement", node)
 
     def _access_ptr(self, b: Buffer, node: ast.Call) -> Call:
-        """``A.access_ptr("r", offset=…)``: the address of an element and what happens there."""
+        """Parse ``A.access_ptr("r", offset=…)``, the address of an element that is read or written."""
         args = self.arguments(node, "access_mask", "ptr_type", "content_lanes", "offset", "extent")
         mask = self.eval(args["access_mask"]) if "access_mask" in args else "r"
         if isinstance(mask, str):
@@ -159,7 +159,7 @@ class AccessParser(ParserBase):
         return Call("tir.tvm_access_ptr", (kind, b.data, *numbers), "handle")
 
     def buffer_view(self, b: Buffer, name: str, node: ast.Call) -> Buffer:
-        """``A.view(4, 8)``: the same memory in another shape, or of another type."""
+        """Parse ``A.view(4, 8)``, the same memory with another shape or data type."""
         kwargs = self.keywords(node)
         sizes = self.items(node.args)
         dtype = kwargs.pop("dtype", b.dtype)
@@ -172,14 +172,14 @@ class AccessParser(ParserBase):
         return self.guarded(node, decl_buffer, shape, dtype, name, scope=b.scope, data=b.data)  # type: ignore[no-any-return]
 
     def index_list(self, node: ast.expr, buffer: Buffer, call: ast.Call) -> tuple[Expr, ...]:
-        """The indices of vload and vstore."""
+        """Parse the indices of vload and vstore."""
         value = self.eval(node)
         items = value if isinstance(value, (list, tuple)) else [value]
         self._rank(buffer, len(items), call)
         return tuple([self.as_expr(v, node) for v in items])
 
     def buffer(self, name: str, args: dict[str, ast.expr], node: ast.AST, like: BufferRegion | None = None) -> Buffer:
-        """A buffer from the arguments of ``T.Buffer``, ``T.match_buffer`` and their like."""
+        """Return a buffer from the arguments of ``T.Buffer``, ``T.match_buffer`` and similar words."""
         if "shape" in args:
             shape = self._sizes(self.eval(args["shape"]), args["shape"])
         elif like is not None:
@@ -198,7 +198,7 @@ class AccessParser(ParserBase):
             rest["elem_offset"] = self._size(offset, args["elem_offset"])
         elif offset is not None:
             at = self.as_expr(offset, args["elem_offset"], INDEX)
-            if not is_const_int(at, 0):  # a zero of any type is the zero that all buffers have
+            if not is_const_int(at, 0):  # a zero of any type is the default offset
                 rest["elem_offset"] = at
         elif factor:
             rest["elem_offset"] = Var(f"{name}_elem_offset", index)
@@ -224,7 +224,7 @@ class AccessParser(ParserBase):
         return tuple([self._size(v, node) for v in items])
 
     def _size(self, value: Any, node: ast.AST) -> Expr:
-        if isinstance(value, str):  # a text names a size: strides=("s0", "s1")
+        if isinstance(value, str):  # a text is the name of a size: strides=("s0", "s1")
             known = next((s[value] for s in reversed(self.scopes) if value in s), None)
             if isinstance(known, Var):
                 return known
@@ -237,14 +237,14 @@ class AccessParser(ParserBase):
         return self.as_expr(value, node)
 
     def _size_text(self, text: str, node: ast.AST) -> Expr:
-        """A size that is an expression, ``"n // 4"``: names in it that are not known yet are sizes."""
-        if len(text) > 400:  # nor deeply nested
+        """Parse a size given as text, ``"n // 4"``; unknown names in it become sizes."""
+        if len(text) > 400:  # this also limits the nesting
             raise self.error("this size is too long a text", node)
         try:
             tree = ast.parse(text, mode="eval").body
         except (SyntaxError, ValueError, MemoryError, RecursionError):
             raise self.error(f"{text!r} is no size", node) from None
-        words = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Attribute)}  # T of T.int64
+        words = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Attribute)}  # the T of T.int64
         for n in ast.walk(tree):
             ast.copy_location(n, node)
             if isinstance(n, ast.Name) and id(n) not in words and not any(n.id in scope for scope in self.scopes):
@@ -253,7 +253,7 @@ class AccessParser(ParserBase):
 
 
 def stretch(buffer: Buffer, indices: tuple[Expr, ...], lanes: int) -> tuple[Expr, ...]:
-    """``lanes`` elements from ``indices`` on, row after row where the last row is too short."""
+    """Return the indices of ``lanes`` consecutive elements from ``indices`` on, in row-major order."""
     last = indices[-1]
     carry: Expr = Ramp(last, const(1, last.dtype), lanes)
     reach = lanes + (last.value if isinstance(last, IntImm) else 0)

@@ -1,4 +1,4 @@
-"""Assignments of a text: names for values, declarations, stores."""
+"""This module parses assignments: names for values, declarations, stores."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .older_spellings import OlderParser
 from .parser_values import BufferMethod, MetaVar
 
 Wrapper = Callable[[Stmt], Stmt]
-"""What a statement does that holds all that follows: the rest of its body goes in."""
+"""Builds a statement around the statements that follow it in the same body."""
 
 
 class AssignParser(OlderParser):
@@ -44,7 +44,7 @@ class AssignParser(OlderParser):
         return self._bind(target, self.eval(node.value), node.value)
 
     def _declares(self, values: ast.Tuple, target: ast.Tuple) -> bool:
-        """``n, m = T.int32(), T.int32()``: declare sizes; false when the values are something else."""
+        """Declare the sizes of ``n, m = T.int32(), T.int32()``; return false when the values are something else."""
         kinds = [self.eval(v.func) for v in values.elts if isinstance(v, ast.Call) and not v.args]
         if len(kinds) != len(values.elts) or not all(isinstance(k, TypeWord) for k in kinds):
             return False
@@ -53,7 +53,7 @@ class AssignParser(OlderParser):
         return True
 
     def _declared(self, name: str, dtype: str) -> Var:
-        """The variable of ``n = T.int32()``: a size that a shape has named already, or a new one."""
+        """Return the variable of ``n = T.int32()``: a size that a shape has named before, or a new one."""
         known = self.named_sizes.get(name)
         return known if known is not None and known.dtype == dtype else Var(name, dtype)
 
@@ -72,7 +72,7 @@ class AssignParser(OlderParser):
             made, wrap = self.allocation(word, name, call)
             self.unpack(target, made)
             return wrap
-        elif word == "local_scalar":  # the assignment that follows makes the variable
+        elif word == "local_scalar":  # the following assignment defines the variable
             self.arguments(call, "dtype")
         elif word in ("var", "env_thread"):
             var = Var(name, self.word(word, call).dtype)
@@ -88,8 +88,11 @@ class AssignParser(OlderParser):
         return None
 
     def allocation(self, word: str, name: str, call: ast.Call) -> tuple[Buffer | Var, Wrapper]:
-        """A buffer that exists in what follows (its pointer, for ``T.allocate``), and what says so; with ``data=`` it is
-        another view of memory that exists already."""
+        """Return a buffer that exists in the following statements, and a wrapper that declares it around them.
+
+        For ``T.allocate`` the pointer is returned instead of the buffer. With ``data=`` the buffer is another view of
+        existing memory.
+        """
         if word == "allocate":
             args = self.arguments(call, "extents", "dtype", "scope", "condition", "annotations")
             renamed = {"extents": "shape", "dtype": "dtype", "scope": "scope"}
@@ -133,7 +136,8 @@ class AssignParser(OlderParser):
         return None
 
     def _not_outer(self, target: ast.Name) -> None:
-        """A name for a value keeps it: said anew inside a loop or branch, it would not change outside."""
+        """Raise ParseError when a name of an outer scope is assigned in a loop or branch: it would not change
+        outside."""
         outer = next((s[target.id] for s in reversed(self.scopes[:-1]) if target.id in s), None)
         if isinstance(outer, Var) and outer in self.named_values and target.id not in self.scopes[-1]:
             raise self.error(
@@ -168,7 +172,7 @@ class AssignParser(OlderParser):
         return self.store(node.target, value, node)
 
     def store(self, target: ast.Subscript, value: Any, node: ast.AST) -> Stmt:
-        """``A[i] = value``"""
+        """Parse ``A[i] = value``."""
         buffer = self.eval(target.value)
         if not isinstance(buffer, Buffer):
             raise self.error("only elements of buffers can be assigned", target)
@@ -177,7 +181,7 @@ class AssignParser(OlderParser):
     def buffer_store(
         self, buffer: Buffer, indices: tuple[Expr, ...], value: Any, predicate: Expr | None, node: ast.AST
     ) -> Stmt:
-        """A store; the value is converted to the buffer's type unless that would drop a fraction."""
+        """Return a store; the value is converted to the buffer's type unless a fraction would be lost."""
         lanes = max([lanes_of(i.dtype) for i in indices], default=1) * lanes_of(buffer.dtype)
         if value in ("inf", "-inf", "nan") and isinstance(value, str) and is_float(buffer.dtype):
             value = float(value)
@@ -193,7 +197,7 @@ class AssignParser(OlderParser):
 
 
 def compose(wrappers: list[Wrapper]) -> Wrapper:
-    """The wrappers as one, the first outermost."""
+    """Return the wrappers joined into one, the first outermost."""
 
     def wrap(rest: Stmt) -> Stmt:
         for w in reversed(wrappers):
@@ -204,7 +208,7 @@ def compose(wrappers: list[Wrapper]) -> Wrapper:
 
 
 def _same_memory(a: Buffer, b: Buffer) -> bool:
-    """Whether two declarations over one pointer say the same."""
+    """Return whether two declarations over one pointer are equal."""
     sizes = (
         [(x.value if isinstance(x, IntImm) else x) for x in a.shape],
         [(x.value if isinstance(x, IntImm) else x) for x in b.shape],

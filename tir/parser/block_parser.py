@@ -1,4 +1,4 @@
-"""Blocks of a text: axes, regions, predicates, buffers that live in them."""
+"""This module parses blocks: axes, regions, predicates, buffers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KINDS = {"S": "spatial", "R": "reduce", "O": "opaque", "C": "scan"}
 
 @dataclass
 class Frame:
-    """What a block (or the function around all blocks) has declared so far."""
+    """Holds the declarations of a block, or of the function around all blocks, so far."""
 
     is_function: bool = False
     axes: list[IterVar] = field(default_factory=list)
@@ -40,30 +40,30 @@ class Frame:
 
 
 class BlockParser(ExprParser):
-    """Parses what a block declares. ``frames`` are the open blocks, the function's first."""
+    """Parses the declarations of a block. ``frames`` are the open blocks; the first is the function's."""
 
     def __init__(self, source: Any, outer: Any) -> None:
         super().__init__(source, outer)
         self.frames: list[Frame] = []
         self.loops: dict[Var, Range] = {}
-        self.roots: dict[Stmt, Block] = {}  # blocks without axes at the top, each as it is when it is the root
+        self.roots: dict[Stmt, Block] = {}  # top-level blocks without axes, each in the form that it has as the root
         self.thread_tags: dict[Var, str] = {}  # of T.env_thread
 
     def frame(self, node: ast.AST, what: str) -> Frame:
-        """The innermost open block; ParseError outside of all blocks."""
+        """Return the innermost open block; ParseError outside all blocks."""
         if not self.frames or self.frames[-1].is_function:
             raise self.error(f"{what} belongs into a block", node)
         return self.frames[-1]
 
     def attributes(self, node: ast.expr) -> dict[str, Any]:
-        """A dict of attributes, constants as Python's own."""
+        """Parse a dict of attributes, with constants as Python values."""
         value = self.eval(node)
         if not isinstance(value, dict) or not all(isinstance(k, str) for k in value):
             raise self.error("a dict with texts as keys is needed", node)
         return {k: _plain(v) for k, v in value.items()}
 
     def block(self, call: ast.Call, body: Callable[[], Stmt]) -> Stmt:
-        """``with T.block(name): body``"""
+        """Parse ``with T.block(name): body``."""
         args = self.arguments(call, "name", "no_realize")
         if "no_realize" in args and self.eval(args["no_realize"]):
             raise self.error("a block that is not realized is no statement of a program", args["no_realize"])
@@ -90,7 +90,8 @@ class BlockParser(ExprParser):
         return realize
 
     def _accesses(self, frame: Frame, body: Stmt) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
-        """What the block touches outside of itself; a matched buffer stands for its region."""
+        """Return the regions outside the block that it reads and writes; a matched buffer counts as its source
+        region."""
         own = set(frame.allocs)
         sources = {m.buffer: m.source for m in frame.matches}
         out = []
@@ -104,14 +105,14 @@ class BlockParser(ExprParser):
         return out[0], out[1]
 
     def block_init(self, call: ast.Call, body: Callable[[], Stmt]) -> None:
-        """``with T.init(): body``"""
+        """Parse ``with T.init(): body``."""
         frame = self.frame(call, "T.init")
         if frame.has_init:
             raise self.error("this block has an init already", call)
         frame.init, frame.has_init = body(), True
 
     def block_where(self, call: ast.Call) -> None:
-        """``T.where(condition)``"""
+        """Parse ``T.where(condition)``."""
         frame = self.frame(call, "T.where")
         if len(call.args) != 1 or call.keywords:
             raise self.error("write T.where(condition)", call)
@@ -127,22 +128,22 @@ class BlockParser(ExprParser):
         return tuple([self.region(n) for n in nodes])
 
     def block_reads(self, call: ast.Call) -> None:
-        """``T.reads(A[i, 0:4], …)``"""
+        """Parse ``T.reads(A[i, 0:4], …)``."""
         frame = self.frame(call, "T.reads")
         frame.reads = (frame.reads or ()) + self._regions(call)
 
     def block_writes(self, call: ast.Call) -> None:
-        """``T.writes(C[i, j])``"""
+        """Parse ``T.writes(C[i, j])``."""
         frame = self.frame(call, "T.writes")
         frame.writes = (frame.writes or ()) + self._regions(call)
 
     def block_block_attr(self, call: ast.Call) -> None:
-        """``T.block_attr({…})``"""
+        """Parse ``T.block_attr({…})``."""
         frame = self.frame(call, "T.block_attr")
         frame.annotations.update(self.attributes(self.arguments(call, "attrs")["attrs"]))
 
     def block_func_attr(self, call: ast.Call) -> None:
-        """``T.func_attr({…})``"""
+        """Parse ``T.func_attr({…})``."""
         if len(self.frames) != 1:
             raise self.error("T.func_attr belongs to the function, outside of its blocks", call)
         self.frames[0].annotations.update(self.attributes(self.arguments(call, "attrs")["attrs"]))
@@ -150,7 +151,7 @@ class BlockParser(ExprParser):
     # Axes
 
     def axis(self, kind: str, name: str, call: ast.Call) -> Var:
-        """``vi = T.axis.spatial(16, value)``"""
+        """Parse ``vi = T.axis.spatial(16, value)``."""
         frame = self.frame(call, f"T.axis.{kind}")
         args = self.arguments(call, "dom", "binding", "dtype")
         if "dom" not in args or "binding" not in args:
@@ -177,7 +178,7 @@ class BlockParser(ExprParser):
         return Range(const(0, extent.dtype), extent)
 
     def remap(self, target: ast.expr, call: ast.Call) -> None:
-        """``vi, vk = T.axis.remap("SR", [i, k])``"""
+        """Parse ``vi, vk = T.axis.remap("SR", [i, k])``."""
         frame = self.frame(call, "T.axis.remap")
         args = self.arguments(call, "kinds", "bindings", "dtype")
         if "kinds" not in args or "bindings" not in args:
@@ -205,13 +206,13 @@ class BlockParser(ExprParser):
     # Buffers
 
     def alloc_buffer(self, name: str, call: ast.Call) -> Buffer:
-        """``B = T.alloc_buffer((16,), "float32")``, of the innermost block."""
+        """Parse ``B = T.alloc_buffer((16,), "float32")``; the buffer belongs to the innermost block."""
         buffer = self.buffer(name, self.arguments(call, *BUFFER_ARGS), call)
         self.frames[-1].allocs.append(buffer)
         return buffer
 
     def match_buffer(self, name: str, call: ast.Call) -> Buffer:
-        """``A = T.match_buffer(a, shape)`` of a parameter, or of a region in a block."""
+        """Parse ``A = T.match_buffer(a, shape)`` of a parameter, or of a region in a block."""
         args = self.arguments(call, "param", *BUFFER_ARGS, "type")
         if "param" not in args:
             raise self.error("T.match_buffer of what?", call)
@@ -237,7 +238,7 @@ class BlockParser(ExprParser):
 
 
 def _plain(value: Any) -> Any:
-    """Attributes keep Python's own constants; int32 and bool constants become some."""
+    """Return int32 and bool constants of attributes as Python values."""
     if isinstance(value, IntImm) and value.dtype not in ("int32", "bool"):
         return value
     if isinstance(value, (list, tuple)):

@@ -1,5 +1,7 @@
-"""Expressions of a text, from Python's ``ast`` to nodes. Nothing is executed: only words of ``T``, a few builtins and
-what the caller put into scope can be called."""
+"""This module parses expressions from Python's ``ast`` to nodes.
+
+Nothing is executed: only words of ``T``, a few builtins and functions that the caller passes can be called.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ _EXPR_METHODS = ("astype", "equal")
 
 
 class ExprParser(AccessParser):
-    """Evaluates Python's expressions, a method per ``ast`` class."""
+    """Evaluates Python expressions, with a method per ``ast`` class."""
 
     def _Constant(self, node: ast.Constant) -> Any:
         if node.value is Ellipsis or isinstance(node.value, (bytes, complex)):
@@ -94,7 +96,7 @@ class ExprParser(AccessParser):
     def _BinOp(self, node: ast.BinOp) -> Any:
         chain = []
         left: ast.AST = node
-        while isinstance(left, ast.BinOp):  # long sums lean to the left
+        while isinstance(left, ast.BinOp):  # in long sums the left operands nest
             chain.append(left)
             left = left.left
         value = self.eval(left)
@@ -221,7 +223,7 @@ class ExprParser(AccessParser):
             raise self.error(f"{func!r} cannot be called", node)
         args = [_element(a) for a in self.items(node.args)]
         kwargs = self.keywords(node)
-        if "dtype" in kwargs and func in _UNTYPED:  # T.exp(x, dtype="float32"): older TVM says the type again
+        if "dtype" in kwargs and func in _UNTYPED:  # T.exp(x, dtype="float32") of older TVM repeats the type
             told = kwargs.pop("dtype")
             out = self.guarded(node, func, *args, **kwargs)
             if told not in (out.dtype, ""):
@@ -229,11 +231,11 @@ class ExprParser(AccessParser):
             return out
         out = self.guarded(node, func, *args, **kwargs)
         if isinstance(out, Expr):
-            self.guarded(node, lambda: parse_dtype(out.dtype))  # the text may have named one that does not exist
+            self.guarded(node, lambda: parse_dtype(out.dtype))  # the text may name a type that does not exist
         return out.var if isinstance(out, IterVar) else out
 
     def word(self, name: str, node: ast.Call) -> Any:
-        """A call of a word that is no plain function; statements add more of them."""
+        """Parse a call of a word that is not a plain function; the statement parser adds more of them."""
         if name == "meta_var":
             value = self.eval(self.arguments(node, "value")["value"])
             return MetaVar(value)
@@ -297,7 +299,7 @@ class ExprParser(AccessParser):
 
 
 def _element(value: Any) -> Any:
-    """A buffer of rank 0 stands for its element, T.meta_var for its value."""
+    """Return the element of a buffer of rank 0, and the value of T.meta_var; other values as they are."""
     if isinstance(value, MetaVar):
         return value.value
     return value

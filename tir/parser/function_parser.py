@@ -1,4 +1,4 @@
-"""Functions and modules of a text."""
+"""This module parses functions and modules."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _OPTIONS = ("private", "check_well_formed", "s_tir")
 
 
 class FunctionParser(StmtParser):
-    """Parses function definitions and classes of them."""
+    """Parses definitions of functions and of classes with functions."""
 
     def module(self, tree: ast.Module) -> PrimFunc | IRModule:
-        """A whole text: one class, or one function, or several."""
+        """Parse a whole text: one class, or one or more functions."""
         functions: dict[str, PrimFunc] = {}
         for node in tree.body:
             if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -68,7 +68,7 @@ class FunctionParser(StmtParser):
         return options
 
     def class_(self, node: ast.ClassDef) -> IRModule:
-        """``@I.ir_module class Module: …``"""
+        """Parse ``@I.ir_module class Module: …``."""
         self._decorator(node, "ir_module")
         functions: dict[str, PrimFunc] = {}
         attrs: dict[str, Any] = {}
@@ -80,7 +80,7 @@ class FunctionParser(StmtParser):
             elif isinstance(item, ast.Expr) and isinstance(item.value, ast.Call):
                 call = item.value
                 word = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-                if word == "module_global_infos":  # where Relax's tensors live, of no meaning to functions over buffers
+                if word == "module_global_infos":  # devices of Relax's tensors, unused here
                     continue
                 if word != "module_attrs" or not call.args:
                     raise self.error("a module holds functions and I.module_attrs({...})", item)
@@ -92,7 +92,7 @@ class FunctionParser(StmtParser):
         return IRModule(functions, attrs)
 
     def function(self, node: ast.FunctionDef, options: dict[str, Any]) -> PrimFunc:
-        """``@T.prim_func def main(A: T.Buffer(…), n: T.int32): …``"""
+        """Parse ``@T.prim_func def main(A: T.Buffer(…), n: T.int32): …``."""
         frame = Frame(is_function=True)
         self.frames, self.loops, self.roots = [frame], {}, {}
         depth = len(self.scopes)
@@ -103,7 +103,7 @@ class FunctionParser(StmtParser):
         self.named_sizes, self.size_dtypes = {}, self._sizes_declared(node.body)
         is_buffer = {arg: self._is_buffer_type(arg.annotation) for arg in a.args}
         vars_of = {arg: self._parameter(arg, frame) for arg in sorted(a.args, key=lambda arg: is_buffer[arg])}
-        params = [vars_of[arg] for arg in a.args]  # sizes first: a buffer's shape may name one that comes later
+        params = [vars_of[arg] for arg in a.args]  # sizes first: a shape may name a later parameter
         if not options.get("private", False):
             frame.annotations["global_symbol"] = node.name
         body = self.body(node.body)
@@ -111,7 +111,7 @@ class FunctionParser(StmtParser):
         self.frames = []
         if needs_root(body, bool(frame.allocs)):
             body = root_block("root", body, tuple(frame.allocs))
-        elif body in self.roots:  # the only statement: what it does not declare, the root leaves open
+        elif body in self.roots:  # the only statement; the root has only its declarations
             body = BlockRealize((), body.predicate, self.roots[body])  # type: ignore[attr-defined]
         buffer_map = {p: frame.params[p] for p in params if p in frame.params}
         return PrimFunc(tuple(params), body, buffer_map, frame.annotations)
@@ -134,7 +134,7 @@ class FunctionParser(StmtParser):
         return var
 
     def _sizes_declared(self, body: list[ast.stmt]) -> dict[str, str]:
-        """``n = T.int64()`` and ``n, m = T.int64(), T.int64()`` at the top of a function: names and types."""
+        """Return names and types of ``n = T.int64()`` and ``n, m = T.int64(), T.int64()`` at the top of a function."""
         out: dict[str, str] = {}
         for stmt in body:
             if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:
@@ -151,7 +151,7 @@ class FunctionParser(StmtParser):
         return out
 
     def _maybe(self, node: ast.expr) -> Any:
-        """The value of an expression, None when names in it are not defined yet."""
+        """Return the value of an expression; None when names in it are not defined yet."""
         try:
             return self.eval(node)
         except ParseError:

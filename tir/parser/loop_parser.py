@@ -1,4 +1,4 @@
-"""Loops of a text."""
+"""This module parses loops."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _LOOPS = {
 
 
 class LoopParser(AssignParser):
-    """Parses ``for``."""
+    """Parses ``for`` statements."""
 
     def body(self, nodes: list[ast.stmt]) -> Stmt:
-        """Statements one after the other."""
+        """Parse a list of statements."""
         raise NotImplementedError
 
     def _stmt_For(self, node: ast.For) -> Stmt:
@@ -88,7 +88,7 @@ class LoopParser(AssignParser):
         else:
             r = self.span(*bounds)  # type: ignore[arg-type]
         notes = {} if annotations is None else self.attributes(annotations)
-        if unroll is not None:  # newer TVM's word for two annotations
+        if unroll is not None:  # one word for two annotations in newer TVM
             wanted = plain(self.eval(unroll))
             notes.update({"disable_unroll": True} if wanted is False else {"pragma_unroll": wanted})
         by = 1 if step is None else self.number(step)
@@ -104,7 +104,10 @@ class LoopParser(AssignParser):
         return For(var, r.min, r.extent, kind, body, thread, notes)
 
     def _strided(self, node: ast.For, kind: str, r: Range, by: int, thread: str | None, notes: dict[str, Any]) -> Stmt:
-        """``range(start, stop, step)``: a loop over the number of steps, the name stands for ``start + var * step``."""
+        """Parse ``range(start, stop, step)`` as a loop ``var`` over the trip count.
+
+        The name in the text has the value ``start + var * step``.
+        """
         var = self._loop_var(node.target, r.extent.dtype)
         steps = (r.extent + (by - 1)) // by
         zero = const(0, r.extent.dtype)

@@ -1,4 +1,4 @@
-"""Spellings of older TVM versions, and macros.
+"""This module parses spellings of older TVM versions, and macros.
 
 with T.block([16, 16, T.reduce_axis(0, 8)], "C") as [vi, vj, vk]:     axes in the head of a block
     T.bind(vi, i)                                                      or none bound: loops of their own
@@ -23,16 +23,16 @@ _AXES = {"reduce_axis": "reduce", "range": "spatial", "scan_axis": "scan", "opaq
 
 @dataclass(frozen=True)
 class Macro:
-    """A function under ``@T.macro``: its body stands wherever it is called."""
+    """Represents a function under ``@T.macro``; its body replaces each call."""
 
     node: ast.FunctionDef
 
 
 class OlderParser(BlockParser):
-    """What newer versions write otherwise."""
+    """Parses spellings that newer versions of TVM have replaced."""
 
     def older_block(self, call: ast.Call, target: ast.expr | None, body: Callable[[], Stmt]) -> Stmt:
-        """``with T.block([16, 16], "C") as [vi, vj]: body``"""
+        """Parse ``with T.block([16, 16], "C") as [vi, vj]: body``."""
         head = call.args[0]
         doms = head.elts if isinstance(head, (ast.List, ast.Tuple)) else [head]
         names = target.elts if isinstance(target, (ast.List, ast.Tuple)) else [] if target is None else [target]
@@ -79,7 +79,7 @@ class OlderParser(BlockParser):
         return IterVar(dom, Var(name, dom.extent.dtype), kind)
 
     def bind_axis(self, call: ast.Call) -> None:
-        """``T.bind(vi, value)``"""
+        """Parse ``T.bind(vi, value)``."""
         frame = self.frame(call, "T.bind")
         if len(call.args) != 2:
             raise self.error("write T.bind(axis, value)", call)
@@ -91,7 +91,10 @@ class OlderParser(BlockParser):
         raise self.error("the first argument is an axis of this block", call.args[0])
 
     def launch(self, call: ast.Call, name: str) -> tuple[Var, Callable[[Stmt], Stmt]]:
-        """``T.launch_thread("threadIdx.x", 4)``, or of a variable that T.env_thread made: it, and what wraps the rest."""
+        """Return the variable of ``T.launch_thread("threadIdx.x", 4)``, and a wrapper for the statements that follow.
+
+        The argument may also be a variable of T.env_thread.
+        """
         args = self.arguments(call, "thread", "extent")
         if len(args) != 2:
             raise self.error('write T.launch_thread("threadIdx.x", 4)', call)
@@ -108,7 +111,7 @@ class OlderParser(BlockParser):
         return var, lambda rest: AttrStmt(axis, "thread_extent", extent, rest)
 
     def older_let(self, call: ast.Call) -> Callable[[Stmt], Stmt]:
-        """``with T.let(x, value)``"""
+        """Return the wrapper of ``with T.let(x, value)``."""
         name = call.args[0]
         assert isinstance(name, ast.Name)
         value = self.expr(call.args[1])
@@ -117,12 +120,12 @@ class OlderParser(BlockParser):
         return lambda rest: LetStmt(var, value, rest)
 
     def is_macro(self, node: ast.FunctionDef) -> bool:
-        """Whether a function stands under ``@T.macro`` or ``@T.inline``."""
+        """Return whether a function is decorated with ``@T.macro`` or ``@T.inline``."""
         targets = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
         return any(isinstance(t, ast.Attribute) and t.attr in ("macro", "inline") for t in targets)
 
     def expand(self, macro: Macro, call: ast.Call, body: Callable[[list[ast.stmt]], Stmt]) -> Stmt:
-        """The macro's body with its parameters standing for the arguments."""
+        """Return the body of the macro with its parameters replaced by the arguments."""
         args = macro.node.args
         names = [a.arg for a in (*args.posonlyargs, *args.args, *args.kwonlyargs)]
         given: dict[str, Any] = {}

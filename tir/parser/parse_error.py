@@ -1,15 +1,15 @@
-"""What is wrong with a text, and where."""
+"""This module defines errors of the parser and their place in the text."""
 
 from __future__ import annotations
 
 import ast
 
 _WIDTH = 160
-"""Columns of the excerpt."""
+"""The most columns of the excerpt."""
 
 
 class Source:
-    """A text with its file name and the line at which it starts there."""
+    """Represents a text with its file name and its first line number in that file."""
 
     def __init__(self, text: str, filename: str = "<text>", first_line: int = 1) -> None:
         self.text = text
@@ -18,13 +18,13 @@ class Source:
         self._lines: list[str] | None = None
 
     def line(self, number: int) -> str:
-        """A line of the text, counted from 1."""
+        """Return a line of the text, counted from 1."""
         if self._lines is None:
             self._lines = self.text.splitlines()
         return self._lines[number - 1] if 0 < number <= len(self._lines) else ""
 
     def error(self, message: str, node: ast.AST | None) -> ParseError:
-        """The error ``message`` at ``node``."""
+        """Return a ParseError with ``message`` at ``node``."""
         return ParseError(
             message,
             self,
@@ -36,7 +36,10 @@ class Source:
 
 
 class ParseError(ValueError):
-    """A text that is no TIR program: ``message``, ``line`` and ``column`` (both from 1), and an excerpt with a caret."""
+    """Raised for a text that is not a TIR program.
+
+    It has ``message``, ``line`` and ``column`` (both from 1), and an excerpt with a caret.
+    """
 
     def __init__(
         self,
@@ -47,7 +50,7 @@ class ParseError(ValueError):
         end_lineno: int | None = None,
         end_col_offset: int | None = None,
     ) -> None:
-        text = source.line(lineno).encode(errors="replace").decode()  # halves of surrogate pairs have no bytes
+        text = source.line(lineno).encode(errors="replace").decode()  # a lone surrogate has no encoding
         # The offsets of Python's ast count bytes.
         start = len(text.encode()[:col_offset].decode(errors="ignore"))
         end = len(text)
@@ -56,7 +59,7 @@ class ParseError(ValueError):
         self.message = message
         self.line = lineno + source.first_line - 1
         self.column = start + 1
-        shift = max(0, min(start - _WIDTH // 2, len(text) - _WIDTH))  # a window of a long line
+        shift = max(0, min(start - _WIDTH // 2, len(text) - _WIDTH))  # the part of a long line that is shown
         text = text[shift : shift + _WIDTH]
         start, end = start - shift, min(end - shift, len(text))
         number = str(self.line)

@@ -1,4 +1,4 @@
-"""What every part of the parser stands on: scopes, conversions to expressions, errors with a place."""
+"""This module defines the base of the parser: scopes, conversions to expressions, errors with their place."""
 
 from __future__ import annotations
 
@@ -16,25 +16,27 @@ from .parser_values import BUILTINS, BufferMethod, MetaVar, Namespace
 
 
 class ParserBase:
-    """Scopes of names, and values asked for as one kind or another; ``outer`` finds the names that the text itself
-    does not define."""
+    """Keeps scopes of names and returns values of the kind that is asked for.
+
+    ``outer`` looks up names that the text itself does not define.
+    """
 
     def __init__(self, source: Source, outer: Callable[[str], Any]) -> None:
         self.source = source
         self.outer = outer
         self.scopes: list[dict[str, Any]] = [{}]
         self.analyzer: Analyzer | None = None
-        self.named_sizes: dict[str, Var] = {}  # sizes that texts in shapes named, in this function
+        self.named_sizes: dict[str, Var] = {}  # sizes that texts in shapes name, in this function
         self.size_dtypes: dict[str, str] = {}  # sizes that this function's body declares
         self.allocated: dict[Var, Buffer] = {}  # by pointer: what T.allocate made
         self.named_values: set[Var] = set()  # variables of LetStmt
 
     def error(self, message: str, node: ast.AST | None) -> ParseError:
-        """A ParseError at ``node``."""
+        """Return a ParseError at ``node``."""
         return self.source.error(message, node)
 
     def lookup(self, name: str, node: ast.AST) -> Any:
-        """What ``name`` stands for."""
+        """Return the value of ``name``."""
         for scope in reversed(self.scopes):
             if name in scope:
                 return scope[name]
@@ -48,18 +50,18 @@ class ParserBase:
         return BUILTINS["range"] if value is range else value
 
     def define(self, name: str, value: Any) -> None:
-        """Give ``name`` a meaning in the innermost scope."""
+        """Define ``name`` in the innermost scope."""
         self.scopes[-1][name] = value
 
     def eval(self, node: ast.AST) -> Any:
-        """The value of an expression: a Python value, an expression node, a buffer, a word of ``T`` …"""
+        """Return the value of an expression: a Python value, an expression node, a buffer, a word of ``T`` …"""
         method = getattr(self, "_" + type(node).__name__, None)
         if method is None:
             raise self.error(f"{type(node).__name__} has no meaning in TIR", node)
         return method(node)
 
     def guarded(self, node: ast.AST, f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """``f(*args)``; what it complains about is reported at ``node``."""
+        """Return ``f(*args)``; its errors are reported at ``node``."""
         try:
             return f(*args, **kwargs)
         except ParseError:
@@ -68,11 +70,11 @@ class ParserBase:
             raise self.error(str(e) or type(e).__name__, node) from e
 
     def expr(self, node: ast.AST, dtype: str | None = None) -> Expr:
-        """The value as an expression; a plain number takes ``dtype``, when given."""
+        """Return the value as an expression; a plain number takes ``dtype``, when given."""
         return self.as_expr(self.eval(node), node, dtype)
 
     def as_expr(self, value: Any, node: ast.AST, dtype: str | None = None) -> Expr:
-        """``value`` as an expression."""
+        """Return ``value`` as an expression."""
         if isinstance(value, Expr):
             return value
         if isinstance(value, Buffer):
@@ -86,14 +88,14 @@ class ParserBase:
         return self.guarded(node, convert, value, dtype)  # type: ignore[no-any-return]
 
     def condition(self, node: ast.AST) -> Expr:
-        """The value as a truth value."""
+        """Return the value as a bool expression."""
         e = self.expr(node)
         if not is_bool(e.dtype):
             raise self.error(f"a condition must be bool, this is {e.dtype}", node)
         return e
 
     def number(self, node: ast.AST) -> int:
-        """A constant integer."""
+        """Return the value of a constant integer."""
         value = self.eval(node)
         if isinstance(value, IntImm):
             return value.value
@@ -102,7 +104,7 @@ class ParserBase:
         return value
 
     def string(self, node: ast.AST) -> str:
-        """A constant text."""
+        """Return the value of a constant text."""
         value = self.eval(node)
         if isinstance(value, StringImm):
             return value.value
@@ -111,7 +113,7 @@ class ParserBase:
         return value
 
     def dtype(self, node: ast.AST) -> str:
-        """A data type: text, or a word such as ``T.int8``."""
+        """Return a data type, written as text or as a word such as ``T.int8``."""
         value = self.eval(node)
         name = value.dtype if isinstance(value, TypeWord) else value
         if not isinstance(name, str):
@@ -120,7 +122,7 @@ class ParserBase:
         return name
 
     def items(self, nodes: list[ast.expr]) -> list[Any]:
-        """The values of some expressions, ``*rest`` spread out."""
+        """Return the values of several expressions; ``*rest`` adds each of its items."""
         out: list[Any] = []
         for n in nodes:
             if isinstance(n, ast.Starred):
@@ -133,13 +135,13 @@ class ParserBase:
         return out
 
     def keywords(self, node: ast.Call) -> dict[str, Any]:
-        """The values of the keyword arguments."""
+        """Return the values of the keyword arguments."""
         if any(k.arg is None for k in node.keywords):
             raise self.error("** has no meaning in TIR", node)
         return {str(k.arg): self.eval(k.value) for k in node.keywords}
 
     def arguments(self, node: ast.Call, *names: str) -> dict[str, ast.expr]:
-        """The argument expressions by name; ParseError for too many, unknown or repeated ones."""
+        """Return the argument expressions by name; ParseError for too many, unknown or repeated ones."""
         if len(node.args) > len(names):
             raise self.error(f"{len(node.args)} arguments, at most {len(names)}: {', '.join(names)}", node)
         out = dict(zip(names, node.args, strict=False))

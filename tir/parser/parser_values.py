@@ -1,4 +1,4 @@
-"""Values that the parser handles besides expressions and buffers, and the rules for Python's own."""
+"""This module defines the parser's values besides expressions and buffers, and the rules for Python values."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _MAX_ITEMS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class MetaVar:
-    """The value of ``T.meta_var``: to be used itself, without a variable."""
+    """Represents the value of ``T.meta_var``, which is used itself, without a variable."""
 
     value: Any
 
 
 @dataclass(frozen=True, slots=True)
 class BufferMethod:
-    """``A.vload`` and its like, before the call."""
+    """Represents a method of a buffer such as ``A.vload``, before its call."""
 
     buffer: Buffer
     name: str
 
 
 class Namespace:
-    """``T`` or ``I`` in a text: a word per attribute."""
+    """Represents ``T`` or ``I`` in a text; its attributes are words."""
 
     __slots__ = ("name",)
 
@@ -39,7 +39,7 @@ class Namespace:
         self.name = name
 
     def lookup(self, word: str) -> Any:
-        """The word, AttributeError when there is none."""
+        """Return the word; AttributeError when there is none."""
         if self.name == "T" and word not in ("prim_func", "ir_module"):
             return vocabulary.lookup(word)
         return Namespace(f"{self.name}.{word}")
@@ -49,7 +49,7 @@ class Namespace:
 
 
 def python_binary(op: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
-    """``op`` on two Python values: numbers of a sane size, and joining of sequences."""
+    """Return ``op`` of two Python values. Numbers and sequences have a limited size."""
     if isinstance(a, (int, float)) and isinstance(b, (int, float)):
         if isinstance(a, int) and isinstance(b, int):
             if op is operator.pow and (abs(b) > 128 or (abs(a) > 1 and abs(a).bit_length() * abs(b) > 256)):
@@ -115,4 +115,4 @@ BUILTINS: dict[str, Any] = {
     "zip": lambda *x: list(zip(*x, strict=False)),
     "True": True, "False": False, "None": None,
 }  # fmt: skip
-"""Python's own names that a text may use."""
+"""The builtin names of Python that a text may use."""

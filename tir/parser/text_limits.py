@@ -1,4 +1,4 @@
-"""Limits on foreign text, checked before Python's own parser sees it.
+"""This module checks the size and the nesting of a text before Python's own parser reads it.
 
 ``ast.parse`` may overflow the C stack on deeply nested text (CPython issues 95185 and 126711), so length, nesting,
 operators per logical line and chains of ``elif`` are counted first.
@@ -15,7 +15,7 @@ MAX_NESTING = 80
 MAX_INDENT = 400
 MAX_OPERATORS = 60_000
 USUAL_OPERATORS = 4_000
-"""With more of them in one line, the text is parsed where there is room."""
+"""A text with more operators in one line is parsed on a large stack."""
 MAX_PREFIXES = 60
 MAX_ELIFS = 200
 
@@ -37,7 +37,7 @@ _TOKEN = re.compile(
 
 
 def check_text(source: Source) -> int:
-    """The most operators in one line; ParseError when the text is larger or deeper than any program of ours."""
+    """Return the largest number of operators in one line; ParseError when the text exceeds a limit."""
     text = source.text
 
     def fail(what: str, at: int) -> None:

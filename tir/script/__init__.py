@@ -1,4 +1,4 @@
-"""``T``: the vocabulary of TVMScript, for programs written by hand.
+"""This package is the ``T`` of TVMScript, the vocabulary of programs written by hand.
 
     from tilewright.tir import script as T
 

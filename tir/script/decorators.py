@@ -1,4 +1,4 @@
-"""``@T.prim_func`` and ``@I.ir_module``: programs written as Python functions, read from their source."""
+"""This module defines ``@T.prim_func`` and ``@I.ir_module``, which parse the source of Python functions and classes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ MODULE_ATTRS = "__tir_module_attrs__"
 
 
 def prim_func(func: Any = None, *, private: bool = False, check_well_formed: bool = True, s_tir: bool = True) -> Any:
-    """The PrimFunc that a Python function's source describes.
+    """Return the PrimFunc that a Python function's source describes.
 
-    Names that the function does not define itself are looked up where it stands: closures, the scope of the
-    definition, globals. ``private`` leaves out the global symbol. ``s_tir`` and ``check_well_formed`` are accepted
+    Names that the function does not define itself are looked up at the place of its definition: closures, the scope of
+    the definition, globals. ``private`` leaves out the global symbol. ``s_tir`` and ``check_well_formed`` are accepted
     for TVM's sake. Raises :class:`tilewright.tir.parser.ParseError` with the line in the file.
     """
     frame = sys._getframe(1)
@@ -33,7 +33,7 @@ def prim_func(func: Any = None, *, private: bool = False, check_well_formed: boo
 
 
 def macro(func: Any = None, *, hygienic: bool = True) -> Any:
-    """A piece of program that stands wherever it is called inside functions under :func:`prim_func`.
+    """Return a macro: its body replaces each call of it inside functions under :func:`prim_func`.
 
     Names that are not its parameters are looked up where it is called, as with TVM's ``hygienic=False``; the option is
     accepted for TVM's sake.
@@ -47,7 +47,7 @@ def macro(func: Any = None, *, hygienic: bool = True) -> Any:
 
 
 def ir_module(cls: type) -> IRModule:
-    """The module of the class's functions, each under ``@T.prim_func``."""
+    """Return the module of the functions of a class, each decorated with ``@T.prim_func``."""
     functions: dict[str, PrimFunc] = {}
     for name, value in vars(cls).items():
         if isinstance(value, PrimFunc):
@@ -85,7 +85,7 @@ def _names(func: FunctionType, frame: FrameType) -> Callable[[str], Any]:
         except ValueError:  # not assigned yet
             continue
     places: list[Any] = [closed, dict(frame.f_locals)]
-    if "__qualname__" in frame.f_locals and frame.f_back is not None:  # in a class body: the scope around it too
+    if "__qualname__" in frame.f_locals and frame.f_back is not None:  # in a class body the scope around it counts, too
         places.append(dict(frame.f_back.f_locals))
     places.append(func.__globals__)
 

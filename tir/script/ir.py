@@ -1,4 +1,4 @@
-"""``I``: modules of functions.
+"""This module is the ``I`` of TVMScript, the vocabulary of modules of functions.
 
 from tilewright.tir.script import ir as I
 
@@ -21,5 +21,5 @@ __all__ = ["ir_module", "module_attrs"]
 
 
 def module_attrs(attrs: Mapping[str, Any]) -> None:
-    """Attributes of the module, said in the class body."""
+    """Set attributes of the module; this is called in the class body."""
     sys._getframe(1).f_locals[MODULE_ATTRS] = dict(attrs)

@@ -1,4 +1,6 @@
-"""The words of ``T``: statements (:mod:`.statement_words`), types (:mod:`.type_words`) and expressions (:mod:`.expression_words`).
+"""This package defines the words of ``T``.
+
+They make statements (:mod:`.statement_words`), types (:mod:`.type_words`) and expressions (:mod:`.expression_words`).
 
 The parser looks words up here; :mod:`tilewright.tir.script` offers them to Python programs.
 """
@@ -15,7 +17,7 @@ __all__ = ["FUNCTIONS", "WORDS", "Axis", "BufferWord", "TypeWord", "Word", "look
 
 
 def lookup(name: str) -> Any:
-    """The word ``T.<name>``; AttributeError when there is none."""
+    """Return the word ``T.<name>``; AttributeError when there is none."""
     if name == "axis":
         return Axis
     if name in FUNCTIONS:

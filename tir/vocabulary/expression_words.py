@@ -1,7 +1,7 @@
-"""Words that make expressions: plain functions, in a TIR function and outside of it alike.
+"""This module defines the words that make expressions; they are functions inside and outside TIR functions.
 
-Names of node classes (``T.Add``, ``T.Select``, ``T.Cast`` …) build that very node; the functions of lower case fold
-constants and match the operands' types as the operators do.
+The names of node classes (``T.Add``, ``T.Select``, ``T.Cast`` …) build exactly that node; functions in lower case fold
+constants and match the operands' types like the operators.
 """
 
 from __future__ import annotations
@@ -32,43 +32,43 @@ def _unary(name: str) -> Callable[[Any], E.Expr]:
 
 
 def Not(a: Any) -> E.Expr:
-    """The node Not(a)."""
+    """Return the node Not(a)."""
     return E.Not(E.convert(a))
 
 
 def Select(condition: Any, true_value: Any, false_value: Any) -> E.Expr:
-    """``true_value`` where ``condition`` holds, else ``false_value``; both are evaluated."""
+    """Return ``true_value`` where ``condition`` holds, else ``false_value``; both are evaluated."""
     return op.select(condition, true_value, false_value)
 
 
 def Cast(dtype: str, value: Any) -> E.Expr:
-    """The node Cast(dtype, value); :func:`cast` leaves a value alone that has the type already."""
+    """Return the node Cast(dtype, value); :func:`cast` returns a value that has the type already as it is."""
     return E.Cast(dtype, E.convert(value))
 
 
 def cast(value: Any, dtype: str) -> E.Expr:
-    """``value`` converted to ``dtype``."""
+    """Return ``value`` converted to ``dtype``."""
     return E.cast(dtype, E.convert(value))
 
 
 def Ramp(base: Any, stride: Any, lanes: Any) -> E.Expr:
-    """The vector base, base + stride, …"""
+    """Return the vector base, base + stride, …"""
     b = E.convert(base)
     return E.Ramp(b, E.convert(stride, b.dtype), int(lanes))
 
 
 def Broadcast(value: Any, lanes: Any) -> E.Expr:
-    """One scalar in every lane."""
+    """Return a vector with one scalar in every lane."""
     return E.Broadcast(E.convert(value), int(lanes))
 
 
 def Shuffle(vectors: Any, indices: Any) -> E.Expr:
-    """Lanes picked from the concatenation of vectors."""
+    """Return lanes picked from the concatenation of vectors."""
     return E.Shuffle(E.as_exprs(vectors), tuple(int(i) for i in indices))
 
 
 def call(name: str, *args: Any, dtype: str) -> E.Expr:
-    """A call of any operation: ``T.call("tir.exp", x, dtype="float32")``."""
+    """Return a call of any operation, as in ``T.call("tir.exp", x, dtype="float32")``."""
     return E.Call(name, E.as_exprs(args), dtype)
 
 
@@ -93,7 +93,7 @@ _BY_NAME = {
 
 
 def call_intrin(*args: Any, dtype: str | None = None) -> E.Expr:
-    """An operation by its name, ``T.call_intrin("float32", "tir.exp", x)``: the call itself when it is one known here."""
+    """Return a call of an operation by its name, as in ``T.call_intrin("float32", "tir.exp", x)``."""
     call = _call_as("call_intrin")(*args, dtype=dtype)
     assert isinstance(call, E.Call)
     name = call.args[0].value if call.args and isinstance(call.args[0], E.StringImm) else ""
@@ -103,18 +103,19 @@ def call_intrin(*args: Any, dtype: str | None = None) -> E.Expr:
 
 
 def ret(value: Any) -> E.Expr:
-    """The function's result."""
+    """Return from the function with a value."""
     e = E.convert(value)
     return E.Call("tir.ret", (e,), e.dtype)
 
 
 def address_of(load: Any) -> E.Expr:
-    """The address of an element."""
+    """Return the address of an element."""
     return E.Call("tir.address_of", (E.convert(load),), "handle")
 
 
 def tvm_access_ptr(ptype: Any, data: Any, offset: Any, extent: Any, rw_mask: Any, dtype: str = "handle") -> E.Expr:
-    """The address of element ``offset`` of the memory at ``data``; ``rw_mask``: 1 it is read, 2 written, 3 both."""
+    """Return the address of element ``offset`` of the memory at ``data``; ``rw_mask`` is 1 when it is read, 2 when
+    written, 3 for both."""
     return E.Call("tir.tvm_access_ptr", E.as_exprs((ptype, data, offset, extent, rw_mask)), dtype)
 
 
@@ -127,28 +128,28 @@ def _opaque(name: str, result: str = "handle") -> Callable[..., E.Expr]:
 
 
 def type_annotation(dtype: str) -> E.Expr:
-    """A data type as an argument of :func:`tvm_access_ptr`."""
+    """Return a data type as an argument of :func:`tvm_access_ptr`."""
     return E.Call("tir.type_annotation", (), dtype)
 
 
 def llvm_lookup_intrinsic_id(name: str) -> str:
-    """The name itself: intrinsics of LLVM are called by name here."""
+    """Return the name itself, because intrinsics of LLVM are called by name here."""
     return name
 
 
 def assume(condition: Any) -> E.Expr:
-    """Said to hold always."""
+    """Declare that a condition always holds."""
     e = E.convert(condition)
     return E.Call("tir.assume", (e,), e.dtype)
 
 
 def undef(dtype: str = "float32") -> E.Expr:
-    """Any value."""
+    """Return an unspecified value."""
     return E.Call("tir.undef", (), dtype)
 
 
 def prefetch(address: Any, *args: Any) -> E.Expr:
-    """Memory asked for ahead of time."""
+    """Prefetch memory that is needed later."""
     return E.Call("tir.prefetch", E.as_exprs((address, *args)), "int32")
 
 
@@ -189,7 +190,7 @@ _NODES = (
 )  # fmt: skip
 
 TYPED = {"call", "cast", "Cast", "type_annotation", "undef", "infinity", "max_value", "min_value", "tile_load"}
-"""Functions with a ``dtype`` of their own; elsewhere TVM's ``dtype=`` only says what the result has anyway."""
+"""Functions with a ``dtype`` parameter; for others TVM's ``dtype=`` only repeats the type of the result."""
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{cls.__name__: _raw(cls) for cls in _NODES},
@@ -219,4 +220,4 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "times_exp2": op.times_exp2,
     "truncdiv": op.truncdiv, "truncmod": op.truncmod,
 }  # fmt: skip
-"""Each function by the name after ``T.``."""
+"""The functions, by the name after ``T.``."""

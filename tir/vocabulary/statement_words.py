@@ -1,4 +1,4 @@
-"""Words that only the parser understands: they make statements, blocks and declarations."""
+"""This module defines the words for statements, blocks and declarations, which only the parser understands."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any, NoReturn
 
 
 class Word:
-    """A name in ``T`` with a meaning inside a ``@T.prim_func`` only. Called anywhere else it explains itself."""
+    """Represents a name in ``T`` that is valid inside a ``@T.prim_func`` only. A call elsewhere raises an
+    explanation."""
 
     def __init__(self, name: str, doc: str) -> None:
         self.name = name
@@ -20,7 +21,8 @@ class Word:
 
 
 class BufferWord(Word):
-    """``T.Buffer((16, 16), "float32")`` as the type of a parameter. Python evaluates annotations, so it is callable.
+    """Represents ``T.Buffer((16, 16), "float32")``, the type of a parameter. Python evaluates annotations, so it is
+    callable.
 
     ``T.Buffer[(16, 16), "float32"]``, the older spelling, means the same.
     """
@@ -73,7 +75,7 @@ _DOCS = {
 }
 
 WORDS: dict[str, Word] = {name: Word(name, doc) for name, doc in _DOCS.items()}
-"""Each word by the name after ``T.``; :data:`ALIASES` are other spellings."""
+"""The words, by the name after ``T.``; :data:`ALIASES` are other spellings."""
 
 WORDS["Buffer"] = BufferWord("Buffer", 'A: T.Buffer((16, 16), "float32"): the type of a buffer parameter')
 
@@ -87,7 +89,8 @@ for _other, _name in ALIASES.items():
 
 
 class Axis:
-    """``T.axis``: how a block's axes are bound. ``S`` and ``R`` are short for ``spatial`` and ``reduce``."""
+    """Represents ``T.axis``, which binds the axes of a block. ``S`` and ``R`` are short for ``spatial`` and
+    ``reduce``."""
 
     remap = WORDS["axis.remap"]
     spatial = S = WORDS["axis.spatial"]

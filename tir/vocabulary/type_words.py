@@ -1,4 +1,4 @@
-"""``T.float32`` and its like: a type in an annotation, a constant or conversion when called."""
+"""This module defines words such as ``T.float32``: types in annotations, constants or conversions when called."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from ..expr import Cast, Expr, FloatImm, IntImm, Var, cast, const, convert
 
 
 class TypeWord:
-    """One data type. ``T.int64(3)`` is a constant, ``T.float32("inf")`` too, ``T.int64(x)`` converts ``x``;
-    ``n = T.int32()`` declares a size."""
+    """Represents a data type.
+
+    ``T.int64(3)`` and ``T.float32("inf")`` are constants, ``T.int64(x)`` converts ``x``, ``n = T.int32()`` declares a
+    size.
+    """
 
     __slots__ = ("dtype",)
 
@@ -59,7 +62,7 @@ _SHORT = {"boolean": "bool", "int": INDEX, "ptr": "handle", "bf16": "bfloat16"} 
 
 @cache
 def type_word(name: str) -> TypeWord:
-    """The word for a data type's name; AttributeError when there is no such type."""
+    """Return the word for a data type's name; AttributeError when there is no such type."""
     name = _SHORT.get(name, name)
     try:
         parse_dtype(name)
