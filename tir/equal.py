@@ -195,7 +195,7 @@ class _Comparison:
             return self.fail(f"{b.name} corresponds to {_name(self.to_left[b])}, not to {a.name}")
         if self.map_free:
             return self.define(a, b)
-        return a is b or self.fail(f"free variables {a.name} and {b.name} are two variables")
+        return a is b or self.fail(f"free variables {a.name} and {b.name} are different variables")
 
     def buffer(self, a: Buffer, b: Buffer) -> bool:
         mapped = self.to_right.get(a)
@@ -205,7 +205,7 @@ class _Comparison:
             return self.fail(f"buffer {b.name} corresponds to {_name(self.to_left[b])}, not to {a.name}")
         if self.map_free or self.in_func:  # inside a function this is another view, declared where it is used first
             return self.define_buffer(a, b)
-        return a is b or self.fail(f"free buffers {a.name} and {b.name} are two buffers")
+        return a is b or self.fail(f"free buffers {a.name} and {b.name} are different buffers")
 
     def define_buffer(self, a: Buffer, b: Buffer, symbols: bool = False) -> bool:
         """Compare the declarations, then let the buffers correspond. With ``symbols`` sizes may be new variables."""
@@ -360,7 +360,7 @@ class _Comparison:
             if len(x) != len(y):
                 return self.fail(f"block {a.name_hint}: {len(x)} {name} against {len(y)}")
         if (a.init is None) != (b.init is None):
-            return self.fail(f"block {a.name_hint}: one side alone has an init")
+            return self.fail(f"block {a.name_hint}: only one side has an init")
         same = (
             all(map(self.axis, a.iter_vars, b.iter_vars))
             and self.at(".reads", a.reads, b.reads)
@@ -387,7 +387,7 @@ class _Comparison:
         for p, q in zip(a.params, b.params, strict=True):
             x, y = a.buffer_map.get(p), b.buffer_map.get(q)
             if (x is None) != (y is None):
-                return self.fail(f"parameter {p.name} is a buffer on one side alone")
+                return self.fail(f"parameter {p.name} is a buffer on one side only")
             if x is not None and y is not None and not self.define_buffer(x, y, symbols=True):
                 return False
         return a.body, b.body

@@ -688,7 +688,7 @@ def const(value: int | float | bool, dtype: str | None = None) -> Expr:
     if is_bool(dtype):
         return IntImm(int(bool(value)), dtype)
     if isinstance(value, float) and (not math.isfinite(value) or value != int(value)):
-        raise ValueError(f"{value!r} is no {dtype} constant")
+        raise ValueError(f"{value!r} is not a constant of type {dtype}")
     return IntImm(int(value), dtype)
 
 

@@ -55,7 +55,7 @@ def interpret(
     bfloat16 buffers are ``uint16`` arrays of bits. Sizes that are variables are read off the arrays. With
     ``check_regions`` every access must also lie in the regions that its block declares, and block axes in their
     domains. ``externs`` gives the functions behind ``tir.call_extern``. ``InterpretError`` says which access was wrong
-    (buffer, index, shape), which argument does not fit, or that ``max_steps`` loop rounds were not enough.
+    (buffer, index, shape), which argument does not fit, or that ``max_steps`` iterations of loops were not enough.
 
     >>> from tilewright.tir import For, BufferStore, PrimFunc, Var, decl_buffer, IntImm
     >>> A, i, a = decl_buffer((4,), "int32", "A"), Var("i"), Var("a", "handle")
@@ -65,7 +65,7 @@ def interpret(
     """
     if isinstance(func, IRModule):
         if len(func.functions) != 1:
-            raise InterpretError(f"which function? the module has {sorted(func.functions)}")
+            raise InterpretError(f"name the function to run; the module has {sorted(func.functions)}")
         func = next(iter(func.functions.values()))
     run = _Interpreter(func, check_regions, max_steps, dict(externs or {})).run
     if nesting(func) > _DEEP:
@@ -140,7 +140,7 @@ class _Interpreter:
             start, rounds = lo(), extent()
             self.steps += max(rounds, 0)
             if self.steps > self.max_steps:
-                raise InterpretError(f"more than {self.max_steps} loop rounds, stopped in the loop {s.loop_var.name}")
+                raise InterpretError(f"more than {self.max_steps} loop iterations, stopped in the loop {s.loop_var.name}")
             for i in range(start, start + rounds):
                 registers[slot] = i
                 body()

@@ -262,7 +262,7 @@ class ExprCompiler:
         if e.op == "tir.likely":
             return args[0]
         if e.op == "tir.assume":
-            return f"({args[0]} or {self._name(_raiser(f'what is assumed does not hold: {e.args[0]}'))}())"
+            return f"({args[0]} or {self._name(_raiser(f'an assumption does not hold: {e.args[0]}'))}())"
         if e.op == "tir.prefetch":
             return "0"
         if e.op == "tir.misaligned":

@@ -42,7 +42,7 @@ def tile_load(dtype: str, address: Any, stride: Any) -> Expr:
     not 16 rows of 64 bytes.
     """
     if not is_tile(dtype):
-        raise TypeError(f"tile_load: {dtype} is no tile of {TILE_ROWS} rows of {TILE_BYTES} bytes")
+        raise TypeError(f"tile_load: {dtype} is not a tile of {TILE_ROWS} rows of {TILE_BYTES} bytes")
     return Call("tir.tile_load", _place("tile_load", address, stride), dtype)
 
 
@@ -50,7 +50,7 @@ def tile_store(address: Any, stride: Any, value: Any) -> Expr:
     """Write a tile to memory in the layout that :func:`tile_load` reads. The call is evaluated as a statement."""
     e = convert(value)
     if not is_tile(e.dtype):
-        raise TypeError(f"tile_store: {e.dtype} is no tile of {TILE_ROWS} rows of {TILE_BYTES} bytes")
+        raise TypeError(f"tile_store: {e.dtype} is not a tile of {TILE_ROWS} rows of {TILE_BYTES} bytes")
     return Call("tir.tile_store", (*_place("tile_store", address, stride), e), "void")
 
 

@@ -184,7 +184,7 @@ def test_what_is_no_tile():
     with pytest.raises(TypeError, match="tile_dot2_bf16 takes float32x256, bfloat16x512, bfloat16x512"):
         tile_dot2_bf16(const(0.0, "float32x256"), const(0.0, "float32x256"), const(0.0, "bfloat16x512"))
     for dtype in ("int8x512", "boolx8192", "int32"):
-        with pytest.raises(TypeError, match=f"{dtype} is no tile of 16 rows of 64 bytes"):
+        with pytest.raises(TypeError, match=f"{dtype} is not a tile of 16 rows of 64 bytes"):
             tile_load(dtype, const(0), 1)
     with pytest.raises(TypeError, match="float32x16 is no tile"):
         tile_store(const(0), 1, const(0.0, "float32x16"))

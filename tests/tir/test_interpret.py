@@ -374,7 +374,7 @@ def test_arguments_are_checked() -> None:
 def test_what_cannot_run() -> None:
     A, i = decl_buffer((4,), name="A"), Var("i")
     a = np.zeros(4, "float32")
-    with pytest.raises(InterpretError, match="more than 100 loop rounds, stopped in the loop i"):
+    with pytest.raises(InterpretError, match="more than 100 loop iterations, stopped in the loop i"):
         interpret(func(loop(i, 1000, Evaluate(const(0))), A), a, max_steps=100)
     with pytest.raises(InterpretError, match="an assertion failed: too small"):
         interpret(func(AssertStmt(const(False), "too small", Evaluate(const(0))), A), a)

@@ -98,7 +98,7 @@ def test_views_compute_on_the_memory_they_look_at():
     ("body", "message"),
     [
         ("x: T.int32 = 0\nfor i in range(17):\n    x = x + A[i]\nB[0] = x", "`x` is a name for a value, which a loop"),
-        ("for i in range(17, 1, -1):\n    B[i] = 1", "a loop steps forward"),
+        ("for i in range(17, 1, -1):\n    B[i] = 1", "the step of a loop must be positive"),
         ("def g(i):\n    B[i] = 1", "a function inside a function is a macro"),
         ("T.attr(T.comm_reducer(lambda x: x, [T.int32(0)]), 'a', 0)", "1 values take 2 names, not 1"),
         ("C = A.view(1, 17, like=3)", "view has no argument `like`"),

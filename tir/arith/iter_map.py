@@ -167,7 +167,7 @@ class _Finder:
             return self._divided(self.parse(e.a), e)
         if isinstance(e, Cast) and self.an.keeps_value(e):
             return self.parse(e.value)
-        raise _NotAffine(f"{e} is no sum, product, quotient or remainder")
+        raise _NotAffine(f"{e} is not a sum, product, quotient or remainder")
 
     def _plus(self, a: IterSum, b: IterSum, sign: Expr) -> IterSum:
         args = list(a.args)
@@ -198,11 +198,11 @@ class _Finder:
             return IterSum((), self.an.simplify(type(e)(a.base, e.b)))
         digit = self.single(a)
         if digit is None:
-            raise _NotAffine(f"{e.a} does not put its digits together without gaps")
+            raise _NotAffine(f"{e.a} has digits that leave gaps or overlap")
         c, base, quotient = e.b, a.base, isinstance(e, FloorDiv)
         zero = const(0, e.dtype)
         if not self._divides(c, base):
-            raise _NotAffine(f"the constant part of {e.a} is no multiple of {c}")
+            raise _NotAffine(f"the constant part of {e.a} is not a multiple of {c}")
         new_base = self.an.simplify(base // c) if quotient else zero
         if self._divides(c, digit.scale):  # the whole digit is a multiple of c
             if not quotient:
@@ -335,7 +335,7 @@ class _Finder:
             c.total = IterSum(tuple(args), c.total.base)
             digit = self.single(c.total)
             if digit is None or not self._is(digit.scale, 1):
-                self.errors.append(f"the predicate {c.text} does not put its digits together without gaps")
+                self.errors.append(f"the predicate {c.text} has digits that leave gaps or overlap")
                 continue
             if self.an.can_prove(digit.extent <= c.bound):
                 continue  # this follows from the loops and the predicates before it
@@ -391,7 +391,7 @@ class _Finder:
             return a
         digit = self.single(a)
         if digit is None:
-            self.errors.append(f"{binding} does not put its digits together without gaps")
+            self.errors.append(f"{binding} has digits that leave gaps or overlap")
             return a
         if not self._is(digit.scale, 1):
             self.errors.append(f"{binding} takes every {digit.scale}th value only")

@@ -162,7 +162,7 @@ class _Divider:
             part = self.split(split)
             if part.inner is not None:
                 if highs:
-                    raise _Indivisible(f"the inner part {part.inner} counts for more than the outer part {highs[0]}")
+                    raise _Indivisible(f"the inner part {part.inner} has a larger scale than the outer part {highs[0]}")
                 lows.append(part.inner * inner_extent)
                 inner_extent = self._times(inner_extent, part.inner_extent)
             if part.outer is not None:

@@ -243,7 +243,7 @@ class AccessParser(ParserBase):
         try:
             tree = ast.parse(text, mode="eval").body
         except (SyntaxError, ValueError, MemoryError, RecursionError):
-            raise self.error(f"{text!r} is no size", node) from None
+            raise self.error(f"{text!r} is not a size", node) from None
         words = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Attribute)}  # the T of T.int64
         for n in ast.walk(tree):
             ast.copy_location(n, node)

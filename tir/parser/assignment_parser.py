@@ -24,7 +24,7 @@ class AssignParser(OlderParser):
 
     def _stmt_Assign(self, node: ast.Assign) -> Stmt | Wrapper | None:
         if len(node.targets) != 1:
-            raise self.error("one target at a time", node)
+            raise self.error("an assignment has one target", node)
         target = node.targets[0]
         if isinstance(target, ast.Subscript):
             return self.store(target, self.eval(node.value), node)

@@ -52,7 +52,7 @@ class BlockParser(ExprParser):
     def frame(self, node: ast.AST, what: str) -> Frame:
         """Return the innermost open block; ParseError outside all blocks."""
         if not self.frames or self.frames[-1].is_function:
-            raise self.error(f"{what} belongs into a block", node)
+            raise self.error(f"{what} belongs in a block", node)
         return self.frames[-1]
 
     def attributes(self, node: ast.expr) -> dict[str, Any]:
@@ -66,7 +66,7 @@ class BlockParser(ExprParser):
         """Parse ``with T.block(name): body``."""
         args = self.arguments(call, "name", "no_realize")
         if "no_realize" in args and self.eval(args["no_realize"]):
-            raise self.error("a block that is not realized is no statement of a program", args["no_realize"])
+            raise self.error("a block that is not realized is not a statement of a program", args["no_realize"])
         name = self.string(args["name"]) if "name" in args else ""
         may_be_root = len(self.frames) == 1 and not self.loops
         frame = Frame()
@@ -194,7 +194,7 @@ class BlockParser(ExprParser):
             if k not in _KINDS:
                 raise self.error(f"axis kind {k!r}; there are {', '.join(_KINDS)}", args["kinds"])
             if not isinstance(v, Var) or v not in self.loops:
-                raise self.error(f"T.axis.remap takes loop variables, {v} is none", args["bindings"])
+                raise self.error(f"T.axis.remap takes loop variables; {v} is not one", args["bindings"])
             if not isinstance(t, ast.Name):
                 raise self.error("an axis is a name", t)
             dom = self.loops[v]
@@ -215,7 +215,7 @@ class BlockParser(ExprParser):
         """Parse ``A = T.match_buffer(a, shape)`` of a parameter, or of a region in a block."""
         args = self.arguments(call, "param", *BUFFER_ARGS, "type")
         if "param" not in args:
-            raise self.error("T.match_buffer of what?", call)
+            raise self.error("T.match_buffer needs a parameter or a region", call)
         param = args.pop("param")
         if isinstance(param, ast.Name):
             value = self.eval(param)

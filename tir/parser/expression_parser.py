@@ -116,7 +116,7 @@ class ExprParser(AccessParser):
                 a = convert(a, b.dtype)
             out = self.guarded(node, op, a, b)
             if not isinstance(out, Expr):
-                raise self.error("these two do not combine", node)
+                raise self.error("these two values do not support the operator", node)
             return out
         return self.guarded(node, python_binary, op, a, b)
 

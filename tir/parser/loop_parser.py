@@ -93,7 +93,7 @@ class LoopParser(AssignParser):
             notes.update({"disable_unroll": True} if wanted is False else {"pragma_unroll": wanted})
         by = 1 if step is None else self.number(step)
         if by < 1:
-            raise self.error("a loop steps forward", step)
+            raise self.error("the step of a loop must be positive", step)
         self.scopes.append({})
         if by > 1:
             return self._strided(node, kind, r, by, thread, notes)

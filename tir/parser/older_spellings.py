@@ -103,7 +103,7 @@ class OlderParser(BlockParser):
         if isinstance(thread, Var):
             var, tag = thread, self.thread_tags.get(thread)
             if tag is None:
-                raise self.error("this is no variable of T.env_thread", args["thread"])
+                raise self.error("this is not a variable of T.env_thread", args["thread"])
         else:
             var, tag = Var(name, extent.dtype), self.string(args["thread"])
         axis = IterVar(Range.from_extent(extent), var, "thread", tag)

@@ -64,7 +64,7 @@ def python_binary(op: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
         if len(a) + len(b) > _MAX_ITEMS:
             raise ValueError("the sequence is too long")
         return a + b
-    raise TypeError(f"{type(a).__name__} and {type(b).__name__} do not combine so")
+    raise TypeError(f"{type(a).__name__} and {type(b).__name__} do not support this operator")
 
 
 def _range(*args: Any) -> range:

@@ -130,7 +130,7 @@ class StmtParser(LoopParser):
             return Var(name, self.dtype(args["dtype"]) if "dtype" in args else value.dtype), value
         var = self.eval(args["var"])
         if not isinstance(var, Var):
-            raise self.error("var= is a variable", args["var"])
+            raise self.error("var= needs a variable", args["var"])
         return var, value
 
     def _attr(self, call: ast.Call) -> Wrapper:

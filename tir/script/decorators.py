@@ -73,7 +73,7 @@ def _from_function(func: Any, frame: FrameType) -> PrimFunc:
     source = Source(textwrap.dedent("".join(lines)), inspect.getsourcefile(func) or "<source>", max(first, 1))
     out = parse_source(source, _names(func, frame))
     if not isinstance(out, PrimFunc):
-        raise TypeError(f"`{func.__name__}` is no function")
+        raise TypeError(f"`{func.__name__}` is not a function")
     return out
 
 
