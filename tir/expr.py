@@ -147,7 +147,7 @@ class Var(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class IntImm(Expr):
-    """An integer or bool constant."""
+    """Represents an integer or bool constant."""
 
     value: int
     dtype: str = INDEX
@@ -163,7 +163,7 @@ class IntImm(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class FloatImm(Expr):
-    """A floating-point constant; infinities and NaN are allowed."""
+    """Represents a floating-point constant; infinities and NaN are allowed."""
 
     value: float
     dtype: str = "float32"
@@ -174,7 +174,7 @@ class FloatImm(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class StringImm(Expr):
-    """A string constant, an argument of some calls and attributes."""
+    """Represents a string constant, an argument of some calls and attributes."""
 
     value: str
     dtype: str = "handle"
@@ -228,7 +228,8 @@ class Div(BinaryOp):
 
 
 class TruncDiv(BinaryOp):
-    """Integer division that rounds towards zero, as C's; by zero and of the smallest number as :class:`FloorDiv`."""
+    """Integer division that rounds towards zero, as C's; by zero, and of the smallest number, it gives what
+    :class:`FloorDiv` gives."""
 
     __slots__ = ()
 
@@ -495,7 +496,7 @@ class BufferLoad(Expr):
 
     Lane i of the result is read at lane i of each vector index; scalar indices hold for all lanes.
 
-    ``predicate``, a bool vector, marks the lanes to read; the others are zero and touch no memory.
+    ``predicate``, a bool vector, marks the lanes to read; the others are zero and access no memory.
     """
 
     buffer: Buffer

@@ -1,4 +1,4 @@
-"""A slow, obvious evaluator of TIR on NumPy arrays: what every schedule and every lowering pass is compared with.
+"""This module interprets TIR on NumPy arrays, slowly and simply; schedules and lowering passes are compared with it.
 
 It runs programs before and after lowering, checks every access against the buffer's shape, fills fresh memory with NaN
 (integers: a pattern), and rounds after every operation. Statements become Python closures here, expressions Python
@@ -39,7 +39,8 @@ from .walk import loads_and_stores, pre_order
 
 Run = Callable[[], None]
 _DEEP = 60
-"""Levels of a program from which on it runs where there is room; it cannot start again, as it writes."""
+"""Programs that nest more deeply run on a large stack from the start; they cannot be started again, because they
+write."""
 
 
 def interpret(
@@ -49,9 +50,9 @@ def interpret(
     max_steps: int = 200_000_000,
     externs: Mapping[str, Callable[..., Any]] | None = None,
 ) -> None:
-    """Run ``func`` on ``args``: NumPy arrays for buffers, numbers for scalars, in the order of the parameters; outputs
-    are written in place.
+    """Run ``func`` on ``args``, in the order of the parameters; outputs are written in place.
 
+    Arguments are NumPy arrays for buffers and numbers for scalars.
     bfloat16 buffers are ``uint16`` arrays of bits. Sizes that are variables are read off the arrays. With
     ``check_regions`` every access must also lie in the regions that its block declares, and block axes in their
     domains. ``externs`` gives the functions behind ``tir.call_extern``. ``InterpretError`` says which access was wrong
@@ -75,7 +76,7 @@ def interpret(
 
 
 class _Return(Exception):
-    """tir.ret was reached."""
+    """Raised by ``tir.ret`` to end the run."""
 
 
 class _Interpreter:
@@ -124,7 +125,7 @@ class _Interpreter:
     # -- statements --------------------------------------------------------------------------------------------------
 
     def stmt(self, s: Any) -> Run:
-        """The function that runs ``s``."""
+        """Return the function that runs ``s``."""
         visit = _STATEMENTS.get(type(s))
         if visit is None:
             raise InterpretError(f"cannot run a {type(s).__name__}")
@@ -137,11 +138,13 @@ class _Interpreter:
         inits = self.starts.pop(s, [])
 
         def run() -> None:
-            start, rounds = lo(), extent()
-            self.steps += max(rounds, 0)
+            start, trip_count = lo(), extent()
+            self.steps += max(trip_count, 0)
             if self.steps > self.max_steps:
-                raise InterpretError(f"more than {self.max_steps} loop iterations, stopped in the loop {s.loop_var.name}")
-            for i in range(start, start + rounds):
+                raise InterpretError(
+                    f"more than {self.max_steps} loop iterations, stopped in the loop {s.loop_var.name}"
+                )
+            for i in range(start, start + trip_count):
                 registers[slot] = i
                 body()
 
@@ -156,7 +159,7 @@ class _Interpreter:
         return run_or_start if inits else run
 
     def _within(self, outer: Stmt, body: Stmt) -> Run:
-        """The function that runs ``body``, which stands in ``outer``."""
+        """Return the function that runs ``body``, a part of ``outer``."""
         above = self.path
         self.path = (*above, outer)
         run = self.stmt(body)
@@ -285,7 +288,10 @@ class _Interpreter:
         return run
 
     def _start(self, s: BlockRealize) -> list[int] | None:
-        """What counts the steps of a reduction that may have none: then its init runs in place of its outermost loop."""
+        """Return a counter of the iterations of a reduction.
+
+        If there are none, its init runs in place of its outermost loop. None where that cannot happen.
+        """
         found = start_in_front(s, self.path)
         if found is None:
             return None
@@ -303,7 +309,7 @@ class _Interpreter:
 class _Guard:
     """Keeps the accesses of a block inside the regions that it declares, and its axes in their domains.
 
-    A block without axes, reads and writes declares nothing and is not held to it. What a block writes it may read.
+    A block without axes, reads and writes declares nothing and is not checked. A block may read what it writes.
     """
 
     def __init__(self, interpreter: _Interpreter, block: Block) -> None:
@@ -338,7 +344,8 @@ class _Guard:
             view.reads, view.writes = reads, writes
 
     def _box(self, region: BufferRegion) -> tuple[tuple[int, int], ...]:
-        """The region; a dimension whose ends are read from memory, perhaps under a condition, is whole."""
+        """Return the box of a region. A dimension whose ends are read from memory, perhaps under a condition, is
+        whole."""
         value = self.memory.value
         out = []
         for r, extent in zip(region.region, region.buffer.shape, strict=True):

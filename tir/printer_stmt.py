@@ -1,4 +1,4 @@
-"""Statements as text, one line at a time; functions around them are :mod:`.printer_func`'s."""
+"""This module prints statements, one line at a time; :mod:`.printer_func` prints functions."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ SPELLINGS = {
     "block": {"block": "block", "block_attr": "block_attr", "alloc_buffer": "alloc_buffer"},
     "sblock": {"block": "sblock", "block_attr": "sblock_attr", "alloc_buffer": "sblock_alloc_buffer"},
 }
-"""The words of blocks: those of TVM up to 0.22, and those of TVM since."""
+"""The words for blocks in TVM up to 0.22, and in later versions of TVM."""
 _SCOPED = (LetStmt, Allocate, AttrStmt, AssertStmt)
 
 
 def same(a: Expr, b: Expr) -> bool:
-    """Whether two extents are the same object or equal constants of one type."""
+    """Return whether two extents are the same object or equal constants of one type."""
     return a is b or (type(a) is IntImm and type(b) is IntImm and a.value == b.value and a.dtype == b.dtype)
 
 
 class StmtPrinter(ExprPrinter):
-    """Collects lines. ``highlight`` maps nodes (statements, blocks, loop variables, buffers) to remarks."""
+    """Collects lines. ``highlight`` maps nodes (statements, blocks, loop variables, buffers) to texts."""
 
     def __init__(self, highlight: Mapping[Any, str] | Iterable[Any] = (), words: str = "block") -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class StmtPrinter(ExprPrinter):
     # Lines
 
     def line(self, text: str, *nodes: Any) -> None:
-        """One line; underlined when one of ``nodes`` is marked."""
+        """Add one line, underlined when one of ``nodes`` is highlighted."""
         self.lines.append(self.indent + text)
         for node in nodes:
             remark = self.marks.get(node) if self.marks else None
@@ -67,7 +67,7 @@ class StmtPrinter(ExprPrinter):
                 return
 
     def nested(self, body: Stmt) -> None:
-        """``body`` one step further in, in a scope of its own."""
+        """Print ``body`` indented by one more step, in a scope of its own."""
         indent = self.indent
         self.indent = indent + "    "
         self.names.enter()
@@ -75,7 +75,7 @@ class StmtPrinter(ExprPrinter):
         self.names.leave()
         self.indent = indent
 
-    # What nothing declares
+    # Variables and buffers that nothing declares
 
     def unknown_var(self, var: Var) -> str:
         with self.names.within(self.head_scope if self.head is not None else -1):
@@ -85,7 +85,7 @@ class StmtPrinter(ExprPrinter):
 
     def unknown_buffer(self, buffer: Buffer) -> str:
         pointer = self.names.texts.get(buffer.data)
-        if pointer is not None and buffer.data not in self.head_pointers:  # a view of what is declared in the middle
+        if pointer is not None and buffer.data not in self.head_pointers:  # a view of an allocated buffer
             self.line(self.declare(buffer, "Buffer", explicit=True))
             return self.names.texts[buffer]
         if self.head is not None:
@@ -115,8 +115,10 @@ class StmtPrinter(ExprPrinter):
                         self.line(f"{self.names.define(n, n.name)} = {declaration(n)}")
 
     def buffer_args(self, buffer: Buffer, explicit: bool = False, extra: str = "", scope: str = "global") -> str:
-        """``(16, 16), "int8", scope="local"``: float32 goes without saying unless ``explicit``, and so does
-        the scope ``global`` where it is the default."""
+        """Return the arguments of a buffer, such as ``(16, 16), "int8", scope="local"``.
+
+        float32 is left out unless ``explicit``, and so is ``scope`` where it is the default.
+        """
         shape = self.many(buffer.shape)
         out = [f"({shape},)" if len(buffer.shape) == 1 else f"({shape})"]
         if explicit or buffer.dtype != "float32":
@@ -148,7 +150,8 @@ class StmtPrinter(ExprPrinter):
         extra: str = "",
         scope: str = "global",
     ) -> str:
-        """``A = T.word(first, shape, …)`` after lines for the symbols in it; the name is the buffer's from here on."""
+        """Print ``A = T.word(first, shape, …)`` after lines for the symbols in it, and name the buffer in this
+        scope."""
         self.symbols(buffer)
         shared = buffer.data in self.names.texts
         args = self.buffer_args(buffer, explicit, extra, scope)
@@ -160,7 +163,7 @@ class StmtPrinter(ExprPrinter):
     # Statements
 
     def stmt(self, s: Any) -> None:
-        """Print ``s``; a chain of scoped statements runs down the page without further indentation."""
+        """Print ``s``; a chain of scoped statements is printed without further indentation."""
         while True:
             cls = type(s)
             if cls is LetStmt:
@@ -241,7 +244,7 @@ class StmtPrinter(ExprPrinter):
         chain = [s]
         while type(chain[-1].else_case) is IfThenElse:
             chain.append(chain[-1].else_case)
-        texts = [self.text(link.condition) for link in chain]  # first: they may declare views that they look at
+        texts = [self.text(link.condition) for link in chain]  # first, because they may declare views that they read
         for word, link, text in zip(["if"] + ["elif"] * len(chain), chain, texts, strict=False):
             self.line(f"{word} {text}:", link)
             self.nested(link.then_case)
@@ -279,7 +282,7 @@ class StmtPrinter(ExprPrinter):
         return f"T.{_LOOP_WORDS[s.kind]}({args}{notes})"
 
     def _grid(self, s: For) -> list[For]:
-        """The loops from ``s`` inwards that print as one ``T.grid``."""
+        """Return the loops from ``s`` inwards that print as one ``T.grid``."""
         loops: list[For] = []
         seen: set[Var] = set()
         node: Any = s
@@ -346,7 +349,7 @@ class StmtPrinter(ExprPrinter):
         run: list[tuple[IterVar, Expr]] = []
         values = realize.iter_values
         for k, axis in enumerate(b.iter_vars):
-            if k >= len(values):  # not well-formed; print what there is
+            if k >= len(values):  # not well-formed, but printed all the same
                 self.line(f"{self.names.define(axis.var, axis.var.name)} = {self._axis(axis)})", axis.var)
                 continue
             value = values[k]
@@ -386,5 +389,5 @@ class StmtPrinter(ExprPrinter):
 
 
 def declaration(var: Var) -> str:
-    """``T.int32()``: what stands on the right of a new variable."""
+    """Return the text that declares a variable, such as ``T.int32()``."""
     return f"T.{var.dtype}()"

@@ -1,8 +1,9 @@
-"""Statements: loops, blocks, stores and what joins them.
+"""This module defines statements: loops, blocks, stores, sequences, branches.
 
 A :class:`Block` is a unit of computation with its own axes; a :class:`BlockRealize` says, inside loops, which values
 the axes take and when (``predicate``). ``init`` runs when all reduction axes are at the start of their domain. A
-reduction without any step gives its init too, unless a loop carries its steps and elements at once (:mod:`.reduction_init`).
+reduction without iterations gives its init as well, unless one loop binds reduction and spatial axes
+(:mod:`.reduction_init`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ FOR_KINDS = ("serial", "parallel", "vectorized", "unrolled", "thread_binding")
 
 
 class Stmt(Node):
-    """The base of all statements."""
+    """The base class of all statements."""
 
     __slots__ = ()
     __hash__ = object.__hash__
@@ -27,7 +28,7 @@ class Stmt(Node):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class For(Stmt):
-    """A loop: ``loop_var`` runs over ``[min, min + extent)``, in order when serial.
+    """Represents a loop: ``loop_var`` runs over ``[min, min + extent)``, in order when serial.
 
     ``kind`` is one of :data:`FOR_KINDS`; ``thread_binding`` names the thread axis (``threadIdx.x``) of that kind.
     """
@@ -45,7 +46,7 @@ class For(Stmt):
             raise ValueError(f"loop kind {self.kind!r}; there are {FOR_KINDS}")
 
     def with_(self, **changes: Any) -> For:
-        """This loop with the named fields changed."""
+        """Return this loop with the named fields changed."""
         values = {name: getattr(self, name) for name in For.__slots__}
         values.update(changes)
         return For(**values)
@@ -64,7 +65,7 @@ class For(Stmt):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class BufferStore(Stmt):
-    """``buffer[indices] = value``; with ``predicate``, a bool vector, only the marked lanes are written."""
+    """Stores ``buffer[indices] = value``; with ``predicate``, a bool vector, only the marked lanes are written."""
 
     buffer: Buffer
     value: Expr
@@ -87,7 +88,7 @@ class BufferStore(Stmt):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SeqStmt(Stmt):
-    """Statements one after the other; :func:`seq` makes them, flat."""
+    """Runs statements one after the other; :func:`seq` makes sequences without nesting."""
 
     seq: tuple[Stmt, ...]
 
@@ -101,7 +102,7 @@ class SeqStmt(Stmt):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class IfThenElse(Stmt):
-    """``then_case`` when ``condition`` holds, else ``else_case`` (if any)."""
+    """Runs ``then_case`` when ``condition`` holds, else ``else_case`` (if any)."""
 
     condition: Expr
     then_case: Stmt
@@ -123,7 +124,7 @@ class IfThenElse(Stmt):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class LetStmt(Stmt):
-    """``body`` with ``var`` standing for ``value``, evaluated once."""
+    """Runs ``body``, in which ``var`` has the value ``value``; that is evaluated once."""
 
     var: Var
     value: Expr
@@ -140,7 +141,7 @@ class LetStmt(Stmt):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class AttrStmt(Stmt):
-    """A remark ``attr_key = value`` about ``node`` that holds in ``body``."""
+    """Represents an attribute ``attr_key = value`` of ``node`` that holds in ``body``."""
 
     node: Any
     attr_key: str
@@ -177,7 +178,7 @@ class AssertStmt(Stmt):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Allocate(Stmt):
-    """``buffer`` exists, uninitialized, inside ``body``; in blocks ``alloc_buffers`` says the same until lowering."""
+    """Allocates ``buffer``, uninitialized, for ``body``. Before lowering, blocks have ``alloc_buffers`` instead."""
 
     buffer: Buffer
     body: Stmt
@@ -193,7 +194,7 @@ class Allocate(Stmt):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Evaluate(Stmt):
-    """An expression evaluated for its effect; ``Evaluate(0)`` does nothing."""
+    """Evaluates an expression for its side effect; ``Evaluate(0)`` does nothing."""
 
     value: Expr
 
@@ -207,8 +208,11 @@ class Evaluate(Stmt):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Block(Stmt):
-    """A unit of computation. ``iter_vars`` are its axes with domains and kinds, ``reads`` and ``writes`` what it
-    touches for one value of the axes; ``alloc_buffers`` live inside it; ``match_buffers`` rename regions."""
+    """Represents a unit of computation.
+
+    ``iter_vars`` are its axes with domains and kinds; ``reads`` and ``writes`` are the regions that it accesses for one
+    value of the axes; ``alloc_buffers`` live inside it; ``match_buffers`` rename regions.
+    """
 
     iter_vars: tuple[IterVar, ...]
     reads: tuple[BufferRegion, ...]
@@ -226,13 +230,13 @@ class Block(Stmt):
         return self.name_hint
 
     def with_(self, **changes: Any) -> Block:
-        """This block with the named fields changed."""
+        """Return this block with the named fields changed."""
         values = {name: getattr(self, name) for name in Block.__slots__}
         values.update(changes)
         return Block(**values)
 
     def children(self) -> Iterator[Node]:
-        """Domains, regions (also of match_buffers), init, body."""
+        """Yield the domains, the regions (also of match_buffers), the init and the body."""
         for axis in self.iter_vars:
             yield axis.dom.min
             yield axis.dom.extent
@@ -289,7 +293,7 @@ class BlockRealize(Stmt):
 
 
 def seq(*stmts: Stmt | None) -> Stmt:
-    """The statements one after the other: nested sequences are flattened, ``None`` and no-ops dropped."""
+    """Return the statements one after the other: nested sequences are flattened, ``None`` and no-ops dropped."""
     flat: list[Stmt] = []
     for stmt in stmts:
         if isinstance(stmt, SeqStmt):
@@ -302,5 +306,5 @@ def seq(*stmts: Stmt | None) -> Stmt:
 
 
 def is_no_op(stmt: Stmt) -> bool:
-    """Whether the statement is ``Evaluate`` of a constant."""
+    """Return whether the statement is ``Evaluate`` of a constant."""
     return isinstance(stmt, Evaluate) and isinstance(stmt.value, IntImm)

@@ -1,4 +1,4 @@
-"""The verifier: what is true of every program, between any two steps.
+"""This module checks the invariants that every program satisfies between any two steps.
 
  1. A variable is defined before it is used, and used only where its definition holds: in the loop, block, let or
     function that defines it. Sizes in the shapes of parameters' buffers are defined by them.
@@ -15,14 +15,15 @@
  8. A block has one value of the right type per axis. Its predicate is bool.
  9. A block with axes uses these, not the variables of loops around it.
 10. A block other than the root declares the buffers that it writes, and those that it reads (its own output aside).
-    One without axes that declares nothing holds blocks, and touches nothing outside of these. A declared region holds each access that is made for certain and whose distance from it is a number
-    (:mod:`.undeclared_accesses`); of others, and of what is reached through a pointer, it cannot be known.
+    One without axes that declares nothing holds blocks, and accesses nothing outside of these. A declared region holds
+    each access that is always made and whose distance from the region is a known number (:mod:`.undeclared_accesses`);
+    other accesses, and those through a pointer, are not checked.
 11. A matched buffer has the data type and the scope of its source, and no more dimensions.
 12. A sequence holds two statements at least, none of them a sequence.
 13. A program with blocks is one block without axes, its root.
 14. Nothing of te is left: no reduction or tensor inside an expression.
 
-Checked with a run of :func:`verify`, in one walk.
+A call of :func:`verify` checks all of them in one walk.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ _AXIS_KINDS = ("spatial", "reduce", "opaque", "scan", "thread")
 
 
 class VerifyError(ValueError):
-    """A program that breaks an invariant: which, and where in the text."""
+    """Raised for a program that breaks an invariant; it says which one, and where in the text."""
 
     def __init__(self, message: str, func: PrimFunc, node: Any) -> None:
         self.message = message
@@ -96,8 +97,8 @@ class _Verifier:
         self.func = func
         self.spot: Any = None
         self.known: set[Any] = set()  # variables and buffers in scope now
-        self.order: list[Any] = []  # the same, as they came into scope: leaving a scope costs what entered in it
-        self.ever: set[Any] = set()  # defined anywhere so far
+        self.order: list[Any] = []  # the same in order of definition: leaving a scope removes only its end
+        self.ever: set[Any] = set()  # everything defined so far
         self.hidden: dict[Var, str] = {}  # loop variables that the innermost block with axes must not use
         self.loops: list[Var] = []
         self.blocks: list[tuple[Block, set[Buffer], set[Buffer]]] = []
@@ -118,7 +119,7 @@ class _Verifier:
         self.order.append(item)
 
     def leave(self, mark: int) -> None:
-        """What came into scope after the first ``mark`` items goes."""
+        """Remove from the scope everything that was defined after the first ``mark`` items."""
         self.known.difference_update(self.order[mark:])
         del self.order[mark:]
 
@@ -289,7 +290,7 @@ class _Verifier:
             missing = sources - reads - writes
             self.check(not missing, f"block `{b.name_hint}` matches {_names(missing)}, neither read nor written by it")
         self.blocks.append((b, reads, writes))
-        for region in (*b.reads, *b.writes):  # what their indices read is the block's own
+        for region in (*b.reads, *b.writes):  # what their indices read counts as accesses of the block
             self.region(region)
         for buffer in b.alloc_buffers:
             self.allocate(buffer)
@@ -339,7 +340,7 @@ class _Verifier:
             raise self.fail(f"buffer `{buffer.name}` {known}")
 
     def access(self, buffer: Buffer, indices: tuple[Expr, ...], predicate: Expr | None) -> int:
-        """Check an access; the number of its lanes."""
+        """Check an access; return the number of its lanes."""
         self.in_scope(buffer)
         if len(indices) != buffer.ndim:
             raise self.fail(f"`{buffer.name}` has {buffer.ndim} dimensions, indexed with {len(indices)}")

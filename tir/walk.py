@@ -1,4 +1,4 @@
-"""The one way to walk the IR: iterate over nodes, or rewrite them functionally.
+"""This module walks the IR: it iterates over nodes, or rewrites them.
 
 >>> from tilewright.tir.expr import Var, Add, is_const_int, IntImm
 >>> i = Var("i")
@@ -25,7 +25,7 @@ Rule = Callable[[Any], Any]
 
 
 def pre_order(node: Node, enter: Callable[[Node], bool] | None = None) -> Iterator[Node]:
-    """All nodes, parents first; ``enter(node)`` false keeps the walk out of what is below ``node``."""
+    """Yield all nodes, parents first; where ``enter(node)`` is false, the nodes below ``node`` are left out."""
     stack: list[Node] = [node]
     while stack:
         top = stack.pop()
@@ -39,7 +39,10 @@ def pre_order(node: Node, enter: Callable[[Node], bool] | None = None) -> Iterat
 
 
 def distinct(node: Node) -> Iterator[Node]:
-    """:func:`pre_order`, an expression that stands in several places once (leaves as often as they stand)."""
+    """Yield what :func:`pre_order` does, but an expression used in several places only once.
+
+    Leaves are yielded for each place.
+    """
     seen: set[int] = set()
     stack: list[Node] = [node]
     while stack:
@@ -58,7 +61,7 @@ def distinct(node: Node) -> Iterator[Node]:
 
 
 def post_order(node: Node) -> Iterator[Node]:
-    """All nodes, children first."""
+    """Yield all nodes, children first."""
     stack = [(node, node.children())]
     while stack:
         top, below = stack[-1]
@@ -71,11 +74,11 @@ def post_order(node: Node) -> Iterator[Node]:
 
 
 def transform(node: N, pre: Rule | None = None, post: Rule | None = None, *, shared: bool = False) -> Any:
-    """Rebuild ``node`` by rules. A rule returns a new node, or None for "leave it".
+    """Rebuild ``node`` by rules. A rule returns a new node, or None to leave the node as it is.
 
-    ``pre`` sees a node before its children; what it returns is taken as it is, without a further walk.
-    ``post`` sees the node with its children already rewritten. A walk that changes nothing returns the same object.
-    ``shared``: the rules look at the node alone, so an expression that stands in several places is rewritten once.
+    ``pre`` is called before the children are rewritten; its result is not walked again.
+    ``post`` is called with the node whose children are rewritten. A walk that changes nothing returns the same object.
+    With ``shared`` an expression used in several places is rewritten once; the rules must depend on the node alone.
     """
     done: dict[int, Any] = {}
 
@@ -104,12 +107,12 @@ def transform(node: N, pre: Rule | None = None, post: Rule | None = None, *, sha
 
 
 def transform_statements(node: N, post: Rule) -> Any:
-    """:func:`transform` by a rule that changes statements only: expressions are not entered."""
+    """Rebuild ``node`` like :func:`transform`, by a rule that changes statements only; expressions are not walked."""
     return transform(node, lambda n: n if isinstance(n, Expr) else None, post)
 
 
 def substitute(node: Any, mapping: Mapping[Var, Expr]) -> Any:
-    """``node`` with variables replaced by expressions, wherever they are used. Works on BufferRegion as well.
+    """Return ``node`` with variables replaced by expressions, wherever they are used. Works on BufferRegion as well.
 
     Buffers' own shapes are left alone; see :func:`replace_buffers`.
     """
@@ -126,7 +129,7 @@ def substitute(node: Any, mapping: Mapping[Var, Expr]) -> Any:
 
 
 def replace_buffers(node: N, mapping: Mapping[Buffer, Buffer]) -> Any:
-    """``node`` with buffers replaced, in loads, stores, regions, allocations and match_buffers."""
+    """Return ``node`` with buffers replaced, in loads, stores, regions, allocations and match_buffers."""
     if not mapping:
         return node
     get = mapping.get
@@ -165,7 +168,7 @@ def replace_buffers(node: N, mapping: Mapping[Buffer, Buffer]) -> Any:
 
 
 def replace_node(root: N, old: Node, new: Node) -> Any:
-    """``root`` with the one node ``old`` (by identity) replaced by ``new``; statements only are searched."""
+    """Return ``root`` with the one node ``old`` (by identity) replaced by ``new``; statements only are searched."""
 
     def pre(n: Any) -> Any:
         if n is old:
@@ -176,18 +179,18 @@ def replace_node(root: N, old: Node, new: Node) -> Any:
 
 
 def vars_in(node: Node) -> set[Var]:
-    """Every variable used in ``node`` (definitions alone do not count)."""
+    """Return every variable used in ``node`` (definitions alone do not count)."""
     return {n for n in pre_order(node) if isinstance(n, Var)}
 
 
 def uses_var(node: Node, var: Var | Callable[[Var], bool]) -> bool:
-    """Whether ``var``, or any variable that the function accepts, is used in ``node``."""
+    """Return whether ``var``, or any variable that the function accepts, is used in ``node``."""
     test = var if callable(var) else (lambda v: v is var)
     return any(isinstance(n, Var) and test(n) for n in pre_order(node))
 
 
 def free_vars(node: Node) -> set[Var]:
-    """The variables used but not bound inside ``node``."""
+    """Return the variables used but not bound inside ``node``."""
     bound: set[Var] = set()
     for n in pre_order(node):
         if isinstance(n, For):
@@ -200,14 +203,14 @@ def free_vars(node: Node) -> set[Var]:
 
 
 def loads_and_stores(node: Node) -> Iterator[BufferLoad | BufferStore]:
-    """Every access in bodies and inits; the regions that blocks declare do not count."""
+    """Yield every access in bodies and inits; the regions that blocks declare do not count."""
     for n in pre_order(node):
         if isinstance(n, (BufferLoad, BufferStore)):
             yield n
 
 
 def blocks_of(node: PrimFunc | Stmt) -> Iterator[BlockRealize]:
-    """Every block realization, outermost first, in program order."""
+    """Yield every block realization, outermost first, in program order."""
     for n in pre_order(node, lambda n: not isinstance(n, Expr)):
         if isinstance(n, BlockRealize):
             yield n

@@ -1,5 +1,7 @@
-"""Statements of a text and what joins them: branches, calls, `with`. The rest is in :mod:`.assignment_parser`, :mod:`.loop_parser` and
-:mod:`.block_parser`."""
+"""This module parses statements: sequences, branches, calls, ``with``.
+
+Other statements are parsed in :mod:`.assignment_parser`, :mod:`.loop_parser` and :mod:`.block_parser`.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ class StmtParser(LoopParser):
     """Parses lists of statements."""
 
     def body(self, nodes: list[ast.stmt]) -> Stmt:
-        """Statements one after the other. What has a scope (a binding, an allocation) holds the rest of the list."""
+        """Parse a list of statements. A statement with a scope (a binding, an allocation) contains the rest of the
+        list."""
         out: list[Stmt] = []
         scoped: list[tuple[int, Wrapper]] = []
         for node in nodes:
@@ -36,14 +39,18 @@ class StmtParser(LoopParser):
         return _sequence(out)
 
     def nested(self, nodes: list[ast.stmt]) -> Stmt:
-        """A body in a scope of its own."""
+        """Parse a body in a scope of its own."""
         self.scopes.append({})
         out = self.body(nodes)
         self.scopes.pop()
         return out
 
     def statement(self, node: ast.stmt) -> Stmt | Wrapper | None:
-        """One statement; a function when it wraps what follows; None when it only declares."""
+        """Parse one statement.
+
+        The result is a function when the statement contains those that follow, and None when it only declares
+        something.
+        """
         method = getattr(self, "_stmt_" + type(node).__name__, None)
         if method is None:
             raise self.error(f"{type(node).__name__} has no meaning in TIR", node)
@@ -77,7 +84,7 @@ class StmtParser(LoopParser):
                 predicate = self.expr(args["predicate"]) if "predicate" in args else None
                 value = self.eval(args["value"])
                 lanes = lanes_of(value.dtype) if isinstance(value, Expr) else 1
-                if lanes > 1 and all(lanes_of(i.dtype) == 1 for i in indices):  # as in TVM: neighbours from there
+                if lanes > 1 and all(lanes_of(i.dtype) == 1 for i in indices):  # consecutive elements, as in TVM
                     indices = stretch(func.buffer, indices, lanes)
                 return self.buffer_store(func.buffer, indices, value, predicate, call)
             if isinstance(func, Macro):
@@ -116,7 +123,7 @@ class StmtParser(LoopParser):
         return Evaluate(self.as_expr(self.word(word, call), call))
 
     def _let_statement(self, call: ast.Call) -> Wrapper | None:
-        """``T.Bind(value, var=x)``, as well as the older ``T.bind(axis, value)``."""
+        """Parse ``T.Bind(value, var=x)``, and the older ``T.bind(axis, value)``."""
         if len(call.args) == 2:
             self.bind_axis(call)
             return None
@@ -134,7 +141,7 @@ class StmtParser(LoopParser):
         return var, value
 
     def _attr(self, call: ast.Call) -> Wrapper:
-        """``T.attr(node, key, value)``, or ``T.attr({key: value})`` about nothing in particular."""
+        """Parse ``T.attr(node, key, value)``, or ``T.attr({key: value})`` without a node."""
         if len(call.args) == 1 and isinstance(call.args[0], ast.Dict):
             items = [
                 (self.string(k), self.expr(v)) for k, v in zip(call.args[0].keys, call.args[0].values, strict=True) if k
@@ -166,11 +173,11 @@ class StmtParser(LoopParser):
             return "".join([str(part) for part in value[1]])
         return self.string(node)
 
-    # What has a body
+    # Statements with a body
 
     def _stmt_If(self, node: ast.If) -> Stmt | None:
         test = self.eval(node.test)
-        if not isinstance(test, Expr):  # known while the program is being built
+        if not isinstance(test, Expr):  # the condition is a Python value, known when the program is built
             chosen = node.body if test else node.orelse
             return self.nested(chosen) if chosen else None
         chain = [(self.condition(node.test), self.nested(node.body))]
