@@ -73,7 +73,7 @@ def alignment_wishes(value: Any) -> list[tuple[int, int, int, int]] | str:
 
     Each entry is (number of the written buffer, axis, factor, offset).
     """
-    none = f"{value!r}, not a list of [buffer, axis, factor, offset]"
+    none = f"{value!r}, no list of [buffer, axis, factor, offset]"
     if not isinstance(value, (list, tuple)):
         return none
     out = []

@@ -186,7 +186,7 @@ def test_what_is_no_tile():
     for dtype in ("int8x512", "boolx8192", "int32"):
         with pytest.raises(TypeError, match=f"{dtype} is not a tile of 16 rows of 64 bytes"):
             tile_load(dtype, const(0), 1)
-    with pytest.raises(TypeError, match="float32x16 is no tile"):
+    with pytest.raises(TypeError, match="float32x16 is not a tile"):
         tile_store(const(0), 1, const(0.0, "float32x16"))
     with pytest.raises(TypeError, match=r"tile_load takes T.address_of\(an element\), not 0"):
         tile_load("int8x1024", const(0), 64)

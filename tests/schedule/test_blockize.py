@@ -436,7 +436,7 @@ def main(A: T.Buffer((128,), "float32"), B: T.Buffer((128,), "float32")):
         with T.block("B"):
             vi = T.axis.spatial(128, i0 * 16 + i1)
             B[vi] = A[vi] * T.float32(2)
-""", "cannot be divided", "counts for more", loop=1)  # fmt: skip
+""", "cannot be divided", "has a larger scale", loop=1)  # fmt: skip
 
 
 def test_two_blocks_below_the_loop():

@@ -103,9 +103,9 @@ def test_predicates_on_one_side(inner, limit):
     "make, words",
     [
         (lambda i, j: [i * 8 + j, i], "overlapping|independent|bindings"),
-        (lambda i, j: [j * 4 + i], "counts for more"),
+        (lambda i, j: [j * 4 + i], "has a larger scale"),
         (lambda i, j: [i * j], "multiplies"),
-        (lambda i, j: [i * 16 + j], "without gaps"),
+        (lambda i, j: [i * 16 + j], "leave gaps"),
     ],
 )
 def test_what_cannot_be_divided(make, words):
