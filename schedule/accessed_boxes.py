@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Set
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from ..tir.buffer import Buffer, BufferRegion
-from ..tir.expr import BufferLoad, Call, Expr, IntImm, Var, const
+from ..tir.expr import BufferLoad, Call, Expr, IntImm, Let, Var, const
 from ..tir.function import PrimFunc
-from ..tir.stmt import BlockRealize, BufferStore, For, Stmt
-from ..tir.walk import substitute
+from ..tir.stmt import BlockRealize, BufferStore, For, LetStmt, Stmt
+from ..tir.walk import substitute, transform
 from .analysis import opaque_buffers
 from .errors import ScheduleError
 from .tree import blocks_below
@@ -22,7 +23,9 @@ class AccessedBox:
 
     ``first`` holds the first element and ``extents`` the lengths per dimension, as expressions of the loops. ``loops``
     are those between the statement that was asked about and the access. ``realize`` is the innermost block around the
-    access (None outside blocks), and ``blocks`` are all blocks around it, outermost first.
+    access (None outside blocks), and ``blocks`` are all blocks around it, outermost first. The
+    variables ``moving`` stand for values that are read from memory which is written below the same statement, so that
+    they differ from iteration to iteration.
     """
 
     buffer: Buffer
@@ -32,6 +35,7 @@ class AccessedBox:
     loops: tuple[For, ...]
     realize: BlockRealize | None
     blocks: tuple[BlockRealize, ...]
+    moving: tuple[Var, ...] = ()
 
 
 def accessed_boxes_below(stmt: Stmt) -> list[AccessedBox]:
@@ -48,7 +52,23 @@ def accessed_boxes_below(stmt: Stmt) -> list[AccessedBox]:
             where=stmt,
             hint="put it into a block of its own that declares its reads and writes",
         )
-    return [t for t in walker.found if t.buffer not in walker.private]
+    stored = {t.buffer.data for t in walker.found if t.is_store}
+    return [_with_moving(t, stored) for t in walker.found if t.buffer not in walker.private]
+
+
+def _with_moving(t: AccessedBox, stored: Set[Var]) -> AccessedBox:
+    """``t`` with a variable in the place of each load from memory that is ``stored`` to."""
+    moving: list[Var] = []
+
+    def pre(n: Any) -> Any:
+        if isinstance(n, BufferLoad) and n.buffer.data in stored:
+            moving.append(Var(n.buffer.name, n.dtype))
+            return moving[-1]
+        return None
+
+    first, extents = (tuple([transform(e, pre) for e in part]) for part in (t.first, t.extents))
+    loops = tuple([lp.with_(min=transform(lp.min, pre), extent=transform(lp.extent, pre)) for lp in t.loops])
+    return replace(t, first=first, extents=extents, loops=loops, moving=tuple(moving)) if moving else t
 
 
 class _Walker:
@@ -89,6 +109,9 @@ class _Walker:
             if block.init is not None:
                 self.visit(block.init, inner, loops, blocks)
             self.visit(block.body, inner, loops, blocks)
+        elif isinstance(n, (LetStmt, Let)):
+            self.visit(n.value, env, loops, blocks)
+            self.visit(n.body, {**env, n.var: substitute(n.value, env)}, loops, blocks)
         else:
             if isinstance(n, (BufferLoad, BufferStore)):
                 indices = tuple([substitute(i, env) for i in n.indices]) if env else n.indices

@@ -20,8 +20,9 @@ from typing import Any
 from ..tir.arith import conjuncts
 from ..tir.buffer import Buffer, BufferRegion
 from ..tir.expr import BufferLoad, Call, Expr, IntImm, IterVar, Let, Not, Var
+from ..tir.node import Node
 from ..tir.op import all_
-from ..tir.stmt import Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stmt
+from ..tir.stmt import Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stmt, While
 from ..tir.walk import loads_and_stores, pre_order, substitute
 from .errors import ScheduleError
 from .tree import Tree, blocks_below
@@ -72,9 +73,10 @@ class Scope:
     buffer.
 
     ``bare_readers`` holds what the bounds of loops and conditions outside of blocks read, with the statements that do.
+    ``repeats`` is a ``while`` around some of the blocks, which may then run in another order than that of the text.
     """
 
-    __slots__ = ("bare_readers", "blocks", "order", "readers", "root", "writers")
+    __slots__ = ("bare_readers", "blocks", "order", "readers", "repeats", "root", "writers")
 
     def __init__(self, root: BlockRealize) -> None:
         self.root = root
@@ -86,6 +88,8 @@ class Scope:
         self.bare_readers: dict[Buffer, Stmt] = {}
         for stmt, load in bare_loads(root.block.body):
             self.bare_readers.setdefault(load.buffer, stmt)
+        loops = [n for n in pre_order(root.block.body, _in_scope) if isinstance(n, While)]
+        self.repeats = next((n for n in loops if next(blocks_below(n.body), None) is not None), None)
         for b in self.blocks:
             reads, writes = buffers_of(b.block)
             for buffer in writes:
@@ -115,6 +119,11 @@ class Scope:
         return sorted(found, key=self.order.__getitem__)
 
 
+def _in_scope(n: Node) -> bool:
+    """Whether what is below ``n`` belongs to the same scope as ``n``."""
+    return not isinstance(n, (Expr, Block))
+
+
 @lru_cache(maxsize=64)
 def _scope(root: BlockRealize) -> Scope:
     return Scope(root)
@@ -123,6 +132,24 @@ def _scope(root: BlockRealize) -> Scope:
 def scope_of(tree: Tree, realize: BlockRealize) -> Scope:
     """Return the scope that directly contains ``realize``."""
     return _scope(tree.scope(realize))
+
+
+def ordered_scope(tree: Tree, realize: BlockRealize) -> Scope:
+    """The scope that ``realize`` is a block of; ScheduleError when a ``while`` stands around blocks of it.
+
+    What such a loop holds may run any number of times, also not at all, and what comes later in the text may run before
+    what comes earlier. So nobody knows which value of a buffer a block reads there.
+    """
+    scope = scope_of(tree, realize)
+    if scope.repeats is not None:
+        names = ", ".join([repr(b.block.name_hint) for b in blocks_below(scope.repeats.body)])
+        raise ScheduleError(
+            f"`while {scope.repeats.condition}` stands around {names} in the scope of block {realize.block.name_hint!r}: "
+            "how often these blocks run, and what they read each time, is not known",
+            where=(realize, scope.repeats),
+            hint="only what stays inside one block can be scheduled beside a while loop; put the loop into a block",
+        )
+    return scope
 
 
 def bare_loads(stmt: Stmt) -> Iterator[tuple[Stmt, BufferLoad]]:
@@ -288,7 +315,8 @@ class Access:
     """An ``Access`` is one load or store, with the loops around it and the conditions under which it happens.
 
     In its ``indices`` the axes of blocks are replaced by their values. ``loops`` are those between the statement that
-    was asked about and the access, outermost first.
+    was asked about and the access, outermost first. Below a ``while`` (``in_while``) one of the conditions is a
+    variable of which nothing is known.
     """
 
     node: BufferLoad | BufferStore
@@ -296,6 +324,7 @@ class Access:
     loops: tuple[For, ...]
     guards: tuple[Expr, ...]
     in_init: bool = False
+    in_while: bool = False
 
     @property
     def buffer(self) -> Buffer:
@@ -323,6 +352,7 @@ class _Collector:
     def __init__(self, out: list[Access], buffer: Buffer | None) -> None:
         self.out = out
         self.buffer = buffer
+        self.in_while = False
 
     def walk(self, n: Any, env: dict[Var, Expr], loops: tuple[For, ...], guards: tuple[Expr, ...], init: bool) -> None:
         if isinstance(n, (Var, IntImm)):
@@ -349,6 +379,11 @@ class _Collector:
             self.walk(n.then_case, env, loops, (*guards, *conjuncts(condition)), init)
             if n.else_case is not None:
                 self.walk(n.else_case, env, loops, (*guards, Not(condition)), init)
+        elif isinstance(n, While):
+            outer, self.in_while = self.in_while, True
+            self.walk(n.condition, env, loops, guards, init)
+            self.walk(n.body, env, loops, (*guards, Var("runs", "bool")), init)
+            self.in_while = outer
         elif isinstance(n, Call) and n.op == "tir.if_then_else":
             self.walk(n.args[0], env, loops, guards, init)
             condition = substitute(n.args[0], env)
@@ -361,7 +396,7 @@ class _Collector:
             if isinstance(n, (BufferLoad, BufferStore)) and (self.buffer is None or n.buffer is self.buffer):
                 indices = tuple([substitute(i, env) for i in n.indices]) if env else n.indices
                 under = guards if n.predicate is None else (*guards, substitute(n.predicate, env))
-                self.out.append(Access(n, indices, loops, under, init))
+                self.out.append(Access(n, indices, loops, under, init, self.in_while))
             for child in n.children():
                 self.walk(child, env, loops, guards, init)
 

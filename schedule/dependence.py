@@ -137,7 +137,7 @@ def _undetermined(
     """Return the variables of ``wanted`` that may differ although both accesses address the same element."""
     for loop in store.loops:
         analyzer.bind(loop.loop_var, Range(loop.min, loop.extent))
-    rename: dict[Var, Expr] = dict(second)
+    rename: dict[Var, Expr] = {**second, **{v: Var(f"{v.name}''", v.dtype) for v in other.moving}}
     for loop in other.loops:
         var = Var(f"{loop.loop_var.name}''", loop.loop_var.dtype)
         lo, extent = substitute(loop.min, rename), substitute(loop.extent, rename)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..tir.buffer import Buffer
 from ..tir.expr import BufferLoad, Expr, IterVar, Var
-from ..tir.stmt import Block, BlockRealize, For, Stmt
+from ..tir.stmt import Block, BlockRealize, For, Stmt, While
 from ..tir.walk import loads_and_stores, pre_order
 from .accessed_boxes import AccessedBox, all_accessed_boxes
 from .analysis import opaque_buffers
@@ -74,8 +74,9 @@ def accumulates(block: Block) -> bool:
     argmax names. Blocks that use pointers are trusted.
     """
     inner = list(blocks_below(block.body))
-    if inner:
-        return all(accumulates(realize.block) for realize in inner)
+    if inner:  # a while around them may ask for what they have summed so far
+        around = pre_order(block.body, lambda n: not isinstance(n, (Expr, Block)))
+        return not any(isinstance(n, While) for n in around) and all(accumulates(r.block) for r in inner)
     if opaque_buffers(block):
         return True
     updates = updates_of(block.body)

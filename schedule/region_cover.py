@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from ..tir.arith import Analyzer, conjuncts, eval_interval
 from ..tir.buffer import Buffer
 from ..tir.expr import Add, Expr, FloorDiv, IntImm, IterVar, Max, Min, Range, Sub, Var
-from ..tir.stmt import BlockRealize, For
+from ..tir.stmt import BlockRealize, For, IfThenElse, While
 from ..tir.walk import pre_order, substitute, uses_var
 from .analysis import Access, accesses, opaque_buffers, scope_of
 from .errors import ScheduleError
@@ -123,6 +123,7 @@ def check_cover(tree: Tree, writer: BlockRealize, reader: BlockRealize, buffer: 
                 where=(loop, writer, reader),
                 hint=f"choose a loop outside {loop.loop_var.name}",
             )
+    _check_runs(tree, writer, reader, buffer)
     writes = accesses(writer, buffer)
     if buffer.data in opaque_buffers(writer.block) or buffer.data in opaque_buffers(reader.block):
         raise ScheduleError(
@@ -158,6 +159,24 @@ def check_cover(tree: Tree, writer: BlockRealize, reader: BlockRealize, buffer: 
                 where=(writer, reader),
                 hint="choose an outer loop, where the writer covers more",
             )
+
+
+def _check_runs(tree: Tree, writer: BlockRealize, reader: BlockRealize, buffer: Buffer) -> None:
+    """ScheduleError when a condition decides whether the writer runs where the reader does."""
+    around = set(tree.above(reader))
+    for up in tree.above(writer):
+        if isinstance(up, IfThenElse) or (isinstance(up, While) and up not in around):
+            if up in around and tree.child_of(up, writer) is tree.child_of(up, reader):
+                return
+            what = f"{'if' if isinstance(up, IfThenElse) else 'while'} {up.condition}"
+            raise ScheduleError(
+                f"block {writer.block.name_hint!r}, which writes {buffer.name} for block {reader.block.name_hint!r}, "
+                f"stands under `{what}`, so it may not run",
+                where=(writer, reader, up),
+                hint="let the condition be part of the block, with T.where or T.if_then_else",
+            )
+        if up in around:
+            return
 
 
 def _inside(tree: Tree, reader: BlockRealize, load: Access, box: Box) -> bool:

@@ -79,6 +79,7 @@ from .stmt import (
     LetStmt,
     SeqStmt,
     Stmt,
+    While,
     seq,
 )
 from .verify import VerifyError, verify
@@ -90,7 +91,7 @@ __all__ = [
     "IfThenElse", "IntImm", "InterpretError", "IterVar", "LE", "LT", "Let", "LetStmt", "LogicalOp",
     "MatchBufferRegion", "Max", "Min", "Mul", "NE", "Not", "Or", "ParseError", "PrimExpr", "PrimFunc", "Ramp",
     "Range", "Reduce", "Select", "SeqStmt", "Shuffle", "Stmt", "StringImm", "Sub", "TruncDiv", "TruncMod", "Var",
-    "VerifyError", "arith", "assert_structural_equal", "const", "convert", "decl_buffer", "interpret",
+    "VerifyError", "While", "arith", "assert_structural_equal", "const", "convert", "decl_buffer", "interpret",
     "is_const_int", "op", "parse", "register_annotation", "register_printer", "seq", "structural_equal", "structural_hash", "verify",
     "walk", "workload_key"
 ]  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -40,7 +41,7 @@ from .expr import (
 from .index_types import INDEX_TYPES
 from .node import Node
 from .op import max_, min_
-from .stmt import Allocate, BlockRealize, BufferStore, For, LetStmt, Stmt
+from .stmt import Allocate, Block, BlockRealize, BufferStore, For, LetStmt, SeqStmt, Stmt
 from .walk import pre_order, substitute, uses_var
 
 Interval = tuple[Expr, Expr]
@@ -60,10 +61,11 @@ _SHORT = 64
 def access_regions(body: Stmt, init: Stmt | None = None) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
     """Return the regions that a block with this body and init reads and writes, over all iterations of loops inside it.
 
-    An index without known bounds (a load inside a loop of the block) takes the whole dimension. So do more than a few
-    indices that cannot be compared with each other, such as the loads in gathers of gathers.
+    An index without known bounds (a load inside a loop of the block) takes the whole dimension. So does an index that is
+    read from memory which the block itself writes, such as the middle in a binary search. So do more than a few indices
+    that cannot be compared with each other, such as the loads in gathers of gathers.
     """
-    found = _Accesses()
+    found = _Accesses(body if init is None else SeqStmt((init, body)))
     if init is not None:
         found.statement(init, {})
     found.statement(body, {})
@@ -88,7 +90,8 @@ def _range(lo: Expr, hi: Expr) -> Range:
 
 
 class _Accesses:
-    def __init__(self) -> None:
+    def __init__(self, whole: Stmt) -> None:
+        self.whole = whole
         self.reads: dict[Buffer, list[Interval]] = {}
         self.writes: dict[Buffer, list[Interval]] = {}
         self.own: set[Buffer] = set()
@@ -163,14 +166,30 @@ class _Accesses:
         for (lo, hi), extent in zip(box, buffer.shape, strict=True):
             low = None if lo is None else interval(lo, env)
             high = low if lo is hi else interval(hi, env)
-            whole = (const(0, extent.dtype), extent - 1)
-            wide.append(whole if low is None or high is None else (low[0], high[1]))
+            ends = None if low is None or high is None else (low[0], high[1])
+            wide.append((const(0, extent.dtype), extent - 1) if ends is None or self.changes(ends) else ends)
         old = into.get(buffer)
         into[buffer] = (
             wide
             if old is None
             else [self.join(buffer, d, a, b) for d, (a, b) in enumerate(zip(old, wide, strict=True))]
         )
+
+    def changes(self, ends: Interval) -> bool:
+        """Whether the ends are read from memory that the block writes or allocates: they have no one value then."""
+        read = {n.buffer for e in ends for n in pre_order(e) if isinstance(n, BufferLoad)}
+        return bool(read) and not read.isdisjoint(self.own_stores)
+
+    @cached_property
+    def own_stores(self) -> set[Buffer]:
+        """The buffers that the block stores to or allocates, those of the blocks in it included."""
+        out: set[Buffer] = set()
+        for n in pre_order(self.whole, lambda n: not isinstance(n, Expr)):
+            if isinstance(n, (BufferStore, Allocate)):
+                out.add(n.buffer)
+            elif isinstance(n, Block):
+                out.update(n.alloc_buffers, [r.buffer for r in n.writes])
+        return out
 
     def join(self, buffer: Buffer, dimension: int, a: Interval, b: Interval) -> Interval:
         """Return the interval around both; the whole dimension once too many ends could not be compared."""

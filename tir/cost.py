@@ -29,19 +29,20 @@ from .expr import (
 )
 from .function import PrimFunc
 from .node import Node
-from .stmt import Block, BlockRealize, BufferStore, For, IfThenElse, SeqStmt
+from .stmt import Block, BlockRealize, BufferStore, For, IfThenElse, SeqStmt, While
 
 _ARITHMETIC = (Add, Sub, Mul, Div, FloorDiv, FloorMod, TruncDiv, TruncMod, Min, Max)
 _FREE = {"tir.reinterpret", "tir.likely", "tir.bitwise_not"}
 
 
 class _Unknown(Exception):
-    """Raised for an extent that is not a constant."""
+    """Raised for an extent that is not a constant, and for a loop that a condition ends."""
 
 
 @with_room
 def count_flops(func: PrimFunc) -> float | None:
-    """Return the number of operations of one run; None when an extent is symbolic.
+    """Return the number of operations of one run; None when an extent is symbolic or a ``while``
+    computes something.
 
     The number is the same for every schedule that computes each value once. Call this on the function before
     scheduling.
@@ -68,6 +69,10 @@ def _stmt(stmt: Node) -> int:
         if not isinstance(stmt.extent, IntImm):
             raise _Unknown
         return max(stmt.extent.value, 0) * below
+    if isinstance(stmt, While):
+        if _stmt(stmt.body):
+            raise _Unknown
+        return 0
     if isinstance(stmt, BlockRealize):
         return _stmt(stmt.block.body)
     if isinstance(stmt, BufferStore):

@@ -34,6 +34,7 @@ from .stmt import (
     LetStmt,
     SeqStmt,
     Stmt,
+    While,
 )
 from .walk import loads_and_stores, pre_order
 
@@ -189,6 +190,18 @@ class _Interpreter:
                 then_case()
             elif else_case is not None:
                 else_case()
+
+        return run
+
+    def _while(self, s: While) -> Run:
+        condition, body = self.exprs.compile(s.condition), self._within(s, s.body)
+
+        def run() -> None:
+            while condition():
+                self.steps += 1
+                if self.steps > self.max_steps:
+                    raise InterpretError(f"more than {self.max_steps} loop rounds, stopped in `while {s.condition}`")
+                body()
 
         return run
 
@@ -378,6 +391,7 @@ _STATEMENTS: dict[type, Callable[[Any, Any], Run]] = {
     SeqStmt: _Interpreter._seq,
     IfThenElse: _Interpreter._if,
     LetStmt: _Interpreter._let,
+    While: _Interpreter._while,
     AssertStmt: _Interpreter._assert,
     AttrStmt: _Interpreter._attr,
     Allocate: _Interpreter._allocate,

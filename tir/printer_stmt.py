@@ -22,6 +22,7 @@ from .stmt import (
     LetStmt,
     SeqStmt,
     Stmt,
+    While,
 )
 from .walk import pre_order
 
@@ -195,6 +196,9 @@ class StmtPrinter(ExprPrinter):
             self._block(s.block, s)
         elif cls is IfThenElse:
             self._if(s)
+        elif cls is While:
+            self.line(f"while {self.text(s.condition)}:", s)
+            self.nested(s.body)
         elif cls is Evaluate:
             self.line(f"T.evaluate({self.text(s.value)})", s)
         elif cls is Block:

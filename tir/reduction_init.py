@@ -14,7 +14,7 @@ from .arith import Analyzer, conjuncts
 from .expr import LT, BufferLoad, Expr, IntImm, IterVar, Var
 from .node import Node
 from .op import all_
-from .stmt import Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, Stmt
+from .stmt import Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, Stmt, While
 from .walk import loads_and_stores, substitute, vars_in
 
 
@@ -50,7 +50,7 @@ def start_in_front(realize: BlockRealize, path: Sequence[Node]) -> tuple[For, St
         if not used & dropped:
             guards.append(term)
     between = path[list(path).index(inner[0]) :]
-    if any(isinstance(n, (IfThenElse, LetStmt)) for n in between):
+    if any(isinstance(n, (IfThenElse, LetStmt, While)) for n in between):
         return None
     for iv, value in spatial:  # a spatial axis may have no iterations, and its loop may be one that reduces
         size = iv.dom.extent

@@ -123,6 +123,26 @@ class IfThenElse(Stmt):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
+class While(Stmt):
+    """``body`` again and again, as long as ``condition`` holds.
+
+    The condition is evaluated anew before each iteration, the first one included, so that ``body`` may not run at all.
+    What the body writes to memory, the condition and the next iteration see. Nothing says that the loop ends.
+    """
+
+    condition: Expr
+    body: Stmt
+
+    def children(self) -> Iterator[Node]:
+        yield self.condition
+        yield self.body
+
+    def map_children(self, f: Callable[[Any], Any]) -> While:
+        condition, body = f(self.condition), f(self.body)
+        return self if condition is self.condition and body is self.body else While(condition, body)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class LetStmt(Stmt):
     """Runs ``body``, in which ``var`` has the value ``value``; that is evaluated once."""
 

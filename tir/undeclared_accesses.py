@@ -14,7 +14,7 @@ from typing import Any
 from .access_regions import Interval, difference, interval, lanes_ends
 from .buffer import Buffer, BufferRegion
 from .expr import Add, And, BufferLoad, Call, Expr, FloorDiv, IntImm, Let, Mul, Or, Sub, Var, is_const_int
-from .stmt import AttrStmt, Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt
+from .stmt import AttrStmt, Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, While
 from .walk import pre_order, substitute
 
 _LINEAR = (Var, IntImm, Add, Sub, Mul, FloorDiv)
@@ -72,7 +72,7 @@ class _Accesses:
         kind = type(s)
         if kind is For:
             yield from self.loop(s)
-        elif kind is IfThenElse:
+        elif kind is IfThenElse or kind is While:
             yield from self.expression(s.condition)
         elif kind is BufferStore:
             if s.predicate is None:

@@ -68,6 +68,7 @@ from .stmt import (
     IfThenElse,
     LetStmt,
     SeqStmt,
+    While,
 )
 from .undeclared_accesses import undeclared_access
 
@@ -211,6 +212,9 @@ class _Verifier:
             self.stmt(s.then_case)
             if s.else_case is not None:
                 self.stmt(s.else_case)
+        elif cls is While:
+            self.condition(s.condition)
+            self.stmt(s.body)
         elif cls is Evaluate:
             self.expr(s.value)
         elif cls is Block:

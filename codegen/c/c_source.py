@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...tir.deep_recursion import with_room
 from ...tir.dtype import bytes_of, element_of, is_bool, lanes_of
-from ...tir.expr import Broadcast, Expr, IntImm
+from ...tir.expr import Broadcast, BufferLoad, Call, Expr, IntImm
 from ...tir.stmt import (
     Allocate,
     AssertStmt,
@@ -18,6 +18,7 @@ from ...tir.stmt import (
     LetStmt,
     SeqStmt,
     Stmt,
+    While,
 )
 from ...tir.walk import pre_order
 from ..llvm.loads_stores import constant_elements, elements_of
@@ -108,6 +109,8 @@ class _Writer:
             self.block(f"if ({value(s.condition)})", s.then_case)
             if s.else_case is not None:
                 self.block("else", s.else_case)
+        elif isinstance(s, While):
+            self.block(f"while ({value(s.condition)})", s.body)
         elif isinstance(s, LetStmt):
             text = value(s.value)
             kind = self.exprs.let_type(s.var, s.value)
@@ -146,16 +149,26 @@ class _Writer:
         self.stmt(s.body)
 
     def loop(self, s: For) -> None:
-        """Write a loop, counted in 64 bits."""
+        """Write a loop, counted in 64 bits. Bounds that are read from memory are read once, in front of the loop."""
         name = self.exprs.name(s.loop_var, s.loop_var.name)
         self.exprs.indices.add(s.loop_var)
         low, extent = self.exprs.index(s.min), self.exprs.index(s.extent)
+        if any(isinstance(n, (BufferLoad, Call)) for e in (s.min, s.extent) for n in pre_order(e)):
+            low, extent = self.fixed(f"{name}_min", low), self.fixed(f"{name}_extent", extent)
         start = isinstance(s.min, IntImm) and s.min.value == 0
         head = f"for (int64_t {name} = {low}; {name} < {extent if start else f'{low} + {extent}'}; ++{name})"
         if s.kind == "parallel" and not self.in_parallel and self.func.target.num_cores > 1:
             self.parallel(head, s)
         else:
             self.block(head, s.body)
+
+    def fixed(self, hint: str, text: str) -> str:
+        """The name of an integer that is computed here, or the number itself."""
+        if text.isdecimal():
+            return text
+        name = self.exprs.name(object(), hint)
+        self.put(f"const int64_t {name} = {text};")
+        return name
 
     def parallel(self, head: str, s: For) -> None:
         """Write a loop whose iterations OpenMP distributes."""

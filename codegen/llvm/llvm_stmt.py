@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...tir.arith import loop_values
 from ...tir.buffer import Buffer
 from ...tir.dtype import bytes_of, element_of, lanes_of
-from ...tir.expr import BufferLoad, Expr, IntImm, Range, Var
+from ...tir.expr import BufferLoad, Expr, IntImm, Var
 from ...tir.node import Node
 from ...tir.stmt import (
     Allocate,
@@ -19,6 +20,7 @@ from ...tir.stmt import (
     LetStmt,
     SeqStmt,
     Stmt,
+    While,
 )
 from ...tir.walk import pre_order
 from ..lower.nontemporal_stores import ALIGNED, NONTEMPORAL_ATTR
@@ -66,6 +68,8 @@ class StmtEmitter(ExprEmitter):
             self.loop(s)
         elif isinstance(s, IfThenElse):
             self.branch(s)
+        elif isinstance(s, While):
+            self.while_loop(s)
         elif isinstance(s, LetStmt):
             self.let(s)
         elif isinstance(s, Allocate):
@@ -150,7 +154,7 @@ class StmtEmitter(ExprEmitter):
         count = linear(self, s.extent)
         if not count.terms and count.const <= 0:
             return
-        self.analyzer.bind(s.loop_var, Range(s.min, s.extent))
+        self.analyzer.bind(s.loop_var, loop_values(s))
         high = linear_text(self, low.plus(count))
         self.run_loop(s, linear_text(self, low), high, bool(count.terms))
 
@@ -193,6 +197,29 @@ class StmtEmitter(ExprEmitter):
                 merged = fn.phi(llvm_type(b.dtype), "acc")
                 fn.fill(merged, [(before[b], start), (self.registers[b], latch)])
                 self.registers[b] = merged.name
+
+    def while_loop(self, s: While) -> None:
+        """A loop that tests at its head, where register values that it changes are phi nodes."""
+        fn = self.fn
+        carried, touched = self.carried(s), self.effects(s)[1]
+        before, start = {b: self.registers[b] for b in carried}, fn.block
+        head, body, done = fn.new_label("while"), fn.new_label("turn"), fn.new_label("done")
+        fn.branch(head)
+        fn.push()
+        fn.label(head)
+        phis = {b: fn.phi(llvm_type(b.dtype), "kept") for b in carried}
+        self.registers.update({b: phi.name for b, phi in phis.items()})
+        self.touch(touched)
+        fn.branch_if(self.value(s.condition), body, done)
+        fn.label(body)
+        self.stmt(s.body)
+        for b, phi in phis.items():
+            fn.fill(phi, [(before[b], start), (self.registers[b], fn.block)])
+            self.registers[b] = phi.name
+        fn.branch(head)
+        fn.pop()
+        fn.label(done)
+        self.touch(touched)
 
     def branch(self, s: IfThenElse) -> None:
         """Emit an if. Register values that either branch changes merge in phi nodes."""
@@ -407,7 +434,7 @@ class StmtEmitter(ExprEmitter):
         em.own_memory = {f"%p{n}" for n, data in enumerate(pointers) if self.bases[data] in self.own_memory}
         em.vars = {var: f"%x{n}" for n, var in enumerate(variables)}
         em.indices = {v for v in variables if v in self.indices}
-        em.analyzer.bind(s.loop_var, Range(s.min, s.extent))
+        em.analyzer.bind(s.loop_var, loop_values(s))
         first = fn.emit("add i64 %low, %begin")
         last = fn.emit("add i64 %low, %end")
         em.run_loop(s, first, last, True)

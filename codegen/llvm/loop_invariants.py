@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ...tir.expr import BufferLoad, Expr, Let, Var
 from ...tir.node import Node
-from ...tir.stmt import BufferStore, For, IfThenElse, LetStmt, Stmt
+from ...tir.stmt import BufferStore, For, IfThenElse, LetStmt, Stmt, While
 from ...tir.walk import distinct
 from ..lower.promote_registers import REGISTER_SCOPE
 
@@ -19,13 +19,15 @@ NO_LOOP_INVARIANTS = "; loops: settled"
 
 def has_no_loop_invariants(body: Stmt) -> bool:
     """Returns whether every memory access and every condition inside a loop depends on the variable of its innermost
-    loop."""
+    loop. Of a ``while`` it is not known what changes, so a body that holds one has loop-invariant accesses."""
     stack: list[tuple[Node, frozenset[Var] | None]] = [(body, None)]
     while stack:
         n, moving = stack.pop()
         if isinstance(n, For):
             stack += [(n.min, moving), (n.extent, moving), (n.body, frozenset((n.loop_var,)))]
             continue
+        if isinstance(n, While):
+            return False
         if isinstance(n, Expr):
             if moving is not None and not _changes(n, moving):
                 return False

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...tir.expr import Expr, IntImm, const
 from ...tir.function import PrimFunc
-from ...tir.stmt import AttrStmt, BufferStore, Evaluate, For, Stmt
+from ...tir.stmt import AttrStmt, BufferStore, Evaluate, For, Stmt, While
 from ...tir.walk import pre_order
 
 MOST_STEPS = "pragma_auto_unroll_max_step"
@@ -92,7 +92,9 @@ class _Chooser:
             size.loops, size.unrolled = max(size.loops, part.loops), max(size.unrolled, part.unrolled)
             return new
 
-        return s.map_children(child), size  # type: ignore[return-value]
+        new = s.map_children(child)
+        size.loops += isinstance(s, While)
+        return new, size  # type: ignore[return-value]
 
     def under(self, pragmas: Mapping[str, Any], place: str) -> _Chooser:
         """Return the pragmas in force inside a statement that has some of its own."""

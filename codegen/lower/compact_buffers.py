@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...tir.annotations import ALIGN
-from ...tir.arith import Analyzer, eval_interval
+from ...tir.arith import Analyzer, eval_interval, loop_values
 from ...tir.buffer import Buffer
 from ...tir.dtype import element_of, lanes_of
 from ...tir.expr import (
@@ -20,7 +20,6 @@ from ...tir.expr import (
     Let,
     Mul,
     Ramp,
-    Range,
     Sub,
     Var,
     const,
@@ -30,11 +29,12 @@ from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import Allocate, BufferStore, For, LetStmt, Stmt
 from ...tir.tile_ops import TILE_ROWS
-from ...tir.walk import pre_order, transform, vars_in
+from ...tir.walk import pre_order, transform
 from .stride_alignment import aligned
 from .tile_accesses import tile_access, tile_columns, tile_rows_along
 
 Interval = tuple[Expr, Expr]
+Inner = set[Var | Buffer]
 
 
 def compact_buffers(func: PrimFunc) -> PrimFunc:
@@ -61,7 +61,7 @@ def compact_buffers(func: PrimFunc) -> PrimFunc:
         if isinstance(node, Expr):
             return node
         if isinstance(node, For):
-            analyzer.bind(node.loop_var, Range(node.min, node.extent))
+            analyzer.bind(node.loop_var, loop_values(node))
         if isinstance(node, LetStmt):
             analyzer.bind(node.var, node.value)
         if isinstance(node, Allocate):
@@ -140,7 +140,7 @@ def _boxes(buffers: set[Buffer], body: Stmt, analyzer: Analyzer) -> dict[Buffer,
             hi = eval_interval(node.min + node.extent - 1, dom)
             if lo is not None and hi is not None:
                 dom = {**dom, node.loop_var: (lo[0], hi[1])}
-            analyzer.bind(node.loop_var, Range(node.min, node.extent))
+            analyzer.bind(node.loop_var, loop_values(node))
         elif isinstance(node, (LetStmt, Let)):
             span = eval_interval(node.value, dom)
             if span is not None:
@@ -164,7 +164,7 @@ def _boxes(buffers: set[Buffer], body: Stmt, analyzer: Analyzer) -> dict[Buffer,
 
 
 def _compact(
-    buffer: Buffer, boxes: list[list[Interval | None]], inner: set[Var], analyzer: Analyzer
+    buffer: Buffer, boxes: list[list[Interval | None]], inner: Inner, analyzer: Analyzer
 ) -> tuple[Buffer, tuple[Expr, ...]]:
     """Returns the buffer with its compact shape and the lower ends to subtract, or the buffer itself when it does not
     change."""
@@ -182,7 +182,7 @@ def _compact(
         if not isinstance(extent, IntImm):
             bound = analyzer.const_int_bound(extent)[1]
             if bound is None:
-                if vars_in(extent) & inner or not isinstance(full, IntImm):
+                if _uses(extent, inner) or not isinstance(full, IntImm):
                     continue
                 bound = full.value
             extent = const(bound, full.dtype)
@@ -223,15 +223,15 @@ def _from_memory(index: Expr) -> bool:
     return any(isinstance(n, BufferLoad) for n in pre_order(index))
 
 
-def _union(spans: list[Interval | None], inner: set[Var], analyzer: Analyzer) -> Interval | None:
-    """Returns the range that covers all ranges, or None when an end is unknown, uses an inner variable, or cannot be
+def _union(spans: list[Interval | None], inner: Inner, analyzer: Analyzer) -> Interval | None:
+    """Returns the range that covers all ranges, or None when an end is unknown, uses what is only known inside, or cannot be
     compared."""
     out: Interval | None = None
     for span in spans:
         if span is None:
             return None
         low, high = analyzer.simplify(span[0]), analyzer.simplify(span[1])
-        if (vars_in(low) | vars_in(high)) & inner:
+        if _uses(low, inner) or _uses(high, inner):
             return None
         if out is None:
             out = (low, high)
@@ -244,6 +244,12 @@ def _union(spans: list[Interval | None], inner: set[Var], analyzer: Analyzer) ->
     return out
 
 
+def _uses(e: Expr, inner: Inner) -> bool:
+    return any(
+        n in inner if isinstance(n, Var) else isinstance(n, BufferLoad) and n.buffer in inner for n in pre_order(e)
+    )
+
+
 def _ordered(a: Expr, b: Expr, analyzer: Analyzer) -> Interval | None:
     """Returns the smaller and the larger of two expressions, when their order is certain."""
     if a is b or analyzer.can_prove(a <= b):
@@ -251,14 +257,17 @@ def _ordered(a: Expr, b: Expr, analyzer: Analyzer) -> Interval | None:
     return (b, a) if analyzer.can_prove(b <= a) else None
 
 
-def _defined_in(body: Stmt) -> set[Var]:
-    out: set[Var] = set()
+def _defined_in(body: Stmt) -> Inner:
+    """The variables that ``body`` defines and the buffers that it stores to: what they hold is not known around it."""
+    out: Inner = set()
 
     def visit(node: Node) -> None:
         if isinstance(node, For):
             out.add(node.loop_var)
         elif isinstance(node, (LetStmt, Let)):
             out.add(node.var)
+        elif isinstance(node, BufferStore):
+            out.add(node.buffer)
         for child in node.children():
             visit(child)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ...tir.arith import Analyzer, conjuncts, eval_interval, linear_coefficients
+from ...tir.arith import Analyzer, conjuncts, eval_interval, linear_coefficients, loop_values
 from ...tir.equal import structural_equal
-from ...tir.expr import Expr, IntImm, Range, Var, const
+from ...tir.expr import Expr, IntImm, Var, const
 from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import AttrStmt, For, IfThenElse, LetStmt, SeqStmt, Stmt, seq
@@ -38,7 +38,7 @@ def cut_idle_iterations(func: PrimFunc) -> PrimFunc:
             if not isinstance(node, For):
                 return node
             if isinstance(node.min, IntImm) or isinstance(node.extent, IntImm):
-                analyzer.bind(node.loop_var, Range(node.min, node.extent))
+                analyzer.bind(node.loop_var, loop_values(node))
         return node.map_children(visit)
 
     return func.with_body(visit(func.body))  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from ...tir.buffer import Buffer
 from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var
 from ...tir.function import PrimFunc
 from ...tir.node import Node
-from ...tir.stmt import Allocate, AttrStmt, Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, Stmt
+from ...tir.stmt import Allocate, AttrStmt, Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, Stmt, While
 from ...tir.walk import pre_order, substitute, transform, vars_in
 from .stride_alignment import alignments_of
 
@@ -97,7 +97,8 @@ def _place_allocations(func: PrimFunc) -> Mapping[int, list[Buffer]]:
     """Returns, for every buffer of ``alloc_buffers``, the id of the innermost statement that holds all its accesses.
 
     An access in a block that reduces counts as an access at the outermost loop of the reduction, because the partial
-    result must be kept between iterations.
+    result must be kept between iterations. An access below a ``while`` counts as an access at that loop, because an
+    iteration may read what the one before left in memory; buffers that belong to a block in the loop are not concerned.
     """
     allocated = [
         b for n in pre_order(func, lambda n: not isinstance(n, Expr)) if isinstance(n, Block) for b in n.alloc_buffers
@@ -106,11 +107,14 @@ def _place_allocations(func: PrimFunc) -> Mapping[int, list[Buffer]]:
     pointers = {b.data: b for b in allocated}
     common: dict[Buffer, tuple[Node, ...]] = {}
     aliases: dict[Buffer, Buffer] = {}
+    homes: dict[Buffer, int] = {}  # how deep the blocks stand that allocate
 
     def record(buffer: Buffer, path: tuple[Node, ...]) -> None:
         buffer = aliases.get(buffer, buffer)
         if buffer not in wanted:
             return
+        depth = homes.get(buffer, 0)
+        path = path[: next((n for n in range(depth, len(path)) if isinstance(path[n], While)), len(path))]
         if buffer not in common:
             common[buffer] = path
             return
@@ -134,6 +138,7 @@ def _place_allocations(func: PrimFunc) -> Mapping[int, list[Buffer]]:
             for m in node.block.match_buffers:
                 aliases[m.buffer] = aliases.get(m.source.buffer, m.source.buffer)
                 record(m.source.buffer, path[:barrier])
+            homes.update(dict.fromkeys(node.block.alloc_buffers, len(path)))
             path = (*path, node)
             for part in (node.block.init, node.block.body):
                 if part is not None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...tir import op
-from ...tir.arith import Analyzer, conjuncts, eval_interval, linear_coefficients
+from ...tir.arith import Analyzer, conjuncts, eval_interval, linear_coefficients, loop_values
 from ...tir.dtype import is_int
 from ...tir.equal import structural_equal
 from ...tir.expr import And, Call, Expr, FloorDiv, FloorMod, IntImm, Range, Select, Var, const
@@ -102,7 +102,7 @@ def hoist_guards(func: PrimFunc) -> PrimFunc:
             return node
         if isinstance(node, For):
             if isinstance(node.min, IntImm) or isinstance(node.extent, IntImm):
-                analyzer.bind(node.loop_var, Range(node.min, node.extent))
+                analyzer.bind(node.loop_var, loop_values(node))
             if node.kind in ("serial", "parallel") and _has_edge_code(node):
                 split = _split_loop(node, analyzer, copies)
                 if split is not None:
@@ -133,7 +133,7 @@ def hoist_guards(func: PrimFunc) -> PrimFunc:
                 out.append(piece.map_children(lambda c, b=branch, new=body: new if c is b else c))  # type: ignore[misc]
             elif kind == "loop":
                 assert isinstance(piece, For)
-                analyzer.bind(piece.loop_var, Range(piece.min, piece.extent))
+                analyzer.bind(piece.loop_var, loop_values(piece))
                 out.append(piece.map_children(lambda c: visit(c, copies * count) if isinstance(c, Stmt) else c))
             else:
                 out.append(visit(piece, copies * count))  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from ...tir.dtype import bytes_of, element_of
 from ...tir.expr import Broadcast, BufferLoad, Call, Expr, IntImm, Ramp, const
 from ...tir.function import PrimFunc
 from ...tir.node import Node
-from ...tir.stmt import AssertStmt, BufferStore, Evaluate, For, IfThenElse, LetStmt, Stmt, seq
+from ...tir.stmt import AssertStmt, BufferStore, Evaluate, For, IfThenElse, LetStmt, Stmt, While, seq
 from ...tir.walk import post_order, pre_order, substitute, transform_statements, vars_in
 from ..target import Target
 
@@ -70,7 +70,7 @@ class _Inserter:
 
     def stmt(self, s: Stmt) -> Stmt:
         """Return ``s`` with prefetches before the statements that read."""
-        if isinstance(s, (For, IfThenElse)):
+        if isinstance(s, (For, IfThenElse, While)):
             outer, self.asked = self.asked, []
             inside: Stmt = s.map_children(lambda c: self.stmt(c) if isinstance(c, Stmt) else c)
             self.asked = outer

@@ -13,7 +13,7 @@ from ...tir.dtype import bytes_of, element_of
 from ...tir.expr import BufferLoad, Call, Expr, IntImm, Min, Ramp, TruncDiv, Var, const
 from ...tir.function import PrimFunc
 from ...tir.node import Node
-from ...tir.stmt import Evaluate, For, LetStmt, Stmt, seq
+from ...tir.stmt import Evaluate, For, LetStmt, Stmt, While, seq
 from ...tir.walk import replace_node, substitute, uses_var
 from ..target import Target
 
@@ -79,6 +79,8 @@ class _Read:
 
 def _reads(s: Node, name: str, loops: tuple[For, ...], named: Mapping[Var, Expr]) -> Iterator[_Read]:
     """Returns the loads of the buffer ``name`` below ``s``, with the values of each ``LetStmt`` substituted."""
+    if isinstance(s, While):  # how much it reads is not known
+        return
     if isinstance(s, For):
         loops = (*loops, s)
     elif isinstance(s, LetStmt):
@@ -181,7 +183,7 @@ def _progression(offsets: Sequence[int]) -> list[tuple[int, int]]:
 def _nests(s: Node, loops: tuple[For, ...] = ()) -> Iterator[tuple[For, ...]]:
     """Returns the nests of serial loops of known extents below ``s``, from outside in, down to each innermost loop."""
     for child in s.children():
-        if not isinstance(child, Stmt):
+        if not isinstance(child, Stmt) or isinstance(child, While):
             continue
         if not isinstance(child, For):
             yield from _nests(child, loops)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...tir.arith import Analyzer
+from ...tir.arith import Analyzer, loop_values
 from ...tir.buffer import Buffer
-from ...tir.expr import BufferLoad, Expr, FloorDiv, FloorMod, IntImm, Range, Var, const
+from ...tir.expr import BufferLoad, Expr, FloorDiv, FloorMod, IntImm, Var, const
 from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import BufferStore, For
@@ -39,7 +39,7 @@ def join_split_indices(func: PrimFunc) -> PrimFunc:
     def visit(n: Node) -> Node:
         if isinstance(n, For):
             if isinstance(n.min, IntImm) or isinstance(n.extent, IntImm):
-                analyzer.bind(n.loop_var, Range(n.min, n.extent))
+                analyzer.bind(n.loop_var, loop_values(n))
             if n.kind == "vectorized":
                 vectors.append(n.loop_var)
                 for key in [k for k in views if k[0] not in given]:  # scratch memory: each loop gets its own view

@@ -17,7 +17,7 @@ from ...tir.dtype import bytes_of, is_int, lanes_of
 from ...tir.expr import BufferLoad, Call, Expr, IntImm, Var, const
 from ...tir.function import PrimFunc
 from ...tir.node import Node
-from ...tir.stmt import Allocate, AttrStmt, BufferStore, For, IfThenElse, LetStmt, Stmt, seq
+from ...tir.stmt import Allocate, AttrStmt, BufferStore, For, IfThenElse, LetStmt, Stmt, While, seq
 from ...tir.walk import pre_order, substitute, transform, vars_in
 from ..target import Target
 from .statement_copies import fresh_copy
@@ -150,7 +150,7 @@ def _stream(outer: For, target: Target, active: bool) -> _Stream | None:
     if not marked:
         return None
     stores = [n for n in pre_order(body) if isinstance(n, BufferStore)]
-    inner = [n for n in pre_order(body) if isinstance(n, (For, LetStmt, Allocate, IfThenElse))]
+    inner = [n for n in pre_order(body) if isinstance(n, (For, LetStmt, Allocate, IfThenElse, While))]
     if len(stores) != 1 or inner or stores[0].predicate is not None:
         return None
     store = stores[0]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from ...tir.arith import Analyzer
+from ...tir.arith import Analyzer, loop_values
 from ...tir.buffer import Buffer
 from ...tir.dtype import lanes_of, with_lanes
 from ...tir.expr import (
@@ -29,7 +29,6 @@ from ...tir.expr import (
     Not,
     Or,
     Ramp,
-    Range,
     Select,
     Shuffle,
     StringImm,
@@ -85,7 +84,7 @@ def vectorize_loops(func: PrimFunc) -> PrimFunc:
         if isinstance(n, Expr):
             return n
         if isinstance(n, For):
-            analyzer.bind(n.loop_var, Range(n.min, n.extent))
+            analyzer.bind(n.loop_var, loop_values(n))
         if isinstance(n, IfThenElse) and lanes_of(n.condition.dtype) == 1:
             with analyzer.constraint(n.condition):
                 then = visit(n.then_case)
@@ -147,7 +146,7 @@ class _Vectorizer:
             return self.store(s, mask)
         if isinstance(s, For):
             low, extent = self.scalar(s.min), self.scalar(s.extent)
-            self.analyzer.bind(s.loop_var, Range(low, extent))
+            self.analyzer.bind(s.loop_var, loop_values(s.with_(min=low, extent=extent)))
             return s.with_(min=low, extent=extent, body=self.stmt(s.body, mask))
         if isinstance(s, IfThenElse):
             cond = self.masked(s.condition, mask)

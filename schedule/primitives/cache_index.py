@@ -34,7 +34,7 @@ from ...tir.function import PrimFunc
 from ...tir.op import UNARY_FLOAT_OPS
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, seq
 from ...tir.walk import post_order, pre_order, substitute, transform, uses_var
-from ..analysis import bindings, scope_of
+from ..analysis import bindings, ordered_scope
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive
@@ -100,7 +100,7 @@ def cache_index(func: PrimFunc, block: str, storage_scope: str, cse_thresh: int 
         )
     tree = tree_of(func)
     realize = tree.block(block)
-    scope = scope_of(tree, realize)
+    scope = ordered_scope(tree, realize)
     if next(blocks_below(realize.block.body), None) is not None:
         raise ScheduleError(
             f"block {block!r} is no leaf: it holds blocks of its own", where=realize, hint="choose a block inside it"

@@ -11,7 +11,7 @@ from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, SeqStmt, Stmt, seq
 from ...tir.walk import substitute
-from ..analysis import bindings, check_plain_path, region_of, scope_of
+from ..analysis import bindings, check_plain_path, ordered_scope, region_of
 from ..errors import ScheduleError
 from ..footprint import analyzer_at
 from ..handles import BlockRV
@@ -78,7 +78,7 @@ def cache_inplace(
     storage_scope = check_storage_scope(storage_scope)
     tree = tree_of(func)
     realize = tree.block(block)
-    scope = scope_of(tree, realize)
+    scope = ordered_scope(tree, realize)
     buffer = pick_buffer(realize, read_buffer_index, "read")
     read = region_of(realize.block.reads, buffer)
     write = region_of(realize.block.writes, buffer)

@@ -15,7 +15,7 @@ from ..analysis import (
     check_only_writer,
     check_plain_path,
     is_output_block,
-    scope_of,
+    ordered_scope,
 )
 from ..errors import ScheduleError, unknown_handle
 from ..footprint import analyzer_at
@@ -134,7 +134,7 @@ def cache_read(
     storage_scope = check_storage_scope(storage_scope)
     tree = tree_of(func)
     realize = tree.block(block)
-    scope = scope_of(tree, realize)
+    scope = ordered_scope(tree, realize)
     buffer = pick_buffer(realize, read_buffer_index, "read")
     writers = scope.writers.get(buffer, [])
     if len(writers) > 1:
@@ -293,7 +293,7 @@ def cache_write(
     storage_scope = check_storage_scope(storage_scope)
     tree = tree_of(func)
     realize = tree.block(block)
-    scope = scope_of(tree, realize)
+    scope = ordered_scope(tree, realize)
     buffer = pick_buffer(realize, write_buffer_index, "write")
     check_only_writer(tree, realize)
     check_plain_path(tree, realize)

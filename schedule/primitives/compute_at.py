@@ -18,7 +18,7 @@ from ..analysis import (
     check_read_by_blocks_alone,
     is_output_block,
     opaque_buffers,
-    scope_of,
+    ordered_scope,
 )
 from ..errors import ScheduleError, bad_argument
 from ..footprint import Ends, analyzer_at, bounding_box
@@ -150,7 +150,7 @@ def _move(func: PrimFunc, block: str, loop: Var, keep_units: bool, index: int, f
         return compute_inline(func, block) if forward else reverse_compute_inline(func, block)
     tree = tree_of(func)
     realize, target = tree.block(block), tree.loop(loop)
-    scope = scope_of(tree, realize)
+    scope = ordered_scope(tree, realize)
     own = _check_movable(tree, scope, realize, target, forward)
     partners = scope.consumers(realize) if forward else scope.producers(realize)
     _check_partners(tree, realize, target, partners, forward)

@@ -11,7 +11,7 @@ from ...tir.expr import GE, GT, LE, LT, Call, Expr, FloatImm, IntImm, IterVar, R
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ...tir.walk import substitute, uses_var
-from ..analysis import all_of, check_complete, check_plain_path, opaque_buffers, scope_of
+from ..analysis import all_of, check_complete, check_plain_path, opaque_buffers, ordered_scope
 from ..bindings import analyzer_above
 from ..digit_variables import without_low_digits
 from ..errors import ScheduleError
@@ -195,7 +195,7 @@ def _bound(test: Expr, axes: Sequence[Var]) -> tuple[Var, Expr, bool] | None:
 
 def _check_others(tree: Tree, realize: BlockRealize, target: For) -> None:
     """Raise ScheduleError when another block accesses the buffer where the constant is now written earlier."""
-    scope = scope_of(tree, realize)
+    scope = ordered_scope(tree, realize)
     buffer = realize.block.writes[0].buffer
     mine = buffer in scope.root.block.alloc_buffers
     for reader in scope.readers.get(buffer, ()):

@@ -16,7 +16,7 @@ from ..analysis import (
     check_reduction,
     is_output_block,
     opaque_buffers,
-    scope_of,
+    ordered_scope,
 )
 from ..declared_regions import redeclared
 from ..errors import ScheduleError
@@ -75,7 +75,7 @@ def fuse_reduction_epilogue(func: PrimFunc, reduction_block: str, epilogue_block
     """
     tree = tree_of(func)
     reduction, epilogue = tree.block(reduction_block), tree.block(epilogue_block)
-    scope = scope_of(tree, reduction)
+    scope = ordered_scope(tree, reduction)
     if tree.scope(epilogue) is not tree.scope(reduction):
         raise ScheduleError(
             f"blocks {reduction_block!r} and {epilogue_block!r} are in different scopes",

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from ...tir.access_regions import access_regions
 from ...tir.arith import Analyzer, eval_interval
 from ...tir.buffer import Buffer, BufferRegion
-from ...tir.expr import BufferLoad, IntImm, IterVar, Range, Var, const
+from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, const
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ...tir.walk import pre_order, transform, uses_var, vars_in
-from ..analysis import opaque_buffers, region_of
+from ..analysis import bare_loads, opaque_buffers, region_of
 from ..bindings import check_plain
 from ..errors import ScheduleError
 from ..fresh_copy import fresh_copy
@@ -81,6 +82,7 @@ def loop_partition(
     if first is None:
         raise ScheduleError(f"loop {loop.name} holds no block", where=target, hint="choose a loop around a block")
     sizes = _sizes(target, factors)
+    _check_blocks_alone(target)
     _check_reductions(target, loop, {lp.loop_var for lp in tree.loops_above(target)})
     wish = f"{first.block.name_hint}_{loop.name}"
     taken: list[str] = []
@@ -155,6 +157,21 @@ def _sizes(loop: For, factors: Any) -> list[int]:
     if None in sizes:
         return [left if s is None else s for s in sizes]
     return [*sizes, left]
+
+
+def _check_blocks_alone(loop: For) -> None:
+    """ScheduleError when something is read or written outside of the blocks below: the parts declare nothing."""
+    statements = pre_order(loop.body, lambda n: not isinstance(n, (Expr, Block)))
+    stores: Iterator[tuple[Stmt, BufferLoad | BufferStore]] = ((n, n) for n in statements if isinstance(n, BufferStore))
+    found = next(chain(bare_loads(loop.body), stores), None)
+    if found is not None:
+        stmt, access = found
+        raise ScheduleError(
+            f"loop {loop.loop_var.name} holds an access of buffer {access.buffer.name} outside of blocks, which a part of "
+            "the loop could not declare",
+            where=(loop, stmt),
+            hint="put it into a block, or partition a loop further in",
+        )
 
 
 def _check_reductions(loop: For, var: Var, around: set[Var]) -> None:

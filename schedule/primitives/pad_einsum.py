@@ -32,7 +32,7 @@ from ...tir.function import PrimFunc
 from ...tir.op import all_, ceildiv, if_then_else
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt, seq
 from ...tir.walk import loads_and_stores, pre_order, replace_buffers
-from ..analysis import Scope, check_only_writer, check_plain_path, opaque_buffers, scope_of
+from ..analysis import Scope, check_only_writer, check_plain_path, opaque_buffers, ordered_scope
 from ..errors import ScheduleError
 from ..footprint import analyzer_at
 from ..primitive import primitive
@@ -90,7 +90,7 @@ def pad_einsum(func: PrimFunc, block: str, padding: Sequence[int]) -> PrimFunc:
     """
     tree = tree_of(func)
     realize = tree.block(block)
-    scope = scope_of(tree, realize)
+    scope = ordered_scope(tree, realize)
     sizes = _checked_padding(realize, padding)
     check_only_writer(tree, realize)
     check_plain_path(tree, realize)

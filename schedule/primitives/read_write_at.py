@@ -11,7 +11,7 @@ from ...tir.function import PrimFunc
 from ...tir.op import max_, min_
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt, seq
 from ...tir.walk import post_order, replace_buffers, substitute, uses_var
-from ..analysis import Access, accesses, buffers_of, check_plain_path, opaque_buffers, scope_of
+from ..analysis import Access, accesses, buffers_of, check_plain_path, opaque_buffers, ordered_scope
 from ..errors import ScheduleError
 from ..footprint import Ends, analyzer_at, bind_loops, bounding_box, exact_box
 from ..handles import BlockRV
@@ -158,7 +158,7 @@ class _Work:
         self.tree = tree = tree_of(func)
         self.realize = realize = tree.block(block)
         self.loop = tree.loop(loop)
-        self.scope = scope_of(tree, realize)
+        self.scope = ordered_scope(tree, realize)
         self.old = pick_buffer(realize, which, kind)
         if self.loop not in tree.loops_above(realize):
             raise ScheduleError(

@@ -11,7 +11,7 @@ from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Var, const
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
 from ...tir.walk import pre_order, substitute
-from ..analysis import check_plain_path, scope_of
+from ..analysis import check_plain_path, ordered_scope
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..index_map import simplify_unless_constant
@@ -78,7 +78,7 @@ def reindex(func: PrimFunc, block: str, buffer: Any, skip_simplify: bool = False
     """
     tree = tree_of(func)
     realize = tree.block(block)
-    scope = scope_of(tree, realize)
+    scope = ordered_scope(tree, realize)
     old = named_buffer(realize, buffer)
     written = any(r.buffer is old for r in realize.block.writes)
     if isinstance(buffer, (list, tuple)) and buffer[0] == "read" and written:

@@ -14,7 +14,7 @@ from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
 from ...tir.structure import same
 from ...tir.walk import substitute, uses_var
-from ..analysis import all_of, bindings, check_only_writer, check_plain_path, scope_of
+from ..analysis import all_of, bindings, check_only_writer, check_plain_path, ordered_scope
 from ..errors import ScheduleError
 from ..footprint import analyzer_at
 from ..handles import BlockRV
@@ -88,7 +88,7 @@ def reindex_cache_read(
     storage_scope = check_storage_scope(storage_scope)
     tree = tree_of(func)
     realize = tree.block(block)
-    scope = scope_of(tree, realize)
+    scope = ordered_scope(tree, realize)
     old = pick_buffer(realize, read_buffer_index, "read")
     if any(r.buffer is old for r in realize.block.writes):
         raise ScheduleError(
@@ -179,7 +179,7 @@ def reindex_cache_write(
     storage_scope = check_storage_scope(storage_scope)
     tree = tree_of(func)
     realize = tree.block(block)
-    scope = scope_of(tree, realize)
+    scope = ordered_scope(tree, realize)
     old = pick_buffer(realize, write_buffer_index, "write")
     check_only_writer(tree, realize)
     check_plain_path(tree, realize)

@@ -21,7 +21,7 @@ from ..analysis import (
     check_plain_path,
     check_reduction,
     is_output_block,
-    scope_of,
+    ordered_scope,
 )
 from ..declared_regions import hidden_reads
 from ..errors import ScheduleError
@@ -75,7 +75,7 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
     """
     tree = tree_of(func)
     realize = tree.block(block)
-    scope = scope_of(tree, realize)
+    scope = ordered_scope(tree, realize)
     store = single_store(realize)
     check_complete(tree, realize)
     check_plain_path(tree, realize)

@@ -37,7 +37,7 @@ from ..analysis import (
     check_plain_path,
     is_output_block,
     opaque_buffers,
-    scope_of,
+    ordered_scope,
 )
 from ..declared_regions import redeclared
 from ..errors import ScheduleError
@@ -105,7 +105,7 @@ def rolling_buffer(func: PrimFunc, block: str, write_buffer_index: int | str) ->
     """
     tree = tree_of(func)
     realize = tree.block(block)
-    scope = scope_of(tree, realize)
+    scope = ordered_scope(tree, realize)
     buffer = pick_buffer(realize, write_buffer_index, "write")
     readers = _checked_readers(tree, scope, realize, buffer)
     loops = tree.loops_above(realize)

@@ -10,7 +10,7 @@ from ...tir.expr import BufferLoad, Cast, Expr, IntImm, IterVar, Mul, Range, Var
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt, seq
 from ...tir.walk import loads_and_stores, replace_buffers, substitute, uses_var
-from ..analysis import check_plain_path, check_reduction, opaque_buffers, scope_of
+from ..analysis import check_plain_path, check_reduction, opaque_buffers, ordered_scope
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive
@@ -88,7 +88,7 @@ def shift_operand(func: PrimFunc, block: str, read_buffer_index: int | str) -> t
     """
     tree = tree_of(func)
     realize = tree.block(block)
-    scope = scope_of(tree, realize)
+    scope = ordered_scope(tree, realize)
     buffer = pick_buffer(realize, read_buffer_index, "read")
     if scope.root is not func.body:
         raise ScheduleError(

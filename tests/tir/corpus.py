@@ -298,6 +298,24 @@ def handle_is_used(a: T.handle, B: T.Buffer((16,), "int32")):
 
 
 @T.prim_func
+def collatz(A: T.Buffer((N,), "int32"), B: T.Buffer((N,), "int32")):
+    for i in range(N):
+        with T.block("B"):
+            vi = T.axis.spatial(N, i)
+            n = T.alloc_buffer((1,), "int32")
+            n[0] = A[vi]
+            B[vi] = 0
+            while n[0] > 1:
+                if n[0] % 2 == 0:
+                    n[0] = n[0] // 2
+                else:
+                    n[0] = n[0] * 3 + 1
+                while B[vi] < 0:
+                    T.evaluate(0)
+                B[vi] = B[vi] + 1
+
+
+@T.prim_func
 def nothing():
     T.evaluate(0)
 

@@ -252,7 +252,7 @@ ERRORS = [
     ("for i in T.grid(4, 4):\n    pass", "1 loop variables for 2 extents", 3, 9),
     ("for i in [1, 2]:\n    pass", "a loop runs over range, T.grid", 3, 14),
     ("for i in T.serial(1.5):\n    pass", "a loop's extent is an integer, this is float32", 3, 9),
-    ("while True:\n    pass", "While has no meaning in TIR", 3, 5),
+    ("while True:\n    break", "Break has no meaning in TIR", 4, 9),
     ("vi = T.axis.spatial(16, 0)", "T.axis.spatial belongs in a block", 3, 10),
     ("T.reads(A[0, 0])", "T.reads belongs in a block", 3, 5),
     ("with T.block('x'):\n    vi = T.axis.remap('S', [A[0, 0]])", "T.axis.remap takes loop variables", 4, 32),

@@ -16,11 +16,11 @@ from .iter_simplify import iter_map_simplify
 from .mixed_radix import IterMap, IterMark, IterSplit, IterSum
 from .pointwise import lies_between
 from .region_bounds import region_union, relax_region
-from .simplify import bind_sizes, remove_trivial_loops, simplify
+from .simplify import bind_sizes, loop_values, remove_trivial_loops, simplify
 from .subspace import Division, Subspace, divide_subspace
 
 __all__ = [
     "Analyzer", "Division", "IterMap", "IterMark", "IterSplit", "IterSum", "Subspace", "bind_sizes", "conjuncts",
-    "detect_iter_map", "divide_subspace", "eval_interval", "iter_map_simplify", "lies_between", "linear_coefficients",
+    "detect_iter_map", "divide_subspace", "eval_interval", "iter_map_simplify", "lies_between", "linear_coefficients", "loop_values",
     "region_union", "relax_region", "remove_trivial_loops", "simplify",
 ]  # fmt: skip

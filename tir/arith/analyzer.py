@@ -82,6 +82,8 @@ class Analyzer(Compare):
             if self.data(lo):  # arithmetic on values from memory may wrap
                 data, exact = True, self.exact(lo, var.dtype)
                 lo, hi = (lo, hi) if exact else (None, None)
+                if exact and any(isinstance(n, BufferLoad) for n in pre_order(convert(value))):
+                    lo, hi = self._constant_ends(lo)
         known = ("var", id(var)) in self._by_key
         ((a,),) = self.intern(("var", id(var)), "var", (), var.dtype, lambda: var)
         if known and self.atoms[a].data is data and self._ends.get(a) == (lo, hi):
@@ -91,6 +93,12 @@ class Analyzer(Compare):
         if known:
             self._version += 1
             self._forget()
+
+    def _constant_ends(self, p: Poly | None) -> tuple[Poly | None, Poly | None]:
+        """The least and the greatest value of ``p`` as numbers. A variable keeps what was read when it was given its
+        value, whatever is stored to that memory later: so it may not be compared with a load."""
+        ends = (None, None) if p is None else self.bound(p)
+        return tuple([None if e is None else {ONE: e} if e else {} for e in ends])  # type: ignore[return-value]
 
     def _forget(self) -> None:
         self._poly_memo, self._simp_memo, self._bounds = {}, {}, {}

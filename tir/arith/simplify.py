@@ -5,12 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from ..deep_recursion import with_room
-from ..expr import Expr, IntImm, Range, Var
+from ..expr import BufferLoad, Expr, IntImm, Range, Var
 from ..function import IRModule, PrimFunc
 from ..node import map_tuple
-from ..stmt import Allocate, AssertStmt, Block, BlockRealize, BufferStore, Evaluate, For, IfThenElse, LetStmt, seq
+from ..stmt import (
+    Allocate,
+    AssertStmt,
+    Block,
+    BlockRealize,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    While,
+    seq,
+)
 from ..structure import opposite
-from ..walk import substitute, transform
+from ..walk import pre_order, substitute, transform
 from .analyzer import Analyzer
 from .rewrite_rules import truth
 
@@ -21,6 +33,18 @@ def bind_sizes(analyzer: Analyzer, buffers: Any) -> None:
         for extent in buffer.shape:
             if isinstance(extent, Var):
                 analyzer.bind(extent, (1, None))
+
+
+def loop_values(loop: For) -> Range | tuple[None, None]:
+    """Between which ends the variable of ``loop`` is for as long as an iteration lasts, for :meth:`Analyzer.bind`.
+
+    Bounds are read once. Where they come from memory that the body writes, nothing is known: what such a load gives
+    inside the loop need not be what it gave before it.
+    """
+    read = {n.buffer for e in (loop.min, loop.extent) for n in pre_order(e) if isinstance(n, BufferLoad)}
+    if read and any(isinstance(n, BufferStore) and n.buffer in read for n in pre_order(loop.body)):
+        return None, None
+    return Range(loop.min, loop.extent)
 
 
 @with_room
@@ -54,7 +78,7 @@ class _Walk:
         lo, extent = self(loop.min), self(loop.extent)
         if isinstance(extent, IntImm) and extent.value <= 0:
             return Evaluate(IntImm(0))
-        self.an.bind(loop.loop_var, Range(lo, extent))
+        self.an.bind(loop.loop_var, loop_values(loop.with_(min=lo, extent=extent)))
         body = self(loop.body)
         if lo is loop.min and extent is loop.extent and body is loop.body:
             return loop
@@ -75,6 +99,13 @@ class _Walk:
         if condition is s.condition and then_case is s.then_case and else_case is s.else_case:
             return s
         return IfThenElse(condition, then_case, else_case)
+
+    def _while(self, s: While) -> Any:
+        condition = self(s.condition)
+        if truth(condition) is False:
+            return Evaluate(IntImm(0))
+        body = self(s.body)  # the condition need not hold any more after the first store
+        return s if condition is s.condition and body is s.body else While(condition, body)
 
     def _letstmt(self, s: LetStmt) -> Any:
         value = self(s.value)

@@ -8,7 +8,7 @@ from typing import Any
 from ..dtype import is_int
 from ..equal import plain
 from ..expr import IntImm, Range, Var, const
-from ..stmt import For, Stmt
+from ..stmt import For, Stmt, While
 from ..vocabulary import Word
 from .assignment_parser import AssignParser
 
@@ -19,7 +19,7 @@ _LOOPS = {
 
 
 class LoopParser(AssignParser):
-    """Parses ``for`` statements."""
+    """Parses ``for`` and ``while`` statements."""
 
     def body(self, nodes: list[ast.stmt]) -> Stmt:
         """Parse a list of statements."""
@@ -38,6 +38,15 @@ class LoopParser(AssignParser):
             if isinstance(call.func, ast.Name) and call.func.id == "range":
                 return self._loop(node, call, "serial")
         raise self.error("a loop runs over range, T.grid, T.serial, T.parallel, T.vectorized, T.unroll …", call)
+
+    def _stmt_While(self, node: ast.While) -> Stmt:
+        if node.orelse:
+            raise self.error("a loop has no else", node.orelse[0])
+        condition = self.condition(node.test)
+        self.scopes.append({})
+        body = self.body(node.body)
+        self.scopes.pop()
+        return While(condition, body)
 
     def _grid(self, node: ast.For, call: ast.Call) -> Stmt:
         extents = [self.as_expr(e, call) for e in self.items(call.args)]

@@ -9,7 +9,8 @@
                 vi = T.axis.spatial(16, i)
                 C[vi] = A[vi] + B[vi]
 
-:data:`prim_func` reads the function's source, so nothing in it runs. Words that make expressions (``T.exp``,
+:data:`prim_func` reads the function's source, so nothing in it runs. Python's ``for``, ``while``, ``if``, ``with`` and
+``assert`` are statements of the program; ``break``, ``continue`` and the ``else`` of a loop are not in the language. Words that make expressions (``T.exp``,
 ``T.float32``, ``T.Cast`` …) work in plain Python too; :mod:`tilewright.tir.vocabulary` defines them all.
 """
 
