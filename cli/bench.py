@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.command("bench")
 @apply(spec_argument, arg_option, target_option, db_option, json_option)
-@click.option("--rounds", default=15, show_default=True, type=click.IntRange(1), help="Turns of each contender.")
+@click.option("--rounds", default=15, show_default=True, type=click.IntRange(1), help="Timed runs of each contender.")
 @click.option("--num-cores", type=click.IntRange(1), help="Threads for all contenders, NumPy included.")
 @click.option("--require-tuned", is_flag=True, help="Fail (exit code 3) when the database has no record.")
 def command(
@@ -29,7 +29,7 @@ def command(
     num_cores: int | None,
     require_tuned: bool,
 ) -> int:
-    """Time SPEC as scheduled by default, as tuned in the database, and with NumPy, in turns.
+    """Time SPEC alternately with the default schedule, with the best one of the database, and with NumPy.
 
     Shares are of the peak and the roofline that this machine was measured to reach (`tilewright doctor`). Exit code 1
     when a result is wrong.

@@ -30,7 +30,7 @@ def command(
 ) -> int:
     """Compile SPEC to a file that needs no Python: a library, an object file, C, LLVM IR or assembly.
 
-    A C header is written beside code. The schedule is the best one on record, else a good default.
+    A C header is written beside code. The schedule is the best one in the database, else the default.
     """
     from ..codegen import Target
     from ..driver import NoRecordError, build, parse_spec

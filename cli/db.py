@@ -27,14 +27,14 @@ def _open(flag: str | None, readonly: bool = True) -> Database:
 
 @click.group("db")
 def command() -> None:
-    """Look into a database of tuning records, and keep it in order."""
+    """Show and maintain a database of tuning records."""
 
 
 @command.command("ls")
 @common
 @click.option("--sessions", is_flag=True, help="List tuning sessions instead of workloads.")
 def ls(db_path: str | None, as_json: bool, sessions: bool) -> None:
-    """List the workloads on record with their best times."""
+    """List the workloads of the database with their best times."""
     with _open(db_path) as db:
         rows = db.query(_SESSIONS if sessions else _WORKLOADS)
         size = os.path.getsize(db.path)
@@ -171,7 +171,7 @@ def import_(file: str, db_path: str | None) -> None:
 @click.argument("others", nargs=-1, required=True)
 @db_option
 def merge(others: tuple[str, ...], db_path: str | None) -> None:
-    """Add what the databases OTHERS hold."""
+    """Add the records of the databases OTHERS."""
     from ..tuning_db import Database
 
     path = database_path(db_path, create=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 EXIT_CODES = {
     0: "done",
-    1: "a negative answer: a check failed, or the file cannot be used",
+    1: "a check failed, or the file cannot be used",
     2: "usage: an unknown option, workload or target, a bad value",
     3: "no record in the database under --require-tuned",
     4: "nothing could be measured",

@@ -20,10 +20,10 @@ COMMANDS = {
     "tune": "Search for the fastest schedule of a workload, and record what was tried.",
     "bench": "Time a workload: default schedule, tuned, and NumPy side by side.",
     "build": "Compile a workload to a library, an object file, or source.",
-    "show": "Print a workload at a stage of its way to machine code.",
-    "db": "Look into a database of tuning records, and keep it in order.",
-    "report": "Write a page about what a database holds.",
-    "workloads": "List the workloads that can be named.",
+    "show": "Print a workload at a stage of compilation.",
+    "db": "Show and maintain a database of tuning records.",
+    "report": "Write a page about the contents of a database.",
+    "workloads": "List the named workloads, or the parameters of one.",
     "doctor": "Measure and print this machine, versions and settings.",
 }
 

@@ -12,7 +12,7 @@ from .output import size_text
 @db_option
 @click.option("-o", "--output", default="report.html", show_default=True, metavar="FILE", help="Where to write it.")
 def command(db_path: str | None, output: str) -> None:
-    """Write one static HTML page: the best records, and how each search went."""
+    """Write one static HTML page: the best records, and the progress of each search."""
     from ..driver.html_report import write_report
 
     path = database_path(db_path)

@@ -1,4 +1,4 @@
-"""``tilewright show``: a workload on its way to machine code."""
+"""``tilewright show``: prints a workload at a stage of compilation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def command(
     stage: str,
     num_cores: int | None,
 ) -> int:
-    """Print SPEC at a stage: te (its tensors), tir (loops as written), scheduled (the best on record, else the
+    """Print SPEC at a stage: te (its tensors), tir (loops as written), scheduled (the best in the database, else the
     default), trace (the schedule's steps as Python), lowered, ll (LLVM IR), asm, c."""
     from ..codegen import Target
     from ..driver import parse_spec, plan

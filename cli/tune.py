@@ -15,9 +15,9 @@ from .progress import Progress
 @click.command("tune")
 @apply(spec_argument, arg_option, target_option, db_option, json_option)
 @click.option("--trials", default=64, show_default=True, type=click.IntRange(1), help="Candidates to measure.")
-@click.option("--seed", default=0, show_default=True, help="Fixes everything but the measured times.")
+@click.option("--seed", default=0, show_default=True, help="Seed of all random choices; measured times still vary.")
 @click.option("--time-limit", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Stop after this long.")
-@click.option("--all-trials", is_flag=True, help="Use them all, even when no gain is in sight any more.")
+@click.option("--all-trials", is_flag=True, help="Use all trials, even when no further gain is expected.")
 @click.option("--num-cores", type=click.IntRange(1), help="Threads that the kernel may use.")
 def command(
     spec: str,
@@ -34,7 +34,7 @@ def command(
     """Search for the fastest schedule of SPEC, and record every candidate in the database.
 
     SPEC is a workload such as matmul:M=512,N=512,K=512 (see `tilewright workloads`), or file.py:function. Earlier
-    records of the same workload and target are built upon: run it again to go on.
+    records of the same workload and target are used: run it again to continue.
     """
     from ..codegen import Target
     from ..driver import parse_spec, tune
@@ -82,7 +82,7 @@ def command(
         trouble = f", {failed} failed" if failed else ""
         click.echo(f"{case.spec}: {done} trials in {result.elapsed_seconds:.1f} s{trouble} -> {path}")
         if result.stopped == "converged":
-            click.echo("stopped early: no gain in sight (--all-trials goes on)", err=True)
+            click.echo("stopped early: no further gain expected (--all-trials turns this off)", err=True)
         if result.best is not None:
             progress.best = result.best_seconds
             click.echo(progress.figure())
