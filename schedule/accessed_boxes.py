@@ -57,7 +57,7 @@ def accessed_boxes_below(stmt: Stmt) -> list[AccessedBox]:
 
 
 def _with_moving(t: AccessedBox, stored: Set[Var]) -> AccessedBox:
-    """``t`` with a variable in the place of each load from memory that is ``stored`` to."""
+    """Return ``t`` with a new variable in place of each load through one of the pointers ``stored``."""
     moving: list[Var] = []
 
     def pre(n: Any) -> Any:

@@ -120,7 +120,7 @@ class Scope:
 
 
 def _in_scope(n: Node) -> bool:
-    """Whether what is below ``n`` belongs to the same scope as ``n``."""
+    """Return whether the statements below ``n`` belong to the same scope as ``n``."""
     return not isinstance(n, (Expr, Block))
 
 
@@ -135,10 +135,10 @@ def scope_of(tree: Tree, realize: BlockRealize) -> Scope:
 
 
 def ordered_scope(tree: Tree, realize: BlockRealize) -> Scope:
-    """The scope that ``realize`` is a block of; ScheduleError when a ``while`` stands around blocks of it.
+    """Return the scope that ``realize`` is a block of; ScheduleError when a ``while`` stands around blocks of it.
 
-    What such a loop holds may run any number of times, also not at all, and what comes later in the text may run before
-    what comes earlier. So nobody knows which value of a buffer a block reads there.
+    The body of such a loop may run any number of times, or not at all, and a block that stands later in the text may
+    run before an earlier one. So it is not known which value of a buffer a block reads there.
     """
     scope = scope_of(tree, realize)
     if scope.repeats is not None:

@@ -176,13 +176,13 @@ class _Accesses:
         )
 
     def changes(self, ends: Interval) -> bool:
-        """Whether the ends are read from memory that the block writes or allocates: they have no one value then."""
+        """Return whether the ends are read from memory that the block writes, so that they have no single value."""
         read = {n.buffer for e in ends for n in pre_order(e) if isinstance(n, BufferLoad)}
         return bool(read) and not read.isdisjoint(self.own_stores)
 
     @cached_property
     def own_stores(self) -> set[Buffer]:
-        """The buffers that the block stores to or allocates, those of the blocks in it included."""
+        """Return the buffers that the block, or a block in it, stores to or allocates."""
         out: set[Buffer] = set()
         for n in pre_order(self.whole, lambda n: not isinstance(n, Expr)):
             if isinstance(n, (BufferStore, Allocate)):

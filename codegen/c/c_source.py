@@ -163,7 +163,7 @@ class _Writer:
             self.block(head, s.body)
 
     def fixed(self, hint: str, text: str) -> str:
-        """The name of an integer that is computed here, or the number itself."""
+        """Write the declaration of an integer and return its name; a number is returned as it is."""
         if text.isdecimal():
             return text
         name = self.exprs.name(object(), hint)

@@ -199,7 +199,7 @@ class StmtEmitter(ExprEmitter):
                 self.registers[b] = merged.name
 
     def while_loop(self, s: While) -> None:
-        """A loop that tests at its head, where register values that it changes are phi nodes."""
+        """Emit a loop that tests its condition at its head, where the register values that it changes are phi nodes."""
         fn = self.fn
         carried, touched = self.carried(s), self.effects(s)[1]
         before, start = {b: self.registers[b] for b in carried}, fn.block

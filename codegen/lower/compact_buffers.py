@@ -258,7 +258,7 @@ def _ordered(a: Expr, b: Expr, analyzer: Analyzer) -> Interval | None:
 
 
 def _defined_in(body: Stmt) -> Inner:
-    """The variables that ``body`` defines and the buffers that it stores to: what they hold is not known around it."""
+    """Return the variables that ``body`` defines and the buffers that it stores to."""
     out: Inner = set()
 
     def visit(node: Node) -> None:

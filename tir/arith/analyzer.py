@@ -95,8 +95,11 @@ class Analyzer(Compare):
             self._forget()
 
     def _constant_ends(self, p: Poly | None) -> tuple[Poly | None, Poly | None]:
-        """The least and the greatest value of ``p`` as numbers. A variable keeps what was read when it was given its
-        value, whatever is stored to that memory later: so it may not be compared with a load."""
+        """Return the least and the greatest value of ``p`` as numbers.
+
+        A variable keeps the value that was read from memory, whatever is stored there later. So it may not be
+        compared with a later load from the same place.
+        """
         ends = (None, None) if p is None else self.bound(p)
         return tuple([None if e is None else {ONE: e} if e else {} for e in ends])  # type: ignore[return-value]
 

@@ -36,7 +36,7 @@ def bind_sizes(analyzer: Analyzer, buffers: Any) -> None:
 
 
 def loop_values(loop: For) -> Range | tuple[None, None]:
-    """Between which ends the variable of ``loop`` is for as long as an iteration lasts, for :meth:`Analyzer.bind`.
+    """Return what :meth:`Analyzer.bind` may be told of the variable of ``loop`` inside the loop.
 
     Bounds are read once. Where they come from memory that the body writes, nothing is known: what such a load gives
     inside the loop need not be what it gave before it.
