@@ -106,8 +106,7 @@ def passes(sch: tw.Schedule) -> list[list[str]]:
 
 
 def forked() -> float:
-    """Median seconds of the fork and the join of a parallel loop of two iterations on two threads, inside compiled
-    code."""
+    """Median seconds of fork and join of a parallel loop of two iterations, measured inside compiled code."""
     turns = 1000
     func = parse(f"""
 @T.prim_func

@@ -50,7 +50,7 @@ def take_turns(contenders: Sequence[Contender], rounds: int, round_seconds: floa
 
 
 class Judge:
-    """A judge keeps the best times of the limit and the witness in this run, and selects the turns near both."""
+    """A judge keeps the best times of the limit and the witness, and selects the turns near both."""
 
     def __init__(self) -> None:
         self.best: dict[Any, float] = {}
@@ -75,8 +75,8 @@ class Judge:
 
 
 def share(times: Times, judge: Judge | None = None, key: Any = "limit") -> tuple[float, int]:
-    """Returns the median ratio of the limit's seconds to ours over the turns that had the core alone, and how many
-    these are; where they are too few over all steady turns, or all, and 0."""
+    """Returns the median ratio of the limit's seconds to ours over the selected turns, and their number. Where these
+    are too few, the median is over all steady turns, or over all turns, and the number is 0."""
     if judge is None:
         judge = Judge()
         judge.look(times, key)

@@ -1,5 +1,4 @@
-"""This module sets the number of threads of NumPy's matrix products, so that both sides of a comparison have the
-same."""
+"""This module sets the number of threads of NumPy's matrix products, for comparisons with equal numbers of threads."""
 
 from __future__ import annotations
 

@@ -131,8 +131,8 @@ def plan(
 
 
 def _tuned(db: Database, asked: Request, machine: Target) -> tuple[Plan | None, str]:
-    """Returns the fastest record that applies, those of this code generator before others; else a sentence about why
-    the first does not."""
+    """Returns the fastest record that applies, or a sentence that says why the first does not. Records of this code
+    generator come before others."""
     failed = ""
     for record in db.fastest(asked.func, machine, codegen_version=CODEGEN_VERSION, limit=_RECORDS):
         origin = f"record {record.id} of {db.path}"

@@ -196,7 +196,7 @@ class PeakProbe:
 
 
 class BandwidthProbe:
-    """This probe sweeps over as much memory as a kernel moves, alternately with the kernel; ``kind`` is ``read``,
+    """This probe sweeps over as much memory as a kernel moves, alternately with the kernel. ``kind`` is ``read``,
     ``copy``, ``triad`` or ``quad`` (d = a b + c), ``size`` the bytes of all its arrays together. Its stores bypass the
     caches (non-temporal stores) where that is faster.
 

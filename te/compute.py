@@ -82,8 +82,8 @@ def compute(
     attrs: Mapping[str, Any] | None = None,
     varargs_names: Sequence[str] | None = None,
 ) -> Any:
-    """Returns a tensor whose element at ``i, j, …`` is ``fcompute(i, j, …)``; a tuple of tensors when it returns a
-    tuple.
+    """Returns a tensor whose element at ``i, j, …`` is ``fcompute(i, j, …)``. When ``fcompute`` returns a tuple, the
+    result is a tuple of tensors.
 
     The axes take the names of ``fcompute``'s parameters (``i0, i1, …`` for ``*i``, or ``varargs_names``). A reduction
     (``te.sum(…, axis=k)`` and its like) may only be the whole body. ValueError when the number of parameters is not

@@ -269,8 +269,8 @@ class _Builder:
         return name
 
     def loads(self, e: Expr, ranges: Mapping[Var, Range]) -> Expr:
-        """``e`` over buffers; indices with divisions in them (a reshape, a group) are simplified, and conditions that
-        the domains ``ranges`` of the axes decide are removed."""
+        """Replace loads of tensors in ``e`` by loads of their buffers. Indices with divisions (of a reshape, for
+        example) are simplified, and conditions that the domains ``ranges`` of the axes decide are removed."""
         analyzer: list[Analyzer] = []
 
         def simplified(index: Expr) -> Expr:

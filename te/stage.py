@@ -1,4 +1,4 @@
-"""A stage of a classic te schedule records the steps that the user asks for on one operation's loops, in order.
+"""A stage of a classic te schedule records the steps on one operation's loops, in order.
 
 Axes are :class:`IterVar` objects as in TVM: ``s[C].op.axis[0]``, what ``split`` and ``fuse`` return. A stage keeps the
 list of its current loops (``leaf_iter_vars``), so that a step on an axis that no longer exists is refused at once, and

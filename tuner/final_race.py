@@ -19,8 +19,8 @@ _DISQUALIFIED = ("wrong_result", "memory_damaged")
 
 
 def finalists(records: Sequence[TuningRecord], count: int) -> list[TuningRecord]:
-    """Returns the best records that noise could have put in the wrong order, best first, at most ``count``; none when
-    the best is alone. Of records of the same trace only the fastest."""
+    """Returns the best records that noise could have put in the wrong order, at most ``count``, best first. The list is
+    empty when no record is near the best. Of records of the same trace only the fastest."""
     ranked = sorted((r for r in records if r.ok and r.run_seconds), key=lambda r: r.run_seconds or 0.0)
     fastest: dict[str, TuningRecord] = {}
     for record in ranked:

@@ -195,8 +195,8 @@ class BlockInfo:
 
     @cached_property
     def itemsize(self) -> int:
-        """Bytes of the widest element that it loads or stores; of the widest in its declared regions, when only
-        functions that it calls do so."""
+        """Bytes of the widest element that it loads or stores. When only functions that it calls access memory, its
+        declared regions count."""
         touched = [use.buffer for use in (*self.stores, *self.loads)]
         named = [region.buffer for region in (*self.block.writes, *self.block.reads)]
         return max([bytes_of(buffer.dtype) for buffer in touched or named], default=1)
@@ -301,6 +301,5 @@ class Program:
         return [b for b in self.blocks if b is not block and any(use.buffer in written for use in b.loads)]
 
     def is_output(self, block: BlockInfo) -> bool:
-        """Returns whether the block writes a parameter, or a buffer that is read by a statement that is not among
-        ``blocks``."""
+        """Returns whether the block writes a parameter, or a buffer that a statement outside ``blocks`` reads."""
         return any(use.buffer in self.outputs or use.buffer in self._read_elsewhere for use in block.stores)

@@ -111,9 +111,9 @@ class RandomSearch(SearchStrategy):
 
 
 class ModelGuidedSearch(SearchStrategy):
-    """This strategy proposes 70 % of a batch from the candidates predicted best (with different register tiles), 20 %
-    from promising ones of which the model is uncertain, and 10 % at random. In the last third of the trials it proposes
-    neighbours of the three best instead.
+    """This strategy proposes the candidates that a cost model predicts to be fast. Of a batch 70 % are predicted best
+    (with different register tiles), 20 % are promising ones of which the model is uncertain, and 10 % are random. In
+    the last third of the trials it proposes neighbours of the three best instead.
 
     Records of other workloads may be handed over with :meth:`warm_start`; they count less than this one's.
     """

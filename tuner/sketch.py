@@ -85,7 +85,7 @@ class Sketch:
         return keep
 
     def all_rows(self) -> np.ndarray:
-        """Returns every sensible row, ``N x P`` int64, in lexicographic order of the candidates; ValueError when there
+        """Returns every sensible row, ``N x P`` int64, in lexicographic order of the candidates. ValueError when there
         are too many to list (:attr:`listable`)."""
         if not self.listable:
             raise ValueError(f"{self.name} has {self.size} rows, too many to list; draw a sample")

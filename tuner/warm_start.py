@@ -35,8 +35,7 @@ def own_records(space: Space, records: Sequence[TuningRecord]) -> list[tuple[Can
 
 
 def program_of(db: Database, record: TuningRecord) -> PrimFunc | None:
-    """Returns the program that a record was made for, with the names of that time; None when the database does not have
-    it."""
+    """Returns the program that a record was made for, with its own names; None when the database does not have it."""
     stored = db.workload(record.workload)
     try:
         program = None if stored is None else parse(stored.text)

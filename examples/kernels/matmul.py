@@ -1,5 +1,4 @@
-"""These kernels are matrix products with a register tile and slices of B packed into panels, with parameters for each
-size.
+"""These kernels are matrix products with a register tile and slices of B packed into panels.
 
 Run it: ``python examples/kernels/matmul.py [words of names]``.
 

@@ -55,8 +55,8 @@ def declare(m: int, n: int) -> tw.PrimFunc:
 
 
 def schedule(func: tw.PrimFunc, target: tw.Target, rows: int = 4, vectors: int = 2, ahead: int = 8) -> tw.Schedule:
-    """Pairs in the lanes of ``vectors`` vectors for each of ``rows`` rows, fetched ``ahead`` steps before and joined at the
-    end of the row; then the second sweep of these rows."""
+    """Schedule ``rows`` rows at a time, with pairs in the lanes of ``vectors`` vectors for each. Rows are fetched
+    ``ahead`` steps before, and pairs are joined at the end of the row; the second sweep over these rows follows."""
     lanes = target.vector_lanes("float32")
     sch = tw.Schedule(func)
     partial = sch.rfactor(sch.split(sch.get_loops("pair")[1], [None, vectors * lanes])[1], 1)

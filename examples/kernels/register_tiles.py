@@ -9,8 +9,8 @@ import tilewright as tw
 
 
 def finish_tile(sch: tw.Schedule, stage: Any, at: Any, rank: int, tile: Sequence[Any], lane: Any, lanes: int) -> None:
-    """Run ``stage``, which takes the tile from its registers, in loop ``at``, when the tile is complete; write both out in
-    full, their last loop as vectors.
+    """Compute ``stage``, which reads the tile from its registers, in loop ``at`` when the tile is complete. Unroll the
+    loops of both, and vectorize their last loops.
 
     ``rank``: how many loops of ``stage`` go over the tile; ``tile``, ``lane``: the loops of the tile itself.
     """

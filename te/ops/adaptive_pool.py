@@ -20,8 +20,8 @@ Index = tuple[Expr, ...]
 def _windows(
     op: str, n: int, data: Tensor, output_size: Any, layout: str
 ) -> tuple[list[Any], Callable[[Index], list[Expr]], Callable[[Index], Expr], Callable[[Index], Expr], list[Any]]:
-    """Returns the output's shape; for an output's index the element of the window, whether it is one, and how many
-    there are; the axes of the window.
+    """Returns the output's shape, three functions of an output's index, and the axes of the window. The functions
+    return the index of the window's element, whether that lies in the window, and the number of elements of the window.
 
     Window ``i`` of ``out`` goes from ``i * size // out`` up to ``(i + 1) * size / out`` rounded up.
     """

@@ -46,8 +46,7 @@ def _clamped(at: Expr, size: Expr) -> Expr:
 
 
 def _weights(t: Expr, method: str, a: float) -> list[Expr]:
-    """Returns the weights of the neighbours from the one at 0 (linear) or -1 (cubic) on, for a point at ``t`` in [0,
-    1)."""
+    """Returns the weights of the neighbours for a point at ``t`` in [0, 1), beginning at 0 (linear) or -1 (cubic)."""
     if method == "linear":
         return [1 - t, t]
     u = 1 - t  # Keys' kernel, in a form without cancellation: a d³ - 5a d² + 8a d - 4a = a (d - 1) (d - 2)²

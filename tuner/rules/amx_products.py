@@ -60,9 +60,9 @@ def _left(block: BlockInfo, roles: Dot) -> int:
 
 
 class TilePart(Part):
-    """This part has the decisions ``tall`` and ``wide``, the tiles of sums; ``across``, the number of column tiles that
-    are multiplied with all rows before the next ones; ``pack``, whether rows of A are first copied to contiguous
-    memory."""
+    """This part multiplies tiles with the matrix unit. Its decisions are ``tall`` and ``wide``, the tiles of sums;
+    ``across``, the number of column tiles that are multiplied with all rows before the next ones; ``pack``, whether
+    rows of A are first copied to contiguous memory."""
 
     structure = ("tall", "wide", "pack")
 
@@ -129,7 +129,7 @@ class TilePart(Part):
             sch.unroll(other)
 
     def mask(self, columns: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
-        """Returns the sums and at least one tile of A and all of B in registers; column tiles that divide the
+        """Returns which rows keep the sums, all tiles of B and one of A in registers, with column tiles that divide the
         columns."""
         tall, wide = columns["tall"], columns["wide"]
         return np.asarray((tall * wide + 1 + wide <= _REGISTERS) & (columns["across"] % wide == 0))

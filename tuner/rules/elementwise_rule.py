@@ -66,8 +66,8 @@ def _transposed(block: BlockInfo) -> tuple[Var, Use] | None:
 
 
 class ElementwisePart(Part):
-    """This part has the decision ``vectors`` per iteration; for a transpose also ``tile``, the rows of a tile, and
-    ``staged``, whether it is copied to scratch memory first."""
+    """This part makes one parallel loop outside and one vector loop inside. Its decision is ``vectors`` per iteration;
+    for a transpose also ``tile``, the rows of a tile, and ``staged``, whether it is copied to scratch memory first."""
 
     structure = ("vectors", "tile", "staged")
 

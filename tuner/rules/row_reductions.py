@@ -99,9 +99,9 @@ def _row_by_row(members: set[BlockInfo], rank: int) -> bool:
 
 
 class RowPart(Part):
-    """This part has the decisions ``accumulators`` (independent vectors of partial sums), ``unroll`` of the loop over
-    the row, ``vectors`` per iteration of the element-wise stages, and ``rows`` that are computed together: while one
-    waits for its horizontal sum, another continues."""
+    """This part computes all stages of some rows together. Its decisions are ``accumulators`` (independent vectors of
+    partial sums), ``unroll`` of the loop over the row, ``vectors`` per iteration of the element-wise stages, and
+    ``rows`` that are computed together: while one waits for its horizontal sum, another continues."""
 
     structure = ("accumulators", "vectors", "rows")
 
@@ -192,7 +192,7 @@ class RowPart(Part):
 
     @staticmethod
     def _vectorize_columns(sch: Schedule, loops: list[Any], width: int) -> None:
-        """Makes one loop of an element-wise stage's loops within a row, and vectors of it; a row of one element stays."""
+        """Fuse the loops of an element-wise stage within a row and vectorize them; a row of one element stays."""
         columns = fuse_all(sch, loops)
         size = extent_of(sch, columns)
         if size > 1:

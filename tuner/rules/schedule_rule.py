@@ -55,7 +55,7 @@ def register_rule(rule: ScheduleRule) -> ScheduleRule:
 
 
 def default_rules() -> tuple[ScheduleRule, ...]:
-    """Returns the registered rules, in the order in which they are asked; installed packages add theirs through the
+    """Returns the registered rules, in the order in which they are asked. Installed packages add theirs through the
     entry point group ``tilewright.rules`` (each a :class:`ScheduleRule`, or a class or function that makes one)."""
     _load_plugins()
     return tuple(sorted(_registered, key=lambda r: r.priority))

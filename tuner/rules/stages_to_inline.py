@@ -58,8 +58,8 @@ def _stays_small(
     before: Mapping[Buffer, Length],
     after: Mapping[Buffer, Length],
 ) -> bool:
-    """Returns whether ``work`` operations per element are few enough for the places that consumers read, and the
-    consumers' expressions stay short."""
+    """Returns whether the block can be inlined without much more work or long expressions. ``work`` is its number of
+    operations per element."""
     for consumer in program.consumers(block):
         if _reads_of(consumer, block) > 1 and work > _MUCH:
             return False
@@ -76,9 +76,9 @@ def _lengths(block: BlockInfo, known: Mapping[Buffer, Length]) -> list[Length]:
 
 
 def paddings_to_inline(program: Program) -> list[str]:
-    """Returns the names of padded copies (stages that choose between a load and a constant) that a reduction reads few
-    times per element, as pooling and depthwise convolutions do: masking the reduction's own loads may cost less than
-    storing the copy. Whether it does is for the tuner to measure."""
+    """Returns the names of padded copies that a reduction reads few times per element. A padded copy is a stage that
+    chooses between a load and a constant; pooling and depthwise convolutions read such copies. To mask the loads of the
+    reduction may take less time than to store the copy, which the tuner measures."""
     out = []
     for block in program.blocks:
         consumers = program.consumers(block)

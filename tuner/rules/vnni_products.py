@@ -49,8 +49,7 @@ class Dot:
 
 
 class DotRule(ScheduleRule):
-    """This rule takes sums of products of int8 or uint8 whose number of columns is a multiple of 16, and of steps a
-    multiple of 4."""
+    """This rule takes sums of products of int8 or uint8 with a multiple of 16 columns and of 4 steps."""
 
     name = "int8_dots"
     priority = 5
@@ -64,7 +63,7 @@ class DotRule(ScheduleRule):
 
 
 def roles_of(block: BlockInfo) -> Dot | None:
-    """Returns the roles of the axes and loads in a product of int8; None when the block is not such a product."""
+    """Returns the roles of the axes and loads in a product of int8; None for other blocks."""
     if not block.reduce or not block.spatial or not block.writes_in_order or block.block.init is None:
         return None
     operands = _operands(block.block.body)
