@@ -99,7 +99,7 @@ def _from_file(path: Path, function: str) -> Workload:
         own = [n for n, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module.__name__]
         raise WorkloadError(f"{path} has no function {function!r}{nearest(function, {*marked, *own})}")
     if not callable(found):
-        raise WorkloadError(f"{function} in {path} is no function that returns te tensors")
+        raise WorkloadError(f"{function} in {path} is not a function that returns te tensors")
     return replace(found if isinstance(found, Workload) else workload(found), origin=str(path))
 
 

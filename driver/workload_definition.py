@@ -75,11 +75,11 @@ class Parameter:
 
 def _whole(value: Any) -> int:
     if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
-        raise ValueError("it is no whole number")
+        raise ValueError("it is not a whole number")
     try:
         return int(str(value)) if isinstance(value, str) else int(value)
     except (TypeError, ValueError):
-        raise ValueError("it is no whole number") from None
+        raise ValueError("it is not a whole number") from None
 
 
 @dataclass(frozen=True, eq=False)

@@ -127,7 +127,7 @@ class Schedule:
         op = stage.op
         place = stage._position("rfactor", axis)
         if axis.kind != IterVar.REDUCE or not isinstance(op.body[0] if isinstance(op, ComputeOp) else None, Reduce):
-            raise ScheduleError(f"rfactor: {axis.var.name} is no loop of a reduction")
+            raise ScheduleError(f"rfactor: {axis.var.name} is not a loop of a reduction")
         for record in stage.records:
             if record.step != "split" or record.axes[0].kind != IterVar.REDUCE:
                 raise ScheduleError(

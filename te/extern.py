@@ -55,7 +55,7 @@ def extern(
         for i, (s, d) in enumerate(zip(dims, dtypes, strict=True))
     ]  # fmt: skip
     if len(ins) != len(inputs) or len(outs) != len(dims):
-        raise ValueError(f"extern {name}: as many in_buffers as inputs and out_buffers as outputs, please")
+        raise ValueError(f"extern {name}: as many in_buffers as inputs and out_buffers as outputs are needed")
     body = fcompute(ins, outs)
     if isinstance(body, Expr):
         body = Evaluate(body)

@@ -77,7 +77,7 @@ def scan(
         raise ValueError(f"scan {name}: {', '.join(str(len(g)) for g in groups)} initial values, updates and states")
     for t in [t for g in groups for t in g]:
         if not isinstance(t, Tensor):
-            raise TypeError(f"scan {name}: {t!r} ({type(t).__name__}) is no tensor")
+            raise TypeError(f"scan {name}: {t!r} ({type(t).__name__}) is not a tensor")
     _check_shapes(name, *groups)
     op = ScanOp(name, (groups[0], groups[1], groups[2]), inputs or (), tag, attrs)
     return list(op.outputs) if many else op.output(0)
@@ -92,7 +92,7 @@ def _check_shapes(name: str, init: Sequence[Tensor], update: Sequence[Tensor], s
     for first, step, s in zip(init, update, state, strict=True):
         shapes = f"init {first!r}, update {step!r}, state {s!r}"
         if not isinstance(s.op, PlaceholderOp):
-            raise ValueError(f"scan {name}: the state {s!r} is no placeholder")
+            raise ValueError(f"scan {name}: the state {s!r} is not a placeholder")
         if s.ndim < 1 or not same(step.shape, s.shape) or not same(first.shape[1:], s.shape[1:]):
             raise ValueError(
                 f"scan {name}: the shapes do not fit: {shapes}; they differ in the first dimension of init alone"
@@ -102,7 +102,7 @@ def _check_shapes(name: str, init: Sequence[Tensor], update: Sequence[Tensor], s
         if not same(first.shape[:1], init[0].shape[:1]) or not same(s.shape[:1], state[0].shape[:1]):
             raise ValueError(f"scan {name}: the states have different numbers of steps: {shapes}")
         if not isinstance(step.op, ComputeOp):
-            raise ValueError(f"scan {name}: the update {step!r} is no te.compute")
+            raise ValueError(f"scan {name}: the update {step!r} is not a te.compute")
     if len(set(update)) != len(update) or len(set(state)) != len(state):
         raise ValueError(f"scan {name}: one update for two states, or one state for two results")
     if is_const_int(init[0].shape[0], 0):
@@ -118,7 +118,7 @@ def _body(name: str, update: Sequence[Tensor], state: Sequence[Tensor]) -> tuple
         moved[op] = op in states or any(moved[t.op] for t in op.input_tensors)
         if moved[op] and op not in states:
             if not isinstance(op, ComputeOp):
-                raise ValueError(f"scan {name}: the step {op!r} is no te.compute")
+                raise ValueError(f"scan {name}: the step {op!r} is not a te.compute")
             out.append(op)
     for t in update:
         if t.op not in out:

@@ -90,7 +90,7 @@ class Stage:
         given = convert(factor if nparts is None else nparts)
         if not is_int(given.dtype):
             raise TypeError(
-                f"s[{self.name}].split: {'factor' if nparts is None else 'nparts'} is {given.dtype}, no integer"
+                f"s[{self.name}].split: {'factor' if nparts is None else 'nparts'} is {given.dtype}, not an integer"
             )
         if isinstance(given, IntImm) and given.value < 1:
             raise ValueError(f"s[{self.name}].split: {'factor' if nparts is None else 'nparts'}={given.value}")
@@ -194,7 +194,7 @@ class Stage:
         dims = [n for n, a in enumerate(self.op.axis) if a is axis]
         if not dims:
             name = axis.var.name if isinstance(axis, IterVar) else repr(axis)
-            raise ValueError(f"s[{self.name}].storage_align: {name} is no axis of the tensor {self.name}")
+            raise ValueError(f"s[{self.name}].storage_align: {name} is not an axis of the tensor {self.name}")
         self.alignments.append((dims[0], factor, offset, caller()))
         self.schedule.changed()
 
@@ -251,7 +251,7 @@ class Stage:
             if leaf is axis:
                 return n
         used = next((r for r in self.records if any(a is axis for a in r.axes) and r.outputs), None)
-        why = f"it was used up by {used.step} at {used.line}" if used else f"it is no axis of {self.name}"
+        why = f"it was used up by {used.step} at {used.line}" if used else f"it is not an axis of {self.name}"
         raise ValueError(f"s[{self.name}].{step}: {axis.var.name}: {why}; the loops are {self._loops()}")
 
     def _several(self, step: str, args: Any) -> tuple[IterVar, ...]:

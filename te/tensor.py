@@ -173,7 +173,7 @@ def _index(tensor: Tensor, items: tuple[Any, ...]) -> Any:
 
 def _one_index(tensor: Tensor, item: Any) -> Expr:
     if isinstance(item, slice):
-        raise TypeError(f"{_describe(tensor)}: slices make no element; index with axes, or use te.ops for parts")
+        raise TypeError(f"{_describe(tensor)}: slices do not give an element; index with axes, or use te.ops for parts")
     index = convert(item)
     if not index.dtype.startswith(("int", "uint")):
         raise TypeError(f"{_describe(tensor)}: an index is {index.dtype}, not an integer")

@@ -50,7 +50,7 @@ class Costs:
         """Set columns; a number stands for all rows."""
         for name, value in columns.items():
             if name not in EXTENSIVE and name not in INTENSIVE:
-                raise KeyError(f"{name!r} is no feature")
+                raise KeyError(f"{name!r} is not a feature")
             self.values[name] = np.broadcast_to(np.asarray(value, dtype=np.float64), (self.rows,))
         return self
 

@@ -268,7 +268,7 @@ class Program:
     def _statements(self) -> Sequence[Stmt]:
         root = self.func.body
         if not isinstance(root, BlockRealize) or root.block.iter_vars:
-            self._leave(root, "the body of the function is no root block")
+            self._leave(root, "the body of the function is not a root block")
             return ()
         body = root.block.body
         return body.seq if isinstance(body, SeqStmt) else (body,)

@@ -118,7 +118,7 @@ class TuningRecord:
     def __post_init__(self) -> None:
         object.__setattr__(self, "times", tuple([float(t) for t in self.times]))
         if not _STATUS.fullmatch(self.status):
-            raise ValueError(f"{self.status!r} is no status; write one of {', '.join(STATUSES)}")
+            raise ValueError(f"{self.status!r} is not a status; write one of {', '.join(STATUSES)}")
         if not all(math.isfinite(t) and t > 0 for t in self.times):
             raise ValueError(f"times are seconds, finite and above zero, not {self.times}")
         if self.status == "ok" and not self.times:

@@ -27,7 +27,7 @@ def transpose(x: Tensor, axes: Sequence[int] | None = None, name: str = "T_trans
     order = tuple([normalize_axis("transpose", a, x.ndim) for a in order])
     if sorted(order) != list(range(x.ndim)):
         raise ValueError(
-            f"transpose: axes={tuple(axes or ())} is no order of the {x.ndim} dimensions of {shape_text(x)}"
+            f"transpose: axes={tuple(axes or ())} is not an order of the {x.ndim} dimensions of {shape_text(x)}"
         )
     back = [order.index(d) for d in range(x.ndim)]
     out: Tensor = compute([x.shape[a] for a in order], lambda *i: x(*[i[b] for b in back]), name=name, tag=INJECTIVE)

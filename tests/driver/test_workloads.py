@@ -86,8 +86,8 @@ def test_operations_are_counted_on_the_unscheduled_program(spec, flops):
         ("", "an empty workload"),
         ("matmul:m=7", r"matmul has no parameter 'm'; did you mean M\? \(it takes: M, N, K, dtype"),
         ("matmul:M=0", "matmul: M=0: a dimension is at least 1"),
-        ("matmul:M=seven", "matmul: M=seven: it is no whole number"),
-        ("matmul:M=7.5", "matmul: M=7.5: it is no whole number"),
+        ("matmul:M=seven", "matmul: M=seven: it is not a whole number"),
+        ("matmul:M=7.5", "matmul: M=7.5: it is not a whole number"),
         ("matmul:M", "'M' is not name=value"),
         ("matmul:M=7,M=8", "M is given twice"),
         ("matmul:dtype=float31", r"matmul: dtype=float31: 'float31': float has the widths"),
@@ -149,7 +149,7 @@ def test_a_function_in_a_file(kernels):
     [
         ("doubel", "has no function 'doubel'; did you mean double"),
         ("wrong", "wrong must return a list of te tensors"),
-        ("tw", "tw in .* is no function"),
+        ("tw", "tw in .* is not a function"),
         ("double:m=3", "double has no parameter 'm'"),
     ],
 )

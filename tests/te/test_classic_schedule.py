@@ -226,9 +226,9 @@ def test_errors_at_the_call():
         s[C].reorder(j, j)
     with pytest.raises(TypeError, match="takes axes, got 3"):
         s[C].unroll(3)
-    with pytest.raises(ValueError, match=r"it is no axis of C; the loops are i.outer, i.inner, j, k"):
+    with pytest.raises(ValueError, match=r"it is not an axis of C; the loops are i.outer, i.inner, j, k"):
         s[C].unroll(te.reduce_axis((0, 4), "z"))
-    with pytest.raises(ValueError, match="it is no axis of A; the loops are none"):
+    with pytest.raises(ValueError, match="it is not an axis of A; the loops are none"):
         s[A].unroll(j)
     other = te.placeholder((4,), name="other")
     with pytest.raises(KeyError, match="is not part of this schedule; there are A, B, C"):
@@ -261,7 +261,7 @@ def test_rows_are_kept_apart():
     a, c = np.ones((7, 16), "float32"), np.zeros((7, 16), "float32")
     interpret(s.prim_func([A, C]), a, c)
     assert (c == 3).all()
-    with pytest.raises(ValueError, match="i is no axis of the tensor B"):
+    with pytest.raises(ValueError, match="i is not an axis of the tensor B"):
         s[B].storage_align(C.op.axis[0], 16, 3)
-    with pytest.raises(TypeError, match=r"s\[B\].split: factor is float32, no integer"):
+    with pytest.raises(TypeError, match=r"s\[B\].split: factor is float32, not an integer"):
         s[B].split(B.op.axis[0], factor=2.5)

@@ -156,7 +156,7 @@ def test_errors():
         te.scan(first, update(lambda t: t - 1, f=lambda e: e.astype("float64")), state)
     with pytest.raises(ValueError, match="1, 2, 1 initial values, updates and states"):
         te.scan([first], [first, first], [state])
-    with pytest.raises(ValueError, match=r"the state .* is no placeholder"):
+    with pytest.raises(ValueError, match=r"the state .* is not a placeholder"):
         te.scan(first, update(lambda t: t - 1), first)
     z = te.compute((5, 3), lambda t, i: state[t - 1, i] * 2.0, name="z")
     late = te.compute((5, 3), lambda t, i: z[t - 1, i], name="late")

@@ -104,7 +104,7 @@ def test_failures_have_a_reason_and_no_figure(db):
         ({"status": "ok"}, "has at least one time"),
         ({"times": (float("nan"),)}, "finite and above zero"),
         ({"times": (-1.0,)}, "finite and above zero"),
-        ({"times": (1.0,), "status": "Not A Word"}, "is no status; write one of ok, schedule_error"),
+        ({"times": (1.0,), "status": "Not A Word"}, "is not a status; write one of ok, schedule_error"),
     ],
 )
 def test_records_that_make_no_sense_are_refused(fields, message):

@@ -52,7 +52,7 @@ def loops_of_axis(sch: Schedule, block: Any, loops: Sequence[Var], axis: int) ->
 
 
 def extent_of(sch: Schedule, loop: Any) -> int:
-    """Returns the extent of a loop; 0 when it is no constant."""
+    """Returns the extent of a loop; 0 when it is not constant."""
     extent = sch.get(loop).extent
     return extent.value if isinstance(extent, IntImm) else 0
 
