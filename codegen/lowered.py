@@ -101,8 +101,10 @@ def functions_of(module: Any) -> Mapping[str, Any] | None:
 
 
 def abi_of(func: PrimFunc) -> tuple[Param, ...]:
-    """Returns the C parameters of ``func``: its own parameters in order, then the symbolic sizes that are not
-    parameters, in order of first appearance in the buffers' shapes, strides and offsets."""
+    """Returns the C parameters of ``func``: its own parameters, then the symbolic sizes that are not parameters.
+
+    The sizes are in order of first appearance in the buffers' shapes, strides and offsets.
+    """
     written = written_data(func)
     out: list[Param] = []
     for var in func.params:
@@ -128,8 +130,10 @@ def size_vars(func: PrimFunc) -> tuple[Var, ...]:
 
 
 def written_data(func: PrimFunc) -> set[Var]:
-    """Returns the data pointers that ``func`` may store through: targets of stores, regions that blocks write, and
-    buffers whose address is passed to a call."""
+    """Returns the data pointers that ``func`` may store through.
+
+    They belong to targets of stores, regions that blocks write, and buffers whose address is passed to a call.
+    """
     written: set[Var] = set()
     source: dict[Var, Var] = {}
     looked_at: set[int] = set()

@@ -235,8 +235,8 @@ class Target:
 
     @property
     def llvm_features(self) -> str:
-        """Return the ``target-features`` text: for native the full list with signs, since the CPU's name may imply more
-        than a virtual machine provides."""
+        """Return the ``target-features`` text. For native it is the full list with signs, since the CPU's name may
+        imply more than a virtual machine provides."""
         return ",".join(self.features)
 
     @property
@@ -250,8 +250,7 @@ class Target:
         return " ".join(out)
 
     def missing_here(self) -> list[str]:
-        """Return what this machine lacks to run the code (features, the architecture or the system), empty when it can
-        run it."""
+        """Return the features, architecture or system that this machine lacks to run the code, or nothing."""
         here = host()
         if self.arch != arch_of(here.triple):
             return [f"{self.arch} processor"]

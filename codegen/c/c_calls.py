@@ -102,8 +102,7 @@ class Calls(TileCalls):
         return f"{call}({self.value(e.args[0])})"
 
     def call_times_exp2(self, e: Call) -> str:
-        """Return a product with two factors where that is exact and the result is not exceptional, else a call of the C
-        library."""
+        """Return a product with two factors where that is exact, else a call of the C library."""
         single = bits_of(e.dtype) == 32
         kind, end, word, bias, mantissa = (
             ("float", "f", "int32_t", 127, 23) if single else ("double", "", "int64_t", 1023, 52)

@@ -68,8 +68,8 @@ _NEEDS = {
 
 
 def scalar_type(dtype: str) -> str:
-    """Returns the C type of one element as a value and in memory (a bool in memory takes a byte; half floats are
-    bits)."""
+    """Returns the C type of one element as a value and in memory. A bool in memory takes a byte; half floats are
+    bits."""
     kind, bits, _ = parse_dtype(dtype)
     if kind == "float" and bits > 16:
         return "float" if bits == 32 else "double"
@@ -146,8 +146,8 @@ class Helpers:
         return name
 
     def division(self, quotient: bool, dtype: str) -> str:
-        """Return a function for the quotient rounded towards zero of two values of ``dtype``, or its remainder; by zero
-        both are 0."""
+        """Return a function for a quotient rounded towards zero, or its remainder. The operands have the type
+        ``dtype``; division by zero gives 0."""
         scalar = element_of(dtype)
         kind, word, sign = c_type(scalar), "div" if quotient else "mod", "/" if quotient else "%"
         body = f"return b ? a {sign} b : 0;"

@@ -1,5 +1,4 @@
-"""Emits choices whose condition is likely: the usual value inline, the other one in a cold function that is rarely
-called."""
+"""Emits choices with a likely condition: the usual value inline, the other one by a call of a cold function."""
 
 from __future__ import annotations
 

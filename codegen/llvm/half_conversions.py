@@ -45,7 +45,7 @@ def half_to_float(em: ExprEmitter, text: str, lanes: int) -> str:
 
 
 def float_to_half(em: ExprEmitter, text: str, lanes: int) -> str:
-    """Returns the float16 nearest to a float32, ties to even; a NaN keeps the upper part of its payload and becomes
+    """Returns the float16 nearest to a float32, ties to even. A NaN keeps the upper part of its payload and becomes
     quiet."""
     fn = em.fn
     th, t16, t32, tf, t1 = (llvm_type(with_lanes(d, lanes)) for d in ("float16", "uint16", "uint32", "float32", "bool"))

@@ -62,7 +62,7 @@ from .loads_stores import address, load
 
 
 class EmitError(ValueError):
-    """Raised for a construct in the lowered function without a machine form; the message is for the developer of a
+    """Raised for a construct in the lowered function without a machine form. The message is for the developer of a
     pass."""
 
 

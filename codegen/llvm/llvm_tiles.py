@@ -177,8 +177,10 @@ def _dot(em: ExprEmitter, e: Call) -> str:
 
 
 def _by_rows(em: ExprEmitter, e: Call) -> str:
-    """Returns the name of a function ``(ptr c, ptr a, i64 step of a, ptr b, i64 step of b)`` that adds the product to
-    ``c``, a row at a time by dot products of vectors."""
+    """Returns the name of a function that adds a product of tiles to ``c``, a row at a time.
+
+    Its parameters are ``(ptr c, ptr a, i64 step of a, ptr b, i64 step of b)``. It uses dot products of vectors.
+    """
     _, a, b = e.args
     width = TILE_DOTS[e.op][0]
     kinds = with_lanes(element_of(e.dtype), 16), with_lanes(element_of(a.dtype), 16 * width)

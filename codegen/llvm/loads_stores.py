@@ -96,8 +96,7 @@ def address(em: ExprEmitter, e: BufferLoad) -> str:
 
 
 def contiguous_address(em: ExprEmitter, e: BufferLoad) -> str | None:
-    """Returns the address of the first lane when the lanes are contiguous in memory and all of them are read, else
-    None."""
+    """Returns the address of the first lane, or None unless the lanes are contiguous in memory and all are read."""
     offset, stride, vector = _place(em, e.buffer, e.indices, lanes_of(e.dtype))
     if e.predicate is not None or vector is not None or stride is None or stride.terms or stride.const != 1:
         return None

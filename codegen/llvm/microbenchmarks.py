@@ -18,8 +18,7 @@ _UNROLL = 8
 
 
 def _accumulators(target: Target) -> int:
-    """Returns the number of independent chains: enough to cover the latency of two pipes, and few enough to fit into
-    registers."""
+    """Returns the number of independent chains, which cover the latency of two pipes and fit into registers."""
     return 24 if target.num_vector_registers >= 32 else 12
 
 

@@ -76,8 +76,10 @@ def reduce_rows(em: ExprEmitter, e: Call, combine: Combine, one: Callable[[str, 
 
 
 def _unpacking(lanes: int, unit: int, have: int) -> tuple[list[int], list[int]]:
-    """Returns the lanes of two vectors that unpacking of the low and of the high halves of each unit takes, ``have`` at
-    a time."""
+    """Returns the lanes of two vectors that an unpacking of the halves of each unit takes.
+
+    The first list is for the low halves, the second for the high halves; ``have`` lanes stay together.
+    """
     low: list[int] = []
     high: list[int] = []
     for start in range(0, lanes, unit):

@@ -20,8 +20,9 @@ _STORE = re.compile(
 
 
 def split_single_lane_stores(text: str) -> str:
-    """Return ``text`` (LLVM IR as LLVM prints it) with plain stores for the masked stores whose constant mask has one
-    lane.
+    """Return ``text`` with plain stores for the masked stores whose constant mask has one lane.
+
+    ``text`` is LLVM IR as LLVM prints it.
 
     The very same text is returned when there is no such store.
 

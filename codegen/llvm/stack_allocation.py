@@ -18,7 +18,9 @@ _TOGETHER = 256 << 10
 
 
 def stack_buffers(body: Stmt) -> frozenset[Buffer]:
-    """Returns the buffers of constant size up to 32 KiB each and, in the order of the program, 256 KiB in total.
+    """Returns the buffers of constant size that are small enough for the stack.
+
+    These are buffers up to 32 KiB each and, in the order of the program, 256 KiB in total.
 
     All other buffers get memory that the runtime keeps between calls.
     """

@@ -59,8 +59,9 @@ def _avx512(em: ExprEmitter, table: list[float], lanes: int, number: str) -> str
 
 
 def _avx2(em: ExprEmitter, table: list[float], lanes: int, number: str) -> str:
-    """Looks up by vpermd, which takes the number modulo 8, in the first half of the bits and in the differences of the
-    second half.
+    """Looks up by vpermd in the first half of the bits and in the differences of the second half.
+
+    vpermd takes the number modulo 8.
 
     This is cheaper than a choice between two halves, which takes processors three steps.
     """

@@ -26,8 +26,8 @@ def may_write(em: ExprEmitter, args: tuple[Expr, ...]) -> None:
 
 
 def _llvm_intrinsic(em: ExprEmitter, e: Call) -> str:
-    """Returns ``call_llvm_intrin(name, …)``, an intrinsic by its full name. As in older TVM, an unsigned constant right
-    after the name (a number of arguments) is left out."""
+    """Returns ``call_llvm_intrin(name, …)``, an intrinsic by its full name. An unsigned constant after the name, a
+    number of arguments as in older TVM, is left out."""
     name, args = e.args[0], e.args[1:]
     if not isinstance(name, StringImm) or not name.value.startswith("llvm."):
         raise ValueError(f"{e.op} takes the full name of an intrinsic, llvm.…, not {name}")

@@ -39,8 +39,10 @@ def _some(mask: Expr) -> Expr:
 
 
 def _best_lane(mask: Expr) -> Expr | None:
-    """Returns the comparison in the one lane of an even vector, its first or its last, where it holds if it holds in
-    any."""
+    """Returns the comparison in the first or last lane of an evenly spaced vector.
+
+    It is the lane where the comparison holds if it holds in any lane.
+    """
     if not isinstance(mask, (LT, LE, GT, GE)):
         return None
     a, b = mask.a, mask.b

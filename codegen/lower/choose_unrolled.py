@@ -1,4 +1,4 @@
-"""Chooses the loops to unroll by the number of stores that they would produce, as TVM's pragmas of these names ask."""
+"""Chooses the loops to unroll by the number of stores that result, as TVM's pragmas of these names ask."""
 
 from __future__ import annotations
 

@@ -166,8 +166,7 @@ def _boxes(buffers: set[Buffer], body: Stmt, analyzer: Analyzer) -> dict[Buffer,
 def _compact(
     buffer: Buffer, boxes: list[list[Interval | None]], inner: Inner, analyzer: Analyzer
 ) -> tuple[Buffer, tuple[Expr, ...]]:
-    """Returns the buffer with its compact shape and the lower ends to subtract, or the buffer itself when it does not
-    change."""
+    """Returns the buffer with its compact shape and the lower ends to subtract, or the buffer itself."""
     rank = len(buffer.shape)
     shape, lows = list(buffer.shape), []
     changed = False
@@ -224,8 +223,10 @@ def _from_memory(index: Expr) -> bool:
 
 
 def _union(spans: list[Interval | None], inner: Inner, analyzer: Analyzer) -> Interval | None:
-    """Returns the range that covers all ranges, or None when an end is unknown, uses what is only known inside, or cannot be
-    compared."""
+    """Returns the range that covers all ranges, or None.
+
+    None is returned when an end is unknown, uses a value that is only known inside, or cannot be compared.
+    """
     out: Interval | None = None
     for span in spans:
         if span is None:

@@ -59,8 +59,7 @@ def _nothing() -> Stmt:
 
 
 def all_lanes(mask: Expr, analyzer: Analyzer) -> bool | None:
-    """Returns True when a condition holds in all lanes, False when it holds in none, None when lanes differ or are
-    unknown."""
+    """Returns True when a condition holds in all lanes, False when it holds in none, else None."""
     if isinstance(mask, And):
         a, b = all_lanes(mask.a, analyzer), all_lanes(mask.b, analyzer)
         if a is False or b is False:

@@ -1,5 +1,4 @@
-"""Prefetches the data of the next iteration of an outer loop, a few cache lines in every iteration of the inner
-loops."""
+"""Prefetches data for the next iteration of an outer loop, in small parts during the inner loops."""
 
 from __future__ import annotations
 
@@ -68,8 +67,8 @@ def _visit(s: Stmt, around: For | None, line: int, views: dict[Buffer, Buffer]) 
 
 @dataclass(frozen=True)
 class _Read:
-    """A load below the annotated loop: the loops between, from outside in, its offset in elements, and its lanes as
-    (stride, number)."""
+    """A load below the annotated loop. It holds the loops between, from outside in, the offset in elements, and the
+    lanes as (stride, number)."""
 
     buffer: Buffer
     loops: tuple[For, ...]

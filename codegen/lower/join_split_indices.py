@@ -70,7 +70,7 @@ def join_split_indices(func: PrimFunc) -> PrimFunc:
 def _joined(
     buffer: Buffer, indices: tuple[Expr, ...], var: Var, simplify: Callable[[Expr], Expr]
 ) -> tuple[int, int, Expr] | None:
-    """Returns the first and the last dimension to join and the index along them, or None when joining does not help."""
+    """Returns the first and the last dimension to join and the joined index, or None when joining does not help."""
     split = [d for d, index in enumerate(indices) if _has_quotient(index, var)]
     if len(split) < 2 or buffer.strides or buffer.axis_separators or buffer.scope != "global":
         return None

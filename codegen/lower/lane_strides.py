@@ -39,8 +39,7 @@ def constant_lane_offsets(e: Expr) -> tuple[Expr, list[int]] | None:
 
 
 def flat_lanes(indices: Sequence[Expr], strides: Sequence[Expr]) -> tuple[list[tuple[Expr, Expr]], list[int]] | None:
-    """Returns the offset of an access as products of scalars and strides, plus a constant per lane, when these are
-    known.
+    """Returns the offset of an access as products of scalars and strides, plus a known constant per lane, or None.
 
     Rows that follow one another in memory are one contiguous range.
     """

@@ -19,7 +19,7 @@ _MAX_VECTORS_AT_ONCE = 4
 
 
 def remove_unit_loops(func: PrimFunc) -> PrimFunc:
-    """Replace a loop of one iteration by its body with the variable at its start, and a loop of none by nothing."""
+    """Replace loops of one iteration by their bodies, and remove loops without iterations."""
 
     def post(n: Node) -> Stmt | None:
         if isinstance(n, For) and isinstance(n.extent, IntImm) and n.kind != "thread_binding":

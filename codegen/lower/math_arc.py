@@ -29,7 +29,10 @@ def atan(m: MathBuilder, x: Expr) -> Expr:
 
 
 def _atan_ratio(m: MathBuilder, y: Expr, x: Expr) -> Expr:
-    """Returns atan(y / x) of y, x >= 0 with one division: y/x, (y - x)/(y + x) or -x/y, and 0, pi/4 or pi/2 added."""
+    """Returns atan(y / x) of y, x >= 0 with one division.
+
+    The quotient is y/x, (y - x)/(y + x) or -x/y, and 0, pi/4 or pi/2 is added.
+    """
     large = m.name(y > x * m.f(2.414213562373095))
     middle = m.name(y > x * m.f(0.41421356237309503))
     above = m.select(large, m.negative(x), m.select(middle, y - x, y))

@@ -189,13 +189,13 @@ class MathBuilder:
         return (p + c) + rest
 
     def halves(self, a: Expr) -> tuple[Expr, Expr]:
-        """Return (high, low) with high + low = a, each with half of the bits, so that their products are exact."""
+        """Return (high, low) with high + low = a. Each has half of the bits, so that their products are exact."""
         high = self.name(self.from_bits(self.both(self.to_bits(a), -(1 << (12 if self.single else 27)))))
         return high, self.name(a - high)
 
     def quotient(self, a: Expr, a_low: Expr, b: Expr, b_low: Expr) -> Expr:
-        """Return (a + a_low) / (b + b_low), where the low parts are small: one division, corrected by its remainder
-        where the target has fused operations."""
+        """Return (a + a_low) / (b + b_low), where the low parts are small. It takes one division, corrected by its
+        remainder where the target has fused operations."""
         if not self.fused:
             return a / b
         inverse = self.name(self.f(1.0) / b)

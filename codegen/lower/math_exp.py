@@ -59,7 +59,7 @@ def _minus_one(m: MathBuilder, r: Expr) -> Expr:
 
 
 def _power(m: MathBuilder, r: Expr) -> Expr:
-    """Returns exp(r) for |r| <= log(2)/2; with fused operations this takes one step less than exp(r) - 1 and an
+    """Returns exp(r) for |r| <= log(2)/2. With fused operations this takes one step less than exp(r) - 1 and an
     addition."""
     if m.fused:
         return m.poly(r, (1.0, 1.0, *(EXP_32 if m.single else EXP_64)))

@@ -11,7 +11,8 @@ from .math_builder import MathBuilder
 
 
 def hypot(m: MathBuilder, x: Expr, y: Expr) -> Expr:
-    """Returns sqrt(x*x + y*y), at most 1 ULP off; infinite when an argument is infinite, even if the other is NaN.
+    """Returns sqrt(x*x + y*y), at most 1 ULP off. It is infinite when an argument is infinite, even if the other is
+    NaN.
 
     float64 is scaled by a power of two where a square would overflow or lose bits; float32 is computed in float64,
     where it cannot.
@@ -34,7 +35,8 @@ def hypot_float32(m: MathBuilder, x: Expr, y: Expr) -> Expr:
 
 
 def fmod(m: MathBuilder, x: Expr, y: Expr) -> Expr:
-    """Returns x - trunc(x / y) * y, exact, of float64 values with |x / y| < 2**52; the C library's function beyond.
+    """Returns x - trunc(x / y) * y, exact, of float64 values with |x / y| < 2**52. Beyond, it is the C library's
+    function.
 
     The quotient is rounded up by at most one, and then |y| is added back. This needs a fused operation.
     """

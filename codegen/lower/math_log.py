@@ -68,7 +68,10 @@ def _of_parts(m: MathBuilder, e: Expr, f: Expr) -> Expr:
 
 
 def _tail(m: MathBuilder, f: Expr, half: Expr) -> Expr:
-    """Returns log(1 + f) - f + half, where half is f**2 / 2: s * (half + s**2 * q(s**2)) with s = f / (2 + f)."""
+    """Returns log(1 + f) - f + half, where half is f**2 / 2.
+
+    It is s * (half + s**2 * q(s**2)) with s = f / (2 + f).
+    """
     s = m.name(f / (f + m.f(2.0)))
     z = m.name(s * s)
     return s * m.mad(m.poly(z, ATANH_64), z, half)
@@ -112,8 +115,8 @@ def log10(m: MathBuilder, x: Expr) -> Expr:
 
 
 def _double(m: MathBuilder, f: Expr) -> tuple[Expr, Expr]:
-    """Returns log(1 + f) as a sum of two float64, the first with its lower half of bits zero (after FreeBSD's
-    e_log2.c)."""
+    """Returns log(1 + f) as a sum of two float64 (after FreeBSD's e_log2.c). The lower half of the bits of the first is
+    zero."""
     half = m.name(f * f * m.f(0.5))
     hi = m.name(m.from_bits(m.both(m.to_bits(f - half), -(1 << 32))))
     return hi, m.name(((f - hi) - half) + _tail(m, f, half))

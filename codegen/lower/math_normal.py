@@ -111,8 +111,8 @@ def _sum(m: MathBuilder, x: Expr, far: Expr, exponent: Expr, high: Expr, low: Ex
 
 
 def _tail(m: MathBuilder, a: Expr, a_low: Expr | None, square: tuple[Expr, Expr]) -> tuple[Expr, Expr, Expr]:
-    """Returns (exponent, high, low) with erfc((a + a_low) / sqrt(2)) = 2**n * (high + low), from -a**2 / 2 in two
-    parts."""
+    """Returns (exponent, high, low) with erfc((a + a_low) / sqrt(2)) = 2**n * (high + low). ``square`` is -a**2 / 2 in
+    two parts."""
     # exp(-a**2 / 2) = 2**n * (1 + grown) * (1 + late)
     whole, exponent = m.whole(m.mad(square[0], m.f(LOG2_E), m.f(m.magic)))
     first, short, last = (LOG2_32, LOG2_32_SHORT, LOG2_32_LOW) if m.single else (LOG2_64, LOG2_64_SHORT, LOG2_64_LOW)
@@ -151,8 +151,9 @@ def _tail(m: MathBuilder, a: Expr, a_low: Expr | None, square: tuple[Expr, Expr]
 
 
 def named_sums(n: Any) -> Expr | None:
-    """Returns ``erf(t) + 1``, ``1 + erf(t)``, ``1 - erf(t)`` and gelu as the calls that this file computes, None for
-    other nodes.
+    """Returns the call that this file computes for a sum of 1 and erf, or for gelu; None for other nodes.
+
+    The sums are ``erf(t) + 1``, ``1 + erf(t)`` and ``1 - erf(t)``.
 
     It is applied from the leaves upwards, because gelu is a product with the call that replaced its sum.
     """

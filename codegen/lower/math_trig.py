@@ -89,7 +89,10 @@ def _reduce_large(m: MathBuilder, x: Expr) -> tuple[Expr, Expr]:
 
 
 def _payne_hanek(m: MathBuilder, x: Expr) -> tuple[Expr, Expr]:
-    """Returns the same for |x| >= 2**27: x = k * 2**e with a 24-bit k; 96 bits of 2/pi from bit e - 2 on, times k."""
+    """Returns the same for |x| >= 2**27.
+
+    x = k * 2**e with a 24-bit k, and 96 bits of 2/pi from bit e - 2 on are multiplied by k.
+    """
     bits = m.name(m.to_bits(m.abs(x)))
     exponent = m.name(m.shr(bits, 52) - m.i(1023 + 23))  # the exponent e of |x| = k * 2**e, 4 .. 104
     k = m.name(m.shr(m.both(bits, (1 << 52) - 1), 29) + m.i(1 << 23))

@@ -189,7 +189,7 @@ def _steps(e: Expr, variables: Sequence[Var]) -> list[int] | None:
 
 
 def _contiguous(store: BufferStore, variables: Sequence[Var], radix: Sequence[int]) -> bool:
-    """Returns whether the linear index is the address in memory, that is, part of the last index and of no other."""
+    """Returns whether the linear index is the address in memory. It must be part of the last index and of no other."""
     buffer: Buffer = store.buffer
     if not buffer.shape or (
         buffer.strides and not (isinstance(buffer.strides[-1], IntImm) and int(buffer.strides[-1]) == 1)

@@ -223,8 +223,7 @@ def _row_padded(accesses: list[Access], buffer: Buffer) -> tuple[Expr, ...]:
 
 
 def _slot(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Slot | None:
-    """Returns the first element and the number of lanes of an access, or None when it is not constant or not
-    contiguous."""
+    """Returns the first element and the number of lanes of an access, or None unless it is constant and contiguous."""
     offset, lanes, stride = 0, 1, 1
     for index, extent in zip(indices, shape, strict=True):
         if not isinstance(extent, IntImm):

@@ -26,8 +26,7 @@ def tile_columns(n: Call) -> int:
 
 
 def tile_rows_along(n: Call, buffer: Buffer) -> int | None:
-    """Returns the dimension of ``buffer`` along which the rows of the tile lie, one index apart, or None when there is
-    none."""
+    """Returns the dimension of ``buffer`` along which the rows of the tile lie, one index apart, or None."""
     columns, last = tile_columns(n), buffer.shape[-1] if buffer.shape else None
     if not isinstance(last, IntImm) or last.value < columns:
         return None

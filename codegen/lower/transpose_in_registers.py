@@ -178,8 +178,10 @@ def _coefficients(indices: Sequence[Expr], variables: list[Var]) -> list[list[in
 
 
 def _writes_each_once(places: list[list[int]], loops: Sequence[For]) -> bool:
-    """Returns whether every iteration writes an element of its own: each variable occurs in one index, and the
-    variables of an index do not overlap."""
+    """Returns whether every iteration writes another element.
+
+    Each variable must occur in one index, and the variables of an index must not overlap.
+    """
     seen = [sum(1 for row in places if row[n]) for n in range(len(loops))]
     if any(count != 1 for count in seen):
         return False

@@ -103,7 +103,7 @@ def vectorize_loops(func: PrimFunc) -> PrimFunc:
 
 
 def vectorize_expr(e: Expr, var: Var, start: Expr, lanes: int, mask: Expr | None = None) -> Expr:
-    """Returns ``e`` for all ``lanes`` values of ``var`` from ``start`` on, as a vector; only the lanes of ``mask`` are
+    """Returns ``e`` for all ``lanes`` values of ``var`` from ``start`` on, as a vector. Only the lanes of ``mask`` are
     read."""
     return widen(_Vectorizer(var, start, lanes, Analyzer()).masked(e, mask), lanes)
 

@@ -173,8 +173,8 @@ def _rounded(wide: Expr, dtype: str) -> Expr:
 
 
 def _needs_no_rounding(wide: Any, dtype: str) -> bool:
-    """Returns whether the widened form of a value of type ``dtype`` needs no rounding, because it was rounded or chosen
-    among such."""
+    """Returns whether the widened form of a value of type ``dtype`` was rounded before, or chosen among rounded
+    values."""
     if isinstance(wide, (Var, FloatImm)):
         return True  # variables hold rounded values
     if isinstance(wide, Cast):

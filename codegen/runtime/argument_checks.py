@@ -55,8 +55,7 @@ class Arguments:
         return f"{self.name}({', '.join(map(_declared, self.given))})"
 
     def prepare(self, args: Sequence[Any]) -> tuple[list[int | float], list[Any]]:
-        """Return the C values in the order of the parameters, sizes last, and the objects to keep alive during the
-        call."""
+        """Return the C values in the order of the parameters, sizes last, and the objects to keep alive."""
         if len(args) != len(self.given):
             raise ArgumentError(
                 f"{self.name} takes {len(self.given)} arguments, {len(args)} were given; it is {self.signature()}"
@@ -228,8 +227,7 @@ _INTEGER: tuple[tuple[Any, Callable[[int, int], int]], ...] = (
 
 
 def _solve(expr: Expr, value: int, known: dict[Var, int]) -> tuple[Var, int] | None:
-    """Returns the symbol in ``expr`` and its value, if there is one on a path of sums and products with known
-    values."""
+    """Returns the unknown symbol of ``expr`` and its value, or None unless known sums and products lead to it."""
     while not isinstance(expr, Var):
         if isinstance(expr, Cast):
             expr = expr.value
