@@ -19,7 +19,7 @@ NO_LOOP_INVARIANTS = "; loops: settled"
 
 def has_no_loop_invariants(body: Stmt) -> bool:
     """Returns whether every memory access and every condition inside a loop depends on the variable of its innermost
-    loop. Of a ``while`` it is not known what changes, so a body that holds one has loop-invariant accesses."""
+    loop. The changes in a ``while`` loop are unknown, so that a body with one counts as having loop-invariant accesses."""
     stack: list[tuple[Node, frozenset[Var] | None]] = [(body, None)]
     while stack:
         n, moving = stack.pop()

@@ -107,7 +107,7 @@ def _place_allocations(func: PrimFunc) -> Mapping[int, list[Buffer]]:
     pointers = {b.data: b for b in allocated}
     common: dict[Buffer, tuple[Node, ...]] = {}
     aliases: dict[Buffer, Buffer] = {}
-    homes: dict[Buffer, int] = {}  # how deep the blocks stand that allocate
+    homes: dict[Buffer, int] = {}  # the depth of the blocks that allocate
 
     def record(buffer: Buffer, path: tuple[Node, ...]) -> None:
         buffer = aliases.get(buffer, buffer)

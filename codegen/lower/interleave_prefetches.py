@@ -78,7 +78,7 @@ class _Read:
 
 def _reads(s: Node, name: str, loops: tuple[For, ...], named: Mapping[Var, Expr]) -> Iterator[_Read]:
     """Returns the loads of the buffer ``name`` below ``s``, with the values of each ``LetStmt`` substituted."""
-    if isinstance(s, While):  # how much it reads is not known
+    if isinstance(s, While):  # the amount that it reads is unknown
         return
     if isinstance(s, For):
         loops = (*loops, s)
