@@ -21,16 +21,16 @@ MOST_ELEMENTS = (1 << 31) - 1
 
 ANNOTATIONS: dict[str, str] = {
     ALIGN: "block: [buffer written, axis, factor, offset] each; the stride of the axis is k * factor + offset",
-    "explicit_read_region": "block: numbers of the buffers whose declared region stays as it is",
-    "explicit_write_region": "block: the same of written buffers",
-    "nontemporal_store": "attribute: stores go past the caches (made by the lowering)",
-    "pragma_auto_unroll_max_step": "loop or block: innermost loops of at most so many stores in all are written out",
-    "pragma_nontemporal_store": "loop or block: full vectors are stored past the caches",
-    "pragma_prefetch_distance": "loop: each trip asks for what the trip so far ahead reads",
-    "pragma_prefetch_next": "loop: while one trip computes, what the next one reads of these buffers is fetched",
-    "pragma_tail": 'loop: "mask" or "peel", what becomes of a tile that sticks out',
-    "pragma_unroll_explicit": "loop or block: 0 leaves loops that unrolling is asked of as loops",
-    "pragma_unroll_factor": "serial loop: so many copies of the body in each trip",
+    "explicit_read_region": "block: numbers of the buffers read whose declared region is kept as it is",
+    "explicit_write_region": "block: numbers of the buffers written whose declared region is kept as it is",
+    "nontemporal_store": "attribute: stores bypass the caches (set by lowering)",
+    "pragma_auto_unroll_max_step": "loop or block: innermost loops of at most this many stores in all are unrolled",
+    "pragma_nontemporal_store": "loop or block: stores of full vectors bypass the caches",
+    "pragma_prefetch_distance": "loop: each iteration prefetches what the iteration so many steps later reads",
+    "pragma_prefetch_next": "loop: each iteration prefetches what the next one reads of these buffers",
+    "pragma_tail": 'loop: "mask" or "peel", how an incomplete tile is computed',
+    "pragma_unroll_explicit": "loop or block: 0 keeps loops that are marked for unrolling as loops",
+    "pragma_unroll_factor": "serial loop: the number of copies of the body in each iteration",
     "tir.horizontal_reduce": "reduction loop over lanes: one step per halving of the vector",
 }
 """The annotations that passes and primitives read, by key; :func:`register_annotation` adds to it."""

@@ -159,7 +159,7 @@ class _Scan:
                 self.bind(iv.var, iv.dom.min, iv.dom.extent)
         for child in s.children():
             if isinstance(child, Expr):
-                self.look(child)
+                self.check(child)
             elif self.stmt(child):  # type: ignore[arg-type]
                 return True
         return self.found
@@ -170,7 +170,7 @@ class _Scan:
         if first is not None and count is not None:
             self.ranges[var] = (first[0], max(first[0], first[1] + count[1] - 1))
 
-    def look(self, e: Expr) -> None:
+    def check(self, e: Expr) -> None:
         """Record whether ``e`` holds index arithmetic whose values int32 does not hold."""
         for n in distinct(e):
             if isinstance(n, _ARITHMETIC) and n.dtype == INDEX:
@@ -315,7 +315,7 @@ class _Retyper:
         return For(var, low, extent, s.kind, body, s.thread_binding, s.annotations)
 
     def let(self, s: LetStmt) -> LetStmt:
-        if not self.counts(s.value):
+        if not self.is_index(s.value):
             return s.map_children(self.node)
         var, value = self.new(s.var), self.index(s.value)
         body = self.node(s.body)
@@ -364,7 +364,7 @@ class _Retyper:
 
     # expressions
 
-    def counts(self, e: Expr) -> bool:
+    def is_index(self, e: Expr) -> bool:
         """Return whether ``e`` is index arithmetic over variables that may change their type."""
         return _plain(e) and any(isinstance(n, Var) and n in self.vars for n in pre_order(e))
 
@@ -417,16 +417,16 @@ class _Retyper:
             predicate = None if e.predicate is None else self.data(e.predicate)
             same = buffer is e.buffer and indices is e.indices and predicate is e.predicate
             return e if same else BufferLoad(buffer, indices, predicate)
-        if isinstance(e, CmpOp) and (self.counts(e.a) or self.counts(e.b)):
+        if isinstance(e, CmpOp) and (self.is_index(e.a) or self.is_index(e.b)):
             if self.dtype == WIDE or (_plain(e.a) and _plain(e.b)):
                 a, b = self.index(e.a), self.index(e.b)
                 return e if a is e.a and b is e.b else type(e)(a, b)
-        if isinstance(e, Cast) and self.counts(e.value):
+        if isinstance(e, Cast) and self.is_index(e.value):
             value = self.index(e.value)
             return e if value is e.value else cast(element_of(e.dtype), value)
-        if isinstance(e, (*_ARITHMETIC, Ramp, Broadcast)) and self.counts(e):
+        if isinstance(e, (*_ARITHMETIC, Ramp, Broadcast)) and self.is_index(e):
             return cast(element_of(e.dtype), self.index(e))
-        if isinstance(e, Let) and self.counts(e.value):
+        if isinstance(e, Let) and self.is_index(e.value):
             var, value, body = self.new(e.var), self.index(e.value), self.data(e.body)
             return e if var is e.var and value is e.value and body is e.body else Let(var, value, body)
         if isinstance(e, Call) and e.op == "tir.tvm_access_ptr":

@@ -106,7 +106,7 @@ def negate(e: Expr) -> Expr | None:
     return const(not e.value, "bool") if isinstance(e, IntImm) else None
 
 
-def opposite(e: Expr) -> Expr:
+def logical_not(e: Expr) -> Expr:
     """Return a condition that holds exactly when ``e`` does not."""
     simple = negate(e)
     return Not(e) if simple is None else simple

@@ -32,7 +32,7 @@ from ..expr import (
 )
 from ..index_types import INDEX_TYPES
 from ..node import Node
-from ..structure import opposite, same
+from ..structure import logical_not, same
 from ..walk import pre_order, substitute
 from .compare import Compare
 from .facts import Bound, intersect
@@ -235,7 +235,7 @@ class Analyzer(Compare):
         if x.dtype not in INDEX_TYPES:
             return (x.value, x.value) if isinstance(x, IntImm) else (None, None)
         p = self.poly(x)
-        low, high = self.quotients_apart(p, False), self.quotients_apart(p, True)
+        low, high = self.bound_quotient_difference(p, False), self.bound_quotient_difference(p, True)
         if low is None or high is None:
             return self.bound(p)
         return intersect(self.bound(p), (self.bound(low)[0], self.bound(high)[1]))
@@ -285,7 +285,7 @@ class Analyzer(Compare):
             return self._by_rules(e.map_children(self.simp))
         parts: list[Expr] = []
         for part in _parts(e, Or):
-            new = self._under([opposite(p) for p in parts], part)
+            new = self._under([logical_not(p) for p in parts], part)
             if isinstance(new, IntImm):
                 if new.value:
                     return new
@@ -307,7 +307,7 @@ class Analyzer(Compare):
         if isinstance(condition, IntImm):
             return self.simp(e.args[1] if condition.value else e.args[2])
         yes = self._under([condition], e.args[1])
-        no = self._under([opposite(condition)], e.args[2])
+        no = self._under([logical_not(condition)], e.args[2])
         if condition is e.args[0] and yes is e.args[1] and no is e.args[2]:
             return self._by_rules(e)
         return self._by_rules(Call(e.op, (condition, yes, no), e.dtype))

@@ -40,7 +40,7 @@ from ..expr import (
     match_types,
 )
 from ..index_types import INDEX_TYPES
-from ..structure import is_pure_call, opposite, same
+from ..structure import is_pure_call, logical_not, same
 from ..walk import substitute, uses_var
 from .floor_division import FloorDivision
 from .polynomial import ONE, Poly, add, const_of, mul, poly_key, scale
@@ -169,7 +169,7 @@ class Canonical(FloorDivision):
         if isinstance(condition, IntImm):
             return self.poly(a if condition.value else b)
         if lazy:
-            p, q = self.poly_given(condition, a), self.poly_given(opposite(condition), b)
+            p, q = self.poly_given(condition, a), self.poly_given(logical_not(condition), b)
         else:
             p, q = self.poly(a), self.poly(b)
         if p == q:

@@ -169,14 +169,14 @@ class Facts(AtomTable):
             return False
         if facts is None:
             facts = self._facts
-        for larger in (self.quotients_apart(p, True), self._quotients_under(p, facts)):
+        for larger in (self.bound_quotient_difference(p, True), self._bound_quotient(p, facts)):
             if larger is not None and self.at_most_zero(larger, depth + 1, facts):
                 return True
-        for way in self._larger(p):
+        for way in self._upper_polynomials(p):
             if all([self.at_most_zero(q, depth + 1, facts) for q in way]):
                 return True
         if depth < 4:
-            larger = self._times_divisor(p)
+            larger = self._without_quotient_factor(p)
             if larger is not None and self.at_most_zero(larger, depth + 1, facts):
                 return True
         if facts and depth < 4:
@@ -191,7 +191,7 @@ class Facts(AtomTable):
                         break
         return False
 
-    def quotients_apart(self, p: Poly, up: bool) -> Poly | None:
+    def bound_quotient_difference(self, p: Poly, up: bool) -> Poly | None:
         """Return ``p`` with ``x // c - y // c`` replaced by an end of its range; None when p has no such terms.
 
         Where x - y lies in [lo, hi], the upper end is hi / c rounded up, the lower one (without ``up``) lo / c rounded
@@ -211,7 +211,7 @@ class Facts(AtomTable):
                     return add(add(p, {a: times, b: -times}, -1), {ONE: times * end} if end else {})
         return None
 
-    def _quotients_under(self, p: Poly, facts: tuple[Poly, ...]) -> Poly | None:
+    def _bound_quotient(self, p: Poly, facts: tuple[Poly, ...]) -> Poly | None:
         """Return ``p`` with a quotient ``x // c`` replaced by the bound that a fact about x gives; None when there is
         none."""
         for m, factor in p.items() if facts else ():
@@ -224,7 +224,7 @@ class Facts(AtomTable):
                     return add(add(p, {m: factor}, -1), {ONE: factor * (k // lower)} if k // lower else {})
         return None
 
-    def _times_divisor(self, p: Poly) -> Poly | None:
+    def _without_quotient_factor(self, p: Poly) -> Poly | None:
         """Return a polynomial without the quotient ``x // c`` that is at most zero only where p is; None when there is
         none.
 
@@ -255,7 +255,7 @@ class Facts(AtomTable):
         diff = add(p, q, -1)
         return self.at_most_zero(add(diff, {ONE: 1}))
 
-    def _larger(self, p: Poly) -> list[list[Poly]]:
+    def _upper_polynomials(self, p: Poly) -> list[list[Poly]]:
         """Return ways to prove p <= 0.
 
         Each is a list of polynomials of which one is at least as large as p. They do not contain the latest atom of p

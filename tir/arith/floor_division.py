@@ -263,7 +263,7 @@ class FloorDivision(Facts):
                     return self.join_splits(add(add(p, mul(quotient, q), -c), add(x, {m: 1}, -1), c))
                 continue
             for n, d in splits:
-                apart = self._apart(m, n) if n != m and d == -c else None
+                apart = self._constant_difference(m, n) if n != m and d == -c else None
                 if apart is not None:
                     rest = {k: v for k, v in p.items() if k not in (m, n)}
                     return self.join_splits(add(rest, {ONE: apart} if apart else {}, c))
@@ -280,7 +280,7 @@ class FloorDivision(Facts):
                         return self.join_splits(add(rest, joined, c))
         return p
 
-    def _apart(self, m: Mono, n: Mono) -> int | None:
+    def _constant_difference(self, m: Mono, n: Mono) -> int | None:
         """Return x // c - y // c, or x % c - y % c, for two atoms m and n; None unless it is constant.
 
         x - y must be constant: (8*x + 7) // 16 - 8*x // 16 = 0, because 8*x % 16 is at most 8.

@@ -57,15 +57,15 @@ def detect_iter_map(
         unit = keep_unit and an.can_prove_equal(r.extent, 1)
         an.bind(v, (r.min, r.min + 1) if unit else r)  # one iteration more, so that simplifying keeps the variable
     simple = list(bindings) if as_written else [an.simplify(b) for b in bindings]
-    found = _taken_apart(simple, loops, predicate, an, keep_unit, as_written)
+    found = _split_bindings(simple, loops, predicate, an, keep_unit, as_written)
     if found.errors and predicate is not None and not as_written:
         # the bindings may be digits of a number with a predicate: loops that were fused, then split with a remainder
-        other = _taken_apart(simple, loops, predicate, an, keep_unit, True)
+        other = _split_bindings(simple, loops, predicate, an, keep_unit, True)
         return found if other.errors else other
     return found
 
 
-def _taken_apart(
+def _split_bindings(
     simple: Sequence[Expr],
     loops: Mapping[Var, Range],
     predicate: Expr | None,
@@ -269,7 +269,11 @@ class _Finder:
             digits.append(IterSplit(s.mark, s.lower_factor, s.extent, scale))
             extent = self._times(extent, s.extent)
         for mark in self.fused:
-            if isinstance(mark.source, IterSum) and _alike(mark.source.args, digits) and self._is(mark.extent, extent):
+            if (
+                isinstance(mark.source, IterSum)
+                and _same_digits(mark.source.args, digits)
+                and self._is(mark.extent, extent)
+            ):
                 return mark
         mark = IterMark(IterSum(tuple(digits), const(0, unit.dtype)), extent)
         self.fused.append(mark)
@@ -449,7 +453,7 @@ class _Finder:
         return self.an.can_prove(reached <= split.lower_factor)
 
 
-def _alike(a: Sequence[IterSplit], b: Sequence[IterSplit]) -> bool:
+def _same_digits(a: Sequence[IterSplit], b: Sequence[IterSplit]) -> bool:
     return len(a) == len(b) and all(_same_digit(x, y) and same(x.scale, y.scale) for x, y in zip(a, b, strict=True))
 
 

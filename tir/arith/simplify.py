@@ -21,7 +21,7 @@ from ..stmt import (
     While,
     seq,
 )
-from ..structure import opposite
+from ..structure import logical_not
 from ..walk import pre_order, substitute, transform
 from .analyzer import Analyzer
 from .rewrite_rules import truth
@@ -94,7 +94,7 @@ class _Walk:
             then_case = self(s.then_case)
         else_case = None
         if s.else_case is not None:
-            with self.an.constraint(opposite(condition)):
+            with self.an.constraint(logical_not(condition)):
                 else_case = self(s.else_case)
         if condition is s.condition and then_case is s.then_case and else_case is s.else_case:
             return s

@@ -63,7 +63,7 @@ def proves(analyzer: Analyzer, condition: Expr) -> bool:
         claim = question.condition(condition)
         if claim is None:
             return False
-        question.know()
+        question.add_facts()
         solver = z3.Solver()
         solver.set("rlimit", STEPS)
         solver.add(*question.known, z3.Not(claim))
@@ -154,7 +154,7 @@ class _Question:
             x, y = self.poly(atom.args[0]), self.poly(atom.args[1])
             know(z3.Or(value == x, value == y))
 
-    def know(self) -> None:
+    def add_facts(self) -> None:
         """Add the conditions that hold."""
         for fact in self.an.facts():
             if const_of(fact) is None:

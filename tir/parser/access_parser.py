@@ -134,7 +134,7 @@ class AccessParser(ParserBase):
                 dtype = self.dtype(args["dtype"])
                 lanes = lanes_of(dtype)
                 if indices and lanes > 1 and lanes_of(load.dtype) == 1:  # consecutive elements, as in TVM
-                    load = BufferLoad(b, stretch(b, indices, lanes), predicate)
+                    load = BufferLoad(b, consecutive_indices(b, indices, lanes), predicate)
                 if load.dtype != dtype:
                     raise self.error(f"vload of {b.name} reads {load.dtype}, not {dtype}", node)
             return load
@@ -252,7 +252,7 @@ class AccessParser(ParserBase):
         return self.as_expr(self.eval(tree), node)
 
 
-def stretch(buffer: Buffer, indices: tuple[Expr, ...], lanes: int) -> tuple[Expr, ...]:
+def consecutive_indices(buffer: Buffer, indices: tuple[Expr, ...], lanes: int) -> tuple[Expr, ...]:
     """Return the indices of ``lanes`` consecutive elements from ``indices`` on, in row-major order."""
     last = indices[-1]
     carry: Expr = Ramp(last, const(1, last.dtype), lanes)

@@ -13,7 +13,7 @@ from ..equal import plain
 from ..expr import Call, Expr, IntImm, Var
 from ..stmt import AssertStmt, AttrStmt, Evaluate, IfThenElse, LetStmt, SeqStmt, Stmt
 from ..vocabulary import Word
-from .access_parser import stretch
+from .access_parser import consecutive_indices
 from .assignment_parser import Wrapper, compose
 from .loop_parser import LoopParser
 from .older_spellings import Macro
@@ -85,7 +85,7 @@ class StmtParser(LoopParser):
                 value = self.eval(args["value"])
                 lanes = lanes_of(value.dtype) if isinstance(value, Expr) else 1
                 if lanes > 1 and all(lanes_of(i.dtype) == 1 for i in indices):  # consecutive elements, as in TVM
-                    indices = stretch(func.buffer, indices, lanes)
+                    indices = consecutive_indices(func.buffer, indices, lanes)
                 return self.buffer_store(func.buffer, indices, value, predicate, call)
             if isinstance(func, Macro):
                 return self.expand(func, call, self.body)
