@@ -228,20 +228,19 @@ class Div(BinaryOp):
 
 
 class TruncDiv(BinaryOp):
-    """Integer division that rounds towards zero, as C's; by zero, and of the smallest number, it gives what
-    :class:`FloorDiv` gives."""
+    """Divides integers, rounding towards zero, as in C. Division by zero is that of :class:`FloorDiv`."""
 
     __slots__ = ()
 
 
 class TruncMod(BinaryOp):
-    """The remainder that goes with :class:`TruncDiv`; it has the sign of ``a``, and by zero it is 0."""
+    """Gives the remainder of :class:`TruncDiv`; it has the sign of ``a``, and it is 0 for ``b`` zero."""
 
     __slots__ = ()
 
 
 class FloorDiv(BinaryOp):
-    """Integer division that rounds towards minus infinity.
+    """Divides integers, rounding towards minus infinity.
 
     As in NumPy it never fails: ``a // 0`` is 0, and the smallest number divided by -1 wraps to itself.
     """
@@ -250,19 +249,19 @@ class FloorDiv(BinaryOp):
 
 
 class FloorMod(BinaryOp):
-    """The remainder that goes with :class:`FloorDiv`; it has the sign of ``b``, and by zero it is 0."""
+    """Gives the remainder of :class:`FloorDiv`; it has the sign of ``b``, and it is 0 for ``b`` zero."""
 
     __slots__ = ()
 
 
 class Min(BinaryOp):
-    """The smaller operand; for floats NaN in either operand gives NaN."""
+    """Gives the smaller operand; for floats NaN in either operand gives NaN."""
 
     __slots__ = ()
 
 
 class Max(BinaryOp):
-    """The larger operand; for floats NaN in either operand gives NaN."""
+    """Gives the larger operand; for floats NaN in either operand gives NaN."""
 
     __slots__ = ()
 

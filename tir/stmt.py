@@ -124,7 +124,7 @@ class IfThenElse(Stmt):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class While(Stmt):
-    """``body`` again and again, as long as ``condition`` holds.
+    """Runs ``body`` repeatedly, as long as ``condition`` holds.
 
     The condition is evaluated anew before each iteration, the first one included, so that ``body`` may not run at all.
     What the body writes to memory, the condition and the next iteration see. Nothing says that the loop ends.

@@ -36,7 +36,7 @@ def bind_sizes(analyzer: Analyzer, buffers: Any) -> None:
 
 
 def loop_values(loop: For) -> Range | tuple[None, None]:
-    """Return what :meth:`Analyzer.bind` may be told of the variable of ``loop`` inside the loop.
+    """Return the range of the variable of ``loop`` for :meth:`Analyzer.bind`, as it holds inside the loop.
 
     Bounds are read once. Where they come from memory that the body writes, nothing is known: what such a load gives
     inside the loop need not be what it gave before it.
