@@ -47,7 +47,7 @@ def test_index_errors(A):
         A[i, 1.5]
     with pytest.raises(IndexError, match="index 8 is outside dimension 1"):
         A[i, 8]
-    with pytest.raises(TypeError, match="slices make no element"):
+    with pytest.raises(TypeError, match="slices do not give an element"):
         A[i, 0:2]
     with pytest.raises(TypeError, match="indexed with 1 indices where an element is expected"):
         A[i] + 1.0
