@@ -11,7 +11,7 @@ from .cold_paths import emit_likely, is_likely
 from .exp2_scaling import emit_round_rest, emit_times_exp2
 from .llvm_tiles import TILE_CALLS
 from .llvm_types import llvm_type, splat_constant, suffix, vector_constant, zero
-from .row_reductions import reduce_rows
+from .reduction_network import reduce_rows
 from .table_lookup import emit_lookup
 from .target_intrinsics import MACHINE_CALLS, may_write
 from .value_ranges import range_of
