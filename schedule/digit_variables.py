@@ -134,17 +134,21 @@ def _single(
         extent = ranges[x].extent
         if x in whole or not isinstance(extent, IntImm) or not is_const_int(ranges[x].min, 0):
             return None
-        turns = extent.value
+        trip_count = extent.value
         last = 1
-        for lower, upper in sorted((low, turns if up is None else min(up, turns)) for low, up in parts):
+        for lower, upper in sorted((low, trip_count if up is None else min(up, trip_count)) for low, up in parts):
             # digits must not overlap, and the loop must run over whole periods of each
-            if lower < last or (once and lower != last) or (upper != turns and (turns % upper or upper % lower)):
+            if (
+                lower < last
+                or (once and lower != last)
+                or (upper != trip_count and (trip_count % upper or upper % lower))
+            ):
                 return None
             last = upper
-        if once and last != turns:
+        if once and last != trip_count:
             return None
         for (lower, up), nodes in parts.items():
-            top = turns if up is None else min(up, turns)
+            top = trip_count if up is None else min(up, trip_count)
             digit_var = Var(f"{x.name}_digit", x.dtype)
             out[digit_var] = Range(const(0, x.dtype), const(-(-top // lower), x.dtype))
             analyzer.bind(digit_var, out[digit_var])
@@ -195,18 +199,18 @@ def _as_one(
     reach = value_count(analyzer, factors, ranges, once)
     if not isinstance(reach, IntImm) or not all(is_const_int(ranges[v].min, 0) for v in factors):
         return None
-    turns, left = reach.value, []
+    trip_count, left = reach.value, []
     for test in tests:
         bound = as_bound(test)
         if bound is not None and bound[2]:
             above = analyzer.simplify(bound[0] - number - bound[1])  # number + above <= 0
             if isinstance(above, IntImm):
-                turns = min(turns, 1 - above.value)
+                trip_count = min(trip_count, 1 - above.value)
                 continue
         left.append(test)
-    if turns < 1:
+    if trip_count < 1:
         return None
-    x = Var("turn", number.dtype)
+    x = Var("iteration", number.dtype)
 
     def replace(n: Any) -> Any:
         taken = _taken(n)
@@ -214,7 +218,7 @@ def _as_one(
             core, lower, upper = taken
             rest = analyzer.simplify(core - number if upper is None else (core - number) % upper)
             if is_const_int(rest, 0):
-                digit: Expr = x if upper is None or upper >= turns else x % upper
+                digit: Expr = x if upper is None or upper >= trip_count else x % upper
                 return digit // lower
         return n.map_children(replace)
 
@@ -222,6 +226,6 @@ def _as_one(
     if any(uses_var(e, lambda v: v in factors) for e in (*indices, *left)):
         return None
     out = {v: r for v, r in ranges.items() if v not in factors}
-    out[x] = Range(const(0, number.dtype), const(turns, number.dtype))
+    out[x] = Range(const(0, number.dtype), const(trip_count, number.dtype))
     analyzer.bind(x, out[x])
     return [analyzer.simplify(e) for e in indices], [analyzer.simplify(e) for e in left], out

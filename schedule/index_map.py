@@ -127,7 +127,9 @@ class IndexMap:
 
         ``sizes`` gives the variables that the text uses beside its indices, by name.
         """
-        problem = ScheduleError(f"{text[:80]!r} is no index map", hint="write e.g. 'lambda i, j: (i // 16, j, i % 16)'")
+        problem = ScheduleError(
+            f"{text[:80]!r} is not an index map", hint="write e.g. 'lambda i, j: (i // 16, j, i % 16)'"
+        )
         if len(text) > _LONGEST:
             raise problem
         try:
@@ -194,7 +196,9 @@ class IndexMap:
                         hint="compute anything else in a block of its own",
                     )
                 if isinstance(n, (FloorDiv, FloorMod)) and is_const_int(n.b, 0):
-                    raise ScheduleError(f"{e} is no index map: it divides by zero", hint="divide by a positive number")
+                    raise ScheduleError(
+                        f"{e} is not an index map: it divides by zero", hint="divide by a positive number"
+                    )
         return self
 
     def as_text(self) -> str:

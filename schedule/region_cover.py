@@ -143,8 +143,8 @@ def check_cover(tree: Tree, writer: BlockRealize, reader: BlockRealize, buffer: 
                 boxes.append(box)
     if not boxes:
         raise ScheduleError(
-            f"the elements of {buffer.name} that block {writer.block.name_hint!r} writes in one turn of the shared loops "
-            "are not known to be a box without holes",
+            f"the elements of {buffer.name} that block {writer.block.name_hint!r} writes in one iteration of the shared "
+            "loops are not known to be a box without holes",
             where=writer,
             hint="choose an outer loop or another block, where whole boxes are written",
         )

@@ -163,7 +163,7 @@ class Schedule(PrimitiveMethods):
         """Forget a handle, so that using it is an error from now on. The block, loop or number itself stays."""
         if rv not in self._names:
             raise unknown_handle(
-                f"{rv} is no handle of this schedule", hint="get_block, get_loops and the steps give handles"
+                f"{rv} is not a handle of this schedule", hint="get_block, get_loops and the steps give handles"
             )
         self._removed |= {rv}
 

@@ -24,7 +24,7 @@ def check_storage_scope(scope: Any) -> str:
         return "global"
     if not isinstance(scope, str) or _SCOPE.fullmatch(scope) is None:
         raise ScheduleError(
-            f"{scope!r} is no storage scope",
+            f"{scope!r} is not a storage scope",
             hint="there are 'global', 'shared', 'warp', 'local', each with a tag of your own after a dot if need be "
             "('global.scratchpad')",
         )

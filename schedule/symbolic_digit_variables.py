@@ -44,11 +44,11 @@ def with_symbolic_digits(
             continue
         if not analyzer.can_prove_equal(ranges[x].min, const(0, x.dtype)):
             return None
-        turns = _independent(analyzer, [digit for _, digit in parts], ranges[x].extent, once)
-        if turns is None:
+        places = _independent(analyzer, [digit for _, digit in parts], ranges[x].extent, once)
+        if places is None:
             return None
         made: dict[Expr, Var] = {}
-        for (n, _), (place, extent) in zip(parts, turns, strict=True):
+        for (n, _), (place, extent) in zip(parts, places, strict=True):
             if place not in made:
                 made[place] = Var(f"{x.name}_digit", x.dtype)
                 out[made[place]] = Range(const(0, x.dtype), extent)

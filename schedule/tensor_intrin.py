@@ -128,9 +128,9 @@ def _check_pair(name: str, desc: PrimFunc, impl: PrimFunc) -> None:
         except VerifyError as error:
             raise wrong(f"the {role} is not well-formed: {error.message}") from None
         if not all(p in func.buffer_map for p in func.params):
-            raise wrong(f"a parameter of the {role} is no buffer")
+            raise wrong(f"a parameter of the {role} is not a buffer")
         if not isinstance(func.body, BlockRealize) or func.body.block.iter_vars:
-            raise wrong(f'the {role} is no root block; write `with T.block("root"):` around it')
+            raise wrong(f'the {role} is not a root block; write `with T.block("root"):` around it')
         if func.body.block.init is not None:
             raise wrong(f"the root block of the {role} has an init")
     if len(desc.params) != len(impl.params):
@@ -139,7 +139,7 @@ def _check_pair(name: str, desc: PrimFunc, impl: PrimFunc) -> None:
         if (a.dtype, a.scope) != (b.dtype, b.scope) or not structural_equal(a.shape, b.shape, map_free_vars=True):
             raise wrong(f"{a} of the description is {b} in the implementation")
         if not all(isinstance(e, IntImm) for e in a.shape):
-            raise wrong(f"{a} has a size that is no constant")
+            raise wrong(f"{a} has a size that is not a constant")
     outputs = _written(desc)
     for position in _written(impl) - outputs:
         raise wrong(f"the implementation writes {impl.buffers[position].name}, the description does not")

@@ -56,7 +56,7 @@ class Instruction:
         try:
             return REGISTRY[self.name]
         except KeyError:
-            raise TraceError(f"the trace calls {self.name!r}, which is no schedule primitive") from None
+            raise TraceError(f"the trace calls {self.name!r}, which is not a schedule primitive") from None
 
     @property
     def kind(self) -> Primitive:
@@ -229,7 +229,7 @@ class Trace:
                 "paste the Python text that TVM prints for it"
             )
         if not isinstance(data, dict) or "format" not in data:
-            raise TraceError("this is no trace: an object with 'format' and 'insts' is expected")
+            raise TraceError("this is not a trace: an object with 'format' and 'insts' is expected")
         if data["format"] != FORMAT:
             raise TraceError(
                 f"the trace has format {str(data['format'])[:20]}; this version reads format {FORMAT}. There is no way "
@@ -276,7 +276,7 @@ def apply_instruction(
         try:
             return handles[name]
         except KeyError:
-            raise TraceError(f"{where}: {name} is no output of an earlier instruction") from None
+            raise TraceError(f"{where}: {name} is not an output of an earlier instruction") from None
 
     def decode(value: Any) -> Any:
         if isinstance(value, Ref):
@@ -325,7 +325,7 @@ def _instruction(number: int, entry: Any) -> Instruction:
         raise TraceError(f"{where}: an object with 'name', 'args', and maybe 'out' and 'decision' is expected")
     name, args, out = entry["name"], entry["args"], entry.get("out")
     if not isinstance(name, str) or name not in REGISTRY:
-        raise TraceError(f"{where}: {str(name)[:40]!r} is no schedule primitive")
+        raise TraceError(f"{where}: {str(name)[:40]!r} is not a schedule primitive")
     parameters = [p for p in REGISTRY[name].signature.parameters if p != "decision"]
     if not isinstance(args, dict) or not args.keys() <= set(parameters):
         raise TraceError(

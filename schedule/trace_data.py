@@ -89,11 +89,11 @@ _APPLY: dict[type, Callable[[Any, Any], Any]] = {
 
 def _parse(text: str) -> ast.Expression:
     if len(text) > _MAX_FORMULA or text.count("(") > 100 or not text.isascii():
-        raise TraceError(f"a formula of {len(text)} characters is no formula of a schedule")
+        raise TraceError(f"a formula of {len(text)} characters is not a formula of a schedule")
     try:
         return ast.parse(text, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as err:
-        raise TraceError(f"{text!r} is no formula: {err}") from None
+        raise TraceError(f"{text!r} is not a formula: {err}") from None
 
 
 def _evaluate(node: ast.AST, lookup: Callable[[str], Any], depth: int) -> Any:
@@ -211,7 +211,7 @@ def from_json(data: Any, depth: int = 0) -> Any:
 
 def _name(text: str) -> str:
     if not text.isidentifier() or not text.isascii() or len(text) > 64:
-        raise TraceError(f"{text[:40]!r} is no name of an output")
+        raise TraceError(f"{text[:40]!r} is not a name of an output")
     return text
 
 
@@ -224,7 +224,7 @@ def _const(dtype: str, text: str) -> Any:
             raise ValueError(f"{dtype} has no constants here")
         return Const(dtype, float(text) if kind.kind in ("float", "bfloat") else int(text))
     except ValueError as err:
-        raise TraceError(f"{dtype} {text[:40]!r} is no constant: {err}") from None
+        raise TraceError(f"{dtype} {text[:40]!r} is not a constant: {err}") from None
 
 
 def python_text(value: Any) -> str:

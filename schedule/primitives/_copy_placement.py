@@ -127,7 +127,7 @@ def check_no_carried_reader(tree: Tree, scope: Scope, writer: BlockRealize, buff
         shared = [loop for loop in tree.loops_above(reader) if loop.loop_var in around]
         if shared:
             raise ScheduleError(
-                f"block {reader.block.name_hint!r} reads buffer {buffer.name} in the next turns of loop "
+                f"block {reader.block.name_hint!r} reads buffer {buffer.name} in later iterations of loop "
                 f"{shared[-1].loop_var.name}, before block {writer.block.name_hint!r} would have written it back",
                 where=(shared[-1], reader, writer),
                 hint="do this before the blocks share that loop, or let the other block read a copy made in front of it",

@@ -33,7 +33,7 @@ def accessed_point(realize: BlockRealize, buffer: Buffer) -> tuple[tuple[Expr, .
     block = realize.block
     name = block.name_hint
     if next(blocks_below(block.body), None) is not None:
-        raise ScheduleError(f"block {name!r} is no leaf: it holds blocks of its own", where=realize, hint="name one")
+        raise ScheduleError(f"block {name!r} is not a leaf: it holds blocks of its own", where=realize, hint="name one")
     if buffer.data in opaque_buffers(block):
         raise ScheduleError(
             f"block {name!r} uses buffer {buffer.name} through a pointer or a match_buffer", where=realize,
@@ -51,7 +51,7 @@ def accessed_point(realize: BlockRealize, buffer: Buffer) -> tuple[tuple[Expr, .
     indices = found[0].indices
     if any(isinstance(n, BufferLoad) for i in indices for n in pre_order(i)):
         raise ScheduleError(
-            f"block {name!r} accesses {found[0].node} at indices from memory, which are no function of its axes",
+            f"block {name!r} accesses {found[0].node} at indices from memory, which are not a function of its axes",
             where=realize,
             hint="such indices cannot be turned into axes",
         )

@@ -62,7 +62,7 @@ def reduction_of(realize: BlockRealize) -> Reduction:
     found = find_reducer([s.value for s in inits], left, [s.value for s in updates])
     if found is None:
         raise ScheduleError(
-            f"block {name!r} is no known reduction: init {', '.join(str(s.value) for s in inits)}, update "
+            f"block {name!r} is not a known reduction: init {', '.join(str(s.value) for s in inits)}, update "
             + ", ".join(str(s.value) for s in updates),
             where=realize,
             hint=hint,

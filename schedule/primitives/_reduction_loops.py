@@ -76,7 +76,7 @@ def check_sweep(tree: Tree, realize: BlockRealize, inner: Sequence[For], outer: 
             raise ScheduleError(
                 f"under {c} the reduction may leave out its first element, where the init runs",
                 where=realize,
-                hint="each turn of the spatial loops must have an element to reduce",
+                hint="each iteration of the spatial loops must have an element to reduce",
             )
 
 

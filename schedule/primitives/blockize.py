@@ -107,10 +107,10 @@ def _check_closed(new: Block, loops: Sequence[For], loop: For) -> None:
         if (v in outer and uses_var(new, v)) or any(uses_var(e, v) for e in regions):
             raise ScheduleError(
                 f"the bounds of the loops in loop {loop.loop_var.name} depend on loop {v.name}, which the new block could "
-                "not see" if v in outer else f"what one turn of loop {loop.loop_var.name} touches depends on loop {v.name} "
-                "in it, through the bounds of another loop",
+                "not see" if v in outer else f"what one iteration of loop {loop.loop_var.name} touches depends on loop "
+                f"{v.name} in it, through the bounds of another loop",
                 where=(lp, loop),
-                hint="only loops whose bounds are the same in every turn can become a block",
+                hint="only loops whose bounds are the same in every iteration can become a block",
             )  # fmt: skip
 
 

@@ -180,7 +180,7 @@ def set_axis_separator(func: PrimFunc, block: str, buffer: Any, axis_separators:
     new = tuple(axis_separators or ())
     if not all(isinstance(s, int) and 0 <= s <= old.ndim for s in new) or list(new) != sorted(new):
         raise ScheduleError(
-            f"{list(new)} are no separators of the {old.ndim} dimensions of buffer {old.name}", where=realize,
+            f"{list(new)} are not separators of the {old.ndim} dimensions of buffer {old.name}", where=realize,
             hint=f"increasing numbers from 0 to {old.ndim}",
         )  # fmt: skip
     if old.axis_separators == new:

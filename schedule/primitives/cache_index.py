@@ -103,7 +103,7 @@ def cache_index(func: PrimFunc, block: str, storage_scope: str, cse_thresh: int 
     scope = ordered_scope(tree, realize)
     if next(blocks_below(realize.block.body), None) is not None:
         raise ScheduleError(
-            f"block {block!r} is no leaf: it holds blocks of its own", where=realize, hint="choose a block inside it"
+            f"block {block!r} is not a leaf: it holds blocks of its own", where=realize, hint="choose a block inside it"
         )
     chosen = _choose(func, realize.block, cse_thresh)
     if not chosen:

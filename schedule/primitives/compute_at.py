@@ -185,8 +185,8 @@ def _move(func: PrimFunc, block: str, loop: Var, keep_units: bool, index: int, f
                 f"under loop {loop.name} block {block!r} would not be known to run on the whole domain of its axes"
                 + (" exactly once per point" if once else ""),
                 where=(realize, *partners),
-                hint="choose a loop whose turns each make a box of the producer's elements, and no loop that the "
-                "producer's output does not depend on",
+                hint="choose a loop whose iterations each make a box of the producer's elements, and no loop that "
+                "the producer's output does not depend on",
             )
         _check_runs(tree, new)
         _check_starts(tree, new)
@@ -373,7 +373,7 @@ def _position(tree: Tree, scope: Scope, realize: BlockRealize, target: For, inde
         return first
     if not first <= index <= last:
         raise bad_argument(
-            f"index {index} is no place for block {realize.block.name_hint!r} under loop {target.loop_var.name}: it may "
+            f"index {index} is not a place for block {realize.block.name_hint!r} under loop {target.loop_var.name}: it may "
             f"stand at {first} to {last}",
             where=target,
             hint="-1 is the last possible place, -2 the first",

@@ -44,7 +44,7 @@ def sample_compute_location(
         decision = legal[int(rng.integers(len(legal)))]
     if isinstance(decision, bool) or not isinstance(decision, int) or not INLINE <= decision < len(loops):
         raise ScheduleError(
-            f"the decision {decision!r} is no place for block {block!r}: its consumer has {len(loops)} loops",
+            f"the decision {decision!r} is not a place for block {block!r}: its consumer has {len(loops)} loops",
             where=[realize, *[loop for loop in loops if isinstance(loop, For)]],
             hint="-2 inlines, -1 leaves the block where it is, others count loops from outside",
         )

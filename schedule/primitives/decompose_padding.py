@@ -103,10 +103,10 @@ def _padding(tree: Tree, realize: BlockRealize) -> _Padding:
         raise ScheduleError(f"block {name!r} does more than store one value", where=realize, hint=_FORM)
     chosen = store.value
     if not isinstance(chosen, Call) or chosen.op != "tir.if_then_else":
-        raise ScheduleError(f"block {name!r} stores {chosen}, which is no if_then_else", where=realize, hint=_FORM)
+        raise ScheduleError(f"block {name!r} stores {chosen}, which is not an if_then_else", where=realize, hint=_FORM)
     condition, value, constant = chosen.args
     if not isinstance(constant, (IntImm, FloatImm)):
-        raise ScheduleError(f"block {name!r} pads with {constant}, which is no constant", where=realize, hint=_FORM)
+        raise ScheduleError(f"block {name!r} pads with {constant}, which is not a constant", where=realize, hint=_FORM)
     if opaque_buffers(block):
         raise ScheduleError(
             f"block {name!r} uses pointers, so what it does is not known",

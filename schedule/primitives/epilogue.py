@@ -209,7 +209,7 @@ def _pattern(
     found = find_reducer([start.value], [BufferLoad(temp, update.indices)], [update.value])
     if found is None or found[0].name not in _COMBINES:
         raise ScheduleError(
-            f"block {reduction.block.name_hint!r} is no sum, product, maximum or minimum from its start value",
+            f"block {reduction.block.name_hint!r} is not a sum, product, maximum or minimum from its start value",
             where=reduction,
             hint="known reductions start from their identity and combine one value per step",
         )

@@ -79,7 +79,9 @@ def bind(func: PrimFunc, loop: Var, thread_axis: str) -> PrimFunc:
     target = tree.loop(loop)
     if not _THREAD.fullmatch(thread_axis):
         raise ScheduleError(
-            f"{thread_axis!r} is no thread axis", where=target, hint="blockIdx.x, threadIdx.y, vthread.z and their like"
+            f"{thread_axis!r} is not a thread axis",
+            where=target,
+            hint="blockIdx.x, threadIdx.y, vthread.z and their like",
         )
     reducing = thread_axis.startswith("threadIdx")
     check_independent(tree, target, f"run on {thread_axis}", scratch=why_not_privatizable, reducing=reducing)

@@ -141,12 +141,12 @@ def _sizes(loop: For, factors: Any) -> list[int]:
     text = "[" + ", ".join(map(str, sizes)) + "]"
     if not sizes or sum(s is None for s in sizes) > 1:
         raise ScheduleError(
-            f"the factors {text} are no list of sizes with at most one None", where=loop, hint="write e.g. [4, None]"
+            f"the factors {text} are not a list of sizes with at most one None", where=loop, hint="write e.g. [4, None]"
         )
     for s in sizes:
         if isinstance(s, bool) or not (s is None or (isinstance(s, int) and s > 0)):
             raise ScheduleError(
-                f"factor {s} of loop {name} is no positive number", where=loop, hint="sizes are at least 1"
+                f"factor {s} of loop {name} is not a positive number", where=loop, hint="sizes are at least 1"
             )
     left = loop.extent.value - sum(s for s in sizes if s is not None)
     if left <= 0:

@@ -119,7 +119,7 @@ def _checked_padding(realize: BlockRealize, padding: Any) -> list[int]:
     sizes = [p.value if isinstance(p, IntImm) else p for p in padding]
     if len(sizes) != len(axes) or not all(isinstance(p, int) and not isinstance(p, bool) and p > 0 for p in sizes):
         raise ScheduleError(
-            f"the padding {list(sizes)} is no list of {len(axes)} positive numbers, one for each axis of block "
+            f"the padding {list(sizes)} is not a list of {len(axes)} positive numbers, one for each axis of block "
             f"{realize.block.name_hint!r}",
             where=realize,
             hint="1 leaves an axis as it is; the axes are " + ", ".join(iv.var.name for iv in axes),
@@ -134,7 +134,7 @@ def _check_einsum(realize: BlockRealize) -> None:
     axes = {iv.var for iv in block.iter_vars}
     if opaque_buffers(block) or block.match_buffers or block.alloc_buffers:
         raise ScheduleError(
-            f"block {name!r} uses pointers or buffers of its own, so it is no contraction",
+            f"block {name!r} uses pointers or buffers of its own, so it is not a contraction",
             where=realize,
             hint="do this before tensorize and cache steps inside the block",
         )
@@ -143,7 +143,7 @@ def _check_einsum(realize: BlockRealize) -> None:
     for region in regions:
         if region.buffer in seen:
             raise ScheduleError(
-                f"block {name!r} reads and writes {region.buffer.name}, so it is no contraction", where=realize,
+                f"block {name!r} reads and writes {region.buffer.name}, so it is not a contraction", where=realize,
                 hint="do this before decompose_reduction",
             )  # fmt: skip
         seen.add(region.buffer)
@@ -233,7 +233,7 @@ def _check_zeros(realize: BlockRealize, extents: Mapping[Var, Expr]) -> None:
         found = find_reducer([start.value], [BufferLoad(store.buffer, store.indices)], [store.value])
     if found is None or found[0].name != "sum":
         raise ScheduleError(
-            f"axis {axis} of block {block.name_hint!r} is {padded[0].kind}, and the block is no sum over it: padding "
+            f"axis {axis} of block {block.name_hint!r} is {padded[0].kind}, and the block is not a sum over it: padding "
             "with zeros would change the result",
             where=realize,
             hint="pad spatial axes only",
@@ -244,7 +244,7 @@ def _check_zeros(realize: BlockRealize, extents: Mapping[Var, Expr]) -> None:
             raise ScheduleError(
                 f"where {iv.var.name} is in the padding, {term} is not known to be zero, and would be added to the sum",
                 where=realize,
-                hint="each factor must be read along the axis, so that zeros meet zeros (0 * inf is no zero)",
+                hint="each factor must be read along the axis, so that zeros meet zeros (0 * inf is not zero)",
             )
 
 

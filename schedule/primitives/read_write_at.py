@@ -221,8 +221,8 @@ class _Work:
             box = exact_box(analyzer, store.indices, ranges, store.guards)
             if box is None or not box.complete or not all(analyzer.can_prove(c) for c in box.conditions):
                 raise ScheduleError(
-                    f"the elements of {self.old.name} that a turn of loop {self.loop.loop_var.name} writes are not known to be "
-                    "a box without holes, so copying them back could overwrite others",
+                    f"the elements of {self.old.name} that an iteration of loop {self.loop.loop_var.name} writes are not "
+                    "known to be a box without holes, so copying them back could overwrite others",
                     where=(self.loop, self.realize),
                     hint="choose an outer loop, where the box is whole",
                 )
@@ -264,7 +264,7 @@ class _Work:
             elif _covered(self.tree, [w for w in writers if order[w] < order[reader]], reader, self.old):
                 continue
             raise ScheduleError(
-                f"block {reader.block.name_hint!r} goes on from what buffer {self.old.name} held before the turn of loop "
+                f"block {reader.block.name_hint!r} uses what buffer {self.old.name} held before the iteration of loop "
                 f"{self.loop.loop_var.name}, which the new buffer would lack",
                 where=(self.loop, reader),
                 hint="do this before decompose_reduction, or choose a loop around the initialization too",

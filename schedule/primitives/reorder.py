@@ -110,7 +110,7 @@ def _check_order(tree: Tree, nest: Sequence[For], new: Sequence[For]) -> None:
         if block is not None and only_reduced(block, free):
             if accumulates(block.block):
                 continue
-            why = f"block {block.block.name_hint!r} is no known reduction, so the order of its turns matters"
+            why = f"block {block.block.name_hint!r} is not a known reduction, so the order of its iterations matters"
         else:
             why = why_not_privatizable(tree, nest[-1], conflict.store.buffer, touches)
         if why is None:
@@ -132,7 +132,7 @@ def reorder_block_iter_var(func: PrimFunc, block: str, new_order: Sequence[int])
     count = len(realize.block.iter_vars)
     if sorted(new_order) != list(range(count)):
         raise ScheduleError(
-            f"new_order {list(new_order)} is no permutation of the {count} axes of block {block!r}",
+            f"new_order {list(new_order)} is not a permutation of the {count} axes of block {block!r}",
             where=realize,
             hint=f"name each of 0..{count - 1} once",
         )

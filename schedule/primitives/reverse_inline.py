@@ -140,8 +140,8 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
             )
     if guarded:
         raise ScheduleError(
-            f"block {block!r} reads {buffer.name} under a condition; where that does not hold no producer's turn "
-            "stands for the block's",
+            f"block {block!r} reads {buffer.name} under a condition; where that does not hold, no iteration of the "
+            "producer corresponds to one of the block",
             where=realize,
             hint=f"compute_inline({name!r}) goes the other way",
         )

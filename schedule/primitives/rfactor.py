@@ -117,7 +117,7 @@ def rfactor(func: PrimFunc, loop: Var, factor_axis: int) -> tuple[PrimFunc, Bloc
     rank = len(updates[0].indices)
     if not -rank - 1 <= factor_axis <= rank:
         raise bad_argument(
-            f"factor_axis {factor_axis} is no place in the {rank + 1} dimensions of the partial results",
+            f"factor_axis {factor_axis} is not a place in the {rank + 1} dimensions of the partial results",
             where=realize,
             hint=f"from {-rank - 1} to {rank}",
         )
@@ -307,7 +307,7 @@ def _in_axes(condition: Expr, new: _Axes, realize: BlockRealize, target: For) ->
             f"under {condition} some of the {target.extent} partial results have no element, so they would never start, "
             f"and no axis of block {realize.block.name_hint!r} is {left.name} alone",
             where=(target, realize),
-            hint=f"split so that {target.loop_var.name} has no more turns than the reduction has elements",
+            hint=f"split so that {target.loop_var.name} has no more iterations than the reduction has elements",
         )
     return found
 

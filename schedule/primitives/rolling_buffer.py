@@ -120,7 +120,7 @@ def rolling_buffer(func: PrimFunc, block: str, write_buffer_index: int | str) ->
     roll = dims[axis]
     assert roll.loop is not None
     inside = shared[[lp.loop_var for lp in shared].index(roll.loop) :]
-    _check_turns(tree, realize, dims, inside, shared)
+    _check_earlier_iterations(tree, realize, dims, inside, shared)
     for reader in readers:
         check_cover(tree, realize, reader, buffer)
     _check_sources(tree, scope, realize, inside)
@@ -270,7 +270,7 @@ def _rolling(realize: BlockRealize, buffer: Buffer, dims: Sequence[_Tile], share
     )  # fmt: skip
 
 
-def _check_turns(
+def _check_earlier_iterations(
     tree: Tree, realize: BlockRealize, dims: Sequence[_Tile], inside: Sequence[For], shared: Sequence[For]
 ) -> None:
     """Raise ScheduleError unless elements of an earlier iteration still exist and have the values this one would
@@ -279,8 +279,8 @@ def _check_turns(
     for loop in inside:
         if loop.kind not in ("serial", "unrolled") or not is_const_int(loop.min, 0):
             raise ScheduleError(
-                f"loop {loop.loop_var.name} does not run in order from 0, so its turns cannot share what block {name!r} "
-                "computes",
+                f"loop {loop.loop_var.name} does not run in order from 0, so its iterations cannot share what block "
+                f"{name!r} computes",
                 where=(loop, realize),
                 hint="use a serial loop from 0",
             )
@@ -288,8 +288,8 @@ def _check_turns(
         for other, another in enumerate(dims):
             if tile.loop is not None and number != other and uses_var(another.value, tile.loop):
                 raise ScheduleError(
-                    f"loop {tile.loop.name} moves the tile in dimensions {number} and {other}, so an earlier turn has "
-                    "computed other elements than are needed again",
+                    f"loop {tile.loop.name} moves the tile in dimensions {number} and {other}, so an earlier iteration "
+                    "has computed other elements than are needed again",
                     where=realize,
                     hint="roll a buffer whose tile moves along one dimension per loop",
                 )
@@ -306,7 +306,7 @@ def _check_turns(
     for test in conjuncts(realize.predicate):
         if not any(_bounds_domain(analyzer, test, iv, e) for iv, e in values):
             raise ScheduleError(
-                f"block {name!r} runs under {test}, so an earlier turn may have left out what is needed again",
+                f"block {name!r} runs under {test}, so an earlier iteration may have left out what is needed again",
                 where=realize,
                 hint="only the bounds of its axes may stand there",
             )
@@ -328,7 +328,7 @@ def _check_sources(tree: Tree, scope: Scope, realize: BlockRealize, inside: Sequ
             earlier = [w for w in writers if scope.order[w] < scope.order[reader]]
             if not earlier:
                 raise ScheduleError(
-                    f"block {reader.block.name_hint!r} reads what an earlier turn has left in {buffer.name}",
+                    f"block {reader.block.name_hint!r} reads what an earlier iteration has left in {buffer.name}",
                     where=(reader, *writers),
                     hint="roll the buffer over an outer loop, or not at all",
                 )

@@ -37,7 +37,7 @@ def sample_perfect_tile(
 
     The innermost size is at most ``max_innermost_factor``; all such factorizations are equally likely.
 
-    Returns ``n`` numbers for :meth:`split`, outermost first. ``decision`` fixes them. A loop whose extent is no constant
+    Returns ``n`` numbers for :meth:`split`, outermost first. ``decision`` fixes them. A loop whose extent is not a constant
     is not tiled: as in TVM the decision is ``[-1, 1, ..., 1]``; the sizes are None, which leaves it to :meth:`split`, and
     ones.
 
@@ -80,7 +80,7 @@ def sample_partitioned_tile(
     The inner sizes are those from ``partition_pos`` on.
 
     Returns ``n`` numbers for :meth:`split`, outermost first: a factorization of the quotient, spread over all of them,
-    and one of ``innerpart_factor`` over the inner ones. ``decision`` fixes them. A loop whose extent is no constant is
+    and one of ``innerpart_factor`` over the inner ones. ``decision`` fixes them. A loop whose extent is not a constant is
     not tiled, as by :func:`sample_perfect_tile`; ``innerpart_factor`` then has to be 1.
 
         v0, v1, v2 = sch.sample_partitioned_tile(i, n=3, partition_pos=1, innerpart_factor=8)      # v1 * v2 == 8 * m
@@ -97,7 +97,7 @@ def sample_partitioned_tile(
     extent = _constant_extent(target)
     if extent % innerpart_factor:
         raise ScheduleError(
-            f"the {extent} iterations of loop {loop.name} are no multiple of innerpart_factor {innerpart_factor}",
+            f"the {extent} iterations of loop {loop.name} are not a multiple of innerpart_factor {innerpart_factor}",
             where=target,
             hint="choose a factor that divides the extent",
         )
@@ -183,7 +183,7 @@ def sample_categorical(
         decision = int(rng.choice(len(values), p=weights / weights.sum()))
     if isinstance(decision, bool) or not isinstance(decision, int) or not 0 <= decision < len(values):
         raise ScheduleError(
-            f"the decision {decision!r} is no position among {len(values)} candidates", hint="positions count from 0"
+            f"the decision {decision!r} is not a position among {len(values)} candidates", hint="positions count from 0"
         )
     return decision, values[decision]
 
@@ -209,7 +209,7 @@ def _checked(func: PrimFunc, loop: Var, n: int, max_innermost: int) -> For:
 def _constant_extent(loop: For) -> int:
     if not isinstance(loop.extent, IntImm):
         raise ScheduleError(
-            f"the extent {loop.extent} of loop {loop.loop_var.name} is no constant, so its tile sizes cannot be drawn",
+            f"the extent {loop.extent} of loop {loop.loop_var.name} is not a constant, so its tile sizes cannot be drawn",
             where=loop,
             hint="split it by a constant factor, or use a parametric schedule",
         )
@@ -227,7 +227,7 @@ def _undivided(loop: For, n: int, decision: Sequence[int] | None) -> tuple[list[
     only = [-1] + [1] * (n - 1)
     if decision is not None and [d.value if isinstance(d, IntImm) else d for d in decision] != only:
         raise ScheduleError(
-            f"the decision {list(decision)} tiles loop {loop.loop_var.name}, whose extent {loop.extent} is no constant",
+            f"the decision {list(decision)} tiles loop {loop.loop_var.name}, whose extent {loop.extent} is not a constant",
             where=loop,
             hint=f"the only decision for it is {only}; split it by a constant factor, or use a parametric schedule",
         )

@@ -150,12 +150,12 @@ def _factors(realize: BlockRealize, buffer: Buffer) -> tuple[BufferLoad, BufferL
         total = BufferLoad(store.buffer, store.indices)
         found = find_reducer([start.value], [total], [store.value])
     if found is None or found[0].name != "sum" or not isinstance(found[1][0], Mul):
-        raise ScheduleError(f"block {block.name_hint!r} is no sum of products from zero", where=realize, hint=_FORM)
+        raise ScheduleError(f"block {block.name_hint!r} is not a sum of products from zero", where=realize, hint=_FORM)
     product = found[1][0]
     loads = [_widened(e) for e in (product.a, product.b)]
     if any(load is None for load in loads) or parse_dtype(total.dtype).kind != "int":
         raise ScheduleError(
-            f"{product} is no product of narrow integers, made wider", where=realize, hint=_FORM
+            f"{product} is not a product of narrow integers, made wider", where=realize, hint=_FORM
         )  # fmt: skip
     mine = [load for load in loads if load is not None and load.buffer is buffer]
     others = [load for load in loads if load is not None and load.buffer is not buffer]

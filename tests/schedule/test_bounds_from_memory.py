@@ -35,9 +35,9 @@ FROM_MEMORY, TRIANGLE = program(lambda q, i: q[i]), program(lambda q, i: i + 1)
         (FROM_MEMORY, lambda s, i, k: s.split(i, [None, 4]), r"split: the factors \[5, 4\] give more than the 17 .* and "
          r"Q\[i\] would be read"),
         (FROM_MEMORY, lambda s, i, k: s.blockize(k), "blockize: the bounds of the loops in loop k depend on loop i"),
-        (FROM_MEMORY, lambda s, i, k: s.blockize(i), "blockize: what one turn of loop i touches depends on loop i in it"),
+        (FROM_MEMORY, lambda s, i, k: s.blockize(i), "blockize: what one iteration of loop i touches depends on loop i in it"),
         (TRIANGLE, lambda s, i, k: s.blockize(k), "blockize: the bounds of the loops in loop k depend on loop i"),
-        (TRIANGLE, lambda s, i, k: s.blockize(i), "blockize: what one turn of loop i touches depends on loop i in it"),
+        (TRIANGLE, lambda s, i, k: s.blockize(i), "blockize: what one iteration of loop i touches depends on loop i in it"),
     ],
 )  # fmt: skip
 def test_what_is_refused(func, step, words):

@@ -132,7 +132,9 @@ def test_index_chooses_among_the_statements():
         sch.compute_at("C", i)
         sch.compute_at("B", i, index=index)
         assert [b.name for b in sch.get_child_blocks(i)] == order
-    with pytest.raises(ScheduleError, match="index 2 is no place for block 'B' under loop i: it may stand at 0 to 1"):
+    with pytest.raises(
+        ScheduleError, match="index 2 is not a place for block 'B' under loop i: it may stand at 0 to 1"
+    ):
         sch = Schedule(func)
         (i,) = sch.get_loops("D")
         sch.compute_at("C", i)

@@ -216,7 +216,7 @@ def main(A: T.Buffer((7,)), N: T.Buffer((7,), "int32"), B: T.Buffer((7,))):
     agree(func, sch.func)
     with pytest.raises(ScheduleError, match="cse_thresh is a number of occurrences, not -1"):
         sch.cache_index("B", "global", -1)
-    with pytest.raises(ScheduleError, match="'test_scope' is no storage scope"):
+    with pytest.raises(ScheduleError, match="'test_scope' is not a storage scope"):
         sch.cache_index("B", "test_scope")
 
 
@@ -337,7 +337,7 @@ def test_read_at_and_write_at_refuse(chain, matmul):
     sch = Schedule(matmul())
     i, j, k = sch.get_loops("C")
     sch.decompose_reduction("C", i)
-    with pytest.raises(ScheduleError, match="goes on from what buffer C held before the turn of loop i"):
+    with pytest.raises(ScheduleError, match="uses what buffer C held before the iteration of loop i"):
         sch.write_at(i, "C_update", 0, "local")
     func = parse("""
 @T.prim_func

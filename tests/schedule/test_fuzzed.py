@@ -45,7 +45,7 @@ def test_write_at_does_not_take_what_is_written_later_for_a_start():
     i, k = sch.get_loops("C")
     sch.decompose_reduction("C", i)
     _, back = sch.cache_inplace("C_update", 0, "global")
-    with pytest.raises(ScheduleError, match="goes on from what buffer C held before the turn of loop i"):
+    with pytest.raises(ScheduleError, match="uses what buffer C held before the iteration of loop i"):
         sch.write_at(sch.get_loops(back)[0], back, 0, "local")
     computes(sch)
 

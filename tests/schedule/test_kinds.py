@@ -180,7 +180,7 @@ def test_bind(matmul):
     sch.bind(i, "blockIdx.x")
     sch.bind(k, "threadIdx.x")  # the lowering makes a reduction across threads of it
     assert sch.get(i).thread_binding == "blockIdx.x"
-    refused("'threadIdx.q' is no thread axis", lambda: sch.bind(i, "threadIdx.q"))
+    refused("'threadIdx.q' is not a thread axis", lambda: sch.bind(i, "threadIdx.q"))
     sch = Schedule(matmul())
     k = sch.get_loops("C")[2]
     refused("carries the reduction", lambda: sch.bind(k, "blockIdx.x"))

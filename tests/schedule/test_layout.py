@@ -106,7 +106,7 @@ def test_a_parameter_changes_its_shape(chain):
     assert [int(e) for e in sch.func.buffers[1].shape] == [16, 32]
     with pytest.raises(ScheduleError, match="larger shape .7, 5, 16., and it is not said what the padding holds"):
         sch.transform_layout("B", ("read", 0), lambda i, j: (i // 5, i % 5, j))
-    with pytest.raises(ScheduleError, match="pad_value 0 is no float32, which buffer A holds"):
+    with pytest.raises(ScheduleError, match="pad_value 0 is not a float32, which buffer A holds"):
         sch.transform_layout("B", ("read", 0), lambda i, j: (i // 5, i % 5, j), pad_value=0)
 
 
@@ -281,7 +281,7 @@ def test_index_maps_read_back():
      "lambda i: i // 0", "lambda i: i ** 9", "lambda i: " + "(" * 500 + "i" + ")" * 500],
 )  # fmt: skip
 def test_texts_that_are_no_index_maps_are_refused(text):
-    with pytest.raises(ScheduleError, match="is no index map"):
+    with pytest.raises(ScheduleError, match="is not an index map"):
         IndexMap.from_text(text)
 
 

@@ -101,7 +101,7 @@ def main(A: T.Buffer((16,)), s: T.float32, B: T.Buffer(({extent},))):
     ("func", "words"),
     [
         (_pad("0 <= vi and vi < 20", "A[vi // 2]"), "never pads"),
-        (_pad("2 <= vi and vi < 18", other="s"), "pads with s, which is no constant"),
+        (_pad("2 <= vi and vi < 18", other="s"), "pads with s, which is not a constant"),
         (_pad("vi % 2 == 0", "A[vi // 2]"), "does not bound one of its axes by a constant"),
         (_pad("vi < 0", "A[vi]"), "axis vi of block 'B' has nothing inside the padding"),
         (_pad("2 * vi < 8", "A[vi]"), "does not bound one of its axes"),
@@ -117,7 +117,7 @@ def test_what_is_no_padding(func, words):
 
 def test_a_plain_store_is_no_padding(chain):
     sch = Schedule(chain())
-    with pytest.raises(ScheduleError, match="which is no if_then_else"):
+    with pytest.raises(ScheduleError, match="which is not an if_then_else"):
         sch.decompose_padding("B", sch.get_loops("B")[0])
     with pytest.raises(ScheduleError, match="loop i is not around block 'B'"):
         sch.decompose_padding("B", sch.get_loops("C")[0])
@@ -233,7 +233,7 @@ def main(A: T.Buffer((13, 7)), s: T.Buffer((13,)), B: T.Buffer((13,))):
     [
         (_reduction(0, "B[vi] + A[vi, vk]"), [4], "no list of 2 positive numbers"),
         (_reduction(0, "B[vi] + A[vi, vk]"), [4, 0], "no list of 2 positive numbers"),
-        (_reduction(-1e30, "T.max(B[vi], A[vi, vk])"), [1, 4], "the block is no sum over it"),
+        (_reduction(-1e30, "T.max(B[vi], A[vi, vk])"), [1, 4], "the block is not a sum over it"),
         (_reduction(0, "B[vi] + A[vi, vk] * s[vi]"), [1, 4], "is not known to be zero"),
         (_reduction(0, "B[vi] + T.exp(A[vi, vk])"), [1, 4], "is not known to be zero"),
         (_reduction(0, "B[vi] + A[vi, vk] + A[vi, 6 - vk]"), [1, 4], "each index is an axis"),

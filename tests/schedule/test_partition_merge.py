@@ -129,8 +129,8 @@ def test_a_decomposed_reduction(matmul, agree, replays):
     ("factors", "words"),
     [
         ([1000, 2, 3], "leave -992 of the 13 iterations"),
-        ([-2, -64], "factor -2 of loop i is no positive number"),
-        ([0, None], "factor 0 of loop i is no positive number"),
+        ([-2, -64], "factor -2 of loop i is not a positive number"),
+        ([0, None], "factor 0 of loop i is not a positive number"),
         ([13, None], "leave 0 of the 13 iterations"),
         ([None, None], "at most one None"),
         ([], "no list of sizes"),

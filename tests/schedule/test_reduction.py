@@ -187,7 +187,7 @@ def test_rfactor_refuses_spatial_loops(matmul):
 
 def test_rfactor_refuses_a_place_that_is_none():
     sch = Schedule(row_sum())
-    with pytest.raises(ScheduleError, match="factor_axis 2 is no place in the 2 dimensions(?s:.*)from -2 to 1"):
+    with pytest.raises(ScheduleError, match="factor_axis 2 is not a place in the 2 dimensions(?s:.*)from -2 to 1"):
         sch.rfactor(sch.get_loops("B")[1], 2)
 
 
@@ -343,8 +343,8 @@ def test_rfactor_refuses_a_loop_of_both_kinds():
 @pytest.mark.parametrize(
     "init, update, words",
     [
-        ("T.float32(0)", "B[vi] - A[vi, vk]", "is no known reduction: init .*, update"),
-        ("T.float32(1)", "B[vi] + A[vi, vk]", "is no known reduction"),
+        ("T.float32(0)", "B[vi] - A[vi, vk]", "is not a known reduction: init .*, update"),
+        ("T.float32(1)", "B[vi] + A[vi, vk]", "is not a known reduction"),
         ("T.float32(0)", "B[vi] + B[vi] * A[vi, vk]", "beyond accumulating"),
     ],
 )

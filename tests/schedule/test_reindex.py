@@ -315,7 +315,7 @@ def main(A: T.Buffer((8,)), C: T.Buffer((9,)), D: T.Buffer((8,))):
             vi = T.axis.spatial(8, i)
             C[vi + 1] = A[vi]
 """)
-    words = "'R' reads buffer C in the next turns of loop i, before block 'W' would have written it back"
+    words = "'R' reads buffer C in later iterations of loop i, before block 'W' would have written it back"
     with pytest.raises(ScheduleError, match=words):
         Schedule(func).reindex_cache_write("W", 0, "local", lambda i: (i,))
     with pytest.raises(ScheduleError, match=words):

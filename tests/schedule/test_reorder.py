@@ -185,7 +185,7 @@ def test_reorder_block_iter_var(matmul, agree, replays):
     assert [axis.var.name for axis in sch.get(sch.get_block("C")).iter_vars] == ["v_k", "v_i", "v_j"]
     agree(func, sch.func)
     replays(sch, func)
-    refused("new_order [0, 1] is no permutation of the 3 axes", lambda: sch.reorder_block_iter_var("C", [0, 1]))
+    refused("new_order [0, 1] is not a permutation of the 3 axes", lambda: sch.reorder_block_iter_var("C", [0, 1]))
 
 
 HORNER = """
@@ -203,7 +203,7 @@ def main(A: T.Buffer((4, 3, 5), "float32"), B: T.Buffer((4,), "float32")):
 def test_reorder_refuses_an_accumulation_that_is_no_reduction(agree):
     """The axes are said to be reduce axes, but the order of the terms matters."""
     sch, (i, k, m) = start(HORNER)
-    refused("block 'B' is no known reduction, so the order of its turns matters", lambda: sch.reorder(m, k))
+    refused("block 'B' is not a known reduction, so the order of its iterations matters", lambda: sch.reorder(m, k))
     sch.reorder(k, m, i)  # the terms of each element stay in order
     agree(parse(HORNER), sch.func)
     for text in ("B[vi] + A[vi, vk, vm]", "T.max(A[vi, vk, vm], B[vi])"):

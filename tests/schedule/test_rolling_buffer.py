@@ -221,7 +221,7 @@ def main(B: T.Buffer((8, 13)), S: T.Buffer((104,))):
 
 
 def test_lanes_across_what_rolls_stay_lanes():
-    """The axis that rolls runs in order from now on; a vector loop along the other one is no part of it."""
+    """The axis that rolls runs in order from now on; a vector loop along the other one is not a part of it."""
     sch = Schedule(
         parse("""
 @T.prim_func

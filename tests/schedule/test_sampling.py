@@ -96,16 +96,16 @@ def test_a_loop_of_unknown_extent_is_not_tiled(agree, replays, sample, tiles):
     assert [str(sch.get(v).extent) for v in loops] == ["n"] + ["1"] * (tiles - 1)
     agree(func, sch.func, n=13)
     replays(sch, func)
-    with pytest.raises(ScheduleError, match=r"the decision \[4, 2\] tiles loop i_0, whose extent n is no constant"):
+    with pytest.raises(ScheduleError, match=r"the decision \[4, 2\] tiles loop i_0, whose extent n is not a constant"):
         getattr(sch, sample)(loops[0], n=2, decision=[4, 2])
 
 
 def test_symbolic_extents_cannot_be_drawn():
     sch = Schedule(parse(SYMBOLIC))
     i = sch.get_loops("A")[0]
-    with pytest.raises(ScheduleError, match="the extent n of loop i is no constant"):
+    with pytest.raises(ScheduleError, match="the extent n of loop i is not a constant"):
         sch.sample_tile(i, n=2)
-    with pytest.raises(ScheduleError, match="the extent n of loop i is no constant"):
+    with pytest.raises(ScheduleError, match="the extent n of loop i is not a constant"):
         sch.sample_partitioned_tile(i, n=2, innerpart_factor=4)
 
 
@@ -118,7 +118,7 @@ def test_categorical(matmul):
         sch.sample_categorical([1, 2], [1.0])
     with pytest.raises(ScheduleError, match="do not sum up to 1"):
         sch.sample_categorical([1, 2], [0.7, 0.7])
-    with pytest.raises(ScheduleError, match="the decision 2 is no position among 2 candidates"):
+    with pytest.raises(ScheduleError, match="the decision 2 is not a position among 2 candidates"):
         sch.sample_categorical([1, 2], [0.5, 0.5], decision=2)
 
 
@@ -135,7 +135,7 @@ def test_compute_location(chain, agree, replays):
         replays(sch, func)
     assert seen == {-2, -1, 0, 1}
     sch = Schedule(func)
-    with pytest.raises(ScheduleError, match="the decision 2 is no place for block 'B': its consumer has 2 loops"):
+    with pytest.raises(ScheduleError, match="the decision 2 is not a place for block 'B': its consumer has 2 loops"):
         sch.sample_compute_location("B", decision=2)
     assert sch.get(sch.sample_compute_location("B", decision=0)).loop_var is sch.get_loops("C")[0]
 

@@ -162,7 +162,7 @@ def test_removed_handles(matmul):
         sch.split(i, [None, 4])
     assert sch.get(sch.get_sblock("C")).name_hint == "C"  # asked for again
     sch.parallel(j)
-    with pytest.raises(ScheduleError, match="is no handle of this schedule"):
+    with pytest.raises(ScheduleError, match="is not a handle of this schedule"):
         sch.remove_rv(block.__class__("nobody"))
 
 

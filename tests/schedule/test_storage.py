@@ -44,7 +44,7 @@ def _buffers(func):
 @pytest.mark.parametrize(
     "call, words",
     [
-        (lambda s: s.set_scope("B", 0, "test_scope"), "'test_scope' is no storage scope"),
+        (lambda s: s.set_scope("B", 0, "test_scope"), "'test_scope' is not a storage scope"),
         (lambda s: s.set_scope("B", 1, "shared"), "no write buffer 1"),
         (lambda s: s.set_scope("B", -1, "shared"), "no write buffer -1"),
         (lambda s: s.set_scope("C", 0, "shared"), "C is a parameter, whose scope is the caller's"),
@@ -73,7 +73,7 @@ def _buffers(func):
         (lambda s: s.set_axis_separator("B", ("write", 1), [1]), "no write buffer 1"),
         (lambda s: s.set_axis_separator("B", ("read", -1), [1]), "no read buffer -1"),
         (lambda s: s.set_axis_separator("B", "B", [3]), "no separators of the 2 dimensions"),
-        (lambda s: s.cache_read("C", 0, "test_scope"), "'test_scope' is no storage scope"),
+        (lambda s: s.cache_read("C", 0, "test_scope"), "'test_scope' is not a storage scope"),
     ],
 )
 def test_refusals(chain, call, words):
