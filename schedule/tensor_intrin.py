@@ -130,7 +130,7 @@ def _check_pair(name: str, desc: PrimFunc, impl: PrimFunc) -> None:
         if not all(p in func.buffer_map for p in func.params):
             raise wrong(f"a parameter of the {role} is not a buffer")
         if not isinstance(func.body, BlockRealize) or func.body.block.iter_vars:
-            raise wrong(f'the {role} is not a root block; write `with T.block("root"):` around it')
+            raise wrong(f'the {role} has no root block; write `with T.block("root"):` around it')
         if func.body.block.init is not None:
             raise wrong(f"the root block of the {role} has an init")
     if len(desc.params) != len(impl.params):

@@ -180,7 +180,7 @@ def pad_of(func: PrimFunc, buffer: Buffer, places: Sequence[Var], pad_value: Any
         value = const(value, buffer.dtype)
     if not isinstance(value, Expr) or value.dtype != buffer.dtype:
         raise ScheduleError(
-            f"pad_value {pad_value!r} is no {buffer.dtype}, which buffer {buffer.name} holds",
+            f"pad_value {pad_value!r} is not of type {buffer.dtype}, which buffer {buffer.name} holds",
             hint="write 0.0 for floats and 0 for integers",
         )
     return value

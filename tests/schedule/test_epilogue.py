@@ -43,7 +43,7 @@ def test_a_bias(agree, replays, dtype, value):
 
 def test_a_maximum_with_a_floor(agree):
     func = stages("T.max(temp[vi, vj], T.float32(0))", "-1000", "T.max(temp[vi, vj], A[vi, vk] + B[vj, vk])")
-    with pytest.raises(ScheduleError, match="no sum, product, maximum or minimum from its start value"):
+    with pytest.raises(ScheduleError, match="not a sum, product, maximum or minimum from its start value"):
         Schedule(func).fuse_reduction_epilogue("temp", "D")
     func = stages(
         "T.max(temp[vi, vj], T.float32(0))", "-3.4028234663852886e38", "T.max(temp[vi, vj], A[vi, vk] + B[vj, vk])"
@@ -95,7 +95,7 @@ READER = """
         (stages("temp[vi, vj] + temp[vi, vj]"), "uses temp 2 times"),
         (stages("(temp[vi, vj] + C[vi, vj]) * (temp[vi, vj] + C[vi, vj])"), "uses temp 2 times"),
         (stages("temp[12 - vi, vj] + C[vi, vj]"), "these are not axes of both, over the same domains"),
-        (stages(start="1"), "no sum, product, maximum or minimum from its start value"),
+        (stages(start="1"), "not a sum, product, maximum or minimum from its start value"),
         (stages(more=READER.format("temp")), "temp is also read by 'E'"),
         (stages("temp[vi, vj] + D[vi, vj]"), "reads and writes buffer D"),
     ],

@@ -106,7 +106,7 @@ def test_a_parameter_changes_its_shape(chain):
     assert [int(e) for e in sch.func.buffers[1].shape] == [16, 32]
     with pytest.raises(ScheduleError, match="larger shape .7, 5, 16., and it is not said what the padding holds"):
         sch.transform_layout("B", ("read", 0), lambda i, j: (i // 5, i % 5, j))
-    with pytest.raises(ScheduleError, match="pad_value 0 is not a float32, which buffer A holds"):
+    with pytest.raises(ScheduleError, match="pad_value 0 is not of type float32, which buffer A holds"):
         sch.transform_layout("B", ("read", 0), lambda i, j: (i // 5, i % 5, j), pad_value=0)
 
 

@@ -231,8 +231,8 @@ def main(A: T.Buffer((13, 7)), s: T.Buffer((13,)), B: T.Buffer((13,))):
 @pytest.mark.parametrize(
     ("func", "padding", "words"),
     [
-        (_reduction(0, "B[vi] + A[vi, vk]"), [4], "no list of 2 positive numbers"),
-        (_reduction(0, "B[vi] + A[vi, vk]"), [4, 0], "no list of 2 positive numbers"),
+        (_reduction(0, "B[vi] + A[vi, vk]"), [4], "not a list of 2 positive numbers"),
+        (_reduction(0, "B[vi] + A[vi, vk]"), [4, 0], "not a list of 2 positive numbers"),
         (_reduction(-1e30, "T.max(B[vi], A[vi, vk])"), [1, 4], "the block is not a sum over it"),
         (_reduction(0, "B[vi] + A[vi, vk] * s[vi]"), [1, 4], "is not known to be zero"),
         (_reduction(0, "B[vi] + T.exp(A[vi, vk])"), [1, 4], "is not known to be zero"),

@@ -133,7 +133,7 @@ def test_a_decomposed_reduction(matmul, agree, replays):
         ([0, None], "factor 0 of loop i is not a positive number"),
         ([13, None], "leave 0 of the 13 iterations"),
         ([None, None], "at most one None"),
-        ([], "no list of sizes"),
+        ([], "not a list of sizes"),
     ],
 )
 def test_factors(chain, factors, words):

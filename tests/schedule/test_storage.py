@@ -72,7 +72,7 @@ def _buffers(func):
         (lambda s: s.storage_align("B", 0, 2, 128, 127), "has 2 dimensions, so there is no axis 2"),
         (lambda s: s.set_axis_separator("B", ("write", 1), [1]), "no write buffer 1"),
         (lambda s: s.set_axis_separator("B", ("read", -1), [1]), "no read buffer -1"),
-        (lambda s: s.set_axis_separator("B", "B", [3]), "no separators of the 2 dimensions"),
+        (lambda s: s.set_axis_separator("B", "B", [3]), "not separators of the 2 dimensions"),
         (lambda s: s.cache_read("C", 0, "test_scope"), "'test_scope' is not a storage scope"),
     ],
 )
