@@ -340,6 +340,8 @@ class Access:
 def accesses(stmt: Stmt, buffer: Buffer | None = None) -> list[Access]:
     """Return every load and store below ``stmt`` (of ``buffer`` alone, when given), in program order.
 
+    Those that say where a match_buffer lies are among them.
+
     Loads and stores through a block's match_buffers appear under the matched buffer's name. Accesses through pointers
     do not appear: see :func:`opaque_buffers`.
     """
@@ -369,7 +371,10 @@ class _Collector:
             inner = dict(env)
             for iv, value in zip(n.block.iter_vars, n.iter_values, strict=True):
                 inner[iv.var] = substitute(value, env)
+            self.walk(n.predicate, env, loops, guards, init)
             under = (*guards, *conjuncts(substitute(n.predicate, env)))
+            for e in [e for m in n.block.match_buffers for r in m.source.region for e in (r.min, r.extent)]:
+                self.walk(e, inner, loops, under, init)
             if n.block.init is not None:
                 self.walk(n.block.init, inner, loops, under, True)
             self.walk(n.block.body, inner, loops, under, init)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..tir.arith import Analyzer
-from ..tir.expr import Call, Expr, IterVar, Range, Select, Var, is_const_int
+from ..tir.expr import Call, Expr, IterVar, Range, Select, Var, cast, is_const_int
 from ..tir.walk import pre_order
 from .operation import ComputeOp, Operation, PlaceholderOp
 from .tensor import ProducerLoad, Tensor
@@ -31,7 +31,8 @@ class ScanOp(Operation):
     ) -> None:
         Operation.__init__(self, name, tag, attrs)
         self.init, self.update, self.state_placeholder = tensors
-        first, total = self.init[0].shape[0], self.state_placeholder[0].shape[0]
+        total = self.state_placeholder[0].shape[0]
+        first = cast(total.dtype, self.init[0].shape[0])
         self.scan_axis = IterVar(Range(first, total - first), Var(f"{name}.idx", total.dtype), IterVar.SCAN)
         self.outputs = tuple([Tensor(self, i, t.shape, t.dtype) for i, t in enumerate(self.state_placeholder)])
         self.body = _body(name, self.update, self.state_placeholder)

@@ -138,6 +138,9 @@ def _place_allocations(func: PrimFunc) -> Mapping[int, list[Buffer]]:
             for m in node.block.match_buffers:
                 aliases[m.buffer] = aliases.get(m.source.buffer, m.source.buffer)
                 record(m.source.buffer, path[:barrier])
+            matched = [e for m in node.block.match_buffers for r in m.source.region for e in (r.min, r.extent)]
+            for e in (*node.iter_values, node.predicate, *matched):
+                visit(e, path, barrier)
             homes.update(dict.fromkeys(node.block.alloc_buffers, len(path)))
             path = (*path, node)
             for part in (node.block.init, node.block.body):

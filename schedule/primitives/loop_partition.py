@@ -12,7 +12,7 @@ from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, const
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
-from ...tir.walk import pre_order, transform, uses_var, vars_in
+from ...tir.walk import pre_order, substitute, transform, uses_var, vars_in
 from ..analysis import bare_loads, opaque_buffers, region_of
 from ..bindings import check_plain
 from ..errors import ScheduleError
@@ -102,7 +102,7 @@ def loop_partition(
         part = name(f"{wish}{number}_partition")
         body = fresh_copy(target.body, {loop: var}, lambda old, n=var.name: name(f"{old}_{n}"), outside)  # type: ignore[misc]
         low, extent = const(start, loop.dtype), const(size, loop.dtype)
-        body = _narrowed(body, var, Range(low, extent))
+        body = _narrowed(body, var, Range(low, extent), [lp.loop_var for lp in tree.loops_above(target)])
         parts.append(_opaque(part, For(var, low, extent, "serial", body)))
         new_vars.append(var)
         start += size
@@ -196,11 +196,13 @@ def _check_reductions(loop: For, var: Var, around: set[Var]) -> None:
                 )
 
 
-def _narrowed(body: Stmt, var: Var, part: Range) -> Stmt:
+def _narrowed(body: Stmt, var: Var, part: Range, around: Sequence[Var]) -> Stmt:
     """Return the body with the axes that are bound to the loop limited to its part.
 
     As in TVM, regions of buffers that a block accesses at plain axes cover the whole domain of those axes.
+    ``around`` are the loops outside of the one with ``var``.
     """
+    loops = {var, *around, *[n.loop_var for n in pre_order(body) if isinstance(n, For)]}
 
     def post(n: Any) -> Any:
         if not isinstance(n, BlockRealize) or var not in n.iter_values:
@@ -209,13 +211,16 @@ def _narrowed(body: Stmt, var: Var, part: Range) -> Stmt:
         axes = tuple([
             IterVar(part, iv.var, iv.kind, iv.thread_tag) if k == at else iv for k, iv in enumerate(n.block.iter_vars)
         ])  # fmt: skip
-        reads, writes = _regions_over(n.block, {iv.var: iv.dom for iv in axes})
+        # a domain may depend on loops, which a region can name only as the axes that they are bound to
+        bound = {value: iv.var for iv, value in zip(axes, n.iter_values, strict=True) if isinstance(value, Var)}
+        doms = {iv.var: Range(substitute(iv.dom.min, bound), substitute(iv.dom.extent, bound)) for iv in axes}
+        reads, writes = _regions_over(n.block, doms, loops)
         return BlockRealize(n.iter_values, n.predicate, n.block.with_(iter_vars=axes, reads=reads, writes=writes))
 
     return transform(body, post=post)  # type: ignore[no-any-return]
 
 
-def _regions_over(block: Block, doms: Mapping[Var, Range]) -> list[tuple[BufferRegion, ...]]:
+def _regions_over(block: Block, doms: Mapping[Var, Range], loops: set[Var]) -> list[tuple[BufferRegion, ...]]:
     """Return the reads and the writes of a block whose axes run over ``doms``.
 
     Regions that an earlier partition declared do not depend on the axes any more. Therefore regions are computed from
@@ -234,7 +239,7 @@ def _regions_over(block: Block, doms: Mapping[Var, Range]) -> list[tuple[BufferR
                 continue
             fixed = number in explicit or region.buffer.data in pointers
             accessed = None if fixed else region_of(found, region.buffer)
-            wide.append(_widened(accessed or region, doms, analyzer))
+            wide.append(_widened(accessed or region, doms, loops, analyzer))
         out.append(tuple(wide))
     return out
 
@@ -247,12 +252,18 @@ def _plain_buffers(body: Stmt, axes: Collection[Var]) -> set[Buffer]:
     }
 
 
-def _widened(region: BufferRegion, axes: Mapping[Var, Range], analyzer: Analyzer) -> BufferRegion:
+def _widened(region: BufferRegion, axes: Mapping[Var, Range], loops: set[Var], analyzer: Analyzer) -> BufferRegion:
+    """The region over the whole domain of the axes; the whole of a dimension where that depends on one of ``loops``."""
     doms = {v: (dom.min, dom.min + dom.extent - 1) for v, dom in axes.items()}
     out: list[Range] = []
     for r, extent in zip(region.region, region.buffer.shape, strict=True):
         first, last = eval_interval(r.min, doms), eval_interval(r.min + r.extent - 1, doms)
-        if first is None or last is None or any(isinstance(n, BufferLoad) for n in pre_order(r.min)):
+        if (
+            first is None
+            or last is None
+            or any(isinstance(n, BufferLoad) for n in pre_order(r.min))
+            or any(uses_var(e, lambda v: v in loops) for e in (first[0], last[1]))
+        ):
             out.append(Range(const(0, extent.dtype), extent))
         else:
             low = analyzer.simplify(first[0])

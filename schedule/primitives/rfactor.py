@@ -105,6 +105,13 @@ def rfactor(func: PrimFunc, loop: Var, factor_axis: int) -> tuple[PrimFunc, Bloc
         raise ScheduleError(
             f"loop {loop.name} starts at {target.min}, not at 0", where=target, hint="let the loop start at 0"
         )
+    around = {lp.loop_var for lp in loops}
+    if any(isinstance(n, BufferLoad) or (isinstance(n, Var) and n in around) for n in pre_order(target.extent)):
+        raise ScheduleError(
+            f"the extent {target.extent} of loop {loop.name} changes, so that no buffer of one size holds its partial results",
+            where=target,
+            hint="split the loop by a constant factor, and rfactor the inner loop",
+        )
     own = _own_loops(tree, realize, loops)
     if target not in own:
         raise ScheduleError(

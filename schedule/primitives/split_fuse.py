@@ -18,6 +18,7 @@ from ..bindings import analyzer_above, bind_symbols, check_at_zero, check_plain,
 from ..errors import ScheduleError, bad_argument
 from ..primitive import primitive
 from ..tree import Tree, tree_of
+from ._reduction_loops import check_starts_kept
 
 Factor = int | Expr | None
 
@@ -108,7 +109,9 @@ def split(
     )
     for var, extent in zip(reversed(new_vars), reversed(extents), strict=True):
         body = For(var, const(0, dtype), extent, "serial", body)
-    return tree.replace({target: body}), new_vars
+    new = tree.replace({target: body})
+    check_starts_kept(tree, new, target)
+    return new, new_vars
 
 
 def _check_bounds(target: For, extents: Sequence[Expr]) -> None:
@@ -256,7 +259,9 @@ def fuse(func: PrimFunc, *loops: Var, preserve_unit_iters: bool = True) -> tuple
     analyzer.bind(fused, Range.from_extent(total))
     above = _ranges(tree, chain[0], [(fused, total)])
     body = rebind(tree, chain[-1].body, changes, above, analyzer, keep_unit=preserve_unit_iters)
-    return tree.replace({chain[0]: For(fused, const(0, dtype), total, "serial", body)}), fused
+    new = tree.replace({chain[0]: For(fused, const(0, dtype), total, "serial", body)})
+    check_starts_kept(tree, new, chain[-1])
+    return new, fused
 
 
 def _fused_dtype(chain: Sequence[For], analyzer: Analyzer) -> str:

@@ -315,3 +315,26 @@ def main(A: T.Buffer((3, 7), "int32"), B: T.Buffer((3,), "int32")):
 """),
         AVX512,
     )
+
+
+def test_scratch_that_a_condition_of_a_block_reads_is_allocated_around_it():
+    check(
+        parse("""
+@T.prim_func
+def main(A: T.Buffer((7,), "int32"), B: T.Buffer((7,), "int32")):
+    S = T.alloc_buffer((7,), "int32")
+    for i in range(7):
+        with T.block("B_init"):
+            vi = T.axis.spatial(7, i)
+            B[vi] = 5
+        for k in range(1):
+            with T.block("S"):
+                vi = T.axis.spatial(7, i + k)
+                S[vi] = A[vi] * 3
+        with T.block("B"):
+            vi = T.axis.spatial(7, i)
+            T.where(S[i] > 2)
+            B[vi] = A[vi]
+"""),
+        AVX512,
+    )

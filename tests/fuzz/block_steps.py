@@ -13,6 +13,7 @@ from .step_drawing import (
     Rng,
     a_block,
     a_block_where,
+    a_factor,
     a_loop,
     a_user,
     blocks_in,
@@ -47,6 +48,27 @@ def compute_inline(rng: Rng, sch: Schedule) -> None:
 @step(3)
 def reverse_compute_inline(rng: Rng, sch: Schedule) -> None:
     sch.reverse_compute_inline(a_block(rng, sch))
+
+
+@step(2, "split", "reverse_compute_inline")
+def inlined_behind_a_tail(rng: Rng, sch: Schedule) -> None:
+    """A consumer in its producer, of which a loop is split so that a predicate guards the last tile."""
+    found = []
+    for block in blocks_in(sch):
+        users = sch.get_consumers(block)
+        if len(users) == 1 and len(sch.get_producers(users[0].name)) == 1:
+            found.append((block, users[0].name))
+    block, user = one(rng, found)
+    sch.split(one(rng, loops_of(sch, block)), [None, a_factor(rng)])
+    sch.reverse_compute_inline(user)
+
+
+@step(2, "split", "rfactor")
+def rfactored_tail(rng: Rng, sch: Schedule) -> None:
+    """A reduction loop in tiles, the last perhaps not whole, and partial results of the tiles or of their places."""
+    block = a_block_where(rng, sch, reduces)
+    parts = sch.split(a_loop(rng, sch, block), [None, a_factor(rng)])
+    sch.rfactor(one(rng, parts), int(rng.integers(-1, 2)))
 
 
 @step(1, "sample_compute_location", "compute_at")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.codegen import Target, compile
-from tilewright.schedule import Schedule, ScheduleError, Trace
+from tilewright.schedule import Schedule, ScheduleError, Trace, retarget
 from tilewright.tir.equal import assert_structural_equal
 from tilewright.tir.function import PrimFunc
 from tilewright.tir.interpret import interpret
@@ -101,6 +101,10 @@ def run_chain(chain: Chain) -> Outcome:
 def _run(chain: Chain) -> Outcome:
     program = chain.program()
     expected = program.arrays()
+    try:
+        verify(program.func)
+    except Exception as error:
+        raise Failure(chain, "program", str(error)) from error
     interpret(program.func, *expected, check_regions=chain.seed % 4 == 0)
     sch = Schedule(program.func, seed=chain.seed)
     out = Outcome()
@@ -132,6 +136,8 @@ def _run(chain: Chain) -> Outcome:
     _round_trip(chain, sch, last)
     if chain.seed % 2 == 0:
         _replays(chain, program.func, sch, last)
+    if chain.seed % 16 == 5 and not chain.huge:
+        _renamed(chain, program.func, sch, last)
     if chain.compiled and not any(isinstance(n, For) and n.thread_binding for n in pre_order(sch.func.body)):
         _compiled(chain, program, expected, sch, last)
         out.compiled = True
@@ -206,6 +212,17 @@ def _replays(chain: Chain, func: PrimFunc, sch: Schedule, last: str) -> None:
             assert_structural_equal(pasted.func, sch.func)
     except Exception as error:
         raise Failure(chain, "replay", f"{type(error).__name__}: {error}", sch, last) from error
+
+
+def _renamed(chain: Chain, func: PrimFunc, sch: Schedule, last: str) -> None:
+    """The trace, in the names of the same program with stages and tensors of other names, makes the same of it."""
+    other = random_program(chain.seed, "T", ("X", "Y", "Z")).func
+    again = Schedule(other)
+    try:
+        retarget(sch.trace, func, other).apply_to_schedule(again)
+        assert_structural_equal(again.func, sch.func)
+    except Exception as error:
+        raise Failure(chain, "renamed", f"{type(error).__name__}: {error}", sch, last) from error
 
 
 def _compiled(chain: Chain, program: Program, expected: list[Any], sch: Schedule, last: str) -> None:

@@ -153,6 +153,36 @@ def stencil(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) 
     return s.made(dims, at, name, s.bound * taps)
 
 
+def upscale(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) -> Stage | None:
+    """Each place two or three times, with the sum of a few neighbours of its source."""
+    if not s.dims:
+        return None
+    d, taps, up = int(rng.integers(len(s.dims))), int(rng.integers(1, 4)), int(rng.integers(2, 4))
+    shift = int(rng.integers(up))
+    if s.shape[d] <= taps or not s.holds(s.bound * taps) or int(np.prod(s.shape)) * up > 600:
+        return None
+    dims = [(e - taps) * up if k == d else e for k, e in enumerate(s.dims)]
+
+    def at(*i: Any) -> Any:
+        def tap(t: int) -> Any:
+            return s.tensor[tuple([(v + shift) // up + t if k == d else v for k, v in enumerate(i)])]
+
+        return sum([tap(t) for t in range(1, taps)], tap(0))
+
+    return s.made(dims, at, name, s.bound * taps)
+
+
+def copy(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) -> Stage:
+    """The same, as it is or with its dimensions in another order."""
+    order = [int(x) for x in rng.permutation(len(s.dims))] if rng.random() < 0.5 else list(range(len(s.dims)))
+
+    def at(*i: Any) -> Any:
+        back = {d: v for d, v in zip(order, i, strict=True)}
+        return s.tensor[tuple([back[d] for d in range(len(order))])]
+
+    return s.made([s.dims[d] for d in order], at, name, s.bound)
+
+
 def pad(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) -> Stage | None:
     """Margins of zeros or ones."""
     before = [int(rng.integers(0, 3)) for _ in s.dims]
@@ -173,7 +203,8 @@ def pad(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) -> S
     return s.made(dims, at, name, max(s.bound, 1))
 
 
-def _flatten(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) -> Stage | None:
+def flatten(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) -> Stage | None:
+    """The elements of a matrix one after the other."""
     if len(s.dims) != 2 or s.shape[1] == 0:
         return None
     m, n = s.dims
@@ -232,6 +263,6 @@ def _abs(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) -> 
 
 
 ELEMENTWISE: tuple[Maker, ...] = (
-    scale, _clip, _two, _cast, _add, _add, _transpose, stencil, stencil, pad, pad, _flatten, _reverse, _gather,
-    _select, _abs,
+    scale, _clip, _two, _cast, _add, _add, _transpose, stencil, stencil, upscale, pad, pad, flatten, _reverse, _gather,
+    _select, _abs, copy,
 )  # fmt: skip

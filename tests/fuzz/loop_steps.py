@@ -55,6 +55,16 @@ def loop_partition(rng: Rng, sch: Schedule) -> None:
     sch.loop_partition(loop, one(rng, [[None, 1], [1, None], [2, None, 1], [2], [4, None]]))
 
 
+@step(1, "loop_partition")
+def partitioned_twice(rng: Rng, sch: Schedule) -> None:
+    """A loop in parts, and a loop of one of the parts in parts again."""
+    loop = a_loop(rng, sch)
+    known = {*tree_of(sch.func).loops}
+    sch.loop_partition(loop, one(rng, [[None, 1], [1, None], [2, None, 1], [2], [4, None]]))
+    fresh = [v for v in tree_of(sch.func).loops if v not in known]
+    sch.loop_partition(one(rng, fresh), one(rng, [[None, 1], [1, None], [2]]))
+
+
 @step(3)
 def merge(rng: Rng, sch: Schedule) -> None:
     """Loops at the same place in two nests that follow one another."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,9 @@ from tilewright.tir.walk import pre_order
 from .condition_stages import CONDITIONS
 from .elementwise_stages import ELEMENTWISE, Stage, full_bound, one_of, value_of
 from .integer_stages import INTEGERS
+from .recurrence_stages import RECURRENCES
 from .reduction_stages import REDUCTIONS, SUMS, WINDOWS
+from .script_programs import script_program
 
 _SIZES = (1, 2, 3, 4, 4, 5, 7, 8, 8, 13, 16, 17)
 _DTYPES = (
@@ -30,6 +32,7 @@ _INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "ui
 _SCALARS = (0, 1, 3, 7, 17)
 _ALL = (*ELEMENTWISE, *REDUCTIONS, *CONDITIONS)
 _WHOLE = (*INTEGERS, *INTEGERS, *INTEGERS, *ELEMENTWISE, *REDUCTIONS)
+_ORDERED = (*RECURRENCES, *RECURRENCES, *ELEMENTWISE, *REDUCTIONS)
 _CHOICES = (*CONDITIONS, *CONDITIONS, *ELEMENTWISE, *REDUCTIONS)
 
 
@@ -80,11 +83,16 @@ def _unwritten(dtype: str, shape: list[int]) -> np.ndarray:
     return np.full(shape, np.nan if kind.kind == "f" else 77, kind)
 
 
-def random_program(seed: int) -> Program:
+def random_program(seed: int, stage: str = "S", tensors: Sequence[str] = ("A", "B", "L")) -> Program:
     """The program of this seed: one or two inputs, up to five stages, one or two outputs. One in ten has sizes that are
-    variables, one in twenty a size of 0, one in twenty sizes of 64 bits; one in eight takes a number."""
+    variables, one in twenty a size of 0, one in twenty sizes of 64 bits; one in eight takes a number.
+
+    One in 25 is a script. Stages are called ``stage`` with a number, the inputs as ``tensors`` says.
+    """
     rng = np.random.default_rng((seed, 0))
-    makers = one_of(rng, (_ALL, _ALL, _ALL, _ALL, _WHOLE, _CHOICES, WINDOWS, SUMS))
+    if seed % 25 == 11:
+        return Program(script_program(rng), seed)
+    makers = one_of(rng, (_ALL, _ALL, _ALL, _ALL, _WHOLE, _CHOICES, _ORDERED, WINDOWS, SUMS))
     dtype = one_of(rng, _INTEGERS if makers is _WHOLE else _DTYPES)
     shape = _shape(rng, one_of(rng, (1, 2, 2, 2, 3)))
     dims, sizes = _declared(rng, shape)
@@ -93,17 +101,19 @@ def random_program(seed: int) -> Program:
         sizes[scalar] = one_of(rng, _SCALARS)
     extreme = makers is _WHOLE and rng.random() < 0.5
     bound = full_bound(dtype) if extreme else 3
-    inputs = [Stage(te.placeholder(dims, dtype, name="A"), bound, sizes)]
+    inputs = [Stage(te.placeholder(dims, dtype, name=tensors[0]), bound, sizes)]
     if rng.integers(2):
-        inputs.append(Stage(te.placeholder(dims if rng.integers(2) else dims[-1:], dtype, name="B"), bound, sizes))
-    if makers in (_WHOLE, _CHOICES) and rng.integers(2):
-        inputs.append(Stage(te.placeholder(dims[:1], one_of(rng, _INTEGERS), name="L"), 3, sizes))
+        inputs.append(
+            Stage(te.placeholder(dims if rng.integers(2) else dims[-1:], dtype, name=tensors[1]), bound, sizes)
+        )
+    if makers in (_WHOLE, _CHOICES, _ORDERED) and rng.integers(2):
+        inputs.append(Stage(te.placeholder(dims[:1], one_of(rng, _INTEGERS), name=tensors[2]), 3, sizes))
     extremes = min(len(inputs), 2) if extreme and inputs[-1].bound == bound else int(extreme)
     stages = list(inputs)
     for number in range(int(rng.integers(1, 6))):
         source = stages[-1] if rng.random() < 0.7 else one_of(rng, stages)
         for place in rng.permutation(len(makers)):
-            made = makers[place](rng, f"S{number}", source, stages)
+            made = makers[place](rng, f"{stage}{number}", source, stages)
             if made is not None:
                 stages += made if isinstance(made, list) else [made]
                 break

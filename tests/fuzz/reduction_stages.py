@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
+from tilewright.schedule import register_reducer
 from tilewright.tir.dtype import is_float
 from tilewright.tir.expr import Add, Max, Reduce
 from tilewright.tir.op import max_, min_
 
-from .elementwise_stages import LIMITS, Maker, Stage, constant, one_of, pad, scale, stencil
+from .elementwise_stages import LIMITS, Maker, Stage, constant, copy, flatten, one_of, pad, scale, stencil, upscale
 
 _WORK = 1500
 """Iterations of one stage at most."""
@@ -31,6 +32,16 @@ sum_and_max = te.comm_reducer(
     lambda a, b: (te.const(0, a), te.min_value(b)),
     name="sum_and_max",
 )
+
+
+def _complex_product(x: Any, y: Any) -> Any:
+    return x[0] * y[0] - x[1] * y[1], x[0] * y[1] + x[1] * y[0]
+
+
+complex_product = te.comm_reducer(
+    _complex_product, lambda a, b: (te.const(1, a), te.const(0, b)), name="complex_product"
+)
+register_reducer("complex product of the fuzzer", 2, _complex_product, lambda s: (s[0].value, s[1].value) == (1, 0))
 
 
 def _kind(rng: np.random.Generator, s: Stage, count: int) -> tuple[Any, int] | None:
@@ -102,6 +113,30 @@ def _pair(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) ->
     return [Stage(pair[0], first, s.sizes), Stage(pair[1], s.bound, s.sizes)]
 
 
+def _complex(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) -> list[Stage] | None:
+    """The two parts of a product of complex numbers, which a user's reduction combines; each part needs both."""
+    fitting = [o for o in stages if o.dtype == s.dtype and o.dims == s.dims]
+    if not s.dims or s.dtype == "bool" or s.dtype.startswith("uint"):
+        return None
+    o, d, unit = one_of(rng, [None, *fitting]), int(rng.integers(len(s.dims))), rng.random() < 0.5
+    # a number of magnitude 1 turns what there is, so that any count of them is exact
+    bound = 1 if unit else (2 * max(s.bound, 1 if o is None else o.bound)) ** min(s.shape[d], 64)
+    if not s.holds(bound) or s.shape[d] == 0:
+        return None
+    zero, one = constant(s.dtype, 0), constant(s.dtype, 1)
+    r = te.reduce_axis((0, s.dims[d]), name="k")
+
+    def at(*i: Any) -> Any:
+        place = (*i[:d], r, *i[d:])
+        x, y = s.tensor[place], one if o is None else o.tensor[place]
+        if unit:  # 1, -1 or i
+            x, y = te.select(x > zero, one, te.select(x < zero, zero - one, zero)), te.select(x.equal(zero), one, zero)
+        return complex_product((x, y), axis=r)
+
+    pair = te.compute(tuple([e for k, e in enumerate(s.dims) if k != d]), at, name=name)
+    return [Stage(pair[0], bound, s.sizes), Stage(pair[1], bound, s.sizes)]
+
+
 def _matmul(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) -> Stage | None:
     if len(s.dims) != 2:
         return None
@@ -161,11 +196,11 @@ def _epilogue(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]
 
 
 REDUCTIONS: tuple[Maker, ...] = (
-    _pool, _pool, _reduce, _reduce, _pair, _matmul, _matmul, _conv, _epilogue,
+    _pool, _pool, _reduce, _reduce, _pair, _complex, _matmul, _matmul, _conv, _epilogue,
 )  # fmt: skip
 
-WINDOWS: tuple[Maker, ...] = (stencil, stencil, _pool, _pool, _conv, pad, scale)
+WINDOWS: tuple[Maker, ...] = (stencil, stencil, upscale, upscale, _pool, _pool, _conv, pad, scale)
 """For programs whose stages read several elements around a place: tiles that overlap."""
 
-SUMS: tuple[Maker, ...] = (_reduce, _matmul, _matmul, _epilogue, _epilogue, _epilogue, scale)
+SUMS: tuple[Maker, ...] = (_reduce, _matmul, _matmul, _epilogue, _epilogue, _epilogue, _complex, scale, copy, flatten)
 """For programs that reduce and go on with the result."""

@@ -38,6 +38,8 @@ FROM_MEMORY, TRIANGLE = program(lambda q, i: q[i]), program(lambda q, i: i + 1)
         (FROM_MEMORY, lambda s, i, k: s.blockize(i), "blockize: what one iteration of loop i touches depends on loop i in it"),
         (TRIANGLE, lambda s, i, k: s.blockize(k), "blockize: the bounds of the loops in loop k depend on loop i"),
         (TRIANGLE, lambda s, i, k: s.blockize(i), "blockize: what one iteration of loop i touches depends on loop i in it"),
+        (TRIANGLE, lambda s, i, k: s.rfactor(k, 0), r"rfactor: the extent i \+ 1 of loop k changes, so that no buffer"),
+        (FROM_MEMORY, lambda s, i, k: s.rfactor(k, 0), r"rfactor: the extent Q\[i\] of loop k changes, so that no buffer"),
     ],
 )  # fmt: skip
 def test_what_is_refused(func, step, words):
@@ -45,6 +47,49 @@ def test_what_is_refused(func, step, words):
     with pytest.raises(ScheduleError, match=words):
         step(sch, *sch.get_loops("C"))
     assert sch.func is func
+
+
+@pytest.mark.parametrize("end", [lambda i: i, lambda i: i % 3, lambda i: i // 2])
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda s, i, k: s.fuse(i, k),
+        lambda s, i, k: s.split(k, [4, None]),
+        lambda s, i, k: s.split(k, [2, None, 2]),
+    ],
+)
+def test_a_reduction_over_nothing_keeps_its_init(step, end):
+    """In loops that the first row of a triangle does not run, its element would stay unwritten."""
+    A = te.placeholder((7, 5, 13), name="A")
+
+    def row(i, j):
+        k = te.reduce_axis((0, end(i)), "k")
+        return te.sum(A[i, j, k], axis=k)
+
+    func = te.create_prim_func([A, te.compute((7, 5), row, name="B")])
+    sch = Schedule(func)
+    _, j, k = sch.get_loops("B")
+    with pytest.raises(
+        ScheduleError, match="the reduction of block 'B' may be over no elements, and its init would run in"
+    ):
+        step(sch, j, k)
+    assert sch.func is func
+
+
+@pytest.mark.parametrize("n", [1, 7])
+def test_reductions_over_something_fuse_and_split(agree, replays, n):
+    A = te.placeholder((n, 5, 13), name="A")
+
+    def row(i, j):
+        k = te.reduce_axis((0, i + 1), "k")
+        return te.sum(A[i, j, k], axis=k)
+
+    func = te.create_prim_func([A, te.compute((n, 5), row, name="B")])
+    for step in (lambda s, j, k: s.fuse(j, k), lambda s, j, k: s.split(k, [4, None])):
+        sch = Schedule(func, debug_mask="all")
+        step(sch, *sch.get_loops("B")[1:])
+        agree(func, sch.func)
+        replays(sch, func)
 
 
 @pytest.mark.parametrize("func", [FROM_MEMORY, TRIANGLE])

@@ -520,3 +520,32 @@ def main(A: T.Buffer((7,)), C: T.Buffer((7,))):
     assert "C[6 - vi] = A[vi]" in sch.func.script()
     verify(sch.func)
     agree(parse(text), sch.func)
+
+
+MATCHED = """
+@T.prim_func
+def main(A: T.Buffer((7, 8), "int32"), I: T.Buffer((8,), "int32"), C: T.Buffer((8, 8), "int32")):
+    for i, j in T.grid(8, 2):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.reads(A[T.max(T.min(I[vi], 6), 0), vj * 4:vj * 4 + 4], I[vi])
+            T.writes(C[vi, vj * 4:vj * 4 + 4])
+            M = T.match_buffer(A[T.max(T.min(I[vi], 6), 0), vj * 4:vj * 4 + 4], (4,), "int32", offset_factor=1)
+            for u in range(4):
+                C[vi, vj * 4 + u] = M[u]
+"""
+
+
+@pytest.mark.parametrize("loop", [0, 1])
+def test_what_says_where_a_matched_buffer_lies_is_read(loop):
+    """A copy of it holds what is read there, and is allocated around the block that reads it there."""
+    func = parse(MATCHED)
+    sch = Schedule(func, debug_mask="all")
+    sch.read_at(sch.get_loops("C")[loop], "C", 1, "global")
+    rng = np.random.default_rng(0)
+    a, i = rng.integers(-9, 9, (7, 8)).astype("int32"), rng.integers(-2, 9, 8).astype("int32")
+    want = a[np.clip(i, 0, 6)]
+    for run in (lambda *x: interpret(sch.func, *x, check_regions=True), compile(sch.func)):
+        got = np.full((8, 8), 77, "int32")
+        run(a, i, got)
+        np.testing.assert_array_equal(got, want)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tilewright import te
 from tilewright.schedule import Schedule, ScheduleError
 from tilewright.tir import parse
 
@@ -269,3 +270,25 @@ def test_loops_that_do_not_merge():
     sch.annotate(c[0], "note", 1)
     with pytest.raises(ScheduleError, match="annotations"):
         sch.merge(c[0], d[0])
+
+
+@pytest.mark.parametrize("inner", [False, True])
+def test_regions_of_a_triangle_name_axes_not_loops(agree, replays, inner):
+    """The domain of the reduction depends on a loop, which the region names as the axis that it is bound to."""
+    A = te.placeholder((3, 13), name="A")
+
+    def rows(b, i):
+        k = te.reduce_axis((i // 2, i + 1), name="k")
+        return te.max(A[b, k], axis=k)
+
+    func = te.create_prim_func([A, te.compute((3, 13), rows, name="B")])
+    sch = Schedule(func, debug_mask="all")
+    loops = sch.get_loops("B")
+    if inner:
+        sch.loop_partition(loops[1], [4, None])
+    else:
+        sch.split(loops[1], [None, 4])  # the domain depends on a sum of loops, which is no axis
+        sch.loop_partition(loops[0], [None, 1])
+    assert ("T.reads(A[0:3, v_i // 2:" if inner else "T.reads(A[0:2, 0:13])") in sch.func.script()
+    agree(func, sch.func)
+    replays(sch, func)

@@ -9,6 +9,7 @@ from tilewright.schedule import ScheduleError
 from tilewright.tir.equal import assert_structural_equal
 from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse
+from tilewright.tir.verify import verify
 
 
 def running_sum(steps, width):
@@ -25,6 +26,22 @@ def network(steps, width):
     z = te.compute((steps, width), lambda t, i: te.sum(state[t - 1, k] * W[i, k], axis=k), name="z")
     h = te.compute((steps, width), lambda t, i: te.max(z[t, i] + X[t, i], 0.0), name="h")
     return X, W, z, h, te.scan(te.compute((1, width), lambda _, i: te.const(1.0), name="h0"), h, state, name="rnn")
+
+
+def test_steps_of_64_bits():
+    """The initial steps are counted in 32 bits, all of them in 64."""
+    n = te.const(7, "int64")
+    X, state = te.placeholder((n, 3), name="X"), te.placeholder((n, 3), name="state")
+    first = te.compute((2, 3), lambda t, i: X[t, i], name="first")
+    total = te.scan(first, te.compute((n, 3), lambda t, i: state[t - 2, i] + X[t, i], name="u"), state, name="S")
+    func = te.create_prim_func([X, total])
+    verify(func)
+    x, got = np.arange(21, dtype="float32").reshape(7, 3), np.full((7, 3), np.nan, "float32")
+    interpret(func, x, got)
+    want = x.copy()
+    for t in range(2, 7):
+        want[t] += want[t - 2]
+    np.testing.assert_array_equal(got, want)
 
 
 def states(x, w):
