@@ -8,9 +8,8 @@ from itertools import takewhile
 from ...tir.arith import conjuncts
 from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var
 from ...tir.function import PrimFunc
-from ...tir.node import Node
 from ...tir.reduction_init import start_in_front
-from ...tir.stmt import Block, BlockRealize, For
+from ...tir.stmt import Block, BlockRealize, For, Stmt
 from ...tir.walk import pre_order, substitute, uses_var
 from ..errors import ScheduleError
 from ..footprint import analyzer_at, exact_box
@@ -116,7 +115,7 @@ def _may_be_empty(tree: Tree, realize: BlockRealize) -> bool:
     return bool(extents) and not all(analyzer_at(tree, realize).can_prove(e >= 1) for e in extents)
 
 
-def _path(tree: Tree, realize: BlockRealize) -> list[Node]:
+def _path(tree: Tree, realize: BlockRealize) -> list[Stmt]:
     """The statements around a block in its scope, outermost first."""
     return list(takewhile(lambda n: not isinstance(n, Block), tree.above(realize)))[::-1]
 

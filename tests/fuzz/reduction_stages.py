@@ -9,7 +9,7 @@ import numpy as np
 from tilewright import te
 from tilewright.schedule import register_reducer
 from tilewright.tir.dtype import is_float
-from tilewright.tir.expr import Add, Max, Reduce
+from tilewright.tir.expr import Add, FloatImm, IntImm, Max, Reduce
 from tilewright.tir.op import max_, min_
 
 from .elementwise_stages import LIMITS, Maker, Stage, constant, copy, flatten, one_of, pad, scale, stencil, upscale
@@ -38,10 +38,17 @@ def _complex_product(x: Any, y: Any) -> Any:
     return x[0] * y[0] - x[1] * y[1], x[0] * y[1] + x[1] * y[0]
 
 
+def _number(e: Any) -> Any:
+    """The value of a constant, of float16 and bfloat16 as well."""
+    return e.value if isinstance(e, (IntImm, FloatImm)) else None
+
+
 complex_product = te.comm_reducer(
     _complex_product, lambda a, b: (te.const(1, a), te.const(0, b)), name="complex_product"
 )
-register_reducer("complex product of the fuzzer", 2, _complex_product, lambda s: (s[0].value, s[1].value) == (1, 0))
+register_reducer(
+    "complex product of the fuzzer", 2, _complex_product, lambda s: _number(s[0]) == 1 and _number(s[1]) == 0
+)
 
 
 def _kind(rng: np.random.Generator, s: Stage, count: int) -> tuple[Any, int] | None:
