@@ -18,8 +18,8 @@ from table import print_table
 import tilewright as tw
 from tilewright import te
 from tilewright.codegen import compile as compile_function
+from tilewright.codegen.llvm.emit import emit
 from tilewright.codegen.llvm.jit import optimize_and_compile
-from tilewright.codegen.llvm.llvm_ir import emit
 from tilewright.codegen.lower import PassReport, lower
 from tilewright.tir import parse
 

@@ -12,7 +12,7 @@ from .export import ExportError
 from .llvm.jit import JITError
 from .lower import lower
 from .lowered import LoweredFunc, Param, abi_of
-from .runtime.argument_checks import ArgumentError
+from .runtime.arguments import ArgumentError
 from .runtime.module import BoundCall, Function, Module
 from .runtime.timing import TimingResult
 from .target import Target

@@ -25,8 +25,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from ..tir.function import IRModule, PrimFunc
+from .llvm.emit import emit
 from .llvm.jit import optimize_and_compile
-from .llvm.llvm_ir import emit
 from .lower import lower
 from .lowered import LoweredFunc, functions_of
 from .packing import layout_free_params, split_packing

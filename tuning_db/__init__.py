@@ -5,7 +5,7 @@ schedule. :class:`Database` opens a file; docs/schema.md describes its tables, w
 """
 
 from .database import Database
-from .database_error import DatabaseError
+from .errors import DatabaseError
 from .records import STATUSES, SessionRecord, TargetRecord, TuningRecord, WorkloadRecord, utc_now
 from .schema import SCHEMA_VERSION
 

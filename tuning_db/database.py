@@ -16,7 +16,7 @@ from ..tir.equal import program_key
 from ..tir.function import PrimFunc
 from . import exchange, upkeep
 from .connection import connect, say_what
-from .database_error import DatabaseError
+from .errors import DatabaseError
 from .keys import Target, Workload, target_key, target_record, workload_key_of, workload_record
 from .lock import FileLock
 from .records import SessionRecord, TargetRecord, TuningRecord, WorkloadRecord, to_json, utc_now

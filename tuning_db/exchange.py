@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
-from .database_error import DatabaseError
+from .errors import DatabaseError
 from .records import SessionRecord, TargetRecord, TuningRecord, WorkloadRecord, to_json
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import threading
 import time
 from types import TracebackType
 
-from .database_error import DatabaseError
+from .errors import DatabaseError
 
 if sys.platform == "win32":
     import msvcrt

@@ -1,8 +1,8 @@
 """The LLVM back end.
 
-:mod:`.llvm_ir` writes IR text from a lowered function; :mod:`.jit`, the only user of llvmlite, compiles it.
+:mod:`.emit` writes IR text from a lowered function; :mod:`.jit`, the only user of llvmlite, compiles it.
 """
 
-from .llvm_ir import emit
+from .emit import emit
 
 __all__ = ["emit"]

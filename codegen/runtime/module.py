@@ -16,12 +16,12 @@ from ...tir.stmt import AssertStmt
 from ...tir.walk import pre_order
 from ..c.c_source import emit_c
 from ..export import export_module
+from ..llvm.emit import NO_TILES
 from ..llvm.jit import CompiledCode, JITError, Loaded, load
 from ..llvm.llvm_expr import CACHE_LINE
-from ..llvm.llvm_ir import NO_TILES
 from ..llvm.llvm_stmt import OUT_OF_MEMORY
 from ..lowered import LoweredFunc, Param
-from .argument_checks import Arguments, c_types
+from .arguments import Arguments, c_types
 from .loader import runtime_symbols
 from .native_glue import UNUSUAL, glue_for
 from .timing import TimingResult, time_packed

@@ -20,9 +20,9 @@ import numpy as np
 
 from tilewright import tuner
 from tilewright.codegen import Target, lower
+from tilewright.codegen.llvm.emit import emit
 from tilewright.codegen.llvm.jit import load, optimize_and_compile
-from tilewright.codegen.llvm.llvm_ir import emit
-from tilewright.codegen.runtime.argument_checks import c_types
+from tilewright.codegen.runtime.arguments import c_types
 from tilewright.codegen.runtime.loader import runtime_symbols
 from tilewright.driver.request import request
 from tilewright.schedule import Schedule, ScheduleError

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tilewright.codegen.lowered import LoweredFunc, Param, abi_of
-from tilewright.codegen.runtime.argument_checks import ArgumentError, Arguments
+from tilewright.codegen.runtime.arguments import ArgumentError, Arguments
 from tilewright.codegen.runtime.array_views import view_of
 from tilewright.codegen.runtime.native_glue import fast_call_ir, glue_for
 from tilewright.codegen.target import Target

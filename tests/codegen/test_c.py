@@ -11,7 +11,7 @@ import pytest
 from tilewright.codegen import compile
 from tilewright.codegen.c import CEmitError, emit_c
 from tilewright.codegen.c.inline_functions import Helpers
-from tilewright.codegen.runtime.argument_checks import Arguments, c_types
+from tilewright.codegen.runtime.arguments import Arguments, c_types
 from tilewright.tir.dtype import to_numpy
 from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse

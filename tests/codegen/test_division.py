@@ -14,7 +14,7 @@ import pytest
 
 from tilewright import te
 from tilewright.codegen import Target, compile, lower
-from tilewright.codegen.llvm.llvm_ir import emit
+from tilewright.codegen.llvm.emit import emit
 from tilewright.schedule import Schedule
 from tilewright.tir.arith import simplify
 from tilewright.tir.interpret import interpret

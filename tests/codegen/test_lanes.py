@@ -14,7 +14,7 @@ import pytest
 from tilewright import te
 from tilewright.codegen import Target, compile, lower
 from tilewright.codegen.c import emit_c
-from tilewright.codegen.llvm.llvm_ir import emit
+from tilewright.codegen.llvm.emit import emit
 from tilewright.codegen.lower.active_lanes import any_lane
 from tilewright.codegen.lower.fold_masks import all_lanes
 from tilewright.schedule import Schedule

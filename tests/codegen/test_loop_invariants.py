@@ -5,7 +5,7 @@ import pytest
 
 from tilewright.codegen import lower
 from tilewright.codegen.compile import compile_ir
-from tilewright.codegen.llvm.llvm_ir import emit
+from tilewright.codegen.llvm.emit import emit
 from tilewright.codegen.llvm.loop_invariants import NO_LOOP_INVARIANTS, has_no_loop_invariants
 from tilewright.tir.parser import parse
 

@@ -6,7 +6,7 @@ import pytest
 from tilewright import te
 from tilewright.codegen import Target, lower
 from tilewright.codegen.compile import compile as compile_function
-from tilewright.codegen.llvm.llvm_ir import emit
+from tilewright.codegen.llvm.emit import emit
 from tilewright.codegen.llvm.stack_allocation import stack_buffers
 from tilewright.tir.dtype import bytes_of
 from tilewright.tir.parser import parse

@@ -11,7 +11,7 @@ import pytest
 
 from tilewright import te
 from tilewright.codegen.compile import compile as compile_function
-from tilewright.codegen.llvm.llvm_ir import emit
+from tilewright.codegen.llvm.emit import emit
 from tilewright.codegen.lower import PASSES, lower
 from tilewright.codegen.target import Target
 from tilewright.schedule import Schedule

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilewright.codegen.llvm.llvm_ir import emit
+from tilewright.codegen.llvm.emit import emit
 from tilewright.codegen.lower import lower
 from tilewright.codegen.lower.transpose_network import transposed
 from tilewright.tir.expr import Expr, Shuffle, Var

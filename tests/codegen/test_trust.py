@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from tilewright.codegen.compile import compile as compile_function
+from tilewright.codegen.llvm.emit import emit
 from tilewright.codegen.llvm.jit import load, optimize_and_compile
-from tilewright.codegen.llvm.llvm_ir import emit
 from tilewright.codegen.lower import lower
 from tilewright.codegen.lower.compact_buffers import compact_buffers
 from tilewright.codegen.lowered import LoweredFunc

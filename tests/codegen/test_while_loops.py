@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tilewright.codegen import Target, compile, lower
-from tilewright.codegen.runtime.argument_checks import Arguments, c_types
+from tilewright.codegen.runtime.arguments import Arguments, c_types
 from tilewright.schedule import Schedule
 from tilewright.tir import parse
 from tilewright.tir.interpret import interpret

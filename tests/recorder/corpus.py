@@ -15,7 +15,7 @@ import tilewright as tw
 from tilewright import te, tir
 from tilewright.codegen import Target, lower
 from tilewright.codegen.c.c_source import emit_c
-from tilewright.codegen.llvm.llvm_ir import emit as emit_llvm
+from tilewright.codegen.llvm.emit import emit as emit_llvm
 from tilewright.driver.catalog import BUILTIN
 from tilewright.schedule import Schedule, ScheduleError
 from tilewright.tuner import Space

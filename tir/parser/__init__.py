@@ -20,8 +20,8 @@ from typing import Any
 from ..deep_recursion import in_room, with_room
 from ..function import IRModule, PrimFunc
 from ..garbage_collection import collection_paused
+from .errors import ParseError, Source
 from .function_parser import FunctionParser
-from .parse_error import ParseError, Source
 from .parser_values import Namespace
 from .text_limits import USUAL_OPERATORS, check_text
 

@@ -12,8 +12,8 @@ from ..printer_func import needs_root
 from ..stmt import BlockRealize
 from ..vocabulary import BufferWord, TypeWord
 from .block_parser import BUFFER_ARGS, Frame
+from .errors import ParseError
 from .older_spellings import Macro
-from .parse_error import ParseError
 from .parser_values import Namespace
 from .statement_parser import StmtParser
 

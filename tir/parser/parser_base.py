@@ -11,7 +11,7 @@ from ..buffer import Buffer
 from ..dtype import is_bool
 from ..expr import BufferLoad, Expr, IntImm, IterVar, StringImm, Var, convert
 from ..vocabulary import TypeWord, Word, type_word
-from .parse_error import ParseError, Source
+from .errors import ParseError, Source
 from .parser_values import BUILTINS, BufferMethod, MetaVar, Namespace
 
 

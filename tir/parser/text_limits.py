@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from .parse_error import ParseError, Source
+from .errors import ParseError, Source
 
 MAX_CHARACTERS = 8_000_000
 MAX_NESTING = 80

@@ -13,8 +13,8 @@ from typing import Any
 from ..equal import plain
 from ..function import IRModule, PrimFunc
 from ..parser import parse_source
+from ..parser.errors import Source
 from ..parser.older_spellings import Macro
-from ..parser.parse_error import Source
 
 MODULE_ATTRS = "__tir_module_attrs__"
 
