@@ -55,16 +55,19 @@ class _Unroller:
 
     The copies of a loop's body share its expressions. The result for an expression is therefore remembered by the
     values of the variables in it: an index that does not depend on the innermost unrolled loop is rewritten once for
-    all its iterations.
+    all its iterations. An expression that binds variables (``Let``) is made anew for each copy, because a variable is
+    bound once in a function.
     """
 
     def __init__(self) -> None:
         self.analyzer = Analyzer()
         self.buffers: dict[Buffer, Buffer] = {}
-        self.used: dict[int, tuple[Expr, frozenset[Var], frozenset[Buffer]]] = {}
+        self.used: dict[int, tuple[Expr, frozenset[Var], frozenset[Buffer], bool]] = {}
         self.done: dict[tuple[Any, ...], Any] = {}
+        self.copies = 1
 
     def visit(self, n: Any, env: dict[Var, Expr], copies: int) -> Any:
+        self.copies = copies
         if isinstance(n, Expr):
             return self.expr(n, env)
         if isinstance(n, For):
@@ -114,25 +117,29 @@ class _Unroller:
         self.buffers = outer
         return result
 
-    def uses(self, e: Any) -> tuple[frozenset[Var], frozenset[Buffer]]:
-        """Return the variables and the buffers in ``e``."""
+    def uses(self, e: Any) -> tuple[frozenset[Var], frozenset[Buffer], bool]:
+        """Return the variables and the buffers in ``e``, and whether it binds variables."""
         known = self.used.get(id(e))
         if known is None:
             variables: frozenset[Var] = frozenset((e,)) if isinstance(e, Var) else frozenset()
             buffers: frozenset[Buffer] = frozenset((e.buffer,)) if isinstance(e, BufferLoad) else frozenset()
+            binds = isinstance(e, Let)
             for child in e.children():
                 if not isinstance(child, IntImm):
                     below = self.uses(child)
                     variables |= below[0]
                     buffers |= below[1]
-            known = self.used[id(e)] = (e, variables, buffers)
-        return known[1], known[2]
+                    binds = binds or below[2]
+            known = self.used[id(e)] = (e, variables, buffers, binds)
+        return known[1:]
 
     def expr(self, e: Any, env: dict[Var, Expr]) -> Any:
         """Return ``e`` with the values substituted and integers simplified."""
         if isinstance(e, IntImm):
             return e
-        variables, buffers = self.uses(e)
+        variables, buffers, binds = self.uses(e)
+        if binds and self.copies > 1:
+            return self.rewrite(e, env)
         key: list[Any] = [id(e)]
         for v in variables:
             value = env.get(v)

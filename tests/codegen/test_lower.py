@@ -13,6 +13,7 @@ from tilewright.tir.dtype import to_numpy
 from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse
 from tilewright.tir.verify import verify
+from tilewright.tir.walk import pre_order
 
 AVX512 = "llvm -mcpu=x86-64-v4 -num-cores=1"
 AVX2 = "llvm -mcpu=x86-64-v3 -num-cores=2"
@@ -338,3 +339,17 @@ def main(A: T.Buffer((7,), "int32"), B: T.Buffer((7,), "int32")):
 """),
         AVX512,
     )
+
+
+def test_copies_of_an_unrolled_loop_bind_their_own_variables():
+    func = parse("""
+@T.prim_func
+def main(X: T.Buffer((1,), "float32"), Y: T.Buffer((4,), "float32")):
+    for i in T.unroll(4):
+        with T.block("Y"):
+            v = T.axis.spatial(4, i)
+            Y[v] = T.exp(X[0])
+""")
+    lowered = lower(func, "llvm -mcpu=x86-64-v3", check=True)
+    bound = [n.var for n in pre_order(lowered.func.body) if isinstance(n, tir.Let)]
+    assert len(bound) >= 4 and len(set(bound)) == len(bound)
