@@ -6,6 +6,7 @@ vector statements. A loop whose body has no vector form becomes serial.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -231,7 +232,7 @@ class _Vectorizer:
             return self.env.get(e, e)
         if isinstance(e, BufferLoad):
             return self.load(e)
-        if isinstance(e, (And, Or)) and any(isinstance(n, (BufferLoad, Call)) for n in pre_order(e.b)):
+        if isinstance(e, (And, Or)) and not self.readable_in_all_lanes(e.b):
             return self.connective(e)
         if isinstance(e, BinaryOp):
             return self.binary(e)
@@ -300,6 +301,28 @@ class _Vectorizer:
         if lanes_of(a.dtype) == lanes_of(b.dtype) == 1:
             return type(e)(a, b)
         return type(e)(widen(a, self.lanes), widen(b, self.lanes))
+
+    def readable_in_all_lanes(self, e: Expr) -> bool:
+        """Return whether ``e`` may be computed in every lane: it reads certainly inside its buffers and calls no
+        external function."""
+        for n in pre_order(e):
+            if isinstance(n, Call) and n.op in _SCALAR_ONLY | _ONCE_PER_LANE:
+                return False
+            if isinstance(n, BufferLoad):
+                if n.buffer in self.buffers or n.predicate is not None:
+                    return False
+                if not self.in_bounds_in_all_lanes([self.expr(i) for i in n.indices], n.buffer.shape):
+                    return False
+        return True
+
+    def in_bounds_in_all_lanes(self, indices: Sequence[Expr], shape: Sequence[Expr]) -> bool:
+        """Return whether the first and the last lane of each index certainly lie inside the buffer, and with them all
+        lanes."""
+        ends = [_first_and_last(i) for i in indices]
+        if any(end is None for end in ends):
+            return False
+        lanes = [tuple([end[side] for end in ends if end is not None]) for side in (0, 1)]
+        return all(certainly_in_bounds(lane, tuple(shape), self.analyzer) for lane in lanes)
 
     def ramp(self, kind: type[BinaryOp], a: Expr, b: Expr) -> Expr | None:
         """Return arithmetic on ramps that gives a ramp, or one value for all lanes."""
@@ -404,6 +427,13 @@ class _Vectorizer:
         each = [substitute(vector, {var: self.analyzer.simplify(lanes.base + n)}) for n in range(self.lanes)]
         side = Shuffle(tuple(each), tuple(range(self.lanes * lanes_of(vector.dtype))))
         return Call(e.op, (side,), with_lanes(e.dtype, self.lanes))
+
+
+def _first_and_last(index: Expr) -> tuple[Expr, Expr] | None:
+    """Returns an index in its first and in its last lane; None for one that is not evenly spaced."""
+    if isinstance(index, Ramp):
+        return index.base, index.base + index.stride * (index.lanes - 1)
+    return (index, index) if lanes_of(index.dtype) == 1 else None
 
 
 def _is_likely_choice(e: Call) -> bool:

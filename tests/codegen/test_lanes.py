@@ -508,3 +508,16 @@ def test_masks_cost_nothing_where_they_cost_nothing_before():
     assert loads and not any(
         getattr(n, "op", "") == "tir.if_then_else" for n in pre_order(lower(sch, NATIVE).func.body)
     )
+
+
+def test_a_second_condition_that_reads_inside_its_buffers_needs_no_mask():
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((16,), "float32"), K: T.Buffer((16,), "int32"), B: T.Buffer((16,), "int32")):
+    for i in T.vectorized(16):
+        with T.block("B"):
+            v = T.axis.spatial(16, i)
+            B[v] = T.Select(A[v] > T.float32(0) or A[v] == T.float32(0) and K[v] < 3, K[v], 0)
+""")
+    lowered = lower(func, "llvm -mcpu=x86-64-v4")
+    assert not any(isinstance(n, BufferLoad) and n.predicate is not None for n in pre_order(lowered.func.body))
