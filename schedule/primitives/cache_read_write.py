@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...tir.buffer import Buffer, BufferRegion
-from ...tir.expr import Var
+from ...tir.equal import structural_equal
+from ...tir.expr import Range, Var, const
 from ...tir.function import PrimFunc
-from ...tir.stmt import BlockRealize, For, Stmt
-from ...tir.walk import pre_order
+from ...tir.node import Node, map_tuple
+from ...tir.stmt import Block, BlockRealize, For, Stmt
+from ...tir.walk import pre_order, transform
 from ..analysis import (
     Scope,
     check_only_writer,
@@ -182,7 +184,26 @@ def cache_read(
     copy = cache_buffer(name, buffer, storage_scope, box, part)
     stage = copy_nest(analyzer, name, buffer, copy, copy, box, part)
     changed: dict[Stmt, Stmt | None] = {c: redirect(tree, c, buffer, copy, part) for c in consumers}
-    return insert_stage(func, scope, place, stage, changed, copy), BlockRV(name)
+    new = insert_stage(func, scope, place, stage, changed, copy)
+    return new if part is not None or writers else _declare_whole_read(new, name, buffer), BlockRV(name)
+
+
+def _declare_whole_read(func: PrimFunc, name: str, buffer: Buffer) -> PrimFunc:
+    """Return the function with the blocks around block ``name`` reading the whole ``buffer``, as far as they read it."""
+    tree = tree_of(func)
+    around = {s.block.name_hint for s in tree.path(tree.block(name)) if isinstance(s, BlockRealize)} - {name}
+    whole = BufferRegion(buffer, tuple([Range(const(0, e.dtype), e) for e in buffer.shape]))
+
+    def widen(region: BufferRegion) -> BufferRegion:
+        return whole if region.buffer is buffer and not structural_equal(region, whole) else region
+
+    def post(n: Node) -> Node | None:
+        if not isinstance(n, Block) or n.name_hint not in around:
+            return None
+        reads = map_tuple(n.reads, widen)
+        return None if reads is n.reads else n.with_(reads=reads)
+
+    return transform(func, post=post)  # type: ignore[no-any-return]
 
 
 def _all_before(tree: Tree, scope: Scope, consumers: Sequence[BlockRealize], writer: BlockRealize) -> bool:

@@ -5,6 +5,8 @@ from tilewright import te
 from tilewright.schedule import Schedule, ScheduleError
 from tilewright.tir import parse
 from tilewright.tir.interpret import interpret
+from tilewright.tir.verify import verify
+from tilewright.tir.walk import blocks_of
 
 
 def test_cache_read_of_an_input_copies_at_the_start(matmul, same, agree, replays):
@@ -347,3 +349,22 @@ def main(A: T.Buffer((70,)), B: T.Buffer((70,))):
     assert str(sch.get(copy).reads[0]) == "A[vi_o * 10 + v0]"
     assert [str(b.shape[0]) for b in sch.get(sch.get_block("B_o")).alloc_buffers] == ["10"]
     agree(func, sch.func)
+
+
+def test_a_copy_of_a_whole_buffer_is_declared_by_the_blocks_around():
+    sch = Schedule(
+        parse("""
+@T.prim_func
+def main(A: T.Buffer((16,), "float32"), B: T.Buffer((8, 9), "float32")):
+    for i, j in T.grid(8, 9):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = T.if_then_else(vj >= 1, A[vj - 1], T.float32(0))
+""")
+    )
+    sch.blockize(sch.get_loops("B")[1])
+    verify(sch.func)
+    sch.cache_read("B", 0, "global")
+    verify(sch.func)
+    (outer,) = [r.block for r in blocks_of(sch.func) if r.block.name_hint == "B_o"]
+    assert [(int(r.min), int(r.extent)) for r in outer.reads[0].region] == [(0, 16)]
