@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from ...tir.arith import Analyzer
 from ...tir.dtype import lanes_of, with_lanes
-from ...tir.expr import GE, GT, LE, LT, And, Broadcast, Call, Cast, CmpOp, Expr, IntImm, Not, Ramp, const
-
-_OPPOSITE: dict[type[CmpOp], type[CmpOp]] = {LT: GE, GE: LT, GT: LE, LE: GT}
+from ...tir.expr import GE, GT, LE, LT, And, Broadcast, Call, Cast, Expr, IntImm, Not, Ramp, const
+from ...tir.structure import negate
 
 
 def any_lane(mask: Expr, analyzer: Analyzer) -> Expr:
@@ -25,8 +24,10 @@ def _some(mask: Expr) -> Expr:
         return mask
     if isinstance(mask, Broadcast):
         return mask.value
-    if isinstance(mask, Not) and type(mask.a) in _OPPOSITE:
-        return _some(_OPPOSITE[type(mask.a)](mask.a.a, mask.a.b))  # type: ignore[index, attr-defined]
+    if isinstance(mask, Not):
+        opposite = negate(mask.a)
+        if opposite is not None:
+            return _some(opposite)
     if isinstance(mask, And):
         for one, other in ((mask.a, mask.b), (mask.b, mask.a)):
             if isinstance(one, Broadcast):  # the same in all lanes

@@ -71,7 +71,7 @@ def all_lanes(mask: Expr, analyzer: Analyzer) -> bool | None:
         return bool(mask.value)
     if not isinstance(mask, CmpOp) or isinstance(mask, (EQ, NE)):
         return None
-    a_ends, b_ends = _ends(mask.a), _ends(mask.b)
+    a_ends, b_ends = first_and_last_lane(mask.a), first_and_last_lane(mask.b)
     if a_ends is None or b_ends is None:
         return None
     corners = [analyzer.simplify(type(mask)(a, b)) for a, b in zip(a_ends, b_ends, strict=True)]
@@ -81,7 +81,7 @@ def all_lanes(mask: Expr, analyzer: Analyzer) -> bool | None:
     return first if first is last else None
 
 
-def _ends(e: Expr) -> tuple[Expr, Expr] | None:
+def first_and_last_lane(e: Expr) -> tuple[Expr, Expr] | None:
     """Returns the first and the last lane of a vector whose lanes are evenly spaced."""
     if isinstance(e, Ramp):
         return e.base, e.base + e.stride * (e.lanes - 1)

@@ -54,7 +54,7 @@ from ...tir.stmt import (
 )
 from ...tir.walk import pre_order, substitute, uses_var, vars_in
 from .active_lanes import any_lane, certainly_in_bounds
-from .fold_masks import all_lanes
+from .fold_masks import all_lanes, first_and_last_lane
 
 
 class NotVectorizable(Exception):
@@ -318,7 +318,7 @@ class _Vectorizer:
     def in_bounds_in_all_lanes(self, indices: Sequence[Expr], shape: Sequence[Expr]) -> bool:
         """Return whether the first and the last lane of each index certainly lie inside the buffer, and with them all
         lanes."""
-        ends = [_first_and_last(i) for i in indices]
+        ends = [first_and_last_lane(i) for i in indices]
         if any(end is None for end in ends):
             return False
         lanes = [tuple([end[side] for end in ends if end is not None]) for side in (0, 1)]
@@ -427,13 +427,6 @@ class _Vectorizer:
         each = [substitute(vector, {var: self.analyzer.simplify(lanes.base + n)}) for n in range(self.lanes)]
         side = Shuffle(tuple(each), tuple(range(self.lanes * lanes_of(vector.dtype))))
         return Call(e.op, (side,), with_lanes(e.dtype, self.lanes))
-
-
-def _first_and_last(index: Expr) -> tuple[Expr, Expr] | None:
-    """Returns an index in its first and in its last lane; None for one that is not evenly spaced."""
-    if isinstance(index, Ramp):
-        return index.base, index.base + index.stride * (index.lanes - 1)
-    return (index, index) if lanes_of(index.dtype) == 1 else None
 
 
 def _is_likely_choice(e: Call) -> bool:
