@@ -1,4 +1,4 @@
-"""This script fits the tables of ``codegen/lower/math_tables.py``: polynomials of degree 5 on sixteen intervals each.
+"""This script fits the tables of ``codegen/math/lookup_tables.py``: polynomials of degree 5 on sixteen intervals each.
 
 ``python benchmarks/math_fit.py gelu erf tanh`` prints them as they stand there. It needs mpmath.
 
@@ -17,7 +17,7 @@ from collections.abc import Callable
 import mpmath
 import numpy as np
 
-from tilewright.codegen.lower.math_tables import BEND, ERF, GELU, STEP, TANH, PiecewisePolynomial
+from tilewright.codegen.math.lookup_tables import BEND, ERF, GELU, STEP, TANH, PiecewisePolynomial
 
 DEGREE, NODES = 5, 120
 Function = Callable[[float], float]
@@ -94,7 +94,7 @@ def table(
 
 
 def gelu(a: float) -> float:
-    """f - 1 with a * Phi(-a) = min(a, limit of the first kind) / 2 * 2**n * exp(-r / 2 * ...) * f; see math_tables."""
+    """f - 1 with a * Phi(-a) = min(a, limit of the first kind) / 2 * 2**n * exp(-r / 2 * ...) * f; see lookup_tables."""
     x = mpmath.mpf(a)
     share = 2 * mpmath.log(2) / STEP
     value = mpmath.erfc(x / mpmath.sqrt(2)) * mpmath.exp(share * x * x / 2)

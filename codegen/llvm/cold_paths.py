@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...tir.dtype import lanes_of
 from ...tir.expr import BufferLoad, Call, Expr, Var
 from ...tir.walk import free_vars, pre_order
-from ..lower.math_trig import large_argument_path
+from ..math.trig import large_argument_path
 from .function_builder import FunctionBuilder
 from .llvm_types import llvm_type
 

@@ -13,7 +13,7 @@ import tilewright as tw
 from tilewright import te
 from tilewright.codegen import Target, compile, lower
 from tilewright.codegen.c import emit_c
-from tilewright.codegen.lower.math_tables import ERF, ERF_TABLE, GELU, GELU_TABLE, TANH, TANH_TABLE
+from tilewright.codegen.math.lookup_tables import ERF, ERF_TABLE, GELU, GELU_TABLE, TANH, TANH_TABLE
 from tilewright.schedule import Schedule
 from tilewright.te import ops
 from tilewright.tir import PrimFunc, assert_structural_equal, const, op, parse

@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from tilewright.codegen.lower.lower_math import expand, lower_math
+from tilewright.codegen.lower.lower_math import lower_math
+from tilewright.codegen.math import expand
 from tilewright.tir import BufferStore, Call, Expr, For, PrimFunc, Var, const, decl_buffer, op
 from tilewright.tir.dtype import with_lanes
 from tilewright.tir.interpret import interpret

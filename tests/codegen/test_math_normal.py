@@ -8,7 +8,7 @@ import pytest
 import tilewright as tw
 from tilewright import te
 from tilewright.codegen.lower import lower
-from tilewright.codegen.lower.math_normal import named_sums
+from tilewright.codegen.math.normal import named_sums
 from tilewright.te import ops
 from tilewright.tir import Call, Var, const, op
 

@@ -25,7 +25,7 @@ ATANH_64 = (0.6666666666666734412, 0.3999999999941467822, 0.285714287423876025, 
             0.1818356432565121274, 0.1531405056725373583, 0.1479594952397212441)  # fmt: skip
 
 
-def _split(m: MathBuilder, x: Expr, positive: bool = False) -> tuple[Expr, Expr, Expr]:
+def split(m: MathBuilder, x: Expr, positive: bool = False) -> tuple[Expr, Expr, Expr]:
     """Returns (e, f, e << mantissa bits) with x = 2**e * (1 + f).
 
     Denormal x is scaled first, unless ``positive`` says that x is normal. For x <= 0, infinity and NaN the numbers are
@@ -46,7 +46,7 @@ def _split(m: MathBuilder, x: Expr, positive: bool = False) -> tuple[Expr, Expr,
     return m.name(value if shift is None else value - shift), f, exponent
 
 
-def _finish(m: MathBuilder, x: Expr, result: Expr, start: float = 0.0) -> Expr:
+def finish(m: MathBuilder, x: Expr, result: Expr, start: float = 0.0) -> Expr:
     """Returns ``result`` with the values of a logarithm at infinity, at ``start`` (minus infinity), below it and for
     NaN (NaN)."""
     inner = m.select(x < m.f(math.inf), result, x)
@@ -79,39 +79,39 @@ def _tail(m: MathBuilder, f: Expr, half: Expr) -> Expr:
 
 def log(m: MathBuilder, x: Expr) -> Expr:
     """Returns the natural logarithm, at most 1 ULP off."""
-    e, f, _ = _split(m, x)
-    return _finish(m, x, _of_parts(m, e, f))
+    e, f, _ = split(m, x)
+    return finish(m, x, _of_parts(m, e, f))
 
 
 def log2(m: MathBuilder, x: Expr) -> Expr:
     """Returns the logarithm to base 2, at most 2 ULP off."""
-    e, f, _ = _split(m, x)
+    e, f, _ = split(m, x)
     if m.single:
         y = m.mad(f, m.f(0.442695040888963407), m.poly(f, LOG2_32) * (f * f))
-        return _finish(m, x, e + (f + y))
+        return finish(m, x, e + (f + y))
     hi, lo = _double(m, f)
     high = m.name(hi * m.f(1.44269504072144627571e00))
     low = m.mad(lo + hi, m.f(1.67517131648865118353e-10), lo * m.f(1.44269504072144627571e00))
     w = m.name(e + high)
-    return _finish(m, x, (low + ((e - w) + high)) + w)
+    return finish(m, x, (low + ((e - w) + high)) + w)
 
 
 def log10(m: MathBuilder, x: Expr) -> Expr:
     """Returns the logarithm to base 10, at most 2 ULP off."""
-    e, f, _ = _split(m, x)
+    e, f, _ = split(m, x)
     if m.single:
         z = m.name(f * f)
         y = m.name(m.mad(z, m.f(-0.5), m.poly(f, LOG_32) * (f * z)))
         out = m.mad(e, m.f(2.48745663981195213739e-4), (f + y) * m.f(7.00731903251827651129e-4))
         out = m.mad(f, m.f(4.3359375e-1), m.mad(y, m.f(4.3359375e-1), out))
-        return _finish(m, x, m.mad(e, m.f(3.0078125e-1), out))
+        return finish(m, x, m.mad(e, m.f(3.0078125e-1), out))
     hi, lo = _double(m, f)
     high = m.name(hi * m.f(4.34294481878168880939e-01))
     whole = m.name(e * m.f(3.01029995663611771306e-01))
     low = m.mad(lo + hi, m.f(2.50829467116452752298e-11), lo * m.f(4.34294481878168880939e-01))
     low = m.mad(e, m.f(3.69423907715893078616e-13), low)
     w = m.name(whole + high)
-    return _finish(m, x, (low + ((whole - w) + high)) + w)
+    return finish(m, x, (low + ((whole - w) + high)) + w)
 
 
 def _double(m: MathBuilder, f: Expr) -> tuple[Expr, Expr]:
@@ -125,11 +125,11 @@ def _double(m: MathBuilder, f: Expr) -> tuple[Expr, Expr]:
 def log1p(m: MathBuilder, x: Expr) -> Expr:
     """Returns log(1 + x), precise near zero, at most 2 ULP off. The rounding error of 1 + x is added to f."""
     u, lost = m.two_sum(x, m.f(1.0))
-    e, f, exponent = _split(m, u, positive=True)
+    e, f, exponent = split(m, u, positive=True)
     most = m.i(100 << m.mantissa)  # for large x the rounding error of 1 + x does not matter
     scale = m.from_bits(m.i(m.one_bits) - m.select(exponent > most, most, exponent))
     f = m.name(m.mad(lost, scale, f))
-    return m.with_sign(_finish(m, x, _of_parts(m, e, f), -1.0), x)
+    return m.with_sign(finish(m, x, _of_parts(m, e, f), -1.0), x)
 
 
 def asinh(m: MathBuilder, x: Expr) -> Expr:

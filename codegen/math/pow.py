@@ -13,9 +13,9 @@ from __future__ import annotations
 import math
 
 from ...tir.expr import And, Expr, Or
+from .exp import EXP2_64
+from .log import finish, split
 from .math_builder import MathBuilder
-from .math_exp import EXP2_64
-from .math_log import _finish, _split
 
 # (2 * atanh(s) - 2 s - 2/3 s**3) / s**5 over s**2 on |s| <= 0.1716
 POW_LOG = (0.3999999999999999768, 0.2857142857143427254, 0.2222222221979543044, 0.1818181862791376661,
@@ -32,7 +32,7 @@ TWO_THIRDS_HIGH, TWO_THIRDS_LOW = 0.6666666666666666, 3.700743415417188e-17
 
 def pow_float32(m: MathBuilder, x: Expr, y: Expr) -> Expr:
     """Returns x**y of float32 values given as float64, at most 0.51 ULP of float32 off."""
-    e, f, _ = _split(m, m.name(m.abs(x)), positive=True)  # no float32 is denormal in float64
+    e, f, _ = split(m, m.name(m.abs(x)), positive=True)  # no float32 is denormal in float64
     s = m.name(f / (f + m.f(2.0)))
     log = m.name(m.mad(s, m.poly(m.name(s * s), LOG2_SHORT), e))
     cut = m.clamp(log * y, -160.0, 160.0)
@@ -57,7 +57,7 @@ def pow_float64(m: MathBuilder, x: Expr, y: Expr) -> Expr:
 
 def _log2_pair(m: MathBuilder, x: Expr) -> tuple[Expr, Expr]:
     """Returns log2(x) as a sum of two float64, for x neither 0, infinite nor NaN."""
-    e, f, _ = _split(m, x)
+    e, f, _ = split(m, x)
     d, d_low = m.two_sum(f, m.f(2.0))
     inverse = m.name(m.f(1.0) / d)
     s = m.name(f * inverse)
@@ -83,7 +83,7 @@ def _log2_pair(m: MathBuilder, x: Expr) -> tuple[Expr, Expr]:
 def _power_of_magnitude(m: MathBuilder, x: Expr, y: Expr, log: Expr, size: Expr) -> Expr:
     """Returns x**y from log2|x| and |x|**y, which are right where no operand is 0, infinite or NaN."""
     rare = MathBuilder(m.dtype, m.fused)
-    p = rare.name(_finish(rare, rare.name(rare.abs(x)), log) * y)
+    p = rare.name(finish(rare, rare.name(rare.abs(x)), log) * y)
     limit = rare.select(p > rare.f(0.0), rare.f(math.inf), rare.select(p < rare.f(0.0), rare.f(0.0), p))
     whole = rare.name(rare.select(rare.abs(p) < rare.f(math.inf), size, limit))
     far = rare.finish(_special(rare, x, y, whole))

@@ -25,9 +25,9 @@ from typing import Any
 from ...tir.dtype import bits_of, element_of, is_float
 from ...tir.equal import structural_equal
 from ...tir.expr import Add, Call, Div, Expr, FloatImm, Mul, Sub
-from . import math_tables
+from . import lookup_tables
+from .exp import LOG2_E, minus_one
 from .math_builder import MathBuilder
-from .math_exp import LOG2_E, _minus_one
 
 # p over v - CENTRE, v = 2 * SHIFT / (a + SHIFT): 2**-26.7 on 0 <= a <= 13.02, 2**-55.5 on 0 <= a <= 37.6. The shifts have
 # few bits, so that a + SHIFT can be taken apart exactly; the centres so that the first coefficient is nearly a float
@@ -68,14 +68,14 @@ def twice_normal(m: MathBuilder, x: Expr) -> Expr:
 
 
 def gelu(m: MathBuilder, x: Expr) -> Expr:
-    """Returns x / 2 * (1 + erf(x / sqrt(2))), at most 2 ULP off; for float32 see math_tables.
+    """Returns x / 2 * (1 + erf(x / sqrt(2))), at most 2 ULP off; for float32 see lookup_tables.
 
     The exponential's power of two joins x / 2 exactly for negative x, so that the parts of erfc are added last; for
     positive x it is x / 2 + x / 2 * erf; without fused operations near 0 too, erf by its Taylor series. (``low`` is not
     negative at 0, which -0 needs.)
     """
     if m.single:
-        return math_tables.gelu(m, x)
+        return lookup_tables.gelu(m, x)
     far, a = _cut(m, x, MOST_X)
     exponent, high, low = _tail(m, a, None, m.exact_product(a, m.name(a * m.f(-0.5))))
     half = m.name(x * m.f(0.5))
@@ -122,7 +122,7 @@ def _tail(m: MathBuilder, a: Expr, a_low: Expr | None, square: tuple[Expr, Expr]
     else:
         r = m.name((square[0] - n * m.f(short)) - n * m.f(first - short))
     late = m.mad(n, m.f(-last), square[1])
-    grown = m.name(_minus_one(m, r))
+    grown = m.name(minus_one(m, r))
     # v, and d = a + shift in two parts
     shift, centre = (SHIFT_32, CENTRE_32) if m.single else (SHIFT_64, CENTRE_64)
     d = m.name(a + m.f(shift))

@@ -52,7 +52,7 @@ def _reduced(m: MathBuilder, x: Expr) -> tuple[Expr, Expr, Expr]:
     return m.name(m.mad(n, m.f(-lo), r)), n, exponent
 
 
-def _minus_one(m: MathBuilder, r: Expr) -> Expr:
+def minus_one(m: MathBuilder, r: Expr) -> Expr:
     """Returns exp(r) - 1 for |r| <= log(2)/2."""
     q = m.poly(r, EXP_32 if m.single else EXP_64)
     return m.mad(r * r, q, r)
@@ -63,7 +63,7 @@ def _power(m: MathBuilder, r: Expr) -> Expr:
     addition."""
     if m.fused:
         return m.poly(r, (1.0, 1.0, *(EXP_32 if m.single else EXP_64)))
-    return _minus_one(m, r) + m.f(1.0)
+    return minus_one(m, r) + m.f(1.0)
 
 
 def exp(m: MathBuilder, x: Expr, halved: bool = False) -> Expr:
@@ -109,7 +109,7 @@ def expm1(m: MathBuilder, x: Expr) -> Expr:
     """
     cut = m.clamp(x, -20.0, 89.0) if m.single else m.clamp(x, -40.0, 710.0)  # n is at most 128 (float64: 1024)
     r, exponent = _reduce(m, cut)
-    p = _minus_one(m, r)
+    p = minus_one(m, r)
     s = m.name(m.power(exponent, -1))
     return m.with_sign(m.mad(s, p, s - m.f(0.5)) * m.f(2.0), x)
 

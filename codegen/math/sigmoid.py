@@ -1,4 +1,4 @@
-"""The functions tanh, sigmoid and erf. erf of float32, and tanh with fused multiply-adds, are in ``math_tables``.
+"""The functions tanh, sigmoid and erf. erf of float32, and tanh with fused multiply-adds, are in ``lookup_tables``.
 
 tanh is x + x**3 * p(x**2) below 0.625 (float64: a quotient p / q, the constants of Cephes, S. Moshier), from there on
 1 - 2 / (exp(2 |x|) + 1). sigmoid is the quotient of 1 or exp(-|x|) and 1 + exp(-|x|), the sum in two parts. erf
@@ -9,9 +9,9 @@ minimax fits made for this file (Remez exchange in 50 digits).
 from __future__ import annotations
 
 from ...tir.expr import Expr
-from . import math_tables
+from . import lookup_tables
+from .exp import exp, exp_plus_one
 from .math_builder import MathBuilder
-from .math_exp import exp, exp_plus_one
 
 # (tanh(x) - x) / x**3 over x**2 on |x| <= 0.625: 2**-27.8 of tanh
 TANH_32 = (-0.3333328194190330452, 0.1333144219665718105, -0.05373971502970966298, 0.0206390872101169455,
@@ -34,7 +34,7 @@ ERF_LARGE_64 = (0.2553956763105057439, -0.4271858474139583934, 0.241658194242466
 def tanh(m: MathBuilder, x: Expr) -> Expr:
     """Returns the hyperbolic tangent, at most 1.5 ULP off."""
     if m.single and m.fused:
-        return math_tables.tanh(m, x)
+        return lookup_tables.tanh(m, x)
     a = m.name(m.abs(x))
     small = m.name(a < m.f(0.625))
     cut = m.name(m.select(a > m.f(22.0), m.f(22.0), a))
@@ -63,7 +63,7 @@ def sigmoid(m: MathBuilder, x: Expr) -> Expr:
 def erf(m: MathBuilder, x: Expr) -> Expr:
     """Returns the error function, at most 1.5 ULP off."""
     if m.single:
-        return math_tables.erf(m, x)
+        return lookup_tables.erf(m, x)
     z = m.name(x * x)
     small = x * m.poly(z, ERF_SMALL_64)
     a = m.clamp(m.abs(x), 0.0, 6.0)
