@@ -16,12 +16,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from ..tir.arith import Analyzer, bind_sizes, eval_interval, lies_between, linear_coefficients
+from ..tir.arith.itermap import as_bound, value_count, with_digit_variables
 from ..tir.expr import BufferLoad, Expr, FloorDiv, FloorMod, IntImm, Range, Var, const, is_const_int
 from ..tir.op import max_, min_
 from ..tir.stmt import Block, For, Stmt
 from ..tir.walk import pre_order, substitute, uses_var
 from .analysis import Access
-from .digit_variables import as_bound, value_count, with_digit_variables
 from .tree import Tree
 
 Ends = tuple[Expr, Expr]

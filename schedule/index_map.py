@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ..tir.arith import Analyzer, eval_interval
+from ..tir.arith.itermap import NotInvertible, invert
 from ..tir.expr import (
     LT,
     Add,
@@ -43,7 +44,6 @@ from ..tir.expr import (
 from ..tir.structure import same
 from ..tir.walk import pre_order, substitute, uses_var
 from .errors import ScheduleError, bad_argument
-from .inverse_map import NotInvertible, invert
 
 _LONGEST = 2000
 _SIGNS = {Add: "+", Sub: "-", Mul: "*", FloorDiv: "//", FloorMod: "%"}

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
 from ..tir.arith import Analyzer, conjuncts, eval_interval
+from ..tir.arith.itermap import NotInvertible, invert
 from ..tir.buffer import Buffer
 from ..tir.expr import Add, Expr, FloorDiv, IntImm, IterVar, Max, Min, Range, Sub, Var
 from ..tir.stmt import BlockRealize, For, IfThenElse, While
@@ -17,7 +18,6 @@ from ..tir.walk import pre_order, substitute, uses_var
 from .analysis import Access, accesses, opaque_buffers, scope_of
 from .errors import ScheduleError
 from .footprint import Box, analyzer_at, bind_loops, exact_box
-from .inverse_map import NotInvertible, invert
 from .tree import Tree
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..tir.arith import Analyzer, eval_interval, linear_coefficients
+from ..tir.arith.itermap import digit_of
 from ..tir.expr import Expr, IntImm, IterVar, Range, Var, is_const_int
 from ..tir.op import max_, min_
 from ..tir.walk import uses_var
 from .analysis import Access
 from .footprint import Ends
-from .inverse_map import digit_of
 
 Required = list[tuple[Access, list["Ends | None"]]]
 """Accesses of the moved block, with the bounds of the elements that are required from each."""

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...tir.arith import Analyzer, conjuncts
+from ...tir.arith.itermap import without_low_digits
 from ...tir.expr import Expr, IntImm, IterVar, Range, Var, const, is_const_int
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, Evaluate, For, SeqStmt, Stmt, seq
 from ...tir.walk import pre_order, substitute
 from ..analysis import all_of
-from ..digit_variables import without_low_digits
 from ..errors import ScheduleError
 from ..footprint import Ends
 from ..tree import Tree

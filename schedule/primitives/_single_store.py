@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...tir.arith.itermap import NotInvertible, inverse
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import BufferLoad, Expr, Let, Var
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, LetStmt, Stmt
@@ -12,7 +13,6 @@ from ..analysis import Scope, check_read_by_blocks_alone, opaque_buffers
 from ..declared_regions import redeclared
 from ..errors import ScheduleError
 from ..footprint import analyzer_at
-from ..inverse_map import NotInvertible, inverse
 from ..tree import Tree
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...tir.arith import Analyzer, conjuncts, linear_coefficients
+from ...tir.arith.itermap import without_low_digits
 from ...tir.buffer import BufferRegion
 from ...tir.expr import GE, GT, LE, LT, Call, Expr, FloatImm, IntImm, IterVar, Range, Var, const, is_const_int
 from ...tir.function import PrimFunc
@@ -13,7 +14,6 @@ from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ...tir.walk import substitute, uses_var
 from ..analysis import all_of, check_complete, check_plain_path, opaque_buffers, ordered_scope
 from ..bindings import analyzer_above
-from ..digit_variables import without_low_digits
 from ..errors import ScheduleError
 from ..footprint import analyzer_at, exact_box
 from ..handles import BlockRV

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...tir.arith import Analyzer, conjuncts
+from ...tir.arith.itermap import NotInvertible, invert
 from ...tir.buffer import Buffer
 from ...tir.equal import structural_equal
 from ...tir.expr import BufferLoad, Expr, Var, cast
@@ -26,7 +27,6 @@ from ..analysis import (
 from ..declared_regions import hidden_reads
 from ..errors import ScheduleError
 from ..footprint import analyzer_at
-from ..inverse_map import NotInvertible, invert
 from ..primitive import primitive
 from ..region_cover import check_cover, covers_domain, domain_text
 from ..tree import Tree, tree_of

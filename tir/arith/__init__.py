@@ -11,13 +11,20 @@ a normal form.
 from ..structure import conjuncts
 from .affine import eval_interval, linear_coefficients
 from .analyzer import Analyzer
-from .iter_map import detect_iter_map
-from .iter_simplify import iter_map_simplify
-from .mixed_radix import IterMap, IterMark, IterSplit, IterSum
+from .itermap import (
+    Division,
+    IterMap,
+    IterMark,
+    IterSplit,
+    IterSum,
+    Subspace,
+    detect_iter_map,
+    divide_subspace,
+    iter_map_simplify,
+)
 from .pointwise import lies_between
 from .region_bounds import region_union, relax_region
 from .simplify import bind_sizes, loop_values, remove_trivial_loops, simplify
-from .subspace import Division, Subspace, divide_subspace
 
 __all__ = [
     "Analyzer", "Division", "IterMap", "IterMark", "IterSplit", "IterSum", "Subspace", "bind_sizes", "conjuncts",

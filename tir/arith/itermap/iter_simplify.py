@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..expr import Expr, Range, Var, const, is_const_int
-from ..sizes import product
-from .analyzer import Analyzer
+from ...expr import Expr, Range, Var, const, is_const_int
+from ...sizes import product
+from ..analyzer import Analyzer
 from .iter_map import detect_iter_map
 from .mixed_radix import IterMap, IterSplit, IterSum
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..tir.arith import Analyzer
-from ..tir.expr import Expr, FloorDiv, FloorMod, IntImm, Range, Var, const
-from ..tir.walk import uses_var
+from ...expr import Expr, FloorDiv, FloorMod, IntImm, Range, Var, const
+from ...walk import uses_var
+from ..analyzer import Analyzer
 
 Parts = tuple[list[Expr], list[Expr], dict[Var, Range]]
 Digit = tuple[Expr, "Expr | None"]

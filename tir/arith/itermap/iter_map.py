@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..expr import GE, GT, LE, LT, Add, Cast, Expr, FloorDiv, FloorMod, IntImm, Min, Mul, Range, Sub, Var, const
-from ..sizes import product
-from ..structure import conjuncts, same
-from ..walk import pre_order
-from .analyzer import Analyzer
+from ...expr import GE, GT, LE, LT, Add, Cast, Expr, FloorDiv, FloorMod, IntImm, Min, Mul, Range, Sub, Var, const
+from ...sizes import product
+from ...structure import conjuncts, same
+from ...walk import pre_order
+from ..analyzer import Analyzer
 from .mixed_radix import IterMap, IterMark, IterSplit, IterSum
 
 

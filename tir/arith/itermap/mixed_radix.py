@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..expr import Expr, IntImm, Var
+from ...expr import Expr, IntImm, Var
 
 
 @dataclass(frozen=True, slots=True, eq=False)

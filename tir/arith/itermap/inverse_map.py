@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 
-from ..tir.arith import Analyzer
-from ..tir.expr import Add, Expr, FloorDiv, FloorMod, IntImm, Mul, Range, Sub, Var, const, is_const_int
-from ..tir.walk import substitute, uses_var
+from ...expr import Add, Expr, FloorDiv, FloorMod, IntImm, Mul, Range, Sub, Var, const, is_const_int
+from ...walk import substitute, uses_var
+from ..analyzer import Analyzer
 
 
 class NotInvertible(Exception):

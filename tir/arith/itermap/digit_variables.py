@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..tir.arith import Analyzer, linear_coefficients
-from ..tir.expr import GE, GT, LE, LT, Expr, FloorDiv, FloorMod, IntImm, Range, Var, const, is_const_int
-from ..tir.walk import pre_order, uses_var
+from ...expr import GE, GT, LE, LT, Expr, FloorDiv, FloorMod, IntImm, Range, Var, const, is_const_int
+from ...walk import pre_order, uses_var
+from ..affine import linear_coefficients
+from ..analyzer import Analyzer
 from .inverse_map import digit_of
 from .symbolic_digit_variables import with_symbolic_digits
 

@@ -1,0 +1,20 @@
+"""This package analyzes index maps as numbers in a mixed radix.
+
+:func:`detect_iter_map` finds the digits of loops in the bindings of block axes and whether the map is one to one;
+:func:`iter_map_simplify` brings bindings to a normal form, :func:`divide_subspace` divides them into an outer and an
+inner part, :func:`invert` solves them for the loops, and :func:`with_digit_variables` replaces digits by independent
+variables.
+"""
+
+from .digit_variables import as_bound, value_count, with_digit_variables, without_low_digits
+from .inverse_map import NotInvertible, digit_of, inverse, invert
+from .iter_map import detect_iter_map
+from .iter_simplify import iter_map_simplify
+from .mixed_radix import IterMap, IterMark, IterSplit, IterSum
+from .subspace import Division, Subspace, divide_subspace
+
+__all__ = [
+    "Division", "IterMap", "IterMark", "IterSplit", "IterSum", "NotInvertible", "Subspace", "as_bound", "detect_iter_map",
+    "digit_of", "divide_subspace", "inverse", "invert", "iter_map_simplify", "value_count", "with_digit_variables",
+    "without_low_digits",
+]  # fmt: skip
