@@ -10,11 +10,11 @@ from ...tir.expr import Expr, IterVar, Var
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, For, SeqStmt, Stmt, seq
 from ...tir.walk import substitute, uses_var
+from ..edit.block_division import DividedBlock, divide_block, init_nest, nest_again, outer_regions, union_regions
 from ..errors import ScheduleError, bad_argument
 from ..handles import BlockRV
 from ..primitive import primitive
 from ..tree import Tree, blocks_below, tree_of, unique_block_name
-from ._block_division import DividedBlock, divide_block, init_nest, nest_again, outer_regions, union_regions
 
 
 @primitive

@@ -35,14 +35,14 @@ from ...tir.op import UNARY_FLOAT_OPS
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, seq
 from ...tir.walk import post_order, pre_order, substitute, transform, uses_var
 from ..analysis import bindings, ordered_scope
+from ..edit.copied_element import point
+from ..edit.index_map_arguments import sized_analyzer
+from ..edit.loop_nests import insert_in, rebuild
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive
 from ..storage_scopes import check_storage_scope
 from ..tree import Tree, blocks_below, symbols_of, tree_of, unique_block_name
-from ._element_access import point
-from ._layout_maps import sized_analyzer
-from ._nest_insertion import insert_in, rebuild
 
 _PURE = {f"tir.{name}" for name in (
     *UNARY_FLOAT_OPS, "atan2", "pow", "fmod", "hypot", "copysign", "isnan", "isinf", "isfinite", "fma", "abs", "popcount",

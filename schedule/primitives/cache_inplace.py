@@ -12,6 +12,9 @@ from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, SeqStmt, Stmt, seq
 from ...tir.walk import substitute
 from ..analysis import bindings, check_plain_path, ordered_scope, region_of
+from ..edit.buffer_replacement import renewed_buffers
+from ..edit.copied_element import point
+from ..edit.loop_nests import nest, rebuild
 from ..errors import ScheduleError
 from ..footprint import analyzer_at
 from ..handles import BlockRV
@@ -19,9 +22,6 @@ from ..index_map import simplify_unless_constant
 from ..primitive import primitive
 from ..storage_scopes import check_storage_scope
 from ..tree import Tree, tree_of, unique_block_name
-from ._element_access import point
-from ._match_buffers import renewed_buffers
-from ._nest_insertion import nest, rebuild
 from .cache_read_write import pick_buffer
 from .loop_kinds import check_loops_above
 

@@ -19,15 +19,8 @@ from ..analysis import (
     is_output_block,
     ordered_scope,
 )
-from ..errors import ScheduleError, unknown_handle
-from ..footprint import analyzer_at
-from ..handles import BlockRV
-from ..primitive import primitive
-from ..region_cover import check_cover
-from ..storage_scopes import check_storage_scope
-from ..tree import Tree, blocks_below, tree_of, unique_block_name
-from ._cache_buffer import cache_buffer, cached_part, copy_nest, read_part, redirect
-from ._copy_placement import (
+from ..edit.copied_box import cache_buffer, cached_part, copy_nest, read_part, redirect
+from ..edit.copy_place import (
     check_apart,
     check_no_carried_reader,
     check_pointers_declared,
@@ -39,7 +32,14 @@ from ._copy_placement import (
     uses_pointer,
     written_box,
 )
-from ._nest_insertion import children_of, insert_in, rebuild
+from ..edit.loop_nests import children_of, insert_in, rebuild
+from ..errors import ScheduleError, unknown_handle
+from ..footprint import analyzer_at
+from ..handles import BlockRV
+from ..primitive import primitive
+from ..region_cover import check_cover
+from ..storage_scopes import check_storage_scope
+from ..tree import Tree, blocks_below, tree_of, unique_block_name
 from .loop_kinds import check_loops_above
 
 

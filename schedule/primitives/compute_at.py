@@ -20,6 +20,7 @@ from ..analysis import (
     opaque_buffers,
     ordered_scope,
 )
+from ..edit.loop_nests import check_kinds_for, children_of, insert_in, nest, realize_over, span_within
 from ..errors import ScheduleError, bad_argument
 from ..footprint import Ends, analyzer_at, bounding_box
 from ..handles import COMPUTE_INLINE, COMPUTE_ROOT
@@ -28,7 +29,6 @@ from ..region_cover import check_all_covers, covers_domain, domain_conditions, r
 from ..required_domain import Required, join_ends, required_domains
 from ..storage_scopes import shared_by_thread
 from ..tree import Tree, blocks_below, tree_of
-from ._nest_insertion import check_kinds_for, children_of, insert_in, nest, realize_over, span_within
 from .inline import compute_inline
 from .loop_kinds import check_loops_above
 from .reverse_inline import reverse_compute_inline

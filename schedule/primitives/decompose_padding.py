@@ -14,12 +14,12 @@ from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ...tir.walk import substitute, uses_var
 from ..analysis import all_of, check_complete, check_plain_path, opaque_buffers, ordered_scope
 from ..bindings import analyzer_above
+from ..edit.loop_nests import rebuild
 from ..errors import ScheduleError
 from ..footprint import analyzer_at, exact_box
 from ..handles import BlockRV
 from ..primitive import primitive
 from ..tree import Tree, tree_of, unique_block_name
-from ._nest_insertion import rebuild
 
 
 @primitive

@@ -10,12 +10,12 @@ from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, For, Stmt, seq
 from ...tir.walk import loads_and_stores, substitute
 from ..analysis import all_of, buffers_of, check_plain_path, check_reduction
+from ..edit.loop_nests import rebuild
+from ..edit.reduction_loops import check_sweep, is_reduce_loop, is_spatial_loop, mentions
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive
 from ..tree import blocks_below, tree_of, unique_block_name
-from ._nest_insertion import rebuild
-from ._reduction_loops import check_sweep, is_reduce_loop, is_spatial_loop, mentions
 
 
 @primitive

@@ -19,12 +19,12 @@ from ..analysis import (
     ordered_scope,
 )
 from ..declared_regions import hidden_reads
+from ..edit.single_store import axes_of_store, check_pointers, defined_in, single_store, with_regions
 from ..errors import ScheduleError
 from ..footprint import analyzer_at
 from ..primitive import primitive
 from ..region_cover import check_cover, covers_domain
 from ..tree import Tree, tree_of
-from ._single_store import axes_of_store, check_pointers, defined_in, single_store, with_regions
 
 _LONGEST = 1 << 14
 """The largest number of operations of a block after an inlining that more than doubles it."""

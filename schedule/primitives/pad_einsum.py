@@ -33,14 +33,14 @@ from ...tir.op import all_, ceildiv, if_then_else
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt, seq
 from ...tir.walk import loads_and_stores, pre_order, replace_buffers
 from ..analysis import Scope, check_only_writer, check_plain_path, opaque_buffers, ordered_scope
+from ..edit.index_map_arguments import own_nest
+from ..edit.loop_nests import nest, rebuild
 from ..errors import ScheduleError
 from ..footprint import analyzer_at
 from ..primitive import primitive
 from ..reducers import find_reducer
 from ..region_cover import covers_domain
 from ..tree import Tree, tree_of, unique_block_name
-from ._layout_maps import own_nest
-from ._nest_insertion import nest, rebuild
 
 
 @primitive

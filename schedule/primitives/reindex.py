@@ -12,13 +12,7 @@ from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
 from ...tir.walk import pre_order, substitute
 from ..analysis import check_plain_path, ordered_scope
-from ..errors import ScheduleError
-from ..handles import BlockRV
-from ..index_map import simplify_unless_constant
-from ..primitive import primitive
-from ..region_cover import covers_domain
-from ..tree import Tree, tree_of, unique_block_name
-from ._element_access import (
+from ..edit.copied_element import (
     accessed_point,
     axes_in,
     check_distinct,
@@ -27,7 +21,13 @@ from ._element_access import (
     point,
     put_point,
 )
-from ._layout_maps import own_nest
+from ..edit.index_map_arguments import own_nest
+from ..errors import ScheduleError
+from ..handles import BlockRV
+from ..index_map import simplify_unless_constant
+from ..primitive import primitive
+from ..region_cover import covers_domain
+from ..tree import Tree, tree_of, unique_block_name
 from .cache_read_write import insert_stage
 from .transform_layout import named_buffer
 

@@ -15,15 +15,7 @@ from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
 from ...tir.structure import same
 from ...tir.walk import substitute, uses_var
 from ..analysis import all_of, bindings, check_only_writer, check_plain_path, ordered_scope
-from ..errors import ScheduleError
-from ..footprint import analyzer_at
-from ..handles import BlockRV
-from ..index_map import IndexMap
-from ..primitive import primitive
-from ..storage_scopes import check_storage_scope
-from ..tree import Tree, symbols_of, tree_of, unique_block_name
-from ._copy_placement import check_no_carried_reader, copy_place, dependents
-from ._element_access import (
+from ..edit.copied_element import (
     accessed_point,
     axes_in,
     check_distinct,
@@ -32,8 +24,16 @@ from ._element_access import (
     point,
     put_point,
 )
-from ._layout_maps import map_of_axes, sized_analyzer
-from ._nest_insertion import children_of
+from ..edit.copy_place import check_no_carried_reader, copy_place, dependents
+from ..edit.index_map_arguments import map_of_axes, sized_analyzer
+from ..edit.loop_nests import children_of
+from ..errors import ScheduleError
+from ..footprint import analyzer_at
+from ..handles import BlockRV
+from ..index_map import IndexMap
+from ..primitive import primitive
+from ..storage_scopes import check_storage_scope
+from ..tree import Tree, symbols_of, tree_of, unique_block_name
 from .cache_read_write import insert_stage, pick_buffer
 
 

@@ -25,13 +25,13 @@ from ..analysis import (
     ordered_scope,
 )
 from ..declared_regions import hidden_reads
+from ..edit.loop_nests import rebuild
+from ..edit.single_store import axes_of_store, check_pointers, defined_in, single_store, with_regions
 from ..errors import ScheduleError
 from ..footprint import analyzer_at
 from ..primitive import primitive
 from ..region_cover import check_cover, covers_domain, domain_text
 from ..tree import Tree, tree_of
-from ._nest_insertion import rebuild
-from ._single_store import axes_of_store, check_pointers, defined_in, single_store, with_regions
 
 
 @primitive

@@ -16,14 +16,14 @@ from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ...tir.walk import pre_order, substitute, transform, uses_var
 from ..analysis import all_of, check_plain_path, check_reduction
 from ..declared_regions import redeclared
+from ..edit.known_reduction import Reduction, combined, reduction_of, stores_of
+from ..edit.loop_nests import rebuild
+from ..edit.reduction_loops import check_sweep, is_reduce_loop, mentions
 from ..errors import ScheduleError, bad_argument
 from ..footprint import analyzer_at
 from ..handles import BlockRV
 from ..primitive import primitive
 from ..tree import Tree, blocks_below, tree_of, unique_block_name
-from ._known_reduction import Reduction, combined, reduction_of, stores_of
-from ._nest_insertion import rebuild
-from ._reduction_loops import check_sweep, is_reduce_loop, mentions
 
 
 @primitive

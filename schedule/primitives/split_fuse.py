@@ -15,10 +15,10 @@ from ...tir.stmt import Block, For, Stmt
 from ...tir.walk import uses_var
 from ..analysis import bare_loads
 from ..bindings import analyzer_above, bind_symbols, check_at_zero, check_plain, rebind
+from ..edit.reduction_loops import check_starts_kept
 from ..errors import ScheduleError, bad_argument
 from ..primitive import primitive
 from ..tree import Tree, tree_of
-from ._reduction_loops import check_starts_kept
 
 Factor = int | Expr | None
 

@@ -10,13 +10,13 @@ from ...tir.function import PrimFunc
 from ...tir.stmt import BlockRealize
 from ...tir.walk import pre_order, substitute
 from ..analysis import check_plain_path
+from ..edit.index_map_arguments import has_trivial_bindings, map_of_axes, own_nest, sized_analyzer, tidy
+from ..edit.loop_nests import nest
 from ..errors import ScheduleError
 from ..index_map import IndexMap, simplify_unless_constant
 from ..primitive import primitive
 from ..region_cover import covers_domain
 from ..tree import symbols_of, tree_of
-from ._layout_maps import has_trivial_bindings, map_of_axes, own_nest, sized_analyzer, tidy
-from ._nest_insertion import nest
 
 
 def _prepare_block_layout(func: PrimFunc, block: Any, index_map: Any, **_: Any) -> dict[str, Any]:

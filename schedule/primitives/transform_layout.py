@@ -17,12 +17,12 @@ from ..analysis import (
     opaque_buffers,
     region_of,
 )
+from ..edit.buffer_replacement import separated
+from ..edit.index_map_arguments import as_recorded, block_name, sized_analyzer
 from ..errors import ScheduleError
 from ..index_map import IndexMap
 from ..primitive import primitive
 from ..tree import Tree, symbols_of, tree_of
-from ._layout_maps import as_recorded, block_name, sized_analyzer
-from ._match_buffers import separated
 from .cache_read_write import pick_buffer
 from .layout_padding import fill_padding, pad_of
 

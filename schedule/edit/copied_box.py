@@ -19,9 +19,9 @@ from ...tir.walk import pre_order, transform
 from ..analysis import Scope, accesses
 from ..footprint import Ends, analyzer_at, first_outside
 from ..tree import Tree, symbols_of
-from ._element_access import point
-from ._match_buffers import renewed_buffers
-from ._nest_insertion import Span, nest, realize_over, span_within
+from .buffer_replacement import renewed_buffers
+from .copied_element import point
+from .loop_nests import Span, nest, realize_over, span_within
 
 Part = tuple[Range, ...]
 """The box of the old buffer that the new buffer holds."""

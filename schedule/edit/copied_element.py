@@ -16,7 +16,7 @@ from ..footprint import analyzer_at
 from ..index_map import IndexMap
 from ..region_cover import covers_domain
 from ..tree import Tree, blocks_below
-from ._layout_maps import sized_analyzer
+from .index_map_arguments import sized_analyzer
 
 
 def point(buffer: Buffer, indices: Sequence[Expr]) -> BufferRegion:
