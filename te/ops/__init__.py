@@ -20,8 +20,8 @@ from .adaptive_pool import (
     adaptive_max_pool3d,
 )
 from .attention import attention
-from .axis_reductions import argmax, argmin, max, mean, min, prod, sum
-from .broadcast import (
+from .blocks.axis_reductions import argmax, argmin, max, mean, min, prod, sum
+from .blocks.broadcast import (
     add,
     broadcast_to,
     divide,
@@ -39,6 +39,9 @@ from .broadcast import (
     power,
     subtract,
 )
+from .blocks.pad import pad
+from .blocks.reshape_transpose import expand_dims, flatten, flip, repeat, reshape, squeeze, tile, transpose
+from .blocks.softmax import log_softmax, softmax
 from .concatenate_and_index import concatenate, full, one_hot, split, stack, strided_slice, take
 from .conv import conv1d, conv2d, conv3d
 from .conv_transpose import conv2d_transpose
@@ -93,7 +96,6 @@ from .elementwise import (
 from .elementwise import cast_to as cast
 from .matmul import batch_matmul, dense, matmul
 from .norm import batch_norm, group_norm, layer_norm, rms_norm
-from .pad import pad
 from .pool import (
     avg_pool1d,
     avg_pool2d,
@@ -104,9 +106,7 @@ from .pool import (
     max_pool2d,
     max_pool3d,
 )
-from .reshape_transpose import expand_dims, flatten, flip, repeat, reshape, squeeze, tile, transpose
 from .resize import resize1d, resize2d, resize3d
-from .softmax import log_softmax, softmax
 
 concat = concatenate
 div = divide

@@ -11,8 +11,8 @@ from ...tir.op import all_
 from ..compute import compute
 from ..reduce import max_, reduce_axis, sum_
 from ..tensor import Tensor
-from ._common import ELEMWISE, check_tensor, constant
-from .conv import check_layout
+from .blocks.arguments import ELEMWISE, check_tensor, constant
+from .blocks.windows import check_layout
 
 Index = tuple[Expr, ...]
 

@@ -11,9 +11,9 @@ from ...tir.op import if_then_else, unary
 from ..compute import compute
 from ..reduce import reduce_axis, sum_
 from ..tensor import Tensor
-from ._common import ELEMWISE, check_tensor, require_same, shape_text
-from .broadcast import broadcast_shape, element
-from .softmax import softmax
+from .blocks.arguments import ELEMWISE, check_tensor, require_same, shape_text
+from .blocks.broadcast import broadcast_shape, element
+from .blocks.softmax import softmax
 
 
 def attention(

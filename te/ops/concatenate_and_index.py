@@ -11,7 +11,7 @@ from ...tir.expr import Expr, const, convert
 from ...tir.op import if_then_else, max_, min_, select
 from ..compute import as_shape, compute
 from ..tensor import Tensor
-from ._common import (
+from .blocks.arguments import (
     INJECTIVE,
     check_tensor,
     constant,
@@ -19,7 +19,7 @@ from ._common import (
     require_same,
     shape_text,
 )
-from .reshape_transpose import expand_dims, flatten
+from .blocks.reshape_transpose import expand_dims, flatten
 
 
 def concatenate(tensors: Sequence[Tensor], axis: int = 0, name: str = "T_concat") -> Tensor:

@@ -9,9 +9,9 @@ from ...tir.op import all_, if_then_else
 from ..compute import compute
 from ..reduce import reduce_axis, sum_
 from ..tensor import Tensor
-from ._common import accumulator, check_tensor, constant, per_dimension, require_same
-from .conv import arranged, check_layout, with_bias
-from .pad import window_padding
+from .blocks.arguments import accumulator, check_tensor, constant, per_dimension, require_same
+from .blocks.result_stages import with_bias
+from .blocks.windows import arranged, check_layout, window_padding
 
 
 def conv2d_transpose(
@@ -86,7 +86,7 @@ def conv2d_transpose(
                  "H": kernel[0] - 1 - ry.var, "W": kernel[1] - 1 - rx.var}  # fmt: skip
         return sum_(cast(acc, wide(*index)) * cast(acc, weight(*[where[d] for d in order])), axis=[rc, ry, rx])
 
-    names = ["nn", "ff", "yy", "xx"] if channel == 1 else ["nn", "yy", "xx", "ff"]
+    names = arranged("nn", "ff", ["yy", "xx"], channel)
     shape = arranged(data.shape[0], per_group * groups, room, channel)
     plain = bias is not None or acc == out
     total = compute(shape, f, name if plain else f"{name}_acc", name, varargs_names=names)

@@ -9,16 +9,9 @@ from ...tir.expr import Expr, Range, cast
 from ..compute import compute
 from ..reduce import reduce_axis, sum_
 from ..tensor import Tensor
-from ._common import BROADCAST, ELEMWISE, accumulator, check_tensor, require_same, shape_text
-from .broadcast import broadcast_shape, element
-
-
-def converted(total: Tensor, out_dtype: str, name: str) -> Tensor:
-    """``total`` when it has the data type already, else a stage that converts it."""
-    if total.dtype == out_dtype:
-        return total
-    out: Tensor = compute(total.shape, lambda *i: cast(out_dtype, total(*i)), name=name, tag=ELEMWISE)
-    return out
+from .blocks.arguments import BROADCAST, accumulator, check_tensor, require_same, shape_text
+from .blocks.broadcast import broadcast_shape, element
+from .blocks.result_stages import converted
 
 
 def matmul(

@@ -11,7 +11,7 @@ from ...tir.op import unary
 from ..compute import compute
 from ..reduce import reduce_axis, sum_
 from ..tensor import Tensor
-from ._common import (
+from .blocks.arguments import (
     BROADCAST,
     ELEMWISE,
     check_tensor,
@@ -22,7 +22,7 @@ from ._common import (
     require_same,
     shape_text,
 )
-from .reshape_transpose import reshape
+from .blocks.reshape_transpose import reshape
 
 
 class _Over:

@@ -9,8 +9,8 @@ from ...tir.expr import Expr, IntImm, cast, const
 from ...tir.op import max_, min_, select
 from ..compute import compute
 from ..tensor import Tensor
-from ._common import INJECTIVE, check_tensor, constant
-from .conv import check_layout
+from .blocks.arguments import INJECTIVE, check_tensor, constant
+from .blocks.windows import check_layout
 
 _COORDINATES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
 _ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")

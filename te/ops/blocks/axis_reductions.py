@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...tir.dtype import bits_of, is_float, max_value
-from ...tir.expr import And, Expr, IterVar, Or, Range, cast, const, convert
-from ...tir.op import infinity, min_value_of, select
-from ..compute import compute
-from ..reduce import comm_reducer, max_, min_, reduce_axis, sum_
-from ..reduce import prod as product
-from ..tensor import Tensor
-from ._common import COMM_REDUCE, ELEMWISE, accumulator, check_tensor, normalize_axes, normalize_axis, prod_of
+from ....tir.dtype import bits_of, is_float, max_value
+from ....tir.expr import And, Expr, IterVar, Or, Range, cast, const, convert
+from ....tir.op import infinity, min_value_of, select
+from ...compute import compute
+from ...reduce import comm_reducer, max_, min_, reduce_axis, sum_
+from ...reduce import prod as product
+from ...tensor import Tensor
+from .arguments import COMM_REDUCE, ELEMWISE, accumulator, check_tensor, normalize_axes, normalize_axis, prod_of
 
 
 def sum(x: Tensor, axis: Any = None, keepdims: bool = False, out_dtype: str | None = None, name: str = "T_sum") -> Any:

@@ -1,16 +1,16 @@
-"""This module pads tensors, and reads the padding arguments of convolutions and pooling."""
+"""This module pads tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from ...tir.dtype import is_float
-from ...tir.expr import Expr, const, convert, is_const_int
-from ...tir.op import all_, if_then_else, max_, min_, select
-from ..compute import compute
-from ..tensor import Tensor
-from ._common import INJECTIVE, check_tensor, constant, shape_text
+from ....tir.dtype import is_float
+from ....tir.expr import Expr, const, convert, is_const_int
+from ....tir.op import all_, if_then_else, max_, min_, select
+from ...compute import compute
+from ...tensor import Tensor
+from .arguments import INJECTIVE, check_tensor, constant, shape_text
 
 
 def pad(
@@ -71,45 +71,3 @@ def _constant(value: Any, dtype: str) -> Expr:
     if isinstance(value, (int, float)):
         return const(value if is_float(dtype) else int(value), dtype)
     return convert(value).astype(dtype)
-
-
-def window_padding(
-    op: str, padding: Any, kernel: Sequence[int], stride: Sequence[int], extents: Sequence[Expr]
-) -> tuple[list[Any], list[Any]]:
-    """Padding before and after each spatial dimension.
-
-    ``padding``: one number; one per dimension; two per dimension, all befores first (TVM: top, left, bottom, right);
-    pairs; ``"valid"`` (none); ``"same"`` (the output has ceil(size / stride) elements, the odd one goes after).
-    ``kernel`` is the extent of the window, dilation included.
-    """
-    n = len(kernel)
-    if isinstance(padding, str):
-        if padding.lower() == "valid":
-            return [0] * n, [0] * n
-        if padding.lower() != "same":
-            raise ValueError(f"{op}: padding={padding!r}; as a word there are 'same' and 'valid'")
-        before, after = [], []
-        for k, s, extent in zip(kernel, stride, extents, strict=True):
-            if s == 1:
-                total = k - 1
-            else:
-                size = constant(op, 'a size (padding="same" with a stride)', extent)
-                total = max(((size + s - 1) // s - 1) * s + k - size, 0)
-            before.append(total // 2)
-            after.append(total - total // 2)
-        return before, after
-    items = list(padding) if isinstance(padding, (tuple, list)) else [padding] * n
-    if any(isinstance(p, (tuple, list)) for p in items):
-        if len(items) != n or not all(isinstance(p, (tuple, list)) and len(p) == 2 for p in items):
-            raise ValueError(f"{op}: padding={padding!r}; pairs have to be {n} of (before, after)")
-        before, after = [p[0] for p in items], [p[1] for p in items]
-    elif len(items) in (1, n):
-        before = after = items * (n if len(items) == 1 else 1)
-    elif len(items) == 2 * n:
-        before, after = items[:n], items[n:]
-    else:
-        raise ValueError(f"{op}: padding={padding!r}; give 1, {n} or {2 * n} numbers, 'same' or 'valid'")
-    numbers = [constant(op, "padding", p) for p in (*before, *after)]
-    if min(numbers) < 0:
-        raise ValueError(f"{op}: padding={padding!r} is negative")
-    return numbers[:n], numbers[n:]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...tir.dtype import bits_of, is_float
-from ...tir.expr import Expr, Range, cast, const
-from ...tir.op import unary
-from ..compute import compute
-from ..reduce import max_, reduce_axis, sum_
-from ..tensor import Tensor
-from ._common import check_tensor, normalize_axis
+from ....tir.dtype import bits_of, is_float
+from ....tir.expr import Expr, Range, cast, const
+from ....tir.op import unary
+from ...compute import compute
+from ...reduce import max_, reduce_axis, sum_
+from ...tensor import Tensor
+from .arguments import check_tensor, normalize_axis
 
 
 class _Rows:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...tir.expr import Expr, IntImm, const
-from ..compute import as_shape, compute
-from ..tensor import Tensor
-from ._common import (
+from ....tir.expr import Expr, IntImm, const
+from ...compute import as_shape, compute
+from ...tensor import Tensor
+from .arguments import (
     INJECTIVE,
     check_tensor,
     normalize_axes,

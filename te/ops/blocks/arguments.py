@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...tir.access_regions import linear_key
-from ...tir.dtype import bits_of, is_float, is_int
-from ...tir.expr import Expr, IntImm, const, convert
-from ..tensor import Tensor
+from ....tir.access_regions import linear_key
+from ....tir.dtype import bits_of, is_float, is_int
+from ....tir.expr import Expr, IntImm, const, convert
+from ...tensor import Tensor
 
 ELEMWISE, BROADCAST, INJECTIVE, COMM_REDUCE = "elemwise", "broadcast", "injective", "comm_reduce"
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...tir.dtype import is_float
-from ...tir.expr import Expr, IntImm, cast, const, convert
-from ...tir.op import floordiv, floormod, max_, min_, pow_
-from ..compute import as_shape, compute
-from ..tensor import Tensor, set_broadcast_operator
-from ._common import BROADCAST, ELEMWISE, check_tensor, same, shape_text
+from ....tir.dtype import is_float
+from ....tir.expr import Expr, IntImm, cast, const, convert
+from ....tir.op import floordiv, floormod, max_, min_, pow_
+from ...compute import as_shape, compute
+from ...tensor import Tensor, set_broadcast_operator
+from .arguments import BROADCAST, ELEMWISE, check_tensor, same, shape_text
 
 
 def broadcast_shape(op: str, a: Sequence[Expr], b: Sequence[Expr]) -> tuple[Expr, ...]:

@@ -1,0 +1,142 @@
+"""This module describes the windows of convolutions and pooling: their layout, padding and output sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ....tir.expr import Expr, IntImm
+from ...tensor import Tensor
+from .arguments import constant, per_dimension, shape_text
+from .pad import pad
+
+SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
+"""The letters of the spatial dimensions, by their number."""
+
+AXES = {"N": "nn", "C": "cc", "O": "ff", "D": "zz", "H": "yy", "W": "xx"}
+"""The names of output axes in TVM's topi, by the letter of the dimension."""
+
+
+def check_layout(op: str, layout: str, n: int) -> tuple[int, int]:
+    """Returns where the channels and the first spatial dimension are: N, C, spatial… or N, spatial…, C."""
+    spatial = SPATIAL[n]
+    if layout == "NC" + spatial:
+        return 1, 2
+    if layout == "N" + spatial + "C":
+        return n + 1, 1
+    raise ValueError(f"{op}: layout={layout!r}; there are {'NC' + spatial!r} and {'N' + spatial + 'C'!r}")
+
+
+def arranged(batch: Any, channels: Any, spatial: Sequence[Any], channel: int) -> list[Any]:
+    """Returns the batch, the channels and the spatial dimensions in the order of the layout."""
+    return [batch, channels, *spatial] if channel == 1 else [batch, *spatial, channels]
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Describes windows over the spatial dimensions of ``data``; one entry per dimension in each tuple."""
+
+    op: str
+    data: Tensor
+    channel: int
+    first: int
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+    @staticmethod
+    def of(op: str, data: Tensor, layout: str, sizes: Any, stride: Any, padding: Any, dilation: Any) -> Windows:
+        """Returns the windows that an operator's arguments ask for; ``stride=None`` means the windows' size."""
+        n = data.ndim - 2
+        channel, first = check_layout(op, layout, n)
+        kernel = per_dimension(op, "kernel", sizes, n)
+        strides = kernel if stride is None else per_dimension(op, "stride", stride, n)
+        dilations = per_dimension(op, "dilation", dilation, n)
+        reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+        before, after = window_padding(op, padding, reach, strides, data.shape[first : first + n])
+        return Windows(op, data, channel, first, kernel, strides, dilations, tuple(before), tuple(after))
+
+    @property
+    def reach(self) -> list[int]:
+        """Returns the extent of a window, dilation included."""
+        return [(k - 1) * d + 1 for k, d in zip(self.sizes, self.dilations, strict=True)]
+
+    @property
+    def extents(self) -> tuple[Expr, ...]:
+        """Returns the spatial extents of the data."""
+        return self.data.shape[self.first : self.first + len(self.sizes)]
+
+    def count(self, d: int, more: int = 0) -> Expr:
+        """Returns how many windows fit along dimension ``d`` with ``more`` elements of padding; ValueError for none."""
+        extent, window, before, after = self.extents[d], self.reach[d], self.before[d], self.after[d] + more
+        room = extent + before + after - window
+        if isinstance(room, IntImm) and room.value < 0:
+            raise ValueError(
+                f"{self.op}: a window of {window} elements does not fit into {extent} with padding {before} and {after}; "
+                f"the input has the shape {shape_text(self.data)}"
+            )
+        return room // self.strides[d] + 1
+
+    def counts(self) -> list[Expr]:
+        """Returns how many windows fit along each dimension: ``(extent + padding - window) // stride + 1``."""
+        return [self.count(d) for d in range(len(self.sizes))]
+
+    def padded(self, value: Any = 0, more: Sequence[int] = ()) -> Tensor:
+        """Returns the data with its padding, and ``more`` elements after it, as a stage; the data itself without."""
+        lo, hi = [0] * self.data.ndim, [0] * self.data.ndim
+        for d, (b, a) in enumerate(zip(self.before, self.after, strict=True)):
+            lo[self.first + d], hi[self.first + d] = b, a + (more[d] if more else 0)
+        return pad(self.data, lo, hi, value) if any(lo) or any(hi) else self.data
+
+    def index(self, i: Sequence[Any], channel: Any, window: Sequence[Any]) -> list[Any]:
+        """Returns the index, in the padded data, of the element ``window`` of the window of the output ``i``."""
+        index = list(i)
+        index[self.channel] = channel
+        for d, (at, s, step) in enumerate(zip(window, self.strides, self.dilations, strict=True), self.first):
+            index[d] = i[d] * s + at * step
+        return index
+
+
+def window_padding(
+    op: str, padding: Any, kernel: Sequence[int], stride: Sequence[int], extents: Sequence[Expr]
+) -> tuple[list[Any], list[Any]]:
+    """Padding before and after each spatial dimension.
+
+    ``padding``: one number; one per dimension; two per dimension, all befores first (TVM: top, left, bottom, right);
+    pairs; ``"valid"`` (none); ``"same"`` (the output has ceil(size / stride) elements, the odd one goes after).
+    ``kernel`` is the extent of the window, dilation included.
+    """
+    n = len(kernel)
+    if isinstance(padding, str):
+        if padding.lower() == "valid":
+            return [0] * n, [0] * n
+        if padding.lower() != "same":
+            raise ValueError(f"{op}: padding={padding!r}; as a word there are 'same' and 'valid'")
+        before, after = [], []
+        for k, s, extent in zip(kernel, stride, extents, strict=True):
+            if s == 1:
+                total = k - 1
+            else:
+                size = constant(op, 'a size (padding="same" with a stride)', extent)
+                total = max(((size + s - 1) // s - 1) * s + k - size, 0)
+            before.append(total // 2)
+            after.append(total - total // 2)
+        return before, after
+    items = list(padding) if isinstance(padding, (tuple, list)) else [padding] * n
+    if any(isinstance(p, (tuple, list)) for p in items):
+        if len(items) != n or not all(isinstance(p, (tuple, list)) and len(p) == 2 for p in items):
+            raise ValueError(f"{op}: padding={padding!r}; pairs have to be {n} of (before, after)")
+        before, after = [p[0] for p in items], [p[1] for p in items]
+    elif len(items) in (1, n):
+        before = after = items * (n if len(items) == 1 else 1)
+    elif len(items) == 2 * n:
+        before, after = items[:n], items[n:]
+    else:
+        raise ValueError(f"{op}: padding={padding!r}; give 1, {n} or {2 * n} numbers, 'same' or 'valid'")
+    numbers = [constant(op, "padding", p) for p in (*before, *after)]
+    if min(numbers) < 0:
+        raise ValueError(f"{op}: padding={padding!r} is negative")
+    return numbers[:n], numbers[n:]
