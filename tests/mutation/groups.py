@@ -8,7 +8,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "simplifier": (
         "tir/arith/analyzer.py", "tir/arith/facts.py", "tir/arith/canonical.py", "tir/arith/compare.py",
         "tir/arith/floor_division.py", "tir/arith/itermap/iter_map.py", "tir/arith/region_bounds.py", "tir/arith/rewrite_rules.py",
-        "tir/arith/subspace.py", "tir/arith/polynomial.py", "tir/structure.py",
+        "tir/arith/itermap/subspace.py", "tir/arith/polynomial.py", "tir/structure.py",
     ),
     "legality": (
         "schedule/analysis.py", "schedule/bindings.py", "schedule/footprint.py", "schedule/dependence.py",
