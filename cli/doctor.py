@@ -30,7 +30,7 @@ def command(refresh: bool, num_cores: int | None, target: str | None, as_json: b
     """Measure and print this machine: CPU, vector width, cores, caches, the peak of multiply-adds and the bandwidth of
     memory (both by code that Tilewright generates), versions, and where each setting came from."""
     from ..codegen import Target
-    from ..codegen.cache_directory import cache_directory
+    from ..codegen.jit.cache_directory import cache_directory
     from ..driver.machine_probes import measure_machine
 
     machine = Target(target_text(target, num_cores))
@@ -80,7 +80,7 @@ def command(refresh: bool, num_cores: int | None, target: str | None, as_json: b
 
 
 def _object_cache() -> dict[str, Any]:
-    from ..codegen.object_cache import cache_state
+    from ..codegen.jit.object_cache import cache_state
 
     state = cache_state()
     return {

@@ -7,15 +7,15 @@ scratch memory, argument checks, timing.
 """
 
 from .compile import compile
-from .cpu_features import TargetError
 from .export import ExportError
 from .llvm.jit import JITError
 from .lower import lower
 from .lowered import LoweredFunc, Param, abi_of
+from .machine.cpu_features import TargetError
+from .machine.target import Target
 from .runtime.arguments import ArgumentError
 from .runtime.module import BoundCall, Function, Module
 from .runtime.timing import TimingResult
-from .target import Target
 from .version import CODEGEN_VERSION
 
 __all__ = [

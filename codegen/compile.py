@@ -29,9 +29,9 @@ from .llvm.emit import emit
 from .llvm.jit import optimize_and_compile
 from .lower import lower
 from .lowered import LoweredFunc, functions_of
+from .machine.target import Target
 from .packing import layout_free_params, split_packing
 from .runtime.module import Module
-from .target import Target
 
 
 def compile(

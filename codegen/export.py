@@ -19,9 +19,9 @@ from .c.c_header import c_header
 from .c.c_source import emit_c
 from .llvm.jit import CompiledCode, optimize_and_compile
 from .lowered import LoweredFunc
+from .machine.target import Target
+from .machine.triples import arch_of, default_triple, system_of
 from .runtime.runtime_ir import runtime_ir
-from .target import Target
-from .triples import arch_of, default_triple, system_of
 from .version import CODEGEN_VERSION
 
 SUFFIXES = (".o", ".so", ".s", ".ll", ".c")

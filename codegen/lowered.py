@@ -17,7 +17,7 @@ from ..tir.function import IRModule, PrimFunc
 from ..tir.node import Node
 from ..tir.stmt import Block, BufferStore
 from ..tir.walk import distinct, pre_order
-from .target import Target
+from .machine.target import Target
 
 SIZE = "int64"
 """The C type of a symbolic size, whatever the type of its variable."""

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..codegen.cache_directory import cache_directory
+from ..codegen.jit.cache_directory import cache_directory
 from ..codegen.llvm.jit import load, optimize_and_compile
 from ..codegen.llvm.microbenchmarks import (
     CLOCK_STEPS,
@@ -29,8 +29,8 @@ from ..codegen.llvm.microbenchmarks import (
     sweep_block_bytes,
     sweep_ir,
 )
+from ..codegen.machine.target import Target
 from ..codegen.runtime.loader import runtime_symbols
-from ..codegen.target import Target
 
 FORMAT = 3
 SWEEPS = {"read": 1, "copy": 2, "triad": 3}

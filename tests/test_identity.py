@@ -26,7 +26,7 @@ PLAIN = {
     "tir/arith/polynomial.py",  # a fixed order of two keys that are made of numbers
     "tir/dtype.py",
     "tir/parser/parser_base.py",  # names of arguments
-    "codegen/target.py",  # a target is its text
+    "codegen/machine/target.py",  # a target is its text
     "codegen/llvm/jit.py",
 }
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..codegen.target import Target
+from ..codegen.machine.target import Target
 from ..schedule import Schedule, ScheduleError
 from ..tir.deep_recursion import with_room
 from ..tir.function import PrimFunc

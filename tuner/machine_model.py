@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..codegen.target import Target
+from ..codegen.machine.target import Target
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..codegen import CODEGEN_VERSION
-from ..codegen.target import Target
+from ..codegen.machine.target import Target
 from ..schedule import Schedule, ScheduleError, Trace
 from ..tir.cost import count_flops
 from ..tir.equal import program_key

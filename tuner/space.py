@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..codegen.target import Target
+from ..codegen.machine.target import Target
 from ..schedule import Schedule, ScheduleError
 from ..tir.function import PrimFunc
 from .machine_model import MachineModel

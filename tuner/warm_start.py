@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..codegen.target import Target
+from ..codegen.machine.target import Target
 from ..schedule import ScheduleError, Trace, TraceError, retarget
 from ..tir.equal import program_key
 from ..tir.function import PrimFunc

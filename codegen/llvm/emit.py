@@ -7,8 +7,8 @@ from ...tir.dtype import is_bool, is_int, is_signed
 from ...tir.expr import Call
 from ...tir.stmt import AssertStmt
 from ...tir.walk import distinct
-from ..cpu_features import TargetError
 from ..lowered import LoweredFunc
+from ..machine.cpu_features import TargetError
 from .function_builder import FunctionBuilder
 from .llvm_expr import EmitError, ModuleParts
 from .llvm_stmt import StmtEmitter

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..cpu_features import TargetError
-from ..elf_symbols import undefined_symbols
-from ..object_cache import find_object, keep_object, object_key
-from ..target import Target
+from ..jit.elf_symbols import undefined_symbols
+from ..jit.object_cache import find_object, keep_object, object_key
+from ..machine.cpu_features import TargetError
+from ..machine.target import Target
 from ..version import CODEGEN_VERSION
 from .loop_invariants import NO_LOOP_INVARIANTS
 from .single_lane_stores import split_single_lane_stores
@@ -73,7 +73,7 @@ def optimize_and_compile(
     """Return machine code for ``target`` from LLVM IR text.
 
     ``link``: further modules to link with it; ``toggles``: the other fields of :class:`Options`. With ``cache``,
-    machine code made before is taken from the disk (:mod:`..object_cache`), and new code is kept there.
+    machine code made before is taken from the disk (:mod:`..jit.object_cache`), and new code is kept there.
 
     Raises :class:`JITError` when the text is not a valid module.
     """

@@ -9,7 +9,7 @@ Each is ``void NAME(ptr ctx, i64 begin, i64 end)``, the shape that the runtime's
 from __future__ import annotations
 
 from ...tir.dtype import bytes_of
-from ..target import Target
+from ..machine.target import Target
 from .llvm_types import float_constant, llvm_type, splat_constant
 
 CLOCK_STEPS = 64

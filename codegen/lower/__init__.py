@@ -9,7 +9,7 @@ from typing import Any, overload
 
 from ...tir.function import PrimFunc
 from ..lowered import LoweredFunc, functions_of
-from ..target import Target
+from ..machine.target import Target
 from .pipeline import PASSES, PLAIN_PASSES, Pass, PassReport, run_passes
 
 __all__ = ["PASSES", "PLAIN_PASSES", "Pass", "PassReport", "lower", "run_passes"]

@@ -7,7 +7,7 @@ from ...tir.expr import Add, Call, Expr, FloatImm, Mul, Sub, const
 from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.walk import transform
-from ..target import Target
+from ..machine.target import Target
 
 
 def form_fma(func: PrimFunc, target: Target) -> PrimFunc:

@@ -12,7 +12,7 @@ from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import AssertStmt, BufferStore, Evaluate, For, IfThenElse, LetStmt, Stmt, While, seq
 from ...tir.walk import post_order, pre_order, substitute, transform_statements, vars_in
-from ..target import Target
+from ..machine.target import Target
 
 DISTANCE = "pragma_prefetch_distance"
 _NEAR = ("register", "local")

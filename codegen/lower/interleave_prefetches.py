@@ -14,7 +14,7 @@ from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import Evaluate, For, LetStmt, Stmt, While, seq
 from ...tir.walk import replace_node, substitute, uses_var
-from ..target import Target
+from ..machine.target import Target
 
 NEXT = "pragma_prefetch_next"
 _MOST_LINES = 64

@@ -9,7 +9,7 @@ from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import BufferStore, For, IfThenElse, Stmt, seq
 from ...tir.walk import pre_order, substitute, transform
-from ..target import Target
+from ..machine.target import Target
 from .choose_unrolled import with_pragmas_of
 from .insert_prefetches import DISTANCE, unrolled_distance
 from .statement_copies import fresh_copy

@@ -9,7 +9,7 @@ from ...tir.fixed_point import FIXED_POINT, fixed_point_steps
 from ...tir.function import PrimFunc
 from ...tir.walk import distinct, transform
 from ..math import expand, named_sums
-from ..target import Target
+from ..machine.target import Target
 
 
 def lower_math(func: PrimFunc, target: Target | None = None) -> PrimFunc:

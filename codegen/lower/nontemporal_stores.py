@@ -19,7 +19,7 @@ from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import Allocate, AttrStmt, BufferStore, For, IfThenElse, LetStmt, Stmt, While, seq
 from ...tir.walk import pre_order, substitute, transform, vars_in
-from ..target import Target
+from ..machine.target import Target
 from .statement_copies import fresh_copy
 
 NONTEMPORAL = "pragma_nontemporal_store"

@@ -19,7 +19,7 @@ from ...tir.deep_recursion import with_room
 from ...tir.function import PrimFunc
 from ...tir.index_width import unified
 from ...tir.verify import verify
-from ..target import Target
+from ..machine.target import Target
 from .assumptions import drop_assumptions
 from .choose_unrolled import choose_unrolled
 from .compact_buffers import compact_buffers

@@ -15,7 +15,7 @@ from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import BufferStore, For, IfThenElse, LetStmt, Stmt, seq
 from ...tir.walk import pre_order, substitute, vars_in
-from ..target import Target
+from ..machine.target import Target
 from .transpose_network import transposed
 from .vectorize_loops import NotVectorizable, vectorize_expr, widen
 

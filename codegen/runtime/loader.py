@@ -10,7 +10,7 @@ import threading
 from functools import lru_cache
 
 from ..llvm.jit import load, optimize_and_compile
-from ..target import Target
+from ..machine.target import Target
 from .runtime_ir import SYMBOLS, runtime_ir
 
 _lock = threading.Lock()

@@ -24,7 +24,7 @@ from ...tir.dtype import bytes_of, parse_dtype, to_numpy
 from ...tir.expr import IntImm, Var
 from ..llvm.jit import Loaded, load, optimize_and_compile
 from ..lowered import Param
-from ..target import Target
+from ..machine.target import Target
 
 UNUSUAL = -(1 << 31)
 """The result of ``tw_call`` when it did not call the function."""

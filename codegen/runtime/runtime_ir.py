@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from string import Template
 
-from ..target import Target
+from ..machine.target import Target
 from .memory_ir import MEMORY
 from .pool_ir import POOL
 

@@ -12,9 +12,9 @@ import pytest
 from tilewright.codegen import compile
 from tilewright.codegen.llvm.jit import optimize_and_compile
 from tilewright.codegen.lowered import LoweredFunc
+from tilewright.codegen.machine.target import Target
 from tilewright.codegen.runtime.arguments import Arguments, c_types
 from tilewright.codegen.runtime.module import Module
-from tilewright.codegen.target import Target
 from tilewright.tir.buffer import decl_buffer
 from tilewright.tir.expr import IntImm, Var
 from tilewright.tir.function import PrimFunc

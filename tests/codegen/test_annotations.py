@@ -13,7 +13,7 @@ import pytest
 
 from tilewright import tir
 from tilewright.codegen.lower import PASSES, lower, pipeline, run_passes
-from tilewright.codegen.target import Target
+from tilewright.codegen.machine.target import Target
 from tilewright.schedule import Schedule
 from tilewright.tir.annotations import ANNOTATIONS
 from tilewright.tir.parser import parse

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tilewright.codegen.lowered import LoweredFunc, Param, abi_of
+from tilewright.codegen.machine.target import Target
 from tilewright.codegen.runtime.arguments import ArgumentError, Arguments
 from tilewright.codegen.runtime.array_views import view_of
 from tilewright.codegen.runtime.native_glue import fast_call_ir, glue_for
-from tilewright.codegen.target import Target
 from tilewright.tir.buffer import decl_buffer
 from tilewright.tir.expr import IntImm, Var
 from tilewright.tir.function import PrimFunc

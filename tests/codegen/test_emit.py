@@ -12,9 +12,9 @@ from tilewright.codegen.compile import compile as compile_function
 from tilewright.codegen.llvm.emit import emit
 from tilewright.codegen.llvm.jit import load, optimize_and_compile
 from tilewright.codegen.lower import lower
+from tilewright.codegen.machine.target import Target
 from tilewright.codegen.runtime.arguments import c_types
 from tilewright.codegen.runtime.loader import runtime_symbols
-from tilewright.codegen.target import Target
 from tilewright.tir.parser import parse
 
 

@@ -5,9 +5,9 @@ import gc
 
 import pytest
 
-from tilewright.codegen.elf_symbols import undefined_symbols
+from tilewright.codegen.jit.elf_symbols import undefined_symbols
 from tilewright.codegen.llvm.jit import JITError, load, optimize_and_compile
-from tilewright.codegen.target import Target
+from tilewright.codegen.machine.target import Target
 
 NATIVE = Target("native")
 ADD = "define i32 @add(i32 %a, i32 %b) {\n  %c = add i32 %a, %b\n  ret i32 %c\n}\n"

@@ -8,7 +8,7 @@ import pytest
 from tilewright import tir
 from tilewright.codegen.compile import compile as compile_function
 from tilewright.codegen.lower import PASSES, lower
-from tilewright.codegen.target import Target
+from tilewright.codegen.machine.target import Target
 from tilewright.tir.dtype import to_numpy
 from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse

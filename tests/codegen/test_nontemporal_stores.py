@@ -13,7 +13,7 @@ from tilewright import te
 from tilewright.codegen.compile import compile as compile_function
 from tilewright.codegen.llvm.emit import emit
 from tilewright.codegen.lower import PASSES, lower
-from tilewright.codegen.target import Target
+from tilewright.codegen.machine.target import Target
 from tilewright.schedule import Schedule
 from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse

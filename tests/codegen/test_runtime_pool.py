@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from tilewright.codegen.llvm.jit import load, optimize_and_compile
+from tilewright.codegen.machine.target import Target
 from tilewright.codegen.runtime.loader import runtime_symbols
 from tilewright.codegen.runtime.runtime_ir import SYMBOLS, runtime_ir
-from tilewright.codegen.target import Target
 
 BODY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 

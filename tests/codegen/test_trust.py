@@ -19,8 +19,8 @@ from tilewright.codegen.llvm.jit import load, optimize_and_compile
 from tilewright.codegen.lower import lower
 from tilewright.codegen.lower.compact_buffers import compact_buffers
 from tilewright.codegen.lowered import LoweredFunc
+from tilewright.codegen.machine.target import Target
 from tilewright.codegen.runtime.loader import runtime_symbols
-from tilewright.codegen.target import Target
 from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse
 from tilewright.tir.stmt import Allocate

@@ -6,7 +6,8 @@ import stat
 import numpy as np
 import pytest
 
-from tilewright.codegen import Target, cache_directory
+from tilewright.codegen import Target
+from tilewright.codegen.jit import cache_directory
 from tilewright.codegen.llvm.jit import optimize_and_compile
 from tilewright.codegen.llvm.microbenchmarks import driver_ir, fma_flops, fma_ir, sweep_block_bytes, sweep_ir
 from tilewright.driver import machine_probes

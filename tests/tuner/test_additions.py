@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tilewright import te
-from tilewright.codegen.target import Target
+from tilewright.codegen.machine.target import Target
 from tilewright.schedule import Schedule, ScheduleError, TensorIntrin, Trace, reducers, tensor_intrin
 from tilewright.schedule.extensions import needs_additions
 from tilewright.schedule.primitive import REGISTRY, PrimitiveMethods, primitive

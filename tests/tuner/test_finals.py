@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tilewright import te
-from tilewright.codegen.target import Target
+from tilewright.codegen.machine.target import Target
 from tilewright.tuner import MeasureResult, ModelGuidedSearch, PriorModel, Runner, SearchStrategy, Space, tune
 from tilewright.tuner.final_race import decide, finalists
 from tilewright.tuner.search import Candidate

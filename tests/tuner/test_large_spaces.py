@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tilewright import te
-from tilewright.codegen.target import Target
+from tilewright.codegen.machine.target import Target
 from tilewright.te import ops
 from tilewright.tir.interpret import interpret
 from tilewright.tuner import (

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tilewright import te
-from tilewright.codegen.target import Target
+from tilewright.codegen.machine.target import Target
 from tilewright.te import ops
 from tilewright.tuner import MachineModel, Space
 from tilewright.tuner.program import Program

@@ -10,7 +10,7 @@ import pytest
 
 from tilewright import te
 from tilewright.codegen import compile
-from tilewright.codegen.target import Target
+from tilewright.codegen.machine.target import Target
 from tilewright.schedule import Schedule, ScheduleError, Trace
 from tilewright.te import ops
 from tilewright.tir import Call, Evaluate, For, StringImm, Var, const

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tilewright import te
-from tilewright.codegen.target import Target
+from tilewright.codegen.machine.target import Target
 from tilewright.schedule import Schedule
 from tilewright.tir.parser import parse
 from tilewright.tuner import LocalRunner, ReferenceFailed

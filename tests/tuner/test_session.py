@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tilewright import te
-from tilewright.codegen.target import Target
+from tilewright.codegen.machine.target import Target
 from tilewright.schedule import Schedule, Trace
 from tilewright.tir.interpret import interpret
 from tilewright.tuner import MeasureResult, RandomSearch, Runner, TuningSession, default_schedule, tune

@@ -13,8 +13,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ...codegen.cpu import available_cores
-from ...codegen.target import Target
+from ...codegen.machine.cpu import available_cores
+from ...codegen.machine.target import Target
 from ...schedule import Schedule, ScheduleError, Trace
 from ...schedule.extensions import needs_additions
 from ...tir.function import PrimFunc

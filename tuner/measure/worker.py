@@ -33,7 +33,7 @@ import numpy as np
 
 from ...codegen.compile import compile as compile_func
 from ...codegen.lower import PLAIN_PASSES, lower
-from ...codegen.target import Target
+from ...codegen.machine.target import Target
 from ...schedule import Schedule, ScheduleError, Trace
 from ...tir.dtype import to_numpy
 from ...tir.function import PrimFunc

@@ -10,7 +10,7 @@ import warnings
 from functools import lru_cache
 from pathlib import Path
 
-from .version import CODEGEN_VERSION
+from ..version import CODEGEN_VERSION
 
 
 def cache_directory() -> Path:

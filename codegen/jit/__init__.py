@@ -1,0 +1,6 @@
+"""What compiling and loading machine code needs beside LLVM: the cache of object files, and the symbols of an object.
+
+Import from the modules; this package imports none of them. :mod:`tilewright.codegen.llvm.jit` compiles and loads.
+"""
+
+__all__: list[str] = []

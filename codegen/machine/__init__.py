@@ -1,0 +1,6 @@
+"""The machine to generate code for: :mod:`.target`, its features, its triple, and this machine's own (:mod:`.cpu`).
+
+Import from the modules; this package imports none of them.
+"""
+
+__all__: list[str] = []
