@@ -8,8 +8,8 @@ from ...tir.expr import Call, Expr
 from ...tir.fixed_point import FIXED_POINT, fixed_point_steps
 from ...tir.function import PrimFunc
 from ...tir.walk import distinct, transform
-from ..math import expand, named_sums
 from ..machine.target import Target
+from ..math import expand, named_sums
 
 
 def lower_math(func: PrimFunc, target: Target | None = None) -> PrimFunc:
