@@ -7,10 +7,9 @@ from typing import Any
 
 from ...tir.expr import Expr, FloatImm, IntImm, StringImm, Var
 from ...tir.function import PrimFunc
-from ...tir.stmt import Block, BlockRealize, For
+from ..edit.annotations import annotation_target, with_annotation, with_annotations
 from ..errors import ScheduleError, nearest
 from ..primitive import primitive
-from ..tree import Tree, tree_of
 
 
 @primitive
@@ -20,46 +19,26 @@ def annotate(func: PrimFunc, block_or_loop: str | Var, ann_key: str, ann_val: An
     ``ann_val`` is a number, a text, a list or a dict of those. Lowering reads the keys in
     :mod:`tilewright.tir.annotations`, and warns of other keys.
     """
-    _, node = _target(func, block_or_loop)
+    _, node = annotation_target(func, block_or_loop)
     value = _plain(ann_val)
     return func if ann_key in node.annotations else with_annotation(func, block_or_loop, ann_key, value)
-
-
-def with_annotation(func: PrimFunc, block_or_loop: str | Var, ann_key: str, ann_val: Any) -> PrimFunc:
-    """Return the function with an annotation of a block or loop, replacing an earlier one of that name."""
-    tree, node = _target(func, block_or_loop)
-    return _with(tree, node, {**node.annotations, str(ann_key): ann_val})
 
 
 @primitive
 def unannotate(func: PrimFunc, block_or_loop: str | Var, ann_key: str) -> PrimFunc:
     """Remove an annotation of a block or loop."""
-    tree, node = _target(func, block_or_loop)
+    tree, node = annotation_target(func, block_or_loop)
     if ann_key not in node.annotations:
         raise ScheduleError(
             f"there is no annotation {ann_key!r} here", where=node, hint=nearest(ann_key, node.annotations)
         )
-    return _with(tree, node, {k: v for k, v in node.annotations.items() if k != ann_key})
+    return with_annotations(tree, node, {k: v for k, v in node.annotations.items() if k != ann_key})
 
 
 @primitive
 def enter_postproc(func: PrimFunc) -> PrimFunc:
     """Mark in the trace that the steps from here on are post-processing, which replays may leave out."""
     return func
-
-
-def _target(func: PrimFunc, which: str | Var) -> tuple[Tree, For | Block]:
-    tree = tree_of(func)
-    return tree, tree.loop(which) if isinstance(which, Var) else tree.block(which).block
-
-
-def _with(tree: Tree, node: For | Block, annotations: Mapping[str, Any]) -> PrimFunc:
-    if isinstance(node, For):
-        return tree.replace({node: node.with_(annotations=annotations)})
-    realize = tree.parent[node]
-    assert isinstance(realize, BlockRealize)
-    block = node.with_(annotations=annotations)
-    return tree.replace({realize: BlockRealize(realize.iter_values, realize.predicate, block)})
 
 
 def _plain(value: Any) -> Any:

@@ -11,14 +11,14 @@ from ...tir.expr import Range, match_types
 from ...tir.function import PrimFunc
 from ...tir.stmt import BlockRealize
 from ..analysis import accesses, opaque_buffers
+from ..edit.annotations import with_annotation
+from ..edit.buffer_arguments import pick_buffer
 from ..edit.index_map_arguments import map_of_axes
 from ..errors import ScheduleError, bad_argument
 from ..footprint import analyzer_at, first_outside
 from ..index_map import IndexMap
 from ..primitive import primitive
 from ..tree import Tree, symbols_of, tree_of
-from .annotate import with_annotation
-from .cache_read_write import pick_buffer
 
 
 def _prepare(func: PrimFunc, block: Any, gen_new_ranges: Any, **rest: Any) -> dict[str, Any]:

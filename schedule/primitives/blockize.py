@@ -9,8 +9,9 @@ from ...tir.equal import structural_equal
 from ...tir.expr import Expr, IterVar, Var
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, For, SeqStmt, Stmt, seq
-from ...tir.walk import substitute, uses_var
-from ..edit.block_division import DividedBlock, divide_block, init_nest, nest_again, outer_regions, union_regions
+from ...tir.walk import substitute
+from ..edit.block_division import DividedBlock, divide_block, nest_again, outer_regions, union_regions
+from ..edit.blockized_loops import blockized, check_direct, place_name
 from ..errors import ScheduleError, bad_argument
 from ..handles import BlockRV
 from ..primitive import primitive
@@ -75,87 +76,6 @@ def blockize(
     return _side_by_side(tree, [tree.block(n) for n in names], preserve_unit_iters)
 
 
-def blockized(tree: Tree, loop: For, preserve_unit_iters: bool) -> BlockRealize:
-    """Return the block that replaces ``loop``, the loops in it and their only block."""
-    realize = _only_block(tree, loop)
-    loops = tree.loops_above(realize)
-    cut = loops.index(loop)
-    outer, inner = loops[:cut], loops[cut:]
-    _check_direct(tree, realize, loop)
-    halves = divide_block(tree, realize, outer, inner, preserve_unit_iters, loop)
-    block = halves.inner.block
-    name = block.name_hint
-    init_name = unique_block_name(tree.func, f"{name}_init")
-    new = Block(
-        halves.axes,
-        outer_regions(_own_reads(halves, realize), halves.domains, halves.analyzer),
-        outer_regions(block.writes, halves.domains, halves.analyzer),
-        unique_block_name(tree.func, f"{name}_o", [init_name]),
-        nest_again(halves.inner, inner),
-        None if halves.init is None else init_nest(halves, inner, init_name),
-    )
-    _check_closed(new, loops, loop)
-    return BlockRealize(halves.values, halves.predicate, new)
-
-
-def _check_closed(new: Block, loops: Sequence[For], loop: For) -> None:
-    """Raise ScheduleError when the new block, or a region that it declares, depends on a loop of another block."""
-    regions = [e for region in (*new.reads, *new.writes) for r in region.region for e in (r.min, r.extent)]
-    outer = {lp.loop_var for lp in loops[: loops.index(loop)]}
-    for lp in loops:
-        v = lp.loop_var
-        if (v in outer and uses_var(new, v)) or any(uses_var(e, v) for e in regions):
-            raise ScheduleError(
-                f"the bounds of the loops in loop {loop.loop_var.name} depend on loop {v.name}, which the new block could "
-                "not see" if v in outer else f"what one iteration of loop {loop.loop_var.name} touches depends on loop "
-                f"{v.name} in it, through the bounds of another loop",
-                where=(lp, loop),
-                hint="only loops whose bounds are the same in every iteration can become a block",
-            )  # fmt: skip
-
-
-def _own_reads(halves: DividedBlock, realize: BlockRealize) -> tuple[BufferRegion, ...]:
-    """Return what the outer block reads; with an init, the elements that it accumulates into are left out."""
-    reads = halves.inner.block.reads
-    if realize.block.init is None:
-        return reads
-    declared = {r.buffer for r in realize.block.reads}
-    return tuple([r for r in reads if r.buffer in declared])
-
-
-def _only_block(tree: Tree, loop: For) -> BlockRealize:
-    found = list(blocks_below(loop.body))
-    name = loop.loop_var.name
-    if len(found) != 1:
-        what = ", ".join(repr(r.block.name_hint) for r in found)
-        raise ScheduleError(
-            f"loop {name} holds {len(found)} blocks ({what}); one is needed"
-            if found
-            else f"loop {name} holds no block",
-            where=(loop, *found),
-            hint="give the blocks as a list to make one block of several" if found else "",
-        )
-    return found[0]
-
-
-def _check_direct(tree: Tree, realize: BlockRealize, top: Stmt) -> None:
-    """Raise ScheduleError when something other than loops stands between ``top`` and the block."""
-    for up in tree.above(realize):
-        if not isinstance(up, For):
-            raise ScheduleError(
-                f"between {_name(top)} and block {realize.block.name_hint!r} stands a {type(up).__name__}; only "
-                "loops may",
-                where=(top, realize),
-                hint="move the other statements out first, or choose a loop inside",
-            )
-        if up is top:
-            return
-
-
-def _name(stmt: Stmt) -> str:
-    return f"loop {stmt.loop_var.name}" if isinstance(stmt, For) else "the block around"
-
-
 # -- several blocks ------------------------------------------------------------------------------------------------------
 
 
@@ -177,7 +97,7 @@ def _side_by_side(tree: Tree, blocks: Sequence[BlockRealize], preserve_unit_iter
     beside = [r for r in blocks if not tree.is_below(r, top.body)]
     if beside:
         raise ScheduleError(
-            f"block {beside[0].block.name_hint!r} stands in the init of {_name(top)}", where=blocks,
+            f"block {beside[0].block.name_hint!r} stands in the init of {place_name(top)}", where=blocks,
             hint="blocks that become one stand side by side",
         )  # fmt: skip
     children = top.body.seq if isinstance(top.body, SeqStmt) else (top.body,)
@@ -188,12 +108,12 @@ def _side_by_side(tree: Tree, blocks: Sequence[BlockRealize], preserve_unit_iter
         inside = list(blocks_below(child))
         if inside != [realize]:
             raise ScheduleError(
-                f"{', '.join(repr(r.block.name_hint) for r in inside)} share loops below {_name(top)}",
+                f"{', '.join(repr(r.block.name_hint) for r in inside)} share loops below {place_name(top)}",
                 where=inside,
                 hint="blocks that become one stand side by side",
             )
         if child is not realize:
-            _check_direct(tree, realize, child)
+            check_direct(tree, realize, child)
     places.sort(key=lambda p: p[0])
     first, last = places[0][0], places[-1][0]
     if last - first + 1 != len(places):

@@ -12,14 +12,13 @@ from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import BlockRealize, BufferStore
 from ...tir.walk import pre_order, replace_buffers, transform
+from ..edit.annotations import with_annotation
+from ..edit.buffer_arguments import home_of, named_buffer, pick_buffer
 from ..edit.buffer_replacement import changed_buffer, matched_buffers, separated
 from ..errors import ScheduleError
 from ..primitive import primitive
 from ..storage_scopes import check_storage_scope
 from ..tree import Tree, tree_of
-from .annotate import with_annotation
-from .cache_read_write import pick_buffer
-from .transform_layout import home_of, named_buffer
 
 
 def _allocated(tree: Tree, block: str, buffer_index: int | str, what: str) -> tuple[BlockRealize, Buffer]:

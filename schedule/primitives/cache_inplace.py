@@ -12,6 +12,7 @@ from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, SeqStmt, Stmt, seq
 from ...tir.walk import substitute
 from ..analysis import bindings, check_plain_path, ordered_scope, region_of
+from ..edit.buffer_arguments import pick_buffer
 from ..edit.buffer_replacement import renewed_buffers
 from ..edit.copied_element import point
 from ..edit.loop_nests import nest, rebuild
@@ -20,10 +21,9 @@ from ..footprint import analyzer_at
 from ..handles import BlockRV
 from ..index_map import simplify_unless_constant
 from ..primitive import primitive
+from ..require.independence import check_loops_above
 from ..storage_scopes import check_storage_scope
 from ..tree import Tree, tree_of, unique_block_name
-from .cache_read_write import pick_buffer
-from .loop_kinds import check_loops_above
 
 
 @primitive

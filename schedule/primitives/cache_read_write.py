@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.equal import structural_equal
-from ...tir.expr import Range, Var, const
+from ...tir.expr import Range, const
 from ...tir.function import PrimFunc
 from ...tir.node import Node, map_tuple
-from ...tir.stmt import Block, BlockRealize, For, Stmt
-from ...tir.walk import pre_order, transform
+from ...tir.stmt import Block, BlockRealize, Stmt
+from ...tir.walk import transform
 from ..analysis import (
     Scope,
     check_only_writer,
@@ -19,6 +18,7 @@ from ..analysis import (
     is_output_block,
     ordered_scope,
 )
+from ..edit.buffer_arguments import pick_buffer
 from ..edit.copied_box import cache_buffer, cached_part, copy_nest, read_part, redirect
 from ..edit.copy_place import (
     check_apart,
@@ -32,43 +32,15 @@ from ..edit.copy_place import (
     uses_pointer,
     written_box,
 )
-from ..edit.loop_nests import children_of, insert_in, rebuild
-from ..errors import ScheduleError, unknown_handle
+from ..edit.copy_stage import insert_stage
+from ..edit.loop_nests import children_of
+from ..errors import ScheduleError
 from ..footprint import analyzer_at
 from ..handles import BlockRV
 from ..primitive import primitive
 from ..region_cover import check_cover
 from ..storage_scopes import check_storage_scope
-from ..tree import Tree, blocks_below, tree_of, unique_block_name
-from .loop_kinds import check_loops_above
-
-
-def pick_buffer(realize: BlockRealize, which: Any, kind: str, others: Sequence[BufferRegion] = ()) -> Buffer:
-    """Return the buffer that a block reads or writes, given by its number among ``reads`` or ``writes``, or by its
-    name.
-
-    No other buffer of that side, nor one among ``others``, may have that name.
-    """
-    block = realize.block
-    regions = block.reads if kind == "read" else block.writes
-    names = ", ".join(f"{i}: {r.buffer.name}" for i, r in enumerate(regions)) or "none"
-    if isinstance(which, str):
-        found = {r.buffer: None for r in (*regions, *others) if r.buffer.name == which}
-        if len(found) > 1:
-            raise ScheduleError(
-                f"block {block.name_hint!r} touches {len(found)} buffers named {which!r}",
-                where=realize,
-                hint=f"say which by its number; what it {kind}s: {names}",
-            )
-        if found:
-            return next(iter(found))
-    elif isinstance(which, int) and 0 <= which < len(regions):
-        return regions[which].buffer
-    raise unknown_handle(
-        f"block {block.name_hint!r} has no {kind} buffer {which!r}",
-        where=realize,
-        hint=f"what it {kind}s: {names}",
-    )
+from ..tree import Tree, tree_of, unique_block_name
 
 
 def _named(tree: Tree, scope: Scope, wanted: Sequence[str] | str | None) -> list[BlockRealize] | None:
@@ -213,56 +185,6 @@ def _all_before(tree: Tree, scope: Scope, consumers: Sequence[BlockRealize], wri
         scope.order[c] < scope.order[writer] and not any(lp.loop_var in around for lp in tree.loops_above(c))
         for c in consumers
     )
-
-
-def _check_own_axes(func: PrimFunc, stmt: Stmt | None) -> None:
-    """Raise ScheduleError when a block with axes uses loops of an outer scope, with which a copied region changes."""
-    loops = tree_of(func).loops
-    for realize in () if stmt is None else blocks_below(stmt):
-        if not realize.block.iter_vars:
-            continue
-        inside = {n.loop_var for n in pre_order(realize.block) if isinstance(n, For)}
-        for n in pre_order(realize.block):
-            if isinstance(n, Var) and n in loops and n not in inside:
-                raise ScheduleError(
-                    f"the copied part moves with loop {n.name} outside the scope, which a copy in it cannot follow",
-                    where=loops[n],
-                    hint="make the copy in the outer scope, before blockize or loop_partition",
-                )
-
-
-def insert_stage(
-    func: PrimFunc,
-    scope: Scope,
-    place: tuple[Stmt, int],
-    stage: Stmt,
-    changed: dict[Stmt, Stmt | None],
-    copy: Buffer,
-) -> PrimFunc:
-    """Return the function with ``changed`` blocks, ``stage`` inserted at ``place[0]``, and ``copy`` allocated."""
-    where, position = place
-    root = scope.root.block
-    early = [] if root.init is None else [b for b in blocks_below(root.init) if b in changed]
-    if early:
-        raise ScheduleError(
-            f"block {early[0].block.name_hint!r} stands in the init of block {root.name_hint!r}, which runs before the "
-            "place of the copy",
-            where=early,
-            hint="name other blocks in consumer_blocks, or decompose_reduction first",
-        )
-    for changed_or_new in (stage, *changed.values()):
-        _check_own_axes(func, changed_or_new)
-    new = rebuild(
-        tree_of(func),
-        changed,
-        {
-            where: lambda s: insert_in(s, position, stage),
-            root: lambda b: b.with_(alloc_buffers=(*b.alloc_buffers, copy)),
-        },
-    )
-    after = tree_of(new)
-    check_loops_above(after, after.block(copy.name))
-    return new
 
 
 @primitive

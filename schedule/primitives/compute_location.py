@@ -13,12 +13,12 @@ from ...tir.function import PrimFunc
 from ...tir.stmt import BlockRealize, For
 from ...tir.walk import uses_var
 from ..analysis import consumers_of
+from ..edit.inlined_block import inlined
+from ..edit.moved_block import moved_block
 from ..errors import ScheduleError
 from ..handles import COMPUTE_INLINE, COMPUTE_ROOT
 from ..primitive import primitive
 from ..tree import Tree, blocks_below, tree_of
-from .compute_at import compute_at
-from .inline import compute_inline
 
 ROOT, INLINE = -1, -2
 
@@ -62,10 +62,10 @@ def _legal_places(func: PrimFunc, block: str, with_solver: bool) -> tuple[int, .
     """
     tree = tree_of(func)
     consumers = consumers_of(tree, tree.block(block))
-    places = [INLINE] if consumers and _applies(partial(compute_inline, func, block)) else []
+    places = [INLINE] if consumers and _applies(partial(inlined, func, block)) else []
     places.append(ROOT)
     for number, loop in _candidates(tree, consumers):
-        if _applies(partial(compute_at, func, block, loop.loop_var)):
+        if _applies(partial(moved_block, func, block, loop.loop_var, False, -1, True)):
             places.append(number)
     return tuple(places)
 

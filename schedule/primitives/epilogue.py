@@ -23,8 +23,8 @@ from ..errors import ScheduleError
 from ..primitive import primitive
 from ..reducers import find_reducer
 from ..region_cover import covers_domain, reduces_once
+from ..require.independence import check_loops_above
 from ..tree import Tree, tree_of
-from .loop_kinds import check_loops_above
 
 _COMBINES: dict[str, type] = {"sum": Add, "prod": Mul, "max": Max, "min": Min}
 

@@ -6,20 +6,14 @@ A loop has one kind. As in TVM the last of these steps on a loop decides which, 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
-from ...tir.expr import IterVar, Var
+from ...tir.expr import Var
 from ...tir.function import PrimFunc
-from ...tir.stmt import BlockRealize, For, Stmt
-from ...tir.walk import uses_var
-from ..accessed_boxes import accessed_boxes_below
-from ..bindings import analyzer_above
-from ..dependence import conflicts
 from ..errors import ScheduleError
-from ..harmless_conflicts import binding_block, only_reduced, why_not_privatizable
-from ..nest_preconditions import check_blocks_of_nest
+from ..harmless_conflicts import why_not_privatizable
 from ..primitive import primitive
-from ..tree import Tree, tree_of
+from ..require.independence import check_independent
+from ..tree import tree_of
 
 _THREAD = re.compile(r"(blockIdx|threadIdx)\.[xyz]|vthread(\.[xyz])?")
 
@@ -86,71 +80,3 @@ def bind(func: PrimFunc, loop: Var, thread_axis: str) -> PrimFunc:
     reducing = thread_axis.startswith("threadIdx")
     check_independent(tree, target, f"run on {thread_axis}", scratch=why_not_privatizable, reducing=reducing)
     return tree.replace({target: target.with_(kind="thread_binding", thread_binding=thread_axis)})
-
-
-def check_independent(
-    tree: Tree,
-    loop: For,
-    doing: str,
-    scratch: Callable[..., str | None] | None = None,
-    reducing: bool = False,
-) -> None:
-    """Raise ScheduleError unless the iterations of ``loop`` are independent of each other.
-
-    Only those axes below that are bound to the loop are checked: spatial axes stay independent beside an axis that must
-    run in order (a scan).
-    """
-    var = loop.loop_var
-    check_blocks_of_nest(tree, [loop], {IterVar.SPATIAL, IterVar.REDUCE}, bound=True)
-    touches = accessed_boxes_below(loop.body)
-    for conflict in conflicts(analyzer_above(tree, loop), [loop], touches):
-        buffer = conflict.store.buffer
-        block = binding_block(conflict.store, conflict.other, [var])
-        carries = block is not None and only_reduced(block, [var])
-        if carries and reducing:
-            continue
-        if carries:
-            assert block is not None
-            raise ScheduleError(
-                f"loop {var.name} carries the reduction of block {block.block.name_hint!r} (axis {_axis(block, var)}): "
-                f"its iterations all accumulate into the same elements of {buffer.name} and cannot {doing} "
-                f"(all {loop.extent} of them add to {conflict.place()})",
-                where=(loop, block),
-                hint="choose a spatial loop, or rfactor the reduction first",
-            )
-        why = "they are not proven to be different elements"
-        if scratch is not None:
-            reason = scratch(tree, loop, buffer, touches)
-            if reason is None:
-                continue
-            why = reason
-        raise ScheduleError(
-            f"iterations of loop {var.name} share elements of buffer {buffer.name}: {conflict.text()}; they cannot "
-            f"{doing} ({why})",
-            where=[loop, *[t.realize for t in (conflict.store, conflict.other) if t.realize is not None]],
-            hint="choose another loop, or give each iteration elements of its own",
-        )
-
-
-def check_loops_above(tree: Tree, stmt: Stmt, which: Callable[[For], bool] = lambda loop: True) -> None:
-    """Raise ScheduleError unless the iterations of loops around ``stmt`` that run in no order are still independent.
-
-    ``which`` selects the loops to check.
-    """
-    for loop in filter(which, tree.loops_above(stmt)):
-        if loop.kind == "parallel":
-            check_independent(tree, loop, "run in parallel", scratch=why_not_privatizable)
-        elif loop.kind == "vectorized":
-            check_independent(tree, loop, "be the lanes of vectors")
-        elif loop.kind == "thread_binding":
-            reducing = (loop.thread_binding or "").startswith("threadIdx")
-            check_independent(
-                tree, loop, f"run on {loop.thread_binding}", scratch=why_not_privatizable, reducing=reducing
-            )
-
-
-def _axis(realize: BlockRealize, var: Var) -> str:
-    for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
-        if axis.kind == IterVar.REDUCE and uses_var(value, var):
-            return axis.var.name
-    return "?"

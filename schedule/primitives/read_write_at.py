@@ -12,17 +12,17 @@ from ...tir.op import max_, min_
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt, seq
 from ...tir.walk import post_order, replace_buffers, substitute, uses_var
 from ..analysis import Access, accesses, buffers_of, check_plain_path, opaque_buffers, ordered_scope
+from ..edit.buffer_arguments import pick_buffer
 from ..edit.loop_nests import children_of, nest, rebuild
 from ..errors import ScheduleError
 from ..footprint import Ends, analyzer_at, bind_loops, bounding_box, exact_box
 from ..handles import BlockRV
 from ..primitive import primitive
 from ..region_cover import check_cover
+from ..require.independence import check_loops_above
 from ..required_domain import join_ends
 from ..storage_scopes import check_storage_scope, shared_by_thread
 from ..tree import Tree, blocks_below, tree_of, unique_block_name
-from .cache_read_write import pick_buffer
-from .loop_kinds import check_loops_above
 
 
 @primitive

@@ -12,6 +12,7 @@ from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
 from ...tir.walk import pre_order, substitute
 from ..analysis import check_plain_path, ordered_scope
+from ..edit.buffer_arguments import named_buffer
 from ..edit.copied_element import (
     accessed_point,
     axes_in,
@@ -21,6 +22,7 @@ from ..edit.copied_element import (
     point,
     put_point,
 )
+from ..edit.copy_stage import insert_stage
 from ..edit.index_map_arguments import own_nest
 from ..errors import ScheduleError
 from ..handles import BlockRV
@@ -28,8 +30,6 @@ from ..index_map import simplify_unless_constant
 from ..primitive import primitive
 from ..region_cover import covers_domain
 from ..tree import Tree, tree_of, unique_block_name
-from .cache_read_write import insert_stage
-from .transform_layout import named_buffer
 
 
 @primitive

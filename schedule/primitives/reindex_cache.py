@@ -15,6 +15,7 @@ from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
 from ...tir.structure import same
 from ...tir.walk import substitute, uses_var
 from ..analysis import all_of, bindings, check_only_writer, check_plain_path, ordered_scope
+from ..edit.buffer_arguments import pick_buffer
 from ..edit.copied_element import (
     accessed_point,
     axes_in,
@@ -25,6 +26,7 @@ from ..edit.copied_element import (
     put_point,
 )
 from ..edit.copy_place import check_no_carried_reader, copy_place, dependents
+from ..edit.copy_stage import insert_stage
 from ..edit.index_map_arguments import map_of_axes, sized_analyzer
 from ..edit.loop_nests import children_of
 from ..errors import ScheduleError
@@ -34,7 +36,6 @@ from ..index_map import IndexMap
 from ..primitive import primitive
 from ..storage_scopes import check_storage_scope
 from ..tree import Tree, symbols_of, tree_of, unique_block_name
-from .cache_read_write import insert_stage, pick_buffer
 
 
 def _prepare(func: PrimFunc, block: Any, index_map: Any, **_: Any) -> dict[str, Any]:

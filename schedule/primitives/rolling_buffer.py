@@ -40,14 +40,14 @@ from ..analysis import (
     ordered_scope,
 )
 from ..declared_regions import redeclared
+from ..edit.buffer_arguments import pick_buffer
 from ..edit.loop_nests import rebuild
 from ..errors import ScheduleError
 from ..footprint import analyzer_at
 from ..primitive import primitive
 from ..region_cover import check_any_cover, check_cover
+from ..require.independence import check_loops_above
 from ..tree import Tree, tree_of
-from .cache_read_write import pick_buffer
-from .loop_kinds import check_loops_above
 
 
 @primitive

@@ -11,6 +11,7 @@ from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt, seq
 from ...tir.walk import loads_and_stores, replace_buffers, substitute, uses_var
 from ..analysis import check_plain_path, check_reduction, opaque_buffers, ordered_scope
+from ..edit.buffer_arguments import pick_buffer
 from ..edit.copied_element import point
 from ..edit.index_map_arguments import own_nest
 from ..edit.loop_nests import nest, rebuild
@@ -20,7 +21,6 @@ from ..primitive import primitive
 from ..reducers import find_reducer
 from ..region_cover import covers_domain
 from ..tree import tree_of, unique_block_name
-from .cache_read_write import pick_buffer
 
 
 @primitive

@@ -10,6 +10,7 @@ from ...tir.buffer import Buffer, BufferRegion, MatchBufferRegion
 from ...tir.expr import Expr, IntImm, Range, Var, const
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, For, Stmt
+from ..edit.blockized_loops import blockized
 from ..errors import ScheduleError, nearest
 from ..footprint import analyzer_at
 from ..instantiate import instantiate
@@ -17,7 +18,6 @@ from ..intrinsic_matcher import Matcher, Mismatch
 from ..primitive import primitive
 from ..tensor_intrin import TensorIntrin
 from ..tree import Tree, tree_of
-from .blockize import blockized
 
 
 def _by_name(func: PrimFunc, block_or_loop: Any, tensor_intrin: Any, preserve_unit_iters: bool) -> dict[str, Any]:

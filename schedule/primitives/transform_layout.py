@@ -12,19 +12,19 @@ from ...tir.dtype import max_value
 from ...tir.expr import BufferLoad, Expr, Range, Var
 from ...tir.function import PrimFunc
 from ...tir.sizes import shape_text
-from ...tir.stmt import Block, BlockRealize, BufferStore, For
+from ...tir.stmt import Block, BufferStore, For
 from ..analysis import (
     opaque_buffers,
     region_of,
 )
+from ..edit.buffer_arguments import home_of, named_buffer
 from ..edit.buffer_replacement import separated
 from ..edit.index_map_arguments import as_recorded, block_name, sized_analyzer
+from ..edit.layout_padding import fill_padding, pad_of
 from ..errors import ScheduleError
 from ..index_map import IndexMap
 from ..primitive import primitive
-from ..tree import Tree, symbols_of, tree_of
-from .cache_read_write import pick_buffer
-from .layout_padding import fill_padding, pad_of
+from ..tree import symbols_of, tree_of
 
 
 def _rank(func: PrimFunc, block: Any, buffer: Any) -> int:
@@ -33,23 +33,6 @@ def _rank(func: PrimFunc, block: Any, buffer: Any) -> int:
     if buffer is None:
         return len(realize.block.iter_vars)
     return named_buffer(realize, buffer).ndim
-
-
-def named_buffer(realize: BlockRealize, buffer: Any) -> Buffer:
-    if isinstance(buffer, (list, tuple)) and len(buffer) == 2 and buffer[0] in ("read", "write"):
-        return pick_buffer(realize, buffer[1], buffer[0])
-    if isinstance(buffer, int):
-        return pick_buffer(realize, buffer, "write")
-    if isinstance(buffer, str):
-        for kind, regions in (("write", realize.block.writes), ("read", realize.block.reads)):
-            if any(r.buffer.name == buffer for r in regions):
-                return pick_buffer(realize, buffer, kind, others=realize.block.reads)
-    raise ScheduleError(
-        f"block {realize.block.name_hint!r} has no buffer {buffer!r}",
-        where=realize,
-        hint='say ("read", 0), ("write", 0), or a name of '
-        + ", ".join(repr(r.buffer.name) for r in (*realize.block.reads, *realize.block.writes)),
-    )
 
 
 def _prepare_layout(func: PrimFunc, block: Any, buffer: Any, index_map: Any, **rest: Any) -> dict[str, Any]:
@@ -168,20 +151,6 @@ def transform_layout(
     if pad_value is not None and tests:
         func = fill_padding(func, realize, old, new, back, tests, places, pad_value, root)
     return _rewrite(func, old, new, mapping, fits=not tests)
-
-
-def home_of(tree: Tree, realize: BlockRealize, buffer: Buffer) -> Block | None:
-    """Return the block that allocates the buffer; None for a parameter."""
-    if any(b is buffer for b in tree.func.buffer_map.values()):
-        return None
-    for up in (realize.block, *tree.above(realize)):
-        if isinstance(up, Block) and any(b is buffer for b in up.alloc_buffers):
-            return up
-    raise ScheduleError(
-        f"buffer {buffer.name} is neither allocated here nor a parameter",
-        where=realize,
-        hint="choose a buffer that the function allocates or takes",
-    )
 
 
 def _rewrite(func: PrimFunc, old: Buffer, new: Buffer, mapping: IndexMap, fits: bool) -> PrimFunc:

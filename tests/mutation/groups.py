@@ -12,8 +12,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "legality": (
         "schedule/analysis.py", "schedule/bindings.py", "schedule/footprint.py", "schedule/dependence.py",
-        "schedule/region_cover.py", "schedule/harmless_conflicts.py", "schedule/primitives/compute_at.py",
-        "schedule/primitives/inline.py", "schedule/primitives/loop_kinds.py", "schedule/primitives/split_fuse.py",
+        "schedule/region_cover.py", "schedule/harmless_conflicts.py", "schedule/edit/moved_block.py",
+        "schedule/edit/inlined_block.py", "schedule/require/independence.py", "schedule/primitives/split_fuse.py",
         "schedule/primitives/reorder.py", "schedule/primitives/decompose_reduction.py", "schedule/primitives/rfactor.py",
     ),
     "lowering": (

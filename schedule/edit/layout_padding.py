@@ -32,12 +32,12 @@ from ...tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, Stmt, s
 from ...tir.walk import substitute, transform
 from ..analysis import Scope
 from ..declared_regions import redeclared
-from ..edit.index_map_arguments import has_trivial_bindings, own_nest
-from ..edit.loop_nests import nest, rebuild
 from ..errors import ScheduleError
 from ..index_map import IndexMap
 from ..region_cover import covers_domain
 from ..tree import Tree, symbols_of, tree_of, unique_block_name
+from .index_map_arguments import has_trivial_bindings, own_nest
+from .loop_nests import nest, rebuild
 
 
 def fill_padding(

@@ -1,0 +1,31 @@
+"""This module replaces annotations of loops and blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...tir.expr import Var
+from ...tir.function import PrimFunc
+from ...tir.stmt import Block, BlockRealize, For
+from ..tree import Tree, tree_of
+
+
+def with_annotation(func: PrimFunc, block_or_loop: str | Var, ann_key: str, ann_val: Any) -> PrimFunc:
+    """Return the function with an annotation of a block or loop, replacing an earlier one of that name."""
+    tree, node = annotation_target(func, block_or_loop)
+    return with_annotations(tree, node, {**node.annotations, str(ann_key): ann_val})
+
+
+def annotation_target(func: PrimFunc, which: str | Var) -> tuple[Tree, For | Block]:
+    tree = tree_of(func)
+    return tree, tree.loop(which) if isinstance(which, Var) else tree.block(which).block
+
+
+def with_annotations(tree: Tree, node: For | Block, annotations: Mapping[str, Any]) -> PrimFunc:
+    if isinstance(node, For):
+        return tree.replace({node: node.with_(annotations=annotations)})
+    realize = tree.parent[node]
+    assert isinstance(realize, BlockRealize)
+    block = node.with_(annotations=annotations)
+    return tree.replace({realize: BlockRealize(realize.iter_values, realize.predicate, block)})

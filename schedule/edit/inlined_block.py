@@ -1,0 +1,165 @@
+"""This module computes a stage inside its readers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...tir.buffer import BufferRegion
+from ...tir.expr import BufferLoad, Expr, Var, cast, is_const_int
+from ...tir.expr_length import inlined_length
+from ...tir.function import PrimFunc
+from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt
+from ...tir.walk import pre_order, substitute, transform, uses_var
+from ..analysis import Scope, check_complete, check_plain_path, is_output_block, ordered_scope
+from ..declared_regions import hidden_reads
+from ..errors import ScheduleError
+from ..footprint import analyzer_at
+from ..region_cover import check_cover, covers_domain
+from ..tree import Tree, tree_of
+from .single_store import axes_of_store, check_pointers, defined_in, single_store, with_regions
+
+_LONGEST = 1 << 14
+"""The largest number of operations of a block after an inlining that more than doubles it."""
+
+
+def _check_inputs_stay(scope: Scope, realize: BlockRealize, until: Sequence[BlockRealize]) -> None:
+    """Raise ScheduleError when a buffer that the block reads may change before its last consumer."""
+    first = scope.order[realize]
+    last = max([scope.order[u] for u in until], default=first)
+    for region in realize.block.reads:
+        for writer in scope.writers.get(region.buffer, ()):
+            if first < scope.order[writer] <= last:
+                raise ScheduleError(
+                    f"block {realize.block.name_hint!r} reads {region.buffer.name}, which block "
+                    f"{writer.block.name_hint!r} overwrites before its value is used",
+                    where=(realize, writer),
+                    hint="move the consumers before that block first",
+                )
+
+
+def inlined(func: PrimFunc, block: str) -> PrimFunc:
+    """Return the function with the value of ``block`` computed where it is read, and the block and its buffer removed."""
+    tree = tree_of(func)
+    realize = tree.block(block)
+    scope = ordered_scope(tree, realize)
+    store = single_store(realize)
+    check_complete(tree, realize)
+    check_plain_path(tree, realize)
+    buffer = store.buffer
+    if is_output_block(tree, realize):
+        raise ScheduleError(
+            f"block {block!r} writes {buffer.name}, an output of its scope, which has to be computed", where=realize,
+            hint="reverse_compute_inline puts it into its producer",
+        )  # fmt: skip
+    check_pointers(scope, buffer)
+    places, axes = axes_of_store(tree, realize, store)
+    readers = [r for r in scope.readers.get(buffer, ()) if r is not realize]
+    for reader in readers:
+        if scope.order[reader] < scope.order[realize]:
+            raise ScheduleError(
+                f"block {reader.block.name_hint!r} reads {buffer.name} before block {block!r} writes it",
+                where=(reader, realize),
+                hint="only what comes after the block can take its value",
+            )
+    if len(scope.blocks) == 1:
+        raise ScheduleError(
+            f"block {block!r} is the only one of its scope, which cannot be left empty", where=realize,
+            hint=f"nothing reads {buffer.name}; return it, or drop the function",
+        )  # fmt: skip
+    _check_inputs_stay(scope, realize, readers)
+    _check_reads_exist(tree, realize, readers, store)
+
+    _check_length(realize, readers, store)
+
+    def axes_at(load: BufferLoad) -> dict[Var, Expr]:
+        at = {v: cast(v.dtype, i) for v, i in zip(places, load.indices, strict=True)}
+        return {v: substitute(e, at) for v, e in axes.items()}
+
+    changes: dict[Stmt, Stmt | None] = {realize: None}
+    for reader in readers:
+        changes[reader] = _with_value(reader, store, axes_at, hidden_reads(realize.block))
+    new = tree.replace(changes)
+    tree = tree_of(new)
+    root = tree.block(scope.root.block.name_hint).block
+    kept = tuple([b for b in root.alloc_buffers if b is not buffer])
+    return tree.replace({root: root.with_(alloc_buffers=kept)})
+
+
+def _check_reads_exist(tree: Tree, realize: BlockRealize, readers: Sequence[BlockRealize], store: BufferStore) -> None:
+    """Raise ScheduleError when a reader may read an element that the block has not computed in the same iteration.
+
+    For such an element the block's own reads may be outside of their buffers.
+    """
+    around = {lp.loop_var for lp in tree.loops_above(realize)}
+    apart = not any(lp.loop_var in around for r in readers for lp in tree.loops_above(r))
+    doms = {iv.var: iv.dom for iv in realize.block.iter_vars}
+    analyzer = analyzer_at(tree, realize)
+    whole = all(
+        (is_const_int(extent, 1) and is_const_int(i, 0))
+        or (
+            isinstance(i, Var)
+            and i in doms
+            and is_const_int(doms[i].min, 0)
+            and analyzer.can_prove_equal(doms[i].extent, extent)
+        )
+        for i, extent in zip(store.indices, store.buffer.shape, strict=True)
+    )
+    if not (apart and whole and covers_domain(tree, realize)):
+        for reader in readers:
+            check_cover(tree, realize, reader, store.buffer)
+
+
+def _check_length(realize: BlockRealize, readers: Sequence[BlockRealize], store: BufferStore) -> None:
+    """Raise ScheduleError when the expressions of a reader would grow beyond the limit.
+
+    Expressions that read each other at several places, also in indices, grow exponentially.
+    """
+    one = inlined_length(store.value, {iv.var for iv in realize.block.iter_vars}, {})
+    for reader in readers:
+        values = [n.value for n in pre_order(reader) if isinstance(n, BufferStore)]
+        old, new = (sum(sum(inlined_length(e, (), known)) for e in values) for known in ({}, {store.buffer: one}))
+        if new > max(_LONGEST, 2 * old):
+            raise ScheduleError(
+                f"block {reader.block.name_hint!r} would compute expressions of {new} operations, {old} now",
+                where=(realize, reader),
+                hint="let the block store its values: compute_at puts it near its readers",
+            )
+
+
+def _with_value(
+    reader: BlockRealize,
+    store: BufferStore,
+    axes_at: Callable[[BufferLoad], dict[Var, Expr]],
+    hidden: Sequence[BufferRegion],
+) -> BlockRealize:
+    """Return the block with loads of the store's buffer replaced, and its regions computed anew.
+
+    ``hidden`` are reads of the value through pointers.
+    """
+    seen: list[dict[Var, Expr]] = []
+
+    def post(n: Any) -> Any:
+        if isinstance(n, BufferLoad) and n.buffer is store.buffer:
+            seen.append(axes_at(n))
+            return substitute(store.value, seen[-1])
+        if isinstance(n, Block) and any(r.buffer is store.buffer for r in n.reads):
+            return with_regions(n, _carried(n, hidden, seen))
+        return None
+
+    return transform(reader, post=post)  # type: ignore[no-any-return]
+
+
+def _carried(block: Block, hidden: Sequence[BufferRegion], seen: Sequence[dict[Var, Expr]]) -> list[BufferRegion]:
+    """Return the regions ``hidden`` in terms of the reader's axes, for each of the substitutions ``seen``.
+
+    Whole buffers stand for regions that depend on variables defined inside the block.
+    """
+    inside = defined_in(block.body)
+    out = []
+    for region in hidden:
+        for axes in seen:
+            at = region.map(lambda e, axes=axes: substitute(e, axes))  # type: ignore[misc]
+            ends = [e for r in at.region for e in (r.min, r.extent)]
+            out.append(region.buffer.full_region() if any(uses_var(e, lambda v: v in inside) for e in ends) else at)
+    return out

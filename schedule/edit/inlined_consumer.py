@@ -1,0 +1,240 @@
+"""This module computes a consumer inside its producer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...tir.arith import Analyzer, conjuncts
+from ...tir.arith.itermap import NotInvertible, invert
+from ...tir.buffer import Buffer
+from ...tir.equal import structural_equal
+from ...tir.expr import BufferLoad, Expr, Var, cast
+from ...tir.function import PrimFunc
+from ...tir.stmt import Block, BlockRealize, BufferStore
+from ...tir.walk import loads_and_stores, pre_order, substitute, transform, uses_var
+from ..analysis import (
+    Scope,
+    accesses,
+    all_of,
+    check_complete,
+    check_only_writer,
+    check_plain_path,
+    check_reduction,
+    is_output_block,
+    ordered_scope,
+)
+from ..declared_regions import hidden_reads
+from ..errors import ScheduleError
+from ..footprint import analyzer_at
+from ..region_cover import check_cover, covers_domain, domain_text
+from ..tree import Tree, tree_of
+from .loop_nests import rebuild
+from .single_store import axes_of_store, check_pointers, defined_in, single_store, with_regions
+
+
+def inlined_into_producer(func: PrimFunc, block: str) -> PrimFunc:
+    """Return the function with ``block`` computed where its only producer computes its input."""
+    tree = tree_of(func)
+    realize = tree.block(block)
+    scope = ordered_scope(tree, realize)
+    store = single_store(realize)
+    check_complete(tree, realize)
+    check_plain_path(tree, realize)
+    producers = scope.producers(realize)
+    if len(producers) != 1:
+        raise ScheduleError(
+            f"block {block!r} has {len(producers)} producers "
+            f"({', '.join(repr(p.block.name_hint) for p in producers)}), it can be put into one only",
+            where=(realize, *producers),
+            hint="compute_inline one of the producers first",
+        )
+    producer = producers[0]
+    copy = producer.block.init is not None
+    made = _accumulated(tree, producer, realize, store) if copy else single_store(producer)
+    if not copy:
+        check_complete(tree, producer)
+    check_plain_path(tree, producer)
+    check_only_writer(tree, producer)
+    buffer = made.buffer
+    name = producer.block.name_hint
+    if is_output_block(tree, producer):
+        raise ScheduleError(
+            f"{buffer.name}, which block {name!r} writes, is an output of the scope and has to stay",
+            where=producer,
+            hint="inline the other way round, or cache_write first",
+        )
+    check_pointers(scope, buffer)
+    others = [r for r in scope.readers.get(buffer, ()) if r is not realize]
+    if others:
+        raise ScheduleError(
+            f"{buffer.name} is also read by {', '.join(repr(r.block.name_hint) for r in others)}",
+            where=(realize, *others),
+            hint="only the one reader of a buffer can go into its producer",
+        )
+    guarded = any(a.guards for a in accesses(realize.block.body, buffer))
+    for which in (producer, realize):
+        if not covers_domain(tree, which) and (
+            which is realize or guarded or not _makes_all(tree, producer, realize, buffer)
+        ):
+            raise ScheduleError(
+                f"block {which.block.name_hint!r} is not known to run on the whole domain of its axes: {domain_text(which)}; "
+                "the condition would be lost",
+                where=(which, realize),
+                hint="let both blocks run on their whole domains, with T.if_then_else in the value in place of T.where",
+            )
+    loads = [n for n in pre_order(store) if isinstance(n, BufferLoad) and n.buffer is buffer]
+    if not loads:
+        raise ScheduleError(
+            f"block {block!r} declares that it reads {buffer.name}, and its value does not", where=realize,
+            hint=f"nothing needs block {name!r} here",
+        )  # fmt: skip
+    first = loads[0]
+    analyzer = Analyzer()
+    for iv in (*realize.block.iter_vars, *producer.block.iter_vars):
+        analyzer.bind(iv.var, iv.dom)
+    for load in loads[1:]:
+        if not all(analyzer.can_prove_equal(a, b) for a, b in zip(first.indices, load.indices, strict=True)):
+            raise ScheduleError(
+                f"block {block!r} reads {buffer.name} at several places",
+                where=realize,
+                hint="reverse_compute_inline takes a consumer that reads one element; compute_inline its producer",
+            )
+    if guarded:
+        raise ScheduleError(
+            f"block {block!r} reads {buffer.name} under a condition; where that does not hold, no iteration of the "
+            "producer corresponds to one of the block",
+            where=realize,
+            hint=f"compute_inline({name!r}) goes the other way",
+        )
+    _check_between(scope, producer, realize)
+    check_cover(tree, producer, realize, buffer)
+
+    axes, tests = _axes_from(analyzer, realize, first.indices, made.indices)
+    axes = {v: cast(v.dtype, e) for v, e in axes.items()}
+
+    def post(n: Any) -> Any:
+        return made.value if isinstance(n, BufferLoad) and n.buffer is buffer else None
+
+    hidden = [r.map(lambda e: substitute(e, axes)) for r in hidden_reads(realize.block)]
+    if copy:
+        block_now = _moved(producer.block, buffer, store, tuple([substitute(i, axes) for i in store.indices]))
+    else:
+        value = transform(substitute(store.value, axes), post=post)
+        indices = tuple([transform(substitute(i, axes), post=post) for i in store.indices])
+        block_now = producer.block.with_(body=BufferStore(store.buffer, value, indices))
+    block_now = with_regions(block_now, hidden)
+    bound = {iv.var: v for iv, v in zip(producer.block.iter_vars, producer.iter_values, strict=True)}
+    predicate = producer.predicate
+    local = analyzer_at(tree, producer)
+    more = [c for t in tests for c in conjuncts(local.simplify(substitute(t, bound)))]
+    if more:
+        predicate = all_of([*conjuncts(predicate), *more])
+    new = tree.replace({realize: None, producer: BlockRealize(producer.iter_values, predicate, block_now)})
+    root = scope.root.block
+    here = tree_of(new).block(root.name_hint).block
+    kept = tuple([b for b in here.alloc_buffers if b is not buffer])
+    return rebuild(tree_of(new), {}, {here: lambda b: b.with_(alloc_buffers=kept)})
+
+
+def _makes_all(tree: Tree, producer: BlockRealize, realize: BlockRealize, buffer: Buffer) -> bool:
+    """Return whether the producer, under its condition, computes every element that the block reads."""
+    try:
+        check_cover(tree, producer, realize, buffer)
+    except ScheduleError:
+        return False
+    return True
+
+
+def _accumulated(tree: Tree, producer: BlockRealize, realize: BlockRealize, store: BufferStore) -> BufferStore:
+    """Return the store of a reduction block whose result the block only copies; ScheduleError otherwise."""
+    check_reduction(tree, producer)
+    block = producer.block
+    assert block.init is not None
+    found = [a for part in (block.init, block.body) for a in loads_and_stores(part)]
+    stores = [a for a in found if isinstance(a, BufferStore)]
+    made = stores[0].buffer
+    name = block.name_hint
+    if any(a.buffer is not made for a in stores) or not isinstance(store.value, BufferLoad):
+        raise ScheduleError(
+            f"block {name!r} does more than store one value: it is a reduction, and block "
+            f"{realize.block.name_hint!r} more than a copy of its result",
+            where=(producer, realize),
+            hint="fuse_reduction_epilogue starts a sum from a bias; reverse_compute_at moves the block under a loop",
+        )
+    places = [a.indices for a in found if a.buffer is made]
+    inside = defined_in(block.init) | defined_in(block.body)
+    if any(not all(map(structural_equal, places[0], place)) for place in places) or any(
+        uses_var(i, lambda v: v in inside) for i in places[0]
+    ):
+        raise ScheduleError(
+            f"block {name!r} accesses {made.name} at several places", where=producer,
+            hint="a reduction reads and writes one element at a time, at a place that its axes give",
+        )  # fmt: skip
+    axes_of_store(tree, realize, store)  # else two sums would accumulate in one element
+    return stores[0]
+
+
+def _moved(block: Block, old: Buffer, store: BufferStore, indices: tuple[Expr, ...]) -> Block:
+    """Return the reduction block, accumulating in the buffer to which its result was copied."""
+
+    def post(n: Any) -> Any:
+        if isinstance(n, BufferLoad) and n.buffer is old:
+            return BufferLoad(store.buffer, indices, n.predicate)
+        if isinstance(n, BufferStore) and n.buffer is old:
+            return BufferStore(store.buffer, n.value, indices, n.predicate)
+        return None
+
+    assert block.init is not None
+    return block.with_(body=transform(block.body, post=post), init=transform(block.init, post=post))
+
+
+def _check_between(scope: Scope, producer: BlockRealize, consumer: BlockRealize) -> None:
+    """Raise ScheduleError unless the consumer may run at its producer.
+
+    Its inputs must be written by then, and no block between the two may use its output.
+    """
+    first, last = scope.order[producer], scope.order[consumer]
+    for between in scope.blocks[first : last + 1]:
+        if between is consumer or between is producer:
+            continue
+        theirs = {r.buffer for r in between.block.writes}
+        for region in consumer.block.reads:
+            if region.buffer in theirs:
+                raise ScheduleError(
+                    f"block {between.block.name_hint!r} writes {region.buffer.name} after the producer ran",
+                    where=(producer, between),
+                    hint="the value at the later place would be another one; cache_read the buffer first",
+                )
+    for region in consumer.block.writes:
+        for reader in scope.readers.get(region.buffer, ()):
+            if scope.order[reader] < last:
+                raise ScheduleError(
+                    f"block {reader.block.name_hint!r} reads {region.buffer.name} before it is written",
+                    where=(reader, consumer),
+                    hint="the blocks have to be in another order",
+                )
+    for region in consumer.block.reads:
+        for writer in scope.writers.get(region.buffer, ()):
+            if scope.order[writer] > last:
+                raise ScheduleError(
+                    f"block {writer.block.name_hint!r} overwrites {region.buffer.name} later",
+                    where=(writer, consumer),
+                    hint="let the consumer read a copy of it: cache_read first",
+                )
+
+
+def _axes_from(
+    analyzer: Analyzer, realize: BlockRealize, indices: Sequence[Expr], values: Sequence[Expr]
+) -> tuple[dict[Var, Expr], list[Expr]]:
+    """Return the axes of the block from the equations ``indices == values``, and the conditions under which they
+    exist."""
+    try:
+        return invert(analyzer, {iv.var: iv.dom for iv in realize.block.iter_vars}, indices, values)
+    except NotInvertible as e:
+        raise ScheduleError(
+            f"block {realize.block.name_hint!r} reads its input at {', '.join(map(str, indices))}, from which its axes "
+            f"do not follow (see {e.index})",
+            where=realize,
+            hint="the indices must be its axes, or splits and fusions of them, each used once",
+        ) from None

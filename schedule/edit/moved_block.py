@@ -1,0 +1,330 @@
+"""This module moves a block under a loop, where its consumers or its producers are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...tir.arith import Analyzer
+from ...tir.buffer import Buffer
+from ...tir.expr import Expr, IterVar, Range, Var, is_const_int
+from ...tir.function import PrimFunc
+from ...tir.stmt import BlockRealize, For
+from ...tir.walk import substitute, uses_var
+from ..analysis import (
+    Scope,
+    accesses,
+    check_complete_or_reduction,
+    check_plain_path,
+    check_read_by_blocks_alone,
+    is_output_block,
+    opaque_buffers,
+    ordered_scope,
+)
+from ..errors import ScheduleError, bad_argument
+from ..footprint import Ends, analyzer_at, bounding_box
+from ..handles import COMPUTE_INLINE, COMPUTE_ROOT
+from ..region_cover import check_all_covers, covers_domain, domain_conditions, reduces_once
+from ..require.independence import check_loops_above
+from ..required_domain import Required, join_ends, required_domains
+from ..storage_scopes import shared_by_thread
+from ..tree import Tree, blocks_below, tree_of
+from .inlined_block import inlined
+from .inlined_consumer import inlined_into_producer
+from .loop_nests import check_kinds_for, children_of, insert_in, nest, realize_over, span_within
+
+
+def moved_block(func: PrimFunc, block: str, loop: Var, keep_units: bool, index: int, forward: bool) -> PrimFunc:
+    if loop is COMPUTE_ROOT:  # sample_compute_location may choose this in place of a loop
+        return func
+    if loop is COMPUTE_INLINE:
+        return inlined(func, block) if forward else inlined_into_producer(func, block)
+    tree = tree_of(func)
+    realize, target = tree.block(block), tree.loop(loop)
+    scope = ordered_scope(tree, realize)
+    own = _check_movable(tree, scope, realize, target, forward)
+    partners = scope.consumers(realize) if forward else scope.producers(realize)
+    _check_partners(tree, realize, target, partners, forward)
+    if not partners:
+        _check_free(tree, scope, realize, target)
+
+    without = tree.replace({realize: None})
+    tree = tree_of(without)
+    target = tree.loop(loop)
+    position = _position(tree, scope, realize, target, index)
+
+    inner = analyzer_at(tree, target.body)
+    required = (
+        _needed_by_consumers(tree, inner, scope, realize, target)
+        if forward
+        else _made_by_producers(tree, inner, scope, realize, target)
+    )
+    domains = required_domains(inner, realize.block.iter_vars, required)
+    spans = [span_within(inner, domains[iv.var], iv.dom) for iv in realize.block.iter_vars]
+    new, loops = realize_over(inner, realize.block, spans, keep_units, own)
+    moved = tree.replace({target.body: insert_in(target.body, position, nest(loops, new))})
+
+    tree = tree_of(moved)
+    if not forward:
+        once = realize.block.init is not None or any(iv.kind != IterVar.SPATIAL for iv in realize.block.iter_vars)
+        once = once and not (
+            realize.block.init is not None and not partners
+        )  # then each iteration starts the reduction again
+        check_kinds_for(tree, new, tree.loops_above(new))
+        if not covers_domain(tree, new, once=once):
+            raise ScheduleError(
+                f"under loop {loop.name} block {block!r} would not be known to run on the whole domain of its axes"
+                + (" exactly once per point" if once else ""),
+                where=(realize, *partners),
+                hint="choose a loop whose iterations each make a box of the producer's elements, and no loop that "
+                "the producer's output does not depend on",
+            )
+        _check_runs(tree, new)
+        _check_starts(tree, new)
+    check_all_covers(tree, new)
+    check_loops_above(tree, new)
+    return moved
+
+
+def _check_runs(tree: Tree, realize: BlockRealize) -> None:
+    """Raise ScheduleError when a loop that no axis is bound to may have no iteration, so that the block would not
+    run."""
+    if any(is_const_int(iv.dom.extent, 0) for iv in realize.block.iter_vars):
+        return
+    analyzer = Analyzer()  # sizes may be 0
+    for lp in tree.loops_above(realize):
+        analyzer.bind(lp.loop_var, Range(lp.min, lp.extent))
+        if not any(uses_var(v, lp.loop_var) for v in realize.iter_values) and not analyzer.can_prove(lp.extent >= 1):
+            raise ScheduleError(
+                f"loop {lp.loop_var.name} runs {lp.extent} times, which may be none, and block "
+                f"{realize.block.name_hint!r} would run with it though no axis of it does",
+                where=(lp, realize),
+                hint="choose a loop that an axis is bound to, or a loop outside of it",
+            )
+
+
+def _check_starts(tree: Tree, realize: BlockRealize) -> None:
+    """Raise ScheduleError unless the first iteration of its loops runs a reduction at the start of its axes.
+
+    The init runs there.
+    """
+    if realize.block.init is None:
+        return
+    analyzer = analyzer_at(tree, realize)
+    first: dict[Var, Expr] = {lp.loop_var: lp.min for lp in tree.loops_above(realize)}
+    for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        if iv.kind == IterVar.REDUCE and not analyzer.can_prove_equal(substitute(value, first), iv.dom.min):
+            raise ScheduleError(
+                f"reduce axis {iv.var.name} of block {realize.block.name_hint!r} would be {value}, which does not start "
+                f"at {iv.dom.min}, where the init runs",
+                where=realize,
+                hint="decompose_reduction first",
+            )
+
+
+def _check_movable(tree: Tree, scope: Scope, realize: BlockRealize, target: For, forward: bool) -> list[Expr]:
+    """Return the conditions on its axes under which the block runs; ScheduleError when it cannot be moved at all."""
+    name = realize.block.name_hint
+    if tree.is_below(realize, target):
+        raise ScheduleError(
+            f"block {name!r} is under loop {target.loop_var.name} already", where=(realize, target),
+            hint="choose a loop over another block",
+        )  # fmt: skip
+    if tree.scope(target) is not scope.root:
+        raise ScheduleError(
+            f"loop {target.loop_var.name} is in another scope than block {name!r}", where=(realize, target),
+            hint="both must stand directly in the same block",
+        )  # fmt: skip
+    check_complete_or_reduction(tree, realize)
+    check_plain_path(tree, realize)
+    around = {lp.loop_var for lp in tree.loops_above(realize)}
+    if uses_var(realize.block, lambda v: v in around):  # a block without axes may use the loops around it
+        raise ScheduleError(
+            f"block {name!r} uses loops around it inside its body, so it cannot leave them", where=realize,
+            hint="only blocks that see loops through their axes can move",
+        )  # fmt: skip
+    if forward and is_output_block(tree, realize):
+        raise ScheduleError(
+            f"block {name!r} writes {realize.block.writes[0].buffer.name}, an output of its scope, which must be "
+            "computed in full",
+            where=realize,
+            hint="use reverse_compute_at for a consumer, or cache_write first and move that",
+        )
+    for region in realize.block.writes:
+        check_read_by_blocks_alone(scope, region.buffer)
+    pointers = opaque_buffers(scope.root.block)
+    for region in (*realize.block.reads, *realize.block.writes):
+        if region.buffer.data in pointers:
+            raise ScheduleError(
+                f"buffer {region.buffer.name} is accessed through a pointer or a match_buffer, so who needs what is "
+                "not known",
+                where=realize,
+                hint="do this before tensorize and other steps that bring in pointers",
+            )
+    own = domain_conditions(tree, realize)
+    if own is None or (own and not forward):
+        raise ScheduleError(
+            f"block {name!r} is not known to run on the whole domain of its axes, so its loops cannot be made anew",
+            where=realize,
+            hint="its bindings must be splits and fusions of its loops, its predicate the bounds of its axes",
+        )
+    if any(iv.kind != IterVar.SPATIAL for iv in realize.block.iter_vars) and not reduces_once(tree, realize):
+        raise ScheduleError(
+            f"the loops around block {name!r} are not known to bring each point of its reduction once",
+            where=realize,
+            hint="do this before loops that no axis uses are put around it",
+        )
+    here = scope.order[realize]
+    for region in realize.block.reads:
+        for writer in scope.writers.get(region.buffer, ()):
+            if writer is not realize and scope.order[writer] > here:
+                raise ScheduleError(
+                    f"block {name!r} reads {region.buffer.name}, which block {writer.block.name_hint!r} overwrites later",
+                    where=(realize, writer),
+                    hint="do this before the block that overwrites it is there, or let this one read a copy (cache_read)",
+                )
+    for region in realize.block.writes:
+        for reader in scope.readers.get(region.buffer, ()):
+            if reader is not realize and scope.order[reader] < here:
+                raise ScheduleError(
+                    f"block {reader.block.name_hint!r} reads {region.buffer.name} before block {name!r} writes it",
+                    where=(realize, reader),
+                    hint="the reader needs what was there before: leave the block in its place, or read from a copy (cache_read)",
+                )
+    return own
+
+
+def _check_partners(
+    tree: Tree, realize: BlockRealize, target: For, partners: Sequence[BlockRealize], forward: bool
+) -> None:
+    outside = [p for p in partners if not tree.is_below(p, target)]
+    kind = "consumer" if forward else "producer"
+    if outside:
+        names, all_names = [", ".join([repr(p.block.name_hint) for p in some]) for some in (outside, partners)]
+        name, loop = realize.block.name_hint, target.loop_var.name
+        raise ScheduleError(
+            f"not all {kind}s of block {name!r} are under loop {loop}: {names} "
+            + ("reads" if forward else "writes")
+            + f" what block {name!r} {'writes' if forward else 'reads'}, outside of it (all {kind}s: {all_names})",
+            where=(realize, target, *outside),
+            hint=f"choose a loop around all {kind}s, or move those first",
+        )
+    for partner in partners:
+        check_plain_path(tree, partner)
+
+
+def _check_free(tree: Tree, scope: Scope, realize: BlockRealize, target: For) -> None:
+    """Raise ScheduleError unless a block without partners stays after what it reads and before what reads it."""
+    under = [scope.order[b] for b in scope.blocks if tree.is_below(b, target)]
+    name, loop = realize.block.name_hint, target.loop_var.name
+    for producer in scope.producers(realize):
+        if scope.order[producer] > max(under, default=-1):
+            raise ScheduleError(
+                f"block {producer.block.name_hint!r} writes what block {name!r} reads, and comes after loop {loop}",
+                where=(target, producer, realize),
+                hint="choose a loop behind its producers",
+            )
+    for consumer in scope.consumers(realize):
+        if scope.order[consumer] < min(under, default=len(scope.blocks)):
+            raise ScheduleError(
+                f"block {consumer.block.name_hint!r} reads what block {name!r} writes, and comes before loop {loop}",
+                where=(target, consumer, realize),
+                hint="choose a loop in front of its consumers",
+            )
+    for region in realize.block.writes:
+        for writer in scope.writers.get(region.buffer, ()):
+            if writer is not realize:
+                raise ScheduleError(
+                    f"block {writer.block.name_hint!r} writes {region.buffer.name} as well, so their order has to stay",
+                    where=(realize, writer),
+                    hint="do this before decompose_reduction, or merge the writers",
+                )
+
+
+def _position(tree: Tree, scope: Scope, realize: BlockRealize, target: For, index: int) -> int:
+    """Return the position in the loop's body: after the block's producers and before its consumers."""
+    producers, consumers = set(scope.producers(realize)), set(scope.consumers(realize))
+    statements = children_of(target.body)
+    first, last = 0, len(statements)
+    for i, s in enumerate(statements):
+        below = set(blocks_below(s))
+        if below & producers:
+            first = i + 1
+        if below & consumers and last == len(statements):
+            last = i
+    if first > last:
+        raise ScheduleError(
+            f"under loop {target.loop_var.name} a consumer of block {realize.block.name_hint!r} comes before a producer",
+            where=target,
+            hint="choose an inner or another loop, or move the producer under it first",
+        )
+    if index == -1:
+        return last
+    if index == -2:
+        return first
+    if not first <= index <= last:
+        raise bad_argument(
+            f"index {index} is not a place for block {realize.block.name_hint!r} under loop {target.loop_var.name}: it may "
+            f"stand at {first} to {last}",
+            where=target,
+            hint="-1 is the last possible place, -2 the first",
+        )
+    return index
+
+
+def _needed_by_consumers(tree: Tree, analyzer: Analyzer, scope: Scope, realize: BlockRealize, target: For) -> Required:
+    """Return, for each store of the block, the box that consumers read in one iteration of the loop."""
+    out: Required = []
+    for buffer in {r.buffer: None for r in realize.block.writes}:
+        needed = _boxes(
+            tree, analyzer, [c for c in scope.readers.get(buffer, ()) if c is not realize], buffer, target, False
+        )
+        for store in accesses(realize.block.body, buffer):
+            if store.is_store:
+                out.append((store, needed))
+    return out
+
+
+def _made_by_producers(tree: Tree, analyzer: Analyzer, scope: Scope, realize: BlockRealize, target: For) -> Required:
+    """Return, for each load of the block, the box that producers write in one iteration of the loop."""
+    out: Required = []
+    written = {r.buffer for r in realize.block.writes}
+    for buffer in {r.buffer: None for r in realize.block.reads}:
+        writers = [w for w in scope.writers.get(buffer, ()) if w is not realize]
+        if not writers or buffer in written:
+            continue
+        made = _boxes(tree, analyzer, writers, buffer, target, True)
+        for load in accesses(realize.block.body, buffer):
+            out.append((load, made))
+    return out
+
+
+def _boxes(
+    tree: Tree, analyzer: Analyzer, users: Sequence[BlockRealize], buffer: Buffer, target: For, stores: bool
+) -> list[Ends | None]:
+    """Return the bounding box of all that ``users`` access of the buffer in one iteration of the loop.
+
+    When threads share the buffer, reads of all these threads are included, as in TVM: they load shared memory together.
+    """
+    total: list[Ends | None] | None = None
+    depth = len(tree.loops_above(target)) + 1
+    for user in users:
+        above = tree.loops_above(user)
+        below = above[depth:]
+        if not stores:  # the threads of a block read a shared buffer together
+            below = [
+                *[
+                    lp
+                    for lp in above[:depth]
+                    if lp.thread_binding and shared_by_thread(buffer.scope, lp.thread_binding)
+                ],
+                *below,
+            ]
+        local = analyzer_at(tree, user)
+        for access in accesses(user, buffer):
+            if access.is_store is not stores:
+                continue
+            for lp in access.loops:
+                local.bind(lp.loop_var, Range(lp.min, lp.extent))
+            box = bounding_box(local, access, below, {})
+            total = box if total is None else [join_ends(analyzer, a, b) for a, b in zip(total, box, strict=True)]
+    return [None] * buffer.ndim if total is None else total

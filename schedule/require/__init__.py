@@ -1,0 +1,1 @@
+"""This package holds the preconditions of primitives: each is checked, worded and hinted at in one place."""
