@@ -25,7 +25,7 @@ MAY_IMPORT = {
 
 HOMES = {
     "llvmlite": {"codegen"},
-    "xgboost": {"tuner/cost_model.py"},
+    "xgboost": {"tuner/cost/cost_model.py"},
     "sqlite_utils": {"tuning_db"},
     "sqlite3": {"tuning_db", "cli/doctor.py"},
     "click": {"cli"},

@@ -8,18 +8,18 @@ the session writes records. :func:`tune` does all of it; :func:`default_schedule
 measuring.
 """
 
-from .cost_features import FEATURE_NAMES, Costs
-from .cost_model import CostModel, PriorModel, RandomModel, XGBCostModel
-from .default import DefaultSchedule, choose_default, default_schedule
-from .machine_model import MachineModel
+from .cost.cost_features import FEATURE_NAMES, Costs
+from .cost.cost_model import CostModel, PriorModel, RandomModel, XGBCostModel
+from .cost.machine_model import MachineModel
 from .measure import LocalRunner, MeasureResult, ReferenceFailed, Runner
 from .rules import Group, ScheduleRule, default_rules, register_rule
 from .search import Candidate, ModelGuidedSearch, RandomSearch, SearchStrategy
+from .search.warm_start import trace_for
 from .session import Progress, TuneResult, TuningSession, tune
-from .sketch import Sketch
 from .sketch_part import Decision, Part
-from .space import Space
-from .warm_start import trace_for
+from .space import DefaultSchedule, choose_default, default_schedule
+from .space.search_space import Space
+from .space.sketch import Sketch
 
 __all__ = [
     "FEATURE_NAMES",

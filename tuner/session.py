@@ -18,15 +18,15 @@ from ..tir.cost import count_flops
 from ..tir.equal import program_key
 from ..tir.function import PrimFunc
 from ..tuning_db import Database, TuningRecord, utc_now
-from .cost_model import CostModel, XGBCostModel
-from .default import choose_default
-from .final_race import decide, finalists
+from .cost.cost_model import CostModel, XGBCostModel
 from .measure import LocalRunner, MeasureResult, Runner
 from .measure.inputs import require_constant_shapes
 from .rules import ScheduleRule
 from .search import Candidate, ModelGuidedSearch, SearchStrategy
-from .space import Space
-from .warm_start import in_own_names, other_workloads, own_records, training_data
+from .search.final_race import decide, finalists
+from .search.warm_start import in_own_names, other_workloads, own_records, training_data
+from .space.default_choice import choose_default
+from .space.search_space import Space
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tilewright.tuner.loop_nest import Access, Loop, Nest
+from tilewright.tuner.cost.loop_nest import Access, Loop, Nest
 
 
 def one(value):

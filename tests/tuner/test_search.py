@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tilewright.tuner import Decision, ModelGuidedSearch, Part, PriorModel, RandomSearch, Sketch, XGBCostModel
-from tilewright.tuner.cost_features import Costs
-from tilewright.tuner.machine_model import MachineModel
+from tilewright.tuner.cost.cost_features import Costs
+from tilewright.tuner.cost.machine_model import MachineModel
 
 MACHINE = MachineModel(64, 32, 1, 48 << 10, 1 << 20, 32 << 20)
 

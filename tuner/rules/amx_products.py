@@ -13,11 +13,11 @@ import numpy as np
 
 from ...schedule import Schedule
 from ...schedule.intrin import AMX_DOT_S8S8_INTRIN, AMX_DOT_U8S8_INTRIN
-from ..cost_features import Costs
-from ..machine_model import MachineModel
+from ..cost.cost_features import Costs
+from ..cost.machine_model import MachineModel, worth_threads
 from ..program import BlockInfo, Program
+from ..recipes.loop_steps import fuse_all
 from ..sketch_part import Decision, Part
-from .recipe_steps import fuse_all, worth_threads
 from .schedule_rule import Group, ScheduleRule, register_rule
 from .vnni_products import Dot, is_plain, roles_of
 

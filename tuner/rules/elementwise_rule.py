@@ -19,11 +19,11 @@ from ...schedule import Schedule
 from ...tir.expr import BufferLoad, Call, Var
 from ...tir.stmt import BufferStore
 from ...tir.walk import pre_order
-from ..cost_features import Costs
-from ..machine_model import MachineModel
+from ..cost.cost_features import Costs
+from ..cost.machine_model import MachineModel, worth_threads
 from ..program import BlockInfo, Program, Use
-from ..sketch_part import Decision, Part
-from .recipe_steps import ceil_div, fuse_all, loops_within, up_to, worth_threads
+from ..recipes.loop_steps import fuse_all, loops_within
+from ..sketch_part import Decision, Part, ceil_div, up_to
 from .schedule_rule import Group, ScheduleRule, register_rule
 
 

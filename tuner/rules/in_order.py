@@ -12,11 +12,10 @@ import numpy as np
 
 from ...schedule import Schedule
 from ...tir.expr import IntImm
-from ..cost_features import Costs
-from ..machine_model import MachineModel
+from ..cost.cost_features import Costs
+from ..cost.machine_model import MachineModel, worth_threads
 from ..program import BlockInfo, Program
-from ..sketch_part import Decision, Part
-from .recipe_steps import ceil_div, up_to, worth_threads
+from ..sketch_part import Decision, Part, ceil_div, up_to
 from .schedule_rule import Group, ScheduleRule, register_rule
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...tir.expr import Var
-from ..machine_model import MachineModel
+from ..cost.machine_model import MachineModel
 from ..program import BlockInfo, Program, Use
 from ..sketch_part import Part
 from .schedule_rule import Group, ScheduleRule, register_rule

@@ -14,21 +14,11 @@ from typing import Any
 import numpy as np
 
 from ...schedule import Schedule
-from ..cost_features import Costs
-from ..machine_model import MachineModel
+from ..cost.cost_features import Costs
+from ..cost.machine_model import MachineModel, worth_threads
 from ..program import BlockInfo, Program
-from ..sketch_part import Decision, Part
-from .recipe_steps import (
-    ceil_div,
-    extent_of,
-    fuse_all,
-    loops_of_axis,
-    loops_within,
-    spatial_axes,
-    unroll_factor,
-    up_to,
-    worth_threads,
-)  # fmt: skip
+from ..recipes.loop_steps import extent_of, fuse_all, loops_of_axis, loops_within, spatial_axes, unroll_factor
+from ..sketch_part import Decision, Part, ceil_div, up_to
 from .schedule_rule import Group, ScheduleRule, register_rule
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
 
-from ..machine_model import MachineModel
+from ..cost.machine_model import MachineModel
 from ..program import BlockInfo, Program
 from ..sketch_part import Part
 

@@ -17,12 +17,12 @@ import numpy as np
 from ...schedule import Schedule
 from ...tir.dtype import bytes_of
 from ...tir.expr import Var
-from ..cost_features import Costs
-from ..machine_model import MachineModel
+from ..cost.cost_features import Costs
+from ..cost.machine_model import MachineModel, worth_threads
+from ..cost.tiling_costs import TilingCosts
 from ..program import BlockInfo, Use
-from ..sketch_part import Decision, Part
-from .recipe_steps import fuse_all, loops_of_axis, loops_within, unroll_factor, up_to, worth_threads
-from .tiling_costs import TilingCosts
+from ..recipes.loop_steps import fuse_all, loops_of_axis, loops_within, unroll_factor
+from ..sketch_part import Decision, Part, up_to
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,11 @@ from ...schedule import Schedule
 from ...schedule.intrin import VNNI_DOT_16x4_INTRIN, VNNI_DOT_16x4_SWAPPED_INTRIN
 from ...tir.expr import Add, BufferLoad, Cast, Expr, Mul, Var
 from ...tir.stmt import BufferStore
-from ..cost_features import Costs
-from ..machine_model import MachineModel
+from ..cost.cost_features import Costs
+from ..cost.machine_model import MachineModel, worth_threads
 from ..program import BlockInfo, Program, Use
-from ..sketch_part import Decision, Part
-from .recipe_steps import ceil_div, fuse_all, loops_of_axis, loops_within, unroll_factor, up_to, worth_threads
+from ..recipes.loop_steps import fuse_all, loops_of_axis, loops_within, unroll_factor
+from ..sketch_part import Decision, Part, ceil_div, up_to
 from .schedule_rule import Group, ScheduleRule, register_rule
 
 _WIDTH, _LANES = 4, 16

@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..codegen.machine.target import Target
-from ..schedule import Schedule, ScheduleError
-from ..tir.deep_recursion import with_room
-from ..tir.function import PrimFunc
+from ...codegen.machine.target import Target
+from ...schedule import Schedule, ScheduleError
+from ...tir.deep_recursion import with_room
+from ...tir.function import PrimFunc
+from ..rules import ScheduleRule
 from .row_table import RowTable
-from .rules import ScheduleRule
-from .space import Space, Variant
+from .search_space import Space, Variant
 
 _TRIES = 4
 """The number of rows of each part that are tried."""

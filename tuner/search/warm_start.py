@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..codegen.machine.target import Target
-from ..schedule import ScheduleError, Trace, TraceError, retarget
-from ..tir.equal import program_key
-from ..tir.function import PrimFunc
-from ..tir.parser import ParseError, parse
-from ..tuning_db import Database, TuningRecord
-from .search import Candidate
-from .space import Space
+from ...codegen.machine.target import Target
+from ...schedule import ScheduleError, Trace, TraceError, retarget
+from ...tir.equal import program_key
+from ...tir.function import PrimFunc
+from ...tir.parser import ParseError, parse
+from ...tuning_db import Database, TuningRecord
+from ..space.search_space import Space
+from .strategy import Candidate
 
 Measured = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Features, the prior's seconds, measured seconds."""

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...tir.expr import Var
-from ..cost_features import Costs
-from ..loop_nest import Access, Loop, Nest
 from ..program import Use
-from .recipe_steps import ceil_div
+from ..sketch_part import ceil_div
+from .cost_features import Costs
+from .loop_nest import Access, Loop, Nest
 
 if TYPE_CHECKING:
-    from .tiling_part import TilingPart
+    from ..rules.tiling_part import TilingPart
 
 
 class TilingCosts:

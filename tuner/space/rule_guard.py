@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from ..schedule import ScheduleError
+from ...schedule import ScheduleError
 
 
 class RuleGuard:

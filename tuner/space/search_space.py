@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..codegen.machine.target import Target
-from ..schedule import Schedule, ScheduleError
-from ..tir.function import PrimFunc
-from .machine_model import MachineModel
-from .program import BlockInfo, Program
+from ...codegen.machine.target import Target
+from ...schedule import Schedule, ScheduleError
+from ...tir.function import PrimFunc
+from ..cost.machine_model import MachineModel
+from ..program import BlockInfo, Program
+from ..rules import Group, ScheduleRule, blocks_to_inline, default_rules, paddings_to_inline
 from .row_table import RowTable, cheapest_sums
 from .rule_guard import RuleGuard
-from .rules import Group, ScheduleRule, blocks_to_inline, default_rules, paddings_to_inline
 from .sketch import Sketch
 
 _MAX_SKETCHES = 24

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..tuning_db import TuningRecord
-from .measure import MeasureResult
-from .measure.statistics import estimate, interval
+from ...tuning_db import TuningRecord
+from ..measure import MeasureResult
+from ..measure.statistics import estimate, interval
 
 _NEAR = 1.05
 """A candidate this close to the best may be the best, however small the spread of its own timings: the speed of the

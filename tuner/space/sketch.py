@@ -15,11 +15,11 @@ from functools import cached_property
 
 import numpy as np
 
-from ..schedule import Schedule
-from .cost_features import Costs, combine, feature_table, prior_seconds
-from .machine_model import MachineModel
+from ...schedule import Schedule
+from ..cost.cost_features import Costs, combine, feature_table, prior_seconds
+from ..cost.machine_model import MachineModel
+from ..sketch_part import Part
 from .row_table import ALL_ROWS, RowTable, cheapest_sums, distinct_rows
-from .sketch_part import Part
 
 
 class Sketch:

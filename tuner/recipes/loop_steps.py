@@ -5,33 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ...schedule import Schedule
 from ...tir.expr import IntImm, Var
 from ...tir.stmt import BlockRealize
 from ...tir.walk import blocks_of, vars_in
-from ..machine_model import MachineModel
-from ..program import BlockInfo
-
-
-def ceil_div(a: np.ndarray | float, b: np.ndarray | float) -> np.ndarray:
-    """``a / b`` rounded up."""
-    return np.ceil(np.asarray(a, dtype=np.float64) / b)
-
-
-def up_to(limit: int, *values: int) -> tuple[int, ...]:
-    """Returns the values up to the first that reaches ``limit``, clipped to it, without repetition.
-
-    >>> up_to(10, 1, 4, 8, 16, 32)
-    (1, 4, 8, 10)
-    """
-    out: list[int] = []
-    for value in values:
-        out.append(min(value, max(1, limit)))
-        if value >= limit:
-            break
-    return tuple(dict.fromkeys(out))
 
 
 def realize_of(sch: Schedule, name: str) -> BlockRealize:
@@ -65,15 +42,6 @@ def spatial_axes(sch: Schedule, block: Any) -> list[int]:
 def fuse_all(sch: Schedule, loops: Sequence[Any]) -> Any:
     """Returns one loop in place of ``loops``."""
     return loops[0] if len(loops) == 1 else sch.fuse(*loops)
-
-
-def worth_threads(machine: MachineModel, blocks: Sequence[BlockInfo]) -> bool:
-    """Returns whether the blocks have enough work for several threads: twice what a fork and a join cost."""
-    if machine.cores < 2:
-        return False
-    cycles = sum(b.flops / machine.lanes(b.itemsize) / machine.fma_pipes for b in blocks)
-    moved = sum(use.buffer.num_bytes() or 0 for b in blocks for use in (*b.loads, *b.stores))
-    return max(cycles, moved / machine.l2_bytes_per_cycle) > 2 * machine.fork_join_cycles
 
 
 def unroll_factor(sch: Schedule, loop: Any, factor: int) -> None:

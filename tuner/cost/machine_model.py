@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..codegen.machine.target import Target
+from ...codegen.machine.target import Target
+from ..program import BlockInfo
 
 
 @dataclass(frozen=True)
@@ -56,3 +58,12 @@ class MachineModel:
     def lanes(self, itemsize: int) -> int:
         """Elements of ``itemsize`` bytes in one vector register."""
         return max(1, self.vector_bytes // itemsize)
+
+
+def worth_threads(machine: MachineModel, blocks: Sequence[BlockInfo]) -> bool:
+    """Returns whether the blocks have enough work for several threads: twice what a fork and a join cost."""
+    if machine.cores < 2:
+        return False
+    cycles = sum(b.flops / machine.lanes(b.itemsize) / machine.fma_pipes for b in blocks)
+    moved = sum(use.buffer.num_bytes() or 0 for b in blocks for use in (*b.loads, *b.stores))
+    return max(cycles, moved / machine.l2_bytes_per_cycle) > 2 * machine.fork_join_cycles
