@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
+from ..tir.analysis.tree import Tree, blocks_below, symbols_of
 from ..tir.arith import Analyzer, iter_map_simplify, linear_coefficients
 from ..tir.expr import And, Expr, IntImm, Mul, Range, Var, cast, is_const_int
 from ..tir.stmt import Block, BlockRealize, For, IfThenElse, SeqStmt, Stmt
 from ..tir.walk import pre_order, substitute
 from .errors import ScheduleError
-from .tree import Tree, blocks_below, symbols_of
 
 
 def analyzer_above(tree: Tree, stmt: Stmt, keep_unit: bool = False) -> Analyzer:

@@ -6,17 +6,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
+from ..tir.analysis.access import opaque_buffers
+from ..tir.analysis.accessed_boxes import AccessedBox, all_accessed_boxes
+from ..tir.analysis.dependence import Conflict
+from ..tir.analysis.tree import Tree, blocks_below
 from ..tir.buffer import Buffer
 from ..tir.expr import BufferLoad, Expr, IterVar, Var
 from ..tir.stmt import Block, BlockRealize, For, Stmt, While
 from ..tir.walk import loads_and_stores, pre_order
-from .accessed_boxes import AccessedBox, all_accessed_boxes
-from .analysis import opaque_buffers
-from .dependence import Conflict
 from .errors import ScheduleError
 from .reducers import find_reducer, updates_of
 from .region_cover import check_cover
-from .tree import Tree, blocks_below
 
 
 def binding_block(store: AccessedBox, other: AccessedBox, variables: Iterable[Var]) -> BlockRealize | None:

@@ -6,14 +6,14 @@ from collections.abc import Collection, Sequence
 from math import gcd
 from typing import Any
 
+from ..tir.analysis.scope import is_output_block
+from ..tir.analysis.tree import Tree, blocks_below
 from ..tir.arith import Analyzer, detect_iter_map, linear_coefficients
 from ..tir.expr import Expr, IntImm, IterVar, Mul, Range, Var
 from ..tir.stmt import BlockRealize, For
 from ..tir.walk import pre_order, uses_var
-from .analysis import is_output_block
 from .bindings import analyzer_above
 from .errors import ScheduleError
-from .tree import Tree, blocks_below
 
 
 def check_blocks_of_nest(

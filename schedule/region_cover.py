@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
+from ..tir.analysis.access import Access, accesses, opaque_buffers
+from ..tir.analysis.tree import Tree
 from ..tir.arith import Analyzer, conjuncts, eval_interval
 from ..tir.arith.itermap import NotInvertible, invert
 from ..tir.buffer import Buffer
 from ..tir.expr import Add, Expr, FloorDiv, IntImm, IterVar, Max, Min, Range, Sub, Var
 from ..tir.stmt import BlockRealize, For, IfThenElse, While
 from ..tir.walk import pre_order, substitute, uses_var
-from .analysis import Access, accesses, opaque_buffers, scope_of
 from .errors import ScheduleError
 from .footprint import Box, analyzer_at, bind_loops, exact_box
-from .tree import Tree
+from .preconditions import scope_of
 
 
 def covers_domain(tree: Tree, realize: BlockRealize, once: bool = False, loops: Sequence[For] | None = None) -> bool:

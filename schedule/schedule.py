@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..tir.analysis.tree import blocks_below, symbols_of, tree_of, unique_names
 from ..tir.arith.smt import solving
 from ..tir.buffer import Buffer
 from ..tir.expr import BinaryOp, CmpOp, Expr, FloatImm, IntImm, Var, make_binary
@@ -22,12 +23,12 @@ from ..tir.walk import transform, vars_in
 from . import primitives as _primitives  # noqa: F401  (registers them)
 from .errors import ScheduleError, bad_argument, nearest, unknown_handle
 from .handles import PLACES, BlockRV, Handle
+from .lookup import find_block, find_loop
 from .name_parameters import BUFFER_PARAMETERS, buffer_number
 from .primitive import REGISTRY, Primitive, PrimitiveMethods
 from .primitive_arguments import check_arguments
 from .trace import Instruction, Trace
 from .trace_data import Formula, Ref, constant
-from .tree import blocks_below, symbols_of, tree_of, unique_names
 
 
 class Schedule(PrimitiveMethods):
@@ -152,11 +153,11 @@ class Schedule(PrimitiveMethods):
     def get(self, rv: Any) -> Any:
         """Return the Block, For or number that a handle stands for."""
         if isinstance(rv, BlockRV):
-            return self._tree_with(rv).block(self._block_name(rv)).block
+            return find_block(self._tree_with(rv), self._block_name(rv)).block
         value = self._resolve(rv)
         if isinstance(value, Var) and value not in PLACES:
             tree = self._tree_with(value)
-            return tree.loop(value) if rv not in self._values or value in tree.loops else value
+            return find_loop(tree, value) if rv not in self._values or value in tree.loops else value
         return value
 
     def remove_rv(self, rv: Any) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from ..tir.analysis.tree import symbols_of, tree_of
 from ..tir.equal import structural_equal
 from ..tir.function import PrimFunc
 from ..tir.stmt import Block
@@ -20,7 +21,6 @@ from .name_parameters import BLOCK_PARAMETERS, BUFFER_PARAMETERS, buffer_number
 from .schedule import Schedule
 from .trace import Instruction, Trace, apply_instruction
 from .trace_data import Ref
-from .tree import symbols_of, tree_of
 
 
 def retarget(trace: Trace, recorded: PrimFunc, func: PrimFunc) -> Trace:

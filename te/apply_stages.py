@@ -11,7 +11,8 @@ from typing import Any
 
 from ..schedule import BlockRV, ScheduleError, TensorIntrin
 from ..schedule import Schedule as BlockSchedule
-from ..schedule.tree import tree_of
+from ..schedule.lookup import find_block
+from ..tir.analysis.tree import tree_of
 from ..tir.expr import Expr, IterVar, Var
 from ..tir.stmt import BlockRealize
 from ..tir.walk import vars_in
@@ -174,7 +175,7 @@ class Applier:
         return self.sch.func.buffer_map[self.params[stage.op.output(0)]]
 
     def realize(self, block: str) -> BlockRealize:
-        return tree_of(self.sch.func).block(block)
+        return find_block(tree_of(self.sch.func), block)
 
     # a stage's place and loops
 

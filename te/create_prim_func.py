@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..tir.access_regions import access_regions
+from ..tir.analysis.access_regions import access_regions
 from ..tir.arith import Analyzer
 from ..tir.buffer import Buffer
 from ..tir.deep_recursion import with_room

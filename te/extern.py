@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..tir.access_regions import access_regions, linear_key
+from ..tir.analysis.access_regions import access_regions, linear_key
 from ..tir.buffer import Buffer
 from ..tir.expr import Expr, IterVar, Let, Var
 from ..tir.function import PrimFunc

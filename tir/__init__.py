@@ -6,8 +6,8 @@ A program is made of expressions (:mod:`.expr`, their operations in :mod:`.op`, 
 
 The other modules work on programs. They print them (:mod:`.printer`), parse them (:mod:`.parser`; :mod:`.script` is the
 ``T`` of programs written by hand), compare them and compute their keys (:mod:`.equal`), check them (:mod:`.verify`),
-run them with a slow, simple interpreter (:mod:`.interpret`), reason about indices (:mod:`.arith`), find the regions
-that a block accesses (:mod:`.access_regions`) and count operations and bytes (:mod:`.cost`).
+run them with a slow, simple interpreter (:mod:`.interpret`), reason about indices (:mod:`.arith`), tell what statements
+access, in which order and under which conditions (:mod:`.analysis`), and count operations and bytes (:mod:`.cost`).
 """
 
 from . import arith, op, walk

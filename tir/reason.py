@@ -10,7 +10,7 @@ from typing import Any
 class Reason:
     """A ``Reason`` says in one clause why an analysis has no result; ``nodes`` are the parts of the program that it means.
 
-    Analyses return it instead of raising, so that a caller may go on; a primitive makes an error of it.
+    ``hint`` says what would help. Analyses return it instead of raising, so that a caller may go on; a primitive makes an error of it.
 
     >>> str(Reason("the loop has no constant trip count"))
     'the loop has no constant trip count'
@@ -18,6 +18,7 @@ class Reason:
 
     text: str
     nodes: tuple[Any, ...] = ()
+    hint: str = ""
 
     def __str__(self) -> str:
         return self.text

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .access_regions import access_regions
+from .analysis.access_regions import access_regions
 from .arith import Analyzer, conjuncts
 from .expr import LT, BufferLoad, Expr, IntImm, IterVar, Var
 from .node import Node

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...tir.analysis.tree import Tree, tree_of
 from ...tir.expr import Var
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, For
-from ..tree import Tree, tree_of
+from ..lookup import find_block, find_loop
 
 
 def with_annotation(func: PrimFunc, block_or_loop: str | Var, ann_key: str, ann_val: Any) -> PrimFunc:
@@ -19,7 +20,7 @@ def with_annotation(func: PrimFunc, block_or_loop: str | Var, ann_key: str, ann_
 
 def annotation_target(func: PrimFunc, which: str | Var) -> tuple[Tree, For | Block]:
     tree = tree_of(func)
-    return tree, tree.loop(which) if isinstance(which, Var) else tree.block(which).block
+    return tree, find_loop(tree, which) if isinstance(which, Var) else find_block(tree, which).block
 
 
 def with_annotations(tree: Tree, node: For | Block, annotations: Mapping[str, Any]) -> PrimFunc:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...tir.access_regions import access_regions
+from ...tir.analysis.access_regions import access_regions
+from ...tir.analysis.tree import Tree
 from ...tir.arith import Analyzer, Division, conjuncts, detect_iter_map, divide_subspace, eval_interval
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.dtype import is_int, lanes_of
@@ -15,7 +16,7 @@ from ...tir.stmt import Block, BlockRealize, For, Stmt
 from ...tir.walk import loads_and_stores, pre_order, substitute, uses_var
 from ..errors import ScheduleError
 from ..footprint import analyzer_at, exact_box
-from ..tree import Tree
+from ..lookup import scope_around
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,8 +54,8 @@ def divide_block(
     ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in (*outer, *inner)}
     inside = [lp.loop_var for lp in inner]
     divisions, outer_predicate, inner_predicate = _divide(tree, realize, ranges, inside, preserve_unit_iters, where)
-    analyzer = analyzer_at(tree, tree.scope(realize))
-    for iv in tree.scope(realize).block.iter_vars:
+    analyzer = analyzer_at(tree, scope_around(tree, realize))
+    for iv in scope_around(tree, realize).block.iter_vars:
         analyzer.bind(iv.var, iv.dom)
     axes: list[IterVar] = []
     values: list[Expr] = []
@@ -113,7 +114,7 @@ def _divide(
     where: Stmt,
 ) -> tuple[tuple[Division, ...], Expr, Expr]:
     true = IntImm(1, "bool")
-    scope = tree.scope(realize)
+    scope = scope_around(tree, realize)
     why = "the extent of an inner loop depends on an outer one"
     if not any(uses_var(e, lambda v: v in ranges) for r in ranges.values() for e in (r.min, r.extent)):
         for keep in (True, False) if preserve_unit_iters else (False,):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...tir.analysis.tree import Tree, blocks_below, unique_block_name
 from ...tir.buffer import BufferRegion
 from ...tir.stmt import Block, BlockRealize, For, Stmt
 from ...tir.walk import uses_var
 from ..errors import ScheduleError
-from ..tree import Tree, blocks_below, unique_block_name
 from .block_division import DividedBlock, divide_block, init_nest, nest_again, outer_regions
 
 

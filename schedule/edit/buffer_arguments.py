@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...tir.analysis.tree import Tree
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.stmt import Block, BlockRealize
 from ..errors import ScheduleError, unknown_handle
-from ..tree import Tree
 
 
 def pick_buffer(realize: BlockRealize, which: Any, kind: str, others: Sequence[BufferRegion] = ()) -> Buffer:

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...tir.analysis.access import accesses
+from ...tir.analysis.scope import Scope
+from ...tir.analysis.tree import Tree, symbols_of
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, const, is_const_int
@@ -16,9 +19,7 @@ from ...tir.node import map_tuple
 from ...tir.op import max_
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt
 from ...tir.walk import pre_order, transform
-from ..analysis import Scope, accesses
 from ..footprint import Ends, analyzer_at, first_outside
-from ..tree import Tree, symbols_of
 from .buffer_replacement import renewed_buffers
 from .copied_element import point
 from .loop_nests import Span, nest, realize_over, span_within

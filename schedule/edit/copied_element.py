@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ...tir.analysis.access import Access, accesses, opaque_buffers
+from ...tir.analysis.tree import Tree, blocks_below
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, const
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore
 from ...tir.walk import pre_order, transform
-from ..analysis import Access, accesses, opaque_buffers
 from ..errors import ScheduleError
 from ..footprint import analyzer_at
 from ..index_map import IndexMap
 from ..region_cover import covers_domain
-from ..tree import Tree, blocks_below
 from .index_map_arguments import sized_analyzer
 
 

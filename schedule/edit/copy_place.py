@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...tir.analysis.access import Access, accesses, opaque_buffers
+from ...tir.analysis.scope import Scope, bindings, buffers_of, region_of
+from ...tir.analysis.tree import Tree
 from ...tir.arith import Analyzer, conjuncts
 from ...tir.buffer import Buffer
 from ...tir.expr import BufferLoad, Expr, Range, Var, is_const_int
 from ...tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, SeqStmt, Stmt
 from ...tir.walk import pre_order, substitute
-from ..analysis import Access, Scope, accesses, bindings, buffers_of, opaque_buffers, region_of
 from ..errors import ScheduleError
 from ..footprint import Ends, analyzer_at, bind_loops, bounding_box, exact_box
 from ..region_cover import check_cover
 from ..required_domain import join_ends
-from ..tree import Tree
 
 
 def uses_pointer(realize: BlockRealize, buffer: Buffer) -> bool:

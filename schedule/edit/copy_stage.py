@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from ...tir.analysis.scope import Scope
+from ...tir.analysis.tree import blocks_below, tree_of
 from ...tir.buffer import Buffer
 from ...tir.expr import Var
 from ...tir.function import PrimFunc
 from ...tir.stmt import For, Stmt
 from ...tir.walk import pre_order
-from ..analysis import Scope
 from ..errors import ScheduleError
+from ..lookup import find_block
 from ..require.independence import check_loops_above
-from ..tree import blocks_below, tree_of
 from .loop_nests import insert_in, rebuild
 
 
@@ -60,5 +61,5 @@ def insert_stage(
         },
     )
     after = tree_of(new)
-    check_loops_above(after, after.block(copy.name))
+    check_loops_above(after, find_block(after, copy.name))
     return new

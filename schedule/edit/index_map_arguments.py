@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...tir.analysis.tree import Tree, symbols_of, tree_of
 from ...tir.arith import Analyzer, bind_sizes
 from ...tir.expr import BufferLoad
 from ...tir.function import PrimFunc
@@ -11,7 +12,6 @@ from ...tir.stmt import BlockRealize, BufferStore, For, Stmt
 from ...tir.walk import transform
 from ..handles import BlockRV
 from ..index_map import IndexMap, simplify_unless_constant
-from ..tree import Tree, symbols_of, tree_of
 
 
 def as_recorded(func: PrimFunc, index_map: Any, ndim: int | None) -> Any:

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...tir.analysis.declared_regions import hidden_reads
+from ...tir.analysis.scope import Scope, is_output_block
+from ...tir.analysis.tree import Tree, tree_of
 from ...tir.buffer import BufferRegion
 from ...tir.expr import BufferLoad, Expr, Var, cast, is_const_int
 from ...tir.expr_length import inlined_length
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt
 from ...tir.walk import pre_order, substitute, transform, uses_var
-from ..analysis import Scope, check_complete, check_plain_path, is_output_block, ordered_scope
-from ..declared_regions import hidden_reads
 from ..errors import ScheduleError
 from ..footprint import analyzer_at
+from ..lookup import find_block
+from ..preconditions import check_complete, check_plain_path, ordered_scope
 from ..region_cover import check_cover, covers_domain
-from ..tree import Tree, tree_of
 from .single_store import axes_of_store, check_pointers, defined_in, single_store, with_regions
 
 _LONGEST = 1 << 14
@@ -41,7 +43,7 @@ def _check_inputs_stay(scope: Scope, realize: BlockRealize, until: Sequence[Bloc
 def inlined(func: PrimFunc, block: str) -> PrimFunc:
     """Return the function with the value of ``block`` computed where it is read, and the block and its buffer removed."""
     tree = tree_of(func)
-    realize = tree.block(block)
+    realize = find_block(tree, block)
     scope = ordered_scope(tree, realize)
     store = single_store(realize)
     check_complete(tree, realize)
@@ -81,7 +83,7 @@ def inlined(func: PrimFunc, block: str) -> PrimFunc:
         changes[reader] = _with_value(reader, store, axes_at, hidden_reads(realize.block))
     new = tree.replace(changes)
     tree = tree_of(new)
-    root = tree.block(scope.root.block.name_hint).block
+    root = find_block(tree, scope.root.block.name_hint).block
     kept = tuple([b for b in root.alloc_buffers if b is not buffer])
     return tree.replace({root: root.with_(alloc_buffers=kept)})
 

@@ -5,30 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...tir.analysis.access import accesses
+from ...tir.analysis.declared_regions import hidden_reads
+from ...tir.analysis.scope import Scope, is_output_block
+from ...tir.analysis.tree import Tree, tree_of
 from ...tir.arith import Analyzer, conjuncts
 from ...tir.arith.itermap import NotInvertible, invert
 from ...tir.buffer import Buffer
 from ...tir.equal import structural_equal
 from ...tir.expr import BufferLoad, Expr, Var, cast
 from ...tir.function import PrimFunc
+from ...tir.op import all_
 from ...tir.stmt import Block, BlockRealize, BufferStore
 from ...tir.walk import loads_and_stores, pre_order, substitute, transform, uses_var
-from ..analysis import (
-    Scope,
-    accesses,
-    all_of,
-    check_complete,
-    check_only_writer,
-    check_plain_path,
-    check_reduction,
-    is_output_block,
-    ordered_scope,
-)
-from ..declared_regions import hidden_reads
 from ..errors import ScheduleError
 from ..footprint import analyzer_at
+from ..lookup import find_block
+from ..preconditions import check_complete, check_only_writer, check_plain_path, check_reduction, ordered_scope
 from ..region_cover import check_cover, covers_domain, domain_text
-from ..tree import Tree, tree_of
 from .loop_nests import rebuild
 from .single_store import axes_of_store, check_pointers, defined_in, single_store, with_regions
 
@@ -36,7 +30,7 @@ from .single_store import axes_of_store, check_pointers, defined_in, single_stor
 def inlined_into_producer(func: PrimFunc, block: str) -> PrimFunc:
     """Return the function with ``block`` computed where its only producer computes its input."""
     tree = tree_of(func)
-    realize = tree.block(block)
+    realize = find_block(tree, block)
     scope = ordered_scope(tree, realize)
     store = single_store(realize)
     check_complete(tree, realize)
@@ -129,10 +123,10 @@ def inlined_into_producer(func: PrimFunc, block: str) -> PrimFunc:
     local = analyzer_at(tree, producer)
     more = [c for t in tests for c in conjuncts(local.simplify(substitute(t, bound)))]
     if more:
-        predicate = all_of([*conjuncts(predicate), *more])
+        predicate = all_(*[*conjuncts(predicate), *more])
     new = tree.replace({realize: None, producer: BlockRealize(producer.iter_values, predicate, block_now)})
     root = scope.root.block
-    here = tree_of(new).block(root.name_hint).block
+    here = find_block(tree_of(new), root.name_hint).block
     kept = tuple([b for b in here.alloc_buffers if b is not buffer])
     return rebuild(tree_of(new), {}, {here: lambda b: b.with_(alloc_buffers=kept)})
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...tir.analysis.declared_regions import redeclared
+from ...tir.analysis.scope import Scope
+from ...tir.analysis.tree import Tree, symbols_of, tree_of, unique_block_name
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.dtype import parse_dtype
 from ...tir.equal import structural_equal
@@ -30,12 +33,10 @@ from ...tir.function import PrimFunc
 from ...tir.op import all_, any_, if_then_else
 from ...tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, Stmt, seq
 from ...tir.walk import substitute, transform
-from ..analysis import Scope
-from ..declared_regions import redeclared
 from ..errors import ScheduleError
 from ..index_map import IndexMap
+from ..lookup import root_of
 from ..region_cover import covers_domain
-from ..tree import Tree, symbols_of, tree_of, unique_block_name
 from .index_map_arguments import has_trivial_bindings, own_nest
 from .loop_nests import nest, rebuild
 
@@ -200,7 +201,7 @@ def _assume(
     name = unique_block_name(tree.func, f"buffer_{old.name}_assumptions")
     block = Block(tuple(axes), (point,), (), name, Evaluate(says))
     stage = nest(loops, BlockRealize(tuple([v for v, _ in loops]), const(True, "bool"), block))
-    body = tree.root.block.body
+    body = root_of(tree).block.body
     return rebuild(tree, {}, {body: lambda s: seq(stage, s)})
 
 

@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...tir.analysis.tree import Tree
 from ...tir.arith import Analyzer, conjuncts
 from ...tir.arith.itermap import without_low_digits
 from ...tir.expr import Expr, IntImm, IterVar, Range, Var, const, is_const_int
 from ...tir.function import PrimFunc
+from ...tir.op import all_
 from ...tir.stmt import Block, BlockRealize, Evaluate, For, SeqStmt, Stmt, seq
 from ...tir.walk import pre_order, substitute
-from ..analysis import all_of
 from ..errors import ScheduleError
 from ..footprint import Ends
-from ..tree import Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def realize_over(
     kept: list[Expr] = []
     for test in (*tests, *[substitute(c, at) for c in conditions]):
         kept.extend([without_low_digits(analyzer, c) for c in conjuncts(analyzer.simplify(test))])
-    return BlockRealize(tuple(values), all_of(kept), block), loops
+    return BlockRealize(tuple(values), all_(*kept), block), loops
 
 
 def nest(loops: Sequence[tuple[Var, Expr]], body: Stmt) -> Stmt:

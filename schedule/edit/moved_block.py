@@ -4,30 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...tir.analysis.access import accesses, opaque_buffers
+from ...tir.analysis.scope import Scope, is_output_block
+from ...tir.analysis.tree import Tree, blocks_below, tree_of
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer
 from ...tir.expr import Expr, IterVar, Range, Var, is_const_int
 from ...tir.function import PrimFunc
 from ...tir.stmt import BlockRealize, For
 from ...tir.walk import substitute, uses_var
-from ..analysis import (
-    Scope,
-    accesses,
-    check_complete_or_reduction,
-    check_plain_path,
-    check_read_by_blocks_alone,
-    is_output_block,
-    opaque_buffers,
-    ordered_scope,
-)
 from ..errors import ScheduleError, bad_argument
 from ..footprint import Ends, analyzer_at, bounding_box
 from ..handles import COMPUTE_INLINE, COMPUTE_ROOT
+from ..lookup import find_block, find_loop, scope_around
+from ..preconditions import check_complete_or_reduction, check_plain_path, check_read_by_blocks_alone, ordered_scope
 from ..region_cover import check_all_covers, covers_domain, domain_conditions, reduces_once
 from ..require.independence import check_loops_above
 from ..required_domain import Required, join_ends, required_domains
 from ..storage_scopes import shared_by_thread
-from ..tree import Tree, blocks_below, tree_of
 from .inlined_block import inlined
 from .inlined_consumer import inlined_into_producer
 from .loop_nests import check_kinds_for, children_of, insert_in, nest, realize_over, span_within
@@ -39,7 +33,7 @@ def moved_block(func: PrimFunc, block: str, loop: Var, keep_units: bool, index: 
     if loop is COMPUTE_INLINE:
         return inlined(func, block) if forward else inlined_into_producer(func, block)
     tree = tree_of(func)
-    realize, target = tree.block(block), tree.loop(loop)
+    realize, target = find_block(tree, block), find_loop(tree, loop)
     scope = ordered_scope(tree, realize)
     own = _check_movable(tree, scope, realize, target, forward)
     partners = scope.consumers(realize) if forward else scope.producers(realize)
@@ -49,7 +43,7 @@ def moved_block(func: PrimFunc, block: str, loop: Var, keep_units: bool, index: 
 
     without = tree.replace({realize: None})
     tree = tree_of(without)
-    target = tree.loop(loop)
+    target = find_loop(tree, loop)
     position = _position(tree, scope, realize, target, index)
 
     inner = analyzer_at(tree, target.body)
@@ -129,7 +123,7 @@ def _check_movable(tree: Tree, scope: Scope, realize: BlockRealize, target: For,
             f"block {name!r} is under loop {target.loop_var.name} already", where=(realize, target),
             hint="choose a loop over another block",
         )  # fmt: skip
-    if tree.scope(target) is not scope.root:
+    if scope_around(tree, target) is not scope.root:
         raise ScheduleError(
             f"loop {target.loop_var.name} is in another scope than block {name!r}", where=(realize, target),
             hint="both must stand directly in the same block",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import takewhile
 
+from ...tir.analysis.tree import Tree, blocks_below, symbols_of, tree_of
 from ...tir.arith import conjuncts
 from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var
 from ...tir.function import PrimFunc
@@ -13,7 +14,7 @@ from ...tir.stmt import Block, BlockRealize, For, Stmt
 from ...tir.walk import pre_order, substitute, uses_var
 from ..errors import ScheduleError
 from ..footprint import analyzer_at, exact_box
-from ..tree import Tree, blocks_below, symbols_of, tree_of
+from ..lookup import find_block
 
 
 def mentions(e: Expr, loops: Sequence[For]) -> bool:
@@ -91,7 +92,7 @@ def check_starts_kept(old: Tree, new: PrimFunc, loop: For) -> None:
         if realize.block.init is None or not _may_be_empty(old, realize):
             continue
         after = tree_of(new)
-        moved = after.block(realize.block.name_hint)
+        moved = find_block(after, realize.block.name_hint)
         kept = start_in_front(moved, _path(after, moved)) is not None
         if not kept and start_in_front(realize, _path(old, realize)) is not None:
             raise ScheduleError(

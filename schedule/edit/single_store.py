@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...tir.analysis.access import opaque_buffers
+from ...tir.analysis.declared_regions import redeclared
+from ...tir.analysis.scope import Scope
+from ...tir.analysis.tree import Tree
 from ...tir.arith.itermap import NotInvertible, inverse
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import BufferLoad, Expr, Let, Var
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, LetStmt, Stmt
 from ...tir.walk import pre_order
-from ..analysis import Scope, check_read_by_blocks_alone, opaque_buffers
-from ..declared_regions import redeclared
 from ..errors import ScheduleError
 from ..footprint import analyzer_at
-from ..tree import Tree
+from ..preconditions import check_read_by_blocks_alone
 
 
 def single_store(realize: BlockRealize) -> BufferStore:

@@ -5,20 +5,21 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from ...tir.analysis.access import accesses, opaque_buffers
+from ...tir.analysis.tree import Tree, symbols_of, tree_of
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import Range, match_types
 from ...tir.function import PrimFunc
 from ...tir.stmt import BlockRealize
-from ..analysis import accesses, opaque_buffers
 from ..edit.annotations import with_annotation
 from ..edit.buffer_arguments import pick_buffer
 from ..edit.index_map_arguments import map_of_axes
 from ..errors import ScheduleError, bad_argument
 from ..footprint import analyzer_at, first_outside
 from ..index_map import IndexMap
+from ..lookup import find_block
 from ..primitive import primitive
-from ..tree import Tree, symbols_of, tree_of
 
 
 def _prepare(func: PrimFunc, block: Any, gen_new_ranges: Any, **rest: Any) -> dict[str, Any]:
@@ -79,7 +80,7 @@ def annotate_buffer_access(
     if buf_type not in ("read", "write"):
         raise bad_argument(f"buf_type is 'read' or 'write', not {buf_type!r}", hint="say which side it is about")
     tree = tree_of(func)
-    realize = tree.block(block)
+    realize = find_block(tree, block)
     old = realize.block
     buffer = pick_buffer(realize, buffer_index, buf_type)
     regions = old.reads if buf_type == "read" else old.writes

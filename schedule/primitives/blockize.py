@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...tir.analysis.tree import Tree, blocks_below, tree_of, unique_block_name
 from ...tir.buffer import BufferRegion
 from ...tir.equal import structural_equal
 from ...tir.expr import Expr, IterVar, Var
@@ -14,8 +15,8 @@ from ..edit.block_division import DividedBlock, divide_block, nest_again, outer_
 from ..edit.blockized_loops import blockized, check_direct, place_name
 from ..errors import ScheduleError, bad_argument
 from ..handles import BlockRV
+from ..lookup import find_block, find_loop
 from ..primitive import primitive
-from ..tree import Tree, blocks_below, tree_of, unique_block_name
 
 
 @primitive
@@ -63,7 +64,7 @@ def blockize(
     """
     tree = tree_of(func)
     if isinstance(target, Var):
-        loop = tree.loop(target)
+        loop = find_loop(tree, target)
         new = blockized(tree, loop, preserve_unit_iters)
         return tree.replace({loop: new}), BlockRV(new.block.name_hint)
     names = [target] if isinstance(target, str) else list(target)
@@ -71,9 +72,9 @@ def blockize(
         raise bad_argument("blockize takes a loop, a block, or a list of blocks", hint="name at least one block")
     if len(set(names)) != len(names):
         raise ScheduleError(
-            "blockize is given a block twice", where=[tree.block(n) for n in names], hint="name each block once"
+            "blockize is given a block twice", where=[find_block(tree, n) for n in names], hint="name each block once"
         )
-    return _side_by_side(tree, [tree.block(n) for n in names], preserve_unit_iters)
+    return _side_by_side(tree, [find_block(tree, n) for n in names], preserve_unit_iters)
 
 
 # -- several blocks ------------------------------------------------------------------------------------------------------

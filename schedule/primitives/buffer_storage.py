@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...tir.analysis.tree import Tree, tree_of
 from ...tir.annotations import ALIGN, alignment_wishes
 from ...tir.buffer import Buffer
 from ...tir.dtype import is_bool, parse_dtype
@@ -16,14 +17,14 @@ from ..edit.annotations import with_annotation
 from ..edit.buffer_arguments import home_of, named_buffer, pick_buffer
 from ..edit.buffer_replacement import changed_buffer, matched_buffers, separated
 from ..errors import ScheduleError
+from ..lookup import find_block
 from ..primitive import primitive
 from ..storage_scopes import check_storage_scope
-from ..tree import Tree, tree_of
 
 
 def _allocated(tree: Tree, block: str, buffer_index: int | str, what: str) -> tuple[BlockRealize, Buffer]:
     """Return the block and the buffer that it writes; ScheduleError unless the function allocates the buffer."""
-    realize = tree.block(block)
+    realize = find_block(tree, block)
     buffer = pick_buffer(realize, buffer_index, "write")
     if home_of(tree, realize, buffer) is None:
         raise ScheduleError(
@@ -174,7 +175,7 @@ def set_axis_separator(func: PrimFunc, block: str, buffer: Any, axis_separators:
         B = T.alloc_buffer((8, 8))      =>      B = T.alloc_buffer((8, 8), axis_separators=[1])
     """
     tree = tree_of(func)
-    realize = tree.block(block)
+    realize = find_block(tree, block)
     old = named_buffer(realize, buffer)
     new = tuple(axis_separators or ())
     if not all(isinstance(s, int) and 0 <= s <= old.ndim for s in new) or list(new) != sorted(new):

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ...tir.analysis.scope import bindings
+from ...tir.analysis.tree import Tree, blocks_below, symbols_of, tree_of, unique_block_name
 from ...tir.arith import Analyzer, eval_interval
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.dtype import is_int, lanes_of
@@ -34,15 +36,15 @@ from ...tir.function import PrimFunc
 from ...tir.op import UNARY_FLOAT_OPS
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, seq
 from ...tir.walk import post_order, pre_order, substitute, transform, uses_var
-from ..analysis import bindings, ordered_scope
 from ..edit.copied_element import point
 from ..edit.index_map_arguments import sized_analyzer
 from ..edit.loop_nests import insert_in, rebuild
 from ..errors import ScheduleError
 from ..handles import BlockRV
+from ..lookup import find_block
+from ..preconditions import ordered_scope
 from ..primitive import primitive
 from ..storage_scopes import check_storage_scope
-from ..tree import Tree, blocks_below, symbols_of, tree_of, unique_block_name
 
 _PURE = {f"tir.{name}" for name in (
     *UNARY_FLOAT_OPS, "atan2", "pow", "fmod", "hypot", "copysign", "isnan", "isinf", "isfinite", "fma", "abs", "popcount",
@@ -99,7 +101,7 @@ def cache_index(func: PrimFunc, block: str, storage_scope: str, cse_thresh: int 
             hint="an expression that occurs less often is taken apart; 0 takes each as it is",
         )
     tree = tree_of(func)
-    realize = tree.block(block)
+    realize = find_block(tree, block)
     scope = ordered_scope(tree, realize)
     if next(blocks_below(realize.block.body), None) is not None:
         raise ScheduleError(

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...tir.analysis.scope import bindings, region_of
+from ...tir.analysis.tree import Tree, tree_of, unique_block_name
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, SeqStmt, Stmt, seq
 from ...tir.walk import substitute
-from ..analysis import bindings, check_plain_path, ordered_scope, region_of
 from ..edit.buffer_arguments import pick_buffer
 from ..edit.buffer_replacement import renewed_buffers
 from ..edit.copied_element import point
@@ -20,10 +21,11 @@ from ..errors import ScheduleError
 from ..footprint import analyzer_at
 from ..handles import BlockRV
 from ..index_map import simplify_unless_constant
+from ..lookup import find_block
+from ..preconditions import check_plain_path, ordered_scope
 from ..primitive import primitive
 from ..require.independence import check_loops_above
 from ..storage_scopes import check_storage_scope
-from ..tree import Tree, tree_of, unique_block_name
 
 
 @primitive
@@ -77,7 +79,7 @@ def cache_inplace(
     """
     storage_scope = check_storage_scope(storage_scope)
     tree = tree_of(func)
-    realize = tree.block(block)
+    realize = find_block(tree, block)
     scope = ordered_scope(tree, realize)
     buffer = pick_buffer(realize, read_buffer_index, "read")
     read = region_of(realize.block.reads, buffer)
@@ -123,7 +125,7 @@ def cache_inplace(
     after[root] = lambda b: b.with_(alloc_buffers=(*b.alloc_buffers, copy))
     new = rebuild(tree, {}, after)
     now = tree_of(new)
-    check_loops_above(now, now.block(first))
+    check_loops_above(now, find_block(now, first))
     return new, [BlockRV(first), BlockRV(second)]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...tir.analysis.scope import Scope, is_output_block
+from ...tir.analysis.tree import Tree, tree_of, unique_block_name
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.equal import structural_equal
 from ...tir.expr import Range, const
@@ -11,13 +13,6 @@ from ...tir.function import PrimFunc
 from ...tir.node import Node, map_tuple
 from ...tir.stmt import Block, BlockRealize, Stmt
 from ...tir.walk import transform
-from ..analysis import (
-    Scope,
-    check_only_writer,
-    check_plain_path,
-    is_output_block,
-    ordered_scope,
-)
 from ..edit.buffer_arguments import pick_buffer
 from ..edit.copied_box import cache_buffer, cached_part, copy_nest, read_part, redirect
 from ..edit.copy_place import (
@@ -37,17 +32,18 @@ from ..edit.loop_nests import children_of
 from ..errors import ScheduleError
 from ..footprint import analyzer_at
 from ..handles import BlockRV
+from ..lookup import find_block, root_of
+from ..preconditions import check_only_writer, check_plain_path, ordered_scope
 from ..primitive import primitive
 from ..region_cover import check_cover
 from ..storage_scopes import check_storage_scope
-from ..tree import Tree, tree_of, unique_block_name
 
 
 def _named(tree: Tree, scope: Scope, wanted: Sequence[str] | str | None) -> list[BlockRealize] | None:
     """Return the blocks that are to use a copy; None when all blocks are."""
     if not wanted:
         return None
-    found = [tree.block(name) for name in ([wanted] if isinstance(wanted, str) else wanted)]
+    found = [find_block(tree, name) for name in ([wanted] if isinstance(wanted, str) else wanted)]
     for realize in found:
         if realize not in scope.order:
             raise ScheduleError(
@@ -107,7 +103,7 @@ def cache_read(
     """
     storage_scope = check_storage_scope(storage_scope)
     tree = tree_of(func)
-    realize = tree.block(block)
+    realize = find_block(tree, block)
     scope = ordered_scope(tree, realize)
     buffer = pick_buffer(realize, read_buffer_index, "read")
     writers = scope.writers.get(buffer, [])
@@ -118,7 +114,7 @@ def cache_read(
             where=writers,
             hint="make the copy before decompose_reduction",
         )
-    if writers or scope.root is not tree.root:  # a copy of the whole buffer serves pointers as well
+    if writers or scope.root is not root_of(tree):  # a copy of the whole buffer serves pointers as well
         check_pointers_declared(scope, buffer)
     named = _named(tree, scope, consumer_blocks)
     readers = [r for r in scope.readers.get(buffer, []) if r not in writers]
@@ -163,7 +159,7 @@ def cache_read(
 def _declare_whole_read(func: PrimFunc, name: str, buffer: Buffer) -> PrimFunc:
     """Return the function with the blocks around block ``name`` reading the whole ``buffer``, as far as they read it."""
     tree = tree_of(func)
-    around = {s.block.name_hint for s in tree.path(tree.block(name)) if isinstance(s, BlockRealize)} - {name}
+    around = {s.block.name_hint for s in tree.path(find_block(tree, name)) if isinstance(s, BlockRealize)} - {name}
     whole = BufferRegion(buffer, tuple([Range(const(0, e.dtype), e) for e in buffer.shape]))
 
     def widen(region: BufferRegion) -> BufferRegion:
@@ -235,7 +231,7 @@ def cache_write(
     """
     storage_scope = check_storage_scope(storage_scope)
     tree = tree_of(func)
-    realize = tree.block(block)
+    realize = find_block(tree, block)
     scope = ordered_scope(tree, realize)
     buffer = pick_buffer(realize, write_buffer_index, "write")
     check_only_writer(tree, realize)

@@ -7,18 +7,19 @@ from functools import lru_cache, partial
 
 import numpy as np
 
+from ...tir.analysis.tree import Tree, blocks_below, tree_of
 from ...tir.arith.smt import is_solving
 from ...tir.expr import IterVar, Var, is_const_int
 from ...tir.function import PrimFunc
 from ...tir.stmt import BlockRealize, For
 from ...tir.walk import uses_var
-from ..analysis import consumers_of
 from ..edit.inlined_block import inlined
 from ..edit.moved_block import moved_block
 from ..errors import ScheduleError
 from ..handles import COMPUTE_INLINE, COMPUTE_ROOT
+from ..lookup import find_block
+from ..preconditions import consumers_of
 from ..primitive import primitive
-from ..tree import Tree, blocks_below, tree_of
 
 ROOT, INLINE = -1, -2
 
@@ -36,7 +37,7 @@ def sample_compute_location(
     reducing loops without a data-parallel one inside. The last two would only repeat the work of another place.
     """
     tree = tree_of(func)
-    realize = tree.block(block)
+    realize = find_block(tree, block)
     consumers = consumers_of(tree, realize)
     loops = tree.loops_above(consumers[0]) if consumers else []
     if decision is None:
@@ -61,7 +62,7 @@ def _legal_places(func: PrimFunc, block: str, with_solver: bool) -> tuple[int, .
     accepts more).
     """
     tree = tree_of(func)
-    consumers = consumers_of(tree, tree.block(block))
+    consumers = consumers_of(tree, find_block(tree, block))
     places = [INLINE] if consumers and _applies(partial(inlined, func, block)) else []
     places.append(ROOT)
     for number, loop in _candidates(tree, consumers):

@@ -5,21 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...tir.analysis.access import opaque_buffers
+from ...tir.analysis.tree import Tree, tree_of, unique_block_name
 from ...tir.arith import Analyzer, conjuncts, linear_coefficients
 from ...tir.arith.itermap import without_low_digits
 from ...tir.buffer import BufferRegion
 from ...tir.expr import GE, GT, LE, LT, Call, Expr, FloatImm, IntImm, IterVar, Range, Var, const, is_const_int
 from ...tir.function import PrimFunc
+from ...tir.op import all_
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ...tir.walk import substitute, uses_var
-from ..analysis import all_of, check_complete, check_plain_path, opaque_buffers, ordered_scope
 from ..bindings import analyzer_above
 from ..edit.loop_nests import rebuild
 from ..errors import ScheduleError
 from ..footprint import analyzer_at, exact_box
 from ..handles import BlockRV
+from ..lookup import find_block, find_loop
+from ..preconditions import check_complete, check_plain_path, ordered_scope
 from ..primitive import primitive
-from ..tree import Tree, tree_of, unique_block_name
 
 
 @primitive
@@ -63,7 +66,7 @@ def decompose_padding(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc, 
                 B[vi + 2] = A[vi]
     """
     tree = tree_of(func)
-    realize, target = tree.block(block), tree.loop(loop)
+    realize, target = find_block(tree, block), find_loop(tree, loop)
     loops = tree.loops_above(realize)
     if target not in loops:
         raise ScheduleError(
@@ -293,7 +296,7 @@ def _inside(tree: Tree, realize: BlockRealize, padding: _Padding, own: Sequence[
         ),
         annotations=block.annotations,
     )
-    out: Stmt = BlockRealize(tuple(values), all_of(kept), made)
+    out: Stmt = BlockRealize(tuple(values), all_(*kept), made)
     for lp in reversed(own):
         out = lp.with_(min=ranges[lp.loop_var].min, extent=ranges[lp.loop_var].extent, body=out)
     return out

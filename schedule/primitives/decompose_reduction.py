@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from ...tir.access_regions import access_regions
+from ...tir.analysis.access_regions import access_regions
+from ...tir.analysis.scope import buffers_of
+from ...tir.analysis.tree import blocks_below, tree_of, unique_block_name
 from ...tir.arith import conjuncts
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import IterVar, Var
 from ...tir.function import PrimFunc
+from ...tir.op import all_
 from ...tir.stmt import Block, BlockRealize, For, Stmt, seq
 from ...tir.walk import loads_and_stores, substitute
-from ..analysis import all_of, buffers_of, check_plain_path, check_reduction
 from ..edit.loop_nests import rebuild
 from ..edit.reduction_loops import check_sweep, is_reduce_loop, is_spatial_loop, mentions
 from ..errors import ScheduleError
 from ..handles import BlockRV
+from ..lookup import find_block, find_loop
+from ..preconditions import check_plain_path, check_reduction
 from ..primitive import primitive
-from ..tree import blocks_below, tree_of, unique_block_name
 
 
 @primitive
@@ -60,7 +63,7 @@ def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc
                     B[vi] = B[vi] + A[vi, vk]
     """
     tree = tree_of(func)
-    realize, target = tree.block(block), tree.loop(loop)
+    realize, target = find_block(tree, block), find_loop(tree, loop)
     check_reduction(tree, realize)
     check_plain_path(tree, realize)
     loops = tree.loops_above(realize)
@@ -100,7 +103,7 @@ def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc
         alloc_buffers=held,
         annotations=old.annotations,
     )
-    nest: Stmt = BlockRealize(tuple([substitute(v, fresh) for _, v in spatial]), substitute(all_of(kept), fresh), init)
+    nest: Stmt = BlockRealize(tuple([substitute(v, fresh) for _, v in spatial]), substitute(all_(*kept), fresh), init)
     for lp in reversed(copied):
         nest = lp.with_(loop_var=fresh[lp.loop_var], min=substitute(lp.min, fresh),
                         extent=substitute(lp.extent, fresh), body=nest)  # fmt: skip

@@ -3,28 +3,22 @@ value."""
 
 from __future__ import annotations
 
+from ...tir.analysis.access import opaque_buffers
+from ...tir.analysis.declared_regions import redeclared
+from ...tir.analysis.scope import Scope, is_output_block
+from ...tir.analysis.tree import Tree, tree_of
 from ...tir.expr import Add, BufferLoad, Expr, Max, Min, Mul, Range, Var
 from ...tir.function import PrimFunc
 from ...tir.stmt import BlockRealize, BufferStore
 from ...tir.structure import same
 from ...tir.walk import loads_and_stores, pre_order, substitute
-from ..analysis import (
-    Scope,
-    check_complete,
-    check_only_writer,
-    check_plain_path,
-    check_reduction,
-    is_output_block,
-    opaque_buffers,
-    ordered_scope,
-)
-from ..declared_regions import redeclared
 from ..errors import ScheduleError
+from ..lookup import find_block, scope_around
+from ..preconditions import check_complete, check_only_writer, check_plain_path, check_reduction, ordered_scope
 from ..primitive import primitive
 from ..reducers import find_reducer
 from ..region_cover import covers_domain, reduces_once
 from ..require.independence import check_loops_above
-from ..tree import Tree, tree_of
 
 _COMBINES: dict[str, type] = {"sum": Add, "prod": Mul, "max": Max, "min": Min}
 
@@ -74,9 +68,9 @@ def fuse_reduction_epilogue(func: PrimFunc, reduction_block: str, epilogue_block
                 D[vi] = D[vi] + A[vi, vk]
     """
     tree = tree_of(func)
-    reduction, epilogue = tree.block(reduction_block), tree.block(epilogue_block)
+    reduction, epilogue = find_block(tree, reduction_block), find_block(tree, epilogue_block)
     scope = ordered_scope(tree, reduction)
-    if tree.scope(epilogue) is not tree.scope(reduction):
+    if scope_around(tree, epilogue) is not scope_around(tree, reduction):
         raise ScheduleError(
             f"blocks {reduction_block!r} and {epilogue_block!r} are in different scopes",
             where=(reduction, epilogue),
@@ -118,7 +112,7 @@ def fuse_reduction_epilogue(func: PrimFunc, reduction_block: str, epilogue_block
         epilogue: None,
     })  # fmt: skip
     after = tree_of(new)
-    check_loops_above(after, after.block(reduction_block))
+    check_loops_above(after, find_block(after, reduction_block))
     return new
 
 

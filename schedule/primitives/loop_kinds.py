@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 
+from ...tir.analysis.tree import tree_of
 from ...tir.expr import Var
 from ...tir.function import PrimFunc
 from ..errors import ScheduleError
 from ..harmless_conflicts import why_not_privatizable
+from ..lookup import find_loop
 from ..primitive import primitive
 from ..require.independence import check_independent
-from ..tree import tree_of
 
 _THREAD = re.compile(r"(blockIdx|threadIdx)\.[xyz]|vthread(\.[xyz])?")
 
@@ -28,7 +29,7 @@ def parallel(func: PrimFunc, loop: Var) -> PrimFunc:
     before it reads it is allowed, because after lowering each iteration has its own copy.
     """
     tree = tree_of(func)
-    target = tree.loop(loop)
+    target = find_loop(tree, loop)
     check_independent(tree, target, "run in parallel", scratch=why_not_privatizable)
     return tree.replace({target: target.with_(kind="parallel", thread_binding=None)})
 
@@ -42,7 +43,7 @@ def vectorize(func: PrimFunc, loop: Var) -> PrimFunc:
     It is proven that no iteration writes an element that another one accesses.
     """
     tree = tree_of(func)
-    target = tree.loop(loop)
+    target = find_loop(tree, loop)
     check_independent(tree, target, "be the lanes of vectors")
     return tree.replace({target: target.with_(kind="vectorized", thread_binding=None)})
 
@@ -56,7 +57,7 @@ def unroll(func: PrimFunc, loop: Var) -> PrimFunc:
         for i in range(4): ...      =>      for i in T.unroll(4): ...
     """
     tree = tree_of(func)
-    target = tree.loop(loop)
+    target = find_loop(tree, loop)
     return tree.replace({target: target.with_(kind="unrolled", thread_binding=None)})
 
 
@@ -70,7 +71,7 @@ def bind(func: PrimFunc, loop: Var, thread_axis: str) -> PrimFunc:
     a reduction across threads.
     """
     tree = tree_of(func)
-    target = tree.loop(loop)
+    target = find_loop(tree, loop)
     if not _THREAD.fullmatch(thread_axis):
         raise ScheduleError(
             f"{thread_axis!r} is not a thread axis",

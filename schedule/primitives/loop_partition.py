@@ -6,19 +6,21 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from ...tir.access_regions import access_regions
+from ...tir.analysis.access import opaque_buffers
+from ...tir.analysis.access_regions import access_regions
+from ...tir.analysis.scope import bare_loads, region_of
+from ...tir.analysis.tree import Tree, blocks_below, tree_of, unique_block_name
 from ...tir.arith import Analyzer, eval_interval
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, const
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ...tir.walk import pre_order, substitute, transform, uses_var, vars_in
-from ..analysis import bare_loads, opaque_buffers, region_of
 from ..bindings import check_plain
 from ..errors import ScheduleError
 from ..fresh_copy import fresh_copy
+from ..lookup import find_loop
 from ..primitive import primitive
-from ..tree import Tree, blocks_below, tree_of, unique_block_name
 
 
 @primitive
@@ -76,7 +78,7 @@ def loop_partition(
                             B[vi] = A[vi] * T.float32(2.0)
     """
     tree = tree_of(func)
-    target = tree.loop(loop)
+    target = find_loop(tree, loop)
     check_plain(target, "loop_partition")
     first = next(blocks_below(target.body), None)
     if first is None:

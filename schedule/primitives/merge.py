@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...tir.analysis.accessed_boxes import accessed_boxes_below
+from ...tir.analysis.dependence import conflicts
+from ...tir.analysis.tree import Tree, tree_of
 from ...tir.expr import Expr, Var, const
 from ...tir.function import PrimFunc
 from ...tir.stmt import For, SeqStmt, Stmt, seq
 from ...tir.walk import substitute
-from ..accessed_boxes import accessed_boxes_below
 from ..bindings import analyzer_above, check_at_zero, check_plain
-from ..dependence import conflicts
 from ..errors import ScheduleError
+from ..lookup import find_loop, scope_around
+from ..preconditions import required
 from ..primitive import primitive
-from ..tree import Tree, tree_of
 
 
 @primitive
@@ -59,7 +61,7 @@ def merge(func: PrimFunc, *loops: Var) -> tuple[PrimFunc, Var]:
                 C[vi] = B[vi] + T.float32(1.0)
     """
     tree = tree_of(func)
-    targets = [tree.loop(v) for v in loops]
+    targets = [find_loop(tree, v) for v in loops]
     if len(targets) < 2 or len(set(targets)) < len(targets):
         raise ScheduleError("merge takes two loops or more, all different", where=targets, hint="name each loop once")
     meet, nests = _nests(tree, targets)
@@ -90,7 +92,7 @@ def _nests(tree: Tree, targets: Sequence[For]) -> tuple[SeqStmt, list[list[For]]
     while all(depth < len(p) for p in paths) and all(p[depth] is paths[0][depth] for p in paths):
         depth += 1
     meet = paths[0][depth - 1]
-    scopes = {tree.scope(lp) for lp in targets}
+    scopes = {scope_around(tree, lp) for lp in targets}
     if not isinstance(meet, SeqStmt) or len(scopes) > 1:
         raise ScheduleError(
             f"the loops {_names(targets)} are not in one scope, one after the other", where=targets,
@@ -147,7 +149,7 @@ def _check_order(tree: Tree, nests: Sequence[Sequence[For]], bodies: Sequence[St
 
     The order of such iterations would change.
     """
-    touches = [accessed_boxes_below(body) for body in bodies]
+    touches = [required(accessed_boxes_below(body)) for body in bodies]
     origin = {t: number for number, found in enumerate(touches) for t in found}
     together = [t for found in touches for t in found]
     if any(t.realize is None for t in together):

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...tir.analysis.access import opaque_buffers
+from ...tir.analysis.scope import Scope
+from ...tir.analysis.tree import Tree, tree_of, unique_block_name
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.dtype import is_float
@@ -32,15 +35,15 @@ from ...tir.function import PrimFunc
 from ...tir.op import all_, ceildiv, if_then_else
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt, seq
 from ...tir.walk import loads_and_stores, pre_order, replace_buffers
-from ..analysis import Scope, check_only_writer, check_plain_path, opaque_buffers, ordered_scope
 from ..edit.index_map_arguments import own_nest
 from ..edit.loop_nests import nest, rebuild
 from ..errors import ScheduleError
 from ..footprint import analyzer_at
+from ..lookup import find_block
+from ..preconditions import check_only_writer, check_plain_path, ordered_scope
 from ..primitive import primitive
 from ..reducers import find_reducer
 from ..region_cover import covers_domain
-from ..tree import Tree, tree_of, unique_block_name
 
 
 @primitive
@@ -89,7 +92,7 @@ def pad_einsum(func: PrimFunc, block: str, padding: Sequence[int]) -> PrimFunc:
                 B[vi] = B[vi] + A_pad[vi, vk]
     """
     tree = tree_of(func)
-    realize = tree.block(block)
+    realize = find_block(tree, block)
     scope = ordered_scope(tree, realize)
     sizes = _checked_padding(realize, padding)
     check_only_writer(tree, realize)

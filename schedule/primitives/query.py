@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from ...tir.analysis.tree import blocks_below, symbols_of, tree_of
 from ...tir.expr import Var
 from ...tir.function import PrimFunc
 from ..errors import ScheduleError, nearest, unknown_handle
 from ..handles import BlockRV
+from ..lookup import find_block, find_loop, root_of
 from ..primitive import primitive
-from ..tree import blocks_below, symbols_of, tree_of
 
 
 @primitive(kind="query")
@@ -15,8 +16,8 @@ def get_block(func: PrimFunc, name: str, func_name: str | None = None) -> BlockR
     """Return the block of this name; the outermost one is called ``root``."""
     tree = tree_of(func)
     if name == "root" and name not in tree.blocks:
-        return BlockRV(tree.root.block.name_hint)
-    tree.block(name)
+        return BlockRV(root_of(tree).block.name_hint)
+    find_block(tree, name)
     return BlockRV(name)
 
 
@@ -30,14 +31,18 @@ def work_on(func: PrimFunc, func_name: str) -> PrimFunc:
 def get_loops(func: PrimFunc, block: str) -> list[Var]:
     """Return the loops above a block within its scope, outermost first."""
     tree = tree_of(func)
-    return [loop.loop_var for loop in tree.loops_above(tree.block(block))]
+    return [loop.loop_var for loop in tree.loops_above(find_block(tree, block))]
 
 
 @primitive(kind="query")
 def get_child_blocks(func: PrimFunc, block_or_loop: str | Var) -> list[BlockRV]:
     """Return the outermost blocks inside a block, or under a loop, in program order."""
     tree = tree_of(func)
-    body = tree.loop(block_or_loop).body if isinstance(block_or_loop, Var) else tree.block(block_or_loop).block.body
+    body = (
+        find_loop(tree, block_or_loop).body
+        if isinstance(block_or_loop, Var)
+        else find_block(tree, block_or_loop).block.body
+    )
     return [BlockRV(realize.block.name_hint) for realize in blocks_below(body)]
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ...tir.analysis.access import Access, accesses, opaque_buffers
+from ...tir.analysis.scope import buffers_of
+from ...tir.analysis.tree import Tree, blocks_below, tree_of, unique_block_name
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import BufferLoad, IterVar, Range, Var, const
@@ -11,18 +14,18 @@ from ...tir.function import PrimFunc
 from ...tir.op import max_, min_
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt, seq
 from ...tir.walk import post_order, replace_buffers, substitute, uses_var
-from ..analysis import Access, accesses, buffers_of, check_plain_path, opaque_buffers, ordered_scope
 from ..edit.buffer_arguments import pick_buffer
 from ..edit.loop_nests import children_of, nest, rebuild
 from ..errors import ScheduleError
 from ..footprint import Ends, analyzer_at, bind_loops, bounding_box, exact_box
 from ..handles import BlockRV
+from ..lookup import find_block, find_loop
+from ..preconditions import check_plain_path, ordered_scope
 from ..primitive import primitive
 from ..region_cover import check_cover
 from ..require.independence import check_loops_above
 from ..required_domain import join_ends
 from ..storage_scopes import check_storage_scope, shared_by_thread
-from ..tree import Tree, blocks_below, tree_of, unique_block_name
 
 
 @primitive
@@ -156,8 +159,8 @@ class _Work:
 
     def __init__(self, func: PrimFunc, loop: Var, block: str, which: int | str, kind: str, storage_scope: str) -> None:
         self.tree = tree = tree_of(func)
-        self.realize = realize = tree.block(block)
-        self.loop = tree.loop(loop)
+        self.realize = realize = find_block(tree, block)
+        self.loop = find_loop(tree, loop)
         self.scope = ordered_scope(tree, realize)
         self.old = pick_buffer(realize, which, kind)
         if self.loop not in tree.loops_above(realize):
@@ -300,7 +303,7 @@ class _Work:
         )
         tree = tree_of(new)
         shared = {lp.loop_var for lp in self.relaxed}  # the threads of these loops fill the copy together
-        check_loops_above(tree, tree.block(self.copy.name), lambda lp: lp.loop_var not in shared)
+        check_loops_above(tree, find_block(tree, self.copy.name), lambda lp: lp.loop_var not in shared)
         return new, BlockRV(self.copy.name)
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...tir.access_regions import access_regions
+from ...tir.analysis.access_regions import access_regions
+from ...tir.analysis.tree import Tree, tree_of, unique_block_name
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Var, const
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
 from ...tir.walk import pre_order, substitute
-from ..analysis import check_plain_path, ordered_scope
 from ..edit.buffer_arguments import named_buffer
 from ..edit.copied_element import (
     accessed_point,
@@ -27,9 +27,10 @@ from ..edit.index_map_arguments import own_nest
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..index_map import simplify_unless_constant
+from ..lookup import find_block
+from ..preconditions import check_plain_path, ordered_scope
 from ..primitive import primitive
 from ..region_cover import covers_domain
-from ..tree import Tree, tree_of, unique_block_name
 
 
 @primitive
@@ -77,7 +78,7 @@ def reindex(func: PrimFunc, block: str, buffer: Any, skip_simplify: bool = False
                 B[vi, vj] = A_reindex[vi, vj] * T.float32(2.0)
     """
     tree = tree_of(func)
-    realize = tree.block(block)
+    realize = find_block(tree, block)
     scope = ordered_scope(tree, realize)
     old = named_buffer(realize, buffer)
     written = any(r.buffer is old for r in realize.block.writes)

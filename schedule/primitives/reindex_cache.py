@@ -7,14 +7,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
+from ...tir.analysis.scope import bindings
+from ...tir.analysis.tree import Tree, symbols_of, tree_of, unique_block_name
 from ...tir.arith import Analyzer, conjuncts
 from ...tir.buffer import Buffer
 from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var, is_const_int
 from ...tir.function import PrimFunc
+from ...tir.op import all_
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
 from ...tir.structure import same
 from ...tir.walk import substitute, uses_var
-from ..analysis import all_of, bindings, check_only_writer, check_plain_path, ordered_scope
 from ..edit.buffer_arguments import pick_buffer
 from ..edit.copied_element import (
     accessed_point,
@@ -33,9 +35,10 @@ from ..errors import ScheduleError
 from ..footprint import analyzer_at
 from ..handles import BlockRV
 from ..index_map import IndexMap
+from ..lookup import find_block
+from ..preconditions import check_only_writer, check_plain_path, ordered_scope
 from ..primitive import primitive
 from ..storage_scopes import check_storage_scope
-from ..tree import Tree, symbols_of, tree_of, unique_block_name
 
 
 def _prepare(func: PrimFunc, block: Any, index_map: Any, **_: Any) -> dict[str, Any]:
@@ -88,7 +91,7 @@ def reindex_cache_read(
     """
     storage_scope = check_storage_scope(storage_scope)
     tree = tree_of(func)
-    realize = tree.block(block)
+    realize = find_block(tree, block)
     scope = ordered_scope(tree, realize)
     old = pick_buffer(realize, read_buffer_index, "read")
     if any(r.buffer is old for r in realize.block.writes):
@@ -179,7 +182,7 @@ def reindex_cache_write(
     """
     storage_scope = check_storage_scope(storage_scope)
     tree = tree_of(func)
-    realize = tree.block(block)
+    realize = find_block(tree, block)
     scope = ordered_scope(tree, realize)
     old = pick_buffer(realize, write_buffer_index, "write")
     check_only_writer(tree, realize)
@@ -279,7 +282,7 @@ class _Copies:
         there = tuple([substitute(i, at) for i in store_at])
         body = BufferStore(target, BufferLoad(source, here), there)
         block = Block(tuple(mine), (point(source, here),), (point(target, there),), name, body)
-        stmt: Stmt = BlockRealize(tuple(self.values), all_of(self.predicate), block)
+        stmt: Stmt = BlockRealize(tuple(self.values), all_(*self.predicate), block)
         for var, first, extent in reversed(self.loops):
             stmt = For(var, first, extent, "serial", stmt)
         return stmt

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...tir.analysis.accessed_boxes import accessed_boxes_below
+from ...tir.analysis.dependence import conflicts
+from ...tir.analysis.tree import Tree, tree_of
 from ...tir.expr import IterVar, Var
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, For, Stmt
 from ...tir.walk import uses_var
-from ..accessed_boxes import accessed_boxes_below
 from ..bindings import analyzer_above
-from ..dependence import conflicts
 from ..errors import ScheduleError
 from ..harmless_conflicts import accumulates, binding_block, only_reduced, same_instance, why_not_privatizable
+from ..lookup import find_block, find_loop
 from ..nest_preconditions import check_blocks_of_nest
+from ..preconditions import required
 from ..primitive import primitive
-from ..tree import Tree, tree_of
 
 
 @primitive
@@ -30,7 +32,7 @@ def reorder(func: PrimFunc, *ordered_loops: Var) -> PrimFunc:
     and with it the rounding of floats. A block that uses pointers is trusted to have independent spatial axes.
     """
     tree = tree_of(func)
-    chosen = [tree.loop(v) for v in ordered_loops]
+    chosen = [find_loop(tree, v) for v in ordered_loops]
     if not chosen:
         return func
     if len(set(chosen)) != len(chosen):
@@ -97,7 +99,7 @@ def _why_no_nest(tree: Tree, loop: For, bottom: For, stop: Stmt | None) -> str:
 
 def _check_order(tree: Tree, nest: Sequence[For], new: Sequence[For]) -> None:
     """Raise ScheduleError unless iterations that share an element keep their order."""
-    touches = accessed_boxes_below(nest[-1].body)
+    touches = required(accessed_boxes_below(nest[-1].body))
     place = {loop.loop_var: n for n, loop in enumerate(new)}
     for conflict in conflicts(analyzer_above(tree, nest[0]), nest, touches):
         free = conflict.loops
@@ -128,7 +130,7 @@ def _check_order(tree: Tree, nest: Sequence[For], new: Sequence[For]) -> None:
 def reorder_block_iter_var(func: PrimFunc, block: str, new_order: Sequence[int]) -> PrimFunc:
     """Put the axes of a block into another order: axis ``new_order[n]`` becomes the n-th."""
     tree = tree_of(func)
-    realize = tree.block(block)
+    realize = find_block(tree, block)
     count = len(realize.block.iter_vars)
     if sorted(new_order) != list(range(count)):
         raise ScheduleError(

@@ -6,24 +6,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...tir.access_regions import access_regions
+from ...tir.analysis.access_regions import access_regions
+from ...tir.analysis.declared_regions import redeclared
+from ...tir.analysis.tree import Tree, blocks_below, tree_of, unique_block_name
 from ...tir.arith import conjuncts
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var, is_const_int
 from ...tir.function import PrimFunc
-from ...tir.op import if_then_else
+from ...tir.op import all_, if_then_else
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ...tir.walk import pre_order, substitute, transform, uses_var
-from ..analysis import all_of, check_plain_path, check_reduction
-from ..declared_regions import redeclared
 from ..edit.known_reduction import Reduction, combined, reduction_of, stores_of
 from ..edit.loop_nests import rebuild
 from ..edit.reduction_loops import check_sweep, is_reduce_loop, mentions
 from ..errors import ScheduleError, bad_argument
 from ..footprint import analyzer_at
 from ..handles import BlockRV
+from ..lookup import find_loop, scope_around
+from ..preconditions import check_plain_path, check_reduction
 from ..primitive import primitive
-from ..tree import Tree, blocks_below, tree_of, unique_block_name
 
 
 @primitive
@@ -79,7 +80,7 @@ def rfactor(func: PrimFunc, loop: Var, factor_axis: int) -> tuple[PrimFunc, Bloc
                 B[vi] = B[vi] + B_rf[vk1, vi]
     """
     tree = tree_of(func)
-    target = tree.loop(loop)
+    target = find_loop(tree, loop)
     below = list(blocks_below(target.body))
     if len(below) != 1:
         raise ScheduleError(
@@ -145,7 +146,7 @@ def rfactor(func: PrimFunc, loop: Var, factor_axis: int) -> tuple[PrimFunc, Bloc
     for lp in reversed(own):
         if lp is target or not is_reduce_loop(realize, lp):
             final_nest = lp.with_(body=final_nest)
-    scope = tree.scope(realize).block
+    scope = scope_around(tree, realize).block
     new = rebuild(
         tree,
         {outermost: seq(rf_nest, final_nest)},
@@ -284,14 +285,14 @@ def _partial_nest(
         right = tuple([substitute(e, new.rename) for e in reduction.right])
         if guards:
             starts = [substitute(s.value, new.rename) for s in reduction.inits]
-            right = tuple([if_then_else(all_of(guards), e, s) for e, s in zip(right, starts, strict=True)])
+            right = tuple([if_then_else(all_(*guards), e, s) for e, s in zip(right, starts, strict=True)])
         updates = [substitute(s, new.rename) for s in reduction.updates]
         body = stores_of(updates, right) if alone else combined(reduction.reducer, updates, right)
     init = None if alone else transform(substitute(seq(*reduction.inits), new.rename), post=widen)
     body = transform(body, post=widen)
     declared = tuple([r.map(lambda e: substitute(e, new.rename)) for r in block.reads])
     copies = {lp.loop_var: Var(lp.loop_var.name, lp.loop_var.dtype) for lp in own}
-    predicate = all_of([c for c in conjuncts(realize.predicate) if c not in tail])
+    predicate = all_(*[c for c in conjuncts(realize.predicate) if c not in tail])
     nest: Stmt = BlockRealize(
         tuple([substitute(v, copies) for v in new.values]),
         substitute(predicate, copies),
@@ -338,6 +339,6 @@ def _final_realize(
     reads, _ = access_regions(body, block.init)
     writes: tuple[BufferRegion, ...] = block.writes
     return BlockRealize(
-        tuple(values), all_of(kept), Block(tuple(axes), reads, writes, block.name_hint, body, block.init,
+        tuple(values), all_(*kept), Block(tuple(axes), reads, writes, block.name_hint, body, block.init,
                                            annotations=block.annotations)
     )  # fmt: skip

@@ -6,6 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...tir.analysis.access import accesses, opaque_buffers
+from ...tir.analysis.declared_regions import redeclared
+from ...tir.analysis.scope import Scope, buffers_of, is_output_block
+from ...tir.analysis.tree import Tree, tree_of
 from ...tir.arith import Analyzer, conjuncts, eval_interval
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import (
@@ -26,28 +30,18 @@ from ...tir.expr import (
     is_const_int,
 )
 from ...tir.function import PrimFunc
+from ...tir.op import all_
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
 from ...tir.walk import substitute, transform, uses_var
-from ..analysis import (
-    Scope,
-    accesses,
-    all_of,
-    buffers_of,
-    check_only_writer,
-    check_plain_path,
-    is_output_block,
-    opaque_buffers,
-    ordered_scope,
-)
-from ..declared_regions import redeclared
 from ..edit.buffer_arguments import pick_buffer
 from ..edit.loop_nests import rebuild
 from ..errors import ScheduleError
 from ..footprint import analyzer_at
+from ..lookup import find_block
+from ..preconditions import check_only_writer, check_plain_path, ordered_scope
 from ..primitive import primitive
 from ..region_cover import check_any_cover, check_cover
 from ..require.independence import check_loops_above
-from ..tree import Tree, tree_of
 
 
 @primitive
@@ -104,7 +98,7 @@ def rolling_buffer(func: PrimFunc, block: str, write_buffer_index: int | str) ->
                     C[vi] = B[vi % 6] + B[(vi + 2) % 6]
     """
     tree = tree_of(func)
-    realize = tree.block(block)
+    realize = find_block(tree, block)
     scope = ordered_scope(tree, realize)
     buffer = pick_buffer(realize, write_buffer_index, "write")
     readers = _checked_readers(tree, scope, realize, buffer)
@@ -127,7 +121,7 @@ def rolling_buffer(func: PrimFunc, block: str, write_buffer_index: int | str) ->
     new = _rewrite(tree, scope, realize, buffer, dims, axis, inside)
     after = tree_of(new)
     for name in (block, *[r.block.name_hint for r in readers]):
-        check_loops_above(after, after.block(name))
+        check_loops_above(after, find_block(after, name))
     return new
 
 
@@ -405,7 +399,7 @@ def _rewrite(
 
     def guarded(n: Any) -> Any:
         if isinstance(n, BlockRealize) and n.block.name_hint == realize.block.name_hint:
-            return BlockRealize(n.iter_values, all_of(tests), n.block)
+            return BlockRealize(n.iter_values, all_(*tests), n.block)
         return n if isinstance(n, Expr) else None
 
     changed = transform(changed, guarded)

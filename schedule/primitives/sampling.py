@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from ...tir.analysis.tree import tree_of
 from ...tir.expr import Expr, IntImm, Var, const
 from ...tir.function import PrimFunc
 from ...tir.op import ceildiv
 from ...tir.stmt import For
 from ..errors import ScheduleError, bad_argument
+from ..lookup import find_loop
 from ..primitive import primitive
-from ..tree import tree_of
 
 
 @primitive(kind="sample")
@@ -193,7 +194,7 @@ _MOST_LOOPS = 1024
 
 
 def _checked(func: PrimFunc, loop: Var, n: int, max_innermost: int) -> For:
-    target = tree_of(func).loop(loop)
+    target = find_loop(tree_of(func), loop)
     if not 1 <= n <= _MOST_LOOPS:
         raise bad_argument(
             f"a loop is split into at least one loop and at most {_MOST_LOOPS}, not {n}", where=target,

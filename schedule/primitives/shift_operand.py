@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...tir.analysis.access import opaque_buffers
+from ...tir.analysis.tree import tree_of, unique_block_name
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.dtype import parse_dtype
 from ...tir.expr import BufferLoad, Cast, Expr, IntImm, IterVar, Mul, Range, Var, const, is_const_int
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt, seq
 from ...tir.walk import loads_and_stores, replace_buffers, substitute, uses_var
-from ..analysis import check_plain_path, check_reduction, opaque_buffers, ordered_scope
 from ..edit.buffer_arguments import pick_buffer
 from ..edit.copied_element import point
 from ..edit.index_map_arguments import own_nest
 from ..edit.loop_nests import nest, rebuild
 from ..errors import ScheduleError
 from ..handles import BlockRV
+from ..lookup import find_block
+from ..preconditions import check_plain_path, check_reduction, ordered_scope
 from ..primitive import primitive
 from ..reducers import find_reducer
 from ..region_cover import covers_domain
-from ..tree import tree_of, unique_block_name
 
 
 @primitive
@@ -87,7 +89,7 @@ def shift_operand(func: PrimFunc, block: str, read_buffer_index: int | str) -> t
                 C[vi, vj] = C_shifted[vi, vj] - A_sums[vi] * 128
     """
     tree = tree_of(func)
-    realize = tree.block(block)
+    realize = find_block(tree, block)
     scope = ordered_scope(tree, realize)
     buffer = pick_buffer(realize, read_buffer_index, "read")
     if scope.root is not func.body:

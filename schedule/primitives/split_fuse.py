@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import prod
 
+from ...tir.analysis.scope import bare_loads
+from ...tir.analysis.tree import Tree, tree_of
 from ...tir.arith import Analyzer
 from ...tir.dtype import INDEX, max_value
 from ...tir.expr import Expr, IntImm, Range, Var, cast, const, convert, is_const_int
@@ -13,12 +15,11 @@ from ...tir.op import ceildiv
 from ...tir.sizes import WIDE, index_dtype
 from ...tir.stmt import Block, For, Stmt
 from ...tir.walk import uses_var
-from ..analysis import bare_loads
 from ..bindings import analyzer_above, bind_symbols, check_at_zero, check_plain, rebind
 from ..edit.reduction_loops import check_starts_kept
 from ..errors import ScheduleError, bad_argument
+from ..lookup import find_block, find_loop
 from ..primitive import primitive
-from ..tree import Tree, tree_of
 
 Factor = int | Expr | None
 
@@ -70,7 +71,7 @@ def split(
                 B[vi] = A[vi] * T.float32(2.0)
     """
     tree = tree_of(func)
-    target = tree.loop(loop)
+    target = find_loop(tree, loop)
     check_plain(target, "split")
     analyzer = analyzer_above(tree, target, keep_unit=preserve_unit_iters)
     check_at_zero(target, analyzer)
@@ -221,7 +222,7 @@ def fuse(func: PrimFunc, *loops: Var, preserve_unit_iters: bool = True) -> tuple
             "fuse needs at least one loop", hint="give the loops, outermost first, as get_loops returns them"
         )
     tree = tree_of(func)
-    chain = [tree.loop(v) for v in loops]
+    chain = [find_loop(tree, v) for v in loops]
     analyzer = analyzer_above(tree, chain[0], keep_unit=preserve_unit_iters)
     for loop in chain:
         check_plain(loop, "fuse")
@@ -315,7 +316,7 @@ def _not_nested(tree: Tree, outer: For, inner: For) -> str:
 def add_unit_loop(func: PrimFunc, block_or_loop: str | Var) -> tuple[PrimFunc, Var]:
     """Put a loop of one iteration around a block or a loop; returns its variable."""
     tree = tree_of(func)
-    target: Stmt = tree.loop(block_or_loop) if isinstance(block_or_loop, Var) else tree.block(block_or_loop)
+    target: Stmt = find_loop(tree, block_or_loop) if isinstance(block_or_loop, Var) else find_block(tree, block_or_loop)
     if target is func.body:
         raise ScheduleError(
             "a loop cannot stand around the root block", where=target, hint="choose a block below the root, or a loop"

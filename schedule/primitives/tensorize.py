@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...tir.analysis.tree import Tree, tree_of
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer, BufferRegion, MatchBufferRegion
 from ...tir.expr import Expr, IntImm, Range, Var, const
@@ -15,9 +16,9 @@ from ..errors import ScheduleError, nearest
 from ..footprint import analyzer_at
 from ..instantiate import instantiate
 from ..intrinsic_matcher import Matcher, Mismatch
+from ..lookup import find_block, find_loop
 from ..primitive import primitive
 from ..tensor_intrin import TensorIntrin
-from ..tree import Tree, tree_of
 
 
 def _by_name(func: PrimFunc, block_or_loop: Any, tensor_intrin: Any, preserve_unit_iters: bool) -> dict[str, Any]:
@@ -75,11 +76,11 @@ def tensorize(
             f"there is no tensor intrinsic {tensor_intrin!r}", hint=nearest(str(tensor_intrin), TensorIntrin.names())
         )
     if isinstance(block_or_loop, Var):
-        target: Stmt = tree.loop(block_or_loop)
+        target: Stmt = find_loop(tree, block_or_loop)
         assert isinstance(target, For)
         realize = blockized(tree, target, preserve_unit_iters)
     else:
-        target = realize = tree.block(block_or_loop)
+        target = realize = find_block(tree, block_or_loop)
         if realize is func.body:
             raise ScheduleError(
                 "the root block cannot be an intrinsic", where=realize, hint="choose a block or a loop below the root"

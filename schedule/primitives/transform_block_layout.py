@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...tir.analysis.tree import symbols_of, tree_of
 from ...tir.buffer import BufferRegion, MatchBufferRegion
 from ...tir.expr import IntImm, IterVar, Range, Var, const
 from ...tir.function import PrimFunc
 from ...tir.stmt import BlockRealize
 from ...tir.walk import pre_order, substitute
-from ..analysis import check_plain_path
 from ..edit.index_map_arguments import has_trivial_bindings, map_of_axes, own_nest, sized_analyzer, tidy
 from ..edit.loop_nests import nest
 from ..errors import ScheduleError
 from ..index_map import IndexMap, simplify_unless_constant
+from ..lookup import find_block
+from ..preconditions import check_plain_path
 from ..primitive import primitive
 from ..region_cover import covers_domain
-from ..tree import symbols_of, tree_of
 
 
 def _prepare_block_layout(func: PrimFunc, block: Any, index_map: Any, **_: Any) -> dict[str, Any]:
@@ -55,7 +56,7 @@ def transform_block_layout(func: PrimFunc, block: str, index_map: Any) -> PrimFu
                 B[v1, v0 * 4 + v2] = A[v1, v0 * 4 + v2] * T.float32(2.0)
     """
     tree = tree_of(func)
-    realize = tree.block(block)
+    realize = find_block(tree, block)
     check_plain_path(tree, realize)
     old = realize.block
     mapping = IndexMap.of(index_map, len(old.iter_vars), symbols_of(func))

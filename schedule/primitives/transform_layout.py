@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...tir.access_regions import access_regions
+from ...tir.analysis.access import opaque_buffers
+from ...tir.analysis.access_regions import access_regions
+from ...tir.analysis.scope import region_of
+from ...tir.analysis.tree import symbols_of, tree_of
 from ...tir.arith import Analyzer, bind_sizes
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.dtype import max_value
@@ -13,23 +16,19 @@ from ...tir.expr import BufferLoad, Expr, Range, Var
 from ...tir.function import PrimFunc
 from ...tir.sizes import shape_text
 from ...tir.stmt import Block, BufferStore, For
-from ..analysis import (
-    opaque_buffers,
-    region_of,
-)
 from ..edit.buffer_arguments import home_of, named_buffer
 from ..edit.buffer_replacement import separated
 from ..edit.index_map_arguments import as_recorded, block_name, sized_analyzer
 from ..edit.layout_padding import fill_padding, pad_of
 from ..errors import ScheduleError
 from ..index_map import IndexMap
+from ..lookup import find_block
 from ..primitive import primitive
-from ..tree import symbols_of, tree_of
 
 
 def _rank(func: PrimFunc, block: Any, buffer: Any) -> int:
     """Return the rank of the named buffer, for maps that take ``*indices``."""
-    realize = tree_of(func).block(block_name(block))
+    realize = find_block(tree_of(func), block_name(block))
     if buffer is None:
         return len(realize.block.iter_vars)
     return named_buffer(realize, buffer).ndim
@@ -108,7 +107,7 @@ def transform_layout(
                 C[vi, vj] = B[vi // 4, vj, vi % 4] + T.float32(1.0)
     """
     tree = tree_of(func)
-    realize = tree.block(block)
+    realize = find_block(tree, block)
     old = named_buffer(realize, buffer)
     mapping = IndexMap.of(index_map, old.ndim, symbols_of(func))
     root = home_of(tree, realize, old)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ...tir.analysis.accessed_boxes import accessed_boxes_below
+from ...tir.analysis.dependence import conflicts
+from ...tir.analysis.tree import Tree
 from ...tir.expr import IterVar, Var
 from ...tir.stmt import BlockRealize, For, Stmt
 from ...tir.walk import uses_var
-from ..accessed_boxes import accessed_boxes_below
 from ..bindings import analyzer_above
-from ..dependence import conflicts
 from ..errors import ScheduleError
 from ..harmless_conflicts import binding_block, only_reduced, why_not_privatizable
 from ..nest_preconditions import check_blocks_of_nest
-from ..tree import Tree
+from ..preconditions import required
 
 
 def check_independent(
@@ -30,7 +31,7 @@ def check_independent(
     """
     var = loop.loop_var
     check_blocks_of_nest(tree, [loop], {IterVar.SPATIAL, IterVar.REDUCE}, bound=True)
-    touches = accessed_boxes_below(loop.body)
+    touches = required(accessed_boxes_below(loop.body))
     for conflict in conflicts(analyzer_above(tree, loop), [loop], touches):
         buffer = conflict.store.buffer
         block = binding_block(conflict.store, conflict.other, [var])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tilewright.schedule import Schedule, ScheduleError
-from tilewright.schedule.tree import tree_of
+from tilewright.schedule.lookup import find_loop
+from tilewright.tir.analysis.tree import tree_of
 from tilewright.tir.expr import IntImm, IterVar, is_const_int
 from tilewright.tir.walk import uses_var
 
@@ -140,7 +141,7 @@ def rolled(rng: Rng, sch: Schedule) -> None:
                     wide = [r for r in region.region if uses_var(r.min, iv.var) and not is_const_int(r.extent, 1)]
                     found += [(block, loop)] * bool(wide)
     block, loop = one(rng, found)
-    extent = tree_of(sch.func).loop(loop).extent
+    extent = find_loop(tree_of(sch.func), loop).extent
     most = extent.value // 2 if isinstance(extent, IntImm) else 4
     outer, _ = sch.split(loop, [None, int(rng.integers(1, max(2, min(most, 4) + 1)))])
     sch.compute_at(block, outer)
@@ -199,5 +200,5 @@ def tensorized_init(rng: Rng, sch: Schedule) -> None:
 def _by_fours(sch: Schedule, block: str) -> bool:
     """Whether the innermost loop around the block runs a multiple of four times."""
     loops = loops_of(sch, block)
-    extent = tree_of(sch.func).loop(loops[-1]).extent if loops else None
+    extent = find_loop(tree_of(sch.func), loops[-1]).extent if loops else None
     return isinstance(extent, IntImm) and extent.value > 0 and extent.value % 4 == 0

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.schedule import Schedule
-from tilewright.schedule.tree import symbols_of
+from tilewright.tir.analysis.tree import symbols_of
 from tilewright.tir.expr import IterVar, Var
 from tilewright.tir.stmt import Block
 from tilewright.tir.walk import substitute

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.schedule import Schedule
-from tilewright.schedule.tree import tree_of
+from tilewright.schedule.lookup import find_loop
+from tilewright.tir.analysis.tree import tree_of
 from tilewright.tir.annotations import register_annotation
 
 from .step_drawing import Nothing, Rng, a_block, a_factor, a_loop, blocks_in, coin, loops_of, one, step, the
@@ -139,7 +140,7 @@ def annotate(rng: Rng, sch: Schedule) -> None:
 def unannotate(rng: Rng, sch: Schedule) -> None:
     tree = tree_of(sch.func)
     noted: list[Any] = [n for n in blocks_in(sch) if "note" in the(sch, n).annotations]
-    noted += [v for v in tree.loops if "note" in tree.loop(v).annotations]
+    noted += [v for v in tree.loops if "note" in find_loop(tree, v).annotations]
     sch.unannotate(one(rng, noted) if noted else a_block(rng, sch), "note")
 
 

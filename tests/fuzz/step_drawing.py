@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from tilewright.schedule import Schedule
+from tilewright.schedule.lookup import find_block
 from tilewright.schedule.primitive import REGISTRY
-from tilewright.schedule.tree import tree_of
+from tilewright.tir.analysis.tree import tree_of
 from tilewright.tir.expr import Var
 from tilewright.tir.stmt import Block
 
@@ -73,7 +74,7 @@ def blocks_in(sch: Schedule) -> list[str]:
 
 def the(sch: Schedule, name: str) -> Block:
     """The block of that name."""
-    return tree_of(sch.func).block(name).block
+    return find_block(tree_of(sch.func), name).block
 
 
 def a_block(rng: Rng, sch: Schedule) -> str:

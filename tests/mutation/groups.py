@@ -11,7 +11,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "tir/arith/itermap/subspace.py", "tir/arith/polynomial.py", "tir/structure.py",
     ),
     "legality": (
-        "schedule/analysis.py", "schedule/bindings.py", "schedule/footprint.py", "schedule/dependence.py",
+        "tir/analysis/access.py", "tir/analysis/scope.py", "tir/analysis/dependence.py", "schedule/bindings.py",
+        "schedule/footprint.py", "schedule/preconditions.py",
         "schedule/region_cover.py", "schedule/harmless_conflicts.py", "schedule/edit/moved_block.py",
         "schedule/edit/inlined_block.py", "schedule/require/independence.py", "schedule/primitives/split_fuse.py",
         "schedule/primitives/reorder.py", "schedule/primitives/decompose_reduction.py", "schedule/primitives/rfactor.py",

@@ -3,8 +3,8 @@ import pytest
 
 from tilewright import te
 from tilewright.schedule import Schedule, ScheduleError
-from tilewright.schedule.tree import tree_of
 from tilewright.tir import IntImm, parse
+from tilewright.tir.analysis.tree import tree_of
 from tilewright.tir.interpret import interpret
 from tilewright.tir.walk import substitute
 

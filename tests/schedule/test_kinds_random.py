@@ -9,8 +9,9 @@ import sys
 import numpy as np
 import pytest
 
-from tilewright.schedule import Schedule, ScheduleError, dependence
+from tilewright.schedule import Schedule, ScheduleError
 from tilewright.tir import For, interpret, parse
+from tilewright.tir.analysis import dependence
 from tilewright.tir.walk import pre_order, substitute, transform
 
 SIZE = 80

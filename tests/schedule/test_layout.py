@@ -4,8 +4,9 @@ import pytest
 from tilewright import te
 from tilewright.schedule import Schedule, ScheduleError, Trace
 from tilewright.schedule.index_map import IndexMap
-from tilewright.schedule.tree import tree_of
+from tilewright.schedule.lookup import root_of
 from tilewright.tir import Var, assert_structural_equal, parse, verify
+from tilewright.tir.analysis.tree import tree_of
 from tilewright.tir.interpret import interpret
 from tilewright.tir.interpret_expr import InterpretError
 
@@ -164,7 +165,7 @@ def test_padding_of_a_buffer_of_an_outer_scope_is_filled_there(agree, replays, b
         sch.blockize(sch.get_loops(name)[1])
     sch.transform_layout(block, "B", lambda i, j: (i // 4, j, i % 4), pad_value=0.0)
     verify(sch.func)
-    root = list(tree_of(sch.func).blocks_in(tree_of(sch.func).root))
+    root = list(tree_of(sch.func).blocks_in(root_of(tree_of(sch.func))))
     assert [b.block.name_hint for b in root] == ["B_o", "B_o_pad_B", "C_o"]
     assert str(root[1].predicate) == "v0 == 3 and 2 <= v2".replace("v0", "ax0").replace("v2", "ax2")
     agree(func, sch.func)

@@ -4,8 +4,8 @@ import pytest
 
 from tilewright.schedule import Schedule, ScheduleError
 from tilewright.schedule.primitives.split_fuse import split
-from tilewright.schedule.tree import tree_of
 from tilewright.tir import parse
+from tilewright.tir.analysis.tree import tree_of
 
 ELEMENTWISE = """
 @T.prim_func

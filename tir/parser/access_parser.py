@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from ..access_regions import linear_key
+from ..analysis.access_regions import linear_key
 from ..arith import Analyzer
 from ..buffer import Buffer, BufferRegion, decl_buffer
 from ..dtype import INDEX, lanes_of, with_lanes

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..access_regions import access_regions
+from ..analysis.access_regions import access_regions
 from ..buffer import Buffer, BufferRegion, MatchBufferRegion
 from ..equal import plain
 from ..expr import Expr, IntImm, IterVar, Range, Var, const, convert

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ....tir.access_regions import linear_key
+from ....tir.analysis.access_regions import linear_key
 from ....tir.dtype import bits_of, is_float, is_int
 from ....tir.expr import Expr, IntImm, const, convert
 from ...tensor import Tensor

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..buffer import Buffer, BufferRegion
+from ..expr import Add, And, BufferLoad, Call, Expr, FloorDiv, IntImm, Let, Mul, Or, Sub, Var, is_const_int
+from ..stmt import AttrStmt, Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, While
+from ..walk import pre_order, substitute
 from .access_regions import Interval, difference, interval, lanes_ends
-from .buffer import Buffer, BufferRegion
-from .expr import Add, And, BufferLoad, Call, Expr, FloorDiv, IntImm, Let, Mul, Or, Sub, Var, is_const_int
-from .stmt import AttrStmt, Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, While
-from .walk import pre_order, substitute
 
 _LINEAR = (Var, IntImm, Add, Sub, Mul, FloorDiv)
 _POINTERS = ("tir.address_of", "tir.tvm_access_ptr")

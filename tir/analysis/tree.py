@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
-from ..tir.expr import IntImm, Var
-from ..tir.function import PrimFunc
-from ..tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, LetStmt, SeqStmt, Stmt, is_no_op, seq
-from ..tir.walk import pre_order
-from .errors import ScheduleError, near_names, nearest, unknown_handle
+from ..expr import IntImm, Var
+from ..function import PrimFunc
+from ..stmt import Block, BlockRealize, BufferStore, Evaluate, For, LetStmt, SeqStmt, Stmt, is_no_op, seq
+from ..walk import pre_order
 
 
 class Tree:
@@ -53,50 +52,6 @@ class Tree:
                 self.parent[child] = top
             stack.extend(below)
 
-    # -- finding ---------------------------------------------------------------------------------------------------
-
-    @property
-    def root(self) -> BlockRealize:
-        """Return the realization of the root block; an error for a lowered function, which has none."""
-        if not isinstance(self.func.body, BlockRealize):
-            raise ScheduleError(
-                f"function {self.func.name} has no root block, so there is nothing to schedule",
-                hint="schedule the function before it is lowered; T.prim_func gives functions a root block",
-            )
-        return self.func.body
-
-    def block(self, name: str) -> BlockRealize:
-        """Return the realization of the block of this name; ScheduleError with similar names when there is none."""
-        found = self.blocks.get(name)
-        if found is None:
-            raise unknown_handle(
-                f"there is no block {name!r} in function {self.func.name}",
-                where=[
-                    b for near in near_names(name, self.blocks) for b in self.blocks[near] if b is not self.func.body
-                ],
-                hint=nearest(name, self.blocks),
-            )
-        if len(found) > 1:
-            raise ScheduleError(
-                f"there are {len(found)} blocks named {name!r}", where=found, hint="give each its own name"
-            )
-        return found[0]
-
-    def loop(self, var: Var) -> For:
-        """Return the loop over ``var``; ScheduleError when it no longer exists."""
-        found = self.loops.get(var)
-        if found is None:
-            name = getattr(var, "name", repr(var))
-            raise unknown_handle(
-                f"loop {name} is not in function {self.func.name} (any more)",
-                hint=f"split, fuse and compute_at make new loops; ask get_loops again. {self._loop_names()}".strip(),
-            )
-        return found
-
-    def _loop_names(self) -> str:
-        names = [v.name for v in self.loops]
-        return f"The loops are {', '.join(names[:12])}" + (", ..." if len(names) > 12 else "") if names else ""
-
     def path(self, stmt: Stmt) -> list[Stmt]:
         """Return the statements from the function's body down to ``stmt``, both included."""
         out: list[Stmt] = []
@@ -130,11 +85,14 @@ class Tree:
         return [up for up in reversed(list(self.above(stmt))) if isinstance(up, For)]
 
     def scope(self, stmt: Stmt) -> BlockRealize:
-        """Return the realization of the nearest block around ``stmt`` (not ``stmt`` itself): its scope root."""
+        """Return the realization of the nearest block around ``stmt`` (not ``stmt`` itself): its scope root.
+
+        The root block has none, which is a ValueError.
+        """
         for up in self.above(stmt):
             if isinstance(up, BlockRealize) and up is not stmt:
                 return up
-        raise ScheduleError("the root block has no scope around it", where=stmt, hint="name a block inside it")
+        raise ValueError("the root block has no scope around it")
 
     def is_below(self, stmt: Stmt, ancestor: Stmt) -> bool:
         """Return whether ``stmt`` is ``ancestor`` or somewhere below it."""

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from ..tir.arith import Analyzer, linear_coefficients
-from ..tir.buffer import Buffer
-from ..tir.expr import Expr, FloorDiv, FloorMod, IntImm, Range, Var, const, is_const_int
-from ..tir.stmt import For
-from ..tir.walk import pre_order, substitute
+from ..arith import Analyzer, linear_coefficients
+from ..buffer import Buffer
+from ..expr import Expr, FloorDiv, FloorMod, IntImm, Range, Var, const, is_const_int
+from ..stmt import For
+from ..walk import pre_order, substitute
 from .accessed_boxes import AccessedBox
 
 _serial = count()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..tir.access_regions import access_regions
-from ..tir.arith import region_union
-from ..tir.buffer import BufferRegion
-from ..tir.stmt import Block
-from .analysis import opaque_buffers
+from ..arith import region_union
+from ..buffer import BufferRegion
+from ..stmt import Block
+from .access import opaque_buffers
+from .access_regions import access_regions
 
 
 def hidden_reads(block: Block) -> list[BufferRegion]:

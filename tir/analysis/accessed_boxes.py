@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from ..tir.buffer import Buffer, BufferRegion
-from ..tir.expr import BufferLoad, Call, Expr, IntImm, Let, Var, const
-from ..tir.function import PrimFunc
-from ..tir.stmt import BlockRealize, BufferStore, For, LetStmt, Stmt
-from ..tir.walk import substitute, transform
-from .analysis import opaque_buffers
-from .errors import ScheduleError
+from ..buffer import Buffer, BufferRegion
+from ..expr import BufferLoad, Call, Expr, IntImm, Let, Var, const
+from ..function import PrimFunc
+from ..reason import Reason
+from ..stmt import BlockRealize, BufferStore, For, LetStmt, Stmt
+from ..walk import substitute, transform
+from .access import opaque_buffers
 from .tree import blocks_below
 
 
@@ -38,18 +38,18 @@ class AccessedBox:
     moving: tuple[Var, ...] = ()
 
 
-def accessed_boxes_below(stmt: Stmt) -> list[AccessedBox]:
+def accessed_boxes_below(stmt: Stmt) -> list[AccessedBox] | Reason:
     """Return all boxes that are read or written below ``stmt``. Buffers allocated below it are left out.
 
-    A block that uses pointers (calls, match_buffers) contributes the regions that it declares. ScheduleError is raised
-    when a pointer or an external call stands outside such a block, because what it accesses is not known.
+    A block that uses pointers (calls, match_buffers) contributes the regions that it declares. A reason is returned when
+    a pointer or an external call stands outside such a block, because what it accesses is not known.
     """
     walker = _Walker()
     walker.visit(stmt, {}, (), ())
     if walker.unknown is not None:
-        raise ScheduleError(
+        return Reason(
             f"`{walker.unknown}` may touch anything, so iterations are not known to be independent",
-            where=stmt,
+            (stmt,),
             hint="put it into a block of its own that declares its reads and writes",
         )
     stored = {t.buffer.data for t in walker.found if t.is_store}

@@ -13,10 +13,10 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from .arith import Analyzer
-from .buffer import Buffer, BufferRegion
-from .dtype import lanes_of
-from .expr import (
+from ..arith import Analyzer
+from ..buffer import Buffer, BufferRegion
+from ..dtype import lanes_of
+from ..expr import (
     Add,
     Broadcast,
     BufferLoad,
@@ -38,11 +38,11 @@ from .expr import (
     Var,
     const,
 )
-from .index_types import INDEX_TYPES
-from .node import Node
-from .op import max_, min_
-from .stmt import Allocate, Block, BlockRealize, BufferStore, For, LetStmt, SeqStmt, Stmt
-from .walk import pre_order, substitute, uses_var
+from ..index_types import INDEX_TYPES
+from ..node import Node
+from ..op import max_, min_
+from ..stmt import Allocate, Block, BlockRealize, BufferStore, For, LetStmt, SeqStmt, Stmt
+from ..walk import pre_order, substitute, uses_var
 
 Interval = tuple[Expr, Expr]
 """The least and the greatest value, both included."""

@@ -1,0 +1,126 @@
+"""This module checks what primitives require of blocks, and raises ScheduleError with the reasons of the analyses."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from ..tir.analysis.scope import Scope, scope_at, why_not_complete, why_not_only_writer, why_not_reduction
+from ..tir.analysis.tree import Tree, blocks_below
+from ..tir.buffer import Buffer
+from ..tir.reason import Reason
+from ..tir.stmt import Block, BlockRealize, For, SeqStmt
+from .errors import ScheduleError
+from .lookup import scope_around
+
+T = TypeVar("T")
+
+
+def required(result: T | Reason) -> T:
+    """Return the result of an analysis; ScheduleError with the reason when it has none."""
+    if isinstance(result, Reason):
+        raise ScheduleError(result.text, where=result.nodes, hint=result.hint)
+    return result
+
+
+def scope_of(tree: Tree, realize: BlockRealize) -> Scope:
+    """Return the scope that directly contains ``realize``; ScheduleError for the root block."""
+    return scope_at(scope_around(tree, realize))
+
+
+def ordered_scope(tree: Tree, realize: BlockRealize) -> Scope:
+    """Return the scope that ``realize`` is a block of; ScheduleError when a ``while`` stands around blocks of it.
+
+    The body of such a loop may run any number of times, or not at all, and a block that stands later in the text may
+    run before an earlier one. So it is not known which value of a buffer a block reads there.
+    """
+    scope = scope_of(tree, realize)
+    if scope.repeats is not None:
+        names = ", ".join([repr(b.block.name_hint) for b in blocks_below(scope.repeats.body)])
+        raise ScheduleError(
+            f"`while {scope.repeats.condition}` stands around {names} in the scope of block {realize.block.name_hint!r}: "
+            "how often these blocks run, and what they read each time, is not known",
+            where=(realize, scope.repeats),
+            hint="only what stays inside one block can be scheduled beside a while loop; put the loop into a block",
+        )
+    return scope
+
+
+def check_read_by_blocks_alone(scope: Scope, buffer: Buffer) -> None:
+    """Raise ScheduleError when the bounds of a loop, or a condition outside of blocks, read the buffer."""
+    found = scope.bare_readers.get(buffer)
+    if found is not None:
+        what = f"the bounds of loop {found.loop_var.name}" if isinstance(found, For) else "a condition or a binding"
+        raise ScheduleError(
+            f"buffer {buffer.name} is read outside of blocks, by {what}, so it has to be computed before",
+            where=found,
+            hint="leave the block that computes it where it is",
+        )
+
+
+def producers_of(tree: Tree, realize: BlockRealize) -> list[BlockRealize]:
+    """Return :meth:`Scope.producers` of the block in its scope."""
+    return scope_of(tree, realize).producers(realize)
+
+
+def consumers_of(tree: Tree, realize: BlockRealize) -> list[BlockRealize]:
+    """Return :meth:`Scope.consumers` of the block in its scope."""
+    return scope_of(tree, realize).consumers(realize)
+
+
+def check_complete(tree: Tree, realize: BlockRealize) -> None:
+    """Raise ScheduleError unless the block is complete."""
+    why = why_not_complete(scope_of(tree, realize), realize.block)
+    if why is not None:
+        raise ScheduleError(
+            f"block {realize.block.name_hint!r} is not a complete block: {why}",
+            where=realize,
+            hint="a complete block has spatial axes only, is the only writer of its outputs and reads none of them",
+        )
+
+
+def check_reduction(tree: Tree, realize: BlockRealize) -> None:
+    """Raise ScheduleError unless the block is a reduction block."""
+    why = why_not_reduction(scope_of(tree, realize), realize.block)
+    if why is not None:
+        raise ScheduleError(
+            f"block {realize.block.name_hint!r} is not a reduction block: {why}",
+            where=realize,
+            hint="a reduction block has an init, spatial and reduce axes, and is the only writer of its outputs",
+        )
+
+
+def check_complete_or_reduction(tree: Tree, realize: BlockRealize) -> None:
+    """Raise ScheduleError unless the block is complete or a reduction block."""
+    scope = scope_of(tree, realize)
+    block = realize.block
+    why = why_not_reduction(scope, block) if block.init is not None else why_not_complete(scope, block)
+    if why is not None:
+        raise ScheduleError(
+            f"block {block.name_hint!r} is neither a complete nor a reduction block: {why}",
+            where=realize,
+            hint="do this step before decompose_reduction, and on blocks that are the only writer of their outputs",
+        )
+
+
+def check_only_writer(tree: Tree, realize: BlockRealize) -> None:
+    """Raise ScheduleError when another block of the scope writes one of the block's outputs."""
+    why = why_not_only_writer(scope_of(tree, realize), realize.block)
+    if why is not None:
+        raise ScheduleError(
+            f"block {realize.block.name_hint!r} is not the only writer: {why}",
+            where=realize,
+            hint="merge or inline the other writers first",
+        )
+
+
+def check_plain_path(tree: Tree, realize: BlockRealize) -> None:
+    """Raise ScheduleError when something other than loops and sequences stands between the block and its scope."""
+    for up in tree.above(realize):
+        if isinstance(up, Block):
+            return
+        if not isinstance(up, (For, SeqStmt)):
+            raise ScheduleError(
+                f"block {realize.block.name_hint!r} stands under a {type(up).__name__}, so it may run conditionally",
+                where=realize,
+                hint="do this before the condition is there, or move it into the block with T.where",
+            )

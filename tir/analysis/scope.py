@@ -1,0 +1,195 @@
+"""This module answers which block reads and writes which buffer, in which order and under which conditions.
+
+A *scope* is a block that holds other blocks; these pass data through buffers. Dependencies are derived from the regions
+that blocks declare; whether a rewrite is legal is derived from the accesses in their bodies. A block is
+
+- *complete* when its axes are all spatial, it is the only block of its scope that writes its outputs, and it reads
+  none of them;
+- a *reduction block* when it has an init, its axes are spatial or reduce, it is the only writer, and its outputs are
+  addressed by spatial axes alone;
+- an *output block* when it writes a buffer that lives on after its scope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+
+from ..buffer import Buffer, BufferRegion
+from ..expr import BufferLoad, Expr, IterVar, Var
+from ..node import Node
+from ..reason import Reason
+from ..stmt import Block, BlockRealize, BufferStore, Stmt, While
+from ..walk import loads_and_stores, pre_order
+from .tree import Tree, blocks_below
+
+
+def bindings(realize: BlockRealize) -> dict[Var, Expr]:
+    """Return the value of each axis of a block, by the axis's variable."""
+    return {iv.var: value for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)}
+
+
+def region_of(regions: Iterable[BufferRegion], buffer: Buffer) -> BufferRegion | None:
+    """Return the first region of ``buffer`` among ``regions``."""
+    return next((r for r in regions if r.buffer is buffer), None)
+
+
+def buffers_of(block: Block) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
+    """Return the buffers that a block reads and those that it writes.
+
+    These are the buffers of its declared regions. A block without axes need not declare regions, so that the buffers
+    which blocks inside it access are added. Buffers that the block allocates are left out.
+    """
+    reads = {r.buffer: None for r in block.reads}
+    writes = {r.buffer: None for r in block.writes}
+    if not block.iter_vars:
+        for inner in blocks_below(block.body):
+            more = buffers_of(inner.block)
+            reads.update(dict.fromkeys(more[0]))
+            writes.update(dict.fromkeys(more[1]))
+        names = {m.buffer: m.source.buffer for m in block.match_buffers}
+        own = set(block.alloc_buffers)
+        reads = {names.get(b, b): None for b in reads if b not in own}
+        writes = {names.get(b, b): None for b in writes if b not in own}
+    return tuple(reads), tuple(writes)
+
+
+# -- scopes --------------------------------------------------------------------------------------------------------------
+
+
+class Scope:
+    """A ``Scope`` holds the blocks directly in one block, in program order, with the readers and writers of each
+    buffer.
+
+    ``bare_readers`` holds what the bounds of loops and conditions outside of blocks read, with the statements that do.
+    ``repeats`` is a ``while`` around some of the blocks, which may then run in another order than that of the text.
+    """
+
+    __slots__ = ("bare_readers", "blocks", "order", "readers", "repeats", "root", "writers")
+
+    def __init__(self, root: BlockRealize) -> None:
+        self.root = root
+        init = root.block.init
+        self.blocks = [*(() if init is None else blocks_below(init)), *blocks_below(root.block.body)]
+        self.order = {b: i for i, b in enumerate(self.blocks)}
+        self.writers: dict[Buffer, list[BlockRealize]] = {}
+        self.readers: dict[Buffer, list[BlockRealize]] = {}
+        self.bare_readers: dict[Buffer, Stmt] = {}
+        for stmt, load in bare_loads(root.block.body):
+            self.bare_readers.setdefault(load.buffer, stmt)
+        loops = [n for n in pre_order(root.block.body, _in_scope) if isinstance(n, While)]
+        self.repeats = next((n for n in loops if next(blocks_below(n.body), None) is not None), None)
+        for b in self.blocks:
+            reads, writes = buffers_of(b.block)
+            for buffer in writes:
+                self.writers.setdefault(buffer, []).append(b)
+            for buffer in reads:
+                self.readers.setdefault(buffer, []).append(b)
+
+    def producers(self, realize: BlockRealize) -> list[BlockRealize]:
+        """Return the earlier blocks that write what ``realize`` reads or writes (TVM's RAW and WAW dependencies), in
+        order."""
+        here = self.order[realize]
+        reads, writes = buffers_of(realize.block)
+        touched = {*reads, *writes}
+        found = {w for b in touched for w in self.writers.get(b, ()) if self.order[w] < here}
+        return sorted(found, key=self.order.__getitem__)
+
+    def consumers(self, realize: BlockRealize) -> list[BlockRealize]:
+        """Return the later blocks that read or overwrite what ``realize`` writes, in order."""
+        here = self.order[realize]
+        written = buffers_of(realize.block)[1]
+        found = {
+            user
+            for b in written
+            for user in (*self.readers.get(b, ()), *self.writers.get(b, ()))
+            if self.order[user] > here
+        }
+        return sorted(found, key=self.order.__getitem__)
+
+
+def _in_scope(n: Node) -> bool:
+    """Return whether the statements below ``n`` belong to the same scope as ``n``."""
+    return not isinstance(n, (Expr, Block))
+
+
+@lru_cache(maxsize=64)
+def scope_at(root: BlockRealize) -> Scope:
+    """Return the scope of the blocks directly in ``root``."""
+    return Scope(root)
+
+
+def bare_loads(stmt: Stmt) -> Iterator[tuple[Stmt, BufferLoad]]:
+    """Return each load below ``stmt`` outside of blocks (in loop bounds, conditions and bindings) with its
+    statement."""
+    for n in pre_order(stmt, lambda n: not isinstance(n, (Expr, Block))):
+        if isinstance(n, Stmt) and not isinstance(n, Block):
+            for e in n.children():
+                if isinstance(e, Expr):
+                    for load in loads_and_stores(e):
+                        if isinstance(load, BufferLoad):
+                            yield n, load
+
+
+# -- classes of blocks ---------------------------------------------------------------------------------------------------
+
+
+def why_not_only_writer(scope: Scope, block: Block) -> Reason | None:
+    """Return the reason why ``block`` is not the only writer of its outputs in its scope; None when it is."""
+    for region in block.writes:
+        others = [w for w in scope.writers[region.buffer] if w.block is not block]
+        if others:
+            names = ", ".join([repr(w.block.name_hint) for w in others])
+            return Reason(f"buffer {region.buffer.name} is written by {names} too", tuple(others))
+    return None
+
+
+def _hides(block: Block) -> Reason | None:
+    """Return why the regions of a block may not name all that it accesses; a block without axes need not declare
+    them."""
+    declared = {r.buffer for r in block.reads}, {r.buffer for r in block.writes}
+    if not block.iter_vars and any(not set(found) <= d for found, d in zip(buffers_of(block), declared, strict=True)):
+        return Reason("it holds blocks that touch more than it declares", (block,))
+    return None
+
+
+def _kinds(block: Block, allowed: Sequence[str]) -> Reason | None:
+    for iv in block.iter_vars:
+        if iv.kind not in allowed:
+            return Reason(f"its axis {iv.var.name} is {iv.kind}", (block,))
+    return None
+
+
+def why_not_complete(scope: Scope, block: Block) -> Reason | None:
+    """Return the reason why ``block`` is not a complete block; None when it is one."""
+    if block.init is not None:
+        return Reason("it has an init, so it accumulates", (block,))
+    found = _hides(block) or _kinds(block, (IterVar.SPATIAL,)) or why_not_only_writer(scope, block)
+    if found is None:
+        both = {r.buffer for r in block.reads} & {r.buffer for r in block.writes}
+        if both:
+            return Reason(f"it reads and writes buffer {next(iter(both)).name}", (block,))
+    return found
+
+
+def why_not_reduction(scope: Scope, block: Block) -> Reason | None:
+    """Return the reason why ``block`` is not a reduction block; None when it is one."""
+    if block.init is None:
+        return Reason("it has no init", (block,))
+    found = _kinds(block, (IterVar.SPATIAL, IterVar.REDUCE)) or why_not_only_writer(scope, block)
+    if found is not None:
+        return found
+    reduce_axes = {iv.var for iv in block.iter_vars if iv.kind == IterVar.REDUCE}
+    for node in pre_order(block.body, lambda n: not isinstance(n, Expr)):
+        if isinstance(node, BufferStore):
+            for index in node.indices:
+                for n in pre_order(index):
+                    if isinstance(n, Var) and n in reduce_axes:
+                        return Reason(f"its reduce axis {n.name} addresses the output {node.buffer.name}", (node,))
+    return None
+
+
+def is_output_block(tree: Tree, realize: BlockRealize) -> bool:
+    """Return whether the block writes a buffer that lives on after its scope."""
+    allocated = set(tree.scope(realize).block.alloc_buffers)
+    return any(b not in allocated for b in buffers_of(realize.block)[1])
