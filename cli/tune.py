@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,6 +11,11 @@ from .exit_codes import CommandError
 from .options import apply, arg_option, database_path, db_option, spec_argument, target_option, target_text
 from .output import echo_json, json_option
 from .progress import Progress
+
+if TYPE_CHECKING:
+    from ..driver.roofline import Bound
+    from ..driver.workload_definition import WorkloadCase
+    from ..tuner import TuneResult
 
 
 @click.command("tune")
@@ -59,34 +65,12 @@ def command(
                 lambda p: progress.update(p.trials_done, p.best_seconds if p.best_seconds < float("inf") else None)
             ],
         )
-    again = shlex.join(_again(spec, args, target, num_cores, path))
     if as_json:
-        best = result.best
-        echo_json(
-            spec=case.spec,
-            target=str(machine),
-            db=path,
-            session=result.session,
-            trials=len(result.records),
-            stopped=result.stopped,
-            elapsed_seconds=result.elapsed_seconds,
-            failures=result.failures,
-            best_seconds=best.run_seconds if best else None,
-            best_gflops=result.best_gflops if best and case.flops else None,
-            share_of_roofline=bound.seconds / result.best_seconds if best and bound and bound.seconds else None,
-            limit=bound.limit if bound else None,
-            best_record=best.id if best else None,
-        )
+        _print_json(case, result, bound, str(machine), path)
     else:
-        done, failed = len(result.records), sum(result.failures.values())
-        trouble = f", {failed} failed" if failed else ""
-        click.echo(f"{case.spec}: {done} trials in {result.elapsed_seconds:.1f} s{trouble} -> {path}")
-        if result.stopped == "converged":
-            click.echo("stopped early: no further gain expected (--all-trials turns this off)", err=True)
-        if result.best is not None:
-            progress.best = result.best_seconds
-            click.echo(progress.figure())
+        _print_text(case, result, progress, path)
     if result.stopped == "interrupted":
+        again = shlex.join(_again(spec, args, target, num_cores, path))
         click.echo(f"stopped; what was measured is in {path}. Go on with: {again}", err=True)
         raise KeyboardInterrupt
     if result.best is None:
@@ -94,6 +78,36 @@ def command(
             f"nothing could be measured: {result.problem}", f"`tilewright db failures --db {path}` shows why", code=4
         )
     return 0
+
+
+def _print_json(case: WorkloadCase, result: TuneResult, bound: Bound | None, machine: str, path: str | None) -> None:
+    best = result.best
+    echo_json(
+        spec=case.spec,
+        target=machine,
+        db=path,
+        session=result.session,
+        trials=len(result.records),
+        stopped=result.stopped,
+        elapsed_seconds=result.elapsed_seconds,
+        failures=result.failures,
+        best_seconds=best.run_seconds if best else None,
+        best_gflops=result.best_gflops if best and case.flops else None,
+        share_of_roofline=bound.seconds / result.best_seconds if best and bound and bound.seconds else None,
+        limit=bound.limit if bound else None,
+        best_record=best.id if best else None,
+    )
+
+
+def _print_text(case: WorkloadCase, result: TuneResult, progress: Progress, path: str | None) -> None:
+    done, failed = len(result.records), sum(result.failures.values())
+    trouble = f", {failed} failed" if failed else ""
+    click.echo(f"{case.spec}: {done} trials in {result.elapsed_seconds:.1f} s{trouble} -> {path}")
+    if result.stopped == "converged":
+        click.echo("stopped early: no further gain expected (--all-trials turns this off)", err=True)
+    if result.best is not None:
+        progress.best = result.best_seconds
+        click.echo(progress.figure())
 
 
 def _again(spec: str, args: tuple[str, ...], target: str | None, num_cores: int | None, path: str | None) -> list[str]:

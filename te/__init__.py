@@ -43,9 +43,10 @@ from ..tir.op import pow_ as pow
 from ..tir.op import pow_ as power
 from ..tir.op import round_ as round
 from . import ops
+from .classic.create_schedule import Schedule, create_schedule
+from .classic.stage import Stage
 from .compute import compute, placeholder, size_var, thread_axis, var
 from .create_prim_func import create_prim_func
-from .create_schedule import Schedule, create_schedule
 from .extern import extern, extern_primfunc
 from .math_functions import (
     acos,
@@ -96,7 +97,6 @@ from .reduce import max_ as max
 from .reduce import min_ as min
 from .reduce import sum_ as sum
 from .scan import ScanOp, scan
-from .stage import Stage
 from .tensor import ProducerLoad, Tensor, TensorSlice
 
 __all__ = [

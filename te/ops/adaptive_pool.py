@@ -11,7 +11,7 @@ from ...tir.op import all_
 from ..compute import compute
 from ..reduce import max_, reduce_axis, sum_
 from ..tensor import Tensor
-from .blocks.arguments import ELEMWISE, check_tensor, constant
+from .blocks.operator_arguments import ELEMWISE, check_tensor, constant
 from .blocks.windows import check_layout
 
 Index = tuple[Expr, ...]

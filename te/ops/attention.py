@@ -11,8 +11,8 @@ from ...tir.op import if_then_else, unary
 from ..compute import compute
 from ..reduce import reduce_axis, sum_
 from ..tensor import Tensor
-from .blocks.arguments import ELEMWISE, check_tensor, require_same, shape_text
 from .blocks.broadcast import broadcast_shape, element
+from .blocks.operator_arguments import ELEMWISE, check_tensor, require_same, shape_text
 from .blocks.softmax import softmax
 
 
@@ -31,29 +31,8 @@ def attention(
     ``scale`` is 1/√D unless given. ``mask`` broadcasts to (…, S, T): added when it is a float, false means "not
     allowed" when it is bool. ``causal``: position s sees t ≤ s + T - S only. A row that may see nothing is NaN.
     """
-    op = "attention"
-    for t, what in ((query, "the query"), (key, "the key"), (value, "the value")):
-        check_tensor(op, t, None, what)
-        if t.ndim < 2 or t.ndim != query.ndim:
-            raise ValueError(
-                f"{op}: {what} has the shape {shape_text(t)}, the query {shape_text(query)}; "
-                "both need the same number of dimensions, at least 2"
-            )
-        if not is_float(t.dtype):
-            raise TypeError(f"{op}: {what} is {t.dtype}, not a float")
-        for a, b in zip(query.shape[:-2], t.shape[:-2], strict=True):
-            require_same(op, "a leading dimension", a, b, query, t)
-    require_same(op, "the number of features", query.shape[-1], key.shape[-1], query, key)
-    require_same(op, "the number of positions", key.shape[-2], value.shape[-2], key, value)
-    lead, rows, columns = query.shape[:-2], query.shape[-2], key.shape[-2]
-    shape = (*lead, rows, columns)
-    if mask is not None:
-        check_tensor(op, mask, None, "the mask")
-        common = broadcast_shape(op, mask.shape, shape)
-        if len(common) != len(shape):
-            raise ValueError(f"{op}: the mask {shape_text(mask)} does not broadcast to {shape_text(shape)}")
-        for a, b in zip(common, shape, strict=True):
-            require_same(op, "the mask's shape", a, b, mask, query)
+    shape = _check(query, key, value, mask)
+    lead, rows, columns = shape[:-2], shape[-2], shape[-1]
     wide = query.dtype if bits_of(query.dtype) >= 32 else "float32"
     k, m = reduce_axis(Range.from_extent(query.shape[-1]), "k"), reduce_axis(Range.from_extent(columns), "k")
     letters = ["b", "h"] if len(lead) == 2 else [f"b{n}" for n in range(len(lead))]
@@ -93,3 +72,30 @@ def attention(
     total = compute(result, weighted, f"{name}_acc", varargs_names=names)
     narrow: Tensor = compute(result, lambda *i: cast(query.dtype, total(*i)), name, ELEMWISE)
     return narrow
+
+
+def _check(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> tuple[Expr, ...]:
+    """Returns the shape of the scores, (…, S, T); TypeError or ValueError when the arguments do not fit together."""
+    op = "attention"
+    for t, what in ((query, "the query"), (key, "the key"), (value, "the value")):
+        check_tensor(op, t, None, what)
+        if t.ndim < 2 or t.ndim != query.ndim:
+            raise ValueError(
+                f"{op}: {what} has the shape {shape_text(t)}, the query {shape_text(query)}; "
+                "both need the same number of dimensions, at least 2"
+            )
+        if not is_float(t.dtype):
+            raise TypeError(f"{op}: {what} is {t.dtype}, not a float")
+        for a, b in zip(query.shape[:-2], t.shape[:-2], strict=True):
+            require_same(op, "a leading dimension", a, b, query, t)
+    require_same(op, "the number of features", query.shape[-1], key.shape[-1], query, key)
+    require_same(op, "the number of positions", key.shape[-2], value.shape[-2], key, value)
+    shape = (*query.shape[:-1], key.shape[-2])
+    if mask is not None:
+        check_tensor(op, mask, None, "the mask")
+        common = broadcast_shape(op, mask.shape, shape)
+        if len(common) != len(shape):
+            raise ValueError(f"{op}: the mask {shape_text(mask)} does not broadcast to {shape_text(shape)}")
+        for a, b in zip(common, shape, strict=True):
+            require_same(op, "the mask's shape", a, b, mask, query)
+    return shape

@@ -11,7 +11,7 @@ from ...tir.expr import Expr, const, convert
 from ...tir.op import if_then_else, max_, min_, select
 from ..compute import as_shape, compute
 from ..tensor import Tensor
-from .blocks.arguments import (
+from .blocks.operator_arguments import (
     INJECTIVE,
     check_tensor,
     constant,

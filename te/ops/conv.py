@@ -11,7 +11,7 @@ from ...tir.expr import Expr, IntImm, Range, cast
 from ..compute import compute
 from ..reduce import reduce_axis, sum_
 from ..tensor import Tensor
-from .blocks.arguments import accumulator, check_tensor, constant, shape_text
+from .blocks.operator_arguments import accumulator, check_tensor, constant, shape_text
 from .blocks.result_stages import with_bias
 from .blocks.windows import AXES, SPATIAL, Windows, arranged, check_layout
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ...tir.expr import Expr, IntImm, Range, cast, const
@@ -9,7 +10,7 @@ from ...tir.op import all_, if_then_else
 from ..compute import compute
 from ..reduce import reduce_axis, sum_
 from ..tensor import Tensor
-from .blocks.arguments import accumulator, check_tensor, constant, per_dimension, require_same
+from .blocks.operator_arguments import accumulator, check_tensor, constant, per_dimension, require_same
 from .blocks.result_stages import with_bias
 from .blocks.windows import arranged, check_layout, window_padding
 
@@ -57,23 +58,8 @@ def conv2d_transpose(
             raise ValueError(f"{op}: the output has {e.value} rows or columns; the padding {padding} is too large")
     acc, out = accumulator(op, [data.dtype, weight.dtype], out_dtype)
     name = name or f"conv2d_transpose_{layout.lower()}"
-    # The input, spread out by the stride and padded so that a plain convolution with the flipped kernel does the rest.
     lead = [k - 1 - lo for k, lo in zip(kernel, before, strict=True)]
-    spread_shape = list(data.shape)
-    for d in range(2):
-        spread_shape[first + d] = room[d] + kernel[d] - 1
-
-    def spread(*i: Expr) -> Any:
-        index, inside = list(i), []
-        for d in range(2):
-            at = i[first + d] - lead[d]
-            index[first + d] = at // strides[d]
-            inside += [at >= 0, at < (extents[d] - 1) * strides[d] + 1]
-            if strides[d] > 1:
-                inside.append((at % strides[d]).equal(0))
-        return if_then_else(all_(*inside), data(*index), const(0, data.dtype))
-
-    wide = compute(spread_shape, spread, name="data_dilate", tag="injective,dilate")
+    wide = _spread(data, first, strides, lead, [r + k - 1 for r, k in zip(room, kernel, strict=True)])
     rc = reduce_axis(Range.from_extent(in_group), name="rc")
     ry, rx = reduce_axis((0, kernel[0]), name="ry"), reduce_axis((0, kernel[1]), name="rx")
 
@@ -91,3 +77,25 @@ def conv2d_transpose(
     plain = bias is not None or acc == out
     total = compute(shape, f, name if plain else f"{name}_acc", name, varargs_names=names)
     return with_bias(op, total, bias, channel, acc, out, name)
+
+
+def _spread(data: Tensor, first: int, strides: Sequence[int], lead: Sequence[int], extents: Sequence[Expr]) -> Tensor:
+    """Returns a stage of ``data`` whose elements lie ``strides`` apart, after ``lead`` zeros.
+
+    A plain convolution of it with the flipped kernel is the transposed convolution.
+    """
+    shape, old = list(data.shape), data.shape[first : first + 2]
+    shape[first : first + 2] = extents
+
+    def spread(*i: Expr) -> Any:
+        index, inside = list(i), []
+        for d in range(2):
+            at = i[first + d] - lead[d]
+            index[first + d] = at // strides[d]
+            inside += [at >= 0, at < (old[d] - 1) * strides[d] + 1]
+            if strides[d] > 1:
+                inside.append((at % strides[d]).equal(0))
+        return if_then_else(all_(*inside), data(*index), const(0, data.dtype))
+
+    out: Tensor = compute(shape, spread, name="data_dilate", tag="injective,dilate")
+    return out

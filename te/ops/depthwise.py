@@ -8,7 +8,7 @@ from ...tir.expr import Expr, cast, const
 from ..compute import compute
 from ..reduce import reduce_axis, sum_
 from ..tensor import Tensor
-from .blocks.arguments import accumulator, check_tensor, constant, require_same
+from .blocks.operator_arguments import accumulator, check_tensor, constant, require_same
 from .blocks.result_stages import with_bias
 from .blocks.windows import Windows, arranged, check_layout
 

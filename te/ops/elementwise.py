@@ -11,7 +11,7 @@ from ...tir.expr import Expr, cast, const
 from ...tir.op import abs_, if_then_else, max_, min_, select, unary
 from ..compute import compute
 from ..tensor import Tensor, set_broadcast_operator
-from .blocks.arguments import BROADCAST, ELEMWISE, check_tensor, normalize_axis, require_same
+from .blocks.operator_arguments import BROADCAST, ELEMWISE, check_tensor, normalize_axis, require_same
 
 
 def elementwise(x: Tensor, f: Callable[[Expr], Any], name: str) -> Tensor:

@@ -9,8 +9,8 @@ from ...tir.expr import Expr, Range, cast
 from ..compute import compute
 from ..reduce import reduce_axis, sum_
 from ..tensor import Tensor
-from .blocks.arguments import BROADCAST, accumulator, check_tensor, require_same, shape_text
 from .blocks.broadcast import broadcast_shape, element
+from .blocks.operator_arguments import BROADCAST, accumulator, check_tensor, require_same, shape_text
 from .blocks.result_stages import converted
 
 

@@ -11,7 +11,7 @@ from ...tir.op import unary
 from ..compute import compute
 from ..reduce import reduce_axis, sum_
 from ..tensor import Tensor
-from .blocks.arguments import (
+from .blocks.operator_arguments import (
     BROADCAST,
     ELEMWISE,
     check_tensor,

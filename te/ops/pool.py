@@ -11,9 +11,9 @@ from ...tir.op import min_ as smaller
 from ..compute import compute
 from ..reduce import max_, reduce_axis, sum_
 from ..tensor import Tensor
-from .blocks.arguments import ELEMWISE, check_tensor
 from .blocks.axis_reductions import max as max_over
 from .blocks.axis_reductions import mean as mean_over
+from .blocks.operator_arguments import ELEMWISE, check_tensor
 from .blocks.windows import AXES, Windows, check_layout
 
 

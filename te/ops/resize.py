@@ -9,7 +9,7 @@ from ...tir.expr import Expr, IntImm, cast, const
 from ...tir.op import max_, min_, select
 from ..compute import compute
 from ..tensor import Tensor
-from .blocks.arguments import INJECTIVE, check_tensor, constant
+from .blocks.operator_arguments import INJECTIVE, check_tensor, constant
 from .blocks.windows import check_layout
 
 _COORDINATES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")

@@ -12,7 +12,15 @@ from ...compute import compute
 from ...reduce import comm_reducer, max_, min_, reduce_axis, sum_
 from ...reduce import prod as product
 from ...tensor import Tensor
-from .arguments import COMM_REDUCE, ELEMWISE, accumulator, check_tensor, normalize_axes, normalize_axis, prod_of
+from .operator_arguments import (
+    COMM_REDUCE,
+    ELEMWISE,
+    accumulator,
+    check_tensor,
+    normalize_axes,
+    normalize_axis,
+    prod_of,
+)
 
 
 def sum(x: Tensor, axis: Any = None, keepdims: bool = False, out_dtype: str | None = None, name: str = "T_sum") -> Any:

@@ -10,7 +10,7 @@ from ....tir.expr import Expr, IntImm, cast, const, convert
 from ....tir.op import floordiv, floormod, max_, min_, pow_
 from ...compute import as_shape, compute
 from ...tensor import Tensor, set_broadcast_operator
-from .arguments import BROADCAST, ELEMWISE, check_tensor, same, shape_text
+from .operator_arguments import BROADCAST, ELEMWISE, check_tensor, same, shape_text
 
 
 def broadcast_shape(op: str, a: Sequence[Expr], b: Sequence[Expr]) -> tuple[Expr, ...]:

@@ -10,7 +10,7 @@ from ....tir.expr import Expr, const, convert, is_const_int
 from ....tir.op import all_, if_then_else, max_, min_, select
 from ...compute import compute
 from ...tensor import Tensor
-from .arguments import INJECTIVE, check_tensor, constant, shape_text
+from .operator_arguments import INJECTIVE, check_tensor, constant, shape_text
 
 
 def pad(

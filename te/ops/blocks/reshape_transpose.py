@@ -8,7 +8,7 @@ from typing import Any
 from ....tir.expr import Expr, IntImm, const
 from ...compute import as_shape, compute
 from ...tensor import Tensor
-from .arguments import (
+from .operator_arguments import (
     INJECTIVE,
     check_tensor,
     normalize_axes,

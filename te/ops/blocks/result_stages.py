@@ -5,7 +5,7 @@ from __future__ import annotations
 from ....tir.expr import cast
 from ...compute import compute
 from ...tensor import Tensor
-from .arguments import BROADCAST, ELEMWISE, check_tensor, require_same
+from .operator_arguments import BROADCAST, ELEMWISE, check_tensor, require_same
 
 
 def converted(total: Tensor, out_dtype: str, name: str) -> Tensor:

@@ -11,7 +11,7 @@ from ....tir.op import unary
 from ...compute import compute
 from ...reduce import max_, reduce_axis, sum_
 from ...tensor import Tensor
-from .arguments import check_tensor, normalize_axis
+from .operator_arguments import check_tensor, normalize_axis
 
 
 class _Rows:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ....tir.expr import Expr, IntImm
 from ...tensor import Tensor
-from .arguments import constant, per_dimension, shape_text
+from .operator_arguments import constant, per_dimension, shape_text
 from .pad import pad
 
 SPATIAL = {1: "W", 2: "HW", 3: "DHW"}

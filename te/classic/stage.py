@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..schedule import ScheduleError, TensorIntrin
-from ..tir.dtype import is_int
-from ..tir.expr import Expr, IntImm, IterVar, Range, Var, const, convert
-from ..tir.op import ceildiv
-from .operation import ComputeOp, Operation
-from .tensor import Tensor
+from ...schedule import ScheduleError, TensorIntrin
+from ...tir.dtype import is_int
+from ...tir.expr import Expr, IntImm, IterVar, Range, Var, const, convert
+from ...tir.op import ceildiv
+from ..operation import ComputeOp, Operation
+from ..tensor import Tensor
 
 if TYPE_CHECKING:
     from .create_schedule import Schedule

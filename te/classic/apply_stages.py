@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..schedule import BlockRV, ScheduleError, TensorIntrin
-from ..schedule import Schedule as BlockSchedule
-from ..schedule.lookup import find_block
-from ..tir.analysis.tree import tree_of
-from ..tir.expr import Expr, IterVar, Var
-from ..tir.stmt import BlockRealize
-from ..tir.walk import vars_in
-from .create_prim_func import lower_with_blocks
-from .operation import ComputeOp, Operation
+from ...schedule import BlockRV, ScheduleError, TensorIntrin
+from ...schedule import Schedule as BlockSchedule
+from ...schedule.lookup import find_block
+from ...tir.analysis.tree import tree_of
+from ...tir.expr import Expr, IterVar, Var
+from ...tir.stmt import BlockRealize
+from ...tir.walk import vars_in
+from ..create_prim_func import lower_with_blocks
+from ..operation import ComputeOp, Operation
+from ..tensor import Tensor
 from .stage import Record, Stage
-from .tensor import Tensor
 
 _STRUCTURE = ("split", "fuse", "reorder")
 

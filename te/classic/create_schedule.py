@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..schedule import Schedule as BlockSchedule
-from ..schedule import ScheduleError
-from ..tir.expr import IterVar, Range, Reduce, Var
-from ..tir.function import IRModule, PrimFunc
+from ...schedule import Schedule as BlockSchedule
+from ...schedule import ScheduleError
+from ...tir.expr import IterVar, Range, Reduce, Var
+from ...tir.function import IRModule, PrimFunc
+from ..operation import ComputeOp, Operation, PlaceholderOp
+from ..scan import ordered_operations, with_bodies
+from ..tensor import ProducerLoad, Tensor
 from .apply_stages import Applier
-from .operation import ComputeOp, Operation, PlaceholderOp
-from .scan import ordered_operations, with_bodies
 from .stage import Stage, caller
-from .tensor import ProducerLoad, Tensor
 
 
 def create_schedule(ops: Operation | Tensor | Sequence[Any]) -> Schedule:

@@ -1,0 +1,179 @@
+"""This module reads the library's files: their imports within the library, their code lines, their functions."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+LAYERS = ("tir", "schedule", "codegen", "te", "tuning_db", "tuner", "driver", "cli")
+"""The folders of the library, from the bottom up."""
+
+_SILENT = {
+    tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file of the library. ``name`` is its module, as ``tir.arith.analyzer``; a front page has its folder's name."""
+
+    root: Path
+    path: Path
+
+    @property
+    def place(self) -> str:
+        """Returns the path within the library, ``tir/arith/analyzer.py``."""
+        return self.path.relative_to(self.root).as_posix()
+
+    @property
+    def name(self) -> str:
+        parts = self.place.removesuffix(".py").split("/")
+        return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+    @property
+    def folder(self) -> str:
+        return self.place.rpartition("/")[0]
+
+    @property
+    def is_front_page(self) -> bool:
+        return self.path.name == "__init__.py"
+
+    @cached_property
+    def text(self) -> str:
+        return self.path.read_text()
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text)
+
+    @property
+    def lines(self) -> int:
+        """Returns how many lines the file has."""
+        return self.text.count("\n")
+
+    @cached_property
+    def code_lines(self) -> int:
+        """Returns how many lines hold code: neither empty, nor comments, nor docstrings."""
+        documented: set[int] = set()
+        for node in ast.walk(self.tree):
+            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
+                documented.update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+        code: set[int] = set()
+        for token in tokenize.generate_tokens(io.StringIO(self.text).readline):
+            if token.type not in _SILENT:
+                code.update(range(token.start[0], token.end[0] + 1))
+        return len(code - documented)
+
+    def imported(self, names: frozenset[str]) -> set[str]:
+        """Returns the modules among ``names`` that the file imports when it runs; types alone do not count."""
+        package = self.name.split(".") if self.is_front_page else self.name.split(".")[:-1]
+        ignored: set[ast.AST] = set()
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+                ignored.update(ast.walk(node))
+        found: set[str] = set()
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.ImportFrom) and node.level and node not in ignored:
+                base = [*package[: len(package) - node.level + 1], *(node.module.split(".") if node.module else [])]
+                for alias in node.names:
+                    whole = ".".join([*base, alias.name])
+                    found.add(whole if whole in names else ".".join(base))
+        return (found & names) - {self.name}
+
+    def functions(self) -> Iterator[ast.FunctionDef]:
+        """Yields the functions and methods, inner ones included."""
+        return (node for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef))
+
+
+def library(root: Path) -> dict[str, Source]:
+    """Returns the files of the library by module name; the top front page is not among them."""
+    found = [Source(root, path) for layer in LAYERS for path in sorted((root / layer).rglob("*.py"))]
+    return {source.name: source for source in found}
+
+
+def import_graph(files: dict[str, Source]) -> dict[str, set[str]]:
+    """Returns what each module imports from the library."""
+    names = frozenset(files)
+    return {name: source.imported(names) for name, source in files.items()}
+
+
+def inside(folder: str, files: dict[str, Source], graph: dict[str, set[str]]) -> dict[str, set[str]]:
+    """Returns the imports among the parts of a folder: its files, except the front page, and the folders in it."""
+    parts: dict[str, str] = {}
+    for name, source in files.items():
+        if source.folder == folder and not source.is_front_page:
+            parts[name] = source.path.stem
+        elif source.folder.startswith(folder + "/"):
+            parts[name] = source.folder.removeprefix(folder + "/").split("/")[0] + "/"
+    out: dict[str, set[str]] = {part: set() for part in parts.values()}
+    for name, part in parts.items():
+        out[part].update(parts[other] for other in graph[name] if other in parts and parts[other] != part)
+    return out
+
+
+def circle(graph: dict[str, set[str]]) -> list[str]:
+    """Returns parts that import each other in a circle, or an empty list."""
+    done: set[str] = set()
+
+    def visit(part: str, way: list[str]) -> list[str]:
+        if part in way:
+            return way[way.index(part) :]
+        if part in done:
+            return []
+        for other in sorted(graph[part]):
+            if found := visit(other, [*way, part]):
+                return found
+        done.add(part)
+        return []
+
+    return next((found for part in sorted(graph) if (found := visit(part, []))), [])
+
+
+def floors(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Returns the parts of a folder without circles by floor: each stands above all that it imports."""
+    height: dict[str, int] = {}
+
+    def of(part: str) -> int:
+        if part not in height:
+            height[part] = 1 + max((of(other) for other in graph[part]), default=-1)
+        return height[part]
+
+    out: list[list[str]] = [[] for _ in range(max((of(p) for p in graph), default=-1) + 1)]
+    for part in sorted(graph):
+        out[of(part)].append(part)
+    return out
+
+
+def parameters(function: ast.FunctionDef) -> int:
+    """Returns how many parameters a function has; ``self``, ``*args`` and ``**named`` do not count."""
+    every = [a.arg for a in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
+    return len(every) - (every[:1] in (["self"], ["cls"]))
+
+
+def depth(function: ast.FunctionDef) -> int:
+    """Returns how deeply loops, conditions, ``with`` and ``try`` are nested; inner functions count for themselves."""
+
+    def of(node: ast.AST, level: int) -> int:
+        worst = level
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, (ast.FunctionDef, ast.ClassDef, ast.Lambda)):
+                continue
+            chained = isinstance(node, ast.If) and [child] == node.orelse and isinstance(child, ast.If)
+            nested = isinstance(child, (ast.For, ast.While, ast.If, ast.With, ast.Try)) and not chained
+            worst = max(worst, of(child, level + nested))
+        return worst
+
+    return of(function, 0)
+
+
+def length(function: ast.FunctionDef) -> int:
+    """Returns how many lines a function has without its docstring."""
+    whole = (function.end_lineno or 0) - function.lineno + 1
+    if ast.get_docstring(function) is None:
+        return whole
+    return whole - ((function.body[0].end_lineno or 0) - function.body[0].lineno + 1)
