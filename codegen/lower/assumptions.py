@@ -7,16 +7,13 @@ from ...tir.expr import Call, IntImm
 from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import BlockRealize, Evaluate, For, SeqStmt, Stmt, seq
-from ...tir.walk import pre_order, transform
+from ...tir.walk import transform_statements
 
 _NOTHING = Evaluate(IntImm(0))
 
 
 def drop_assumptions(func: PrimFunc) -> PrimFunc:
     """Return the function without its assumptions, or the very same function when it has none."""
-    if not any(isinstance(n, Call) and n.op == "tir.assume" for n in pre_order(func.body)):
-        return func
-    top = func.body
 
     def post(n: Node) -> Node | None:
         if isinstance(n, Evaluate) and isinstance(n.value, Call) and n.value.op == "tir.assume":
@@ -30,4 +27,4 @@ def drop_assumptions(func: PrimFunc) -> PrimFunc:
             return seq(*kept) if kept else _NOTHING
         return None
 
-    return func.with_body(transform(top, post=post))
+    return func.with_body(transform_statements(func.body, post))

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...tir.expr import Expr, IntImm, const
+from ...tir.expr import IntImm, const
 from ...tir.function import PrimFunc
 from ...tir.stmt import AttrStmt, BufferStore, Evaluate, For, Stmt, While
-from ...tir.walk import pre_order
 
 MOST_STEPS = "pragma_auto_unroll_max_step"
 EXPLICIT = "pragma_unroll_explicit"
@@ -37,13 +36,6 @@ def choose_unrolled(func: PrimFunc) -> PrimFunc:
     A vector loop counts as one of its iterations. With ``pragma_unroll_explicit = 0``, loops that would be unrolled
     stay loops. TVM leaves such loops to the compiler of the code that it prints; here LLVM gets no hint.
     """
-    wanted = (MOST_STEPS, EXPLICIT)
-    if not any(
-        isinstance(n, For) and any(key in n.annotations for key in wanted)
-        or isinstance(n, AttrStmt) and n.attr_key in wanted
-        for n in pre_order(func.body, lambda n: not isinstance(n, Expr))
-    ):  # fmt: skip
-        return func
     return func.with_body(_Chooser(0, True).visit(func.body)[0])
 
 

@@ -32,7 +32,7 @@ from ...tir.walk import transform, uses_var
 from .active_lanes import any_lane
 from .vectorize_loops import NotVectorizable, vectorize_expr
 
-ANNOTATION = "tir.horizontal_reduce"
+HORIZONTAL = "tir.horizontal_reduce"
 
 _REDUCERS: dict[type[BinaryOp], str] = {
     Add: "tir.vector_reduce_add",
@@ -61,9 +61,9 @@ def lower_horizontal(func: PrimFunc) -> PrimFunc:
     """
 
     def post(n: object) -> Stmt | None:
-        if not (isinstance(n, For) and ANNOTATION in n.annotations):
+        if not (isinstance(n, For) and HORIZONTAL in n.annotations):
             return None
-        rest = {k: v for k, v in n.annotations.items() if k != ANNOTATION}
+        rest = {k: v for k, v in n.annotations.items() if k != HORIZONTAL}
         return _reduce(n) or n.with_(annotations=rest)
 
     return transform(func, post=post)  # type: ignore[no-any-return]

@@ -29,8 +29,6 @@ def join_split_indices(func: PrimFunc) -> PrimFunc:
     Applies to buffers without strides whose inner dimensions are constant, and where no quotient of the loop's variable
     is left in the joined index.
     """
-    if not any(isinstance(n, For) and n.kind == "vectorized" for n in pre_order(func.body)):
-        return func
     views: dict[tuple[Buffer, int, int], Buffer] = {}
     given = set(func.buffers)
     analyzer = Analyzer()

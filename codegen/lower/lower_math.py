@@ -9,7 +9,10 @@ from ...tir.fixed_point import FIXED_POINT, fixed_point_steps
 from ...tir.function import PrimFunc
 from ...tir.walk import distinct, transform
 from ..machine.target import Target
-from ..math import expand, named_sums
+from ..math import EXPANDED, expand, named_sums
+
+LOWERED = EXPANDED | FIXED_POINT.keys()
+"""The calls that :func:`lower_math` replaces."""
 
 
 def lower_math(func: PrimFunc, target: Target | None = None) -> PrimFunc:

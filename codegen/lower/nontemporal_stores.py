@@ -86,8 +86,6 @@ def align_nontemporal_stores(func: PrimFunc, target: Target) -> PrimFunc:
     contiguous and whose body depends on the linear index of the element alone. Elsewhere the mark stays, and only
     stores that the emitter proves to be aligned (in scratch memory) are non-temporal.
     """
-    if not any(isinstance(n, AttrStmt) and n.attr_key == NONTEMPORAL_ATTR for n in pre_order(func.body)):
-        return func
     own = {n.buffer.data for n in pre_order(func.body) if isinstance(n, Allocate)}
 
     def visit(node: Node, active: bool) -> Node:

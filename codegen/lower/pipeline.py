@@ -10,32 +10,35 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ...tir.annotations import unread_annotations
 from ...tir.arith import simplify
 from ...tir.deep_recursion import with_room
+from ...tir.expr import Mul, Select
 from ...tir.function import PrimFunc
 from ...tir.index_width import unified
+from ...tir.stmt import Allocate, IfThenElse
 from ...tir.verify import verify
 from ..machine.target import Target
 from .assumptions import drop_assumptions
-from .choose_unrolled import choose_unrolled
+from .choose_unrolled import EXPLICIT, MOST_STEPS, choose_unrolled
 from .compact_buffers import compact_buffers
 from .cut_idle_iterations import cut_idle_iterations
 from .flatten_blocks import flatten_blocks
 from .fold_masks import fold_masks
 from .form_fma import form_fma
 from .hoist_guards import hoist_guards, name_quotients
-from .horizontal_reductions import lower_horizontal
-from .insert_prefetches import insert_prefetches
-from .interleave_prefetches import interleave_prefetches
+from .horizontal_reductions import HORIZONTAL, lower_horizontal
+from .insert_prefetches import DISTANCE, insert_prefetches
+from .interleave_prefetches import NEXT, interleave_prefetches
 from .join_split_indices import join_split_indices
-from .legalize_loops import legalize_vector_loops, remove_unit_loops, split_unroll_factors
-from .lower_math import lower_math
-from .nontemporal_stores import align_nontemporal_stores, mark_nontemporal_stores
+from .legalize_loops import UNROLL_FACTOR, legalize_vector_loops, remove_unit_loops, split_unroll_factors
+from .lower_math import LOWERED, lower_math
+from .nontemporal_stores import NONTEMPORAL, NONTEMPORAL_ATTR, align_nontemporal_stores, mark_nontemporal_stores
 from .place_init import place_init
+from .program_contents import HALF, INIT, MASK, UNROLLED, VECTORIZED, Content, contents
 from .promote_registers import promote_registers
 from .transpose_in_registers import transpose_in_registers
 from .unroll_loops import unroll_loops
@@ -45,44 +48,61 @@ from .widen_half_floats import widen_half_floats
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A named step: ``run(func, target)`` gives the new function."""
+    """A named step: ``run(func, target)`` gives the new function.
+
+    The step is left out of programs that contain nothing of ``wants``, because it would return them unchanged; an empty
+    ``wants`` stands for every program. ``adds``: what it may put into programs.
+    """
 
     name: str
     run: Callable[[PrimFunc, Target], PrimFunc]
+    wants: frozenset[Content] = frozenset()
+    adds: frozenset[Content] = frozenset()
 
 
-def _plain(rewrite: Callable[[PrimFunc], PrimFunc]) -> Callable[[PrimFunc, Target], PrimFunc]:
-    return lambda func, target: rewrite(func)
+def _step(
+    rewrite: Callable[..., PrimFunc],
+    wants: Iterable[Content] = (),
+    adds: Iterable[Content] = (),
+    *,
+    target: bool = False,
+    name: str = "",
+) -> Pass:
+    """Returns the pass of a function, which takes the target where ``target`` says so."""
+    run = rewrite if target else lambda func, _: rewrite(func)
+    return Pass(name or rewrite.__name__, run, frozenset(wants), frozenset(adds))
 
+
+_GUARDS = (IfThenElse, Select, "tir.if_then_else")
 
 PASSES: tuple[Pass, ...] = (
-    Pass("unify_indices", _plain(unified)),
-    Pass("drop_assumptions", _plain(drop_assumptions)),
-    Pass("place_init", _plain(place_init)),
-    Pass("flatten_blocks", _plain(flatten_blocks)),
-    Pass("mark_nontemporal_stores", _plain(mark_nontemporal_stores)),
-    Pass("compact_buffers", _plain(compact_buffers)),
-    Pass("remove_unit_loops", _plain(remove_unit_loops)),
-    Pass("widen_half_floats", _plain(widen_half_floats)),
-    Pass("lower_math", lower_math),
-    Pass("form_fma", form_fma),
-    Pass("legalize_vector_loops", legalize_vector_loops),
-    Pass("split_unroll_factors", _plain(split_unroll_factors)),
-    Pass("cut_idle_iterations", _plain(cut_idle_iterations)),
-    Pass("simplify", _plain(simplify)),
-    Pass("choose_unrolled", _plain(choose_unrolled)),
-    Pass("name_quotients", _plain(name_quotients)),
-    Pass("hoist_guards", _plain(hoist_guards)),
-    Pass("join_split_indices", _plain(join_split_indices)),
-    Pass("transpose_in_registers", transpose_in_registers),
-    Pass("align_nontemporal_stores", align_nontemporal_stores),
-    Pass("lower_horizontal", _plain(lower_horizontal)),
-    Pass("vectorize_loops", _plain(vectorize_loops)),
-    Pass("unroll_loops", _plain(unroll_loops)),
-    Pass("fold_masks", _plain(fold_masks)),
-    Pass("promote_registers", _plain(promote_registers)),
-    Pass("insert_prefetches", insert_prefetches),
-    Pass("interleave_prefetches", interleave_prefetches),
+    _step(unified, name="unify_indices"),
+    _step(drop_assumptions, ["tir.assume"]),
+    _step(place_init, [INIT], [IfThenElse]),
+    _step(flatten_blocks),
+    _step(mark_nontemporal_stores, [NONTEMPORAL], [NONTEMPORAL_ATTR]),
+    _step(compact_buffers, [Allocate]),
+    _step(remove_unit_loops),
+    _step(widen_half_floats, [HALF]),
+    _step(lower_math, LOWERED, [*_GUARDS, Mul], target=True),
+    _step(form_fma, [Mul], target=True),
+    _step(legalize_vector_loops, [VECTORIZED], [IfThenElse, UNROLLED], target=True),
+    _step(split_unroll_factors, [UNROLL_FACTOR], [UNROLLED]),
+    _step(cut_idle_iterations, [IfThenElse]),
+    _step(simplify),
+    _step(choose_unrolled, [MOST_STEPS, EXPLICIT], [UNROLLED]),
+    _step(name_quotients, _GUARDS),
+    _step(hoist_guards, _GUARDS),
+    _step(join_split_indices, [VECTORIZED]),
+    _step(transpose_in_registers, [VECTORIZED], [MASK], target=True),
+    _step(align_nontemporal_stores, [NONTEMPORAL_ATTR], [IfThenElse], target=True),
+    _step(lower_horizontal, [HORIZONTAL], [MASK]),
+    _step(vectorize_loops, [VECTORIZED], [MASK]),
+    _step(unroll_loops, [UNROLLED]),
+    _step(fold_masks, [MASK, "tir.if_then_else"]),
+    _step(promote_registers, [Allocate]),
+    _step(insert_prefetches, [DISTANCE], target=True),
+    _step(interleave_prefetches, [NEXT], target=True),
 )
 
 PLAIN_PASSES: tuple[Pass, ...] = tuple([
@@ -125,9 +145,12 @@ def run_passes(
         check = os.environ.get("TILEWRIGHT_VERIFY", "") == "passes"
     verify(func)
     _warn_of_unread(func)
+    inside = contents(func)
     for p in passes:
         start = time.perf_counter()
-        func = p.run(func, target)
+        if not p.wants or not p.wants.isdisjoint(inside):
+            func = p.run(func, target)
+            inside |= p.adds
         if report is not None:
             report.seconds[p.name] = report.seconds.get(p.name, 0.0) + time.perf_counter() - start
         if p.name in show or "all" in show:

@@ -6,8 +6,8 @@ its error is.
 
 from __future__ import annotations
 
-from .expansions import expand
+from .expansions import EXPANDED, expand
 from .math_builder import MathBuilder
 from .normal import named_sums
 
-__all__ = ["MathBuilder", "expand", "named_sums"]
+__all__ = ["EXPANDED", "MathBuilder", "expand", "named_sums"]

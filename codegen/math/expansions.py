@@ -87,6 +87,9 @@ _FLOAT64: dict[str, Expansion] = {
 # for float64 the C library is called where the target has no fused operations
 _NEEDS_FUSED = ("sin", "cos", "tan", "fmod")
 
+EXPANDED = frozenset(f"tir.{name}" for name in (*_OWN, *_DOUBLE, *_SINGLE))
+"""The calls that :func:`expand` knows."""
+
 
 def expand(call: Call, fused: bool = True, scales: bool = False) -> Expr | None:
     """Returns the expansion of ``tir.exp(x)`` and similar calls, or None for calls that stay as they are.
@@ -95,11 +98,9 @@ def expand(call: Call, fused: bool = True, scales: bool = False) -> Expr | None:
     ``tir.round_rest``.
     """
     name = call.op.removeprefix("tir.")
-    if not call.op.startswith("tir.") or not is_float(call.dtype):
+    if call.op not in EXPANDED or not is_float(call.dtype):
         return None
     bits = bits_of(call.dtype)
-    if name not in _OWN and name not in _DOUBLE and name not in _SINGLE:
-        return None
     if bits == 16:
         wide = with_lanes("float32", lanes_of(call.dtype))
         inner = Call(call.op, tuple([Cast(wide, a) for a in call.args]), wide)
