@@ -9,7 +9,6 @@ from ..tir.arith import Analyzer, iter_map_simplify, linear_coefficients
 from ..tir.expr import And, Expr, IntImm, Mul, Range, Var, cast, is_const_int
 from ..tir.stmt import Block, BlockRealize, For, IfThenElse, SeqStmt, Stmt
 from ..tir.walk import pre_order, substitute
-from .errors import ScheduleError
 
 
 def analyzer_above(tree: Tree, stmt: Stmt, keep_unit: bool = False) -> Analyzer:
@@ -142,30 +141,3 @@ def _tidy(analyzer: Analyzer, value: Expr, loops: Collection[Var]) -> Expr:
     for var, factor in zip(used, line[0], strict=True):
         out = out + var * factor
     return out + line[1]
-
-
-def check_plain(loop: For, doing: str) -> None:
-    """Raise ScheduleError when the loop has annotations or a thread binding, which ``doing`` would lose."""
-    name = loop.loop_var.name
-    if loop.annotations:
-        raise ScheduleError(
-            f"loop {name} has annotations ({', '.join(loop.annotations)}), which would be lost by {doing}",
-            where=loop,
-            hint="unannotate it first, and annotate the new loops",
-        )
-    if loop.thread_binding is not None:
-        raise ScheduleError(
-            f"loop {name} is bound to {loop.thread_binding}, which would be lost by {doing}",
-            where=loop,
-            hint="bind after this step",
-        )
-
-
-def check_at_zero(loop: For, analyzer: Analyzer) -> None:
-    """Raise ScheduleError when the loop does not start at zero."""
-    if not is_const_int(loop.min, 0) and not analyzer.can_prove_equal(loop.min, 0):
-        raise ScheduleError(
-            f"loop {loop.loop_var.name} starts at {loop.min}, only loops that start at 0 are supported",
-            where=loop,
-            hint="let the loop start at 0 and add the start where its variable is used",
-        )

@@ -19,7 +19,7 @@ from ..tir.stmt import BlockRealize, For, IfThenElse, While
 from ..tir.walk import pre_order, substitute, uses_var
 from .errors import ScheduleError
 from .footprint import Box, analyzer_at, bind_loops, exact_box
-from .preconditions import scope_of
+from .require.block_preconditions import scope_of
 
 
 def covers_domain(tree: Tree, realize: BlockRealize, once: bool = False, loops: Sequence[For] | None = None) -> bool:

@@ -17,8 +17,8 @@ from ...tir.walk import pre_order, substitute, transform, uses_var
 from ..errors import ScheduleError
 from ..footprint import analyzer_at
 from ..lookup import find_block
-from ..preconditions import check_complete, check_plain_path, ordered_scope
 from ..region_cover import check_cover, covers_domain
+from ..require.block_preconditions import check_complete, check_plain_path, ordered_scope
 from .single_store import axes_of_store, check_pointers, defined_in, single_store, with_regions
 
 _LONGEST = 1 << 14

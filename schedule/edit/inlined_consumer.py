@@ -21,8 +21,14 @@ from ...tir.walk import loads_and_stores, pre_order, substitute, transform, uses
 from ..errors import ScheduleError
 from ..footprint import analyzer_at
 from ..lookup import find_block
-from ..preconditions import check_complete, check_only_writer, check_plain_path, check_reduction, ordered_scope
 from ..region_cover import check_cover, covers_domain, domain_text
+from ..require.block_preconditions import (
+    check_complete,
+    check_only_writer,
+    check_plain_path,
+    check_reduction,
+    ordered_scope,
+)
 from .loop_nests import rebuild
 from .single_store import axes_of_store, check_pointers, defined_in, single_store, with_regions
 

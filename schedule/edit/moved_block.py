@@ -17,8 +17,13 @@ from ..errors import ScheduleError, bad_argument
 from ..footprint import Ends, analyzer_at, bounding_box
 from ..handles import COMPUTE_INLINE, COMPUTE_ROOT
 from ..lookup import find_block, find_loop, scope_around
-from ..preconditions import check_complete_or_reduction, check_plain_path, check_read_by_blocks_alone, ordered_scope
 from ..region_cover import check_all_covers, covers_domain, domain_conditions, reduces_once
+from ..require.block_preconditions import (
+    check_complete_or_reduction,
+    check_plain_path,
+    check_read_by_blocks_alone,
+    ordered_scope,
+)
 from ..require.independence import check_loops_above
 from ..required_domain import Required, join_ends, required_domains
 from ..storage_scopes import shared_by_thread

@@ -15,7 +15,7 @@ from ...tir.stmt import Block, BlockRealize, BufferStore, For, LetStmt, Stmt
 from ...tir.walk import pre_order
 from ..errors import ScheduleError
 from ..footprint import analyzer_at
-from ..preconditions import check_read_by_blocks_alone
+from ..require.block_preconditions import check_read_by_blocks_alone
 
 
 def single_store(realize: BlockRealize) -> BufferStore:

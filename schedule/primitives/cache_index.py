@@ -42,8 +42,8 @@ from ..edit.loop_nests import insert_in, rebuild
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..lookup import find_block
-from ..preconditions import ordered_scope
 from ..primitive import primitive
+from ..require.block_preconditions import ordered_scope
 from ..storage_scopes import check_storage_scope
 
 _PURE = {f"tir.{name}" for name in (

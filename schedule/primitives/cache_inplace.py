@@ -22,8 +22,8 @@ from ..footprint import analyzer_at
 from ..handles import BlockRV
 from ..index_map import simplify_unless_constant
 from ..lookup import find_block
-from ..preconditions import check_plain_path, ordered_scope
 from ..primitive import primitive
+from ..require.block_preconditions import check_plain_path, ordered_scope
 from ..require.independence import check_loops_above
 from ..storage_scopes import check_storage_scope
 

@@ -33,9 +33,9 @@ from ..errors import ScheduleError
 from ..footprint import analyzer_at
 from ..handles import BlockRV
 from ..lookup import find_block, root_of
-from ..preconditions import check_only_writer, check_plain_path, ordered_scope
 from ..primitive import primitive
 from ..region_cover import check_cover
+from ..require.block_preconditions import check_only_writer, check_plain_path, ordered_scope
 from ..storage_scopes import check_storage_scope
 
 

@@ -18,8 +18,8 @@ from ..edit.moved_block import moved_block
 from ..errors import ScheduleError
 from ..handles import COMPUTE_INLINE, COMPUTE_ROOT
 from ..lookup import find_block
-from ..preconditions import consumers_of
 from ..primitive import primitive
+from ..require.block_preconditions import consumers_of
 
 ROOT, INLINE = -1, -2
 

@@ -7,8 +7,8 @@ from ...tir.function import PrimFunc
 from ...tir.walk import blocks_of
 from ..handles import BlockRV
 from ..lookup import find_block
-from ..preconditions import consumers_of, producers_of
 from ..primitive import primitive
+from ..require.block_preconditions import consumers_of, producers_of
 
 
 @primitive(kind="query")

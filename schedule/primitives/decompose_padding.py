@@ -21,8 +21,8 @@ from ..errors import ScheduleError
 from ..footprint import analyzer_at, exact_box
 from ..handles import BlockRV
 from ..lookup import find_block, find_loop
-from ..preconditions import check_complete, check_plain_path, ordered_scope
 from ..primitive import primitive
+from ..require.block_preconditions import check_complete, check_plain_path, ordered_scope
 
 
 @primitive

@@ -14,10 +14,16 @@ from ...tir.structure import same
 from ...tir.walk import loads_and_stores, pre_order, substitute
 from ..errors import ScheduleError
 from ..lookup import find_block, scope_around
-from ..preconditions import check_complete, check_only_writer, check_plain_path, check_reduction, ordered_scope
 from ..primitive import primitive
 from ..reducers import find_reducer
 from ..region_cover import covers_domain, reduces_once
+from ..require.block_preconditions import (
+    check_complete,
+    check_only_writer,
+    check_plain_path,
+    check_reduction,
+    ordered_scope,
+)
 from ..require.independence import check_loops_above
 
 _COMBINES: dict[str, type] = {"sum": Add, "prod": Mul, "max": Max, "min": Min}

@@ -16,11 +16,11 @@ from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, const
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ...tir.walk import pre_order, substitute, transform, uses_var, vars_in
-from ..bindings import check_plain
 from ..errors import ScheduleError
 from ..fresh_copy import fresh_copy
 from ..lookup import find_loop
 from ..primitive import primitive
+from ..require.nest_preconditions import check_plain
 
 
 @primitive

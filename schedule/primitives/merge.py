@@ -11,11 +11,12 @@ from ...tir.expr import Expr, Var, const
 from ...tir.function import PrimFunc
 from ...tir.stmt import For, SeqStmt, Stmt, seq
 from ...tir.walk import substitute
-from ..bindings import analyzer_above, check_at_zero, check_plain
+from ..bindings import analyzer_above
 from ..errors import ScheduleError
 from ..lookup import find_loop, scope_around
-from ..preconditions import required
 from ..primitive import primitive
+from ..require.block_preconditions import required
+from ..require.nest_preconditions import check_at_zero, check_plain
 
 
 @primitive

@@ -40,10 +40,10 @@ from ..edit.loop_nests import nest, rebuild
 from ..errors import ScheduleError
 from ..footprint import analyzer_at
 from ..lookup import find_block
-from ..preconditions import check_only_writer, check_plain_path, ordered_scope
 from ..primitive import primitive
 from ..reducers import find_reducer
 from ..region_cover import covers_domain
+from ..require.block_preconditions import check_only_writer, check_plain_path, ordered_scope
 
 
 @primitive

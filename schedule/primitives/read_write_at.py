@@ -20,9 +20,9 @@ from ..errors import ScheduleError
 from ..footprint import Ends, analyzer_at, bind_loops, bounding_box, exact_box
 from ..handles import BlockRV
 from ..lookup import find_block, find_loop
-from ..preconditions import check_plain_path, ordered_scope
 from ..primitive import primitive
 from ..region_cover import check_cover
+from ..require.block_preconditions import check_plain_path, ordered_scope
 from ..require.independence import check_loops_above
 from ..required_domain import join_ends
 from ..storage_scopes import check_storage_scope, shared_by_thread

@@ -28,9 +28,9 @@ from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..index_map import simplify_unless_constant
 from ..lookup import find_block
-from ..preconditions import check_plain_path, ordered_scope
 from ..primitive import primitive
 from ..region_cover import covers_domain
+from ..require.block_preconditions import check_plain_path, ordered_scope
 
 
 @primitive

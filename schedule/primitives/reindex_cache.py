@@ -36,8 +36,8 @@ from ..footprint import analyzer_at
 from ..handles import BlockRV
 from ..index_map import IndexMap
 from ..lookup import find_block
-from ..preconditions import check_only_writer, check_plain_path, ordered_scope
 from ..primitive import primitive
+from ..require.block_preconditions import check_only_writer, check_plain_path, ordered_scope
 from ..storage_scopes import check_storage_scope
 
 

@@ -15,9 +15,9 @@ from ..bindings import analyzer_above
 from ..errors import ScheduleError
 from ..harmless_conflicts import accumulates, binding_block, only_reduced, same_instance, why_not_privatizable
 from ..lookup import find_block, find_loop
-from ..nest_preconditions import check_blocks_of_nest
-from ..preconditions import required
 from ..primitive import primitive
+from ..require.block_preconditions import required
+from ..require.nest_preconditions import check_blocks_of_nest
 
 
 @primitive

@@ -23,8 +23,8 @@ from ..errors import ScheduleError, bad_argument
 from ..footprint import analyzer_at
 from ..handles import BlockRV
 from ..lookup import find_loop, scope_around
-from ..preconditions import check_plain_path, check_reduction
 from ..primitive import primitive
+from ..require.block_preconditions import check_plain_path, check_reduction
 
 
 @primitive

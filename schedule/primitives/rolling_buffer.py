@@ -38,9 +38,9 @@ from ..edit.loop_nests import rebuild
 from ..errors import ScheduleError
 from ..footprint import analyzer_at
 from ..lookup import find_block
-from ..preconditions import check_only_writer, check_plain_path, ordered_scope
 from ..primitive import primitive
 from ..region_cover import check_any_cover, check_cover
+from ..require.block_preconditions import check_only_writer, check_plain_path, ordered_scope
 from ..require.independence import check_loops_above
 
 

@@ -19,10 +19,10 @@ from ..edit.loop_nests import nest, rebuild
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..lookup import find_block
-from ..preconditions import check_plain_path, check_reduction, ordered_scope
 from ..primitive import primitive
 from ..reducers import find_reducer
 from ..region_cover import covers_domain
+from ..require.block_preconditions import check_plain_path, check_reduction, ordered_scope
 
 
 @primitive

@@ -15,9 +15,9 @@ from ..edit.loop_nests import nest
 from ..errors import ScheduleError
 from ..index_map import IndexMap, simplify_unless_constant
 from ..lookup import find_block
-from ..preconditions import check_plain_path
 from ..primitive import primitive
 from ..region_cover import covers_domain
+from ..require.block_preconditions import check_plain_path
 
 
 def _prepare_block_layout(func: PrimFunc, block: Any, index_map: Any, **_: Any) -> dict[str, Any]:

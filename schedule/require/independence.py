@@ -13,8 +13,8 @@ from ...tir.walk import uses_var
 from ..bindings import analyzer_above
 from ..errors import ScheduleError
 from ..harmless_conflicts import binding_block, only_reduced, why_not_privatizable
-from ..nest_preconditions import check_blocks_of_nest
-from ..preconditions import required
+from .block_preconditions import required
+from .nest_preconditions import check_blocks_of_nest
 
 
 def check_independent(

@@ -6,14 +6,14 @@ from collections.abc import Collection, Sequence
 from math import gcd
 from typing import Any
 
-from ..tir.analysis.scope import is_output_block
-from ..tir.analysis.tree import Tree, blocks_below
-from ..tir.arith import Analyzer, detect_iter_map, linear_coefficients
-from ..tir.expr import Expr, IntImm, IterVar, Mul, Range, Var
-from ..tir.stmt import BlockRealize, For
-from ..tir.walk import pre_order, uses_var
-from .bindings import analyzer_above
-from .errors import ScheduleError
+from ...tir.analysis.scope import is_output_block
+from ...tir.analysis.tree import Tree, blocks_below
+from ...tir.arith import Analyzer, detect_iter_map, linear_coefficients
+from ...tir.expr import Expr, IntImm, IterVar, Mul, Range, Var, is_const_int
+from ...tir.stmt import BlockRealize, For
+from ...tir.walk import pre_order, uses_var
+from ..bindings import analyzer_above
+from ..errors import ScheduleError
 
 
 def check_blocks_of_nest(
@@ -99,3 +99,30 @@ def _holes(analyzer: Analyzer, value: Expr, loops: Sequence[Var]) -> str | None:
         return None
     step = gcd(*factors)
     return f"which only takes every {step}th value" if step > 1 else None
+
+
+def check_plain(loop: For, doing: str) -> None:
+    """Raise ScheduleError when the loop has annotations or a thread binding, which ``doing`` would lose."""
+    name = loop.loop_var.name
+    if loop.annotations:
+        raise ScheduleError(
+            f"loop {name} has annotations ({', '.join(loop.annotations)}), which would be lost by {doing}",
+            where=loop,
+            hint="unannotate it first, and annotate the new loops",
+        )
+    if loop.thread_binding is not None:
+        raise ScheduleError(
+            f"loop {name} is bound to {loop.thread_binding}, which would be lost by {doing}",
+            where=loop,
+            hint="bind after this step",
+        )
+
+
+def check_at_zero(loop: For, analyzer: Analyzer) -> None:
+    """Raise ScheduleError when the loop does not start at zero."""
+    if not is_const_int(loop.min, 0) and not analyzer.can_prove_equal(loop.min, 0):
+        raise ScheduleError(
+            f"loop {loop.loop_var.name} starts at {loop.min}, only loops that start at 0 are supported",
+            where=loop,
+            hint="let the loop start at 0 and add the start where its variable is used",
+        )
