@@ -38,7 +38,7 @@ def fresh_copy(
         if isinstance(n, Allocate):
             buffers[n.buffer] = _own(n.buffer, visit)
         elif isinstance(n, Block):
-            axes = [(iv, iv.dom.map(visit)) for iv in n.iter_vars]
+            axes = [(iv, iv.dom.map_children(visit)) for iv in n.iter_vars]
             n = n.with_(
                 iter_vars=tuple([IterVar(dom, renew(iv.var), iv.kind, iv.thread_tag) for iv, dom in axes]),
                 name_hint=rename(n.name_hint),
@@ -56,5 +56,5 @@ def fresh_copy(
 
 
 def _own(buffer: Buffer, visit: Callable[[Any], Any]) -> Buffer:
-    new = buffer.map_exprs(visit)
+    new = buffer.map_children(visit)
     return buffer.with_() if new is buffer else new

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..tir.expr import Expr, IntImm, IterVar, convert
-from ..tir.node import map_tuple
+from ..tir.node import node, nodes
 from ..tir.printer_expr import register_printer
 from ..tir.sizes import shape_text
 
@@ -134,23 +133,18 @@ class TensorSlice:
     __lt__ = __le__ = __gt__ = __ge__ = __neg__ = astype = __tir_expr__
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@node
 class ProducerLoad(Expr):
     """An element of a tensor; ``create_prim_func`` turns it into a load from the tensor's buffer."""
 
     producer: Tensor
     indices: tuple[Expr, ...]
 
+    parts = nodes("indices")
+
     @property
     def dtype(self) -> str:  # type: ignore[override]
         return self.producer.dtype
-
-    def children(self) -> Iterator[Expr]:
-        return iter(self.indices)
-
-    def map_children(self, f: Callable[[Any], Any]) -> ProducerLoad:
-        indices = map_tuple(self.indices, f)
-        return self if indices is self.indices else ProducerLoad(self.producer, indices)
 
 
 def _describe(tensor: Tensor) -> str:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import field
 from typing import Any
 
 from .dtype import bytes_of, parse_dtype
 from .expr import Add, BufferLoad, Expr, IntImm, Range, Var, as_exprs, const, convert, is_const_int
+from .node import Part, declares, holds, node, nodes, uses
 from .sizes import product, shape_text
 from .structure import same
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Buffer:
+@node
+class Buffer(Part):
     """Represents memory with a shape and a data type. Two buffers are the same only if they are the same object.
 
     ``shape``, ``strides`` and ``elem_offset`` count elements; empty ``strides`` mean row-major without gaps.
@@ -31,6 +32,8 @@ class Buffer:
     offset_factor: int = 1
     axis_separators: tuple[int, ...] = ()
     data: Var = field(default=None)  # type: ignore[assignment]
+
+    parts = nodes("shape", "strides", "elem_offset")
 
     def __post_init__(self) -> None:
         parse_dtype(self.dtype)
@@ -69,23 +72,11 @@ class Buffer:
 
     def with_(self, **changes: Any) -> Buffer:
         """Return a new buffer that differs in the named fields; its ``data`` variable is new unless one is given."""
-        values = {
-            name: getattr(self, name)
-            for name in ("name", "shape", "dtype", "scope", "strides", "elem_offset", "data_alignment",
-                         "offset_factor", "axis_separators")
-        }  # fmt: skip
-        values.update(changes)
-        return Buffer(**values)
+        return Part.with_(self, **{"data": None, **changes})
 
-    def map_exprs(self, f: Callable[[Any], Any]) -> Buffer:
-        """Apply ``f`` to shape, strides and offset; return the same object when nothing changed."""
-        shape = tuple([f(e) for e in self.shape])
-        strides = tuple([f(e) for e in self.strides])
-        offset = f(self.elem_offset)
-        old = (*self.shape, *self.strides, self.elem_offset)
-        if all(n is o for n, o in zip((*shape, *strides, offset), old, strict=True)):
-            return self
-        return self.with_(shape=shape, strides=strides, elem_offset=offset)
+    def rebuilt(self, *values: Any) -> Buffer:
+        """Return the buffer of these values but the last one: its ``data`` variable is new."""
+        return Buffer(*values[:-1])
 
     def full_region(self) -> BufferRegion:
         """Return the whole buffer as a region."""
@@ -130,12 +121,14 @@ def _extent(start: Expr, stop: Expr) -> Expr:
     return const(b - a, stop.dtype) if same(x, y) else stop - start
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class BufferRegion:
+@node
+class BufferRegion(Part):
     """Represents a box in a buffer: one range per dimension."""
 
     buffer: Buffer
     region: tuple[Range, ...]
+
+    parts = uses("buffer") + holds("region")
 
     def __repr__(self) -> str:
         def text(r: Range) -> str:
@@ -143,20 +136,15 @@ class BufferRegion:
 
         return f"{self.buffer.name}[{', '.join(map(text, self.region))}]"
 
-    def map(self, f: Callable[[Any], Any]) -> BufferRegion:
-        """Apply ``f`` to the expressions of the ranges; return the same object when nothing changed."""
-        region = tuple([r.map(f) for r in self.region])
-        if all(new is old for new, old in zip(region, self.region, strict=True)):
-            return self
-        return BufferRegion(self.buffer, region)
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class MatchBufferRegion:
+@node
+class MatchBufferRegion(Part):
     """Declares that inside a block ``buffer`` is another name and shape for the region ``source``."""
 
     buffer: Buffer
     source: BufferRegion
+
+    parts = holds("source") + declares("buffer")
 
 
 def decl_buffer(

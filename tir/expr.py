@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Union
 
 from .dtype import INDEX, bits_of, element_of, is_bool, is_float, is_int, is_signed, lanes_of, promote, with_lanes
-from .node import Node, map_tuple
+from .node import Node, Part, apart, binds, holds, node, nodes, uses
 
 if TYPE_CHECKING:
     from .buffer import Buffer
@@ -132,7 +131,7 @@ class Expr(Node):
 PrimExpr = Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@node
 class Var(Expr):
     """Represents a variable. Two variables are the same only if they are the same object, whatever their names."""
 
@@ -145,7 +144,7 @@ class Var(Expr):
         return self.name
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@node
 class IntImm(Expr):
     """Represents an integer or bool constant."""
 
@@ -161,7 +160,7 @@ class IntImm(Expr):
     __index__ = __int__
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@node
 class FloatImm(Expr):
     """Represents a floating-point constant; infinities and NaN are allowed."""
 
@@ -172,7 +171,7 @@ class FloatImm(Expr):
         return self.value
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@node
 class StringImm(Expr):
     """Represents a string constant, an argument of some calls and attributes."""
 
@@ -180,12 +179,14 @@ class StringImm(Expr):
     dtype: str = "handle"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@node
 class BinaryOp(Expr):
     """The base class of operations on two operands of one data type, which is also the type of the result."""
 
     a: Expr
     b: Expr
+
+    parts = nodes("a", "b")
 
     @property
     def dtype(self) -> str:  # type: ignore[override]
@@ -193,14 +194,6 @@ class BinaryOp(Expr):
         while isinstance(first, BinaryOp) and not isinstance(first, CmpOp):  # in a long sum the left operands nest
             first = first.a
         return first.dtype
-
-    def children(self) -> Iterator[Node]:
-        yield self.a
-        yield self.b
-
-    def map_children(self, f: Callable[[Any], Any]) -> BinaryOp:
-        a, b = f(self.a), f(self.b)
-        return self if a is self.a and b is self.b else type(self)(a, b)
 
 
 class Add(BinaryOp):
@@ -336,25 +329,20 @@ class Or(LogicalOp):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@node
 class Not(Expr):
     """not a"""
 
     a: Expr
 
+    parts = nodes("a")
+
     @property
     def dtype(self) -> str:  # type: ignore[override]
         return self.a.dtype
 
-    def children(self) -> Iterator[Node]:
-        yield self.a
 
-    def map_children(self, f: Callable[[Any], Any]) -> Not:
-        a = f(self.a)
-        return self if a is self.a else Not(a)
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@node
 class Select(Expr):
     """Gives ``true_value`` where ``condition`` holds, else ``false_value``; both are evaluated."""
 
@@ -362,38 +350,24 @@ class Select(Expr):
     true_value: Expr
     false_value: Expr
 
+    parts = nodes("condition", "true_value", "false_value")
+
     @property
     def dtype(self) -> str:  # type: ignore[override]
         return self.true_value.dtype
 
-    def children(self) -> Iterator[Node]:
-        yield self.condition
-        yield self.true_value
-        yield self.false_value
 
-    def map_children(self, f: Callable[[Any], Any]) -> Select:
-        c, t, e = f(self.condition), f(self.true_value), f(self.false_value)
-        if c is self.condition and t is self.true_value and e is self.false_value:
-            return self
-        return Select(c, t, e)
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@node
 class Cast(Expr):
     """Converts the value to ``dtype``. To an integer it truncates; to a narrower float it rounds to nearest even."""
 
     dtype: str
     value: Expr
 
-    def children(self) -> Iterator[Node]:
-        yield self.value
-
-    def map_children(self, f: Callable[[Any], Any]) -> Cast:
-        value = f(self.value)
-        return self if value is self.value else Cast(self.dtype, value)
+    parts = nodes("value")
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@node
 class Ramp(Expr):
     """Represents the vector ``base, base + stride, …`` of ``lanes`` elements."""
 
@@ -401,58 +375,42 @@ class Ramp(Expr):
     stride: Expr
     lanes: int
 
+    parts = nodes("base", "stride")
+
     @property
     def dtype(self) -> str:  # type: ignore[override]
         return with_lanes(self.base.dtype, self.lanes)
 
-    def children(self) -> Iterator[Node]:
-        yield self.base
-        yield self.stride
 
-    def map_children(self, f: Callable[[Any], Any]) -> Ramp:
-        base, stride = f(self.base), f(self.stride)
-        return self if base is self.base and stride is self.stride else Ramp(base, stride, self.lanes)
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@node
 class Broadcast(Expr):
     """Represents a vector with one scalar in every lane."""
 
     value: Expr
     lanes: int
 
+    parts = nodes("value")
+
     @property
     def dtype(self) -> str:  # type: ignore[override]
         return with_lanes(self.value.dtype, self.lanes)
 
-    def children(self) -> Iterator[Node]:
-        yield self.value
 
-    def map_children(self, f: Callable[[Any], Any]) -> Broadcast:
-        value = f(self.value)
-        return self if value is self.value else Broadcast(value, self.lanes)
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@node
 class Shuffle(Expr):
     """Picks lanes from the concatenation of ``vectors`` by constant ``indices``; one index gives a scalar."""
 
     vectors: tuple[Expr, ...]
     indices: tuple[int, ...]
 
+    parts = nodes("vectors")
+
     @property
     def dtype(self) -> str:  # type: ignore[override]
         return with_lanes(self.vectors[0].dtype, len(self.indices))
 
-    def children(self) -> Iterator[Node]:
-        return iter(self.vectors)
 
-    def map_children(self, f: Callable[[Any], Any]) -> Shuffle:
-        vectors = map_tuple(self.vectors, f)
-        return self if vectors is self.vectors else Shuffle(vectors, self.indices)
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@node
 class Call(Expr):
     """Represents a named operation, e.g. ``tir.exp``; :mod:`tilewright.tir.op` lists the names and their meaning."""
 
@@ -460,15 +418,10 @@ class Call(Expr):
     args: tuple[Expr, ...]
     dtype: str
 
-    def children(self) -> Iterator[Node]:
-        return iter(self.args)
-
-    def map_children(self, f: Callable[[Any], Any]) -> Call:
-        args = map_tuple(self.args, f)
-        return self if args is self.args else Call(self.op, args, self.dtype)
+    parts = nodes("args")
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@node
 class Let(Expr):
     """Gives ``body``, in which ``var`` has the value ``value``; that is evaluated once."""
 
@@ -476,20 +429,14 @@ class Let(Expr):
     value: Expr
     body: Expr
 
+    parts = nodes("value") + binds("var") + nodes("body")
+
     @property
     def dtype(self) -> str:  # type: ignore[override]
         return self.body.dtype
 
-    def children(self) -> Iterator[Node]:
-        yield self.value
-        yield self.body
 
-    def map_children(self, f: Callable[[Any], Any]) -> Let:
-        value, body = f(self.value), f(self.body)
-        return self if value is self.value and body is self.body else Let(self.var, value, body)
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@node
 class BufferLoad(Expr):
     """Reads an element of a buffer, or a vector of elements when an index is a vector.
 
@@ -502,6 +449,8 @@ class BufferLoad(Expr):
     indices: tuple[Expr, ...]
     predicate: Expr | None = None
 
+    parts = uses("buffer") + nodes("indices", "predicate")
+
     @property
     def dtype(self) -> str:  # type: ignore[override]
         lanes = max([lanes_of(i.dtype) for i in self.indices], default=1)
@@ -509,25 +458,15 @@ class BufferLoad(Expr):
             return self.buffer.dtype
         return with_lanes(self.buffer.dtype, lanes * lanes_of(self.buffer.dtype))
 
-    def children(self) -> Iterator[Node]:
-        yield from self.indices
-        if self.predicate is not None:
-            yield self.predicate
 
-    def map_children(self, f: Callable[[Any], Any]) -> BufferLoad:
-        indices = map_tuple(self.indices, f)
-        predicate = None if self.predicate is None else f(self.predicate)
-        if indices is self.indices and predicate is self.predicate:
-            return self
-        return BufferLoad(self.buffer, indices, predicate)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Range:
+@node
+class Range(Part):
     """Represents the half-open interval ``[min, min + extent)``."""
 
     min: Expr
     extent: Expr
+
+    parts = nodes("min", "extent")
 
     @staticmethod
     def from_extent(extent: ExprLike) -> Range:
@@ -540,20 +479,17 @@ class Range:
         """Return the range ``[minimum, minimum + extent)``."""
         return Range(convert(minimum), convert(extent))
 
-    def map(self, f: Callable[[Any], Any]) -> Range:
-        """Apply ``f`` to start and extent; return the same object when nothing changed."""
-        lo, extent = f(self.min), f(self.extent)
-        return self if lo is self.min and extent is self.extent else Range(lo, extent)
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class IterVar:
+@node
+class IterVar(Part):
     """Represents an axis: a variable, its domain, and its kind (spatial, reduce, opaque, scan or thread)."""
 
     dom: Range
     var: Var
     kind: str = "spatial"
     thread_tag: str = ""
+
+    parts = holds("dom") + binds("var")
 
     SPATIAL = "spatial"
     REDUCE = "reduce"
@@ -623,8 +559,8 @@ class IterVar:
         return self.var.astype(dtype)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CommReducer:
+@node
+class CommReducer(Part):
     """Represents a commutative, associative operation on tuples: ``result`` of ``lhs`` and ``rhs``, and its identity
     element."""
 
@@ -633,8 +569,10 @@ class CommReducer:
     result: tuple[Expr, ...]
     identity_element: tuple[Expr, ...]
 
+    parts = binds("lhs", "rhs") + nodes("result", "identity_element")
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+
+@node
 class Reduce(Expr):
     """Represents a reduction inside a te expression; ``create_prim_func`` turns it into a block with an init.
 
@@ -649,20 +587,11 @@ class Reduce(Expr):
     value_index: int = 0
     init: tuple[Expr, ...] = ()
 
+    parts = apart("combiner", "axis") + nodes("source", "condition", "init")
+
     @property
     def dtype(self) -> str:  # type: ignore[override]
         return self.source[self.value_index].dtype
-
-    def children(self) -> Iterator[Node]:
-        yield from self.source
-        yield self.condition
-        yield from self.init
-
-    def map_children(self, f: Callable[[Any], Any]) -> Reduce:
-        source, init, condition = map_tuple(self.source, f), map_tuple(self.init, f), f(self.condition)
-        if source is self.source and init is self.init and condition is self.condition:
-            return self
-        return Reduce(self.combiner, source, self.axis, condition, self.value_index, init)
 
 
 def is_const_int(e: object, value: int | None = None) -> bool:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from .buffer import Buffer
 from .expr import IntImm, Var
-from .node import Node
+from .node import Node, binds, declares, node, nodes
 from .stmt import Block, BlockRealize, Stmt
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@node
 class PrimFunc(Node):
     """Represents a function over buffers.
 
@@ -28,6 +28,8 @@ class PrimFunc(Node):
     buffer_map: Mapping[Var, Buffer]
     attrs: Mapping[str, Any] = field(default_factory=dict)
 
+    parts = binds("params") + declares("buffer_map") + nodes("body")
+
     @property
     def buffers(self) -> tuple[Buffer, ...]:
         """The buffers of the parameters, in order."""
@@ -37,13 +39,6 @@ class PrimFunc(Node):
     def name(self) -> str:
         """The global symbol, ``main`` unless one is set."""
         return str(self.attrs.get("global_symbol", "main"))
-
-    def children(self) -> Iterator[Node]:
-        yield self.body
-
-    def map_children(self, f: Any) -> PrimFunc:
-        body = f(self.body)
-        return self if body is self.body else self.with_body(body)
 
     def with_body(self, body: Stmt) -> PrimFunc:
         """Return this function with another body; the same object when the body is the same."""
@@ -63,7 +58,7 @@ class PrimFunc(Node):
         return PrimFunc(self.params, self.body, self.buffer_map, attrs)
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@node
 class IRModule(Node):
     """Represents a module: functions by name."""
 

@@ -42,7 +42,7 @@ from .expr import (
     is_const_int,
 )
 from .function import PrimFunc
-from .node import map_tuple
+from .node_methods import map_tuple
 from .sizes import WIDE
 from .stmt import Allocate, Block, BlockRealize, BufferStore, For, LetStmt, Stmt
 from .walk import distinct, pre_order
@@ -290,7 +290,7 @@ class _Retyper:
 
     def range(self, r: Range) -> Range:
         """Rewrite a range of indices."""
-        return r.map(self.index)
+        return r.map_children(self.index)
 
     def region(self, r: BufferRegion) -> BufferRegion:
         """Rewrite a region."""

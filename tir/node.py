@@ -1,16 +1,36 @@
-"""This module defines the base class of IR nodes, which are immutable and compared by identity.
+"""This module defines what a node of the IR is: an immutable object that declares its parts.
 
-``children()`` yields the nodes directly below (expressions and statements), ``map_children(f)`` rebuilds the
-node with ``f`` applied to each and returns the same object when nothing changed. All walks in
-:mod:`tilewright.tir.walk` use these two methods, so that a new node type (te adds two) is walked like the others.
+A class names in ``parts`` what its objects hold, in the order of evaluation, which is also the order of scopes: a
+definition holds in the parts behind it. Fields that are not named there are plain values: names, kinds, attributes.
+
+>>> from tilewright.tir import For
+>>> For.parts
+(('nodes', 'min'), ('nodes', 'extent'), ('binds', 'loop_var'), ('nodes', 'body'))
+
+From this declaration :mod:`.node_methods` makes the methods of the class when they are called first. Walks, copies,
+comparisons and the verifier use these alone, so that a new class (te adds one) is treated like the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-N = TypeVar("N", bound="Node")
+from .node_methods import fast_constructor, install
+
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+else:
+
+    def dataclass_transform(**_: Any) -> Callable[[Any], Any]:
+        """Return what leaves a decorator alone; type checkers know more about it."""
+        return lambda decorator: decorator
+
+
+P = TypeVar("P", bound="Part")
+C = TypeVar("C", bound=type)
+Parts = tuple[tuple[str, str], ...]
 _render: list[Callable[..., str]] = []
 
 
@@ -19,22 +39,118 @@ def set_renderer(render: Callable[..., str]) -> None:
     _render[:] = [render]
 
 
-class Node:
-    """The base class of expressions, statements and functions."""
+def nodes(*names: str) -> Parts:
+    """Declare fields that hold expressions or statements: one, None, or a tuple of them."""
+    return tuple([("nodes", name) for name in names])
+
+
+def holds(*names: str) -> Parts:
+    """Declare fields that hold other parts: a range, axes, regions. Their nodes count as nodes of this object."""
+    return tuple([("holds", name) for name in names])
+
+
+def apart(*names: str) -> Parts:
+    """Declare fields like :func:`holds`, the nodes of which walks leave alone; their definitions hold here."""
+    return tuple([("apart", name) for name in names])
+
+
+def binds(*names: str) -> Parts:
+    """Declare fields with variables that the object defines, for the parts behind them."""
+    return tuple([("binds", name) for name in names])
+
+
+def uses(*names: str) -> Parts:
+    """Declare fields with buffers that the object accesses."""
+    return tuple([("uses", name) for name in names])
+
+
+def declares(*names: str) -> Parts:
+    """Declare fields with buffers that the object defines, for the parts behind them."""
+    return tuple([("declares", name) for name in names])
+
+
+@dataclass_transform(eq_default=False, frozen_default=True)
+def node(cls: C) -> C:
+    """Decorate a class of parts: its annotated names become fields of immutable objects that identity compares."""
+    made: Any = dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)(cls)
+    made.__init__ = fast_constructor(made)
+    return made
+
+
+class Part:
+    """The base class of everything that programs are made of: nodes, and the ranges, axes and regions inside them."""
 
     __slots__ = ()
+    parts: ClassVar[Parts] = ()
 
-    def children(self) -> Iterator[Node]:
-        """Yield the nodes directly below, in the order in which they are evaluated."""
-        return iter(())
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        if "parts" in cls.__dict__:
+            for name in _MADE:
+                setattr(cls, name, _maker(name))
 
-    def map_children(self: N, f: Callable[[Any], Any]) -> N:
-        """Return the node with ``f`` applied to each child; the same object when no child changed."""
+    def children(self) -> tuple[Any, ...]:
+        """Return the nodes directly below, in the order in which they are evaluated."""
+        return ()
+
+    def map_children(self: P, f: Callable[[Any], Any]) -> P:
+        """Return the object with ``f`` applied to each child; the same object when no child changed."""
         return self
+
+    def map_parts(
+        self: P,
+        visit: Callable[[Any], Any],
+        bind: Callable[[Any], Any],
+        use: Callable[[Any], Any],
+        declare: Callable[[Any], Any],
+    ) -> P:
+        """Return the object with ``visit`` applied to its nodes, ``bind`` to the variables that it defines, ``use`` to
+        the buffers that it accesses and ``declare`` to those that it defines, in the order of the declaration."""
+        return self
+
+    def bound_vars(self) -> tuple[Any, ...]:
+        """Return the variables that the object defines."""
+        return ()
+
+    def declared_buffers(self) -> tuple[Any, ...]:
+        """Return the buffers that the object defines."""
+        return ()
+
+    def used_buffers(self) -> tuple[Any, ...]:
+        """Return the buffers that the object accesses itself, not those that nodes below it access."""
+        return ()
+
+    def with_(self: P, **changes: Any) -> P:
+        """Return the object with the named fields changed."""
+        values = {name: getattr(self, name) for name in type(self).__dataclass_fields__}  # type: ignore[attr-defined]
+        values.update(changes)
+        return type(self)(**values)
 
     def same_as(self, other: object) -> bool:
         """Return whether both are the same object."""
         return self is other
+
+    def __repr__(self) -> str:
+        fields = [f"{name}={getattr(self, name)!r}" for name in type(self).__dataclass_fields__]  # type: ignore[attr-defined]
+        return f"{type(self).__name__}({', '.join(fields)})"
+
+
+_MADE = ("children", "map_children", "map_parts", "bound_vars", "declared_buffers", "used_buffers")
+
+
+def _maker(name: str) -> Any:
+    """Return a method that makes itself from the declaration, for the class that declares, at its first call."""
+
+    def method(self: Part, *args: Any) -> Any:
+        install(next(c for c in type(self).__mro__ if "parts" in c.__dict__), name)
+        return getattr(self, name)(*args)
+
+    return method
+
+
+class Node(Part):
+    """The base class of expressions, statements and functions."""
+
+    __slots__ = ()
 
     def script(self, *, words: str | None = None) -> str:
         """Return the node as TVMScript text; a PrimFunc's text parses back to an equal function. ``words="sblock"``
@@ -49,12 +165,3 @@ class Node:
         return _render[0](self) if _render else object.__repr__(self)
 
     __str__ = __repr__
-
-
-def map_tuple(items: tuple[Any, ...], f: Callable[[Any], Any]) -> tuple[Any, ...]:
-    """Apply ``f`` to each item of a tuple; return the same tuple when nothing changed."""
-    out = tuple([f(item) for item in items])
-    for new, old in zip(out, items, strict=True):
-        if new is not old:
-            return out
-    return items

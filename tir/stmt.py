@@ -8,13 +8,13 @@ reduction without iterations gives its init as well, unless one loop binds reduc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import field
 from typing import Any
 
 from .buffer import Buffer, BufferRegion, MatchBufferRegion
 from .expr import Expr, IntImm, IterVar, Var
-from .node import Node, map_tuple
+from .node import Node, binds, declares, holds, node, nodes, uses
 
 FOR_KINDS = ("serial", "parallel", "vectorized", "unrolled", "thread_binding")
 
@@ -26,7 +26,7 @@ class Stmt(Node):
     __hash__ = object.__hash__
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@node
 class For(Stmt):
     """Represents a loop: ``loop_var`` runs over ``[min, min + extent)``, in order when serial.
 
@@ -41,29 +41,14 @@ class For(Stmt):
     thread_binding: str | None = None
     annotations: Mapping[str, Any] = field(default_factory=dict)
 
+    parts = nodes("min", "extent") + binds("loop_var") + nodes("body")
+
     def __post_init__(self) -> None:
         if self.kind not in FOR_KINDS:
             raise ValueError(f"loop kind {self.kind!r}; there are {FOR_KINDS}")
 
-    def with_(self, **changes: Any) -> For:
-        """Return this loop with the named fields changed."""
-        values = {name: getattr(self, name) for name in For.__slots__}
-        values.update(changes)
-        return For(**values)
 
-    def children(self) -> Iterator[Node]:
-        yield self.min
-        yield self.extent
-        yield self.body
-
-    def map_children(self, f: Callable[[Any], Any]) -> For:
-        lo, extent, body = f(self.min), f(self.extent), f(self.body)
-        if lo is self.min and extent is self.extent and body is self.body:
-            return self
-        return For(self.loop_var, lo, extent, self.kind, body, self.thread_binding, self.annotations)
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@node
 class BufferStore(Stmt):
     """Stores ``buffer[indices] = value``; with ``predicate``, a bool vector, only the marked lanes are written."""
 
@@ -72,35 +57,23 @@ class BufferStore(Stmt):
     indices: tuple[Expr, ...]
     predicate: Expr | None = None
 
-    def children(self) -> Iterator[Node]:
-        yield from self.indices
-        yield self.value
-        if self.predicate is not None:
-            yield self.predicate
-
-    def map_children(self, f: Callable[[Any], Any]) -> BufferStore:
-        indices, value = map_tuple(self.indices, f), f(self.value)
-        predicate = None if self.predicate is None else f(self.predicate)
-        if indices is self.indices and value is self.value and predicate is self.predicate:
-            return self
-        return BufferStore(self.buffer, value, indices, predicate)
+    parts = uses("buffer") + nodes("indices", "value", "predicate")
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@node
 class SeqStmt(Stmt):
     """Runs statements one after the other; :func:`seq` makes sequences without nesting."""
 
     seq: tuple[Stmt, ...]
 
-    def children(self) -> Iterator[Node]:
-        return iter(self.seq)
+    parts = nodes("seq")
 
-    def map_children(self, f: Callable[[Any], Any]) -> Stmt:  # type: ignore[override]
-        stmts = map_tuple(self.seq, f)
-        return self if stmts is self.seq else seq(*stmts)
+    def rebuilt(self, stmts: tuple[Stmt, ...]) -> Stmt:
+        """Return the sequence of other statements, flattened."""
+        return seq(*stmts)
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@node
 class IfThenElse(Stmt):
     """Runs ``then_case`` when ``condition`` holds, else ``else_case`` (if any)."""
 
@@ -108,21 +81,10 @@ class IfThenElse(Stmt):
     then_case: Stmt
     else_case: Stmt | None = None
 
-    def children(self) -> Iterator[Node]:
-        yield self.condition
-        yield self.then_case
-        if self.else_case is not None:
-            yield self.else_case
-
-    def map_children(self, f: Callable[[Any], Any]) -> IfThenElse:
-        condition, then_case = f(self.condition), f(self.then_case)
-        else_case = None if self.else_case is None else f(self.else_case)
-        if condition is self.condition and then_case is self.then_case and else_case is self.else_case:
-            return self
-        return IfThenElse(condition, then_case, else_case)
+    parts = nodes("condition", "then_case", "else_case")
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@node
 class While(Stmt):
     """Runs ``body`` repeatedly, as long as ``condition`` holds.
 
@@ -133,16 +95,10 @@ class While(Stmt):
     condition: Expr
     body: Stmt
 
-    def children(self) -> Iterator[Node]:
-        yield self.condition
-        yield self.body
-
-    def map_children(self, f: Callable[[Any], Any]) -> While:
-        condition, body = f(self.condition), f(self.body)
-        return self if condition is self.condition and body is self.body else While(condition, body)
+    parts = nodes("condition", "body")
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@node
 class LetStmt(Stmt):
     """Runs ``body``, in which ``var`` has the value ``value``; that is evaluated once."""
 
@@ -150,16 +106,10 @@ class LetStmt(Stmt):
     value: Expr
     body: Stmt
 
-    def children(self) -> Iterator[Node]:
-        yield self.value
-        yield self.body
-
-    def map_children(self, f: Callable[[Any], Any]) -> LetStmt:
-        value, body = f(self.value), f(self.body)
-        return self if value is self.value and body is self.body else LetStmt(self.var, value, body)
+    parts = nodes("value") + binds("var") + nodes("body")
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@node
 class AttrStmt(Stmt):
     """Represents an attribute ``attr_key = value`` of ``node`` that holds in ``body``."""
 
@@ -168,16 +118,10 @@ class AttrStmt(Stmt):
     value: Expr
     body: Stmt
 
-    def children(self) -> Iterator[Node]:
-        yield self.value
-        yield self.body
-
-    def map_children(self, f: Callable[[Any], Any]) -> AttrStmt:
-        value, body = f(self.value), f(self.body)
-        return self if value is self.value and body is self.body else AttrStmt(self.node, self.attr_key, value, body)
+    parts = nodes("value", "body")
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@node
 class AssertStmt(Stmt):
     """Stops the run with ``message`` when ``condition`` is false."""
 
@@ -185,18 +129,10 @@ class AssertStmt(Stmt):
     message: str
     body: Stmt
 
-    def children(self) -> Iterator[Node]:
-        yield self.condition
-        yield self.body
-
-    def map_children(self, f: Callable[[Any], Any]) -> AssertStmt:
-        condition, body = f(self.condition), f(self.body)
-        if condition is self.condition and body is self.body:
-            return self
-        return AssertStmt(condition, self.message, body)
+    parts = nodes("condition", "body")
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@node
 class Allocate(Stmt):
     """Allocates ``buffer``, uninitialized, for ``body``. Before lowering, blocks have ``alloc_buffers`` instead."""
 
@@ -204,29 +140,19 @@ class Allocate(Stmt):
     body: Stmt
     annotations: Mapping[str, Any] = field(default_factory=dict)
 
-    def children(self) -> Iterator[Node]:
-        yield self.body
-
-    def map_children(self, f: Callable[[Any], Any]) -> Allocate:
-        body = f(self.body)
-        return self if body is self.body else Allocate(self.buffer, body, self.annotations)
+    parts = declares("buffer") + nodes("body")
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@node
 class Evaluate(Stmt):
     """Evaluates an expression for its side effect; ``Evaluate(0)`` does nothing."""
 
     value: Expr
 
-    def children(self) -> Iterator[Node]:
-        yield self.value
-
-    def map_children(self, f: Callable[[Any], Any]) -> Evaluate:
-        value = f(self.value)
-        return self if value is self.value else Evaluate(value)
+    parts = nodes("value")
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@node
 class Block(Stmt):
     """Represents a unit of computation.
 
@@ -244,55 +170,20 @@ class Block(Stmt):
     match_buffers: tuple[MatchBufferRegion, ...] = ()
     annotations: Mapping[str, Any] = field(default_factory=dict)
 
+    parts = (
+        holds("iter_vars", "reads", "writes")
+        + declares("alloc_buffers")
+        + holds("match_buffers")
+        + nodes("init", "body")
+    )
+
     @property
     def name(self) -> str:
         """The block's name, ``name_hint`` in TVM."""
         return self.name_hint
 
-    def with_(self, **changes: Any) -> Block:
-        """Return this block with the named fields changed."""
-        values = {name: getattr(self, name) for name in Block.__slots__}
-        values.update(changes)
-        return Block(**values)
 
-    def children(self) -> Iterator[Node]:
-        """Yield the domains, the regions (also of match_buffers), the init and the body."""
-        for axis in self.iter_vars:
-            yield axis.dom.min
-            yield axis.dom.extent
-        for region in (*self.reads, *self.writes, *[m.source for m in self.match_buffers]):
-            for r in region.region:
-                yield r.min
-                yield r.extent
-        if self.init is not None:
-            yield self.init
-        yield self.body
-
-    def map_children(self, f: Callable[[Any], Any]) -> Block:
-        def axis(iv: IterVar) -> IterVar:
-            dom = iv.dom.map(f)
-            return iv if dom is iv.dom else IterVar(dom, iv.var, iv.kind, iv.thread_tag)
-
-        def match(m: MatchBufferRegion) -> MatchBufferRegion:
-            source = m.source.map(f)
-            return m if source is m.source else MatchBufferRegion(m.buffer, source)
-
-        iter_vars = map_tuple(self.iter_vars, axis)
-        reads = map_tuple(self.reads, lambda r: r.map(f))
-        writes = map_tuple(self.writes, lambda r: r.map(f))
-        matches = map_tuple(self.match_buffers, match)
-        init = None if self.init is None else f(self.init)
-        body = f(self.body)
-        new = (iter_vars, reads, writes, matches, init, body)
-        old = (self.iter_vars, self.reads, self.writes, self.match_buffers, self.init, self.body)
-        if all(n is o for n, o in zip(new, old, strict=True)):
-            return self
-        return Block(
-            iter_vars, reads, writes, self.name_hint, body, init, self.alloc_buffers, matches, self.annotations
-        )
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@node
 class BlockRealize(Stmt):
     """Runs ``block`` with its axes bound to ``iter_values`` where ``predicate`` holds."""
 
@@ -300,16 +191,7 @@ class BlockRealize(Stmt):
     predicate: Expr
     block: Block
 
-    def children(self) -> Iterator[Node]:
-        yield from self.iter_values
-        yield self.predicate
-        yield self.block
-
-    def map_children(self, f: Callable[[Any], Any]) -> BlockRealize:
-        values, predicate, block = map_tuple(self.iter_values, f), f(self.predicate), f(self.block)
-        if values is self.iter_values and predicate is self.predicate and block is self.block:
-            return self
-        return BlockRealize(values, predicate, block)
+    parts = nodes("iter_values", "predicate", "block")
 
 
 def seq(*stmts: Stmt | None) -> Stmt:

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from .buffer import Buffer, BufferRegion, MatchBufferRegion
+from .buffer import Buffer
 from .expr import BufferLoad, Expr, FloatImm, IntImm, Var
 from .function import PrimFunc
-from .node import Node, map_tuple
-from .stmt import Allocate, Block, BlockRealize, BufferStore, For, LetStmt, Stmt
+from .node import Node
+from .stmt import BlockRealize, BufferStore, Stmt
 
 _LEAVES = frozenset((Var, IntImm, FloatImm))
 
@@ -33,9 +33,7 @@ def pre_order(node: Node, enter: Callable[[Node], bool] | None = None) -> Iterat
         if type(top) in _LEAVES:
             continue
         if enter is None or enter(top):
-            below = list(top.children())
-            below.reverse()
-            stack.extend(below)
+            stack.extend(top.children()[::-1])
 
 
 def distinct(node: Node) -> Iterator[Node]:
@@ -55,14 +53,12 @@ def distinct(node: Node) -> Iterator[Node]:
                 continue
             seen.add(id(top))
         yield top
-        below = list(top.children())
-        below.reverse()
-        stack.extend(below)
+        stack.extend(top.children()[::-1])
 
 
 def post_order(node: Node) -> Iterator[Node]:
     """Yield all nodes, children first."""
-    stack = [(node, node.children())]
+    stack = [(node, iter(node.children()))]
     while stack:
         top, below = stack[-1]
         child = next(below, None)
@@ -70,7 +66,7 @@ def post_order(node: Node) -> Iterator[Node]:
             stack.pop()
             yield top
         else:
-            stack.append((child, child.children()))
+            stack.append((child, iter(child.children())))
 
 
 def transform(node: N, pre: Rule | None = None, post: Rule | None = None, *, shared: bool = False) -> Any:
@@ -125,7 +121,7 @@ def substitute(node: Any, mapping: Mapping[Var, Expr]) -> Any:
             return mapping.get(n, n)
         return n if kind in _LEAVES else n.map_children(walk)
 
-    return node.map(walk) if isinstance(node, BufferRegion) else walk(node)
+    return walk(node)
 
 
 def replace_buffers(node: N, mapping: Mapping[Buffer, Buffer]) -> Any:
@@ -134,37 +130,22 @@ def replace_buffers(node: N, mapping: Mapping[Buffer, Buffer]) -> Any:
         return node
     get = mapping.get
 
-    def region(r: BufferRegion) -> BufferRegion:
-        return BufferRegion(mapping[r.buffer], r.region) if r.buffer in mapping else r
+    data = {old.data: new.data for old, new in mapping.items()}
 
-    def post(n: Any) -> Any:
-        if isinstance(n, BufferLoad) and n.buffer in mapping:
-            return BufferLoad(mapping[n.buffer], n.indices, n.predicate)
-        if isinstance(n, BufferStore) and n.buffer in mapping:
-            return BufferStore(mapping[n.buffer], n.value, n.indices, n.predicate)
-        if isinstance(n, Allocate) and n.buffer in mapping:
-            return Allocate(mapping[n.buffer], n.body, n.annotations)
-        if isinstance(n, Block):
-            reads, writes = map_tuple(n.reads, region), map_tuple(n.writes, region)
-            allocs = map_tuple(n.alloc_buffers, lambda b: get(b, b))
-            matches = map_tuple(
-                n.match_buffers,
-                lambda m: (
-                    m
-                    if m.buffer not in mapping and m.source.buffer not in mapping
-                    else MatchBufferRegion(get(m.buffer, m.buffer), region(m.source))
-                ),
-            )
-            old = (n.reads, n.writes, n.alloc_buffers, n.match_buffers)
-            if any(a is not b for a, b in zip((reads, writes, allocs, matches), old, strict=True)):
-                return n.with_(reads=reads, writes=writes, alloc_buffers=allocs, match_buffers=matches)
-        if isinstance(n, Var):  # a buffer's data pointer
-            for old_buffer, new_buffer in mapping.items():
-                if n is old_buffer.data:
-                    return new_buffer.data
-        return None
+    def buffer(b: Buffer) -> Buffer:
+        return get(b, b)
 
-    return transform(node, post=post)
+    def walk(n: Any) -> Any:
+        kind = type(n)
+        if kind is Var:
+            return data.get(n, n)
+        return n if kind in _LEAVES else n.map_parts(walk, _itself, buffer, buffer)
+
+    return walk(node)
+
+
+def _itself(x: Any) -> Any:
+    return x
 
 
 def replace_node(root: N, old: Node, new: Node) -> Any:
@@ -191,14 +172,7 @@ def uses_var(node: Node, var: Var | Callable[[Var], bool]) -> bool:
 
 def free_vars(node: Node) -> set[Var]:
     """Return the variables used but not bound inside ``node``."""
-    bound: set[Var] = set()
-    for n in pre_order(node):
-        if isinstance(n, For):
-            bound.add(n.loop_var)
-        elif isinstance(n, LetStmt) or type(n).__name__ == "Let":
-            bound.add(n.var)  # type: ignore[attr-defined]
-        elif isinstance(n, Block):
-            bound.update(axis.var for axis in n.iter_vars)
+    bound = {var for n in pre_order(node) for var in n.bound_vars()}
     return vars_in(node) - bound
 
 

@@ -37,7 +37,7 @@ def fresh_copy(stmt: Stmt, values: Mapping[Var, Expr] | None = None) -> Any:
             env[n.var] = var
             return type(n)(var, value, visit(n.body))
         if isinstance(n, Allocate):
-            new = buffers[n.buffer] = n.buffer.map_exprs(visit)
+            new = buffers[n.buffer] = n.buffer.map_children(visit)
             if new is n.buffer:
                 new = buffers[n.buffer] = n.buffer.with_()
             env[n.buffer.data] = new.data

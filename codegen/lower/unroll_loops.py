@@ -108,7 +108,7 @@ class _Unroller:
 
     def allocate(self, n: Allocate, env: dict[Var, Expr], copies: int) -> Allocate:
         """Return an allocation of its own for each copy."""
-        new = n.buffer.map_exprs(lambda e: self.expr(e, env))
+        new = n.buffer.map_children(lambda e: self.expr(e, env))
         new = new if new is not n.buffer else n.buffer.with_()
         outer = self.buffers
         views = {a.buffer for a in loads_and_stores(n.body) if a.buffer.data is n.buffer.data} - {n.buffer}

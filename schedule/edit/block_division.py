@@ -301,7 +301,7 @@ def init_nest(halves: DividedBlock, inner: Sequence[For], name: str) -> Stmt:
             axes.append(IterVar(iv.dom, var, iv.kind, iv.thread_tag))
             values.append(value)
     body = substitute(init, fresh)
-    writes = tuple([r.map(lambda e: substitute(e, fresh)) for r in block.writes])
+    writes = tuple([substitute(r, fresh) for r in block.writes])
     out: Stmt = BlockRealize(
         tuple(values), halves.inner.predicate, Block(tuple(axes), access_regions(body)[0], writes, name, body)
     )

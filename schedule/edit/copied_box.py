@@ -15,7 +15,7 @@ from ...tir.analysis.tree import Tree, symbols_of
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, const, is_const_int
-from ...tir.node import map_tuple
+from ...tir.node_methods import map_tuple
 from ...tir.op import max_
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt
 from ...tir.walk import pre_order, transform

@@ -166,7 +166,7 @@ def put_point(realize: BlockRealize, old: Buffer, new: Buffer, indices: Sequence
         return None
 
     def renewed(r: BufferRegion) -> BufferRegion:  # another buffer's indices may load the old one
-        return point(new, at) if r.buffer is old else r.map(lambda e: transform(e, post=post))
+        return point(new, at) if r.buffer is old else r.map_children(lambda e: transform(e, post=post))
 
     block = realize.block
     replaced = block.with_(

@@ -161,7 +161,7 @@ def _carried(block: Block, hidden: Sequence[BufferRegion], seen: Sequence[dict[V
     out = []
     for region in hidden:
         for axes in seen:
-            at = region.map(lambda e, axes=axes: substitute(e, axes))  # type: ignore[misc]
+            at = substitute(region, axes)
             ends = [e for r in at.region for e in (r.min, r.extent)]
             out.append(region.buffer.full_region() if any(uses_var(e, lambda v: v in inside) for e in ends) else at)
     return out

@@ -116,7 +116,7 @@ def inlined_into_producer(func: PrimFunc, block: str) -> PrimFunc:
     def post(n: Any) -> Any:
         return made.value if isinstance(n, BufferLoad) and n.buffer is buffer else None
 
-    hidden = [r.map(lambda e: substitute(e, axes)) for r in hidden_reads(realize.block)]
+    hidden = [substitute(r, axes) for r in hidden_reads(realize.block)]
     if copy:
         block_now = _moved(producer.block, buffer, store, tuple([substitute(i, axes) for i in store.indices]))
     else:

@@ -260,7 +260,7 @@ def _filled(
 
     body = padded(block.body)
     init = None if block.init is None else padded(block.init)
-    declared = tuple([r.map(lambda e: substitute(e, there)) for r in block.reads])
+    declared = tuple([substitute(r, there) for r in block.reads])
     rest = block.iter_vars[old.ndim :]
     new_axes = [IterVar(Range.from_extent(e), v) for v, e in zip(at, new.shape, strict=True)]
     new_block = redeclared(block.with_(iter_vars=(*new_axes, *rest), reads=declared, writes=(), body=body, init=init))

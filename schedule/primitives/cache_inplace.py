@@ -92,10 +92,18 @@ def cache_inplace(
     bound = bindings(realize)
     analyzer = analyzer_at(tree, realize)
     taken = _inside(
-        tree, realize, buffer, read.map(lambda e: simplify_unless_constant(analyzer, substitute(e, bound))), analyzer
+        tree,
+        realize,
+        buffer,
+        read.map_children(lambda e: simplify_unless_constant(analyzer, substitute(e, bound))),
+        analyzer,
     )
     given = _inside(
-        tree, realize, buffer, write.map(lambda e: simplify_unless_constant(analyzer, substitute(e, bound))), analyzer
+        tree,
+        realize,
+        buffer,
+        write.map_children(lambda e: simplify_unless_constant(analyzer, substitute(e, bound))),
+        analyzer,
     )
     for a, b in zip(given.region, taken.region, strict=True):
         if not (analyzer.can_prove(b.min <= a.min) and analyzer.can_prove(a.min + a.extent <= b.min + b.extent)):

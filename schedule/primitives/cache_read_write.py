@@ -10,7 +10,8 @@ from ...tir.buffer import Buffer, BufferRegion
 from ...tir.equal import structural_equal
 from ...tir.expr import Range, const
 from ...tir.function import PrimFunc
-from ...tir.node import Node, map_tuple
+from ...tir.node import Node
+from ...tir.node_methods import map_tuple
 from ...tir.stmt import Block, BlockRealize, Stmt
 from ...tir.walk import transform
 from ..edit.buffer_arguments import pick_buffer

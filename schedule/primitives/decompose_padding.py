@@ -236,7 +236,7 @@ def _fill(tree: Tree, realize: BlockRealize, padding: _Padding, inner: Sequence[
     made = Block(
         tuple([IterVar(iv.dom, axes[iv.var], IterVar.SPATIAL, iv.thread_tag) for iv in block.iter_vars]),  # type: ignore[arg-type]
         (),
-        tuple([r.map(lambda e: substitute(e, axes)) for r in block.writes]),
+        tuple([substitute(r, axes) for r in block.writes]),
         name,
         BufferStore(store.buffer, padding.constant, indices),
     )
@@ -308,4 +308,4 @@ def _from_left(test: Expr) -> Expr:
 
 
 def _tidy(region: BufferRegion, fresh: dict[Var, Expr], analyzer: Analyzer) -> BufferRegion:
-    return region.map(lambda e: analyzer.simplify(substitute(e, fresh)))
+    return region.map_children(lambda e: analyzer.simplify(substitute(e, fresh)))

@@ -97,7 +97,7 @@ def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc
     init = Block(
         tuple([IterVar(iv.dom, axes[iv.var], iv.kind, iv.thread_tag) for iv, _ in spatial]),
         init_reads,
-        tuple([r.map(lambda e: substitute(e, axes)) for r in old.writes]),
+        tuple([substitute(r, axes) for r in old.writes]),
         init_name,
         init_body,
         alloc_buffers=held,

@@ -285,7 +285,7 @@ class _Work:
         used = list(dict.fromkeys(n for e in exprs for n in post_order(e) if isinstance(n, Var) and n in mine))
         at = {v: Var(f"v{n}", v.dtype) for n, v in enumerate(used)}
         axes = tuple([IterVar(Range(mine[v].min, mine[v].extent), at[v]) for v in used])
-        box = tuple([r.map(lambda e: substitute(e, at)) for r in region.region])
+        box = tuple([substitute(r, at) for r in region.region])
         loops = [(Var(f"ax{n}", r.extent.dtype), r.extent) for n, r in enumerate(box)]
         indices = tuple([r.min + v for r, (v, _) in zip(box, loops, strict=True)])
         body = nest(loops, BufferStore(target, BufferLoad(source, indices), indices))

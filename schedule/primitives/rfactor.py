@@ -290,7 +290,7 @@ def _partial_nest(
         body = stores_of(updates, right) if alone else combined(reduction.reducer, updates, right)
     init = None if alone else transform(substitute(seq(*reduction.inits), new.rename), post=widen)
     body = transform(body, post=widen)
-    declared = tuple([r.map(lambda e: substitute(e, new.rename)) for r in block.reads])
+    declared = tuple([substitute(r, new.rename) for r in block.reads])
     copies = {lp.loop_var: Var(lp.loop_var.name, lp.loop_var.dtype) for lp in own}
     predicate = all_(*[c for c in conjuncts(realize.predicate) if c not in tail])
     nest: Stmt = BlockRealize(

@@ -102,7 +102,7 @@ def transform_block_layout(func: PrimFunc, block: str, index_map: Any) -> PrimFu
     loops = [(Var(f"ax{i}", e.dtype), e) for i, e in enumerate(shape)]
 
     def region(r: BufferRegion) -> BufferRegion:
-        return r.map(lambda e: simplify_unless_constant(analyzer, substitute(e, there)))
+        return r.map_children(lambda e: simplify_unless_constant(analyzer, substitute(e, there)))
 
     new = old.with_(
         iter_vars=tuple([IterVar(Range.from_extent(e), v, k) for v, e, k in zip(places, shape, kinds, strict=True)]),

@@ -108,7 +108,7 @@ class _Accesses:
             if e.predicate is None:
                 yield e.buffer, self.box(e.indices), "reads"
         elif kind is Call and e.op == "tir.if_then_else" or kind in (And, Or):
-            yield from self.expression(next(iter(e.children())))
+            yield from self.expression(e.children()[0])
             return
         elif kind is Call and e.op in _POINTERS:
             return

@@ -7,7 +7,7 @@ from typing import Any
 from ..deep_recursion import with_room
 from ..expr import BufferLoad, Expr, IntImm, Range, Var
 from ..function import IRModule, PrimFunc
-from ..node import map_tuple
+from ..node_methods import map_tuple
 from ..stmt import (
     Allocate,
     AssertStmt,

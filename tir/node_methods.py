@@ -1,0 +1,130 @@
+"""This module makes the methods of a class of parts from its declaration, as Python source that is compiled once.
+
+A field's type says how much it holds: ``tuple[…]`` several, ``Mapping[…]`` several by key, ``… | None`` one or none. The
+methods that rebuild an object return the same object when nothing changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING
+from operator import is_
+from typing import Any
+
+
+def map_tuple(items: tuple[Any, ...], f: Callable[[Any], Any]) -> tuple[Any, ...]:
+    """Apply ``f`` to each item of a tuple; return the same tuple when nothing changed."""
+    out = tuple([f(item) for item in items])
+    return items if all(map(is_, out, items)) else out
+
+
+def _map_values(items: Mapping[Any, Any], f: Callable[[Any], Any], g: Callable[[Any], Any]) -> Mapping[Any, Any]:
+    out = {f(key): g(value) for key, value in items.items()}
+    return items if all(map(is_, (*out, *out.values()), (*items, *items.values()))) else out
+
+
+def install(cls: Any, name: str) -> None:
+    """Put the method ``name``, made from the declaration of ``cls``, into that class."""
+    setattr(cls, name, _compiled(name, _SOURCES[name](cls), {}))
+
+
+def fast_constructor(cls: Any) -> Any:
+    """Return an ``__init__`` for a dataclass that fills the slots directly, which takes half the time of the usual
+    one."""
+    names: dict[str, Any] = {"MISSING": MISSING}
+    parameters, lines = [], []
+    for f in cls.__dataclass_fields__.values():
+        value = f.name
+        names[f"set_{f.name}"] = getattr(cls, f.name).__set__
+        if f.default is not MISSING:
+            names[f"default_{f.name}"] = f.default
+            parameters.append(f"{f.name}=default_{f.name}")
+        elif f.default_factory is not MISSING:
+            names[f"new_{f.name}"] = f.default_factory
+            parameters.append(f"{f.name}=MISSING")
+            value = f"new_{f.name}() if {f.name} is MISSING else {f.name}"
+        else:
+            parameters.append(f.name)
+        lines.append(f" set_{f.name}(self, {value})")
+    if hasattr(cls, "__post_init__"):
+        lines.append(" self.__post_init__()")
+    source = f"def __init__(self, {', '.join(parameters)}):\n" + "\n".join(lines)
+    return _compiled("__init__", source, names)
+
+
+def _compiled(name: str, source: str, names: dict[str, Any]) -> Any:
+    names.update(map_tuple=map_tuple, map_values=_map_values)
+    exec(source, names)
+    return names[name]
+
+
+def _fields(cls: Any) -> list[tuple[str, str, str]]:
+    """Return role, name and multiplicity of each declared part."""
+    out = []
+    for role, name in cls.parts:
+        text = cls.__dataclass_fields__[name].type
+        many = "map" if text.startswith("Mapping[") else "tuple" if text.startswith("tuple[") else "one"
+        out.append((role, name, "maybe" if text.endswith("| None") else many))
+    return out
+
+
+def _collector(roles: tuple[str, ...], below: str) -> Callable[[Any], str]:
+    """Return a maker of methods that collect the fields with ``roles`` and what ``below`` gives of the parts held."""
+    inside = ("holds", "apart") if below != "children" else ("holds",)
+
+    def source(cls: Any) -> str:
+        items = []
+        for role, name, many in _fields(cls):
+            it = f"self.{name}"
+            if role in roles:
+                items.append({"one": it, "tuple": f"*{it}", "map": f"*{it}.values()",
+                              "maybe": f"*(() if {it} is None else ({it},))"}[many])  # fmt: skip
+            elif role in inside:
+                items.append(f"*{it}.{below}()" if many == "one" else f"*[x for p in {it} for x in p.{below}()]")
+        whole = items[0][1:] if len(items) == 1 and items[0].startswith("*self.") and "(" not in items[0] else ""
+        return f"def {below}(self):\n return {whole or '(' + ''.join([item + ', ' for item in items]) + ')'}"
+
+    return source
+
+
+_ARGUMENT = {"nodes": "visit", "binds": "bind", "uses": "use", "declares": "declare"}
+
+
+def _mapper(name: str) -> Callable[[Any], str]:
+    """Return a maker of ``map_children`` or of ``map_parts``."""
+    everything = name == "map_parts"
+    arguments = "visit, bind, use, declare" if everything else "visit"
+
+    def source(cls: Any) -> str:
+        lines, changed = [], []
+        for role, field, many in _fields(cls):
+            if role in ("holds", "apart"):
+                f = f"lambda p: p.{name}({arguments})"
+                one = f"self.{field}.{name}({arguments})"
+            else:
+                f = _ARGUMENT[role]
+                one = f"{f}(self.{field})"
+            if not everything and role not in ("nodes", "holds"):
+                continue
+            value = {"one": one, "tuple": f"map_tuple(self.{field}, {f})",
+                     "maybe": f"None if self.{field} is None else {one}",
+                     "map": f"map_values(self.{field}, visit, {f})"}[many]  # fmt: skip
+            lines.append(f" {field} = {value}")
+            changed.append(field)
+        made = "self.rebuilt" if hasattr(cls, "rebuilt") else "type(self)"
+        test = " and ".join([f"{field} is self.{field}" for field in changed])
+        values = [field if field in changed else f"self.{field}" for field in cls.__dataclass_fields__]
+        lines += [f" if {test}:\n  return self"] if changed else [" return self"]
+        return "\n".join([f"def {name}(self, {arguments}):", *lines, f" return {made}({', '.join(values)})"])
+
+    return source
+
+
+_SOURCES: dict[str, Callable[[Any], str]] = {
+    "children": _collector(("nodes",), "children"),
+    "map_children": _mapper("map_children"),
+    "map_parts": _mapper("map_parts"),
+    "bound_vars": _collector(("binds",), "bound_vars"),
+    "declared_buffers": _collector(("declares",), "declared_buffers"),
+    "used_buffers": _collector(("uses",), "used_buffers"),
+}
