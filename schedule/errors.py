@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from ..tir.expr import Var
 from ..tir.function import PrimFunc
 from ..tir.node import Node
+from ..tir.reason import Reason
 from .handles import BlockRV
 
+T = TypeVar("T")
 _CONTEXT = 6
 _SHORT = 40
 _LONG = 120
@@ -64,6 +66,13 @@ class ScheduleError(Exception):
 
     def __reduce__(self) -> Any:  # nodes compare by identity, so a copy elsewhere carries the text alone
         return type(self), (self.render(),)
+
+
+def require(result: T | Reason) -> T:
+    """Return the result of an analysis; ScheduleError with its text, nodes and hint when it is a reason."""
+    if isinstance(result, Reason):
+        raise ScheduleError(result.text, where=result.nodes, hint=result.hint)
+    return result
 
 
 class _UnknownHandle(ScheduleError, IndexError, KeyError):

@@ -9,14 +9,13 @@ from typing import Any
 from ..tir.analysis.access import opaque_buffers
 from ..tir.analysis.accessed_boxes import AccessedBox, all_accessed_boxes
 from ..tir.analysis.dependence import Conflict
+from ..tir.analysis.region_cover import why_not_covered
 from ..tir.analysis.tree import Tree, blocks_below
 from ..tir.buffer import Buffer
 from ..tir.expr import BufferLoad, Expr, IterVar, Var
 from ..tir.stmt import Block, BlockRealize, For, Stmt, While
 from ..tir.walk import loads_and_stores, pre_order
-from .errors import ScheduleError
 from .reducers import find_reducer, updates_of
-from .region_cover import check_cover
 
 
 def binding_block(store: AccessedBox, other: AccessedBox, variables: Iterable[Var]) -> BlockRealize | None:
@@ -123,11 +122,10 @@ def why_not_privatizable(tree: Tree, loop: For, buffer: Buffer, touches: Sequenc
         for writer in writers:
             if writer is reader or not _before(tree, writer, reader):
                 continue
-            try:
-                check_cover(tree, writer, reader, buffer)
+            why = why_not_covered(tree, writer, reader, buffer)
+            if why is None:
                 break
-            except ScheduleError as error:
-                problem = error.problem
+            problem = why.text
         else:
             return problem
     return None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...tir.analysis.access_regions import access_regions
+from ...tir.analysis.footprint import analyzer_at, exact_box
 from ...tir.analysis.tree import Tree
 from ...tir.arith import Analyzer, Division, conjuncts, detect_iter_map, divide_subspace, eval_interval
 from ...tir.buffer import Buffer, BufferRegion
@@ -15,7 +16,6 @@ from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, const, is
 from ...tir.stmt import Block, BlockRealize, For, Stmt
 from ...tir.walk import loads_and_stores, pre_order, substitute, uses_var
 from ..errors import ScheduleError
-from ..footprint import analyzer_at, exact_box
 from ..lookup import scope_around
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...tir.analysis.access import accesses
+from ...tir.analysis.footprint import Ends, analyzer_at, first_outside
 from ...tir.analysis.scope import Scope
 from ...tir.analysis.tree import Tree, symbols_of
 from ...tir.arith import Analyzer
@@ -19,7 +20,6 @@ from ...tir.node_methods import map_tuple
 from ...tir.op import max_
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt
 from ...tir.walk import pre_order, transform
-from ..footprint import Ends, analyzer_at, first_outside
 from .buffer_replacement import renewed_buffers
 from .copied_element import point
 from .loop_nests import Span, nest, realize_over, span_within

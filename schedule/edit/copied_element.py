@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ...tir.analysis.access import Access, accesses, opaque_buffers
+from ...tir.analysis.footprint import analyzer_at
+from ...tir.analysis.region_cover import covers_domain
 from ...tir.analysis.tree import Tree, blocks_below
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer, BufferRegion
@@ -13,9 +15,7 @@ from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore
 from ...tir.walk import pre_order, transform
 from ..errors import ScheduleError
-from ..footprint import analyzer_at
 from ..index_map import IndexMap
-from ..region_cover import covers_domain
 from .index_map_arguments import sized_analyzer
 
 

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...tir.analysis.access import Access, accesses, opaque_buffers
+from ...tir.analysis.footprint import Ends, analyzer_at, bind_loops, bounding_box, exact_box
+from ...tir.analysis.region_cover import why_not_covered
+from ...tir.analysis.required_domain import join_ends
 from ...tir.analysis.scope import Scope, bindings, buffers_of, region_of
 from ...tir.analysis.tree import Tree
 from ...tir.arith import Analyzer, conjuncts
@@ -17,9 +20,6 @@ from ...tir.expr import BufferLoad, Expr, Range, Var, is_const_int
 from ...tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, SeqStmt, Stmt
 from ...tir.walk import pre_order, substitute
 from ..errors import ScheduleError
-from ..footprint import Ends, analyzer_at, bind_loops, bounding_box, exact_box
-from ..region_cover import check_cover
-from ..required_domain import join_ends
 
 
 def uses_pointer(realize: BlockRealize, buffer: Buffer) -> bool:
@@ -106,14 +106,8 @@ def _written_before(tree: Tree, inside: Scope, reader: BlockRealize, buffer: Buf
     writers = inside.writers.get(buffer, [])
     if reader.block.init is not None and writers == [reader]:
         return True
-    for writer in writers:
-        if inside.order[writer] < inside.order[reader]:
-            try:
-                check_cover(tree, writer, reader, buffer)
-            except ScheduleError:
-                continue
-            return True
-    return False
+    earlier = [w for w in writers if inside.order[w] < inside.order[reader]]
+    return any(why_not_covered(tree, writer, reader, buffer) is None for writer in earlier)
 
 
 def check_no_carried_reader(tree: Tree, scope: Scope, writer: BlockRealize, buffer: Buffer) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...tir.analysis.declared_regions import hidden_reads
+from ...tir.analysis.footprint import analyzer_at
+from ...tir.analysis.region_cover import covers_domain, why_not_covered
 from ...tir.analysis.scope import Scope, is_output_block
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.buffer import BufferRegion
@@ -14,10 +16,8 @@ from ...tir.expr_length import inlined_length
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt
 from ...tir.walk import pre_order, substitute, transform, uses_var
-from ..errors import ScheduleError
-from ..footprint import analyzer_at
+from ..errors import ScheduleError, require
 from ..lookup import find_block
-from ..region_cover import check_cover, covers_domain
 from ..require.block_preconditions import check_complete, check_plain_path, ordered_scope
 from .single_store import axes_of_store, check_pointers, defined_in, single_store, with_regions
 
@@ -109,7 +109,7 @@ def _check_reads_exist(tree: Tree, realize: BlockRealize, readers: Sequence[Bloc
     )
     if not (apart and whole and covers_domain(tree, realize)):
         for reader in readers:
-            check_cover(tree, realize, reader, store.buffer)
+            require(why_not_covered(tree, realize, reader, store.buffer))
 
 
 def _check_length(realize: BlockRealize, readers: Sequence[BlockRealize], store: BufferStore) -> None:

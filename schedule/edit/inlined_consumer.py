@@ -7,6 +7,8 @@ from typing import Any
 
 from ...tir.analysis.access import accesses
 from ...tir.analysis.declared_regions import hidden_reads
+from ...tir.analysis.footprint import analyzer_at
+from ...tir.analysis.region_cover import covers_domain, domain_text, why_not_covered
 from ...tir.analysis.scope import Scope, is_output_block
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.arith import Analyzer, conjuncts
@@ -18,10 +20,8 @@ from ...tir.function import PrimFunc
 from ...tir.op import all_
 from ...tir.stmt import Block, BlockRealize, BufferStore
 from ...tir.walk import loads_and_stores, pre_order, substitute, transform, uses_var
-from ..errors import ScheduleError
-from ..footprint import analyzer_at
+from ..errors import ScheduleError, require
 from ..lookup import find_block
-from ..region_cover import check_cover, covers_domain, domain_text
 from ..require.block_preconditions import (
     check_complete,
     check_only_writer,
@@ -108,7 +108,7 @@ def inlined_into_producer(func: PrimFunc, block: str) -> PrimFunc:
             hint=f"compute_inline({name!r}) goes the other way",
         )
     _check_between(scope, producer, realize)
-    check_cover(tree, producer, realize, buffer)
+    require(why_not_covered(tree, producer, realize, buffer))
 
     axes, tests = _axes_from(analyzer, realize, first.indices, made.indices)
     axes = {v: cast(v.dtype, e) for v, e in axes.items()}
@@ -139,11 +139,7 @@ def inlined_into_producer(func: PrimFunc, block: str) -> PrimFunc:
 
 def _makes_all(tree: Tree, producer: BlockRealize, realize: BlockRealize, buffer: Buffer) -> bool:
     """Return whether the producer, under its condition, computes every element that the block reads."""
-    try:
-        check_cover(tree, producer, realize, buffer)
-    except ScheduleError:
-        return False
-    return True
+    return why_not_covered(tree, producer, realize, buffer) is None
 
 
 def _accumulated(tree: Tree, producer: BlockRealize, realize: BlockRealize, store: BufferStore) -> BufferStore:

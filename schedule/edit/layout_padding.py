@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...tir.analysis.declared_regions import redeclared
+from ...tir.analysis.region_cover import covers_domain
 from ...tir.analysis.scope import Scope
 from ...tir.analysis.tree import Tree, symbols_of, tree_of, unique_block_name
 from ...tir.buffer import Buffer, BufferRegion
@@ -36,7 +37,6 @@ from ...tir.walk import substitute, transform
 from ..errors import ScheduleError
 from ..index_map import IndexMap
 from ..lookup import root_of
-from ..region_cover import covers_domain
 from .index_map_arguments import has_trivial_bindings, own_nest
 from .loop_nests import nest, rebuild
 

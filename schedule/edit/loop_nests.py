@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...tir.analysis.footprint import Ends
 from ...tir.analysis.tree import Tree
 from ...tir.arith import Analyzer, conjuncts
 from ...tir.arith.itermap import without_low_digits
@@ -15,7 +16,6 @@ from ...tir.op import all_
 from ...tir.stmt import Block, BlockRealize, Evaluate, For, SeqStmt, Stmt, seq
 from ...tir.walk import pre_order, substitute
 from ..errors import ScheduleError
-from ..footprint import Ends
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...tir.analysis.access import accesses, opaque_buffers
+from ...tir.analysis.footprint import Ends, analyzer_at, bounding_box
+from ...tir.analysis.region_cover import covers_domain, domain_conditions, reduces_once, why_neighbours_not_covered
+from ...tir.analysis.required_domain import Required, join_ends, required_domains
 from ...tir.analysis.scope import Scope, is_output_block
 from ...tir.analysis.tree import Tree, blocks_below, tree_of
 from ...tir.arith import Analyzer
@@ -13,11 +16,9 @@ from ...tir.expr import Expr, IterVar, Range, Var, is_const_int
 from ...tir.function import PrimFunc
 from ...tir.stmt import BlockRealize, For
 from ...tir.walk import substitute, uses_var
-from ..errors import ScheduleError, bad_argument
-from ..footprint import Ends, analyzer_at, bounding_box
+from ..errors import ScheduleError, bad_argument, require
 from ..handles import COMPUTE_INLINE, COMPUTE_ROOT
 from ..lookup import find_block, find_loop, scope_around
-from ..region_cover import check_all_covers, covers_domain, domain_conditions, reduces_once
 from ..require.block_preconditions import (
     check_complete_or_reduction,
     check_plain_path,
@@ -25,7 +26,6 @@ from ..require.block_preconditions import (
     ordered_scope,
 )
 from ..require.independence import check_loops_above
-from ..required_domain import Required, join_ends, required_domains
 from ..storage_scopes import shared_by_thread
 from .inlined_block import inlined
 from .inlined_consumer import inlined_into_producer
@@ -79,7 +79,7 @@ def moved_block(func: PrimFunc, block: str, loop: Var, keep_units: bool, index: 
             )
         _check_runs(tree, new)
         _check_starts(tree, new)
-    check_all_covers(tree, new)
+    require(why_neighbours_not_covered(tree, new))
     check_loops_above(tree, new)
     return moved
 

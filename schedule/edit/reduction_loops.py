@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import takewhile
 
+from ...tir.analysis.footprint import analyzer_at, exact_box
 from ...tir.analysis.tree import Tree, blocks_below, symbols_of, tree_of
 from ...tir.arith import conjuncts
 from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var
@@ -13,7 +14,6 @@ from ...tir.reduction_init import start_in_front
 from ...tir.stmt import Block, BlockRealize, For, Stmt
 from ...tir.walk import pre_order, substitute, uses_var
 from ..errors import ScheduleError
-from ..footprint import analyzer_at, exact_box
 from ..lookup import find_block
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ...tir.analysis.access import opaque_buffers
 from ...tir.analysis.declared_regions import redeclared
+from ...tir.analysis.footprint import analyzer_at
 from ...tir.analysis.scope import Scope
 from ...tir.analysis.tree import Tree
 from ...tir.arith.itermap import NotInvertible, inverse
@@ -14,7 +15,6 @@ from ...tir.expr import BufferLoad, Expr, Let, Var
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, LetStmt, Stmt
 from ...tir.walk import pre_order
 from ..errors import ScheduleError
-from ..footprint import analyzer_at
 from ..require.block_preconditions import check_read_by_blocks_alone
 
 

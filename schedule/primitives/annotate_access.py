@@ -6,6 +6,7 @@ import functools
 from typing import Any
 
 from ...tir.analysis.access import accesses, opaque_buffers
+from ...tir.analysis.footprint import analyzer_at, first_outside
 from ...tir.analysis.tree import Tree, symbols_of, tree_of
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer, BufferRegion
@@ -16,7 +17,6 @@ from ..edit.annotations import with_annotation
 from ..edit.buffer_arguments import pick_buffer
 from ..edit.index_map_arguments import map_of_axes
 from ..errors import ScheduleError, bad_argument
-from ..footprint import analyzer_at, first_outside
 from ..index_map import IndexMap
 from ..lookup import find_block
 from ..primitive import primitive

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...tir.analysis.footprint import analyzer_at
 from ...tir.analysis.scope import bindings, region_of
 from ...tir.analysis.tree import Tree, tree_of, unique_block_name
 from ...tir.arith import Analyzer
@@ -18,7 +19,6 @@ from ..edit.buffer_replacement import renewed_buffers
 from ..edit.copied_element import point
 from ..edit.loop_nests import nest, rebuild
 from ..errors import ScheduleError
-from ..footprint import analyzer_at
 from ..handles import BlockRV
 from ..index_map import simplify_unless_constant
 from ..lookup import find_block

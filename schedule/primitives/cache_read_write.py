@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...tir.analysis.footprint import analyzer_at
+from ...tir.analysis.region_cover import why_not_covered
 from ...tir.analysis.scope import Scope, is_output_block
 from ...tir.analysis.tree import Tree, tree_of, unique_block_name
 from ...tir.buffer import Buffer, BufferRegion
@@ -30,12 +32,10 @@ from ..edit.copy_place import (
 )
 from ..edit.copy_stage import insert_stage
 from ..edit.loop_nests import children_of
-from ..errors import ScheduleError
-from ..footprint import analyzer_at
+from ..errors import ScheduleError, require
 from ..handles import BlockRV
 from ..lookup import find_block, root_of
 from ..primitive import primitive
-from ..region_cover import check_cover
 from ..require.block_preconditions import check_only_writer, check_plain_path, ordered_scope
 from ..storage_scopes import check_storage_scope
 
@@ -137,7 +137,7 @@ def cache_read(
             if pointers:
                 check_apart(tree, writer, consumer, buffer)
             else:
-                check_cover(tree, writer, consumer, buffer)
+                require(why_not_covered(tree, writer, consumer, buffer))
         check_plain_path(tree, writer)
         later = dependents(scope, writer)
         meet = copy_place(tree, writer, later if named is None else named_after(scope, writer, named))
@@ -248,7 +248,7 @@ def cache_write(
                 where=(reader, realize),
                 hint="only what comes after the block can take its value",
             )
-        check_cover(tree, realize, reader, buffer)
+        require(why_not_covered(tree, realize, reader, buffer))
     check_no_carried_reader(tree, scope, realize, buffer)
     name = unique_block_name(func, f"{buffer.name}_{storage_scope}")
     meet = copy_place(tree, realize, [r for r in dependents(scope, realize) if r not in named])

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...tir.analysis.access import opaque_buffers
+from ...tir.analysis.footprint import analyzer_at, exact_box
 from ...tir.analysis.tree import Tree, tree_of, unique_block_name
 from ...tir.arith import Analyzer, conjuncts, linear_coefficients
 from ...tir.arith.itermap import without_low_digits
@@ -18,7 +19,6 @@ from ...tir.walk import substitute, uses_var
 from ..bindings import analyzer_above
 from ..edit.loop_nests import rebuild
 from ..errors import ScheduleError
-from ..footprint import analyzer_at, exact_box
 from ..handles import BlockRV
 from ..lookup import find_block, find_loop
 from ..primitive import primitive

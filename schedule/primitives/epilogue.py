@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from ...tir.analysis.access import opaque_buffers
 from ...tir.analysis.declared_regions import redeclared
+from ...tir.analysis.region_cover import covers_domain, reduces_once
 from ...tir.analysis.scope import Scope, is_output_block
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.expr import Add, BufferLoad, Expr, Max, Min, Mul, Range, Var
@@ -16,7 +17,6 @@ from ..errors import ScheduleError
 from ..lookup import find_block, scope_around
 from ..primitive import primitive
 from ..reducers import find_reducer
-from ..region_cover import covers_domain, reduces_once
 from ..require.block_preconditions import (
     check_complete,
     check_only_writer,

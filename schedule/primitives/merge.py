@@ -12,10 +12,9 @@ from ...tir.function import PrimFunc
 from ...tir.stmt import For, SeqStmt, Stmt, seq
 from ...tir.walk import substitute
 from ..bindings import analyzer_above
-from ..errors import ScheduleError
+from ..errors import ScheduleError, require
 from ..lookup import find_loop, scope_around
 from ..primitive import primitive
-from ..require.block_preconditions import required
 from ..require.nest_preconditions import check_at_zero, check_plain
 
 
@@ -150,7 +149,7 @@ def _check_order(tree: Tree, nests: Sequence[Sequence[For]], bodies: Sequence[St
 
     The order of such iterations would change.
     """
-    touches = [required(accessed_boxes_below(body)) for body in bodies]
+    touches = [require(accessed_boxes_below(body)) for body in bodies]
     origin = {t: number for number, found in enumerate(touches) for t in found}
     together = [t for found in touches for t in found]
     if any(t.realize is None for t in together):

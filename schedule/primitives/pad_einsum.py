@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...tir.analysis.access import opaque_buffers
+from ...tir.analysis.footprint import analyzer_at
+from ...tir.analysis.region_cover import covers_domain
 from ...tir.analysis.scope import Scope
 from ...tir.analysis.tree import Tree, tree_of, unique_block_name
 from ...tir.arith import Analyzer
@@ -38,11 +40,9 @@ from ...tir.walk import loads_and_stores, pre_order, replace_buffers
 from ..edit.index_map_arguments import own_nest
 from ..edit.loop_nests import nest, rebuild
 from ..errors import ScheduleError
-from ..footprint import analyzer_at
 from ..lookup import find_block
 from ..primitive import primitive
 from ..reducers import find_reducer
-from ..region_cover import covers_domain
 from ..require.block_preconditions import check_only_writer, check_plain_path, ordered_scope
 
 

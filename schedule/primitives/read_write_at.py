@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ...tir.analysis.access import Access, accesses, opaque_buffers
+from ...tir.analysis.footprint import Ends, analyzer_at, bind_loops, bounding_box, exact_box
+from ...tir.analysis.region_cover import why_not_covered
+from ...tir.analysis.required_domain import join_ends
 from ...tir.analysis.scope import buffers_of
 from ...tir.analysis.tree import Tree, blocks_below, tree_of, unique_block_name
 from ...tir.arith import Analyzer
@@ -17,14 +20,11 @@ from ...tir.walk import post_order, replace_buffers, substitute, uses_var
 from ..edit.buffer_arguments import pick_buffer
 from ..edit.loop_nests import children_of, nest, rebuild
 from ..errors import ScheduleError
-from ..footprint import Ends, analyzer_at, bind_loops, bounding_box, exact_box
 from ..handles import BlockRV
 from ..lookup import find_block, find_loop
 from ..primitive import primitive
-from ..region_cover import check_cover
 from ..require.block_preconditions import check_plain_path, ordered_scope
 from ..require.independence import check_loops_above
-from ..required_domain import join_ends
 from ..storage_scopes import check_storage_scope, shared_by_thread
 
 
@@ -310,10 +310,4 @@ class _Work:
 def _covered(tree: Tree, writers: Sequence[BlockRealize], reader: BlockRealize, buffer: Buffer) -> bool:
     """Return whether one of the writers has written all that ``reader`` reads, in the same iteration of shared
     loops."""
-    for writer in writers:
-        try:
-            check_cover(tree, writer, reader, buffer)
-            return True
-        except ScheduleError:
-            continue
-    return False
+    return any(why_not_covered(tree, writer, reader, buffer) is None for writer in writers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...tir.analysis.access_regions import access_regions
+from ...tir.analysis.region_cover import covers_domain
 from ...tir.analysis.tree import Tree, tree_of, unique_block_name
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer, BufferRegion
@@ -29,7 +30,6 @@ from ..handles import BlockRV
 from ..index_map import simplify_unless_constant
 from ..lookup import find_block
 from ..primitive import primitive
-from ..region_cover import covers_domain
 from ..require.block_preconditions import check_plain_path, ordered_scope
 
 

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
+from ...tir.analysis.footprint import analyzer_at
 from ...tir.analysis.scope import bindings
 from ...tir.analysis.tree import Tree, symbols_of, tree_of, unique_block_name
 from ...tir.arith import Analyzer, conjuncts
@@ -32,7 +33,6 @@ from ..edit.copy_stage import insert_stage
 from ..edit.index_map_arguments import map_of_axes, sized_analyzer
 from ..edit.loop_nests import children_of
 from ..errors import ScheduleError
-from ..footprint import analyzer_at
 from ..handles import BlockRV
 from ..index_map import IndexMap
 from ..lookup import find_block

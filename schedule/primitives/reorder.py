@@ -12,11 +12,10 @@ from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, For, Stmt
 from ...tir.walk import uses_var
 from ..bindings import analyzer_above
-from ..errors import ScheduleError
+from ..errors import ScheduleError, require
 from ..harmless_conflicts import accumulates, binding_block, only_reduced, same_instance, why_not_privatizable
 from ..lookup import find_block, find_loop
 from ..primitive import primitive
-from ..require.block_preconditions import required
 from ..require.nest_preconditions import check_blocks_of_nest
 
 
@@ -99,7 +98,7 @@ def _why_no_nest(tree: Tree, loop: For, bottom: For, stop: Stmt | None) -> str:
 
 def _check_order(tree: Tree, nest: Sequence[For], new: Sequence[For]) -> None:
     """Raise ScheduleError unless iterations that share an element keep their order."""
-    touches = required(accessed_boxes_below(nest[-1].body))
+    touches = require(accessed_boxes_below(nest[-1].body))
     place = {loop.loop_var: n for n, loop in enumerate(new)}
     for conflict in conflicts(analyzer_above(tree, nest[0]), nest, touches):
         free = conflict.loops

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...tir.analysis.access_regions import access_regions
 from ...tir.analysis.declared_regions import redeclared
+from ...tir.analysis.footprint import analyzer_at
 from ...tir.analysis.tree import Tree, blocks_below, tree_of, unique_block_name
 from ...tir.arith import conjuncts
 from ...tir.buffer import Buffer, BufferRegion
@@ -20,7 +21,6 @@ from ..edit.known_reduction import Reduction, combined, reduction_of, stores_of
 from ..edit.loop_nests import rebuild
 from ..edit.reduction_loops import check_sweep, is_reduce_loop, mentions
 from ..errors import ScheduleError, bad_argument
-from ..footprint import analyzer_at
 from ..handles import BlockRV
 from ..lookup import find_loop, scope_around
 from ..primitive import primitive

@@ -8,6 +8,8 @@ from typing import Any
 
 from ...tir.analysis.access import accesses, opaque_buffers
 from ...tir.analysis.declared_regions import redeclared
+from ...tir.analysis.footprint import analyzer_at
+from ...tir.analysis.region_cover import why_none_covers, why_not_covered
 from ...tir.analysis.scope import Scope, buffers_of, is_output_block
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.arith import Analyzer, conjuncts, eval_interval
@@ -35,11 +37,9 @@ from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
 from ...tir.walk import substitute, transform, uses_var
 from ..edit.buffer_arguments import pick_buffer
 from ..edit.loop_nests import rebuild
-from ..errors import ScheduleError
-from ..footprint import analyzer_at
+from ..errors import ScheduleError, require
 from ..lookup import find_block
 from ..primitive import primitive
-from ..region_cover import check_any_cover, check_cover
 from ..require.block_preconditions import check_only_writer, check_plain_path, ordered_scope
 from ..require.independence import check_loops_above
 
@@ -116,7 +116,7 @@ def rolling_buffer(func: PrimFunc, block: str, write_buffer_index: int | str) ->
     inside = shared[[lp.loop_var for lp in shared].index(roll.loop) :]
     _check_earlier_iterations(tree, realize, dims, inside, shared)
     for reader in readers:
-        check_cover(tree, realize, reader, buffer)
+        require(why_not_covered(tree, realize, reader, buffer))
     _check_sources(tree, scope, realize, inside)
     new = _rewrite(tree, scope, realize, buffer, dims, axis, inside)
     after = tree_of(new)
@@ -326,7 +326,7 @@ def _check_sources(tree: Tree, scope: Scope, realize: BlockRealize, inside: Sequ
                     where=(reader, *writers),
                     hint="roll the buffer over an outer loop, or not at all",
                 )
-            check_any_cover(tree, earlier, reader, buffer)
+            require(why_none_covers(tree, earlier, reader, buffer))
             queue += [w for w in writers if w not in seen]
             seen.update(writers)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...tir.analysis.access import opaque_buffers
+from ...tir.analysis.region_cover import covers_domain
 from ...tir.analysis.tree import tree_of, unique_block_name
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.dtype import parse_dtype
@@ -21,7 +22,6 @@ from ..handles import BlockRV
 from ..lookup import find_block
 from ..primitive import primitive
 from ..reducers import find_reducer
-from ..region_cover import covers_domain
 from ..require.block_preconditions import check_plain_path, check_reduction, ordered_scope
 
 

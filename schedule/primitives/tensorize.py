@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...tir.analysis.footprint import analyzer_at
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer, BufferRegion, MatchBufferRegion
@@ -13,7 +14,6 @@ from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, For, Stmt
 from ..edit.blockized_loops import blockized
 from ..errors import ScheduleError, nearest
-from ..footprint import analyzer_at
 from ..instantiate import instantiate
 from ..intrinsic_matcher import Matcher, Mismatch
 from ..lookup import find_block, find_loop

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...tir.analysis.region_cover import covers_domain
 from ...tir.analysis.tree import symbols_of, tree_of
 from ...tir.buffer import BufferRegion, MatchBufferRegion
 from ...tir.expr import IntImm, IterVar, Range, Var, const
@@ -16,7 +17,6 @@ from ..errors import ScheduleError
 from ..index_map import IndexMap, simplify_unless_constant
 from ..lookup import find_block
 from ..primitive import primitive
-from ..region_cover import covers_domain
 from ..require.block_preconditions import check_plain_path
 
 

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 from ...tir.analysis.scope import Scope, scope_at, why_not_complete, why_not_only_writer, why_not_reduction
 from ...tir.analysis.tree import Tree, blocks_below
 from ...tir.buffer import Buffer
-from ...tir.reason import Reason
 from ...tir.stmt import Block, BlockRealize, For, SeqStmt
 from ..errors import ScheduleError
 from ..lookup import scope_around
-
-T = TypeVar("T")
-
-
-def required(result: T | Reason) -> T:
-    """Return the result of an analysis; ScheduleError with the reason when it has none."""
-    if isinstance(result, Reason):
-        raise ScheduleError(result.text, where=result.nodes, hint=result.hint)
-    return result
 
 
 def scope_of(tree: Tree, realize: BlockRealize) -> Scope:

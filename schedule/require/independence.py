@@ -11,9 +11,8 @@ from ...tir.expr import IterVar, Var
 from ...tir.stmt import BlockRealize, For, Stmt
 from ...tir.walk import uses_var
 from ..bindings import analyzer_above
-from ..errors import ScheduleError
+from ..errors import ScheduleError, require
 from ..harmless_conflicts import binding_block, only_reduced, why_not_privatizable
-from .block_preconditions import required
 from .nest_preconditions import check_blocks_of_nest
 
 
@@ -31,7 +30,7 @@ def check_independent(
     """
     var = loop.loop_var
     check_blocks_of_nest(tree, [loop], {IterVar.SPATIAL, IterVar.REDUCE}, bound=True)
-    touches = required(accessed_boxes_below(loop.body))
+    touches = require(accessed_boxes_below(loop.body))
     for conflict in conflicts(analyzer_above(tree, loop), [loop], touches):
         buffer = conflict.store.buffer
         block = binding_block(conflict.store, conflict.other, [var])

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..tir.analysis.access import Access
-from ..tir.arith import Analyzer, eval_interval, linear_coefficients
-from ..tir.arith.itermap import digit_of
-from ..tir.expr import Expr, IntImm, IterVar, Range, Var, is_const_int
-from ..tir.op import max_, min_
-from ..tir.walk import uses_var
+from ..arith import Analyzer, eval_interval, linear_coefficients
+from ..arith.itermap import digit_of
+from ..expr import Expr, IntImm, IterVar, Range, Var, is_const_int
+from ..op import max_, min_
+from ..walk import uses_var
+from .access import Access
 from .footprint import Ends
 
 Required = list[tuple[Access, list["Ends | None"]]]

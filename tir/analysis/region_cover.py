@@ -1,7 +1,7 @@
 """This module proves that a block runs on the domain of its axes, and that its inputs are written before.
 
 :func:`covers_domain` and :func:`domain_conditions` compare the loops around a block with the domain of its axes.
-:func:`check_cover` proves that where a consumer runs, everything that it reads has been written and is final.
+:func:`why_not_covered` proves that where a consumer runs, everything that it reads has been written and is final.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
-from ..tir.analysis.access import Access, accesses, opaque_buffers
-from ..tir.analysis.tree import Tree
-from ..tir.arith import Analyzer, conjuncts, eval_interval
-from ..tir.arith.itermap import NotInvertible, invert
-from ..tir.buffer import Buffer
-from ..tir.expr import Add, Expr, FloorDiv, IntImm, IterVar, Max, Min, Range, Sub, Var
-from ..tir.stmt import BlockRealize, For, IfThenElse, While
-from ..tir.walk import pre_order, substitute, uses_var
-from .errors import ScheduleError
+from ..arith import Analyzer, conjuncts, eval_interval
+from ..arith.itermap import NotInvertible, invert
+from ..buffer import Buffer
+from ..expr import Add, Expr, FloorDiv, IntImm, IterVar, Max, Min, Range, Sub, Var
+from ..reason import Reason
+from ..stmt import BlockRealize, For, IfThenElse, While
+from ..walk import pre_order, substitute, uses_var
+from .access import Access, accesses, opaque_buffers
 from .footprint import Box, analyzer_at, bind_loops, exact_box
-from .require.block_preconditions import scope_of
+from .scope import scope_at
+from .tree import Tree
 
 
 def covers_domain(tree: Tree, realize: BlockRealize, once: bool = False, loops: Sequence[For] | None = None) -> bool:
@@ -105,8 +105,8 @@ def domain_conditions(tree: Tree, realize: BlockRealize) -> list[Expr] | None:
 # -- cover ---------------------------------------------------------------------------------------------------------------
 
 
-def check_cover(tree: Tree, writer: BlockRealize, reader: BlockRealize, buffer: Buffer) -> None:
-    """Raise ScheduleError unless ``writer`` has written all that ``reader`` reads of ``buffer``, and that is final.
+def why_not_covered(tree: Tree, writer: BlockRealize, reader: BlockRealize, buffer: Buffer) -> Reason | None:
+    """Return why ``writer`` may not have written all that ``reader`` reads of ``buffer``, in its final state, or None.
 
     It must be written in the same iteration of the loops that both share, and no shared loop may carry the writer's
     reduction.
@@ -118,18 +118,20 @@ def check_cover(tree: Tree, writer: BlockRealize, reader: BlockRealize, buffer: 
     for iv, value in zip(writer.block.iter_vars, writer.iter_values, strict=True):
         if iv.kind == IterVar.REDUCE and uses_var(value, lambda v: v in shared_vars):
             loop = next(lp for lp in shared if uses_var(value, lp.loop_var))
-            raise ScheduleError(
+            return Reason(
                 f"loop {loop.loop_var.name} carries the reduction of block {writer.block.name_hint!r}, so inside it "
                 f"buffer {buffer.name} is not final for block {reader.block.name_hint!r}",
-                where=(loop, writer, reader),
+                (loop, writer, reader),
                 hint=f"choose a loop outside {loop.loop_var.name}",
             )
-    _check_runs(tree, writer, reader, buffer)
+    skipped = _why_skipped(tree, writer, reader, buffer)
+    if skipped is not None:
+        return skipped
     writes = accesses(writer, buffer)
     if buffer.data in opaque_buffers(writer.block) or buffer.data in opaque_buffers(reader.block):
-        raise ScheduleError(
+        return Reason(
             f"buffer {buffer.name} is accessed through a pointer or a match_buffer, which cannot be followed",
-            where=(writer, reader),
+            (writer, reader),
             hint="do this before tensorize and other steps that bring in pointers",
         )
     boxes = []
@@ -143,10 +145,10 @@ def check_cover(tree: Tree, writer: BlockRealize, reader: BlockRealize, buffer: 
             if box is not None:
                 boxes.append(box)
     if not boxes:
-        raise ScheduleError(
+        return Reason(
             f"the elements of {buffer.name} that block {writer.block.name_hint!r} writes in one iteration of the shared "
             "loops are not known to be a box without holes",
-            where=writer,
+            (writer,),
             hint="choose an outer loop or another block, where whole boxes are written",
         )
     for load in accesses(reader, buffer):
@@ -154,30 +156,32 @@ def check_cover(tree: Tree, writer: BlockRealize, reader: BlockRealize, buffer: 
             continue
         if not any(_inside(tree, reader, load, box) for box in boxes):
             text = ", ".join(f"{lo}..{hi}" for lo, hi in boxes[0].ends)
-            raise ScheduleError(
+            return Reason(
                 f"block {reader.block.name_hint!r} reads {load.node}, and it is not shown that this lies in what "
                 f"block {writer.block.name_hint!r} has written by then: {buffer.name}[{text}]",
-                where=(writer, reader),
+                (writer, reader),
                 hint="choose an outer loop, where the writer covers more",
             )
+    return None
 
 
-def _check_runs(tree: Tree, writer: BlockRealize, reader: BlockRealize, buffer: Buffer) -> None:
-    """ScheduleError when a condition decides whether the writer runs where the reader does."""
+def _why_skipped(tree: Tree, writer: BlockRealize, reader: BlockRealize, buffer: Buffer) -> Reason | None:
+    """Return the condition that decides whether the writer runs where the reader does; None when there is none."""
     around = set(tree.above(reader))
     for up in tree.above(writer):
         if isinstance(up, IfThenElse) or (isinstance(up, While) and up not in around):
             if up in around and tree.child_of(up, writer) is tree.child_of(up, reader):
-                return
+                return None
             what = f"{'if' if isinstance(up, IfThenElse) else 'while'} {up.condition}"
-            raise ScheduleError(
+            return Reason(
                 f"block {writer.block.name_hint!r}, which writes {buffer.name} for block {reader.block.name_hint!r}, "
                 f"stands under `{what}`, so it may not run",
-                where=(writer, reader, up),
+                (writer, reader, up),
                 hint="let the condition be part of the block, with T.where or T.if_then_else",
             )
         if up in around:
-            return
+            return None
+    return None
 
 
 def _inside(tree: Tree, reader: BlockRealize, load: Access, box: Box) -> bool:
@@ -231,43 +235,42 @@ def _quotient(e: Expr) -> tuple[Expr, int, int] | None:
     return None
 
 
-def check_all_covers(tree: Tree, realize: BlockRealize) -> None:
-    """Run :func:`check_cover` on ``realize`` and the blocks of its scope that it exchanges data with.
+def why_neighbours_not_covered(tree: Tree, realize: BlockRealize) -> Reason | None:
+    """Return :func:`why_not_covered` for ``realize`` and the blocks of its scope that it exchanges data with.
 
-    Blocks that share no loop with it are not checked, since one of the two is complete before the other starts.
+    Blocks that share no loop with it are not considered, since one of the two is complete before the other starts.
     """
-    scope = scope_of(tree, realize)
-    for region in {r.buffer: r for r in realize.block.reads}.values():
-        _check_reader(tree, scope.writers.get(region.buffer, []), realize, region.buffer)
-    for region in {r.buffer: r for r in realize.block.writes}.values():
-        for reader in scope.readers.get(region.buffer, []):
-            _check_reader(tree, scope.writers.get(region.buffer, []), reader, region.buffer)
+    scope = scope_at(tree.scope(realize))
+    pairs = [(realize, buffer) for buffer in {r.buffer: None for r in realize.block.reads}]
+    pairs += [
+        (b, buffer) for buffer in {r.buffer: None for r in realize.block.writes} for b in scope.readers.get(buffer, ())
+    ]
+    reasons = (_why_reader_not_covered(tree, scope.writers.get(b, []), reader, b) for reader, b in pairs)
+    return next((why for why in reasons if why is not None), None)
 
 
-def _check_reader(tree: Tree, writers: Sequence[BlockRealize], reader: BlockRealize, buffer: Buffer) -> None:
-    """Raise ScheduleError unless one of the writers covers the reader in each iteration of the loops that they share.
+def _why_reader_not_covered(
+    tree: Tree, writers: Sequence[BlockRealize], reader: BlockRealize, buffer: Buffer
+) -> Reason | None:
+    """Return why none of the writers covers the reader in each iteration of the loops that they share.
 
     Writers that share no loop with the reader are complete before it.
     """
     others = [w for w in writers if w is not reader]
     if not others or reader in writers:
-        return  # an accumulating block reads its own results
+        return None  # an accumulating block reads its own results
     around = {loop.loop_var for loop in tree.loops_above(reader)}
     if any(loop.loop_var in around for w in others for loop in tree.loops_above(w)):
-        check_any_cover(tree, others, reader, buffer)
+        return why_none_covers(tree, others, reader, buffer)
+    return None
 
 
-def check_any_cover(tree: Tree, writers: Sequence[BlockRealize], reader: BlockRealize, buffer: Buffer) -> None:
-    """Raise ScheduleError unless one of the writers passes :func:`check_cover`, tried from the last.
-
-    The error is that of the last writer.
-    """
-    problem: ScheduleError | None = None
+def why_none_covers(tree: Tree, writers: Sequence[BlockRealize], reader: BlockRealize, buffer: Buffer) -> Reason | None:
+    """Return why none of the writers covers the reader, which is the reason of the last writer; None when one does."""
+    last: Reason | None = None
     for writer in reversed(writers):
-        try:
-            check_cover(tree, writer, reader, buffer)
-            return
-        except ScheduleError as e:
-            problem = problem or e
-    assert problem is not None
-    raise problem
+        why = why_not_covered(tree, writer, reader, buffer)
+        if why is None:
+            return None
+        last = last or why
+    return last

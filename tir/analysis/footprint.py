@@ -15,14 +15,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from ..tir.analysis.access import Access
-from ..tir.analysis.tree import Tree
-from ..tir.arith import Analyzer, bind_sizes, eval_interval, lies_between, linear_coefficients
-from ..tir.arith.itermap import as_bound, value_count, with_digit_variables
-from ..tir.expr import BufferLoad, Expr, FloorDiv, FloorMod, IntImm, Range, Var, const, is_const_int
-from ..tir.op import max_, min_
-from ..tir.stmt import Block, For, Stmt
-from ..tir.walk import pre_order, substitute, uses_var
+from ..arith import Analyzer, bind_sizes, eval_interval, lies_between, linear_coefficients
+from ..arith.itermap import as_bound, value_count, with_digit_variables
+from ..expr import BufferLoad, Expr, FloorDiv, FloorMod, IntImm, Range, Var, const, is_const_int
+from ..op import max_, min_
+from ..stmt import Block, For, Stmt
+from ..walk import pre_order, substitute, uses_var
+from .access import Access
+from .tree import Tree
 
 Ends = tuple[Expr, Expr]
 """The first and the last value, both included."""
