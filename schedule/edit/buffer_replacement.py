@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...tir.buffer import Buffer
-from ...tir.expr import Expr
+from ...tir.buffer import Buffer, BufferRegion
+from ...tir.expr import BufferLoad, Expr
 from ...tir.function import PrimFunc
 from ...tir.node import Node
-from ...tir.stmt import Block
-from ...tir.walk import pre_order, replace_buffers
+from ...tir.node_methods import map_tuple
+from ...tir.stmt import Block, BufferStore
+from ...tir.walk import pre_order, replace_buffers, transform
 
 
 def matched_buffers(
@@ -50,3 +51,32 @@ def separated(func: PrimFunc, buffer: Buffer, separators: tuple[int, ...]) -> Pr
     return changed_buffer(
         func, buffer, lambda b: b.with_(axis_separators=tuple([max(0, s - (ndim - b.ndim)) for s in separators]))
     )
+
+
+def moved_accesses(
+    node: Any,
+    old: Buffer,
+    new: Buffer,
+    there: Callable[[tuple[Expr, ...]], tuple[Expr, ...]],
+    region: Callable[[BufferRegion], BufferRegion] | None = None,
+) -> Any:
+    """Return ``node`` with each load and store of ``old`` made from ``new``, at the indices that ``there`` returns.
+
+    With ``region``, the regions of ``old`` that blocks declare are replaced by its results.
+    """
+
+    def renewed(r: BufferRegion) -> BufferRegion:
+        return region(r) if r.buffer is old and region is not None else r
+
+    def post(n: Any) -> Any:
+        if isinstance(n, BufferLoad) and n.buffer is old:
+            return BufferLoad(new, there(n.indices), n.predicate)
+        if isinstance(n, BufferStore) and n.buffer is old:
+            return BufferStore(new, n.value, there(n.indices), n.predicate)
+        if isinstance(n, Block) and region is not None:
+            reads, writes = map_tuple(n.reads, renewed), map_tuple(n.writes, renewed)
+            if reads is not n.reads or writes is not n.writes:
+                return n.with_(reads=reads, writes=writes)
+        return None
+
+    return transform(node, post=post)

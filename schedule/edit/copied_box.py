@@ -16,12 +16,11 @@ from ...tir.analysis.tree import Tree, symbols_of
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, const, is_const_int
-from ...tir.node_methods import map_tuple
 from ...tir.op import max_
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt
-from ...tir.walk import pre_order, transform
-from .buffer_replacement import renewed_buffers
-from .copied_element import point
+from ...tir.walk import pre_order
+from .buffer_replacement import moved_accesses, renewed_buffers
+from .element_blocks import element_block
 from .loop_nests import Span, nest, realize_over, span_within
 
 Part = tuple[Range, ...]
@@ -106,8 +105,7 @@ def copy_nest(
     here: tuple[Expr, ...] = tuple([iv.var for iv in axes])
     shifted = here if part is None else tuple([r.min + v for r, v in zip(part, here, strict=True)])
     at_source, at_target = (shifted, here) if copy is target else (here, shifted)
-    body = BufferStore(target, BufferLoad(source, at_source), at_target)
-    block = Block(tuple(axes), (point(source, at_source),), (point(target, at_target),), name, body)
+    block = element_block(name, axes, BufferStore(target, BufferLoad(source, at_source), at_target))
     spans = [
         _cut(span_within(analyzer, None if part is not None else ends, iv.dom))
         for ends, iv in zip(box, axes, strict=True)
@@ -141,20 +139,7 @@ def redirect(tree: Tree, realize: BlockRealize, old: Buffer, new: Buffer, part: 
         return tuple([less(i, r) for i, r in zip(indices, part, strict=True)])
 
     def region(b: BufferRegion) -> BufferRegion:
-        if b.buffer is not old:
-            return b
         mins = shift([r.min for r in b.region])
         return BufferRegion(new, tuple([Range(lo, r.extent) for lo, r in zip(mins, b.region, strict=True)]))
 
-    def post(n: Any) -> Any:
-        if isinstance(n, BufferLoad) and n.buffer is old:
-            return BufferLoad(new, shift(n.indices), n.predicate)
-        if isinstance(n, BufferStore) and n.buffer is old:
-            return BufferStore(new, n.value, shift(n.indices), n.predicate)
-        if isinstance(n, Block):
-            reads, writes = map_tuple(n.reads, region), map_tuple(n.writes, region)
-            if reads is not n.reads or writes is not n.writes:
-                return n.with_(reads=reads, writes=writes)
-        return None
-
-    return transform(realize, post=post)
+    return moved_accesses(realize, old, new, shift, region)

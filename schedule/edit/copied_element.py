@@ -9,19 +9,16 @@ from ...tir.analysis.footprint import analyzer_at
 from ...tir.analysis.region_cover import covers_domain
 from ...tir.analysis.tree import Tree, blocks_below
 from ...tir.arith import Analyzer
-from ...tir.buffer import Buffer, BufferRegion
-from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, const
+from ...tir.buffer import Buffer
+from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Var
 from ...tir.function import PrimFunc
-from ...tir.stmt import Block, BlockRealize, BufferStore
-from ...tir.walk import pre_order, transform
+from ...tir.stmt import Block, BlockRealize
+from ...tir.walk import pre_order
 from ..errors import ScheduleError
 from ..index_map import IndexMap
+from .buffer_replacement import moved_accesses
+from .element_blocks import point
 from .index_map_arguments import sized_analyzer
-
-
-def point(buffer: Buffer, indices: Sequence[Expr]) -> BufferRegion:
-    """Return the region of one element."""
-    return BufferRegion(buffer, tuple([Range(i, const(1, i.dtype)) for i in indices]))
 
 
 def accessed_point(realize: BlockRealize, buffer: Buffer) -> tuple[tuple[Expr, ...], list[Access]]:
@@ -157,22 +154,5 @@ def check_distinct(func: PrimFunc, realize: BlockRealize, axes: Sequence[IterVar
 def put_point(realize: BlockRealize, old: Buffer, new: Buffer, indices: Sequence[Expr]) -> BlockRealize:
     """Return the block with its accesses to ``old`` replaced by accesses to ``new[indices]``."""
     at = tuple(indices)
-
-    def post(n: object) -> object:
-        if isinstance(n, BufferLoad) and n.buffer is old:
-            return BufferLoad(new, at, n.predicate)
-        if isinstance(n, BufferStore) and n.buffer is old:
-            return BufferStore(new, n.value, at, n.predicate)
-        return None
-
-    def renewed(r: BufferRegion) -> BufferRegion:  # another buffer's indices may load the old one
-        return point(new, at) if r.buffer is old else r.map_children(lambda e: transform(e, post=post))
-
-    block = realize.block
-    replaced = block.with_(
-        reads=tuple([renewed(r) for r in block.reads]),
-        writes=tuple([renewed(r) for r in block.writes]),
-        body=transform(block.body, post=post),
-        init=None if block.init is None else transform(block.init, post=post),
-    )
-    return BlockRealize(realize.iter_values, realize.predicate, replaced)
+    block = moved_accesses(realize.block, old, new, lambda _: at, lambda _: point(new, at))
+    return BlockRealize(realize.iter_values, realize.predicate, block)

@@ -12,7 +12,7 @@ from ...tir.walk import pre_order
 from ..errors import ScheduleError
 from ..lookup import find_block
 from ..require.independence import check_loops_above
-from .loop_nests import insert_in, rebuild
+from .statement_edits import allocating, insert_in, rebuild
 
 
 def _check_own_axes(func: PrimFunc, stmt: Stmt | None) -> None:
@@ -57,7 +57,7 @@ def insert_stage(
         changed,
         {
             where: lambda s: insert_in(s, position, stage),
-            root: lambda b: b.with_(alloc_buffers=(*b.alloc_buffers, copy)),
+            root: allocating(copy),
         },
     )
     after = tree_of(new)

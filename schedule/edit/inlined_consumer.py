@@ -18,7 +18,7 @@ from ...tir.equal import structural_equal
 from ...tir.expr import BufferLoad, Expr, Var, cast
 from ...tir.function import PrimFunc
 from ...tir.op import all_
-from ...tir.stmt import Block, BlockRealize, BufferStore
+from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt
 from ...tir.walk import loads_and_stores, pre_order, substitute, transform, uses_var
 from ..errors import ScheduleError, require
 from ..lookup import find_block
@@ -29,8 +29,9 @@ from ..require.block_preconditions import (
     check_reduction,
     ordered_scope,
 )
-from .loop_nests import rebuild
+from .buffer_replacement import moved_accesses
 from .single_store import axes_of_store, check_pointers, defined_in, single_store, with_regions
+from .statement_edits import rebuild
 
 
 def inlined_into_producer(func: PrimFunc, block: str) -> PrimFunc:
@@ -174,15 +175,11 @@ def _accumulated(tree: Tree, producer: BlockRealize, realize: BlockRealize, stor
 def _moved(block: Block, old: Buffer, store: BufferStore, indices: tuple[Expr, ...]) -> Block:
     """Return the reduction block, accumulating in the buffer to which its result was copied."""
 
-    def post(n: Any) -> Any:
-        if isinstance(n, BufferLoad) and n.buffer is old:
-            return BufferLoad(store.buffer, indices, n.predicate)
-        if isinstance(n, BufferStore) and n.buffer is old:
-            return BufferStore(store.buffer, n.value, indices, n.predicate)
-        return None
+    def moved(stmt: Stmt) -> Any:
+        return moved_accesses(stmt, old, store.buffer, lambda _: indices)
 
     assert block.init is not None
-    return block.with_(body=transform(block.body, post=post), init=transform(block.init, post=post))
+    return block.with_(body=moved(block.body), init=moved(block.init))
 
 
 def _check_between(scope: Scope, producer: BlockRealize, consumer: BlockRealize) -> None:

@@ -9,7 +9,7 @@ from ...tir.analysis.declared_regions import redeclared
 from ...tir.analysis.region_cover import covers_domain
 from ...tir.analysis.scope import Scope
 from ...tir.analysis.tree import Tree, symbols_of, tree_of, unique_block_name
-from ...tir.buffer import Buffer, BufferRegion
+from ...tir.buffer import Buffer
 from ...tir.dtype import parse_dtype
 from ...tir.equal import structural_equal
 from ...tir.expr import (
@@ -37,8 +37,10 @@ from ...tir.walk import substitute, transform
 from ..errors import ScheduleError
 from ..index_map import IndexMap
 from ..lookup import root_of
+from .element_blocks import element_block, in_own_loops, point
 from .index_map_arguments import has_trivial_bindings, own_nest
-from .loop_nests import nest, rebuild
+from .loop_nests import nest
+from .statement_edits import rebuild
 
 
 def fill_padding(
@@ -80,16 +82,8 @@ def fill_padding(
     writer = writers[0]
     name = unique_block_name(func, f"{writer.block.name_hint}_pad_{old.name}")
     axes = [IterVar(Range.from_extent(e), v) for v, e in zip(places, new.shape, strict=True)]
-    loops = [(Var(f"ax{i}", e.dtype), e) for i, e in enumerate(new.shape)]
-    at = {v: loop for v, (loop, _) in zip(places, loops, strict=True)}
-    point = tuple([Range(v, const(1, v.dtype)) for v in places])
-    block = Block(tuple(axes), (), (BufferRegion(new, point),), name, BufferStore(new, value, tuple(places)))
-    pad = nest(
-        loops,
-        BlockRealize(
-            tuple(at.values()), substitute(_padding(tests, dict(zip(places, new.shape, strict=True))), at), block
-        ),
-    )
+    block = element_block(name, axes, BufferStore(new, value, tuple(places)), reads=())
+    pad = in_own_loops(block, _padding(tests, dict(zip(places, new.shape, strict=True))))
     top: Stmt = writer
     for up in tree.above(writer):
         if isinstance(up, Block):
@@ -192,15 +186,13 @@ def _assume(
 ) -> PrimFunc:
     """Return a block for the start of the function that states what the caller has put into the padding of an input."""
     axes = [IterVar(Range.from_extent(e), v) for v, e in zip(places, new.shape, strict=True)]
-    loops = [(Var(f"ax{i}", e.dtype), e) for i, e in enumerate(new.shape)]
     load = BufferLoad(new, tuple(places))
     says = Call(
         "tir.assume", (Or(Not(_padding(tests, dict(zip(places, new.shape, strict=True)))), load.equal(value)),), "bool"
     )
-    point = BufferRegion(new, tuple([Range(v, const(1, v.dtype)) for v in places]))
     name = unique_block_name(tree.func, f"buffer_{old.name}_assumptions")
-    block = Block(tuple(axes), (point,), (), name, Evaluate(says))
-    stage = nest(loops, BlockRealize(tuple([v for v, _ in loops]), const(True, "bool"), block))
+    block = Block(tuple(axes), (point(new, places),), (), name, Evaluate(says))
+    stage = in_own_loops(block)
     body = root_of(tree).block.body
     return rebuild(tree, {}, {body: lambda s: seq(stage, s)})
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ...tir.analysis.footprint import Ends
-from ...tir.analysis.tree import Tree
 from ...tir.arith import Analyzer, conjuncts
 from ...tir.arith.itermap import without_low_digits
-from ...tir.expr import Expr, IntImm, IterVar, Range, Var, const, is_const_int
-from ...tir.function import PrimFunc
+from ...tir.expr import Expr, IntImm, Range, Var, const, is_const_int
 from ...tir.op import all_
-from ...tir.stmt import Block, BlockRealize, Evaluate, For, SeqStmt, Stmt, seq
-from ...tir.walk import pre_order, substitute
-from ..errors import ScheduleError
+from ...tir.stmt import Block, BlockRealize, For, Stmt
+from ...tir.walk import substitute
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,70 +90,3 @@ def nest(loops: Sequence[tuple[Var, Expr]], body: Stmt) -> Stmt:
     for var, extent in reversed(loops):
         body = For(var, const(0, var.dtype), extent, "serial", body)
     return body
-
-
-def rebuild(
-    tree: Tree,
-    changes: Mapping[Stmt, Stmt | None],
-    after: Mapping[Stmt, Callable[[Any], Stmt]],
-) -> PrimFunc:
-    """Return the function with each key of ``changes`` replaced, then with each key of ``after``.
-
-    A key of ``after`` may lie above those of ``changes``; its function gets the statement as it is by then. A sequence
-    keeps its positions until its own key is processed.
-    """
-    dirty: set[Stmt] = set()
-    for key in (*changes, *after):
-        for up in (key, *tree.above(key)):
-            if up in dirty:
-                break
-            dirty.add(up)
-
-    def walk(n: Any) -> Any:
-        if not isinstance(n, Stmt) or n not in dirty:
-            return n
-        if n in changes:
-            return changes[n]
-        out: Any
-        if isinstance(n, SeqStmt) and n in after:
-            kept = [walk(s) for s in n.seq]
-            return after[n](SeqStmt(tuple([Evaluate(IntImm(0)) if s is None else s for s in kept])))
-        if isinstance(n, SeqStmt):
-            out = seq(*[walk(s) for s in n.seq])
-        elif isinstance(n, For):
-            out = n.with_(body=walk(n.body))
-        elif isinstance(n, Block):
-            out = n.with_(body=walk(n.body), init=walk(n.init))
-        else:
-            out = n.map_children(walk)
-        return after[n](out) if n in after else out
-
-    return tree.func.with_body(walk(tree.func.body))
-
-
-def children_of(stmt: Stmt) -> tuple[Stmt, ...]:
-    """Return the statements of a sequence, or the single statement."""
-    return stmt.seq if isinstance(stmt, SeqStmt) else (stmt,)
-
-
-def insert_in(body: Stmt, position: int, new: Stmt) -> SeqStmt:
-    """Return ``body`` as a sequence with ``new`` inserted before statement number ``position``."""
-    old = children_of(body)
-    return SeqStmt((*old[:position], *children_of(new), *old[position:]))
-
-
-def check_kinds_for(tree: Tree, realize: BlockRealize, loops: Sequence[For]) -> None:
-    """Raise ScheduleError when a reduce axis of the block would run on a parallel, vectorized or thread-bound loop."""
-    for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
-        if iv.kind == IterVar.SPATIAL:
-            continue
-        for loop in loops:
-            if loop.kind in ("serial", "unrolled") or (loop.thread_binding or "").startswith("threadIdx"):
-                continue  # on threadIdx it becomes a reduction across threads, as with bind
-            if any(n is loop.loop_var for n in pre_order(value)):
-                raise ScheduleError(
-                    f"the {iv.kind} axis {iv.var.name} of block {realize.block.name_hint!r} would run on the "
-                    f"{loop.kind} loop {loop.loop_var.name}",
-                    where=tree.loops.get(loop.loop_var, loop),
-                    hint="choose a serial loop, or do this before parallel, vectorize and bind",
-                )

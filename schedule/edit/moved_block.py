@@ -25,11 +25,12 @@ from ..require.block_preconditions import (
     check_read_by_blocks_alone,
     ordered_scope,
 )
-from ..require.independence import check_loops_above
+from ..require.independence import check_kinds_for, check_loops_above
 from ..storage_scopes import shared_by_thread
 from .inlined_block import inlined
 from .inlined_consumer import inlined_into_producer
-from .loop_nests import check_kinds_for, children_of, insert_in, nest, realize_over, span_within
+from .loop_nests import nest, realize_over, span_within
+from .statement_edits import children_of, insert_in
 
 
 def moved_block(func: PrimFunc, block: str, loop: Var, keep_units: bool, index: int, forward: bool) -> PrimFunc:

@@ -38,7 +38,7 @@ from ...tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, se
 from ...tir.walk import post_order, pre_order, substitute, transform, uses_var
 from ..edit.copied_element import point
 from ..edit.index_map_arguments import sized_analyzer
-from ..edit.loop_nests import insert_in, rebuild
+from ..edit.statement_edits import allocating, insert_in, rebuild
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..lookup import find_block
@@ -127,7 +127,7 @@ def cache_index(func: PrimFunc, block: str, storage_scope: str, cse_thresh: int 
         {realize: new},
         {
             body: lambda s: insert_in(s, position, seq(*stages)),
-            scope.root.block: lambda b: b.with_(alloc_buffers=(*b.alloc_buffers, *allocated)),
+            scope.root.block: allocating(*allocated),
         },
     )
     return changed, [BlockRV(name) for name in names]

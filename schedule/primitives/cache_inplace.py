@@ -17,7 +17,8 @@ from ...tir.walk import substitute
 from ..edit.buffer_arguments import pick_buffer
 from ..edit.buffer_replacement import renewed_buffers
 from ..edit.copied_element import point
-from ..edit.loop_nests import nest, rebuild
+from ..edit.loop_nests import nest
+from ..edit.statement_edits import allocating, rebuild
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..index_map import simplify_unless_constant
@@ -130,7 +131,7 @@ def cache_inplace(
         after = {above: lambda s: seq(*[part for c in s.seq for part in (together if c is realize else (c,))])}
     else:
         after = {realize: lambda s: seq(*together)}
-    after[root] = lambda b: b.with_(alloc_buffers=(*b.alloc_buffers, copy))
+    after[root] = allocating(copy)
     new = rebuild(tree, {}, after)
     now = tree_of(new)
     check_loops_above(now, find_block(now, first))

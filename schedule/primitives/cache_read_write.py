@@ -31,7 +31,7 @@ from ..edit.copy_place import (
     written_box,
 )
 from ..edit.copy_stage import insert_stage
-from ..edit.loop_nests import children_of
+from ..edit.statement_edits import children_of
 from ..errors import ScheduleError, require
 from ..handles import BlockRV
 from ..lookup import find_block, root_of

@@ -17,7 +17,7 @@ from ...tir.op import all_
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ...tir.walk import substitute, uses_var
 from ..bindings import analyzer_above
-from ..edit.loop_nests import rebuild
+from ..edit.statement_edits import rebuild
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..lookup import find_block, find_loop

@@ -12,8 +12,8 @@ from ...tir.function import PrimFunc
 from ...tir.op import all_
 from ...tir.stmt import Block, BlockRealize, For, Stmt, seq
 from ...tir.walk import loads_and_stores, substitute
-from ..edit.loop_nests import rebuild
 from ..edit.reduction_loops import check_sweep, is_reduce_loop, is_spatial_loop, mentions
+from ..edit.statement_edits import rebuild
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..lookup import find_block, find_loop

@@ -35,10 +35,11 @@ from ...tir.expr import (
 )
 from ...tir.function import PrimFunc
 from ...tir.op import all_, ceildiv, if_then_else
-from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt, seq
+from ...tir.stmt import BlockRealize, BufferStore, Stmt, seq
 from ...tir.walk import loads_and_stores, pre_order, replace_buffers
+from ..edit.element_blocks import element_block, in_own_loops
 from ..edit.index_map_arguments import own_nest
-from ..edit.loop_nests import nest, rebuild
+from ..edit.statement_edits import allocating, rebuild
 from ..errors import ScheduleError
 from ..lookup import find_block
 from ..primitive import primitive
@@ -354,7 +355,7 @@ def _rewrite(
     return rebuild(
         tree,
         {top: seq(*before, new, *after)},
-        {root: lambda b: b.with_(alloc_buffers=(*b.alloc_buffers, *copies.values()))},
+        {root: allocating(*copies.values())},
     )
 
 
@@ -363,13 +364,8 @@ def _copy(source: Buffer, target: Buffer, name: str, analyzer: Analyzer, back: b
     shape = target.shape
     axes = [IterVar(Range.from_extent(e), Var(f"v{d}", e.dtype)) for d, e in enumerate(shape)]
     at = tuple([iv.var for iv in axes])
-    here = tuple([Range(v, const(1, v.dtype)) for v in at])
     value: Expr = BufferLoad(source, at)
     tests = [v < s for v, s, t in zip(at, source.shape, shape, strict=True) if not analyzer.can_prove_equal(s, t)]
     if tests and not back:
         value = if_then_else(all_(*tests), value, const(0, source.dtype))
-    block = Block(
-        tuple(axes), (BufferRegion(source, here),), (BufferRegion(target, here),), name, BufferStore(target, value, at)
-    )
-    loops = [(Var(f"i{d}", e.dtype), e) for d, e in enumerate(shape)]
-    return nest(loops, BlockRealize(tuple([v for v, _ in loops]), IntImm(1, "bool"), block))
+    return in_own_loops(element_block(name, axes, BufferStore(target, value, at)), prefix="i")

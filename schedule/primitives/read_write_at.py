@@ -18,7 +18,8 @@ from ...tir.op import max_, min_
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt, seq
 from ...tir.walk import post_order, replace_buffers, substitute, uses_var
 from ..edit.buffer_arguments import pick_buffer
-from ..edit.loop_nests import children_of, nest, rebuild
+from ..edit.loop_nests import nest
+from ..edit.statement_edits import allocating, children_of, rebuild
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..lookup import find_block, find_loop
@@ -299,7 +300,7 @@ class _Work:
         new = rebuild(
             self.tree,
             {self.loop: self.loop.with_(body=seq(*parts))},
-            {root: lambda b: b.with_(alloc_buffers=(*b.alloc_buffers, self.copy))},
+            {root: allocating(self.copy)},
         )
         tree = tree_of(new)
         shared = {lp.loop_var for lp in self.relaxed}  # the threads of these loops fill the copy together

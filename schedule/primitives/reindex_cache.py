@@ -31,7 +31,7 @@ from ..edit.copied_element import (
 from ..edit.copy_place import check_no_carried_reader, copy_place, dependents
 from ..edit.copy_stage import insert_stage
 from ..edit.index_map_arguments import map_of_axes, sized_analyzer
-from ..edit.loop_nests import children_of
+from ..edit.statement_edits import children_of
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..index_map import IndexMap

@@ -18,8 +18,8 @@ from ...tir.op import all_, if_then_else
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ...tir.walk import pre_order, substitute, transform, uses_var
 from ..edit.known_reduction import Reduction, combined, reduction_of, stores_of
-from ..edit.loop_nests import rebuild
 from ..edit.reduction_loops import check_sweep, is_reduce_loop, mentions
+from ..edit.statement_edits import allocating, rebuild
 from ..errors import ScheduleError, bad_argument
 from ..handles import BlockRV
 from ..lookup import find_loop, scope_around
@@ -150,7 +150,7 @@ def rfactor(func: PrimFunc, loop: Var, factor_axis: int) -> tuple[PrimFunc, Bloc
     new = rebuild(
         tree,
         {outermost: seq(rf_nest, final_nest)},
-        {scope: lambda b: b.with_(alloc_buffers=(*b.alloc_buffers, *partial))},
+        {scope: allocating(*partial)},
     )
     return new, BlockRV(rf_name)
 

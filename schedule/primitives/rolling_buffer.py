@@ -18,7 +18,6 @@ from ...tir.expr import (
     LE,
     LT,
     Add,
-    BufferLoad,
     Expr,
     FloorDiv,
     IntImm,
@@ -33,10 +32,11 @@ from ...tir.expr import (
 )
 from ...tir.function import PrimFunc
 from ...tir.op import all_
-from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
+from ...tir.stmt import Block, BlockRealize, For, Stmt
 from ...tir.walk import substitute, transform, uses_var
 from ..edit.buffer_arguments import pick_buffer
-from ..edit.loop_nests import rebuild
+from ..edit.buffer_replacement import moved_accesses
+from ..edit.statement_edits import rebuild
 from ..errors import ScheduleError, require
 from ..lookup import find_block
 from ..primitive import primitive
@@ -375,12 +375,10 @@ def _rewrite(
             zero, overlap = const(1, tile.loop.dtype), const(tile.overlap, offset.dtype)
             tests.append(Or(LT(tile.loop, zero), LE(overlap, offset)))
 
+    def wrapped(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple([i % size if d == axis else i for d, i in enumerate(indices)])
+
     def post(n: Any) -> Any:
-        if isinstance(n, (BufferLoad, BufferStore)) and n.buffer is buffer:
-            at = tuple([i % size if d == axis else i for d, i in enumerate(n.indices)])
-            if isinstance(n, BufferLoad):
-                return BufferLoad(small, at, n.predicate)
-            return BufferStore(small, n.value, at, n.predicate)
         if isinstance(n, BlockRealize):
             return _in_order(n, roll.loop)
         if isinstance(n, Block) and any(r.buffer is buffer for r in (*n.reads, *n.writes)):
@@ -395,7 +393,7 @@ def _rewrite(
         whole = Range(const(0, size.dtype), size)
         return BufferRegion(small, tuple([whole if d == axis else r for d, r in enumerate(region.region)]))
 
-    changed = transform(inside[0], post=post)
+    changed = transform(moved_accesses(inside[0], buffer, small, wrapped), post=post)
 
     def guarded(n: Any) -> Any:
         if isinstance(n, BlockRealize) and n.block.name_hint == realize.block.name_hint:

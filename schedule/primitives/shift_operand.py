@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from ...tir.analysis.access import opaque_buffers
 from ...tir.analysis.region_cover import covers_domain
 from ...tir.analysis.tree import tree_of, unique_block_name
-from ...tir.buffer import Buffer, BufferRegion
+from ...tir.buffer import Buffer
 from ...tir.dtype import parse_dtype
-from ...tir.expr import BufferLoad, Cast, Expr, IntImm, IterVar, Mul, Range, Var, const, is_const_int
+from ...tir.expr import BufferLoad, Cast, Expr, IterVar, Mul, Range, Var, const, is_const_int
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt, seq
 from ...tir.walk import loads_and_stores, replace_buffers, substitute, uses_var
 from ..edit.buffer_arguments import pick_buffer
-from ..edit.copied_element import point
+from ..edit.element_blocks import element_block, in_own_loops, point
 from ..edit.index_map_arguments import own_nest
-from ..edit.loop_nests import nest, rebuild
+from ..edit.statement_edits import allocating, rebuild
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..lookup import find_block
@@ -137,7 +137,7 @@ def shift_operand(func: PrimFunc, block: str, read_buffer_index: int | str) -> t
         {realize: BlockRealize(realize.iter_values, realize.predicate, changed)},
         {
             top: lambda loops: seq(*before, loops, after),
-            scope.root.block: lambda b: b.with_(alloc_buffers=(*b.alloc_buffers, moved, sums, raw)),
+            scope.root.block: allocating(moved, sums, raw),
         },
     )
     return new, [BlockRV(name) for name in names]
@@ -192,7 +192,7 @@ def _shift(source: Buffer, target: Buffer, wide: str, amount: int, name: str) ->
     at = tuple([Var(f"v{d}", e.dtype) for d, e in enumerate(source.shape)])
     value = Cast(target.dtype, Cast(wide, BufferLoad(source, at)) + const(amount, wide))
     axes = [IterVar(Range.from_extent(e), v) for v, e in zip(at, source.shape, strict=True)]
-    return _stage(axes, [point(source, at)], BufferStore(target, value, at), name)
+    return in_own_loops(element_block(name, axes, BufferStore(target, value, at)))
 
 
 def _sum(axes: Sequence[IterVar], kept: Sequence[IterVar], factor: BufferLoad, target: Buffer, name: str) -> Stmt:
@@ -204,7 +204,7 @@ def _sum(axes: Sequence[IterVar], kept: Sequence[IterVar], factor: BufferLoad, t
     step = BufferStore(target, BufferLoad(target, at) + Cast(target.dtype, read), at)
     start = BufferStore(target, const(0, target.dtype), at)
     made = [IterVar(iv.dom, fresh[iv.var], iv.kind) for iv in own]
-    return _stage(made, [point(read.buffer, read.indices)], step, name, start)
+    return in_own_loops(element_block(name, made, step, [point(read.buffer, read.indices)], start))
 
 
 def _correct(
@@ -225,13 +225,4 @@ def _correct(
     found = BufferLoad(raw, at)
     store = BufferStore(total.buffer, found + term if factor > 0 else found - term, at)
     made = [IterVar(iv.dom, fresh[iv.var]) for iv in own]
-    return _stage(made, [point(raw, at), point(sums, where)], store, name)
-
-
-def _stage(
-    axes: Sequence[IterVar], reads: Sequence[BufferRegion], store: BufferStore, name: str, init: Stmt | None = None
-) -> Stmt:
-    """Return a block with one loop per axis."""
-    block = Block(tuple(axes), tuple(reads), (point(store.buffer, store.indices),), name, store, init=init)
-    loops = [(Var(f"ax{d}", iv.var.dtype), iv.dom.extent) for d, iv in enumerate(axes)]
-    return nest(loops, BlockRealize(tuple([v for v, _ in loops]), IntImm(1, "bool"), block))
+    return in_own_loops(element_block(name, made, store))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ...tir.analysis.accessed_boxes import accessed_boxes_below
 from ...tir.analysis.dependence import conflicts
 from ...tir.analysis.tree import Tree
 from ...tir.expr import IterVar, Var
 from ...tir.stmt import BlockRealize, For, Stmt
-from ...tir.walk import uses_var
+from ...tir.walk import pre_order, uses_var
 from ..bindings import analyzer_above
 from ..errors import ScheduleError, require
 from ..harmless_conflicts import binding_block, only_reduced, why_not_privatizable
@@ -82,3 +82,20 @@ def _axis(realize: BlockRealize, var: Var) -> str:
         if axis.kind == IterVar.REDUCE and uses_var(value, var):
             return axis.var.name
     return "?"
+
+
+def check_kinds_for(tree: Tree, realize: BlockRealize, loops: Sequence[For]) -> None:
+    """Raise ScheduleError when a reduce axis of the block would run on a parallel, vectorized or thread-bound loop."""
+    for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        if iv.kind == IterVar.SPATIAL:
+            continue
+        for loop in loops:
+            if loop.kind in ("serial", "unrolled") or (loop.thread_binding or "").startswith("threadIdx"):
+                continue  # on threadIdx it becomes a reduction across threads, as with bind
+            if any(n is loop.loop_var for n in pre_order(value)):
+                raise ScheduleError(
+                    f"the {iv.kind} axis {iv.var.name} of block {realize.block.name_hint!r} would run on the "
+                    f"{loop.kind} loop {loop.loop_var.name}",
+                    where=tree.loops.get(loop.loop_var, loop),
+                    hint="choose a serial loop, or do this before parallel, vectorize and bind",
+                )
