@@ -7,10 +7,11 @@ from typing import Any
 
 from ..tir.analysis.access_regions import access_regions, linear_key
 from ..tir.buffer import Buffer
-from ..tir.expr import Expr, IterVar, Let, Var
+from ..tir.expr import Expr
+from ..tir.fresh_copy import fresh_copy
 from ..tir.function import PrimFunc
-from ..tir.stmt import Allocate, Block, BlockRealize, Evaluate, For, LetStmt, Stmt
-from ..tir.walk import pre_order, replace_buffers, transform
+from ..tir.stmt import BlockRealize, Evaluate, Stmt
+from ..tir.walk import replace_buffers
 from .compute import as_dtype, as_shape
 from .operation import ExternOp
 from .tensor import Tensor
@@ -96,7 +97,7 @@ def extern_primfunc(
         if not fits or t.dtype != b.dtype:
             raise ValueError(f"extern_primfunc {primfunc.name}: {t!r} does not fit {b!r}")
     fresh = {b: b.with_() for b in (*ins, *outs)}
-    body = replace_buffers(renewed(root), fresh)
+    body = replace_buffers(fresh_copy(root), fresh)
     return extern(
         [list(b.shape) for b in outs],
         inputs,
@@ -108,36 +109,3 @@ def extern_primfunc(
         tag,
         attrs,
     )
-
-
-def renewed(stmt: Stmt) -> Any:
-    """``stmt`` with fresh variables and buffers for those that it defines, so that it may occur twice in a program."""
-    fresh: dict[Var, Var] = {}
-    buffers: dict[Buffer, Buffer] = {}
-    for n in pre_order(stmt):
-        if isinstance(n, For):
-            fresh[n.loop_var] = Var(n.loop_var.name, n.loop_var.dtype)
-        elif isinstance(n, (LetStmt, Let)):
-            fresh[n.var] = Var(n.var.name, n.var.dtype)
-        elif isinstance(n, Allocate):
-            buffers[n.buffer] = n.buffer.with_()
-        elif isinstance(n, Block):
-            fresh.update({iv.var: Var(iv.var.name, iv.var.dtype) for iv in n.iter_vars})
-            buffers.update({b: b.with_() for b in (*n.alloc_buffers, *[m.buffer for m in n.match_buffers])})
-
-    def post(n: Any) -> Any:
-        if isinstance(n, Var):
-            return fresh.get(n)
-        if isinstance(n, For):
-            return n.with_(loop_var=fresh[n.loop_var])
-        if isinstance(n, LetStmt):
-            return LetStmt(fresh[n.var], n.value, n.body)
-        if isinstance(n, Let):
-            return Let(fresh[n.var], n.value, n.body)
-        if isinstance(n, Block) and n.iter_vars:
-            return n.with_(
-                iter_vars=tuple([IterVar(iv.dom, fresh[iv.var], iv.kind, iv.thread_tag) for iv in n.iter_vars])
-            )
-        return None
-
-    return replace_buffers(transform(stmt, post=post), buffers)

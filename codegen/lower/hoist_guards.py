@@ -16,13 +16,13 @@ from ...tir.arith import Analyzer, conjuncts, eval_interval, linear_coefficients
 from ...tir.dtype import is_int
 from ...tir.equal import structural_equal
 from ...tir.expr import And, Call, Expr, FloorDiv, FloorMod, IntImm, Range, Select, Var, const
+from ...tir.fresh_copy import fresh_copy
 from ...tir.function import PrimFunc
 from ...tir.index_types import index_like
 from ...tir.node import Node
 from ...tir.stmt import For, IfThenElse, LetStmt, Stmt, seq
 from ...tir.walk import pre_order, substitute, transform, vars_in
 from .bound_checks import as_difference, inner_domains
-from .statement_copies import fresh_copy
 
 TAIL = "pragma_tail"
 

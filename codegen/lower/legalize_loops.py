@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...tir import op
 from ...tir.dtype import bits_of, is_bool
 from ...tir.expr import BufferLoad, IntImm, Var, const
+from ...tir.fresh_copy import fresh_copy
 from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import BufferStore, For, IfThenElse, Stmt, seq
@@ -12,7 +13,6 @@ from ...tir.walk import pre_order, substitute, transform
 from ..machine.target import Target
 from .choose_unrolled import with_pragmas_of
 from .insert_prefetches import DISTANCE, unrolled_distance
-from .statement_copies import fresh_copy
 
 UNROLL_FACTOR = "pragma_unroll_factor"
 _MAX_VECTORS_AT_ONCE = 4

@@ -15,12 +15,12 @@ from ...tir.arith import Analyzer, linear_coefficients
 from ...tir.buffer import Buffer
 from ...tir.dtype import bytes_of, is_int, lanes_of
 from ...tir.expr import BufferLoad, Call, Expr, IntImm, Var, const
+from ...tir.fresh_copy import fresh_copy
 from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import Allocate, AttrStmt, BufferStore, For, IfThenElse, LetStmt, Stmt, While, seq
 from ...tir.walk import pre_order, substitute, transform, vars_in
 from ..machine.target import Target
-from .statement_copies import fresh_copy
 
 NONTEMPORAL = "pragma_nontemporal_store"
 NONTEMPORAL_ATTR = "nontemporal_store"

@@ -13,11 +13,11 @@ from ...tir.analysis.tree import Tree, blocks_below, tree_of, unique_block_name
 from ...tir.arith import Analyzer, eval_interval
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, const
+from ...tir.fresh_copy import fresh_copy
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ...tir.walk import pre_order, substitute, transform, uses_var, vars_in
 from ..errors import ScheduleError
-from ..fresh_copy import fresh_copy
 from ..lookup import find_loop
 from ..primitive import primitive
 from ..require.nest_preconditions import check_plain
