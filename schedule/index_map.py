@@ -1,4 +1,4 @@
-"""Index maps: where the element at some indices goes, written as a Python function of the indices.
+"""This module defines index maps: where the element at some indices goes, as a Python function of the indices.
 
 >>> m = IndexMap.from_func(lambda k, j: (j // 48, k, j % 48))
 >>> m.as_text()
@@ -6,23 +6,21 @@
 >>> [int(e) for e in m.map_shape((64, 255))]
 [6, 64, 48]
 
-A map is kept in traces as its text, which is read back by walking its syntax tree, never by evaluating it. A map that
-uses scalar parameters or sizes of the function is kept as its text and these, by the names that the text has for them:
+A map is kept in traces as its text, which the parser of TIR reads back; nothing is executed. A map that uses scalar parameters or sizes of the function is kept as its text and these, by the names that the text has for them:
 ``["lambda i: (i + n,)", {"n": n}]``.
 """
 
 from __future__ import annotations
 
-import ast
 import inspect
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ..tir.arith import Analyzer, eval_interval
-from ..tir.arith.itermap import NotInvertible, invert
+from ..tir.arith.itermap import invert_sums
 from ..tir.expr import (
-    LT,
     Add,
     BinaryOp,
     Cast,
@@ -35,18 +33,20 @@ from ..tir.expr import (
     Range,
     Sub,
     Var,
-    const,
     convert,
     is_const_int,
     make_binary,
     match_types,
 )
-from ..tir.structure import same
+from ..tir.parser import parse_expression
+from ..tir.printer_expr import ExprPrinter
+from ..tir.reason import Reason
 from ..tir.walk import pre_order, substitute, uses_var
 from .errors import ScheduleError, bad_argument
 
 _LONGEST = 2000
-_SIGNS = {Add: "+", Sub: "-", Mul: "*", FloorDiv: "//", FloorMod: "%"}
+_LAMBDA = re.compile(r"\s*lambda\b\s*((?:[^\W\d]\w*\s*,\s*)*(?:[^\W\d]\w*)?)\s*:(.*)", re.DOTALL)
+_ARITHMETIC = (Add, Sub, Mul, FloorDiv, FloorMod)
 
 
 @dataclass(frozen=True)
@@ -130,49 +130,20 @@ class IndexMap:
         problem = ScheduleError(
             f"{text[:80]!r} is not an index map", hint="write e.g. 'lambda i, j: (i // 16, j, i % 16)'"
         )
-        if len(text) > _LONGEST:
+        header = _LAMBDA.fullmatch(text)
+        if header is None or len(text) > _LONGEST:
             raise problem
-        try:
-            tree = ast.parse(text, mode="eval").body
-        except (SyntaxError, ValueError, MemoryError, RecursionError):
-            raise problem from None
-        if not isinstance(tree, ast.Lambda):
-            raise problem
-        a = tree.args
-        if a.vararg or a.kwarg or a.kwonlyargs or a.defaults or a.posonlyargs:
-            raise problem
-        variables = {p.arg: Var(p.arg) for p in a.args}
-        body = tree.body.elts if isinstance(tree.body, (ast.Tuple, ast.List)) else [tree.body]
-
+        indices = {name: Var(name) for name in header[1].replace(",", " ").split()}
         named = {name: convert(e) for name, e in (sizes or {}).items()}
-
-        def read(n: ast.expr) -> Any:
-            if isinstance(n, ast.Name) and (n.id in variables or n.id in named):
-                return variables[n.id] if n.id in variables else named[n.id]
-            if isinstance(n, ast.Constant) and type(n.value) is int:
-                return const(n.value)
-            if isinstance(n, ast.UnaryOp) and isinstance(n.op, ast.USub):
-                return 0 - read(n.operand)
-            if isinstance(n, ast.BinOp):
-                x, y = read(n.left), read(n.right)
-                if isinstance(n.op, ast.Add):
-                    return x + y
-                if isinstance(n.op, ast.Sub):
-                    return x - y
-                if isinstance(n.op, ast.Mult):
-                    return x * y
-                if isinstance(n.op, ast.FloorDiv):
-                    return x // y
-                if isinstance(n.op, ast.Mod):
-                    return x % y
-            raise problem
-
+        separator = IndexMap.AXIS_SEPARATOR
         try:
-            separators = [isinstance(e, ast.Name) and e.id == IndexMap.AXIS_SEPARATOR not in variables for e in body]
-            parts = [IndexMap.AXIS_SEPARATOR if s else read(e) for e, s in zip(body, separators, strict=True)]
-            return _from_parts(tuple(variables.values()), parts, [e for e in named.values() if isinstance(e, Var)])
-        except (ZeroDivisionError, OverflowError, RecursionError):
+            body = parse_expression(header[2], {separator: separator, **named, **indices})
+            parts = [
+                p if _is_separator(p) else convert(p) for p in (body if isinstance(body, (tuple, list)) else (body,))
+            ]
+        except (ValueError, TypeError, OverflowError):
             raise problem from None
+        return _from_parts(tuple(indices.values()), parts, [e for e in named.values() if isinstance(e, Var)])
 
     @property
     def sizes(self) -> list[Var]:
@@ -190,7 +161,7 @@ class IndexMap:
                         f"the index map uses {n.name}, which is none of its indices",
                         hint="use the map's own indices, numbers, and scalar parameters or sizes of the function only",
                     )
-                if not isinstance(n, (Var, IntImm, *_SIGNS)):
+                if not isinstance(n, (Var, IntImm, *_ARITHMETIC)):
                     raise ScheduleError(
                         f"the index map uses {n}; it may use +, -, *, // and % only",
                         hint="compute anything else in a block of its own",
@@ -203,31 +174,25 @@ class IndexMap:
 
     def as_text(self) -> str:
         """Return the map as a Python lambda."""
-        names = self._names()
-        parts = [_text(e, 0, names) for e in self.final_indices]
+        printer = self._printer()
+        parts = [printer.text(e) for e in self.final_indices]
         for n in reversed(self.axis_separators):
             parts.insert(n, self.AXIS_SEPARATOR)
         body = ", ".join(parts) + ("," if len(parts) == 1 else "")
-        return f"lambda {', '.join(names[v] for v in self.initial_indices)}: ({body})"
+        return f"lambda {printer.many(self.initial_indices)}: ({body})"
 
     def recorded(self) -> str | list[Any]:
         """Return the map as a trace keeps it: its text, together with the sizes that it uses, if any."""
-        names = self._names()
+        names = self._printer().names.texts
         sizes: dict[str, Var] = {names[v]: v for v in self.sizes}
         return [self.as_text(), sizes] if sizes else self.as_text()
 
-    def _names(self) -> dict[Var, str]:
-        """Return a name for each variable; different variables have different names."""
-        out: dict[Var, str] = {}
-        taken: set[str] = set()
+    def _printer(self) -> ExprPrinter:
+        """Return a printer that has a name for each variable; different variables have different names."""
+        printer = ExprPrinter(typed=False)
         for v in (*self.initial_indices, *self.sizes):
-            name, number = v.name, 0
-            while name in taken:
-                number += 1
-                name = f"{v.name}_{number}"
-            taken.add(name)
-            out[v] = name
-        return out
+            printer.names.define(v, v.name)
+        return printer
 
     __str__ = as_text
 
@@ -318,16 +283,15 @@ class IndexMap:
         doms = {v: Range.from_extent(e) for v, e in zip(mine.initial_indices, shape, strict=True)}
         for v, r in doms.items():
             an.bind(v, r)
-        try:
-            try:
-                solved, tests = _invert(an, doms, mine.final_indices, variables, as_written=True)
-            except NotInvertible:
-                solved, tests = _invert(an, doms, mine.final_indices, variables, as_written=False)
-        except NotInvertible as problem:
+        found = invert_sums(an, doms, mine.final_indices, variables, as_written=True)
+        if isinstance(found, Reason):
+            found = invert_sums(an, doms, mine.final_indices, variables, as_written=False)
+        if isinstance(found, Reason):
             raise ScheduleError(
-                f"the index map {self} is not known to send each index to a place of its own: {problem}",
+                f"the index map {self} is not known to send each index to a place of its own: {found}",
                 hint="use splits, fusions and a reordering of the indices",
-            ) from None
+            )
+        solved, tests = found
         forth = {v: e for v, e in zip(variables, mine.final_indices, strict=True)}
         for v, e in solved.items():  # the inverse of the result for v must be v
             if not an.can_prove_equal(substitute(e, forth), v):
@@ -338,45 +302,6 @@ class IndexMap:
         shorten = Analyzer() if tests else an
         back = [solved[v] if isinstance(solved[v], Var) else shorten.simplify(solved[v]) for v in mine.initial_indices]
         return tuple(back), [an.simplify(t) for t in tests]
-
-
-def _invert(
-    analyzer: Analyzer, doms: dict[Var, Range], indices: Sequence[Expr], values: Sequence[Expr], as_written: bool
-) -> tuple[dict[Var, Expr], list[Expr]]:
-    """Return the result of :func:`invert`, also where indices are digits of one sum.
-
-    For ``(i * 56 + j) // 64`` and ``(i + 1) % 4`` the equations are solved for the sum first, then for the variables in
-    it.
-    """
-    sums = [
-        n.a
-        for e in indices
-        for n in pre_order(e)
-        if isinstance(n, (FloorDiv, FloorMod)) and isinstance(n.b, IntImm) and isinstance(n.a, Add)
-    ]
-    if not sums or not all(same(sums[0], other) for other in sums):
-        return invert(analyzer, doms, indices, values, as_written)
-    whole = sums[0]
-    ends = eval_interval(whole, doms, analyzer)
-    if ends is None or not analyzer.can_prove(ends[0] >= 0):
-        return invert(analyzer, doms, indices, values, as_written)
-    var = Var("s", whole.dtype)
-    span = Range.from_extent(analyzer.simplify(ends[1] + 1))
-    analyzer.bind(var, span)
-
-    def walk(e: Expr) -> Expr:
-        if isinstance(e, Add) and same(e, whole):
-            return var
-        return make_binary(type(e), walk(e.a), walk(e.b)) if isinstance(e, BinaryOp) else e
-
-    inside = {n for n in pre_order(whole) if isinstance(n, Var)}
-    others = {v: r for v, r in doms.items() if v not in inside}
-    outer, tests = invert(analyzer, {var: span, **others}, [walk(e) for e in indices], values, as_written)
-    place = outer.pop(var)
-    inner, more = invert(analyzer, {v: r for v, r in doms.items() if v in inside}, [whole], [place])
-    # the bounds of the parts imply the bounds of the sum
-    tests = [t for t in tests if not (isinstance(t, LT) and t.a is place)]
-    return {v: {**outer, **inner}[v] for v in doms}, [*tests, *more]
 
 
 def _whole_remainders(e: Expr, analyzer: Analyzer, ranges: dict[Var, Range]) -> Expr:
@@ -412,17 +337,3 @@ def _from_parts(variables: tuple[Var, ...], parts: Sequence[Any], sizes: Collect
         else:
             indices.append(part)
     return IndexMap(variables, tuple(indices), tuple(separators)).checked(sizes)
-
-
-def _text(e: Expr, outer: int, names: Mapping[Var, str]) -> str:
-    if isinstance(e, Var):
-        return names[e]
-    if isinstance(e, Cast):  # of a size, between indices of another type
-        return _text(e.value, outer, names)
-    if isinstance(e, IntImm):
-        return str(e.value) if e.value >= 0 else f"({e.value})"
-    assert isinstance(e, BinaryOp)
-    sign = _SIGNS[type(e)]
-    level = 1 if sign in "+-" else 2
-    text = f"{_text(e.a, level, names)} {sign} {_text(e.b, level + 1, names)}"
-    return f"({text})" if level < outer else text

@@ -127,10 +127,14 @@ def folds(cls: type[BinaryOp], a: Expr, b: Expr) -> bool:
 
 
 class ExprPrinter:
-    """Prints expressions; :class:`tilewright.tir.printer_stmt.StmtPrinter` prints statements."""
+    """Prints expressions; :class:`tilewright.tir.printer_stmt.StmtPrinter` prints statements.
 
-    def __init__(self) -> None:
+    Without ``typed`` numbers, and conversions between them, are written without their data types.
+    """
+
+    def __init__(self, typed: bool = True) -> None:
         self.names = Names()
+        self.typed = typed
 
     def text(self, e: Any, min_precedence: int = 0) -> str:
         """Return the text of ``e``, in parentheses when its precedence is below ``min_precedence``."""
@@ -138,8 +142,10 @@ class ExprPrinter:
         if cls is Var:
             name = self.names.texts.get(e)
             return name if name is not None else self.unknown_var(e)
-        if cls is IntImm and e.dtype == "int32":
+        if cls is IntImm and (e.dtype == "int32" or not self.typed):
             return str(e.value)
+        if cls is Cast and not self.typed:
+            return self.text(e.value, min_precedence)
         infix = _INFIX.get(cls)
         if infix is not None:
             symbol, precedence = infix
@@ -158,12 +164,11 @@ class ExprPrinter:
             return out if precedence >= min_precedence else f"({out})"
         return str(out)
 
-    @staticmethod
-    def _is_plain(cls: type, a: Expr, b: Expr) -> bool:
+    def _is_plain(self, cls: type, a: Expr, b: Expr) -> bool:
         if cls is And or cls is Or:
             return True
         dtype = a.dtype
-        if dtype != b.dtype or folds(cls, a, b):
+        if (self.typed and dtype != b.dtype) or folds(cls, a, b):
             return False
         if cls is FloorDiv or cls is FloorMod:
             return not is_float(dtype)

@@ -12,12 +12,13 @@ from ...tir.analysis.region_cover import covers_domain, domain_text, why_not_cov
 from ...tir.analysis.scope import Scope, is_output_block
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.arith import Analyzer, conjuncts
-from ...tir.arith.itermap import NotInvertible, invert
+from ...tir.arith.itermap import invert
 from ...tir.buffer import Buffer
 from ...tir.equal import structural_equal
 from ...tir.expr import BufferLoad, Expr, Var, cast
 from ...tir.function import PrimFunc
 from ...tir.op import all_
+from ...tir.reason import Reason
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt
 from ...tir.walk import loads_and_stores, pre_order, substitute, transform, uses_var
 from ..errors import ScheduleError, require
@@ -222,12 +223,12 @@ def _axes_from(
 ) -> tuple[dict[Var, Expr], list[Expr]]:
     """Return the axes of the block from the equations ``indices == values``, and the conditions under which they
     exist."""
-    try:
-        return invert(analyzer, {iv.var: iv.dom for iv in realize.block.iter_vars}, indices, values)
-    except NotInvertible as e:
+    found = invert(analyzer, {iv.var: iv.dom for iv in realize.block.iter_vars}, indices, values)
+    if isinstance(found, Reason):
         raise ScheduleError(
             f"block {realize.block.name_hint!r} reads its input at {', '.join(map(str, indices))}, from which its axes "
-            f"do not follow (see {e.index})",
+            f"do not follow (see {found.nodes[0]})",
             where=realize,
             hint="the indices must be its axes, or splits and fusions of them, each used once",
-        ) from None
+        )
+    return found

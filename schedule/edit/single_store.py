@@ -9,9 +9,10 @@ from ...tir.analysis.declared_regions import redeclared
 from ...tir.analysis.footprint import analyzer_at
 from ...tir.analysis.scope import Scope
 from ...tir.analysis.tree import Tree
-from ...tir.arith.itermap import NotInvertible, inverse
+from ...tir.arith.itermap import inverse
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import BufferLoad, Expr, Let, Var
+from ...tir.reason import Reason
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, LetStmt, Stmt
 from ...tir.walk import pre_order
 from ..errors import ScheduleError
@@ -45,15 +46,15 @@ def axes_of_store(tree: Tree, realize: BlockRealize, store: BufferStore) -> tupl
     analyzer = analyzer_at(tree, realize)
     for v, dom in doms.items():
         analyzer.bind(v, dom)
-    try:
-        return inverse(analyzer, doms, store.indices)
-    except NotInvertible as e:
+    found = inverse(analyzer, doms, store.indices)
+    if isinstance(found, Reason):
         where = f"{store.buffer.name}[{', '.join(map(str, store.indices))}]"
         raise ScheduleError(
-            f"block {realize.block.name_hint!r} stores at {where}, from which its axes do not follow (see {e.index})",
+            f"block {realize.block.name_hint!r} stores at {where}, from which its axes do not follow (see {found.nodes[0]})",
             where=realize,
             hint="the indices must be its axes, or splits and fusions of them, each used once",
-        ) from None
+        )
+    return found
 
 
 def with_regions(block: Block, more: Sequence[BufferRegion]) -> Block:

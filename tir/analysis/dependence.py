@@ -12,18 +12,16 @@ iteration maps.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import count
+from dataclasses import dataclass
 from typing import Any
 
 from ..arith import Analyzer, linear_coefficients
+from ..arith.itermap import DigitSum, write_digits
 from ..buffer import Buffer
-from ..expr import Expr, FloorDiv, FloorMod, IntImm, Range, Var, const, is_const_int
+from ..expr import Expr, IntImm, Range, Var, const, is_const_int
 from ..stmt import For
-from ..walk import pre_order, substitute
+from ..walk import substitute
 from .accessed_boxes import AccessedBox
-
-_serial = count()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,16 +115,6 @@ def _shape(e: Any) -> Any:
     return (type(e), *[_shape(c) for c in e.children()], getattr(e, "op", None), getattr(e, "buffer", None))
 
 
-@dataclass(slots=True, eq=False)
-class _Family:
-    """A ``_Family`` holds the digits of one expression that is divided: ``value = sum(digit * weight)``, highest
-    first."""
-
-    value: Expr
-    weights: list[Expr]
-    digits: list[Var] = field(default_factory=list)
-
-
 def _undetermined(
     analyzer: Analyzer,
     second: dict[Var, Var],
@@ -143,15 +131,15 @@ def _undetermined(
         lo, extent = substitute(loop.min, rename), substitute(loop.extent, rename)
         rename[loop.loop_var] = var
         analyzer.bind(var, Range(lo, extent))
-    left = _digits(analyzer, store.first)
-    right = _digits(analyzer, [substitute(e, rename) for e in other.first])
+    left = write_digits(analyzer, store.first)
+    right = write_digits(analyzer, [substitute(e, rename) for e in other.first])
     if left is None or right is None:
         return tuple(wanted)
     pairs: list[tuple[Var, Var]] = list(second.items())
-    families: list[tuple[_Family, _Family]] = []
+    divided: list[tuple[DigitSum, DigitSum]] = []
     for a, b in zip(left[1], right[1], strict=False):
-        if len(a.weights) == len(b.weights) and all(map(analyzer.can_prove_equal, a.weights, b.weights)):
-            families.append((a, b))
+        if len(a.places) == len(b.places) and all(map(analyzer.can_prove_equal, a.places, b.places)):
+            divided.append((a, b))
             pairs.extend(zip(a.digits, b.digits, strict=True))
     equations = [
         (f, g, e, substitute(h, rename))
@@ -166,10 +154,10 @@ def _undetermined(
             break
         same: dict[Var, Expr] = {open_pairs.pop(solved): solved}
         equations = [(f, substitute(g, same), e, substitute(h, same)) for f, g, e, h in equations]
-        for pair in list(families):
+        for pair in list(divided):
             a, b = pair
             if all(d not in open_pairs for d in a.digits):
-                families.remove(pair)
+                divided.remove(pair)
                 known: dict[Var, Expr] = {w: v for v, w in pairs if v not in open_pairs}
                 equations.append((a.value, substitute(b.value, known), one, one))
     missing = tuple([v for v in wanted if v in open_pairs])
@@ -216,109 +204,3 @@ def _solves(
         if analyzer.can_prove(rest + (e - 1) < c) and analyzer.can_prove(rest - (h - 1) > 0 - c):
             return True
     return False
-
-
-def _digits(analyzer: Analyzer, exprs: Iterable[Expr]) -> tuple[list[Expr], list[_Family]] | None:
-    """Return ``exprs`` with quotients and remainders by constants written as digits.
-
-    The result is None when the divisors do not form a mixed radix.
-    """
-    simple = [analyzer.simplify(e) for e in exprs]
-    cuts: dict[Any, tuple[Expr, list[Expr]]] = {}
-    for e in simple:
-        for n in pre_order(e):
-            part = _part(n)
-            if part is not None:
-                numerator, lower, upper = part
-                _, found = cuts.setdefault(_shape(numerator), (numerator, []))
-                found.extend(x for x in (lower, upper) if x is not None)
-    if not cuts:
-        return simple, []
-    families: dict[Any, _Family] = {}
-    for key, (value, found) in cuts.items():
-        weights = _chain(analyzer, found)
-        if weights is None:
-            return None
-        family = _Family(value, [w for w, _ in weights])
-        lo, hi = analyzer.const_int_bound(value)
-        for weight, ratio in weights:
-            digit = Var(f"digit{next(_serial)}", value.dtype)
-            if ratio is not None:
-                analyzer.bind(digit, (0, ratio - 1))
-            elif isinstance(weight, IntImm):
-                size = weight.value
-                analyzer.bind(digit, (None if lo is None else lo // size, None if hi is None else hi // size))
-            elif lo is not None and lo >= 0:
-                analyzer.bind(digit, (0, None))
-            family.digits.append(digit)
-        families[key] = family
-
-    def rewrite(n: Any) -> Any:
-        part = _part(n)
-        if part is None:
-            return n.map_children(rewrite)
-        numerator, lower, upper = part
-        family = families[_shape(numerator)]
-        total: Expr = const(0, numerator.dtype)
-        inside = upper is None
-        for digit, weight in zip(family.digits, family.weights, strict=True):
-            if inside:
-                total = total + digit * analyzer.simplify(weight // lower)
-            inside = (inside or _same(analyzer, weight, upper)) and not _same(analyzer, weight, lower)
-        return total
-
-    return [rewrite(e) for e in simple], list(families.values())
-
-
-def _same(analyzer: Analyzer, a: Expr, b: Expr | None) -> bool:
-    return b is not None and analyzer.can_prove_equal(a, b)
-
-
-def _chain(analyzer: Analyzer, cuts: Sequence[Expr]) -> list[tuple[Expr, Expr | None]] | None:
-    """Return the weights of a mixed radix that contains all ``cuts``, most significant first.
-
-    Each comes with the number of values that its digit takes (None for the first). The result is None when one does not
-    divide the next.
-    """
-    one = const(1, cuts[0].dtype)
-    distinct: list[Expr] = [one]
-    for cut in cuts:
-        if not any(analyzer.can_prove_equal(cut, w) for w in distinct):
-            distinct.append(cut)
-    if all(isinstance(w, IntImm) for w in distinct):
-        distinct.sort(key=lambda w: w.value)  # type: ignore[attr-defined]
-    out: list[tuple[Expr, Expr | None]] = []
-    low, rest = distinct[0], distinct[1:]
-    while rest:
-        # the next weight is the one that divides all others left
-        found = next((w for w in rest if all(_divides(analyzer, w, other) for other in rest)), None)
-        if found is None or not _divides(analyzer, low, found):
-            return None
-        out.insert(0, (low, analyzer.simplify(found // low)))
-        rest.remove(found)
-        low = found
-    return [(low, None), *out]
-
-
-def _divides(analyzer: Analyzer, a: Expr, b: Expr) -> bool:
-    if isinstance(a, IntImm) and isinstance(b, IntImm):
-        return b.value % a.value == 0
-    return analyzer.can_prove_equal((b // a) * a, b)
-
-
-def _part(n: Any) -> tuple[Expr, Expr, Expr | None] | None:
-    """Return (e, lower, upper) for ``(e % upper) // lower`` with positive divisors; upper is None for a plain
-    quotient."""
-    lower: Expr | None = None
-    upper: Expr | None = None
-    if isinstance(n, FloorDiv) and _divisor(n.b):
-        lower, n = n.b, n.a
-    if isinstance(n, FloorMod) and _divisor(n.b):
-        upper, n = n.b, n.a
-    if lower is None and upper is None:
-        return None
-    return n, const(1, n.dtype) if lower is None else lower, upper
-
-
-def _divisor(e: Expr) -> bool:
-    return not isinstance(e, IntImm) or e.value > 0

@@ -16,7 +16,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from ..arith import Analyzer, bind_sizes, eval_interval, lies_between, linear_coefficients
-from ..arith.itermap import as_bound, value_count, with_digit_variables
+from ..arith.inequality import as_bound
+from ..arith.itermap import value_count, with_digit_variables
 from ..expr import BufferLoad, Expr, FloorDiv, FloorMod, IntImm, Range, Var, const, is_const_int
 from ..op import max_, min_
 from ..stmt import Block, For, Stmt

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
 from ..arith import Analyzer, conjuncts, eval_interval
-from ..arith.itermap import NotInvertible, invert
+from ..arith.itermap import invert
 from ..buffer import Buffer
 from ..expr import Add, Expr, FloorDiv, IntImm, IterVar, Max, Min, Range, Sub, Var
 from ..reason import Reason
@@ -89,10 +89,10 @@ def domain_conditions(tree: Tree, realize: BlockRealize) -> list[Expr] | None:
     for iv in realize.block.iter_vars:
         analyzer.bind(iv.var, iv.dom)
     used = {v: r for v, r in loops.items() if any(uses_var(e, v) for e in realize.iter_values)}
-    try:
-        solved, tests = invert(analyzer, used, realize.iter_values, axes)
-    except NotInvertible:
+    found = invert(analyzer, used, realize.iter_values, axes)
+    if isinstance(found, Reason):
         return None
+    solved, tests = found
     out: list[Expr] = []
     for test in (*tests, *[substitute(c, solved) for c in conjuncts(realize.predicate)]):
         left = analyzer.simplify(test)

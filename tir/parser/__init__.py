@@ -25,7 +25,7 @@ from .function_parser import FunctionParser
 from .parser_values import Namespace
 from .text_limits import USUAL_OPERATORS, check_text
 
-__all__ = ["ParseError", "parse", "parse_source"]
+__all__ = ["ParseError", "parse", "parse_expression", "parse_source"]
 
 _KNOWN = {"T": Namespace("T"), "Ts": Namespace("T"), "I": Namespace("I"), "tvm": Namespace("tvm")}
 
@@ -46,6 +46,25 @@ def parse(text: str, extra_vars: Mapping[str, Any] | None = None, *, filename: s
         return names.get(name, NotImplemented)
 
     return in_room(parse_source, source, outer) if operators > USUAL_OPERATORS else parse_source(source, outer)  # type: ignore[no-any-return]
+
+
+def parse_expression(text: str, names: Mapping[str, Any]) -> Any:
+    """Return the value of a Python expression over ``names`` and ``T``: a node, a number, a text, or a tuple of these.
+
+    Raises :class:`ParseError` like :func:`parse`, whose limits hold here too.
+
+    >>> from tilewright.tir.expr import Var
+    >>> parse_expression("i // 4, i % 4", {"i": Var("i")})
+    (i // 4, i % 4)
+    """
+    source = Source(text)
+    check_text(source)
+    known = {**_KNOWN, **names}
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+        return FunctionParser(source, lambda name: known.get(name, NotImplemented)).eval(tree.body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as e:
+        raise e if isinstance(e, ParseError) else ParseError(f"not an expression: {e}", source, 1, 0) from None
 
 
 def parse_source(source: Source, outer: Callable[[str], Any]) -> PrimFunc | IRModule:

@@ -6,15 +6,16 @@ inner part, :func:`invert` solves them for the loops, and :func:`with_digit_vari
 variables.
 """
 
-from .digit_variables import as_bound, value_count, with_digit_variables, without_low_digits
-from .inverse_map import NotInvertible, digit_of, inverse, invert
+from .digit_sums import DigitSum, write_digits
+from .digit_variables import value_count, with_digit_variables, without_low_digits
+from .inverse_map import inverse, invert, invert_sums
 from .iter_map import detect_iter_map
 from .iter_simplify import iter_map_simplify
-from .mixed_radix import IterMap, IterMark, IterSplit, IterSum
+from .mixed_radix import IterMap, IterMark, IterSplit, IterSum, digit_of
 from .subspace import Division, Subspace, divide_subspace
 
 __all__ = [
-    "Division", "IterMap", "IterMark", "IterSplit", "IterSum", "NotInvertible", "Subspace", "as_bound", "detect_iter_map",
-    "digit_of", "divide_subspace", "inverse", "invert", "iter_map_simplify", "value_count", "with_digit_variables",
-    "without_low_digits",
+    "DigitSum", "Division", "IterMap", "IterMark", "IterSplit", "IterSum", "Subspace", "detect_iter_map",
+    "digit_of", "divide_subspace", "inverse", "invert", "invert_sums", "iter_map_simplify", "value_count", "with_digit_variables", "without_low_digits",
+    "write_digits",
 ]  # fmt: skip

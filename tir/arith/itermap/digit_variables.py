@@ -1,8 +1,8 @@
 """This module replaces quotients and remainders of loops, their mixed-radix digits, by independent variables.
 
 ``f // 13`` and ``f % 13`` take their values independently of each other when the trip count of ``f`` is a multiple of
-13. The same holds for a number composed of several loops, such as ``x = f0 * 64 + f1``, also where a condition
-``x < 169`` limits it, as after an uneven split of a fused loop.
+13; trip counts and divisors may be symbolic. The same holds for a number composed of several loops, such as
+``x = f0 * 64 + f1``, also where a condition ``x < 169`` limits it, as after an uneven split of a fused loop.
 """
 
 from __future__ import annotations
@@ -10,29 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...expr import GE, GT, LE, LT, Expr, FloorDiv, FloorMod, IntImm, Range, Var, const, is_const_int
+from ...expr import LE, LT, Expr, IntImm, Range, Var, const, is_const_int
+from ...structure import same
 from ...walk import pre_order, uses_var
 from ..affine import linear_coefficients
 from ..analyzer import Analyzer
-from .inverse_map import digit_of
-from .symbolic_digit_variables import with_symbolic_digits
+from ..inequality import as_bound
+from .mixed_radix import Digit, constant_digit, place_in, radix_of, read_digit
 
 Parts = tuple[list[Expr], list[Expr], dict[Var, Range]]
-
-
-def as_bound(condition: Expr) -> tuple[Expr, Expr, bool] | None:
-    """Return ``condition`` as (e, b, True) for ``e <= b`` or (e, b, False) for ``e >= b``; None when it is neither."""
-    if isinstance(condition, (LT, LE)) and isinstance(condition.a, IntImm):  # 1 <= e
-        return condition.b, condition.a if isinstance(condition, LE) else condition.a + 1, False
-    if isinstance(condition, LT):
-        return condition.a, condition.b - 1, True
-    if isinstance(condition, LE):
-        return condition.a, condition.b, True
-    if isinstance(condition, GT):
-        return condition.a, condition.b + 1, False
-    if isinstance(condition, GE):
-        return condition.a, condition.b, False
-    return None
 
 
 def without_low_digits(analyzer: Analyzer, condition: Expr) -> Expr:
@@ -94,14 +80,10 @@ def with_digit_variables(
     ``analyzer`` learns the new variables. The result is None when digits depend on each other or, with ``once``, when
     two iterations of the loops have the same digits.
     """
-    parts = with_symbolic_digits(analyzer, indices, tests, ranges, once)
-    if parts is None:
-        return None
-    indices, tests, ranges = parts
     for _ in range(8):
         number = _composed_number(indices, ranges)
         if number is None:
-            return _single(analyzer, indices, tests, ranges, once)
+            return _separated(analyzer, indices, tests, ranges, once)
         parts = _as_one(analyzer, number, indices, tests, ranges, once)
         if parts is None:
             return None
@@ -109,67 +91,82 @@ def with_digit_variables(
     return None
 
 
-def _single(
+def _separated(
     analyzer: Analyzer, indices: list[Expr], tests: list[Expr], ranges: dict[Var, Range], once: bool
 ) -> Parts | None:
     """Replace the digits of single loops."""
-    wanted: dict[Var, dict[tuple[int, int | None], list[Expr]]] = {}
+    wanted: dict[Var, list[tuple[Expr, Digit]]] = {}
     whole: set[Var] = set()
-    for e in (*indices, *tests):
-        stack: list[Any] = [e]
-        while stack:
-            n = stack.pop()
-            digit = digit_of(n, ranges)
-            if digit is not None and digit[1:] != (1, None):
-                x, lower, upper = digit
-                wanted.setdefault(x, {}).setdefault((lower, upper), []).append(n)
-            elif isinstance(n, Var):
-                whole.add(n)
-            else:
-                stack.extend(n.children())
-    if not wanted:
-        return indices, tests, ranges
+    stack: list[Any] = [*indices, *tests]
+    while stack:
+        n = stack.pop()
+        digit = read_digit(n)
+        if digit is not None and digit.number in ranges and not _uses(digit, ranges):
+            wanted.setdefault(digit.number, []).append((n, digit))  # type: ignore[arg-type]
+        elif isinstance(n, Var):
+            whole.add(n)
+        else:
+            stack.extend(n.children())
     out = dict(ranges)
     replaced: dict[Expr, Expr] = {}
-    for x, parts in wanted.items():
-        extent = ranges[x].extent
-        if x in whole or not isinstance(extent, IntImm) or not is_const_int(ranges[x].min, 0):
+    for x, found in wanted.items():
+        if x in whole or not analyzer.can_prove_equal(ranges[x].min, const(0, x.dtype)):
             return None
-        trip_count = extent.value
-        last = 1
-        for lower, upper in sorted((low, trip_count if up is None else min(up, trip_count)) for low, up in parts):
-            # digits must not overlap, and the loop must run over whole periods of each
-            if (
-                lower < last
-                or (once and lower != last)
-                or (upper != trip_count and (trip_count % upper or upper % lower))
-            ):
-                return None
-            last = upper
-        if once and last != trip_count:
+        counts = _independent(analyzer, [digit for _, digit in found], ranges[x].extent, once)
+        if counts is None:
             return None
-        for (lower, up), nodes in parts.items():
-            top = trip_count if up is None else min(up, trip_count)
-            digit_var = Var(f"{x.name}_digit", x.dtype)
-            out[digit_var] = Range(const(0, x.dtype), const(-(-top // lower), x.dtype))
-            analyzer.bind(digit_var, out[digit_var])
-            replaced.update((n, digit_var) for n in nodes)
+        made: dict[int, Var] = {}
+        for (n, _), (place, count) in zip(found, counts, strict=True):
+            if place not in made:
+                made[place] = Var(f"{x.name}_digit", x.dtype)
+                out[made[place]] = Range(const(0, x.dtype), count)
+                analyzer.bind(made[place], out[made[place]])
+            replaced[n] = made[place]
         del out[x]
 
     def replace(n: Any) -> Any:
         return replaced[n] if n in replaced else n.map_children(replace)
 
-    return [replace(e) for e in indices], [replace(e) for e in tests], out
+    return ([replace(e) for e in indices], [replace(e) for e in tests], out) if replaced else (indices, tests, ranges)
 
 
-def _taken(n: Any) -> tuple[Expr, int, int | None] | None:
-    """Return (x, lower, upper) when n is ``x % upper // lower`` but not x itself."""
-    lower, upper = 1, None
-    if isinstance(n, FloorDiv) and isinstance(n.b, IntImm) and n.b.value > 0:
-        lower, n = n.b.value, n.a
-    if isinstance(n, FloorMod) and isinstance(n.b, IntImm) and n.b.value > 0:
-        upper, n = n.b.value, n.a
-    return (n, lower, upper) if (lower, upper) != (1, None) else None
+def _uses(digit: Digit, ranges: Mapping[Var, Range]) -> bool:
+    return any(uses_var(e, lambda v: v in ranges) for e in (digit.lower, digit.upper) if e is not None)
+
+
+def _independent(
+    analyzer: Analyzer, digits: Sequence[Digit], extent: Expr, once: bool
+) -> list[tuple[int, Expr]] | None:
+    """Return the number of the place of each digit, and how many values it takes.
+
+    The result is None when the digits do not take their values independently of each other while the loop runs, or with
+    ``once`` when iterations exist that have the same digits.
+    """
+    ends = [(analyzer.simplify(d.lower), _upper_end(analyzer, d, extent)) for d in digits]
+    low, up = ends[0]
+    if not once and all(same(a, low) and same(b, up) for a, b in ends) and same(up, extent):
+        if not analyzer.can_prove(low >= 1):
+            return None
+        return [(0, analyzer.simplify((extent + low - 1) // low))] * len(ends)  # a single digit needs no whole period
+    places = radix_of(analyzer, [*[e for pair in ends for e in pair], extent])
+    if places is None:
+        return None
+    spans = [(place_in(analyzer, lower, places), place_in(analyzer, upper, places)) for lower, upper in ends]
+    reached = 0
+    for first, last in sorted(set(spans)):
+        if first < reached or last < first or (once and first != reached):
+            return None
+        reached = last
+    if once and not analyzer.can_prove_equal(places[reached], extent):
+        return None
+    return [(first, analyzer.simplify(places[last] // places[first])) for first, last in spans]
+
+
+def _upper_end(analyzer: Analyzer, digit: Digit, extent: Expr) -> Expr:
+    if digit.upper is None:
+        return extent
+    upper: Expr = analyzer.simplify(digit.upper)
+    return extent if isinstance(upper, IntImm) and isinstance(extent, IntImm) and upper.value > extent.value else upper
 
 
 def _composed_number(exprs: Sequence[Expr], ranges: Mapping[Var, Range]) -> Expr | None:
@@ -177,10 +174,10 @@ def _composed_number(exprs: Sequence[Expr], ranges: Mapping[Var, Range]) -> Expr
     best: Expr | None = None
     for e in exprs:
         for n in pre_order(e):
-            taken = _taken(n)
+            taken = constant_digit(n)
             if taken is None or isinstance(taken[0], Var) or not uses_var(taken[0], lambda v: v in ranges):
                 continue
-            if any(_taken(inner) is not None for inner in pre_order(taken[0])):
+            if any(constant_digit(inner) is not None for inner in pre_order(taken[0])):
                 continue
             if taken[2] is None:
                 return taken[0]
@@ -214,7 +211,7 @@ def _as_one(
     x = Var("iteration", number.dtype)
 
     def replace(n: Any) -> Any:
-        taken = _taken(n)
+        taken = constant_digit(n)
         if taken is not None and uses_var(taken[0], lambda v: v in factors):
             core, lower, upper = taken
             rest = analyzer.simplify(core - number if upper is None else (core - number) % upper)

@@ -9,22 +9,41 @@ of a constant: added (``v + n``, and descending ``n - v``), or as the divisor of
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
 
-from ...expr import Add, Expr, FloorDiv, FloorMod, IntImm, Mul, Range, Sub, Var, const, is_const_int
-from ...walk import substitute, uses_var
+from ...expr import (
+    LT,
+    Add,
+    BinaryOp,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Mul,
+    Range,
+    Sub,
+    Var,
+    const,
+    is_const_int,
+    make_binary,
+)
+from ...reason import Reason
+from ...structure import same
+from ...walk import pre_order, substitute, uses_var
+from ..affine import eval_interval
 from ..analyzer import Analyzer
+from .mixed_radix import Digit, divides, read_digit
+
+Solution = tuple[dict[Var, Expr], list[Expr]]
+"""The axes as expressions of the values, and the conditions for a solution within the domains of the axes."""
 
 
-class NotInvertible(Exception):
-    """This exception names an ``index`` that does not determine the axes."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Solved:
+    """States that the digit of an axis has the value ``value``."""
 
-    def __init__(self, index: Expr) -> None:
-        super().__init__(f"the axes do not follow from {index}")
-        self.index = index
-
-
-Part = tuple[Var, int, "int | None", int]
-"""``scale * (v % upper // lower)`` as (v, lower, upper, scale)."""
+    digit: Digit
+    value: Expr
 
 
 def invert(
@@ -33,64 +52,31 @@ def invert(
     indices: Sequence[Expr],
     values: Sequence[Expr],
     as_written: bool = False,
-) -> tuple[dict[Var, Expr], list[Expr]]:
+) -> Solution | Reason:
     """Return the axes of ``doms`` as expressions of ``values``, and the conditions for a solution within their domains.
 
-    :class:`NotInvertible` is raised when they cannot be found.
-
     ``analyzer`` knows the ranges of the axes and of the variables in ``values``. With ``as_written`` a digit that can
-    only be 0, because its axis is too short for it, takes part.
+    only be 0, because its axis is too short for it, takes part. The first of the reason's nodes does not determine the
+    axes.
     """
-    digits: dict[Var, dict[int, tuple[Expr, int | None]]] = {}
-    halves: dict[Var, list[tuple[type, Expr, Expr]]] = {}
-    reader = Analyzer() if as_written else analyzer
-    tests: list[Expr] = []
-    for index, value in zip(indices, values, strict=True):
-        e = index if isinstance(index, Var) and index in doms else reader.simplify(index)
-        if isinstance(e, IntImm):
-            continue  # the comparison at the end covers it
-        if isinstance(e, (Add, Sub)) and isinstance(e.b, IntImm):
-            value = value - e.b if isinstance(e, Add) else value + e.b
-            e = e.a
-        e, value = _without_rest(e, value, doms)
-        cut = _cut_by_size(e, doms)
-        if cut is not None:
-            halves.setdefault(cut[0], []).append((type(e), cut[1], value))
-            continue
-        parts = _parts(e, doms)
-        if parts is None:
-            raise NotInvertible(index)
-        for i, (v, lower, upper, scale) in enumerate(parts):
-            digit = value // scale
-            if i + 1 < len(parts):
-                digit = digit % (parts[i + 1][3] // scale)
-            known = digits.setdefault(v, {})
-            if lower in known:
-                raise NotInvertible(index)
-            known[lower] = (digit, upper)
+    digits = _digits_of_axes(Analyzer() if as_written else analyzer, doms, list(zip(indices, values, strict=True)))
+    if isinstance(digits, Reason):
+        return digits
     solved: dict[Var, Expr] = {}
     for v, dom in doms.items():
-        if v in halves:
-            solved[v] = _whole(analyzer, v, halves[v]) if v not in digits else _fail(v)
-            continue
-        if v not in digits:
-            if not is_const_int(dom.extent, 1):
-                raise NotInvertible(v)
+        found = _complete(analyzer, v, dom, digits[v])
+        if isinstance(found, Reason):
+            return found
+        if not found:
             solved[v] = dom.min
             continue
+        parts = [(s.digit, s.value if isinstance(s.value, Var) else analyzer.simplify(s.value)) for s in found]
         total: Expr = const(0, v.dtype)
-        expected: int | None = 1
-        plain = True  # a sum of variables stays in this order
-        for lower, (digit, upper) in sorted(digits[v].items()):
-            if lower != expected:
-                raise NotInvertible(v)
-            digit = digit if isinstance(digit, Var) else analyzer.simplify(digit)
-            plain = plain and isinstance(digit, Var)
-            total = total + digit * lower
-            expected = upper
-        if expected is not None and not analyzer.can_prove(dom.min + dom.extent <= expected):
-            raise NotInvertible(v)
+        for digit, value in parts:
+            total = total + value * digit.lower
+        plain = all(isinstance(value, Var) for _, value in parts)  # a sum of variables stays in this order
         solved[v] = total if plain else analyzer.simplify(total)
+    tests: list[Expr] = []
     for v, dom in doms.items():
         last = analyzer.simplify(dom.min + dom.extent)
         if not analyzer.can_prove(solved[v] >= dom.min):
@@ -104,8 +90,117 @@ def invert(
     return solved, tests
 
 
-def _fail(index: Expr) -> Expr:
-    raise NotInvertible(index)
+def invert_sums(
+    analyzer: Analyzer, doms: Mapping[Var, Range], indices: Sequence[Expr], values: Sequence[Expr], as_written: bool
+) -> Solution | Reason:
+    """Return the result of :func:`invert`, also where indices are digits of one sum.
+
+    For ``(i * 56 + j) // 64`` and ``(i + 1) % 4`` the equations are solved for the sum first, then for the variables in
+    it.
+    """
+    sums = [
+        n.a
+        for e in indices
+        for n in pre_order(e)
+        if isinstance(n, (FloorDiv, FloorMod)) and isinstance(n.b, IntImm) and isinstance(n.a, Add)
+    ]
+    if not sums or not all(same(sums[0], other) for other in sums):
+        return invert(analyzer, doms, indices, values, as_written)
+    whole = sums[0]
+    ends = eval_interval(whole, doms, analyzer)
+    if ends is None or not analyzer.can_prove(ends[0] >= 0):
+        return invert(analyzer, doms, indices, values, as_written)
+    var = Var("s", whole.dtype)
+    span = Range.from_extent(analyzer.simplify(ends[1] + 1))
+    analyzer.bind(var, span)
+
+    def walk(e: Expr) -> Expr:
+        if isinstance(e, Add) and same(e, whole):
+            return var
+        return make_binary(type(e), walk(e.a), walk(e.b)) if isinstance(e, BinaryOp) else e
+
+    inside = {n for n in pre_order(whole) if isinstance(n, Var)}
+    others = {v: r for v, r in doms.items() if v not in inside}
+    around = invert(analyzer, {var: span, **others}, [walk(e) for e in indices], values, as_written)
+    if isinstance(around, Reason):
+        return around
+    outer, tests = around
+    place = outer.pop(var)
+    within = invert(analyzer, {v: r for v, r in doms.items() if v in inside}, [whole], [place])
+    if isinstance(within, Reason):
+        return within
+    inner, more = within
+    # the bounds of the parts imply the bounds of the sum
+    tests = [t for t in tests if not (isinstance(t, LT) and t.a is place)]
+    return {v: {**outer, **inner}[v] for v in doms}, [*tests, *more]
+
+
+def inverse(
+    analyzer: Analyzer, doms: Mapping[Var, Range], indices: Sequence[Expr]
+) -> tuple[list[Var], dict[Var, Expr]] | Reason:
+    """Return a variable for each index, and the axes of ``doms`` as expressions of these variables.
+
+    The solution holds for values that the indices do take; it says nothing about others. The expressions have the form
+    of TVM's inverse of an iteration map: the digits of an axis in the order of the indices from the last to the first.
+    """
+    places = [Var(f"i{n}", index.dtype) for n, index in enumerate(indices)]
+    digits = _digits_of_axes(analyzer, doms, list(zip(indices, places, strict=True))[::-1])
+    if isinstance(digits, Reason):
+        return digits
+    solved: dict[Var, Expr] = {}
+    for v, found in digits.items():
+        complete = _complete(analyzer, v, doms[v], found)
+        if isinstance(complete, Reason):
+            return complete
+        terms = [s.value if is_const_int(s.digit.lower, 1) else s.value * s.digit.lower for s in found]
+        solved[v] = sum(terms[1:], start=terms[0]) if terms else doms[v].min
+    return places, solved
+
+
+def _not_determined(index: Expr) -> Reason:
+    return Reason(f"the axes do not follow from {index}", (index,))
+
+
+def _digits_of_axes(
+    reader: Analyzer, doms: Mapping[Var, Range], equations: Sequence[tuple[Expr, Expr]]
+) -> dict[Var, list[_Solved]] | Reason:
+    """Return the digits of each axis that the equations ``index == value`` determine."""
+    out: dict[Var, list[_Solved]] = {v: [] for v in doms}
+    for index, value in equations:
+        e = index if isinstance(index, Var) and index in doms else reader.simplify(index)
+        if isinstance(e, IntImm):
+            continue
+        e, value = _without_rest(e, value, doms)
+        parts = _parts(e, doms)
+        if parts is None:
+            return _not_determined(index)
+        for n, (digit, scale) in enumerate(parts):
+            part = value if scale == 1 else value // scale
+            if n + 1 < len(parts):
+                part = part % (parts[n + 1][1] // scale)
+            out[digit.number].append(_Solved(digit, part))  # type: ignore[index]
+    return out
+
+
+def _complete(analyzer: Analyzer, v: Var, dom: Range, found: Sequence[_Solved]) -> list[_Solved] | Reason:
+    """Return the digits of an axis, the lowest first, when together they are the axis."""
+    if not found:
+        return [] if is_const_int(dom.extent, 1) else _not_determined(v)
+    left, out = list(found), []
+    reached: Expr | None = const(1, v.dtype)
+    while left and reached is not None:
+        at = reached
+        following = next((s for s in left if analyzer.can_prove_equal(s.digit.lower, at)), None)
+        if following is None:
+            break
+        left = [s for s in left if s is not following]
+        out.append(following)
+        reached = following.digit.upper
+        if reached is not None and not divides(analyzer, following.digit.lower, reached):
+            break
+    if left or (reached is not None and not analyzer.can_prove(dom.min + dom.extent <= reached)):
+        return _not_determined(v)
+    return out
 
 
 def _without_rest(e: Expr, value: Expr, doms: Container[Var]) -> tuple[Expr, Expr]:
@@ -122,74 +217,12 @@ def _without_rest(e: Expr, value: Expr, doms: Container[Var]) -> tuple[Expr, Exp
     if not moving or len({sign for _, sign in moving}) > 1 or (len(moving) == len(terms) and moving[0][1] > 0):
         return e, value
     for n, sign in terms:
-        if not uses_var(n, lambda v: v in doms):
+        if not uses_var(n, lambda v: v in doms) and not is_const_int(n, 0):
             value = value - n if sign > 0 else value + n
     left = moving[0][0]
     for n, _ in moving[1:]:
         left = left + n
-    return left, value if moving[0][1] > 0 else 0 - value
-
-
-def _cut_by_size(e: Expr, doms: Container[Var]) -> tuple[Var, Expr] | None:
-    """Return (v, n) when ``e`` is ``v // n`` or ``v % n`` for an axis v and a size n that is not a constant."""
-    if isinstance(e, (FloorDiv, FloorMod)) and isinstance(e.a, Var) and e.a in doms and not isinstance(e.b, IntImm):
-        return None if uses_var(e.b, lambda v: v in doms) else (e.a, e.b)
-    return None
-
-
-def _whole(analyzer: Analyzer, v: Var, halves: Sequence[tuple[type, Expr, Expr]]) -> Expr:
-    """Return ``v`` composed of the values of ``v // n`` and ``v % n``."""
-    by_kind = {kind: (size, value) for kind, size, value in halves}
-    if len(halves) != 2 or len(by_kind) != 2:
-        raise NotInvertible(v)
-    (size, high), (other, low) = by_kind[FloorDiv], by_kind[FloorMod]
-    if not analyzer.can_prove_equal(size, other):
-        raise NotInvertible(v)
-    return high * size + low
-
-
-def inverse(
-    analyzer: Analyzer, doms: Mapping[Var, Range], indices: Sequence[Expr]
-) -> tuple[list[Var], dict[Var, Expr]]:
-    """Return a variable for each index, and the axes of ``doms`` as expressions of these variables.
-
-    :class:`NotInvertible` is raised when the indices do not determine the axes.
-
-    The solution holds for values that the indices do take; it says nothing about others. Beyond :func:`invert`, an
-    index may descend (``9 - v``). The expressions have the form of TVM's inverse of an iteration map: the digits of an
-    axis in the order of the indices from the last to the first.
-    """
-    places = [Var(f"i{n}", index.dtype) for n, index in enumerate(indices)]
-    digits: dict[Var, list[tuple[int, Expr, int | None]]] = {v: [] for v in doms}
-    for index, place in reversed(list(zip(indices, places, strict=True))):
-        e = index if isinstance(index, Var) and index in doms else analyzer.simplify(index)
-        value: Expr = place
-        if isinstance(e, IntImm):
-            continue
-        if isinstance(e, (Add, Sub)) and isinstance(e.b, IntImm):
-            value, e = value - e.b if isinstance(e, Add) else value + e.b, e.a
-        elif isinstance(e, Sub) and isinstance(e.a, IntImm):
-            value, e = (place if e.a.value == 0 else place - e.a) * const(-1, place.dtype), e.b
-        parts = _parts(e, doms)
-        if parts is None:
-            raise NotInvertible(index)
-        for i, (v, lower, upper, scale) in enumerate(parts):
-            digit = value // scale if scale > 1 else value
-            if i + 1 < len(parts):
-                digit = digit % (parts[i + 1][3] // scale)
-            digits[v].append((lower, digit, upper))
-    solved: dict[Var, Expr] = {}
-    for v, found in digits.items():
-        expected: int | None = 1
-        for lower, _, upper in sorted(found, key=lambda d: d[0]):
-            if lower != expected:
-                raise NotInvertible(v)
-            expected = upper
-        if expected is not None and not analyzer.can_prove(doms[v].min + doms[v].extent <= expected):
-            raise NotInvertible(v)
-        terms = [digit * lower if lower > 1 else digit for lower, digit, _ in found]
-        solved[v] = sum(terms[1:], start=terms[0]) if terms else doms[v].min
-    return places, solved
+    return left, value if moving[0][1] > 0 else value * const(-1, value.dtype)
 
 
 def _below(analyzer: Analyzer, e: Expr, end: Expr) -> bool:
@@ -199,9 +232,10 @@ def _below(analyzer: Analyzer, e: Expr, end: Expr) -> bool:
     return isinstance(e, FloorDiv) and isinstance(e.b, IntImm) and e.b.value > 0 and analyzer.can_prove(e.a < end * e.b)
 
 
-def _parts(e: Expr, doms: Mapping[Var, Range]) -> list[Part] | None:
-    """Return the digits whose sum ``e`` is, lowest first, when they do not overlap; else None."""
-    parts: list[Part] = []
+def _parts(e: Expr, doms: Mapping[Var, Range]) -> list[tuple[Digit, int]] | None:
+    """Return the digits of axes and their scales whose sum ``e`` is, lowest first, when they do not overlap; else
+    None."""
+    parts: list[tuple[Digit, int]] = []
     stack: list[tuple[Expr, int]] = [(e, 1)]
     while stack:
         n, scale = stack.pop()
@@ -211,27 +245,19 @@ def _parts(e: Expr, doms: Mapping[Var, Range]) -> list[Part] | None:
         if isinstance(n, Mul) and isinstance(n.b, IntImm) and n.b.value > 0:
             stack.append((n.a, scale * n.b.value))
             continue
-        digit = digit_of(n, doms)
-        if digit is None or not is_const_int(doms[digit[0]].min, 0):
+        digit = Digit(n, const(1, n.dtype), None) if isinstance(n, Var) else read_digit(n)
+        if digit is None or digit.number not in doms:
             return None
-        parts.append((*digit, scale))
-    parts.sort(key=lambda p: p[3])
-    for (v, lower, upper, scale), above in zip(parts, parts[1:], strict=False):
-        extent = doms[v].extent
-        whole = upper if upper is not None else extent.value if isinstance(extent, IntImm) else None
-        if whole is None or scale * -(-whole // lower) > above[3] or above[3] % scale:
+        if any(uses_var(end, lambda v: v in doms) for end in (digit.lower, digit.upper) if end is not None):
+            return None
+        if digit.constant and not is_const_int(doms[digit.number].min, 0):  # type: ignore[index]
+            return None
+        parts.append((digit, scale))
+    parts.sort(key=lambda part: part[1])
+    for (digit, scale), (_, above) in zip(parts, parts[1:], strict=False):
+        whole = doms[digit.number].extent if digit.upper is None else digit.upper  # type: ignore[index]
+        if not isinstance(whole, IntImm) or not isinstance(digit.lower, IntImm):
+            return None
+        if scale * -(-whole.value // digit.lower.value) > above or above % scale:
             return None
     return parts
-
-
-def digit_of(e: Expr, known: Container[Var]) -> tuple[Var, int, int | None] | None:
-    """Return (v, lower, upper) when ``e`` is ``v % upper // lower`` for a known variable.
-
-    ``v`` alone has lower 1 and upper None.
-    """
-    lower, upper = 1, None
-    if isinstance(e, FloorDiv) and isinstance(e.b, IntImm) and e.b.value > 0:
-        lower, e = e.b.value, e.a
-    if isinstance(e, FloorMod) and isinstance(e.b, IntImm) and e.b.value > 0:
-        upper, e = e.b.value, e.a
-    return (e, lower, upper) if isinstance(e, Var) and e in known else None
