@@ -44,7 +44,7 @@ from ...tir.expr import (
 from ...tir.index_types import index_like
 from ...tir.rounding import float_bits, round_float
 from ..llvm.loads_stores import strides_of
-from ..lower.lane_strides import flat_lanes
+from ..lower.lanes import flat_lanes
 from .c_calls import Calls, constant_of
 from .inline_functions import CEmitError, Helpers, c_type
 

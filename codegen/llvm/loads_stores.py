@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...tir.buffer import Buffer
 from ...tir.dtype import element_of, is_bool, lanes_of, with_lanes
 from ...tir.expr import BufferLoad, Expr, IntImm
-from ..lower.lane_strides import flat_lanes
+from ..lower.lanes import flat_lanes
 from .index_arithmetic import Linear, linear, linear_text, ramp_of
 from .llvm_types import align_of, memory_type, suffix, vector_constant
 

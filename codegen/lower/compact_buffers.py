@@ -9,27 +9,20 @@ from ...tir.arith import Analyzer, eval_interval, loop_values
 from ...tir.buffer import Buffer
 from ...tir.dtype import element_of, lanes_of
 from ...tir.expr import (
-    Add,
-    Broadcast,
     BufferLoad,
     Call,
     Expr,
-    FloorDiv,
-    FloorMod,
     IntImm,
     Let,
-    Mul,
-    Ramp,
-    Sub,
     Var,
     const,
-    make_binary,
 )
 from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import Allocate, BufferStore, For, LetStmt, Stmt
 from ...tir.tile_ops import TILE_ROWS
 from ...tir.walk import pre_order, transform
+from .lanes import value_in_lane
 from .stride_alignment import aligned
 from .tile_accesses import tile_access, tile_columns, tile_rows_along
 
@@ -200,21 +193,9 @@ def _ends(index: Expr, dom: dict[Var, Interval]) -> Interval | None:
     if lanes == 1:
         return eval_interval(index, dom)
     lane = Var("lane", element_of(index.dtype))
-    one = _in_lane(index, lane)
+    one = value_in_lane(index, lane)
     inside = {**dom, lane: (const(0, lane.dtype), const(lanes - 1, lane.dtype))}
     return None if one is None else eval_interval(one, inside)
-
-
-def _in_lane(e: Expr, lane: Var) -> Expr | None:
-    """Returns the value of a vector index in one lane."""
-    if isinstance(e, Ramp):
-        return e.base + e.stride * lane
-    if isinstance(e, Broadcast):
-        return e.value
-    if isinstance(e, (Add, Sub, Mul, FloorDiv, FloorMod)):
-        a, b = _in_lane(e.a, lane), _in_lane(e.b, lane)
-        return None if a is None or b is None else make_binary(type(e), a, b)
-    return None
 
 
 def _from_memory(index: Expr) -> bool:

@@ -29,8 +29,9 @@ from ...tir.expr import (
 from ...tir.function import PrimFunc
 from ...tir.stmt import BufferStore, For, IfThenElse, Stmt
 from ...tir.walk import transform, uses_var
-from .active_lanes import any_lane
-from .vectorize_loops import NotVectorizable, vectorize_expr
+from .lanes import NotVectorizable
+from .masks import any_lane
+from .vector_expressions import vectorize_expr
 
 HORIZONTAL = "tir.horizontal_reduce"
 

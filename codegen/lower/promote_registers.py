@@ -19,7 +19,7 @@ from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import Allocate, BufferStore, For, LetStmt, Stmt, seq
 from ...tir.walk import pre_order, transform
-from .lane_strides import contiguous_start
+from .lanes import constant_run
 from .register_partition import Slot, partition_accesses
 
 REGISTER_SCOPE = "register"
@@ -78,14 +78,14 @@ class _Tile:
     """An array that becomes register values. ``homes``: the parts that each slot consists of, or the larger one that
     holds it; ``free``: slots whose masks do not matter; ``places``: the slot of each access seen."""
 
-    shape: tuple[Expr, ...]
+    strides: list[int]
     homes: dict[Slot, tuple[Slot, ...]]
     values: dict[Slot, Buffer]
     free: set[Slot]
 
     def load(self, n: BufferLoad) -> Expr:
         """Return the value that replaces a load."""
-        slot = _slot(n.indices, self.shape)
+        slot = constant_run(n.indices, self.strides)
         assert slot is not None
         parts: list[Expr] = [BufferLoad(self.values[home], ()) for home in self.homes[slot]]
         value = _joined(parts)
@@ -98,7 +98,7 @@ class _Tile:
 
     def store(self, n: BufferStore) -> Stmt:
         """Return the statement that replaces a store."""
-        slot = _slot(n.indices, self.shape)
+        slot = constant_run(n.indices, self.strides)
         assert slot is not None
         homes, value = self.homes[slot], n.value
         if len(homes) == 1:
@@ -139,10 +139,12 @@ def _tile(buffer: Buffer, accesses: list[Access], life: Stmt) -> _Tile | None:
     size = buffer.num_bytes()
     if size is None or size > _MAX_BYTES or buffer.strides:
         return None
-    shape = _row_padded(accesses, buffer)
+    strides = _row_major(_row_padded(accesses, buffer))
+    if strides is None:
+        return None
     places: list[Slot] = []
     for access in accesses:
-        slot = _slot(access.indices, shape)
+        slot = constant_run(access.indices, strides)
         if slot is None:
             return None
         places.append(slot)
@@ -158,7 +160,7 @@ def _tile(buffer: Buffer, accesses: list[Access], life: Stmt) -> _Tile | None:
         values[home] = Buffer(f"{buffer.name}_{home[0]}", (), with_lanes(buffer.dtype, home[1]), REGISTER_SCOPE)
     if sum(bytes_of(v.dtype) for v in values.values()) > _MAX_BYTES:
         return None
-    return _Tile(shape, homes, values, _unmasked_stores(accesses, places, homes, life))
+    return _Tile(strides, homes, values, _unmasked_stores(accesses, places, homes, life))
 
 
 def _accesses(body: Stmt) -> dict[Buffer, list[Access]]:
@@ -222,42 +224,12 @@ def _row_padded(accesses: list[Access], buffer: Buffer) -> tuple[Expr, ...]:
     return (*buffer.shape[:-1], IntImm(reach))
 
 
-def _slot(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Slot | None:
-    """Returns the first element and the number of lanes of an access, or None unless it is constant and contiguous."""
-    offset, lanes, stride = 0, 1, 1
-    for index, extent in zip(indices, shape, strict=True):
-        if not isinstance(extent, IntImm):
-            return None
-        size = extent.value
-        offset *= size
-        if lanes > 1:
-            stride *= size
-        if lanes_of(index.dtype) > 1 and not isinstance(index, Ramp):
-            return _run(indices, shape)
-        if isinstance(index, Ramp):
-            if lanes > 1 or not isinstance(index.stride, IntImm):
-                return None
-            lanes, stride = index.lanes, index.stride.value
-            index = index.base
-        if not isinstance(index, IntImm):
-            return None
-        offset += index.value
-    if lanes > 1 and stride != 1:
-        return None
-    return offset, lanes
-
-
-def _run(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Slot | None:
-    """Returns the same as :func:`_slot` for contiguous rows, written as ``T.Ramp(0, 1, 256) // 16`` and similarly."""
+def _row_major(shape: tuple[Expr, ...]) -> list[int] | None:
+    """Returns the strides of an array without gaps, or None unless its shape is constant."""
     sizes = [e.value for e in shape if isinstance(e, IntImm)]
     if len(sizes) < len(shape):
         return None
-    strides = [IntImm(math.prod(sizes[d + 1 :])) for d in range(len(sizes))]
-    run = contiguous_start(indices, strides)
-    if run is None or not all(isinstance(place, IntImm) for place, _ in run):
-        return None
-    lanes = max(lanes_of(i.dtype) for i in indices)
-    return sum(place.value * step.value for place, step in run), lanes  # type: ignore[attr-defined]
+    return [math.prod(sizes[d + 1 :]) for d in range(len(sizes))]
 
 
 def _unmasked_stores(

@@ -16,8 +16,9 @@ from ...tir.node import Node
 from ...tir.stmt import BufferStore, For, IfThenElse, LetStmt, Stmt, seq
 from ...tir.walk import pre_order, substitute, vars_in
 from ..machine.target import Target
+from .lanes import NotVectorizable, widen
 from .transpose_network import transposed
-from .vectorize_loops import NotVectorizable, vectorize_expr, widen
+from .vector_expressions import vectorize_expr
 
 _LANE_BITS = 128
 _MOST_ROWS = 16

@@ -19,9 +19,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "lowering": (
         "codegen/lower/flatten_blocks.py", "codegen/lower/compact_buffers.py", "codegen/lower/hoist_guards.py",
-        "codegen/lower/horizontal_reductions.py", "codegen/lower/legalize_loops.py", "codegen/lower/fold_masks.py",
+        "codegen/lower/horizontal_reductions.py", "codegen/lower/legalize_loops.py", "codegen/lower/lanes.py", "codegen/lower/masks.py",
         "codegen/lower/place_init.py", "codegen/lower/promote_registers.py", "codegen/lower/transpose_in_registers.py",
-        "codegen/lower/unroll_loops.py", "codegen/lower/vectorize_loops.py",
+        "codegen/lower/unroll_loops.py", "codegen/lower/vector_expressions.py", "codegen/lower/vectorize_loops.py",
     ),
     "back ends": (
         "codegen/llvm/casts.py", "codegen/llvm/llvm_expr.py", "codegen/llvm/half_conversions.py", "codegen/llvm/index_arithmetic.py",

@@ -1,17 +1,51 @@
-"""Conditions on masks as a whole, which decide whether a masked statement runs at all."""
+"""Masks: in which lanes a vector of conditions holds."""
 
 from __future__ import annotations
 
 from ...tir.arith import Analyzer
 from ...tir.dtype import lanes_of, with_lanes
-from ...tir.expr import GE, GT, LE, LT, And, Broadcast, Call, Cast, Expr, IntImm, Not, Ramp, const
+from ...tir.expr import EQ, GE, GT, LE, LT, NE, And, Broadcast, Call, Cast, CmpOp, Expr, IntImm, Not, Ramp, const
 from ...tir.structure import negate
+from .lanes import first_and_last_lane, widen
+
+
+def both_masks(a: Expr | None, b: Expr | None) -> Expr | None:
+    """Returns the lanes in which two conditions hold, each of which may be None for all lanes."""
+    if a is None:
+        return b
+    if b is None:
+        return a
+    lanes = max(lanes_of(a.dtype), lanes_of(b.dtype))
+    return And(widen(a, lanes), widen(b, lanes)) if lanes > 1 else And(a, b)
+
+
+def all_lanes(mask: Expr, analyzer: Analyzer) -> bool | None:
+    """Returns True when a condition holds in all lanes, False when it holds in none, else None."""
+    if isinstance(mask, And):
+        a, b = all_lanes(mask.a, analyzer), all_lanes(mask.b, analyzer)
+        if a is False or b is False:
+            return False
+        return True if a and b else None
+    if isinstance(mask, Broadcast):
+        return all_lanes(mask.value, analyzer)
+    if isinstance(mask, IntImm):
+        return bool(mask.value)
+    if not isinstance(mask, CmpOp) or isinstance(mask, (EQ, NE)):
+        return None
+    a_ends, b_ends = first_and_last_lane(mask.a), first_and_last_lane(mask.b)
+    if a_ends is None or b_ends is None:
+        return None
+    corners = [analyzer.simplify(type(mask)(a, b)) for a, b in zip(a_ends, b_ends, strict=True)]
+    if not all(isinstance(c, IntImm) for c in corners):
+        return None
+    first, last = (bool(c.value) for c in corners)  # type: ignore[attr-defined]
+    return first if first is last else None
 
 
 def any_lane(mask: Expr, analyzer: Analyzer) -> Expr:
     """Returns a simplified scalar condition that holds exactly where ``mask`` holds in at least one lane.
 
-    >>> from ...tir.expr import Var
+    >>> from tilewright.tir.expr import Var
     >>> i = Var("i")
     >>> any_lane(LT(Ramp(i * 8, IntImm(1), 8), Broadcast(IntImm(13), 8)), Analyzer())
     i * 8 < 13
@@ -54,8 +88,3 @@ def _best_lane(mask: Expr) -> Expr | None:
         return None
     first = (a.stride.value >= 0) is isinstance(mask, (LT, LE))
     return type(mask)(a.base if first else a.base + a.stride * (a.lanes - 1), b.value)
-
-
-def certainly_in_bounds(indices: tuple[Expr, ...], shape: tuple[Expr, ...], analyzer: Analyzer) -> bool:
-    """Returns whether a scalar access certainly lies inside its buffer."""
-    return all(analyzer.can_prove(i >= 0) and analyzer.can_prove(i < n) for i, n in zip(indices, shape, strict=True))

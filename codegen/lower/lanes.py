@@ -1,0 +1,199 @@
+"""Lanes of vectors: the value in one lane, the distances between lanes, arithmetic that keeps lanes evenly spaced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...tir.arith import Analyzer
+from ...tir.dtype import element_of, is_int, lanes_of
+from ...tir.expr import (
+    Add,
+    BinaryOp,
+    Broadcast,
+    Cast,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Mul,
+    Ramp,
+    Sub,
+    const,
+    make_binary,
+)
+
+
+class NotVectorizable(Exception):
+    """Raised for a statement without a vector form; its loop stays serial."""
+
+
+def widen(e: Expr, lanes: int) -> Expr:
+    """Returns a scalar repeated in every lane, and a vector of ``lanes`` as it is."""
+    have = lanes_of(e.dtype)
+    if have == lanes:
+        return e
+    if have == 1:
+        return Broadcast(e, lanes)
+    raise NotVectorizable(f"{have} lanes where {lanes} are needed")
+
+
+def value_in_lane(e: Expr, lane: Expr) -> Expr | None:
+    """Returns the value of a vector index in one lane, or None when it is not known.
+
+    >>> value_in_lane(Ramp(IntImm(3), IntImm(2), 4) * Broadcast(IntImm(5), 4), IntImm(1))
+    25
+    """
+    if isinstance(e, Ramp):
+        return e.base + e.stride * lane
+    if isinstance(e, Broadcast):
+        return e.value
+    if isinstance(e, (Add, Sub, Mul, FloorDiv, FloorMod)):
+        a, b = value_in_lane(e.a, lane), value_in_lane(e.b, lane)
+        return None if a is None or b is None else make_binary(type(e), a, b)
+    return None
+
+
+def first_and_last_lane(e: Expr) -> tuple[Expr, Expr] | None:
+    """Returns the first and the last lane of a vector whose lanes are evenly spaced."""
+    if isinstance(e, Ramp):
+        return e.base, e.base + e.stride * (e.lanes - 1)
+    if isinstance(e, Broadcast):
+        return e.value, e.value
+    return (e, e) if lanes_of(e.dtype) == 1 else None
+
+
+# -- constant distances, such as those of neighbouring rows in memory ----------------------------------------------------
+
+
+def constant_lane_offsets(e: Expr) -> tuple[Expr, list[int]] | None:
+    """Returns a vector index as one scalar plus a constant per lane, when these are known: ``i + (T.Ramp(0, 1, 8) //
+    4)``."""
+    if isinstance(e, Broadcast):
+        return e.value, [0] * e.lanes
+    if isinstance(e, Ramp):
+        return (e.base, [n * e.stride.value for n in range(e.lanes)]) if isinstance(e.stride, IntImm) else None
+    if isinstance(e, Cast) and is_int(e.dtype) and lanes_of(e.dtype) > 1:
+        inner = constant_lane_offsets(e.value)
+        return None if inner is None else (inner[0].astype(element_of(e.dtype)), inner[1])
+    if not isinstance(e, (Add, Sub, Mul, FloorDiv, FloorMod)) or lanes_of(e.dtype) == 1:
+        return None
+    a, b = constant_lane_offsets(e.a), constant_lane_offsets(e.b)
+    if a is None or b is None:
+        return None
+    if isinstance(e, (Add, Sub)):
+        sign = 1 if isinstance(e, Add) else -1
+        return make_binary(type(e), a[0], b[0]), [x + sign * y for x, y in zip(a[1], b[1], strict=True)]
+    if any(b[1]) or not isinstance(b[0], IntImm):
+        return None
+    by = b[0].value
+    if isinstance(e, Mul):
+        return a[0] * b[0], [x * by for x in a[1]]
+    if not isinstance(a[0], IntImm) or by == 0:
+        return None
+    start, zero = a[0].value, IntImm(0, element_of(e.dtype))
+    return zero, [(start + x) // by if isinstance(e, FloorDiv) else (start + x) % by for x in a[1]]
+
+
+def flat_lanes(indices: Sequence[Expr], strides: Sequence[Expr]) -> tuple[list[tuple[Expr, Expr]], list[int]] | None:
+    """Returns the offset of an access as products of scalars and strides, plus a known constant per lane, or None.
+
+    Rows that follow one another in memory are one contiguous range.
+    """
+    scalars: list[tuple[Expr, Expr]] = []
+    total: list[int] = []
+    for index, step in zip(indices, strides, strict=True):
+        if lanes_of(index.dtype) == 1:
+            scalars.append((index, step))
+            continue
+        found = constant_lane_offsets(index)
+        if found is None or (any(found[1]) and not isinstance(step, IntImm)):
+            return None
+        scalars.append((found[0], step))
+        by = step.value if isinstance(step, IntImm) else 0
+        total = [t + n * by for t, n in zip(total or [0] * len(found[1]), found[1], strict=True)]
+    return scalars, total
+
+
+def constant_run(indices: Sequence[Expr], strides: Sequence[int]) -> tuple[int, int] | None:
+    """Returns the first element of an access and its number of lanes, or None unless it is constant and contiguous.
+
+    >>> constant_run([IntImm(2), Ramp(IntImm(3), IntImm(1), 4)], [8, 1])
+    (19, 4)
+    """
+    first, lanes = 0, 1
+    for index, step in zip(indices, strides, strict=True):
+        if type(index) is Ramp and lanes == 1 and type(index.stride) is IntImm and index.stride.value * step == 1:
+            lanes, index = index.lanes, index.base
+        if type(index) is not IntImm:
+            return _constant_rows(indices, strides)
+        first += index.value * step
+    return first, lanes
+
+
+def _constant_rows(indices: Sequence[Expr], strides: Sequence[int]) -> tuple[int, int] | None:
+    """Returns :func:`constant_run` for contiguous rows, written as ``T.Ramp(0, 1, 256) // 16`` and similarly."""
+    flat = flat_lanes(indices, [IntImm(step) for step in strides])
+    if flat is None:
+        return None
+    places, lanes = flat
+    if not lanes or lanes != list(range(lanes[0], lanes[0] + len(lanes))):
+        return None
+    if not all(isinstance(place, IntImm) for place, _ in places):
+        return None
+    return lanes[0] + sum(place.value * step.value for place, step in places), len(lanes)  # type: ignore[attr-defined]
+
+
+# -- arithmetic on evenly spaced lanes -----------------------------------------------------------------------------------
+
+
+def ramp_arithmetic(kind: type[BinaryOp], a: Expr, b: Expr, analyzer: Analyzer) -> Expr | None:
+    """Returns arithmetic on ramps that gives a ramp, or one value for all lanes; None for other arithmetic."""
+    rule = _RAMP_RULES.get(kind)
+    return None if rule is None else rule(kind, a, b, analyzer)
+
+
+def _sum(kind: type[BinaryOp], a: Expr, b: Expr, analyzer: Analyzer) -> Expr | None:
+    simplify = analyzer.simplify
+    if isinstance(a, Ramp) and isinstance(b, Ramp):
+        stride = simplify(kind(a.stride, b.stride))
+        base = simplify(kind(a.base, b.base))
+        return base if isinstance(stride, IntImm) and stride.value == 0 else Ramp(base, stride, a.lanes)
+    if isinstance(a, Ramp) and lanes_of(b.dtype) == 1:
+        return Ramp(simplify(kind(a.base, b)), a.stride, a.lanes)
+    if isinstance(b, Ramp) and lanes_of(a.dtype) == 1:
+        stride = b.stride if kind is Add else simplify(0 - b.stride)
+        return Ramp(simplify(kind(a, b.base)), stride, b.lanes)
+    return None
+
+
+def _product(kind: type[BinaryOp], a: Expr, b: Expr, analyzer: Analyzer) -> Expr | None:
+    r, s = (a, b) if isinstance(a, Ramp) else (b, a)
+    if isinstance(r, Ramp) and lanes_of(s.dtype) == 1:
+        return Ramp(analyzer.simplify(r.base * s), analyzer.simplify(r.stride * s), r.lanes)
+    return None
+
+
+def _quotient(kind: type[BinaryOp], a: Expr, b: Expr, analyzer: Analyzer) -> Expr | None:
+    if not (isinstance(a, Ramp) and isinstance(b, IntImm) and b.value > 0):
+        return None
+    if not (isinstance(a.stride, IntImm) and a.stride.value >= 0):
+        return None
+    simplify = analyzer.simplify
+    inside = simplify(a.base % b)
+    reach = (a.lanes - 1) * a.stride.value
+    if analyzer.can_prove(inside + reach < b):
+        return simplify(a.base // b) if kind is FloorDiv else Ramp(inside, a.stride, a.lanes)
+    if a.stride.value % b.value:
+        return None
+    if kind is FloorMod:
+        return inside
+    return Ramp(simplify(a.base // b), const(a.stride.value // b.value, a.base.dtype), a.lanes)
+
+
+_RAMP_RULES: dict[type, Callable[[type[BinaryOp], Expr, Expr, Analyzer], Expr | None]] = {
+    Add: _sum,
+    Sub: _sum,
+    Mul: _product,
+    FloorDiv: _quotient,
+    FloorMod: _quotient,
+}

@@ -1,0 +1,275 @@
+"""Turns an expression of a loop variable into the vector of its values in all iterations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...tir.arith import Analyzer
+from ...tir.buffer import Buffer
+from ...tir.dtype import lanes_of, with_lanes
+from ...tir.expr import (
+    And,
+    BinaryOp,
+    Broadcast,
+    BufferLoad,
+    Call,
+    Cast,
+    Expr,
+    Let,
+    Not,
+    Or,
+    Ramp,
+    Select,
+    Shuffle,
+    StringImm,
+    Var,
+    const,
+)
+from ...tir.walk import pre_order, substitute, uses_var, vars_in
+from .lanes import NotVectorizable, first_and_last_lane, ramp_arithmetic, widen
+from .masks import any_lane, both_masks
+
+_ELEMENTWISE_NOT = {"tir.address_of", "tir.prefetch", "tir.tvm_access_ptr", "tir.misaligned"}
+_ONCE_PER_LANE = {"tir.call_extern", "tir.call_llvm_intrin", "tir.ret", "tir.tile_store"}
+"""Calls with effects, which happen for each lane in order."""
+_SCALAR_ONLY = {"tir.call_pure_extern", "tir.call_llvm_pure_intrin"}
+"""Calls of external scalar functions."""
+
+
+def vectorize_expr(e: Expr, var: Var, start: Expr, lanes: int, mask: Expr | None = None) -> Expr:
+    """Returns ``e`` for all ``lanes`` values of ``var`` from ``start`` on, as a vector. Only the lanes of ``mask`` are
+    read."""
+    return widen(VectorExpressions(var, start, lanes, Analyzer()).masked(e, mask), lanes)
+
+
+class VectorExpressions:
+    """The vector forms of expressions inside one loop.
+
+    ``env`` holds the vectors of the variables that differ by lane, ``buffers`` and ``lane_of`` the buffers with one
+    element per lane, and the index of the lane in each.
+    """
+
+    def __init__(self, var: Var, start: Expr, lanes: int, analyzer: Analyzer) -> None:
+        self.lanes = lanes
+        self.env: dict[Var, Expr] = {var: Ramp(start, const(1, start.dtype), lanes)}
+        self.buffers: dict[Buffer, Buffer] = {}
+        self.lane_of: dict[Buffer, Expr] = {}
+        self.analyzer = analyzer
+        self.predicate: Expr | None = None
+
+    def scalar(self, e: Expr) -> Expr:
+        """Return ``e``, which must be the same in every lane."""
+        new = self.expr(e)
+        if lanes_of(new.dtype) != 1:
+            raise NotVectorizable("a loop whose bounds differ by lane")
+        return new
+
+    def masked(self, e: Expr, mask: Expr | None) -> Expr:
+        """Return ``e`` with its loads reading only the lanes of ``mask``."""
+        outer, self.predicate = self.predicate, mask
+        try:
+            return self.expr(e)
+        finally:
+            self.predicate = outer
+
+    def expr(self, e: Any) -> Expr:
+        """Return the vector form of ``e``, or a scalar when it is the same in every lane."""
+        rule = _RULES.get(type(e))
+        if rule is not None:
+            return rule(self, e)
+        return self.binary(e) if isinstance(e, BinaryOp) else self.elementwise(e)
+
+    def elementwise(self, e: Expr) -> Expr:
+        """Return an operation on each lane of its operands."""
+        parts = [self.expr(c) for c in e.children()]
+        if all(new is old for new, old in zip(parts, e.children(), strict=True)):
+            return e
+        if any(lanes_of(p.dtype) > 1 for p in parts):
+            parts = [widen(p, self.lanes) for p in parts]
+        it = iter(parts)
+        return e.map_children(lambda _: next(it))
+
+    def variable(self, e: Var) -> Expr:
+        return self.env.get(e, e)
+
+    def let(self, e: Let) -> Expr:
+        value = self.expr(e.value)
+        return Let(self.renamed(e.var, value), value, self.expr(e.body))
+
+    def renamed(self, var: Var, value: Expr) -> Var:
+        """Return the variable that holds ``value``, a new one in place of ``var`` when the value is a vector."""
+        if lanes_of(value.dtype) == 1:
+            return var
+        vector = Var(var.name, value.dtype)
+        self.env[var] = vector
+        return vector
+
+    def cast(self, e: Cast) -> Expr:
+        value = self.expr(e.value)
+        return e if value is e.value else Cast(with_lanes(e.dtype, lanes_of(value.dtype)), value)
+
+    def vector(self, e: Ramp | Broadcast) -> Expr:
+        if any(uses_var(e, v) for v in self.env):
+            raise NotVectorizable("a vector inside a vector loop")
+        return self.elementwise(e)
+
+    # -- loads -------------------------------------------------------------------------------------------------------
+
+    def place(self, buffer: Buffer, indices: Sequence[Expr]) -> tuple[Buffer, tuple[Expr, ...]]:
+        """Return the buffer with one element per lane that replaces ``buffer``, if any, and the indices for it."""
+        new = self.buffers.get(buffer)
+        return (buffer, tuple(indices)) if new is None else (new, (*indices, self.lane_of[buffer]))
+
+    def load(self, e: BufferLoad) -> Expr:
+        own = None if e.predicate is None else self.expr(e.predicate)
+        buffer, indices = self.place(e.buffer, [self.expr(i) for i in e.indices])
+        if all(lanes_of(i.dtype) == 1 for i in indices):
+            same = all(n is o for n, o in zip(indices, e.indices, strict=True))
+            return self.once(e if same else BufferLoad(buffer, indices, own))
+        if lanes_of(e.dtype) > 1:
+            raise NotVectorizable("a vector load inside a vector loop")
+        return BufferLoad(
+            buffer, indices, both_masks(None if self.predicate is None else widen(self.predicate, self.lanes), own)
+        )
+
+    def once(self, e: BufferLoad) -> Expr:
+        """Return a load from one address for all lanes. It happens only when some lane needs it, unless it is certainly
+        in bounds."""
+        if self.predicate is None or self.in_bounds(e.indices, e.buffer.shape):
+            return e
+        some = any_lane(self.predicate, self.analyzer)
+        if self.analyzer.can_prove(some):
+            return e
+        return Call("tir.if_then_else", (some, e, const(0, e.dtype)), e.dtype)
+
+    def in_bounds(self, indices: Sequence[Expr], shape: Sequence[Expr]) -> bool:
+        """Return whether a scalar access certainly lies inside its buffer."""
+        prove = self.analyzer.can_prove
+        return all(prove(i >= 0) and prove(i < n) for i, n in zip(indices, shape, strict=True))
+
+    def readable_in_all_lanes(self, e: Expr) -> bool:
+        """Return whether ``e`` may be computed in every lane: it reads certainly inside its buffers and calls no
+        external function."""
+        for n in pre_order(e):
+            if isinstance(n, Call) and n.op in _SCALAR_ONLY | _ONCE_PER_LANE:
+                return False
+            if isinstance(n, BufferLoad):
+                if n.buffer in self.buffers or n.predicate is not None:
+                    return False
+                ends = [first_and_last_lane(self.expr(i)) for i in n.indices]
+                for side in (0, 1):  # with the first and the last lane, all lanes lie inside
+                    lane = [end[side] for end in ends if end is not None]
+                    if len(lane) < len(ends) or not self.in_bounds(lane, n.buffer.shape):
+                        return False
+        return True
+
+    # -- operations --------------------------------------------------------------------------------------------------
+
+    def binary(self, e: BinaryOp) -> Expr:
+        a, b = self.expr(e.a), self.expr(e.b)
+        if a is e.a and b is e.b:
+            return e
+        affine = None if lanes_of(a.dtype) == lanes_of(b.dtype) == 1 else ramp_arithmetic(type(e), a, b, self.analyzer)
+        return self.joined(type(e), a, b) if affine is None else affine
+
+    def joined(self, kind: type[BinaryOp], a: Expr, b: Expr) -> Expr:
+        if lanes_of(a.dtype) == lanes_of(b.dtype) == 1:
+            return kind(a, b)
+        return kind(widen(a, self.lanes), widen(b, self.lanes))
+
+    def connective(self, e: And | Or) -> Expr:
+        """Return a conjunction or disjunction whose second operand is read in the lanes where the first one does not
+        decide."""
+        if self.readable_in_all_lanes(e.b):
+            return self.binary(e)
+        a = self.expr(e.a)
+        b = self.masked(e.b, both_masks(self.predicate, a if isinstance(e, And) else Not(a)))
+        return self.joined(type(e), a, b)
+
+    def call(self, e: Call) -> Expr:
+        chosen = self.choice(e) if e.op == "tir.if_then_else" else None
+        if chosen is None and e.op.startswith("tir.vector_reduce_") and lanes_of(e.dtype) == 1:
+            chosen = self.reduce_all_rows(e)
+        if chosen is not None:
+            return chosen
+        if e.op in _ONCE_PER_LANE:
+            raise NotVectorizable(e.op)
+        args = [self.expr(a) for a in e.args]
+        if all(new is old for new, old in zip(args, e.args, strict=True)):
+            return e
+        if all(lanes_of(a.dtype) == 1 for a in args):
+            return Call(e.op, tuple(args), e.dtype)
+        if e.op in _ELEMENTWISE_NOT or lanes_of(e.dtype) > 1 or e.op.startswith("tir.vector_"):
+            raise NotVectorizable(e.op)
+        wide = [a if isinstance(a, StringImm) else widen(a, self.lanes) for a in args]
+        if e.op in _SCALAR_ONLY:
+            return self.by_lanes(e, wide)
+        if e.op == "tir.lookup":  # all lanes share the table
+            wide[1:] = args[1:]
+        if e.op == "tir.if_then_else" and lanes_of(args[0].dtype) == 1:
+            wide[0] = args[0]
+        return Call(e.op, tuple(wide), with_lanes(e.dtype, self.lanes))
+
+    def choice(self, e: Call) -> Expr | None:
+        """Return the choice in each lane of what a condition selects, or None where an ``if_then_else`` stays one."""
+        cond = self.expr(e.args[0])
+        if lanes_of(cond.dtype) == 1 or _is_likely_choice(e):
+            return None
+        if isinstance(e.args[0], And):  # a condition that is the same in all lanes stays scalar
+            inner = Call(e.op, (e.args[0].b, e.args[1], e.args[2]), e.dtype)
+            return self.call(Call(e.op, (e.args[0].a, inner, e.args[2]), e.dtype))
+        then = self.masked(e.args[1], both_masks(self.predicate, cond))
+        other = self.masked(e.args[2], both_masks(self.predicate, Not(cond)))
+        return Select(cond, widen(then, self.lanes), widen(other, self.lanes))
+
+    def by_lanes(self, e: Call, args: list[Expr]) -> Expr:
+        """Return a call for each active lane, and 0 in the others."""
+        names = [a if isinstance(a, StringImm) else Var("argument", a.dtype) for a in args]
+        out: list[Expr] = []
+        for lane in range(self.lanes):
+            parts = tuple([v if isinstance(v, StringImm) else Shuffle((v,), (lane,)) for v in names])
+            one: Expr = Call(e.op, parts, e.dtype)
+            if self.predicate is not None:
+                active = Shuffle((widen(self.predicate, self.lanes),), (lane,))
+                one = Call("tir.if_then_else", (active, one, const(0, e.dtype)), e.dtype)
+            out.append(one)
+        result: Expr = Shuffle(tuple(out), tuple(range(self.lanes)))
+        for v, a in zip(names, args, strict=True):
+            if isinstance(v, Var):
+                result = Let(v, a, result)
+        return result
+
+    def reduce_all_rows(self, e: Call) -> Expr | None:
+        """Return a horizontal reduction in a loop over rows as one reduction of all rows, their vectors side by
+        side."""
+        (vector,) = e.args
+        var, lanes = next(iter(self.env.items()))
+        if not uses_var(vector, var):
+            return None
+        used = vars_in(vector)
+        kept = any(isinstance(n, BufferLoad) and n.buffer in self.buffers for n in pre_order(vector))
+        if self.predicate is not None or kept or used & (self.env.keys() - {var}) or not isinstance(lanes, Ramp):
+            raise NotVectorizable(e.op)
+        each = [substitute(vector, {var: self.analyzer.simplify(lanes.base + n)}) for n in range(self.lanes)]
+        side = Shuffle(tuple(each), tuple(range(self.lanes * lanes_of(vector.dtype))))
+        return Call(e.op, (side,), with_lanes(e.dtype, self.lanes))
+
+
+_RULES: dict[type, Callable[[VectorExpressions, Any], Expr]] = {
+    And: VectorExpressions.connective,
+    Broadcast: VectorExpressions.vector,
+    BufferLoad: VectorExpressions.load,
+    Call: VectorExpressions.call,
+    Cast: VectorExpressions.cast,
+    Let: VectorExpressions.let,
+    Or: VectorExpressions.connective,
+    Ramp: VectorExpressions.vector,
+    Var: VectorExpressions.variable,
+}
+
+
+def _is_likely_choice(e: Call) -> bool:
+    """Returns whether an ``if_then_else`` stays one: its condition is likely, and neither branch reads memory."""
+    usual = isinstance(e.args[0], Call) and e.args[0].op == "tir.likely"
+    return usual and not any(isinstance(n, BufferLoad) for side in e.args[1:] for n in pre_order(side))
