@@ -66,6 +66,18 @@ class Use:
         """Returns the axes in the indices; those of a non-affine index are not known."""
         return {var for dim in self.dims if dim for var, factor in dim.items() if factor}
 
+    @property
+    def plain(self) -> bool:
+        """Returns whether each index is one axis, and each axis one index."""
+        single = [
+            next(iter(dim)) for dim in self.dims if dim is not None and len(dim) == 1 and set(dim.values()) == {1}
+        ]
+        return len(single) == len(self.dims) == len(set(single))
+
+    def is_at(self, axes: Sequence[Var]) -> bool:
+        """Returns whether the indices are exactly ``axes``, in order."""
+        return [dim if dim is None else dict(dim) for dim in self.dims] == [{axis: 1} for axis in axes]
+
     def stride(self, axis: Var) -> int | None:
         """Returns how many elements one step of ``axis`` moves; None when that is not known."""
         total, stride = 0, 1
@@ -206,10 +218,7 @@ class BlockInfo:
         """Returns whether it writes one buffer at exactly its spatial axes, in order."""
         if len({use.buffer for use in self.stores}) != 1:
             return False
-        dims = self.stores[0].dims
-        return len(dims) == len(self.spatial) and all(
-            dim is not None and dict(dim) == {axis: 1} for dim, axis in zip(dims, self.spatial, strict=True)
-        )
+        return self.stores[0].is_at(self.spatial)
 
 
 def _same(a: BufferLoad, b: BufferLoad) -> bool:

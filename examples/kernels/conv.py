@@ -21,10 +21,10 @@ from collections.abc import Callable
 
 import numpy as np
 from kernel import Kernel, run
-from register_tiles import finish_tile
 
 import tilewright as tw
 from tilewright import te
+from tilewright.tuner.recipes import Panels, TileNest, tiled_product
 
 Scheduler = Callable[[tw.PrimFunc, tw.Target], tw.Schedule]
 
@@ -69,49 +69,27 @@ def tiled(rows: int, pixels: int, vectors: int, block: int, *, unroll: int = 8, 
 
     def schedule(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
         lanes = target.vector_lanes("float32")
-        cols = vectors * lanes
-        height, _, outputs = (int(extent) for extent in func.buffer_map[func.params[2]].shape[1:])
+        height = int(func.buffer_map[func.params[2]].shape[1])
         sch = tw.Schedule(func)
-        out = sch.cache_write("C", 0, "local")
-
-        # Blocks of rows; in each, panels of channels; in each, tiles; then the reduction, and the tile itself.
-        n, y, x, f, ry, rx, rc = sch.get_loops("C")
-        y_block, y0, y1 = sch.split(y, [None, block, rows])
-        x0, x1 = sch.split(x, [None, pixels])
-        panel, vector, lane = sch.split(f, [None, vectors, lanes])
-        sch.reorder(n, y_block, panel, y0, x0, ry, rx, rc, y1, x1, vector, lane)
+        padded = "P" in [b.name for b in sch.get_producers("C")]
+        nest = TileNest(  # blocks of rows; in each, panels of channels; in each, tiles; then the reduction, and the tile
+            "n y x f ry rx rc", {"y": [None, block, rows], "x": [None, pixels], "f": [None, vectors, lanes]},
+            outer="n y0 f0 y1 x0", reduce="ry rx rc", tile="y2 x1 f1 f2", lanes=lanes, unroll={"rc": unroll},
+        )  # fmt: skip
+        loops, _ = tiled_product(sch, "C", nest, packed=Panels("W", column=3, width=vectors * lanes, inner=[0, 1, 2]))
 
         # The border: rows of it in one go, pixels and channels together.
-        if "P" in [b.name for b in sch.get_producers("C")]:
-            sch.compute_at("P", y_block, preserve_unit_loops=True)
+        if padded:
+            sch.compute_at("P", loops["y0"], preserve_unit_loops=True)
             _, part = sch.split(sch.fuse(*sch.get_loops("P")[-2:]), [None, lanes])
             sch.vectorize(part)
 
-        # The weights of a panel lie in the order in which they are used.
-        packed = sch.cache_read("C", 1, "global")
-        sch.transform_layout(
-            "C",
-            ("read", 1),
-            lambda a, b, c, q: (q // cols, a, b, c, q % cols),
-            pad_value=0.0 if outputs % cols else None,
-        )
-        *taps, q = sch.get_loops(packed)
-        if outputs % cols == 0:  # else the loops go through the panels already, zeros included
-            part, q = sch.split(q, [None, cols])
-            sch.reorder(part, *taps, q)
-        sch.vectorize(q)
-
-        # A tile is copied to C when it is complete.
-        finish_tile(sch, out, x0, 4, (y1, x1, vector), lane, lanes)
-        sch.annotate(rc, "pragma_unroll_factor", unroll)
         if "W" in fetch:
-            sch.annotate(panel, "pragma_prefetch_next", ["W_global"])
+            sch.annotate(loops["f0"], "pragma_prefetch_next", ["W_global"])
         if "X" in fetch:
-            sch.annotate(y_block, "pragma_prefetch_next", ["X"])
-        sch.decompose_reduction("C", ry)
-
+            sch.annotate(loops["y0"], "pragma_prefetch_next", ["X"])
         if target.num_cores > 1:
-            sch.parallel(y_block if block * rows < height else panel)
+            sch.parallel(loops["y0" if block * rows < height else "f0"])
         return sch
 
     return schedule

@@ -1,4 +1,4 @@
-"""These kernels are matrix products with a register tile and slices of B packed into panels.
+"""These kernels are matrix products with a register tile: one by one, in batches, and with bias and gelu.
 
 Run it: ``python examples/kernels/matmul.py [words of names]``.
 
@@ -16,20 +16,25 @@ of rows is multiplied by the panels, the next tile of A: a little in every step,
 Rows of A whose distance is a power of two all fall into the same sets of the level-1 cache, which has room for 12 of them:
 for 1024 the tile is 6 rows high and 4 vectors wide.
 
-A small product is not packed: instead the rows of B that are needed ``prefetch`` steps later are prefetched.
+A small product is not packed: instead the rows of B that are needed ``prefetch`` steps later are prefetched. Nor are the
+operands of a batch: a product of 128×128 by 128×64 takes whole rows of B, which fit the first-level cache.
+
+Bias and gelu (the exact one, with erf, as vector code) are applied to a tile while it is in registers: the stage that would
+copy it to memory is inlined into the stage that adds the bias, that one into gelu, which is computed where the tile ends.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 
 import numpy as np
 from kernel import Kernel, run
-from register_tiles import finish_tile
 
 import tilewright as tw
 from tilewright import te
+from tilewright.tuner.recipes import Panels, TileNest, tiled_product
 
 Scheduler = Callable[[tw.PrimFunc, tw.Target], tw.Schedule]
 
@@ -44,59 +49,72 @@ def declare(m: int, n: int, k: int, constant: bool = False) -> tw.PrimFunc:
     return te.create_prim_func([a, b, c])
 
 
+def declare_batch(batch: int, m: int, n: int, k: int) -> tw.PrimFunc:
+    """C[b] = A[b] @ B[b]"""
+    a = te.placeholder((batch, m, k), name="A")
+    b = te.placeholder((batch, k, n), name="B")
+    kk = te.reduce_axis((0, k), name="k")
+    c = te.compute((batch, m, n), lambda p, i, j: te.sum(a[p, i, kk] * b[p, kk, j], axis=kk), name="C")
+    return te.create_prim_func([a, b, c])
+
+
+def declare_gelu(m: int, n: int, k: int) -> tw.PrimFunc:
+    """D = gelu(A @ B + bias), gelu(x) = x/2 (1 + erf(x / √2)); B is constant."""
+    a = te.placeholder((m, k), name="A")
+    b = te.placeholder((k, n), name="B")
+    bias = te.placeholder((n,), name="bias")
+    kk = te.reduce_axis((0, k), name="k")
+    attrs = {"layout_free_placeholders": [b]}
+    c = te.compute((m, n), lambda i, j: te.sum(a[i, kk] * b[kk, j], axis=kk), name="C", attrs=attrs)
+    x = te.compute((m, n), lambda i, j: c[i, j] + bias[j], name="X")
+    d = te.compute((m, n), lambda i, j: x[i, j] * 0.5 * (1.0 + te.erf(x[i, j] * math.sqrt(0.5))), name="D")
+    return te.create_prim_func([a, b, bias, d])
+
+
 def tiled(
     rows: int, vectors: int, panels: int, *, fetch: str = "", prefetch: int = 0, ahead: bool = False, unroll: int = 8
 ) -> Scheduler:
     """Returns a schedule: tiles of ``rows`` x ``vectors`` vectors, slices of ``panels`` panels.
 
     ``fetch``: the operands, of ``"AB"``, whose next part is fetched while one is used; ``ahead``: B is packed before all
-    calls; ``prefetch``: it is not packed, but asked for so many steps of k ahead.
+    calls; ``prefetch``: it is not packed, but asked for so many steps of k ahead. Stages that read the product element by
+    element are computed tile by tile.
     """
 
     def schedule(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
-        lanes = target.vector_lanes("float32")
-        cols = vectors * lanes
+        lanes, threads = target.vector_lanes("float32"), target.num_cores > 1
         n = int(func.buffer_map[func.params[1]].shape[1])
-        whole = n % (panels * cols) == 0  # else slices of one panel, the last one padded
+        whole = n % (panels * vectors * lanes) == 0  # else slices of one panel, the last one padded
         sch = tw.Schedule(func)
-        out = sch.cache_write("C", 0, "local")
-
-        # C: slices of columns; in each, tiles of rows; in each, panels; then k, and the tile itself.
-        i, j, k = sch.get_loops("C")
-        i0, i1 = sch.split(i, [None, rows])
-        a_slice, panel, vector, lane = sch.split(j, [None, panels if whole else 1, vectors, lanes])
-        sch.reorder(a_slice, i0, panel, k, i1, vector, lane)
-
-        # B: a row of the slice after the other, each cut into panels.
-        if not prefetch:
-            packed = sch.cache_read("C", 1, "global")
-            sch.transform_layout(
-                "C", ("read", 1), lambda kk, jj: (jj // cols, kk, jj % cols), pad_value=0.0 if n % cols else None
-            )
-            if not ahead:
-                sch.compute_at(packed, a_slice, preserve_unit_loops=True)
-            row, column = sch.get_loops(packed)[-2:]
-            part, q = sch.split(column, [None, cols])
-            sch.vectorize(q)
-            if ahead:
-                sch.reorder(part, row)
-                if target.num_cores > 1:
-                    sch.parallel(part)
-        else:
-            sch.annotate(k, "pragma_prefetch_distance", {"B": prefetch})
-
-        # What is used next comes from beyond the level-2 cache.
+        nest = TileNest(  # slices of columns; in each, tiles of rows; in each, panels; then k, and the tile itself
+            "i j k", {"i": [None, rows], "j": [None, panels if whole else 1, vectors, lanes]},
+            outer="j0 i0 j1", reduce="k", tile="i1 j2 j3", lanes=lanes, shared=threads, unroll={"k": unroll},
+        )  # fmt: skip
+        panel = None if prefetch else Panels("B", column=1, width=vectors * lanes, inner=[0], shared=threads)
+        after = [name for name in ("X", "D") if len(func.buffers) > 3]
+        loops, _ = tiled_product(sch, "C", nest, packed=panel, within="" if ahead else "j0", epilogue=after)
+        if prefetch:
+            sch.annotate(loops["k"], "pragma_prefetch_distance", {"B": prefetch})
         if "A" in fetch:
-            sch.annotate(i0, "pragma_prefetch_next", ["A"])
+            sch.annotate(loops["i0"], "pragma_prefetch_next", ["A"])
         if "B" in fetch:
-            sch.annotate(a_slice, "pragma_prefetch_next", ["B_global" if ahead else "B"])
+            sch.annotate(loops["j0"], "pragma_prefetch_next", ["B_global" if ahead else "B"])
+        return sch
 
-        # A tile is copied to C when it is complete.
-        finish_tile(sch, out, panel, 2, (i1, vector), lane, lanes)
-        sch.annotate(k, "pragma_unroll_factor", unroll)
-        sch.decompose_reduction("C", k)
-        if target.num_cores > 1:
-            sch.parallel(a_slice)
+    return schedule
+
+
+def batched(rows: int, vectors: int, unroll: int = 4) -> Scheduler:
+    """Returns a schedule for a batch of small products: tiles of ``rows`` x ``vectors`` vectors, nothing packed."""
+
+    def schedule(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
+        lanes = target.vector_lanes("float32")
+        sch = tw.Schedule(func)
+        nest = TileNest(
+            "p i j k", {"i": [None, rows], "j": [None, vectors, lanes]},
+            outer="p j0 i0", reduce="k", tile="i1 j1 j2", lanes=lanes, shared=target.num_cores > 1, unroll={"k": unroll},
+        )  # fmt: skip
+        tiled_product(sch, "C", nest)
         return sch
 
     return schedule
@@ -105,6 +123,12 @@ def tiled(
 def reference(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
     """NumPy."""
     np.matmul(a, b, out=out)
+
+
+def reference_gelu(a: np.ndarray, b: np.ndarray, bias: np.ndarray, out: np.ndarray) -> None:
+    """NumPy, with Python's erf in double precision."""
+    x = a.astype("float64") @ b.astype("float64") + bias
+    out[...] = x * 0.5 * (1.0 + np.vectorize(math.erf)(x * math.sqrt(0.5)))
 
 
 def kernel(shape: tuple[int, int, int], name: str, goal: str, schedule: Scheduler, constant: bool = False) -> Kernel:
@@ -120,15 +144,17 @@ KERNELS = [
     kernel((197, 768, 768), "matmul 197×768×768", "0.96 of peak", tiled(9, 3, 2, fetch="B")),
     kernel((255,) * 3, "matmul 255³", "0.93 of peak", tiled(13, 2, 8)),
     kernel((1024,) * 3, "matmul 1024³, B packed ahead", "0.95 of peak", tiled(6, 4, 4, ahead=True, fetch="AB"), True),
-    kernel(
-        (197, 768, 768),
-        "matmul 197×768×768, B packed ahead",
-        "0.97 of peak",
-        tiled(9, 3, 2, ahead=True, fetch="B"),
-        True,
-    ),
+    kernel((197, 768, 768), "matmul 197×768×768, B packed ahead", "0.97 of peak", tiled(9, 3, 2, ahead=True, fetch="B"), True),
     kernel((64,) * 3, "matmul 64³", "0.75 of peak", tiled(8, 2, 2, prefetch=64)),
-]
+    Kernel(
+        "batch_matmul 12×128×64×128", declare_batch(12, 128, 64, 128), batched(6, 4), reference, "batch matmul",
+        goal="0.88 of peak",
+    ),
+    Kernel(
+        "matmul+bias+gelu 128×3072×768", declare_gelu(128, 3072, 768), tiled(8, 3, 1, ahead=True, fetch="B"),
+        reference_gelu, "matmul bias gelu", goal="0.90 of peak",
+    ),
+]  # fmt: skip
 
 if __name__ == "__main__":
     run(KERNELS, sys.argv[1:])

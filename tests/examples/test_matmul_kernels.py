@@ -17,7 +17,7 @@ SHAPES = [(1, 1, 1), (7, 13, 17), (16, 64, 16), (30, 130, 33)]
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda s: "x".join(map(str, s)))
-@pytest.mark.parametrize("kernel", matmul.KERNELS, ids=lambda k: k.name)
+@pytest.mark.parametrize("kernel", [k for k in matmul.KERNELS if k.name.startswith("matmul ")], ids=lambda k: k.name)
 @pytest.mark.parametrize("cores", [1, 2])
 def test_any_shape(kernel, shape, cores):
     constant = "packed ahead" in kernel.name

@@ -55,15 +55,17 @@ def test_the_schedules_of_the_table_on_a_small_image():
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("shape", [(1, 1, 1, 1), (2, 13, 17, 7), (3, 7, 70, 16)], ids=str)
 def test_batches(shape, target):
-    example = importlib.import_module("batch_matmul")
-    check(example.KERNELS[0], example.declare(*shape), target)
+    example = importlib.import_module("matmul")
+    kernel = next(k for k in example.KERNELS if k.name.startswith("batch"))
+    check(kernel, example.declare_batch(*shape), target)
 
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("shape", [(1, 1, 1), (13, 17, 7), (14, 70, 16)], ids=str)
 def test_bias_and_gelu(shape, target):
-    example = importlib.import_module("matmul_bias_gelu")
-    check(example.KERNELS[0], example.declare(*shape), target, example.tiled(4, 2, 2, unroll=2))
+    example = importlib.import_module("matmul")
+    kernel = next(k for k in example.KERNELS if "gelu" in k.name)
+    check(kernel, example.declare_gelu(*shape), target, example.tiled(4, 2, 2, ahead=True, fetch="B", unroll=2))
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -120,8 +122,11 @@ def test_columns_that_stay_in_the_cache():
 
 def test_weights_are_packed_ahead():
     """What reads a packed operand through an intrinsic does not keep it from being packed before the calls."""
-    for name, func in (("conv", (7, 7, 3, 16)), ("matmul_bias_gelu", (7, 16, 8)), ("int8_matmul", (7, 64, 8))):
-        example = importlib.import_module(name)
-        declared = example.declare(func) if name == "conv" else example.declare(*func)
-        module = check(replace(example.KERNELS[0]), declared, "native -num-cores=1")
+    conv, matmul, int8 = (importlib.import_module(name) for name in ("conv", "matmul", "int8_matmul"))
+    for kernel, func in (
+        (conv.KERNELS[0], conv.declare((7, 7, 3, 16))),
+        (next(k for k in matmul.KERNELS if "gelu" in k.name), matmul.declare_gelu(7, 16, 8)),
+        (int8.KERNELS[0], int8.declare(7, 64, 8)),
+    ):
+        module = check(kernel, func, "native -num-cores=1")
         assert "kernel_pack_" in module.get_source("ll")

@@ -4,29 +4,26 @@ once."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...tir.expr import Var
+from ..product_roles import TiledBlock
 from ..program import Use
 from ..sketch_part import ceil_div
 from .cost_features import Costs
 from .loop_nest import Access, Loop, Nest
-
-if TYPE_CHECKING:
-    from ..rules.tiling_part import TilingPart
+from .machine_model import MachineModel
 
 
 class TilingCosts:
-    """The costs of ``rows`` candidates of ``part`` whose decisions are ``columns``."""
+    """The costs of ``rows`` candidates of ``part`` on ``machine`` whose decisions are ``columns``."""
 
-    def __init__(self, part: TilingPart, columns: Mapping[str, np.ndarray], rows: int) -> None:
-        self.part, self.columns, self.rows = part, columns, rows
-        self.block, self.axes, self.machine = part.block, part.axes, part.machine
-        self.extents, self.lanes = part.block.extents, part.lanes
+    def __init__(self, part: TiledBlock, machine: MachineModel, columns: Mapping[str, np.ndarray], rows: int) -> None:
+        self.part, self.machine, self.columns, self.rows = part, machine, columns, rows
+        self.block, self.axes, self.lanes, self.extents = part.block, part.axes, part.lanes, part.block.extents
         ones = np.ones(rows)
         self.tile: dict[Var, np.ndarray] = {axis: ones for axis in self.block.axes}
         self.tile[self.axes.vector] = columns["vectors"] * self.lanes
@@ -39,12 +36,11 @@ class TilingCosts:
         self.slice = columns.get("slice", np.zeros(rows))
         self.ahead = columns.get("ahead", np.zeros(rows))
 
-    def mask(self) -> np.ndarray:
-        """Tiles that fit the registers; of rows that make the same schedule, one."""
+    def mask(self, blocks: Sequence[int]) -> np.ndarray:
+        """Tiles that fit the registers; of rows that make the same schedule, one. ``blocks``: all values of ``block``."""
         keep = self.registers <= self.machine.registers
         if self.axes.rows is not None:
             count = self.trips[self.axes.rows]
-            blocks = next(d.candidates for d in self.part.decisions if d.name == "block")
             first = np.full(self.rows, float(max(blocks)))
             for value in sorted(blocks, reverse=True):
                 first = np.where(value >= count, value, first)

@@ -1,14 +1,47 @@
-"""This module has the steps that several recipes take."""
+"""This module has the steps that several recipes take: splits and orders of loops, ends of tiles, unrolling."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...schedule import Schedule
 from ...tir.expr import IntImm, Var
 from ...tir.stmt import BlockRealize
 from ...tir.walk import blocks_of, vars_in
+
+
+def arrange(
+    sch: Schedule, block: Any, axes: str, sizes: Mapping[str, Sequence[int | None]], order: str
+) -> dict[str, Any]:
+    """Split the loops of ``block``, put them in order, and return them by name.
+
+    ``axes`` names the loops from the outermost one. Of one that has ``sizes`` the parts are named with a number:
+    ``arrange(sch, "C", "i j k", {"i": [None, 6], "j": [None, 4, 16]}, "j0 i0 k i1 j1 j2")``.
+    """
+    loops = dict(zip(axes.split(), sch.get_loops(block), strict=True))
+    for axis, parts in sizes.items():
+        loops.update({f"{axis}{n}": part for n, part in enumerate(sch.split(loops.pop(axis), list(parts)))})
+    sch.reorder(*[loops[name] for name in order.split()])
+    return loops
+
+
+def finish_tile(sch: Schedule, block: Any, at: Any, axis: int, lanes: int = 0) -> None:
+    """Unroll the loops of ``block`` inside the loop ``at`` and make those of its axis number ``axis`` vectors.
+
+    ``lanes``: the elements of a vector, 0 for as many as the loop has.
+    """
+    loops = loops_within(sch, block, at)
+    vector = loops_of_axis(sch, block, loops, axis)
+    rest = [loop for loop in loops if loop not in vector]
+    if vector and loops[-1] is not vector[-1]:
+        sch.reorder(*rest, *vector)
+    if vector and 0 < lanes < extent_of(sch, vector[-1]):
+        vector[-1:] = sch.split(vector[-1], [None, lanes])
+    for loop in (*rest, *vector[:-1]):
+        sch.unroll(loop)
+    if vector:
+        sch.vectorize(vector[-1])
 
 
 def realize_of(sch: Schedule, name: str) -> BlockRealize:

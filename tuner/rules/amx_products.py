@@ -15,11 +15,11 @@ from ...schedule import Schedule
 from ...schedule.intrin import AMX_DOT_S8S8_INTRIN, AMX_DOT_U8S8_INTRIN
 from ..cost.cost_features import Costs
 from ..cost.machine_model import MachineModel, worth_threads
+from ..product_roles import Dot, dot_roles
 from ..program import BlockInfo, Program
 from ..recipes.loop_steps import fuse_all
 from ..sketch_part import Decision, Part
 from .schedule_rule import Group, ScheduleRule, register_rule
-from .vnni_products import Dot, is_plain, roles_of
 
 _TILE, _WIDTH, _STEPS = 16, 4, 64
 _REGISTERS = 8
@@ -42,21 +42,15 @@ class TileRule(ScheduleRule):
 
 
 def _roles(block: BlockInfo) -> Dot | None:
-    roles = roles_of(block)
+    roles = dot_roles(block)
     if roles is None or roles.row is None or roles.others or roles.window:
         return None
-    right, left = block.loads[roles.right], block.loads[_left(block, roles)]
-    if right.buffer.dtype != "int8" or not is_plain(left) or left.dim_of(roles.row) is None:
+    right, left = block.loads[roles.right], block.loads[roles.left]
+    if right.buffer.dtype != "int8" or not left.plain or left.dim_of(roles.row) is None:
         return None
     if block.extents[roles.row] % _TILE or block.extents[roles.column] % (4 * _TILE) or block.extents[roles.k] % _STEPS:
         return None
     return roles
-
-
-def _left(block: BlockInfo, roles: Dot) -> int:
-    """Returns the load of the block that is the factor with the rows."""
-    uses = enumerate(block.loads)
-    return next(n for n, use in uses if n != roles.right and roles.k in use.axes())
 
 
 class TilePart(Part):
@@ -97,9 +91,7 @@ class TilePart(Part):
         sch.reorder(k0, part, k1, column)
         sch.unroll(k1)
         sch.vectorize(column)
-        copy = (
-            sch.cache_read(block, _left(self.block, roles), "global", consumer_blocks=[block]) if row["pack"] else None
-        )
+        copy = sch.cache_read(block, roles.left, "global", consumer_blocks=[block]) if row["pack"] else None
         result = sch.cache_write(block, 0, "local")
         sch.transform_layout(block, ("write", 0), lambda i, j: (i // _TILE, j // _TILE, i % _TILE, j % _TILE))
         loop = dict(zip(self.block.axes, sch.get_loops(block), strict=True))

@@ -48,8 +48,7 @@ def _is_flat(block: BlockInfo) -> bool:
     for use in (*block.stores, *block.loads):
         if not use.dims:
             continue
-        plain = [dict(d) if d is not None else None for d in use.dims] == [{v: 1} for v in block.spatial]
-        if not plain or [getattr(e, "value", None) for e in use.buffer.shape] != shape:
+        if not use.is_at(block.spatial) or [getattr(e, "value", None) for e in use.buffer.shape] != shape:
             return False
     return True
 

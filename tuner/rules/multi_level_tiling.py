@@ -1,18 +1,26 @@
 """This rule schedules reductions with a vectorized spatial axis: matrix products, convolutions, pooling.
 
-The recipe is in :mod:`.tiling_part`, what it costs in :mod:`.tiling_costs`.
+The recipe is :mod:`..recipes.tiled_product`; :mod:`..cost.tiling_costs` says what it costs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 
+import numpy as np
+
+from ...schedule import Schedule
 from ...tir.expr import Var
-from ..cost.machine_model import MachineModel
+from ..cost.cost_features import Costs
+from ..cost.machine_model import MachineModel, worth_threads
+from ..cost.tiling_costs import TilingCosts
+from ..product_roles import TiledBlock, tile_axes
 from ..program import BlockInfo, Program, Use
-from ..sketch_part import Part
+from ..recipes.panels import Panels
+from ..recipes.tiled_product import TileNest, tiled_product
+from ..sketch_part import Decision, Part, up_to
 from .schedule_rule import Group, ScheduleRule, register_rule
-from .tiling_part import TilingPart
 
 
 class MultiLevelTilingRule(ScheduleRule):
@@ -85,9 +93,7 @@ def _packable(block: BlockInfo, vector: Var) -> list[Use]:
     if len(moving) != 1 or not _reuses(block, moving[0]):
         return []
     use = moving[0]
-    plain = all(dim is not None and len(dim) == 1 and set(dim.values()) == {1} for dim in use.dims)
-    same = sum(1 for other in block.loads if other.buffer is use.buffer) == 1
-    return [use] if plain and same and len(use.axes()) == len(use.dims) else []
+    return [use] if use.plain and sum(1 for other in block.loads if other.buffer is use.buffer) == 1 else []
 
 
 def _loads_fit(block: BlockInfo, vector: Var) -> bool:
@@ -106,9 +112,123 @@ def _epilogue(program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> 
         return None
     written = block.stores[0].buffer
     for use in consumer.loads:
-        if use.buffer is written and [dict(d or {}) for d in use.dims] != [{v: 1} for v in consumer.spatial]:
+        if use.buffer is written and not use.is_at(consumer.spatial):
             return None
     return consumer
+
+
+class TilingPart(Part):
+    """A recipe is given by the vector axis and the operand (if any) that is packed into panels.
+
+    Decisions: ``rows`` and ``rows2`` (accumulator rows), ``vectors`` (accumulator columns, in vectors), ``block`` (row
+    tiles computed before the next panel), ``outer`` (1: panels outermost), ``unroll`` of the reduction, and for a
+    packed operand ``slice``: 0 to pack all of it first, else how many panels are packed at a time, to be used by all
+    rows while they are in the cache. Where an operand is larger than half of the second-level cache, also ``ahead``:
+    while a tile passes over a slice the next tile's rows are fetched; with panels outermost, while a panel is used the
+    next panel.
+    """
+
+    structure = ("rows", "rows2", "vectors")
+
+    def __init__(
+        self, block: BlockInfo, epilogue: BlockInfo | None, vector: Var, packed: Use | None, machine: MachineModel
+    ) -> None:
+        self.block, self.machine, axes = block, machine, tile_axes(block, vector)
+        lanes = machine.lanes(block.itemsize)
+        self.case = TiledBlock(block, axes, epilogue, packed, lanes, worth_threads(machine, [block]))
+        place = block.spatial.index(vector)
+        self.name = f"tile_{block.name}_v{place}" + ("_packed" if packed is not None else "")
+        extents = block.extents
+        columns = math.ceil(extents[vector] / lanes)
+        decisions = [Decision("vectors", up_to(columns, 1, 2, 3, 4, 5, 6))]
+        if axes.rows is not None:
+            extent = extents[axes.rows]
+            decisions.append(Decision("rows", up_to(extent, *range(1, 17))))
+            decisions.append(Decision("block", up_to(extent, 4, 8, 16, 32, 64, 1 << 20)))
+        if axes.rows2 is not None:
+            decisions.append(Decision("rows2", up_to(extents[axes.rows2], 1, 2, 3, 4)))
+        if columns > 1:
+            decisions.append(Decision("outer", (0, 1)))
+            if (
+                packed is not None
+                and axes.rows is not None
+                and axes.rows2 is None
+                and not any(extents[v] > 1 for v in axes.others)
+            ):
+                decisions.append(Decision("slice", up_to(columns, 0, 1, 2, 4, 8)))
+        if any(size > machine.l2_bytes / 2 for size in self._fetchable([d.name for d in decisions]).values()):
+            decisions.append(Decision("ahead", (0, 1)))
+        unroll = up_to(extents[axes.reduce[-1]], 1, 2, 4, 8)
+        if len(axes.reduce) > 1 and unroll[-1] < block.reduce_size <= 25:  # a window: all of it
+            unroll += (block.reduce_size,)
+        decisions.append(Decision("unroll", unroll))
+        self.decisions = tuple(decisions)
+
+    def _fetchable(self, decisions: Collection[str]) -> dict[str, int]:
+        """Returns the bytes of what may be fetched ahead: in slices, of the operands whose rows pass by; else of the
+        packed one."""
+        case, out = self.case, {}
+        if "slice" in decisions:
+            out["slice"] = sum(case.bytes_of(use) for use in case.passing)
+        if "outer" in decisions and case.packed is not None and not case.parallel:
+            out["outer"] = case.bytes_of(case.packed)
+        return out
+
+    def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
+        axes, extents = self.case.axes, self.block.extents
+        names = {axis: f"x{n}_" for n, axis in enumerate(self.block.axes)}
+        width = min(row["vectors"] * self.case.lanes, extents[axes.vector])
+        vector, slices = names[axes.vector], row.get("slice", 0)
+        sizes: dict[str, list[int | None]] = {}
+        outer, tile, tail = [names[v] for v in axes.others], [f"{vector}{1 + (slices > 0)}"], []
+        if axes.rows2 is not None:
+            rows2 = names[axes.rows2]
+            sizes[rows2] = [None, min(row["rows2"], extents[axes.rows2])]
+            outer.append(f"{rows2}0")
+            tile.insert(0, f"{rows2}1")
+        sizes[vector] = [None, slices, width] if slices else [None, width]
+        if axes.rows is not None:
+            rows, blocked = names[axes.rows], row["block"] < math.ceil(extents[axes.rows] / row["rows"])
+            sizes[rows] = [None, row["block"], row["rows"]] if blocked else [None, row["rows"]]
+            outer += [f"{rows}0"] * blocked
+            tail.append(f"{rows}{int(blocked)}")
+            tile.insert(-1, f"{rows}{1 + blocked}")
+        if slices:
+            outer, tail = [*outer, f"{vector}0"], [*tail, f"{vector}1"]
+        else:
+            outer = [f"{vector}0", *outer] if row.get("outer") else [*outer, f"{vector}0"]
+        reduce = [names[v] for v in axes.reduce]
+        unrolled = reduce if row["unroll"] > extents[axes.reduce[-1]] else reduce[-1:]
+        nest = TileNest(
+            " ".join(names.values()), sizes, " ".join([*outer, *tail]), " ".join(reduce), " ".join(tile),
+            shared=len(outer) if self.case.parallel else 0, tasks=0 if slices else 2 * self.machine.cores,
+            unroll=dict.fromkeys(unrolled, row["unroll"]),
+        )  # fmt: skip
+        epilogue = [] if self.case.epilogue is None else [self.case.epilogue.name]
+        within = f"{vector}0" if slices else ""
+        panels = self._panels(width)
+        loops, copy = tiled_product(sch, self.block.name, nest, packed=panels, within=within, epilogue=epilogue)
+        if row.get("ahead") and slices:
+            sch.annotate(loops[tail[0]], "pragma_prefetch_next", [use.buffer.name for use in self.case.passing])
+        elif row.get("ahead"):
+            sch.annotate(loops[f"{vector}0"], "pragma_prefetch_next", [sch.get(copy).writes[0].buffer.name])
+
+    def _panels(self, width: int) -> Panels | None:
+        """Returns the layout of the packed operand: ``[other axes, panel, reduction axes, column]``."""
+        use, axes = self.case.packed, self.case.axes
+        if use is None:
+            return None
+        dims = {axis: d for d, dim in enumerate(use.dims) for axis in dim or {}}
+        inner = [dims[v] for v in axes.reduce if v in dims]
+        others = [d for d in range(len(use.dims)) if d != dims[axes.vector] and d not in inner]
+        return Panels(use.buffer.name, dims[axes.vector], width, inner, others, shared=self.case.parallel)
+
+    def mask(self, columns: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
+        blocks = next((d.candidates for d in self.decisions if d.name == "block"), ())
+        return TilingCosts(self.case, self.machine, columns, rows).mask(blocks)
+
+    def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
+        return TilingCosts(self.case, self.machine, columns, rows).costs()
 
 
 register_rule(MultiLevelTilingRule())

@@ -65,9 +65,7 @@ class RowReductionRule(ScheduleRule):
 def _in_order(block: BlockInfo) -> bool:
     """Returns whether every buffer it writes is written at its spatial axes, in order, and they stand before the
     others."""
-    return block.axes == (*block.spatial, *block.reduce) and all(
-        [dict(d or {}) for d in use.dims] == [{v: 1} for v in block.spatial] for use in block.stores
-    )
+    return block.axes == (*block.spatial, *block.reduce) and all(use.is_at(block.spatial) for use in block.stores)
 
 
 def _fits(block: BlockInfo, rows: Sequence[int]) -> bool:

@@ -12,40 +12,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...schedule import Schedule
 from ...schedule.intrin import VNNI_DOT_16x4_INTRIN, VNNI_DOT_16x4_SWAPPED_INTRIN
-from ...tir.expr import Add, BufferLoad, Cast, Expr, Mul, Var
-from ...tir.stmt import BufferStore
 from ..cost.cost_features import Costs
 from ..cost.machine_model import MachineModel, worth_threads
-from ..program import BlockInfo, Program, Use
+from ..product_roles import DOT_LANES, DOT_WIDTH, Dot, dot_roles
+from ..program import BlockInfo, Program
 from ..recipes.loop_steps import fuse_all, loops_of_axis, loops_within, unroll_factor
 from ..sketch_part import Decision, Part, ceil_div, up_to
 from .schedule_rule import Group, ScheduleRule, register_rule
-
-_WIDTH, _LANES = 4, 16
-
-
-@dataclass(frozen=True)
-class Dot:
-    """The roles in ``C[.., row, .., column] += A[row + window, k] * B[window, k, column]``."""
-
-    row: Var | None
-    column: Var
-    others: tuple[Var, ...]
-    k: Var
-    window: tuple[Var, ...]
-    """The other axes of the reduction."""
-    right: int
-    signed: bool
-    """Whether the left factor is signed."""
-    shifted: bool
-    """Whether the right factor is shifted, because both factors are signed or both unsigned."""
 
 
 class DotRule(ScheduleRule):
@@ -55,63 +34,11 @@ class DotRule(ScheduleRule):
     priority = 5
 
     def match(self, program: Program, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
-        return None if roles_of(block) is None else Group(block, (block,))
+        return None if dot_roles(block) is None else Group(block, (block,))
 
     def parts(self, program: Program, group: Group, machine: MachineModel) -> list[Part]:
-        roles = roles_of(group.anchor)
+        roles = dot_roles(group.anchor)
         return [DotPart(group.anchor, roles, machine)] if machine.int8_dots and roles is not None else []
-
-
-def roles_of(block: BlockInfo) -> Dot | None:
-    """Returns the roles of the axes and loads in a product of int8; None for other blocks."""
-    if not block.reduce or not block.spatial or not block.writes_in_order or block.block.init is None:
-        return None
-    operands = _operands(block.block.body)
-    if operands is None:
-        return None
-    column = block.spatial[-1]
-    uses = [use for load in operands for use in block.loads if use.buffer is load.buffer]
-    if len(uses) != 2 or uses[0].buffer is uses[1].buffer or not all(use.affine for use in uses):
-        return None
-    right = [n for n, use in enumerate(uses) if column in use.axes()]
-    if len(right) != 1:
-        return None
-    left, moving = uses[1 - right[0]], uses[right[0]]
-    steps = [v for v in block.reduce if left.stride(v) == 1 and left.dim_of(v) is not None]
-    if len(steps) != 1 or not is_plain(moving) or moving.axes() - {*block.reduce, column}:
-        return None
-    (k,) = steps
-    if block.extents[k] % _WIDTH or block.extents[column] % _LANES or k not in moving.axes():
-        return None
-    rows = [v for v in reversed(block.spatial) if v in left.axes() and block.extents[v] > 1]
-    row = rows[0] if rows else None
-    others = tuple(v for v in block.spatial if v is not column and v is not row)
-    place = next(n for n, use in enumerate(block.loads) if use is moving)
-    signed = left.buffer.dtype == "int8"
-    window = tuple(v for v in block.reduce if v is not k)
-    return Dot(row, column, others, k, window, place, signed, left.buffer.dtype == moving.buffer.dtype)
-
-
-def is_plain(use: Use) -> bool:
-    """Returns whether each index is one axis, and each axis one index."""
-    axes = [next(iter(dim)) for dim in use.dims if dim is not None and len(dim) == 1 and set(dim.values()) == {1}]
-    return len(axes) == len(use.dims) == len(set(axes))
-
-
-def _operands(body: object) -> tuple[BufferLoad, BufferLoad] | None:
-    """Returns the factors of ``C = C + int32(A) * int32(B)``, in the order in which they are written."""
-    if not isinstance(body, BufferStore) or not isinstance(body.value, Add) or body.value.dtype != "int32":
-        return None
-    product = body.value.b
-    if not isinstance(product, Mul) or not isinstance(body.value.a, BufferLoad):
-        return None
-    a, b = _widened(product.a), _widened(product.b)
-    return None if a is None or b is None else (a, b)
-
-
-def _widened(e: Expr) -> BufferLoad | None:
-    wide = isinstance(e, Cast) and isinstance(e.value, BufferLoad) and e.value.dtype in ("int8", "uint8")
-    return e.value if wide else None  # type: ignore[attr-defined,no-any-return]
 
 
 class DotPart(Part):
@@ -125,17 +52,17 @@ class DotPart(Part):
         self.name = f"dots_{block.name}"
         self.parallel = worth_threads(machine, [block])
         self.depth = math.prod(block.extents[v] for v in block.reduce)
-        self.steps = self.depth // _WIDTH
+        self.steps = self.depth // DOT_WIDTH
         height = block.extents[roles.row] if roles.row is not None else 1
         self.decisions = (
             Decision("rows", up_to(height, *range(1, 15))),
-            Decision("vectors", tuple(v for v in (1, 2, 4) if block.extents[roles.column] % (v * _LANES) == 0)),
-            Decision("unroll", up_to(block.extents[roles.k] // _WIDTH, 1, 2, 4, 8, 16)),
+            Decision("vectors", tuple(v for v in (1, 2, 4) if block.extents[roles.column] % (v * DOT_LANES) == 0)),
+            Decision("unroll", up_to(block.extents[roles.k] // DOT_WIDTH, 1, 2, 4, 8, 16)),
             Decision("outer", (0, 1)),
         )
 
     def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
-        roles, width = self.roles, row["vectors"] * _LANES
+        roles, width = self.roles, row["vectors"] * DOT_LANES
         block = sch.get_block(self.block.name)
         shifted, sums, result = sch.shift_operand(block, roles.right) if roles.shifted else (None, None, None)
         packed = sch.cache_read(block, self.roles.right, "global", consumer_blocks=[block])
@@ -147,11 +74,11 @@ class DotPart(Part):
             block,
             ("read", roles.right),
             lambda *i: (
-                i[at_column] // width, *(i[n] for n in around), i[at_k] // _WIDTH, i[at_column] % width, i[at_k] % _WIDTH
+                i[at_column] // width, *(i[n] for n in around), i[at_k] // DOT_WIDTH, i[at_column] % width, i[at_k] % DOT_WIDTH
             ),
         )  # fmt: skip
         loops = sch.get_loops(packed)
-        k0, k1 = sch.split(loops[at_k], [None, _WIDTH])
+        k0, k1 = sch.split(loops[at_k], [None, DOT_WIDTH])
         part, column = sch.split(loops[at_column], [None, width])
         copied = [*(loops[n] for n in around), k0]
         sch.reorder(*copied, part, k1, column)
@@ -167,7 +94,7 @@ class DotPart(Part):
             result = sch.cache_write(block, 0, "local")
         spatial = [v for v in self.block.axes if v in self.block.spatial]
         loop = dict(zip(spatial, sch.get_loops(result), strict=True))
-        panel, over, lane = sch.split(loop[roles.column], [None, row["vectors"], _LANES])
+        panel, over, lane = sch.split(loop[roles.column], [None, row["vectors"], DOT_LANES])
         outer = [loop[v] for v in roles.others]
         rows = []
         if roles.row is not None:
@@ -183,8 +110,8 @@ class DotPart(Part):
         sch.compute_at(block, nest[-1], preserve_unit_loops=True)
         loop = dict(zip(self.block.axes, sch.get_loops(block)[len(nest) :], strict=True))
         inside = [] if roles.row is None else [loop[roles.row]]
-        vector, lanes = sch.split(loop[roles.column], [None, _LANES])
-        k0, k1 = sch.split(loop[roles.k], [None, _WIDTH])
+        vector, lanes = sch.split(loop[roles.column], [None, DOT_LANES])
+        k0, k1 = sch.split(loop[roles.k], [None, DOT_WIDTH])
         steps = [*(loop[v] for v in roles.window), k0]
         sch.reorder(*steps, *inside, vector, lanes, k1)
         sch.vectorize(sch.get_loops(sch.decompose_reduction(block, steps[0]))[-1])
@@ -202,9 +129,9 @@ class DotPart(Part):
         if rows and self.parallel:
             rows = [fuse_all(sch, rows)]
             sch.parallel(rows[0])
-        if self.block.extents[self.roles.k] <= _LANES:
+        if self.block.extents[self.roles.k] <= DOT_LANES:
             return
-        _, lanes = sch.split(k, [None, _LANES])
+        _, lanes = sch.split(k, [None, DOT_LANES])
         partial = sch.rfactor(lanes, number)
         if rows:
             sch.compute_at(partial, rows[-1], preserve_unit_loops=True)
@@ -224,7 +151,7 @@ class DotPart(Part):
 
     def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
         machine, roles, extents = self.machine, self.roles, self.block.extents
-        height, width = columns["rows"], columns["vectors"] * _LANES
+        height, width = columns["rows"], columns["vectors"] * DOT_LANES
         tile = height * columns["vectors"]
         panels = extents[roles.column] / width
         bands = ceil_div(extents[roles.row] if roles.row is not None else 1, height)
@@ -242,7 +169,7 @@ class DotPart(Part):
         again = np.where(outermost & (panel_bytes < machine.l1_bytes), 0.3, 1.0)
         return Costs(rows).put(
             core_cycles=tiles * self.steps * tile * latency / machine.fma_pipes
-            + (left / _LANES if roles.shifted else 0.0),
+            + (left / DOT_LANES if roles.shifted else 0.0),
             load_cycles=tiles * self.steps * loads / machine.loads_per_cycle,
             store_cycles=tiles * tile * 4,
             jump_cycles=(np.where(outermost, 60.0 * height, 0.0) + waiting) * tiles,  # each row is another page
@@ -252,7 +179,7 @@ class DotPart(Part):
             pack_bytes=2.5 * packed,
             flops=self.block.flops,
             regions=(2.0 + roles.shifted) * self.parallel,
-            lanes_used=float(_LANES), rows=height, columns=columns["vectors"], accumulators=tile,
+            lanes_used=float(DOT_LANES), rows=height, columns=columns["vectors"], accumulators=tile,
             registers=tile + columns["vectors"] + 1, loads_per_fma=loads / tile, latency_bound=latency,
             unroll=columns["unroll"], body_size=columns["unroll"] * (tile + loads), reduction=float(self.depth),
             inner_trips=float(self.steps), panel_bytes=panel_bytes, packed=1.0, variant=columns["outer"],

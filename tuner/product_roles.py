@@ -1,0 +1,138 @@
+"""This module says which axes and operands of a block have which role in a product: rows, columns, steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..tir.dtype import bytes_of
+from ..tir.expr import Add, BufferLoad, Cast, Expr, Mul, Var
+from ..tir.stmt import BufferStore
+from .program import BlockInfo, Use
+
+DOT_WIDTH, DOT_LANES = 4, 16
+"""Steps of the reduction and columns in one dot-product instruction of int8."""
+
+
+@dataclass(frozen=True)
+class TileAxes:
+    """The roles of a block's axes in a register tile; ``rows2`` are further rows, ``others`` lie outside the tile."""
+
+    vector: Var
+    rows: Var | None
+    rows2: Var | None
+    others: tuple[Var, ...]
+    reduce: tuple[Var, ...]
+
+
+def tile_axes(block: BlockInfo, vector: Var) -> TileAxes:
+    """Returns the roles of the axes when ``vector`` becomes vectors."""
+    moving = [use for use in block.loads if vector in use.axes()]
+    candidates = [v for v in reversed(block.spatial) if v is not vector and block.extents[v] > 1]
+    # rows that do not move the vector operand reuse its loads; without any, rows only hide the latency
+    shared = [v for v in candidates if not any(v in use.axes() for use in moving)]
+    ordered = shared + [v for v in candidates if v not in shared]
+    rows = ordered[0] if ordered else None
+    rows2 = shared[1] if len(shared) > 1 and rows is not None and block.extents[rows] < 16 else None
+    others = tuple(v for v in block.spatial if v is not vector and v is not rows and v is not rows2)
+    broadcast = [use for use in block.loads if vector not in use.axes()] or list(block.loads)
+
+    def step(axis: Var) -> int:
+        return -max((abs(use.stride(axis) or 0) for use in broadcast), default=0)
+
+    return TileAxes(vector, rows, rows2, others, tuple(sorted(block.reduce, key=step)))
+
+
+@dataclass(frozen=True)
+class TiledBlock:
+    """A block that is computed in register tiles: its axes, the stage that consumes it, the operand that is packed."""
+
+    block: BlockInfo
+    axes: TileAxes
+    epilogue: BlockInfo | None
+    packed: Use | None
+    lanes: int
+    """Elements in a vector register."""
+    parallel: bool
+    """Whether threads share the work."""
+
+    @property
+    def passing(self) -> list[Use]:
+        """Returns the loads that do not depend on the vector axis."""
+        return [use for use in self.block.loads if self.axes.vector not in use.axes()]
+
+    def bytes_of(self, use: Use) -> int:
+        """Bytes of the elements that a load goes through."""
+        return bytes_of(use.buffer.dtype) * math.prod(self.block.extents[v] for v in use.axes())
+
+
+@dataclass(frozen=True)
+class Dot:
+    """The roles in ``C[.., row, .., column] += A[row + window, k] * B[window, k, column]``, a product of int8."""
+
+    row: Var | None
+    column: Var
+    others: tuple[Var, ...]
+    k: Var
+    window: tuple[Var, ...]
+    """The other axes of the reduction."""
+    left: int
+    right: int
+    """The numbers of the operands among the loads of the block."""
+    signed: bool
+    """Whether the left factor is signed."""
+    shifted: bool
+    """Whether the right factor is shifted, because both factors are signed or both unsigned."""
+
+
+def dot_roles(block: BlockInfo) -> Dot | None:
+    """Returns the roles of the axes and loads in a product of int8; None for other blocks."""
+    if not block.reduce or not block.spatial or not block.writes_in_order or block.block.init is None:
+        return None
+    operands = _operands(block.block.body)
+    if operands is None:
+        return None
+    column = block.spatial[-1]
+    uses = [use for load in operands for use in block.loads if use.buffer is load.buffer]
+    if len(uses) != 2 or uses[0].buffer is uses[1].buffer or not all(use.affine for use in uses):
+        return None
+    right = [n for n, use in enumerate(uses) if column in use.axes()]
+    if len(right) != 1:
+        return None
+    left, moving = uses[1 - right[0]], uses[right[0]]
+    steps = [v for v in block.reduce if left.stride(v) == 1 and left.dim_of(v) is not None]
+    if len(steps) != 1 or not moving.plain or moving.axes() - {*block.reduce, column}:
+        return None
+    (k,) = steps
+    if block.extents[k] % DOT_WIDTH or block.extents[column] % DOT_LANES or k not in moving.axes():
+        return None
+    rows = [v for v in reversed(block.spatial) if v in left.axes() and block.extents[v] > 1]
+    row = rows[0] if rows else None
+    return Dot(
+        row, column, _without(block.spatial, column, row), k, _without(block.reduce, k),
+        left=next(n for n, use in enumerate(block.loads) if use is left),
+        right=next(n for n, use in enumerate(block.loads) if use is moving),
+        signed=left.buffer.dtype == "int8", shifted=left.buffer.dtype == moving.buffer.dtype,
+    )  # fmt: skip
+
+
+def _without(axes: Sequence[Var], *some: Var | None) -> tuple[Var, ...]:
+    return tuple(v for v in axes if not any(v is other for other in some))
+
+
+def _operands(body: object) -> tuple[BufferLoad, BufferLoad] | None:
+    """Returns the factors of ``C = C + int32(A) * int32(B)``, in the order in which they are written."""
+    if not isinstance(body, BufferStore) or not isinstance(body.value, Add) or body.value.dtype != "int32":
+        return None
+    product = body.value.b
+    if not isinstance(product, Mul) or not isinstance(body.value.a, BufferLoad):
+        return None
+    a, b = _widened(product.a), _widened(product.b)
+    return None if a is None or b is None else (a, b)
+
+
+def _widened(e: Expr) -> BufferLoad | None:
+    if isinstance(e, Cast) and isinstance(e.value, BufferLoad) and e.value.dtype in ("int8", "uint8"):
+        return e.value
+    return None
