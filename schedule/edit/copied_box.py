@@ -9,17 +9,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...tir.analysis.access import accesses
-from ...tir.analysis.footprint import Ends, analyzer_at, first_outside
-from ...tir.analysis.scope import Scope
+from ...tir.analysis.access import Access, accesses
+from ...tir.analysis.footprint import Ends, analyzer_at, bind_loops, bounding_box, exact_box, first_outside
+from ...tir.analysis.required_domain import join_ends
+from ...tir.analysis.scope import Scope, bindings
 from ...tir.analysis.tree import Tree, symbols_of
-from ...tir.arith import Analyzer
+from ...tir.arith import Analyzer, conjuncts
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, const, is_const_int
 from ...tir.op import max_
-from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt
-from ...tir.walk import pre_order
+from ...tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, Stmt
+from ...tir.walk import pre_order, substitute
+from ..errors import ScheduleError
+from ..require.copied_values import uses_pointer
 from .buffer_replacement import moved_accesses, renewed_buffers
+from .copy_stage import CopyRequest
 from .element_blocks import element_block
 from .loop_nests import Span, nest, realize_over, span_within
 
@@ -68,24 +72,14 @@ def read_part(tree: Tree, scope: Scope, place: Stmt, buffer: Buffer, consumers: 
     return part
 
 
-def cache_buffer(
-    name: str, buffer: Buffer, storage_scope: str, box: Sequence[Ends | None], part: Part | None
-) -> Buffer:
-    """Return the new buffer, for all of ``buffer`` or a part; its sizes have the type of the indices in use."""
+def copied_buffer(request: CopyRequest, box: Sequence[Ends | None], part: Part | None) -> Buffer:
+    """Return the new buffer, for all of the old one or a part; its sizes have the type of the indices in use."""
     shape = [
         const(e.value, ends[0].dtype) if ends is not None and isinstance(e, IntImm) else e
-        for e, ends in zip(buffer.shape, box, strict=True)
+        for e, ends in zip(request.old.shape, box, strict=True)
     ]
     sizes = tuple(shape) if part is None else tuple([r.extent for r in part])
-    return Buffer(
-        name,
-        sizes,
-        buffer.dtype,
-        storage_scope,
-        buffer.strides,
-        data_alignment=buffer.data_alignment,
-        axis_separators=buffer.axis_separators,
-    )
+    return request.new_buffer(sizes, strides=request.old.strides, axis_separators=request.old.axis_separators)
 
 
 def copy_nest(
@@ -143,3 +137,56 @@ def redirect(tree: Tree, realize: BlockRealize, old: Buffer, new: Buffer, part: 
         return BufferRegion(new, tuple([Range(lo, r.extent) for lo, r in zip(mins, b.region, strict=True)]))
 
     return moved_accesses(realize, old, new, shift, region)
+
+
+def written_box(
+    tree: Tree, writer: BlockRealize, buffer: Buffer, place: Stmt | None, exactly: bool
+) -> tuple[Analyzer, list[Ends | None]]:
+    """Return the box of ``buffer`` that ``writer`` stores while the loops inside ``place`` run (all loops when it is
+    None)."""
+    loops = tree.loops_above(writer)
+    outside: list[For] = [] if place is None else tree.loops_above(place)
+    inner = loops[len(outside) :]
+    stores = [a for a in accesses(writer, buffer) if a.is_store]
+    if uses_pointer(writer, buffer):
+        stores += _declared(writer, buffer)
+    total: list[Ends | None] | None = None
+    for store in stores:
+        analyzer = analyzer_at(tree, writer)
+        bind_loops(analyzer, store.loops)
+        ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in (*inner, *store.loops)}
+        exact = exact_box(analyzer, store.indices, ranges, store.guards)
+        if exactly and (
+            exact is None or not exact.complete or not all(analyzer.can_prove(c) for c in exact.conditions)
+        ):
+            raise ScheduleError(
+                f"the elements of {buffer.name} that block {writer.block.name_hint!r} writes are not known to be a box "
+                "without holes, so copying them back could overwrite others",
+                where=writer,
+                hint="choose an outer loop or another block, where whole boxes are written",
+            )
+        box: list[Ends | None] = bounding_box(analyzer, store, inner, {})
+        if exactly and exact is not None:
+            box = list(exact.ends)
+        total = box if total is None else [join_ends(analyzer, a, b) for a, b in zip(total, box, strict=True)]
+    fresh = analyzer_at(tree, writer if place is None else place)
+    if total is None:
+        return fresh, [None] * buffer.ndim
+    return fresh, total
+
+
+def _declared(realize: BlockRealize, buffer: Buffer) -> list[Access]:
+    """Return the declared write regions of a block, each as one access with loops over the region."""
+    out = []
+    bound = bindings(realize)
+    for region in realize.block.writes:
+        if region.buffer is buffer:
+            own: list[For] = []
+            indices: list[Expr] = []
+            for n, r in enumerate(region.region):
+                var = Var(f"u{n}", r.extent.dtype)
+                own.append(For(var, r.extent - r.extent, substitute(r.extent, bound), "serial", Evaluate(r.extent)))
+                indices.append(substitute(r.min, bound) + var)
+            guards = tuple(conjuncts(realize.predicate))
+            out.append(Access(BufferLoad(buffer, tuple(indices)), tuple(indices), tuple(own), guards))
+    return out

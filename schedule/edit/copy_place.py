@@ -1,155 +1,38 @@
-"""This module determines where a copy of a buffer is made, and which elements it copies.
-
-Accesses through pointers and match_buffers are taken from what a block declares: its ``T.writes`` name all that it
-writes.
-"""
+"""This module determines where a statement is inserted: between a writer and its users, or beside a loop nest."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from ...tir.analysis.access import Access, accesses, opaque_buffers
-from ...tir.analysis.footprint import Ends, analyzer_at, bind_loops, bounding_box, exact_box
-from ...tir.analysis.region_cover import why_not_covered
-from ...tir.analysis.required_domain import join_ends
-from ...tir.analysis.scope import Scope, bindings, buffers_of, region_of
+from ...tir.analysis.scope import Scope, buffers_of
 from ...tir.analysis.tree import Tree
-from ...tir.arith import Analyzer, conjuncts
-from ...tir.buffer import Buffer
-from ...tir.expr import BufferLoad, Expr, Range, Var, is_const_int
-from ...tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, SeqStmt, Stmt
-from ...tir.walk import pre_order, substitute
-from ..errors import ScheduleError
+from ...tir.stmt import BlockRealize, SeqStmt, Stmt
+from .statement_edits import children_of
 
 
-def uses_pointer(realize: BlockRealize, buffer: Buffer) -> bool:
-    """Return whether a block accesses the buffer in other ways than by plain loads and stores."""
-    return buffer.data in opaque_buffers(realize.block)
+@dataclass(frozen=True, slots=True, eq=False)
+class Place:
+    """A ``Place`` is the one before statement ``number`` of ``where``.
 
-
-def check_pointers_declared(scope: Scope, buffer: Buffer) -> None:
-    """Raise ScheduleError when the buffer is accessed through a pointer or match_buffer that no block declares.
-
-    A copy would miss such accesses.
+    ``behind`` is the statement of ``where`` that holds the writer, for a place between a writer and its users.
     """
-    root = scope.root.block
-    if buffer.data not in opaque_buffers(root):
-        return
-    users = {*scope.readers.get(buffer, ()), *scope.writers.get(buffer, ())}
-    hidden = [b for b in scope.blocks if b not in users and uses_pointer(b, buffer)]
-    own = [m for m in root.match_buffers if buffer.data in (m.buffer.data, m.source.buffer.data)]
-    loose = [n for n in pre_order(root.body, lambda n: not isinstance(n, BlockRealize)) if n is buffer.data]
-    if hidden or own or loose:
-        raise ScheduleError(
-            f"buffer {buffer.name} is also accessed through a pointer or a match_buffer, which a copy would miss",
-            where=hidden or scope.root,
-            hint="make the copy before tensorize or blockize, or declare in T.reads and T.writes what blocks touch",
-        )
+
+    where: Stmt
+    number: int
+    behind: Stmt | None = None
 
 
-def check_apart(tree: Tree, writer: BlockRealize, reader: BlockRealize, buffer: Buffer) -> None:
-    """Raise ScheduleError unless the writer has written all of the buffer before the reader starts."""
-    around = repeated_loops(tree, writer)
-    shared = [loop for loop in tree.loops_above(reader) if loop.loop_var in around]
-    if shared:
-        raise ScheduleError(
-            f"buffer {buffer.name} is accessed through a pointer or a match_buffer, and blocks "
-            f"{writer.block.name_hint!r} and {reader.block.name_hint!r} share loop {shared[-1].loop_var.name}",
-            where=(shared[-1], writer, reader),
-            hint="do this before tensorize and other steps that bring in pointers",
-        )
+def place_beside(tree: Tree, nest: Stmt, after: bool) -> Place:
+    """Return the place directly before or after a statement."""
+    above = tree.parent[nest]
+    return Place(above, above.seq.index(nest) + after) if isinstance(above, SeqStmt) else Place(nest, int(after))
 
 
-def check_starts_fresh(tree: Tree, realize: BlockRealize, buffer: Buffer) -> None:
-    """Raise ScheduleError when a block reads old contents of the buffer that it writes."""
-    block = realize.block
-    if block.init is not None:
-        return
-    if uses_pointer(realize, buffer) and region_of(block.reads, buffer) is None:
-        return
-    loads = [a for a in accesses(block.body, buffer) if not a.is_store]
-    if not loads and not uses_pointer(realize, buffer):
-        return
-    if not uses_pointer(realize, buffer) and _stores_first(block, loads):
-        return
-    inside = Scope(realize)
-    readers = inside.readers.get(buffer, [])
-    if not uses_pointer(realize, buffer) and len(loads) == sum(
-        not a.is_store for b in inside.blocks for a in accesses(b, buffer)
-    ):
-        if all(_written_before(tree, inside, reader, buffer) for reader in readers):
-            return
-    raise ScheduleError(
-        f"block {block.name_hint!r} reads buffer {buffer.name}, which it writes, and has no init: the new buffer would "
-        "lack what it starts from",
-        where=realize,
-        hint="do this before decompose_reduction",
-    )
+def place_between(tree: Tree, scope: Scope, writer: BlockRealize, users: Sequence[BlockRealize]) -> Place:
+    """Return the place between the writer and its later users, in the innermost sequence that holds it and one of them.
 
-
-def _stores_first(block: Block, loads: Sequence[Access]) -> bool:
-    """Return whether a block begins by storing the one element that all ``loads`` read."""
-    first = block.body.seq[0] if isinstance(block.body, SeqStmt) else None
-    if not isinstance(first, BufferStore) or first.predicate is not None or first.buffer is not loads[0].buffer:
-        return False
-    if any(isinstance(n, BufferLoad) for i in first.indices for n in pre_order(i)):
-        return False
-    if any(isinstance(n, BufferLoad) and n.buffer is first.buffer for n in pre_order(first.value)):
-        return False
-    return all(
-        len(a.indices) == len(first.indices) and all(map(Analyzer().can_prove_equal, a.indices, first.indices))
-        for a in loads
-    )
-
-
-def _written_before(tree: Tree, inside: Scope, reader: BlockRealize, buffer: Buffer) -> bool:
-    writers = inside.writers.get(buffer, [])
-    if reader.block.init is not None and writers == [reader]:
-        return True
-    earlier = [w for w in writers if inside.order[w] < inside.order[reader]]
-    return any(why_not_covered(tree, writer, reader, buffer) is None for writer in earlier)
-
-
-def check_no_carried_reader(tree: Tree, scope: Scope, writer: BlockRealize, buffer: Buffer) -> None:
-    """Raise ScheduleError when an earlier block reads in a later iteration what ``writer`` writes.
-
-    A copy made after that loop would come too late.
-    """
-    around = repeated_loops(tree, writer)
-    for reader in scope.readers.get(buffer, []):
-        if reader is writer or scope.order[reader] > scope.order[writer]:
-            continue
-        shared = [loop for loop in tree.loops_above(reader) if loop.loop_var in around]
-        if shared:
-            raise ScheduleError(
-                f"block {reader.block.name_hint!r} reads buffer {buffer.name} in later iterations of loop "
-                f"{shared[-1].loop_var.name}, before block {writer.block.name_hint!r} would have written it back",
-                where=(shared[-1], reader, writer),
-                hint="do this before the blocks share that loop, or let the other block read a copy made in front of it",
-            )
-
-
-def repeated_loops(tree: Tree, realize: BlockRealize) -> set[Var]:
-    """Return the variables of the loops above a block that are not known to have one iteration."""
-    return {loop.loop_var for loop in tree.loops_above(realize) if not is_const_int(loop.extent, 1)}
-
-
-def dependents(scope: Scope, writer: BlockRealize) -> list[BlockRealize]:
-    """Return the later blocks that read a buffer which ``writer`` writes."""
-    users = {r for b in buffers_of(writer.block)[1] for r in scope.readers.get(b, ())}
-    return sorted((r for r in users if scope.order[r] > scope.order[writer]), key=scope.order.__getitem__)
-
-
-def named_after(scope: Scope, writer: BlockRealize, named: Sequence[BlockRealize]) -> list[BlockRealize]:
-    """Return those of the named blocks that come after the writer."""
-    return [b for b in named if scope.order[b] > scope.order[writer]]
-
-
-def copy_place(tree: Tree, writer: BlockRealize, users: Sequence[BlockRealize]) -> tuple[SeqStmt, int, Stmt] | None:
-    """Return the place of a copy between the writer and its users, as (sequence, number, child with the writer).
-
-    The sequence is the innermost one that holds the writer and one of the users, and the number is that of the first
-    child with one of the users.
+    Without users it is the end of the scope.
     """
     above = list(tree.above(writer))
     best: tuple[int, SeqStmt] | None = None
@@ -159,60 +42,14 @@ def copy_place(tree: Tree, writer: BlockRealize, users: Sequence[BlockRealize]) 
         if isinstance(meet, SeqStmt) and (best is None or depth < best[0]):
             best = (depth, meet)
     if best is None:
-        return None
+        body = scope.root.block.body
+        return Place(body, len(children_of(body)))
     meet = best[1]
     held = [tree.child_of(meet, user) for user in users if meet in set(tree.above(user))]
-    return meet, min(meet.seq.index(child) for child in held), tree.child_of(meet, writer)
+    return Place(meet, min(meet.seq.index(child) for child in held), tree.child_of(meet, writer))
 
 
-def written_box(
-    tree: Tree, writer: BlockRealize, buffer: Buffer, place: Stmt | None, exactly: bool
-) -> tuple[Analyzer, list[Ends | None]]:
-    """Return the box of ``buffer`` that ``writer`` stores while the loops inside ``place`` run (all loops when it is
-    None)."""
-    loops = tree.loops_above(writer)
-    outside: list[For] = [] if place is None else tree.loops_above(place)
-    inner = loops[len(outside) :]
-    stores = [a for a in accesses(writer, buffer) if a.is_store]
-    if uses_pointer(writer, buffer):
-        stores += _declared(writer, buffer)
-    total: list[Ends | None] | None = None
-    for store in stores:
-        analyzer = analyzer_at(tree, writer)
-        bind_loops(analyzer, store.loops)
-        ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in (*inner, *store.loops)}
-        exact = exact_box(analyzer, store.indices, ranges, store.guards)
-        if exactly and (
-            exact is None or not exact.complete or not all(analyzer.can_prove(c) for c in exact.conditions)
-        ):
-            raise ScheduleError(
-                f"the elements of {buffer.name} that block {writer.block.name_hint!r} writes are not known to be a box "
-                "without holes, so copying them back could overwrite others",
-                where=writer,
-                hint="choose an outer loop or another block, where whole boxes are written",
-            )
-        box: list[Ends | None] = bounding_box(analyzer, store, inner, {})
-        if exactly and exact is not None:
-            box = list(exact.ends)
-        total = box if total is None else [join_ends(analyzer, a, b) for a, b in zip(total, box, strict=True)]
-    fresh = analyzer_at(tree, writer if place is None else place)
-    if total is None:
-        return fresh, [None] * buffer.ndim
-    return fresh, total
-
-
-def _declared(realize: BlockRealize, buffer: Buffer) -> list[Access]:
-    """Return the declared write regions of a block, each as one access with loops over the region."""
-    out = []
-    bound = bindings(realize)
-    for region in realize.block.writes:
-        if region.buffer is buffer:
-            own: list[For] = []
-            indices: list[Expr] = []
-            for n, r in enumerate(region.region):
-                var = Var(f"u{n}", r.extent.dtype)
-                own.append(For(var, r.extent - r.extent, substitute(r.extent, bound), "serial", Evaluate(r.extent)))
-                indices.append(substitute(r.min, bound) + var)
-            guards = tuple(conjuncts(realize.predicate))
-            out.append(Access(BufferLoad(buffer, tuple(indices)), tuple(indices), tuple(own), guards))
-    return out
+def dependents(scope: Scope, writer: BlockRealize) -> list[BlockRealize]:
+    """Return the later blocks that read a buffer which ``writer`` writes."""
+    users = {r for b in buffers_of(writer.block)[1] for r in scope.readers.get(b, ())}
+    return sorted((r for r in users if scope.order[r] > scope.order[writer]), key=scope.order.__getitem__)

@@ -62,10 +62,13 @@ def fresh_variables(loops: Sequence[For], suffix: str = "") -> dict[Var, Expr]:
     return {lp.loop_var: Var(lp.loop_var.name + suffix, lp.loop_var.dtype) for lp in loops}
 
 
-def in_loops_like(loops: Sequence[For], fresh: Mapping[Var, Expr], body: Stmt) -> Stmt:
-    """Return ``body`` in loops like the given ones, whose variables are replaced by the ``fresh`` ones."""
+def in_loops_like(loops: Sequence[For], fresh: Mapping[Var, Expr], body: Stmt, serial: bool = False) -> Stmt:
+    """Return ``body`` in loops like the given ones, or ``serial`` ones, whose variables are the ``fresh`` ones."""
     for lp in reversed(loops):
-        var = fresh[lp.loop_var]
+        var, lo, extent = fresh[lp.loop_var], substitute(lp.min, fresh), substitute(lp.extent, fresh)
         assert isinstance(var, Var)
-        body = lp.with_(loop_var=var, min=substitute(lp.min, fresh), extent=substitute(lp.extent, fresh), body=body)
+        if serial:
+            body = For(var, lo, extent, "serial", body)
+        else:
+            body = lp.with_(loop_var=var, min=lo, extent=extent, body=body)
     return body

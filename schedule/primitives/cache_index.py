@@ -36,7 +36,7 @@ from ...tir.function import PrimFunc
 from ...tir.op import UNARY_FLOAT_OPS
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, seq
 from ...tir.walk import post_order, pre_order, substitute, transform, uses_var
-from ..edit.copied_element import point
+from ..edit.element_blocks import element_block, in_loops_like, point
 from ..edit.index_map_arguments import sized_analyzer
 from ..edit.statement_edits import allocating, insert_in, rebuild
 from ..errors import ScheduleError
@@ -232,7 +232,7 @@ def _table(
     used = list(dict.fromkeys(n for n in post_order(e) if isinstance(n, Var) and n in domains))
     bound = bindings(realize)
     mine = _by_use(tree.loops_above(realize), [bound[v] for v in used])
-    fresh = {lp.loop_var: Var(f"ax{n}", lp.loop_var.dtype) for n, lp in enumerate(mine)}
+    fresh: dict[Var, Expr] = {lp.loop_var: Var(f"ax{n}", lp.loop_var.dtype) for n, lp in enumerate(mine)}
     if any(uses_var(x, lambda v: v in fresh) for lp in mine for x in (lp.min, lp.extent)):
         raise ScheduleError("the range of a loop depends on another loop", where=mine, hint="do this before compute_at")
     analyzer = sized_analyzer(tree.func)
@@ -258,11 +258,9 @@ def _table(
     table = Buffer(name, tuple(shape), e.dtype, storage_scope, strides)
     at = tuple([iv.var for iv in axes])
     store = BufferStore(table, substitute(e, dict(zip(used, at, strict=True))), at)
-    filled = Block(tuple(axes), (), (point(table, at),), block, store)
     values = tuple([substitute(bound[v], fresh) for v in used])
-    stage: Stmt = BlockRealize(values, const(True, "bool"), filled)
-    for lp in reversed(mine):
-        stage = For(fresh[lp.loop_var], lp.min, lp.extent, "serial", stage)
+    filled = BlockRealize(values, const(True, "bool"), element_block(block, axes, store))
+    stage = in_loops_like(mine, fresh, filled, serial=True)
     return stage, table, used
 
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
 from ...tir.analysis.footprint import analyzer_at
 from ...tir.analysis.scope import bindings, region_of
-from ...tir.analysis.tree import Tree, tree_of, unique_block_name
+from ...tir.analysis.tree import tree_of, unique_block_name
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var
 from ...tir.function import PrimFunc
-from ...tir.stmt import Block, BlockRealize, BufferStore, SeqStmt, Stmt, seq
+from ...tir.stmt import BlockRealize, BufferStore, Stmt, seq
 from ...tir.walk import substitute
-from ..edit.buffer_arguments import pick_buffer
 from ..edit.buffer_replacement import renewed_buffers
-from ..edit.copied_element import point
+from ..edit.copy_stage import CopyRequest
+from ..edit.element_blocks import element_block
 from ..edit.loop_nests import nest
 from ..edit.statement_edits import allocating, rebuild
 from ..errors import ScheduleError
@@ -24,9 +21,8 @@ from ..handles import BlockRV
 from ..index_map import simplify_unless_constant
 from ..lookup import find_block
 from ..primitive import primitive
-from ..require.block_preconditions import check_plain_path, ordered_scope
+from ..require.block_preconditions import check_plain_path
 from ..require.independence import check_loops_above
-from ..storage_scopes import check_storage_scope
 
 
 @primitive
@@ -78,11 +74,8 @@ def cache_inplace(
                     T.writes(A[v0])
                     A[v0] = A_local[v0]
     """
-    storage_scope = check_storage_scope(storage_scope)
-    tree = tree_of(func)
-    realize = find_block(tree, block)
-    scope = ordered_scope(tree, realize)
-    buffer = pick_buffer(realize, read_buffer_index, "read")
+    request = CopyRequest.of(func, block, ("read", read_buffer_index), storage_scope)
+    tree, realize, buffer = request.tree, request.realize, request.old
     read = region_of(realize.block.reads, buffer)
     write = region_of(realize.block.writes, buffer)
     if read is None or write is None:
@@ -92,20 +85,10 @@ def cache_inplace(
     check_plain_path(tree, realize)
     bound = bindings(realize)
     analyzer = analyzer_at(tree, realize)
-    taken = _inside(
-        tree,
-        realize,
-        buffer,
-        read.map_children(lambda e: simplify_unless_constant(analyzer, substitute(e, bound))),
-        analyzer,
-    )
-    given = _inside(
-        tree,
-        realize,
-        buffer,
-        write.map_children(lambda e: simplify_unless_constant(analyzer, substitute(e, bound))),
-        analyzer,
-    )
+    taken, given = [
+        _inside(r.map_children(lambda e: simplify_unless_constant(analyzer, substitute(e, bound))), realize, analyzer)
+        for r in (read, write)
+    ]
     for a, b in zip(given.region, taken.region, strict=True):
         if not (analyzer.can_prove(b.min <= a.min) and analyzer.can_prove(a.min + a.extent <= b.min + b.extent)):
             raise ScheduleError(
@@ -114,33 +97,18 @@ def cache_inplace(
                 where=realize,
                 hint="declare in T.reads all of what may be written",
             )
-    wish = f"{buffer.name}_{storage_scope}"
-    first = unique_block_name(func, wish)
-    second = unique_block_name(func, wish, (first,))
-    copy = Buffer(
-        first, buffer.shape, buffer.dtype, storage_scope, buffer.strides, data_alignment=buffer.data_alignment
-    )
-    into = _copies(first, buffer, copy, taken, realize.predicate)
+    second = unique_block_name(func, f"{buffer.name}_{request.storage_scope}", (request.name,))
+    copy = request.new_buffer(strides=buffer.strides)
+    into = _copies(request.name, buffer, copy, taken, realize.predicate)
     back = _copies(second, copy, buffer, given, realize.predicate)
-    there = renewed_buffers(realize, {buffer: copy}, lambda b: b.with_(scope=storage_scope))
-    root = scope.root.block
-    above = tree.parent[realize]
-    together = (into, there, back)
-    after: dict[Stmt, Callable[[Any], Stmt]]
-    if isinstance(above, SeqStmt):
-        after = {above: lambda s: seq(*[part for c in s.seq for part in (together if c is realize else (c,))])}
-    else:
-        after = {realize: lambda s: seq(*together)}
-    after[root] = allocating(copy)
-    new = rebuild(tree, {}, after)
-    now = tree_of(new)
-    check_loops_above(now, find_block(now, first))
-    return new, [BlockRV(first), BlockRV(second)]
+    there = renewed_buffers(realize, {buffer: copy}, lambda b: b.with_(scope=request.storage_scope))
+    new = rebuild(tree, {realize: seq(into, there, back)}, {request.scope.root.block: allocating(copy)})
+    check_loops_above(tree_of(new), find_block(tree_of(new), request.name))
+    return new, [BlockRV(request.name), BlockRV(second)]
 
 
-def _inside(
-    tree: Tree, realize: BlockRealize, buffer: Buffer, region: BufferRegion, analyzer: Analyzer
-) -> BufferRegion:
+def _inside(region: BufferRegion, realize: BlockRealize, analyzer: Analyzer) -> BufferRegion:
+    buffer = region.buffer
     for r, extent in zip(region.region, buffer.shape, strict=True):
         if not (analyzer.can_prove(r.min >= 0) and analyzer.can_prove(r.min + r.extent <= extent)):
             raise ScheduleError(
@@ -153,13 +121,11 @@ def _inside(
 
 def _copies(name: str, source: Buffer, target: Buffer, region: BufferRegion, predicate: Expr) -> Stmt:
     """Return loops that copy a region: ``target[v0, ...] = source[v0, ...]``."""
-    axes: list[IterVar] = []
-    loops: list[tuple[Var, Expr]] = []
-    for n, (r, extent) in enumerate(zip(region.region, source.shape, strict=True)):
-        axes.append(IterVar(Range.from_extent(extent), Var(f"v{n}", extent.dtype)))
-        loops.append((Var(f"ax{n}", extent.dtype), r.extent))
+    axes = [IterVar(Range.from_extent(e), Var(f"v{n}", e.dtype)) for n, e in enumerate(source.shape)]
+    at = tuple([iv.var for iv in axes])
+    loops = [
+        (Var(f"ax{n}", e.dtype), r.extent) for n, (r, e) in enumerate(zip(region.region, source.shape, strict=True))
+    ]
     values = tuple([r.min + v for r, (v, _) in zip(region.region, loops, strict=True)])
-    at: Sequence[Expr] = [iv.var for iv in axes]
-    body = BufferStore(target, BufferLoad(source, tuple(at)), tuple(at))
-    block = Block(tuple(axes), (point(source, at),), (point(target, at),), name, body)
+    block = element_block(name, axes, BufferStore(target, BufferLoad(source, at), at))
     return nest(loops, BlockRealize(values, predicate, block))

@@ -4,40 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...tir.analysis.footprint import analyzer_at
+from ...tir.analysis.footprint import Ends, analyzer_at
 from ...tir.analysis.region_cover import why_not_covered
 from ...tir.analysis.scope import Scope, is_output_block
-from ...tir.analysis.tree import Tree, tree_of, unique_block_name
+from ...tir.analysis.tree import Tree, tree_of
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.equal import structural_equal
 from ...tir.expr import Range, const
 from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.node_methods import map_tuple
-from ...tir.stmt import Block, BlockRealize, Stmt
+from ...tir.stmt import Block, BlockRealize
 from ...tir.walk import transform
-from ..edit.buffer_arguments import pick_buffer
-from ..edit.copied_box import cache_buffer, cached_part, copy_nest, read_part, redirect
-from ..edit.copy_place import (
-    check_apart,
-    check_no_carried_reader,
-    check_pointers_declared,
-    check_starts_fresh,
-    copy_place,
-    dependents,
-    named_after,
-    repeated_loops,
-    uses_pointer,
-    written_box,
-)
-from ..edit.copy_stage import insert_stage
-from ..edit.statement_edits import children_of
+from ..edit.copied_box import cached_part, copied_buffer, copy_nest, read_part, redirect, written_box
+from ..edit.copy_place import dependents, place_between
+from ..edit.copy_stage import CopyRequest
 from ..errors import ScheduleError, require
 from ..handles import BlockRV
 from ..lookup import find_block, root_of
 from ..primitive import primitive
-from ..require.block_preconditions import check_only_writer, check_plain_path, ordered_scope
-from ..storage_scopes import check_storage_scope
+from ..require.block_preconditions import check_only_writer, check_plain_path, check_writes_first
+from ..require.copied_values import (
+    check_apart,
+    check_no_carried_reader,
+    check_pointers_declared,
+    check_starts_fresh,
+    repeated_loops,
+    uses_pointer,
+)
 
 
 def _named(tree: Tree, scope: Scope, wanted: Sequence[str] | str | None) -> list[BlockRealize] | None:
@@ -102,59 +96,38 @@ def cache_read(
                 T.writes(B[vi, vj])
                 B[vi, vj] = A_local[vi, vj] * T.float32(2.0)
     """
-    storage_scope = check_storage_scope(storage_scope)
-    tree = tree_of(func)
-    realize = find_block(tree, block)
-    scope = ordered_scope(tree, realize)
-    buffer = pick_buffer(realize, read_buffer_index, "read")
-    writers = scope.writers.get(buffer, [])
-    if len(writers) > 1:
-        raise ScheduleError(
-            f"buffer {buffer.name} is written by {len(writers)} blocks "
-            f"({', '.join(repr(w.block.name_hint) for w in writers)}), so there is no one place for the copy",
-            where=writers,
-            hint="make the copy before decompose_reduction",
-        )
-    if writers or scope.root is not root_of(tree):  # a copy of the whole buffer serves pointers as well
+    request = CopyRequest.of(func, block, ("read", read_buffer_index), storage_scope)
+    tree, scope, buffer, body = request.tree, request.scope, request.old, request.start.where
+    writer = request.writer()
+    if writer is not None or scope.root is not root_of(tree):  # a copy of the whole buffer serves pointers as well
         check_pointers_declared(scope, buffer)
     named = _named(tree, scope, consumer_blocks)
-    readers = [r for r in scope.readers.get(buffer, []) if r not in writers]
+    readers = [r for r in scope.readers.get(buffer, []) if r is not writer]
     consumers = readers if named is None else [r for r in readers if r in named]
-    name = unique_block_name(func, f"{buffer.name}_{storage_scope}")
-    body = scope.root.block.body
-    place: tuple[Stmt, int] = (body, 0)
-    pointers = any(uses_pointer(b, buffer) for b in (*consumers, *writers))
-    if writers and not (consumers and _all_before(tree, scope, consumers, writers[0])):
-        writer = writers[0]
+    pointers = any(uses_pointer(b, buffer) for b in (*consumers, *(() if writer is None else (writer,))))
+    if writer is None or (consumers and _all_before(tree, scope, consumers, writer)):
+        place, analyzer = request.start, analyzer_at(tree, body)
+        box: list[Ends | None] = [None] * buffer.ndim
+        part = None if pointers else read_part(tree, scope, body, buffer, consumers)
+    else:
+        check_writes_first(scope, writer, consumers, buffer, "name the later consumers in consumer_blocks")
         for consumer in consumers:
-            if scope.order[consumer] < scope.order[writer]:
-                raise ScheduleError(
-                    f"block {consumer.block.name_hint!r} reads buffer {buffer.name} before block "
-                    f"{writer.block.name_hint!r} writes it",
-                    where=(consumer, writer),
-                    hint="name the later consumers in consumer_blocks",
-                )
             if pointers:
                 check_apart(tree, writer, consumer, buffer)
             else:
                 require(why_not_covered(tree, writer, consumer, buffer))
         check_plain_path(tree, writer)
-        later = dependents(scope, writer)
-        meet = copy_place(tree, writer, later if named is None else named_after(scope, writer, named))
-        place = (body, len(children_of(body))) if meet is None else (meet[0], meet[1])
-        analyzer, box = written_box(tree, writer, buffer, None if meet is None else meet[2], exactly=False)
+        later = dependents(scope, writer) if named is None else named
+        place = place_between(tree, scope, writer, [b for b in later if scope.order[b] > scope.order[writer]])
+        analyzer, box = written_box(tree, writer, buffer, place.behind, exactly=False)
         if pointers:
             box = [None] * buffer.ndim
-        part = cached_part(tree, place[0], buffer, box, analyzer)
-    else:
-        analyzer = analyzer_at(tree, body)
-        box = [None] * buffer.ndim
-        part = None if pointers else read_part(tree, scope, body, buffer, consumers)
-    copy = cache_buffer(name, buffer, storage_scope, box, part)
-    stage = copy_nest(analyzer, name, buffer, copy, copy, box, part)
-    changed: dict[Stmt, Stmt | None] = {c: redirect(tree, c, buffer, copy, part) for c in consumers}
-    new = insert_stage(func, scope, place, stage, changed, copy)
-    return new if part is not None or writers else _declare_whole_read(new, name, buffer), BlockRV(name)
+        part = cached_part(tree, place.where, buffer, box, analyzer)
+    copy = copied_buffer(request, box, part)
+    stage = copy_nest(analyzer, request.name, buffer, copy, copy, box, part)
+    new = request.inserted(place, stage, {c: redirect(tree, c, buffer, copy, part) for c in consumers}, copy)
+    whole = part is None and writer is None
+    return _declare_whole_read(new, request.name, buffer) if whole else new, BlockRV(request.name)
 
 
 def _declare_whole_read(func: PrimFunc, name: str, buffer: Buffer) -> PrimFunc:
@@ -230,34 +203,22 @@ def cache_write(
                 T.writes(B[v0, v1])
                 B[v0, v1] = B_local[v0, v1]
     """
-    storage_scope = check_storage_scope(storage_scope)
-    tree = tree_of(func)
-    realize = find_block(tree, block)
-    scope = ordered_scope(tree, realize)
-    buffer = pick_buffer(realize, write_buffer_index, "write")
+    request = CopyRequest.of(func, block, ("write", write_buffer_index), storage_scope)
+    tree, realize, scope, buffer = request.tree, request.realize, request.scope, request.old
     check_only_writer(tree, realize)
     check_plain_path(tree, realize)
     check_pointers_declared(scope, buffer)
     check_starts_fresh(tree, realize, buffer)
     named = _named(tree, scope, consumer_blocks) or []
     redirected = [r for r in scope.readers.get(buffer, []) if r is not realize and r in named]
+    check_writes_first(scope, realize, redirected, buffer)
     for reader in redirected:
-        if scope.order[reader] < scope.order[realize]:
-            raise ScheduleError(
-                f"block {reader.block.name_hint!r} reads buffer {buffer.name} before block {block!r} writes it",
-                where=(reader, realize),
-                hint="only what comes after the block can take its value",
-            )
         require(why_not_covered(tree, realize, reader, buffer))
     check_no_carried_reader(tree, scope, realize, buffer)
-    name = unique_block_name(func, f"{buffer.name}_{storage_scope}")
-    meet = copy_place(tree, realize, [r for r in dependents(scope, realize) if r not in named])
-    body = scope.root.block.body
-    place: tuple[Stmt, int] = (body, len(children_of(body))) if meet is None else (meet[0], meet[1])
-    exactly = is_output_block(tree, realize)
-    analyzer, box = written_box(tree, realize, buffer, None if meet is None else meet[2], exactly)
-    part = None if uses_pointer(realize, buffer) else cached_part(tree, place[0], buffer, box, analyzer)
-    copy = cache_buffer(name, buffer, storage_scope, box, part)
-    stage = copy_nest(analyzer, name, copy, buffer, copy, box, part)
-    changed: dict[Stmt, Stmt | None] = {b: redirect(tree, b, buffer, copy, part) for b in (realize, *redirected)}
-    return insert_stage(func, scope, place, stage, changed, copy), BlockRV(name)
+    place = place_between(tree, scope, realize, [r for r in dependents(scope, realize) if r not in named])
+    analyzer, box = written_box(tree, realize, buffer, place.behind, exactly=is_output_block(tree, realize))
+    part = None if uses_pointer(realize, buffer) else cached_part(tree, place.where, buffer, box, analyzer)
+    copy = copied_buffer(request, box, part)
+    stage = copy_nest(analyzer, request.name, copy, buffer, copy, box, part)
+    changed = {b: redirect(tree, b, buffer, copy, part) for b in (realize, *redirected)}
+    return request.inserted(place, stage, changed, copy), BlockRV(request.name)

@@ -9,7 +9,7 @@ from ...tir.analysis.footprint import Ends, analyzer_at, bind_loops, bounding_bo
 from ...tir.analysis.region_cover import why_not_covered
 from ...tir.analysis.required_domain import join_ends
 from ...tir.analysis.scope import buffers_of
-from ...tir.analysis.tree import Tree, blocks_below, tree_of, unique_block_name
+from ...tir.analysis.tree import Tree, blocks_below, tree_of
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import BufferLoad, IterVar, Range, Var, const
@@ -17,16 +17,16 @@ from ...tir.function import PrimFunc
 from ...tir.op import max_, min_
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt, seq
 from ...tir.walk import post_order, replace_buffers, substitute, uses_var
-from ..edit.buffer_arguments import pick_buffer
+from ..edit.copy_stage import CopyRequest
 from ..edit.loop_nests import nest
 from ..edit.statement_edits import allocating, children_of, rebuild
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..lookup import find_block, find_loop
 from ..primitive import primitive
-from ..require.block_preconditions import check_plain_path, ordered_scope
+from ..require.block_preconditions import check_plain_path
 from ..require.independence import check_loops_above
-from ..storage_scopes import check_storage_scope, shared_by_thread
+from ..storage_scopes import shared_by_thread
 
 
 @primitive
@@ -74,7 +74,6 @@ def read_at(
                     T.writes(B[vi, vj])
                     B[vi, vj] = A_local[vi, vj] * T.float32(2.0)
     """
-    storage_scope = check_storage_scope(storage_scope)
     work = _Work(func, loop, block, read_buffer_index, "read", storage_scope)
     readers = [n for n, part in enumerate(work.parts) if work.uses(part, "read")]
     writers = [n for n, part in enumerate(work.parts) if work.uses(part, "write")]
@@ -138,7 +137,6 @@ def write_at(
                 for ax0, ax1 in T.grid(1, 8):
                     B[v0 + ax0, ax1] = B_local[v0 + ax0, ax1]
     """
-    storage_scope = check_storage_scope(storage_scope)
     work = _Work(func, loop, block, write_buffer_index, "write", storage_scope)
     readers = [n for n, part in enumerate(work.parts) if work.uses(part, "read")]
     writers = [n for n, part in enumerate(work.parts) if work.uses(part, "write")]
@@ -159,18 +157,16 @@ class _Work:
     """A ``_Work`` holds a loop, the statements in it, the buffer to copy, and the copy."""
 
     def __init__(self, func: PrimFunc, loop: Var, block: str, which: int | str, kind: str, storage_scope: str) -> None:
-        self.tree = tree = tree_of(func)
-        self.realize = realize = find_block(tree, block)
-        self.loop = find_loop(tree, loop)
-        self.scope = ordered_scope(tree, realize)
-        self.old = pick_buffer(realize, which, kind)
-        if self.loop not in tree.loops_above(realize):
+        request = CopyRequest.of(func, block, (kind, which), storage_scope)
+        self.tree, self.realize, self.scope, self.old = request.tree, request.realize, request.scope, request.old
+        self.loop = find_loop(self.tree, loop)
+        if self.loop not in self.tree.loops_above(self.realize):
             raise ScheduleError(
                 f"block {block!r} does not stand under loop {loop.name}",
-                where=(self.loop, realize),
+                where=(self.loop, self.realize),
                 hint="ask get_loops of this block",
             )
-        check_plain_path(tree, realize)
+        check_plain_path(self.tree, self.realize)
         if self.old.data in opaque_buffers(self.loop):
             raise ScheduleError(
                 f"buffer {self.old.name} is accessed through a pointer or a match_buffer under loop {loop.name}",
@@ -178,15 +174,14 @@ class _Work:
                 hint="do this before tensorize",
             )
         self.parts = children_of(self.loop.body)
-        self.above = [*tree.loops_above(self.loop), self.loop]
+        self.above = [*self.tree.loops_above(self.loop), self.loop]
         self.relaxed = [
             lp
             for lp in self.above
-            if lp.thread_binding is not None and shared_by_thread(storage_scope, lp.thread_binding)
+            if lp.thread_binding is not None and shared_by_thread(request.storage_scope, lp.thread_binding)
         ]
-        self.outside = analyzer_at(tree, self.loop.body)
-        name = unique_block_name(func, f"{self.old.name}_{storage_scope}")
-        self.copy = Buffer(name, self.old.shape, self.old.dtype, storage_scope, data_alignment=self.old.data_alignment)
+        self.outside = analyzer_at(self.tree, self.loop.body)
+        self.copy = request.new_buffer()
 
     def uses(self, part: Stmt, kind: str) -> bool:
         """Return whether a block in ``part`` reads (or writes) the buffer."""

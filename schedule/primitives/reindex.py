@@ -4,33 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...tir.analysis.access_regions import access_regions
 from ...tir.analysis.region_cover import covers_domain
-from ...tir.analysis.tree import Tree, tree_of, unique_block_name
 from ...tir.arith import Analyzer
-from ...tir.buffer import Buffer, BufferRegion
-from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Var, const
+from ...tir.expr import BufferLoad, Expr, IntImm, IterVar
 from ...tir.function import PrimFunc
-from ...tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
-from ...tir.walk import pre_order, substitute
-from ..edit.buffer_arguments import named_buffer
+from ...tir.stmt import BlockRealize
 from ..edit.copied_element import (
     accessed_point,
     axes_in,
     check_distinct,
     check_readable,
     check_written_once,
-    point,
     put_point,
 )
-from ..edit.copy_stage import insert_stage
+from ..edit.copy_place import place_beside
+from ..edit.copy_stage import CopyRequest
+from ..edit.element_blocks import copying_block, in_own_loops
 from ..edit.index_map_arguments import own_nest
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..index_map import simplify_unless_constant
-from ..lookup import find_block
 from ..primitive import primitive
-from ..require.block_preconditions import check_plain_path, ordered_scope
+from ..require.block_preconditions import check_plain_path
 
 
 @primitive
@@ -77,10 +72,8 @@ def reindex(func: PrimFunc, block: str, buffer: Any, skip_simplify: bool = False
                 T.writes(B[vi, vj])
                 B[vi, vj] = A_reindex[vi, vj] * T.float32(2.0)
     """
-    tree = tree_of(func)
-    realize = find_block(tree, block)
-    scope = ordered_scope(tree, realize)
-    old = named_buffer(realize, buffer)
+    request = CopyRequest.of(func, block, buffer, None, "reindex")
+    tree, realize, old = request.tree, request.realize, request.old
     written = any(r.buffer is old for r in realize.block.writes)
     if isinstance(buffer, (list, tuple)) and buffer[0] == "read" and written:
         raise ScheduleError(
@@ -100,13 +93,7 @@ def reindex(func: PrimFunc, block: str, buffer: Any, skip_simplify: bool = False
         indices = _simplified(realize, indices)
     axes = axes_in(realize.block, indices)
     if written:
-        writers = scope.writers[old]
-        if len(writers) > 1:
-            raise ScheduleError(
-                f"buffer {old.name} is written by {len(writers)} blocks",
-                where=writers,
-                hint="reindex the reads of one consumer, or merge the writers first",
-            )
+        request.writer()
         if any(iv.kind != IterVar.SPATIAL for iv in axes):
             raise ScheduleError(
                 f"the output of block {block!r} is addressed by an axis that is not spatial",
@@ -125,12 +112,12 @@ def reindex(func: PrimFunc, block: str, buffer: Any, skip_simplify: bool = False
     else:
         check_readable(tree, realize, old, indices, found)
     shape = tuple([iv.dom.extent if _is_zero(iv.dom.min) else iv.dom.min + iv.dom.extent for iv in axes])
-    name = unique_block_name(func, f"{old.name}_reindex")
-    copy = Buffer(name, shape, old.dtype, old.scope, data_alignment=old.data_alignment)
-    stage = _stage(name, old, copy, axes, indices, written)
-    new_block = put_point(realize, old, copy, [iv.var for iv in axes])
-    place = _place(tree, top, written)
-    return insert_stage(func, scope, place, stage, {realize: new_block}, copy), BlockRV(name)
+    copy = request.new_buffer(shape)
+    inner, outer = BufferLoad(copy, tuple([iv.var for iv in axes])), BufferLoad(old, indices)
+    source, target = (inner, outer) if written else (outer, inner)
+    stage = in_own_loops(copying_block(request.name, axes, source, target, names="v"))
+    changed = {realize: put_point(realize, old, copy, inner.indices)}
+    return request.inserted(place_beside(tree, top, after=written), stage, changed, copy), BlockRV(request.name)
 
 
 def _is_zero(e: Expr) -> bool:
@@ -143,33 +130,3 @@ def _simplified(realize: BlockRealize, indices: tuple[Expr, ...]) -> tuple[Expr,
     for iv in realize.block.iter_vars:
         analyzer.bind(iv.var, iv.dom)
     return tuple([simplify_unless_constant(analyzer, i) for i in indices])
-
-
-def _stage(name: str, old: Buffer, copy: Buffer, axes: list[IterVar], indices: tuple[Expr, ...], back: bool) -> Stmt:
-    """Return the loops that copy ``old`` to ``copy``, or with ``back`` in the other direction."""
-    mine = [IterVar(iv.dom, Var(f"v{n}", iv.var.dtype)) for n, iv in enumerate(axes)]
-    at: dict[Var, Expr] = {iv.var: new.var for iv, new in zip(axes, mine, strict=True)}
-    there = tuple([substitute(i, at) for i in indices])
-    here = tuple([iv.var for iv in mine])
-    if back:
-        source, target, load_at, store_at = copy, old, here, there
-    else:
-        source, target, load_at, store_at = old, copy, there, here
-    body = BufferStore(target, BufferLoad(source, load_at), store_at)
-    reads: tuple[BufferRegion, ...] = (point(source, load_at),)
-    if any(isinstance(n, BufferLoad) for i in there for n in pre_order(i)):
-        reads = access_regions(body)[0]
-    block = Block(tuple(mine), reads, (point(target, store_at),), name, body)
-    loops = [Var(f"ax{n}", iv.var.dtype) for n, iv in enumerate(mine)]
-    stmt: Stmt = BlockRealize(tuple(loops), const(True, "bool"), block)
-    for var, iv in zip(reversed(loops), reversed(mine), strict=True):
-        stmt = For(var, iv.dom.min, iv.dom.extent, "serial", stmt)
-    return stmt
-
-
-def _place(tree: Tree, top: Stmt, behind: bool) -> tuple[Stmt, int]:
-    """Return where to insert a stage directly before or after the nest ``top``."""
-    above = tree.parent[top]
-    if isinstance(above, SeqStmt):
-        return above, above.seq.index(top) + behind
-    return top, int(behind)

@@ -2,43 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 from ...tir.analysis.footprint import analyzer_at
 from ...tir.analysis.scope import bindings
-from ...tir.analysis.tree import Tree, symbols_of, tree_of, unique_block_name
+from ...tir.analysis.tree import Tree, symbols_of
 from ...tir.arith import Analyzer, conjuncts
 from ...tir.buffer import Buffer
-from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var, is_const_int
+from ...tir.expr import BufferLoad, Expr, IterVar, Range, is_const_int
 from ...tir.function import PrimFunc
 from ...tir.op import all_
-from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
+from ...tir.stmt import Block, BlockRealize, Stmt
 from ...tir.structure import same
 from ...tir.walk import substitute, uses_var
-from ..edit.buffer_arguments import pick_buffer
 from ..edit.copied_element import (
     accessed_point,
     axes_in,
     check_distinct,
     check_readable,
     check_written_once,
-    point,
     put_point,
 )
-from ..edit.copy_place import check_no_carried_reader, copy_place, dependents
-from ..edit.copy_stage import insert_stage
+from ..edit.copy_place import dependents, place_between
+from ..edit.copy_stage import CopyRequest
+from ..edit.element_blocks import copying_block, fresh_variables, in_loops_like
 from ..edit.index_map_arguments import map_of_axes, sized_analyzer
-from ..edit.statement_edits import children_of
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..index_map import IndexMap
-from ..lookup import find_block
 from ..primitive import primitive
-from ..require.block_preconditions import check_only_writer, check_plain_path, ordered_scope
-from ..storage_scopes import check_storage_scope
+from ..require.block_preconditions import check_only_writer, check_plain_path, check_writes_first
+from ..require.copied_values import check_no_carried_reader
 
 
 def _prepare(func: PrimFunc, block: Any, index_map: Any, **_: Any) -> dict[str, Any]:
@@ -89,51 +86,31 @@ def reindex_cache_read(
                 T.writes(B[vi, vj])
                 B[vi, vj] = A_shared[vj, vi // 2, vi % 2] * T.float32(2.0)
     """
-    storage_scope = check_storage_scope(storage_scope)
-    tree = tree_of(func)
-    realize = find_block(tree, block)
-    scope = ordered_scope(tree, realize)
-    old = pick_buffer(realize, read_buffer_index, "read")
+    request = CopyRequest.of(func, block, ("read", read_buffer_index), storage_scope)
+    tree, realize, old = request.tree, request.realize, request.old
     if any(r.buffer is old for r in realize.block.writes):
         raise ScheduleError(
             f"block {block!r} reads buffer {old.name} and writes it as well", where=realize,
             hint="use reindex_cache_write",
         )  # fmt: skip
-    writers = scope.writers.get(old, [])
-    if len(writers) > 1:
-        raise ScheduleError(
-            f"buffer {old.name} is written by {len(writers)} blocks "
-            f"({', '.join(repr(w.block.name_hint) for w in writers)}), so there is no one place for the copy",
-            where=writers,
-            hint="reindex the reads of one consumer, or merge the writers first",
-        )
-    for writer in writers:
-        if scope.order[realize] < scope.order[writer]:
-            raise ScheduleError(
-                f"block {block!r} reads buffer {old.name} before block {writer.block.name_hint!r} writes it",
-                where=(realize, writer),
-                hint="choose a place behind the writer",
-            )
+    writer = request.writer()
+    if writer is not None:
+        check_writes_first(request.scope, writer, [realize], old, "choose a place behind the writer")
     check_plain_path(tree, realize)
     _check_single(realize, old, "read")
     indices, found = accessed_point(realize, old)
     layout = _layout(func, realize, indices, index_map)
-    place: tuple[Stmt, int] = (scope.root.block.body, 0)
-    outside: Stmt | None = None
-    if writers:
-        meet = copy_place(tree, writers[0], [realize])
-        assert meet is not None
-        place, outside = (meet[0], meet[1]), meet[0]
-    copies = _nest_like(tree, realize, outside, layout.axes)
+    place = request.start if writer is None else place_between(tree, request.scope, writer, [realize])
+    nest = _nest_like(tree, realize, place.where, layout.axes)
     if any(a.guards for a in found):
         check_readable(tree, realize, old, indices, found)
     if not all(any(same(i, n) for n in layout.indices) for i in indices):
         check_distinct(func, realize, layout.axes, layout.indices)
-    name = unique_block_name(func, f"{old.name}_{storage_scope}")
-    copy = Buffer(name, layout.shape, old.dtype, storage_scope, data_alignment=old.data_alignment)
-    stage = copies.stage(name, old, indices, copy, layout.indices)
-    changed: dict[Stmt, Stmt | None] = {realize: put_point(realize, old, copy, layout.indices)}
-    return insert_stage(func, scope, place, stage, changed, copy), BlockRV(name)
+    copy = request.new_buffer(layout.shape)
+    there = BufferLoad(copy, layout.indices)
+    stage = nest(copying_block(request.name, layout.axes, BufferLoad(old, indices), there))
+    changed = {realize: put_point(realize, old, copy, layout.indices)}
+    return request.inserted(place, stage, changed, copy), BlockRV(request.name)
 
 
 @primitive(prepare=_prepare)
@@ -180,11 +157,8 @@ def reindex_cache_write(
                 T.writes(B[vi, vj])
                 B[vi, vj] = B_shared[vj, vi]
     """
-    storage_scope = check_storage_scope(storage_scope)
-    tree = tree_of(func)
-    realize = find_block(tree, block)
-    scope = ordered_scope(tree, realize)
-    old = pick_buffer(realize, write_buffer_index, "write")
+    request = CopyRequest.of(func, block, ("write", write_buffer_index), storage_scope)
+    tree, realize, scope, old = request.tree, request.realize, request.scope, request.old
     check_only_writer(tree, realize)
     check_plain_path(tree, realize)
     _check_single(realize, old, "write")
@@ -201,19 +175,13 @@ def reindex_cache_write(
     check_distinct(func, realize, layout.axes, indices)
     check_distinct(func, realize, layout.axes, layout.indices)
     check_no_carried_reader(tree, scope, realize, old)
-    later = dependents(scope, realize)
-    meet = copy_place(tree, realize, later) if later else None
-    if meet is None:
-        body = scope.root.block.body
-        place: tuple[Stmt, int] = (body, len(children_of(body)))
-    else:
-        place = (meet[0], meet[1])
-    copies = _nest_like(tree, realize, None if meet is None else meet[0], layout.axes)
-    name = unique_block_name(func, f"{old.name}_{storage_scope}")
-    copy = Buffer(name, layout.shape, old.dtype, storage_scope, data_alignment=old.data_alignment)
-    stage = copies.stage(name, copy, layout.indices, old, indices)
-    changed: dict[Stmt, Stmt | None] = {realize: put_point(realize, old, copy, layout.indices)}
-    return insert_stage(func, scope, place, stage, changed, copy), BlockRV(name)
+    place = place_between(tree, scope, realize, dependents(scope, realize))
+    nest = _nest_like(tree, realize, place.where, layout.axes)
+    copy = request.new_buffer(layout.shape)
+    here = BufferLoad(copy, layout.indices)
+    stage = nest(copying_block(request.name, layout.axes, here, BufferLoad(old, indices)))
+    changed = {realize: put_point(realize, old, copy, layout.indices)}
+    return request.inserted(place, stage, changed, copy), BlockRV(request.name)
 
 
 def _check_single(realize: BlockRealize, buffer: Buffer, kind: str) -> None:
@@ -262,45 +230,18 @@ def _layout(func: PrimFunc, realize: BlockRealize, old: Sequence[Expr], index_ma
     return _Layout(axes, new, shape)
 
 
-@dataclass(frozen=True, slots=True)
-class _Copies:
-    """``_Copies`` are loops like a block's own (variable, first value, extent), and the values and condition of
-    ``axes``."""
-
-    axes: list[IterVar]
-    loops: list[tuple[Var, Expr, Expr]]
-    values: list[Expr]
-    predicate: list[Expr]
-
-    def stage(
-        self, name: str, source: Buffer, load_at: Sequence[Expr], target: Buffer, store_at: Sequence[Expr]
-    ) -> Stmt:
-        """Return the nest that runs ``target[store_at] = source[load_at]``."""
-        mine = [IterVar(iv.dom, Var(iv.var.name, iv.var.dtype)) for iv in self.axes]
-        at: dict[Var, Expr] = {iv.var: new.var for iv, new in zip(self.axes, mine, strict=True)}
-        here = tuple([substitute(i, at) for i in load_at])
-        there = tuple([substitute(i, at) for i in store_at])
-        body = BufferStore(target, BufferLoad(source, here), there)
-        block = Block(tuple(mine), (point(source, here),), (point(target, there),), name, body)
-        stmt: Stmt = BlockRealize(tuple(self.values), all_(*self.predicate), block)
-        for var, first, extent in reversed(self.loops):
-            stmt = For(var, first, extent, "serial", stmt)
-        return stmt
-
-
-def _nest_like(tree: Tree, realize: BlockRealize, outside: Stmt | None, axes: list[IterVar]) -> _Copies:
-    """Return new loops like those below ``outside`` (all of the scope's when None) that give ``axes`` their values.
+def _nest_like(tree: Tree, realize: BlockRealize, outside: Stmt, axes: list[IterVar]) -> Callable[[Block], Stmt]:
+    """Return what puts a block over ``axes`` into new loops, like those below ``outside`` that give them their values.
 
     Conditions of the block on other loops must hold in the first iteration of those. Then the copies run on exactly the
     values of the axes on which the block runs.
     """
-    around = set() if outside is None else {lp.loop_var for lp in tree.loops_above(outside)}
+    around = {lp.loop_var for lp in tree.loops_above(outside)}
     under = [lp for lp in tree.loops_above(realize) if lp.loop_var not in around]
     bound = bindings(realize)
     kept = [lp for lp in under if any(uses_var(bound[iv.var], lp.loop_var) for iv in axes)]
     first = {lp.loop_var: lp.min for lp in under if lp not in kept}
-    fresh = {lp.loop_var: Var(lp.loop_var.name, lp.loop_var.dtype) for lp in kept}
-    loops: list[tuple[Var, Expr, Expr]] = []
+    fresh = fresh_variables(kept)
     analyzer = analyzer_at(tree, realize)
     for lp in kept:
         lo, extent = substitute(lp.min, fresh), substitute(lp.extent, fresh)
@@ -310,8 +251,7 @@ def _nest_like(tree: Tree, realize: BlockRealize, outside: Stmt | None, axes: li
                 where=lp,
                 hint="do this before compute_at",
             )
-        loops.append((fresh[lp.loop_var], lo, extent))
-        analyzer.bind(fresh[lp.loop_var], Range(lo, extent))
+        analyzer.bind(fresh[lp.loop_var], Range(lo, extent))  # type: ignore[arg-type]
     predicate = []
     for test in conjuncts(realize.predicate):
         if not uses_var(test, lambda v: v in first):
@@ -334,4 +274,4 @@ def _nest_like(tree: Tree, realize: BlockRealize, outside: Stmt | None, axes: li
                     where=realize,
                     hint="do this before the block is moved",
                 )
-    return _Copies(axes, loops, values, predicate)
+    return lambda block: in_loops_like(kept, fresh, BlockRealize(tuple(values), all_(*predicate), block), serial=True)

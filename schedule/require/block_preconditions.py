@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ...tir.analysis.scope import Scope, scope_at, why_not_complete, why_not_only_writer, why_not_reduction
 from ...tir.analysis.tree import Tree, blocks_below
 from ...tir.buffer import Buffer
@@ -111,4 +113,18 @@ def check_plain_path(tree: Tree, realize: BlockRealize) -> None:
                 f"block {realize.block.name_hint!r} stands under a {type(up).__name__}, so it may run conditionally",
                 where=realize,
                 hint="do this before the condition is there, or move it into the block with T.where",
+            )
+
+
+def check_writes_first(
+    scope: Scope, writer: BlockRealize, readers: Iterable[BlockRealize], buffer: Buffer, hint: str = ""
+) -> None:
+    """Raise ScheduleError when one of the readers stands before the writer, and so reads an older value."""
+    for reader in readers:
+        if scope.order[reader] < scope.order[writer]:
+            raise ScheduleError(
+                f"block {reader.block.name_hint!r} reads buffer {buffer.name} before block {writer.block.name_hint!r} "
+                "writes it",
+                where=(reader, writer),
+                hint=hint or "only what comes after the block can take its value",
             )
