@@ -2,9 +2,11 @@
 
 :class:`Schedule` applies primitives (split, fuse, reorder, compute_at, …; one function each in :mod:`.primitives`) to a
 function and keeps the :class:`Trace` of them. A step that cannot be proven legal raises :class:`ScheduleError`.
-:mod:`.tree` and :mod:`.analysis` are what primitives stand on.
+Primitives ask the analyses of :mod:`tilewright.tir.analysis`, state what they need with :mod:`.require`, and rewrite with
+:mod:`.edit`.
 """
 
+from . import primitives as _primitives  # noqa: F401  (registers them)
 from .errors import ScheduleError
 from .handles import BlockRV, ExprRV, LoopRV
 from .primitive import primitive

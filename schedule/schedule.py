@@ -20,13 +20,12 @@ from ..tir.expr import BinaryOp, CmpOp, Expr, FloatImm, IntImm, Var, make_binary
 from ..tir.function import IRModule, PrimFunc
 from ..tir.index_width import widened
 from ..tir.walk import transform, vars_in
-from . import primitives as _primitives  # noqa: F401  (registers them)
 from .errors import ScheduleError, bad_argument, nearest, unknown_handle
 from .handles import PLACES, BlockRV, Handle
-from .lookup import find_block, find_loop
 from .name_parameters import BUFFER_PARAMETERS, buffer_number
 from .primitive import REGISTRY, Primitive, PrimitiveMethods
 from .primitive_arguments import check_arguments
+from .require.lookup import find_block, find_loop
 from .trace import Instruction, Trace
 from .trace_data import Formula, Ref, constant
 

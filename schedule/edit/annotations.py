@@ -9,7 +9,7 @@ from ...tir.analysis.tree import Tree, tree_of
 from ...tir.expr import Var
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, For
-from ..lookup import find_block, find_loop
+from ..require.lookup import find_block, find_loop
 
 
 def with_annotation(func: PrimFunc, block_or_loop: str | Var, ann_key: str, ann_val: Any) -> PrimFunc:

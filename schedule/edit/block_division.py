@@ -16,7 +16,7 @@ from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, const, is
 from ...tir.stmt import Block, BlockRealize, For, Stmt
 from ...tir.walk import loads_and_stores, pre_order, substitute, uses_var
 from ..errors import ScheduleError
-from ..lookup import scope_around
+from ..require.lookup import scope_around
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,9 +14,9 @@ from ...tir.function import PrimFunc
 from ...tir.stmt import BlockRealize, For, Stmt
 from ...tir.walk import pre_order
 from ..errors import ScheduleError
-from ..lookup import find_block
 from ..require.block_preconditions import ordered_scope
 from ..require.independence import check_loops_above
+from ..require.lookup import find_block
 from ..storage_scopes import check_storage_scope
 from .buffer_arguments import named_buffer
 from .copy_place import Place

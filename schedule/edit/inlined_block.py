@@ -17,8 +17,8 @@ from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt
 from ...tir.walk import pre_order, substitute, transform, uses_var
 from ..errors import ScheduleError, require
-from ..lookup import find_block
 from ..require.block_preconditions import check_complete, check_plain_path, ordered_scope
+from ..require.lookup import find_block
 from .single_store import axes_of_store, check_pointers, defined_in, single_store, with_regions
 
 _LONGEST = 1 << 14

@@ -22,7 +22,6 @@ from ...tir.reason import Reason
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt
 from ...tir.walk import loads_and_stores, pre_order, substitute, transform, uses_var
 from ..errors import ScheduleError, require
-from ..lookup import find_block
 from ..require.block_preconditions import (
     check_complete,
     check_only_writer,
@@ -30,6 +29,7 @@ from ..require.block_preconditions import (
     check_reduction,
     ordered_scope,
 )
+from ..require.lookup import find_block
 from .buffer_replacement import moved_accesses
 from .single_store import axes_of_store, check_pointers, defined_in, single_store, with_regions
 from .statement_edits import rebuild

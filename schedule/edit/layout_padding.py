@@ -36,7 +36,7 @@ from ...tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, Stmt, s
 from ...tir.walk import substitute, transform
 from ..errors import ScheduleError
 from ..index_map import IndexMap
-from ..lookup import root_of
+from ..require.lookup import root_of
 from .element_blocks import element_block, in_own_loops, point
 from .index_map_arguments import has_trivial_bindings, own_nest
 from .loop_nests import nest

@@ -18,7 +18,6 @@ from ...tir.stmt import BlockRealize, For
 from ...tir.walk import substitute, uses_var
 from ..errors import ScheduleError, bad_argument, require
 from ..handles import COMPUTE_INLINE, COMPUTE_ROOT
-from ..lookup import find_block, find_loop, scope_around
 from ..require.block_preconditions import (
     check_complete_or_reduction,
     check_plain_path,
@@ -26,6 +25,7 @@ from ..require.block_preconditions import (
     ordered_scope,
 )
 from ..require.independence import check_kinds_for, check_loops_above
+from ..require.lookup import find_block, find_loop, scope_around
 from ..storage_scopes import shared_by_thread
 from .inlined_block import inlined
 from .inlined_consumer import inlined_into_producer

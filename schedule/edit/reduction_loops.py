@@ -14,7 +14,7 @@ from ...tir.reduction_init import start_in_front
 from ...tir.stmt import Block, BlockRealize, For, Stmt
 from ...tir.walk import pre_order, substitute, uses_var
 from ..errors import ScheduleError
-from ..lookup import find_block
+from ..require.lookup import find_block
 
 
 def mentions(e: Expr, loops: Sequence[For]) -> bool:

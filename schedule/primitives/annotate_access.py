@@ -18,8 +18,8 @@ from ..edit.buffer_arguments import pick_buffer
 from ..edit.index_map_arguments import map_of_axes
 from ..errors import ScheduleError, bad_argument
 from ..index_map import IndexMap
-from ..lookup import find_block
 from ..primitive import primitive
+from ..require.lookup import find_block
 
 
 def _prepare(func: PrimFunc, block: Any, gen_new_ranges: Any, **rest: Any) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from ..edit.block_division import DividedBlock, divide_block, nest_again, outer_
 from ..edit.blockized_loops import blockized, check_direct, place_name
 from ..errors import ScheduleError, bad_argument
 from ..handles import BlockRV
-from ..lookup import find_block, find_loop
 from ..primitive import primitive
+from ..require.lookup import find_block, find_loop
 
 
 @primitive

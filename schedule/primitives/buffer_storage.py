@@ -17,8 +17,8 @@ from ..edit.annotations import with_annotation
 from ..edit.buffer_arguments import home_of, named_buffer, pick_buffer
 from ..edit.buffer_replacement import changed_buffer, matched_buffers, separated
 from ..errors import ScheduleError
-from ..lookup import find_block
 from ..primitive import primitive
+from ..require.lookup import find_block
 from ..storage_scopes import check_storage_scope
 
 

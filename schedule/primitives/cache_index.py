@@ -41,9 +41,9 @@ from ..edit.index_map_arguments import sized_analyzer
 from ..edit.statement_edits import allocating, insert_in, rebuild
 from ..errors import ScheduleError
 from ..handles import BlockRV
-from ..lookup import find_block
 from ..primitive import primitive
 from ..require.block_preconditions import ordered_scope
+from ..require.lookup import find_block
 from ..storage_scopes import check_storage_scope
 
 _PURE = {f"tir.{name}" for name in (

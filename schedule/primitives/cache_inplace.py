@@ -19,10 +19,10 @@ from ..edit.statement_edits import allocating, rebuild
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..index_map import simplify_unless_constant
-from ..lookup import find_block
 from ..primitive import primitive
 from ..require.block_preconditions import check_plain_path
 from ..require.independence import check_loops_above
+from ..require.lookup import find_block
 
 
 @primitive

@@ -21,7 +21,6 @@ from ..edit.copy_place import dependents, place_between
 from ..edit.copy_stage import CopyRequest
 from ..errors import ScheduleError, require
 from ..handles import BlockRV
-from ..lookup import find_block, root_of
 from ..primitive import primitive
 from ..require.block_preconditions import check_only_writer, check_plain_path, check_writes_first
 from ..require.copied_values import (
@@ -32,6 +31,7 @@ from ..require.copied_values import (
     repeated_loops,
     uses_pointer,
 )
+from ..require.lookup import find_block, root_of
 
 
 def _named(tree: Tree, scope: Scope, wanted: Sequence[str] | str | None) -> list[BlockRealize] | None:

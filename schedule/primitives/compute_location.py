@@ -17,9 +17,9 @@ from ..edit.inlined_block import inlined
 from ..edit.moved_block import moved_block
 from ..errors import ScheduleError
 from ..handles import COMPUTE_INLINE, COMPUTE_ROOT
-from ..lookup import find_block
 from ..primitive import primitive
 from ..require.block_preconditions import consumers_of
+from ..require.lookup import find_block
 
 ROOT, INLINE = -1, -2
 

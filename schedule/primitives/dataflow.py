@@ -6,9 +6,9 @@ from ...tir.analysis.tree import tree_of
 from ...tir.function import PrimFunc
 from ...tir.walk import blocks_of
 from ..handles import BlockRV
-from ..lookup import find_block
 from ..primitive import primitive
 from ..require.block_preconditions import consumers_of, producers_of
+from ..require.lookup import find_block
 
 
 @primitive(kind="query")

@@ -20,9 +20,9 @@ from ..bindings import analyzer_above
 from ..edit.statement_edits import rebuild
 from ..errors import ScheduleError
 from ..handles import BlockRV
-from ..lookup import find_block, find_loop
 from ..primitive import primitive
 from ..require.block_preconditions import check_complete, check_plain_path, ordered_scope
+from ..require.lookup import find_block, find_loop
 
 
 @primitive

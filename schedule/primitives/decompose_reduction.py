@@ -16,9 +16,9 @@ from ..edit.reduction_loops import check_sweep, is_reduce_loop, is_spatial_loop,
 from ..edit.statement_edits import rebuild
 from ..errors import ScheduleError
 from ..handles import BlockRV
-from ..lookup import find_block, find_loop
 from ..primitive import primitive
 from ..require.block_preconditions import check_plain_path, check_reduction
+from ..require.lookup import find_block, find_loop
 
 
 @primitive

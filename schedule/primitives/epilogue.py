@@ -14,7 +14,6 @@ from ...tir.stmt import BlockRealize, BufferStore
 from ...tir.structure import same
 from ...tir.walk import loads_and_stores, pre_order, substitute
 from ..errors import ScheduleError
-from ..lookup import find_block, scope_around
 from ..primitive import primitive
 from ..reducers import find_reducer
 from ..require.block_preconditions import (
@@ -25,6 +24,7 @@ from ..require.block_preconditions import (
     ordered_scope,
 )
 from ..require.independence import check_loops_above
+from ..require.lookup import find_block, scope_around
 
 _COMBINES: dict[str, type] = {"sum": Add, "prod": Mul, "max": Max, "min": Min}
 

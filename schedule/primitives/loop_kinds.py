@@ -12,9 +12,9 @@ from ...tir.expr import Var
 from ...tir.function import PrimFunc
 from ..errors import ScheduleError
 from ..harmless_conflicts import why_not_privatizable
-from ..lookup import find_loop
 from ..primitive import primitive
 from ..require.independence import check_independent
+from ..require.lookup import find_loop
 
 _THREAD = re.compile(r"(blockIdx|threadIdx)\.[xyz]|vthread(\.[xyz])?")
 

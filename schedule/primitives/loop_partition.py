@@ -18,8 +18,8 @@ from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ...tir.walk import pre_order, substitute, transform, uses_var, vars_in
 from ..errors import ScheduleError
-from ..lookup import find_loop
 from ..primitive import primitive
+from ..require.lookup import find_loop
 from ..require.nest_preconditions import check_plain
 
 

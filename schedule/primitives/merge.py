@@ -13,8 +13,8 @@ from ...tir.stmt import For, SeqStmt, Stmt, seq
 from ...tir.walk import substitute
 from ..bindings import analyzer_above
 from ..errors import ScheduleError, require
-from ..lookup import find_loop, scope_around
 from ..primitive import primitive
+from ..require.lookup import find_loop, scope_around
 from ..require.nest_preconditions import check_at_zero, check_plain
 
 

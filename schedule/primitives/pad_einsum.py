@@ -41,10 +41,10 @@ from ..edit.element_blocks import element_block, in_own_loops
 from ..edit.index_map_arguments import own_nest
 from ..edit.statement_edits import allocating, rebuild
 from ..errors import ScheduleError
-from ..lookup import find_block
 from ..primitive import primitive
 from ..reducers import find_reducer
 from ..require.block_preconditions import check_only_writer, check_plain_path, ordered_scope
+from ..require.lookup import find_block
 
 
 @primitive

@@ -7,8 +7,8 @@ from ...tir.expr import Var
 from ...tir.function import PrimFunc
 from ..errors import ScheduleError, nearest, unknown_handle
 from ..handles import BlockRV
-from ..lookup import find_block, find_loop, root_of
 from ..primitive import primitive
+from ..require.lookup import find_block, find_loop, root_of
 
 
 @primitive(kind="query")

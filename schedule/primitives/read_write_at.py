@@ -22,10 +22,10 @@ from ..edit.loop_nests import nest
 from ..edit.statement_edits import allocating, children_of, rebuild
 from ..errors import ScheduleError
 from ..handles import BlockRV
-from ..lookup import find_block, find_loop
 from ..primitive import primitive
 from ..require.block_preconditions import check_plain_path
 from ..require.independence import check_loops_above
+from ..require.lookup import find_block, find_loop
 from ..storage_scopes import shared_by_thread
 
 

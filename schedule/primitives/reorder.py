@@ -14,8 +14,8 @@ from ...tir.walk import uses_var
 from ..bindings import analyzer_above
 from ..errors import ScheduleError, require
 from ..harmless_conflicts import accumulates, binding_block, only_reduced, same_instance, why_not_privatizable
-from ..lookup import find_block, find_loop
 from ..primitive import primitive
+from ..require.lookup import find_block, find_loop
 from ..require.nest_preconditions import check_blocks_of_nest
 
 

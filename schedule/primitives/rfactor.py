@@ -22,9 +22,9 @@ from ..edit.reduction_loops import check_sweep, is_reduce_loop, mentions
 from ..edit.statement_edits import allocating, rebuild
 from ..errors import ScheduleError, bad_argument
 from ..handles import BlockRV
-from ..lookup import find_loop, scope_around
 from ..primitive import primitive
 from ..require.block_preconditions import check_plain_path, check_reduction
+from ..require.lookup import find_loop, scope_around
 
 
 @primitive

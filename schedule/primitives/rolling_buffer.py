@@ -38,10 +38,10 @@ from ..edit.buffer_arguments import pick_buffer
 from ..edit.buffer_replacement import moved_accesses
 from ..edit.statement_edits import rebuild
 from ..errors import ScheduleError, require
-from ..lookup import find_block
 from ..primitive import primitive
 from ..require.block_preconditions import check_only_writer, check_plain_path, ordered_scope
 from ..require.independence import check_loops_above
+from ..require.lookup import find_block
 
 
 @primitive

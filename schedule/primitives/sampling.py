@@ -19,8 +19,8 @@ from ...tir.function import PrimFunc
 from ...tir.op import ceildiv
 from ...tir.stmt import For
 from ..errors import ScheduleError, bad_argument
-from ..lookup import find_loop
 from ..primitive import primitive
+from ..require.lookup import find_loop
 
 
 @primitive(kind="sample")

@@ -19,10 +19,10 @@ from ..edit.index_map_arguments import own_nest
 from ..edit.statement_edits import allocating, rebuild
 from ..errors import ScheduleError
 from ..handles import BlockRV
-from ..lookup import find_block
 from ..primitive import primitive
 from ..reducers import find_reducer
 from ..require.block_preconditions import check_plain_path, check_reduction, ordered_scope
+from ..require.lookup import find_block
 
 
 @primitive

@@ -18,8 +18,8 @@ from ...tir.walk import uses_var
 from ..bindings import analyzer_above, bind_symbols, rebind
 from ..edit.reduction_loops import check_starts_kept
 from ..errors import ScheduleError, bad_argument
-from ..lookup import find_block, find_loop
 from ..primitive import primitive
+from ..require.lookup import find_block, find_loop
 from ..require.nest_preconditions import check_at_zero, check_plain
 
 Factor = int | Expr | None

@@ -16,8 +16,8 @@ from ..edit.blockized_loops import blockized
 from ..errors import ScheduleError, nearest
 from ..instantiate import instantiate
 from ..intrinsic_matcher import Matcher, Mismatch
-from ..lookup import find_block, find_loop
 from ..primitive import primitive
+from ..require.lookup import find_block, find_loop
 from ..tensor_intrin import TensorIntrin
 
 

@@ -15,9 +15,9 @@ from ..edit.index_map_arguments import has_trivial_bindings, map_of_axes, own_ne
 from ..edit.loop_nests import nest
 from ..errors import ScheduleError
 from ..index_map import IndexMap, simplify_unless_constant
-from ..lookup import find_block
 from ..primitive import primitive
 from ..require.block_preconditions import check_plain_path
+from ..require.lookup import find_block
 
 
 def _prepare_block_layout(func: PrimFunc, block: Any, index_map: Any, **_: Any) -> dict[str, Any]:

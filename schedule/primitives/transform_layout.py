@@ -22,8 +22,8 @@ from ..edit.index_map_arguments import as_recorded, block_name, sized_analyzer
 from ..edit.layout_padding import fill_padding, pad_of
 from ..errors import ScheduleError
 from ..index_map import IndexMap
-from ..lookup import find_block
 from ..primitive import primitive
+from ..require.lookup import find_block
 
 
 def _rank(func: PrimFunc, block: Any, buffer: Any) -> int:

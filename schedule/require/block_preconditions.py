@@ -9,7 +9,7 @@ from ...tir.analysis.tree import Tree, blocks_below
 from ...tir.buffer import Buffer
 from ...tir.stmt import Block, BlockRealize, For, SeqStmt
 from ..errors import ScheduleError
-from ..lookup import scope_around
+from .lookup import scope_around
 
 
 def scope_of(tree: Tree, realize: BlockRealize) -> Scope:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...schedule import BlockRV, ScheduleError, TensorIntrin
 from ...schedule import Schedule as BlockSchedule
-from ...schedule.lookup import find_block
+from ...schedule.require.lookup import find_block
 from ...tir.analysis.tree import tree_of
 from ...tir.expr import Expr, IterVar, Var
 from ...tir.stmt import BlockRealize

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ..tir.analysis.tree import Tree
-from ..tir.expr import Var
-from ..tir.stmt import BlockRealize, For, Stmt
-from .errors import ScheduleError, near_names, nearest, unknown_handle
+from ...tir.analysis.tree import Tree
+from ...tir.expr import Var
+from ...tir.stmt import BlockRealize, For, Stmt
+from ..errors import ScheduleError, near_names, nearest, unknown_handle
 
 
 def root_of(tree: Tree) -> BlockRealize:
