@@ -9,14 +9,14 @@ is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from .arith.interval import EVERYTHING, Interval
 from .buffer import Buffer, BufferRegion, MatchBufferRegion
 from .dtype import INDEX, element_of, max_value, min_value
 from .expr import (
     Add,
-    BinaryOp,
     Broadcast,
     BufferLoad,
     Call,
@@ -49,7 +49,6 @@ from .walk import distinct, pre_order
 
 _INDEX_TYPES = (INDEX, WIDE)
 _LIMIT = int(max_value(INDEX))
-_ARITHMETIC = (Add, Sub, Mul, FloorDiv, FloorMod, TruncDiv, TruncMod, Min, Max)
 
 
 def widened(func: PrimFunc) -> PrimFunc:
@@ -139,15 +138,12 @@ def _buffers(func: PrimFunc) -> Iterator[Buffer]:
             yield n.buffer
 
 
-Interval = tuple[int, int]
-
-
 class _Scan:
     """Searches for index expressions whose values int32 does not hold."""
 
     def __init__(self) -> None:
         self.ranges: dict[Var, Interval] = {}
-        self.seen: dict[int, Interval | None] = {}
+        self.seen: dict[int, Interval] = {}
         self.found = False
 
     def stmt(self, s: Stmt) -> bool:
@@ -167,54 +163,55 @@ class _Scan:
     def bind(self, var: Var, low: Expr, extent: Expr) -> None:
         """Record the range of a variable, where it is known."""
         first, count = self.interval(low), self.interval(extent)
-        if first is not None and count is not None:
-            self.ranges[var] = (first[0], max(first[0], first[1] + count[1] - 1))
+        if None not in (*first, *count):
+            self.ranges[var] = Interval(first.lo, max(first.lo, first.hi + count.hi - 1))  # type: ignore
 
     def check(self, e: Expr) -> None:
         """Record whether ``e`` holds index arithmetic whose values int32 does not hold."""
         for n in distinct(e):
-            if isinstance(n, _ARITHMETIC) and n.dtype == INDEX:
+            if type(n) in _ARITHMETIC and n.dtype == INDEX:
                 self.interval(n)
 
-    def interval(self, e: Expr) -> Interval | None:
-        """Return the range of index arithmetic; None when it is unknown, as for values from memory."""
+    def interval(self, e: Expr) -> Interval:
+        """Return the range of index arithmetic; unknown as a whole for values from memory."""
         if isinstance(e, IntImm):
-            return e.value, e.value
+            return Interval(e.value, e.value)
         if isinstance(e, Var):
-            return self.ranges.get(e)
-        if not isinstance(e, _ARITHMETIC):
-            return None
-        if id(e) in self.seen:
-            return self.seen[id(e)]
-        a, b = self.interval(e.a), self.interval(e.b)
-        out = _combined(e, a, b)
-        self.seen[id(e)] = out
-        if out is not None and e.dtype == INDEX and not (min_value(INDEX) <= out[0] and out[1] <= _LIMIT):
-            self.found = True
+            return self.ranges.get(e, EVERYTHING)
+        combined = _ARITHMETIC.get(type(e))
+        if combined is None:
+            return EVERYTHING
+        out = self.seen.get(id(e))
+        if out is None:
+            out = combined(self.interval(e.a), self.interval(e.b))  # type: ignore[attr-defined]
+            out = self.seen[id(e)] = EVERYTHING if None in out else out
+            self.found = self.found or (e.dtype == INDEX and None not in out and not out.fits(INDEX))
         return out
 
 
-def _combined(e: BinaryOp, a: Interval | None, b: Interval | None) -> Interval | None:
-    if isinstance(e, (Min, Max)) and (a is None) != (b is None):
-        return None
-    if a is None or b is None:
-        return (0, b[0] - 1) if isinstance(e, FloorMod) and b is not None and b[0] == b[1] > 0 else None
-    if isinstance(e, Add):
-        return a[0] + b[0], a[1] + b[1]
-    if isinstance(e, Sub):
-        return a[0] - b[1], a[1] - b[0]
-    if isinstance(e, Mul):
-        ends = [x * y for x in a for y in b]
-        return min(ends), max(ends)
-    if isinstance(e, (Min, Max)):
-        best = min if isinstance(e, Min) else max
-        return best(a[0], b[0]), best(a[1], b[1])
-    if b[0] <= 0:
-        return None
-    if isinstance(e, (FloorMod, TruncMod)):
-        return (0 if isinstance(e, FloorMod) or a[0] >= 0 else 1 - b[1]), b[1] - 1
-    ends = [x // y for x in a for y in b]
-    return min(ends), max(ends) + (1 if isinstance(e, TruncDiv) and a[0] < 0 else 0)
+def _truncated(a: Interval, b: Interval) -> Interval:
+    """Return the interval of ``a // b`` rounded towards zero, for a positive ``b``."""
+    out = a.divided(b)
+    return out.plus(Interval(0, 1)) if a.lo is not None and a.lo < 0 else out
+
+
+def _truncated_rest(a: Interval, b: Interval) -> Interval:
+    """Return the interval of the remainder of :func:`_truncated`."""
+    rest = EVERYTHING.remainder(b)
+    return rest if a.lo is not None and a.lo >= 0 else rest.union(rest.negated())
+
+
+_ARITHMETIC: dict[type, Callable[[Interval, Interval], Interval]] = {
+    Add: Interval.plus,
+    Sub: Interval.minus,
+    Mul: Interval.times,
+    Min: Interval.minimum,
+    Max: Interval.maximum,
+    FloorDiv: Interval.divided,
+    FloorMod: Interval.remainder,
+    TruncDiv: _truncated,
+    TruncMod: _truncated_rest,
+}
 
 
 # -- the rewriting -----------------------------------------------------------------------------------------------------
@@ -377,7 +374,7 @@ class _Retyper:
         if isinstance(e, Var):
             new = self.vars.get(e)
             return cast(self.dtype, e) if new is None else new
-        if isinstance(e, _ARITHMETIC):
+        if type(e) in _ARITHMETIC:
             a, b = self.index(e.a), self.index(e.b)
             return e if a is e.a and b is e.b else type(e)(a, b)
         if isinstance(e, Cast) and _plain(e.value):
@@ -424,7 +421,7 @@ class _Retyper:
         if isinstance(e, Cast) and self.is_index(e.value):
             value = self.index(e.value)
             return e if value is e.value else cast(element_of(e.dtype), value)
-        if isinstance(e, (*_ARITHMETIC, Ramp, Broadcast)) and self.is_index(e):
+        if type(e) in (*_ARITHMETIC, Ramp, Broadcast) and self.is_index(e):
             return cast(element_of(e.dtype), self.index(e))
         if isinstance(e, Let) and self.is_index(e.value):
             var, value, body = self.new(e.var), self.index(e.value), self.data(e.body)
@@ -442,7 +439,7 @@ def _plain(e: Expr) -> bool:
     """Return whether ``e`` consists of variables and constants of index types and of operations on indices."""
     if isinstance(e, (Var, IntImm)):
         return e.dtype in _INDEX_TYPES
-    if isinstance(e, _ARITHMETIC):
+    if type(e) in _ARITHMETIC:
         return _plain(e.a) and _plain(e.b)
     if isinstance(e, Ramp):
         return _plain(e.base) and _plain(e.stride)

@@ -35,7 +35,7 @@ from ..node import Node
 from ..structure import logical_not, same
 from ..walk import pre_order, substitute
 from .compare import Compare
-from .facts import Bound, intersect
+from .interval import EVERYTHING, Interval
 from .polynomial import ONE, Poly, add, const_of, scale
 from .rewrite_rules import RULES
 from .smt import proves
@@ -127,7 +127,7 @@ class Analyzer(Compare):
 
     def learn(self, condition: Expr, facts: list[Poly]) -> None:
         """Append polynomials to ``facts`` that are at most zero where ``condition`` holds."""
-        tight: dict[int, Bound] = {}
+        tight: dict[int, Interval] = {}
         self._learn(condition, True, facts, tight)
         for a, (lo, hi) in tight.items():
             if lo is not None:
@@ -135,7 +135,7 @@ class Analyzer(Compare):
             if hi is not None:
                 facts.append({(a,): 1, ONE: -hi} if hi else {(a,): 1})
 
-    def _learn(self, e: Expr, holds: bool, facts: list[Poly], tight: dict[int, Bound]) -> None:
+    def _learn(self, e: Expr, holds: bool, facts: list[Poly], tight: dict[int, Interval]) -> None:
         if isinstance(e, Not):
             self._learn(e.a, not holds, facts, tight)
         elif isinstance(e, Call) and e.op == "tir.likely":
@@ -166,7 +166,7 @@ class Analyzer(Compare):
                 elif hi == 0:
                     self._fact(add(diff, {ONE: 1}), facts, tight)
 
-    def _fact(self, p: Poly, facts: list[Poly], tight: dict[int, Bound]) -> None:
+    def _fact(self, p: Poly, facts: list[Poly], tight: dict[int, Interval]) -> None:
         """Record p <= 0 as a bound of an atom where possible, else as a fact."""
         terms = [(m, c) for m, c in p.items() if m]
         if not terms:
@@ -174,8 +174,8 @@ class Analyzer(Compare):
         k = p.get(ONE, 0)
         if len(terms) == 1 and len(terms[0][0]) == 1:
             (a,), c = terms[0]
-            new: Bound = (None, -k // c) if c > 0 else (_ceil_div(k, -c), None)
-            tight[a] = intersect(tight.get(a, (None, None)), new)
+            new = Interval(None, -k // c) if c > 0 else Interval(_ceil_div(k, -c), None)
+            tight[a] = new.meet(tight.get(a, EVERYTHING))
             return
         facts.append(p)
         for m, c in terms:  # c * a <= -rest bounds a when the rest is bounded
@@ -183,8 +183,8 @@ class Analyzer(Compare):
                 rest = self.bound({n: d for n, d in p.items() if n != m})[0]
                 if rest is not None:
                     (a,) = m
-                    new = (None, -rest // c) if c > 0 else (_ceil_div(rest, -c), None)
-                    tight[a] = intersect(tight.get(a, (None, None)), new)
+                    new = Interval(None, -rest // c) if c > 0 else Interval(_ceil_div(rest, -c), None)
+                    tight[a] = new.meet(tight.get(a, EVERYTHING))
 
     # -- questions ---------------------------------------------------------------------------------------------------
 
@@ -229,16 +229,16 @@ class Analyzer(Compare):
         """Return whether it can be proved that ``a < b`` always holds."""
         return self.can_prove(convert(a) < b)
 
-    def const_int_bound(self, e: ExprLike) -> Bound:
+    def const_int_bound(self, e: ExprLike) -> Interval:
         """Return the constant bounds ``(lo, hi)``, inclusive; ``None`` where none is known."""
         x = convert(e)
         if x.dtype not in INDEX_TYPES:
-            return (x.value, x.value) if isinstance(x, IntImm) else (None, None)
+            return Interval(x.value, x.value) if isinstance(x, IntImm) else EVERYTHING
         p = self.poly(x)
         low, high = self.bound_quotient_difference(p, False), self.bound_quotient_difference(p, True)
         if low is None or high is None:
             return self.bound(p)
-        return intersect(self.bound(p), (self.bound(low)[0], self.bound(high)[1]))
+        return self.bound(p).meet(Interval(self.bound(low).lo, self.bound(high).hi))
 
     # -- trees -------------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from ..dtype import is_int, lanes_of, max_value, min_value
+from ..dtype import is_int, lanes_of, max_value
 from ..expr import (
     Add,
     BinaryOp,
@@ -43,6 +43,7 @@ from ..index_types import INDEX_TYPES
 from ..structure import is_pure_call, logical_not, same
 from ..walk import substitute, uses_var
 from .floor_division import FloorDivision
+from .interval import Interval, interval_of
 from .polynomial import ONE, Poly, add, const_of, mul, poly_key, scale
 
 
@@ -198,7 +199,7 @@ class Canonical(FloorDivision):
             return self._opaque(e)
         p = self.poly(e.value)
         k = const_of(p)
-        if k is not None and min_value(e.dtype) <= k <= max_value(e.dtype):
+        if k is not None and Interval(k, k).fits(e.dtype):
             return {ONE: k} if k else {}
         if self.fits(p, e):
             return p
@@ -217,9 +218,7 @@ class Canonical(FloorDivision):
         """Return whether the conversion ``e`` from one width of indices to the other keeps the value p."""
         if not self.exact(p, e.value.dtype):
             return False
-        lo, hi = self.bound(p)
-        known = lo is not None and hi is not None and min_value(e.dtype) <= lo and hi <= max_value(e.dtype)
-        return known or (e.dtype == "int64" and not self.data(p))
+        return self.bound(p).fits(e.dtype) or (e.dtype == "int64" and not self.data(p))
 
     def _let(self, e: Let) -> Poly:
         value = self.simp(e.value)
@@ -234,9 +233,9 @@ class Canonical(FloorDivision):
             return self.poly(new)
         bound: tuple[Any, ...] = ()
         if isinstance(new, Cast) and is_int(new.value.dtype) and lanes_of(new.dtype) == 1:
-            lo, hi = min_value(new.value.dtype), max_value(new.value.dtype)
-            if min_value(new.dtype) <= lo and hi <= max_value(new.dtype):
-                bound = ((lo, hi),)
+            values = interval_of(new.value.dtype)
+            if values.fits(new.dtype):
+                bound = (values,)
         # The key is made of the keys of the operands, because the key of ``new`` itself would be computed here.
         key = (type(new).__name__, self.key(new.a), self.key(new.b)) if isinstance(new, BinaryOp) else self.key(new)
         return self.intern(key, "opaque", bound, e.dtype, lambda: new, True, new)

@@ -7,36 +7,13 @@ latest variable first (Fourier-Motzkin elimination in the directions that ranges
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import gcd
 
-from ..dtype import max_value, min_value
-from .polynomial import ONE, AtomTable, Mono, Poly, add, const_of, mul, scale
+from .interval import EVERYTHING, Interval, interval_of
+from .polynomial import ONE, Atom, AtomTable, Mono, Poly, add, const_of, mul, scale
 
-Bound = tuple["int | None", "int | None"]
-EVERYTHING: Bound = (None, None)
-
-
-def intersect(a: Bound, b: Bound) -> Bound:
-    """Return the intersection of two intervals."""
-    lo = a[0] if b[0] is None else b[0] if a[0] is None else max(a[0], b[0])
-    hi = a[1] if b[1] is None else b[1] if a[1] is None else min(a[1], b[1])
-    return lo, hi
-
-
-def _times(a: Bound, b: Bound) -> Bound:
-    if None not in a and None not in b:
-        products = [x * y for x in a for y in b]  # type: ignore[operator]
-        return min(products), max(products)
-    (alo, ahi), (blo, bhi) = a, b
-    if alo is not None and blo is not None and alo >= 0 and blo >= 0:
-        return alo * blo, None if ahi is None or bhi is None else ahi * bhi
-    if ahi is not None and bhi is not None and ahi <= 0 and bhi <= 0:
-        return ahi * bhi, None if alo is None or blo is None else alo * blo
-    if alo is not None and bhi is not None and alo >= 0 and bhi <= 0:
-        return None if ahi is None or blo is None else ahi * blo, alo * bhi
-    if blo is not None and ahi is not None and blo >= 0 and ahi <= 0:
-        return None if bhi is None or alo is None else bhi * alo, blo * ahi
-    return EVERYTHING
+_NATURAL = Interval(0, None)
 
 
 class Facts(AtomTable):
@@ -45,9 +22,9 @@ class Facts(AtomTable):
     def __init__(self) -> None:
         super().__init__()
         self._ends: dict[int, tuple[Poly | None, Poly | None]] = {}
-        self._tight: dict[int, Bound] = {}
+        self._tight: dict[int, Interval] = {}
         self._facts: tuple[Poly, ...] = ()
-        self._bounds: dict[int, Bound] = {}
+        self._bounds: dict[int, Interval] = {}
 
     def facts(self) -> tuple[Poly, ...]:
         """Return the conditions that hold: polynomials that are at most zero."""
@@ -57,85 +34,44 @@ class Facts(AtomTable):
         """Return the ends of an atom's range as they were bound."""
         return self._ends.get(a, (None, None))
 
-    def atom_bound(self, a: int) -> Bound:
+    def atom_bound(self, a: int) -> Interval:
         """Return the constant bounds of one atom."""
         bound = self._bounds.get(a)
         if bound is None:
             bound = self._bounds[a] = self._atom_bound(a)
         return bound
 
-    def _atom_bound(self, a: int) -> Bound:
+    def _atom_bound(self, a: int) -> Interval:
         atom = self.atoms[a]
-        kind = atom.kind
-        bound = EVERYTHING
-        if kind == "split":
-            p, lower, upper = atom.args
-            lo, hi = self.bound(p)
-            if upper is not None and not (lo is not None and hi is not None and lo >= 0 and hi < upper):
-                lo, hi = 0, upper - 1
-            bound = (None if lo is None else lo // lower, None if hi is None else hi // lower)
-        elif kind in ("min", "max"):
-            (alo, ahi), (blo, bhi) = self.bound(atom.args[0]), self.bound(atom.args[1])
-            los, his = [x for x in (alo, blo) if x is not None], [x for x in (ahi, bhi) if x is not None]
-            if kind == "min":
-                bound = (min(los) if len(los) == 2 else None, min(his, default=None))
-            else:
-                bound = (max(los, default=None), max(his) if len(his) == 2 else None)
-        elif kind == "div":
-            (plo, phi), (qlo, _) = self.bound(atom.args[0]), self.bound(atom.args[1])
-            if qlo is not None and qlo >= 1:
-                bound = (
-                    None if plo is None else min(plo // qlo, 0) if plo < 0 else 0,
-                    None if phi is None else max(phi // qlo, -1),
-                )
-        elif kind == "mod":
-            (plo, phi), (qlo, qhi) = self.bound(atom.args[0]), self.bound(atom.args[1])
-            if qlo is not None and qlo >= 1:
-                hi = None if qhi is None else qhi - 1
-                bound = (
-                    0,
-                    phi if plo is not None and plo >= 0 and phi is not None and (hi is None or phi < hi) else hi,
-                )
-        elif kind == "cast":
-            bound = self.bound(atom.args[0])
-            lo_type, hi_type = min_value(atom.dtype), max_value(atom.dtype)
-            if bound[0] is None or bound[1] is None or bound[0] < lo_type or bound[1] > hi_type:
-                bound = EVERYTHING
-        elif kind == "choice":
-            (alo, ahi), (blo, bhi) = self.bound(atom.args[0]), self.bound(atom.args[1])
-            bound = (
-                None if alo is None or blo is None else min(alo, blo),
-                None if ahi is None or bhi is None else max(ahi, bhi),
-            )
-        elif kind == "opaque" and atom.args:
-            bound = atom.args[0]
+        rule = _BOUNDS.get(atom.kind)
+        bound = EVERYTHING if rule is None else rule(self, atom)
         ends = self._ends.get(a)
         if ends is not None:
-            lo_p, hi_p = ends
-            bound = intersect(
-                bound, (None if lo_p is None else self.bound(lo_p)[0], None if hi_p is None else self.bound(hi_p)[1])
+            low, high = ends
+            bound = bound.meet(
+                Interval(None if low is None else self.bound(low).lo, None if high is None else self.bound(high).hi)
             )
         tight = self._tight.get(a)
         if tight is not None:
-            bound = intersect(bound, tight)
+            bound = bound.meet(tight)
         if atom.data and None in bound:
-            bound = intersect(bound, (int(min_value(atom.dtype)), int(max_value(atom.dtype))))
+            bound = bound.meet(interval_of(atom.dtype))
         return bound
 
-    def mono_bound(self, m: Mono) -> Bound:
+    def mono_bound(self, m: Mono) -> Interval:
         """Return the constant bounds of a product of atoms; an even power is not negative."""
         bound = self.atom_bound(m[0])
         i = 1
         while i < len(m):
             if m[i] == m[i - 1] and (i < 2 or m[i - 2] != m[i]):
-                square = _times(bound, bound) if i == 1 else _times(bound, self.atom_bound(m[i]))
-                bound = intersect(square, (0, None)) if i == 1 else square
+                square = bound.times(bound if i == 1 else self.atom_bound(m[i]))
+                bound = square.meet(_NATURAL) if i == 1 else square
             else:
-                bound = _times(bound, self.atom_bound(m[i]))
+                bound = bound.times(self.atom_bound(m[i]))
             i += 1
         return bound
 
-    def bound(self, p: Poly) -> Bound:
+    def bound(self, p: Poly) -> Interval:
         """Return the constant bounds of a polynomial."""
         lo: int | None = 0
         hi: int | None = 0
@@ -151,14 +87,13 @@ class Facts(AtomTable):
             hi = None if hi is None or mhi is None else hi + c * mhi
             if lo is None and hi is None:
                 return EVERYTHING
-        return lo, hi
+        return Interval(lo, hi)
 
     def exact(self, p: Poly, dtype: str) -> bool:
         """Return whether the machine's value of p is the mathematical one: indices never overflow, data may."""
         if not self.data(p):
             return True
-        lo, hi = self.bound(p)
-        return lo is not None and hi is not None and min_value(dtype) <= lo and hi <= max_value(dtype)
+        return self.bound(p).fits(dtype)
 
     def at_most_zero(self, p: Poly, depth: int = 0, facts: tuple[Poly, ...] | None = None) -> bool:
         """Return whether p <= 0 can be proved."""
@@ -334,3 +269,28 @@ class Facts(AtomTable):
         if factor == 1:
             return add(add(x, mul(add(rest, {ONE: -1}), q)), {ONE: 1})
         return add(mul(rest, q), x, -1)
+
+
+def _split_bound(facts: Facts, atom: Atom) -> Interval:
+    p, lower, upper = atom.args
+    bound = facts.bound(p)
+    if upper is not None:
+        bound = bound.remainder(Interval(upper, upper))
+    return bound.divided(Interval(lower, lower))
+
+
+def _both(facts: Facts, atom: Atom) -> tuple[Interval, Interval]:
+    return facts.bound(atom.args[0]), facts.bound(atom.args[1])
+
+
+_BOUNDS: dict[str, Callable[[Facts, Atom], Interval]] = {
+    "split": _split_bound,
+    "min": lambda facts, atom: Interval.minimum(*_both(facts, atom)),
+    "max": lambda facts, atom: Interval.maximum(*_both(facts, atom)),
+    "div": lambda facts, atom: Interval.divided(*_both(facts, atom)),
+    "mod": lambda facts, atom: Interval.remainder(*_both(facts, atom)),
+    "cast": lambda facts, atom: facts.bound(atom.args[0]).unless_wrapped(atom.dtype),
+    "choice": lambda facts, atom: Interval.union(*_both(facts, atom)),
+    "opaque": lambda facts, atom: atom.args[0] if atom.args else EVERYTHING,
+}
+"""The constant bounds of each kind of atom."""

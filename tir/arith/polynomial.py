@@ -14,6 +14,7 @@ from typing import Any
 
 from ..dtype import INDEX, bits_of, max_value
 from ..expr import Add, BinaryOp, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, cast, match_types
+from .interval import Interval
 
 Mono = tuple[int, ...]
 Poly = dict[Mono, int]
@@ -212,10 +213,9 @@ class AtomTable:
             return False  # a single value, which is converted itself
         if any(atoms[a].expr.dtype != INDEX for m in p for a in m) or not any(p):
             return False
-        lo, hi = self.bound(p)
-        return lo is not None and hi is not None and -_HALF <= lo and hi < _HALF
+        return self.bound(p).fits(INDEX)
 
-    def bound(self, p: Poly) -> tuple[int | None, int | None]:
+    def bound(self, p: Poly) -> Interval:
         """Return the constant bounds of a polynomial."""
         raise NotImplementedError
 
