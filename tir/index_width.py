@@ -49,6 +49,7 @@ from .walk import distinct, pre_order
 
 _INDEX_TYPES = (INDEX, WIDE)
 _LIMIT = int(max_value(INDEX))
+_ARITHMETIC = (Add, Sub, Mul, FloorDiv, FloorMod, TruncDiv, TruncMod, Min, Max)
 
 
 def widened(func: PrimFunc) -> PrimFunc:
@@ -169,7 +170,7 @@ class _Scan:
     def check(self, e: Expr) -> None:
         """Record whether ``e`` holds index arithmetic whose values int32 does not hold."""
         for n in distinct(e):
-            if type(n) in _ARITHMETIC and n.dtype == INDEX:
+            if isinstance(n, _ARITHMETIC) and n.dtype == INDEX:
                 self.interval(n)
 
     def interval(self, e: Expr) -> Interval:
@@ -178,7 +179,7 @@ class _Scan:
             return Interval(e.value, e.value)
         if isinstance(e, Var):
             return self.ranges.get(e, EVERYTHING)
-        combined = _ARITHMETIC.get(type(e))
+        combined = _COMBINED.get(type(e))
         if combined is None:
             return EVERYTHING
         out = self.seen.get(id(e))
@@ -201,7 +202,7 @@ def _truncated_rest(a: Interval, b: Interval) -> Interval:
     return rest if a.lo is not None and a.lo >= 0 else rest.union(rest.negated())
 
 
-_ARITHMETIC: dict[type, Callable[[Interval, Interval], Interval]] = {
+_COMBINED: dict[type, Callable[[Interval, Interval], Interval]] = {
     Add: Interval.plus,
     Sub: Interval.minus,
     Mul: Interval.times,
@@ -374,7 +375,7 @@ class _Retyper:
         if isinstance(e, Var):
             new = self.vars.get(e)
             return cast(self.dtype, e) if new is None else new
-        if type(e) in _ARITHMETIC:
+        if isinstance(e, _ARITHMETIC):
             a, b = self.index(e.a), self.index(e.b)
             return e if a is e.a and b is e.b else type(e)(a, b)
         if isinstance(e, Cast) and _plain(e.value):
@@ -421,7 +422,7 @@ class _Retyper:
         if isinstance(e, Cast) and self.is_index(e.value):
             value = self.index(e.value)
             return e if value is e.value else cast(element_of(e.dtype), value)
-        if type(e) in (*_ARITHMETIC, Ramp, Broadcast) and self.is_index(e):
+        if isinstance(e, (*_ARITHMETIC, Ramp, Broadcast)) and self.is_index(e):
             return cast(element_of(e.dtype), self.index(e))
         if isinstance(e, Let) and self.is_index(e.value):
             var, value, body = self.new(e.var), self.index(e.value), self.data(e.body)
@@ -439,7 +440,7 @@ def _plain(e: Expr) -> bool:
     """Return whether ``e`` consists of variables and constants of index types and of operations on indices."""
     if isinstance(e, (Var, IntImm)):
         return e.dtype in _INDEX_TYPES
-    if type(e) in _ARITHMETIC:
+    if isinstance(e, _ARITHMETIC):
         return _plain(e.a) and _plain(e.b)
     if isinstance(e, Ramp):
         return _plain(e.base) and _plain(e.stride)
