@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from ..tir.analysis.access import opaque_buffers
-from ..tir.analysis.accessed_boxes import AccessedBox, all_accessed_boxes
+from ..tir.analysis.access import Access, opaque_buffers
+from ..tir.analysis.accessed_boxes import all_accessed_boxes
 from ..tir.analysis.dependence import Conflict
 from ..tir.analysis.region_cover import why_not_covered
 from ..tir.analysis.tree import Tree, blocks_below
@@ -18,7 +18,7 @@ from ..tir.walk import loads_and_stores, pre_order
 from .reducers import find_reducer, updates_of
 
 
-def binding_block(store: AccessedBox, other: AccessedBox, variables: Iterable[Var]) -> BlockRealize | None:
+def binding_block(store: Access, other: Access, variables: Iterable[Var]) -> BlockRealize | None:
     """Return the outermost block with axes around both accesses, if it binds all the variables; else None."""
     for a, b in zip(store.blocks, other.blocks, strict=False):
         if a is not b:
@@ -91,7 +91,7 @@ def _reads(e: Expr, buffers: Collection[Buffer]) -> bool:
     return any(a.buffer in buffers for a in loads_and_stores(e))
 
 
-def why_not_privatizable(tree: Tree, loop: For, buffer: Buffer, touches: Sequence[AccessedBox]) -> str | None:
+def why_not_privatizable(tree: Tree, loop: For, buffer: Buffer, touches: Sequence[Access]) -> str | None:
     """Return why iterations of ``loop`` cannot each have a private copy of ``buffer``; None when they can.
 
     A private copy is possible when nothing outside the loop accesses the buffer, and each iteration writes everything

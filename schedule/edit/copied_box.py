@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...tir.analysis.access import Access, accesses
+from ...tir.analysis.access import Access, Around, accesses
 from ...tir.analysis.footprint import Ends, analyzer_at, bind_loops, bounding_box, exact_box, first_outside
 from ...tir.analysis.required_domain import join_ends
 from ...tir.analysis.scope import Scope, bindings
@@ -188,5 +188,5 @@ def _declared(realize: BlockRealize, buffer: Buffer) -> list[Access]:
                 own.append(For(var, r.extent - r.extent, substitute(r.extent, bound), "serial", Evaluate(r.extent)))
                 indices.append(substitute(r.min, bound) + var)
             guards = tuple(conjuncts(realize.predicate))
-            out.append(Access(BufferLoad(buffer, tuple(indices)), tuple(indices), tuple(own), guards))
+            out.append(Access(BufferLoad(buffer, tuple(indices)), True, Around(tuple(own), guards=guards)))
     return out

@@ -1,112 +1,299 @@
-"""This module collects the loads and stores below a statement, with the loops around and the conditions on each."""
+"""This module collects what a statement accesses, and what stands around each access. Every analysis of accesses starts
+from this one walk.
+
+:func:`accesses_below` returns the elements that a statement loads and stores, the regions that blocks in it declare, the
+buffers that it allocates and the pointers that it uses. An access knows the loops, blocks and conditions between the
+statement and itself; let variables and block axes are replaced by their values in it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from typing import Any
 
 from ..arith import conjuncts
-from ..buffer import Buffer
-from ..expr import BufferLoad, Call, Expr, IntImm, Let, Not, Var
-from ..stmt import Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, Stmt, While
-from ..walk import pre_order, substitute
+from ..buffer import Buffer, BufferRegion
+from ..expr import And, BufferLoad, Call, Expr, IntImm, Let, Not, Or, Var, const
+from ..stmt import (
+    Allocate,
+    AttrStmt,
+    Block,
+    BlockRealize,
+    BufferStore,
+    For,
+    IfThenElse,
+    LetStmt,
+    Stmt,
+    While,
+)
+from ..walk import substitute
+
+_LEAVES = frozenset((Var, IntImm))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Access:
-    """An ``Access`` is one load or store, with the loops around it and the conditions under which it happens.
+class Around:
+    """``Around`` is what stands between a statement and an access below it, outermost first.
 
-    In its ``indices`` the axes of blocks are replaced by their values. ``loops`` are those between the statement that
-    was asked about and the access, outermost first. Below a ``while`` (``in_while``) one of the conditions is a
-    variable of which nothing is known.
+    ``guards`` are the conditions under which the access happens. Below a ``while`` (``in_while``) one of them is a
+    variable of which nothing is known. ``values`` are those of block axes and let variables.
     """
 
-    node: BufferLoad | BufferStore
-    indices: tuple[Expr, ...]
-    loops: tuple[For, ...]
-    guards: tuple[Expr, ...]
+    loops: tuple[For, ...] = ()
+    blocks: tuple[BlockRealize, ...] = ()
+    guards: tuple[Expr, ...] = ()
+    values: Mapping[Var, Expr] = field(default_factory=dict)
     in_init: bool = False
     in_while: bool = False
+    in_attribute: bool = False
+    seen: set[int] = field(default_factory=set)
+    """The expressions that were visited here: one that occurs in several places counts once."""
+
+    def with_(self, **changes: Any) -> Around:
+        """Return the same with the named fields changed."""
+        return replace(self, seen=set(), **changes)
+
+    def under(self, condition: Expr, holds: bool = True) -> Around:
+        """Return what stands around expressions and statements that need the condition (or its contrary)."""
+        condition = substitute(condition, self.values)
+        return self.with_(guards=(*self.guards, *(conjuncts(condition) if holds else (Not(condition),))))
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """An ``Access`` is a load or a store of an element (or a vector of elements), or a region that a block declares.
+
+    ``node`` is the load, the store or the region; ``indices`` are those of its first element, ``extents`` the lengths
+    of the region, one per dimension.
+    """
+
+    node: BufferLoad | BufferStore | BufferRegion
+    is_store: bool
+    around: Around
+    moving: tuple[Var, ...] = ()
+    """Variables for values that are read from memory which is written as well (:mod:`.accessed_boxes`)."""
 
     @property
     def buffer(self) -> Buffer:
         """Return the buffer accessed."""
         return self.node.buffer
 
+    @cached_property
+    def indices(self) -> tuple[Expr, ...]:
+        """Return the index of the first element in each dimension, in terms of what is defined outside."""
+        node, values = self.node, self.around.values
+        first = tuple([r.min for r in node.region]) if isinstance(node, BufferRegion) else node.indices
+        return tuple([substitute(i, values) for i in first]) if values else first
+
+    @cached_property
+    def extents(self) -> tuple[Expr, ...]:
+        """Return the number of elements in each dimension; one for the element (or vector) of a load or store."""
+        if isinstance(self.node, BufferRegion):
+            return tuple([substitute(r.extent, self.around.values) for r in self.node.region])
+        return tuple([const(1, i.dtype) for i in self.node.indices])
+
     @property
-    def is_store(self) -> bool:
-        """Return whether it is a store."""
-        return isinstance(self.node, BufferStore)
+    def is_declared(self) -> bool:
+        """Return whether this is a region that a block declares."""
+        return isinstance(self.node, BufferRegion)
+
+    @property
+    def loops(self) -> tuple[For, ...]:
+        """Return the loops between the statement that was asked about and the access, outermost first."""
+        return self.around.loops
+
+    @property
+    def blocks(self) -> tuple[BlockRealize, ...]:
+        """Return the blocks between the statement that was asked about and the access, outermost first."""
+        return self.around.blocks
+
+    @property
+    def realize(self) -> BlockRealize | None:
+        """Return the innermost of these blocks; None outside blocks."""
+        return self.around.blocks[-1] if self.around.blocks else None
+
+    @property
+    def guards(self) -> tuple[Expr, ...]:
+        """Return the conditions under which it happens, its own mask included."""
+        mask = getattr(self.node, "predicate", None)
+        return self.around.guards if mask is None else (*self.around.guards, substitute(mask, self.around.values))
+
+
+class Accesses:
+    """``Accesses`` are all that a statement accesses, in program order (what a store's value reads comes before what
+    its indices read).
+
+    ``pointers`` are uses of memory other than by loads and stores: data pointers, addresses of elements and external
+    calls, each with what stands around it. ``opaque`` holds the blocks whose declared regions stand for what happens in
+    them: those that have match_buffers, and leaves that use pointers.
+    """
+
+    def __init__(self, stmt: Stmt) -> None:
+        self.all: list[Access] = []
+        self.allocated: set[Buffer] = set()
+        self.pointers: list[tuple[Var | Call, Around]] = []
+        self.opaque: set[BlockRealize] = set()
+        self.matched: set[Var] = set()
+        self._blocks = 0
+        self._visit(stmt, Around())
+
+    @cached_property
+    def elements(self) -> list[Access]:
+        """Return the loads and stores. Those through match_buffers appear under the matched buffer's name."""
+        return [a for a in self.all if not a.is_declared]
+
+    def outside_of(self, hidden: Callable[[BlockRealize], bool]) -> Iterator[Access]:
+        """Return the accesses with the regions of the outermost blocks that are ``hidden`` in place of what is in
+        them."""
+        for a in self.all:
+            if a.is_declared:
+                if hidden(a.blocks[-1]) and not any(map(hidden, a.blocks[:-1])):
+                    yield a
+            elif not any(map(hidden, a.blocks)):
+                yield a
+
+    def _visit(self, n: Any, around: Around) -> None:
+        kind = type(n)
+        if kind in _LEAVES:
+            if n.dtype == "handle":
+                self.pointers.append((n, around))
+            return
+        if isinstance(n, Expr):
+            if id(n) in around.seen:
+                return
+            around.seen.add(id(n))
+        rule = _RULES.get(kind)
+        if rule is not None:
+            rule(self, n, around)
+            return
+        for child in n.children():
+            self._visit(child, around)
+
+    def _load(self, n: BufferLoad, around: Around) -> None:
+        self.all.append(Access(n, False, around))
+        for child in n.children():
+            self._visit(child, around)
+
+    def _store(self, n: BufferStore, around: Around) -> None:
+        self.all.append(Access(n, True, around))
+        for e in (n.value, *n.indices):
+            self._visit(e, around)
+        if n.predicate is not None:
+            self._visit(n.predicate, around)
+
+    def _loop(self, n: For, around: Around) -> None:
+        self._visit(n.min, around)
+        self._visit(n.extent, around)
+        loop = n
+        if around.values:  # bounds may use axes, which have been replaced by values
+            loop = n.with_(min=substitute(n.min, around.values), extent=substitute(n.extent, around.values))
+        self._visit(n.body, around.with_(loops=(*around.loops, loop)))
+
+    def _let(self, n: Let | LetStmt, around: Around) -> None:
+        self._visit(n.value, around)
+        value = substitute(n.value, around.values)
+        self._visit(n.body, around.with_(values={**around.values, n.var: value}))
+
+    def _if(self, n: IfThenElse, around: Around) -> None:
+        self._visit(n.condition, around)
+        self._visit(n.then_case, around.under(n.condition))
+        if n.else_case is not None:
+            self._visit(n.else_case, around.under(n.condition, False))
+
+    def _call(self, n: Call, around: Around) -> None:
+        if n.op == "tir.if_then_else":
+            self._visit(n.args[0], around)
+            self._visit(n.args[1], around.under(n.args[0]))
+            self._visit(n.args[2], around.under(n.args[0], False))
+            return
+        if n.op in ("tir.address_of", "tir.call_extern"):
+            self.pointers.append((n, around))
+        for arg in n.args:
+            self._visit(arg, around)
+
+    def _second_if(self, n: And | Or, around: Around) -> None:
+        self._visit(n.a, around)
+        self._visit(n.b, around.under(n.a, isinstance(n, And)))
+
+    def _while(self, n: While, around: Around) -> None:
+        around = around.with_(in_while=True)
+        self._visit(n.condition, around)
+        self._visit(n.body, around.with_(guards=(*around.guards, Var("runs", "bool"))))
+
+    def _attribute(self, n: AttrStmt, around: Around) -> None:
+        self._visit(n.value, around)
+        self._visit(n.body, around.with_(in_attribute=True))
+
+    def _allocate(self, n: Allocate, around: Around) -> None:
+        self.allocated.add(n.buffer)
+        self._visit(n.body, around)
+
+    def _realize(self, n: BlockRealize, around: Around) -> None:
+        for e in (*n.iter_values, n.predicate):
+            self._visit(e, around)
+        block = n.block
+        bound = {iv.var: substitute(v, around.values) for iv, v in zip(block.iter_vars, n.iter_values, strict=True)}
+        inner = around.under(n.predicate).with_(blocks=(*around.blocks, n), values={**around.values, **bound})
+        self.all += [Access(r, False, inner) for r in block.reads]
+        self.all += [Access(r, True, inner) for r in block.writes]
+        before = len(self.pointers)
+        leaf = self._block(block, inner)
+        if block.match_buffers or (leaf and any(_is_address(p) for p, _ in self.pointers[before:])):
+            self.opaque.add(n)
+
+    def _block(self, n: Block, around: Around) -> bool:
+        """Visit a block; return whether no block is in its body."""
+        self.allocated.update(n.alloc_buffers)
+        for m in n.match_buffers:
+            self.matched.update((m.source.buffer.data, m.buffer.data))
+            for r in m.source.region:
+                self._visit(r.min, around)
+                self._visit(r.extent, around)
+        if n.init is not None:
+            self._visit(n.init, around.with_(in_init=True))
+        self._blocks += 1
+        here = self._blocks
+        self._visit(n.body, around)
+        return self._blocks == here
+
+
+_RULES: Mapping[type, Callable[[Accesses, Any, Around], Any]] = {
+    Allocate: Accesses._allocate,
+    And: Accesses._second_if,
+    AttrStmt: Accesses._attribute,
+    Block: Accesses._block,
+    BlockRealize: Accesses._realize,
+    BufferLoad: Accesses._load,
+    BufferStore: Accesses._store,
+    Call: Accesses._call,
+    For: Accesses._loop,
+    IfThenElse: Accesses._if,
+    Let: Accesses._let,
+    LetStmt: Accesses._let,
+    Or: Accesses._second_if,
+    While: Accesses._while,
+}
+
+
+def _is_address(n: Var | Call) -> bool:
+    return isinstance(n, Var) or (n.op == "tir.address_of" and isinstance(n.args[0], BufferLoad))
+
+
+@lru_cache(maxsize=256)
+def accesses_below(stmt: Stmt) -> Accesses:
+    """Return all that ``stmt`` accesses."""
+    return Accesses(stmt)
 
 
 def accesses(stmt: Stmt, buffer: Buffer | None = None) -> list[Access]:
     """Return every load and store below ``stmt`` (of ``buffer`` alone, when given), in program order.
 
-    Those that say where a match_buffer lies are among them.
-
-    Loads and stores through a block's match_buffers appear under the matched buffer's name. Accesses through pointers
-    do not appear: see :func:`opaque_buffers`.
+    Those that say where a match_buffer lies are among them. Accesses through pointers do not appear: see
+    :func:`opaque_buffers`.
     """
-    out: list[Access] = []
-    _Collector(out, buffer).walk(stmt, {}, (), (), False)
-    return out
-
-
-class _Collector:
-    def __init__(self, out: list[Access], buffer: Buffer | None) -> None:
-        self.out = out
-        self.buffer = buffer
-        self.in_while = False
-
-    def walk(self, n: Any, env: dict[Var, Expr], loops: tuple[For, ...], guards: tuple[Expr, ...], init: bool) -> None:
-        if isinstance(n, (Var, IntImm)):
-            return
-        if isinstance(n, For):
-            self.walk(n.min, env, loops, guards, init)
-            self.walk(n.extent, env, loops, guards, init)
-            if env:  # bounds may use axes, which have been replaced by values
-                n = n.with_(min=substitute(n.min, env), extent=substitute(n.extent, env))
-            self.walk(n.body, env, (*loops, n), guards, init)
-        elif isinstance(n, BlockRealize):
-            for value in n.iter_values:
-                self.walk(value, env, loops, guards, init)
-            inner = dict(env)
-            for iv, value in zip(n.block.iter_vars, n.iter_values, strict=True):
-                inner[iv.var] = substitute(value, env)
-            self.walk(n.predicate, env, loops, guards, init)
-            under = (*guards, *conjuncts(substitute(n.predicate, env)))
-            for e in [e for m in n.block.match_buffers for r in m.source.region for e in (r.min, r.extent)]:
-                self.walk(e, inner, loops, under, init)
-            if n.block.init is not None:
-                self.walk(n.block.init, inner, loops, under, True)
-            self.walk(n.block.body, inner, loops, under, init)
-        elif isinstance(n, IfThenElse):
-            self.walk(n.condition, env, loops, guards, init)
-            condition = substitute(n.condition, env)
-            self.walk(n.then_case, env, loops, (*guards, *conjuncts(condition)), init)
-            if n.else_case is not None:
-                self.walk(n.else_case, env, loops, (*guards, Not(condition)), init)
-        elif isinstance(n, While):
-            outer, self.in_while = self.in_while, True
-            self.walk(n.condition, env, loops, guards, init)
-            self.walk(n.body, env, loops, (*guards, Var("runs", "bool")), init)
-            self.in_while = outer
-        elif isinstance(n, Call) and n.op == "tir.if_then_else":
-            self.walk(n.args[0], env, loops, guards, init)
-            condition = substitute(n.args[0], env)
-            self.walk(n.args[1], env, loops, (*guards, *conjuncts(condition)), init)
-            self.walk(n.args[2], env, loops, (*guards, Not(condition)), init)
-        elif isinstance(n, (LetStmt, Let)):
-            self.walk(n.value, env, loops, guards, init)
-            self.walk(n.body, {**env, n.var: substitute(n.value, env)}, loops, guards, init)
-        else:
-            if isinstance(n, (BufferLoad, BufferStore)) and (self.buffer is None or n.buffer is self.buffer):
-                indices = tuple([substitute(i, env) for i in n.indices]) if env else n.indices
-                under = guards if n.predicate is None else (*guards, substitute(n.predicate, env))
-                self.out.append(Access(n, indices, loops, under, init, self.in_while))
-            for child in n.children():
-                self.walk(child, env, loops, guards, init)
+    return [a for a in accesses_below(stmt).elements if buffer is None or a.buffer is buffer]
 
 
 @lru_cache(maxsize=256)
@@ -115,13 +302,6 @@ def opaque_buffers(stmt: Stmt) -> frozenset[Var]:
 
     Such uses are calls, address_of and match_buffers. :func:`accesses` does not see what happens through them.
     """
-    found: set[Var] = set()
-    for n in pre_order(stmt):
-        if isinstance(n, Var) and n.dtype == "handle":
-            found.add(n)
-        elif isinstance(n, Block):
-            for m in n.match_buffers:
-                found.update((m.source.buffer.data, m.buffer.data))
-        elif isinstance(n, Call) and n.op == "tir.address_of":
-            found.update(a.buffer.data for a in n.args if isinstance(a, BufferLoad))
-    return frozenset(found)
+    found = accesses_below(stmt)
+    used = {p if isinstance(p, Var) else p.args[0].buffer.data for p, _ in found.pointers if _is_address(p)}  # type: ignore[attr-defined]
+    return frozenset(used | found.matched)

@@ -21,15 +21,15 @@ from ..buffer import Buffer
 from ..expr import Expr, IntImm, Range, Var, const, is_const_int
 from ..stmt import For
 from ..walk import substitute
-from .accessed_boxes import AccessedBox
+from .access import Access
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Conflict:
     """A ``Conflict`` is a store and another access that may meet in different iterations of ``loops``."""
 
-    store: AccessedBox
-    other: AccessedBox
+    store: Access
+    other: Access
     loops: tuple[Var, ...]
 
     def place(self) -> str:
@@ -40,21 +40,21 @@ class Conflict:
         """Return the text of the two accesses that meet, for messages."""
         return f"{_shown(self.store)} is written" + (
             f" and {_shown(self.other)} {'written' if self.other.is_store else 'read'}"
-            if self.other.first is not self.store.first
+            if self.other.indices is not self.store.indices
             else ""
         )
 
 
-def _shown(t: AccessedBox) -> str:
+def _shown(t: Access) -> str:
     parts = [
         str(first) if is_const_int(extent, 1) else f"{first}:{first + extent}"
-        for first, extent in zip(t.first, t.extents, strict=True)
+        for first, extent in zip(t.indices, t.extents, strict=True)
     ]
     return f"{t.buffer.name}[{', '.join(parts)}]"
 
 
 def conflicts(
-    analyzer: Analyzer, chain: Sequence[For], touches: Sequence[AccessedBox], asked: Iterable[Var] | None = None
+    analyzer: Analyzer, chain: Sequence[For], touches: Sequence[Access], asked: Iterable[Var] | None = None
 ) -> Iterator[Conflict]:
     """Return pairs of accesses below the nest ``chain`` that may share an element in different iterations of it.
 
@@ -62,7 +62,7 @@ def conflicts(
     variables that matter (by default all of the chain); the others may take any values.
     """
     wanted = [loop.loop_var for loop in chain] if asked is None else list(asked)
-    by_buffer: dict[Buffer, list[AccessedBox]] = {}
+    by_buffer: dict[Buffer, list[Access]] = {}
     for t in touches:
         by_buffer.setdefault(t.buffer, []).append(t)
     # a loop of one iteration cannot tell iterations apart
@@ -93,9 +93,9 @@ def conflicts(
                     yield Conflict(store, other, missing)
 
 
-def _distinct(group: list[AccessedBox]) -> list[AccessedBox]:
+def _distinct(group: list[Access]) -> list[Access]:
     """Return one representative of those accesses of a block that have equal indices; a store represents loads too."""
-    seen: dict[Any, AccessedBox] = {}
+    seen: dict[Any, Access] = {}
     for t in sorted(group, key=lambda t: not t.is_store):
         key = (t.realize, _key(t))
         if key not in seen:
@@ -103,8 +103,8 @@ def _distinct(group: list[AccessedBox]) -> list[AccessedBox]:
     return list(seen.values())
 
 
-def _key(t: AccessedBox) -> Any:
-    return tuple([(_shape(f), _shape(e)) for f, e in zip(t.first, t.extents, strict=True)])
+def _key(t: Access) -> Any:
+    return tuple([(_shape(f), _shape(e)) for f, e in zip(t.indices, t.extents, strict=True)])
 
 
 def _shape(e: Any) -> Any:
@@ -119,8 +119,8 @@ def _undetermined(
     analyzer: Analyzer,
     second: dict[Var, Var],
     wanted: Sequence[Var],
-    store: AccessedBox,
-    other: AccessedBox,
+    store: Access,
+    other: Access,
 ) -> tuple[Var, ...]:
     """Return the variables of ``wanted`` that may differ although both accesses address the same element."""
     for loop in store.loops:
@@ -131,8 +131,8 @@ def _undetermined(
         lo, extent = substitute(loop.min, rename), substitute(loop.extent, rename)
         rename[loop.loop_var] = var
         analyzer.bind(var, Range(lo, extent))
-    left = write_digits(analyzer, store.first)
-    right = write_digits(analyzer, [substitute(e, rename) for e in other.first])
+    left = write_digits(analyzer, store.indices)
+    right = write_digits(analyzer, [substitute(e, rename) for e in other.indices])
     if left is None or right is None:
         return tuple(wanted)
     pairs: list[tuple[Var, Var]] = list(second.items())

@@ -242,7 +242,7 @@ def bounding_box(
         found = eval_interval(e, ranges)
         if found is None or any(uses_var(end, lambda v: v in ranges) for end in found):
             out.append(None)
-        elif access.in_while and any(isinstance(n, BufferLoad) for end in found for n in pre_order(end)):
+        elif access.around.in_while and any(isinstance(n, BufferLoad) for end in found for n in pre_order(end)):
             out.append(None)  # bounds of loops that may change from one iteration to the next
         else:
             out.append((analyzer.simplify(found[0]), analyzer.simplify(found[1])))

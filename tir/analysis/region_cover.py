@@ -136,7 +136,7 @@ def why_not_covered(tree: Tree, writer: BlockRealize, reader: BlockRealize, buff
         )
     boxes = []
     for store in writes:
-        if store.is_store and not store.in_init:
+        if store.is_store and not store.around.in_init:
             analyzer = analyzer_at(tree, writer)
             bind_loops(analyzer, store.loops)
             mine = [lp for lp in (*writer_loops, *store.loops) if lp.loop_var not in shared_vars]
