@@ -26,6 +26,9 @@ import tilewright as tw
 from tilewright import te
 from tilewright.tir import op
 from tilewright.tir.expr import Expr, const
+from tilewright.tir.intrinsics import operation_named
+from tilewright.tir.intrinsics.float_operations import abs_, erf, isfinite, isnan
+from tilewright.tir.intrinsics.integer_operations import reinterpret
 
 CHUNK = 1 << 15  # the arrays of a chunk fit into the level-2 cache
 Reference = Callable[..., Any]
@@ -113,8 +116,8 @@ def apply(name: str, *args: Any) -> Expr:
     """Returns the function as an expression of the compiler."""
     if name == "gelu":
         (x,) = args
-        return x * 0.5 * (op.unary("erf", x * math.sqrt(0.5)) + 1.0)  # what te.ops.gelu declares
-    return op.unary(name, *args) if name in UNARY else getattr(op, {"pow": "pow_"}.get(name, name))(*args)
+        return x * 0.5 * (erf(x * math.sqrt(0.5)) + 1.0)  # what te.ops.gelu declares
+    return operation_named(name)(*args)
 
 
 def with_errors(name: str, arguments: int, target: str) -> tw.Module:
@@ -124,18 +127,17 @@ def with_errors(name: str, arguments: int, target: str) -> tw.Module:
     y = te.compute((CHUNK,), lambda i: apply(name, *[x[i] for x in xs]), name="y")
 
     def bits(x: Expr) -> Expr:
-        return op.reinterpret("int32", x)
+        return reinterpret("int32", x)
 
     def error(i: Any) -> Expr:
         got, exact = y[i], want[i]
         best = exact.astype("float32")
-        shifted = op.Call("tir.shift_right", (bits(best), const(23)), "int32")
-        exponent = op.max_(op.min_(op.Call("tir.bitwise_and", (shifted, const(255)), "int32"), 254), 1)
-        scale = op.Call("tir.shift_left", ((1023 + 150 - exponent).astype("int64"), const(52, "int64")), "int64")
-        off = op.abs_(got.astype("float64") - exact) * op.reinterpret("float64", scale)
-        same = op.any_(bits(got).equal(bits(best)), op.all_(op.isnan(got), op.isnan(best)))
-        bad = op.any_(op.isnan(got), op.isnan(best), op.all_(got.equal(0.0), best.equal(0.0)))
-        off = op.select(same, op.select(op.isfinite(off), off, 0.0), op.select(bad, math.inf, off))
+        exponent = op.max_(op.min_((bits(best) >> 23) & 255, 254), 1)
+        scale = (1023 + 150 - exponent).astype("int64") << 52
+        off = abs_(got.astype("float64") - exact) * reinterpret("float64", scale)
+        same = op.any_(bits(got).equal(bits(best)), op.all_(isnan(got), isnan(best)))
+        bad = op.any_(isnan(got), isnan(best), op.all_(got.equal(0.0), best.equal(0.0)))
+        off = op.select(same, op.select(isfinite(off), off, 0.0), op.select(bad, math.inf, off))
         return off.astype("float32")
 
     def steps(i: Any) -> Expr:
@@ -144,8 +146,8 @@ def with_errors(name: str, arguments: int, target: str) -> tw.Module:
             return op.select(b < 0, -2147483648 - b, b)
 
         got, best = y[i], want[i].astype("float32")
-        apart = op.abs_(place(got) - place(best))
-        return op.select(op.any_(op.isnan(got), op.isnan(best)), const(0), apart)
+        apart = abs_(place(got) - place(best))
+        return op.select(op.any_(isnan(got), isnan(best)), const(0), apart)
 
     e = te.compute((CHUNK,), error, name="error")
     s = te.compute((CHUNK,), steps, name="steps")

@@ -22,8 +22,9 @@ from table import print_table
 
 import tilewright as tw
 from tilewright import te
-from tilewright.tir import op
 from tilewright.tir.expr import Expr
+from tilewright.tir.intrinsics import operation_named
+from tilewright.tir.intrinsics.float_operations import erf, pow_
 
 Into = Callable[..., Any]
 """NumPy's function of the arguments, written to ``out``."""
@@ -73,8 +74,8 @@ def kernel(name: str, dtype: str, size: int, target: str) -> tw.Module:
     def value(i: Any) -> Expr:
         x = xs[0][i]
         if name == "gelu":
-            return x * 0.5 * (op.unary("erf", x * math.sqrt(0.5)) + 1.0)
-        return op.pow_(x, xs[1][i]) if name == "pow" else op.unary(name, x)
+            return x * 0.5 * (erf(x * math.sqrt(0.5)) + 1.0)
+        return pow_(x, xs[1][i]) if name == "pow" else operation_named(name)(x)
 
     y = te.compute((size,), value, name="y")
     return tw.build(te.create_prim_func([*xs, y]), target=target)

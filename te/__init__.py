@@ -13,55 +13,21 @@ reducers reduce over a :func:`reduce_axis`, and :func:`create_prim_func` makes a
 """
 
 from ..tir.expr import cast, const
-from ..tir.fixed_point import q_multiply_shift, q_multiply_shift_per_axis
-from ..tir.op import abs_ as abs
-from ..tir.op import (
-    atan2,
-    bitwise_not,
-    ceildiv,
-    clz,
-    copysign,
-    floordiv,
-    floormod,
-    fma,
-    fmod,
-    hypot,
-    if_then_else,
-    infinity,
-    isfinite,
-    isinf,
-    isnan,
-    likely,
-    not_,
-    popcount,
-    reinterpret,
-    select,
-    truncdiv,
-    truncmod,
-)
-from ..tir.op import pow_ as pow
-from ..tir.op import pow_ as power
-from ..tir.op import round_ as round
-from . import ops
-from .classic.create_schedule import Schedule, create_schedule
-from .classic.stage import Stage
-from .compute import compute, placeholder, size_var, thread_axis, var
-from .create_prim_func import create_prim_func
-from .extern import extern, extern_primfunc
-from .math_functions import (
+from ..tir.intrinsics.control_and_memory import if_then_else, likely
+from ..tir.intrinsics.fixed_point import q_multiply_shift, q_multiply_shift_per_axis
+from ..tir.intrinsics.float_operations import abs_ as abs
+from ..tir.intrinsics.float_operations import (
     acos,
     acosh,
     asin,
     asinh,
     atan,
+    atan2,
     atanh,
-    bitwise_and,
-    bitwise_or,
-    bitwise_xor,
     ceil,
+    copysign,
     cos,
     cosh,
-    div,
     erf,
     exp,
     exp2,
@@ -69,18 +35,18 @@ from .math_functions import (
     expm1,
     fabs,
     floor,
-    indexdiv,
-    indexmod,
+    fma,
+    fmod,
+    hypot,
+    isfinite,
+    isinf,
+    isnan,
     log,
     log1p,
     log2,
     log10,
-    max_value,
-    min_value,
     nearbyint,
     rsqrt,
-    shift_left,
-    shift_right,
     sigmoid,
     sin,
     sinh,
@@ -89,6 +55,31 @@ from .math_functions import (
     tanh,
     trunc,
 )
+from ..tir.intrinsics.float_operations import pow_ as pow
+from ..tir.intrinsics.float_operations import pow_ as power
+from ..tir.intrinsics.float_operations import round_ as round
+from ..tir.intrinsics.integer_operations import (
+    bitwise_and,
+    bitwise_not,
+    bitwise_or,
+    bitwise_xor,
+    clz,
+    popcount,
+    reinterpret,
+    shift_left,
+    shift_right,
+)
+from ..tir.op import ceildiv, div, floordiv, floormod, infinity, not_, select, truncdiv, truncmod
+from ..tir.op import floordiv as indexdiv
+from ..tir.op import floormod as indexmod
+from ..tir.op import max_value_of as max_value
+from ..tir.op import min_value_of as min_value
+from . import ops
+from .classic.create_schedule import Schedule, create_schedule
+from .classic.stage import Stage
+from .compute import compute, placeholder, size_var, thread_axis, var
+from .create_prim_func import create_prim_func
+from .extern import extern, extern_primfunc
 from .operation import ComputeOp, ExternOp, Operation, PlaceholderOp
 from .reduce import all_ as all
 from .reduce import any_ as any

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ..tir.buffer import Buffer
 from ..tir.expr import BufferLoad, Expr, IterVar, Reduce, Var, is_const_int
-from ..tir.op import if_then_else
+from ..tir.intrinsics.control_and_memory import if_then_else
 from ..tir.stmt import BufferStore, LetStmt, Stmt, seq
 from ..tir.walk import substitute, vars_in
 from .operation import ComputeOp

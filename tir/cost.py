@@ -28,11 +28,11 @@ from .expr import (
     TruncMod,
 )
 from .function import PrimFunc
+from .intrinsics import OPERATIONS
 from .node import Node
 from .stmt import Block, BlockRealize, BufferStore, For, IfThenElse, SeqStmt, While
 
 _ARITHMETIC = (Add, Sub, Mul, Div, FloorDiv, FloorMod, TruncDiv, TruncMod, Min, Max)
-_FREE = {"tir.reinterpret", "tir.likely", "tir.bitwise_not"}
 
 
 class _Unknown(Exception):
@@ -92,6 +92,6 @@ def _expr(e: Node) -> int:
     if isinstance(e, Call):
         if e.op == "tir.if_then_else":
             return max(_expr(e.args[1]), _expr(e.args[2]))
-        own = 0 if e.op in _FREE else 2 if e.op == "tir.fma" else 1
-        return own + sum(map(_expr, e.args))
+        row = OPERATIONS.get(e.op)
+        return (1 if row is None else row.flops) + sum(map(_expr, e.args))
     return isinstance(e, _ARITHMETIC) + sum(map(_expr, e.children()))

@@ -2,7 +2,7 @@
 
 It runs programs before and after lowering, checks every access against the buffer's shape, fills fresh memory with NaN
 (integers: a pattern), and rounds after every operation. Statements become Python closures here, expressions Python
-text (:mod:`.interpret_expr`); buffers are in :mod:`.interpret_memory`, operations in :mod:`.interpret_ops`.
+text (:mod:`.interpret_expr`); buffers are in :mod:`.interpret_memory`, the meaning of operations is in :mod:`.intrinsics`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .expr import BufferLoad, Call, IntImm, Var, is_const_int
 from .function import IRModule, PrimFunc
 from .interpret_expr import InterpretError
 from .interpret_memory import Memory, View
-from .interpret_ops import scalar_type
+from .numpy_values import scalar_type
 from .reduction_init import start_in_front
 from .stmt import (
     Allocate,

@@ -48,11 +48,11 @@ from .expr import (
     TruncMod,
     Var,
 )
-from .fixed_point import FIXED_POINT, fixed_point_steps
 from .index_types import index_like
-from .interpret_llvm import LLVM_CALLS
-from .interpret_ops import (
-    CALLS,
+from .interpret_llvm import llvm_evaluator
+from .intrinsics import OPERATIONS
+from .intrinsics.fixed_point import FIXED_POINT, fixed_point_steps
+from .numpy_values import (
     caster,
     divider,
     fmax,
@@ -61,7 +61,6 @@ from .interpret_ops import (
     value_dtype,
     wrapper,
 )
-from .interpret_tile_ops import TILE_CALLS
 from .rounding import round_bfloat16, round_float
 
 _DEPTH = 40
@@ -242,46 +241,49 @@ class ExprCompiler:
         return f"({put}({self.slot(e.var)}, {self.text(e.value, depth)}), {self.text(e.body, depth)})[1]"
 
     def _call(self, e: Call, depth: int) -> str:
-        if e.op == "tir.address_of" and isinstance(e.args[0], BufferLoad) and self._locator is not None:
-            load = e.args[0]
-            first = [
-                i.base if isinstance(i, Ramp) else i.value if isinstance(i, Broadcast) else i for i in load.indices
-            ]
-            return f"{self._name(self._locator(load.buffer))}({', '.join(self.text(i, depth) for i in first)})"
-        if e.op == "tir.type_annotation":
-            return "None"
-        if e.op in FIXED_POINT:
-            return self.text(fixed_point_steps(e), depth)
-        args = [self.text(a, depth) for a in e.args]
-        if e.op == "tir.tvm_access_ptr":
-            return f"{args[1]}[{args[2]}:]"
-        if e.op == "tir.if_then_else":
-            if lanes_of(e.args[0].dtype) > 1:
-                return f"np.where({', '.join(args)})"
-            return f"({args[1]} if {args[0]} else {args[2]})"
-        if e.op == "tir.likely":
-            return args[0]
-        if e.op == "tir.assume":
-            return f"({args[0]} or {self._name(_raiser(f'an assumption does not hold: {e.args[0]}'))}())"
-        if e.op == "tir.prefetch":
-            return "0"
-        if e.op == "tir.misaligned":
-            return f"{self._name(_misaligned)}({', '.join(args)})"
-        types = tuple([a.dtype for a in e.args])
-        name = e.args[0].value if e.args and isinstance(e.args[0], StringImm) else ""
-        if e.op in ("tir.call_extern", "tir.call_pure_extern") and name in self._externs:
-            return f"{self._name(self._externs[name])}({', '.join(args[1:])})"
-        if e.op in ("tir.call_llvm_intrin", "tir.call_llvm_pure_intrin"):
-            skip = 2 if len(e.args) > 1 and isinstance(e.args[1], IntImm) and types[1] == "uint32" else 1
-            args, f = args[skip:], LLVM_CALLS(name, e.dtype, types[skip:])
-        elif e.op in TILE_CALLS:
-            f = TILE_CALLS[e.op](e.dtype, types)
-        else:
-            f = CALLS(e.op, e.dtype, types)
+        write = _CALL_WRITERS.get(e.op)
+        if write is not None:
+            return write(self, e, depth)
+        row = OPERATIONS.get(e.op)
+        if row is None or row.evaluate is None:
+            return self._applied(None, e, depth)
+        return self._applied(row.evaluate(e.dtype, [a.dtype for a in e.args]), e, depth)
+
+    def _applied(self, f: Callable[..., Any] | None, e: Call, depth: int, skip: int = 0) -> str:
+        """Return the text of ``f`` applied to the arguments of a call after the first ``skip``."""
         if f is None:
-            message = f"cannot evaluate a call of {e.op}: {e}"
-            f = _raiser(message)
-        return f"{self._name(f)}({', '.join(args)})"
+            f = _raiser(f"cannot evaluate a call of {e.op}: {e}")
+        return f"{self._name(f)}({', '.join([self.text(a, depth) for a in e.args[skip:]])})"
+
+    def _address(self, e: Call, depth: int) -> str:
+        load = e.args[0]
+        if not isinstance(load, BufferLoad) or self._locator is None:
+            return self._applied(None, e, depth)
+        first = [i.base if isinstance(i, Ramp) else i.value if isinstance(i, Broadcast) else i for i in load.indices]
+        return f"{self._name(self._locator(load.buffer))}({', '.join(self.text(i, depth) for i in first)})"
+
+    def _choice(self, e: Call, depth: int) -> str:
+        condition, yes, no = [self.text(a, depth) for a in e.args]
+        if lanes_of(e.args[0].dtype) > 1:
+            return f"np.where({condition}, {yes}, {no})"
+        return f"({yes} if {condition} else {no})"
+
+    def _assumption(self, e: Call, depth: int) -> str:
+        broken = _raiser(f"an assumption does not hold: {e.args[0]}")
+        return f"({self.text(e.args[0], depth)} or {self._name(broken)}())"
+
+    def _place(self, e: Call, depth: int) -> str:
+        return f"{self.text(e.args[1], depth)}[{self.text(e.args[2], depth)}:]"
+
+    def _extern(self, e: Call, depth: int) -> str:
+        name = e.args[0]
+        return self._applied(self._externs.get(name.value) if isinstance(name, StringImm) else None, e, depth, 1)
+
+    def _llvm(self, e: Call, depth: int) -> str:
+        name, types = e.args[0], tuple([a.dtype for a in e.args])
+        skip = 2 if len(e.args) > 1 and isinstance(e.args[1], IntImm) and types[1] == "uint32" else 1
+        found = llvm_evaluator(name.value, e.dtype, types[skip:]) if isinstance(name, StringImm) else None
+        return self._applied(found, e, depth, skip)
 
 
 class _Unset:
@@ -334,3 +336,19 @@ _WRITERS: dict[type, Callable[[Any, Any, int], str]] = {
     Let: _C._let,
     Call: _C._call,
 }
+_CALL_WRITERS: dict[str, Callable[[Any, Any, int], str]] = {
+    "tir.address_of": _C._address,
+    "tir.assume": _C._assumption,
+    "tir.call_extern": _C._extern,
+    "tir.call_pure_extern": _C._extern,
+    "tir.call_llvm_intrin": _C._llvm,
+    "tir.call_llvm_pure_intrin": _C._llvm,
+    "tir.if_then_else": _C._choice,
+    "tir.likely": lambda c, e, depth: c.text(e.args[0], depth),
+    "tir.misaligned": lambda c, e, depth: c._applied(_misaligned, e, depth),
+    "tir.prefetch": lambda c, e, depth: "0",
+    "tir.tvm_access_ptr": _C._place,
+    "tir.type_annotation": lambda c, e, depth: "None",
+    **dict.fromkeys(FIXED_POINT, lambda c, e, depth: c.text(fixed_point_steps(e), depth)),
+}
+"""Calls that are more than a function of the values of their arguments."""

@@ -1,7 +1,7 @@
 """This module evaluates the intrinsics of LLVM that tensor intrinsics use, for the interpreter.
 
 ``tir.call_llvm_pure_intrin("int32x16", "llvm.x86.avx512.vpdpbusd.512", c, a, b)`` names an intrinsic in full. It knows
-the dot products of x86, pmaddubs and pmaddwd, and the overloaded ones that are operations of :mod:`.op`
+the dot products of x86, pmaddubs and pmaddwd, and the overloaded ones that are operations of :mod:`.intrinsics`
 (``llvm.fma.v8f32``, ``llvm.sqrt.f32`` …).
 """
 
@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from .interpret_ops import CALLS, dot2_bf16, dot4_u8i8
+from .intrinsics import operation_named
+from .intrinsics.numpy_meaning import dot2_bf16, dot4_u8i8
 from .rounding import bfloat16_from_bits
 
 _SAME = {
@@ -24,7 +25,7 @@ _SAME = {
 }  # fmt: skip
 
 
-def LLVM_CALLS(name: str, dtype: str, sources: tuple[str, ...]) -> Callable[..., Any] | None:
+def llvm_evaluator(name: str, dtype: str, sources: tuple[str, ...]) -> Callable[..., Any] | None:
     """Return the evaluator of the intrinsic ``name``; None when it is unknown here."""
     if re.fullmatch(r"llvm\.x86\.avx512\.vpdpbusd\.(128|256|512)", name):
         return _vpdpbusd
@@ -36,7 +37,8 @@ def LLVM_CALLS(name: str, dtype: str, sources: tuple[str, ...]) -> Callable[...,
         return _pmaddwd
     match = re.fullmatch(r"llvm\.(\w+)(\.\w+)?", name)
     if match and match[1] in _SAME:
-        return CALLS(f"tir.{_SAME[match[1]]}", dtype, sources)
+        evaluate = operation_named(_SAME[match[1]]).evaluate
+        return None if evaluate is None else evaluate(dtype, sources)
     return None
 
 

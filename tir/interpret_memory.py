@@ -12,7 +12,7 @@ from .buffer import Buffer, BufferRegion
 from .dtype import element_of, is_bool, is_float, lanes_of, parse_dtype, to_numpy
 from .expr import Expr, IntImm, Var
 from .interpret_expr import ExprCompiler, InterpretError
-from .interpret_ops import wrapper
+from .numpy_values import wrapper
 from .rounding import bfloat16_from_bits, bfloat16_to_bits
 
 Box = tuple[tuple[int, int], ...]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .buffer import Buffer, BufferRegion
-from .dtype import element_of, is_bool, is_float, is_int, lanes_of, with_lanes
+from .dtype import is_bool, is_float, is_int
 from .expr import (
     EQ,
     GE,
@@ -53,10 +53,8 @@ from .expr import (
     Var,
     make_binary,
 )
-from .fixed_point import FIXED_POINT
-from .op import OPAQUE_CALLS, OPAQUE_INTS, UNARY_FLOAT_OPS, lookup
+from .intrinsics import OPERATIONS, Operation, Spelling
 from .printer_names import Names
-from .tile_ops import TILE_DOTS
 
 ATOM = 13
 """The precedence of texts that never need parentheses."""
@@ -71,37 +69,6 @@ _NOT_PRECEDENCE, _ADD_PRECEDENCE = 3, 9
 _FOLDING = (Add, Sub, Mul, FloorDiv, FloorMod, TruncDiv, TruncMod, Min, Max)
 _COMPARISONS = (EQ, NE, LT, LE, GT, GE)
 _FUNCTIONS = {Min: "min", Max: "max", TruncDiv: "truncdiv", TruncMod: "truncmod"}
-_SAME_TYPE_CALLS = {f"tir.{name}": 1 for name in UNARY_FLOAT_OPS} | {
-    "tir.pow": 2, "tir.fmod": 2, "tir.copysign": 2, "tir.atan2": 2, "tir.hypot": 2, "tir.round_rest": 1, "tir.times_exp2": 2, "tir.fma": 3,
-}  # fmt: skip
-_INT_CALLS = {
-    "tir.bitwise_and": 2, "tir.bitwise_or": 2, "tir.bitwise_xor": 2, "tir.shift_left": 2, "tir.shift_right": 2,
-    "tir.bitwise_not": 1, "tir.popcount": 1, "tir.clz": 1,
-}  # fmt: skip
-_LANE_REDUCTIONS = {f"tir.vector_reduce_{name}" for name in ("add", "fmax", "fmin", "max", "min", "mul")}
-_HALVES = {"tir.vectorlow", "tir.vectorhigh"}
-_OPAQUE = {**{f"tir.{name}": "handle" for name in OPAQUE_CALLS}, **{f"tir.{name}": "int32" for name in OPAQUE_INTS}}
-
-
-def _dot(width: int, *kinds: str) -> Callable[[list[str], str], bool]:
-    """Return a function that checks the types of a dot product of ``width`` numbers per lane."""
-
-    def fits(types: list[str], dtype: str) -> bool:
-        n = lanes_of(dtype)
-        return [dtype, *types] == [with_lanes(kinds[0], n)] * 2 + [with_lanes(k, width * n) for k in kinds[1:]]
-
-    return fits
-
-
-_DOTS = {
-    "tir.dot4_u8i8": _dot(4, "int32", "uint8", "int8"),
-    "tir.dot2_bf16": _dot(2, "float32", "bfloat16", "bfloat16"),
-}
-_DTYPE_FIRST = {
-    "tir.call_extern", "tir.call_pure_extern", "tir.call_llvm_intrin", "tir.call_llvm_pure_intrin", "tir.reinterpret",
-    "tir.call_intrin", "tir.tile_load", "tir.type_annotation",
-}  # fmt: skip
-
 Render = Callable[[Any, "ExprPrinter"], Any]
 _PRINTERS: dict[type, Render] = {}
 
@@ -295,53 +262,24 @@ def _load(e: BufferLoad, p: ExprPrinter) -> str:
 
 
 def _call(e: Call, p: ExprPrinter) -> str:
-    op, args, dtype = e.op, e.args, e.dtype
-    word = op[4:] if op.startswith("tir.") else op
-    types = [a.dtype for a in args]
-    if all(t == dtype for t in types) and (
-        (len(args) == _SAME_TYPE_CALLS.get(op) and is_float(dtype))
-        or (len(args) == _INT_CALLS.get(op) and is_int(dtype))
-    ):
-        return f"T.{word}({p.many(args)})"
-    if op in _DTYPE_FIRST:
-        return f"T.{word}({', '.join([quote(dtype), *[p.text(a) for a in args]])})"
-    known = (
-        (op == "tir.if_then_else" and len(args) == 3 and is_bool(types[0]) and types[1] == types[2] == dtype)
-        or (op in ("tir.likely", "tir.ret", "tir.assume") and len(args) == 1 and types[0] == dtype)
-        or (
-            op in ("tir.isnan", "tir.isinf", "tir.isfinite")
-            and len(args) == 1
-            and is_float(types[0])
-            and dtype == with_lanes("bool", lanes_of(types[0]))
-        )
-        or (op in _LANE_REDUCTIONS and len(args) == 1 and dtype == element_of(types[0]))
-        or (op in _HALVES and len(args) == 1 and dtype == with_lanes(types[0], max(lanes_of(types[0]) // 2, 1)))
-        or (op == "tir.address_of" and len(args) == 1 and dtype == "handle")
-        or (op == "tir.tvm_access_ptr" and len(args) == 5 and dtype == "handle")
-        or _OPAQUE.get(op) == dtype
-        or (op == "tir.lookup" and _is_lookup(e))
-        or (
-            op in FIXED_POINT
-            and len(args) == FIXED_POINT[op]
-            and dtype == with_lanes("int32", max(map(lanes_of, types)))
-        )
-        or (op in _DOTS and len(args) == 3 and _DOTS[op](types, dtype))
-        or (op in TILE_DOTS and len(args) == 3 and types[0] == dtype)
-        or (op == "tir.tile_store" and len(args) == 3 and dtype == "void")
-    )
-    if known:
-        return f"T.{word}({p.many(args)})"
-    return f"T.call({', '.join([quote(op), *[p.text(a) for a in args]])}, dtype={quote(dtype)})"
+    row = OPERATIONS.get(e.op)
+    texts = [p.text(a) for a in e.args]
+    if row is not None and row.spelling is Spelling.TYPED and _builds(row, e, e.dtype):
+        return f"T.{row.name}({', '.join([quote(e.dtype), *texts])})"
+    if row is not None and row.spelling is Spelling.PLAIN and _builds(row, e, None):
+        return f"T.{row.name}({', '.join(texts)})"
+    return f"T.call({', '.join([quote(e.op), *texts])}, dtype={quote(e.dtype)})"
 
 
-def _is_lookup(e: Call) -> bool:
-    """Return whether ``T.lookup`` builds this call."""
-    if not e.args or not all(isinstance(v, FloatImm) for v in e.args[1:]):
-        return False
+def _builds(row: Operation, e: Call, dtype: str | None) -> bool:
+    """Return whether ``row`` builds the call ``e`` from its arguments, with ``dtype`` stated."""
     try:
-        return lookup(*e.args).dtype == e.dtype
+        if row.result_type(e.args, dtype) != e.dtype:
+            return False
+        made = row.prepare(e.args)
     except (TypeError, ValueError):
         return False
+    return not isinstance(made, Expr) and all(x is y for x, y in zip(made, e.args, strict=True))
 
 
 def _let(e: Let, p: ExprPrinter) -> str:

@@ -28,10 +28,9 @@ from .expr import (
     StringImm,
     const,
 )  # fmt: skip
+from .intrinsics import Effect, effect_of
 
 _OPPOSITE: dict[type, type[CmpOp]] = {LT: GE, GE: LT, LE: GT, GT: LE, EQ: NE, NE: EQ}
-_IMPURE = ("tir.call_", "tir.prefetch", "tir.ret", "tir.address_of", "tir.tvm_access_ptr", "tir.tvm_",
-           "tir.tile_load", "tir.tile_store")  # fmt: skip
 
 
 def conjuncts(condition: Expr) -> list[Expr]:
@@ -47,7 +46,7 @@ def conjuncts(condition: Expr) -> list[Expr]:
 
 def is_pure_call(call: Call) -> bool:
     """Return whether two such calls with equal arguments have equal values and no side effect."""
-    return call.op.startswith("tir.") and not call.op.startswith(_IMPURE)
+    return effect_of(call) is Effect.NONE
 
 
 def same(a: Any, b: Any) -> bool:

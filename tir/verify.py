@@ -22,6 +22,8 @@
 12. A sequence holds two statements at least, none of them a sequence.
 13. A program with blocks is one block without axes, its root.
 14. Nothing of te is left: no reduction or tensor inside an expression.
+15. A call names an operation of :mod:`.intrinsics`, with as many arguments as it takes, of types that fit it and give
+    the type of the call.
 
 A call of :func:`verify` checks all of them in one walk.
 """
@@ -55,6 +57,7 @@ from .expr import (
     Var,
 )
 from .function import IRModule, PrimFunc
+from .intrinsics import OPERATIONS
 from .printer import script
 from .printer_func import needs_root
 from .stmt import (
@@ -436,10 +439,13 @@ def _ramp(e: Ramp) -> str:
 
 
 def _call(e: Call) -> str:
-    if e.op != "tir.if_then_else":
-        return ""
-    if len(e.args) != 3 or not is_bool(e.args[0].dtype) or not e.args[1].dtype == e.args[2].dtype == e.dtype:
-        return f"if_then_else of {', '.join([a.dtype for a in e.args])} gives {e.dtype}"
+    row = OPERATIONS.get(e.op)
+    if row is None:
+        return f"{e.op} is not an operation; register_operation adds one"
+    try:
+        row.result_type(e.args, e.dtype)
+    except (TypeError, ValueError) as problem:
+        return str(problem)
     return ""
 
 

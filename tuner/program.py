@@ -15,6 +15,7 @@ from ..tir.dtype import bytes_of
 from ..tir.equal import structural_equal, structural_hash
 from ..tir.expr import Add, BinaryOp, BufferLoad, Call, Cast, CmpOp, Div, Expr, IntImm, LogicalOp, Mul, Range, Sub, Var
 from ..tir.function import PrimFunc
+from ..tir.intrinsics import OPERATIONS
 from ..tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
 from ..tir.walk import blocks_of, loads_and_stores, pre_order
 
@@ -178,7 +179,8 @@ class BlockInfo:
         count = 0
         for node in self._value_nodes():
             if isinstance(node, Call):
-                count += _OPERATIONS.get(node.op.split(".")[-1], 1)
+                row = OPERATIONS.get(node.op)
+                count += 1 if row is None else row.instructions
             elif isinstance(node, Div):
                 count += 12
             elif isinstance(node, BinaryOp) and not isinstance(node, (CmpOp, LogicalOp)):
@@ -223,14 +225,6 @@ class BlockInfo:
 
 def _same(a: BufferLoad, b: BufferLoad) -> bool:
     return all(structural_equal(x, y) for x, y in zip(a.indices, b.indices, strict=True))
-
-
-_OPERATIONS = {
-    "sqrt": 12, "rsqrt": 12, "exp": 20, "exp2": 20, "exp10": 24, "log": 24, "log2": 24, "log10": 26, "log1p": 32,
-    "expm1": 32, "sin": 36, "cos": 36, "tan": 48, "tanh": 34, "sinh": 40, "cosh": 40, "erf": 36, "sigmoid": 42,
-    "pow": 60, "atan": 32, "atan2": 40, "asin": 36, "acos": 36,
-}  # fmt: skip
-"""The approximate number of vector instructions that a function of float32 is lowered to."""
 
 
 def _computed(value: Expr) -> Iterator[object]:

@@ -1,4 +1,4 @@
-"""Operations on tiles (:mod:`tilewright.tir.tile_ops`) in C, as plain loops that compilers vectorize."""
+"""Operations on tiles (:mod:`tilewright.tir.intrinsics.tile_operations`) in C, as plain loops that compilers vectorize."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ...tir.buffer import Buffer
 from ...tir.dtype import element_of, lanes_of
 from ...tir.expr import BufferLoad, Call, Expr
-from ...tir.tile_ops import TILE_DOTS, TILE_ROWS
+from ...tir.intrinsics.tile_operations import TILE_DOTS, TILE_ROWS
 from ..lower.tile_accesses import tile_access
 from .inline_functions import Helpers, scalar_type
 
@@ -46,7 +46,7 @@ class TileCalls:
     def call_tile_dot4(self, e: Call) -> str:
         """Return a product of tiles, four (two) terms at a time. int32 wraps, so the sum is computed without sign."""
         c, a, b = e.args
-        width, kind = TILE_DOTS[e.op][0], self.helpers.vector(c.dtype)
+        width, kind = TILE_DOTS[e.op], self.helpers.vector(c.dtype)
         left, right = (scalar_type(element_of(x.dtype)) for x in (a, b))
         x, y = (f"{n}[{at}]" for n, at in (("a", f"i * sa + {width} * k + q"), ("b", f"k * sb + {width} * j + q")))
         if width == 2:

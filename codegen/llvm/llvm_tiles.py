@@ -1,4 +1,4 @@
-"""Emits operations on tiles (:mod:`tilewright.tir.tile_ops`) as instructions of AMX, or as rows of vectors without AMX.
+"""Emits operations on tiles (:mod:`tilewright.tir.intrinsics.tile_operations`) as instructions of AMX, or as rows of vectors without AMX.
 
 A tile is an SSA vector of all its numbers, which loops carry like any other value. Before and after each instruction it
 is cast to LLVM's type of a tile register and back. LLVM removes the casts, so that a tile used only by such
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ...tir.dtype import bytes_of, element_of, lanes_of, with_lanes
 from ...tir.expr import Broadcast, BufferLoad, Call, Expr, Var, const
-from ...tir.tile_ops import TILE_BYTES, TILE_DOTS, TILE_ROWS
+from ...tir.intrinsics.tile_operations import TILE_BYTES, TILE_DOTS, TILE_ROWS
 from ..lower.expand_dots import expand_dot
 from .function_builder import FunctionBuilder
 from .index_arithmetic import index_text
@@ -182,7 +182,7 @@ def _by_rows(em: ExprEmitter, e: Call) -> str:
     Its parameters are ``(ptr c, ptr a, i64 step of a, ptr b, i64 step of b)``. It uses dot products of vectors.
     """
     _, a, b = e.args
-    width = TILE_DOTS[e.op][0]
+    width = TILE_DOTS[e.op]
     kinds = with_lanes(element_of(e.dtype), 16), with_lanes(element_of(a.dtype), 16 * width)
     row_type, left_type = (llvm_type(k) for k in kinds)
     acc, left = Var("c", kinds[0]), Var("a", kinds[1])

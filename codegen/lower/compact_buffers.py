@@ -18,9 +18,9 @@ from ...tir.expr import (
     const,
 )
 from ...tir.function import PrimFunc
+from ...tir.intrinsics.tile_operations import TILE_ROWS
 from ...tir.node import Node
 from ...tir.stmt import Allocate, BufferStore, For, LetStmt, Stmt
-from ...tir.tile_ops import TILE_ROWS
 from ...tir.walk import pre_order, transform
 from .lanes import value_in_lane
 from .stride_alignment import aligned

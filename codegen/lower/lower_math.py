@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from ...tir.expr import Call, Expr
-from ...tir.fixed_point import FIXED_POINT, fixed_point_steps
 from ...tir.function import PrimFunc
+from ...tir.intrinsics.fixed_point import FIXED_POINT, fixed_point_steps
 from ...tir.walk import distinct, transform
 from ..machine.target import Target
 from ..math import EXPANDED, expand, named_sums
 
-LOWERED = EXPANDED | FIXED_POINT.keys()
+LOWERED = EXPANDED | FIXED_POINT
 """The calls that :func:`lower_math` replaces."""
 
 

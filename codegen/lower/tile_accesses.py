@@ -7,8 +7,8 @@ from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer
 from ...tir.dtype import lanes_of
 from ...tir.expr import BufferLoad, Call, Expr, IntImm
+from ...tir.intrinsics.tile_operations import TILE_ROWS
 from ...tir.node import Node
-from ...tir.tile_ops import TILE_ROWS
 
 
 def tile_access(n: Node) -> BufferLoad | None:

@@ -31,7 +31,8 @@ from ...tir.expr import (
     is_const_int,
 )
 from ...tir.function import PrimFunc
-from ...tir.op import all_, any_, if_then_else
+from ...tir.intrinsics.control_and_memory import if_then_else
+from ...tir.op import all_, any_
 from ...tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, Stmt, seq
 from ...tir.walk import substitute, transform
 from ..errors import ScheduleError

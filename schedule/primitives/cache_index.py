@@ -33,7 +33,7 @@ from ...tir.expr import (
     is_const_int,
 )
 from ...tir.function import PrimFunc
-from ...tir.op import UNARY_FLOAT_OPS
+from ...tir.intrinsics import OPERATIONS, Effect, Lanes
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, seq
 from ...tir.walk import post_order, pre_order, substitute, transform, uses_var
 from ..edit.element_blocks import element_block, in_loops_like, point
@@ -45,11 +45,6 @@ from ..primitive import primitive
 from ..require.block_preconditions import ordered_scope
 from ..require.lookup import find_block
 from ..storage_scopes import check_storage_scope
-
-_PURE = {f"tir.{name}" for name in (
-    *UNARY_FLOAT_OPS, "atan2", "pow", "fmod", "hypot", "copysign", "isnan", "isinf", "isfinite", "fma", "abs", "popcount",
-    "clz", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "if_then_else", "likely", "reinterpret",
-)}  # fmt: skip
 
 
 @primitive
@@ -167,7 +162,7 @@ class _Candidates:
                 some = some or n in self.axes
             elif isinstance(n, (BufferLoad, Ramp, Broadcast, Let, StringImm)):
                 return False
-            elif isinstance(n, Call) and n.op not in _PURE:
+            elif isinstance(n, Call) and not _elementwise(n):
                 return False
             elif isinstance(n, (FloorDiv, FloorMod, TruncDiv, TruncMod)) and is_int(n.dtype):
                 if not isinstance(n.b, IntImm) or is_const_int(n.b, 0):
@@ -302,3 +297,8 @@ def _looked_up(realize: BlockRealize, tables: list[tuple[_Candidate, Buffer, lis
 
 def _no_loads(e: Expr) -> bool:
     return not any(isinstance(n, BufferLoad) for n in pre_order(e))
+
+
+def _elementwise(call: Call) -> bool:
+    row = OPERATIONS.get(call.op)
+    return row is not None and row.effect is Effect.NONE and row.lanes in (Lanes.EACH, Lanes.FIRST)

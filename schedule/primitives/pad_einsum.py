@@ -34,7 +34,8 @@ from ...tir.expr import (
     is_const_int,
 )
 from ...tir.function import PrimFunc
-from ...tir.op import all_, ceildiv, if_then_else
+from ...tir.intrinsics.control_and_memory import if_then_else
+from ...tir.op import all_, ceildiv
 from ...tir.stmt import BlockRealize, BufferStore, Stmt, seq
 from ...tir.walk import loads_and_stores, pre_order, replace_buffers
 from ..edit.element_blocks import element_block, in_own_loops

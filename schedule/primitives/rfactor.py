@@ -14,7 +14,8 @@ from ...tir.arith import conjuncts
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var, is_const_int
 from ...tir.function import PrimFunc
-from ...tir.op import all_, if_then_else
+from ...tir.intrinsics.control_and_memory import if_then_else
+from ...tir.op import all_
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ...tir.walk import pre_order, substitute, transform, uses_var
 from ..edit.known_reduction import Reduction, combined, reduction_of, stores_of

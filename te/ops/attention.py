@@ -7,7 +7,8 @@ from typing import Any
 
 from ...tir.dtype import bits_of, is_float
 from ...tir.expr import Expr, IntImm, Range, cast, const
-from ...tir.op import if_then_else, unary
+from ...tir.intrinsics.control_and_memory import if_then_else
+from ...tir.intrinsics.float_operations import rsqrt
 from ..compute import compute
 from ..reduce import reduce_axis, sum_
 from ..tensor import Tensor
@@ -47,7 +48,7 @@ def attention(
     elif isinstance(query.shape[-1], IntImm):
         factor = const(1.0 / math.sqrt(query.shape[-1].value), wide)
     else:
-        factor = unary("rsqrt", cast(wide, query.shape[-1]))
+        factor = rsqrt(cast(wide, query.shape[-1]))
 
     def scaled(*i: Expr) -> Any:
         e = scores(*i) * factor

@@ -8,7 +8,8 @@ from typing import Any
 
 from ...tir.dtype import is_int
 from ...tir.expr import Expr, const, convert
-from ...tir.op import if_then_else, max_, min_, select
+from ...tir.intrinsics.control_and_memory import if_then_else
+from ...tir.op import max_, min_, select
 from ..compute import as_shape, compute
 from ..tensor import Tensor
 from .blocks.operator_arguments import (

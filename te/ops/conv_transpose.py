@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...tir.expr import Expr, IntImm, Range, cast, const
-from ...tir.op import all_, if_then_else
+from ...tir.intrinsics.control_and_memory import if_then_else
+from ...tir.op import all_
 from ..compute import compute
 from ..reduce import reduce_axis, sum_
 from ..tensor import Tensor

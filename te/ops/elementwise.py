@@ -8,7 +8,11 @@ from typing import Any
 
 from ...tir.dtype import bits_of, is_float, is_int
 from ...tir.expr import Expr, cast, const
-from ...tir.op import abs_, if_then_else, max_, min_, select, unary
+from ...tir.intrinsics import Operation
+from ...tir.intrinsics import float_operations as operations
+from ...tir.intrinsics.control_and_memory import if_then_else
+from ...tir.intrinsics.float_operations import abs_
+from ...tir.op import max_, min_, select
 from ..compute import compute
 from ..tensor import Tensor, set_broadcast_operator
 from .blocks.operator_arguments import BROADCAST, ELEMWISE, check_tensor, normalize_axis, require_same
@@ -29,53 +33,51 @@ def in_float32(x: Expr, f: Callable[[Expr], Expr]) -> Expr:
     return cast(x.dtype, out) if is_float(x.dtype) else out
 
 
-def _function(op: str, meaning: str) -> Callable[..., Tensor]:
-    def function(x: Tensor, name: str = f"T_{op}") -> Tensor:
-        return elementwise(x, lambda e: in_float32(e, lambda v: unary(op, v)), name)
+def _function(row: Operation) -> Callable[..., Tensor]:
+    def function(x: Tensor, name: str = f"T_{row.name}") -> Tensor:
+        return elementwise(x, lambda e: in_float32(e, row), name)
 
-    function.__name__ = function.__qualname__ = op
-    function.__doc__ = f"{meaning}, element by element; integers are converted to float32."
+    function.__name__ = function.__qualname__ = row.name
+    function.__doc__ = f"Computes {row.meaning}, element by element."
     return function
 
 
-def _rounding(op: str, meaning: str) -> Callable[..., Tensor]:
-    def function(x: Tensor, name: str = f"T_{op}") -> Tensor:
-        return elementwise(
-            x, lambda e: unary(op, e) if is_int(e.dtype) else in_float32(e, lambda v: unary(op, v)), name
-        )
+def _rounding(row: Operation) -> Callable[..., Tensor]:
+    def function(x: Tensor, name: str = f"T_{row.name}") -> Tensor:
+        return elementwise(x, lambda e: e if is_int(e.dtype) else in_float32(e, row), name)
 
-    function.__name__ = function.__qualname__ = op
-    function.__doc__ = f"{meaning}, element by element; integers stay as they are."
+    function.__name__ = function.__qualname__ = row.name
+    function.__doc__ = f"Computes {row.meaning}, element by element."
     return function
 
 
-exp = _function("exp", "e to the power of the element")
-log = _function("log", "The natural logarithm")
-sqrt = _function("sqrt", "The square root")
-rsqrt = _function("rsqrt", "One over the square root")
-tanh = _function("tanh", "The hyperbolic tangent")
-exp2 = _function("exp2", "2 to the power of the element")
-expm1 = _function("expm1", "e to the power of the element, less 1, exact near 0")
-log2 = _function("log2", "The logarithm to base 2")
-log10 = _function("log10", "The logarithm to base 10")
-log1p = _function("log1p", "The natural logarithm of 1 + x, exact near 0")
-sin = _function("sin", "The sine")
-cos = _function("cos", "The cosine")
-tan = _function("tan", "The tangent")
-asin = _function("asin", "The arc sine, NaN outside -1 to 1")
-acos = _function("acos", "The arc cosine, NaN outside -1 to 1")
-atan = _function("atan", "The arc tangent")
-sinh = _function("sinh", "The hyperbolic sine")
-cosh = _function("cosh", "The hyperbolic cosine")
-asinh = _function("asinh", "The inverse hyperbolic sine")
-acosh = _function("acosh", "The inverse hyperbolic cosine, NaN below 1")
-atanh = _function("atanh", "The inverse hyperbolic tangent, NaN outside -1 to 1")
-sigmoid = _function("sigmoid", "1 / (1 + exp(-x))")
-erf = _function("erf", "The error function")
-floor = _rounding("floor", "The largest whole number not above")
-ceil = _rounding("ceil", "The smallest whole number not below")
-round = _rounding("round", "The nearest whole number, halves to even")
-trunc = _rounding("trunc", "The element without its fraction")
+exp = _function(operations.exp)
+log = _function(operations.log)
+sqrt = _function(operations.sqrt)
+rsqrt = _function(operations.rsqrt)
+tanh = _function(operations.tanh)
+exp2 = _function(operations.exp2)
+expm1 = _function(operations.expm1)
+log2 = _function(operations.log2)
+log10 = _function(operations.log10)
+log1p = _function(operations.log1p)
+sin = _function(operations.sin)
+cos = _function(operations.cos)
+tan = _function(operations.tan)
+asin = _function(operations.asin)
+acos = _function(operations.acos)
+atan = _function(operations.atan)
+sinh = _function(operations.sinh)
+cosh = _function(operations.cosh)
+asinh = _function(operations.asinh)
+acosh = _function(operations.acosh)
+atanh = _function(operations.atanh)
+sigmoid = _function(operations.sigmoid)
+erf = _function(operations.erf)
+floor = _rounding(operations.floor)
+ceil = _rounding(operations.ceil)
+round = _rounding(operations.round_)
+trunc = _rounding(operations.trunc)
 
 
 def identity(x: Tensor, name: str = "T_identity") -> Tensor:
@@ -154,7 +156,7 @@ def elu(x: Tensor, alpha: float = 1.0, name: str = "T_elu") -> Tensor:
     """``x`` where positive, else ``alpha * (exp(x) - 1)``."""
 
     def f(e: Expr) -> Expr:
-        return select(e > 0.0, e, (unary("exp", min_(e, const(0.0, e.dtype))) - 1.0) * const(alpha, e.dtype))
+        return select(e > 0.0, e, (operations.exp(min_(e, const(0.0, e.dtype))) - 1.0) * const(alpha, e.dtype))
 
     return elementwise(x, lambda e: in_float32(e, f), name)
 
@@ -168,25 +170,25 @@ def gelu(x: Tensor, approximate: str = "none", name: str = "T_gelu") -> Tensor:
         raise ValueError(f"gelu: approximate={approximate!r}; there are 'none' and 'tanh'")
 
     def exact(e: Expr) -> Expr:
-        return e * 0.5 * (unary("erf", e * math.sqrt(0.5)) + 1.0)
+        return e * 0.5 * (operations.erf(e * math.sqrt(0.5)) + 1.0)
 
     def rough(e: Expr) -> Expr:
         inner = (e + e * e * e * 0.044715) * math.sqrt(2.0 / math.pi)
-        return e * 0.5 * (unary("tanh", inner) + 1.0)
+        return e * 0.5 * (operations.tanh(inner) + 1.0)
 
     return elementwise(x, lambda e: in_float32(e, exact if approximate == "none" else rough), name)
 
 
 def silu(x: Tensor, name: str = "T_silu") -> Tensor:
     """x · sigmoid(x), also called swish."""
-    return elementwise(x, lambda e: in_float32(e, lambda v: v * unary("sigmoid", v)), name)
+    return elementwise(x, lambda e: in_float32(e, lambda v: v * operations.sigmoid(v)), name)
 
 
 def softplus(x: Tensor, name: str = "T_softplus") -> Tensor:
     """log(1 + exp(x)), without overflow."""
 
     def f(e: Expr) -> Expr:
-        return max_(e, const(0.0, e.dtype)) + unary("log1p", unary("exp", -abs_(e)))
+        return max_(e, const(0.0, e.dtype)) + operations.log1p(operations.exp(-abs_(e)))
 
     return elementwise(x, lambda e: in_float32(e, f), name)
 
@@ -195,7 +197,7 @@ def mish(x: Tensor, name: str = "T_mish") -> Tensor:
     """x · tanh(softplus(x))"""
 
     def f(e: Expr) -> Expr:
-        return e * unary("tanh", max_(e, const(0.0, e.dtype)) + unary("log1p", unary("exp", -abs_(e))))
+        return e * operations.tanh(max_(e, const(0.0, e.dtype)) + operations.log1p(operations.exp(-abs_(e))))
 
     return elementwise(x, lambda e: in_float32(e, f), name)
 

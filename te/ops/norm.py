@@ -7,7 +7,7 @@ from typing import Any
 
 from ...tir.dtype import bits_of, is_float
 from ...tir.expr import Expr, Range, cast, const
-from ...tir.op import unary
+from ...tir.intrinsics.float_operations import rsqrt
 from ..compute import compute
 from ..reduce import reduce_axis, sum_
 from ..tensor import Tensor
@@ -94,7 +94,7 @@ def layer_norm(
     squares = over.total(squared, f"{name}_sqsum")
     scale = compute(
         over.kept,
-        lambda *r: unary("rsqrt", squares(*r) / over.count + const(epsilon, over.wide)),
+        lambda *r: rsqrt(squares(*r) / over.count + const(epsilon, over.wide)),
         name=f"{name}_rstd",
         tag=ELEMWISE,
     )
@@ -121,7 +121,7 @@ def rms_norm(
     squares = over.total(lambda i, r: over.element(i) * over.element(i), f"{name}_sqsum")
     scale = compute(
         over.kept,
-        lambda *r: unary("rsqrt", squares(*r) / over.count + const(epsilon, over.wide)),
+        lambda *r: rsqrt(squares(*r) / over.count + const(epsilon, over.wide)),
         name=f"{name}_rstd",
         tag=ELEMWISE,
     )
@@ -161,7 +161,7 @@ def batch_norm(
     wide = x.dtype if bits_of(x.dtype) >= 32 else "float32"
     scale = compute(
         (x.shape[axis],),
-        lambda c: cast(wide, gamma(c)) * unary("rsqrt", cast(wide, moving_var(c)) + const(epsilon, wide)),
+        lambda c: cast(wide, gamma(c)) * rsqrt(cast(wide, moving_var(c)) + const(epsilon, wide)),
         name=f"{name}_scale",
     )
 

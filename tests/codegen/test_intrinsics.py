@@ -10,6 +10,7 @@ from tilewright.schedule import Schedule, TensorIntrin
 from tilewright.tir import assert_structural_equal, parse, verify
 from tilewright.tir.interpret import interpret
 from tilewright.tir.interpret_expr import InterpretError
+from tilewright.tir.intrinsics.vector_operations import dot2_bf16, dot4_u8i8
 
 PLAIN = "llvm -mcpu=x86-64-v3 -num-cores=1"
 """AVX2 and FMA, none of the dot-product instructions."""
@@ -84,13 +85,12 @@ def test_dot2(target, lanes):
 
 
 def test_dots_of_unlike_types_are_no_dots():
-    from tilewright.tir import op
     from tilewright.tir.expr import const
 
     with pytest.raises(TypeError, match="takes int32x4, uint8x16, int8x16, not int32x4, int8x16, int8x16"):
-        op.dot4_u8i8(const(0, "int32x4"), const(0, "int8x16"), const(0, "int8x16"))
+        dot4_u8i8(const(0, "int32x4"), const(0, "int8x16"), const(0, "int8x16"))
     with pytest.raises(TypeError, match="dot2_bf16 takes float32, bfloat16x2, bfloat16x2"):
-        op.dot2_bf16(const(0.0), const(0.0, "float32x2"), const(0.0, "bfloat16x2"))
+        dot2_bf16(const(0.0), const(0.0, "float32x2"), const(0.0, "bfloat16x2"))
 
 
 @pytest.mark.parametrize("name, word", [("dot_16x4_vnni", "vpdpbusd"), ("dot_16x2_bf16", "vdpbf16ps")])

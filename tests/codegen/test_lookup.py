@@ -16,8 +16,9 @@ from tilewright.codegen.c import emit_c
 from tilewright.codegen.math.lookup_tables import ERF, ERF_TABLE, GELU, GELU_TABLE, TANH, TANH_TABLE
 from tilewright.schedule import Schedule
 from tilewright.te import ops
-from tilewright.tir import PrimFunc, assert_structural_equal, const, op, parse
+from tilewright.tir import PrimFunc, assert_structural_equal, const, parse
 from tilewright.tir.interpret import interpret
+from tilewright.tir.intrinsics.float_operations import lookup
 
 LEVELS = ["native", "llvm -mcpu=x86-64-v4", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64-v2"]
 ARM = "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1 -mattr=+neon -num-cores=1"
@@ -27,7 +28,7 @@ def picking(count: int, lanes: int, values: int, dtype: str = "float32") -> Prim
     """y[i] = table[n[i] modulo the size of the table]"""
     n = te.placeholder((count,), "int32", name="n")
     table = [const(float(v), dtype) for v in numbers(values, dtype)]
-    sch = Schedule(te.create_prim_func([n, te.compute((count,), lambda i: op.lookup(n[i], *table), name="y")]))
+    sch = Schedule(te.create_prim_func([n, te.compute((count,), lambda i: lookup(n[i], *table), name="y")]))
     if lanes > 1:
         sch.vectorize(sch.split(sch.get_loops("y")[0], [None, lanes])[1])
     return sch.func
@@ -101,7 +102,7 @@ def test_c(tmp_path, lanes: int) -> None:
 )
 def test_what_is_no_table(arguments, error, words: str) -> None:
     with pytest.raises(error, match=words):
-        op.lookup(*arguments)
+        lookup(*arguments)
 
 
 # -- the functions that are made of it -----------------------------------------------------------------------------------

@@ -7,10 +7,12 @@ import pytest
 
 from tilewright.codegen.lower.lower_math import lower_math
 from tilewright.codegen.math import expand
-from tilewright.tir import BufferStore, Call, Expr, For, PrimFunc, Var, const, decl_buffer, op
+from tilewright.tir import BufferStore, Call, Expr, For, PrimFunc, Var, const, decl_buffer
 from tilewright.tir.dtype import with_lanes
 from tilewright.tir.interpret import interpret
 from tilewright.tir.interpret_expr import ExprCompiler
+from tilewright.tir.intrinsics import operation_named
+from tilewright.tir.intrinsics.float_operations import exp, fabs, fma, fmod, isnan, pow_
 
 INF, NAN = math.inf, math.nan
 LD = np.longdouble
@@ -247,8 +249,8 @@ def test_waves_near_multiples_of_a_quarter_turn(name: str, dtype: str) -> None:
 def test_float64_without_fused_operations_takes_the_library() -> None:
     x = Var("x", "float64")
     for name in ("sin", "cos", "tan"):
-        assert expand(op.unary(name, x), fused=False) is None
-    assert expand(op.fmod(x, x), fused=False) is None
+        assert expand(operation_named(name)(x), fused=False) is None
+    assert expand(fmod(x, x), fused=False) is None
 
 
 def test_float16_goes_through_float32() -> None:
@@ -260,14 +262,14 @@ def test_float16_goes_through_float32() -> None:
 def test_what_stays() -> None:
     x = Var("x", "float32")
     for name in ("sqrt", "floor", "round", "fabs", "trunc"):
-        assert expand(op.unary(name, x)) is None
-    assert expand(op.isnan(x)) is None and expand(op.fma(x, x, x)) is None
+        assert expand(operation_named(name)(x)) is None
+    assert expand(isnan(x)) is None and expand(fma(x, x, x)) is None
 
 
 def test_the_pass_on_a_function() -> None:
     A, B = decl_buffer((13,), name="A"), decl_buffer((13,), name="B")
     i, a, b = Var("i"), Var("a", "handle"), Var("b", "handle")
-    value: Expr = op.unary("sigmoid", op.unary("exp", A[i]) - op.pow_(op.unary("fabs", A[i]), 0.5))
+    value: Expr = operation_named("sigmoid")(exp(A[i]) - pow_(fabs(A[i]), 0.5))
     loop = For(i, const(0), const(13), "serial", BufferStore(B, value, (i,)))
     func = PrimFunc((a, b), loop, {a: A, b: B})
     lowered = lower_math(func)

@@ -11,15 +11,17 @@ from tilewright.codegen.c import emit_c
 from tilewright.codegen.llvm import emit
 from tilewright.schedule import Schedule
 from tilewright.te import compute, create_prim_func, placeholder
-from tilewright.tir import PrimFunc, op
+from tilewright.tir import PrimFunc
 from tilewright.tir.interpret import interpret
+from tilewright.tir.intrinsics import operation_named
+from tilewright.tir.intrinsics.float_operations import round_rest, times_exp2
 
 ROUNDING = {"float32": 2.0**-23, "float64": 2.0**-51}
 
 
 def function(name: str, dtype: str, count: int, lanes: int) -> PrimFunc:
     x = placeholder((count,), dtype, name="x")
-    y = compute((count,), lambda i: op.unary(name, x[i]), name="y")
+    y = compute((count,), lambda i: operation_named(name)(x[i]), name="y")
     sch = Schedule(create_prim_func([x, y]))
     (loop,) = sch.get_loops("y")
     if lanes > 1:
@@ -86,7 +88,7 @@ def test_times_exp2(dtype: str, lanes: int) -> None:
     """x * 2**floor(n) rounded once: by instruction, by the C library, in the interpreter, in any number of lanes."""
     count = 5 * lanes + 7
     x, n, y = (placeholder((count,), dtype, name=s) for s in "xny")
-    y = compute((count,), lambda i: op.times_exp2(x[i], n[i]), name="y")
+    y = compute((count,), lambda i: times_exp2(x[i], n[i]), name="y")
     sch = Schedule(create_prim_func([x, n, y]))
     if lanes > 1:
         sch.vectorize(sch.split(sch.get_loops("y")[0], [None, lanes])[1])
@@ -111,7 +113,7 @@ def test_times_exp2(dtype: str, lanes: int) -> None:
 def test_round_rest(dtype: str, lanes: int) -> None:
     count = 5 * lanes + 7
     x = placeholder((count,), dtype, name="x")
-    y = compute((count,), lambda i: op.round_rest(x[i]), name="y")
+    y = compute((count,), lambda i: round_rest(x[i]), name="y")
     sch = Schedule(create_prim_func([x, y]))
     if lanes > 1:
         sch.vectorize(sch.split(sch.get_loops("y")[0], [None, lanes])[1])

@@ -267,7 +267,7 @@ def arithmetic(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "int32"), C: T.
         B[i] = T.bitwise_and(B[i], 3) | T.shift_left(B[i], 2) ^ ~B[i] >> 1
         B[i] = T.Add(B[i], 0) + T.Mul(1, 2) + T.popcount(B[i]) + T.Cast("int32", T.isnan(A[i]))
         C[i] = T.int64(1) << T.int64(40) + T.Cast("int64", i) * T.int64(-3)
-        C[i] = T.call("tir.anything", C[i], 1, "text", T.float64(0.1), dtype="int64")
+        C[i] = T.call("tir.call_extern", "anything", C[i], 1, "text", T.float64(0.1), dtype="int64")
         A[i] = T.reinterpret("float32", B[i])
         T.evaluate(T.call_extern("handle", "f", A.data, T.address_of(A[i])))
 

@@ -31,6 +31,7 @@ from tilewright.tir.arith import (
     remove_trivial_loops,
     simplify,
 )
+from tilewright.tir.intrinsics.control_and_memory import if_then_else, likely
 from tilewright.tir.structure import same
 from tilewright.tir.walk import substitute
 
@@ -68,8 +69,8 @@ SIMPLER = [
     (op.min_(VI, 15), VI),
     (op.max_(VI, J - 8), VI),
     (op.min_(op.min_(VI, N), 15), op.min_(VI, N)),
-    (op.if_then_else(VI < 16, VI, J), VI),
-    (op.if_then_else(VI < 8, VI % 8, J), op.if_then_else(VI < 8, VI, J)),
+    (if_then_else(VI < 16, VI, J), VI),
+    (if_then_else(VI < 8, VI % 8, J), if_then_else(VI < 8, VI, J)),
     (Select(VI >= 0, N, M), N),
     (-VI + 3, 3 - VI),
     (J * 2 - VI * 3 + N, J * 2 + N - VI * 3),
@@ -125,7 +126,7 @@ def test_constraints(an: Analyzer) -> None:
             assert same(an.simplify(VI + J), J + 3)
     assert not an.can_prove(K * 8 + J < N)
     assert same(an.simplify(VI + J), VI + J)
-    with an.constraint(op.likely(VI * 8 + J < 100)):
+    with an.constraint(likely(VI * 8 + J < 100)):
         assert an.can_prove(VI <= 12) and not an.can_prove(VI <= 11)
 
 

@@ -41,6 +41,10 @@ from tilewright.tir import (
 )
 from tilewright.tir.interpret import interpret
 from tilewright.tir.interpret_expr import InterpretError
+from tilewright.tir.intrinsics import operation_named
+from tilewright.tir.intrinsics.control_and_memory import if_then_else
+from tilewright.tir.intrinsics.float_operations import erf, fma, isnan, pow_, round_
+from tilewright.tir.intrinsics.integer_operations import clz, popcount, reinterpret
 from tilewright.tir.rounding import bfloat16_from_bits, bfloat16_to_bits
 from tilewright.tir.stmt import seq
 
@@ -149,17 +153,17 @@ def test_calls() -> None:
         "fabs": np.abs, "rsqrt": lambda v: 1 / np.sqrt(v),
     }  # fmt: skip
     for name, f in cases.items():
-        got = value_of(op.unary(name, X[0]), x, buffers=(X,))
+        got = value_of(operation_named(name)(X[0]), x, buffers=(X,))
         assert got == np.float32(f(np.float64(0.5))), name
-    assert value_of(op.unary("erf", X[0]), x, buffers=(X,)) == np.float32(math.erf(0.5))
-    assert value_of(op.unary("round", X[1]), x, buffers=(X,)) == -2
-    assert value_of(op.pow_(X[2], X[0]), x, buffers=(X,)) == np.float32(3**0.5)
-    assert value_of(op.isnan(X[0]), x, buffers=(X,)) == 0
-    assert value_of(op.reinterpret("int32", X[0]), x, buffers=(X,)) == 0x3F000000
+    assert value_of(erf(X[0]), x, buffers=(X,)) == np.float32(math.erf(0.5))
+    assert value_of(round_(X[1]), x, buffers=(X,)) == -2
+    assert value_of(pow_(X[2], X[0]), x, buffers=(X,)) == np.float32(3**0.5)
+    assert value_of(isnan(X[0]), x, buffers=(X,)) == 0
+    assert value_of(reinterpret("int32", X[0]), x, buffers=(X,)) == 0x3F000000
     K, k = load("int32", 12, 3)
     for e, want in (
         (K[0] << K[1], 96), (K[0] >> K[1], 1), (K[0] & K[1], 0), (K[0] | K[1], 15), (K[0] ^ K[0], 0), (~K[0], -13),
-        (op.popcount(K[0]), 2), (op.clz(K[0]), 28),
+        (popcount(K[0]), 2), (clz(K[0]), 28),
     ):  # fmt: skip
         assert value_of(e, k, buffers=(K,)) == want
 
@@ -167,10 +171,10 @@ def test_calls() -> None:
 def test_fma_rounds_once() -> None:
     a, b = 1.0 + 2.0**-13, 1.0 - 2.0**-13
     X, x = load("float32", a, b, -1.0)
-    assert value_of(op.fma(X[0], X[1], X[2]), x, buffers=(X,)) == np.float32(-(2.0**-26))
+    assert value_of(fma(X[0], X[1], X[2]), x, buffers=(X,)) == np.float32(-(2.0**-26))
     assert value_of(X[0] * X[1] + X[2], x, buffers=(X,)) == 0
     Y, y = load("float64", 1.0 + 2.0**-30, 1.0 - 2.0**-30, -1.0)
-    assert value_of(op.fma(Y[0], Y[1], Y[2]), y, buffers=(Y,)) == -(2.0**-60)
+    assert value_of(fma(Y[0], Y[1], Y[2]), y, buffers=(Y,)) == -(2.0**-60)
 
 
 def test_casts() -> None:
@@ -226,7 +230,7 @@ def test_lets_and_lazy_sides() -> None:
     t = Var("t", "float32")
     assert value_of(Let(t, X[0] * 3.0, t * t), x, buffers=(X,)) == 36
     i = Var("i")
-    guarded = op.if_then_else(i < 1, X[i], 5.0)
+    guarded = if_then_else(i < 1, X[i], 5.0)
     Y = decl_buffer((3,), "float32", "Y")
     y = np.zeros(3, "float32")
     interpret(func(loop(i, 3, BufferStore(Y, guarded, (i,))), X, Y), x, y)

@@ -8,6 +8,7 @@ import pytest
 from tilewright.tir import And, Cast, Expr, FloatImm, IntImm, Not, Or, Select, Var, const, op
 from tilewright.tir.arith import Analyzer, eval_interval, linear_coefficients, simplify
 from tilewright.tir.interpret_expr import ExprCompiler
+from tilewright.tir.intrinsics.control_and_memory import if_then_else
 
 VI, J, K, N = Var("i"), Var("j"), Var("k"), Var("n")
 DOMAINS = {VI: range(-5, 6), J: range(0, 8), K: range(-3, 13), N: range(1, 9)}
@@ -46,7 +47,7 @@ def random_index(rng: random.Random, depth: int, symbolic: bool) -> Expr:
     if kind in "mM":
         return (op.min_ if kind == "m" else op.max_)(a, b)
     c = random_condition(rng, depth - 1, symbolic)
-    return Select(c, a, b) if kind == "s" else op.if_then_else(c, a, b)
+    return Select(c, a, b) if kind == "s" else if_then_else(c, a, b)
 
 
 def random_condition(rng: random.Random, depth: int, symbolic: bool) -> Expr:

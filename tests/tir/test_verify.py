@@ -64,6 +64,11 @@ def axis(var, kind="spatial", extent=FOUR):
     return IterVar(Range(IntImm(0, extent.dtype), extent), var, kind)
 
 
+def call(name, dtype, *args):
+    return Evaluate(Call(f"tir.{name}", args, dtype))
+
+
+HALF = FloatImm(1.0, "float16")
 LOCAL = decl_buffer((4,), "float32", "T")
 VI = Var("vi")
 
@@ -103,7 +108,7 @@ BROKEN = {
     "condition": (IfThenElse(N, STORE), "the condition `n` is int32"),
     "select": (Evaluate(Select(N, N, N)), "the condition is int32"),
     "select sides": (Evaluate(Select(TRUE, N, L)), "the sides are int32 and int64"),
-    "if_then_else": (Evaluate(Call("tir.if_then_else", (N, N, N), "int32")), "if_then_else of int32, int32, int32"),
+    "if_then_else": (call("if_then_else", "int32", N, N, N), "if_then_else: the condition is int32, not bool"),
     "cast lanes": (Evaluate(Cast("float32x4", N)), "int32 converted to float32x4"),
     "ramp": (Evaluate(Ramp(N, IntImm(1, "int64"), 4)), "a ramp of 4 lanes from int32 in steps of int64"),
     "broadcast": (Evaluate(Broadcast(Broadcast(N, 2), 2)), "a broadcast of int32x2"),
@@ -135,6 +140,42 @@ BROKEN = {
         BufferStore(A, Reduce(CommReducer((I,), (J,), (Add(I, J),), (ZERO,)), (F1,), (), TRUE), (ZERO,)),
         "Reduce .* is left in the program"),
 }  # fmt: skip
+
+
+BROKEN_CALLS = {
+    "not an operation": (call("anything", "int32", N), "tir.anything is not an operation"),
+    "arguments": (call("exp", "float32", F1, F1), "exp takes 1 argument, not 2"),
+    "too few arguments": (call("call_extern", "int32"), "call_extern takes at least 1 argument, not 0"),
+    "floats": (call("exp", "int32", N), "exp takes floats of one type, not int32"),
+    "floats of one type": (call("pow", "float32", F1, HALF), "pow takes floats of one type, not float32, float16"),
+    "result": (call("exp", "float64", F1), "exp: the result is float32, not float64"),
+    "integers": (call("popcount", "float32", F1), "popcount takes integers of one type, not float32"),
+    "bits": (call("bitwise_and", "int64", N, L), "bitwise_and takes integers or bools of one type, not int32, int64"),
+    "test": (call("isnan", "int8", F1), "isnan: the result is bool, not int8"),
+    "assumption": (call("assume", "int32", N), "assume takes a bool, not int32"),
+    "sides": (call("if_then_else", "int32", TRUE, N, L), "if_then_else: the values are int32 and int64, of two types"),
+    "lanes of a condition": (
+        call("if_then_else", "int32", Broadcast(TRUE, 4), N, N), "the condition is boolx4, the values are int32"),
+    "lanes": (
+        call("vector_reduce_add", "int32x3", Broadcast(N, 4)), "vector_reduce_add: the result is int32, not int32x3"),
+    "numbers of lanes": (
+        call("vector_reduce_fmax", "int32", Broadcast(N, 4)), "vector_reduce_fmax takes a vector of floats, not int32x4"),
+    "half": (call("vectorlow", "int32", Broadcast(N, 3)), "takes a vector of an even number of lanes, not int32x3"),
+    "width": (call("reinterpret", "float64", N), "reinterpret: int32 has not as many bits as float64"),
+    "element": (call("address_of", "handle", N), "address_of takes an element of a buffer, not n"),
+    "place": (call("tvm_access_ptr", "handle", N, N, N, N, N), "takes a type, a handle and three integers, not int32"),
+    "power of two": (call("misaligned", "int32", PA, IntImm(3)), "misaligned takes a handle and a power of two, not handle"),
+    "table": (call("lookup", "float32", N, F1, F1, F1), "lookup: a table has 2, 4, 8 … values, not 3"),
+    "table of variables": (call("lookup", "int32", N, N, N), "lookup: the values are constants"),
+    "dot product": (
+        call("dot4_u8i8", "int32", N, Broadcast(IntImm(1, "int8"), 4), Broadcast(IntImm(1, "int8"), 4)),
+        "dot4_u8i8 takes int32, uint8x4, int8x4, not int32, int8x4, int8x4"),
+    "tile product": (call("tile_dot4", "int32", N, N, N), "tile_dot4 takes int32x256, uint8x1024 or int8x1024, int8x1024"),
+    "tile": (call("tile_load", "int8x16", PA, N), "tile_load: int8x16 is not a tile of 16 rows of 64 bytes"),
+    "shifts": (call("q_multiply_shift", "int32", N, N, F1, N), "q_multiply_shift: shifts by integers, not float32"),
+    "name": (call("call_extern", "float32", N), "call_extern: the first argument is the name of a function, not n"),
+}  # fmt: skip
+BROKEN |= {f"call: {name}": case for name, case in BROKEN_CALLS.items()}
 
 
 @pytest.mark.parametrize("name", BROKEN)

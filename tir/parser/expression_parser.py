@@ -15,9 +15,11 @@ from .. import expr as E
 from ..buffer import Buffer
 from ..dtype import INDEX, is_bool, parse_dtype
 from ..expr import CommReducer, Expr, IntImm, IterVar, Var, convert
-from ..op import if_then_else, pow_
+from ..intrinsics import Operation
+from ..intrinsics.control_and_memory import if_then_else
+from ..intrinsics.float_operations import pow_
 from ..vocabulary import FUNCTIONS, TypeWord, Word
-from ..vocabulary.expression_words import TYPED
+from ..vocabulary.expression_words import TYPED, call_intrin
 from .access_parser import AccessParser
 from .parser_values import BufferMethod, MetaVar, Namespace, python_binary
 
@@ -30,7 +32,7 @@ _COMPARE: dict[type, tuple[type[E.CmpOp], Callable[[Any, Any], Any]]] = {
     ast.Eq: (E.EQ, operator.eq), ast.NotEq: (E.NE, operator.ne), ast.Lt: (E.LT, operator.lt),
     ast.LtE: (E.LE, operator.le), ast.Gt: (E.GT, operator.gt), ast.GtE: (E.GE, operator.ge),
 }  # fmt: skip
-_UNTYPED = {f for name, f in FUNCTIONS.items() if name not in TYPED and not name.startswith(("call", "tvm_", "reint"))}
+_UNTYPED = {f for name, f in FUNCTIONS.items() if name not in TYPED and not isinstance(f, Operation)} - {call_intrin}
 _BUFFER_VALUES = ("shape", "dtype", "data", "strides", "elem_offset", "name", "ndim", "data_alignment", "offset_factor")
 _BUFFER_METHODS = ("vload", "vstore", "scope", "access_ptr", "view")
 _EXPR_METHODS = ("astype", "equal")

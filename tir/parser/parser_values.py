@@ -9,7 +9,8 @@ from typing import Any
 
 from .. import vocabulary
 from ..buffer import Buffer
-from ..op import abs_, max_, min_
+from ..intrinsics.float_operations import abs_
+from ..op import max_, min_
 
 _LIMIT = 1 << 128
 _MAX_ITEMS = 100_000
@@ -41,7 +42,7 @@ class Namespace:
     def lookup(self, word: str) -> Any:
         """Return the word; AttributeError when there is none."""
         if self.name == "T" and word not in ("prim_func", "ir_module"):
-            return vocabulary.lookup(word)
+            return vocabulary.word_named(word)
         return Namespace(f"{self.name}.{word}")
 
     def __repr__(self) -> str:

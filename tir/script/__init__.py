@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..vocabulary import FUNCTIONS, WORDS, Axis, lookup
+from ..vocabulary import FUNCTIONS, WORDS, Axis, word_named
 from . import ir
 from .decorators import ir_module, macro, prim_func
 from .ir import module_attrs
@@ -31,7 +31,7 @@ axis = Axis
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
-    return lookup(name)
+    return word_named(name)
 
 
 def __dir__() -> list[str]:

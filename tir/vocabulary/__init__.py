@@ -13,10 +13,10 @@ from .expression_words import FUNCTIONS
 from .statement_words import WORDS, Axis, BufferWord, Word
 from .type_words import TypeWord, type_word
 
-__all__ = ["FUNCTIONS", "WORDS", "Axis", "BufferWord", "TypeWord", "Word", "lookup", "type_word"]
+__all__ = ["FUNCTIONS", "WORDS", "Axis", "BufferWord", "TypeWord", "Word", "type_word", "word_named"]
 
 
-def lookup(name: str) -> Any:
+def word_named(name: str) -> Any:
     """Return the word ``T.<name>``; AttributeError when there is none."""
     if name == "axis":
         return Axis

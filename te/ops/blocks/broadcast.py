@@ -7,7 +7,8 @@ from typing import Any
 
 from ....tir.dtype import is_float
 from ....tir.expr import Expr, IntImm, cast, const, convert
-from ....tir.op import floordiv, floormod, max_, min_, pow_
+from ....tir.intrinsics.float_operations import pow_
+from ....tir.op import floordiv, floormod, max_, min_
 from ...compute import as_shape, compute
 from ...tensor import Tensor, set_broadcast_operator
 from .operator_arguments import BROADCAST, ELEMWISE, check_tensor, same, shape_text

@@ -7,7 +7,8 @@ from typing import Any
 
 from ....tir.dtype import is_float
 from ....tir.expr import Expr, const, convert, is_const_int
-from ....tir.op import all_, if_then_else, max_, min_, select
+from ....tir.intrinsics.control_and_memory import if_then_else
+from ....tir.op import all_, max_, min_, select
 from ...compute import compute
 from ...tensor import Tensor
 from .operator_arguments import INJECTIVE, check_tensor, constant, shape_text

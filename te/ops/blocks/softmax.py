@@ -7,7 +7,7 @@ from typing import Any
 
 from ....tir.dtype import bits_of, is_float
 from ....tir.expr import Expr, Range, cast, const
-from ....tir.op import unary
+from ....tir.intrinsics.float_operations import exp, log
 from ...compute import compute
 from ...reduce import max_, reduce_axis, sum_
 from ...tensor import Tensor
@@ -53,7 +53,7 @@ def softmax(x: Tensor, axis: int = -1, name: str = "T_softmax") -> Tensor:
     rows = _Rows("softmax", x, axis)
     k, m = rows.axis_of(), rows.axis_of()
     highest = compute(rows.rows, lambda *r: max_(rows.element(rows.along(r, m.var)), axis=m), name=f"{name}_maxelem")
-    exps = compute(x.shape, lambda *i: unary("exp", rows.element(i) - highest(*rows.row(i))), name=f"{name}_exp")
+    exps = compute(x.shape, lambda *i: exp(rows.element(i) - highest(*rows.row(i))), name=f"{name}_exp")
     total = compute(rows.rows, lambda *r: sum_(exps(*rows.along(r, k.var)), axis=k), name=f"{name}_expsum")
     scale = compute(rows.rows, lambda *r: const(1.0, rows.wide) / total(*r), name=f"{name}_scale")
     out: Tensor = compute(
@@ -73,10 +73,10 @@ def log_softmax(x: Tensor, axis: int = -1, name: str = "T_log_softmax") -> Tenso
     highest = compute(rows.rows, lambda *r: max_(rows.element(rows.along(r, m.var)), axis=m), name=f"{name}_maxelem")
     total = compute(
         rows.rows,
-        lambda *r: sum_(unary("exp", rows.element(rows.along(r, k.var)) - highest(*r)), axis=k),
+        lambda *r: sum_(exp(rows.element(rows.along(r, k.var)) - highest(*r)), axis=k),
         name=f"{name}_expsum",
     )
-    logs = compute(rows.rows, lambda *r: unary("log", total(*r)), name=f"{name}_log")
+    logs = compute(rows.rows, lambda *r: log(total(*r)), name=f"{name}_log")
     out: Tensor = compute(
         x.shape,
         lambda *i: cast(x.dtype, rows.element(i) - highest(*rows.row(i)) - logs(*rows.row(i))),
