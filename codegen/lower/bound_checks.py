@@ -1,35 +1,22 @@
-"""Bounds checks written as differences that are negative where the check holds, and the ranges of the loops around
-them."""
+"""Bounds checks inside a loop as linear functions of its variable, which are negative where the check holds."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from ...tir.arith import Analyzer, eval_interval, linear_coefficients
 from ...tir.expr import GE, GT, LE, LT, Expr, IntImm, Let, Var
 from ...tir.index_types import index_like
 from ...tir.stmt import For, LetStmt, Stmt
-from ...tir.walk import pre_order
+from ...tir.walk import pre_order, vars_in
+
+Domains = dict[Var, tuple[Expr, Expr] | None]
+"""Loop variables with their constant ranges, None for those whose range is not constant."""
 
 
-def as_difference(term: Expr) -> Expr | None:
-    """Returns an expression that is negative exactly where the comparison holds, or None.
-
-    None is returned unless the comparison is one of index arithmetic. Such arithmetic neither wraps around nor reads
-    memory that the check protects or that is written further inside.
-    """
-    if not isinstance(term, (LT, LE, GT, GE)) or not (index_like(term.a) and index_like(term.b)):
-        return None
-    if isinstance(term, LT):
-        return term.a - term.b
-    if isinstance(term, LE):
-        return term.a - term.b - 1
-    if isinstance(term, GT):
-        return term.b - term.a
-    return term.b - term.a - 1
-
-
-def inner_domains(body: Stmt) -> dict[Var, tuple[Expr, Expr] | None]:
-    """Returns the loop variables inside ``body`` with their constant ranges, and None for those whose range is not
-    constant."""
-    out: dict[Var, tuple[Expr, Expr] | None] = {}
+def inner_domains(body: Stmt) -> Domains:
+    """Returns the variables of the loops inside ``body`` with their ranges."""
+    out: Domains = {}
     for n in pre_order(body):
         if isinstance(n, For):
             constant = isinstance(n.min, IntImm) and isinstance(n.extent, IntImm)
@@ -37,3 +24,46 @@ def inner_domains(body: Stmt) -> dict[Var, tuple[Expr, Expr] | None]:
         elif isinstance(n, (Let, LetStmt)):
             out[n.var] = None
     return out
+
+
+@dataclass(frozen=True, slots=True)
+class LinearGap:
+    """A linear function of a variable that is negative exactly where a check holds: ``value = slope * var + base``."""
+
+    value: Expr
+    slope: int
+    base: Expr
+
+
+def linear_gap(term: Expr, var: Var, inner: Domains, analyzer: Analyzer, *, always: bool) -> LinearGap | None:
+    """Returns where ``term`` holds in all iterations of the loops inside (with ``always``), or in at least one.
+
+    None is returned for checks that are no linear function of ``var``.
+    """
+    gap = _as_difference(term)
+    used = vars_in(term)
+    inside = used & inner.keys()
+    if gap is None or var not in used or any(inner[v] is None for v in inside):
+        return None
+    span = eval_interval(gap, {v: inner[v] for v in inside})  # type: ignore[misc]
+    if span is None:
+        return None
+    end = analyzer.simplify(span[int(always)])
+    linear = None if vars_in(end) & inner.keys() else linear_coefficients(end, [var])
+    if linear is None:
+        return None
+    (slope,), base = linear
+    slope = analyzer.simplify(slope)
+    return LinearGap(end, slope.value, analyzer.simplify(base)) if isinstance(slope, IntImm) else None
+
+
+def _as_difference(term: Expr) -> Expr | None:
+    """Returns an expression that is negative exactly where the comparison holds, or None.
+
+    None is returned unless the comparison is one of index arithmetic. Such arithmetic neither wraps around nor reads
+    memory that the check protects or that is written further inside.
+    """
+    if not isinstance(term, (LT, LE, GT, GE)) or not (index_like(term.a) and index_like(term.b)):
+        return None
+    low, high = (term.a, term.b) if isinstance(term, (LT, LE)) else (term.b, term.a)
+    return low - high if isinstance(term, (LT, GT)) else low - high - 1

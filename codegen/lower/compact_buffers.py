@@ -23,6 +23,7 @@ from ...tir.node import Node
 from ...tir.stmt import Allocate, BufferStore, For, LetStmt, Stmt
 from ...tir.walk import pre_order, transform
 from .lanes import value_in_lane
+from .scoped_transform import ScopedTransform
 from .stride_alignment import aligned
 from .tile_accesses import tile_access, tile_columns, tile_rows_along
 
@@ -48,33 +49,24 @@ def compact_buffers(func: PrimFunc) -> PrimFunc:
     A dimension whose lower end or size is unknown keeps its whole extent. Strides follow the new shape and the request
     of ``storage_align``.
     """
-    analyzer = Analyzer()
+    return ScopedTransform({Allocate: _compacted}).function(func)
 
-    def visit(node: Node) -> Node:
-        if isinstance(node, Expr):
-            return node
-        if isinstance(node, For):
-            analyzer.bind(node.loop_var, loop_values(node))
-        if isinstance(node, LetStmt):
-            analyzer.bind(node.var, node.value)
-        if isinstance(node, Allocate):
-            chain = [node]
-            while isinstance(chain[-1].body, Allocate):
-                chain.append(chain[-1].body)
-            body = chain[-1].body
-            moves = _moves(chain, body, analyzer)
-            out = visit(_shift(body, moves, analyzer) if moves else body)
-            for alloc in reversed(chain):
-                if out is alloc.body and alloc.buffer not in moves:
-                    out = alloc
-                    continue
-                buffer = moves[alloc.buffer][0] if alloc.buffer in moves else alloc.buffer
-                rest = {k: v for k, v in alloc.annotations.items() if k != ALIGN}
-                out = Allocate(buffer, out, rest)  # type: ignore[arg-type]
-            return out
-        return node.map_children(visit)
 
-    return func.with_body(visit(func.body))  # type: ignore[arg-type]
+def _compacted(outer: Allocate, scope: ScopedTransform) -> Stmt:
+    """Returns allocations that stand one directly inside the other with their new shapes."""
+    chain = [outer]
+    while isinstance(chain[-1].body, Allocate):
+        chain.append(chain[-1].body)
+    body = chain[-1].body
+    moves = _moves(chain, body, scope.analyzer)
+    out: Stmt = scope.visit(_shift(body, moves, scope.analyzer) if moves else body)
+    for alloc in reversed(chain):
+        if out is alloc.body and alloc.buffer not in moves:
+            out = alloc
+            continue
+        buffer = moves[alloc.buffer][0] if alloc.buffer in moves else alloc.buffer
+        out = Allocate(buffer, out, {k: v for k, v in alloc.annotations.items() if k != ALIGN})
+    return out
 
 
 Box = tuple[Buffer, tuple[Expr, ...]]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from ...tir.arith import Analyzer, conjuncts, eval_interval, linear_coefficients, loop_values
+from ...tir.arith import Analyzer, conjuncts
 from ...tir.equal import structural_equal
 from ...tir.expr import Expr, IntImm, Var, const
 from ...tir.function import PrimFunc
-from ...tir.node import Node
 from ...tir.stmt import AttrStmt, For, IfThenElse, LetStmt, SeqStmt, Stmt, seq
-from ...tir.walk import vars_in
-from .bound_checks import as_difference, inner_domains
+from .bound_checks import Domains, inner_domains, linear_gap
+from .scoped_transform import ScopedTransform
 
 
 def cut_idle_iterations(func: PrimFunc) -> PrimFunc:
@@ -28,35 +27,23 @@ def cut_idle_iterations(func: PrimFunc) -> PrimFunc:
     Where the factors of a split exceed the extent by less than one outer iteration, nothing is cut, because some checks
     hold in the last iteration.
     """
-    analyzer = Analyzer()
-
-    def visit(node: Node) -> Node:
-        if isinstance(node, Expr):
-            return node
-        if isinstance(node, For):
-            node = _shortened(node, analyzer)
-            if not isinstance(node, For):
-                return node
-            if isinstance(node.min, IntImm) or isinstance(node.extent, IntImm):
-                analyzer.bind(node.loop_var, loop_values(node))
-        return node.map_children(visit)
-
-    return func.with_body(visit(func.body))  # type: ignore[arg-type]
+    return ScopedTransform({For: _shortened}).function(func)
 
 
-def _shortened(loop: For, analyzer: Analyzer) -> Stmt:
+def _shortened(loop: For, scope: ScopedTransform) -> Stmt | None:
     """Returns ``loop`` up to the iteration from which it does nothing, or an empty result when no iteration does
     anything."""
     if loop.kind not in ("serial", "parallel") or not (isinstance(loop.min, IntImm) and loop.min.value == 0):
-        return loop
-    if not isinstance(loop.extent, IntImm):
-        return loop
+        return None
+    checks = _checks_around_body(loop.body) if isinstance(loop.extent, IntImm) else []
+    if not checks:
+        return None
     inner = inner_domains(loop.body)
-    ends = [_end(term, loop.loop_var, inner, analyzer) for term in _checks_around_body(loop.body)]
-    end = min([e for e in ends if e is not None], default=loop.extent.value)
-    if end >= loop.extent.value:
-        return loop
-    return loop.with_(extent=const(end, loop.loop_var.dtype)) if end > 0 else seq()
+    ends = [_end(term, loop.loop_var, inner, scope.analyzer) for term in checks]
+    end = min([e for e in ends if e is not None], default=loop.extent.value)  # type: ignore[attr-defined]
+    if end >= loop.extent.value:  # type: ignore[attr-defined]
+        return None
+    return scope.below(loop.with_(extent=const(end, loop.loop_var.dtype))) if end > 0 else seq()  # type: ignore[no-any-return]
 
 
 def _checks_around_body(body: Stmt) -> list[Expr]:
@@ -71,18 +58,10 @@ def _checks_around_body(body: Stmt) -> list[Expr]:
     return []
 
 
-def _end(term: Expr, var: Var, inner: dict[Var, tuple[Expr, Expr] | None], analyzer: Analyzer) -> int | None:
+def _end(term: Expr, var: Var, inner: Domains, analyzer: Analyzer) -> int | None:
     """Returns the value of ``var`` from which on ``term`` holds for no values of the loops inside."""
-    gap = as_difference(term)
-    used = vars_in(term)
-    if gap is None or var not in used or any(inner[v] is None for v in used & set(inner)):
+    gap = linear_gap(term, var, inner, analyzer, always=False)
+    if gap is None or gap.slope <= 0:
         return None
-    span = eval_interval(gap, {v: inner[v] for v in used & set(inner)})  # type: ignore[misc]
-    linear = None if span is None else linear_coefficients(analyzer.simplify(span[0]), [var])
-    if linear is None:
-        return None
-    (slope,), base = linear
-    least = analyzer.const_int_bound(base)[0]
-    if not isinstance(slope, IntImm) or slope.value <= 0 or least is None:
-        return None
-    return max(-(least // slope.value), 0)  # slope * var + least >= 0
+    least = analyzer.const_int_bound(gap.base)[0]
+    return None if least is None else max(-(least // gap.slope), 0)  # slope * var + least >= 0

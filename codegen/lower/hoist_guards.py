@@ -10,19 +10,21 @@ conditions.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from ...tir import op
-from ...tir.arith import Analyzer, conjuncts, eval_interval, linear_coefficients, loop_values
+from ...tir.arith import Analyzer, conjuncts
 from ...tir.dtype import is_int
 from ...tir.equal import structural_equal
-from ...tir.expr import And, Call, Expr, FloorDiv, FloorMod, IntImm, Range, Select, Var, const
+from ...tir.expr import And, Call, Expr, FloorDiv, FloorMod, IntImm, Select, Var, const
 from ...tir.fresh_copy import fresh_copy
 from ...tir.function import PrimFunc
 from ...tir.index_types import index_like
 from ...tir.node import Node
-from ...tir.stmt import For, IfThenElse, LetStmt, Stmt, seq
+from ...tir.stmt import For, IfThenElse, LetStmt, SeqStmt, Stmt, seq
 from ...tir.walk import pre_order, substitute, transform, vars_in
-from .bound_checks import as_difference, inner_domains
+from .bound_checks import inner_domains, linear_gap
+from .scoped_transform import ScopedTransform
 
 TAIL = "pragma_tail"
 
@@ -95,51 +97,82 @@ def hoist_guards(func: PrimFunc) -> PrimFunc:
     A loop with ``pragma_tail = "mask"`` stays whole: its checks become masks of vectors, computed in every iteration.
     That is smaller, and faster for loops of few iterations.
     """
-    analyzer = Analyzer()
+    return _Splitter().function(func)
 
-    def visit(node: Node, copies: int) -> Node:
-        if isinstance(node, Expr):
-            return node
-        if isinstance(node, For):
-            if isinstance(node.min, IntImm) or isinstance(node.extent, IntImm):
-                analyzer.bind(node.loop_var, loop_values(node))
-            if node.kind in ("serial", "parallel") and _has_edge_code(node):
-                split = _split_loop(node, analyzer, copies)
-                if split is not None:
-                    return visit_pieces(split, copies)
-        if isinstance(node, LetStmt):
-            bounds = analyzer.const_int_bound(node.value) if is_int(node.value.dtype) else (None, None)
-            if None not in bounds:
-                low, high = bounds
-                assert low is not None and high is not None
-                analyzer.bind(node.var, Range(const(low, node.var.dtype), const(high - low + 1, node.var.dtype)))
-                pieces = _split_let(node, low, high, analyzer, copies)
-                if pieces is not None:
-                    return visit_pieces(pieces, copies)
-        return node.map_children(lambda c: visit(c, copies))
 
-    def visit_pieces(pieces: list[tuple[str, Node]], copies: int) -> Node:
-        """Visit the parts that a split made: their loop headers are done, their bodies are not."""
-        count = sum(1 for kind, _ in pieces if kind != "glue")
-        out: list[Stmt] = []
-        for kind, piece in pieces:
-            if kind == "glue":  # a loop or let around an if with two versions
-                assert isinstance(piece, (For, LetStmt)) and isinstance(piece.body, IfThenElse)
-                branch = piece.body
-                assert branch.else_case is not None
-                body = IfThenElse(
-                    branch.condition, visit(branch.then_case, copies * 2), visit(branch.else_case, copies * 2)  # type: ignore[arg-type]
-                )  # fmt: skip
-                out.append(piece.map_children(lambda c, b=branch, new=body: new if c is b else c))  # type: ignore[misc]
-            elif kind == "loop":
-                assert isinstance(piece, For)
-                analyzer.bind(piece.loop_var, loop_values(piece))
-                out.append(piece.map_children(lambda c: visit(c, copies * count) if isinstance(c, Stmt) else c))
-            else:
-                out.append(visit(piece, copies * count))  # type: ignore[arg-type]
+class _Splitter(ScopedTransform):
+    """The walk that splits loops. ``copies``: how often the statement at hand stands in the result."""
+
+    def __init__(self) -> None:
+        super().__init__({For: self.loop, LetStmt: self.let})
+        self.copies = 1
+
+    def loop(self, loop: For, _: ScopedTransform) -> Stmt | None:
+        """Return the parts of a loop, or None where it stays whole."""
+        if loop.kind not in ("serial", "parallel") or not _has_edge_code(loop):
+            return None
+        if not (isinstance(loop.min, IntImm) and loop.min.value == 0) or self.copies * 2 > _MAX_COPIES:
+            return None
+        self.know(loop)
+        plan = _plan(loop.loop_var, loop.body, self.analyzer)
+        if plan is None:
+            return None
+        var, extent = loop.loop_var, loop.extent.value if isinstance(loop.extent, IntImm) else None
+        main = _assume(loop.body, plan.terms)
+        if plan.rest is not None or extent is None:
+            condition = _full_condition(var, plan.low, plan.high, plan.rest)
+            return self.versions(loop.with_(body=IfThenElse(condition, main, fresh_copy(loop.body))))
+        low, high = max(0, plan.low or 0), extent if plan.high is None else min(extent, plan.high)
+        if high <= low:
+            return None
+        if loop.kind == "serial":
+            return self.parts(_edge(loop, 0, low), _shortened(loop, low, high, main), _edge(loop, high, extent))
+        tail = _edge_value(low, high, extent)
+        edge = fresh_copy(loop.body, {} if tail is None else {var: const(tail, var.dtype)})
+        condition = _full_condition(var, low or None, high if high < extent else None, None)
+        return self.versions(loop.with_(body=IfThenElse(condition, main, edge)))
+
+    def let(self, let: LetStmt, _: ScopedTransform) -> Stmt | None:
+        """Return a let around two versions of its body, or None where one is enough."""
+        if not is_int(let.value.dtype) or self.copies * 2 > _MAX_COPIES:
+            return None
+        first, last = self.analyzer.const_int_bound(let.value)
+        if first is None or last is None:
+            return None
+        self.know(let)
+        plan = _plan(let.var, let.body, self.analyzer)
+        if plan is None:
+            return None
+        low, high, values = plan.low, plan.high, {}
+        if plan.rest is None:
+            low = first if low is None else max(first, low)
+            high = last + 1 if high is None else min(last + 1, high)
+            if high <= low:
+                return None
+            tail = _edge_value(low - first, high - first, last + 1 - first)
+            if tail is not None:
+                values = {let.var: const(tail + first, let.var.dtype)}
+        condition = _full_condition(
+            let.var, None if low == first else low, None if high == last + 1 else high, plan.rest
+        )
+        branches = IfThenElse(condition, _assume(let.body, plan.terms), fresh_copy(let.body, values))
+        return self.versions(LetStmt(let.var, let.value, branches))
+
+    def versions(self, split: For | LetStmt) -> Stmt:
+        """Return a loop or let around two versions of its body, with the insides rewritten."""
+        self.copies *= 2
+        out = self.below(split)
+        self.copies //= 2
+        return out  # type: ignore[no-any-return]
+
+    def parts(self, *parts: Stmt | None) -> Stmt:
+        """Return the loops that one was split into, with the insides rewritten. A single iteration stands as its body
+        in a sequence of its own."""
+        kept = [part for part in parts if part is not None]
+        self.copies *= len(kept)
+        out = [self.below(part) for part in kept]
+        self.copies //= len(kept)
         return seq(*out)
-
-    return func.with_body(visit(func.body, 1))  # type: ignore[arg-type]
 
 
 def _has_edge_code(loop: For) -> bool:
@@ -149,54 +182,6 @@ def _has_edge_code(loop: For) -> bool:
     if wish not in ("peel", "mask"):
         raise ValueError(f'{TAIL} of loop {loop.loop_var.name} is {wish!r}; it is "peel" or "mask"')
     return bool(wish == "peel")
-
-
-def _split_loop(loop: For, analyzer: Analyzer, copies: int) -> list[tuple[str, Node]] | None:
-    if not (isinstance(loop.min, IntImm) and loop.min.value == 0):
-        return None
-    plan = _plan(loop.loop_var, loop.body, analyzer)
-    if plan is None or copies * 2 > _MAX_COPIES:
-        return None
-    terms, low, high, rest = plan
-    var, dtype = loop.loop_var, loop.loop_var.dtype
-    main_body = _assume(loop.body, terms)
-    extent = loop.extent.value if isinstance(loop.extent, IntImm) else None
-    if rest is None and extent is not None:
-        low, high = max(0, low if low is not None else 0), min(extent, high if high is not None else extent)
-        if high <= low:
-            return None
-        if loop.kind == "serial":
-            pieces: list[tuple[str, Node]] = []
-            if low > 0:
-                pieces.append(_edge(loop, 0, low))
-            pieces.append(_piece(loop, low, high, main_body))
-            if high < extent:
-                pieces.append(_edge(loop, high, extent))
-            return pieces
-        tail = _edge_value(low, high, extent)
-        edge = fresh_copy(loop.body, {} if tail is None else {var: const(tail, dtype)})
-        tests = ([] if low == 0 else [var >= low]) + ([] if high == extent else [var < high])
-        return [("glue", loop.with_(body=IfThenElse(op.all_(*tests), main_body, edge)))]
-    condition = _full_condition(var, low, high, rest)
-    return [("glue", loop.with_(body=IfThenElse(condition, main_body, fresh_copy(loop.body))))]
-
-
-def _split_let(let: LetStmt, first: int, last: int, analyzer: Analyzer, copies: int) -> list[tuple[str, Node]] | None:
-    plan = _plan(let.var, let.body, analyzer)
-    if plan is None or copies * 2 > _MAX_COPIES:
-        return None
-    terms, low, high, rest = plan
-    main_body = _assume(let.body, terms)
-    values: dict[Var, Expr] = {}
-    if rest is None:
-        low, high = max(first, low if low is not None else first), min(last + 1, high if high is not None else last + 1)
-        if high <= low:
-            return None
-        tail = _edge_value(low - first, high - first, last + 1 - first)
-        if tail is not None:
-            values = {let.var: const(tail + first, let.var.dtype)}
-    condition = _full_condition(let.var, low if low != first else None, high if high != last + 1 else None, rest)
-    return [("glue", LetStmt(let.var, let.value, IfThenElse(condition, main_body, fresh_copy(let.body, values))))]
 
 
 def _edge_value(low: int, high: int, extent: int) -> int | None:
@@ -219,67 +204,61 @@ def _full_condition(var: Var, low: int | None, high: int | None, rest: Expr | No
     return op.all_(*tests)
 
 
-def _piece(loop: For, low: int, high: int, body: Stmt) -> tuple[str, Node]:
-    dtype = loop.loop_var.dtype
-    if low == 0:
-        return "loop", loop.with_(extent=const(high, dtype), body=body)
-    return "loop", loop.with_(
-        extent=const(high - low, dtype), body=substitute(body, {loop.loop_var: loop.loop_var + low})
-    )
+def _shortened(loop: For, low: int, high: int, body: Stmt) -> For:
+    """Returns the iterations of ``loop`` from ``low`` to ``high``."""
+    extent = const(high - low, loop.loop_var.dtype)
+    if low:
+        body = substitute(body, {loop.loop_var: loop.loop_var + low})
+    return loop.with_(extent=extent, body=body)
 
 
-def _edge(loop: For, low: int, high: int) -> tuple[str, Node]:
-    dtype = loop.loop_var.dtype
+def _edge(loop: For, low: int, high: int) -> Stmt | None:
+    """Returns a copy of the iterations from ``low`` to ``high``, None when there are none."""
+    if high <= low:
+        return None
     if high - low == 1:
-        return "body", fresh_copy(loop.body, {loop.loop_var: const(low, dtype)})
-    copy = fresh_copy(loop.with_(extent=const(high - low, dtype)))
-    return "loop", copy.with_(body=substitute(copy.body, {copy.loop_var: copy.loop_var + low}))
+        body = fresh_copy(loop.body, {loop.loop_var: const(low, loop.loop_var.dtype)})
+        return body if isinstance(body, SeqStmt) else SeqStmt((body,))
+    copy = fresh_copy(loop)
+    return _shortened(copy, low, high, copy.body)
 
 
-def _plan(var: Var, body: Stmt, analyzer: Analyzer) -> tuple[list[Expr], int | None, int | None, Expr | None] | None:
-    """Returns the checks in ``body`` that splitting at ``var`` decides, and the condition under which all of them hold:
-    ``low <= var < high`` and ``rest`` (a condition on variables from outside)."""
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """The checks that splitting at a variable decides.
+
+    All of them hold where ``low <= var < high`` and ``rest``, a condition on variables from outside; None for no limit.
+    """
+
+    terms: list[Expr]
+    low: int | None
+    high: int | None
+    rest: Expr | None
+
+
+def _plan(var: Var, body: Stmt, analyzer: Analyzer) -> _Plan | None:
+    """Returns the checks in ``body`` that splitting at ``var`` decides, or None when there are none."""
     inner = inner_domains(body)
     terms: list[Expr] = []
-    low: int | None = None
-    high: int | None = None
+    lows: list[int] = []
+    highs: list[int] = []
     rest: list[Expr] = []
     for term in _terms(body):
-        used = vars_in(term)
-        if var not in used or any(structural_equal(term, t) for t in terms):
+        if not vars_in(term) & inner.keys() or any(structural_equal(term, t) for t in terms):
             continue
-        inside = used & set(inner)
-        if not inside or any(inner[v] is None for v in inside):
+        gap = linear_gap(term, var, inner, analyzer, always=True)
+        if gap is None or gap.slope == 0:
             continue
-        gap = as_difference(term)
-        if gap is None:
-            continue
-        span = eval_interval(gap, {v: inner[v] for v in inside})  # type: ignore[misc]
-        if span is None:
-            continue
-        worst = analyzer.simplify(span[1])
-        if vars_in(worst) & set(inner):
-            continue
-        linear = linear_coefficients(worst, [var])
-        if linear is None:
-            continue
-        (slope,), base = linear
-        slope, base = analyzer.simplify(slope), analyzer.simplify(base)
-        if not isinstance(slope, IntImm) or slope.value == 0:
-            continue
-        if isinstance(base, IntImm):  # slope * var + base < 0
-            if slope.value > 0:
-                top = -((base.value) // slope.value)  # ceil(-base / slope)
-                high = top if high is None else min(high, top)
-            else:
-                bottom = base.value // -slope.value + 1
-                low = bottom if low is None else max(low, bottom)
+        if not isinstance(gap.base, IntImm):
+            rest.append(gap.value < 0)
+        elif gap.slope > 0:  # slope * var + base < 0
+            highs.append(-(gap.base.value // gap.slope))  # ceil(-base / slope)
         else:
-            rest.append(worst < 0)
+            lows.append(gap.base.value // -gap.slope + 1)
         terms.append(term)
     if not terms:
         return None
-    return terms, low, high, op.all_(*rest) if rest else None
+    return _Plan(terms, max(lows, default=None), min(highs, default=None), op.all_(*rest) if rest else None)
 
 
 def _conditions(body: Node) -> Iterator[Expr]:

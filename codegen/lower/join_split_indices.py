@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...tir.arith import Analyzer, loop_values
 from ...tir.buffer import Buffer
 from ...tir.expr import BufferLoad, Expr, FloorDiv, FloorMod, IntImm, Var, const
 from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import BufferStore, For
 from ...tir.walk import pre_order, transform, uses_var
+from .scoped_transform import ScopedTransform
 
 
 def join_split_indices(func: PrimFunc) -> PrimFunc:
@@ -31,38 +31,34 @@ def join_split_indices(func: PrimFunc) -> PrimFunc:
     """
     views: dict[tuple[Buffer, int, int], Buffer] = {}
     given = set(func.buffers)
-    analyzer = Analyzer()
-    vectors: list[Var] = []
 
-    def visit(n: Node) -> Node:
-        if isinstance(n, For):
-            if isinstance(n.min, IntImm) or isinstance(n.extent, IntImm):
-                analyzer.bind(n.loop_var, loop_values(n))
-            if n.kind == "vectorized":
-                vectors.append(n.loop_var)
-                for key in [k for k in views if k[0] not in given]:  # scratch memory: each loop gets its own view
-                    del views[key]
-                body = transform(n.body, post=post)
-                vectors.pop()
-                return n if body is n.body else n.with_(body=body)
-        return n.map_children(lambda c: c if isinstance(c, Expr) else visit(c))
-
-    def post(n: Node) -> Node | None:
-        if not isinstance(n, (BufferLoad, BufferStore)):
+    def joined(loop: For, scope: ScopedTransform) -> For | None:
+        if loop.kind != "vectorized":
             return None
-        joined = _joined(n.buffer, n.indices, vectors[-1], analyzer.simplify)
-        if joined is None:
-            return None
-        first, last, index = joined
-        key = (n.buffer, first, last)
-        if key not in views:
-            views[key] = _view(n.buffer, first, last)
-        indices = (*n.indices[:first], index, *n.indices[last + 1 :])
-        if isinstance(n, BufferLoad):
-            return BufferLoad(views[key], indices, n.predicate)
-        return BufferStore(views[key], n.value, indices, n.predicate)
+        for key in [k for k in views if k[0] not in given]:  # scratch memory: each loop gets its own view
+            del views[key]
+        scope.know(loop)
+        simplify = scope.analyzer.simplify
 
-    return func.with_body(visit(func.body))  # type: ignore[arg-type]
+        def post(n: Node) -> Node | None:
+            if not isinstance(n, (BufferLoad, BufferStore)):
+                return None
+            found = _joined(n.buffer, n.indices, loop.loop_var, simplify)
+            if found is None:
+                return None
+            first, last, index = found
+            view = views.get((n.buffer, first, last))
+            if view is None:
+                view = views[n.buffer, first, last] = _view(n.buffer, first, last)
+            indices = (*n.indices[:first], index, *n.indices[last + 1 :])
+            if isinstance(n, BufferLoad):
+                return BufferLoad(view, indices, n.predicate)
+            return BufferStore(view, n.value, indices, n.predicate)
+
+        body = transform(loop.body, post=post)
+        return loop if body is loop.body else loop.with_(body=body)
+
+    return ScopedTransform({For: joined}).function(func)
 
 
 def _joined(

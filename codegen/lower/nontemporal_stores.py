@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from ...tir.arith import Analyzer, linear_coefficients
 from ...tir.buffer import Buffer
@@ -21,6 +22,7 @@ from ...tir.node import Node
 from ...tir.stmt import Allocate, AttrStmt, BufferStore, For, IfThenElse, LetStmt, Stmt, While, seq
 from ...tir.walk import pre_order, substitute, transform, vars_in
 from ..machine.target import Target
+from .scoped_transform import ScopedTransform
 
 NONTEMPORAL = "pragma_nontemporal_store"
 NONTEMPORAL_ATTR = "nontemporal_store"
@@ -88,19 +90,21 @@ def align_nontemporal_stores(func: PrimFunc, target: Target) -> PrimFunc:
     """
     own = {n.buffer.data for n in pre_order(func.body) if isinstance(n, Allocate)}
 
-    def visit(node: Node, active: bool) -> Node:
-        if isinstance(node, Expr):
-            return node
-        if isinstance(node, AttrStmt) and node.attr_key == NONTEMPORAL_ATTR:
-            inner = visit(node.body, True)
-            return node if inner is node.body else inner
-        if isinstance(node, For) and node.kind == "serial":
-            stream = _stream(node, target, active)
-            if stream is not None and stream.store.buffer.data not in own:
-                return _shifted(stream)
-        return node.map_children(lambda c: visit(c, active))
+    def unmarked(s: AttrStmt, scope: ScopedTransform) -> Stmt:
+        new = scope.below(s)
+        return new.body if new is not s and s.attr_key == NONTEMPORAL_ATTR else new  # type: ignore[no-any-return]
 
-    return func.with_body(visit(func.body, False))  # type: ignore[arg-type]
+    def shifted(loop: For, scope: ScopedTransform) -> Stmt | None:
+        if loop.kind != "serial":
+            return None
+        stream = _stream(loop, target, any(_is_mark(s) for s in scope.path))
+        return None if stream is None or stream.store.buffer.data in own else _shifted(stream)
+
+    return ScopedTransform({AttrStmt: unmarked, For: shifted}).function(func)
+
+
+def _is_mark(n: object) -> TypeGuard[AttrStmt]:
+    return isinstance(n, AttrStmt) and n.attr_key == NONTEMPORAL_ATTR
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,7 @@ def _stream(outer: For, target: Target, active: bool) -> _Stream | None:
     body: Stmt = outer
     marked = active
     while True:
-        if isinstance(body, AttrStmt) and body.attr_key == NONTEMPORAL_ATTR:
+        if _is_mark(body):
             marked, body = True, body.body
         elif isinstance(body, For) and not (loops and loops[-1].kind == "vectorized"):
             if loops and body.kind not in ("unrolled", "vectorized"):
@@ -139,7 +143,7 @@ def _stream(outer: For, target: Target, active: bool) -> _Stream | None:
 
     def strip(n: Node) -> Stmt | None:
         nonlocal marked
-        if isinstance(n, AttrStmt) and n.attr_key == NONTEMPORAL_ATTR:
+        if _is_mark(n):
             marked = True
             return n.body
         return None

@@ -57,12 +57,16 @@ class ScopedTransform:
         """Return ``s`` with the statements inside it rewritten, in the scope that it opens."""
         if isinstance(s, IfThenElse):
             return self._branches(s)
-        if isinstance(s, (For, LetStmt)):
-            self._unbound.append(s)
+        self.know(s)
         self.path.append(s)
         new = s.map_children(self.visit)
         self.path.pop()
         return new
+
+    def know(self, s: Stmt) -> None:
+        """Let the analyzer know the values of the variable of ``s``, where ``s`` is a loop or a let."""
+        if isinstance(s, (For, LetStmt)):
+            self._unbound.append(s)
 
     def _branches(self, s: IfThenElse) -> IfThenElse:
         self.path.append(s)

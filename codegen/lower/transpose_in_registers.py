@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ...tir import op
@@ -12,11 +13,11 @@ from ...tir.arith import Analyzer, conjuncts, linear_coefficients
 from ...tir.dtype import bits_of, is_bool, lanes_of, with_lanes
 from ...tir.expr import And, Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, Not, Ramp, Var, const
 from ...tir.function import PrimFunc
-from ...tir.node import Node
 from ...tir.stmt import BufferStore, For, IfThenElse, LetStmt, Stmt, seq
 from ...tir.walk import pre_order, substitute, vars_in
 from ..machine.target import Target
 from .lanes import NotVectorizable, widen
+from .scoped_transform import ScopedTransform
 from .transpose_network import transposed
 from .vector_expressions import vectorize_expr
 
@@ -49,20 +50,14 @@ def transpose_in_registers(func: PrimFunc, target: Target) -> PrimFunc:
     would be gathered element by element.
     """
 
-    def visit(n: Node) -> Node:
-        if isinstance(n, Expr):
-            return n
-        if isinstance(n, For):
-            nest = _nest(n)
-            found = None if nest is None else _plan(nest, target)
-            if found is not None:
-                try:
-                    return found.stmt()
-                except NotVectorizable:
-                    pass
-        return n.map_children(visit)
+    def rewritten(loop: For, _: ScopedTransform) -> Stmt | None:
+        nest = _nest(loop)
+        found = None if nest is None else _plan(nest, target)
+        with suppress(NotVectorizable):
+            return None if found is None else found.stmt()
+        return None
 
-    return func.with_body(visit(func.body))  # type: ignore[arg-type]
+    return ScopedTransform({For: rewritten}).function(func)
 
 
 @dataclass(frozen=True)
