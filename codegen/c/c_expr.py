@@ -43,7 +43,6 @@ from ...tir.expr import (
 )
 from ...tir.index_types import index_like
 from ...tir.rounding import float_bits, round_float
-from ..llvm.loads_stores import strides_of
 from ..lower.lanes import flat_lanes
 from .c_calls import Calls, constant_of
 from .inline_functions import CEmitError, Helpers, c_type
@@ -283,8 +282,8 @@ class CExprs(Calls):
         """Return a pointer to the first element, and a vector of offsets from it unless the lanes are contiguous."""
         offset = [] if isinstance(buffer.elem_offset, IntImm) and not buffer.elem_offset.value else [buffer.elem_offset]
         even = 0
-        pairs = list(zip(indices, strides_of(buffer), strict=True))
-        flat = flat_lanes(indices, strides_of(buffer)) if lanes > 1 else None
+        pairs = list(zip(indices, buffer.element_strides(), strict=True))
+        flat = flat_lanes(indices, buffer.element_strides()) if lanes > 1 else None
         if flat is not None and flat[1] and flat[1] == list(range(flat[1][0], flat[1][0] + lanes)):
             offset += [scalar * step for scalar, step in flat[0]] + [IntImm(flat[1][0])]
             even, pairs = 1, []

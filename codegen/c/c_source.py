@@ -21,8 +21,8 @@ from ...tir.stmt import (
     While,
 )
 from ...tir.walk import pre_order
-from ..llvm.loads_stores import constant_elements, elements_of
-from ..llvm.stack_allocation import REGISTER, stack_buffers
+from ..backend.storage import constant_elements, elements_of, stack_buffers
+from ..lower.promote_registers import REGISTER_SCOPE as REGISTER
 from ..lowered import LoweredFunc
 from .c_expr import CExprs, element
 from .c_header import c_names, c_prototype

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-from typing import TYPE_CHECKING
-
 from ...tir.dtype import lanes_of
 from ...tir.expr import BufferLoad, Call, Expr, Var
 from ...tir.walk import free_vars, pre_order
 from ..math.trig import large_argument_path
-from .function_builder import FunctionBuilder
+from .llvm_scope import LlvmScope
 from .llvm_types import llvm_type
-
-if TYPE_CHECKING:
-    from .llvm_expr import ExprEmitter
 
 
 def is_likely(e: Call) -> bool:
@@ -23,7 +17,7 @@ def is_likely(e: Call) -> bool:
     return usual and not any(isinstance(n, BufferLoad) for side in sides for n in pre_order(side))
 
 
-def emit_likely(em: ExprEmitter, e: Call) -> str:
+def emit_likely(em: LlvmScope, e: Call) -> str:
     """Returns ``yes`` in the lanes where the condition holds. ``no`` is computed only when it does not hold in all of
     them."""
     cond, yes, no = e.args
@@ -31,8 +25,8 @@ def emit_likely(em: ExprEmitter, e: Call) -> str:
     usual, test = em.value(yes), em.value(cond)
     every, lanes = test, lanes_of(cond.dtype)
     if lanes > 1:
-        every = fn.pure(em.intrinsic(f"llvm.vector.reduce.and.v{lanes}i1", "i1", [bools], [test]))
-    every = fn.pure(em.intrinsic("llvm.expect.i1", "i1", ["i1", "i1"], [every, "true"]))
+        every = fn.pure(fn.intrinsic(f"llvm.vector.reduce.and.v{lanes}i1", "i1", [bools], [test]))
+    every = fn.pure(fn.intrinsic("llvm.expect.i1", "i1", ["i1", "i1"], [every, "true"]))
     far = _call_outlined(em, no)
     start, rare, done = fn.block, fn.new_label("rare"), fn.new_label("chosen")
     fn.branch_if(every, done, rare)
@@ -48,7 +42,7 @@ def emit_likely(em: ExprEmitter, e: Call) -> str:
     return phi.name
 
 
-def _call_outlined(em: ExprEmitter, e: Expr) -> str:
+def _call_outlined(em: LlvmScope, e: Expr) -> str:
     """Returns the call of a function that computes ``e``. Expressions with the same text share one function.
 
     Where the target has fused operations, a sine, cosine or tangent becomes the computation for large arguments, which
@@ -65,16 +59,11 @@ def _call_outlined(em: ExprEmitter, e: Expr) -> str:
     passed = ", ".join(f"{llvm_type(v.dtype)} {em.variable(v)}" for v in captured)
     params = ", ".join(f"{llvm_type(v.dtype)} %p{k}" for k, v in enumerate(captured))
     type_ = llvm_type(e.dtype)
-    inner = FunctionBuilder(f"({params}) noinline cold nounwind {em.target.llvm_attributes}")
+    inner = em.builder(f"({params}) noinline cold nounwind {em.target.llvm_attributes}")
     outer = em.fn, em.vars, em.indices
     em.fn, em.vars, em.indices = inner, {v: f"%p{k}" for k, v in enumerate(captured)}, set()
     try:
         inner.do(f"ret {type_} {em.value(e)}")
     finally:
         em.fn, em.vars, em.indices = outer
-    text = inner.text()
-    name = f"rare_{hashlib.sha256(f'{type_}{text}'.encode()).hexdigest()[:12]}"
-    definition = f"define internal {type_} @{name}{text}"
-    if definition not in em.parts.functions:
-        em.parts.functions.append(definition)
-    return f"call {type_} @{name}({passed})"
+    return f"call {type_} @{em.unit.outline(type_, 'rare', inner.text())}({passed})"

@@ -1,23 +1,102 @@
-"""Emits the LLVM IR text of a lowered function."""
+"""The LLVM back end: its words and tables, and the IR text of a lowered function."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from ...tir.buffer import Buffer
 from ...tir.deep_recursion import with_room
 from ...tir.dtype import is_bool, is_int, is_signed
-from ...tir.expr import Call
-from ...tir.stmt import AssertStmt
-from ...tir.walk import distinct
-from ..lowered import LoweredFunc
+from ...tir.expr import EQ, GE, GT, LE, LT, NE, Call, Mul
+from ...tir.stmt import AttrStmt
+from ..backend.emitter import EmitError, Tables
+from ..backend.expressions import EXPRESSIONS
+from ..backend.statements import STATEMENTS
+from ..backend.value_ranges import divisor_range
+from ..lowered import LoweredFunc, Param
 from ..machine.cpu_features import TargetError
+from . import llvm_expr, llvm_stmt, loads_stores
+from .casts import emit_cast
+from .cold_paths import emit_likely, is_likely
+from .exp2_scaling import EXP2_CALLS
 from .function_builder import FunctionBuilder
-from .llvm_expr import EmitError, ModuleParts
-from .llvm_stmt import StmtEmitter
-from .llvm_types import llvm_type
+from .integer_division import divide
+from .llvm_calls import PLAIN_CALLS, if_then_else
+from .llvm_scope import LlvmScope, LlvmUnit
+from .llvm_tiles import TILE_CALLS
+from .llvm_types import float_constant, llvm_type
 from .loop_invariants import NO_LOOP_INVARIANTS, has_no_loop_invariants
-from .stack_allocation import stack_buffers
+from .parallel_regions import parallel_loop
+from .table_lookup import emit_lookup
+from .target_intrinsics import MACHINE_CALLS
 
 NO_TILES = -2
 """The return value when the operating system does not permit the use of tile registers."""
+
+
+class LlvmEmitter(LlvmScope):
+    """An emitter of LLVM IR: SSA values, basic blocks, register values as phi nodes."""
+
+    address = loads_stores.address
+    arithmetic = llvm_expr.arithmetic
+    assertion = llvm_stmt.assertion
+    branch = llvm_stmt.branch
+    check = llvm_stmt.check
+    choice = llvm_expr.choice
+    comparison = llvm_expr.comparison
+    contiguous_address = loads_stores.contiguous_address
+    conversion = emit_cast
+    extreme = llvm_expr.extreme
+    float_extreme = llvm_expr.float_extreme
+    free = llvm_stmt.free
+    integer = llvm_expr.integer
+    let = llvm_expr.let
+    load = loads_stores.load
+    logical = llvm_expr.logical
+    named = llvm_expr.named
+    negation = llvm_expr.negation
+    parallel_loop = parallel_loop
+    ramp = llvm_expr.ramp
+    run_loop = llvm_stmt.run_loop
+    scratch_memory = llvm_stmt.scratch_memory
+    serial_loop = llvm_stmt.serial_loop
+    set_register = llvm_stmt.set_register
+    shuffle = llvm_expr.shuffle
+    stack_memory = llvm_stmt.stack_memory
+    store = loads_stores.store
+    variable = llvm_expr.variable
+    while_loop = llvm_stmt.while_loop
+
+    def floating(self, value: float, dtype: str) -> str:
+        return float_constant(value, dtype)
+
+    def quotient(self, e: Any, a: str, b: str, dtype: str) -> str:
+        return divide(self.fn, e, a, b, dtype, divisor_range(self, e.b))
+
+    def new_register(self, buffer: Buffer) -> str:
+        return "poison"
+
+    def parameter(self, p: Param, name: str) -> str:
+        type_ = llvm_type(p.dtype)
+        if is_int(p.dtype) and is_signed(p.dtype):
+            self.indices.add(p.var)
+            return name if p.dtype == "int64" else self.fn.emit(f"sext {type_} {name} to i64")
+        if is_bool(p.dtype):
+            return self.fn.emit(f"icmp ne i8 {name}, 0")
+        if type_ != p.llvm_type:  # float16 is passed as its bits
+            return self.fn.emit(f"bitcast {p.llvm_type} {name} to {type_}")
+        return name
+
+
+def _if_then_else(em: LlvmScope, e: Call) -> str:
+    return emit_likely(em, e) if is_likely(e) else if_then_else(em, e)
+
+
+TABLES = Tables(
+    {**STATEMENTS, AttrStmt: llvm_stmt.attribute},
+    {**EXPRESSIONS, **dict.fromkeys((EQ, NE, LT, LE, GT, GE), llvm_expr.compared), Mul: llvm_expr.product},
+    {**PLAIN_CALLS, **MACHINE_CALLS, **TILE_CALLS, **EXP2_CALLS, "if_then_else": _if_then_else, "lookup": emit_lookup},
+)
 
 
 @with_room
@@ -28,78 +107,62 @@ def emit(lowered: LoweredFunc) -> str:
     The function returns 0 for success and n when the n-th assertion failed. It refers to ``tw_parallel_for``,
     ``tw_alloc``, ``tw_free`` and ``tw_tiles``.
     """
-    target = lowered.target
     params = []
     for n, p in enumerate(lowered.params):
         if p.kind == "buffer":
             params.append(f"ptr noalias{'' if p.writes else ' readonly'} %a{n}")
         else:
             params.append(f"{p.llvm_type} %a{n}")
-    fn = FunctionBuilder(f"define i32 @{lowered.name}({', '.join(params)}) nounwind {target.llvm_attributes}")
-    parts = ModuleParts()
-    parts.on_stack = stack_buffers(lowered.func.body)
-    for node in distinct(lowered.func.body):
-        if isinstance(node, AssertStmt):
-            parts.assertions.setdefault(id(node), len(parts.assertions) + 1)
-        elif isinstance(node, Call) and node.op in ("tir.call_extern", "tir.address_of"):
-            parts.calls_out = True
-    em = StmtEmitter(fn, parts, target, lowered.name)
-    for n, p in enumerate(lowered.params):
-        if p.kind == "buffer":
-            assert p.buffer is not None
-            em.bases[p.buffer.data] = f"%a{n}"
-        elif p.kind == "size":
-            em.vars[p.var] = f"%a{n}"
-            em.indices.add(p.var)
-            em.analyzer.bind(p.var, (0, None))
-        elif is_int(p.dtype) and is_signed(p.dtype):
-            wide = f"%a{n}" if p.dtype == "int64" else fn.emit(f"sext {llvm_type(p.dtype)} %a{n} to i64")
-            em.vars[p.var] = wide
-            em.indices.add(p.var)
-        elif is_bool(p.dtype):
-            em.vars[p.var] = fn.emit(f"icmp ne i8 %a{n}, 0")
-        elif llvm_type(p.dtype) != p.llvm_type:  # float16 is passed as its bits
-            em.vars[p.var] = fn.emit(f"bitcast {p.llvm_type} %a{n} to {llvm_type(p.dtype)}")
-        else:
-            em.vars[p.var] = f"%a{n}"
+    unit = LlvmUnit(lowered, TABLES)
+    header = f"define i32 @{lowered.name}({', '.join(params)}) nounwind {lowered.target.llvm_attributes}"
+    fn = FunctionBuilder(header, unit.declarations)
+    em = LlvmEmitter(unit, fn)
+    em.bind_parameters(lowered.params, [f"%a{n}" for n in range(len(params))])
     em.stmt(lowered.func.body)
     em.order_nontemporal_stores()
     fn.do("ret i32 0")
-    guard = _with_tile_request(fn, lowered, params, parts) if parts.tiles else []
-    if not target.has_runtime and any(name.startswith("tw_") for name in parts.declarations):
-        what = "threads" if "tw_parallel_for" in parts.declarations else "scratch memory that does not fit the stack"
-        raise TargetError(
-            f"{lowered.name} uses {what}, which the runtime offers on POSIX systems with 64 bits of address, not for "
-            f"{target.triple}; build it with -num-cores=1 and smaller intermediate buffers, or print it as C"
-        )
-    if lowered.name in parts.declarations:
-        raise EmitError(
-            f"function {lowered.name!r} is named like the library function that it calls; give it another name"
-        )
+    guard = _with_tile_request(fn, lowered, params) if unit.tiles else []
+    _check_library(lowered, unit)
     pieces = [
         f"; ModuleID = '{lowered.name}'",
         *([NO_LOOP_INVARIANTS] if has_no_loop_invariants(lowered.func.body) else []),
         f'source_filename = "{lowered.name}"',
-        f'target triple = "{target.triple}"',
+        f'target triple = "{lowered.target.triple}"',
         "",
-        *sorted(parts.declarations.values()),
+        *sorted(unit.declarations.values()),
         "",
         *guard,
         fn.text(),
-        *parts.functions,
-        *[f"!{n} = {text}" for n, text in enumerate(parts.metadata.values())],
+        *unit.functions,
+        *[f"!{n} = {text}" for n, text in enumerate(unit.metadata.values())],
     ]
     return "\n".join(pieces) + "\n"
 
 
-def _with_tile_request(fn: FunctionBuilder, lowered: LoweredFunc, params: list[str], parts: ModuleParts) -> list[str]:
+def _check_library(lowered: LoweredFunc, unit: LlvmUnit) -> None:
+    """Raise an error when the target has no runtime for what the code calls, or when it calls a function of its own
+    name."""
+    target = lowered.target
+    if not target.has_runtime and any(name.startswith("tw_") for name in unit.declarations):
+        what = "threads" if "tw_parallel_for" in unit.declarations else "scratch memory that does not fit the stack"
+        raise TargetError(
+            f"{lowered.name} uses {what}, which the runtime offers on POSIX systems with 64 bits of address, not for "
+            f"{target.triple}; build it with -num-cores=1 and smaller intermediate buffers, or print it as C"
+        )
+    if lowered.name in unit.declarations:
+        raise EmitError(
+            f"function {lowered.name!r} is named like the library function that it calls; give it another name"
+        )
+
+
+def _with_tile_request(fn: FunctionBuilder, lowered: LoweredFunc, params: list[str]) -> list[str]:
     """Returns an exported function that requests the tile registers and then calls the function that ``fn`` becomes.
 
     The two functions are separate so that no instruction for tiles can execute before the request.
     """
     name, attributes = f"{lowered.name}_tiles", lowered.target.llvm_attributes
     fn.header = f"define internal i32 @{name}({', '.join(params)}) noinline nounwind {attributes}"
-    parts.declarations["tw_tiles"] = "declare i32 @tw_tiles()"
+    fn.declarations["tw_tiles"] = "declare i32 @tw_tiles()"
     outer = FunctionBuilder(f"define i32 @{lowered.name}({', '.join(params)}) nounwind {attributes}")
     allowed, refused = outer.new_label("allowed"), outer.new_label("refused")
     outer.branch_if(outer.emit(f"icmp eq i32 {outer.emit('call i32 @tw_tiles()')}, 0"), allowed, refused)

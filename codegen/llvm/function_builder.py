@@ -1,7 +1,8 @@
-"""A builder that writes one LLVM function as text: fresh names, basic blocks, and pure values computed once."""
+"""A builder that writes one LLVM function as text: fresh names, blocks, vectors, and pure values computed once."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 
@@ -21,8 +22,10 @@ class FunctionBuilder:
     branch), so that repeated addresses and splats are emitted once.
     """
 
-    def __init__(self, header: str) -> None:
+    def __init__(self, header: str, declarations: dict[str, str] | None = None) -> None:
         self.header = header
+        self.declarations = {} if declarations is None else declarations
+        """What the module declares, by the name of the function."""
         self.lines: list[str] = []
         self.allocas: list[str] = []
         self.block = "entry"
@@ -79,6 +82,55 @@ class FunctionBuilder:
     def do(self, text: str) -> None:
         """Write an instruction without a value."""
         self.lines.append(f"  {text}")
+
+    def intrinsic(self, name: str, ret: str, types: Sequence[str], args: Sequence[str]) -> str:
+        """Return the text of a call, whose function is declared once in the module."""
+        self.declarations.setdefault(name, f"declare {ret} @{name}({', '.join(types)})")
+        return f"call {ret} @{name}({', '.join(f'{t} {a}' for t, a in zip(types, args, strict=True))})"
+
+    def called(self, name: str, type_: str, *args: str) -> str:
+        """Return the result of a pure function of operands of one type, which is the type of its result."""
+        return self.pure(self.intrinsic(name, type_, [type_] * len(args), args))
+
+    def chosen(self, bools: str, test: str, type_: str, yes: str, no: str) -> str:
+        """Return one of two values, lane by lane where ``bools`` is a vector type."""
+        return self.pure(f"select {bools} {test}, {type_} {yes}, {type_} {no}")
+
+    def splat(self, text: str, base: str, lanes: int) -> str:
+        """Return a vector with a value of type ``base`` in every lane."""
+        if not text.startswith("%"):
+            return text if lanes == 1 else f"splat ({base} {text})"
+        wide = f"<{lanes} x {base}>"
+        first = self.pure(f"insertelement {wide} poison, {base} {text}, i64 0")
+        return self.pure(f"shufflevector {wide} {first}, {wide} poison, <{lanes} x i32> zeroinitializer")
+
+    def shuffled(self, type_: str, a: str, b: str, order: Sequence[int]) -> str:
+        """Return lanes of two vectors of type ``type_`` side by side; a negative number gives an arbitrary value."""
+        picks = ", ".join([f"i32 {'poison' if k < 0 else k}" for k in order])
+        return self.pure(f"shufflevector {type_} {a}, {type_} {b}, <{len(order)} x i32> <{picks}>")
+
+    def lane(self, type_: str, text: str, n: int) -> str:
+        """Return one lane of a vector."""
+        return self.pure(f"extractelement {type_} {text}, i64 {n}")
+
+    def joined(self, type_: str, base: str, lanes: Iterable[str]) -> str:
+        """Return a vector of the given lanes."""
+        out = "poison"
+        for n, text in enumerate(lanes):
+            out = self.pure(f"insertelement {type_} {out}, {base} {text}, i64 {n}")
+        return out
+
+    def each_lane(self, name: str, ret: str, types: Sequence[str], lanes: int, args: Sequence[str]) -> str:
+        """Return the results of a pure function on scalars, for each lane of its operands."""
+
+        def one(operands: Sequence[str]) -> str:
+            return self.pure(self.intrinsic(name, ret, types, operands))
+
+        if lanes == 1:
+            return one(args)
+        wide = [f"<{lanes} x {t}>" for t in types]
+        picked = ([self.lane(t, a, n) for t, a in zip(wide, args, strict=True)] for n in range(lanes))
+        return self.joined(f"<{lanes} x {ret}>", ret, map(one, picked))
 
     def alloca(self, count: int, element: str) -> str:
         """Return stack memory of the function, 64-byte aligned, reserved once at its entry."""

@@ -6,24 +6,20 @@ gives the value of a denormal number, and an addition that aligns the mantissa g
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...tir.dtype import with_lanes
-from .llvm_types import llvm_type, splat_constant
-
-if TYPE_CHECKING:
-    from .llvm_expr import ExprEmitter
+from ..machine.target import Target
+from .function_builder import FunctionBuilder
+from .llvm_types import llvm_type, splat_constant, suffix
 
 
 def _number(n: int, dtype: str, lanes: int) -> str:
     return splat_constant(str(n), with_lanes(dtype, lanes))
 
 
-def half_to_float(em: ExprEmitter, text: str, lanes: int) -> str:
+def half_to_float(fn: FunctionBuilder, target: Target, text: str, lanes: int) -> str:
     """Returns the float32 of a float16, exactly; a signalling NaN becomes quiet."""
-    fn = em.fn
     th, t16, t32, tf, t1 = (llvm_type(with_lanes(d, lanes)) for d in ("float16", "uint16", "uint32", "float32", "bool"))
-    if em.target.has_f16c:
+    if target.has_f16c:
         return fn.pure(f"fpext {th} {text} to {tf}")
 
     def u32(n: int) -> str:
@@ -44,19 +40,18 @@ def half_to_float(em: ExprEmitter, text: str, lanes: int) -> str:
     return fn.pure(f"bitcast {t32} {bits} to {tf}")
 
 
-def float_to_half(em: ExprEmitter, text: str, lanes: int) -> str:
+def float_to_half(fn: FunctionBuilder, target: Target, text: str, lanes: int) -> str:
     """Returns the float16 nearest to a float32, ties to even. A NaN keeps the upper part of its payload and becomes
     quiet."""
-    fn = em.fn
     th, t16, t32, tf, t1 = (llvm_type(with_lanes(d, lanes)) for d in ("float16", "uint16", "uint32", "float32", "bool"))
-    if em.target.has_f16c:
+    if target.has_f16c:
         return fn.pure(f"fptrunc {tf} {text} to {th}")
 
     def u32(n: int) -> str:
         return _number(n, "uint32", lanes)
 
     def choose(test: str, yes: str, no: str) -> str:
-        return fn.pure(f"select {t1} {test}, {t32} {yes}, {t32} {no}")
+        return fn.chosen(t1, test, t32, yes, no)
 
     bits = fn.pure(f"bitcast {tf} {text} to {t32}")
     sign = fn.pure(f"and {t32} {bits}, {u32(0x80000000)}")
@@ -77,20 +72,19 @@ def float_to_half(em: ExprEmitter, text: str, lanes: int) -> str:
     return fn.pure(f"bitcast {t16} {fn.pure(f'trunc {t32} {signed} to {t16}')} to {th}")
 
 
-def double_to_odd_float(em: ExprEmitter, text: str, lanes: int) -> str:
+def double_to_odd_float(fn: FunctionBuilder, text: str, lanes: int) -> str:
     """Returns a float32 whose rounding to float16 equals the rounding of the float64 itself.
 
     The float64 is truncated, and the last bit is set when anything was lost (S. Boldo and G. Melquiond, "When double
     rounding is odd", 2005).
     """
-    fn = em.fn
     t32, tf, td, t1 = (llvm_type(with_lanes(d, lanes)) for d in ("uint32", "float32", "float64", "bool"))
     one = _number(1, "uint32", lanes)
     near = fn.pure(f"fptrunc {td} {text} to {tf}")
     back = fn.pure(f"fpext {tf} {near} to {td}")
     bits = fn.pure(f"bitcast {tf} {near} to {t32}")
     lost = fn.pure(f"fcmp one {td} {back}, {text}")
-    sizes = [fn.pure(em.intrinsic(_fabs(lanes), td, [td], [x])) for x in (back, text)]
+    sizes = [fn.called(f"llvm.fabs.{suffix(with_lanes('float64', lanes))}", td, x) for x in (back, text)]
     beyond = fn.pure(f"fcmp ogt {td} {sizes[0]}, {sizes[1]}")
     cut = fn.pure(f"select {t1} {beyond}, {t32} {fn.pure(f'sub {t32} {bits}, {one}')}, {t32} {bits}")
     marked = fn.pure(f"or {t32} {cut}, {one}")
@@ -98,22 +92,16 @@ def double_to_odd_float(em: ExprEmitter, text: str, lanes: int) -> str:
     return fn.pure(f"bitcast {t32} {chosen} to {tf}")
 
 
-def _fabs(lanes: int) -> str:
-    return f"llvm.fabs.{'f64' if lanes == 1 else f'v{lanes}f64'}"
-
-
-def bfloat_to_float(em: ExprEmitter, text: str, lanes: int) -> str:
+def bfloat_to_float(fn: FunctionBuilder, text: str, lanes: int) -> str:
     """Returns the float32 of a bfloat16, whose bits are the upper half of the float32's bits."""
-    fn = em.fn
     t16, t32, tf = (llvm_type(with_lanes(d, lanes)) for d in ("uint16", "uint32", "float32"))
     wide = fn.pure(f"zext {t16} {text} to {t32}")
     high = fn.pure(f"shl {t32} {wide}, {splat_constant('16', with_lanes('uint32', lanes))}")
     return fn.pure(f"bitcast {t32} {high} to {tf}")
 
 
-def float_to_bfloat(em: ExprEmitter, text: str, lanes: int) -> str:
+def float_to_bfloat(fn: FunctionBuilder, text: str, lanes: int) -> str:
     """Returns the nearest bfloat16, ties to even, by arithmetic on the bits; NaN stays NaN."""
-    fn = em.fn
     t16, t32, tf, t1 = (llvm_type(with_lanes(d, lanes)) for d in ("uint16", "uint32", "float32", "bool"))
 
     def number(n: int) -> str:

@@ -7,29 +7,23 @@ Other divisors are replaced by 1 before the instruction, and the quotient is sel
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...tir.dtype import is_signed, lanes_of, with_lanes
-from ...tir.expr import BinaryOp, Broadcast, BufferLoad, Div, Expr, FloorDiv, FloorMod, IntImm, TruncDiv
-from ...tir.walk import pre_order
+from ...tir.expr import BinaryOp, Div, FloorDiv, FloorMod, TruncDiv
+from .function_builder import FunctionBuilder
 from .llvm_types import llvm_type, splat_constant, zero
-from .value_ranges import range_of
-
-if TYPE_CHECKING:
-    from .llvm_expr import ExprEmitter
 
 
-def divide(em: ExprEmitter, e: BinaryOp, a: str, b: str, dtype: str) -> str:
-    """Returns the quotient or the remainder that ``e`` describes, of two values of type ``dtype``."""
-    quotient = isinstance(e, (Div, TruncDiv, FloorDiv))
-    constant, least = _constant(e.b), range_of(em, e.b)[0]
+def divide(fn: FunctionBuilder, e: BinaryOp, a: str, b: str, dtype: str, divisor: tuple[int | None, int | None]) -> str:
+    """Returns the quotient or the remainder that ``e`` describes, of two values of type ``dtype``. ``divisor`` is the
+    divisor when it is a constant, and the least value that it can have."""
+    quotient, (constant, least) = isinstance(e, (Div, TruncDiv, FloorDiv)), divisor
     if constant == 0 or (constant == -1 and is_signed(dtype)):
         if constant == 0 or not quotient:
             return zero(dtype)
-        return em.fn.pure(f"sub {llvm_type(dtype)} {zero(dtype)}, {a}")
-    if constant is not None or (least is not None and least > 0 and not _has_undefined_lanes(em, e.b)):
-        return _plain(em, e, a, b, dtype)
-    fn, type_, bools = em.fn, llvm_type(dtype), llvm_type(with_lanes("bool", lanes_of(dtype)))
+        return fn.pure(f"sub {llvm_type(dtype)} {zero(dtype)}, {a}")
+    if constant is not None or (least is not None and least > 0):
+        return _plain(fn, e, a, b, dtype)
+    type_, bools = llvm_type(dtype), llvm_type(with_lanes("bool", lanes_of(dtype)))
     one = splat_constant("1", dtype)
     if lanes_of(dtype) > 1:  # lanes that were never stored to hold an arbitrary number
         b = fn.pure(f"freeze {type_} {b}")
@@ -38,37 +32,24 @@ def divide(em: ExprEmitter, e: BinaryOp, a: str, b: str, dtype: str) -> str:
         special = fn.pure(f"icmp ult {type_} {next_}, {splat_constant('2', dtype)}")  # b is -1 or 0
     else:
         special = fn.pure(f"icmp eq {type_} {b}, {zero(dtype)}")
-    safe = fn.pure(f"select {bools} {special}, {type_} {one}, {type_} {b}")
-    result = _plain(em, e, a, safe, dtype)
+    result = _plain(fn, e, a, fn.chosen(bools, special, type_, one, b), dtype)
     if not quotient:  # the remainder by 1 is 0, as it is by 0 and by -1
         return result
-    product = fn.pure(f"mul {type_} {a}, {b}")  # 0, or -a
-    return fn.pure(f"select {bools} {special}, {type_} {product}, {type_} {result}")
+    return fn.chosen(bools, special, type_, fn.pure(f"mul {type_} {a}, {b}"), result)  # 0, or -a
 
 
-def _constant(e: Expr) -> int | None:
-    if isinstance(e, Broadcast):
-        e = e.value
-    return e.value if isinstance(e, IntImm) else None
-
-
-def _has_undefined_lanes(em: ExprEmitter, e: Expr) -> bool:
-    """Returns whether lanes that were never stored to may be read: those of register values outside of a mask."""
-    return lanes_of(e.dtype) > 1 and any(isinstance(n, BufferLoad) and n.buffer in em.registers for n in pre_order(e))
-
-
-def _plain(em: ExprEmitter, e: BinaryOp, a: str, b: str, dtype: str) -> str:
+def _plain(fn: FunctionBuilder, e: BinaryOp, a: str, b: str, dtype: str) -> str:
     """Returns the division when no divisor is 0, and none is -1 where the smallest number may be divided."""
-    fn, type_ = em.fn, llvm_type(dtype)
+    type_ = llvm_type(dtype)
     if isinstance(e, (FloorDiv, FloorMod)) and is_signed(dtype):
-        return _floored(em, isinstance(e, FloorDiv), a, b, dtype)
+        return _floored(fn, isinstance(e, FloorDiv), a, b, dtype)
     word = "div" if isinstance(e, (Div, TruncDiv, FloorDiv)) else "rem"
     return fn.pure(f"{'s' if is_signed(dtype) else 'u'}{word} {type_} {a}, {b}")
 
 
-def _floored(em: ExprEmitter, quotient: bool, a: str, b: str, dtype: str) -> str:
+def _floored(fn: FunctionBuilder, quotient: bool, a: str, b: str, dtype: str) -> str:
     """Returns signed division rounded towards minus infinity, or its remainder."""
-    fn, type_, bool_type = em.fn, llvm_type(dtype), llvm_type(with_lanes("bool", lanes_of(dtype)))
+    type_, bool_type = llvm_type(dtype), llvm_type(with_lanes("bool", lanes_of(dtype)))
     rem = fn.pure(f"srem {type_} {a}, {b}")
     nonzero = fn.pure(f"icmp ne {type_} {rem}, {zero(dtype)}")
     signs = fn.pure(f"xor {type_} {rem}, {b}")
@@ -79,4 +60,4 @@ def _floored(em: ExprEmitter, quotient: bool, a: str, b: str, dtype: str) -> str
         step = fn.pure(f"sext {bool_type} {adjust} to {type_}")
         return fn.pure(f"add {type_} {div}, {step}")
     added = fn.pure(f"add {type_} {rem}, {b}")
-    return fn.pure(f"select {bool_type} {adjust}, {type_} {added}, {type_} {rem}")
+    return fn.chosen(bool_type, adjust, type_, added, rem)

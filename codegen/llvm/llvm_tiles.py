@@ -3,36 +3,23 @@
 A tile is an SSA vector of all its numbers, which loops carry like any other value. Before and after each instruction it
 is cast to LLVM's type of a tile register and back. LLVM removes the casts, so that a tile used only by such
 instructions stays in its register, and configures the registers once in front of the loops.
-
-A tile is an SSA vector of all its numbers, which loops carry as they carry any value. Around each instruction it is
-cast to LLVM's type of a tile register and back; LLVM takes the casts out again, so that a tile which only such
-instructions use stays in its register, and configures the registers once in front of the loops.
 """
 
 from __future__ import annotations
-
-import hashlib
-from typing import TYPE_CHECKING
 
 from ...tir.dtype import bytes_of, element_of, lanes_of, with_lanes
 from ...tir.expr import Broadcast, BufferLoad, Call, Expr, Var, const
 from ...tir.intrinsics.tile_operations import TILE_BYTES, TILE_DOTS, TILE_ROWS
 from ..lower.expand_dots import expand_dot
-from .function_builder import FunctionBuilder
-from .index_arithmetic import index_text
-from .llvm_types import align_of, llvm_type, memory_type, suffix, vector_constant
-from .loads_stores import contiguous_address
-from .target_intrinsics import dot_widths, may_write
-
-if TYPE_CHECKING:
-    from .llvm_expr import ExprEmitter
+from .llvm_scope import LlvmScope
+from .llvm_types import align_of, llvm_type, memory_type, suffix
 
 _SHAPE = ["i16", "i16"]
 _FULL = [str(TILE_ROWS), str(TILE_BYTES)]
 _DOTS = {"uint8x1024": "tdpbusd", "int8x1024": "tdpbssd", "bfloat16x512": "tdpbf16ps"}
 
 
-def _has_instruction(em: ExprEmitter, op: str) -> bool:
+def _has_instruction(em: LlvmScope, op: str) -> bool:
     target = em.target
     if op == "tir.tile_dot4":
         return bool(target.has_amx_int8)
@@ -42,36 +29,36 @@ def _has_instruction(em: ExprEmitter, op: str) -> bool:
 # -- tile registers ------------------------------------------------------------------------------------------------------
 
 
-def _register(em: ExprEmitter, e: Expr) -> str:
+def _register(em: LlvmScope, e: Expr) -> str:
     """Returns the value of ``e`` in a tile register."""
-    em.parts.tiles = True
+    em.unit.tiles = True
     if isinstance(e, Call) and e.op in TILE_DOTS and _has_instruction(em, e.op):
         return _multiplied(em, e)
     place = _place(em, e)
     if place is not None and isinstance(e, (BufferLoad, Call)):
         pointer, step = place
-        text = em.intrinsic(
+        text = em.fn.intrinsic(
             "llvm.x86.tileloadd64.internal", "x86_amx", [*_SHAPE, "ptr", "i64"], [*_FULL, pointer, step]
         )
         return em.cached_load(_loaded(e).buffer, text)
     type_ = em.type(e)
     return em.fn.pure(
-        em.intrinsic(f"llvm.x86.cast.vector.to.tile.{suffix(e.dtype)}", "x86_amx", [type_], [em.value(e)])
+        em.fn.intrinsic(f"llvm.x86.cast.vector.to.tile.{suffix(e.dtype)}", "x86_amx", [type_], [em.value(e)])
     )
 
 
-def _vector(em: ExprEmitter, tile: str, dtype: str) -> str:
+def _vector(em: LlvmScope, tile: str, dtype: str) -> str:
     """Returns the numbers of a tile register as a vector."""
     name = f"llvm.x86.cast.tile.to.vector.{suffix(dtype)}"
-    return em.fn.pure(em.intrinsic(name, llvm_type(dtype), ["x86_amx"], [tile]))
+    return em.fn.pure(em.fn.intrinsic(name, llvm_type(dtype), ["x86_amx"], [tile]))
 
 
-def _multiplied(em: ExprEmitter, e: Call) -> str:
+def _multiplied(em: LlvmScope, e: Call) -> str:
     c, a, b = e.args
     name = f"llvm.x86.{_DOTS[a.dtype]}.internal"
     operands = [_register(em, x) for x in (c, a, b)]
     types = ["i16"] * 3 + ["x86_amx"] * 3
-    return em.fn.pure(em.intrinsic(name, "x86_amx", types, [*_FULL, str(TILE_BYTES), *operands]))
+    return em.fn.pure(em.fn.intrinsic(name, "x86_amx", types, [*_FULL, str(TILE_BYTES), *operands]))
 
 
 # -- memory --------------------------------------------------------------------------------------------------------------
@@ -86,19 +73,19 @@ def _loaded(e: BufferLoad | Call) -> BufferLoad:
     return where
 
 
-def _place(em: ExprEmitter, e: Expr) -> tuple[str, str] | None:
+def _place(em: LlvmScope, e: Expr) -> tuple[str, str] | None:
     """Returns the address of a tile's first row, and the distance of its rows in bytes."""
     if isinstance(e, Call) and e.op in ("tir.tile_load", "tir.tile_store"):
         load = _loaded(e)
         step = e.args[1] * const(bytes_of(element_of(load.buffer.dtype)), e.args[1].dtype)
-        return em.address(load), index_text(em, step)
+        return em.address(load), em.index(step)
     if isinstance(e, BufferLoad) and e.buffer not in em.registers:
-        pointer = contiguous_address(em, e)
+        pointer = em.contiguous_address(e)
         return None if pointer is None else (pointer, str(TILE_BYTES))
     return None
 
 
-def _in_memory(em: ExprEmitter, e: Expr) -> tuple[str, str]:
+def _in_memory(em: LlvmScope, e: Expr) -> tuple[str, str]:
     """Returns :func:`_place`, for a copy on the stack where the tile is not in memory."""
     place = _place(em, e)
     if place is not None:
@@ -108,7 +95,7 @@ def _in_memory(em: ExprEmitter, e: Expr) -> tuple[str, str]:
     return pointer, str(TILE_BYTES)
 
 
-def _load(em: ExprEmitter, e: Call) -> str:
+def _load(em: LlvmScope, e: Call) -> str:
     if _has_instruction(em, e.op):
         return _vector(em, _register(em, e), e.dtype)
     place = _place(em, e)
@@ -120,36 +107,32 @@ def _load(em: ExprEmitter, e: Call) -> str:
         for n in range(TILE_ROWS)
     ]
     while len(parts) > 1:
-        joined = vector_constant(list(range(2 * lanes)), "i32")
         half = memory_type(with_lanes(element_of(e.dtype), lanes))
-        parts = [
-            em.fn.pure(f"shufflevector {half} {low}, {half} {high}, <{2 * lanes} x i32> {joined}")
-            for low, high in zip(parts[::2], parts[1::2], strict=True)
-        ]
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        parts = [em.fn.shuffled(half, low, high, range(2 * lanes)) for low, high in pairs]
         lanes *= 2
     return parts[0]
 
 
-def _store(em: ExprEmitter, e: Call) -> str:
+def _store(em: LlvmScope, e: Call) -> str:
     value = e.args[2]
     place = _place(em, e)
     assert place is not None
     if _has_instruction(em, e.op):
         types = [*_SHAPE, "ptr", "i64", "x86_amx"]
         args = [*_FULL, *place, _register(em, value)]
-        em.fn.do(em.intrinsic("llvm.x86.tilestored64.internal", "void", types, args))
+        em.fn.do(em.fn.intrinsic("llvm.x86.tilestored64.internal", "void", types, args))
     else:
         text, type_, lanes = em.value(value), em.type(value), lanes_of(value.dtype) // TILE_ROWS
         row = memory_type(with_lanes(element_of(value.dtype), lanes))
         for n in range(TILE_ROWS):
-            which = vector_constant(list(range(n * lanes, (n + 1) * lanes)), "i32")
-            part = em.fn.pure(f"shufflevector {type_} {text}, {type_} poison, <{lanes} x i32> {which}")
+            part = em.fn.shuffled(type_, text, "poison", range(n * lanes, (n + 1) * lanes))
             em.fn.do(f"store {row} {part}, ptr {_row(em, place, n)}, align {align_of(value.dtype)}")
-    may_write(em, (e.args[0],))
+    em.may_write((e.args[0],))
     return ""
 
 
-def _row(em: ExprEmitter, place: tuple[str, str], n: int) -> str:
+def _row(em: LlvmScope, place: tuple[str, str], n: int) -> str:
     """Returns the address of a tile's row."""
     pointer, step = place
     if n == 0:
@@ -161,9 +144,9 @@ def _row(em: ExprEmitter, place: tuple[str, str], n: int) -> str:
 # -- products ------------------------------------------------------------------------------------------------------------
 
 
-def _dot(em: ExprEmitter, e: Call) -> str:
+def _dot(em: LlvmScope, e: Call) -> str:
     if _has_instruction(em, e.op):
-        em.parts.tiles = True
+        em.unit.tiles = True
         return _vector(em, _multiplied(em, e), e.dtype)
     c, a, b = e.args
     fn, type_ = em.fn, em.type(e)
@@ -176,7 +159,7 @@ def _dot(em: ExprEmitter, e: Call) -> str:
     return fn.emit(f"load {type_}, ptr {total}, align 64")
 
 
-def _by_rows(em: ExprEmitter, e: Call) -> str:
+def _by_rows(em: LlvmScope, e: Call) -> str:
     """Returns the name of a function that adds a product of tiles to ``c``, a row at a time.
 
     Its parameters are ``(ptr c, ptr a, i64 step of a, ptr b, i64 step of b)``. It uses dot products of vectors.
@@ -187,7 +170,7 @@ def _by_rows(em: ExprEmitter, e: Call) -> str:
     row_type, left_type = (llvm_type(k) for k in kinds)
     acc, left = Var("c", kinds[0]), Var("a", kinds[1])
     right = Var("b", with_lanes(element_of(b.dtype), 16 * width))
-    inner = FunctionBuilder(
+    inner = em.builder(
         f"(ptr %c, ptr noalias %a, i64 %astep, ptr noalias %b, i64 %bstep) noinline nounwind {em.target.llvm_attributes}"
     )
     outer = em.fn, em.vars, em.indices
@@ -228,15 +211,10 @@ def _by_rows(em: ExprEmitter, e: Call) -> str:
     inner.fill(r, [("0", "entry"), (lower, done)])
     inner.fill(k, [("0", row), (following, step)])
     inner.fill(total, [(before, row), (after, step)])
-    text = inner.text()
-    name = f"tile_dot_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-    definition = f"define internal void @{name}{text}"
-    if definition not in em.parts.functions:
-        em.parts.functions.append(definition)
-    return name
+    return em.unit.outline("void", "tile_dot", inner.text())
 
 
-def _row_dot(em: ExprEmitter, op: str, c: Var, a: Var, b: Var) -> Expr:
+def _row_dot(em: LlvmScope, op: str, c: Var, a: Var, b: Var) -> Expr:
     """Returns one step of one row. A signed left factor is converted to the unsigned one of the instruction, if there
     is one."""
     if op == "tir.tile_dot2_bf16":
@@ -244,7 +222,7 @@ def _row_dot(em: ExprEmitter, op: str, c: Var, a: Var, b: Var) -> Expr:
     plain = Call("tir.dot4_u8i8", (c, a, b), c.dtype)
     if element_of(a.dtype) == "uint8":
         return plain
-    if not dot_widths(em.target, plain.op):
+    if not em.target.dot_lanes(plain.op):
         return expand_dot(plain)
     unsigned = with_lanes("uint8", lanes_of(a.dtype))
     middle = Broadcast(const(128, "uint8"), lanes_of(a.dtype))

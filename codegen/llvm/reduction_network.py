@@ -8,40 +8,33 @@ which only the sums of columns are kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from ...tir.dtype import bits_of, element_of, lanes_of, with_lanes
-from ...tir.expr import Call, Shuffle
+from ...tir.dtype import bits_of, with_lanes
+from .function_builder import FunctionBuilder
 from .llvm_types import llvm_type
-
-if TYPE_CHECKING:
-    from .llvm_expr import ExprEmitter
 
 Combine = Callable[[str, str, str], str]
 """The combination of two values of a type."""
 
 
-def reduce_rows(em: ExprEmitter, e: Call, combine: Combine, one: Callable[[str, str], str]) -> str:
-    """Returns a vector whose lane ``r`` combines the ``r``-th part of the argument's lanes. ``one`` reduces a vector of
-    a type to a scalar, for shapes that the network does not support."""
-    (vector,) = e.args
-    rows, scalar = lanes_of(e.dtype), element_of(e.dtype)
-    lanes = lanes_of(vector.dtype) // rows
-    rest = _parts(em, vector, rows, lanes)
+def reduce_rows(
+    fn: FunctionBuilder, rest: list[str], scalar: str, lanes: int, register_lanes: int, combine: Combine,
+    one: Callable[[str, str], str],
+) -> str:  # fmt: skip
+    """Returns a vector whose lane ``r`` combines the ``lanes`` lanes of row ``r``. ``one`` reduces a vector of a type to
+    a scalar, for shapes that the network does not support."""
+    rows = len(rest)
     unit = 128 // bits_of(scalar)  # the lanes of one part, within which unpacking works
     if rows & (rows - 1) or lanes & (lanes - 1) or bits_of(scalar) not in (32, 64) or rows > lanes or lanes < unit:
-        out, type_ = "poison", llvm_type(e.dtype)
-        for n, part in enumerate(rest):
-            lane = one(part, with_lanes(scalar, lanes))
-            out = em.fn.pure(f"insertelement {type_} {out}, {llvm_type(scalar)} {lane}, i64 {n}")
-        return out
+        base = llvm_type(scalar)
+        return fn.joined(f"<{rows} x {base}>", base, (one(part, with_lanes(scalar, lanes)) for part in rest))
 
     def step(a: str, b: str, low: list[int], high: list[int], width: int) -> str:
-        halves = [_picked(em, a, b, llvm_type(with_lanes(scalar, width)), order) for order in (low, high)]
+        halves = [fn.shuffled(llvm_type(with_lanes(scalar, width)), a, b, order) for order in (low, high)]
         return combine(halves[0], halves[1], with_lanes(scalar, len(low)))
 
-    most = max(unit, em.target.vector_lanes(scalar))
+    most = max(unit, register_lanes)
     parts, wide = [], lanes
     for part in rest:  # each row is first reduced to one register
         lanes = wide
@@ -88,24 +81,3 @@ def _unpacking(lanes: int, unit: int, have: int) -> tuple[list[int], list[int]]:
                 chunk = [first + n * have + k for k in range(have)]
                 order += [*chunk, *[lanes + k for k in chunk]]
     return low, high
-
-
-def _parts(em: ExprEmitter, vector: object, rows: int, lanes: int) -> Iterator[str]:
-    """Yields the rows as separate values. These are usually the vectors from which the argument was concatenated."""
-    if (
-        isinstance(vector, Shuffle)
-        and len(vector.vectors) == rows
-        and tuple(vector.indices) == tuple(range(rows * lanes))
-    ):
-        for v in vector.vectors:
-            yield em.value(v)
-        return
-    text, type_ = em.value(vector), em.type(vector)  # type: ignore[arg-type]
-    for n in range(rows):
-        yield _picked(em, text, "poison", type_, list(range(n * lanes, (n + 1) * lanes)))
-
-
-def _picked(em: ExprEmitter, a: str, b: str, type_: str, order: list[int]) -> str:
-    return em.fn.pure(
-        f"shufflevector {type_} {a}, {type_} {b}, <{len(order)} x i32> <{', '.join(f'i32 {k}' for k in order)}>"
-    )

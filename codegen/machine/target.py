@@ -181,6 +181,17 @@ class Target:
         """Return whether dot products of bfloat16 pairs are instructions."""
         return self.has("avx512bf16") or (self.arch == "aarch64" and self.has("bf16"))
 
+    def dot_lanes(self, op: str) -> list[int]:
+        """Return the numbers of lanes for which ``tir.dot4_u8i8`` or ``tir.dot2_bf16`` is an instruction, the largest
+        first."""
+        if self.arch == "aarch64":
+            return [4] if op == "tir.dot4_u8i8" and self.has("i8mm") else []
+        if op == "tir.dot4_u8i8":
+            wide, narrow = self.has_vnni, self.has_avx_vnni or (self.has_vnni and self.has("avx512vl"))
+        else:
+            wide, narrow = self.has_bf16, self.has_bf16 and self.has("avx512vl")
+        return [*([16] if wide and self.vector_bits >= 512 else []), *([8, 4] if narrow else [])]
+
     @property
     def has_amx(self) -> bool:
         """Return whether a program may request tile registers: AMX, under Linux."""

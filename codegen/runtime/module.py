@@ -14,11 +14,11 @@ import numpy as np
 from ...tir.dtype import to_numpy
 from ...tir.stmt import AssertStmt
 from ...tir.walk import pre_order
+from ..backend.storage import CACHE_LINE
 from ..c.c_source import emit_c
 from ..export import export_module
 from ..llvm.emit import NO_TILES
 from ..llvm.jit import CompiledCode, JITError, Loaded, load
-from ..llvm.llvm_expr import CACHE_LINE
 from ..llvm.llvm_stmt import OUT_OF_MEMORY
 from ..lowered import LoweredFunc, Param
 from .arguments import Arguments, c_types

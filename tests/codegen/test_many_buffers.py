@@ -7,7 +7,7 @@ from tilewright import te
 from tilewright.codegen import Target, lower
 from tilewright.codegen.compile import compile as compile_function
 from tilewright.codegen.llvm.emit import emit
-from tilewright.codegen.llvm.stack_allocation import stack_buffers
+from tilewright.codegen.backend.storage import stack_buffers
 from tilewright.tir.dtype import bytes_of
 from tilewright.tir.parser import parse
 

@@ -24,7 +24,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "codegen/lower/unroll_loops.py", "codegen/lower/vector_expressions.py", "codegen/lower/vectorize_loops.py",
     ),
     "back ends": (
-        "codegen/llvm/casts.py", "codegen/llvm/llvm_expr.py", "codegen/llvm/half_conversions.py", "codegen/llvm/index_arithmetic.py",
+        "codegen/llvm/casts.py", "codegen/llvm/llvm_expr.py", "codegen/llvm/half_conversions.py", "codegen/llvm/llvm_scope.py",
         "codegen/llvm/loads_stores.py", "codegen/llvm/reduction_network.py", "codegen/llvm/llvm_stmt.py", "codegen/c/c_calls.py",
         "codegen/c/c_source.py", "codegen/c/c_expr.py", "codegen/c/inline_functions.py",
     ),

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...tir.arith.interval import EVERYTHING, Interval, interval_of
 from ...tir.dtype import is_int, lanes_of
-from ...tir.expr import Add, Broadcast, Call, Cast, Expr, FloorMod, IntImm, Max, Min, Ramp, Select, Sub, Var
+from ...tir.expr import Add, Broadcast, BufferLoad, Call, Cast, Expr, FloorMod, IntImm, Max, Min, Ramp, Select, Sub, Var
+from ...tir.walk import pre_order
+from .emitter import Emitter
+from .expressions import constant_of
 
-if TYPE_CHECKING:
-    from .llvm_expr import ExprEmitter
 
-
-def range_of(em: ExprEmitter, e: Expr) -> Interval:
+def range_of(em: Emitter, e: Expr) -> Interval:
     """Return the least and the greatest value that a lane of the integer ``e`` can have."""
     rule = _RULES.get(type(e))
     found = rule(em, e) if rule is not None else EVERYTHING
@@ -23,23 +23,23 @@ def range_of(em: ExprEmitter, e: Expr) -> Interval:
     return found
 
 
-def _var(em: ExprEmitter, e: Var) -> Interval:
+def _var(em: Emitter, e: Var) -> Interval:
     value = em.meanings.get(e)
     return EVERYTHING if value is None else range_of(em, value)
 
 
-def _ramp(em: ExprEmitter, e: Ramp) -> Interval:
+def _ramp(em: Emitter, e: Ramp) -> Interval:
     if not isinstance(e.stride, IntImm):
         return EVERYTHING
     reach = e.stride.value * (e.lanes - 1)
     return range_of(em, e.base).plus(Interval(min(reach, 0), max(reach, 0))).unless_wrapped(e.dtype)
 
 
-def _operands(em: ExprEmitter, e: Any) -> tuple[Interval, Interval]:
+def _operands(em: Emitter, e: Any) -> tuple[Interval, Interval]:
     return range_of(em, e.a), range_of(em, e.b)
 
 
-def _cast(em: ExprEmitter, e: Cast) -> Interval:
+def _cast(em: Emitter, e: Cast) -> Interval:
     source = e.value.dtype
     if not is_int(source):
         return Interval(0, 1) if source.startswith("bool") else EVERYTHING
@@ -48,13 +48,26 @@ def _cast(em: ExprEmitter, e: Cast) -> Interval:
     return Interval(widest.lo if low is None else low, widest.hi if high is None else high).unless_wrapped(e.dtype)
 
 
-def _call(em: ExprEmitter, e: Call) -> Interval:
+def _call(em: Emitter, e: Call) -> Interval:
     if e.op == "tir.bitwise_and":  # a bitwise and with a nonnegative number is at most that number
         for mask in e.args:
             low, high = range_of(em, mask)
             if low is not None and low >= 0 and high is not None:
                 return Interval(0, high)
     return EVERYTHING
+
+
+def divisor_range(em: Emitter, e: Expr) -> tuple[int | None, int | None]:
+    """Return the divisor when it is a constant, and the least value that a lane of it can have where that is known.
+
+    Nothing is known of lanes that were never stored to, such as those of register values outside of a mask.
+    """
+    constant = constant_of(e)
+    if isinstance(constant, int):
+        return constant, constant
+    if lanes_of(e.dtype) > 1 and any(isinstance(n, BufferLoad) and n.buffer in em.registers for n in pre_order(e)):
+        return None, None
+    return None, range_of(em, e).lo
 
 
 _RULES: dict[type, Callable[[Any, Any], Interval]] = {

@@ -1,0 +1,12 @@
+"""What every back end does in the same way, and the table of back ends.
+
+A back end turns a lowered function into text. :class:`.emitter.Emitter` holds what is in scope and dispatches on the
+types of nodes; :mod:`.statements` and :mod:`.expressions` decide what a node means and call the words of a target, which
+are its abstract methods. :mod:`.registry` has the table, :mod:`.storage` the place of each scratch buffer,
+:mod:`.lane_offsets` the addresses that the lanes of an access have, :mod:`.value_ranges` the bounds of integers and
+:mod:`.captures` what a loop uses and may write.
+
+Import from the modules; this package imports none of them. A target of 150 lines is in docs/toy_target.md.
+"""
+
+__all__: list[str] = []

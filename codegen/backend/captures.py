@@ -1,0 +1,107 @@
+"""Finds what a statement uses from outside, what it may write, and whether it can fail."""
+
+from __future__ import annotations
+
+from ...tir.buffer import Buffer
+from ...tir.expr import BufferLoad, Call, Expr, Var
+from ...tir.node import Node
+from ...tir.stmt import Allocate, AssertStmt, BufferStore, Stmt
+from ...tir.walk import pre_order
+from ..lower.promote_registers import REGISTER_SCOPE
+from .emitter import EmitError, Emitter
+
+_POINTER_CALLS = ("tir.address_of", "tir.call_extern", "tir.call_llvm_intrin", "tir.tvm_access_ptr")
+_READING_CALLS = ("tir.prefetch", "tir.misaligned", "tir.tile_load")
+
+
+def captured(em: Emitter, body: Stmt) -> tuple[list[Var], list[Var]]:
+    """Returns the variables and the data pointers in scope that a statement uses, in order of first use.
+
+    The sizes and strides of a buffer that it accesses are used as well. Register values cannot be captured.
+    """
+    found: dict[Var, None] = {}
+    data: dict[Var, None] = {}
+
+    def see(node: Node) -> None:
+        for n in pre_order(node):
+            if isinstance(n, Var) and n in em.vars:
+                found.setdefault(n)
+            elif isinstance(n, Var) and n in em.bases:
+                data.setdefault(n)
+            buffer = getattr(n, "buffer", None)
+            if isinstance(buffer, Buffer) and buffer.data in em.bases:
+                if buffer.data not in data:
+                    data.setdefault(buffer.data)
+                    for e in (*buffer.shape, *buffer.element_strides(), buffer.elem_offset):
+                        see(e)
+            elif isinstance(buffer, Buffer) and isinstance(n, Allocate):
+                for e in buffer.shape:
+                    see(e)
+            if isinstance(n, BufferLoad) and n.buffer in em.registers:
+                raise EmitError(f"the register value {n.buffer.name} crosses a parallel loop")
+
+    see(body)
+    return list(found), list(data)
+
+
+class Effects:
+    """What statements may write, found once for each of them."""
+
+    def __init__(self, calls_out: bool) -> None:
+        self.calls_out = calls_out
+        """Whether the function holds calls that may write through a pointer."""
+        self._known: dict[int, tuple[Stmt, frozenset[Buffer], frozenset[Var]]] = {}
+
+    def of(self, s: Stmt) -> tuple[frozenset[Buffer], frozenset[Var]]:
+        """Return the register values and the data pointers that ``s`` may write."""
+        known = self._known.get(id(s))
+        if known is not None:
+            return known[1], known[2]
+        registers: set[Buffer] = set()
+        memory: set[Var] = set()
+        for child in s.children():
+            if isinstance(child, Stmt):
+                r, m = self.of(child)
+                registers |= r
+                memory |= m
+            elif self.calls_out and isinstance(child, Expr):
+                memory |= _written_by_calls(child)
+        if isinstance(s, BufferStore):
+            if s.buffer.scope == REGISTER_SCOPE:
+                registers.add(s.buffer)
+            else:
+                memory.add(s.buffer.data)
+        found = (s, frozenset(registers), frozenset(memory))
+        self._known[id(s)] = found
+        return found[1], found[2]
+
+
+def _written_by_calls(e: Expr) -> set[Var]:
+    """Returns the data pointers through which calls inside an expression may write."""
+    out: set[Var] = set()
+    for n in pre_order(e, lambda n: getattr(n, "op", "") not in _READING_CALLS):
+        if getattr(n, "op", "") in _POINTER_CALLS:
+            for inner in pre_order(n):
+                if isinstance(inner, BufferLoad):
+                    out.add(inner.buffer.data)
+                elif isinstance(inner, Var) and inner.dtype == "handle":
+                    out.add(inner)
+    return out
+
+
+def is_external_call(e: Node) -> bool:
+    """Returns whether a node calls a function from outside the program."""
+    return isinstance(e, Call) and e.op.startswith(("tir.call_extern", "tir.call_pure_extern"))
+
+
+def asserts(body: Stmt) -> bool:
+    """Returns whether a statement holds assertions."""
+    return any(isinstance(n, AssertStmt) for n in pre_order(body, lambda n: not isinstance(n, Expr)))
+
+
+def needs_scratch(body: Stmt, on_stack: frozenset[Buffer]) -> bool:
+    """Returns whether a statement allocates memory of the runtime, which may refuse it."""
+    return any(
+        isinstance(n, Allocate) and n.buffer.scope != REGISTER_SCOPE and n.buffer not in on_stack
+        for n in pre_order(body, lambda n: not isinstance(n, Expr))
+    )

@@ -1,0 +1,275 @@
+"""The base of back ends: what is in scope, dispatch on the types of nodes, and the words that a target has to say."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...tir.arith import Analyzer
+from ...tir.buffer import Buffer
+from ...tir.expr import BufferLoad, Call, Expr, Shuffle, Var
+from ...tir.stmt import AssertStmt, For, IfThenElse, Stmt, While
+from ...tir.walk import distinct
+from ..lowered import LoweredFunc, Param
+from .storage import stack_buffers
+
+
+class EmitError(ValueError):
+    """Raised for a construct in the lowered function that the target cannot say. The message is for the developer of a
+    pass."""
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The functions that emit nodes, by the type of the node, and calls, by the operation's name without ``tir.``.
+
+    Each takes the emitter and the node. Those of :mod:`.statements` and :mod:`.expressions` are the usual ones; a target
+    replaces some.
+    """
+
+    statements: Mapping[type, Callable[[Any, Any], None]]
+    expressions: Mapping[type, Callable[[Any, Any], str]]
+    calls: Mapping[str, Callable[[Any, Any], str]]
+
+
+class Unit:
+    """What all emitters of one lowered function share."""
+
+    def __init__(self, lowered: LoweredFunc, tables: Tables) -> None:
+        self.target, self.name, self.tables = lowered.target, lowered.name, tables
+        body = lowered.func.body
+        self.on_stack = stack_buffers(body)
+        """Scratch buffers on the stack."""
+        self.assertions: dict[int, int] = {}
+        """Numbers of the assertions by identity, in the order of the text: what a function returns when one fails."""
+        self.calls_out = False
+        """Whether some call may write memory in a way that the emitter cannot see."""
+        for node in distinct(body):
+            if isinstance(node, AssertStmt):
+                self.assertions.setdefault(id(node), len(self.assertions) + 1)
+            elif isinstance(node, Call) and node.op in ("tir.call_extern", "tir.address_of"):
+                self.calls_out = True
+
+
+class Emitter(ABC):
+    """An emitter of one function, or of a part that became a function of its own.
+
+    A value is a text: a name or a literal of the target. The abstract methods are the words of a target. They receive
+    the texts of operands, with their data types; those that receive a node emit its parts themselves.
+    """
+
+    form = "machine"
+    """What the target's text is called in messages."""
+    error: type[EmitError] = EmitError
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit, self.target = unit, unit.target
+        self.analyzer = Analyzer()
+        self.vars: dict[Var, str] = {}
+        """Values of variables: 64-bit integers for those in ``indices``, else of their own type."""
+        self.indices: set[Var] = set()
+        self.meanings: dict[Var, Expr] = {}
+        """The values of the integer variables of data, from which their ranges follow."""
+        self.bases: dict[Var, str] = {}
+        """Addresses of the buffers in scope, by their data pointers."""
+        self.registers: dict[Buffer, str] = {}
+        """Values of the buffers that are never in memory."""
+        self.scratch: list[str] = []
+        """The runtime's memory in use here, given back when the function ends early."""
+        self.in_parallel = False
+        self._expressions = unit.tables.expressions
+        self._statements = unit.tables.statements
+
+    # -- dispatch --------------------------------------------------------------------------------------------------
+
+    def stmt(self, s: Stmt) -> None:
+        """Emit a statement."""
+        emit = self._statements.get(type(s))
+        if emit is None:
+            raise self.error(f"{type(s).__name__} must be lowered before {self.form} code is emitted")
+        emit(self, s)
+
+    def value(self, e: Expr) -> str:
+        """Return the value of an expression, emitted where it needs instructions."""
+        emit = self._expressions.get(type(e))
+        if emit is None:
+            raise self.error(f"no {self.form} form for {type(e).__name__}: {e}")
+        return emit(self, e)
+
+    def call(self, e: Call) -> str:
+        """Return the value of a call."""
+        emit = self.unit.tables.calls.get(e.op.removeprefix("tir."))
+        return self.other_call(e) if emit is None else emit(self, e)
+
+    def other_call(self, e: Call) -> str:
+        """Return the value of a call that is not in the table."""
+        raise self.error(f"no {self.form} form for the call {e.op} of {e.dtype}")
+
+    # -- scopes ----------------------------------------------------------------------------------------------------
+
+    def bind_parameters(self, params: tuple[Param, ...], names: list[str]) -> None:
+        """Bring the parameters of the function into scope."""
+        for p, name in zip(params, names, strict=True):
+            if p.buffer is not None:
+                self.bases[p.buffer.data] = name
+            elif p.kind == "size":
+                self.vars[p.var] = name
+                self.indices.add(p.var)
+                self.analyzer.bind(p.var, (0, None))
+            else:
+                self.vars[p.var] = self.parameter(p, name)
+
+    def lookup(self, var: Var) -> str:
+        """Return the value of a variable as it is kept."""
+        try:
+            return self.vars[var]
+        except KeyError:
+            raise self.error(f"variable {var.name} is not defined here") from None
+
+    def base(self, buffer: Buffer) -> str:
+        """Return the address of a buffer's data."""
+        try:
+            return self.bases[buffer.data]
+        except KeyError:
+            raise self.error(
+                f"buffer {buffer.name} has no memory here: it is neither parameter nor allocated"
+            ) from None
+
+    def parameter(self, p: Param, name: str) -> str:
+        """Return the value of a scalar parameter, converted from its form in calls."""
+        return name
+
+    # -- indices: 64-bit integers ----------------------------------------------------------------------------------
+
+    def computes_index(self, e: Expr) -> bool:
+        """Return whether index arithmetic on scalars is computed in 64 bits here."""
+        return True
+
+    @abstractmethod
+    def index(self, e: Expr) -> str:
+        """Return a scalar integer in 64 bits."""
+
+    @abstractmethod
+    def index_value(self, e: Expr) -> str:
+        """Return index arithmetic as a value of its own type."""
+
+    # -- the words of a target: values -------------------------------------------------------------------------------
+
+    @abstractmethod
+    def integer(self, value: int, dtype: str) -> str:
+        """Return a constant of an integer type or bool."""
+
+    @abstractmethod
+    def floating(self, value: float, dtype: str) -> str:
+        """Return a constant of a floating-point type."""
+
+    @abstractmethod
+    def variable(self, var: Var) -> str:
+        """Return the value of a variable in its own type; of a buffer's pointer, the address."""
+
+    @abstractmethod
+    def arithmetic(self, op: type, a: str, b: str, dtype: str) -> str:
+        """Return a sum, difference, product, or quotient of floats. Integers wrap."""
+
+    @abstractmethod
+    def quotient(self, e: Any, a: str, b: str, dtype: str) -> str:
+        """Return a quotient or remainder of integers as the type of ``e`` says."""
+
+    @abstractmethod
+    def extreme(self, e: Any) -> str:
+        """Return a Min or Max; of floats, NaN when either is NaN."""
+
+    @abstractmethod
+    def comparison(self, op: type, a: str, b: str, dtype: str) -> str:
+        """Return a comparison of operands of type ``dtype``."""
+
+    @abstractmethod
+    def logical(self, e: Any) -> str:
+        """Return an And or Or; the second operand of scalars that reads memory is evaluated only when it decides."""
+
+    @abstractmethod
+    def negation(self, a: str, dtype: str) -> str:
+        """Return the opposite of a bool, or of a vector of them."""
+
+    @abstractmethod
+    def choice(self, test: str, yes: str, no: str, dtype: str, tested: str) -> str:
+        """Return one of two values, lane by lane where the test's type ``tested`` is a vector."""
+
+    @abstractmethod
+    def splat(self, text: str, dtype: str, lanes: int) -> str:
+        """Return a vector with a scalar of type ``dtype`` in every lane."""
+
+    @abstractmethod
+    def ramp(self, e: Any) -> str:
+        """Return a vector of evenly spaced values as data."""
+
+    @abstractmethod
+    def shuffle(self, e: Shuffle) -> str:
+        """Return lanes picked from vectors."""
+
+    @abstractmethod
+    def conversion(self, e: Expr, to: str) -> str:
+        """Return ``e`` converted: integers are truncated or extended by their own sign, floats rounded to nearest even."""
+
+    @abstractmethod
+    def let(self, e: Any) -> str:
+        """Return an expression that names a part of itself."""
+
+    @abstractmethod
+    def load(self, e: BufferLoad) -> str:
+        """Return what a load reads from memory."""
+
+    # -- the words of a target: statements ---------------------------------------------------------------------------
+
+    @abstractmethod
+    def named(self, var: Var, value: Expr, is_index: bool) -> str:
+        """Return what stands for a variable from here on. Index arithmetic is 64 bits wide."""
+
+    @abstractmethod
+    def store(self, buffer: Buffer, indices: tuple[Expr, ...], value: str, dtype: str, predicate: Expr | None) -> None:
+        """Write a value of type ``dtype``, in the lanes of the predicate when there is one."""
+
+    @abstractmethod
+    def set_register(self, buffer: Buffer, value: str) -> None:
+        """Give a register value its next value."""
+
+    @abstractmethod
+    def new_register(self, buffer: Buffer) -> str:
+        """Return the first value of a register value, which is arbitrary."""
+
+    @abstractmethod
+    def stack_memory(self, buffer: Buffer, elements: int) -> str:
+        """Return the address of memory on the stack."""
+
+    @abstractmethod
+    def scratch_memory(self, buffer: Buffer, elements: int | None) -> str:
+        """Return the address of the runtime's memory; None: the number of elements is not a constant."""
+
+    @abstractmethod
+    def free(self, pointer: str) -> None:
+        """Give the runtime's memory back."""
+
+    @abstractmethod
+    def serial_loop(self, s: For) -> None:
+        """Emit a loop whose iterations run in order."""
+
+    @abstractmethod
+    def parallel_loop(self, s: For) -> None:
+        """Emit a loop whose iterations are distributed to threads."""
+
+    @abstractmethod
+    def while_loop(self, s: While) -> None:
+        """Emit a loop that tests its condition before each iteration."""
+
+    @abstractmethod
+    def branch(self, s: IfThenElse) -> None:
+        """Emit an if."""
+
+    @abstractmethod
+    def assertion(self, holds: str, s: AssertStmt, number: int) -> None:
+        """Emit code that ends the function with the number of the assertion unless the condition holds."""
+
+    def evaluated(self, value: str) -> None:  # noqa: B027 -- nothing is left to do where values are instructions
+        """Emit a value as a statement, for its effects."""

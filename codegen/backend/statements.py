@@ -1,0 +1,115 @@
+"""Emits statements: what each type of node asks of a target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...tir.dtype import lanes_of, with_lanes
+from ...tir.expr import Expr, IntImm, Var
+from ...tir.index_types import index_like
+from ...tir.stmt import (
+    Allocate,
+    AssertStmt,
+    AttrStmt,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    While,
+)
+from ..lower.promote_registers import REGISTER_SCOPE
+from .emitter import Emitter
+from .storage import constant_elements
+
+
+def _sequence(em: Emitter, s: SeqStmt) -> None:
+    for child in s.seq:
+        em.stmt(child)
+
+
+def _attribute(em: Emitter, s: AttrStmt) -> None:
+    em.stmt(s.body)
+
+
+def _evaluate(em: Emitter, s: Evaluate) -> None:
+    if not isinstance(s.value, IntImm):
+        em.evaluated(em.value(s.value))
+
+
+def define(em: Emitter, var: Var, value: Expr) -> None:
+    """Bind a variable to its value."""
+    is_index = index_like(var) and index_like(value)
+    em.vars[var] = em.named(var, value, is_index)
+    if is_index:
+        em.indices.add(var)
+        em.analyzer.bind(var, value)
+    elif var.dtype[:3] == "int" or var.dtype[:4] == "uint":
+        em.meanings[var] = value
+
+
+def _let(em: Emitter, s: LetStmt) -> None:
+    define(em, s.var, s.value)
+    em.stmt(s.body)
+
+
+def _store(em: Emitter, s: BufferStore) -> None:
+    value = em.value(s.value)
+    if s.buffer.scope == REGISTER_SCOPE:
+        em.set_register(s.buffer, value)
+        return
+    lanes = max([lanes_of(i.dtype) for i in s.indices], default=1)
+    if lanes > 1 and lanes_of(s.value.dtype) == 1:
+        value = em.splat(value, s.value.dtype, lanes)
+    em.store(
+        s.buffer, s.indices, value, s.buffer.dtype if lanes == 1 else with_lanes(s.buffer.dtype, lanes), s.predicate
+    )
+
+
+def _allocate(em: Emitter, s: Allocate) -> None:
+    buffer = s.buffer
+    if buffer.scope == REGISTER_SCOPE:
+        em.registers[buffer] = em.new_register(buffer)
+        em.stmt(s.body)
+        del em.registers[buffer]
+        return
+    size = constant_elements(buffer)
+    if buffer in em.unit.on_stack:
+        em.bases[buffer.data] = em.stack_memory(buffer, max(size or 0, 1) * lanes_of(buffer.dtype))
+        em.stmt(s.body)
+        return
+    pointer = em.bases[buffer.data] = em.scratch_memory(buffer, size)
+    em.scratch.append(pointer)
+    em.stmt(s.body)
+    em.scratch.pop()
+    em.free(pointer)
+
+
+def _loop(em: Emitter, s: For) -> None:
+    if s.kind == "parallel" and not em.in_parallel and em.target.num_cores > 1:
+        if not (isinstance(s.extent, IntImm) and s.extent.value <= 1):
+            em.parallel_loop(s)
+            return
+    em.serial_loop(s)
+
+
+def _assertion(em: Emitter, s: AssertStmt) -> None:
+    em.assertion(em.value(s.condition), s, em.unit.assertions[id(s)])
+    em.stmt(s.body)
+
+
+STATEMENTS: dict[type, Callable[[Any, Any], None]] = {
+    Allocate: _allocate,
+    AssertStmt: _assertion,
+    AttrStmt: _attribute,
+    BufferStore: _store,
+    Evaluate: _evaluate,
+    For: _loop,
+    IfThenElse: lambda em, s: em.branch(s),
+    LetStmt: _let,
+    SeqStmt: _sequence,
+    While: lambda em, s: em.while_loop(s),
+}
+"""The usual emitters by the type of statement."""

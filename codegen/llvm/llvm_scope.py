@@ -1,0 +1,275 @@
+"""What is in scope while LLVM IR is emitted: the function under construction, earlier loads, indices, and addresses."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+
+from ...tir.buffer import Buffer
+from ...tir.dtype import bits_of, bytes_of, element_of, is_bool, is_signed, lanes_of
+from ...tir.expr import (
+    Add,
+    BinaryOp,
+    Broadcast,
+    BufferLoad,
+    Cast,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mul,
+    Sub,
+    Var,
+)  # fmt: skip
+from ...tir.index_types import INDEX_TYPES, index_like
+from ...tir.stmt import For
+from ...tir.walk import pre_order
+from ..backend.captures import Effects
+from ..backend.emitter import Emitter, Tables, Unit
+from ..backend.lane_offsets import Products
+from ..backend.storage import CACHE_LINE
+from ..lowered import LoweredFunc
+from .function_builder import FunctionBuilder
+from .linear_sums import Linear
+from .llvm_types import align_of, llvm_type, memory_type
+
+
+class LlvmUnit(Unit):
+    """The parts that the functions of one module share: declarations and the functions outlined so far."""
+
+    def __init__(self, lowered: LoweredFunc, tables: Tables) -> None:
+        super().__init__(lowered, tables)
+        self.declarations: dict[str, str] = {}
+        self.functions: list[str] = []
+        self.outlined = 0
+        self.metadata: dict[str, str] = {}
+        self.tiles = False
+        """Whether some instruction uses tile registers, which the operating system has to allow first."""
+        self.effects = Effects(self.calls_out)
+
+    def outline(self, type_: str, stem: str, definition: str) -> str:
+        """Return the name of a function, which is defined once: ``definition`` begins at its parameters."""
+        name = f"{stem}_{hashlib.sha256(f'{type_}{definition}'.encode()).hexdigest()[:12]}"
+        text = f"define internal {type_} @{name}{definition}"
+        if text not in self.functions:
+            self.functions.append(text)
+        return name
+
+
+class LlvmScope(Emitter):
+    """The state of an emitter of LLVM IR. The modules of this folder emit nodes with it."""
+
+    unit: LlvmUnit
+
+    def __init__(self, unit: LlvmUnit, fn: FunctionBuilder) -> None:
+        super().__init__(unit)
+        self.fn = fn
+        self.streaming = 0
+        """Whether stores are non-temporal: 1 where the emitter proves that they are aligned, 2 where full vectors are
+        known to be."""
+        self.streamed = False
+        self.failure: str | None = None
+        """In a parallel region: the address where the number of a failure is left for the caller. None: the function
+        returns it."""
+        self.leaving: dict[str, str] = {}
+        """For each block of scratch memory, the label where it and the earlier ones are given back."""
+        self.reason: str | None = None
+        """The address of the function's return value in the meantime."""
+        self.own_memory: set[str] = set()
+        """Pointers to scratch memory, aligned to a cache line."""
+        self._versions: dict[Var, int] = {}
+        self._clock = 0
+
+    def builder(self, header: str) -> FunctionBuilder:
+        """Return a builder of another function of the module."""
+        return FunctionBuilder(header, self.unit.declarations)
+
+    def type(self, e: Expr) -> str:
+        """Return the LLVM type of an expression's value."""
+        return llvm_type(e.dtype)
+
+    def values(self, exprs: Sequence[Expr]) -> list[str]:
+        """Return the values of several expressions."""
+        return [self.value(e) for e in exprs]
+
+    def splat(self, text: str, dtype: str, lanes: int) -> str:
+        return self.fn.splat(text, llvm_type(dtype), lanes)
+
+    # -- what the modules ask of each other --------------------------------------------------------------------------
+
+    @abstractmethod
+    def address(self, e: BufferLoad) -> str:
+        """Return the address of the first lane of an access."""
+
+    @abstractmethod
+    def contiguous_address(self, e: BufferLoad) -> str | None:
+        """Return the address of the first lane, or None unless the lanes are contiguous in memory and all are read."""
+
+    @abstractmethod
+    def float_extreme(self, largest: bool, x: str, y: str, dtype: str, x_is_number: bool = False) -> str:
+        """Return Min or Max of floats, NaN if either is NaN."""
+
+    @abstractmethod
+    def run_loop(self, s: For, low: str, high: str, may_be_empty: bool) -> None:
+        """Emit the blocks of a loop over ``[low, high)``."""
+
+    @abstractmethod
+    def check(self, holds: str, code: str) -> None:
+        """Emit code that continues when ``holds``, and otherwise gives scratch memory back and ends with ``code``."""
+
+    # -- loads, emitted once ---------------------------------------------------------------------------------------
+
+    def version(self, data: Var) -> int:
+        """Return a number that changes when memory behind a pointer is written."""
+        return self._versions.get(data, 0)
+
+    def cached_load(self, buffer: Buffer, text: str) -> str:
+        """Return a load, which is emitted once as long as nothing is stored to the buffer."""
+        key = f"{text} ;{self.version(buffer.data)}"
+        known = self.fn.recall(key)
+        return known if known is not None else self.fn.remember(key, self.fn.emit(text))
+
+    def touch(self, *data: Var) -> None:
+        """Forget earlier loads through these pointers, because the memory was written."""
+        self._clock += 1
+        for var in data:
+            self._versions[var] = self._clock
+
+    def may_write(self, args: Sequence[Expr]) -> None:
+        """Mark memory whose address is among ``args`` as written by a call."""
+        for a in args:
+            for n in pre_order(a):
+                if isinstance(n, BufferLoad):
+                    self.touch(n.buffer.data)
+                elif isinstance(n, Var) and n in self.bases:
+                    self.touch(n)
+
+    def called_with_effects(self, name: str, dtype: str, args: Sequence[Expr]) -> str:
+        """Return the result of a function that may write through the pointers among ``args``."""
+        text = self.fn.intrinsic(name, llvm_type(dtype), [self.type(a) for a in args], self.values(args))
+        self.may_write(args)
+        if dtype == "void":
+            self.fn.do(text)
+            return ""
+        return self.fn.emit(text)
+
+    def order_nontemporal_stores(self) -> None:
+        """Emit the fence that orders non-temporal stores with all others before the function ends."""
+        if self.streamed and self.target.arch == "x86_64":
+            self.fn.do(self.fn.intrinsic("llvm.x86.sse.sfence", "void", [], []))
+
+    def from_memory(self, text: str, dtype: str) -> str:
+        """Convert a value from its form in memory to the form for computation (bools take a byte in memory)."""
+        if not is_bool(dtype):
+            return text
+        zero = "0" if lanes_of(dtype) == 1 else "zeroinitializer"
+        return self.fn.pure(f"icmp ne {memory_type(dtype)} {text}, {zero}")
+
+    def to_memory(self, text: str, dtype: str) -> str:
+        """Convert a value in the direction opposite to :meth:`from_memory`."""
+        if not is_bool(dtype):
+            return text
+        return self.fn.pure(f"zext {llvm_type(dtype)} {text} to {memory_type(dtype)}")
+
+    # -- indices ---------------------------------------------------------------------------------------------------
+
+    def linear(self, e: Expr) -> Linear:
+        """Return the scalar integer ``e`` as a sum. Parts that are not sums, or that wrap around in their own type,
+        become operands."""
+        if isinstance(e, IntImm):
+            return Linear(e.value)
+        if isinstance(e, Broadcast):
+            return self.linear(e.value)
+        if e.dtype in INDEX_TYPES:
+            if isinstance(e, Add):
+                return self.linear(e.a).plus(self.linear(e.b))
+            if isinstance(e, Sub):
+                return self.linear(e.a).plus(self.linear(e.b), -1)
+            if isinstance(e, Mul):
+                return self.linear(e.a).product(self.linear(e.b), self.fn)
+        return Linear(0, {self._operand(e): 1})
+
+    def index(self, e: Expr) -> str:
+        return self.linear(e).text(self.fn)
+
+    def index_value(self, e: Expr) -> str:
+        text = self.index(e)
+        if self.type(e) == "i64" or not text.startswith("%"):
+            return text
+        return self.fn.pure(f"trunc i64 {text} to {self.type(e)}")
+
+    def computes_index(self, e: Expr) -> bool:
+        return any(isinstance(n, Var) and n in self.indices for n in pre_order(e))
+
+    def _operand(self, e: Expr) -> str:
+        """Return the i64 value of an expression that is not a sum."""
+        if isinstance(e, Var) and e in self.indices:
+            return self.lookup(e)
+        if e.dtype in INDEX_TYPES:
+            if isinstance(e, (FloorDiv, FloorMod)):
+                return self._floor(e)
+            if isinstance(e, (Min, Max)):
+                name = "smin" if isinstance(e, Min) else "smax"
+                return self.fn.called(f"llvm.{name}.i64", "i64", self.index(e.a), self.index(e.b))
+        if isinstance(e, Cast) and index_like(e):
+            return self.index(e.value)
+        text, type_ = self.value(e), self.type(e)
+        if type_ == "i64":
+            return text
+        extend = "zext" if e.dtype.startswith(("u", "b")) else "sext"
+        return self.fn.pure(f"{extend} {type_} {text} to i64")
+
+    def _floor(self, e: BinaryOp) -> str:
+        a, quotient = self.index(e.a), isinstance(e, FloorDiv)
+        c = e.b.value if isinstance(e.b, IntImm) else 0
+        positive = self.is_nonnegative(e.a)
+        if c > 0 and c & (c - 1) == 0:  # an arithmetic shift and a mask round down for negative numbers too
+            return self.fn.pure(f"ashr i64 {a}, {c.bit_length() - 1}" if quotient else f"and i64 {a}, {c - 1}")
+        if c > 0 and positive:
+            return self.fn.pure(f"{'udiv' if quotient else 'urem'} i64 {a}, {c}")
+        return self.quotient(e, a, self.index(e.b), "int64")
+
+    def is_nonnegative(self, e: Expr) -> bool:
+        """Return whether an index is known not to be negative."""
+        low = self.analyzer.const_int_bound(e)[0]
+        return low is not None and low >= 0
+
+    def vector_index(self, e: Expr, lanes: int) -> str:
+        """Return a vector index as i64 lanes."""
+        text = self.value(e)
+        if bits_of(e.dtype) == 64:
+            return text
+        how = "sext" if is_signed(e.dtype) else "zext"
+        return self.fn.pure(f"{how} {self.type(e)} {text} to <{lanes} x i64>")
+
+    # -- addresses -------------------------------------------------------------------------------------------------
+
+    def total(self, products: Products) -> Linear:
+        """Return a sum of products."""
+        out = Linear()
+        for index, step in products:
+            out = out.plus(self.linear(index).product(self.linear(step), self.fn))
+        return out
+
+    def pointer(self, buffer: Buffer, offset: Linear) -> str:
+        """Return the address of an element. The variable part comes first, then the constant part, which addressing
+        modes absorb."""
+        element, pointer = memory_type(element_of(buffer.dtype)), self.base(buffer)
+        if offset.terms:
+            varying = Linear(0, offset.terms).text(self.fn)
+            pointer = self.fn.pure(f"getelementptr {element}, ptr {pointer}, i64 {varying}")
+        if offset.const:
+            pointer = self.fn.pure(f"getelementptr {element}, ptr {pointer}, i64 {offset.const}")
+        return pointer
+
+    def alignment(self, buffer: Buffer, offset: Linear, dtype: str) -> int:
+        """Return a guaranteed alignment of a vector access in bytes. Scratch memory begins at a cache line."""
+        sure = align_of(dtype)
+        if lanes_of(dtype) == 1 or self.bases.get(buffer.data) not in self.own_memory:
+            return sure
+        step = math.gcd(offset.const, *offset.terms.values()) * bytes_of(element_of(dtype))
+        return max(sure, math.gcd(step, CACHE_LINE))
