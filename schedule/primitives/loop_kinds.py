@@ -11,7 +11,6 @@ from ...tir.analysis.tree import tree_of
 from ...tir.expr import Var
 from ...tir.function import PrimFunc
 from ..errors import ScheduleError
-from ..harmless_conflicts import why_not_privatizable
 from ..primitive import primitive
 from ..require.independence import check_independent
 from ..require.lookup import find_loop
@@ -30,7 +29,7 @@ def parallel(func: PrimFunc, loop: Var) -> PrimFunc:
     """
     tree = tree_of(func)
     target = find_loop(tree, loop)
-    check_independent(tree, target, "run in parallel", scratch=why_not_privatizable)
+    check_independent(tree, target, "run in parallel", private=True)
     return tree.replace({target: target.with_(kind="parallel", thread_binding=None)})
 
 
@@ -79,5 +78,5 @@ def bind(func: PrimFunc, loop: Var, thread_axis: str) -> PrimFunc:
             hint="blockIdx.x, threadIdx.y, vthread.z and their like",
         )
     reducing = thread_axis.startswith("threadIdx")
-    check_independent(tree, target, f"run on {thread_axis}", scratch=why_not_privatizable, reducing=reducing)
+    check_independent(tree, target, f"run on {thread_axis}", private=True, reducing=reducing)
     return tree.replace({target: target.with_(kind="thread_binding", thread_binding=thread_axis)})

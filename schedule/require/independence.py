@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from ...tir.analysis.accessed_boxes import accessed_boxes_below
 from ...tir.analysis.dependence import conflicts
 from ...tir.analysis.tree import Tree
+from ...tir.buffer import Buffer
 from ...tir.expr import IterVar, Var
 from ...tir.stmt import BlockRealize, For, Stmt
 from ...tir.walk import pre_order, uses_var
@@ -20,10 +21,13 @@ def check_independent(
     tree: Tree,
     loop: For,
     doing: str,
-    scratch: Callable[..., str | None] | None = None,
+    private: bool = False,
     reducing: bool = False,
 ) -> None:
     """Raise ScheduleError unless the iterations of ``loop`` are independent of each other.
+
+    With ``private``, a buffer does not count when each iteration can have a copy of its own. With ``reducing``,
+    iterations may accumulate into the same elements.
 
     Only those axes below that are bound to the loop are checked: spatial axes stay independent beside an axis that must
     run in order (a scan).
@@ -31,6 +35,11 @@ def check_independent(
     var = loop.loop_var
     check_blocks_of_nest(tree, [loop], {IterVar.SPATIAL, IterVar.REDUCE}, bound=True)
     touches = require(accessed_boxes_below(loop.body))
+    why_shared: dict[Buffer, str | None] = {}
+    if private:
+        why_shared = {t.buffer: None for t in touches if t.is_store}
+        why_shared = {buffer: why_not_privatizable(tree, loop, buffer, touches) for buffer in why_shared}
+        touches = [t for t in touches if why_shared.get(t.buffer, "read alone") is not None]
     for conflict in conflicts(analyzer_above(tree, loop), [loop], touches):
         buffer = conflict.store.buffer
         block = binding_block(conflict.store, conflict.other, [var])
@@ -46,12 +55,7 @@ def check_independent(
                 where=(loop, block),
                 hint="choose a spatial loop, or rfactor the reduction first",
             )
-        why = "they are not proven to be different elements"
-        if scratch is not None:
-            reason = scratch(tree, loop, buffer, touches)
-            if reason is None:
-                continue
-            why = reason
+        why = why_shared.get(buffer) or "they are not proven to be different elements"
         raise ScheduleError(
             f"iterations of loop {var.name} share elements of buffer {buffer.name}: {conflict.text()}; they cannot "
             f"{doing} ({why})",
@@ -67,14 +71,12 @@ def check_loops_above(tree: Tree, stmt: Stmt, which: Callable[[For], bool] = lam
     """
     for loop in filter(which, tree.loops_above(stmt)):
         if loop.kind == "parallel":
-            check_independent(tree, loop, "run in parallel", scratch=why_not_privatizable)
+            check_independent(tree, loop, "run in parallel", private=True)
         elif loop.kind == "vectorized":
             check_independent(tree, loop, "be the lanes of vectors")
         elif loop.kind == "thread_binding":
             reducing = (loop.thread_binding or "").startswith("threadIdx")
-            check_independent(
-                tree, loop, f"run on {loop.thread_binding}", scratch=why_not_privatizable, reducing=reducing
-            )
+            check_independent(tree, loop, f"run on {loop.thread_binding}", private=True, reducing=reducing)
 
 
 def _axis(realize: BlockRealize, var: Var) -> str:

@@ -85,10 +85,13 @@ def conflicts(
         for number, store in enumerate(group):
             if not store.is_store:
                 continue
+            for loop in store.loops:
+                analyzer.bind(loop.loop_var, Range(loop.min, loop.extent))
+            digits = write_digits(analyzer, store.indices)
             for other_number, other in enumerate(group):
                 if other.is_store and other_number < number:
                     continue
-                missing = _undetermined(analyzer, second, wanted, store, other)
+                missing = _undetermined(analyzer, second, wanted, (store, digits), other)
                 if missing:
                     yield Conflict(store, other, missing)
 
@@ -119,19 +122,20 @@ def _undetermined(
     analyzer: Analyzer,
     second: dict[Var, Var],
     wanted: Sequence[Var],
-    store: Access,
+    stored: tuple[Access, tuple[list[Expr], list[DigitSum]] | None],
     other: Access,
 ) -> tuple[Var, ...]:
-    """Return the variables of ``wanted`` that may differ although both accesses address the same element."""
-    for loop in store.loops:
-        analyzer.bind(loop.loop_var, Range(loop.min, loop.extent))
+    """Return the variables of ``wanted`` that may differ although both accesses address the same element.
+
+    ``stored`` is the store and its indices as sums of digits; ``analyzer`` knows its loops.
+    """
+    store, left = stored
     rename: dict[Var, Expr] = {**second, **{v: Var(f"{v.name}''", v.dtype) for v in other.moving}}
     for loop in other.loops:
         var = Var(f"{loop.loop_var.name}''", loop.loop_var.dtype)
         lo, extent = substitute(loop.min, rename), substitute(loop.extent, rename)
         rename[loop.loop_var] = var
         analyzer.bind(var, Range(lo, extent))
-    left = write_digits(analyzer, store.indices)
     right = write_digits(analyzer, [substitute(e, rename) for e in other.indices])
     if left is None or right is None:
         return tuple(wanted)
