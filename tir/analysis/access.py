@@ -48,6 +48,7 @@ class Around:
     in_init: bool = False
     in_while: bool = False
     in_attribute: bool = False
+    in_address: bool = False
     seen: set[int] = field(default_factory=set)
     """The expressions that were visited here: one that occurs in several places counts once."""
 
@@ -210,6 +211,8 @@ class Accesses:
             return
         if n.op in ("tir.address_of", "tir.call_extern"):
             self.pointers.append((n, around))
+        if n.op in ("tir.address_of", "tir.tvm_access_ptr"):
+            around = around.with_(in_address=True)
         for arg in n.args:
             self._visit(arg, around)
 

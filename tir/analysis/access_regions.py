@@ -8,7 +8,7 @@ box; a reduction's own output is not among the reads when there is an init.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -26,7 +26,6 @@ from ..expr import (
     FloorDiv,
     FloorMod,
     IntImm,
-    Let,
     Max,
     Min,
     Mul,
@@ -39,10 +38,10 @@ from ..expr import (
     const,
 )
 from ..index_types import INDEX_TYPES
-from ..node import Node
 from ..op import max_, min_
-from ..stmt import Allocate, Block, BlockRealize, BufferStore, For, LetStmt, SeqStmt, Stmt
-from ..walk import pre_order, substitute, uses_var
+from ..stmt import BlockRealize, For, Stmt
+from ..walk import pre_order, uses_var
+from .access import Access, Accesses, accesses_below
 
 Interval = tuple[Expr, Expr]
 """The least and the greatest value, both included."""
@@ -65,13 +64,19 @@ def access_regions(body: Stmt, init: Stmt | None = None) -> tuple[tuple[BufferRe
     read from memory which the block itself writes, such as the middle in a binary search. So do more than a few indices
     that cannot be compared with each other, such as the loads in gathers of gathers.
     """
-    found = _Accesses(body if init is None else SeqStmt((init, body)))
-    if init is not None:
-        found.statement(init, {})
-    found.statement(body, {})
-    writes = found.writes
-    reads = {b: box for b, box in found.reads.items() if init is None or b not in writes}
-    return _regions(reads), _regions(writes)
+    parts = [accesses_below(s) for s in (init, body) if s is not None]
+    found = _Boxes(parts)
+    for part in parts:
+        for access in part.outside_of(_declares):
+            found.add(access)
+    reads = {b: box for b, box in found.reads.items() if init is None or b not in found.writes}
+    return _regions(reads), _regions(found.writes)
+
+
+def _declares(realize: BlockRealize) -> bool:
+    """Return whether the declared regions of a block stand for what is inside it."""
+    block = realize.block
+    return bool(block.iter_vars or block.reads or block.writes)
 
 
 def _regions(boxes: Mapping[Buffer, list[Interval]]) -> tuple[BufferRegion, ...]:
@@ -89,91 +94,44 @@ def _range(lo: Expr, hi: Expr) -> Range:
     return Range(analyzer.simplify(lo), extent)
 
 
-class _Accesses:
-    def __init__(self, whole: Stmt) -> None:
-        self.whole = whole
+class _Boxes:
+    """Joins the boxes of accesses to each buffer, in the order in which the buffers are met."""
+
+    def __init__(self, parts: Sequence[Accesses]) -> None:
         self.reads: dict[Buffer, list[Interval]] = {}
         self.writes: dict[Buffer, list[Interval]] = {}
-        self.own: set[Buffer] = set()
+        self.own = {b for part in parts for b in part.allocated}
+        self.parts = parts
+        self.ranges: dict[For, Interval | None] = {}
         self.undecided: Counter[tuple[Buffer, int]] = Counter()  # undecided minima and maxima, by dimension
 
-    def statement(self, stmt: Any, env: Env) -> None:
-        """Collect the accesses of a statement; ``env`` holds the loops of the block around it."""
-        if isinstance(stmt, For):
-            self.expression(stmt.min, env)
-            self.expression(stmt.extent, env)
-            lo, hi = interval(stmt.min, env), interval(stmt.min + stmt.extent - 1, env)
-            ends = None if lo is None or hi is None else (lo[0], hi[1])
-            self.statement(stmt.body, {**env, stmt.loop_var: ends})
-        elif isinstance(stmt, BufferStore):
-            self.access(self.writes, stmt.buffer, stmt.indices, env)
-            self.expression(stmt.value, env)
-            for index in stmt.indices:
-                self.expression(index, env)
-            if stmt.predicate is not None:
-                self.expression(stmt.predicate, env)
-        elif isinstance(stmt, Allocate):
-            self.own.add(stmt.buffer)
-            self.statement(stmt.body, env)
-        elif isinstance(stmt, LetStmt):
-            self.expression(stmt.value, env)
-            self.statement(substitute(stmt.body, {stmt.var: stmt.value}) if _indexes(stmt) else stmt.body, env)
-        elif isinstance(stmt, BlockRealize) and not (stmt.block.iter_vars or stmt.block.reads or stmt.block.writes):
-            self.own.update(stmt.block.alloc_buffers)  # such a block declares nothing, so the accesses inside it count
-            for part in (stmt.block.init, stmt.block.body):
-                if part is not None:
-                    self.statement(part, env)
-        elif isinstance(stmt, BlockRealize):
-            values = dict(zip([iv.var for iv in stmt.block.iter_vars], stmt.iter_values, strict=True))
-            inside = {m.buffer for m in stmt.block.match_buffers} | set(stmt.block.alloc_buffers)
-            for value in stmt.iter_values:
-                self.expression(value, env)
-            for into, regions in ((self.reads, stmt.block.reads), (self.writes, stmt.block.writes)):
-                for region in regions:
-                    if region.buffer not in inside:
-                        box = [(substitute(r.min, values), substitute(r.min + r.extent - 1, values))
-                               for r in region.region]  # fmt: skip
-                        self.box(into, region.buffer, box, env)
-        elif isinstance(stmt, Expr):
-            self.expression(stmt, env)
-        else:
-            for child in stmt.children():
-                self.statement(child, env)
-
-    def expression(self, expr: Node, env: Env) -> None:
-        """Collect the loads of an expression, an outer load before the loads in its indices."""
-        if isinstance(expr, Let) and any(isinstance(n, BufferLoad) for n in pre_order(expr.body)):
-            self.expression(expr.value, env)
-            self.expression(substitute(expr.body, {expr.var: expr.value}), env)
+    def add(self, access: Access) -> None:
+        """Widen the box of an access over the loops around it, and join it with the boxes of its buffer so far."""
+        buffer = access.buffer
+        if buffer in self.own or (access.is_declared and buffer in _matched(access)):
             return
-        if isinstance(expr, BufferLoad):
-            self.access(self.reads, expr.buffer, expr.indices, env)
-        for child in expr.children():
-            self.expression(child, env)
-
-    def access(self, into: dict[Buffer, list[Interval]], buffer: Buffer, indices: Any, env: Any) -> None:
-        """Add the access of one element, or of one vector of elements."""
-        box = []
-        for index in indices:
-            box.append(lanes_ends(index))
-        self.box(into, buffer, box, env)
-
-    def box(self, into: dict[Buffer, list[Interval]], buffer: Buffer, box: list[Any], env: Any) -> None:
-        """Widen the box over the loops of ``env``, and join it with the boxes of ``buffer`` that were found so far."""
-        if buffer in self.own:
-            return
+        env = self.env(access.loops)
         wide: list[Interval] = []
-        for (lo, hi), extent in zip(box, buffer.shape, strict=True):
+        for (lo, hi), extent in zip(_ends_of(access), buffer.shape, strict=True):
             low = None if lo is None else interval(lo, env)
-            high = low if lo is hi else interval(hi, env)
+            high = low if lo is hi or hi is None else interval(hi, env)
             ends = None if low is None or high is None else (low[0], high[1])
             wide.append((const(0, extent.dtype), extent - 1) if ends is None or self.changes(ends) else ends)
+        into = self.writes if access.is_store else self.reads
         old = into.get(buffer)
-        into[buffer] = (
-            wide
-            if old is None
-            else [self.join(buffer, d, a, b) for d, (a, b) in enumerate(zip(old, wide, strict=True))]
-        )
+        if old is not None:
+            wide = [self.join(buffer, d, a, b) for d, (a, b) in enumerate(zip(old, wide, strict=True))]
+        into[buffer] = wide
+
+    def env(self, loops: Sequence[For]) -> Env:
+        """Return the ranges of loops, each over all iterations of the loops around it."""
+        env: dict[Var, Interval | None] = {}
+        for loop in loops:
+            if loop not in self.ranges:
+                lo, hi = interval(loop.min, env), interval(loop.min + loop.extent - 1, env)
+                self.ranges[loop] = None if lo is None or hi is None else (lo[0], hi[1])
+            env[loop.loop_var] = self.ranges[loop]
+        return env
 
     def changes(self, ends: Interval) -> bool:
         """Return whether the ends are read from memory that the block writes, so that they have no single value."""
@@ -183,13 +141,7 @@ class _Accesses:
     @cached_property
     def own_stores(self) -> set[Buffer]:
         """Return the buffers that the block, or a block in it, stores to or allocates."""
-        out: set[Buffer] = set()
-        for n in pre_order(self.whole, lambda n: not isinstance(n, Expr)):
-            if isinstance(n, (BufferStore, Allocate)):
-                out.add(n.buffer)
-            elif isinstance(n, Block):
-                out.update(n.alloc_buffers, [r.buffer for r in n.writes])
-        return out
+        return self.own | {a.buffer for part in self.parts for a in part.all if a.is_store}
 
     def join(self, buffer: Buffer, dimension: int, a: Interval, b: Interval) -> Interval:
         """Return the interval around both; the whole dimension once too many ends could not be compared."""
@@ -205,6 +157,17 @@ class _Accesses:
         return const(0, extent.dtype), extent - 1
 
 
+def _matched(access: Access) -> list[Buffer]:
+    return [m.buffer for m in access.blocks[-1].block.match_buffers]
+
+
+def _ends_of(access: Access) -> list[tuple[Expr | None, Expr | None]]:
+    """Return the first and the last index of an access in each dimension, over its lanes or its region."""
+    if access.is_declared:
+        return [(i, i + e - 1) for i, e in zip(access.indices, access.extents, strict=True)]
+    return [lanes_ends(i) for i in access.indices]
+
+
 def lanes_ends(index: Expr) -> tuple[Expr | None, Expr | None]:
     """Return the least and the greatest lane of an index; None where it is not known which lane that is."""
     if isinstance(index, Broadcast):
@@ -213,15 +176,6 @@ def lanes_ends(index: Expr) -> tuple[Expr | None, Expr | None]:
         last = index.base + index.stride * const(index.lanes - 1, index.base.dtype)
         return (last, index.base) if index.stride.value < 0 else (index.base, last)
     return (index, index) if lanes_of(index.dtype) == 1 else (None, None)
-
-
-def _indexes(stmt: LetStmt) -> bool:
-    return any(
-        uses_var(index, stmt.var)
-        for n in pre_order(stmt.body)
-        if isinstance(n, (BufferLoad, BufferStore))
-        for index in n.indices
-    ) or any(isinstance(n, BlockRealize) for n in pre_order(stmt.body, lambda n: not isinstance(n, Expr)))
 
 
 def _is_long_gather(e: Expr) -> bool:

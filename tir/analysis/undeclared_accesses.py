@@ -9,16 +9,15 @@ Accesses through pointers are not examined.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from ..buffer import Buffer, BufferRegion
-from ..expr import Add, And, BufferLoad, Call, Expr, FloorDiv, IntImm, Let, Mul, Or, Sub, Var, is_const_int
-from ..stmt import AttrStmt, Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, While
-from ..walk import pre_order, substitute
+from ..expr import Add, Expr, FloorDiv, IntImm, IterVar, Mul, Sub, Var
+from ..stmt import Block, BlockRealize
+from ..walk import pre_order
+from .access import Access, accesses_below
 from .access_regions import Interval, difference, interval, lanes_ends
 
 _LINEAR = (Var, IntImm, Add, Sub, Mul, FloorDiv)
-_POINTERS = ("tir.address_of", "tir.tvm_access_ptr")
 
 
 def undeclared_access(block: Block) -> tuple[Buffer, str] | None:
@@ -32,11 +31,31 @@ def undeclared_access(block: Block) -> tuple[Buffer, str] | None:
         reads.pop(written.buffer, None)
     if not reads and not writes:
         return None
-    for buffer, box, verb in _Accesses().of(block):
-        region = (reads if verb == "reads" else writes).get(buffer)
-        if region is not None and _outside(box, region):
-            return buffer, verb
+    for access in _certain(block):
+        verb = "writes" if access.is_store else "reads"
+        region = (writes if access.is_store else reads).get(access.buffer)
+        if region is not None and _outside(access, region):
+            return access.buffer, verb
     return None
+
+
+def _certain(block: Block) -> Iterator[Access]:
+    """Return the accesses that the block makes whenever it runs."""
+    init = None if any(iv.kind == IterVar.REDUCE for iv in block.iter_vars) else block.init
+    for part in (init, block.body):
+        for access in accesses_below(part).elements if part is not None else ():
+            around = access.around
+            if access.guards or around.in_attribute or around.in_address or any(map(_unclear, access.blocks)):
+                continue  # an attribute may change the meaning of its body
+            if all(isinstance(lp.extent, IntImm) and lp.extent.value > 0 for lp in access.loops):
+                yield access
+
+
+def _unclear(realize: BlockRealize) -> bool:
+    block = realize.block
+    return bool(block.match_buffers) or (
+        block.init is not None and any(iv.kind == IterVar.REDUCE for iv in block.iter_vars)
+    )
 
 
 def _single(regions: tuple[BufferRegion, ...]) -> dict[Buffer, BufferRegion]:
@@ -44,95 +63,27 @@ def _single(regions: tuple[BufferRegion, ...]) -> dict[Buffer, BufferRegion]:
     return {r.buffer: r for r in regions if buffers.count(r.buffer) == 1}
 
 
-def _outside(box: list[Interval | None], region: BufferRegion) -> bool:
-    for ends, r in zip(box, region.region, strict=True):
-        if ends is not None:
-            before, behind = difference(ends[0], r.min), difference(ends[1], r.min + r.extent)
+def _outside(access: Access, region: BufferRegion) -> bool:
+    loops: dict[Var, Interval | None] = {}
+    for lp in access.loops:
+        if any(n in loops for n in pre_order(lp.min)):
+            return False
+        loops[lp.loop_var] = (lp.min, lp.min + (lp.extent - 1))
+    for index, r in zip(access.indices, region.region, strict=True):
+        low, high = (_ends(e, loops) for e in lanes_ends(index))
+        if low is not None and high is not None:
+            before, behind = difference(low[0], r.min), difference(high[1], r.min + r.extent)
             if before is not None and before < 0 or behind is not None and behind >= 0:
                 return True
     return False
 
 
-Found = Iterator[tuple[Buffer, "list[Interval | None]", str]]
-
-
-class _Accesses:
-    """Walks over a block. ``loops`` holds the ranges of loops inside it, ``values`` the values of axes and lets."""
-
-    def __init__(self) -> None:
-        self.loops: dict[Var, Interval] = {}
-        self.values: dict[Var, Expr] = {}
-
-    def of(self, block: Block) -> Found:
-        if block.init is not None and not any(iv.kind == "reduce" for iv in block.iter_vars):
-            yield from self.statement(block.init)
-        yield from self.statement(block.body)
-
-    def statement(self, s: Any) -> Found:
-        kind = type(s)
-        if kind is For:
-            yield from self.loop(s)
-        elif kind is IfThenElse or kind is While:
-            yield from self.expression(s.condition)
-        elif kind is BufferStore:
-            if s.predicate is None:
-                yield s.buffer, self.box(s.indices), "writes"
-            for child in s.children():
-                yield from self.expression(child)
-        elif kind is LetStmt:
-            yield from self.expression(s.value)
-            self.values[s.var] = substitute(s.value, self.values)
-            yield from self.statement(s.body)
-        elif kind is BlockRealize:
-            for value in s.iter_values:
-                yield from self.expression(value)
-            if is_const_int(s.predicate, 1) and not s.block.match_buffers:
-                values = [substitute(value, self.values) for value in s.iter_values]
-                self.values.update(zip([iv.var for iv in s.block.iter_vars], values, strict=True))
-                yield from self.of(s.block)
-        elif isinstance(s, Expr):
-            yield from self.expression(s)
-        elif kind is not AttrStmt:  # an attribute may change the meaning of its body
-            for child in s.children():
-                yield from self.statement(child)
-
-    def loop(self, s: For) -> Found:
-        lo, extent = substitute(s.min, self.values), s.extent
-        if isinstance(extent, IntImm) and extent.value > 0 and not any(n in self.loops for n in pre_order(lo)):
-            self.loops[s.loop_var] = (lo, lo + (extent - 1))
-            yield from self.statement(s.body)
-
-    def expression(self, e: Any) -> Found:
-        kind = type(e)
-        if kind is BufferLoad:
-            if e.predicate is None:
-                yield e.buffer, self.box(e.indices), "reads"
-        elif kind is Call and e.op == "tir.if_then_else" or kind in (And, Or):
-            yield from self.expression(e.children()[0])
-            return
-        elif kind is Call and e.op in _POINTERS:
-            return
-        elif kind is Let:
-            self.values[e.var] = substitute(e.value, self.values)
-        for child in e.children():
-            yield from self.expression(child)
-
-    def box(self, indices: tuple[Expr, ...]) -> list[Interval | None]:
-        out: list[Interval | None] = []
-        for index in indices:
-            low, high = lanes_ends(index)
-            one, two = self.ends(low), self.ends(high)
-            out.append(None if one is None or two is None else (one[0], two[1]))
-        return out
-
-    def ends(self, e: Expr | None) -> Interval | None:
-        """Return the least and the greatest value, both of which occur; None when unknown."""
-        if e is None:
-            return None
-        e = substitute(e, self.values)
-        nodes = list(pre_order(e))
-        used = [n for n in nodes if n in self.loops]
-        if used and (len(set(used)) < len(used) or not all(isinstance(n, _LINEAR) for n in nodes)):
-            return None
-        env: Mapping[Var, Interval | None] = self.loops
-        return interval(e, env)
+def _ends(e: Expr | None, loops: Mapping[Var, Interval | None]) -> Interval | None:
+    """Return the least and the greatest value, both of which occur; None when unknown."""
+    if e is None:
+        return None
+    nodes = list(pre_order(e))
+    used = [n for n in nodes if n in loops]
+    if used and (len(set(used)) < len(used) or not all(isinstance(n, _LINEAR) for n in nodes)):
+        return None
+    return interval(e, loops)
