@@ -8,16 +8,18 @@ A recorded argument is one of: None, bool, int, float, str, a list or a str-keye
 
 from __future__ import annotations
 
-import ast
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..tir import op
 from ..tir.dtype import parse_dtype
 from ..tir.expr import Add, Expr, FloatImm, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, Var, const, convert
+from ..tir.parser import parse_expression
+from ..tir.parser.errors import ParseError
+from ..tir.printer_expr import ExprPrinter
+from ..tir.walk import pre_order
 
 _MAX_FORMULA = 2000
 _MAX_DEPTH = 16
@@ -48,89 +50,47 @@ class Const:
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A ``Formula`` is integer arithmetic over references, as text: ``v1 * 2``, ``min(v1, 8)``."""
+    """A ``Formula`` is integer arithmetic over references, as text: ``v1 * 2``, ``T.min(v1, 8)``."""
 
     text: str
 
     def names(self) -> list[str]:
         """Return the names of the references that it uses."""
-        return [n.id for n in ast.walk(_parse(self.text)) if isinstance(n, ast.Name) and n.id not in _CALLS]
+        return [name for name in dict.fromkeys(_WORD.findall(self.text)) if name not in ("T", "min", "max")]
 
     def to_expr(self, lookup: Callable[[str], Any]) -> Expr:
         """Return the expression; ``lookup`` gives the value of a reference. TraceError when the text is not a
         formula."""
-        return convert(_evaluate(_parse(self.text).body, lookup, 0))
+        if len(self.text) > _MAX_FORMULA:
+            raise TraceError(f"a formula of {len(self.text)} characters is not a formula of a schedule")
+        try:
+            value = parse_expression(self.text, {name: lookup(name) for name in self.names()})
+        except ParseError as err:
+            if isinstance(err.__context__, ZeroDivisionError):
+                raise TraceError("a formula divides by zero") from None
+            raise TraceError(f"{self.text!r} is not a formula: {err.message}; {_PARTS}") from None
+        if not isinstance(value, (int, Expr)) or not all(isinstance(n, _ARITHMETIC) for n in pre_order(convert(value))):
+            raise TraceError(f"{self.text!r} is not a formula; {_PARTS}")
+        return convert(value)
 
     @staticmethod
     def of(e: Expr, name_of: Callable[[Var], str]) -> Formula:
         """Return the formula of an expression; TypeError when it has nodes other than integer arithmetic over
         variables."""
-        return Formula(_write(e, name_of))
+        printer = ExprPrinter(typed=False)
+        for n in pre_order(e):
+            if not isinstance(n, _ARITHMETIC):
+                raise TypeError(
+                    f"a trace cannot record `{n}`: only + - * // % min max over sampled numbers and constants"
+                )
+            if isinstance(n, Var):
+                printer.names.alias(n, name_of(n))
+        return Formula(printer.text(e))
 
 
-_OPERATORS: dict[type, tuple[str, Any]] = {
-    ast.Add: ("+", Add),
-    ast.Sub: ("-", Sub),
-    ast.Mult: ("*", Mul),
-    ast.FloorDiv: ("//", FloorDiv),
-    ast.Mod: ("%", FloorMod),
-}
-_SYMBOLS = {cls: symbol for symbol, cls in _OPERATORS.values()}
-_CALLS: dict[str, Any] = {"min": op.min_, "max": op.max_}
-_CALL = re.compile(r"\b(min|max)\(")
-_APPLY: dict[type, Callable[[Any, Any], Any]] = {
-    ast.Add: lambda a, b: a + b,
-    ast.Sub: lambda a, b: a - b,
-    ast.Mult: lambda a, b: a * b,
-    ast.FloorDiv: lambda a, b: a // b,
-    ast.Mod: lambda a, b: a % b,
-}
-
-
-def _parse(text: str) -> ast.Expression:
-    if len(text) > _MAX_FORMULA or text.count("(") > 100 or not text.isascii():
-        raise TraceError(f"a formula of {len(text)} characters is not a formula of a schedule")
-    try:
-        return ast.parse(text, mode="eval")
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as err:
-        raise TraceError(f"{text!r} is not a formula: {err}") from None
-
-
-def _evaluate(node: ast.AST, lookup: Callable[[str], Any], depth: int) -> Any:
-    if depth > 200:
-        raise TraceError("a formula nested too deeply")
-    if isinstance(node, ast.BinOp) and type(node.op) in _APPLY:
-        a, b = _evaluate(node.left, lookup, depth + 1), _evaluate(node.right, lookup, depth + 1)
-        try:
-            return _APPLY[type(node.op)](a, b)
-        except ZeroDivisionError:
-            raise TraceError("a formula divides by zero") from None
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return 0 - _evaluate(node.operand, lookup, depth + 1)
-    if isinstance(node, ast.Constant) and type(node.value) is int:
-        return node.value
-    if isinstance(node, ast.Name):
-        return lookup(node.id)
-    if (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id in _CALLS
-        and len(node.args) == 2
-    ):
-        return _CALLS[node.func.id](*[_evaluate(a, lookup, depth + 1) for a in node.args])
-    raise TraceError(f"{ast.dump(node)[:60]} is not part of a formula (+ - * // % min max over numbers and references)")
-
-
-def _write(e: Expr, name_of: Callable[[Var], str]) -> str:
-    if isinstance(e, IntImm):
-        return str(e.value)
-    if isinstance(e, Var):
-        return name_of(e)
-    if type(e) in _SYMBOLS:
-        return f"({_write(e.a, name_of)} {_SYMBOLS[type(e)]} {_write(e.b, name_of)})"  # type: ignore[attr-defined]
-    if isinstance(e, (Min, Max)):
-        return f"{type(e).__name__.lower()}({_write(e.a, name_of)}, {_write(e.b, name_of)})"
-    raise TypeError(f"a trace cannot record `{e}`: only + - * // % min max over sampled numbers and constants")
+_ARITHMETIC = (IntImm, Var, Add, Sub, Mul, FloorDiv, FloorMod, Min, Max)
+_PARTS = "anything but + - * // % min max over numbers and references is not part of a formula"
+_WORD = re.compile(r"\b[A-Za-z_]\w*", re.ASCII)
 
 
 def constant(e: Expr) -> Any:
@@ -145,7 +105,7 @@ def uses_script(value: Any) -> bool:
     """Return whether :func:`python_text` of a recorded value uses ``T``."""
     if isinstance(value, (list, tuple, Mapping)):
         return any(map(uses_script, value.values() if isinstance(value, Mapping) else value))
-    return isinstance(value, Const) or (isinstance(value, Formula) and _CALL.search(value.text) is not None)
+    return isinstance(value, Const) or (isinstance(value, Formula) and "T." in value.text)
 
 
 def refs_in(value: Any) -> Iterator[str]:
@@ -232,8 +192,7 @@ def python_text(value: Any) -> str:
     if isinstance(value, Ref):
         return value.name
     if isinstance(value, Formula):
-        text = _CALL.sub(r"T.\1(", value.text)
-        return text[1:-1] if text.startswith("(") and text.endswith(")") and _balanced(text[1:-1]) else text
+        return value.text
     if isinstance(value, Const):
         shown = (
             repr(value.value)
@@ -248,12 +207,3 @@ def python_text(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{k!r}: {python_text(v)}" for k, v in value.items()) + "}"
     return repr(value)
-
-
-def _balanced(text: str) -> bool:
-    depth = 0
-    for ch in text:
-        depth += (ch == "(") - (ch == ")")
-        if depth < 0:
-            return False
-    return depth == 0

@@ -46,7 +46,7 @@ def test_text(matmul):
         "b0 = sch.get_block(name='C')",
         "l1, l2, l3 = sch.get_loops(block=b0)",
         "v4, v5 = sch.sample_perfect_tile(loop=l1, n=2, decision=[13, 1])",
-        "l6, l7 = sch.split(loop=l1, factors=[v4, (v5 * 2) + 1], preserve_unit_iters=False)",
+        "l6, l7 = sch.split(loop=l1, factors=[v4, v5 * 2 + 1], preserve_unit_iters=False)",
         "l8 = sch.fuse(l6, l7)",
         "l9, = sch.split(loop=l2, factors=[17])",
         "sch.reorder(l3, l9)",
