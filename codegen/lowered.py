@@ -14,6 +14,7 @@ from ..tir.buffer import Buffer
 from ..tir.dtype import parse_dtype
 from ..tir.expr import BufferLoad, Call, Expr, Var
 from ..tir.function import IRModule, PrimFunc
+from ..tir.intrinsics import Effect, effect_of
 from ..tir.node import Node
 from ..tir.stmt import Block, BufferStore
 from ..tir.walk import distinct, pre_order
@@ -143,7 +144,7 @@ def written_data(func: PrimFunc) -> set[Var]:
         elif isinstance(node, Block):
             written.update(region.buffer.data for region in node.writes)
             source.update({m.buffer.data: m.source.buffer.data for m in node.match_buffers})
-        elif isinstance(node, Call) and node.op in ("tir.prefetch", "tir.misaligned", "tir.tile_load"):
+        elif isinstance(node, Call) and effect_of(node) is Effect.READS:
             looked_at.update(map(id, node.args))
         elif isinstance(node, Call) and id(node) not in looked_at:
             written.update(_escaping(node))

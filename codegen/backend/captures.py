@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from ...tir.buffer import Buffer
 from ...tir.expr import BufferLoad, Call, Expr, Var
+from ...tir.intrinsics import Effect, effect_of
 from ...tir.node import Node
 from ...tir.stmt import Allocate, AssertStmt, BufferStore, Stmt
 from ...tir.walk import pre_order
 from ..lower.promote_registers import REGISTER_SCOPE
 from .emitter import EmitError, Emitter
-
-_POINTER_CALLS = ("tir.address_of", "tir.call_extern", "tir.call_llvm_intrin", "tir.tvm_access_ptr")
-_READING_CALLS = ("tir.prefetch", "tir.misaligned", "tir.tile_load")
 
 
 def captured(em: Emitter, body: Stmt) -> tuple[list[Var], list[Var]]:
@@ -79,8 +77,8 @@ class Effects:
 def _written_by_calls(e: Expr) -> set[Var]:
     """Returns the data pointers through which calls inside an expression may write."""
     out: set[Var] = set()
-    for n in pre_order(e, lambda n: getattr(n, "op", "") not in _READING_CALLS):
-        if getattr(n, "op", "") in _POINTER_CALLS:
+    for n in pre_order(e, lambda n: not (isinstance(n, Call) and effect_of(n) is Effect.READS)):
+        if isinstance(n, Call) and effect_of(n) in (Effect.ADDRESS, Effect.WRITES):
             for inner in pre_order(n):
                 if isinstance(inner, BufferLoad):
                     out.add(inner.buffer.data)

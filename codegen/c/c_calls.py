@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING
 from ...tir.buffer import Buffer
 from ...tir.dtype import bits_of, bytes_of, element_of, is_float, lanes_of, with_lanes
 from ...tir.expr import EQ, LT, NE, Broadcast, BufferLoad, Call, CmpOp, Expr, FloatImm, IntImm, StringImm
+from ...tir.intrinsics import OPERATIONS
 from ..lower.expand_dots import expand_dot
 from .c_tiles import TileCalls
 from .inline_functions import CEmitError, Helpers, c_type, scalar_type
 
 _BITWISE = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
-_MATH = {
-    "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "expm1", "sin", "cos", "tan", "asin", "acos", "atan",
-    "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "pow", "fmod", "hypot", "sqrt", "floor", "ceil",
-    "trunc", "fabs", "copysign", "rint", "fma",
-}  # fmt: skip
+_MATH = {row.c_name for row in OPERATIONS.values() if row.c_name}
+"""The functions that C's mathematical library declares."""
 
 
 def constant_of(e: Expr) -> int | None:
@@ -54,9 +52,9 @@ class Calls(TileCalls):
         if name.startswith("vector_reduce_"):
             (v,) = e.args
             return f"{self.helpers.reduce(name.removeprefix('vector_reduce_'), v.dtype, lanes)}({self.value(v)})"
-        name = {"round": "rint", "nearbyint": "rint"}.get(name, name)
-        if name in _MATH and bits_of(dtype) in (32, 64):
-            function = name + ("f" if bits_of(dtype) == 32 else "")
+        row = OPERATIONS.get(e.op)
+        if row is not None and row.c_name and bits_of(dtype) in (32, 64):
+            function = row.c_name + ("f" if bits_of(dtype) == 32 else "")
             if lanes > 1:
                 function = self.helpers.lanewise(function, dtype, [a.dtype for a in e.args])
             return f"{function}({', '.join(map(self.value, e.args))})"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from ...tir.dtype import bits_of, element_of, is_float, is_signed, lanes_of, with_lanes
 from ...tir.expr import BufferLoad, Call, IntImm, Shuffle, StringImm
+from ...tir.intrinsics import OPERATIONS
 from ...tir.walk import pre_order
 from ..backend.value_ranges import range_of
 from .llvm_scope import LlvmScope
@@ -16,10 +17,6 @@ _INTRINSICS = {
     "fma": "fma", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven",
     "nearbyint": "roundeven", "fabs": "fabs", "copysign": "copysign", "popcount": "ctpop",
 }  # fmt: skip
-_LIBM = (
-    "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "expm1", "sin", "cos", "tan", "asin", "acos", "atan",
-    "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "pow", "fmod", "hypot",
-)  # fmt: skip
 _BITWISE = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor"}
 _ONE = "0x3FF0000000000000"
 
@@ -209,8 +206,8 @@ def _misaligned(em: LlvmScope, e: Call) -> str:
 
 
 PLAIN_CALLS: dict[str, Callable[[LlvmScope, Call], str]] = {
+    **{row.name: _libm(row.c_name) for row in OPERATIONS.values() if row.c_name},
     **{name: _intrinsic(word) for name, word in _INTRINSICS.items()},
-    **{name: _libm(name) for name in _LIBM},
     **{name: _bitwise(word) for name, word in _BITWISE.items()},
     **dict.fromkeys(("isnan", "isinf", "isfinite"), _classify),
     **dict.fromkeys(("shift_left", "shift_right"), _shift),

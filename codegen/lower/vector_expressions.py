@@ -26,15 +26,10 @@ from ...tir.expr import (
     Var,
     const,
 )
+from ...tir.intrinsics import Lanes, lanes_of_call
 from ...tir.walk import pre_order, substitute, uses_var, vars_in
 from .lanes import NotVectorizable, first_and_last_lane, ramp_arithmetic, widen
 from .masks import any_lane, both_masks
-
-_ELEMENTWISE_NOT = {"tir.address_of", "tir.prefetch", "tir.tvm_access_ptr", "tir.misaligned"}
-_ONCE_PER_LANE = {"tir.call_extern", "tir.call_llvm_intrin", "tir.ret", "tir.tile_store"}
-"""Calls with effects, which happen for each lane in order."""
-_SCALAR_ONLY = {"tir.call_pure_extern", "tir.call_llvm_pure_intrin"}
-"""Calls of external scalar functions."""
 
 
 def vectorize_expr(e: Expr, var: Var, start: Expr, lanes: int, mask: Expr | None = None) -> Expr:
@@ -152,7 +147,7 @@ class VectorExpressions:
         """Return whether ``e`` may be computed in every lane: it reads certainly inside its buffers and calls no
         external function."""
         for n in pre_order(e):
-            if isinstance(n, Call) and n.op in _SCALAR_ONLY | _ONCE_PER_LANE:
+            if isinstance(n, Call) and lanes_of_call(n) in (Lanes.ONE_BY_ONE, Lanes.IN_ORDER):
                 return False
             if isinstance(n, BufferLoad):
                 if n.buffer in self.buffers or n.predicate is not None:
@@ -193,19 +188,20 @@ class VectorExpressions:
             chosen = self.reduce_all_rows(e)
         if chosen is not None:
             return chosen
-        if e.op in _ONCE_PER_LANE:
+        form = lanes_of_call(e)
+        if form is Lanes.IN_ORDER:
             raise NotVectorizable(e.op)
         args = [self.expr(a) for a in e.args]
         if all(new is old for new, old in zip(args, e.args, strict=True)):
             return e
         if all(lanes_of(a.dtype) == 1 for a in args):
             return Call(e.op, tuple(args), e.dtype)
-        if e.op in _ELEMENTWISE_NOT or lanes_of(e.dtype) > 1 or e.op.startswith("tir.vector_"):
+        if form is Lanes.NEVER or lanes_of(e.dtype) > 1:
             raise NotVectorizable(e.op)
         wide = [a if isinstance(a, StringImm) else widen(a, self.lanes) for a in args]
-        if e.op in _SCALAR_ONLY:
+        if form is Lanes.ONE_BY_ONE:
             return self.by_lanes(e, wide)
-        if e.op == "tir.lookup":  # all lanes share the table
+        if form is Lanes.FIRST:
             wide[1:] = args[1:]
         if e.op == "tir.if_then_else" and lanes_of(args[0].dtype) == 1:
             wide[0] = args[0]

@@ -16,6 +16,7 @@ from typing import Any
 from ..arith import conjuncts
 from ..buffer import Buffer, BufferRegion
 from ..expr import And, BufferLoad, Call, Expr, IntImm, Let, Not, Or, Var, const
+from ..intrinsics import Effect, effect_of
 from ..stmt import (
     Allocate,
     AttrStmt,
@@ -211,7 +212,7 @@ class Accesses:
             return
         if n.op in ("tir.address_of", "tir.call_extern"):
             self.pointers.append((n, around))
-        if n.op in ("tir.address_of", "tir.tvm_access_ptr"):
+        if effect_of(n) is Effect.ADDRESS:
             around = around.with_(in_address=True)
         for arg in n.args:
             self._visit(arg, around)

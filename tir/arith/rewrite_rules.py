@@ -49,6 +49,7 @@ from ..expr import (
     const,
     make_binary,
 )
+from ..intrinsics import OPERATIONS, Lanes
 from ..structure import negate, same
 
 Rule = Callable[[Any, Any], "Expr | None"]
@@ -65,13 +66,6 @@ _COMPARE: dict[type, Callable[[Any, Any], bool]] = {
     GE: lambda a, b: a >= b,
     EQ: lambda a, b: a == b,
     NE: lambda a, b: a != b,
-}
-_BITS: dict[str, Callable[[int, int], int]] = {
-    "tir.bitwise_and": lambda a, b: a & b,
-    "tir.bitwise_or": lambda a, b: a | b,
-    "tir.bitwise_xor": lambda a, b: a ^ b,
-    "tir.shift_left": lambda a, b: a << b,
-    "tir.shift_right": lambda a, b: a >> b,
 }
 
 
@@ -141,11 +135,17 @@ def fold_call(an: Any, e: Call) -> Expr | None:
         return e.args[0] if truth(e.args[0]) is not None else None
     if e.op == "tir.reinterpret" and e.args[0].dtype == e.dtype:
         return e.args[0]
-    if e.op in _BITS and all(isinstance(a, IntImm) for a in e.args):
-        a, b = e.args[0].value, e.args[1].value  # type: ignore[attr-defined]
-        if not e.op.startswith("tir.shift") or 0 <= b < bits_of(e.dtype):
-            return IntImm(wrap(_BITS[e.op](a, b), e.dtype), e.dtype)
-    return None
+    return _value_of_constants(e)
+
+
+def _value_of_constants(e: Call) -> Expr | None:
+    """Return the value of an operation on integer constants."""
+    row, values = OPERATIONS.get(e.op), [a.value for a in e.args if isinstance(a, IntImm)]
+    if row is None or row.evaluate is None or row.lanes is not Lanes.EACH or not is_int(e.dtype):
+        return None
+    if not values or len(values) < len(e.args):
+        return None
+    return IntImm(row.evaluate(e.dtype, [a.dtype for a in e.args])(*values), e.dtype)
 
 
 def wrap(value: int, dtype: str) -> int:

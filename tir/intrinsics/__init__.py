@@ -21,7 +21,7 @@ from .operation import Effect, Evaluator, Lanes, Operation, Spelling, TypeRule
 
 __all__ = [
     "Effect", "Evaluator", "Lanes", "OPERATIONS", "Operation", "Spelling", "TypeRule", "effect_of",
-    "operation_named", "register_operation",
+    "lanes_of_call", "operation_named", "register_operation",
 ]  # fmt: skip
 
 OPERATIONS: dict[str, Operation] = {}
@@ -47,6 +47,12 @@ def effect_of(call: Call) -> Effect:
     """Return what ``call`` does besides computing a value; an unknown operation may write memory."""
     row = OPERATIONS.get(call.op)
     return Effect.WRITES if row is None else row.effect
+
+
+def lanes_of_call(call: Call) -> Lanes:
+    """Return what ``call`` becomes in a vectorized loop; a loop around an unknown operation stays a loop."""
+    row = OPERATIONS.get(call.op)
+    return Lanes.NEVER if row is None else row.lanes
 
 
 for _module in (
