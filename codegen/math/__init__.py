@@ -1,7 +1,7 @@
 """The mathematical functions as vector code of additions, products and bit operations.
 
-Each function is one file, written with :class:`MathBuilder`; :mod:`.expansions` says which call becomes which and how large
-its error is.
+Functions are written with :class:`MathBuilder`; each file says which calls it expands, and docs/math.md how large
+the errors are.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from ...tir.expr import Expr
-from .math_builder import MathBuilder
+from .math_builder import Expansion, MathBuilder
 
 # (atan(x) - x) / x**3 over x**2 on |x| <= sqrt(2) - 1
 ATAN_64 = (-0.3333333333333320752, 0.1999999999995582886, -0.1428571428038726536, 0.1111111079190991394,
@@ -88,3 +88,11 @@ def acos(m: MathBuilder, x: Expr) -> Expr:
     p = m.name(_asin_small(m, root, z))
     edge = m.select(x > m.f(0.0), p + p, m.f(2 * PI_HALF) - (p + p - m.f(2 * PI_HALF_LOW)))
     return m.select(big, edge, m.f(PI_HALF) - (p - m.f(PI_HALF_LOW)))
+
+
+EXPANSIONS = {
+    "asin": Expansion(asin, asin),
+    "acos": Expansion(acos, acos),
+    "atan": Expansion(atan, atan),
+    "atan2": Expansion(atan2, atan2),
+}

@@ -9,7 +9,7 @@ that denormal results and overflow come out right.
 from __future__ import annotations
 
 from ...tir.expr import Expr
-from .math_builder import MathBuilder
+from .math_builder import Expansion, MathBuilder
 
 LOG2_E = 1.442695040888963407
 LOG2_10 = 3.321928094887362348
@@ -127,3 +127,13 @@ def cosh(m: MathBuilder, x: Expr) -> Expr:
     """Returns (e**x + e**-x) / 2, at most 2 ULP off."""
     half = m.name(exp(m, m.abs(x), halved=True))
     return half + m.f(0.25) / half
+
+
+EXPANSIONS = {
+    "exp": Expansion(exp),
+    "exp2": Expansion(exp2),
+    "exp10": Expansion(exp10),
+    "expm1": Expansion(expm1),
+    "sinh": Expansion(sinh, sinh),
+    "cosh": Expansion(cosh, cosh),
+}

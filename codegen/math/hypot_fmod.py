@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ...tir.dtype import with_lanes
 from ...tir.expr import Call, Cast, Expr, Or
-from .math_builder import MathBuilder
+from .math_builder import Expansion, MathBuilder
 
 
 def hypot(m: MathBuilder, x: Expr, y: Expr) -> Expr:
@@ -56,3 +56,9 @@ def _remainder(m: MathBuilder, x: Expr, a: Expr, b: Expr, multiply: Callable[[Ex
     r = m.name(multiply(m.negative(m.call("trunc", a / b)), b, a))
     r = m.select(r < m.f(0.0), r + b, r)
     return m.with_sign(m.select(a < b, a, r), x)
+
+
+EXPANSIONS = {
+    "hypot": Expansion(hypot, hypot_float32),
+    "fmod": Expansion(fmod, fmod_float32, needs_fused=True),
+}

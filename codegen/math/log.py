@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from ...tir.expr import Expr
-from .math_builder import MathBuilder
+from .math_builder import Expansion, MathBuilder
 
 # (log(1 + f) - f + f**2/2) / f**3 on [sqrt(1/2) - 1, sqrt(2) - 1]
 LOG_32 = (0.3333331260413534194, -0.2500000959900981263, 0.2000211865370745557, -0.1666799587222508063,
@@ -157,3 +157,14 @@ def atanh(m: MathBuilder, x: Expr) -> Expr:
     y = m.name((a + a) / (m.f(1.0) - a))
     out = m.select(a > m.f(1.0), m.f(math.nan), log1p(m, y) * m.f(0.5))
     return m.with_sign(out, x)
+
+
+EXPANSIONS = {
+    "log": Expansion(log),
+    "log2": Expansion(log2),
+    "log10": Expansion(log10),
+    "log1p": Expansion(log1p),
+    "asinh": Expansion(asinh, asinh),
+    "acosh": Expansion(acosh, acosh),
+    "atanh": Expansion(atanh, atanh),
+}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from ...tir.dtype import bits_of, lanes_of, with_lanes
 from ...tir.expr import Call, Cast, Expr, Let, Select, Var, const
@@ -208,3 +209,16 @@ class MathBuilder:
     def either(self, usual: Expr, near: Expr, far: Expr) -> Expr:
         """Return ``near`` where the condition holds, else ``far``, which is evaluated only when some lane needs it."""
         return Call("tir.if_then_else", (Call("tir.likely", (usual,), usual.dtype), near, far), near.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """Represents what a call of a function of float32 or float64 becomes.
+
+    ``rule`` takes a builder and the arguments, and is for both types, unless ``of_float32`` is for float32 values that are
+    held in float64. Where the target has no fused operations, a float64 function that ``needs_fused`` stays a call.
+    """
+
+    rule: Callable[..., Expr]
+    of_float32: Callable[..., Expr] | None = None
+    needs_fused: bool = False

@@ -27,7 +27,7 @@ from ...tir.equal import structural_equal
 from ...tir.expr import Add, Call, Div, Expr, FloatImm, Mul, Sub
 from . import lookup_tables
 from .exp import LOG2_E, minus_one
-from .math_builder import MathBuilder
+from .math_builder import Expansion, MathBuilder
 
 # p over v - CENTRE, v = 2 * SHIFT / (a + SHIFT): 2**-26.7 on 0 <= a <= 13.02, 2**-55.5 on 0 <= a <= 37.6. The shifts have
 # few bits, so that a + SHIFT can be taken apart exactly; the centres so that the first coefficient is nearly a float
@@ -204,3 +204,10 @@ def _named(t: Expr) -> Call:
 def _rounded(value: float, dtype: str) -> float:
     code = "d" if bits_of(element_of(dtype)) == 64 else "f"
     return float(struct.unpack(code, struct.pack(code, value))[0])
+
+
+EXPANSIONS = {
+    "erf_plus_one": Expansion(erf_plus_one),
+    "gelu": Expansion(gelu),
+    "twice_normal": Expansion(twice_normal),
+}

@@ -15,7 +15,7 @@ import math
 from ...tir.expr import And, Expr, Or
 from .exp import EXP2_64
 from .log import finish, split
-from .math_builder import MathBuilder
+from .math_builder import Expansion, MathBuilder
 
 # (2 * atanh(s) - 2 s - 2/3 s**3) / s**5 over s**2 on |s| <= 0.1716
 POW_LOG = (0.3999999999999999768, 0.2857142857143427254, 0.2222222221979543044, 0.1818181862791376661,
@@ -103,3 +103,14 @@ def _special(m: MathBuilder, x: Expr, y: Expr, size: Expr) -> Expr:
     a = m.abs(x)
     unit = And(a.equal(one), m.abs(y).equal(m.f(math.inf)))
     return m.select(Or(Or(x.equal(one), y.equal(zero)), unit), one, out)
+
+
+def rsqrt(m: MathBuilder, x: Expr) -> Expr:
+    """Returns 1 / sqrt(x), at most 1.5 ULP off."""
+    return m.f(1.0) / m.call("sqrt", x)
+
+
+EXPANSIONS = {
+    "pow": Expansion(pow_float64, pow_float32),
+    "rsqrt": Expansion(rsqrt),
+}

@@ -11,7 +11,7 @@ from __future__ import annotations
 from ...tir.expr import Expr
 from . import lookup_tables
 from .exp import exp, exp_plus_one
-from .math_builder import MathBuilder
+from .math_builder import Expansion, MathBuilder
 
 # (tanh(x) - x) / x**3 over x**2 on |x| <= 0.625: 2**-27.8 of tanh
 TANH_32 = (-0.3333328194190330452, 0.1333144219665718105, -0.05373971502970966298, 0.0206390872101169455,
@@ -70,3 +70,10 @@ def erf(m: MathBuilder, x: Expr) -> Expr:
     u = m.name((a - m.f(2.0)) / (a + m.f(2.0)))
     tail = exp(m, m.negative(m.name(a * a))) * m.poly(u, ERF_LARGE_64)
     return m.select(m.abs(x) < m.f(1.0), small, m.with_sign(m.f(1.0) - tail, x))
+
+
+EXPANSIONS = {
+    "tanh": Expansion(tanh),
+    "sigmoid": Expansion(sigmoid),
+    "erf": Expansion(erf),
+}

@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from ...tir.dtype import bits_of, with_lanes
 from ...tir.expr import Call, Cast, Expr
-from .math_builder import MathBuilder
+from .math_builder import Expansion, MathBuilder
 
 # (sin(r) - r) / r**3 over r**2: on |r| <= 0.8 (2**-27.8 of the sine), and on |r| <= 0.7864 (2**-57.9)
 SIN_32 = (-0.1666665319229088854, 0.008332070886388430952, -0.0001950306904475999863)
@@ -271,3 +271,10 @@ def large_argument_path(call: Call) -> Expr | None:
     x = m.name(call.args[0])
     value = formula(m, *_payne_hanek_64(m, x))
     return m.finish(m.select(m.abs(x) < m.f(math.inf), value, m.f(math.nan)))
+
+
+EXPANSIONS = {
+    "sin": Expansion(sin, needs_fused=True),
+    "cos": Expansion(cos, needs_fused=True),
+    "tan": Expansion(tan, needs_fused=True),
+}

@@ -4,10 +4,11 @@ A row (:class:`Operation`) says what the arguments are and which types fit, what
 values, what else the call does, how it is vectorized and written, and what it costs. Parser, printer, verifier,
 interpreter, simplifier, ``te``, ``T`` and both back ends read it. A row is also the function that builds the call:
 
->>> from tilewright.tir.intrinsics import OPERATIONS, hypot
->>> hypot(3.0, 4.0).script()
-'T.hypot(T.float32(3.0), T.float32(4.0))'
->>> OPERATIONS["tir.hypot"] is hypot
+>>> from tilewright.tir.intrinsics import OPERATIONS
+>>> from tilewright.tir.intrinsics.float_operations import fma
+>>> fma(3.0, 4.0, 0.5).script()
+'T.fma(T.float32(3.0), T.float32(4.0), T.float32(0.5))'
+>>> OPERATIONS["tir.fma"] is fma
 True
 
 :func:`register_operation` adds a row.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..intrinsics import OPERATIONS
 from .expression_words import FUNCTIONS
 from .statement_words import WORDS, Axis, BufferWord, Word
 from .type_words import TypeWord, type_word
@@ -24,4 +25,6 @@ def word_named(name: str) -> Any:
         return FUNCTIONS[name]
     if name in WORDS and "." not in name:
         return WORDS[name]
+    if f"tir.{name}" in OPERATIONS:
+        return OPERATIONS[f"tir.{name}"]
     return type_word(name)
