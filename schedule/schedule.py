@@ -16,18 +16,18 @@ import numpy as np
 from ..tir.analysis.tree import blocks_below, symbols_of, tree_of, unique_names
 from ..tir.arith.smt import solving
 from ..tir.buffer import Buffer
-from ..tir.expr import BinaryOp, CmpOp, Expr, FloatImm, IntImm, Var, make_binary
+from ..tir.expr import Expr, Var
 from ..tir.function import IRModule, PrimFunc
 from ..tir.index_width import widened
-from ..tir.walk import transform, vars_in
-from .errors import ScheduleError, bad_argument, nearest, unknown_handle
+from ..tir.walk import vars_in
+from .errors import ScheduleError, nearest, unknown_handle
+from .handle_table import HandleTable
 from .handles import PLACES, BlockRV, Handle
 from .name_parameters import BUFFER_PARAMETERS, buffer_number
 from .primitive import REGISTRY, Primitive, PrimitiveMethods
 from .primitive_arguments import check_arguments
 from .require.lookup import find_block, find_loop
 from .trace import Instruction, Trace
-from .trace_data import Formula, Ref, constant
 
 
 class Schedule(PrimitiveMethods):
@@ -48,9 +48,6 @@ class Schedule(PrimitiveMethods):
 
     Blocks that share a name are numbered when the schedule is made (``C`` and ``C`` become ``C_1`` and ``C_2``). A
     function with more elements or larger indices than int32 can count gets int64 loops and axes.
-
-    Two blocks of one name get numbers when the schedule is made (``C`` and ``C`` become ``C_1`` and ``C_2``). A function
-    whose buffers' elements or indices int32 does not count gets int64 loops and axes.
     """
 
     def __init__(
@@ -87,11 +84,7 @@ class Schedule(PrimitiveMethods):
         self._mod = mod_or_func
         self._current = "main" if "main" in names else names[0] if len(names) == 1 else None
         self._insts: list[Instruction] = []
-        self._names: dict[Any, str] = {}  # handle to its name in the trace
-        self._values: dict[Var, int | float | Expr | None] = {}  # sampled variable to its value
-        self._renamed: dict[str, str] = {}  # old block name to its present name
-        self._removed: frozenset[Any] = frozenset()  # handles that remove_rv forgot
-        self._count = 0
+        self._handles = HandleTable()
         self._shows_ir = error_render_level == "detail"
         self._seed = secrets.randbits(63) if seed is None else int(seed)
         self._rng: np.random.Generator | None = None
@@ -143,7 +136,8 @@ class Schedule(PrimitiveMethods):
         The outermost tile size has no symbol, since it follows from the others.
         """
         out: list[tuple[int, list[Var]]] = []
-        values = {name: self._values[var] for var, name in self._names.items() if var in self._values}
+        table = self._handles
+        values = {name: table.values[var] for var, name in table.names.items() if var in table.values}
         for number, inst in enumerate(self._insts):
             if inst.decision is None and inst.primitive.may_stay_open:
                 out.append((number, [v for v in map(values.get, inst.output_names) if isinstance(v, Var)]))
@@ -156,16 +150,12 @@ class Schedule(PrimitiveMethods):
         value = self._resolve(rv)
         if isinstance(value, Var) and value not in PLACES:
             tree = self._tree_with(value)
-            return find_loop(tree, value) if rv not in self._values or value in tree.loops else value
+            return find_loop(tree, value) if rv not in self._handles.values or value in tree.loops else value
         return value
 
     def remove_rv(self, rv: Any) -> None:
         """Forget a handle, so that using it is an error from now on. The block, loop or number itself stays."""
-        if rv not in self._names:
-            raise unknown_handle(
-                f"{rv} is not a handle of this schedule", hint="get_block, get_loops and the steps give handles"
-            )
-        self._removed |= {rv}
+        self._handles.remove(rv)
 
     def get_sblock(self, name: str, func_name: str | None = None) -> BlockRV:
         """Return ``get_block`` by its newer name."""
@@ -202,8 +192,7 @@ class Schedule(PrimitiveMethods):
         """Return a state for :meth:`restore`: a copy that will draw the same random numbers."""
         new = object.__new__(type(self))
         new.__dict__.update(self.__dict__)
-        new._insts, new._names = self._insts.copy(), self._names.copy()
-        new._values, new._renamed = self._values.copy(), self._renamed.copy()
+        new._insts, new._handles = self._insts.copy(), self._handles.copy()
         if self._rng is not None:
             new._rng = np.random.default_rng(0)
             new._rng.bit_generator.state = self._rng.bit_generator.state
@@ -252,7 +241,7 @@ class Schedule(PrimitiveMethods):
             called = {key: self._resolve(value) for key, value in arguments.items()}
             check_arguments(step.function, called)
             recorded = {
-                key: self._record(self._without_name(key, value, arguments)) for key, value in arguments.items()
+                key: self._handles.record(self._without_name(key, value, arguments)) for key, value in arguments.items()
             }
             with solving(self._smt):
                 if step.kind == "rewrite":
@@ -275,13 +264,13 @@ class Schedule(PrimitiveMethods):
             raise
         if new is not func:
             self._mod = self._mod.with_function(name, new)
-        self._renamed.update(renamed)
+        self._handles.renamed.update(renamed)
         if step.name == "work_on":
             self._current = name
         if step.kind == "sample":
             recorded.pop("decision", None)
         outputs, names = self._name_outputs(step, outputs, name)
-        self._insts.append(Instruction(step.name, recorded, names, self._record(decision)))
+        self._insts.append(Instruction(step.name, recorded, names, self._handles.record(decision)))
         return outputs
 
     def _name_outputs(self, step: Primitive, outputs: Any, func_name: str) -> tuple[Any, Any]:
@@ -293,24 +282,20 @@ class Schedule(PrimitiveMethods):
         return self._name_output(step, outputs, func_name)
 
     def _name_output(self, step: Primitive, out: Any, func_name: str) -> tuple[Any, str]:
+        table = self._handles
         if isinstance(out, BlockRV):
             prefix = "b"
             if len(self._mod.functions) > 1:
                 out = BlockRV(out.name, func_name)
-            self._renamed.pop(out.name, None)
+            table.renamed.pop(out.name, None)
         elif isinstance(out, Var) and step.kind != "sample":
             prefix = "l"
             if out not in tree_of(self._mod[func_name]).loops:
-                prefix, self._values[out] = "v", out
+                prefix, table.values[out] = "v", out
         else:
-            prefix, value = "l" if step.kind == "sample" and self._is_place(out, func_name) else "v", out
-            out = Var(f"{prefix}{self._count}")
-            self._values[out] = value
-        name = f"{prefix}{self._count}"
-        self._count += 1
-        self._names[out] = name
-        self._removed -= {out}
-        return out, name
+            prefix = "l" if step.kind == "sample" and self._is_place(out, func_name) else "v"
+            out = table.sampled(out, prefix)
+        return out, table.add(out, prefix)
 
     def _is_place(self, out: Any, func_name: str) -> bool:
         return isinstance(out, Var) and (out in PLACES or out in tree_of(self._mod[func_name]).loops)
@@ -332,47 +317,18 @@ class Schedule(PrimitiveMethods):
         for value in _leaves(arguments):
             if isinstance(value, BlockRV) and value.func_name in self._mod:
                 return value.func_name
-            if isinstance(value, Var) and value not in self._values:
+            if isinstance(value, Var) and value not in self._handles.values:
                 for name in self._mod:
                     if value in tree_of(self._mod[name]).loops:
                         return name
         return self._chosen()
 
     def _block_name(self, rv: BlockRV) -> str:
-        if rv in self._removed:
-            raise unknown_handle(f"the handle of block {rv.name!r} was removed", hint="ask get_block again")
-        blocks = tree_of(self._mod[rv.func_name if rv.func_name in self._mod else self._chosen()]).blocks
-        name = rv.name
-        while name not in blocks and name in self._renamed:
-            name = self._renamed[name]
-        return name
+        function = rv.func_name if rv.func_name in self._mod else self._chosen()
+        return self._handles.block_name(rv, tree_of(self._mod[function]).blocks)
 
     def _resolve(self, value: Any) -> Any:
-        """Return an argument as the primitive's function receives it: names for blocks, values for sampled numbers."""
-        if value is None or isinstance(value, (str, int, float)):
-            return value
-        if isinstance(value, BlockRV):
-            return self._block_name(value)
-        if isinstance(value, Var):
-            if value in self._removed:
-                raise unknown_handle(
-                    f"the handle {self._names.get(value, value.name)} was removed",
-                    hint="ask get_loops or get_block again after a step that replaces loops",
-                )
-            return self._values.get(value, value)
-        if isinstance(value, IntImm):
-            return bool(value.value) if value.dtype == "bool" else value.value if value.dtype == "int32" else value
-        if isinstance(value, Expr):
-            try:
-                value = transform(value, self._value_of, _fold)
-            except ZeroDivisionError:
-                raise bad_argument("a factor divides by zero", hint="sizes are at least 1") from None
-            return value.value if isinstance(value, IntImm) and value.dtype == "int32" else value
-        if isinstance(value, (list, tuple)):
-            return [self._resolve(item) for item in value]
-        if isinstance(value, dict):
-            return {key: self._resolve(item) for key, item in value.items()}
-        return value.item() if isinstance(value, np.generic) else value
+        return self._handles.resolve(value, self._block_name)
 
     def _settled(self, value: Any) -> Any:
         """Return an argument as ``prepare`` receives it.
@@ -391,12 +347,6 @@ class Schedule(PrimitiveMethods):
 
         return settled
 
-    def _value_of(self, e: Any) -> Any:
-        if not isinstance(e, Var) or e not in self._values:
-            return None
-        value = self._values[e]
-        return IntImm(value) if isinstance(value, int) else value
-
     def _without_name(self, parameter: str, value: Any, arguments: Mapping[str, Any]) -> Any:
         """Return the number of a buffer in place of the buffer or its name, since a trace holds no names of buffers."""
         if parameter not in BUFFER_PARAMETERS or not isinstance(value, (str, Buffer)):
@@ -410,46 +360,6 @@ class Schedule(PrimitiveMethods):
             )
         return number
 
-    def _record(self, value: Any) -> Any:
-        """Return an argument as the trace keeps it."""
-        if value is None or isinstance(value, (str, bool)):
-            return value
-        if isinstance(value, np.bool_):
-            return bool(value)
-        if isinstance(value, (int, np.integer)):
-            return int(value)
-        if isinstance(value, (float, np.floating)):
-            return float(value)
-        if isinstance(value, BlockRV):
-            known = self._names.get(value)
-            return value.name if known is None else Ref(known)
-        if isinstance(value, Var):
-            return Ref(self._name_of(value))
-        if isinstance(value, (IntImm, FloatImm)):
-            return constant(value)
-        if isinstance(value, Expr):
-            try:
-                return Formula.of(value, self._name_of)
-            except TypeError as error:
-                raise bad_argument(str(error), hint="give sampled numbers, or sums and products of them") from None
-        if isinstance(value, (list, tuple)):
-            return [self._record(item) for item in value]
-        if isinstance(value, Mapping):
-            return {str(key): self._record(item) for key, item in value.items()}
-        raise bad_argument(
-            f"a trace cannot hold {value!r} ({type(value).__name__})",
-            hint="give numbers, texts, lists or dictionaries of these, handles, and sizes made of them",
-        )
-
-    def _name_of(self, var: Var) -> str:
-        try:
-            return self._names[var]
-        except KeyError:
-            raise unknown_handle(
-                f"{var.name} is neither a loop of this function, nor sampled, nor a size of it",
-                hint="get_loops and split give loops, the sampling primitives numbers, get_symbol sizes",
-            ) from None
-
     def _meet(self, arguments: Any, func_name: str) -> Schedule | None:
         """Record queries for the loops and sizes among the arguments that no earlier step of this schedule returned.
 
@@ -458,10 +368,10 @@ class Schedule(PrimitiveMethods):
         tree = None
         before = None
         for value in _leaves(arguments):
-            if not isinstance(value, Expr) or value in self._names:
+            if not isinstance(value, Expr) or value in self._handles.names:
                 continue
             for var in vars_in(value):
-                if var in self._names:
+                if var in self._handles.names:
                     continue
                 tree = tree or tree_of(self._mod[func_name])
                 before = before or self.snapshot()
@@ -483,10 +393,6 @@ def _three(result: Any) -> tuple[PrimFunc, Any, Mapping[str, str]]:
     if len(result) == 2:
         return result[0], result[1], {}
     return result  # type: ignore[no-any-return]
-
-
-def _fold(e: Any) -> Any:
-    return make_binary(type(e), e.a, e.b) if isinstance(e, BinaryOp) and not isinstance(e, CmpOp) else None
 
 
 def _leaves(value: Any) -> Any:
