@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..tir.analysis.access_regions import access_regions, linear_key
+from ..tir.analysis.access_regions import access_regions
+from ..tir.arith.linear import difference
 from ..tir.buffer import Buffer
 from ..tir.expr import Expr
 from ..tir.fresh_copy import fresh_copy
@@ -93,7 +94,7 @@ def extern_primfunc(
             f"extern_primfunc {primfunc.name}: {len(inputs)} inputs for the buffers {', '.join(b.name for b in ins)}"
         )
     for t, b in zip(inputs, ins, strict=True):
-        fits = t.ndim == b.ndim and all(linear_key(x) == linear_key(y) for x, y in zip(t.shape, b.shape, strict=True))
+        fits = t.ndim == b.ndim and all(difference(x, y) == 0 for x, y in zip(t.shape, b.shape, strict=True))
         if not fits or t.dtype != b.dtype:
             raise ValueError(f"extern_primfunc {primfunc.name}: {t!r} does not fit {b!r}")
     fresh = {b: b.with_() for b in (*ins, *outs)}

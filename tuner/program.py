@@ -10,44 +10,32 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ..tir.arith import Analyzer
+from ..tir.arith.linear import Linear, collect
 from ..tir.buffer import Buffer
 from ..tir.dtype import bytes_of
 from ..tir.equal import structural_equal, structural_hash
-from ..tir.expr import Add, BinaryOp, BufferLoad, Call, Cast, CmpOp, Div, Expr, IntImm, LogicalOp, Mul, Range, Sub, Var
+from ..tir.expr import BinaryOp, BufferLoad, Call, Cast, CmpOp, Div, Expr, IntImm, LogicalOp, Range, Var
 from ..tir.function import PrimFunc
 from ..tir.intrinsics import OPERATIONS
 from ..tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
 from ..tir.walk import blocks_of, loads_and_stores, pre_order
 
 
-def affine(expr: Expr) -> dict[Var, int] | None:
+def affine(expr: Expr) -> Mapping[Var, int] | None:
     """Returns the coefficients of an affine index, without its constant; None when it is not affine.
 
     >>> i = Var("i")
     >>> list(affine(i * 2 + 1).values())
     [2]
     """
-    if isinstance(expr, Var):
-        return {expr: 1}
-    if isinstance(expr, IntImm):
-        return {}
-    if isinstance(expr, Cast):
-        return affine(expr.value)
-    if isinstance(expr, (Add, Sub)):
-        a, b = affine(expr.a), affine(expr.b)
-        if a is None or b is None:
-            return None
-        sign = 1 if isinstance(expr, Add) else -1
-        out = dict(a)
-        for var, factor in b.items():
-            out[var] = out.get(var, 0) + sign * factor
-        return out
-    if isinstance(expr, Mul):
-        for constant, other in ((expr.a, expr.b), (expr.b, expr.a)):
-            if isinstance(constant, IntImm):
-                inner = affine(other)
-                return None if inner is None else {v: c * constant.value for v, c in inner.items()}
-    return None
+    found = collect(expr, _axis)
+    return None if found is None else found.terms
+
+
+def _axis(e: Expr) -> Linear | None:
+    if isinstance(e, Var):
+        return Linear(0, {e: 1})
+    return collect(e.value, _axis) if isinstance(e, Cast) else None
 
 
 @dataclass(frozen=True)

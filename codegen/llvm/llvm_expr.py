@@ -34,6 +34,7 @@ from ..backend import expressions
 from ..backend.captures import is_external_call
 from ..backend.expressions import constant_of
 from ..backend.statements import define
+from .linear_sums import sum_text
 from .llvm_scope import LlvmScope
 from .llvm_types import llvm_type, splat_constant, vector_constant
 
@@ -108,7 +109,7 @@ def _lane_mask(em: LlvmScope, e: CmpOp) -> str | None:
     if isinstance(e, (EQ, NE)) or reach >= 1 << 30:
         return None
     # beyond the reach of the lanes the distance makes no difference
-    low = fn.called("llvm.smax.i64", "i64", gap.text(fn), str(-reach))
+    low = fn.called("llvm.smax.i64", "i64", sum_text(gap, fn), str(-reach))
     clamped = fn.called("llvm.smin.i64", "i64", low, str(reach))
     narrow = fn.pure(f"trunc i64 {clamped} to i32")
     steps = vector_constant([stride * n for n in range(lanes)], "i32")

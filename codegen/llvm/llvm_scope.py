@@ -7,10 +7,10 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 
+from ...tir.arith.linear import Linear, collect
 from ...tir.buffer import Buffer
 from ...tir.dtype import bits_of, bytes_of, element_of, is_bool, is_signed, lanes_of
 from ...tir.expr import (
-    Add,
     BinaryOp,
     Broadcast,
     BufferLoad,
@@ -22,7 +22,6 @@ from ...tir.expr import (
     Max,
     Min,
     Mul,
-    Sub,
     Var,
 )  # fmt: skip
 from ...tir.index_types import INDEX_TYPES, index_like
@@ -34,7 +33,7 @@ from ..backend.lane_offsets import Products
 from ..backend.storage import CACHE_LINE
 from ..lowered import LoweredFunc
 from .function_builder import FunctionBuilder
-from .linear_sums import Linear
+from .linear_sums import product, sum_text
 from .llvm_types import align_of, llvm_type, memory_type
 
 
@@ -180,21 +179,19 @@ class LlvmScope(Emitter):
     def linear(self, e: Expr) -> Linear:
         """Return the scalar integer ``e`` as a sum. Parts that are not sums, or that wrap around in their own type,
         become operands."""
-        if isinstance(e, IntImm):
-            return Linear(e.value)
         if isinstance(e, Broadcast):
             return self.linear(e.value)
-        if e.dtype in INDEX_TYPES:
-            if isinstance(e, Add):
-                return self.linear(e.a).plus(self.linear(e.b))
-            if isinstance(e, Sub):
-                return self.linear(e.a).plus(self.linear(e.b), -1)
-            if isinstance(e, Mul):
-                return self.linear(e.a).product(self.linear(e.b), self.fn)
+        found = collect(e, self._term) if isinstance(e, IntImm) or e.dtype in INDEX_TYPES else self._term(e)
+        assert found is not None
+        return found
+
+    def _term(self, e: Expr) -> Linear:
+        if isinstance(e, Mul) and e.dtype in INDEX_TYPES:
+            return product(self.linear(e.a), self.linear(e.b), self.fn)
         return Linear(0, {self._operand(e): 1})
 
     def index(self, e: Expr) -> str:
-        return self.linear(e).text(self.fn)
+        return sum_text(self.linear(e), self.fn)
 
     def index_value(self, e: Expr) -> str:
         text = self.index(e)
@@ -252,7 +249,7 @@ class LlvmScope(Emitter):
         """Return a sum of products."""
         out = Linear()
         for index, step in products:
-            out = out.plus(self.linear(index).product(self.linear(step), self.fn))
+            out = out.plus(product(self.linear(index), self.linear(step), self.fn))
         return out
 
     def pointer(self, buffer: Buffer, offset: Linear) -> str:
@@ -260,7 +257,7 @@ class LlvmScope(Emitter):
         modes absorb."""
         element, pointer = memory_type(element_of(buffer.dtype)), self.base(buffer)
         if offset.terms:
-            varying = Linear(0, offset.terms).text(self.fn)
+            varying = sum_text(Linear(0, offset.terms), self.fn)
             pointer = self.fn.pure(f"getelementptr {element}, ptr {pointer}, i64 {varying}")
         if offset.const:
             pointer = self.fn.pure(f"getelementptr {element}, ptr {pointer}, i64 {offset.const}")

@@ -10,6 +10,7 @@ from ...tir.stmt import AssertStmt, AttrStmt, For, IfThenElse, Stmt, While
 from ..backend.storage import elements_of
 from ..lower.nontemporal_stores import NONTEMPORAL_ATTR
 from .function_builder import Phi
+from .linear_sums import sum_text
 from .llvm_scope import LlvmScope
 from .llvm_types import llvm_type, memory_type
 
@@ -32,8 +33,8 @@ def serial_loop(em: LlvmScope, s: For) -> None:
     if not count.terms and count.const <= 0:
         return
     em.analyzer.bind(s.loop_var, loop_values(s))
-    high = low.plus(count).text(em.fn)
-    run_loop(em, s, low.text(em.fn), high, bool(count.terms))
+    high = sum_text(low.plus(count), em.fn)
+    run_loop(em, s, sum_text(low, em.fn), high, bool(count.terms))
 
 
 def run_loop(em: LlvmScope, s: For, low: str, high: str, may_be_empty: bool) -> None:

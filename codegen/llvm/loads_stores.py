@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from ...tir.arith.linear import Linear
 from ...tir.buffer import Buffer
 from ...tir.dtype import bytes_of, element_of, is_bool, lanes_of, with_lanes
 from ...tir.expr import BufferLoad, Expr, IntImm
 from ..backend.lane_offsets import LaneOffsets, lane_offsets
 from ..lower.nontemporal_stores import ALIGNED
-from .linear_sums import Linear
+from .linear_sums import sum_text
 from .llvm_scope import LlvmScope
 from .llvm_types import align_of, llvm_type, memory_type, suffix, vector_constant
 
@@ -168,5 +169,5 @@ def _irregular(em: LlvmScope, where: LaneOffsets, stride: Linear, lanes: int) ->
 def _steps(em: LlvmScope, stride: Linear, lanes: int) -> str:
     if not stride.terms:
         return vector_constant([stride.const * n for n in range(lanes)], "i64")
-    step = em.splat(stride.text(em.fn), "int64", lanes)
+    step = em.splat(sum_text(stride, em.fn), "int64", lanes)
     return em.fn.pure(f"mul <{lanes} x i64> {step}, {vector_constant(list(range(lanes)), 'i64')}")

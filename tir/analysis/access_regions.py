@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any
 
 from ..arith import Analyzer
+from ..arith.linear import difference
 from ..buffer import Buffer, BufferRegion
 from ..dtype import lanes_of
 from ..expr import (
@@ -32,7 +33,6 @@ from ..expr import (
     Ramp,
     Range,
     Select,
-    Shuffle,
     Sub,
     Var,
     const,
@@ -249,46 +249,3 @@ def _sum(a: Expr, b: Expr, sign: int) -> Expr:
         shift = sign * b.value + (a.b.value if isinstance(a, Add) else -a.b.value)
         return a.a + shift if shift >= 0 else a.a - -shift
     return a + b if sign > 0 else a - b
-
-
-def difference(a: Expr, b: Expr) -> int | None:
-    """Return ``a - b`` where it is known to be a constant, else None."""
-    left, right = linear_key(a), linear_key(b)
-    return left[1] - right[1] if left[0] == right[0] else None
-
-
-def linear_key(e: Expr) -> tuple[frozenset[Any], int]:
-    """Return the terms of an integer expression with their coefficients, and its constant. Equal sums give equal
-    keys."""
-    terms: dict[Any, int] = {}
-
-    def add(n: Expr, factor: int) -> int:
-        if isinstance(n, IntImm):
-            return n.value * factor
-        if isinstance(n, Add):
-            return add(n.a, factor) + add(n.b, factor)
-        if isinstance(n, Sub):
-            return add(n.a, factor) + add(n.b, -factor)
-        if isinstance(n, Mul) and isinstance(n.b, IntImm):
-            return add(n.a, factor * n.b.value)
-        if isinstance(n, Mul) and isinstance(n.a, IntImm):
-            return add(n.b, factor * n.a.value)
-        key = _key(n)
-        terms[key] = terms.get(key, 0) + factor
-        return 0
-
-    constant = add(e, 1)
-    return frozenset((k, c) for k, c in terms.items() if c), constant
-
-
-def _key(n: Any) -> Any:
-    if isinstance(n, Var):
-        return id(n)
-    if isinstance(n, (Add, Sub, Mul)):
-        return linear_key(n) if not isinstance(n, Mul) else (Mul, _key(n.a), _key(n.b))
-    label = getattr(n, "value", None) if not list(n.children()) else getattr(n, "op", None)
-    if isinstance(n, BufferLoad):
-        label = id(n.buffer)
-    elif isinstance(n, Shuffle):
-        label = n.indices
-    return (type(n), n.dtype, label, *[_key(c) for c in n.children()])

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from ..arith.linear import difference
 from ..buffer import Buffer, BufferRegion
 from ..expr import Add, Expr, FloorDiv, IntImm, IterVar, Mul, Sub, Var
 from ..stmt import Block, BlockRealize
 from ..walk import pre_order
 from .access import Access, accesses_below
-from .access_regions import Interval, difference, interval, lanes_ends
+from .access_regions import Interval, interval, lanes_ends
 
 _LINEAR = (Var, IntImm, Add, Sub, Mul, FloorDiv)
 

@@ -15,6 +15,7 @@ from typing import Any
 from ..dtype import INDEX, bits_of, max_value
 from ..expr import Add, BinaryOp, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, cast, match_types
 from .interval import Interval
+from .linear import add_terms
 
 Mono = tuple[int, ...]
 Poly = dict[Mono, int]
@@ -25,16 +26,7 @@ def add(p: Poly, q: Poly, k: int = 1) -> Poly:
     """Return p + k * q."""
     if not q:
         return p
-    if not p and k == 1:
-        return q
-    out = dict(p)
-    for m, c in q.items():
-        total = out.get(m, 0) + k * c
-        if total:
-            out[m] = total
-        else:
-            out.pop(m, None)
-    return out
+    return q if not p and k == 1 else add_terms(p, q, k)
 
 
 def scale(p: Poly, k: int) -> Poly:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from ..analysis.access_regions import linear_key
 from ..arith import Analyzer
+from ..arith.linear import difference
 from ..buffer import Buffer, BufferRegion, decl_buffer
 from ..dtype import INDEX, lanes_of, with_lanes
 from ..expr import Broadcast, BufferLoad, Call, Expr, FloorDiv, FloorMod, IntImm, Ramp, Range, Var, const, is_const_int
@@ -67,9 +67,9 @@ class AccessParser(ParserBase):
     def _between(self, lo: Expr, hi: Expr, node: ast.AST) -> Range:
         if isinstance(lo, IntImm) and lo.value == 0:
             return Range(lo if lo.dtype == hi.dtype else const(0, hi.dtype), hi)
-        left, right = linear_key(hi), linear_key(lo)
-        if left[0] == right[0]:
-            return Range(lo, const(left[1] - right[1], lo.dtype))
+        apart = difference(hi, lo)
+        if apart is not None:
+            return Range(lo, const(apart, lo.dtype))
         if self.analyzer is None:
             self.analyzer = Analyzer()
         return Range(lo, self.analyzer.simplify(hi - lo))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ....tir.analysis.access_regions import linear_key
+from ....tir.arith.linear import difference
 from ....tir.dtype import bits_of, is_float, is_int
 from ....tir.expr import Expr, IntImm, const, convert
 from ...tensor import Tensor
@@ -33,7 +33,7 @@ def check_tensor(op: str, x: Any, ndim: int | Sequence[int] | None = None, what:
 def same(a: Any, b: Any) -> bool:
     """Returns whether two sizes are equal for sure."""
     a, b = convert(a), convert(b)
-    return a is b or linear_key(a) == linear_key(b)
+    return difference(a, b) == 0
 
 
 def require_same(op: str, what: str, a: Any, b: Any, x: Tensor, y: Tensor) -> None:

@@ -1,0 +1,94 @@
+"""This module defines linear forms: a constant and a sum of terms with integer coefficients.
+
+What a term is, the caller says: a variable, the key of an expression, the name of a value. :func:`collect` reads the
+form of an expression, and :func:`difference` compares two expressions by their forms alone, without an analyzer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..expr import Add, BufferLoad, Expr, IntImm, Mul, Shuffle, Sub, Var
+
+
+def add_terms(p: Mapping[Any, int], q: Mapping[Any, int], k: int = 1) -> dict[Any, int]:
+    """Return the coefficients of ``p + k * q``, without those that are zero."""
+    out = dict(p)
+    for term, coefficient in q.items():
+        total = out.get(term, 0) + k * coefficient
+        if total:
+            out[term] = total
+        else:
+            out.pop(term, None)
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """Represents ``const + sum(coefficient * term)``; no coefficient is zero."""
+
+    const: int = 0
+    terms: Mapping[Any, int] = field(default_factory=dict)
+
+    def plus(self, other: Linear, factor: int = 1) -> Linear:
+        """Return ``self + factor * other``."""
+        return Linear(self.const + factor * other.const, add_terms(self.terms, other.terms, factor))
+
+    def times(self, factor: int) -> Linear:
+        """Return ``factor * self``."""
+        return Linear(self.const * factor, {t: c * factor for t, c in self.terms.items()} if factor else {})
+
+
+def collect(e: Expr, leaf: Callable[[Expr], Linear | None]) -> Linear | None:
+    """Return the form of sums, differences and products with constants; ``leaf`` gives that of any other expression.
+
+    The result is None where ``leaf`` gives None.
+
+    >>> i, j = Var("i"), Var("j")
+    >>> form = collect((i - j) * 4 + 3 + j, lambda e: Linear(0, {e: 1}))
+    >>> form.const, list(form.terms.values())
+    (3, [4, -3])
+    """
+    if isinstance(e, IntImm):
+        return Linear(e.value)
+    if not isinstance(e, (Add, Sub, Mul)):
+        return leaf(e)
+    a, b = collect(e.a, leaf), collect(e.b, leaf)
+    if a is None or b is None:
+        return None
+    if isinstance(e, (Add, Sub)):
+        return a.plus(b, 1 if isinstance(e, Add) else -1)
+    if b.terms:
+        a, b = b, a
+    return leaf(e) if b.terms else a.times(b.const)
+
+
+def difference(a: Expr, b: Expr) -> int | None:
+    """Return ``a - b`` where the sums differ by a constant alone, else None."""
+    if a is b:
+        return 0
+    left, right = _form(a), _form(b)
+    return left.const - right.const if left.terms == right.terms else None
+
+
+def _form(e: Expr) -> Linear:
+    """Return the linear form over keys that are equal for expressions of equal structure."""
+    found = collect(e, lambda n: Linear(0, {_key(n): 1}))
+    assert found is not None
+    return found
+
+
+def _key(e: Any) -> Hashable:
+    if isinstance(e, Var):
+        return id(e)
+    if isinstance(e, (Add, Sub)):
+        form = _form(e)
+        return (frozenset(form.terms.items()), form.const)
+    label = getattr(e, "value", None) if not list(e.children()) else getattr(e, "op", None)
+    if isinstance(e, BufferLoad):
+        label = id(e.buffer)
+    elif isinstance(e, Shuffle):
+        label = e.indices
+    return (type(e), e.dtype, label, *[_key(c) for c in e.children()])
