@@ -27,7 +27,6 @@ from .choose_unrolled import EXPLICIT, MOST_STEPS, choose_unrolled
 from .compact_buffers import compact_buffers
 from .cut_idle_iterations import cut_idle_iterations
 from .flatten_blocks import flatten_blocks
-from .fold_masks import fold_masks
 from .form_fma import form_fma
 from .hoist_guards import hoist_guards, name_quotients
 from .horizontal_reductions import HORIZONTAL, lower_horizontal
@@ -98,8 +97,7 @@ PASSES: tuple[Pass, ...] = (
     _step(align_nontemporal_stores, [NONTEMPORAL_ATTR], [IfThenElse], target=True),
     _step(lower_horizontal, [HORIZONTAL], [MASK]),
     _step(vectorize_loops, [VECTORIZED], [MASK]),
-    _step(unroll_loops, [UNROLLED]),
-    _step(fold_masks, [MASK, "tir.if_then_else"]),
+    _step(unroll_loops, [UNROLLED, MASK, "tir.if_then_else"]),
     _step(promote_registers, [Allocate]),
     _step(insert_prefetches, [DISTANCE], target=True),
     _step(interleave_prefetches, [NEXT], target=True),

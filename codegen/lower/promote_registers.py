@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ...tir.buffer import Buffer
 from ...tir.dtype import bytes_of, lanes_of, with_lanes
 from ...tir.equal import structural_equal
-from ...tir.expr import Broadcast, BufferLoad, Call, Expr, IntImm, Ramp, Select, Shuffle, Var, const
+from ...tir.expr import Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, Ramp, Select, Shuffle, Var, const
 from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import Allocate, BufferStore, For, LetStmt, Stmt, seq
-from ...tir.walk import pre_order, transform
+from ...tir.walk import pre_order
 from .lanes import constant_run
 from .register_partition import Slot, partition_accesses
 
@@ -47,46 +49,133 @@ def promote_registers(func: PrimFunc) -> PrimFunc:
     parts of different lengths (:func:`.register_partition.partition_accesses`). A store under a mask becomes a
     ``Select`` with the old value, or a plain one where no lane outside the mask is ever read.
     """
+    found = _Accesses()
+    found.visit(func.body, 0)
     tiles = {}
-    lives = {n.buffer: n.body for n in pre_order(func.body, _statements) if isinstance(n, Allocate)}
-    for buffer, accesses in _accesses(func.body).items():
-        tile = _tile(buffer, accesses, lives[buffer])
+    for buffer, accesses in found.of.items():
+        tile = None if buffer in found.lost else _tile(buffer, accesses, found.lives[buffer])
         if tile is not None:
             tiles[buffer] = tile
-    if not tiles:
-        return func
+    return func.with_body(_Rewriting(tiles, found.touched).visit(func.body)) if tiles else func
 
-    def post(n: Node) -> Node | None:
-        if isinstance(n, BufferLoad):
-            tile = tiles.get(n.buffer)
-            return None if tile is None else tile.load(n)
-        if isinstance(n, BufferStore):
-            tile = tiles.get(n.buffer)
-            return None if tile is None else tile.store(n)
-        if isinstance(n, Allocate) and n.buffer in tiles:
+
+class _Accesses:
+    """The accesses ``of`` every array that is allocated, and ``lives``, the statement around them.
+
+    ``lost``: arrays that cross a parallel loop, whose address is taken, or that are also accessed through another
+    buffer. ``touched``: the nodes that hold allocations or accesses of arrays, by their ids.
+    """
+
+    def __init__(self) -> None:
+        self.of: dict[Buffer, list[Access]] = {}
+        self.lives: dict[Buffer, Stmt] = {}
+        self.lost: set[Buffer] = set()
+        self.touched: set[int] = set()
+        self._level: dict[Buffer, int] = {}
+        self._owner: dict[Var, Buffer] = {}
+        self._seen: dict[tuple[int, int], bool] = {}
+
+    def visit(self, n: Any, parallel: int) -> bool:
+        """Find the accesses below ``n``, which stands in so many parallel loops, and return whether there are any.
+
+        Expressions that several statements share are visited once inside a parallel loop and once outside.
+        """
+        kind = type(n)
+        key = (id(n), parallel)
+        known = self._seen.get(key)
+        if known is not None:
+            return known
+        touched = False
+        if kind is BufferLoad or kind is BufferStore:
+            touched = self.access(n, parallel)
+        elif kind is Allocate:
+            touched = self.allocate(n, parallel)
+        elif kind is Call:
+            self.call(n)
+        elif kind is For and n.kind == "parallel":
+            parallel += 1
+        for c in n.children():
+            if type(c) not in _LEAVES and self.visit(c, parallel):
+                touched = True
+        self._seen[key] = touched
+        if touched:
+            self.touched.add(id(n))
+        return touched
+
+    def access(self, n: Access, parallel: int) -> bool:
+        own = self._owner.get(n.buffer.data)
+        if own is None:
+            return False
+        if own is not n.buffer or self._level[own] != parallel:
+            self.lost.add(own)
+        else:
+            self.of[own].append(n)
+        return True
+
+    def allocate(self, n: Allocate, parallel: int) -> bool:
+        if n.buffer.scope != REGISTER_SCOPE:
+            self.of[n.buffer], self.lives[n.buffer] = [], n.body
+            self._level[n.buffer], self._owner[n.buffer.data] = parallel, n.buffer
+        return True
+
+    def call(self, n: Call) -> None:
+        for a in n.args:
+            taken = self._owner.get(a) if isinstance(a, Var) else None
+            if n.op == "tir.address_of" and isinstance(a, BufferLoad):
+                taken = self._owner.get(a.buffer.data)
+            if taken is not None:
+                self.lost.add(taken)
+
+
+_LEAVES = frozenset((FloatImm, IntImm, Var))
+
+
+class _Rewriting:
+    """The walk that puts register values in place of arrays. It visits only the nodes ``touched``."""
+
+    def __init__(self, tiles: Mapping[Buffer, _Tile], touched: set[int]) -> None:
+        self.tiles = tiles
+        self.touched = touched
+        self.done: dict[int, Any] = {}
+
+    def visit(self, n: Any) -> Any:
+        """Return ``n`` rewritten; an expression that several statements share is rewritten once."""
+        key = id(n)
+        if key not in self.touched:
+            return n
+        known = self.done.get(key)
+        if known is None:
+            known = self.done[key] = self.rewritten(n.map_children(self.visit), n)
+        return known
+
+    def rewritten(self, n: Any, old: Any) -> Any:
+        """Return what replaces ``n``, whose children are rewritten; ``old`` is the node before that."""
+        kind = type(n)
+        if kind is BufferLoad or kind is BufferStore:
+            tile = self.tiles.get(n.buffer)
+            if tile is None:
+                return n
+            return tile.load(n, tile.places[id(old)]) if kind is BufferLoad else tile.store(n, tile.places[id(old)])
+        if kind is Allocate and n.buffer in self.tiles:
             body = n.body
-            for value in reversed(tiles[n.buffer].values.values()):
+            for value in reversed(self.tiles[n.buffer].values.values()):
                 body = Allocate(value, body)
             return body
-        return None
-
-    return transform(func, post=post, shared=True)  # type: ignore[no-any-return]
+        return n
 
 
 @dataclass(slots=True)
 class _Tile:
     """An array that becomes register values. ``homes``: the parts that each slot consists of, or the larger one that
-    holds it; ``free``: slots whose masks do not matter; ``places``: the slot of each access seen."""
+    holds it; ``free``: slots whose masks do not matter; ``places``: the slot of each access, by its id."""
 
-    strides: list[int]
+    places: dict[int, Slot]
     homes: dict[Slot, tuple[Slot, ...]]
     values: dict[Slot, Buffer]
     free: set[Slot]
 
-    def load(self, n: BufferLoad) -> Expr:
-        """Return the value that replaces a load."""
-        slot = constant_run(n.indices, self.strides)
-        assert slot is not None
+    def load(self, n: BufferLoad, slot: Slot) -> Expr:
+        """Return the value that replaces a load of ``slot``."""
         parts: list[Expr] = [BufferLoad(self.values[home], ()) for home in self.homes[slot]]
         value = _joined(parts)
         if len(parts) == 1 and self.homes[slot] != (slot,):
@@ -96,10 +185,8 @@ class _Tile:
             return value
         return Select(n.predicate, value, const(0, value.dtype))
 
-    def store(self, n: BufferStore) -> Stmt:
-        """Return the statement that replaces a store."""
-        slot = constant_run(n.indices, self.strides)
-        assert slot is not None
+    def store(self, n: BufferStore, slot: Slot) -> Stmt:
+        """Return the statement that replaces a store to ``slot``."""
         homes, value = self.homes[slot], n.value
         if len(homes) == 1:
             home = self.values[slot]
@@ -142,17 +229,19 @@ def _tile(buffer: Buffer, accesses: list[Access], life: Stmt) -> _Tile | None:
     strides = _row_major(_row_padded(accesses, buffer))
     if strides is None:
         return None
-    places: list[Slot] = []
+    places: dict[int, Slot] = {}
+    stored: set[Slot] = set()
+    masked: set[Slot] = set()
     for access in accesses:
         slot = constant_run(access.indices, strides)
         if slot is None:
             return None
-        places.append(slot)
-    stored = {s for a, s in zip(accesses, places, strict=True) if isinstance(a, BufferStore)}
-    masked = {
-        s for a, s in zip(accesses, places, strict=True) if isinstance(a, BufferStore) and a.predicate is not None
-    }
-    homes = partition_accesses(set(places), stored)
+        places[id(access)] = slot
+        if type(access) is BufferStore:
+            stored.add(slot)
+            if access.predicate is not None:
+                masked.add(slot)
+    homes = partition_accesses(set(places.values()), stored)
     if homes is None or any(len(homes[s]) > 1 for s in masked):
         return None
     values = {}
@@ -160,53 +249,7 @@ def _tile(buffer: Buffer, accesses: list[Access], life: Stmt) -> _Tile | None:
         values[home] = Buffer(f"{buffer.name}_{home[0]}", (), with_lanes(buffer.dtype, home[1]), REGISTER_SCOPE)
     if sum(bytes_of(v.dtype) for v in values.values()) > _MAX_BYTES:
         return None
-    return _Tile(strides, homes, values, _unmasked_stores(accesses, places, homes, life))
-
-
-def _accesses(body: Stmt) -> dict[Buffer, list[Access]]:
-    """Returns the accesses of every array allocated in ``body``. Arrays that cross a parallel loop, whose address is
-    taken, or that are also accessed through another buffer are left out.
-
-    Expressions that several statements share are visited once inside a parallel loop and once outside.
-    """
-    found: dict[Buffer, list[Access]] = {}
-    level: dict[Buffer, int] = {}
-    owner: dict[Var, Buffer] = {}
-    lost: set[Buffer] = set()
-    seen: set[tuple[int, int]] = set()
-    stack: list[tuple[Node, int]] = [(body, 0)]
-    while stack:
-        n, parallel = stack.pop()
-        if isinstance(n, Expr):
-            if (id(n), parallel) in seen:
-                continue
-            seen.add((id(n), parallel))
-        if isinstance(n, (BufferLoad, BufferStore)):
-            own = owner.get(n.buffer.data)
-            if own is not None:
-                if own is not n.buffer or level[own] != parallel:
-                    lost.add(own)
-                else:
-                    found[own].append(n)
-        elif isinstance(n, Allocate):
-            if n.buffer.scope != REGISTER_SCOPE:
-                found[n.buffer], level[n.buffer], owner[n.buffer.data] = [], parallel, n.buffer
-        elif isinstance(n, Call):
-            for a in n.args:
-                taken = owner.get(a) if isinstance(a, Var) else None
-                if n.op == "tir.address_of" and isinstance(a, BufferLoad):
-                    taken = owner.get(a.buffer.data)
-                if taken is not None:
-                    lost.add(taken)
-        elif isinstance(n, For) and n.kind == "parallel":
-            parallel += 1
-        for c in n.children():
-            if type(c) not in _PLAIN:
-                stack.append((c, parallel))
-    return {b: accesses for b, accesses in found.items() if b not in lost}
-
-
-_PLAIN = frozenset((IntImm, Var))
+    return _Tile(places, homes, values, _unmasked_stores(accesses, places, homes, life))
 
 
 def _row_padded(accesses: list[Access], buffer: Buffer) -> tuple[Expr, ...]:
@@ -233,7 +276,7 @@ def _row_major(shape: tuple[Expr, ...]) -> list[int] | None:
 
 
 def _unmasked_stores(
-    accesses: list[Access], places: list[Slot], homes: dict[Slot, tuple[Slot, ...]], life: Stmt
+    accesses: list[Access], places: dict[int, Slot], homes: dict[Slot, tuple[Slot, ...]], life: Stmt
 ) -> set[Slot]:
     """Returns the slots whose masks may be ignored, because no load reads a lane that a masked store leaves out.
 
@@ -242,7 +285,8 @@ def _unmasked_stores(
     """
     masks: dict[Slot, list[Expr]] = defaultdict(list)
     bare: set[Slot] = set()
-    for access, slot in zip(accesses, places, strict=True):
+    for access in accesses:
+        slot = places[id(access)]
         if homes[slot] != (slot,):
             bare.update(homes[slot])
         elif access.predicate is not None:

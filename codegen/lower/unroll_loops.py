@@ -1,53 +1,65 @@
-"""Unrolls loops: each iteration of an unrolled loop becomes statements of its own."""
+"""Unrolls loops: each iteration becomes statements of its own, without the branches and masks that its values decide."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer
-from ...tir.expr import BufferLoad, Expr, IntImm, Let, Ramp, Var, const
+from ...tir.expr import Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, Let, Ramp, Shuffle, Var, const
 from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, Stmt, seq
 from ...tir.walk import loads_and_stores, pre_order
+from .masks import all_lanes
 
 MAX_STATEMENTS = 8192
 """Loops that would grow a function beyond this many stores stay loops."""
+Env = dict[Var | Buffer, Any]
+"""The values of unrolled variables, and what replaces the variables and buffers that each copy has for itself."""
 
 
 def unroll_loops(func: PrimFunc) -> PrimFunc:
-    """Write out every loop marked ``unrolled`` whose extent is constant.
+    """Write out every loop marked ``unrolled`` whose extent is constant, and fold masks whose lanes are known.
 
     Before::
 
         for i in T.unroll(2):
-            A[i * 8] = 0.0
+            C.vstore([T.Ramp(i * 8, 1, 8)], x, predicate=T.Ramp(i * 8, 1, 8) < T.Broadcast(13, 8))
 
     After::
 
-        A[0] = 0.0
-        A[8] = 0.0
+        C[0:8] = x
+        C.vstore([T.Ramp(8, 1, 8)], x, predicate=T.Ramp(8, 1, 8) < T.Broadcast(13, 8))
+
+    A store whose mask holds in no lane is removed; such a load gives 0.
     """
-    if not any(isinstance(n, For) and n.kind == "unrolled" for n in pre_order(func, _statements)):
-        return func
-    return func.with_body(_Unroller().visit(func.body, {}, 1))
+    return func.with_body(_Unroller(set(_varying(func.body, False))).visit(func.body, {}, 1))
 
 
-def _statements(n: Node) -> bool:
-    return not isinstance(n, Expr)
+def _varying(s: Node, unrolled: bool) -> Iterator[Var | Buffer]:
+    """Returns the variables and buffers that differ between the copies that unrolling makes."""
+    if isinstance(s, For):
+        unrolled = unrolled or s.kind == "unrolled"
+        if unrolled:
+            yield s.loop_var
+    elif isinstance(s, LetStmt) and unrolled:
+        yield s.var
+    elif isinstance(s, Allocate) and unrolled:
+        yield s.buffer.data
+        yield from {a.buffer for a in loads_and_stores(s.body) if a.buffer.data is s.buffer.data}
+    for child in s.children():
+        if not isinstance(child, Expr):
+            yield from _varying(child, unrolled)
 
 
-def _stores(stmt: Stmt) -> int:
-    """Returns the number of stores after unrolling."""
-    if isinstance(stmt, BufferStore):
-        return 1
-    times = (
-        stmt.extent.value
-        if isinstance(stmt, For) and stmt.kind == "unrolled" and isinstance(stmt.extent, IntImm)
-        else 1
-    )
-    return times * sum(_stores(c) for c in stmt.children() if isinstance(c, Stmt))
+class _Uses(NamedTuple):
+    """The names in an expression that differ by copy, whether it binds variables, and whether it has masks to fold."""
+
+    names: tuple[Var | Buffer, ...]
+    binds: bool
+    folds: bool
 
 
 class _Unroller:
@@ -59,127 +71,212 @@ class _Unroller:
     bound once in a function.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, varying: set[Var | Buffer]) -> None:
+        self.varying = varying
         self.analyzer = Analyzer()
-        self.buffers: dict[Buffer, Buffer] = {}
-        self.used: dict[int, tuple[Expr, frozenset[Var], frozenset[Buffer], bool]] = {}
+        self.used: dict[int, _Uses] = {}
         self.done: dict[tuple[Any, ...], Any] = {}
+        self.constants: dict[tuple[int, str], Expr] = {}
+        self.masks: dict[int, bool | None] = {}
+        self.stores: dict[int, int] = {}
+        self.alive: list[Expr] = []
         self.copies = 1
 
-    def visit(self, n: Any, env: dict[Var, Expr], copies: int) -> Any:
+    # -- statements --------------------------------------------------------------------------------------------------
+
+    def visit(self, n: Any, env: Env, copies: int) -> Any:
+        """Return the statement ``n`` with the values of ``env``; it stands ``copies`` times in the result."""
         self.copies = copies
-        if isinstance(n, Expr):
-            return self.expr(n, env)
-        if isinstance(n, For):
-            low, extent = self.expr(n.min, env), self.expr(n.extent, env)
-            if n.kind == "unrolled" and isinstance(extent, IntImm) and isinstance(low, IntImm):
-                trip_count = extent.value
-                if trip_count == 1 or copies * trip_count * max(1, _stores(n.body)) <= MAX_STATEMENTS:
-                    parts = [
-                        self.visit(
-                            n.body, {**env, n.loop_var: const(low.value + t, n.loop_var.dtype)}, copies * trip_count
-                        )
-                        for t in range(trip_count)
-                    ]
-                    return seq(*parts)
-            var = Var(n.loop_var.name, n.loop_var.dtype) if copies > 1 else n.loop_var
-            kind = "serial" if n.kind == "unrolled" else n.kind
-            inner = env if var is n.loop_var else {**env, n.loop_var: var}
-            return For(var, low, extent, kind, self.visit(n.body, inner, copies), n.thread_binding, n.annotations)
-        if isinstance(n, LetStmt):
-            var = Var(n.var.name, n.var.dtype) if copies > 1 else n.var
-            inner = env if var is n.var else {**env, n.var: var}
-            return LetStmt(var, self.expr(n.value, env), self.visit(n.body, inner, copies))
-        if isinstance(n, Allocate) and copies > 1:
-            return self.allocate(n, env, copies)
-        if isinstance(n, IfThenElse):
-            cond = self.expr(n.condition, env)
-            if isinstance(cond, IntImm):
-                if cond.value:
-                    return self.visit(n.then_case, env, copies)
-                return seq() if n.else_case is None else self.visit(n.else_case, env, copies)
-            other = None if n.else_case is None else self.visit(n.else_case, env, copies)
-            return IfThenElse(cond, self.visit(n.then_case, env, copies), other)
-        if isinstance(n, BufferStore):
-            indices = tuple([self.expr(i, env) for i in n.indices])
-            predicate = None if n.predicate is None else self.expr(n.predicate, env)
-            return BufferStore(self.buffers.get(n.buffer, n.buffer), self.expr(n.value, env), indices, predicate)
-        return n.map_children(lambda c: self.visit(c, env, copies))
+        rule = _STATEMENTS.get(type(n))
+        if rule is not None:
+            return rule(self, n, env, copies)
+        return self.expr(n, env) if isinstance(n, Expr) else n.map_children(lambda c: self.visit(c, env, copies))
 
-    def allocate(self, n: Allocate, env: dict[Var, Expr], copies: int) -> Allocate:
-        """Return an allocation of its own for each copy."""
-        new = n.buffer.map_children(lambda e: self.expr(e, env))
-        new = new if new is not n.buffer else n.buffer.with_()
-        outer = self.buffers
-        views = {a.buffer for a in loads_and_stores(n.body) if a.buffer.data is n.buffer.data} - {n.buffer}
-        self.buffers = {**outer, n.buffer: new, **{view: view.with_(data=new.data) for view in views}}
-        result = Allocate(new, self.visit(n.body, {**env, n.buffer.data: new.data}, copies), n.annotations)
-        self.buffers = outer
-        return result
+    def loop(self, n: For, env: Env, copies: int) -> Stmt:
+        low, extent = self.expr(n.min, env), self.expr(n.extent, env)
+        if n.kind == "unrolled" and isinstance(extent, IntImm) and isinstance(low, IntImm):
+            count, dtype = extent.value, n.loop_var.dtype
+            if count == 1 or copies * count * max(1, self.count_stores(n.body)) <= MAX_STATEMENTS:
+                values = [self.constant(low.value + t, dtype) for t in range(count)]
+                return seq(*[self.visit(n.body, {**env, n.loop_var: value}, copies * count) for value in values])
+        kind = "serial" if n.kind == "unrolled" else n.kind
+        var, inner = self.own(n.loop_var, env, copies)
+        body = self.visit(n.body, inner, copies)
+        if kind == n.kind and var is n.loop_var and low is n.min and extent is n.extent and body is n.body:
+            return n
+        return For(var, low, extent, kind, body, n.thread_binding, n.annotations)
 
-    def uses(self, e: Any) -> tuple[frozenset[Var], frozenset[Buffer], bool]:
-        """Return the variables and the buffers in ``e``, and whether it binds variables."""
-        known = self.used.get(id(e))
-        if known is None:
-            variables: frozenset[Var] = frozenset((e,)) if isinstance(e, Var) else frozenset()
-            buffers: frozenset[Buffer] = frozenset((e.buffer,)) if isinstance(e, BufferLoad) else frozenset()
-            binds = isinstance(e, Let)
-            for child in e.children():
-                if not isinstance(child, IntImm):
-                    below = self.uses(child)
-                    variables |= below[0]
-                    buffers |= below[1]
-                    binds = binds or below[2]
-            known = self.used[id(e)] = (e, variables, buffers, binds)
-        return known[1:]
-
-    def expr(self, e: Any, env: dict[Var, Expr]) -> Any:
-        """Return ``e`` with the values substituted and integers simplified."""
-        if isinstance(e, IntImm):
-            return e
-        variables, buffers, binds = self.uses(e)
-        if binds and self.copies > 1:
-            return self.rewrite(e, env)
-        key: list[Any] = [id(e)]
-        for v in variables:
-            value = env.get(v)
-            if value is not None:
-                key += (id(v), value.value if isinstance(value, IntImm) else id(value))
-        for b in buffers:
-            if b in self.buffers:
-                key += (id(b), id(self.buffers[b]))
-        if len(key) == 1:
-            return e
-        found = self.done.get(tuple(key))
+    def count_stores(self, s: Stmt) -> int:
+        """Return the number of stores of ``s`` after unrolling."""
+        found = self.stores.get(id(s))
         if found is None:
-            found = self.done[tuple(key)] = self.rewrite(e, env)
+            unrolled = isinstance(s, For) and s.kind == "unrolled" and isinstance(s.extent, IntImm)
+            times = s.extent.value if unrolled else 1  # type: ignore[attr-defined]
+            inside = sum([self.count_stores(c) for c in s.children() if isinstance(c, Stmt)])
+            found = self.stores[id(s)] = 1 if isinstance(s, BufferStore) else times * inside
         return found
 
-    def rewrite(self, x: Any, env: dict[Var, Expr]) -> Any:
-        """Return :meth:`expr` when it changes something."""
-        if isinstance(x, Var):
-            return env.get(x, x)
-        if isinstance(x, BufferLoad):
-            indices = tuple([self.expr(i, env) for i in x.indices])
-            predicate = None if x.predicate is None else self.expr(x.predicate, env)
-            return BufferLoad(self.buffers.get(x.buffer, x.buffer), indices, predicate)
-        if isinstance(x, Let):
+    def let(self, n: LetStmt, env: Env, copies: int) -> Stmt:
+        var, inner = self.own(n.var, env, copies)
+        value, body = self.expr(n.value, env), self.visit(n.body, inner, copies)
+        return n if var is n.var and value is n.value and body is n.body else LetStmt(var, value, body)
+
+    def own(self, var: Var, env: Env, copies: int) -> tuple[Var, Env]:
+        """Return the variable of a copy in place of ``var``, and the values inside."""
+        if copies == 1:
+            return var, env
+        new = Var(var.name, var.dtype)
+        return new, {**env, var: new}
+
+    def branch(self, n: IfThenElse, env: Env, copies: int) -> Stmt:
+        cond = self.expr(n.condition, env)
+        if isinstance(cond, IntImm):
+            case = n.then_case if cond.value else n.else_case
+            return seq() if case is None else self.visit(case, env, copies)
+        other = None if n.else_case is None else self.visit(n.else_case, env, copies)
+        then = self.visit(n.then_case, env, copies)
+        same = cond is n.condition and then is n.then_case and other is n.else_case
+        return n if same else IfThenElse(cond, then, other)
+
+    def store(self, n: BufferStore, env: Env, copies: int) -> Stmt:
+        predicate = None if n.predicate is None else self.expr(n.predicate, env)
+        if predicate is not None:
+            held = self.held(predicate)
+            if held is False:
+                return seq()
+            predicate = None if held else predicate
+        indices, value = tuple([self.expr(i, env) for i in n.indices]), self.expr(n.value, env)
+        buffer = env.get(n.buffer, n.buffer)
+        if value is n.value and predicate is n.predicate and buffer is n.buffer and _same(indices, n.indices):
+            return n
+        return BufferStore(buffer, value, indices, predicate)
+
+    def allocate(self, n: Allocate, env: Env, copies: int) -> Stmt:
+        """Return an allocation of its own for each copy."""
+        if copies == 1:
+            body = self.visit(n.body, env, copies)
+            return n if body is n.body else Allocate(n.buffer, body, n.annotations)
+        new = n.buffer.map_children(lambda e: self.expr(e, env))
+        new = new if new is not n.buffer else n.buffer.with_()
+        views = {a.buffer for a in loads_and_stores(n.body) if a.buffer.data is n.buffer.data} - {n.buffer}
+        own: Env = {n.buffer.data: new.data, n.buffer: new, **{view: view.with_(data=new.data) for view in views}}
+        return Allocate(new, self.visit(n.body, {**env, **own}, copies), n.annotations)
+
+    # -- expressions -------------------------------------------------------------------------------------------------
+
+    def constant(self, value: int, dtype: str) -> Expr:
+        """Return the one constant of this value, by which results are remembered."""
+        found = self.constants.get((value, dtype))
+        if found is None:
+            found = self.constants[value, dtype] = const(value, dtype)
+        return found
+
+    def held(self, mask: Expr) -> bool | None:
+        """Return whether a mask holds in all lanes (True) or in none (False)."""
+        key = id(mask)
+        if key not in self.masks:
+            self.alive.append(mask)
+            self.masks[key] = all_lanes(mask, self.analyzer)
+        return self.masks[key]
+
+    def uses(self, e: Any) -> _Uses:
+        """Return what the result for ``e`` depends on."""
+        known = self.used.get(id(e))
+        if known is not None:
+            return known
+        kind = type(e)
+        names: dict[Var | Buffer, None] = {}
+        binds, folds = kind is Let, False
+        if kind is Let:
+            self.varying.add(e.var)
+        elif kind is BufferLoad:
+            if e.buffer in self.varying:
+                names[e.buffer] = None
+            folds = e.predicate is not None
+        elif kind is Call:
+            folds = e.op == "tir.if_then_else"
+        for child in e.children():
+            if type(child) is Var:
+                if child in self.varying:
+                    names[child] = None
+            elif type(child) not in _CONSTANT:
+                below = self.uses(child)
+                names.update(dict.fromkeys(below.names))
+                binds, folds = binds or below.binds, folds or below.folds
+        self.alive.append(e)
+        found = self.used[id(e)] = _Uses(tuple(names), binds, folds)
+        return found
+
+    def expr(self, e: Any, env: Env) -> Any:
+        """Return ``e`` with the values substituted, integers simplified and masks folded."""
+        kind = type(e)
+        if kind in _CONSTANT:
+            return e
+        if kind is Var:
+            return env.get(e, e)
+        names, binds, folds = self.used.get(id(e)) or self.uses(e)
+        if binds and self.copies > 1:
+            return self.rewrite(e, env, True)
+        if not names and not folds:
+            return e
+        get = env.get
+        values = [get(name) for name in names]
+        key = (id(e), *values)
+        found = self.done.get(key)
+        if found is None:
+            live = any([v is not None for v in values])
+            found = self.done[key] = self.rewrite(e, env, live) if live or folds else e
+        return found
+
+    def rewrite(self, x: Any, env: Env, live: bool) -> Any:
+        """Return :meth:`expr` when it may change something. ``live``: a name in ``x`` has a value."""
+        kind = type(x)
+        if kind is BufferLoad:
+            return self.load(x, env)
+        if kind is Let and self.copies > 1:
             var = Var(x.var.name, x.var.dtype)
-            return Let(var, self.expr(x.value, env), self.rewrite(x.body, {**env, x.var: var}))
-        if isinstance(x, Ramp):
-            return Ramp(self.expr(x.base, env), self.expr(x.stride, env), x.lanes)
-        if x.dtype in _SIMPLIFIED and not any(isinstance(n, (BufferLoad, Let)) for n in pre_order(x)):
+            return Let(var, self.expr(x.value, env), self.expr(x.body, {**env, x.var: var}))
+        if live and kind not in _VECTORS and x.dtype in _SIMPLIFIED and not _reads(x):
             return self.analyzer.simplify(_replace(x, env))
         new = x.map_children(lambda c: self.expr(c, env))
-        return self.analyzer.simplify(new) if new.dtype == "bool" else new
+        if kind is Call and x.op == "tir.if_then_else" and isinstance(new.args[0], IntImm):
+            return new.args[1] if new.args[0].value else new.args[2]
+        return self.analyzer.simplify(new) if live and new.dtype == "bool" else new
+
+    def load(self, x: BufferLoad, env: Env) -> Expr:
+        predicate = None if x.predicate is None else self.expr(x.predicate, env)
+        if predicate is not None:
+            held = self.held(predicate)
+            if held is False:
+                return const(0, x.dtype)
+            predicate = None if held else predicate
+        indices, buffer = tuple([self.expr(i, env) for i in x.indices]), env.get(x.buffer, x.buffer)
+        if predicate is x.predicate and buffer is x.buffer and _same(indices, x.indices):
+            return x
+        return BufferLoad(buffer, indices, predicate)
 
 
+_STATEMENTS: dict[type, Callable[[_Unroller, Any, Env, int], Stmt]] = {
+    Allocate: _Unroller.allocate,
+    BufferStore: _Unroller.store,
+    For: _Unroller.loop,
+    IfThenElse: _Unroller.branch,
+    LetStmt: _Unroller.let,
+}
+_CONSTANT = frozenset((IntImm, FloatImm))
 _SIMPLIFIED = ("bool", "int32", "int64")
+_VECTORS = frozenset((Broadcast, Ramp, Shuffle))
 
 
-def _replace(e: Any, env: dict[Var, Expr]) -> Any:
+def _same(new: tuple[Expr, ...], old: tuple[Expr, ...]) -> bool:
+    return all([a is b for a, b in zip(new, old, strict=True)])
+
+
+def _reads(e: Expr) -> bool:
+    return any(isinstance(n, (BufferLoad, Let)) for n in pre_order(e))
+
+
+def _replace(e: Any, env: Env) -> Any:
     if isinstance(e, Var):
         return env.get(e, e)
-    if isinstance(e, IntImm):
-        return e
-    return e.map_children(lambda c: _replace(c, env))
+    return e if isinstance(e, IntImm) else e.map_children(lambda c: _replace(c, env))
