@@ -107,6 +107,7 @@ class _Verifier:
         self.loops: list[Var] = []
         self.blocks: list[tuple[Block, set[Buffer], set[Buffer]]] = []
         self.root = func.body.block if isinstance(func.body, BlockRealize) else None
+        self.checked: set[int] = set()  # expressions that are right in this scope; statements share many
         self.level: dict[Buffer, int] = {}  # how many blocks were open around a buffer's declaration
 
     def fail(self, message: str) -> VerifyError:
@@ -124,8 +125,10 @@ class _Verifier:
 
     def leave(self, mark: int) -> None:
         """Remove from the scope everything that was defined after the first ``mark`` items."""
-        self.known.difference_update(self.order[mark:])
-        del self.order[mark:]
+        if len(self.order) > mark:
+            self.known.difference_update(self.order[mark:])
+            del self.order[mark:]
+            self.checked = set()
 
     def define(self, var: Var) -> None:
         if not isinstance(var, Var):
@@ -297,6 +300,7 @@ class _Verifier:
             missing = sources - reads - writes
             self.check(not missing, f"block `{b.name_hint}` matches {_names(missing)}, neither read nor written by it")
         self.blocks.append((b, reads, writes))
+        self.checked = set()
         for region in (*b.reads, *b.writes):  # what their indices read counts as accesses of the block
             self.region(region)
         for buffer in b.alloc_buffers:
@@ -317,7 +321,7 @@ class _Verifier:
         if self.blocks:
             found = undeclared_access(b)
             self.check(found is None, "" if found is None else _leaves_out(b, *found))
-        self.hidden, self.loops = hidden, loops
+        self.hidden, self.loops, self.checked = hidden, loops, set()
         self.leave(mark)
 
     def region(self, region: BufferRegion) -> None:
@@ -386,6 +390,14 @@ class _Verifier:
             low, high = (0, 1) if is_bool(e.dtype) else (min_value(e.dtype), max_value(e.dtype))
             self.check(lanes_of(e.dtype) == 1 and low <= e.value <= high, f"{e.value} is no {e.dtype}")
             return
+        if id(e) in self.checked:
+            return
+        defined = len(self.ever)
+        self.operation(e, cls)
+        if len(self.ever) == defined:  # an expression that defines variables stands in one place only
+            self.checked.add(id(e))
+
+    def operation(self, e: Any, cls: type) -> None:
         if isinstance(e, BinaryOp):
             self.expr(e.a)
             self.expr(e.b)
