@@ -9,7 +9,9 @@ from typing import Any
 
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer
+from ...tir.dtype import bits_of
 from ...tir.expr import BufferLoad, Call, Expr, Shuffle, Var
+from ...tir.intrinsics import OPERATIONS
 from ...tir.stmt import AssertStmt, For, IfThenElse, Stmt, While
 from ...tir.walk import distinct
 from ..lowered import LoweredFunc, Param
@@ -99,12 +101,13 @@ class Emitter(ABC):
         return emit(self, e)
 
     def call(self, e: Call) -> str:
-        """Return the value of a call."""
+        """Return the value of a call: by the table, or of the C library's function of that meaning."""
         emit = self.unit.tables.calls.get(e.op.removeprefix("tir."))
-        return self.other_call(e) if emit is None else emit(self, e)
-
-    def other_call(self, e: Call) -> str:
-        """Return the value of a call that is not in the table."""
+        if emit is not None:
+            return emit(self, e)
+        row = OPERATIONS.get(e.op)
+        if row is not None and row.c_name and bits_of(e.dtype) in (32, 64):
+            return self.library_call(row.c_name + ("f" if bits_of(e.dtype) == 32 else ""), e)
         raise self.error(f"no {self.form} form for the call {e.op} of {e.dtype}")
 
     # -- scopes ----------------------------------------------------------------------------------------------------
@@ -216,6 +219,10 @@ class Emitter(ABC):
     @abstractmethod
     def let(self, e: Any) -> str:
         """Return an expression that names a part of itself."""
+
+    @abstractmethod
+    def library_call(self, symbol: str, e: Call) -> str:
+        """Return the results of a function of the C library, lane by lane."""
 
     @abstractmethod
     def load(self, e: BufferLoad) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ...tir.dtype import bits_of, element_of, is_float, is_signed, lanes_of, parse_dtype, with_lanes
+from ..backend.emitter import EmitError
 
 
-class CEmitError(ValueError):
+class CEmitError(EmitError):
     """Raised for a construct without a form in C."""
 
 
@@ -155,7 +156,7 @@ class Helpers:
             wide = f"uint{max(32, bits_of(scalar))}_t"
             body = f"if (b == -1) return {f'({kind})(0 - ({wide})a)' if quotient else '0'}; {body}"
         name = self.define(f"tw_{word}_{_suffix(scalar)}", kind, f"{kind} a, {kind} b", body)
-        return name if lanes_of(dtype) == 1 else self.lanewise(name, dtype, [dtype, dtype])
+        return self.lanewise(name, dtype, [dtype, dtype])
 
     def shift(self, left: bool, dtype: str) -> str:
         """Return a function that shifts bits by a distance that may be too large."""
@@ -169,7 +170,7 @@ class Helpers:
             f"tw_sh{'l' if left else 'r'}_{_suffix(scalar)}", kind, f"{kind} a, {kind} n",
             f"return {far} ? ({gone}) : {moved};",
         )  # fmt: skip
-        return name if lanes_of(dtype) == 1 else self.lanewise(name, dtype, [dtype, dtype])
+        return self.lanewise(name, dtype, [dtype, dtype])
 
     def extreme(self, largest: bool, dtype: str) -> str:
         """Return a function for Min or Max of two values of ``dtype``; for floats NaN when either is NaN."""
@@ -177,11 +178,13 @@ class Helpers:
         word, sign = ("max", ">") if largest else ("min", "<")
         test = f"a != a ? a : a {sign} b ? a : b" if is_float(dtype) else f"a {sign} b ? a : b"
         name = self.define(f"tw_{word}_{_suffix(element_of(dtype))}", kind, f"{kind} a, {kind} b", f"return {test};")
-        return name if lanes_of(dtype) == 1 else self.lanewise(name, dtype, [dtype, dtype])
+        return self.lanewise(name, dtype, [dtype, dtype])
 
     def lanewise(self, function: str, to: str, arguments: list[str]) -> str:
-        """Return a function that applies the scalar ``function`` to the lanes of vectors."""
+        """Return a function that applies the scalar ``function`` to the lanes of vectors; of scalars, itself."""
         lanes = lanes_of(to)
+        if lanes == 1:
+            return function
         result = self.vector(to)
         types = [self.vector(a) for a in arguments]
         name = f"tw_each_{function.removeprefix('tw_')}_{result}_{'_'.join(types)}"

@@ -21,7 +21,7 @@ from .cold_paths import emit_likely, is_likely
 from .exp2_scaling import EXP2_CALLS
 from .function_builder import FunctionBuilder
 from .integer_division import divide
-from .llvm_calls import PLAIN_CALLS, if_then_else
+from .llvm_calls import PLAIN_CALLS, if_then_else, library_call
 from .llvm_scope import LlvmScope, LlvmUnit
 from .llvm_tiles import TILE_CALLS
 from .llvm_types import float_constant, llvm_type
@@ -51,6 +51,7 @@ class LlvmEmitter(LlvmScope):
     free = llvm_stmt.free
     integer = llvm_expr.integer
     let = llvm_expr.let
+    library_call = library_call
     load = loads_stores.load
     logical = llvm_expr.logical
     named = llvm_expr.named

@@ -26,16 +26,10 @@ def _intrinsic(name: str) -> Callable[[LlvmScope, Call], str]:
     return lambda em, e: em.fn.called(f"llvm.{name}.{suffix(e.dtype)}", em.type(e), *em.values(e.args))
 
 
-def _libm(name: str) -> Callable[[LlvmScope, Call], str]:
-    """Returns the emitter of a call as a function of the C library, lane by lane."""
-
-    def emit(em: LlvmScope, e: Call) -> str:
-        if bits_of(e.dtype) not in (32, 64):
-            raise em.error(f"{e.op} of {e.dtype}")
-        scalar, symbol = llvm_type(element_of(e.dtype)), name + ("f" if bits_of(e.dtype) == 32 else "")
-        return em.fn.each_lane(symbol, scalar, [scalar] * len(e.args), lanes_of(e.dtype), em.values(e.args))
-
-    return emit
+def library_call(em: LlvmScope, symbol: str, e: Call) -> str:
+    """Returns the results of a function of the C library, lane by lane."""
+    scalar = llvm_type(element_of(e.dtype))
+    return em.fn.each_lane(symbol, scalar, [scalar] * len(e.args), lanes_of(e.dtype), em.values(e.args))
 
 
 def _bitwise(word: str) -> Callable[[LlvmScope, Call], str]:

@@ -1,0 +1,139 @@
+"""What is in scope while C is written: names, lines, 64-bit indices, and the places of accesses."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from ...tir.buffer import Buffer
+from ...tir.dtype import lanes_of, with_lanes
+from ...tir.expr import (
+    Add,
+    BinaryOp,
+    Broadcast,
+    Cast,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mul,
+    Ramp,
+    Sub,
+    Var,
+)  # fmt: skip
+from ...tir.index_types import index_like
+from ..backend.emitter import Emitter, Tables, Unit
+from ..backend.lane_offsets import lane_offsets
+from ..lowered import LoweredFunc
+from .inline_functions import CEmitError, Helpers
+
+OPERATORS: dict[type, str] = {Add: "+", Sub: "-", Mul: "*"}
+
+
+class CUnit(Unit):
+    """What the parts of one function share: the inline functions of the file and the names that are taken."""
+
+    def __init__(self, lowered: LoweredFunc, tables: Tables, helpers: Helpers) -> None:
+        super().__init__(lowered, tables)
+        self.helpers = helpers
+        self.taken: set[str] = set()
+
+
+class CScope(Emitter):
+    """The state of a writer of C. Every value is text that may stand as an operand."""
+
+    form, error = "C", CEmitError
+    unit: CUnit
+
+    def __init__(self, unit: CUnit) -> None:
+        super().__init__(unit)
+        self.helpers = unit.helpers
+        self.lines: list[str] = []
+        self.depth = 1
+        self.regions = 0
+        """The number of parallel loops so far."""
+        self.outside = 0
+        """The number of blocks of scratch memory that were allocated outside the parallel loop."""
+
+    def put(self, text: str) -> None:
+        """Write one line."""
+        self.lines.append("  " * self.depth + text)
+
+    def name(self, hint: str) -> str:
+        """Return a fresh C identifier."""
+        base = "".join(ch if ch.isascii() and (ch.isalnum() or ch == "_") else "_" for ch in hint) or "v"
+        base = base if not base[0].isdigit() else f"_{base}"
+        text, n = base, 1
+        while text in self.unit.taken:
+            text, n = f"{base}_{n}", n + 1
+        self.unit.taken.add(text)
+        return text
+
+    def variable(self, var: Var) -> str:
+        return self.bases[var] if var in self.bases else self.lookup(var)
+
+    # -- indices ---------------------------------------------------------------------------------------------------
+
+    def index(self, e: Expr) -> str:
+        if isinstance(e, IntImm):
+            return str(e.value)
+        if isinstance(e, Var):
+            text = self.lookup(e)
+            return text if e in self.indices or e.dtype == "int64" else f"(int64_t){text}"
+        if isinstance(e, Broadcast):
+            return self.index(e.value)
+        if not index_like(e):
+            return f"(int64_t){self.value(e)}"
+        if isinstance(e, Cast):
+            return self.index(e.value)
+        assert isinstance(e, BinaryOp)
+        a, b = self.index(e.a), self.index(e.b)
+        if isinstance(e, (FloorDiv, FloorMod)):
+            quotient, c = isinstance(e, FloorDiv), e.b.value if isinstance(e.b, IntImm) else 0
+            if c > 0 and c & (c - 1) == 0:
+                return f"({a} >> {c.bit_length() - 1})" if quotient else f"({a} & {c - 1})"
+            return f"{self.helpers.plain('floordiv' if quotient else 'floormod')}({a}, {b})"
+        if isinstance(e, (Min, Max)):
+            return f"{self.helpers.extreme(isinstance(e, Max), 'int64')}({a}, {b})"
+        return f"({a} {OPERATORS[type(e)]} {b})"
+
+    def index_value(self, e: Expr) -> str:
+        return self.index(e)
+
+    # -- places ----------------------------------------------------------------------------------------------------
+
+    def place(self, buffer: Buffer, indices: tuple[Expr, ...], lanes: int) -> tuple[str, str | None]:
+        """Return a pointer to the first element, and a vector of offsets from it unless the lanes are contiguous."""
+        where = lane_offsets(buffer, indices)
+        contiguous = lanes == 1 or where.distance == 1
+        start = where.start if contiguous else where.start[:1]
+        vectors: list[str] = []
+        even = 0
+        if not contiguous:
+            for index, step in zip(indices, buffer.element_strides(), strict=True):
+                one = isinstance(step, IntImm) and step.value == 1
+                if lanes_of(index.dtype) == 1 or isinstance(index, Broadcast):
+                    start += ((index.value if isinstance(index, Broadcast) else index, step),)
+                elif isinstance(index, Ramp) and one and isinstance(index.stride, IntImm) and index.stride.value == 1:
+                    start += ((index.base, step),)
+                    even += 1
+                else:
+                    wide = with_lanes("int64", lanes)
+                    text = self.converted(self.value(index), index.dtype, wide)
+                    vectors.append(text if one else f"{text} * {self.splat(self.index(step), 'int64', lanes)}")
+        unit = IntImm(where.unit)
+        offset = [index * step * unit for index, step in start]
+        total = " + ".join(self.index(o) for o in offset if not (isinstance(o, IntImm) and o.value == 0))
+        pointer = self.base(buffer)
+        pointer = f"({pointer} + {total})" if total else pointer
+        if contiguous:
+            return pointer, None
+        kind = self.helpers.vector(with_lanes("int64", lanes))
+        if even:
+            vectors.append(" + ".join([f"({kind}){{{', '.join(map(str, range(lanes)))}}}"] * even))
+        return pointer, " + ".join(vectors) if vectors else f"({kind}){{0}}"
+
+    @abstractmethod
+    def converted(self, text: str, source: str, to: str) -> str:
+        """Return a value of type ``source`` as ``to``."""

@@ -1,0 +1,155 @@
+"""Writes statements in C: loops, which OpenMP distributes where they are parallel, stores, memory and assertions."""
+
+from __future__ import annotations
+
+from ...tir.buffer import Buffer
+from ...tir.dtype import bytes_of, element_of, is_bool, lanes_of
+from ...tir.expr import BufferLoad, Call, Expr, IntImm
+from ...tir.stmt import AssertStmt, For, IfThenElse, Stmt, While
+from ...tir.walk import pre_order
+from ..backend.captures import asserts
+from ..backend.storage import elements_of
+from .c_expr import element
+from .c_scope import CScope
+from .inline_functions import scalar_type
+
+
+def _block(em: CScope, head: str, body: Stmt) -> None:
+    em.put(f"{head} {{")
+    em.depth += 1
+    em.stmt(body)
+    em.depth -= 1
+    em.put("}")
+
+
+def branch(em: CScope, s: IfThenElse) -> None:
+    """Write an if."""
+    _block(em, f"if ({em.value(s.condition)})", s.then_case)
+    if s.else_case is not None:
+        _block(em, "else", s.else_case)
+
+
+def while_loop(em: CScope, s: While) -> None:
+    """Write a loop that tests its condition before each iteration."""
+    _block(em, f"while ({em.value(s.condition)})", s.body)
+
+
+def _head(em: CScope, s: For) -> str:
+    """Returns the head of a loop, counted in 64 bits. Bounds that are read from memory are read once, in front of it."""
+    name = em.vars[s.loop_var] = em.name(s.loop_var.name)
+    em.indices.add(s.loop_var)
+    low, extent = em.index(s.min), em.index(s.extent)
+    if any(isinstance(n, (BufferLoad, Call)) for e in (s.min, s.extent) for n in pre_order(e)):
+        low, extent = _fixed(em, f"{name}_min", low), _fixed(em, f"{name}_extent", extent)
+    start = isinstance(s.min, IntImm) and s.min.value == 0
+    return f"for (int64_t {name} = {low}; {name} < {extent if start else f'{low} + {extent}'}; ++{name})"
+
+
+def _fixed(em: CScope, hint: str, text: str) -> str:
+    """Write the declaration of an integer and return its name; a number is returned as it is."""
+    if text.isdecimal():
+        return text
+    name = em.name(hint)
+    em.put(f"const int64_t {name} = {text};")
+    return name
+
+
+def serial_loop(em: CScope, s: For) -> None:
+    """Write a loop whose iterations run in order."""
+    _block(em, _head(em, s), s.body)
+
+
+def parallel_loop(em: CScope, s: For) -> None:
+    """Write a loop whose iterations OpenMP distributes."""
+    head, can_fail = _head(em, s), asserts(s.body)
+    em.in_parallel, em.outside = True, len(em.scratch)
+    em.regions += 1
+    failed = f"tw_failed{em.regions}"
+    if can_fail:
+        em.put(f"int32_t {failed} = 0;")
+    em.put(f"#pragma omp parallel for schedule(static) num_threads({em.target.num_cores})")
+    _block(em, head, s.body)
+    em.in_parallel = False
+    if can_fail:
+        em.lines.insert(len(em.lines) - 1, f"{'  ' * em.depth}tw_next{em.regions}:;")
+        frees = "".join(f"free({pointer}); " for pointer in reversed(em.scratch))
+        em.put(f"if ({failed}) {{ {frees}return {failed}; }}")
+
+
+def assertion(em: CScope, holds: str, s: AssertStmt, number: int) -> None:
+    """Leave the function with the number of the message. A parallel loop ends its iteration and keeps the largest
+    number."""
+    em.put(f"if (!{holds}) {{ /* {s.message.replace('*/', '* /')} */")
+    em.depth += 1
+    for pointer in reversed(em.scratch[em.outside if em.in_parallel else 0 :]):
+        free(em, pointer)
+    if em.in_parallel:
+        failed = f"tw_failed{em.regions}"
+        em.put("#pragma omp critical (tw_failed)")
+        em.put(f"if ({failed} < {number}) {failed} = {number};")
+        em.put(f"goto tw_next{em.regions};")
+    else:
+        em.put(f"return {number};")
+    em.depth -= 1
+    em.put("}")
+
+
+def evaluated(em: CScope, value: str) -> None:
+    """Write a value as a statement."""
+    em.put(f"{value};")
+
+
+def store(
+    em: CScope, buffer: Buffer, indices: tuple[Expr, ...], value: str, dtype: str, predicate: Expr | None
+) -> None:
+    """Write a store to memory."""
+    lanes = lanes_of(dtype)
+    pointer, at = em.place(buffer, indices, lanes)
+    if lanes == 1:
+        em.put(f"{element(pointer)} = {value};")
+        return
+    kind = em.helpers.vector(dtype)
+    if is_bool(dtype):
+        kind = em.helpers.vector_named(f"u8x{lanes}")
+        value = f"({kind})(-{value})"
+    if predicate is None and at is None:
+        em.put(f"*({kind}_u *){pointer} = {value};")
+        return
+    mask = "" if predicate is None else f", {em.value(predicate)}"
+    what = ("mask" if mask else "") + ("store" if at is None else "scatter")
+    where = "" if at is None else f", {at}"
+    em.put(f"{em.helpers.memory(what, dtype)}({pointer}{where}, {value}{mask});")
+
+
+def new_register(em: CScope, buffer: Buffer) -> str:
+    """Returns the name of a register value, which is initialized, since a masked store chooses between old and new
+    lanes."""
+    kind, name = em.helpers.vector(buffer.dtype), em.name(buffer.name)
+    em.put(f"{kind} {name} = {{0}};")
+    return name
+
+
+def set_register(em: CScope, buffer: Buffer, value: str) -> None:
+    """Write an assignment to a register value."""
+    em.put(f"{em.registers[buffer]} = {value};")
+
+
+def stack_memory(em: CScope, buffer: Buffer, elements: int) -> str:
+    """Returns the name of an array on the stack."""
+    name = em.name(buffer.name)
+    em.put(f"{scalar_type(element_of(buffer.dtype))} {name}[{elements}] __attribute__((aligned(64)));")
+    return name
+
+
+def scratch_memory(em: CScope, buffer: Buffer, elements: int | None) -> str:
+    """Returns the name of a pointer to memory on the heap."""
+    amount = em.index(elements_of(buffer)) if elements is None else str(elements)
+    scratch, name = em.helpers.plain("scratch"), em.name(buffer.name)
+    base = scalar_type(element_of(buffer.dtype))
+    em.put(f"{base} *restrict {name} = {scratch}({amount} * {bytes_of(buffer.dtype)});")
+    return name
+
+
+def free(em: CScope, pointer: str) -> None:
+    """Give memory on the heap back."""
+    em.put(f"free({pointer});")
