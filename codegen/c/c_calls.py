@@ -14,6 +14,9 @@ from ..lower.expand_dots import expand_dot
 from .c_scope import CScope
 from .inline_functions import c_type, scalar_type
 
+_MATH = {row.c_name for row in OPERATIONS.values() if row.c_name}
+"""The functions that C's mathematical library declares."""
+
 
 def _applied(em: CScope, e: Call, name: str, params: str, body: str, args: Sequence[Expr] | None = None) -> str:
     """Returns the results of an inline function of scalars for each lane of ``args`` (of the call's). ``KIND`` stands for
@@ -203,7 +206,7 @@ def _call_extern(em: CScope, e: Call) -> str:
     name = e.args[0]
     assert isinstance(name, StringImm)
     args = e.args[1:]
-    if name.value.removesuffix("f") not in {row.c_name for row in OPERATIONS.values()}:  # math.h declares these
+    if name.value.removesuffix("f") not in _MATH:
         types = ", ".join("void *" if a.dtype == "handle" else scalar_type(a.dtype) for a in args)
         declaration = f"extern {scalar_type(e.dtype)} {name.value}({types or 'void'});"
         em.helpers.lines.setdefault(f"extern {name.value}", declaration)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from ...tir.dtype import bits_of, element_of, is_float, is_signed, lanes_of, with_lanes
 from ...tir.expr import BufferLoad, Call, IntImm, Shuffle, StringImm
-from ...tir.intrinsics import OPERATIONS
 from ...tir.walk import pre_order
 from ..backend.value_ranges import range_of
 from .llvm_scope import LlvmScope
@@ -200,7 +199,6 @@ def _misaligned(em: LlvmScope, e: Call) -> str:
 
 
 PLAIN_CALLS: dict[str, Callable[[LlvmScope, Call], str]] = {
-    **{row.name: _libm(row.c_name) for row in OPERATIONS.values() if row.c_name},
     **{name: _intrinsic(word) for name, word in _INTRINSICS.items()},
     **{name: _bitwise(word) for name, word in _BITWISE.items()},
     **dict.fromkeys(("isnan", "isinf", "isfinite"), _classify),
