@@ -7,15 +7,16 @@ from collections.abc import Iterable, Sequence
 from ...tir.analysis.access import Access, accesses, opaque_buffers
 from ...tir.analysis.footprint import analyzer_at
 from ...tir.analysis.region_cover import covers_domain
-from ...tir.analysis.tree import Tree, blocks_below
+from ...tir.analysis.tree import Tree
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer
-from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Var
+from ...tir.expr import BufferLoad, Expr, IterVar, Var
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize
 from ...tir.walk import pre_order
 from ..errors import ScheduleError
 from ..index_map import IndexMap
+from ..require.block_form import check_from_zero, check_leaf, check_not_accumulating
 from .buffer_replacement import moved_accesses
 from .element_blocks import point
 from .index_map_arguments import sized_analyzer
@@ -29,8 +30,7 @@ def accessed_point(realize: BlockRealize, buffer: Buffer) -> tuple[tuple[Expr, .
     """
     block = realize.block
     name = block.name_hint
-    if next(blocks_below(block.body), None) is not None:
-        raise ScheduleError(f"block {name!r} is not a leaf: it holds blocks of its own", where=realize, hint="name one")
+    check_leaf(realize)
     if buffer.data in opaque_buffers(block):
         raise ScheduleError(
             f"block {name!r} uses buffer {buffer.name} through a pointer or a match_buffer", where=realize,
@@ -118,13 +118,7 @@ def check_readable(
 def check_written_once(tree: Tree, realize: BlockRealize, buffer: Buffer, found: Sequence[Access]) -> None:
     """Raise ScheduleError unless the block stores the element for all values of its axes and reads no old contents."""
     block = realize.block
-    if block.init is None and any(not a.is_store for a in found):
-        raise ScheduleError(
-            f"block {block.name_hint!r} reads buffer {buffer.name}, which it writes, and has no init: the new buffer "
-            "would lack what it starts from",
-            where=realize,
-            hint="do this before decompose_reduction",
-        )
+    check_not_accumulating(realize, buffer, found)
     if any(a.is_store and a.guards for a in found):
         raise ScheduleError(
             f"block {block.name_hint!r} stores into {buffer.name} under a condition, so copying all back could overwrite "
@@ -138,8 +132,7 @@ def check_distinct(func: PrimFunc, realize: BlockRealize, axes: Sequence[IterVar
     """Raise ScheduleError unless different values of ``axes`` are known to give different ``indices``."""
     analyzer = sized_analyzer(func)
     places = [Var(f"p{n}", i.dtype) for n, i in enumerate(indices)]
-    if any(not (isinstance(iv.dom.min, IntImm) and iv.dom.min.value == 0) for iv in axes):
-        raise ScheduleError("an axis does not start at 0", where=realize, hint="let the axes start at 0")
+    check_from_zero(realize, axes)
     mapping = IndexMap(tuple([iv.var for iv in axes]), tuple(indices))
     try:
         mapping.inverse([iv.dom.extent for iv in axes], places, analyzer)

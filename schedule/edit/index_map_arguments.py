@@ -8,7 +8,7 @@ from ...tir.analysis.tree import Tree, symbols_of, tree_of
 from ...tir.arith import Analyzer, bind_sizes
 from ...tir.expr import BufferLoad
 from ...tir.function import PrimFunc
-from ...tir.stmt import BlockRealize, BufferStore, For, Stmt
+from ...tir.stmt import BlockRealize, BufferStore
 from ...tir.walk import transform
 from ..handles import BlockRV
 from ..index_map import IndexMap, simplify_unless_constant
@@ -34,17 +34,6 @@ def sized_analyzer(func: PrimFunc) -> Analyzer:
     analyzer = Analyzer()
     bind_sizes(analyzer, func.buffer_map.values())
     return analyzer
-
-
-def own_nest(tree: Tree, realize: BlockRealize) -> Stmt | None:
-    """Return the outermost loop over the block if the loops up to its scope hold nothing else; else None."""
-    here: Stmt = realize
-    own = 0
-    for up in tree.above(realize):
-        if not isinstance(up, For):
-            break
-        here, own = up, own + 1
-    return here if own == len(tree.loops_above(realize)) else None
 
 
 def has_trivial_bindings(tree: Tree, realize: BlockRealize) -> bool:

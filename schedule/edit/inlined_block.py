@@ -17,7 +17,7 @@ from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt
 from ...tir.walk import pre_order, substitute, transform, uses_var
 from ..errors import ScheduleError, require
-from ..require.block_preconditions import check_complete, check_plain_path, ordered_scope
+from ..require.block_preconditions import check_complete, check_plain_path, check_writes_first, ordered_scope
 from ..require.lookup import find_block
 from .single_store import axes_of_store, check_pointers, defined_in, single_store, with_regions
 
@@ -57,13 +57,7 @@ def inlined(func: PrimFunc, block: str) -> PrimFunc:
     check_pointers(scope, buffer)
     places, axes = axes_of_store(tree, realize, store)
     readers = [r for r in scope.readers.get(buffer, ()) if r is not realize]
-    for reader in readers:
-        if scope.order[reader] < scope.order[realize]:
-            raise ScheduleError(
-                f"block {reader.block.name_hint!r} reads {buffer.name} before block {block!r} writes it",
-                where=(reader, realize),
-                hint="only what comes after the block can take its value",
-            )
+    check_writes_first(scope, realize, readers, buffer)
     if len(scope.blocks) == 1:
         raise ScheduleError(
             f"block {block!r} is the only one of its scope, which cannot be left empty", where=realize,

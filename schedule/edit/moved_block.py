@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...tir.analysis.access import accesses, opaque_buffers
+from ...tir.analysis.access import accesses
 from ...tir.analysis.footprint import Ends, analyzer_at, bounding_box
 from ...tir.analysis.region_cover import covers_domain, domain_conditions, reduces_once, why_neighbours_not_covered
 from ...tir.analysis.required_domain import Required, join_ends, required_domains
@@ -18,6 +18,7 @@ from ...tir.stmt import BlockRealize, For
 from ...tir.walk import substitute, uses_var
 from ..errors import ScheduleError, bad_argument, require
 from ..handles import COMPUTE_INLINE, COMPUTE_ROOT
+from ..require.block_form import check_no_pointers
 from ..require.block_preconditions import (
     check_complete_or_reduction,
     check_plain_path,
@@ -151,15 +152,8 @@ def _check_movable(tree: Tree, scope: Scope, realize: BlockRealize, target: For,
         )
     for region in realize.block.writes:
         check_read_by_blocks_alone(scope, region.buffer)
-    pointers = opaque_buffers(scope.root.block)
-    for region in (*realize.block.reads, *realize.block.writes):
-        if region.buffer.data in pointers:
-            raise ScheduleError(
-                f"buffer {region.buffer.name} is accessed through a pointer or a match_buffer, so who needs what is "
-                "not known",
-                where=realize,
-                hint="do this before tensorize and other steps that bring in pointers",
-            )
+    buffers = [r.buffer for r in (*realize.block.reads, *realize.block.writes)]
+    check_no_pointers(scope.root.block, buffers, "so who needs what is not known", realize)
     own = domain_conditions(tree, realize)
     if own is None or (own and not forward):
         raise ScheduleError(

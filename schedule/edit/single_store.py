@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...tir.analysis.access import opaque_buffers
 from ...tir.analysis.declared_regions import redeclared
 from ...tir.analysis.footprint import analyzer_at
 from ...tir.analysis.scope import Scope
@@ -16,28 +15,18 @@ from ...tir.reason import Reason
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, LetStmt, Stmt
 from ...tir.walk import pre_order
 from ..errors import ScheduleError
+from ..require.block_form import check_no_pointers, the_store
 from ..require.block_preconditions import check_read_by_blocks_alone
 
 
 def single_store(realize: BlockRealize) -> BufferStore:
-    body = realize.block.body
-    if not isinstance(body, BufferStore) or body.predicate is not None or realize.block.init is not None:
-        raise ScheduleError(
-            f"block {realize.block.name_hint!r} does more than store one value",
-            where=realize,
-            hint="its body must be a single B[...] = value",
-        )
-    return body
+    """Return the only store of a block without init; ScheduleError otherwise."""
+    return the_store(realize, realize.block.body if realize.block.init is None else None)
 
 
 def check_pointers(scope: Scope, buffer: Buffer) -> None:
     check_read_by_blocks_alone(scope, buffer)
-    if buffer.data in opaque_buffers(scope.root.block):
-        raise ScheduleError(
-            f"buffer {buffer.name} is accessed through a pointer or a match_buffer, so it has to exist",
-            where=scope.root,
-            hint="do this before tensorize and other steps that bring in pointers",
-        )
+    check_no_pointers(scope.root.block, [buffer], "so it has to exist", scope.root)
 
 
 def axes_of_store(tree: Tree, realize: BlockRealize, store: BufferStore) -> tuple[list[Var], dict[Var, Expr]]:

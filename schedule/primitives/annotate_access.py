@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from ...tir.analysis.access import accesses, opaque_buffers
+from ...tir.analysis.access import accesses
 from ...tir.analysis.footprint import analyzer_at, first_outside
 from ...tir.analysis.tree import Tree, symbols_of, tree_of
 from ...tir.arith import Analyzer
@@ -19,6 +19,7 @@ from ..edit.index_map_arguments import map_of_axes
 from ..errors import ScheduleError, bad_argument
 from ..index_map import IndexMap
 from ..primitive import primitive
+from ..require.block_form import check_no_pointers
 from ..require.lookup import find_block
 
 
@@ -112,12 +113,7 @@ def _check_holds(
     """Raise ScheduleError unless the region holds every element that the block accesses."""
     block = realize.block
     name = block.name_hint
-    if buffer.data in opaque_buffers(block) or any(m.source.buffer is buffer for m in block.match_buffers):
-        raise ScheduleError(
-            f"block {name!r} accesses {buffer.name} through a pointer or a match_buffer, which cannot be followed",
-            where=realize,
-            hint="do this before tensorize and other steps that bring in pointers",
-        )
+    check_no_pointers(block, [buffer], "which cannot be followed", realize)
     box = [(r.min, analyzer.simplify(r.min + r.extent - 1)) for r in region.region]
     for stmt in (block.body, block.init):
         for access in accesses(stmt, buffer) if stmt is not None else ():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...tir.analysis.scope import bindings
-from ...tir.analysis.tree import Tree, blocks_below, symbols_of, tree_of, unique_block_name
+from ...tir.analysis.tree import Tree, symbols_of, tree_of, unique_block_name
 from ...tir.arith import Analyzer, eval_interval
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.dtype import is_int, lanes_of
@@ -42,6 +42,7 @@ from ..edit.statement_edits import allocating, insert_in, rebuild
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive
+from ..require.block_form import check_leaf
 from ..require.block_preconditions import ordered_scope
 from ..require.lookup import find_block
 from ..storage_scopes import check_storage_scope
@@ -98,10 +99,7 @@ def cache_index(func: PrimFunc, block: str, storage_scope: str, cse_thresh: int 
     tree = tree_of(func)
     realize = find_block(tree, block)
     scope = ordered_scope(tree, realize)
-    if next(blocks_below(realize.block.body), None) is not None:
-        raise ScheduleError(
-            f"block {block!r} is not a leaf: it holds blocks of its own", where=realize, hint="choose a block inside it"
-        )
+    check_leaf(realize)
     chosen = _choose(func, realize.block, cse_thresh)
     if not chosen:
         return func, []

@@ -21,6 +21,7 @@ from ..edit.statement_edits import rebuild
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive
+from ..require.block_form import innermost_own_loops, loops_of, the_store
 from ..require.block_preconditions import check_complete, check_plain_path, ordered_scope
 from ..require.lookup import find_block, find_loop
 
@@ -67,19 +68,13 @@ def decompose_padding(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc, 
     """
     tree = tree_of(func)
     realize, target = find_block(tree, block), find_loop(tree, loop)
-    loops = tree.loops_above(realize)
-    if target not in loops:
-        raise ScheduleError(
-            f"loop {loop.name} is not around block {block!r}", where=(target, realize),
-            hint=f"its loops: {', '.join(lp.loop_var.name for lp in loops) or 'none'}",
-        )  # fmt: skip
+    _, inner = loops_of(tree, realize, target)
     check_complete(tree, realize)
     check_plain_path(tree, realize)
     padding = _padding(tree, realize)
     _check_others(tree, realize, target)
     name = unique_block_name(func, f"{block}_pad_const")
-    inner = loops[loops.index(target) :]
-    own = _own_loops(tree, realize, inner)
+    own = innermost_own_loops(inner, realize)
     fill = _fill(tree, realize, padding, inner, target, name)
     changed = _inside(tree, realize, padding, own)
     top: Stmt = own[0] if own else realize
@@ -101,9 +96,7 @@ class _Padding:
 
 def _padding(tree: Tree, realize: BlockRealize) -> _Padding:
     block, name = realize.block, realize.block.name_hint
-    store = block.body
-    if not isinstance(store, BufferStore) or store.predicate is not None:
-        raise ScheduleError(f"block {name!r} does more than store one value", where=realize, hint=_FORM)
+    store = the_store(realize, block.body, _FORM)
     chosen = store.value
     if not isinstance(chosen, Call) or chosen.op != "tir.if_then_else":
         raise ScheduleError(f"block {name!r} stores {chosen}, which is not an if_then_else", where=realize, hint=_FORM)
@@ -210,18 +203,6 @@ def _check_others(tree: Tree, realize: BlockRealize, target: For) -> None:
             where=(target, reader),
             hint="choose a loop around the padding block alone",
         )
-
-
-def _own_loops(tree: Tree, realize: BlockRealize, inner: Sequence[For]) -> list[For]:
-    """Return those of the loops that hold the block and nothing else, outermost first."""
-    out: list[For] = []
-    here: Stmt = realize
-    for loop in reversed(inner):
-        if loop.body is not here:
-            break
-        out.insert(0, loop)
-        here = loop
-    return out
 
 
 def _fill(tree: Tree, realize: BlockRealize, padding: _Padding, inner: Sequence[For], target: For, name: str) -> Stmt:

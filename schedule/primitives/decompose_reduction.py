@@ -17,6 +17,7 @@ from ..edit.statement_edits import rebuild
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive
+from ..require.block_form import loops_of
 from ..require.block_preconditions import check_plain_path, check_reduction
 from ..require.lookup import find_block, find_loop
 
@@ -66,14 +67,7 @@ def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc
     realize, target = find_block(tree, block), find_loop(tree, loop)
     check_reduction(tree, realize)
     check_plain_path(tree, realize)
-    loops = tree.loops_above(realize)
-    if target not in loops:
-        raise ScheduleError(
-            f"loop {loop.name} is not around block {block!r}", where=(target, realize),
-            hint=f"its loops: {', '.join(lp.loop_var.name for lp in loops) or 'none'}",
-        )  # fmt: skip
-    cut = loops.index(target)
-    outer, inner = loops[:cut], loops[cut:]
+    outer, inner = loops_of(tree, realize, target)
     check_sweep(tree, realize, inner, outer)
 
     old = realize.block

@@ -3,9 +3,8 @@ value."""
 
 from __future__ import annotations
 
-from ...tir.analysis.access import opaque_buffers
 from ...tir.analysis.declared_regions import redeclared
-from ...tir.analysis.region_cover import covers_domain, reduces_once
+from ...tir.analysis.region_cover import reduces_once
 from ...tir.analysis.scope import Scope, is_output_block
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.expr import Add, BufferLoad, Expr, Max, Min, Mul, Range, Var
@@ -16,11 +15,13 @@ from ...tir.walk import loads_and_stores, pre_order, substitute
 from ..errors import ScheduleError
 from ..primitive import primitive
 from ..reducers import find_reducer
+from ..require.block_form import check_no_pointers, check_whole_domain, the_store
 from ..require.block_preconditions import (
     check_complete,
     check_only_writer,
     check_plain_path,
     check_reduction,
+    check_writes_first,
     ordered_scope,
 )
 from ..require.independence import check_loops_above
@@ -86,17 +87,15 @@ def fuse_reduction_epilogue(func: PrimFunc, reduction_block: str, epilogue_block
     check_complete(tree, epilogue)
     for realize in (reduction, epilogue):
         check_plain_path(tree, realize)
-    update, start, last = _stores(reduction, epilogue)
+    hint = "split the block into one per store first"
+    update, start = [the_store(reduction, s, hint) for s in (reduction.block.body, reduction.block.init)]
+    last = the_store(epilogue, epilogue.block.body, hint)
     temp = update.buffer
     _check_dataflow(tree, scope, reduction, epilogue, update, last)
     combine, term, bias = _pattern(reduction, epilogue, update, start, last)
     axes = _same_point(reduction, epilogue, update, last)
     for realize in (reduction, epilogue):
-        if not covers_domain(tree, realize, once=realize is reduction):
-            raise ScheduleError(
-                f"block {realize.block.name_hint!r} is not known to run on the whole domain of its axes", where=realize,
-                hint="do this before moving or splitting the blocks",
-            )  # fmt: skip
+        check_whole_domain(tree, realize, "", "do this before moving or splitting the blocks", realize is reduction)
     if not reduces_once(tree, reduction):
         raise ScheduleError(
             f"block {reduction_block!r} is not known to bring each point of its reduction once",
@@ -122,23 +121,6 @@ def fuse_reduction_epilogue(func: PrimFunc, reduction_block: str, epilogue_block
     return new
 
 
-def _stores(reduction: BlockRealize, epilogue: BlockRealize) -> tuple[BufferStore, BufferStore, BufferStore]:
-    out = []
-    for realize, stmt in (
-        (reduction, reduction.block.body),
-        (reduction, reduction.block.init),
-        (epilogue, epilogue.block.body),
-    ):
-        if not isinstance(stmt, BufferStore) or stmt.predicate is not None:
-            raise ScheduleError(
-                f"block {realize.block.name_hint!r} does more than store one value",
-                where=realize,
-                hint="split the block into one per store first",
-            )
-        out.append(stmt)
-    return out[0], out[1], out[2]
-
-
 def _check_dataflow(
     tree: Tree,
     scope: Scope,
@@ -150,14 +132,8 @@ def _check_dataflow(
     """Raise ScheduleError when other blocks need the result, or when operands of the epilogue are not final before."""
     temp, target, name = update.buffer, last.buffer, epilogue.block.name_hint
     first, end = scope.order[reduction], scope.order[epilogue]
-    pointers = opaque_buffers(scope.root.block)
-    for region in (*reduction.block.reads, *reduction.block.writes, *epilogue.block.reads, *epilogue.block.writes):
-        if region.buffer.data in pointers:
-            raise ScheduleError(
-                f"{region.buffer.name} is accessed through a pointer or a match_buffer",
-                where=epilogue,
-                hint="do this before tensorize and other steps that bring in pointers",
-            )
+    regions = (*reduction.block.reads, *reduction.block.writes, *epilogue.block.reads, *epilogue.block.writes)
+    check_no_pointers(scope.root.block, [r.buffer for r in regions], "which cannot be followed", epilogue)
     if first > end or is_output_block(tree, reduction) or temp not in scope.root.block.alloc_buffers:
         raise ScheduleError(
             f"block {reduction.block.name_hint!r} does not make a buffer of its scope for block {name!r}",
@@ -173,13 +149,7 @@ def _check_dataflow(
             hint="only the one reader of a reduction can be fused into it",
         )
     check_only_writer(tree, epilogue)
-    users = [r for r in scope.readers.get(target, ()) if scope.order[r] <= end]
-    if users:
-        raise ScheduleError(
-            f"block {users[0].block.name_hint!r} reads {target.name} before block {name!r} writes it",
-            where=(epilogue, users[0]),
-            hint="only what comes after the block can take its value",
-        )
+    check_writes_first(scope, epilogue, [r for r in scope.readers.get(target, ()) if r is not epilogue], target)
     for region in epilogue.block.reads:
         for writer in scope.writers.get(region.buffer, ()):
             if region.buffer is not temp and scope.order[writer] >= first:

@@ -7,7 +7,6 @@ from typing import Any
 
 from ...tir.analysis.access import opaque_buffers
 from ...tir.analysis.footprint import analyzer_at
-from ...tir.analysis.region_cover import covers_domain
 from ...tir.analysis.scope import Scope
 from ...tir.analysis.tree import Tree, tree_of, unique_block_name
 from ...tir.arith import Analyzer
@@ -39,11 +38,11 @@ from ...tir.op import all_, ceildiv
 from ...tir.stmt import BlockRealize, BufferStore, Stmt, seq
 from ...tir.walk import loads_and_stores, pre_order, replace_buffers
 from ..edit.element_blocks import element_block, in_own_loops
-from ..edit.index_map_arguments import own_nest
 from ..edit.statement_edits import allocating, rebuild
 from ..errors import ScheduleError
 from ..primitive import primitive
 from ..reducers import find_reducer
+from ..require.block_form import nest_of_its_own, own_nest
 from ..require.block_preconditions import check_only_writer, check_plain_path, ordered_scope
 from ..require.lookup import find_block
 
@@ -205,12 +204,7 @@ def _check_loops(tree: Tree, realize: BlockRealize, extents: Mapping[Var, Expr])
     """Return the new extents of loops; ScheduleError unless each padded axis is bound to one loop that no other axis
     uses."""
     name = realize.block.name_hint
-    if own_nest(tree, realize) is None or not covers_domain(tree, realize, once=True):
-        raise ScheduleError(
-            f"block {name!r} does not have loops of its own that run once over the whole domain of its axes",
-            where=realize,
-            hint="pad before splitting, and before moving other blocks under its loops",
-        )
+    nest_of_its_own(tree, realize)
     loops: dict[Var, Expr] = {}
     above = {lp.loop_var: lp for lp in tree.loops_above(realize)}
     for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):

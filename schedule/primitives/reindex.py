@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...tir.analysis.region_cover import covers_domain
 from ...tir.arith import Analyzer
-from ...tir.expr import BufferLoad, Expr, IntImm, IterVar
+from ...tir.expr import BufferLoad, Expr, IntImm
 from ...tir.function import PrimFunc
 from ...tir.stmt import BlockRealize
 from ..edit.copied_element import (
@@ -20,11 +19,11 @@ from ..edit.copied_element import (
 from ..edit.copy_place import place_beside
 from ..edit.copy_stage import CopyRequest
 from ..edit.element_blocks import copying_block, in_own_loops
-from ..edit.index_map_arguments import own_nest
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..index_map import simplify_unless_constant
 from ..primitive import primitive
+from ..require.block_form import check_spatial_output, check_whole_domain, own_nest
 from ..require.block_preconditions import check_plain_path
 
 
@@ -94,20 +93,10 @@ def reindex(func: PrimFunc, block: str, buffer: Any, skip_simplify: bool = False
     axes = axes_in(realize.block, indices)
     if written:
         request.writer()
-        if any(iv.kind != IterVar.SPATIAL for iv in axes):
-            raise ScheduleError(
-                f"the output of block {block!r} is addressed by an axis that is not spatial",
-                where=realize,
-                hint="decompose or rfactor the reduction first",
-            )
+        check_spatial_output(realize, axes)
         check_written_once(tree, realize, old, found)
-        if not covers_domain(tree, realize):
-            raise ScheduleError(
-                f"the loops of block {block!r} are not known to run it on the whole domain of its axes, so copying all "
-                f"of {old.name} back could overwrite other elements",
-                where=realize,
-                hint="do this before the block is split unevenly or masked",
-            )
+        so = f", so copying all of {old.name} back could overwrite other elements"
+        check_whole_domain(tree, realize, so, "do this before the block is split unevenly or masked")
         check_distinct(func, realize, axes, indices)
     else:
         check_readable(tree, realize, old, indices, found)

@@ -12,7 +12,7 @@ from ...tir.analysis.scope import bindings
 from ...tir.analysis.tree import Tree, symbols_of
 from ...tir.arith import Analyzer, conjuncts
 from ...tir.buffer import Buffer
-from ...tir.expr import BufferLoad, Expr, IterVar, Range, is_const_int
+from ...tir.expr import BufferLoad, Expr, IterVar, Range
 from ...tir.function import PrimFunc
 from ...tir.op import all_
 from ...tir.stmt import Block, BlockRealize, Stmt
@@ -34,6 +34,7 @@ from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..index_map import IndexMap
 from ..primitive import primitive
+from ..require.block_form import check_from_zero, check_spatial_output
 from ..require.block_preconditions import check_only_writer, check_plain_path, check_writes_first
 from ..require.copied_values import check_no_carried_reader
 
@@ -164,13 +165,7 @@ def reindex_cache_write(
     _check_single(realize, old, "write")
     indices, found = accessed_point(realize, old)
     layout = _layout(func, realize, indices, index_map)
-    for iv in layout.axes:
-        if iv.kind != IterVar.SPATIAL:
-            raise ScheduleError(
-                f"axis {iv.var.name}, which addresses the output of block {block!r}, is {iv.kind}",
-                where=realize,
-                hint="decompose or rfactor the reduction first",
-            )
+    check_spatial_output(realize, layout.axes)
     check_written_once(tree, realize, old, found)
     check_distinct(func, realize, layout.axes, indices)
     check_distinct(func, realize, layout.axes, layout.indices)
@@ -208,12 +203,8 @@ def _layout(func: PrimFunc, realize: BlockRealize, old: Sequence[Expr], index_ma
     block = realize.block
     mapping = IndexMap.of(index_map, len(block.iter_vars), symbols_of(func))
     analyzer = sized_analyzer(func)
+    check_from_zero(realize, block.iter_vars)
     for iv in block.iter_vars:
-        if not is_const_int(iv.dom.min, 0):
-            raise ScheduleError(
-                f"axis {iv.var.name} of block {block.name_hint!r} starts at {iv.dom.min}, and a layout at 0", where=realize,
-                hint="do this before loop_partition",
-            )  # fmt: skip
         analyzer.bind(iv.var, iv.dom)
     shape = mapping.map_shape([iv.dom.extent for iv in block.iter_vars], analyzer)
     new = mapping.map_indices([iv.var for iv in block.iter_vars])

@@ -24,6 +24,7 @@ from ..edit.statement_edits import allocating, rebuild
 from ..errors import ScheduleError, bad_argument
 from ..handles import BlockRV
 from ..primitive import primitive
+from ..require.block_form import innermost_own_loops
 from ..require.block_preconditions import check_plain_path, check_reduction
 from ..require.lookup import find_loop, scope_around
 
@@ -158,13 +159,7 @@ def rfactor(func: PrimFunc, loop: Var, factor_axis: int) -> tuple[PrimFunc, Bloc
 
 def _own_loops(tree: Tree, realize: BlockRealize, loops: Sequence[For]) -> list[For]:
     """Return the innermost loops that hold nothing but the block."""
-    own: list[For] = []
-    here: Stmt = realize
-    for lp in reversed(loops):
-        if lp.body is not here:
-            break
-        own.insert(0, lp)
-        here = lp
+    own = innermost_own_loops(loops, realize)
     for lp in loops[: len(loops) - len(own)]:
         if is_reduce_loop(realize, lp):
             raise ScheduleError(

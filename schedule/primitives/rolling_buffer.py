@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...tir.analysis.access import accesses, opaque_buffers
+from ...tir.analysis.access import accesses
 from ...tir.analysis.declared_regions import redeclared
 from ...tir.analysis.footprint import analyzer_at
 from ...tir.analysis.region_cover import why_none_covers, why_not_covered
@@ -39,7 +39,8 @@ from ..edit.buffer_replacement import moved_accesses
 from ..edit.statement_edits import rebuild
 from ..errors import ScheduleError, require
 from ..primitive import primitive
-from ..require.block_preconditions import check_only_writer, check_plain_path, ordered_scope
+from ..require.block_form import check_no_pointers, check_not_accumulating
+from ..require.block_preconditions import check_only_writer, check_plain_path, check_writes_first, ordered_scope
 from ..require.independence import check_loops_above
 from ..require.lookup import find_block
 
@@ -150,17 +151,8 @@ def _checked_readers(tree: Tree, scope: Scope, realize: BlockRealize, buffer: Bu
         )  # fmt: skip
     check_only_writer(tree, realize)
     check_plain_path(tree, realize)
-    if buffer.data in opaque_buffers(scope.root.block):
-        raise ScheduleError(
-            f"{buffer.name} is accessed through a pointer or a match_buffer, which cannot be followed",
-            where=realize,
-            hint="do this before tensorize and other steps that bring in pointers",
-        )
-    if realize.block.init is None and any(not a.is_store for a in accesses(realize.block.body, buffer)):
-        raise ScheduleError(
-            f"block {name!r} reads {buffer.name}, which it writes, and has no init", where=realize,
-            hint="do this before decompose_reduction",
-        )  # fmt: skip
+    check_no_pointers(scope.root.block, [buffer], "which cannot be followed", realize)
+    check_not_accumulating(realize, buffer, accesses(realize.block.body, buffer))
     readers = [r for r in scope.readers.get(buffer, ()) if r is not realize]
     if not readers:
         raise ScheduleError(
@@ -168,13 +160,7 @@ def _checked_readers(tree: Tree, scope: Scope, realize: BlockRealize, buffer: Bu
             where=realize,
             hint="its value is used nowhere; choose a block that has consumers",
         )
-    for reader in readers:
-        if scope.order[reader] < scope.order[realize]:
-            raise ScheduleError(
-                f"block {reader.block.name_hint!r} reads {buffer.name} before block {name!r} writes it",
-                where=(reader, realize),
-                hint="only what comes after the block can take its value",
-            )
+    check_writes_first(scope, realize, readers, buffer)
     return readers
 
 

@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...tir.analysis.access import opaque_buffers
-from ...tir.analysis.region_cover import covers_domain
 from ...tir.analysis.tree import tree_of, unique_block_name
 from ...tir.buffer import Buffer
 from ...tir.dtype import parse_dtype
-from ...tir.expr import BufferLoad, Cast, Expr, IterVar, Mul, Range, Var, const, is_const_int
+from ...tir.expr import BufferLoad, Cast, Expr, IterVar, Mul, Range, Var, const
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt, seq
 from ...tir.walk import loads_and_stores, replace_buffers, substitute, uses_var
 from ..edit.buffer_arguments import pick_buffer
 from ..edit.element_blocks import element_block, in_own_loops, point
-from ..edit.index_map_arguments import own_nest
 from ..edit.statement_edits import allocating, rebuild
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive
 from ..reducers import find_reducer
+from ..require.block_form import check_from_zero, nest_of_its_own
 from ..require.block_preconditions import check_plain_path, check_reduction, ordered_scope
 from ..require.lookup import find_block
 
@@ -100,21 +99,9 @@ def shift_operand(func: PrimFunc, block: str, read_buffer_index: int | str) -> t
     check_plain_path(tree, realize)
     check_reduction(tree, realize)
     other, total = _factors(realize, buffer)
-    top = own_nest(tree, realize)
-    if top is None or not covers_domain(tree, realize, once=True):
-        raise ScheduleError(
-            f"block {block!r} does not have loops of its own that run once over the whole domain of its axes",
-            where=realize,
-            hint="do this before splitting, and before moving other blocks under its loops",
-        )
+    top = nest_of_its_own(tree, realize)
     axes = realize.block.iter_vars
-    for iv in axes:
-        if not is_const_int(iv.dom.min, 0):
-            raise ScheduleError(
-                f"axis {iv.var.name} of block {block!r} starts at {iv.dom.min}, not at 0",
-                where=realize,
-                hint="let the axes start at 0",
-            )
+    check_from_zero(realize, axes)
     narrow = parse_dtype(buffer.dtype)
     amount = 1 << (narrow.bits - 1)
     signed = narrow.kind == "int"

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...tir.analysis.region_cover import covers_domain
 from ...tir.analysis.tree import symbols_of, tree_of
 from ...tir.buffer import BufferRegion, MatchBufferRegion
-from ...tir.expr import IntImm, IterVar, Range, Var, const
+from ...tir.expr import IterVar, Range, Var, const
 from ...tir.function import PrimFunc
 from ...tir.stmt import BlockRealize
 from ...tir.walk import pre_order, substitute
-from ..edit.index_map_arguments import has_trivial_bindings, map_of_axes, own_nest, sized_analyzer, tidy
+from ..edit.index_map_arguments import has_trivial_bindings, map_of_axes, sized_analyzer, tidy
 from ..edit.loop_nests import nest
 from ..errors import ScheduleError
 from ..index_map import IndexMap, simplify_unless_constant
 from ..primitive import primitive
+from ..require.block_form import check_from_zero, nest_of_its_own
 from ..require.block_preconditions import check_plain_path
 from ..require.lookup import find_block
 
@@ -60,13 +60,7 @@ def transform_block_layout(func: PrimFunc, block: str, index_map: Any) -> PrimFu
     check_plain_path(tree, realize)
     old = realize.block
     mapping = IndexMap.of(index_map, len(old.iter_vars), symbols_of(func))
-    top = own_nest(tree, realize)
-    if top is None or not covers_domain(tree, realize, once=True):
-        raise ScheduleError(
-            f"block {block!r} is not alone in a loop nest of its own that runs once on each point of its axes",
-            where=realize,
-            hint="transform it before splitting its loops unevenly or moving other blocks in",
-        )
+    top = nest_of_its_own(tree, realize)
     if not has_trivial_bindings(tree, realize):
         raise ScheduleError(
             f"the axes of block {block!r} are not each on a loop of its own, in order: its bindings are "
@@ -80,10 +74,7 @@ def transform_block_layout(func: PrimFunc, block: str, index_map: Any) -> PrimFu
             where=realize,
             hint="do this for blocks with spatial and reduce axes",
         )
-    if any(not (isinstance(iv.dom.min, IntImm) and iv.dom.min.value == 0) for iv in old.iter_vars):
-        raise ScheduleError(
-            f"block {block!r} has axes that do not start at 0", where=realize, hint="let the axes start at 0"
-        )
+    check_from_zero(realize, old.iter_vars)
     analyzer = sized_analyzer(func)
     extents = [iv.dom.extent for iv in old.iter_vars]
     shape = mapping.map_shape(extents, analyzer)

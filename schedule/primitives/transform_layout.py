@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...tir.analysis.access import opaque_buffers
 from ...tir.analysis.access_regions import access_regions
 from ...tir.analysis.scope import region_of
 from ...tir.analysis.tree import symbols_of, tree_of
@@ -23,6 +22,7 @@ from ..edit.layout_padding import fill_padding, pad_of
 from ..errors import ScheduleError
 from ..index_map import IndexMap
 from ..primitive import primitive
+from ..require.block_form import check_no_pointers
 from ..require.lookup import find_block
 
 
@@ -115,12 +115,7 @@ def transform_layout(
         len(mapping.initial_indices) == len(mapping.final_indices) == old.ndim
     ):
         return separated(func, old, mapping.axis_separators)
-    if old.data in opaque_buffers(func.body):
-        raise ScheduleError(
-            f"buffer {old.name} is accessed through a pointer or a match_buffer, which needs its layout",
-            where=realize,
-            hint="do this before tensorize and other steps that bring in pointers",
-        )
+    check_no_pointers(func.body, [old], "which needs its layout", realize)
     if old.strides:
         raise ScheduleError(
             f"buffer {old.name} has strides of its own",

@@ -173,7 +173,7 @@ def main(A: T.Buffer((7,)), B: T.Buffer((7,))):
             T.where(i < 5)
             B[vi] = A[vi]
 """)
-    with pytest.raises(ScheduleError, match="not known to run it on the whole domain"):
+    with pytest.raises(ScheduleError, match="not known to run on the whole domain"):
         Schedule(func).reindex("B", ("write", 0))
 
 
