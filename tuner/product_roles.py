@@ -10,6 +10,7 @@ from ..tir.dtype import bytes_of
 from ..tir.expr import Add, BufferLoad, Cast, Expr, Mul, Var
 from ..tir.stmt import BufferStore
 from .program import BlockInfo, Use
+from .recipes.panels import Panels
 
 DOT_WIDTH, DOT_LANES = 4, 16
 """Steps of the reduction and columns in one dot-product instruction of int8."""
@@ -84,6 +85,14 @@ class Dot:
     """Whether the left factor is signed."""
     shifted: bool
     """Whether the right factor is shifted, because both factors are signed or both unsigned."""
+
+    def panels(self, block: BlockInfo, width: int, *, shared: bool) -> Panels:
+        """Returns the layout of the right factor in panels of ``width`` columns, with the steps of an instruction side by
+        side; ``shared``: the threads share the packing."""
+        use = block.loads[self.right]
+        k, column = (next(n for n, dim in enumerate(use.dims) if dim and axis in dim) for axis in (self.k, self.column))
+        around = [n for n in range(len(use.dims)) if n not in (k, column)]
+        return Panels(self.right, column, width, [*around, k], steps=DOT_WIDTH, shared=shared)
 
 
 def dot_roles(block: BlockInfo) -> Dot | None:

@@ -22,17 +22,13 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
 
 import numpy as np
-from kernel import Kernel, run
-from register_tiles import finish_tile
-from row_sweeps import below, by_lanes, row_width, sweep
+from kernel import Kernel, Scheduler, run
 
 import tilewright as tw
 from tilewright import te
-
-Scheduler = Callable[[tw.PrimFunc, tw.Target], tw.Schedule]
+from tilewright.tuner.recipes import RowSweep, arrange, finish_tile, loops_within, sweep_rows
 
 LOG2_E = math.log2(math.e)
 larger = te.comm_reducer(lambda a, b: te.select(b > a, b, a), lambda dtype: te.min_value(dtype), name="larger")
@@ -65,35 +61,29 @@ def fused(block: int, scores: tuple[int, int], sums: tuple[int, int], unroll: in
         n = int(func.buffer_map[func.params[1]].shape[1])
         cols = scores[1] * lanes
 
-        # What there is: the maximum and the sum of a row by lanes, Kᵀ in panels, a tile of scores in registers.
-        partial_most, partial_total = (
-            by_lanes(sch, stage, row_width(sch, sch.get_loops(stage)[-1], target, 4)) for stage in ("most", "total")
-        )
+        # What there is: Kᵀ in panels, a tile of scores in registers.
         tile = sch.cache_write("scores", 0, "local")
         packed = sch.cache_read("scores", "K", "global")
         sch.transform_layout(
             "scores", ("read", "K_global"), lambda h, j, c: (h, j // cols, c, j % cols),
             pad_value=0.0 if n % cols else None,
         )  # fmt: skip
-        for stage in ("most", "total", "scale", "sums"):
-            sch.set_scope(stage, 0, "local")
+        sch.set_scope("sums", 0, "local")
 
         # What is where: all of it in a block of rows, the softmax and the second product for a tile of rows at a time.
-        head, i, c = sch.get_loops("Y")
-        blocks, rows, i1 = sch.split(i, [None, block // sums[0], sums[0]])
-        panel, vector, lane = sch.split(c, [None, sums[1], lanes])
-        sch.reorder(head, blocks, rows, panel, i1, vector, lane)
-        sch.unroll(i1)
-        sch.unroll(vector)
-        sch.vectorize(lane)
-        sch.compute_at("sums", panel, preserve_unit_loops=True)
-        for stage in ("scale", "total", partial_total, "power", "most", partial_most):
-            sch.compute_at(stage, rows, preserve_unit_loops=True)
+        splits = {"i": [None, block // sums[0], sums[0]], "c": [None, sums[1], lanes]}
+        loops = arrange(sch, "Y", "h i c", splits, "h i0 i1 c0 i2 c1 c2")
+        for name in ("i2", "c1"):
+            sch.unroll(loops[name])
+        sch.vectorize(loops["c2"])
+        sch.compute_at("sums", loops["c0"], preserve_unit_loops=True)
+        softmax = RowSweep(lanes, rank=2, rows=sums[0], accumulators=4, vectors=4)
+        sweep_rows(sch, ["most", "power", "total", "scale"], softmax, at=loops["i1"])
         for stage in (tile, "scores", "scaled"):
-            sch.compute_at(stage, blocks, preserve_unit_loops=True)
-        sch.compute_at(packed, head, preserve_unit_loops=True)
+            sch.compute_at(stage, loops["i0"], preserve_unit_loops=True)
 
-        # Kᵀ and the rows of Q.
+        # Kᵀ, a head at a time, and the rows of Q.
+        sch.compute_at(packed, loops["h"], preserve_unit_loops=True)
         *_, j, c = sch.get_loops(packed)
         part, column = sch.split(j, [None, cols])
         sch.reorder(part, c, column)
@@ -102,19 +92,17 @@ def fused(block: int, scores: tuple[int, int], sums: tuple[int, int], unroll: in
         sch.vectorize(lane)
 
         # The scores.
-        i, j, dd = below(sch, "scores", blocks)[1:]
+        i, j, dd = loops_within(sch, "scores", loops["i0"])[1:]
         i0, i1 = sch.split(i, [None, scores[0]])
         panel, vector, lane = sch.split(j, [None, scores[1], lanes])
         sch.reorder(panel, i0, dd, i1, vector, lane)
-        finish_tile(sch, tile, i0, 2, (i1, vector), lane, lanes)
+        sch.reverse_compute_at(tile, i0, preserve_unit_loops=True)
+        finish_tile(sch, tile, i0, 2, lanes)
+        for loop in (i1, vector):
+            sch.unroll(loop)
+        sch.vectorize(lane)
         sch.annotate(dd, "pragma_unroll_factor", unroll)
         sch.decompose_reduction("scores", dd)
-
-        # Softmax.
-        sweep(sch, partial_most, "most", rows)
-        sweep(sch, partial_total, "total", rows)
-        _, lane = sch.split(sch.get_loops("power")[-1], [None, 4 * lanes])
-        sch.vectorize(lane)
 
         # The powers by V.
         i, c, j = sch.get_loops("sums")[-3:]
@@ -126,7 +114,7 @@ def fused(block: int, scores: tuple[int, int], sums: tuple[int, int], unroll: in
         sch.annotate(j, "pragma_unroll_factor", unroll)
         sch.decompose_reduction("sums", j)
         if target.num_cores > 1:
-            sch.parallel(head)
+            sch.parallel(loops["h"])
         return sch
 
     return schedule

@@ -20,13 +20,11 @@ import sys
 from collections.abc import Callable
 
 import numpy as np
-from kernel import Kernel, run
+from kernel import Kernel, Scheduler, run
 
 import tilewright as tw
 from tilewright import te
 from tilewright.tuner.recipes import Panels, TileNest, tiled_product
-
-Scheduler = Callable[[tw.PrimFunc, tw.Target], tw.Schedule]
 
 
 def declare(shape: tuple[int, int, int, int], window: int = 3, stride: int = 1, padding: int = 1) -> tw.PrimFunc:

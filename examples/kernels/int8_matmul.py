@@ -22,16 +22,14 @@ the loads waiting.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 
 import numpy as np
-from kernel import Kernel, run
-from register_tiles import pack_steps
+from kernel import Kernel, Scheduler, run
 
 import tilewright as tw
 from tilewright import te
+from tilewright.tuner.recipes import Panels, arrange, dot_tile, finish_tile, pack
 
-Scheduler = Callable[[tw.PrimFunc, tw.Target], tw.Schedule]
 WIDTH = 4
 """Steps of k in one instruction."""
 
@@ -58,59 +56,40 @@ def tiled(rows: int, vectors: int, unroll: int = 8) -> Scheduler:
 
     def schedule(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
         lanes = target.vector_lanes("int32")
-        dot = "dot_16x4_vnni" if lanes == 16 else "dot_8x4_avx_vnni"
+        dot = {"intrinsic": "dot_16x4_vnni" if lanes == 16 else "dot_8x4_avx_vnni", "lanes": lanes, "width": WIDTH}
         cols = vectors * 16
-        vectors_of_panel = cols // lanes
         sch = tw.Schedule(func)
 
         # B: panels of columns, in which four steps of k are neighbours.
-        pack_steps(sch, cols, WIDTH)
+        pack(sch, "C", Panels("B", column=1, width=cols, inner=[0], steps=WIDTH), also=["S"])
 
         # A + 128, as vectors.
         _, lane = sch.split(sch.get_loops("U")[-1], [None, 4 * lanes])
         sch.vectorize(lane)
 
         # The result: tiles along its rows. The accumulators belong to a tile and stay in registers.
-        i, j = sch.get_loops("D")
-        i0, i1 = sch.split(i, [None, rows])
-        panel, vector, lane = sch.split(j, [None, vectors_of_panel, lanes])
-        sch.reorder(i0, panel, i1, vector, lane)
-        sch.unroll(i1)
-        sch.unroll(vector)
-        sch.vectorize(lane)
+        loops = arrange(sch, "D", "i j", {"i": [None, rows], "j": [None, cols // lanes, lanes]}, "i0 j0 i1 j1 j2")
+        for name in ("i1", "j1"):
+            sch.unroll(loops[name])
+        sch.vectorize(loops["j2"])
         sch.set_scope("C", 0, "local")
-        sch.compute_at("C", panel, preserve_unit_loops=True)
+        sch.compute_at("C", loops["j0"], preserve_unit_loops=True)
         row, column, k = sch.get_loops("C")[-3:]
-        use_dot(sch, "C", column, k, [row], dot, lanes, unroll)
+        dot_tile(sch, "C", column=column, step=k, rows=[row], unroll=unroll, **dot)
 
         # 128 times the sums of the columns, a panel at a time.
         sums = sch.cache_write("S", 0, "local")
         column, k = sch.get_loops("S")
         part, column = sch.split(column, [None, cols])
         sch.reverse_compute_at(sums, part, preserve_unit_loops=True)
-        vector, lane = sch.split(sch.get_loops(sums)[-1], [None, lanes])
-        sch.unroll(vector)
-        sch.vectorize(lane)
-        use_dot(sch, "S", column, k, [], dot, lanes, unroll)
+        dot_tile(sch, "S", column=column, step=k, unroll=unroll, **dot)
+        finish_tile(sch, sums, part, 0, lanes)
 
         if target.num_cores > 1:
-            sch.parallel(i0)
+            sch.parallel(loops["i0"])
         return sch
 
     return schedule
-
-
-def use_dot(sch: tw.Schedule, block: str, column, k, rows: list, dot: str, lanes: int, unroll: int) -> None:
-    """The loops of one tile: k in steps of four outside, lanes and four steps of k as one instruction inside."""
-    vector, lane = sch.split(column, [None, lanes])
-    k0, k1 = sch.split(k, [None, WIDTH])
-    sch.reorder(k0, *rows, vector, lane, k1)
-    for loop in (*rows, vector):
-        sch.unroll(loop)
-    sch.annotate(k0, "pragma_unroll_factor", unroll)
-    init = sch.decompose_reduction(block, k0)
-    sch.vectorize(sch.get_loops(init)[-1])
-    sch.tensorize(lane, dot)
 
 
 def reference(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:

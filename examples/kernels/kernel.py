@@ -15,6 +15,8 @@ import numpy as np
 import tilewright as tw
 from tilewright.tir.cost import count_bytes, count_flops
 
+Scheduler = Callable[[tw.PrimFunc, tw.Target], tw.Schedule]
+
 
 @dataclass(frozen=True)
 class Kernel:
@@ -24,7 +26,7 @@ class Kernel:
     """The name in tables: ``matmul 1024³``."""
     func: tw.PrimFunc
     """The unscheduled function: inputs first, one output last."""
-    schedule: Callable[[tw.PrimFunc, tw.Target], tw.Schedule]
+    schedule: Scheduler
     """A function that schedules it for a target."""
     reference: Callable[..., Any]
     """The NumPy reference; it takes the input arrays and, as ``out=``, the array of the result."""

@@ -12,11 +12,11 @@ from __future__ import annotations
 import sys
 
 import numpy as np
-from kernel import Kernel, run
-from row_sweeps import below, by_lanes, row_width, sweep
+from kernel import Kernel, Scheduler, run
 
 import tilewright as tw
 from tilewright import te
+from tilewright.tuner.recipes import RowSweep, sweep_rows
 
 EPSILON = 1e-5
 
@@ -34,29 +34,14 @@ def declare(m: int, n: int) -> tw.PrimFunc:
     return te.create_prim_func([x, gamma, beta, y])
 
 
-def by_rows(rows: int, vectors: int):
+def by_rows(rows: int, vectors: int) -> Scheduler:
     """A schedule: ``rows`` rows at a time, ``vectors`` vectors of partial sums for each."""
 
     def schedule(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
         sch = tw.Schedule(func)
-        width = row_width(sch, sch.get_loops("total")[-1], target, vectors)
-        sums, squares = by_lanes(sch, "total", width), by_lanes(sch, "squares", width)
-        i, j = sch.get_loops("Y")
-        block, row = sch.split(i, [None, rows])
-        for stage in ("scale", "squares", squares, "mean", "total", sums):
-            sch.compute_at(stage, block, preserve_unit_loops=True)
-        sweep(sch, sums, "total", block)
-        sweep(sch, squares, "squares", block)
-        step, lane = sch.split(j, [None, target.vector_lanes("float32")])
-        sch.reorder(step, row, lane)
-        sch.unroll(row)
-        sch.vectorize(lane)
-        for stage in ("mean", "scale"):
-            sch.unroll(below(sch, stage, block)[0])
-        for stage in ("total", "mean", "squares", "scale"):
-            sch.set_scope(stage, 0, "local")
-        if target.num_cores > 1:
-            sch.parallel(block)
+        lanes, threads = target.vector_lanes("float32"), target.num_cores > 1
+        sweep = RowSweep(lanes, rows=rows, accumulators=vectors, rows_inside=True, shared=threads)
+        sweep_rows(sch, ["total", "mean", "squares", "scale", "Y"], sweep)
         return sch
 
     return schedule

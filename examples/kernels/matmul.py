@@ -27,16 +27,13 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
 
 import numpy as np
-from kernel import Kernel, run
+from kernel import Kernel, Scheduler, run
 
 import tilewright as tw
 from tilewright import te
 from tilewright.tuner.recipes import Panels, TileNest, tiled_product
-
-Scheduler = Callable[[tw.PrimFunc, tw.Target], tw.Schedule]
 
 
 def declare(m: int, n: int, k: int, constant: bool = False) -> tw.PrimFunc:

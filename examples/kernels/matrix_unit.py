@@ -26,14 +26,23 @@ import sys
 
 import numpy as np
 from kernel import Kernel, run
-from register_tiles import pack_steps
 
 import tilewright as tw
 from tilewright import te
 from tilewright.tuner import default_schedule
-
-TILE = 16
-"""Rows of a tile, and columns of the sums."""
+from tilewright.tuner.recipes import (
+    TILE,
+    Panels,
+    UnitTiles,
+    arrange,
+    dot_tile,
+    finish_tile,
+    inline_padding,
+    matrix_unit_product,
+    pack,
+    pad_product,
+    steps_of,
+)
 
 
 def declare(m: int, n: int, k: int, dtype: str = "int8") -> tw.PrimFunc:
@@ -60,65 +69,15 @@ def tiled(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
 
 def on_tiles(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
     """Tiles of 32 by 32 sums in registers, along the rows of the result."""
-    half = func.buffers[0].dtype == "bfloat16"
-    width, dot, word = (2, "dot_16x16x32_bf16_amx", "f32") if half else (4, "dot_16x16x64_s8s8_amx", "i32")
-    steps = TILE * width
+    dtype = func.buffers[0].dtype
+    steps = steps_of(dtype)
+    k, n = (-(-int(extent) // unit) for extent, unit in zip(func.buffers[1].shape, (steps, 2 * TILE), strict=True))
     sch = tw.Schedule(func)
-    padded = pad(sch, 2 * TILE, 2 * TILE, steps)
-
-    # B, panels of 16 columns: steps k side by side for each column.
-    pack_steps(sch, TILE, width)
-
-    # A, and the sums, tile by tile.
-    pack_a = sch.cache_read("C", 0, "global")
-    sch.transform_layout("C", ("read", 0), lambda i, q: (i // TILE, q // steps, i % TILE, q % steps))
-    if padded:
-        sch.compute_inline("A_pad")
-        sch.compute_inline("B_pad")
-        sch.set_scope("C", 0, "local")
-        result = "C_pad"
-    else:
-        result = sch.cache_write("C", 0, "local")
-    sch.transform_layout("C", ("write", 0), lambda i, j: (i // TILE, j // TILE, i % TILE, j % TILE))
-
-    # The product.
-    i, j, k = sch.get_loops("C")
-    columns_of_block = columns_at_once(sch.get(j).extent.value, sch.get(k).extent.value * 4 // width, target)
-    rows, i1, i2 = sch.split(i, [None, 2, TILE])
-    block, columns, j1, j2 = sch.split(j, [None, columns_of_block // (2 * TILE), 2, TILE])
-    k0, k1 = sch.split(k, [None, steps])
-    sch.reorder(block, rows, columns, k0, i1, j1, i2, j2, k1)
-    rows = sch.fuse(block, rows)
-    if target.num_cores > 1:
-        sch.parallel(rows)
-    sch.compute_at(pack_a, rows, preserve_unit_loops=True)
-    sch.reverse_compute_at(result, columns, preserve_unit_loops=True)
-    init = sch.decompose_reduction("C", k0)
-    sch.tensorize(i2, dot)
-    *over, i2, _ = sch.get_loops(init)[-4:]
-    sch.tensorize(i2, f"fill_16x16_{word}_amx")
-    for loop in (i1, j1, *over):
-        sch.unroll(loop)
-
-    # A's rows, 64 bytes at a time.
-    i, q = sch.get_loops(pack_a)[-2:]
-    i0, i1 = sch.split(i, [None, TILE])
-    q0, q1 = sch.split(q, [None, steps])
-    sch.reorder(i0, q0, i1, q1)
-    sch.vectorize(q1)
-
-    # The result.
-    i, j = sch.get_loops(result)[-2:]
-    i0, i1 = sch.split(i, [None, TILE])
-    j0, j1 = sch.split(j, [None, TILE])
-    sch.reorder(i0, j0, i1, j1)
-    for loop in (i0, j0):
-        sch.unroll(loop)
-    if padded:
-        sch.unroll(i1)
-        sch.vectorize(j1)
-    else:
-        sch.tensorize(i1, f"store_16x16_{word}_amx")
+    tiles = UnitTiles(
+        right=Panels(1, column=1, width=TILE, inner=[0], steps=steps // TILE), left=0, dtype=dtype, copied="tiles",
+        across=columns_at_once(n * 2 * TILE, k * steps * (64 // steps), target) // TILE, shared=target.num_cores > 1,
+    )  # fmt: skip
+    matrix_unit_product(sch, "C", tiles)
     return sch
 
 
@@ -130,46 +89,22 @@ def columns_at_once(n: int, column_bytes: int, target: tw.Target) -> int:
     return 2 * TILE * max(d for d in range(1, pairs + 1) if pairs % d == 0 and (d <= room or d == 1))
 
 
-def pad(sch: tw.Schedule, *multiples: int) -> bool:
-    """Pad the product's axes to these multiples, where they are not yet."""
-    i, j, k = sch.get_loops("C")
-    extents = [sch.get(loop).extent.value for loop in (i, j, k)]
-    if all(e % m == 0 for e, m in zip(extents, multiples, strict=True)):
-        return False
-    sch.pad_einsum("C", list(multiples))
-    return True
-
-
 def on_vectors(func: tw.PrimFunc, target: tw.Target, rows: int = 6, vectors: int = 4, unroll: int = 8) -> tw.Schedule:
     """Tiles of ``rows`` x ``vectors`` vectors of float32, two steps of k in one instruction."""
     lanes = 16
-    width = vectors * lanes
     sch = tw.Schedule(func)
-    padded = pad(sch, 1, width, 2)
-    pack_steps(sch, width, 2)
-    if padded:
-        sch.compute_inline("B_pad")
-        sch.set_scope("C", 0, "local")
-    result = "C_pad" if padded else sch.cache_write("C", 0, "local")
-    i, j, k = sch.get_loops("C")
-    i0, i1 = sch.split(i, [None, rows])
-    panel, vector, lane = sch.split(j, [None, vectors, lanes])
-    k0, k1 = sch.split(k, [None, 2])
-    sch.reorder(i0, panel, k0, i1, vector, lane, k1)
-    sch.reverse_compute_at(result, panel, preserve_unit_loops=True)
+    padding = pad_product(sch, "C", (1, vectors * lanes, 2))
+    pack(sch, "C", Panels(1, column=1, width=vectors * lanes, inner=[0], steps=2))
+    result = inline_padding(sch, "C", padding)
+    loops = arrange(sch, "C", "i j k", {"i": [None, rows], "j": [None, vectors * lanes]}, "i0 j0 i1 j1 k")
+    sch.reverse_compute_at(result, loops["j0"], preserve_unit_loops=True)
     if target.num_cores > 1:
-        sch.parallel(i0)
-    sch.annotate(k0, "pragma_unroll_factor", unroll)
-    init = sch.decompose_reduction("C", k0)
-    sch.vectorize(sch.get_loops(init)[-1])
-    for loop in (*sch.get_loops(init)[-3:-1], i1, vector):
-        sch.unroll(loop)
-    sch.tensorize(lane, "dot_16x2_bf16")
-    i, j = sch.get_loops(result)[-2:]
-    over, lane = sch.split(j, [None, lanes])
-    for loop in (i, over):
-        sch.unroll(loop)
-    sch.vectorize(lane)
+        sch.parallel(loops["i0"])
+    dot_tile(
+        sch, "C", intrinsic="dot_16x2_bf16", lanes=lanes, width=2, column=loops["j1"], step=loops["k"],
+        rows=[loops["i1"]], unroll=unroll,
+    )  # fmt: skip
+    finish_tile(sch, result, loops["j0"], 1, lanes)
     return sch
 
 

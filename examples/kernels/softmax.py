@@ -19,11 +19,11 @@ from __future__ import annotations
 import sys
 
 import numpy as np
-from kernel import Kernel, run
-from row_sweeps import by_lanes, row_width, sweep
+from kernel import Kernel, Scheduler, run
 
 import tilewright as tw
 from tilewright import te
+from tilewright.tuner.recipes import RowSweep, loops_within, sweep_rows
 
 LOG2_E = 1.4426950408889634
 larger = te.comm_reducer(lambda a, b: te.select(b > a, b, a), lambda dtype: te.min_value(dtype), name="larger")
@@ -41,32 +41,22 @@ def declare(m: int, n: int) -> tw.PrimFunc:
     return te.create_prim_func([x, y])
 
 
-def by_rows(rows: int, vectors: int, unroll: bool):
+def by_rows(rows: int, vectors: int, unroll: bool) -> Scheduler:
     """A schedule: ``rows`` rows at a time, ``vectors`` vectors of partial results for each; ``unroll``: no loops within
     a row."""
 
     def schedule(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
         sch = tw.Schedule(func)
-        width = row_width(sch, sch.get_loops("most")[-1], target, vectors)
-        partial_most, partial_total = by_lanes(sch, "most", width), by_lanes(sch, "total", width)
-        i, j = sch.get_loops("Y")
-        block, row = sch.split(i, [None, rows])
-        for stage in ("scale", "total", partial_total, "power", "most", partial_most):
-            sch.compute_at(stage, block, preserve_unit_loops=True)
-        loops = [sweep(sch, partial_most, "most", block), sweep(sch, partial_total, "total", block)]
-        for stage in ("power", "Y"):
-            step, lane = sch.split(sch.get_loops(stage)[-1], [None, width])
-            sch.vectorize(lane)
-            loops.append(step)
-            if unroll:
-                loops.append(sch.get_loops(stage)[-3])
-        for stage in ("most", "total", "scale"):
-            sch.set_scope(stage, 0, "local")
+        lanes, threads = target.vector_lanes("float32"), target.num_cores > 1
+        sweep = RowSweep(lanes, rows=rows, accumulators=vectors, vectors=vectors, shared=threads)
+        steps = sweep_rows(sch, ["most", "power", "total", "scale", "Y"], sweep)
         if unroll:
-            for loop in loops:
-                sch.unroll(loop)
-        if target.num_cores > 1:
-            sch.parallel(block)
+            for stage in ("most", "total", "power", "Y"):
+                for loop in loops_within(sch, stage, steps[""]) if stage in ("power", "Y") else ():
+                    if sch.get(loop).kind == "serial":
+                        sch.unroll(loop)
+                if stage in steps and stage in ("most", "total"):
+                    sch.unroll(steps[stage])
         return sch
 
     return schedule

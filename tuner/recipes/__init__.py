@@ -1,11 +1,34 @@
 """Recipes are schedule functions with named parameters, one for each kind of kernel.
 
 The tuner's rules call them with the decisions of a candidate, kernels scheduled by hand with numbers of their own.
-``tiled_product``: reductions in register tiles. ``panels``: operands packed into panels. ``loop_steps``: the steps that
-several recipes take.
+``tiled_product``: reductions in register tiles. ``dot_product``: tiles by dot-product instructions. ``matrix_unit``:
+products by a matrix unit. ``row_sweep``: reductions along rows with what depends on them. ``panels``: operands packed into panels, and padded. ``loop_steps``: the steps that several
+recipes take.
 """
 
-from .panels import Panels
+from .dot_product import dot_tile
+from .loop_steps import arrange, finish_tile, loops_within
+from .matrix_unit import TILE, UnitTiles, matrix_unit_product, steps_of
+from .panels import Panels, inline_padding, pack, pad_product
+from .row_sweep import RowSweep, by_lanes, sweep_rows
 from .tiled_product import TileNest, tiled_product
 
-__all__ = ["Panels", "TileNest", "tiled_product"]
+__all__ = [
+    "TILE",
+    "Panels",
+    "RowSweep",
+    "TileNest",
+    "UnitTiles",
+    "arrange",
+    "by_lanes",
+    "dot_tile",
+    "finish_tile",
+    "inline_padding",
+    "loops_within",
+    "matrix_unit_product",
+    "pack",
+    "pad_product",
+    "steps_of",
+    "sweep_rows",
+    "tiled_product",
+]

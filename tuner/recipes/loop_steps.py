@@ -31,6 +31,7 @@ def finish_tile(sch: Schedule, block: Any, at: Any, axis: int, lanes: int = 0) -
 
     ``lanes``: the elements of a vector, 0 for as many as the loop has.
     """
+    block = sch.get_block(block) if isinstance(block, str) else block
     loops = loops_within(sch, block, at)
     vector = loops_of_axis(sch, block, loops, axis)
     rest = [loop for loop in loops if loop not in vector]
@@ -65,11 +66,6 @@ def extent_of(sch: Schedule, loop: Any) -> int:
     """Returns the extent of a loop; 0 when it is not constant."""
     extent = sch.get(loop).extent
     return extent.value if isinstance(extent, IntImm) else 0
-
-
-def spatial_axes(sch: Schedule, block: Any) -> list[int]:
-    """Returns the numbers of the block's spatial axes."""
-    return [n for n, axis in enumerate(realize_of(sch, block.name).block.iter_vars) if axis.kind == "spatial"]
 
 
 def fuse_all(sch: Schedule, loops: Sequence[Any]) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...schedule import Schedule
-from .loop_steps import fuse_all
+from .loop_steps import extent_of, fuse_all
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,10 @@ class Panels:
         return [*(index[d] for d in self.others), column // self.width, *inner, column % self.width, *last]
 
 
-def pack(sch: Schedule, block: Any, panels: Panels, *, whole: bool = True) -> Any:
-    """Copy the operand of ``block`` into panels and return the copy; ``whole``: all of it, before anything else."""
-    copy = sch.cache_read(block, panels.operand, "global", consumer_blocks=[block])
+def pack(sch: Schedule, block: Any, panels: Panels, *, whole: bool = True, also: Sequence[Any] = ()) -> Any:
+    """Copy the operand of ``block`` into panels and return the copy; ``whole``: all of it, before anything else;
+    ``also``: further blocks that read the copy."""
+    copy = sch.cache_read(block, panels.operand, "global", consumer_blocks=[block, *also])
     sch.transform_layout(copy, ("write", 0), panels.place, leave_padding=True)
     if not whole:
         return copy
@@ -68,3 +69,27 @@ def pack_within(sch: Schedule, copy: Any, panels: Panels, at: Any) -> None:
     if panels.column != len(loops) - 1:
         sch.reorder(over, *(loop for loop in loops if loop is not loops[panels.column]), lanes)
     sch.vectorize(lanes)
+
+
+def pad_product(sch: Schedule, block: Any, multiples: Sequence[int]) -> tuple[Any, ...]:
+    """Pad the axes of a product to ``multiples`` where they are not yet; returns the copies that pad the operands, and
+    the one that takes the result out of the padding, or nothing where no padding is needed."""
+    extents = [extent_of(sch, loop) for loop in sch.get_loops(block)]
+    if all(extent % multiple == 0 for extent, multiple in zip(extents, multiples, strict=True)):
+        return ()
+    before = [producer.name for producer in sch.get_producers(block)]
+    sch.pad_einsum(block, list(multiples))
+    made = [producer for producer in sch.get_producers(block) if producer.name not in before]
+    return (*made, *sch.get_consumers(block))
+
+
+def inline_padding(sch: Schedule, block: Any, padding: Sequence[Any]) -> Any:
+    """Let the copies that pack operands pad them, too; returns the block that takes the result to memory."""
+    if not padding:
+        return sch.cache_write(block, 0, "local")
+    direct = [producer.name for producer in sch.get_producers(block)]
+    for copy in padding[:-1]:
+        if copy.name not in direct:
+            sch.compute_inline(copy)
+    sch.set_scope(block, 0, "local")
+    return padding[-1]

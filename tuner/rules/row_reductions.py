@@ -1,15 +1,11 @@
 """This rule schedules reductions along rows (softmax, norms, sums): all stages of a row together, while it is in the
-cache.
-
-Each reduction gets vector lanes and several accumulators by rfactor, a fixed order of summation chosen by the
-schedule; a last step adds the lanes up.
+cache. The recipe is :mod:`..recipes.row_sweep`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +13,7 @@ from ...schedule import Schedule
 from ..cost.cost_features import Costs
 from ..cost.machine_model import MachineModel, worth_threads
 from ..program import BlockInfo, Program
-from ..recipes.loop_steps import extent_of, fuse_all, loops_of_axis, loops_within, spatial_axes, unroll_factor
+from ..recipes.row_sweep import RowSweep, sweep_rows
 from ..sketch_part import Decision, Part, ceil_div, up_to
 from .schedule_rule import Group, ScheduleRule, register_rule
 
@@ -121,94 +117,9 @@ class RowPart(Part):
         return block.reduce_size * math.prod(block.extents[v] for v in block.spatial[self.rank :])
 
     def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
-        width = row["accumulators"] * self.lanes
-        stages: list[tuple[str, Any]] = []  # what runs within a row, in order: kind and block
-        for info in self.group.blocks:
-            block = sch.get_block(info.name)
-            if info.is_reduction and len(info.stores) == 1 and info.reduce_size > self.lanes:
-                reduce = sch.get_loops(block)[self.rank :]
-                extent, last = [
-                    (info.extents[v], r) for v, r in zip(info.reduce, reduce, strict=True) if info.extents[v] > 1
-                ][-1]
-                if extent < 2 * width and info.reduce_size % width == 0:  # short axes are fused, so vectors stay full
-                    last, extent = fuse_all(sch, reduce), info.reduce_size
-                _, lanes = sch.split(last, [None, min(width, extent)])
-                partial = sch.rfactor(lanes, self.rank)
-                stages.append(("partial", partial))
-                stages.append(("finish", block))
-            else:
-                stages.append(("reduce" if info.is_reduction else "map", block))
-        last = stages[-1][1]
-        loops = sch.get_loops(last)[: self.rank]
-        if not loops:
-            at = None
-        else:
-            if row["rows"] > 1:
-                last_row, _ = sch.split(loops[-1], [None, row["rows"]])
-                loops = [*loops[:-1], last_row]
-            at = fuse_all(sch, loops)
-            if self.parallel:
-                sch.parallel(at)
-            for _, block in reversed(stages[:-1]):
-                sch.compute_at(block, at)
-        for kind, block in stages:
-            self._finish(sch, kind, block, at, row, is_last=block is last)
-
-    def _finish(self, sch: Schedule, kind: str, block: Any, at: Any, row: Mapping[str, int], *, is_last: bool) -> None:
-        loops = loops_within(sch, block, at) if at is not None else list(sch.get_loops(block))
-        if row["rows"] > 1:
-            loops = self._row_outside(sch, kind, block, loops, is_last)
-        if kind == "map" and loops:
-            self._vectorize_columns(sch, loops, row["vectors"] * self.lanes)
-        elif kind == "partial":
-            inner = [loop for axis in spatial_axes(sch, block) for loop in loops_of_axis(sch, block, loops, axis)]
-            lanes = inner[-1]
-            over = [loop for loop in loops if loop is not lanes]
-            if over:
-                sch.reorder(*over, lanes)
-                init = sch.decompose_reduction(block, over[0])
-                if row["rows"] > 1:
-                    sch.unroll(sch.get_loops(init)[-2])
-                unroll_factor(sch, over[-1], row["unroll"])
-                sch.vectorize(sch.get_loops(init)[-1])
-            sch.vectorize(lanes)
-            sch.set_scope(block, 0, "local")
-        elif kind == "finish":
-            sch.annotate(loops[-1], "tir.horizontal_reduce", 1)
-        if not is_last and kind in ("finish", "reduce"):
-            sch.set_scope(block, 0, "local")
-
-    @staticmethod
-    def _vectorize_columns(sch: Schedule, loops: list[Any], width: int) -> None:
-        """Fuse the loops of an element-wise stage within a row and vectorize them; a row of one element stays."""
-        columns = fuse_all(sch, loops)
-        size = extent_of(sch, columns)
-        if size > 1:
-            _, lanes = sch.split(columns, [None, min(width, size)])
-            sch.vectorize(lanes)
-
-    @staticmethod
-    def _row_outside(sch: Schedule, kind: str, block: Any, loops: list[Any], is_last: bool) -> list[Any]:
-        """Puts the loop over the rows at hand outside the loops within a row (for partial results: inside the loop over
-        the row, unrolled), and returns the others."""
-        if kind == "partial":
-            lanes, rows, *over = loops
-            sch.reorder(*over, rows, lanes)
-            sch.unroll(rows)
-            return [lanes, *over]
-        if kind in ("finish", "reduce"):
-            rows, *inside = loops if is_last else [loops[-1], *loops[:-1]]  # what moved has its reduction outside
-            if inside:
-                sch.reorder(rows, *inside)
-            if is_last and kind == "finish":  # nothing else runs meanwhile
-                sch.vectorize(rows)
-            else:
-                sch.unroll(rows)
-            return inside
-        rows, *inside = loops
-        if not inside:
-            sch.unroll(rows)
-        return inside
+        sweep_rows(
+            sch, [b.name for b in self.group.blocks], RowSweep(self.lanes, self.rank, shared=self.parallel, **row)
+        )
 
     def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
         machine = self.machine

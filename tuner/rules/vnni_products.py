@@ -22,7 +22,9 @@ from ..cost.cost_features import Costs
 from ..cost.machine_model import MachineModel, worth_threads
 from ..product_roles import DOT_LANES, DOT_WIDTH, Dot, dot_roles
 from ..program import BlockInfo, Program
+from ..recipes.dot_product import dot_tile
 from ..recipes.loop_steps import fuse_all, loops_of_axis, loops_within, unroll_factor
+from ..recipes.panels import pack
 from ..sketch_part import Decision, Part, ceil_div, up_to
 from .schedule_rule import Group, ScheduleRule, register_rule
 
@@ -65,26 +67,9 @@ class DotPart(Part):
         roles, width = self.roles, row["vectors"] * DOT_LANES
         block = sch.get_block(self.block.name)
         shifted, sums, result = sch.shift_operand(block, roles.right) if roles.shifted else (None, None, None)
-        packed = sch.cache_read(block, self.roles.right, "global", consumer_blocks=[block])
-        use = self.block.loads[roles.right]
-        at_k, at_column = use.dim_of(roles.k), use.dim_of(roles.column)
-        assert at_k is not None and at_column is not None
-        around = [n for n in range(len(use.dims)) if n not in (at_k, at_column)]
-        sch.transform_layout(
-            block,
-            ("read", roles.right),
-            lambda *i: (
-                i[at_column] // width, *(i[n] for n in around), i[at_k] // DOT_WIDTH, i[at_column] % width, i[at_k] % DOT_WIDTH
-            ),
-        )  # fmt: skip
-        loops = sch.get_loops(packed)
-        k0, k1 = sch.split(loops[at_k], [None, DOT_WIDTH])
-        part, column = sch.split(loops[at_column], [None, width])
-        copied = [*(loops[n] for n in around), k0]
-        sch.reorder(*copied, part, k1, column)
-        sch.unroll(k1)
-        sch.vectorize(column)
+        packed = pack(sch, block, roles.panels(self.block, width, shared=self.parallel))
         if roles.shifted:
+            part = sch.get_loops(packed)[-3]
             sch.compute_at(shifted, part)
             sch.vectorize(loops_within(sch, shifted, part)[-1])
             sch.set_scope(shifted, 0, "local")
@@ -104,22 +89,19 @@ class DotPart(Part):
         nest = [panel, *outer] if row["outer"] else [*outer, panel]
         sch.reorder(*nest, *rows, over, lane)
         if self.parallel:
-            sch.parallel(fuse_all(sch, copied))
             nest = [fuse_all(sch, nest)]
             sch.parallel(nest[0])
         sch.compute_at(block, nest[-1], preserve_unit_loops=True)
         loop = dict(zip(self.block.axes, sch.get_loops(block)[len(nest) :], strict=True))
         inside = [] if roles.row is None else [loop[roles.row]]
-        vector, lanes = sch.split(loop[roles.column], [None, DOT_LANES])
-        k0, k1 = sch.split(loop[roles.k], [None, DOT_WIDTH])
-        steps = [*(loop[v] for v in roles.window), k0]
-        sch.reorder(*steps, *inside, vector, lanes, k1)
-        sch.vectorize(sch.get_loops(sch.decompose_reduction(block, steps[0]))[-1])
-        for other in (*rows, over, *inside, vector):
+        for other in (*rows, over):
             sch.unroll(other)
         sch.vectorize(lane)
-        unroll_factor(sch, k0, row["unroll"])
-        sch.tensorize(lanes, VNNI_DOT_16x4_SWAPPED_INTRIN if roles.signed else VNNI_DOT_16x4_INTRIN)
+        dot_tile(
+            sch, block, intrinsic=VNNI_DOT_16x4_SWAPPED_INTRIN if roles.signed else VNNI_DOT_16x4_INTRIN,
+            lanes=DOT_LANES, width=DOT_WIDTH, column=loop[roles.column], step=loop[roles.k], rows=inside,
+            around=[loop[v] for v in roles.window], unroll=row["unroll"],
+        )  # fmt: skip
 
     def _sum_rows(self, sch: Schedule, sums: Any) -> None:
         """The sums of the left factor over k and the window, a vector of partial sums for each."""
