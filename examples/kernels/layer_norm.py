@@ -1,7 +1,7 @@
 """Layer normalisation in two passes over rows that stay in the first-level cache.
 
 The mean comes first, the squares of the differences from it second: to subtract the square of the mean from a sum of
-squares would cancel. Both are sums by lanes as in ``row_sum.py``. Several rows are computed together, because the scale
+squares would cancel. Both are sums by lanes as in ``row_sums.py``. Several rows are computed together, because the scale
 and the shift of a column are then loaded once for all of them: loads, not arithmetic, bound the last sweep.
 
 Run it: ``python examples/kernels/layer_norm.py``.
