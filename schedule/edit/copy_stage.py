@@ -20,7 +20,7 @@ from ..require.lookup import find_block
 from ..storage_scopes import check_storage_scope
 from .buffer_arguments import named_buffer
 from .copy_place import Place
-from .statement_edits import allocating, insert_in, rebuild
+from .statement_edits import allocating, insert_in
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,7 +94,7 @@ class CopyRequest:
         for changed_or_new in (stage, *changed.values()):
             _check_own_axes(self.tree, changed_or_new)
         after = {place.where: lambda s: insert_in(s, place.number, stage), root: allocating(copy)}
-        new = rebuild(self.tree, changed, after)
+        new = self.tree.replace(changed, after)
         check_loops_above(tree_of(new), find_block(tree_of(new), copy.name))
         return new
 

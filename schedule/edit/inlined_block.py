@@ -20,6 +20,7 @@ from ..errors import ScheduleError, require
 from ..require.block_preconditions import check_complete, check_plain_path, check_writes_first, ordered_scope
 from ..require.lookup import find_block
 from .single_store import axes_of_store, check_pointers, defined_in, single_store, with_regions
+from .statement_edits import freeing
 
 _LONGEST = 1 << 14
 """The largest number of operations of a block after an inlining that more than doubles it."""
@@ -75,11 +76,7 @@ def inlined(func: PrimFunc, block: str) -> PrimFunc:
     changes: dict[Stmt, Stmt | None] = {realize: None}
     for reader in readers:
         changes[reader] = _with_value(reader, store, axes_at, hidden_reads(realize.block))
-    new = tree.replace(changes)
-    tree = tree_of(new)
-    root = find_block(tree, scope.root.block.name_hint).block
-    kept = tuple([b for b in root.alloc_buffers if b is not buffer])
-    return tree.replace({root: root.with_(alloc_buffers=kept)})
+    return tree.replace(changes, {scope.root.block: freeing(buffer)})
 
 
 def _check_reads_exist(tree: Tree, realize: BlockRealize, readers: Sequence[BlockRealize], store: BufferStore) -> None:

@@ -32,7 +32,7 @@ from ..require.block_preconditions import (
 from ..require.lookup import find_block
 from .buffer_replacement import moved_accesses
 from .single_store import axes_of_store, check_pointers, defined_in, single_store, with_regions
-from .statement_edits import rebuild
+from .statement_edits import freeing
 
 
 def inlined_into_producer(func: PrimFunc, block: str) -> PrimFunc:
@@ -132,11 +132,8 @@ def inlined_into_producer(func: PrimFunc, block: str) -> PrimFunc:
     more = [c for t in tests for c in conjuncts(local.simplify(substitute(t, bound)))]
     if more:
         predicate = all_(*[*conjuncts(predicate), *more])
-    new = tree.replace({realize: None, producer: BlockRealize(producer.iter_values, predicate, block_now)})
-    root = scope.root.block
-    here = find_block(tree_of(new), root.name_hint).block
-    kept = tuple([b for b in here.alloc_buffers if b is not buffer])
-    return rebuild(tree_of(new), {}, {here: lambda b: b.with_(alloc_buffers=kept)})
+    merged = BlockRealize(producer.iter_values, predicate, block_now)
+    return tree.replace({realize: None, producer: merged}, {scope.root.block: freeing(buffer)})
 
 
 def _makes_all(tree: Tree, producer: BlockRealize, realize: BlockRealize, buffer: Buffer) -> bool:

@@ -42,7 +42,6 @@ from ..require.lookup import root_of
 from .element_blocks import element_block, in_own_loops, point
 from .index_map_arguments import has_trivial_bindings
 from .loop_nests import nest
-from .statement_edits import rebuild
 
 
 def fill_padding(
@@ -91,7 +90,7 @@ def fill_padding(
         if isinstance(up, Block):
             break
         top = up if isinstance(up, For) else top
-    return rebuild(tree, {}, {top: lambda s: seq(s, pad)})
+    return tree.replace({}, {top: lambda s: seq(s, pad)})
 
 
 def _padding(tests: Sequence[Expr], extents: Mapping[Var, Expr]) -> Expr:
@@ -196,7 +195,7 @@ def _assume(
     block = Block(tuple(axes), (point(new, places),), (), name, Evaluate(says))
     stage = in_own_loops(block)
     body = root_of(tree).block.body
-    return rebuild(tree, {}, {body: lambda s: seq(stage, s)})
+    return tree.replace({}, {body: lambda s: seq(stage, s)})
 
 
 def _filled(

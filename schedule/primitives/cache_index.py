@@ -38,7 +38,7 @@ from ...tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, se
 from ...tir.walk import post_order, pre_order, substitute, transform, uses_var
 from ..edit.element_blocks import element_block, in_loops_like, point
 from ..edit.index_map_arguments import sized_analyzer
-from ..edit.statement_edits import allocating, insert_in, rebuild
+from ..edit.statement_edits import allocating, insert_in
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive
@@ -115,8 +115,7 @@ def cache_index(func: PrimFunc, block: str, storage_scope: str, cse_thresh: int 
     body = scope.root.block.body
     position = body.seq.index(tree.child_of(body, realize)) if isinstance(body, SeqStmt) else 0
     allocated = [table for _, table, _ in tables]
-    changed = rebuild(
-        tree,
+    changed = tree.replace(
         {realize: new},
         {
             body: lambda s: insert_in(s, position, seq(*stages)),

@@ -15,7 +15,7 @@ from ..edit.buffer_replacement import renewed_buffers
 from ..edit.copy_stage import CopyRequest
 from ..edit.element_blocks import element_block
 from ..edit.loop_nests import nest
-from ..edit.statement_edits import allocating, rebuild
+from ..edit.statement_edits import allocating
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..index_map import simplify_unless_constant
@@ -102,7 +102,7 @@ def cache_inplace(
     into = _copies(request.name, buffer, copy, taken, realize.predicate)
     back = _copies(second, copy, buffer, given, realize.predicate)
     there = renewed_buffers(realize, {buffer: copy}, lambda b: b.with_(scope=request.storage_scope))
-    new = rebuild(tree, {realize: seq(into, there, back)}, {request.scope.root.block: allocating(copy)})
+    new = tree.replace({realize: seq(into, there, back)}, {request.scope.root.block: allocating(copy)})
     check_loops_above(tree_of(new), find_block(tree_of(new), request.name))
     return new, [BlockRV(request.name), BlockRV(second)]
 

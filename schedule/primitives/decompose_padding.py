@@ -17,7 +17,6 @@ from ...tir.op import all_
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ...tir.walk import substitute, uses_var
 from ..bindings import analyzer_above
-from ..edit.statement_edits import rebuild
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive
@@ -80,7 +79,7 @@ def decompose_padding(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc, 
     top: Stmt = own[0] if own else realize
     if target is top:
         return tree.replace({target: seq(fill, changed)}), BlockRV(name)
-    return rebuild(tree, {top: changed}, {target: lambda lp: seq(fill, lp)}), BlockRV(name)
+    return tree.replace({top: changed}, {target: lambda lp: seq(fill, lp)}), BlockRV(name)
 
 
 @dataclass(frozen=True, slots=True)

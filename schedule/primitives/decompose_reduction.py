@@ -13,7 +13,6 @@ from ...tir.op import all_
 from ...tir.stmt import Block, BlockRealize, For, Stmt, seq
 from ...tir.walk import loads_and_stores, substitute
 from ..edit.reduction_loops import check_sweep, is_reduce_loop, is_spatial_loop, mentions
-from ..edit.statement_edits import rebuild
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive
@@ -108,7 +107,7 @@ def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc
         realize.predicate,
         old.with_(name_hint=update_name, init=None, reads=reads, alloc_buffers=shared),
     )
-    new = rebuild(tree, {realize: update}, {target: lambda lp: seq(nest, lp)})
+    new = tree.replace({realize: update}, {target: lambda lp: seq(nest, lp)})
     return new, BlockRV(init_name), {block: update_name}
 
 

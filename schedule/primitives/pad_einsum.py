@@ -38,7 +38,7 @@ from ...tir.op import all_, ceildiv
 from ...tir.stmt import BlockRealize, BufferStore, Stmt, seq
 from ...tir.walk import loads_and_stores, pre_order, replace_buffers
 from ..edit.element_blocks import element_block, in_own_loops
-from ..edit.statement_edits import allocating, rebuild
+from ..edit.statement_edits import allocating
 from ..errors import ScheduleError
 from ..primitive import primitive
 from ..reducers import find_reducer
@@ -347,8 +347,7 @@ def _rewrite(
     top = own_nest(tree, realize)
     assert top is not None
     root = scope.root.block
-    return rebuild(
-        tree,
+    return tree.replace(
         {top: seq(*before, new, *after)},
         {root: allocating(*copies.values())},
     )

@@ -19,7 +19,7 @@ from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt, seq
 from ...tir.walk import post_order, replace_buffers, substitute, uses_var
 from ..edit.copy_stage import CopyRequest
 from ..edit.loop_nests import nest
-from ..edit.statement_edits import allocating, children_of, rebuild
+from ..edit.statement_edits import allocating, children_of
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive
@@ -292,8 +292,7 @@ class _Work:
     def done(self, parts: Iterable[Stmt]) -> tuple[PrimFunc, BlockRV]:
         """Return the function with the loop's new statements, and the name of the copying block."""
         root = self.scope.root.block
-        new = rebuild(
-            self.tree,
+        new = self.tree.replace(
             {self.loop: self.loop.with_(body=seq(*parts))},
             {root: allocating(self.copy)},
         )

@@ -20,7 +20,7 @@ from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ...tir.walk import pre_order, substitute, transform, uses_var
 from ..edit.known_reduction import Reduction, combined, reduction_of, stores_of
 from ..edit.reduction_loops import check_sweep, is_reduce_loop, mentions
-from ..edit.statement_edits import allocating, rebuild
+from ..edit.statement_edits import allocating
 from ..errors import ScheduleError, bad_argument
 from ..handles import BlockRV
 from ..primitive import primitive
@@ -149,8 +149,7 @@ def rfactor(func: PrimFunc, loop: Var, factor_axis: int) -> tuple[PrimFunc, Bloc
         if lp is target or not is_reduce_loop(realize, lp):
             final_nest = lp.with_(body=final_nest)
     scope = scope_around(tree, realize).block
-    new = rebuild(
-        tree,
+    new = tree.replace(
         {outermost: seq(rf_nest, final_nest)},
         {scope: allocating(*partial)},
     )

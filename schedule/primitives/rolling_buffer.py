@@ -36,7 +36,6 @@ from ...tir.stmt import Block, BlockRealize, For, Stmt
 from ...tir.walk import substitute, transform, uses_var
 from ..edit.buffer_arguments import pick_buffer
 from ..edit.buffer_replacement import moved_accesses
-from ..edit.statement_edits import rebuild
 from ..errors import ScheduleError, require
 from ..primitive import primitive
 from ..require.block_form import check_no_pointers, check_not_accumulating
@@ -390,7 +389,7 @@ def _rewrite(
     root = scope.root.block
     kept = tuple([small if b is buffer else b for b in root.alloc_buffers])
     above: Stmt = inside[0]
-    return rebuild(tree, {above: changed}, {root: lambda b: b.with_(alloc_buffers=kept)})
+    return tree.replace({above: changed}, {root: lambda b: b.with_(alloc_buffers=kept)})
 
 
 def _in_order(realize: BlockRealize, loop: Any) -> BlockRealize:

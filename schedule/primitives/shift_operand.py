@@ -14,7 +14,7 @@ from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt, seq
 from ...tir.walk import loads_and_stores, replace_buffers, substitute, uses_var
 from ..edit.buffer_arguments import pick_buffer
 from ..edit.element_blocks import element_block, in_own_loops, point
-from ..edit.statement_edits import allocating, rebuild
+from ..edit.statement_edits import allocating
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive
@@ -119,8 +119,7 @@ def shift_operand(func: PrimFunc, block: str, read_buffer_index: int | str) -> t
         _sum(axes, kept, other, sums, names[1]),
     ]
     after = _correct(axes, kept, total, raw, sums, -amount if signed else amount, names[2])
-    new = rebuild(
-        tree,
+    new = tree.replace(
         {realize: BlockRealize(realize.iter_values, realize.predicate, changed)},
         {
             top: lambda loops: seq(*before, loops, after),

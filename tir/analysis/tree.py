@@ -6,8 +6,9 @@ checks and its rewrite share it. A replacement copies only the path from the roo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
+from typing import Any
 
 from ..expr import IntImm, Var
 from ..function import PrimFunc
@@ -133,42 +134,51 @@ class Tree:
 
     # -- rewriting -------------------------------------------------------------------------------------------------
 
-    def replace(self, changes: Mapping[Stmt, Stmt | None]) -> PrimFunc:
-        """Return the function with each key (by identity) replaced by its value; None removes the statement.
+    def replace(
+        self, changes: Mapping[Any, Stmt | None], after: Mapping[Any, Callable[[Any], Stmt]] | None = None
+    ) -> PrimFunc:
+        """Return the function with each key of ``changes`` (by identity) replaced by its value; None removes it.
 
         Only the paths to the keys are copied. Loops around a statement that becomes empty are removed as well, but
-        blocks are not. No key may lie below another one.
+        blocks are not. No key may lie below another one. The keys of ``after`` may lie above those of ``changes``: each
+        function gets the statement as it is by then. In a sequence among them the statements keep their positions.
 
         >>> tree.replace({loop: loop.with_(kind="parallel")})            # doctest: +SKIP
         """
-        dirty: dict[Stmt, None] = {}
-        for key in changes:
+        then = after or {}
+        dirty: set[Stmt] = set(then)
+        for key in (*changes, *then):
             for up in self.above(key):
-                if up in dirty:
+                if up in dirty and up not in then:
                     break
-                dirty[up] = None
+                dirty.add(up)
 
-        def rebuild(stmt: Stmt) -> Stmt | None:
+        def rebuilt(stmt: Any) -> Any:
             if stmt in changes:
                 return changes[stmt]
             if stmt not in dirty:
                 return stmt
+            return then[stmt](parts(stmt)) if stmt in then else parts(stmt)
+
+        def parts(stmt: Any) -> Stmt | None:
             if isinstance(stmt, For):
-                body = rebuild(stmt.body)
+                body = rebuilt(stmt.body)
                 return None if body is None else stmt.with_(body=body)
             if isinstance(stmt, BlockRealize):
-                block = rebuild(stmt.block)
-                return None if block is None else BlockRealize(stmt.iter_values, stmt.predicate, block)  # type: ignore[arg-type]
+                return BlockRealize(stmt.iter_values, stmt.predicate, rebuilt(stmt.block))
             if isinstance(stmt, Block):
-                init = None if stmt.init is None else rebuild(stmt.init)
-                return stmt.with_(init=init, body=seq(rebuild(stmt.body)))
+                init = None if stmt.init is None else rebuilt(stmt.init)
+                return stmt.with_(init=init, body=seq(rebuilt(stmt.body)))
             if isinstance(stmt, SeqStmt):
-                out = seq(*[rebuild(s) for s in stmt.seq])
+                kept = [rebuilt(s) for s in stmt.seq]
+                if stmt in then:
+                    return SeqStmt(tuple([seq() if s is None else s for s in kept]))
+                out = seq(*kept)
                 return None if is_no_op(out) else out
             # the other statements hold expressions beside their bodies; an emptied body becomes a no-op
-            return stmt.map_children(lambda n: seq(rebuild(n)) if isinstance(n, Stmt) else n)
+            return stmt.map_children(lambda n: seq(rebuilt(n)) if isinstance(n, Stmt) else n)  # type: ignore[no-any-return]
 
-        body = rebuild(self.func.body)
+        body = rebuilt(self.func.body)
         assert body is not None, "the root block cannot be taken away"
         return self.func.with_body(body)
 
