@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..tir.buffer import Buffer
-from ..tir.dtype import parse_dtype
+from ..tir.dtype import DType
 from ..tir.expr import BufferLoad, Call, Expr, Var
 from ..tir.function import IRModule, PrimFunc
 from ..tir.intrinsics import Effect, effect_of
@@ -35,7 +35,7 @@ class Param:
 
     kind: str
     var: Var
-    dtype: str
+    dtype: DType
     buffer: Buffer | None = None
     writes: bool = False
 
@@ -50,7 +50,7 @@ class Param:
         as their 16 bits (``i16``), bool as a byte (``i8``)."""
         if self.kind == "buffer" or self.dtype == "handle":
             return "ptr"
-        kind, bits, _ = parse_dtype(self.dtype)
+        kind, bits = self.dtype.kind, self.dtype.bits
         if kind == "float" and bits > 16:
             return "float" if bits == 32 else "double"
         return f"i{max(8, bits)}"
@@ -59,7 +59,7 @@ class Param:
     def c_type(self) -> str:
         """Return the C type of the argument, e.g. ``const float*`` or ``int64_t``; an element of a bool buffer is a
         byte."""
-        kind, bits, _ = parse_dtype(self.dtype)
+        kind, bits = self.dtype.kind, self.dtype.bits
         if kind == "handle":
             return "void*"
         if kind == "float" and bits > 16:
@@ -114,7 +114,7 @@ def abi_of(func: PrimFunc) -> tuple[Param, ...]:
             out.append(Param("buffer", var, buffer.dtype, buffer, buffer.data in written))
         else:
             out.append(Param("scalar", var, var.dtype))
-    out.extend(Param("size", var, SIZE) for var in size_vars(func))
+    out.extend(Param("size", var, DType(SIZE)) for var in size_vars(func))
     return tuple(out)
 
 

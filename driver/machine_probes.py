@@ -31,6 +31,7 @@ from ..codegen.llvm.microbenchmarks import (
 )
 from ..codegen.machine.target import Target
 from ..codegen.runtime.loader import runtime_symbols
+from ..tir.dtype import DType
 
 FORMAT = 3
 SWEEPS = {"read": 1, "copy": 2, "triad": 3}
@@ -183,7 +184,7 @@ class PeakProbe:
         dtype = dtype if dtype in known else _AS_COMPUTED.get(dtype, dtype)
         if dtype not in known:
             raise ValueError(f"{target} has no multiply-add of {dtype} to measure; there are {', '.join(known)}")
-        self._probe = _Probe("fma", fma_ir(target, dtype), target)
+        self._probe = _Probe("fma", fma_ir(target, DType(dtype)), target)
         self._room = mmap.mmap(-1, 1 << 16)
         threads = target.num_cores
         self.flops_per_call = fma_flops(target, dtype) * ROUNDS * threads
@@ -231,7 +232,7 @@ def _measure(target: Target, effort: float) -> MachineReport:
     peaks: dict[str, dict[str, float]] = {}
     room = mmap.mmap(-1, 1 << 16)
     for dtype in _peak_dtypes(target):
-        probe = _Probe("fma", fma_ir(target, dtype), target)
+        probe = _Probe("fma", fma_ir(target, DType(dtype)), target)
         work = fma_flops(target, dtype) * ROUNDS
         peaks[dtype] = {
             name: work * n / probe.best([_address(room), ROUNDS, 0, n, n], 5e-4, 0.15 * effort, 10)[0]

@@ -24,7 +24,7 @@ import numpy as np
 
 from .. import te
 from ..tir.cost import count_bytes, count_flops
-from ..tir.dtype import parse_dtype
+from ..tir.dtype import DType
 from ..tir.expr import IntImm
 from ..tir.function import PrimFunc
 
@@ -67,7 +67,7 @@ class Parameter:
         else:
             value = str(value)
             if self.kind == "dtype":
-                parse_dtype(value)
+                DType(value)
         if self.choices and str(value) not in self.choices:
             raise ValueError(f"it is one of {', '.join(self.choices)}")
         return value

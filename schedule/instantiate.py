@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..tir.buffer import Buffer, BufferRegion, MatchBufferRegion
-from ..tir.dtype import is_int, lanes_of, with_lanes
+from ..tir.dtype import DType
 from ..tir.expr import (
     BinaryOp,
     Broadcast,
@@ -55,9 +55,9 @@ def index_as(e: Expr, dtype: str, env: dict[Var, Expr]) -> Expr:
         return Ramp(index_as(e.base, dtype, env), index_as(e.stride, dtype, env), e.lanes)
     if isinstance(e, Broadcast):
         return Broadcast(index_as(e.value, dtype, env), e.lanes)
-    if isinstance(e, BinaryOp) and not isinstance(e, CmpOp) and is_int(e.dtype):
+    if isinstance(e, BinaryOp) and not isinstance(e, CmpOp) and e.dtype.is_int:
         return make_binary(type(e), index_as(e.a, dtype, env), index_as(e.b, dtype, env))
-    if isinstance(e, Cast) and is_int(e.dtype):
+    if isinstance(e, Cast) and e.dtype.is_int:
         return index_as(e.value, dtype, env)
     return cast(dtype, e)
 
@@ -106,8 +106,8 @@ class _Copier:
     def index(self, e: Expr) -> Expr:
         """Return the copy of an index expression, in the index type."""
         loads = any(isinstance(n, (BufferLoad, Call)) for n in pre_order(e))
-        if not is_int(e.dtype) or loads:
-            return cast(with_lanes(self.type, lanes_of(e.dtype)), self.value(e))
+        if not e.dtype.is_int or loads:
+            return cast(DType(self.type).with_lanes(e.dtype.lanes), self.value(e))
         return index_as(e, self.type, self.vars)
 
     def indices(self, items: Any) -> tuple[Expr, ...]:
@@ -136,7 +136,7 @@ class _Copier:
 
     def argument(self, e: Expr) -> Expr:
         """Return the copy of an argument of a call; offsets and sizes among these have the index type."""
-        counts = is_int(e.dtype) and any(isinstance(n, Var) and n in self.vars for n in pre_order(e))
+        counts = e.dtype.is_int and any(isinstance(n, Var) and n in self.vars for n in pre_order(e))
         if counts and not any(isinstance(n, (BufferLoad, Call, Let)) for n in pre_order(e)):
             return self.index(e)
         return self.value(e)  # type: ignore[no-any-return]

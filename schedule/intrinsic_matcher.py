@@ -12,7 +12,6 @@ from typing import Any
 
 from ..tir.arith import Analyzer
 from ..tir.buffer import Buffer
-from ..tir.dtype import is_int, lanes_of
 from ..tir.equal import plain
 from ..tir.expr import (
     Add,
@@ -231,7 +230,7 @@ class Matcher:
 
     def base(self, t: BufferLoad | BufferStore, index: Expr, wanted: Expr | None) -> Expr:
         """Return where the part begins in one dimension, computed from one access."""
-        if lanes_of(index.dtype) > 1 or (wanted is not None and lanes_of(wanted.dtype) > 1):
+        if index.dtype.lanes > 1 or (wanted is not None and wanted.dtype.lanes > 1):
             raise self.fail(f"{_shown(t)} is an access by vectors")
         out: Expr = self.analyzer.simplify(index if wanted is None else index - wanted)
         if uses_var(out, lambda v: v in self.inner):
@@ -309,7 +308,7 @@ def _is_unit_loop(s: Any) -> bool:
 
 def _counts(e: Any) -> bool:
     """Return whether ``e`` is index arithmetic: integers without loads from memory."""
-    if not is_int(e.dtype) or lanes_of(e.dtype) > 1 or isinstance(e, (Cast, Call)):
+    if not e.dtype.is_int or e.dtype.lanes > 1 or isinstance(e, (Cast, Call)):
         return False
     return not any(isinstance(n, (BufferLoad, Call, Let, Select)) for n in pre_order(e))
 

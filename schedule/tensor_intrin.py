@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..tir.buffer import Buffer
-from ..tir.dtype import element_of, is_bool, is_float, is_unsigned, parse_dtype, to_numpy
+from ..tir.dtype import to_numpy
 from ..tir.equal import structural_equal
 from ..tir.expr import IntImm
 from ..tir.function import PrimFunc
@@ -107,11 +107,11 @@ class TensorIntrin:
 
 def _numbers(buffer: Buffer, rng: np.random.Generator) -> np.ndarray:
     shape = [int(e) for e in buffer.shape]  # type: ignore[call-overload]
-    kind = element_of(buffer.dtype)
-    if is_bool(kind):
+    kind = buffer.dtype.element
+    if kind.is_bool:
         return rng.integers(0, 2, shape).astype(bool)
-    values = rng.integers(0 if is_unsigned(kind) else -8, 8, shape)
-    if is_float(kind) and parse_dtype(kind).kind == "bfloat":
+    values = rng.integers(0 if (kind.kind == "uint") else -8, 8, shape)
+    if kind.is_float and kind.kind == "bfloat":
         return (values.astype("float32").view("uint32") >> 16).astype("uint16")
     return values.astype(to_numpy(kind))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tir.dtype import is_int, parse_dtype
+from ..tir.dtype import DType
 from ..tir.expr import Expr, IntImm, IterVar, Range, Reduce, Var, const, convert
 from ..tir.walk import pre_order
 from .operation import ComputeOp, PlaceholderOp
@@ -44,7 +44,7 @@ def as_shape(shape: Any, name: str) -> tuple[Expr, ...]:
     out = []
     for dim in dims:
         e = convert(int(dim) if isinstance(dim, float) and dim == int(dim) else dim)
-        if not is_int(e.dtype):
+        if not e.dtype.is_int:
             raise TypeError(f"{name}: a dimension is {e!r} ({e.dtype}), not an integer")
         if isinstance(e, IntImm) and e.value < 0:
             raise ValueError(f"{name}: dimension {e.value} in the shape ({', '.join(map(str, dims))})")
@@ -52,15 +52,14 @@ def as_shape(shape: Any, name: str) -> tuple[Expr, ...]:
     return tuple(out)
 
 
-def as_dtype(dtype: Any) -> str:
+def as_dtype(dtype: Any) -> DType:
     """Returns a data type by name; for a NumPy type its NumPy name. ValueError when there is no such type."""
     if not isinstance(dtype, str):
         try:
             dtype = np.dtype(dtype).name
         except TypeError:
             raise ValueError(f"{dtype!r} is not a data type; write e.g. 'float32'") from None
-    parse_dtype(dtype)
-    return str(dtype)
+    return DType(dtype)
 
 
 def placeholder(shape: Any, dtype: Any = None, name: str = "placeholder") -> Tensor:

@@ -27,6 +27,7 @@ from ..tir.analysis.access_regions import access_regions
 from ..tir.arith import Analyzer
 from ..tir.buffer import Buffer
 from ..tir.deep_recursion import with_room
+from ..tir.dtype import DType
 from ..tir.expr import (
     BufferLoad,
     Call,
@@ -76,7 +77,7 @@ def create_prim_func(
     ['A', 'B']
     """
     func = lower_with_blocks(ops, name)[0]
-    return func if index_dtype_override is None else with_index_dtype(func, index_dtype_override)
+    return func if index_dtype_override is None else with_index_dtype(func, DType(index_dtype_override))
 
 
 @with_room

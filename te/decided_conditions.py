@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..tir.arith import Analyzer
-from ..tir.dtype import is_int
 from ..tir.expr import And, BufferLoad, Call, CmpOp, Expr, IntImm, Not, Or, Range, Select, Var, const
 from ..tir.walk import pre_order, transform
 from .tensor import ProducerLoad
@@ -62,7 +61,7 @@ def decide(condition: Expr, analyzer: Analyzer) -> Expr:
         if isinstance(inner, IntImm):
             return _FALSE if inner.value else _TRUE
         return condition if inner is condition.a else Not(inner)
-    if isinstance(condition, CmpOp) and is_int(condition.a.dtype) and not _reads(condition):
+    if isinstance(condition, CmpOp) and condition.a.dtype.is_int and not _reads(condition):
         if analyzer.can_prove(condition):
             return _TRUE
         if analyzer.can_prove(Not(condition)):

@@ -14,7 +14,6 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..tir.dtype import is_bool, is_int
 from ..tir.expr import And, CommReducer, Expr, IntImm, IterVar, Or, Range, Reduce, Var, const, convert, match_types
 from ..tir.op import all_ as all_of
 from ..tir.op import any_ as any_of
@@ -35,7 +34,7 @@ def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "") -> IterVar:
     else:
         extent = Range.from_extent(dom)
     for end in (extent.min, extent.extent):
-        if not is_int(end.dtype):
+        if not end.dtype.is_int:
             raise TypeError(f"reduce_axis {name}: the domain is {end.dtype}, not an integer")
     if isinstance(extent.extent, IntImm) and extent.extent.value < 0:
         raise ValueError(f"reduce_axis {name}: the extent is {extent.extent.value}")
@@ -87,7 +86,7 @@ def comm_reducer(
         )
         axes = _axes(name, axis)
         condition = const(True, "bool") if where is None else convert(where)
-        if not is_bool(condition.dtype):
+        if not condition.dtype.is_bool:
             raise TypeError(f"{name}: where= is {condition.dtype}, not bool")
         start: tuple[Expr, ...] = ()
         if init is not None:
@@ -182,6 +181,6 @@ def _logical(name: str, reducer: Any, plain: Any, conds: tuple[Any, ...], given:
     if not conds:
         raise TypeError(f"{name}: a condition is reduced over axis=, got none")
     e = convert(conds[0])
-    if not is_bool(e.dtype):
+    if not e.dtype.is_bool:
         raise TypeError(f"{name}: the condition is {e.dtype}, not bool")
     return reducer(e, axis=axis, where=where, init=init)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from ..tir.dtype import DType
 from ..tir.expr import Expr, IntImm, IterVar, convert
 from ..tir.node import node, nodes
 from ..tir.printer_expr import register_printer
@@ -34,10 +35,10 @@ class Tensor:
     op: Operation
     value_index: int
     shape: tuple[Expr, ...]
-    dtype: str
+    dtype: DType
 
     def __init__(self, op: Operation, value_index: int, shape: tuple[Expr, ...], dtype: str) -> None:
-        self.op, self.value_index, self.shape, self.dtype = op, value_index, shape, dtype
+        self.op, self.value_index, self.shape, self.dtype = op, value_index, shape, DType(dtype)
 
     @property
     def ndim(self) -> int:
@@ -116,7 +117,7 @@ class TensorSlice:
         self.tensor, self.indices = tensor, indices
 
     @property
-    def dtype(self) -> str:
+    def dtype(self) -> DType:
         """Returns the elements' data type."""
         return self.tensor.dtype
 
@@ -143,7 +144,7 @@ class ProducerLoad(Expr):
     parts = nodes("indices")
 
     @property
-    def dtype(self) -> str:  # type: ignore[override]
+    def dtype(self) -> DType:  # type: ignore[override]
         return self.producer.dtype
 
 
@@ -169,7 +170,7 @@ def _one_index(tensor: Tensor, item: Any) -> Expr:
     if isinstance(item, slice):
         raise TypeError(f"{_describe(tensor)}: slices do not give an element; index with axes, or use te.ops for parts")
     index = convert(item)
-    if not index.dtype.startswith(("int", "uint")):
+    if not index.dtype.is_int:
         raise TypeError(f"{_describe(tensor)}: an index is {index.dtype}, not an integer")
     return index
 

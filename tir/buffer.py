@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .dtype import bytes_of, parse_dtype
+from .dtype import DType
 from .expr import Add, BufferLoad, Expr, IntImm, Range, Var, as_exprs, const, convert, is_const_int
 from .node import Part, declares, holds, node, nodes, uses
 from .sizes import product, shape_text
@@ -24,7 +24,7 @@ class Buffer(Part):
 
     name: str
     shape: tuple[Expr, ...]
-    dtype: str = "float32"
+    dtype: DType = DType("float32")
     scope: str = "global"
     strides: tuple[Expr, ...] = ()
     elem_offset: Expr = field(default_factory=lambda: IntImm(0))
@@ -35,8 +35,15 @@ class Buffer(Part):
 
     parts = nodes("shape", "strides", "elem_offset")
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, name: str, shape: tuple[Expr, ...], dtype: str = "float32", scope: str = "global",
+            strides: tuple[Expr, ...] = (), elem_offset: Expr = ..., data_alignment: int = 64, offset_factor: int = 1,
+            axis_separators: tuple[int, ...] = (), data: Var | None = None,
+        ) -> None: ...  # fmt: skip
+
     def __post_init__(self) -> None:
-        parse_dtype(self.dtype)
         if self.scope == "":
             object.__setattr__(self, "scope", "global")
         if self.strides and len(self.strides) != len(self.shape):
@@ -63,7 +70,7 @@ class Buffer(Part):
 
     def num_bytes(self) -> int | None:
         """Return the bytes of all elements when the shape is constant and the elements have no gaps, else None."""
-        total = bytes_of(self.dtype)
+        total = self.dtype.bytes
         for extent in self.shape:
             if not isinstance(extent, IntImm):
                 return None

@@ -1,6 +1,6 @@
-"""This module defines data types, which are strings: ``float32``, ``int8``, ``bool``, ``handle``, ``float32x16``.
+"""This module defines data types: ``float32``, ``int8``, ``bool``, ``handle``, ``float32x16``.
 
-A data type is a plain string everywhere in the IR; only this module parses it. The names are ``float``, ``bfloat``,
+A data type is a text that knows its parts; only this module parses it. The names are ``float``, ``bfloat``,
 ``int`` and ``uint`` with a number of bits, ``bool``, ``handle`` and ``void``; ``x16`` after them means 16 lanes.
 
 Overflow of integers: index arithmetic never overflows. Sums, differences, products, quotients, minima and comparisons
@@ -15,167 +15,180 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
-INDEX = "int32"
-"""The default data type of loop variables and shapes."""
-
 _PATTERN = re.compile(r"(bool|handle|void|bfloat16|float|int|uint)(\d*)(?:x(\d+))?")
 _WIDTHS = {"float": (16, 32, 64), "int": (1, 4, 8, 16, 32, 64), "uint": (1, 4, 8, 16, 32, 64)}
+_KNOWN: dict[str, DType] = {}
 
 
-class DType(NamedTuple):
-    """Represents the parts of a data type: ``kind`` (float, bfloat, int, uint, bool, handle, void), ``bits``,
-    ``lanes``."""
+class DType(str):
+    """Represents a data type. There is one object for each text, which compares and prints as that text.
+
+    ``kind`` is float, bfloat, int, uint, bool, handle or void; ``bits`` are those of one lane; ``element`` is the
+    scalar type of one lane; ``bytes`` are those that one element takes in memory, all lanes together, where a bool
+    takes one byte. ``is_int`` is false for bool, ``is_float`` true for bfloat16.
+
+    >>> DType("float32x16").lanes, DType("float32x16").element, DType("int8").with_lanes(4)
+    (16, 'float32', 'int8x4')
+    """
+
+    __slots__ = ("bits", "bytes", "element", "is_bool", "is_float", "is_int", "is_signed", "kind", "lanes")
 
     kind: str
     bits: int
     lanes: int
+    bytes: int
+    element: DType
+    is_float: bool
+    is_int: bool
+    is_signed: bool
+    is_bool: bool
+
+    def __new__(cls, text: str) -> DType:
+        known = _KNOWN.get(text)
+        return known if known is not None else _parsed(text)
+
+    def __reduce__(self) -> Any:
+        return DType, (str(self),)
+
+    def with_lanes(self, lanes: int) -> DType:
+        """Return the type with another number of lanes."""
+        if lanes == self.lanes:
+            return self
+        return self.element if lanes == 1 else DType(f"{self.element}x{lanes}")
 
 
-@cache
-def parse_dtype(dtype: str) -> DType:
-    """Return the parts of ``dtype``; ValueError when it is not a data type."""
-    match = _PATTERN.fullmatch(dtype) if isinstance(dtype, str) else None
+def _parsed(text: str) -> DType:
+    """Return a data type that is used for the first time; ValueError when ``text`` is none."""
+    match = _PATTERN.fullmatch(text) if isinstance(text, str) else None
     if match is None:
-        raise ValueError(f"{dtype!r} is not a data type; write e.g. 'float32', 'int8', 'float32x16'")
+        raise ValueError(f"{text!r} is not a data type; write e.g. 'float32', 'int8', 'float32x16'")
     kind, width, lanes = match[1], match[2], int(match[3] or 1)
     if lanes < 1:
-        raise ValueError(f"{dtype!r} has no lanes")
-    if kind == "bfloat16":
-        if width:
-            raise ValueError(f"{dtype!r} is not a data type")
-        return DType("bfloat", 16, lanes)
-    if kind in ("bool", "handle", "void"):
-        if width:
-            raise ValueError(f"{dtype!r} is not a data type")
-        return DType(kind, {"bool": 1, "handle": 64, "void": 0}[kind], lanes)
-    bits = int(width or 32)
-    if bits not in _WIDTHS[kind]:
-        raise ValueError(f"{dtype!r}: {kind} has the widths {_WIDTHS[kind]}")
-    return DType(kind, bits, lanes)
+        raise ValueError(f"{text!r} has no lanes")
+    if kind in _WIDTHS:
+        bits = int(width or 32)
+        if bits not in _WIDTHS[kind]:
+            raise ValueError(f"{text!r}: {kind} has the widths {_WIDTHS[kind]}")
+    elif width:
+        raise ValueError(f"{text!r} is not a data type")
+    else:
+        bits = {"bfloat16": 16, "bool": 1, "handle": 64, "void": 0}[kind]
+        kind = "bfloat" if kind == "bfloat16" else kind
+    made: Any = str.__new__(DType, text)
+    made.kind, made.bits, made.lanes = kind, bits, lanes
+    made.bytes = (1 if kind == "bool" else (bits + 7) // 8) * lanes
+    made.is_float, made.is_bool = kind in ("float", "bfloat"), kind == "bool"
+    made.is_int, made.is_signed = kind in ("int", "uint"), kind == "int"
+    made.element = made if lanes == 1 else DType(text.partition("x")[0])
+    _KNOWN[text] = made
+    return made
 
 
-@cache
-def lanes_of(dtype: str) -> int:
-    """Return the number of lanes: 16 for ``float32x16``, 1 for a scalar."""
-    return parse_dtype(dtype).lanes
+INDEX = DType("int32")
+"""The default data type of loop variables and shapes."""
 
-
-@cache
-def bits_of(dtype: str) -> int:
-    """Return the bits of one lane."""
-    return parse_dtype(dtype).bits
-
-
-@cache
-def bytes_of(dtype: str) -> int:
-    """Return the bytes that one element takes in memory, all lanes together; a bool takes one byte."""
-    kind, bits, lanes = parse_dtype(dtype)
-    return (1 if kind == "bool" else (bits + 7) // 8) * lanes
-
-
-@cache
-def with_lanes(dtype: str, lanes: int) -> str:
-    """Return ``dtype`` with another number of lanes."""
-    base = dtype.split("x")[0]
-    return base if lanes == 1 else f"{base}x{lanes}"
-
-
-@cache
-def element_of(dtype: str) -> str:
-    """Return the scalar type of one lane."""
-    return with_lanes(dtype, 1)
-
-
-@cache
-def is_float(dtype: str) -> bool:
-    """Return whether the lanes are floating point, bfloat16 included."""
-    return parse_dtype(dtype).kind in ("float", "bfloat")
-
-
-@cache
-def is_int(dtype: str) -> bool:
-    """Return whether the lanes are integers, signed or unsigned; false for bool."""
-    return parse_dtype(dtype).kind in ("int", "uint")
-
-
-@cache
-def is_signed(dtype: str) -> bool:
-    """Return whether the lanes are signed integers."""
-    return parse_dtype(dtype).kind == "int"
-
-
-@cache
-def is_unsigned(dtype: str) -> bool:
-    """Return whether the lanes are unsigned integers."""
-    return parse_dtype(dtype).kind == "uint"
-
-
-@cache
-def is_bool(dtype: str) -> bool:
-    """Return whether the lanes are truth values."""
-    return parse_dtype(dtype).kind == "bool"
+BOOL = DType("bool")
+INT64 = DType("int64")
 
 
 @cache
 def min_value(dtype: str) -> int | float:
     """Return the smallest value; minus infinity for floats, where maximum reductions start (TVM: the lowest finite
     value)."""
-    kind, bits, _ = parse_dtype(dtype)
-    if kind == "float":
-        return float(np.finfo(f"float{bits}").min)
-    if kind == "bfloat":
+    t = DType(dtype)
+    if t.kind == "float":
+        return float(np.finfo(f"float{t.bits}").min)
+    if t.kind == "bfloat":
         return -3.3895313892515355e38
-    if kind == "int":
-        return -(1 << (bits - 1))
-    return 0
+    return -(1 << (t.bits - 1)) if t.is_signed else 0
 
 
 @cache
 def max_value(dtype: str) -> int | float:
     """Return the largest finite value."""
-    kind, bits, _ = parse_dtype(dtype)
-    if kind == "float":
-        return float(np.finfo(f"float{bits}").max)
-    if kind == "bfloat":
+    t = DType(dtype)
+    if t.kind == "float":
+        return float(np.finfo(f"float{t.bits}").max)
+    if t.kind == "bfloat":
         return 3.3895313892515355e38
-    if kind == "int":
-        return (1 << (bits - 1)) - 1
-    if kind == "uint":
-        return (1 << bits) - 1
-    return 1
+    return (1 << (t.bits - t.is_signed)) - 1 if t.is_int else 1
 
 
 def to_numpy(dtype: str) -> np.dtype:
     """Return the NumPy dtype that stores one lane; bfloat16 is stored as its bits in ``uint16``."""
-    kind, bits, _ = parse_dtype(dtype)
-    if kind == "bfloat":
+    t = DType(dtype)
+    if t.kind == "bfloat":
         return np.dtype("uint16")
-    if kind == "bool":
+    if t.is_bool:
         return np.dtype("bool")
-    if kind in ("handle", "void"):
+    if t.kind in ("handle", "void"):
         raise ValueError(f"{dtype} has no NumPy counterpart")
-    return np.dtype(f"{kind}{bits}")
+    return np.dtype(f"{t.kind}{t.bits}")
 
 
-def promote(a: str, b: str) -> str:
+_RANK = {"bool": 0, "uint": 1, "int": 2, "bfloat": 3, "float": 4}
+
+
+def promote(first: str, second: str) -> DType:
     """Return the common type of a binary operation: floats win over integers, wider over narrower, signed over
     unsigned."""
-    if a == b:
+    a, b = DType(first), DType(second)
+    if a is b:
         return a
-    da, db = parse_dtype(a), parse_dtype(b)
-    if da.lanes != db.lanes and 1 not in (da.lanes, db.lanes):
-        raise ValueError(f"cannot combine {a} with {b}: {da.lanes} lanes against {db.lanes}")
-    lanes = max(da.lanes, db.lanes)
-    rank = {"bool": 0, "uint": 1, "int": 2, "bfloat": 3, "float": 4}
-    if da.kind not in rank or db.kind not in rank:
+    if a.lanes != b.lanes and 1 not in (a.lanes, b.lanes):
+        raise ValueError(f"cannot combine {a} with {b}: {a.lanes} lanes against {b.lanes}")
+    if a.kind not in _RANK or b.kind not in _RANK:
         raise ValueError(f"cannot combine {a} with {b}")
-    high, low = (a, b) if (rank[da.kind], da.bits) >= (rank[db.kind], db.bits) else (b, a)
-    if parse_dtype(high).kind == parse_dtype(low).kind or is_float(high):
-        return with_lanes(high, lanes)
-    if parse_dtype(low).bits > parse_dtype(high).bits:  # int8 with uint32 gives the wider width, signed
-        return with_lanes(f"int{parse_dtype(low).bits}", lanes)
-    return with_lanes(high, lanes)
+    high, low = (a, b) if (_RANK[a.kind], a.bits) >= (_RANK[b.kind], b.bits) else (b, a)
+    if high.kind != low.kind and not high.is_float and low.bits > high.bits:
+        high = DType(f"int{low.bits}")  # int8 with uint32 gives the wider width, signed
+    return high.with_lanes(max(a.lanes, b.lanes))
+
+
+# Being replaced by the attributes.
+def lanes_of(dtype: str) -> int:
+    return DType(dtype).lanes
+
+
+def bits_of(dtype: str) -> int:
+    return DType(dtype).bits
+
+
+def bytes_of(dtype: str) -> int:
+    return DType(dtype).bytes
+
+
+def element_of(dtype: str) -> DType:
+    return DType(dtype).element
+
+
+def with_lanes(dtype: str, lanes: int) -> DType:
+    return DType(dtype).with_lanes(lanes)
+
+
+def is_float(dtype: str) -> bool:
+    return DType(dtype).is_float
+
+
+def is_int(dtype: str) -> bool:
+    return DType(dtype).is_int
+
+
+def is_signed(dtype: str) -> bool:
+    return DType(dtype).is_signed
+
+
+def is_bool(dtype: str) -> bool:
+    return DType(dtype).is_bool
+
+
+def is_unsigned(dtype: str) -> bool:
+    return DType(dtype).kind == "uint"
+
+
+def parse_dtype(dtype: str) -> DType:
+    return DType(dtype)

@@ -15,7 +15,6 @@ from typing import Any
 
 from .buffer import Buffer, BufferRegion, MatchBufferRegion
 from .deep_recursion import with_room
-from .dtype import is_bool
 from .expr import BinaryOp, CommReducer, Expr, FloatImm, IntImm, IterVar, Let, Range, Reduce, StringImm, Var
 from .function import IRModule, PrimFunc
 from .node import Node
@@ -87,7 +86,7 @@ def canonical_text(node: Any, block_names: bool = True) -> str:
 def plain(value: Any) -> Any:
     """Return the value of an attribute in Python's own types: numbers for constants, lists for tuples."""
     if isinstance(value, IntImm):
-        return bool(value.value) if is_bool(value.dtype) else value.value
+        return bool(value.value) if value.dtype.is_bool else value.value
     if isinstance(value, FloatImm):
         return value.value
     if isinstance(value, StringImm):

@@ -15,7 +15,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Union
 
-from .dtype import INDEX, bits_of, element_of, is_bool, is_float, is_int, is_signed, lanes_of, promote, with_lanes
+from .dtype import BOOL, INDEX, INT64, DType, promote
 from .node import Node, Part, apart, binds, holds, node, nodes, uses
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Expr(Node):
     """The base class of all expressions; ``dtype`` is the type of the value."""
 
     __slots__ = ()
-    dtype: str
+    dtype: DType
     __hash__ = object.__hash__
 
     def __add__(self, other: ExprLike) -> Expr:
@@ -110,7 +110,7 @@ class Expr(Node):
         return _bitwise("tir.shift_right", None, self, other)
 
     def __invert__(self) -> Expr:
-        return Not(self) if is_bool(self.dtype) else Call("tir.bitwise_not", (self,), self.dtype)
+        return Not(self) if self.dtype.is_bool else Call("tir.bitwise_not", (self,), self.dtype)
 
     def __bool__(self) -> bool:
         raise ValueError(
@@ -136,7 +136,11 @@ class Var(Expr):
     """Represents a variable. Two variables are the same only if they are the same object, whatever their names."""
 
     name: str
-    dtype: str = INDEX
+    dtype: DType = INDEX
+
+    if TYPE_CHECKING:  # a data type may be given as a text
+
+        def __init__(self, name: str, dtype: str = INDEX) -> None: ...
 
     @property
     def name_hint(self) -> str:
@@ -149,7 +153,11 @@ class IntImm(Expr):
     """Represents an integer or bool constant."""
 
     value: int
-    dtype: str = INDEX
+    dtype: DType = INDEX
+
+    if TYPE_CHECKING:  # a data type may be given as a text
+
+        def __init__(self, value: int, dtype: str = INDEX) -> None: ...
 
     def __bool__(self) -> bool:
         return self.value != 0
@@ -165,7 +173,11 @@ class FloatImm(Expr):
     """Represents a floating-point constant; infinities and NaN are allowed."""
 
     value: float
-    dtype: str = "float32"
+    dtype: DType = DType("float32")
+
+    if TYPE_CHECKING:  # a data type may be given as a text
+
+        def __init__(self, value: float, dtype: str = "float32") -> None: ...
 
     def __float__(self) -> float:
         return self.value
@@ -176,7 +188,11 @@ class StringImm(Expr):
     """Represents a string constant, an argument of some calls and attributes."""
 
     value: str
-    dtype: str = "handle"
+    dtype: DType = DType("handle")
+
+    if TYPE_CHECKING:  # a data type may be given as a text
+
+        def __init__(self, value: str, dtype: str = "handle") -> None: ...
 
 
 @node
@@ -189,7 +205,7 @@ class BinaryOp(Expr):
     parts = nodes("a", "b")
 
     @property
-    def dtype(self) -> str:  # type: ignore[override]
+    def dtype(self) -> DType:  # type: ignore[override]
         first = self.a
         while isinstance(first, BinaryOp) and not isinstance(first, CmpOp):  # in a long sum the left operands nest
             first = first.a
@@ -265,8 +281,8 @@ class CmpOp(BinaryOp):
     __slots__ = ()
 
     @property
-    def dtype(self) -> str:  # type: ignore[override]
-        return with_lanes("bool", lanes_of(self.a.dtype))
+    def dtype(self) -> DType:  # type: ignore[override]
+        return BOOL.with_lanes(self.a.dtype.lanes)
 
 
 class EQ(CmpOp):
@@ -338,7 +354,7 @@ class Not(Expr):
     parts = nodes("a")
 
     @property
-    def dtype(self) -> str:  # type: ignore[override]
+    def dtype(self) -> DType:  # type: ignore[override]
         return self.a.dtype
 
 
@@ -353,7 +369,7 @@ class Select(Expr):
     parts = nodes("condition", "true_value", "false_value")
 
     @property
-    def dtype(self) -> str:  # type: ignore[override]
+    def dtype(self) -> DType:  # type: ignore[override]
         return self.true_value.dtype
 
 
@@ -361,8 +377,12 @@ class Select(Expr):
 class Cast(Expr):
     """Converts the value to ``dtype``. To an integer it truncates; to a narrower float it rounds to nearest even."""
 
-    dtype: str
+    dtype: DType
     value: Expr
+
+    if TYPE_CHECKING:  # a data type may be given as a text
+
+        def __init__(self, dtype: str, value: Expr) -> None: ...
 
     parts = nodes("value")
 
@@ -378,8 +398,8 @@ class Ramp(Expr):
     parts = nodes("base", "stride")
 
     @property
-    def dtype(self) -> str:  # type: ignore[override]
-        return with_lanes(self.base.dtype, self.lanes)
+    def dtype(self) -> DType:  # type: ignore[override]
+        return self.base.dtype.with_lanes(self.lanes)
 
 
 @node
@@ -392,8 +412,8 @@ class Broadcast(Expr):
     parts = nodes("value")
 
     @property
-    def dtype(self) -> str:  # type: ignore[override]
-        return with_lanes(self.value.dtype, self.lanes)
+    def dtype(self) -> DType:  # type: ignore[override]
+        return self.value.dtype.with_lanes(self.lanes)
 
 
 @node
@@ -406,8 +426,8 @@ class Shuffle(Expr):
     parts = nodes("vectors")
 
     @property
-    def dtype(self) -> str:  # type: ignore[override]
-        return with_lanes(self.vectors[0].dtype, len(self.indices))
+    def dtype(self) -> DType:  # type: ignore[override]
+        return self.vectors[0].dtype.with_lanes(len(self.indices))
 
 
 @node
@@ -416,7 +436,11 @@ class Call(Expr):
 
     op: str
     args: tuple[Expr, ...]
-    dtype: str
+    dtype: DType
+
+    if TYPE_CHECKING:  # a data type may be given as a text
+
+        def __init__(self, op: str, args: tuple[Expr, ...], dtype: str) -> None: ...
 
     parts = nodes("args")
 
@@ -432,7 +456,7 @@ class Let(Expr):
     parts = nodes("value") + binds("var") + nodes("body")
 
     @property
-    def dtype(self) -> str:  # type: ignore[override]
+    def dtype(self) -> DType:  # type: ignore[override]
         return self.body.dtype
 
 
@@ -452,11 +476,11 @@ class BufferLoad(Expr):
     parts = uses("buffer") + nodes("indices", "predicate")
 
     @property
-    def dtype(self) -> str:  # type: ignore[override]
-        lanes = max([lanes_of(i.dtype) for i in self.indices], default=1)
+    def dtype(self) -> DType:  # type: ignore[override]
+        lanes = max([i.dtype.lanes for i in self.indices], default=1)
         if lanes == 1:
             return self.buffer.dtype
-        return with_lanes(self.buffer.dtype, lanes * lanes_of(self.buffer.dtype))
+        return self.buffer.dtype.with_lanes(lanes * self.buffer.dtype.lanes)
 
 
 @node
@@ -590,7 +614,7 @@ class Reduce(Expr):
     parts = apart("combiner", "axis") + nodes("source", "condition", "init")
 
     @property
-    def dtype(self) -> str:  # type: ignore[override]
+    def dtype(self) -> DType:  # type: ignore[override]
         return self.source[self.value_index].dtype
 
 
@@ -609,24 +633,24 @@ def const(value: int | float | bool, dtype: str | None = None) -> Expr:
         return IntImm(value)
     if dtype is None:
         dtype = "bool" if isinstance(value, bool) else _int_type(value) if isinstance(value, int) else "float32"
-    lanes = lanes_of(dtype)
-    if lanes > 1:
-        return Broadcast(const(value, element_of(dtype)), lanes)
-    if is_float(dtype):
-        return FloatImm(float(value), dtype)
-    if is_bool(dtype):
-        return IntImm(int(bool(value)), dtype)
+    kind = DType(dtype)
+    if kind.lanes > 1:
+        return Broadcast(const(value, kind.element), kind.lanes)
+    if kind.is_float:
+        return FloatImm(float(value), kind)
+    if kind.is_bool:
+        return IntImm(int(bool(value)), kind)
     if isinstance(value, float) and (not math.isfinite(value) or value != int(value)):
         raise ValueError(f"{value!r} is not a constant of type {dtype}")
-    return IntImm(int(value), dtype)
+    return IntImm(int(value), kind)
 
 
-def _int_type(value: int) -> str:
+def _int_type(value: int) -> DType:
     """Return the type of an integer for which no type is given."""
     if -0x80000000 <= value <= 0x7FFFFFFF:
         return INDEX
     if -(1 << 63) <= value < 1 << 63:
-        return "int64"
+        return INT64
     raise ValueError(f"{value} does not fit in 64 bits; constants are at most {(1 << 63) - 1}")
 
 
@@ -654,25 +678,25 @@ def convert(x: Any, dtype: str | None = None) -> Expr:
 def cast(dtype: str, value: ExprLike) -> Expr:
     """Return ``value`` converted to ``dtype``, with the same lanes; a constant gives a constant."""
     e = convert(value)
-    dtype = with_lanes(dtype, lanes_of(e.dtype))
-    if e.dtype == dtype:
+    to = DType(dtype).with_lanes(e.dtype.lanes)
+    if e.dtype == to:
         return e
-    if isinstance(e, IntImm) and (is_int(dtype) or is_float(dtype)) and not is_bool(e.dtype):
-        return const(_wrap(e.value, dtype) if is_int(dtype) else e.value, dtype)
-    if isinstance(e, FloatImm) and is_float(dtype):
-        if bits_of(e.dtype) >= bits_of(dtype):
-            return const(e.value, dtype)
+    if isinstance(e, IntImm) and (to.is_int or to.is_float) and not e.dtype.is_bool:
+        return const(_wrap(e.value, to) if to.is_int else e.value, to)
+    if isinstance(e, FloatImm) and to.is_float:
+        if e.dtype.bits >= to.bits:
+            return const(e.value, to)
         if e.dtype == "float32" and abs(e.value) < 3.4e38:  # the value that float32 holds is widened
-            return const(struct.unpack("f", struct.pack("f", e.value))[0], dtype)
-    return Cast(dtype, e)
+            return const(struct.unpack("f", struct.pack("f", e.value))[0], to)
+    return Cast(to, e)
 
 
 def _negate(e: Expr) -> Expr:
     if isinstance(e, FloatImm):
         return FloatImm(-e.value, e.dtype)
-    if is_signed(e.dtype):
+    if e.dtype.is_signed:
         return _binary(Mul, e, const(-1, e.dtype))
-    return Mul(e, const(-1.0, e.dtype)) if is_float(e.dtype) else _binary(Sub, const(0, e.dtype), e)
+    return Mul(e, const(-1.0, e.dtype)) if e.dtype.is_float else _binary(Sub, const(0, e.dtype), e)
 
 
 def match_types(a: Any, b: Any) -> tuple[Expr, Expr]:
@@ -687,31 +711,31 @@ def match_types(a: Any, b: Any) -> tuple[Expr, Expr]:
     if a.dtype == b.dtype:
         return a, b
     dtype = promote(a.dtype, b.dtype)
-    lanes = lanes_of(dtype)
-    return _widen(cast(element_of(dtype), a), lanes), _widen(cast(element_of(dtype), b), lanes)
+    lanes = dtype.lanes
+    return _widen(cast(dtype.element, a), lanes), _widen(cast(dtype.element, b), lanes)
 
 
-def _like(value: int | float, dtype: str) -> Expr:
+def _like(value: int | float, dtype: DType) -> Expr:
     if isinstance(value, bool):
-        return const(value, "bool" if is_bool(dtype) else dtype)
-    if isinstance(value, float) and not is_float(dtype):
-        return const(value, with_lanes("float32", lanes_of(dtype)))
-    if is_bool(dtype) or (isinstance(value, int) and element_of(dtype) in (INDEX, "int64")):
+        return const(value, "bool" if dtype.is_bool else dtype)
+    if isinstance(value, float) and not dtype.is_float:
+        return const(value, DType("float32").with_lanes(dtype.lanes))
+    if dtype.is_bool or (isinstance(value, int) and dtype.element in (INDEX, "int64")):
         wide = _int_type(int(value))  # a number that int32 does not hold makes both operands 64 bits wide
-        return const(value, dtype if wide == INDEX and not is_bool(dtype) else with_lanes(wide, lanes_of(dtype)))
+        return const(value, dtype if wide == INDEX and not dtype.is_bool else wide.with_lanes(dtype.lanes))
     return const(value, dtype)
 
 
 def _widen(e: Expr, lanes: int) -> Expr:
-    return Broadcast(e, lanes) if lanes > 1 and lanes_of(e.dtype) == 1 else e
+    return Broadcast(e, lanes) if lanes > 1 and e.dtype.lanes == 1 else e
 
 
-def _wrap(value: int, dtype: str) -> int:
+def _wrap(value: int, dtype: DType) -> int:
     if dtype == INDEX and -0x80000000 <= value <= 0x7FFFFFFF:
         return value
-    bits = bits_of(dtype)
+    bits = dtype.bits
     value &= (1 << bits) - 1
-    return value - (1 << bits) if dtype.startswith("int") and value >> (bits - 1) else value
+    return value - (1 << bits) if dtype.is_signed and value >> (bits - 1) else value
 
 
 _FOLD: dict[type, Callable[[Any, Any], Any]] = {
@@ -731,11 +755,11 @@ _NAN_AWARE = (Min, Max)
 def make_binary(cls: type[BinaryOp], a: Expr, b: Expr) -> Expr:
     """Return a binary node over operands of one type, simplified where constants allow: ``x + 0``, ``x * 1`` of
     integers."""
-    if isinstance(a, IntImm) and isinstance(b, IntImm) and cls in _FOLD and not is_bool(a.dtype):
+    if isinstance(a, IntImm) and isinstance(b, IntImm) and cls in _FOLD and not a.dtype.is_bool:
         if b.value == 0 and cls in (FloorDiv, FloorMod, TruncDiv, TruncMod):
             raise ZeroDivisionError(f"division of {a.value} by zero while building an expression")
         return IntImm(_wrap(int(_FOLD[cls](a.value, b.value)), a.dtype), a.dtype)
-    if is_int(a.dtype):
+    if a.dtype.is_int:
         if isinstance(b, IntImm):
             if b.value == 0 and cls in (Add, Sub):
                 return a
@@ -758,12 +782,12 @@ def _binary(cls: type[BinaryOp], a: Any, b: Any) -> Expr:
         a, b = match_types(a, b)
     except TypeError:
         return NotImplemented  # type: ignore[return-value]
-    if cls is Div and is_int(a.dtype):
+    if cls is Div and a.dtype.is_int:
         cls = TruncDiv
-    if cls in (FloorDiv, FloorMod) and is_float(a.dtype):
+    if cls in (FloorDiv, FloorMod) and a.dtype.is_float:
         floored = Call("tir.floor", (Div(a, b),), a.dtype)
         return floored if cls is FloorDiv else Sub(a, Mul(floored, b))
-    if is_bool(a.dtype) and not is_bool(b.dtype):  # pragma: no cover - match_types makes both alike
+    if a.dtype.is_bool and not b.dtype.is_bool:  # pragma: no cover - match_types makes both alike
         a = cast(b.dtype, a)
     return make_binary(cls, a, b)
 
@@ -795,9 +819,9 @@ def _identical(a: Expr, b: Expr) -> bool:
 
 def _bitwise(op: str, logical: type[BinaryOp] | None, a: Any, b: Any) -> Expr:
     a, b = match_types(a, b)
-    if is_bool(a.dtype) and logical is not None:
+    if a.dtype.is_bool and logical is not None:
         return logical(a, b)
-    if not is_int(a.dtype):
+    if not a.dtype.is_int:
         raise TypeError(f"{op} needs integers, got {a.dtype} and {b.dtype}")
     return Call(op, (a, b), a.dtype)
 

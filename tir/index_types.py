@@ -5,7 +5,7 @@ It may therefore be moved, and computed in more bits.
 
 from __future__ import annotations
 
-from .dtype import is_int, max_value, min_value
+from .dtype import max_value, min_value
 from .expr import Add, Cast, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, Var
 
 INDEX_TYPES = frozenset(("int32", "int64"))
@@ -31,4 +31,4 @@ def index_like(e: Expr) -> bool:
 def widens(e: Cast) -> bool:
     """Return whether a conversion from integer to integer keeps every value."""
     source, to = e.value.dtype, e.dtype
-    return is_int(source) and min_value(to) <= min_value(source) and max_value(source) <= max_value(to)
+    return source.is_int and min_value(to) <= min_value(source) and max_value(source) <= max_value(to)

@@ -14,7 +14,7 @@ from typing import Any
 
 from .arith.interval import EVERYTHING, Interval
 from .buffer import Buffer, BufferRegion, MatchBufferRegion
-from .dtype import INDEX, element_of, max_value, min_value
+from .dtype import INDEX, DType, max_value, min_value
 from .expr import (
     Add,
     Broadcast,
@@ -57,7 +57,7 @@ def widened(func: PrimFunc) -> PrimFunc:
 
     Scalar parameters keep their types, so the function is called as before.
     """
-    return with_index_dtype(func, WIDE, params=False) if needs_wide_indices(func) else func
+    return with_index_dtype(func, DType(WIDE), params=False) if needs_wide_indices(func) else func
 
 
 def unified(func: PrimFunc) -> PrimFunc:
@@ -68,10 +68,10 @@ def unified(func: PrimFunc) -> PrimFunc:
     """
     mixed = len(_index_types(func)) > 1
     wide = mixed or _vectors_over_products(func) or needs_wide_indices(func)
-    return with_index_dtype(func, WIDE, params=False) if wide else func
+    return with_index_dtype(func, DType(WIDE), params=False) if wide else func
 
 
-def with_index_dtype(func: PrimFunc, dtype: str, *, params: bool = True) -> PrimFunc:
+def with_index_dtype(func: PrimFunc, dtype: DType, *, params: bool = True) -> PrimFunc:
     """Return ``func`` with loops, block axes, sizes and indices of type ``dtype``, int32 or int64.
 
     With ``params`` scalar parameters that are sizes or indices get the type as well. ValueError when ``dtype`` is
@@ -222,7 +222,7 @@ class _Retyper:
     """Rewrites one function. :meth:`index` returns index expressions in the new type, :meth:`data` keeps the type of a
     value."""
 
-    def __init__(self, func: PrimFunc, dtype: str, params: bool) -> None:
+    def __init__(self, func: PrimFunc, dtype: DType, params: bool) -> None:
         self.func = func
         self.dtype = dtype
         self.vars: dict[Var, Expr] = {}
@@ -368,7 +368,7 @@ class _Retyper:
 
     def index(self, e: Expr) -> Expr:
         """Return ``e``, an integer used as an index or a size, in the new type."""
-        if element_of(e.dtype) not in _INDEX_TYPES:
+        if e.dtype.element not in _INDEX_TYPES:
             return self.data(e)
         if isinstance(e, IntImm):
             return e if e.dtype == self.dtype else self.constant(e.value)
@@ -421,9 +421,9 @@ class _Retyper:
                 return e if a is e.a and b is e.b else type(e)(a, b)
         if isinstance(e, Cast) and self.is_index(e.value):
             value = self.index(e.value)
-            return e if value is e.value else cast(element_of(e.dtype), value)
+            return e if value is e.value else cast(e.dtype.element, value)
         if isinstance(e, (*_ARITHMETIC, Ramp, Broadcast)) and self.is_index(e):
-            return cast(element_of(e.dtype), self.index(e))
+            return cast(e.dtype.element, self.index(e))
         if isinstance(e, Let) and self.is_index(e.value):
             var, value, body = self.new(e.var), self.index(e.value), self.data(e.body)
             return e if var is e.var and value is e.value and body is e.body else Let(var, value, body)
@@ -444,7 +444,7 @@ def _plain(e: Expr) -> bool:
         return _plain(e.a) and _plain(e.b)
     if isinstance(e, Ramp):
         return _plain(e.base) and _plain(e.stride)
-    return isinstance(e, (Broadcast, Cast)) and element_of(e.dtype) in _INDEX_TYPES and _plain(e.value)
+    return isinstance(e, (Broadcast, Cast)) and e.dtype.element in _INDEX_TYPES and _plain(e.value)
 
 
 _STATEMENTS: Mapping[type, Any] = {

@@ -14,7 +14,7 @@ import numpy as np
 
 from .buffer import BufferRegion
 from .deep_recursion import in_room, nesting
-from .dtype import is_bool, is_float, max_value, min_value
+from .dtype import max_value, min_value
 from .expr import BufferLoad, Call, IntImm, Var, is_const_int
 from .function import IRModule, PrimFunc
 from .interpret_expr import InterpretError
@@ -378,7 +378,7 @@ def _scalar(param: Var, arg: Any, position: int) -> Any:
         arg = arg.item()
     if not isinstance(arg, (int, float)):
         raise InterpretError(f"{where} is a {type(arg).__name__}, expected a number of type {param.dtype}")
-    if is_float(param.dtype) or is_bool(param.dtype):
+    if param.dtype.is_float or param.dtype.is_bool:
         return scalar_type(param.dtype)(arg)
     if arg != int(arg) or not min_value(param.dtype) <= arg <= max_value(param.dtype):
         raise InterpretError(f"{where} is {arg}, which is no {param.dtype}")

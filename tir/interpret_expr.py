@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from .dtype import element_of, is_float, is_int, lanes_of, parse_dtype
 from .expr import (
     EQ,
     GE,
@@ -161,15 +160,15 @@ class ExprCompiler:
 
     def _binary(self, e: BinaryOp, depth: int) -> str:
         a, b = self.text(e.a, depth), self.text(e.b, depth)
-        kind, _, lanes = parse_dtype(e.dtype)
+        kind, lanes = e.dtype.kind, e.dtype.lanes
         infix = _INFIX.get(type(e))
-        divided = _DIVISIONS.get(type(e)) if is_int(e.dtype) else None
+        divided = _DIVISIONS.get(type(e)) if e.dtype.is_int else None
         if divided is not None and (infix is None or not _divides_plainly(e.b)):
             return f"{self._name(divider(divided, e.dtype))}({a}, {b})"
         if type(e) in (Min, Max):
             if lanes > 1:
                 op: Any = np.minimum if type(e) is Min else np.maximum
-            elif is_float(e.dtype):
+            elif e.dtype.is_float:
                 op = fmin if type(e) is Min else fmax
             else:
                 op = min if type(e) is Min else max
@@ -182,54 +181,54 @@ class ExprCompiler:
             text = f"({a} {infix} {b})"
         if kind == "bfloat":
             return f"{self._name(round_bfloat16)}({text})"
-        if is_int(e.dtype) and lanes == 1 and type(e) in (Add, Sub, Mul) and not index_like(e):
+        if e.dtype.is_int and lanes == 1 and type(e) in (Add, Sub, Mul) and not index_like(e):
             return f"{self._name(wrapper(e.dtype))}({text})"
         return text
 
     def _compare(self, e: CmpOp, depth: int) -> str:
         text = f"({self.text(e.a, depth)} {_INFIX[type(e)]} {self.text(e.b, depth)})"
-        return f"bool{text}" if lanes_of(e.dtype) == 1 and is_float(e.a.dtype) else text
+        return f"bool{text}" if e.dtype.lanes == 1 and e.a.dtype.is_float else text
 
     def _logical(self, e: And | Or, depth: int) -> str:
         a, b = self.text(e.a, depth), self.text(e.b, depth)
-        if lanes_of(e.dtype) > 1:
+        if e.dtype.lanes > 1:
             return f"({a} {'&' if isinstance(e, And) else '|'} {b})"
         return f"({a} {'and' if isinstance(e, And) else 'or'} {b})"
 
     def _not(self, e: Not, depth: int) -> str:
         a = self.text(e.a, depth)
-        return f"(~{a})" if lanes_of(e.dtype) > 1 else f"(not {a})"
+        return f"(~{a})" if e.dtype.lanes > 1 else f"(not {a})"
 
     def _select(self, e: Select, depth: int) -> str:
         c, t, f = [self.text(x, depth) for x in (e.condition, e.true_value, e.false_value)]
-        if lanes_of(e.condition.dtype) > 1:
+        if e.condition.dtype.lanes > 1:
             return f"np.where({c}, {t}, {f})"
         return f"{self._name(_pick)}({c}, {t}, {f})"
 
     def _cast(self, e: Cast, depth: int) -> str:
         if e.dtype == e.value.dtype:
             return self.text(e.value, depth)
-        convert = caster(element_of(e.dtype), element_of(e.value.dtype), lanes_of(e.dtype) > 1)
+        convert = caster(e.dtype.element, e.value.dtype.element, e.dtype.lanes > 1)
         return f"{self._name(convert)}({self.text(e.value, depth)})"
 
     def _ramp(self, e: Ramp, depth: int) -> str:
-        lanes = self._name(np.arange(e.lanes, dtype=value_dtype(element_of(e.dtype))))
+        lanes = self._name(np.arange(e.lanes, dtype=value_dtype(e.dtype.element)))
         return f"({self.text(e.base, depth)} + {self.text(e.stride, depth)} * {lanes})"
 
     def _broadcast(self, e: Broadcast, depth: int) -> str:
-        dtype = self._name(value_dtype(element_of(e.dtype)))
+        dtype = self._name(value_dtype(e.dtype.element))
         return f"np.full({e.lanes}, {self.text(e.value, depth)}, {dtype})"
 
     def _shuffle(self, e: Shuffle, depth: int) -> str:
-        parts = [self.text(v, depth) if lanes_of(v.dtype) > 1 else f"[{self.text(v, depth)}]" for v in e.vectors]
+        parts = [self.text(v, depth) if v.dtype.lanes > 1 else f"[{self.text(v, depth)}]" for v in e.vectors]
         joined = f"np.concatenate(({', '.join(parts)},))" if len(parts) > 1 else f"{parts[0]}"
         if len(e.indices) == 1:
             lane = f"{joined}[{e.indices[0]}]"
-            return lane if is_float(e.dtype) else f"int({lane})"
+            return lane if e.dtype.is_float else f"int({lane})"
         return f"{joined}[{self._name(list(e.indices))}]"
 
     def _load(self, e: BufferLoad, depth: int) -> str:
-        lanes = max([lanes_of(i.dtype) for i in e.indices], default=1)
+        lanes = max([i.dtype.lanes for i in e.indices], default=1)
         load = self._name(self._loader(e.buffer, lanes, e.predicate is not None))
         args = [self.text(i, depth) for i in e.indices]
         if e.predicate is not None:
@@ -264,7 +263,7 @@ class ExprCompiler:
 
     def _choice(self, e: Call, depth: int) -> str:
         condition, yes, no = [self.text(a, depth) for a in e.args]
-        if lanes_of(e.args[0].dtype) > 1:
+        if e.args[0].dtype.lanes > 1:
             return f"np.where({condition}, {yes}, {no})"
         return f"({yes} if {condition} else {no})"
 

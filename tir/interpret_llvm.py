@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from .dtype import DType
 from .intrinsics import operation_named
 from .intrinsics.numpy_meaning import dot2_bf16, dot4_u8i8
 from .rounding import bfloat16_from_bits
@@ -25,7 +26,7 @@ _SAME = {
 }  # fmt: skip
 
 
-def llvm_evaluator(name: str, dtype: str, sources: tuple[str, ...]) -> Callable[..., Any] | None:
+def llvm_evaluator(name: str, dtype: DType, sources: tuple[DType, ...]) -> Callable[..., Any] | None:
     """Return the evaluator of the intrinsic ``name``; None when it is unknown here."""
     if re.fullmatch(r"llvm\.x86\.avx512\.vpdpbusd\.(128|256|512)", name):
         return _vpdpbusd

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from .buffer import Buffer, BufferRegion
-from .dtype import element_of, is_bool, is_float, lanes_of, parse_dtype, to_numpy
+from .dtype import to_numpy
 from .expr import Expr, IntImm, Var
 from .interpret_expr import ExprCompiler, InterpretError
 from .numpy_values import wrapper
@@ -37,7 +37,7 @@ class View:
     def set(self, array: np.ndarray) -> None:
         """Use ``array`` as the memory from now on."""
         self.array = array
-        self.shape = array.shape if lanes_of(self.buffer.dtype) == 1 else array.shape[:-1]
+        self.shape = array.shape if self.buffer.dtype.lanes == 1 else array.shape[:-1]
 
     def check(self, what: str, indices: tuple[Any, ...], mask: Any = None) -> None:
         """Raise InterpretError unless all ``indices`` (of the lanes that ``mask`` marks) are inside."""
@@ -95,7 +95,7 @@ class Memory:
         found = self._views.get(buffer)
         if found is None:
             found = self._views[buffer] = View(buffer)
-            if lanes_of(buffer.dtype) > 1 and parse_dtype(buffer.dtype).kind == "bfloat":
+            if buffer.dtype.lanes > 1 and buffer.dtype.kind == "bfloat":
                 raise InterpretError(f"buffer {buffer.name}: vectors of bfloat16 are not stored")
         return found
 
@@ -115,12 +115,12 @@ class Memory:
         where = f"argument {position} ({buffer.name})"
         if not isinstance(arg, np.ndarray):
             raise InterpretError(f"{where} is a {type(arg).__name__}, not a NumPy array")
-        wanted = to_numpy(element_of(buffer.dtype))
+        wanted = to_numpy(buffer.dtype.element)
         if arg.dtype.name == "bfloat16":
             arg = arg.view(np.uint16)
         if arg.dtype != wanted:
             raise InterpretError(f"{where} has dtype {arg.dtype}, expected {wanted}")
-        ndim = len(buffer.shape) + (lanes_of(buffer.dtype) > 1)
+        ndim = len(buffer.shape) + (buffer.dtype.lanes > 1)
         if arg.ndim != ndim:
             raise InterpretError(f"{where} has {arg.ndim} dimensions, expected {ndim}")
         for e, n in zip(buffer.shape, arg.shape, strict=False):
@@ -162,13 +162,13 @@ class Memory:
         """Give ``buffer`` new memory, filled with NaN or, for integers, with a pattern."""
         shape = tuple([self.value(e) for e in buffer.shape])
         strides = tuple([self.value(e) for e in buffer.strides]) or _row_major(shape)
-        lanes = lanes_of(buffer.dtype)
+        lanes = buffer.dtype.lanes
         size = 0 if 0 in shape else 1 + sum([(n - 1) * s for n, s in zip(shape, strides, strict=True)])
-        kind = to_numpy(element_of(buffer.dtype))
+        kind = to_numpy(buffer.dtype.element)
         flat = np.empty(size * lanes, kind)
         if kind.kind == "f":
             flat.fill(np.nan)
-        elif parse_dtype(buffer.dtype).kind == "bfloat":
+        elif buffer.dtype.kind == "bfloat":
             flat.fill(0x7FC0)
         else:
             flat.view(np.uint8).fill(1 if kind.kind == "b" else 0x5A)
@@ -218,10 +218,10 @@ class Memory:
     def _look_at(
         self, buffer: Buffer, flat: np.ndarray, shape: tuple[int, ...], strides: tuple[int, ...], offset: int
     ) -> None:
-        wanted = to_numpy(element_of(buffer.dtype))
+        wanted = to_numpy(buffer.dtype.element)
         if flat.dtype != wanted:
             flat = flat.view(wanted)
-        lanes = lanes_of(buffer.dtype)
+        lanes = buffer.dtype.lanes
         if lanes > 1:
             shape, strides = (*shape, lanes), (*[s * lanes for s in strides], 1)
         last = offset + sum([(n - 1) * s for n, s in zip(shape, strides, strict=True)])
@@ -239,13 +239,13 @@ class Memory:
     def loader(self, buffer: Buffer, lanes: int, masked: bool) -> Callable[..., Any]:
         """Return the function ``([mask,] *indices) -> value`` that reads ``buffer``."""
         v = self.view(buffer)
-        kind = parse_dtype(buffer.dtype).kind
+        kind = buffer.dtype.kind
         if kind == "bfloat":
             finish: Callable[[Any], Any] = bfloat16_from_bits
-        elif lanes > 1 or lanes_of(buffer.dtype) > 1:
+        elif lanes > 1 or buffer.dtype.lanes > 1:
             finish = np.array
         else:
-            finish = (lambda x: x) if is_float(buffer.dtype) else (lambda x: x.item())
+            finish = (lambda x: x) if buffer.dtype.is_float else (lambda x: x.item())
         if masked:
 
             def load_masked(mask: Any, *indices: Any) -> Any:
@@ -264,7 +264,7 @@ class Memory:
                 return finish(v.array[indices])
 
             return load
-        return _fast_loader(v, len(buffer.shape), is_float(buffer.dtype))
+        return _fast_loader(v, len(buffer.shape), buffer.dtype.is_float)
 
     def locator(self, buffer: Buffer) -> Callable[..., Any]:
         """Return the function ``(*indices) -> memory from that element on``, a flat array."""
@@ -282,9 +282,9 @@ class Memory:
     def storer(self, buffer: Buffer, masked: bool) -> Callable[..., None]:
         """Return the function ``([mask,] value, *indices)`` that writes ``buffer``."""
         v = self.view(buffer)
-        kind = parse_dtype(buffer.dtype).kind
+        kind = buffer.dtype.kind
         to_memory: Callable[[Any], Any] = bfloat16_to_bits if kind == "bfloat" else lambda x: x
-        wrap = None if kind in ("bfloat", "float") or is_bool(buffer.dtype) else wrapper(element_of(buffer.dtype))
+        wrap = None if kind in ("bfloat", "float") or buffer.dtype.is_bool else wrapper(buffer.dtype.element)
         if masked:
 
             def store_masked(mask: Any, value: Any, *indices: Any) -> None:
@@ -302,7 +302,7 @@ class Memory:
                 value = wrap(value)
             v.array[indices] = to_memory(value)
 
-        if self.check_regions or kind != "float" or lanes_of(buffer.dtype) > 1 or not 1 <= len(buffer.shape) <= 2:
+        if self.check_regions or kind != "float" or buffer.dtype.lanes > 1 or not 1 <= len(buffer.shape) <= 2:
             return store
         return _fast_storer(v, len(buffer.shape), store)
 

@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from .dtype import parse_dtype, to_numpy
+from .dtype import DType, to_numpy
 from .rounding import round_bfloat16
 
 
-def value_dtype(dtype: str) -> np.dtype:
+def value_dtype(dtype: DType) -> np.dtype:
     """Return the NumPy type in which values of one lane are computed."""
-    return np.dtype("float32") if parse_dtype(dtype).kind == "bfloat" else to_numpy(dtype)
+    return np.dtype("float32") if dtype.kind == "bfloat" else to_numpy(dtype)
 
 
-def scalar_type(dtype: str) -> Callable[[Any], Any]:
+def scalar_type(dtype: DType) -> Callable[[Any], Any]:
     """Return a function that makes a scalar of ``dtype`` from a Python number."""
-    kind = parse_dtype(dtype).kind
+    kind = dtype.kind
     if kind == "bfloat":
         return lambda v: round_bfloat16(np.float32(v))
     if kind == "float":
@@ -31,9 +31,9 @@ def scalar_type(dtype: str) -> Callable[[Any], Any]:
     return bool if kind == "bool" else int
 
 
-def wrapper(dtype: str) -> Callable[[int], int]:
+def wrapper(dtype: DType) -> Callable[[int], int]:
     """Return a function that wraps a Python int to the range of an integer type, like the machine."""
-    kind, bits, _ = parse_dtype(dtype)
+    kind, bits = dtype.kind, dtype.bits
     mask = (1 << bits) - 1
     if kind != "int":
         return lambda v: v & mask
@@ -41,12 +41,12 @@ def wrapper(dtype: str) -> Callable[[int], int]:
     return lambda v: v if -half <= v < half else ((v + half) & mask) - half
 
 
-def divider(kind: str, dtype: str) -> Callable[[Any, Any], Any]:
+def divider(kind: str, dtype: DType) -> Callable[[Any, Any], Any]:
     """Return one of ``floordiv floormod truncdiv truncmod`` for the integer type ``dtype``.
 
     A quotient and a remainder by zero are 0, and the smallest number divided by -1 is itself.
     """
-    if parse_dtype(dtype).lanes > 1:
+    if dtype.lanes > 1:
         return _VECTOR_DIVISIONS[kind]
     divide = _DIVISIONS[kind]
     if not kind.endswith("div"):
@@ -89,21 +89,21 @@ def fmin(a: Any, b: Any) -> Any:
     return a if a <= b or a != a else b
 
 
-def caster(dtype: str, source: str, vector: bool) -> Callable[[Any], Any]:
+def caster(dtype: DType, source: str, vector: bool) -> Callable[[Any], Any]:
     """Return the conversion from ``source`` to ``dtype``."""
-    to, given = parse_dtype(dtype), parse_dtype(source)
+    to, given = dtype, source
     out = value_dtype(dtype)
-    if to.kind == "bfloat":
+    if DType(to).kind == "bfloat":
         return lambda v: round_bfloat16(np.asarray(v, dtype=np.float32) if vector else np.float32(v))
     if vector:
-        if to.kind in ("int", "uint") and given.kind in ("float", "bfloat"):
+        if DType(to).kind in ("int", "uint") and DType(given).kind in ("float", "bfloat"):
             return lambda v: np.where(np.isfinite(v), np.trunc(v), 0.0).astype(np.int64).astype(out)
         return lambda v: v.astype(out)
-    if to.kind == "float":
-        return out.type if given.kind != "int" or given.bits < 64 else lambda v: out.type(np.int64(v))
-    if to.kind == "bool":
+    if DType(to).kind == "float":
+        return out.type if DType(given).kind != "int" or DType(given).bits < 64 else lambda v: out.type(np.int64(v))
+    if DType(to).kind == "bool":
         return lambda v: bool(v != 0)
-    if given.kind in ("float", "bfloat"):
-        wrap, lowest = wrapper(dtype), -(1 << (to.bits - 1)) if to.kind == "int" else 0
+    if DType(given).kind in ("float", "bfloat"):
+        wrap, lowest = wrapper(dtype), -(1 << (DType(to).bits - 1)) if DType(to).kind == "int" else 0
         return lambda v: wrap(int(v)) if math.isfinite(v) else lowest
     return lambda v, wrap=wrapper(dtype): wrap(int(v))  # type: ignore[misc]

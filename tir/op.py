@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .dtype import is_bool, max_value, min_value
+from .dtype import max_value, min_value
 from .expr import (
     And,
     Expr,
@@ -30,7 +30,7 @@ from .expr import (
 def select(cond: Any, t: Any, f: Any) -> Expr:
     """Return ``t`` where ``cond`` holds, else ``f``; both sides are evaluated."""
     c = convert(cond)
-    if not is_bool(c.dtype):
+    if not c.dtype.is_bool:
         raise TypeError(f"select: the condition is {c.dtype}, not bool")
     a, b = match_types(t, f)
     return Select(c, a, b)
@@ -92,7 +92,7 @@ def _chain(cls: Any, empty: bool, conds: tuple[Any, ...]) -> Expr:
     out: Expr | None = None
     for c in conds:
         e = convert(c)
-        if not is_bool(e.dtype):
+        if not e.dtype.is_bool:
             raise TypeError(f"a condition is {e.dtype}, not bool")
         out = e if out is None else cls(out, e)
     return const(empty, "bool") if out is None else out

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 from .buffer import Buffer, BufferRegion
-from .dtype import is_bool, is_float, is_int
 from .expr import (
     EQ,
     GE,
@@ -138,8 +137,8 @@ class ExprPrinter:
         if (self.typed and dtype != b.dtype) or folds(cls, a, b):
             return False
         if cls is FloorDiv or cls is FloorMod:
-            return not is_float(dtype)
-        return cls is not Div or not is_int(dtype)
+            return not dtype.is_float
+        return cls is not Div or not dtype.is_int
 
     def many(self, items: Any) -> str:
         """Return expressions separated by commas."""
@@ -210,7 +209,7 @@ class ExprPrinter:
         if hasattr(value, "items"):
             return self.mapping(value)
         if isinstance(value, IntImm):
-            return repr(bool(value.value)) if is_bool(value.dtype) else self.text(value)
+            return repr(bool(value.value)) if value.dtype.is_bool else self.text(value)
         if isinstance(value, (Expr, CommReducer)):
             return self.text(value)
         if isinstance(value, float) and not math.isfinite(value):
@@ -234,7 +233,7 @@ def _unknown(e: Any, p: ExprPrinter) -> str:
 
 
 def _int(e: IntImm, p: ExprPrinter) -> str:
-    if is_bool(e.dtype):
+    if e.dtype.is_bool:
         return f"T.bool({bool(e.value)})"
     return f"T.{e.dtype}({e.value})"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .dtype import parse_dtype
+from .dtype import DType
 
 
 def float_bits(value: float, dtype: str) -> int:
@@ -15,7 +15,8 @@ def float_bits(value: float, dtype: str) -> int:
 
     For bfloat16 the value is rounded to float32 first, as in the interpreter.
     """
-    kind, bits, _ = parse_dtype(dtype)
+    t = DType(dtype)
+    kind, bits = t.kind, t.bits
     if bits == 64:
         return int(struct.unpack("<Q", struct.pack("<d", value))[0])
     with np.errstate(over="ignore"):
@@ -28,7 +29,8 @@ def float_bits(value: float, dtype: str) -> int:
 
 def round_float(value: float, dtype: str) -> float:
     """Return the number of a floating-point type that is nearest to ``value``, which a constant of that type has."""
-    kind, bits, _ = parse_dtype(dtype)
+    t = DType(dtype)
+    kind, bits = t.kind, t.bits
     if bits == 64:
         return value
     with np.errstate(over="ignore"):

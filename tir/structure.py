@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from .dtype import is_float
 from .expr import (
     EQ,
     GE,
@@ -98,7 +97,7 @@ def negate(e: Expr) -> Expr | None:
 
     ``not a < b`` is ``b <= a`` for integers, but not for floats, because of NaN.
     """
-    if isinstance(e, CmpOp) and not is_float(e.a.dtype):
+    if isinstance(e, CmpOp) and not e.a.dtype.is_float:
         return _OPPOSITE[type(e)](e.a, e.b)
     if isinstance(e, Not):
         return e.a

@@ -36,7 +36,7 @@ from typing import Any
 from .analysis.undeclared_accesses import undeclared_access
 from .buffer import Buffer, BufferRegion
 from .deep_recursion import with_room
-from .dtype import is_bool, is_float, is_int, lanes_of, max_value, min_value, parse_dtype
+from .dtype import max_value, min_value
 from .expr import (
     BinaryOp,
     Broadcast,
@@ -146,7 +146,7 @@ class _Verifier:
             if symbols:
                 self.symbols(e)
             self.expr(e)
-            self.check(is_int(e.dtype) and lanes_of(e.dtype) == 1, f"a size of buffer `{buffer.name}` is {e.dtype}")
+            self.check(e.dtype.is_int and e.dtype.lanes == 1, f"a size of buffer `{buffer.name}` is {e.dtype}")
         self.enter(buffer)
         self.level[buffer] = len(self.blocks)
         if buffer.data not in self.known:
@@ -203,8 +203,8 @@ class _Verifier:
         elif cls is BufferStore:
             lanes = self.access(s.buffer, s.indices, s.predicate)
             self.expr(s.value)
-            want = parse_dtype(s.buffer.dtype)
-            have = parse_dtype(s.value.dtype)
+            want = s.buffer.dtype
+            have = s.value.dtype
             if (have.kind, have.bits, have.lanes) != (want.kind, want.bits, want.lanes * lanes):
                 raise self.fail(
                     f"{s.value.dtype} is stored to {lanes} element{'s' * (lanes > 1)} of `{s.buffer.name}`, "
@@ -251,7 +251,7 @@ class _Verifier:
         v = s.loop_var
         self.expr(s.min)
         self.expr(s.extent)
-        self.check(is_int(v.dtype) and lanes_of(v.dtype) == 1, f"loop variable `{v.name}` is {v.dtype}")
+        self.check(v.dtype.is_int and v.dtype.lanes == 1, f"loop variable `{v.name}` is {v.dtype}")
         self.check(
             s.min.dtype == v.dtype == s.extent.dtype,
             f"loop `{v.name}` is {v.dtype}, from {s.min.dtype}, over {s.extent.dtype}",
@@ -276,7 +276,7 @@ class _Verifier:
         for axis, value in zip(b.iter_vars, s.iter_values, strict=True):
             self.expr(value)
             self.check(
-                value.dtype == axis.var.dtype and is_int(value.dtype),
+                value.dtype == axis.var.dtype and value.dtype.is_int,
                 f"axis `{axis.var.name}` of block `{b.name_hint}` is {axis.var.dtype}, its value {value.dtype}",
             )
         self.condition(s.predicate)
@@ -333,7 +333,7 @@ class _Verifier:
         for r in region.region:
             self.expr(r.min)
             self.expr(r.extent)
-            self.check(is_int(r.min.dtype) and is_int(r.extent.dtype), f"a region of `{b.name}` is not of integers")
+            self.check(r.min.dtype.is_int and r.extent.dtype.is_int, f"a region of `{b.name}` is not of integers")
 
     def touched(self, buffer: Buffer, write: bool) -> None:
         for block, reads, writes in self.blocks[self.level.get(buffer, 0) :]:
@@ -358,14 +358,14 @@ class _Verifier:
         for index in indices:
             self.expr(index)
             dtype = index.dtype
-            self.check(is_int(dtype), f"`{buffer.name}` is indexed with {dtype}")
-        widths = {lanes_of(i.dtype) for i in indices} - {1}
+            self.check(dtype.is_int, f"`{buffer.name}` is indexed with {dtype}")
+        widths = {i.dtype.lanes for i in indices} - {1}
         self.check(len(widths) <= 1, f"the indices of `{buffer.name}` have {sorted(widths)} lanes")
         lanes = max(widths, default=1)
         if predicate is not None:
             self.expr(predicate)
             self.check(
-                is_bool(predicate.dtype) and lanes_of(predicate.dtype) == lanes,
+                predicate.dtype.is_bool and predicate.dtype.lanes == lanes,
                 f"the predicate of {lanes} lanes of `{buffer.name}` is {predicate.dtype}",
             )
         return lanes
@@ -387,8 +387,8 @@ class _Verifier:
                 raise self.fail(f"block `{self.hidden[e]}` uses the loop variable `{e.name}` from outside of it")
             return
         if cls is IntImm:
-            low, high = (0, 1) if is_bool(e.dtype) else (min_value(e.dtype), max_value(e.dtype))
-            self.check(lanes_of(e.dtype) == 1 and low <= e.value <= high, f"{e.value} is no {e.dtype}")
+            low, high = (0, 1) if e.dtype.is_bool else (min_value(e.dtype), max_value(e.dtype))
+            self.check(e.dtype.lanes == 1 and low <= e.value <= high, f"{e.value} is no {e.dtype}")
             return
         if id(e) in self.checked:
             return
@@ -404,7 +404,7 @@ class _Verifier:
             a, b = e.a.dtype, e.b.dtype
             if a != b:
                 raise self.fail(f"the operands of `{e}` are {a} and {b}")
-            if isinstance(e, LogicalOp) and not is_bool(a):
+            if isinstance(e, LogicalOp) and not a.is_bool:
                 raise self.fail(f"the operands of `{e}` are {a}, not bool")
             return
         if cls is BufferLoad:
@@ -438,14 +438,14 @@ def _no_problem(e: Any) -> str:
 def _select(e: Select) -> str:
     if e.true_value.dtype != e.false_value.dtype:
         return f"the sides are {e.true_value.dtype} and {e.false_value.dtype}"
-    lanes = lanes_of(e.condition.dtype)
-    if not is_bool(e.condition.dtype) or lanes not in (1, lanes_of(e.dtype)):
+    lanes = e.condition.dtype.lanes
+    if not e.condition.dtype.is_bool or lanes not in (1, e.dtype.lanes):
         return f"the condition is {e.condition.dtype}"
     return ""
 
 
 def _ramp(e: Ramp) -> str:
-    if e.base.dtype != e.stride.dtype or not is_int(e.base.dtype) or lanes_of(e.base.dtype) != 1 or e.lanes < 2:
+    if e.base.dtype != e.stride.dtype or not e.base.dtype.is_int or e.base.dtype.lanes != 1 or e.lanes < 2:
         return f"a ramp of {e.lanes} lanes from {e.base.dtype} in steps of {e.stride.dtype}"
     return ""
 
@@ -464,17 +464,17 @@ def _call(e: Call) -> str:
 def _shuffle(e: Shuffle) -> str:
     if len({v.dtype for v in e.vectors}) != 1:
         return "the vectors have different types"
-    count = sum(lanes_of(v.dtype) for v in e.vectors)
+    count = sum(v.dtype.lanes for v in e.vectors)
     return "" if all(0 <= i < count for i in e.indices) else f"an index is outside of {count} lanes"
 
 
 _PROBLEMS: dict[type, Any] = {
-    FloatImm: lambda e: "" if is_float(e.dtype) and lanes_of(e.dtype) == 1 else f"a fraction of type {e.dtype}",
-    Not: lambda e: "" if is_bool(e.dtype) else f"`not` of {e.dtype}",
+    FloatImm: lambda e: "" if e.dtype.is_float and e.dtype.lanes == 1 else f"a fraction of type {e.dtype}",
+    Not: lambda e: "" if e.dtype.is_bool else f"`not` of {e.dtype}",
     Select: _select,
-    Cast: lambda e: "" if lanes_of(e.dtype) == lanes_of(e.value.dtype) else f"{e.value.dtype} converted to {e.dtype}",
+    Cast: lambda e: "" if e.dtype.lanes == e.value.dtype.lanes else f"{e.value.dtype} converted to {e.dtype}",
     Ramp: _ramp,
-    Broadcast: lambda e: "" if lanes_of(e.value.dtype) == 1 else f"a broadcast of {e.value.dtype}",
+    Broadcast: lambda e: "" if e.value.dtype.lanes == 1 else f"a broadcast of {e.value.dtype}",
     Call: _call,
     Shuffle: _shuffle,
 }

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..tir.dtype import bytes_of
 from ..tir.expr import Add, BufferLoad, Cast, Expr, Mul, Var
 from ..tir.stmt import BufferStore
 from .program import BlockInfo, Use
@@ -65,7 +64,7 @@ class TiledBlock:
 
     def bytes_of(self, use: Use) -> int:
         """Bytes of the elements that a load goes through."""
-        return bytes_of(use.buffer.dtype) * math.prod(self.block.extents[v] for v in use.axes())
+        return use.buffer.dtype.bytes * math.prod(self.block.extents[v] for v in use.axes())
 
 
 @dataclass(frozen=True)

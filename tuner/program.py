@@ -12,7 +12,6 @@ from functools import cached_property
 from ..tir.arith import Analyzer
 from ..tir.arith.linear import Linear, collect
 from ..tir.buffer import Buffer
-from ..tir.dtype import bytes_of
 from ..tir.equal import structural_equal, structural_hash
 from ..tir.expr import BinaryOp, BufferLoad, Call, Cast, CmpOp, Div, Expr, IntImm, LogicalOp, Range, Var
 from ..tir.function import PrimFunc
@@ -201,7 +200,7 @@ class BlockInfo:
         declared regions count."""
         touched = [use.buffer for use in (*self.stores, *self.loads)]
         named = [region.buffer for region in (*self.block.writes, *self.block.reads)]
-        return max([bytes_of(buffer.dtype) for buffer in touched or named], default=1)
+        return max([buffer.dtype.bytes for buffer in touched or named], default=1)
 
     @cached_property
     def writes_in_order(self) -> bool:

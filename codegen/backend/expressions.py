@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...tir.dtype import is_float, is_int, is_signed, lanes_of
+from ...tir.dtype import DType
 from ...tir.expr import (
     EQ,
     GE,
@@ -55,11 +55,11 @@ def constant_of(e: Expr) -> int | float | None:
 def arithmetic(em: Emitter, e: BinaryOp) -> str:
     """Returns a sum, difference, product, quotient or remainder."""
     dtype = e.dtype
-    if is_float(dtype):
+    if dtype.is_float:
         if type(e) not in (Add, Sub, Mul, Div):
             raise em.error(f"{type(e).__name__} of {dtype}")
         return em.arithmetic(type(e), em.value(e.a), em.value(e.b), dtype)
-    if lanes_of(dtype) == 1 and is_signed(dtype) and index_like(e) and em.computes_index(e):
+    if dtype.lanes == 1 and dtype.is_signed and index_like(e) and em.computes_index(e):
         return em.index_value(e)
     if type(e) in (Add, Sub, Mul):
         return em.arithmetic(type(e), em.value(e.a), em.value(e.b), dtype)
@@ -69,8 +69,8 @@ def arithmetic(em: Emitter, e: BinaryOp) -> str:
 def comparison(em: Emitter, e: CmpOp) -> str:
     """Returns a comparison; index arithmetic is compared in 64 bits."""
     dtype = e.a.dtype
-    if lanes_of(dtype) == 1 and is_int(dtype) and index_like(e.a) and index_like(e.b):
-        return em.comparison(type(e), em.index(e.a), em.index(e.b), "int64")
+    if dtype.lanes == 1 and dtype.is_int and index_like(e.a) and index_like(e.b):
+        return em.comparison(type(e), em.index(e.a), em.index(e.b), DType("int64"))
     return em.comparison(type(e), em.value(e.a), em.value(e.b), dtype)
 
 

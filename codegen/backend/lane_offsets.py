@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...tir.buffer import Buffer
-from ...tir.dtype import lanes_of
 from ...tir.expr import Broadcast, Expr, IntImm, Ramp
 from ..lower.lanes import flat_lanes
 
@@ -39,12 +38,12 @@ class LaneOffsets:
 
 def lane_offsets(buffer: Buffer, indices: tuple[Expr, ...]) -> LaneOffsets:
     """Returns the offsets of an access to ``buffer``. ValueError for a vector index into a buffer of vectors."""
-    strides, wide = buffer.element_strides(), lanes_of(buffer.dtype)
+    strides, wide = buffer.element_strides(), buffer.dtype.lanes
     start: list[tuple[Expr, Expr]] = [(buffer.elem_offset, _ONE)]
     apart: list[tuple[Expr, Expr]] = []
     irregular: list[tuple[Expr, Expr]] = []
     for index, step in zip(indices, strides, strict=True):
-        if lanes_of(index.dtype) == 1:
+        if index.dtype.lanes == 1:
             start.append((index, step))
         elif wide > 1:
             raise ValueError(f"a vector index into {buffer.name}, whose elements are vectors ({buffer.dtype})")

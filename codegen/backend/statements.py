@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...tir.dtype import lanes_of, with_lanes
 from ...tir.expr import Expr, IntImm, Var
 from ...tir.index_types import index_like
 from ...tir.stmt import (
@@ -60,11 +59,11 @@ def _store(em: Emitter, s: BufferStore) -> None:
     if s.buffer.scope == REGISTER_SCOPE:
         em.set_register(s.buffer, value)
         return
-    lanes = max([lanes_of(i.dtype) for i in s.indices], default=1)
-    if lanes > 1 and lanes_of(s.value.dtype) == 1:
+    lanes = max([i.dtype.lanes for i in s.indices], default=1)
+    if lanes > 1 and s.value.dtype.lanes == 1:
         value = em.splat(value, s.value.dtype, lanes)
     em.store(
-        s.buffer, s.indices, value, s.buffer.dtype if lanes == 1 else with_lanes(s.buffer.dtype, lanes), s.predicate
+        s.buffer, s.indices, value, s.buffer.dtype if lanes == 1 else s.buffer.dtype.with_lanes(lanes), s.predicate
     )
 
 
@@ -77,7 +76,7 @@ def _allocate(em: Emitter, s: Allocate) -> None:
         return
     size = constant_elements(buffer)
     if buffer in em.unit.on_stack:
-        em.bases[buffer.data] = em.stack_memory(buffer, max(size or 0, 1) * lanes_of(buffer.dtype))
+        em.bases[buffer.data] = em.stack_memory(buffer, max(size or 0, 1) * buffer.dtype.lanes)
         em.stmt(s.body)
         return
     pointer = em.bases[buffer.data] = em.scratch_memory(buffer, size)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 from ...tir.buffer import Buffer
-from ...tir.dtype import bytes_of
 from ...tir.expr import Expr, IntImm
 from ...tir.stmt import Allocate, Stmt
 from ...tir.walk import pre_order
@@ -33,7 +32,7 @@ def stack_buffers(body: Stmt) -> frozenset[Buffer]:
             elements = constant_elements(n.buffer)
             if elements is None:
                 continue
-            size = elements * bytes_of(n.buffer.dtype)
+            size = elements * n.buffer.dtype.bytes
             if size <= _LARGEST and size <= room:
                 room -= size
                 out.add(n.buffer)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from ...tir.arith.interval import EVERYTHING, Interval, interval_of
-from ...tir.dtype import is_int, lanes_of
 from ...tir.expr import Add, Broadcast, BufferLoad, Call, Cast, Expr, FloorMod, IntImm, Max, Min, Ramp, Select, Sub, Var
 from ...tir.walk import pre_order
 from .emitter import Emitter
@@ -17,7 +16,7 @@ def range_of(em: Emitter, e: Expr) -> Interval:
     """Return the least and the greatest value that a lane of the integer ``e`` can have."""
     rule = _RULES.get(type(e))
     found = rule(em, e) if rule is not None else EVERYTHING
-    if None in found and lanes_of(e.dtype) == 1 and is_int(e.dtype):
+    if None in found and e.dtype.lanes == 1 and e.dtype.is_int:
         known = em.analyzer.const_int_bound(e)
         found = Interval(known.lo if found.lo is None else found.lo, known.hi if found.hi is None else found.hi)
     return found
@@ -41,7 +40,7 @@ def _operands(em: Emitter, e: Any) -> tuple[Interval, Interval]:
 
 def _cast(em: Emitter, e: Cast) -> Interval:
     source = e.value.dtype
-    if not is_int(source):
+    if not source.is_int:
         return Interval(0, 1) if source.startswith("bool") else EVERYTHING
     low, high = range_of(em, e.value)
     widest = interval_of(source)
@@ -65,7 +64,7 @@ def divisor_range(em: Emitter, e: Expr) -> tuple[int | None, int | None]:
     constant = constant_of(e)
     if isinstance(constant, int):
         return constant, constant
-    if lanes_of(e.dtype) > 1 and any(isinstance(n, BufferLoad) and n.buffer in em.registers for n in pre_order(e)):
+    if e.dtype.lanes > 1 and any(isinstance(n, BufferLoad) and n.buffer in em.registers for n in pre_order(e)):
         return None, None
     return None, range_of(em, e).lo
 

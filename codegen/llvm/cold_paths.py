@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ...tir.dtype import lanes_of
 from ...tir.expr import BufferLoad, Call, Expr, Var
 from ...tir.walk import free_vars, pre_order
 from ..math.trig import large_argument_path
@@ -23,7 +22,7 @@ def emit_likely(em: LlvmScope, e: Call) -> str:
     cond, yes, no = e.args
     fn, type_, bools = em.fn, llvm_type(e.dtype), llvm_type(cond.dtype)
     usual, test = em.value(yes), em.value(cond)
-    every, lanes = test, lanes_of(cond.dtype)
+    every, lanes = test, cond.dtype.lanes
     if lanes > 1:
         every = fn.pure(fn.intrinsic(f"llvm.vector.reduce.and.v{lanes}i1", "i1", [bools], [test]))
     every = fn.pure(fn.intrinsic("llvm.expect.i1", "i1", ["i1", "i1"], [every, "true"]))

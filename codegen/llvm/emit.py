@@ -6,7 +6,7 @@ from typing import Any
 
 from ...tir.buffer import Buffer
 from ...tir.deep_recursion import with_room
-from ...tir.dtype import is_bool, is_int, is_signed
+from ...tir.dtype import DType
 from ...tir.expr import EQ, GE, GT, LE, LT, NE, Call, Mul
 from ...tir.stmt import AttrStmt
 from ..backend.emitter import EmitError, Tables
@@ -68,10 +68,10 @@ class LlvmEmitter(LlvmScope):
     variable = llvm_expr.variable
     while_loop = llvm_stmt.while_loop
 
-    def floating(self, value: float, dtype: str) -> str:
+    def floating(self, value: float, dtype: DType) -> str:
         return float_constant(value, dtype)
 
-    def quotient(self, e: Any, a: str, b: str, dtype: str) -> str:
+    def quotient(self, e: Any, a: str, b: str, dtype: DType) -> str:
         return divide(self.fn, e, a, b, dtype, divisor_range(self, e.b))
 
     def new_register(self, buffer: Buffer) -> str:
@@ -79,10 +79,10 @@ class LlvmEmitter(LlvmScope):
 
     def parameter(self, p: Param, name: str) -> str:
         type_ = llvm_type(p.dtype)
-        if is_int(p.dtype) and is_signed(p.dtype):
+        if p.dtype.is_int and p.dtype.is_signed:
             self.indices.add(p.var)
             return name if p.dtype == "int64" else self.fn.emit(f"sext {type_} {name} to i64")
-        if is_bool(p.dtype):
+        if p.dtype.is_bool:
             return self.fn.emit(f"icmp ne i8 {name}, 0")
         if type_ != p.llvm_type:  # float16 is passed as its bits
             return self.fn.emit(f"bitcast {p.llvm_type} {name} to {type_}")

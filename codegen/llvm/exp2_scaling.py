@@ -5,7 +5,7 @@ The expansions of exp and similar functions use these operations only where the 
 
 from __future__ import annotations
 
-from ...tir.dtype import bits_of, element_of, lanes_of, with_lanes
+from ...tir.dtype import DType
 from ...tir.expr import Call
 from .function_builder import FunctionBuilder
 from .legalize_vectors import by_registers
@@ -32,30 +32,30 @@ def _round_rest(em: LlvmScope, e: Call) -> str:
     return fn.chosen(_bools(e.dtype), endless, type_, splat_constant("0x0", e.dtype), rest)
 
 
-def _bools(dtype: str) -> str:
-    return llvm_type(with_lanes("bool", lanes_of(dtype)))
+def _bools(dtype: DType) -> str:
+    return llvm_type(DType("bool").with_lanes(dtype.lanes))
 
 
-def _by_library(fn: FunctionBuilder, dtype: str, x: str, n: str) -> str:
+def _by_library(fn: FunctionBuilder, dtype: DType, x: str, n: str) -> str:
     """Calls the C library lane by lane; a NaN in either operand gives NaN."""
-    lanes, type_, dot = lanes_of(dtype), llvm_type(dtype), suffix(dtype)
-    whole_dtype = with_lanes("int32", lanes)
+    lanes, type_, dot = dtype.lanes, llvm_type(dtype), suffix(dtype)
+    whole_dtype = DType("int32").with_lanes(lanes)
     down = fn.called(f"llvm.floor.{dot}", type_, n)
     saturating = f"llvm.fptosi.sat.{suffix(whole_dtype)}.{dot}"
     whole = fn.pure(fn.intrinsic(saturating, llvm_type(whole_dtype), [type_], [down]))
-    scalar = llvm_type(element_of(dtype))
-    name = "ldexpf" if bits_of(dtype) == 32 else "ldexp"
+    scalar = llvm_type(dtype.element)
+    name = "ldexpf" if dtype.bits == 32 else "ldexp"
     out = fn.each_lane(name, scalar, [scalar, "i32"], lanes, [x, whole])
     return fn.chosen(_bools(dtype), fn.pure(f"fcmp uno {type_} {n}, {n}"), type_, n, out)
 
 
 def _by_registers(em: LlvmScope, e: Call, word: str, controls: list[str]) -> str:
     """Applies an AVX-512 instruction to one register of lanes at a time. ``controls``: its further operands."""
-    bits, scalar = bits_of(e.dtype), element_of(e.dtype)
+    bits, scalar = e.dtype.bits, e.dtype.element
     widths = [512 // bits, *([256 // bits, 128 // bits] if em.target.has("avx512vl") else [])]
 
     def instruction(lanes: int, values: list[str]) -> str:
-        type_ = llvm_type(with_lanes(scalar, lanes))
+        type_ = llvm_type(scalar.with_lanes(lanes))
         name = f"llvm.x86.avx512.mask.{word}.{'ps' if bits == 32 else 'pd'}.{lanes * bits}"
         args = [*values, *controls, "-1"]
         types = ["i32" if a.isdigit() else type_ for a in args[:-1]] + [f"i{max(lanes, 8)}"]
@@ -63,7 +63,7 @@ def _by_registers(em: LlvmScope, e: Call, word: str, controls: list[str]) -> str
             types, args = [*types, "i32"], [*args, "4"]  # rounding mode of the control register
         return em.fn.pure(em.fn.intrinsic(name, type_, types, args))
 
-    return by_registers(em.fn, em.values(e.args), (scalar, scalar), lanes_of(e.dtype), widths, instruction)
+    return by_registers(em.fn, em.values(e.args), (scalar, scalar), e.dtype.lanes, widths, instruction)
 
 
 EXP2_CALLS = {"round_rest": _round_rest, "times_exp2": _times_exp2}

@@ -6,30 +6,32 @@ gives the value of a denormal number, and an addition that aligns the mantissa g
 
 from __future__ import annotations
 
-from ...tir.dtype import with_lanes
+from ...tir.dtype import DType
 from ..machine.target import Target
 from .function_builder import FunctionBuilder
 from .llvm_types import llvm_type, splat_constant, suffix
 
 
-def _number(n: int, dtype: str, lanes: int) -> str:
-    return splat_constant(str(n), with_lanes(dtype, lanes))
+def _number(n: int, dtype: DType, lanes: int) -> str:
+    return splat_constant(str(n), dtype.with_lanes(lanes))
 
 
 def half_to_float(fn: FunctionBuilder, target: Target, text: str, lanes: int) -> str:
     """Returns the float32 of a float16, exactly; a signalling NaN becomes quiet."""
-    th, t16, t32, tf, t1 = (llvm_type(with_lanes(d, lanes)) for d in ("float16", "uint16", "uint32", "float32", "bool"))
+    th, t16, t32, tf, t1 = (
+        llvm_type(DType(d).with_lanes(lanes)) for d in ("float16", "uint16", "uint32", "float32", "bool")
+    )
     if target.has_f16c:
         return fn.pure(f"fpext {th} {text} to {tf}")
 
     def u32(n: int) -> str:
-        return _number(n, "uint32", lanes)
+        return _number(n, DType("uint32"), lanes)
 
     wide = fn.pure(f"zext {t16} {fn.pure(f'bitcast {th} {text} to {t16}')} to {t32}")
     size = fn.pure(f"and {t32} {wide}, {u32(0x7FFF)}")
     sign = fn.pure(f"shl {t32} {fn.pure(f'and {t32} {wide}, {u32(0x8000)}')}, {u32(16)}")
     shifted = fn.pure(f"shl {t32} {size}, {u32(13)}")
-    power = splat_constant("0x46F0000000000000", with_lanes("float32", lanes))  # 2**112 moves the exponent's bias
+    power = splat_constant("0x46F0000000000000", DType("float32").with_lanes(lanes))  # 2**112 moves the exponent's bias
     scaled = fn.pure(f"fmul {tf} {fn.pure(f'bitcast {t32} {shifted} to {tf}')}, {power}")
     finite = fn.pure(f"bitcast {tf} {scaled} to {t32}")
     quiet = fn.pure(f"select {t1} {fn.pure(f'icmp ugt {t32} {size}, {u32(0x7C00)}')}, {t32} {u32(0x7FC00000)}, "
@@ -43,12 +45,14 @@ def half_to_float(fn: FunctionBuilder, target: Target, text: str, lanes: int) ->
 def float_to_half(fn: FunctionBuilder, target: Target, text: str, lanes: int) -> str:
     """Returns the float16 nearest to a float32, ties to even. A NaN keeps the upper part of its payload and becomes
     quiet."""
-    th, t16, t32, tf, t1 = (llvm_type(with_lanes(d, lanes)) for d in ("float16", "uint16", "uint32", "float32", "bool"))
+    th, t16, t32, tf, t1 = (
+        llvm_type(DType(d).with_lanes(lanes)) for d in ("float16", "uint16", "uint32", "float32", "bool")
+    )
     if target.has_f16c:
         return fn.pure(f"fptrunc {tf} {text} to {th}")
 
     def u32(n: int) -> str:
-        return _number(n, "uint32", lanes)
+        return _number(n, DType("uint32"), lanes)
 
     def choose(test: str, yes: str, no: str) -> str:
         return fn.chosen(t1, test, t32, yes, no)
@@ -60,7 +64,7 @@ def float_to_half(fn: FunctionBuilder, target: Target, text: str, lanes: int) ->
     payload = fn.pure(f"and {t32} {upper}, {u32(0x3FF)}")
     nan = fn.pure(f"icmp ugt {t32} {size}, {u32(0x7F800000)}")
     large = choose(nan, fn.pure(f"or {t32} {payload}, {u32(0x7E00)}"), u32(0x7C00))
-    magic = splat_constant("0x3FE0000000000000", with_lanes("float32", lanes))  # 0.5: its last bit is 2**-24
+    magic = splat_constant("0x3FE0000000000000", DType("float32").with_lanes(lanes))  # 0.5: its last bit is 2**-24
     aligned = fn.pure(f"fadd {tf} {fn.pure(f'bitcast {t32} {size} to {tf}')}, {magic}")
     small = fn.pure(f"sub {t32} {fn.pure(f'bitcast {tf} {aligned} to {t32}')}, {u32(0x3F000000)}")
     odd = fn.pure(f"and {t32} {upper}, {u32(1)}")
@@ -78,13 +82,13 @@ def double_to_odd_float(fn: FunctionBuilder, text: str, lanes: int) -> str:
     The float64 is truncated, and the last bit is set when anything was lost (S. Boldo and G. Melquiond, "When double
     rounding is odd", 2005).
     """
-    t32, tf, td, t1 = (llvm_type(with_lanes(d, lanes)) for d in ("uint32", "float32", "float64", "bool"))
-    one = _number(1, "uint32", lanes)
+    t32, tf, td, t1 = (llvm_type(DType(d).with_lanes(lanes)) for d in ("uint32", "float32", "float64", "bool"))
+    one = _number(1, DType("uint32"), lanes)
     near = fn.pure(f"fptrunc {td} {text} to {tf}")
     back = fn.pure(f"fpext {tf} {near} to {td}")
     bits = fn.pure(f"bitcast {tf} {near} to {t32}")
     lost = fn.pure(f"fcmp one {td} {back}, {text}")
-    sizes = [fn.called(f"llvm.fabs.{suffix(with_lanes('float64', lanes))}", td, x) for x in (back, text)]
+    sizes = [fn.called(f"llvm.fabs.{suffix(DType('float64').with_lanes(lanes))}", td, x) for x in (back, text)]
     beyond = fn.pure(f"fcmp ogt {td} {sizes[0]}, {sizes[1]}")
     cut = fn.pure(f"select {t1} {beyond}, {t32} {fn.pure(f'sub {t32} {bits}, {one}')}, {t32} {bits}")
     marked = fn.pure(f"or {t32} {cut}, {one}")
@@ -94,18 +98,18 @@ def double_to_odd_float(fn: FunctionBuilder, text: str, lanes: int) -> str:
 
 def bfloat_to_float(fn: FunctionBuilder, text: str, lanes: int) -> str:
     """Returns the float32 of a bfloat16, whose bits are the upper half of the float32's bits."""
-    t16, t32, tf = (llvm_type(with_lanes(d, lanes)) for d in ("uint16", "uint32", "float32"))
+    t16, t32, tf = (llvm_type(DType(d).with_lanes(lanes)) for d in ("uint16", "uint32", "float32"))
     wide = fn.pure(f"zext {t16} {text} to {t32}")
-    high = fn.pure(f"shl {t32} {wide}, {splat_constant('16', with_lanes('uint32', lanes))}")
+    high = fn.pure(f"shl {t32} {wide}, {splat_constant('16', DType('uint32').with_lanes(lanes))}")
     return fn.pure(f"bitcast {t32} {high} to {tf}")
 
 
 def float_to_bfloat(fn: FunctionBuilder, text: str, lanes: int) -> str:
     """Returns the nearest bfloat16, ties to even, by arithmetic on the bits; NaN stays NaN."""
-    t16, t32, tf, t1 = (llvm_type(with_lanes(d, lanes)) for d in ("uint16", "uint32", "float32", "bool"))
+    t16, t32, tf, t1 = (llvm_type(DType(d).with_lanes(lanes)) for d in ("uint16", "uint32", "float32", "bool"))
 
     def number(n: int) -> str:
-        return _number(n, "uint32", lanes)
+        return _number(n, DType("uint32"), lanes)
 
     bits = fn.pure(f"bitcast {tf} {text} to {t32}")
     upper = fn.pure(f"lshr {t32} {bits}, {number(16)}")

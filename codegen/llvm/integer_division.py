@@ -7,27 +7,29 @@ Other divisors are replaced by 1 before the instruction, and the quotient is sel
 
 from __future__ import annotations
 
-from ...tir.dtype import is_signed, lanes_of, with_lanes
+from ...tir.dtype import DType
 from ...tir.expr import BinaryOp, Div, FloorDiv, FloorMod, TruncDiv
 from .function_builder import FunctionBuilder
 from .llvm_types import llvm_type, splat_constant, zero
 
 
-def divide(fn: FunctionBuilder, e: BinaryOp, a: str, b: str, dtype: str, divisor: tuple[int | None, int | None]) -> str:
+def divide(
+    fn: FunctionBuilder, e: BinaryOp, a: str, b: str, dtype: DType, divisor: tuple[int | None, int | None]
+) -> str:
     """Returns the quotient or the remainder that ``e`` describes, of two values of type ``dtype``. ``divisor`` is the
     divisor when it is a constant, and the least value that it can have."""
     quotient, (constant, least) = isinstance(e, (Div, TruncDiv, FloorDiv)), divisor
-    if constant == 0 or (constant == -1 and is_signed(dtype)):
+    if constant == 0 or (constant == -1 and dtype.is_signed):
         if constant == 0 or not quotient:
             return zero(dtype)
         return fn.pure(f"sub {llvm_type(dtype)} {zero(dtype)}, {a}")
     if constant is not None or (least is not None and least > 0):
         return _plain(fn, e, a, b, dtype)
-    type_, bools = llvm_type(dtype), llvm_type(with_lanes("bool", lanes_of(dtype)))
+    type_, bools = llvm_type(dtype), llvm_type(DType("bool").with_lanes(dtype.lanes))
     one = splat_constant("1", dtype)
-    if lanes_of(dtype) > 1:  # lanes that were never stored to hold an arbitrary number
+    if dtype.lanes > 1:  # lanes that were never stored to hold an arbitrary number
         b = fn.pure(f"freeze {type_} {b}")
-    if is_signed(dtype) and (least is None or least < 0):
+    if dtype.is_signed and (least is None or least < 0):
         next_ = fn.pure(f"add {type_} {b}, {one}")
         special = fn.pure(f"icmp ult {type_} {next_}, {splat_constant('2', dtype)}")  # b is -1 or 0
     else:
@@ -38,18 +40,18 @@ def divide(fn: FunctionBuilder, e: BinaryOp, a: str, b: str, dtype: str, divisor
     return fn.chosen(bools, special, type_, fn.pure(f"mul {type_} {a}, {b}"), result)  # 0, or -a
 
 
-def _plain(fn: FunctionBuilder, e: BinaryOp, a: str, b: str, dtype: str) -> str:
+def _plain(fn: FunctionBuilder, e: BinaryOp, a: str, b: str, dtype: DType) -> str:
     """Returns the division when no divisor is 0, and none is -1 where the smallest number may be divided."""
     type_ = llvm_type(dtype)
-    if isinstance(e, (FloorDiv, FloorMod)) and is_signed(dtype):
+    if isinstance(e, (FloorDiv, FloorMod)) and dtype.is_signed:
         return _floored(fn, isinstance(e, FloorDiv), a, b, dtype)
     word = "div" if isinstance(e, (Div, TruncDiv, FloorDiv)) else "rem"
-    return fn.pure(f"{'s' if is_signed(dtype) else 'u'}{word} {type_} {a}, {b}")
+    return fn.pure(f"{'s' if dtype.is_signed else 'u'}{word} {type_} {a}, {b}")
 
 
-def _floored(fn: FunctionBuilder, quotient: bool, a: str, b: str, dtype: str) -> str:
+def _floored(fn: FunctionBuilder, quotient: bool, a: str, b: str, dtype: DType) -> str:
     """Returns signed division rounded towards minus infinity, or its remainder."""
-    type_, bool_type = llvm_type(dtype), llvm_type(with_lanes("bool", lanes_of(dtype)))
+    type_, bool_type = llvm_type(dtype), llvm_type(DType("bool").with_lanes(dtype.lanes))
     rem = fn.pure(f"srem {type_} {a}, {b}")
     nonzero = fn.pure(f"icmp ne {type_} {rem}, {zero(dtype)}")
     signs = fn.pure(f"xor {type_} {rem}, {b}")

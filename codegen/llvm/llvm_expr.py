@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...tir.dtype import element_of, is_bool, is_float, is_signed, lanes_of, with_lanes
+from ...tir.dtype import DType
 from ...tir.expr import (
     EQ,
     GE,
@@ -55,9 +55,9 @@ _COMPARE: dict[type, tuple[str, str, str]] = {  # float, signed, unsigned
 _HOLDS = {EQ: int.__eq__, NE: int.__ne__, LT: int.__lt__, LE: int.__le__, GT: int.__gt__, GE: int.__ge__}
 
 
-def integer(em: LlvmScope, value: int, dtype: str) -> str:
+def integer(em: LlvmScope, value: int, dtype: DType) -> str:
     """Returns an integer literal."""
-    return str(value) if not is_bool(dtype) else ("true" if value else "false")
+    return str(value) if not dtype.is_bool else ("true" if value else "false")
 
 
 def variable(em: LlvmScope, var: Var) -> str:
@@ -70,29 +70,29 @@ def variable(em: LlvmScope, var: Var) -> str:
     return text
 
 
-def arithmetic(em: LlvmScope, op: type, a: str, b: str, dtype: str) -> str:
+def arithmetic(em: LlvmScope, op: type, a: str, b: str, dtype: DType) -> str:
     """Returns a sum, difference, product, or quotient of floats."""
-    return em.fn.pure(f"{_OPERATIONS[op][0 if is_float(dtype) else 1]} {llvm_type(dtype)} {a}, {b}")
+    return em.fn.pure(f"{_OPERATIONS[op][0 if dtype.is_float else 1]} {llvm_type(dtype)} {a}, {b}")
 
 
 def product(em: LlvmScope, e: Mul) -> str:
     """Returns a product; that of floats with -1 is a change of sign."""
-    if is_float(e.dtype) and constant_of(e.b) == -1.0:
+    if e.dtype.is_float and constant_of(e.b) == -1.0:
         return em.fn.pure(f"fneg {em.type(e)} {em.value(e.a)}")
     return expressions.arithmetic(em, e)
 
 
-def comparison(em: LlvmScope, op: type, a: str, b: str, dtype: str) -> str:
+def comparison(em: LlvmScope, op: type, a: str, b: str, dtype: DType) -> str:
     """Returns a comparison."""
     floats, signed, unsigned = _COMPARE[op]
-    how = f"fcmp {floats}" if is_float(dtype) else f"icmp {signed if is_signed(dtype) else unsigned}"
+    how = f"fcmp {floats}" if dtype.is_float else f"icmp {signed if dtype.is_signed else unsigned}"
     return em.fn.pure(f"{how} {llvm_type(dtype)} {a}, {b}")
 
 
 def compared(em: LlvmScope, e: CmpOp) -> str:
     """Returns a comparison. One of a ramp with a single value is a constant mask, or one of lane numbers with a clamped
     distance."""
-    mask = _lane_mask(em, e) if lanes_of(e.dtype) > 1 and is_signed(e.a.dtype) else None
+    mask = _lane_mask(em, e) if e.dtype.lanes > 1 and e.a.dtype.is_signed else None
     return expressions.comparison(em, e) if mask is None else mask
 
 
@@ -120,7 +120,7 @@ def logical(em: LlvmScope, e: And | Or) -> str:
     """Returns a conjunction or disjunction. Where the second operand reads memory or calls external functions, it is
     evaluated only when it decides the result."""
     fn, both = em.fn, isinstance(e, And)
-    if lanes_of(e.dtype) > 1 or not any(isinstance(n, BufferLoad) or is_external_call(n) for n in pre_order(e.b)):
+    if e.dtype.lanes > 1 or not any(isinstance(n, BufferLoad) or is_external_call(n) for n in pre_order(e.b)):
         return fn.pure(f"{'and' if both else 'or'} {em.type(e)} {em.value(e.a)}, {em.value(e.b)}")
     first = em.value(e.a)
     start, more, done = fn.block, fn.new_label("more"), fn.new_label("both")
@@ -137,7 +137,7 @@ def logical(em: LlvmScope, e: And | Or) -> str:
     return phi.name
 
 
-def negation(em: LlvmScope, a: str, dtype: str) -> str:
+def negation(em: LlvmScope, a: str, dtype: DType) -> str:
     """Returns the opposite of a bool, or of a vector of them."""
     return em.fn.pure(f"xor {llvm_type(dtype)} {a}, {splat_constant('true', dtype)}")
 
@@ -150,22 +150,22 @@ def choice(em: LlvmScope, test: str, yes: str, no: str, dtype: str, tested: str)
 def extreme(em: LlvmScope, e: Min | Max) -> str:
     """Returns the smaller or the larger of two values."""
     dtype, largest = e.dtype, isinstance(e, Max)
-    if is_float(dtype):
+    if dtype.is_float:
         a, b = (e.b, e.a) if _is_number(e.b) else (e.a, e.b)
         return float_extreme(em, largest, em.value(a), em.value(b), dtype, _is_number(a))
-    if lanes_of(dtype) == 1 and index_like(e) and (em.computes_index(e.a) or em.computes_index(e.b)):
+    if dtype.lanes == 1 and index_like(e) and (em.computes_index(e.a) or em.computes_index(e.b)):
         return em.index_value(e)
     x, y = em.value(e.a), em.value(e.b)
     test = comparison(em, GT if largest else LT, x, y, dtype)
-    return em.fn.chosen(llvm_type(with_lanes("bool", lanes_of(dtype))), test, llvm_type(dtype), x, y)
+    return em.fn.chosen(llvm_type(DType("bool").with_lanes(dtype.lanes)), test, llvm_type(dtype), x, y)
 
 
-def float_extreme(em: LlvmScope, largest: bool, x: str, y: str, dtype: str, x_is_number: bool = False) -> str:
+def float_extreme(em: LlvmScope, largest: bool, x: str, y: str, dtype: DType, x_is_number: bool = False) -> str:
     """Returns Min or Max of floats, NaN if either is NaN. This is one instruction when one operand is a constant number.
 
     The select gives ``y`` whenever ``y`` is NaN.
     """
-    fn, type_, bools = em.fn, llvm_type(dtype), llvm_type(with_lanes("bool", lanes_of(dtype)))
+    fn, type_, bools = em.fn, llvm_type(dtype), llvm_type(DType("bool").with_lanes(dtype.lanes))
     test = fn.pure(f"fcmp {'ogt' if largest else 'olt'} {type_} {x}, {y}")
     best = fn.chosen(bools, test, type_, x, y)
     return best if x_is_number else fn.chosen(bools, fn.pure(f"fcmp uno {type_} {x}, {x}"), type_, x, best)
@@ -178,7 +178,7 @@ def _is_number(e: Expr) -> bool:
 
 def ramp(em: LlvmScope, e: Ramp) -> str:
     """Returns a vector of evenly spaced values as data."""
-    fn, lanes, scalar = em.fn, e.lanes, element_of(e.dtype)
+    fn, lanes, scalar = em.fn, e.lanes, e.dtype.element
     type_, base_type = em.type(e), llvm_type(scalar)
     base = em.splat(em.value(e.base), scalar, lanes)
     if isinstance(e.stride, IntImm):
@@ -204,9 +204,9 @@ def named(em: LlvmScope, var: Var, value: Expr, is_index: bool) -> str:
 
 def shuffle(em: LlvmScope, e: Shuffle) -> str:
     """Returns lanes picked from one vector or several of the same length."""
-    if lanes_of(e.vectors[0].dtype) == 1 or len(e.indices) == 1 or len(e.vectors) > 2:
+    if e.vectors[0].dtype.lanes == 1 or len(e.indices) == 1 or len(e.vectors) > 2:
         picked = [_lane(em, e, n) for n in e.indices]
-        return picked[0] if len(picked) == 1 else em.fn.joined(em.type(e), llvm_type(element_of(e.dtype)), picked)
+        return picked[0] if len(picked) == 1 else em.fn.joined(em.type(e), llvm_type(e.dtype.element), picked)
     first = em.value(e.vectors[0])
     second = em.value(e.vectors[1]) if len(e.vectors) == 2 else "poison"
     return em.fn.shuffled(em.type(e.vectors[0]), first, second, e.indices)
@@ -215,7 +215,7 @@ def shuffle(em: LlvmScope, e: Shuffle) -> str:
 def _lane(em: LlvmScope, e: Shuffle, n: int) -> str:
     """Returns lane ``n`` of the vectors' concatenation."""
     for vector in e.vectors:
-        lanes = lanes_of(vector.dtype)
+        lanes = vector.dtype.lanes
         if n < lanes:
             text = em.value(vector)
             return text if lanes == 1 else em.fn.lane(em.type(vector), text, n)

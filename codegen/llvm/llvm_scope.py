@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ...tir.arith.linear import Linear, collect
 from ...tir.buffer import Buffer
-from ...tir.dtype import bits_of, bytes_of, element_of, is_bool, is_signed, lanes_of
+from ...tir.dtype import DType
 from ...tir.expr import (
     BinaryOp,
     Broadcast,
@@ -109,7 +109,7 @@ class LlvmScope(Emitter):
         """Return the address of the first lane, or None unless the lanes are contiguous in memory and all are read."""
 
     @abstractmethod
-    def float_extreme(self, largest: bool, x: str, y: str, dtype: str, x_is_number: bool = False) -> str:
+    def float_extreme(self, largest: bool, x: str, y: str, dtype: DType, x_is_number: bool = False) -> str:
         """Return Min or Max of floats, NaN if either is NaN."""
 
     @abstractmethod
@@ -161,16 +161,16 @@ class LlvmScope(Emitter):
         if self.streamed and self.target.arch == "x86_64":
             self.fn.do(self.fn.intrinsic("llvm.x86.sse.sfence", "void", [], []))
 
-    def from_memory(self, text: str, dtype: str) -> str:
+    def from_memory(self, text: str, dtype: DType) -> str:
         """Convert a value from its form in memory to the form for computation (bools take a byte in memory)."""
-        if not is_bool(dtype):
+        if not dtype.is_bool:
             return text
-        zero = "0" if lanes_of(dtype) == 1 else "zeroinitializer"
+        zero = "0" if dtype.lanes == 1 else "zeroinitializer"
         return self.fn.pure(f"icmp ne {memory_type(dtype)} {text}, {zero}")
 
-    def to_memory(self, text: str, dtype: str) -> str:
+    def to_memory(self, text: str, dtype: DType) -> str:
         """Convert a value in the direction opposite to :meth:`from_memory`."""
-        if not is_bool(dtype):
+        if not dtype.is_bool:
             return text
         return self.fn.pure(f"zext {llvm_type(dtype)} {text} to {memory_type(dtype)}")
 
@@ -228,7 +228,7 @@ class LlvmScope(Emitter):
             return self.fn.pure(f"ashr i64 {a}, {c.bit_length() - 1}" if quotient else f"and i64 {a}, {c - 1}")
         if c > 0 and positive:
             return self.fn.pure(f"{'udiv' if quotient else 'urem'} i64 {a}, {c}")
-        return self.quotient(e, a, self.index(e.b), "int64")
+        return self.quotient(e, a, self.index(e.b), DType("int64"))
 
     def is_nonnegative(self, e: Expr) -> bool:
         """Return whether an index is known not to be negative."""
@@ -238,9 +238,9 @@ class LlvmScope(Emitter):
     def vector_index(self, e: Expr, lanes: int) -> str:
         """Return a vector index as i64 lanes."""
         text = self.value(e)
-        if bits_of(e.dtype) == 64:
+        if e.dtype.bits == 64:
             return text
-        how = "sext" if is_signed(e.dtype) else "zext"
+        how = "sext" if e.dtype.is_signed else "zext"
         return self.fn.pure(f"{how} {self.type(e)} {text} to <{lanes} x i64>")
 
     # -- addresses -------------------------------------------------------------------------------------------------
@@ -255,7 +255,7 @@ class LlvmScope(Emitter):
     def pointer(self, buffer: Buffer, offset: Linear) -> str:
         """Return the address of an element. The variable part comes first, then the constant part, which addressing
         modes absorb."""
-        element, pointer = memory_type(element_of(buffer.dtype)), self.base(buffer)
+        element, pointer = memory_type(buffer.dtype.element), self.base(buffer)
         if offset.terms:
             varying = sum_text(Linear(0, offset.terms), self.fn)
             pointer = self.fn.pure(f"getelementptr {element}, ptr {pointer}, i64 {varying}")
@@ -263,10 +263,10 @@ class LlvmScope(Emitter):
             pointer = self.fn.pure(f"getelementptr {element}, ptr {pointer}, i64 {offset.const}")
         return pointer
 
-    def alignment(self, buffer: Buffer, offset: Linear, dtype: str) -> int:
+    def alignment(self, buffer: Buffer, offset: Linear, dtype: DType) -> int:
         """Return a guaranteed alignment of a vector access in bytes. Scratch memory begins at a cache line."""
         sure = align_of(dtype)
-        if lanes_of(dtype) == 1 or self.bases.get(buffer.data) not in self.own_memory:
+        if dtype.lanes == 1 or self.bases.get(buffer.data) not in self.own_memory:
             return sure
-        step = math.gcd(offset.const, *offset.terms.values()) * bytes_of(element_of(dtype))
+        step = math.gcd(offset.const, *offset.terms.values()) * dtype.element.bytes
         return max(sure, math.gcd(step, CACHE_LINE))

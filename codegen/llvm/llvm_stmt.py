@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ...tir.arith import loop_values
 from ...tir.buffer import Buffer
-from ...tir.dtype import bytes_of, element_of
 from ...tir.expr import IntImm
 from ...tir.stmt import AssertStmt, AttrStmt, For, IfThenElse, Stmt, While
 from ..backend.storage import elements_of
@@ -205,14 +204,14 @@ def _leave(em: LlvmScope) -> None:
 
 def stack_memory(em: LlvmScope, buffer: Buffer, elements: int) -> str:
     """Returns the address of memory on the stack."""
-    stack = em.fn.alloca(elements, memory_type(element_of(buffer.dtype)))
+    stack = em.fn.alloca(elements, memory_type(buffer.dtype.element))
     em.own_memory.add(stack)
     return stack
 
 
 def scratch_memory(em: LlvmScope, buffer: Buffer, elements: int | None) -> str:
     """Returns the address of the runtime's memory; the function fails when there is none."""
-    fn, step = em.fn, bytes_of(buffer.dtype)
+    fn, step = em.fn, buffer.dtype.bytes
     if elements is None:
         amount = fn.pure(f"mul i64 {em.index(elements_of(buffer))}, {step}")
     else:

@@ -7,7 +7,7 @@ instructions stays in its register, and configures the registers once in front o
 
 from __future__ import annotations
 
-from ...tir.dtype import bytes_of, element_of, lanes_of, with_lanes
+from ...tir.dtype import DType
 from ...tir.expr import Broadcast, BufferLoad, Call, Expr, Var, const
 from ...tir.intrinsics.tile_operations import TILE_BYTES, TILE_DOTS, TILE_ROWS
 from ..lower.expand_dots import expand_dot
@@ -77,7 +77,7 @@ def _place(em: LlvmScope, e: Expr) -> tuple[str, str] | None:
     """Returns the address of a tile's first row, and the distance of its rows in bytes."""
     if isinstance(e, Call) and e.op in ("tir.tile_load", "tir.tile_store"):
         load = _loaded(e)
-        step = e.args[1] * const(bytes_of(element_of(load.buffer.dtype)), e.args[1].dtype)
+        step = e.args[1] * const(load.buffer.dtype.element.bytes, e.args[1].dtype)
         return em.address(load), em.index(step)
     if isinstance(e, BufferLoad) and e.buffer not in em.registers:
         pointer = em.contiguous_address(e)
@@ -90,7 +90,7 @@ def _in_memory(em: LlvmScope, e: Expr) -> tuple[str, str]:
     place = _place(em, e)
     if place is not None:
         return place
-    pointer = em.fn.alloca(lanes_of(e.dtype), memory_type(element_of(e.dtype)))
+    pointer = em.fn.alloca(e.dtype.lanes, memory_type(e.dtype.element))
     em.fn.do(f"store {em.type(e)} {em.value(e)}, ptr {pointer}, align 64")
     return pointer, str(TILE_BYTES)
 
@@ -100,14 +100,14 @@ def _load(em: LlvmScope, e: Call) -> str:
         return _vector(em, _register(em, e), e.dtype)
     place = _place(em, e)
     assert place is not None
-    lanes = lanes_of(e.dtype) // TILE_ROWS
-    row = memory_type(with_lanes(element_of(e.dtype), lanes))
+    lanes = e.dtype.lanes // TILE_ROWS
+    row = memory_type(e.dtype.element.with_lanes(lanes))
     parts = [
         em.cached_load(_loaded(e).buffer, f"load {row}, ptr {_row(em, place, n)}, align {align_of(e.dtype)}")
         for n in range(TILE_ROWS)
     ]
     while len(parts) > 1:
-        half = memory_type(with_lanes(element_of(e.dtype), lanes))
+        half = memory_type(e.dtype.element.with_lanes(lanes))
         pairs = zip(parts[::2], parts[1::2], strict=True)
         parts = [em.fn.shuffled(half, low, high, range(2 * lanes)) for low, high in pairs]
         lanes *= 2
@@ -123,8 +123,8 @@ def _store(em: LlvmScope, e: Call) -> str:
         args = [*_FULL, *place, _register(em, value)]
         em.fn.do(em.fn.intrinsic("llvm.x86.tilestored64.internal", "void", types, args))
     else:
-        text, type_, lanes = em.value(value), em.type(value), lanes_of(value.dtype) // TILE_ROWS
-        row = memory_type(with_lanes(element_of(value.dtype), lanes))
+        text, type_, lanes = em.value(value), em.type(value), value.dtype.lanes // TILE_ROWS
+        row = memory_type(value.dtype.element.with_lanes(lanes))
         for n in range(TILE_ROWS):
             part = em.fn.shuffled(type_, text, "poison", range(n * lanes, (n + 1) * lanes))
             em.fn.do(f"store {row} {part}, ptr {_row(em, place, n)}, align {align_of(value.dtype)}")
@@ -150,7 +150,7 @@ def _dot(em: LlvmScope, e: Call) -> str:
         return _vector(em, _multiplied(em, e), e.dtype)
     c, a, b = e.args
     fn, type_ = em.fn, em.type(e)
-    total = fn.alloca(lanes_of(c.dtype), memory_type(element_of(c.dtype)))
+    total = fn.alloca(c.dtype.lanes, memory_type(c.dtype.element))
     fn.do(f"store {type_} {em.value(c)}, ptr {total}, align 64")
     places = [text for operand in (a, b) for text in _in_memory(em, operand)]
     types = ["ptr", "i64"] * 2
@@ -166,10 +166,10 @@ def _by_rows(em: LlvmScope, e: Call) -> str:
     """
     _, a, b = e.args
     width = TILE_DOTS[e.op]
-    kinds = with_lanes(element_of(e.dtype), 16), with_lanes(element_of(a.dtype), 16 * width)
+    kinds = e.dtype.element.with_lanes(16), a.dtype.element.with_lanes(16 * width)
     row_type, left_type = (llvm_type(k) for k in kinds)
     acc, left = Var("c", kinds[0]), Var("a", kinds[1])
-    right = Var("b", with_lanes(element_of(b.dtype), 16 * width))
+    right = Var("b", b.dtype.element.with_lanes(16 * width))
     inner = em.builder(
         f"(ptr %c, ptr noalias %a, i64 %astep, ptr noalias %b, i64 %bstep) noinline nounwind {em.target.llvm_attributes}"
     )
@@ -220,14 +220,14 @@ def _row_dot(em: LlvmScope, op: str, c: Var, a: Var, b: Var) -> Expr:
     if op == "tir.tile_dot2_bf16":
         return Call("tir.dot2_bf16", (c, a, b), c.dtype)
     plain = Call("tir.dot4_u8i8", (c, a, b), c.dtype)
-    if element_of(a.dtype) == "uint8":
+    if a.dtype.element == "uint8":
         return plain
     if not em.target.dot_lanes(plain.op):
         return expand_dot(plain)
-    unsigned = with_lanes("uint8", lanes_of(a.dtype))
-    middle = Broadcast(const(128, "uint8"), lanes_of(a.dtype))
+    unsigned = DType("uint8").with_lanes(a.dtype.lanes)
+    middle = Broadcast(const(128, "uint8"), a.dtype.lanes)
     shifted = Call("tir.bitwise_xor", (Call("tir.reinterpret", (a,), unsigned), middle), unsigned)
-    zero = Broadcast(const(0, "int32"), lanes_of(c.dtype))
+    zero = Broadcast(const(0, "int32"), c.dtype.lanes)
     return Call(plain.op, (c, shifted, b), c.dtype) - Call(plain.op, (zero, middle, b), c.dtype)
 
 

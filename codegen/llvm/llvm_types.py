@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from functools import cache
 
-from ...tir.dtype import bytes_of, element_of, is_float, lanes_of, parse_dtype
+from ...tir.dtype import DType
 from ...tir.rounding import float_bits, round_float
 
 
 @cache
-def llvm_type(dtype: str) -> str:
+def llvm_type(dtype: DType) -> str:
     """Returns the type of a value: ``float``, ``<16 x float>``, ``i1`` for bool, ``i16`` for bfloat16."""
-    kind, bits, lanes = parse_dtype(dtype)
+    kind, bits, lanes = dtype.kind, dtype.bits, dtype.lanes
     if kind == "float":
         base = {16: "half", 32: "float", 64: "double"}[bits]
     elif kind == "bfloat":
@@ -26,31 +26,31 @@ def llvm_type(dtype: str) -> str:
 
 
 @cache
-def memory_type(dtype: str) -> str:
+def memory_type(dtype: DType) -> str:
     """Returns the type of an element in memory: the same as :func:`llvm_type`, but a bool takes a byte."""
-    kind, _, lanes = parse_dtype(dtype)
+    kind, lanes = dtype.kind, dtype.lanes
     if kind != "bool":
         return llvm_type(dtype)
     return "i8" if lanes == 1 else f"<{lanes} x i8>"
 
 
 @cache
-def suffix(dtype: str) -> str:
+def suffix(dtype: DType) -> str:
     """Returns the type's part of an overloaded intrinsic's name: ``f32``, ``v16f32``, ``i64``."""
-    kind, bits, lanes = parse_dtype(dtype)
+    kind, bits, lanes = dtype.kind, dtype.bits, dtype.lanes
     base = f"f{bits}" if kind == "float" else f"i{max(bits, 1)}"
     return base if lanes == 1 else f"v{lanes}{base}"
 
 
-def align_of(dtype: str) -> int:
+def align_of(dtype: DType) -> int:
     """Returns the alignment of one element in bytes, which is all that a caller's array guarantees."""
-    return bytes_of(element_of(dtype))
+    return dtype.element.bytes
 
 
-def float_constant(value: float, dtype: str) -> str:
+def float_constant(value: float, dtype: DType) -> str:
     """Returns an exact floating-point literal: the hexadecimal bits in LLVM's form; for bfloat16, the bits as an
     integer."""
-    kind, bits, _ = parse_dtype(dtype)
+    kind, bits = dtype.kind, dtype.bits
     if kind == "bfloat":
         return str(float_bits(value, dtype))
     if bits == 16:
@@ -58,12 +58,12 @@ def float_constant(value: float, dtype: str) -> str:
     return f"0x{float_bits(round_float(value, dtype), 'float64'):016X}"
 
 
-def splat_constant(text: str, dtype: str) -> str:
+def splat_constant(text: str, dtype: DType) -> str:
     """Returns ``text``, a scalar literal, in every lane of ``dtype``."""
-    lanes = lanes_of(dtype)
+    lanes = dtype.lanes
     if lanes == 1:
         return text
-    return f"splat ({llvm_type(element_of(dtype))} {text})"
+    return f"splat ({llvm_type(dtype.element)} {text})"
 
 
 def vector_constant(values: list[int], base: str) -> str:
@@ -71,8 +71,8 @@ def vector_constant(values: list[int], base: str) -> str:
     return f"<{', '.join(f'{base} {v}' for v in values)}>"
 
 
-def zero(dtype: str) -> str:
+def zero(dtype: DType) -> str:
     """Returns the zero of a type."""
-    if lanes_of(dtype) > 1:
+    if dtype.lanes > 1:
         return "zeroinitializer"
-    return "0.0" if is_float(dtype) and llvm_type(dtype) != "i16" else "0"
+    return "0.0" if dtype.is_float and llvm_type(dtype) != "i16" else "0"

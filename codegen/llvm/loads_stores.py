@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...tir.arith.linear import Linear
 from ...tir.buffer import Buffer
-from ...tir.dtype import bytes_of, element_of, is_bool, lanes_of, with_lanes
+from ...tir.dtype import DType
 from ...tir.expr import BufferLoad, Expr, IntImm
 from ..backend.lane_offsets import LaneOffsets, lane_offsets
 from ..lower.nontemporal_stores import ALIGNED
@@ -21,7 +21,7 @@ def load(em: LlvmScope, e: BufferLoad) -> str:
 
 
 def _loaded(em: LlvmScope, e: BufferLoad) -> str:
-    buffer, dtype, lanes = e.buffer, e.dtype, lanes_of(e.dtype)
+    buffer, dtype, lanes = e.buffer, e.dtype, e.dtype.lanes
     where = lane_offsets(buffer, e.indices)
     offset = _first(em, where)
     if lanes == 1:
@@ -31,13 +31,13 @@ def _loaded(em: LlvmScope, e: BufferLoad) -> str:
     even = not where.irregular and not stride.terms
     if even and stride.const == 0:
         one = _scalar_load(em, buffer, offset) if e.predicate is None else _load_if_active(em, e, offset)
-        return em.splat(one, element_of(dtype), lanes)
+        return em.splat(one, dtype.element, lanes)
     mask = None if e.predicate is None else em.value(e.predicate)
     if even and stride.const in (1, -1):
         backwards = stride.const == -1
         if backwards:
             offset = offset.plus(Linear(1 - lanes))
-            mask = None if mask is None else _reversed(em, mask, with_lanes("bool", lanes))
+            mask = None if mask is None else _reversed(em, mask, DType("bool").with_lanes(lanes))
         pointer, align = em.pointer(buffer, offset), em.alignment(buffer, offset, dtype)
         text = f"load {memory}, ptr {pointer}, align {align}"
         if mask is not None:
@@ -57,10 +57,10 @@ def _loaded(em: LlvmScope, e: BufferLoad) -> str:
 
 
 def store(
-    em: LlvmScope, buffer: Buffer, indices: tuple[Expr, ...], value: str, dtype: str, predicate: Expr | None
+    em: LlvmScope, buffer: Buffer, indices: tuple[Expr, ...], value: str, dtype: DType, predicate: Expr | None
 ) -> None:
     """Write ``value`` of type ``dtype``; the predicate marks the lanes to write."""
-    lanes, memory = lanes_of(dtype), memory_type(dtype)
+    lanes, memory = dtype.lanes, memory_type(dtype)
     mask = None if predicate is None else em.value(predicate)
     where = lane_offsets(buffer, indices)
     offset, stride = _first(em, where), em.total(where.apart)
@@ -83,12 +83,12 @@ def store(
     em.touch(buffer.data)
 
 
-def _store_place(em: LlvmScope, buffer: Buffer, offset: Linear, dtype: str) -> tuple[int, str]:
+def _store_place(em: LlvmScope, buffer: Buffer, offset: Linear, dtype: DType) -> tuple[int, str]:
     """Returns alignment and metadata of a plain store, which is non-temporal where requested and where the address is
     aligned."""
-    align, size = em.alignment(buffer, offset, dtype), bytes_of(dtype)
+    align, size = em.alignment(buffer, offset, dtype), dtype.bytes
     whole = min(size, em.target.vector_bits // 8)
-    if not em.streaming or lanes_of(dtype) == 1 or whole < 16 or size % whole:
+    if not em.streaming or dtype.lanes == 1 or whole < 16 or size % whole:
         return align, ""
     if em.streaming != ALIGNED and align % whole:
         return align, ""
@@ -113,12 +113,12 @@ def _first(em: LlvmScope, where: LaneOffsets) -> Linear:
     return em.total(where.start).times(where.unit)
 
 
-def _reversed(em: LlvmScope, text: str, dtype: str) -> str:
-    return em.fn.shuffled(llvm_type(dtype), text, "poison", range(lanes_of(dtype) - 1, -1, -1))
+def _reversed(em: LlvmScope, text: str, dtype: DType) -> str:
+    return em.fn.shuffled(llvm_type(dtype), text, "poison", range(dtype.lanes - 1, -1, -1))
 
 
-def _stored_suffix(dtype: str) -> str:
-    return suffix(with_lanes("uint8", lanes_of(dtype)) if is_bool(dtype) else dtype)
+def _stored_suffix(dtype: DType) -> str:
+    return suffix(DType("uint8").with_lanes(dtype.lanes) if dtype.is_bool else dtype)
 
 
 def _scalar_load(em: LlvmScope, buffer: Buffer, offset: Linear) -> str:
@@ -130,7 +130,7 @@ def _scalar_load(em: LlvmScope, buffer: Buffer, offset: Linear) -> str:
 def _load_if_active(em: LlvmScope, e: BufferLoad, offset: Linear) -> str:
     """Returns one element for all lanes, which is read when some lane of the mask is active, else 0."""
     assert e.predicate is not None
-    lanes, scalar = lanes_of(e.dtype), element_of(e.dtype)
+    lanes, scalar = e.dtype.lanes, e.dtype.element
     mask, one = f"<{lanes} x i1>", f"<1 x {memory_type(e.buffer.dtype)}>"
     some = em.fn.pure(em.fn.intrinsic(f"llvm.vector.reduce.or.v{lanes}i1", "i1", [mask], [em.value(e.predicate)]))
     single = em.fn.joined("<1 x i1>", "i1", [some])
@@ -149,7 +149,7 @@ def _pointers(em: LlvmScope, buffer: Buffer, offset: Linear, stride: Linear, spr
         steps, type_ = vector_constant([stride.const * n for n in range(lanes)], "i32"), f"<{lanes} x i32>"
     elif steps is None:
         steps = _steps(em, stride, lanes)
-    return em.fn.pure(f"getelementptr {memory_type(element_of(buffer.dtype))}, ptr {pointer}, {type_} {steps}")
+    return em.fn.pure(f"getelementptr {memory_type(buffer.dtype.element)}, ptr {pointer}, {type_} {steps}")
 
 
 def _irregular(em: LlvmScope, where: LaneOffsets, stride: Linear, lanes: int) -> str | None:

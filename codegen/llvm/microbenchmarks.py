@@ -8,7 +8,7 @@ Each is ``void NAME(ptr ctx, i64 begin, i64 end)``, the shape that the runtime's
 
 from __future__ import annotations
 
-from ...tir.dtype import bytes_of
+from ...tir.dtype import DType
 from ..machine.target import Target
 from .llvm_types import float_constant, llvm_type, splat_constant
 
@@ -44,7 +44,7 @@ def fma_flops(target: Target, dtype: str) -> int:
     return _accumulators(target) * 2 * target.vector_lanes(dtype)
 
 
-def fma_ir(target: Target, dtype: str) -> str:
+def fma_ir(target: Target, dtype: DType) -> str:
     """Returns ``probe_fma``: ``end - begin`` chunks of ``ctx[1]`` iterations, each of which updates every accumulator
     once.
 
@@ -61,10 +61,10 @@ def fma_ir(target: Target, dtype: str) -> str:
     else:
         lanes = target.vector_lanes(dtype)
         vector = llvm_type(f"{dtype}x{lanes}") if lanes > 1 else llvm_type(dtype)
-        name = f"llvm.fmuladd.v{lanes}f{8 * bytes_of(dtype)}"
+        name = f"llvm.fmuladd.v{lanes}f{8 * dtype.bytes}"
         declare = f"declare {vector} @{name}({vector}, {vector}, {vector})"
-        near_one = splat_constant(float_constant(0.999, dtype), f"{dtype}x{lanes}")
-        small = splat_constant(float_constant(0.001, dtype), f"{dtype}x{lanes}")
+        near_one = splat_constant(float_constant(0.999, dtype), DType(f"{dtype}x{lanes}"))
+        small = splat_constant(float_constant(0.001, dtype), DType(f"{dtype}x{lanes}"))
         step = f"call {vector} @{name}({vector} %ACC, {vector} {near_one}, {vector} {small})"
     out = [
         declare,
@@ -164,7 +164,7 @@ def sweep_ir(target: Target, kind: str, past_caches: bool = False, apart: bool =
     lanes = target.vector_lanes("float32")
     vector, block = f"<{lanes} x float>", lanes * _UNROLL
     zero = "zeroinitializer"
-    three = splat_constant(float_constant(3.0, "float32"), f"float32x{lanes}")
+    three = splat_constant(float_constant(3.0, DType("float32")), DType(f"float32x{lanes}"))
     out = [
         f"declare {vector} @llvm.fmuladd.v{lanes}f32({vector}, {vector}, {vector})" if kind in ("triad", "quad") else ""
     ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...tir.dtype import bits_of, with_lanes
+from ...tir.dtype import DType
 from .function_builder import FunctionBuilder
 from .llvm_types import llvm_type
 
@@ -19,20 +19,20 @@ Combine = Callable[[str, str, str], str]
 
 
 def reduce_rows(
-    fn: FunctionBuilder, rest: list[str], scalar: str, lanes: int, register_lanes: int, combine: Combine,
+    fn: FunctionBuilder, rest: list[str], scalar: DType, lanes: int, register_lanes: int, combine: Combine,
     one: Callable[[str, str], str],
 ) -> str:  # fmt: skip
     """Returns a vector whose lane ``r`` combines the ``lanes`` lanes of row ``r``. ``one`` reduces a vector of a type to
     a scalar, for shapes that the network does not support."""
     rows = len(rest)
-    unit = 128 // bits_of(scalar)  # the lanes of one part, within which unpacking works
-    if rows & (rows - 1) or lanes & (lanes - 1) or bits_of(scalar) not in (32, 64) or rows > lanes or lanes < unit:
+    unit = 128 // scalar.bits  # the lanes of one part, within which unpacking works
+    if rows & (rows - 1) or lanes & (lanes - 1) or scalar.bits not in (32, 64) or rows > lanes or lanes < unit:
         base = llvm_type(scalar)
-        return fn.joined(f"<{rows} x {base}>", base, (one(part, with_lanes(scalar, lanes)) for part in rest))
+        return fn.joined(f"<{rows} x {base}>", base, (one(part, scalar.with_lanes(lanes)) for part in rest))
 
     def step(a: str, b: str, low: list[int], high: list[int], width: int) -> str:
-        halves = [fn.shuffled(llvm_type(with_lanes(scalar, width)), a, b, order) for order in (low, high)]
-        return combine(halves[0], halves[1], with_lanes(scalar, len(low)))
+        halves = [fn.shuffled(llvm_type(scalar.with_lanes(width)), a, b, order) for order in (low, high)]
+        return combine(halves[0], halves[1], scalar.with_lanes(len(low)))
 
     most = max(unit, register_lanes)
     parts, wide = [], lanes

@@ -10,7 +10,7 @@ import hashlib
 import struct
 from collections.abc import Callable
 
-from ...tir.dtype import element_of, lanes_of, with_lanes
+from ...tir.dtype import DType
 from ...tir.expr import Call, FloatImm
 from .legalize_vectors import by_registers
 from .llvm_scope import LlvmScope
@@ -20,7 +20,7 @@ from .llvm_types import float_constant, llvm_type, splat_constant, vector_consta
 def emit_lookup(em: LlvmScope, e: Call) -> str:
     """Returns ``values[number % len(values)]``."""
     number, *values = e.args
-    scalar, lanes, has = element_of(e.dtype), lanes_of(e.dtype), em.target.has
+    scalar, lanes, has = e.dtype.element, e.dtype.lanes, em.target.has
     table = [v.value for v in values if isinstance(v, FloatImm)]
     assert len(table) == len(values), "tir.op.lookup takes constants"
     pick: Callable[[LlvmScope, list[float], int, str], str] | None = None
@@ -41,7 +41,7 @@ def emit_lookup(em: LlvmScope, e: Call) -> str:
 
 
 def _vector(table: list[float]) -> str:
-    texts = [f"float {float_constant(v, 'float32')}" for v in table]
+    texts = [f"float {float_constant(v, DType('float32'))}" for v in table]
     return f"<{', '.join(texts)}>"
 
 
@@ -91,9 +91,9 @@ def _neon(em: LlvmScope, table: list[float], lanes: int, number: str) -> str:
 
 
 def _from_memory(em: LlvmScope, e: Call, table: list[float]) -> str:
-    scalar, ints = llvm_type(element_of(e.dtype)), with_lanes("int32", lanes_of(e.dtype))
+    scalar, ints = llvm_type(e.dtype.element), DType("int32").with_lanes(e.dtype.lanes)
     kind = f"[{len(table)} x {scalar}]"
-    texts = [float_constant(v, element_of(e.dtype)) for v in table]
+    texts = [float_constant(v, e.dtype.element) for v in table]
     body = f"{kind} [{', '.join([f'{scalar} {v}' for v in texts])}]"
     name = f"tw_table_{hashlib.sha256(body.encode()).hexdigest()[:12]}"
     em.unit.declarations.setdefault(name, f"@{name} = private unnamed_addr constant {body}, align 64")
@@ -103,10 +103,10 @@ def _from_memory(em: LlvmScope, e: Call, table: list[float]) -> str:
         where = em.fn.pure(f"getelementptr inbounds {kind}, ptr @{name}, i32 0, i32 {number}")
         return em.fn.pure(f"load {scalar}, ptr {where}")
 
-    if lanes_of(e.dtype) == 1:
+    if e.dtype.lanes == 1:
         return one(masked)
     out = "poison"
-    for k in range(lanes_of(e.dtype)):
+    for k in range(e.dtype.lanes):
         picked = one(em.fn.pure(f"extractelement {llvm_type(ints)} {masked}, i64 {k}"))
         out = em.fn.pure(f"insertelement {em.type(e)} {out}, {scalar} {picked}, i64 {k}")
     return out

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...tir.dtype import bytes_of, element_of, lanes_of, with_lanes
+from ...tir.dtype import DType
 from ...tir.expr import Call, IntImm, StringImm
 from ..lower.expand_dots import expand_dot
 from .llvm_scope import LlvmScope
@@ -24,7 +24,7 @@ def _llvm_intrinsic(em: LlvmScope, e: Call) -> str:
 
 def _access_ptr(em: LlvmScope, e: Call) -> str:
     kind, data, offset = e.args[:3]
-    step = bytes_of(element_of(kind.dtype))
+    step = kind.dtype.element.bytes
     return em.fn.pure(f"getelementptr [{step} x i8], ptr {em.value(data)}, i64 {em.index(offset)}")
 
 
@@ -33,7 +33,7 @@ def _access_ptr(em: LlvmScope, e: Call) -> str:
 
 def _dot(em: LlvmScope, e: Call) -> str:
     """Returns a dot product by the widest instructions that fit, or by plain arithmetic where there are none."""
-    lanes = lanes_of(e.dtype)
+    lanes = e.dtype.lanes
     piece = next((p for p in em.target.dot_lanes(e.op) if lanes % p == 0), None)
     if piece is None:
         return em.value(expand_dot(e))
@@ -44,16 +44,16 @@ def _dot(em: LlvmScope, e: Call) -> str:
     for first in range(0, lanes, piece):
         cut = []
         for a, text in zip(e.args, values, strict=True):
-            width = lanes_of(a.dtype) // lanes
+            width = a.dtype.lanes // lanes
             cut.append(em.fn.shuffled(em.type(a), text, "poison", range(first * width, (first + piece) * width)))
         parts.append(_instruction(em, e.op, piece, cut))
-    return _joined(em, parts, element_of(e.dtype), piece)
+    return _joined(em, parts, e.dtype.element, piece)
 
 
-def _joined(em: LlvmScope, parts: list[str], dtype: str, lanes: int) -> str:
+def _joined(em: LlvmScope, parts: list[str], dtype: DType, lanes: int) -> str:
     """Returns the concatenation of vectors of ``lanes`` lanes; their number may be odd."""
     total = lanes * len(parts)
-    whole, small = llvm_type(with_lanes(dtype, total)), llvm_type(with_lanes(dtype, lanes))
+    whole, small = llvm_type(dtype.with_lanes(total)), llvm_type(dtype.with_lanes(lanes))
     out = ""
     for n, part in enumerate(parts):
         order = [k - n * lanes if 0 <= k - n * lanes < lanes else -1 for k in range(total)]

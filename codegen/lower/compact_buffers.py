@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from ...tir.annotations import ALIGN
 from ...tir.arith import Analyzer, eval_interval, loop_values
 from ...tir.buffer import Buffer
-from ...tir.dtype import element_of, lanes_of
 from ...tir.expr import (
     BufferLoad,
     Call,
@@ -181,10 +180,10 @@ def _compact(
 
 def _ends(index: Expr, dom: dict[Var, Interval]) -> Interval | None:
     """Returns the least and the greatest value of an index over all of its lanes."""
-    lanes = lanes_of(index.dtype)
+    lanes = index.dtype.lanes
     if lanes == 1:
         return eval_interval(index, dom)
-    lane = Var("lane", element_of(index.dtype))
+    lane = Var("lane", index.dtype.element)
     one = value_in_lane(index, lane)
     inside = {**dom, lane: (const(0, lane.dtype), const(lanes - 1, lane.dtype))}
     return None if one is None else eval_interval(one, inside)

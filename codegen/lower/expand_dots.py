@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ...tir.dtype import lanes_of, with_lanes
 from ...tir.expr import Call, Cast, Expr, Let, Shuffle, Var
 
 
@@ -18,8 +17,8 @@ def expand_dot(e: Call) -> Expr:
         c + T.Cast("float32x8", odd(a)) * T.Cast("float32x8", odd(b)) + T.Cast(…, even(a)) * T.Cast(…, even(b))
     """
     c, a, b = e.args
-    lanes = lanes_of(e.dtype)
-    width = lanes_of(a.dtype) // lanes
+    lanes = e.dtype.lanes
+    width = a.dtype.lanes // lanes
     left, right = Var("a", a.dtype), Var("b", b.dtype)
     total = c
     for n in reversed(range(width)):
@@ -30,8 +29,8 @@ def expand_dot(e: Call) -> Expr:
 
 def part(vector: Expr, which: range) -> Expr:
     """Returns some lanes of a vector, as a scalar when it is a single lane."""
-    if len(which) == lanes_of(vector.dtype) and which.step == 1:
+    if len(which) == vector.dtype.lanes and which.step == 1:
         return vector
     picked = Shuffle((vector,), tuple(which))
-    assert picked.dtype == with_lanes(vector.dtype, len(which))
+    assert picked.dtype == vector.dtype.with_lanes(len(which))
     return picked

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ...tir.dtype import bits_of, is_float
 from ...tir.expr import Add, Call, Expr, FloatImm, Mul, Sub, const
 from ...tir.function import PrimFunc
 from ...tir.node import Node
@@ -30,7 +29,7 @@ def form_fma(func: PrimFunc, target: Target) -> PrimFunc:
         return None
 
     def post(n: Node) -> Node | None:
-        if isinstance(n, (Add, Sub)) and is_float(n.dtype) and bits_of(n.dtype) in (32, 64):
+        if isinstance(n, (Add, Sub)) and n.dtype.is_float and n.dtype.bits in (32, 64):
             if isinstance(n, Add):
                 left = fused(n.b, n.a)
                 return left if left is not None else fused(n.a, n.b)

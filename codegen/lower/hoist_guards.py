@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from ...tir import op
 from ...tir.arith import Analyzer, conjuncts
-from ...tir.dtype import is_int
 from ...tir.equal import structural_equal
 from ...tir.expr import And, Call, Expr, FloorDiv, FloorMod, IntImm, Select, Var, const
 from ...tir.fresh_copy import fresh_copy
@@ -134,7 +133,7 @@ class _Splitter(ScopedTransform):
 
     def let(self, let: LetStmt, _: ScopedTransform) -> Stmt | None:
         """Return a let around two versions of its body, or None where one is enough."""
-        if not is_int(let.value.dtype) or self.copies * 2 > _MAX_COPIES:
+        if not let.value.dtype.is_int or self.copies * 2 > _MAX_COPIES:
             return None
         first, last = self.analyzer.const_int_bound(let.value)
         if first is None or last is None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ...tir import op
 from ...tir.arith import Analyzer, conjuncts
-from ...tir.dtype import is_float, max_value, min_value, with_lanes
+from ...tir.dtype import DType, max_value, min_value
 from ...tir.equal import structural_equal
 from ...tir.expr import (
     GT,
@@ -128,7 +128,7 @@ def _of_terms(loop: For, value: Expr, mask: Expr | None, is_self: Callable[[Expr
     lanes = int(loop.extent)  # type: ignore[call-overload]
     vector = vectorize_expr(term, loop.loop_var, loop.min, lanes, mask)
     if mask is not None:
-        identity = const(_identity(type(value), term.dtype), with_lanes(term.dtype, lanes))
+        identity = const(_identity(type(value), term.dtype), term.dtype.with_lanes(lanes))
         vector = Select(mask, vector, identity)
     return type(value)(old, Call(_REDUCERS[type(value)], (vector,), term.dtype))
 
@@ -136,7 +136,7 @@ def _of_terms(loop: For, value: Expr, mask: Expr | None, is_self: Callable[[Expr
 def _of_numbers(loop: For, value: Select, mask: Expr | None) -> Expr | None:
     """Returns ``s = x > s ? x : s`` (or ``<``) over the lanes of ``mask`` as one operation."""
     test, term, old = value.condition, value.true_value, value.false_value
-    if not isinstance(test, (GT, LT)) or not is_float(term.dtype):
+    if not isinstance(test, (GT, LT)) or not term.dtype.is_float:
         return None
     if not (structural_equal(test.a, term) and structural_equal(test.b, old)):
         return None
@@ -150,11 +150,11 @@ def _of_numbers(loop: For, value: Select, mask: Expr | None) -> Expr | None:
     return Call(name, (Select(better, vector, start),), term.dtype)
 
 
-def _identity(kind: type[BinaryOp], dtype: str) -> int | float:
+def _identity(kind: type[BinaryOp], dtype: DType) -> int | float:
     if kind is Add:
         return 0
     if kind is Mul:
         return 1
-    if is_float(dtype):
+    if dtype.is_float:
         return float("-inf") if kind is Max else float("inf")
     return min_value(dtype) if kind is Max else max_value(dtype)

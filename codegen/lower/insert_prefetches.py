@@ -6,7 +6,6 @@ from typing import Any
 
 from ...tir.arith import Analyzer, linear_coefficients
 from ...tir.buffer import Buffer
-from ...tir.dtype import bytes_of, element_of
 from ...tir.expr import Broadcast, BufferLoad, Call, Expr, IntImm, Ramp, const
 from ...tir.function import PrimFunc
 from ...tir.node import Node
@@ -96,7 +95,7 @@ class _Inserter:
         for index, stride in zip(indices, buffer.element_strides(), strict=True):
             place = place + index * stride
         place = self.analyzer.simplify(place)
-        size = bytes_of(element_of(buffer.dtype))
+        size = buffer.dtype.element.bytes
         if not isinstance(self.wanted, dict):
             step = linear_coefficients(place, [self.var])
             if step is not None:

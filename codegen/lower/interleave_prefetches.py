@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from ...tir.arith import Analyzer, linear_coefficients
 from ...tir.buffer import Buffer
-from ...tir.dtype import bytes_of, element_of
 from ...tir.expr import BufferLoad, Call, Expr, IntImm, Min, Ramp, TruncDiv, Var, const
 from ...tir.function import PrimFunc
 from ...tir.node import Node
@@ -202,7 +201,7 @@ def _spread(loop: For, name: str, around: For | None, line: int, views: dict[Buf
     part = max(parts, key=lambda p: p.elements)
     nest = max(nests, key=_trip_count)
     total = _elements(part.buffer)
-    size = bytes_of(element_of(part.buffer.dtype))
+    size = part.buffer.dtype.element.bytes
     per_line = max(1, line // size)
     lines_of_run = -(-part.run // per_line)
     lines = lines_of_run * math.prod(number for _, number in part.rows)

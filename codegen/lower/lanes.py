@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...tir.arith import Analyzer
-from ...tir.dtype import element_of, is_int, lanes_of
 from ...tir.expr import (
     Add,
     BinaryOp,
@@ -29,7 +28,7 @@ class NotVectorizable(Exception):
 
 def widen(e: Expr, lanes: int) -> Expr:
     """Returns a scalar repeated in every lane, and a vector of ``lanes`` as it is."""
-    have = lanes_of(e.dtype)
+    have = e.dtype.lanes
     if have == lanes:
         return e
     if have == 1:
@@ -59,7 +58,7 @@ def first_and_last_lane(e: Expr) -> tuple[Expr, Expr] | None:
         return e.base, e.base + e.stride * (e.lanes - 1)
     if isinstance(e, Broadcast):
         return e.value, e.value
-    return (e, e) if lanes_of(e.dtype) == 1 else None
+    return (e, e) if e.dtype.lanes == 1 else None
 
 
 # -- constant distances, such as those of neighbouring rows in memory ----------------------------------------------------
@@ -72,10 +71,10 @@ def constant_lane_offsets(e: Expr) -> tuple[Expr, list[int]] | None:
         return e.value, [0] * e.lanes
     if isinstance(e, Ramp):
         return (e.base, [n * e.stride.value for n in range(e.lanes)]) if isinstance(e.stride, IntImm) else None
-    if isinstance(e, Cast) and is_int(e.dtype) and lanes_of(e.dtype) > 1:
+    if isinstance(e, Cast) and e.dtype.is_int and e.dtype.lanes > 1:
         inner = constant_lane_offsets(e.value)
-        return None if inner is None else (inner[0].astype(element_of(e.dtype)), inner[1])
-    if not isinstance(e, (Add, Sub, Mul, FloorDiv, FloorMod)) or lanes_of(e.dtype) == 1:
+        return None if inner is None else (inner[0].astype(e.dtype.element), inner[1])
+    if not isinstance(e, (Add, Sub, Mul, FloorDiv, FloorMod)) or e.dtype.lanes == 1:
         return None
     a, b = constant_lane_offsets(e.a), constant_lane_offsets(e.b)
     if a is None or b is None:
@@ -90,7 +89,7 @@ def constant_lane_offsets(e: Expr) -> tuple[Expr, list[int]] | None:
         return a[0] * b[0], [x * by for x in a[1]]
     if not isinstance(a[0], IntImm) or by == 0:
         return None
-    start, zero = a[0].value, IntImm(0, element_of(e.dtype))
+    start, zero = a[0].value, IntImm(0, e.dtype.element)
     return zero, [(start + x) // by if isinstance(e, FloorDiv) else (start + x) % by for x in a[1]]
 
 
@@ -102,7 +101,7 @@ def flat_lanes(indices: Sequence[Expr], strides: Sequence[Expr]) -> tuple[list[t
     scalars: list[tuple[Expr, Expr]] = []
     total: list[int] = []
     for index, step in zip(indices, strides, strict=True):
-        if lanes_of(index.dtype) == 1:
+        if index.dtype.lanes == 1:
             scalars.append((index, step))
             continue
         found = constant_lane_offsets(index)
@@ -158,9 +157,9 @@ def _sum(kind: type[BinaryOp], a: Expr, b: Expr, analyzer: Analyzer) -> Expr | N
         stride = simplify(kind(a.stride, b.stride))
         base = simplify(kind(a.base, b.base))
         return base if isinstance(stride, IntImm) and stride.value == 0 else Ramp(base, stride, a.lanes)
-    if isinstance(a, Ramp) and lanes_of(b.dtype) == 1:
+    if isinstance(a, Ramp) and b.dtype.lanes == 1:
         return Ramp(simplify(kind(a.base, b)), a.stride, a.lanes)
-    if isinstance(b, Ramp) and lanes_of(a.dtype) == 1:
+    if isinstance(b, Ramp) and a.dtype.lanes == 1:
         stride = b.stride if kind is Add else simplify(0 - b.stride)
         return Ramp(simplify(kind(a, b.base)), stride, b.lanes)
     return None
@@ -168,7 +167,7 @@ def _sum(kind: type[BinaryOp], a: Expr, b: Expr, analyzer: Analyzer) -> Expr | N
 
 def _product(kind: type[BinaryOp], a: Expr, b: Expr, analyzer: Analyzer) -> Expr | None:
     r, s = (a, b) if isinstance(a, Ramp) else (b, a)
-    if isinstance(r, Ramp) and lanes_of(s.dtype) == 1:
+    if isinstance(r, Ramp) and s.dtype.lanes == 1:
         return Ramp(analyzer.simplify(r.base * s), analyzer.simplify(r.stride * s), r.lanes)
     return None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ...tir import op
-from ...tir.dtype import bits_of, is_bool
 from ...tir.expr import BufferLoad, IntImm, Var, const
 from ...tir.fresh_copy import fresh_copy
 from ...tir.function import PrimFunc
@@ -115,6 +114,6 @@ def _lanes(body: Stmt, target: Target) -> int:
     """Returns the lanes of one register for the widest element type that the body uses."""
     widest = 8
     for n in pre_order(body):
-        if isinstance(n, (BufferLoad, BufferStore)) and not is_bool(n.buffer.dtype):
-            widest = max(widest, 32 if bits_of(n.buffer.dtype) == 16 else bits_of(n.buffer.dtype))
+        if isinstance(n, (BufferLoad, BufferStore)) and not n.buffer.dtype.is_bool:
+            widest = max(widest, 32 if n.buffer.dtype.bits == 16 else n.buffer.dtype.bits)
     return max(1, target.vector_bits // widest)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...tir.arith import Analyzer
-from ...tir.dtype import lanes_of, with_lanes
+from ...tir.dtype import DType
 from ...tir.expr import EQ, GE, GT, LE, LT, NE, And, Broadcast, Call, Cast, CmpOp, Expr, IntImm, Not, Ramp, const
 from ...tir.structure import negate
 from .lanes import first_and_last_lane, widen
@@ -15,7 +15,7 @@ def both_masks(a: Expr | None, b: Expr | None) -> Expr | None:
         return b
     if b is None:
         return a
-    lanes = max(lanes_of(a.dtype), lanes_of(b.dtype))
+    lanes = max(a.dtype.lanes, b.dtype.lanes)
     return And(widen(a, lanes), widen(b, lanes)) if lanes > 1 else And(a, b)
 
 
@@ -54,7 +54,7 @@ def any_lane(mask: Expr, analyzer: Analyzer) -> Expr:
 
 
 def _some(mask: Expr) -> Expr:
-    if lanes_of(mask.dtype) == 1:
+    if mask.dtype.lanes == 1:
         return mask
     if isinstance(mask, Broadcast):
         return mask.value
@@ -69,7 +69,7 @@ def _some(mask: Expr) -> Expr:
     lane = _best_lane(mask)
     if lane is not None:
         return lane
-    bytes_ = with_lanes("int8", lanes_of(mask.dtype))
+    bytes_ = DType("int8").with_lanes(mask.dtype.lanes)
     return Call("tir.vector_reduce_max", (Cast(bytes_, mask),), "int8") != const(0, "int8")
 
 

@@ -14,7 +14,6 @@ from typing import TypeGuard
 
 from ...tir.arith import Analyzer, linear_coefficients
 from ...tir.buffer import Buffer
-from ...tir.dtype import bytes_of, is_int, lanes_of
 from ...tir.expr import BufferLoad, Call, Expr, IntImm, Var, const
 from ...tir.fresh_copy import fresh_copy
 from ...tir.function import PrimFunc
@@ -156,12 +155,12 @@ def _stream(outer: For, target: Target, active: bool) -> _Stream | None:
     if len(stores) != 1 or inner or stores[0].predicate is not None:
         return None
     store = stores[0]
-    if lanes_of(store.value.dtype) != 1 or lanes_of(store.buffer.dtype) != 1:
+    if store.value.dtype.lanes != 1 or store.buffer.dtype.lanes != 1:
         return None
     if isinstance(outer.extent, IntImm) and outer.extent.value < _FEWEST_TRIPS:
         return None
     lanes = int(loops[-1].extent)  # type: ignore[call-overload]
-    size = min(lanes * bytes_of(store.buffer.dtype), target.vector_bits // 8)
+    size = min(lanes * store.buffer.dtype.bytes, target.vector_bits // 8)
     if size < 16 or lanes & (lanes - 1):
         return None
     if any(isinstance(n, BufferLoad) and n.buffer.data is store.buffer.data for n in pre_order(body)):
@@ -209,7 +208,7 @@ def _depends_on_linear_index(body: Stmt, variables: Sequence[Var], radix: Sequen
         if isinstance(n, Expr):
             if not vars_in(n) & wanted:
                 return True
-            if is_int(n.dtype) and lanes_of(n.dtype) == 1 and not isinstance(n, BufferLoad):
+            if n.dtype.is_int and n.dtype.lanes == 1 and not isinstance(n, BufferLoad):
                 steps = _steps(n, variables)
                 if steps is not None and steps == [steps[-1] * r for r in radix]:
                     return True
@@ -256,7 +255,7 @@ def _shifted(stream: _Stream) -> Stmt:
     )
     if not (isinstance(outer.extent, IntImm) and outer.extent.value > 0):
         whole = IfThenElse(outer.extent > 0, whole)
-    return LetStmt(shift, behind // bytes_of(stream.store.buffer.dtype), whole)
+    return LetStmt(shift, behind // stream.store.buffer.dtype.bytes, whole)
 
 
 def _number(between: Sequence[For], v: Var, lanes: int) -> Expr:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from ...tir.dtype import bits_of, is_float
+from ...tir.dtype import DType
 from ...tir.expr import BufferLoad, Call, Cast, Expr, FloatImm, IntImm, Var
 from ...tir.function import PrimFunc
 from ...tir.stmt import Allocate, AttrStmt, Block, BlockRealize, BufferStore, For, IfThenElse
@@ -63,5 +63,5 @@ def _add_expression(n: Expr, found: set[Content]) -> None:
 
 
 @lru_cache(maxsize=256)
-def _is_half(dtype: str) -> bool:
-    return is_float(dtype) and bits_of(dtype) == 16
+def _is_half(dtype: DType) -> bool:
+    return dtype.is_float and dtype.bits == 16

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...tir.buffer import Buffer
-from ...tir.dtype import bytes_of, lanes_of, with_lanes
 from ...tir.equal import structural_equal
 from ...tir.expr import Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, Ramp, Select, Shuffle, Var, const
 from ...tir.function import PrimFunc
@@ -209,10 +208,10 @@ def _broadcast(value: Expr, lanes: int) -> Expr:
 
 def _joined(parts: list[Expr]) -> Expr:
     """Returns the vector of all lanes, put together two at a time (single lanes at once)."""
-    if len(parts) > 1 and lanes_of(parts[0].dtype) == 1:
+    if len(parts) > 1 and parts[0].dtype.lanes == 1:
         return Shuffle(tuple(parts), tuple(range(len(parts))))
     while len(parts) > 1:
-        lanes = 2 * lanes_of(parts[0].dtype)
+        lanes = 2 * parts[0].dtype.lanes
         parts = [Shuffle((a, b), tuple(range(lanes))) for a, b in zip(parts[::2], parts[1::2], strict=True)]
     return parts[0]
 
@@ -246,8 +245,8 @@ def _tile(buffer: Buffer, accesses: list[Access], life: Stmt) -> _Tile | None:
         return None
     values = {}
     for home in sorted({h for found in homes.values() for h in found}):
-        values[home] = Buffer(f"{buffer.name}_{home[0]}", (), with_lanes(buffer.dtype, home[1]), REGISTER_SCOPE)
-    if sum(bytes_of(v.dtype) for v in values.values()) > _MAX_BYTES:
+        values[home] = Buffer(f"{buffer.name}_{home[0]}", (), buffer.dtype.with_lanes(home[1]), REGISTER_SCOPE)
+    if sum(v.dtype.bytes for v in values.values()) > _MAX_BYTES:
         return None
     return _Tile(places, homes, values, _unmasked_stores(accesses, places, homes, life))
 

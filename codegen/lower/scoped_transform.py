@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from typing import Any
 
 from ...tir.arith import Analyzer, loop_values
-from ...tir.dtype import lanes_of
 from ...tir.expr import Expr
 from ...tir.function import PrimFunc
 from ...tir.stmt import For, IfThenElse, LetStmt, Stmt
@@ -102,7 +101,7 @@ class ScopedTransform:
         analyzer = self._analyzer
         while self._learned < len(self._guards):
             condition, known = self._guards[self._learned]
-            if lanes_of(condition.dtype) == 1:
+            if condition.dtype.lanes == 1:
                 known.enter_context(analyzer.constraint(condition))
             self._learned += 1
         for s in self._unbound:

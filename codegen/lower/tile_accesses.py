@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer
-from ...tir.dtype import lanes_of
 from ...tir.expr import BufferLoad, Call, Expr, IntImm
 from ...tir.intrinsics.tile_operations import TILE_ROWS
 from ...tir.node import Node
@@ -22,7 +21,7 @@ def tile_access(n: Node) -> BufferLoad | None:
 
 def tile_columns(n: Call) -> int:
     """Returns the number of elements in a row of the tile."""
-    return lanes_of(n.args[2].dtype if n.op == "tir.tile_store" else n.dtype) // TILE_ROWS
+    return (n.args[2].dtype if n.op == "tir.tile_store" else n.dtype).lanes // TILE_ROWS
 
 
 def tile_rows_along(n: Call, buffer: Buffer) -> int | None:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from ...tir import op
 from ...tir.arith import Analyzer, conjuncts, linear_coefficients
-from ...tir.dtype import bits_of, is_bool, lanes_of, with_lanes
 from ...tir.expr import And, Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, Not, Ramp, Var, const
 from ...tir.function import PrimFunc
 from ...tir.stmt import BufferStore, For, IfThenElse, LetStmt, Stmt, seq
@@ -123,7 +122,7 @@ def _plan(nest: _Nest, target: Target) -> _Transpose | None:
     """Returns how to rewrite ``nest``, or None when it does not transpose."""
     store, load = nest.store, nest.load
     dtype = store.buffer.dtype
-    if is_bool(dtype) or lanes_of(dtype) > 1 or load.buffer.dtype != dtype or load.buffer.data is store.buffer.data:
+    if dtype.is_bool or dtype.lanes > 1 or load.buffer.dtype != dtype or load.buffer.data is store.buffer.data:
         return None
     variables = [loop.loop_var for loop in nest.loops]
     places = _coefficients(store.indices, variables)
@@ -152,7 +151,7 @@ def _plan(nest: _Nest, target: Target) -> _Transpose | None:
 
 def _build(nest: _Nest, i: int, j: int, target: Target) -> _Transpose | None:
     column, row = nest.loops[i], nest.loops[j]
-    bits = bits_of(nest.store.buffer.dtype)
+    bits = nest.store.buffer.dtype.bits
     shorter = min(column.extent.value, row.extent.value)  # type: ignore[attr-defined]
     size = min(target.vector_bits // bits, _MOST_ROWS, 1 << (shorter - 1).bit_length())
     if shorter < _FEWEST_ROWS or size < 2:
@@ -240,7 +239,7 @@ class _Transpose:
 
     def square(self, start: dict[For, Expr], over: dict[For, bool]) -> Stmt:
         """Return one square: its rows are loaded, then transposed and stored."""
-        nest, dtype = self.nest, with_lanes(self.nest.store.buffer.dtype, self.size)
+        nest, dtype = self.nest, self.nest.store.buffer.dtype.with_lanes(self.size)
         names: list[Expr] = []
         loads: list[tuple[Var, Expr]] = []
         for n in range(self.rows(self.row, start, over)):

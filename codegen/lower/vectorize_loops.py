@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import Any
 
 from ...tir.arith import loop_values
-from ...tir.dtype import lanes_of
 from ...tir.expr import And, BufferLoad, Call, Expr, IntImm, Not, Ramp, const
 from ...tir.function import PrimFunc
 from ...tir.stmt import Allocate, AttrStmt, BufferStore, Evaluate, For, IfThenElse, LetStmt, SeqStmt, Stmt, seq
@@ -76,7 +75,7 @@ class _VectorStatements:
 
     def branch(self, s: IfThenElse, mask: Expr | None) -> Stmt:
         cond = self.values.masked(s.condition, mask)
-        if lanes_of(cond.dtype) == 1:
+        if cond.dtype.lanes == 1:
             other = None if s.else_case is None else self.stmt(s.else_case, mask)
             with self.analyzer.constraint(cond):
                 return IfThenElse(cond, self.stmt(s.then_case, mask), other)
@@ -89,7 +88,7 @@ class _VectorStatements:
         return seq(then, self.stmt(s.else_case, mask if known is False else both_masks(mask, Not(cond))))
 
     def let(self, s: LetStmt, mask: Expr | None) -> Stmt:
-        if lanes_of(s.value.dtype) > 1:
+        if s.value.dtype.lanes > 1:
             raise NotVectorizable("a vector inside a vector loop")
         value = self.values.masked(s.value, mask)
         return LetStmt(self.values.renamed(s.var, value), value, self.stmt(s.body, mask))
@@ -111,15 +110,15 @@ class _VectorStatements:
         raise NotVectorizable("an effect per lane")
 
     def store(self, s: BufferStore, mask: Expr | None) -> Stmt:
-        if any(lanes_of(e.dtype) > 1 for e in (s.value, *s.indices)):
+        if any(e.dtype.lanes > 1 for e in (s.value, *s.indices)):
             raise NotVectorizable("a vector loop inside a vector loop")
         values = self.values
         buffer, indices = values.place(s.buffer, [values.masked(i, mask) for i in s.indices])
         value = values.masked(s.value, mask)
         predicate = both_masks(mask, None if s.predicate is None else values.masked(s.predicate, mask))
-        if all(lanes_of(i.dtype) == 1 for i in indices):
+        if all(i.dtype.lanes == 1 for i in indices):
             again = any(isinstance(n, BufferLoad) and n.buffer.data is buffer.data for n in pre_order(value))
-            if lanes_of(value.dtype) == 1 and predicate is None and not again:
+            if value.dtype.lanes == 1 and predicate is None and not again:
                 return BufferStore(buffer, value, indices)  # all lanes store the same value
             raise NotVectorizable("all lanes store to one place")
         return BufferStore(buffer, widen(value, values.lanes), indices, predicate)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...tir.dtype import bits_of, element_of, is_float, lanes_of, parse_dtype, with_lanes
+from ...tir.dtype import DType
 from ...tir.expr import (
     Broadcast,
     BufferLoad,
@@ -41,12 +41,12 @@ _AS_STORED = ("tir.dot2_bf16", "tir.tile_dot2_bf16", "tir.tile_store", "tir.rein
 """Operations that take their half-width operands as memory holds them."""
 
 
-def _is_half(dtype: str) -> bool:
-    return is_float(dtype) and bits_of(dtype) == 16
+def _is_half(dtype: DType) -> bool:
+    return dtype.is_float and dtype.bits == 16
 
 
-def _wide(dtype: str) -> str:
-    return with_lanes("float32", lanes_of(dtype))
+def _wide(dtype: DType) -> str:
+    return DType("float32").with_lanes(dtype.lanes)
 
 
 def widen_half_floats(func: PrimFunc) -> PrimFunc:
@@ -121,7 +121,7 @@ class _Widening:
         moved = n.map_children(self.visit)
         if not _is_half(n.buffer.dtype):
             return moved  # type: ignore[return-value]
-        dtype = with_lanes(n.buffer.dtype, lanes_of(n.value.dtype))
+        dtype = n.buffer.dtype.with_lanes(n.value.dtype.lanes)
         return BufferStore(n.buffer, _rounded(moved.value, dtype), moved.indices, moved.predicate)  # type: ignore[attr-defined]
 
     def load(self, n: BufferLoad) -> Expr:
@@ -146,8 +146,8 @@ class _Widening:
         args = tuple([self.value(a) for a in n.args])
         if n.op == "tir.tile_load" and half:
             return Cast(_wide(n.dtype), Call(n.op, args, n.dtype))
-        if n.op == "tir.fma" and parse_dtype(n.dtype).kind == "float" and half:  # float32 would round twice
-            double = with_lanes("float64", lanes_of(n.dtype))
+        if n.op == "tir.fma" and n.dtype.kind == "float" and half:  # float32 would round twice
+            double = DType("float64").with_lanes(n.dtype.lanes)
             return Cast(_wide(n.dtype), Cast(n.dtype, Call(n.op, tuple([Cast(double, a) for a in args]), double)))
         return Call(n.op, args, _wide(n.dtype) if half else n.dtype)
 
@@ -165,20 +165,20 @@ _RULES: dict[type, Callable[[_Widening, Any], Any]] = {
 }
 
 
-def _rounded(wide: Expr, dtype: str) -> Expr:
+def _rounded(wide: Expr, dtype: DType) -> Expr:
     """Returns a float32 value as ``dtype``; a value that was only just widened from it is returned as it was."""
     if isinstance(wide, Cast) and wide.value.dtype == dtype:
         return wide.value
     return Cast(dtype, wide)
 
 
-def _needs_no_rounding(wide: Any, dtype: str) -> bool:
+def _needs_no_rounding(wide: Any, dtype: DType) -> bool:
     """Returns whether the widened form of a value of type ``dtype`` was rounded before, or chosen among rounded
     values."""
     if isinstance(wide, (Var, FloatImm)):
         return True  # variables hold rounded values
     if isinstance(wide, Cast):
-        return element_of(wide.value.dtype) == element_of(dtype)
+        return wide.value.dtype.element == dtype.element
     if isinstance(wide, (Select, Min, Max)):
         return all(_needs_no_rounding(c, dtype) for c in wide.children() if c is not getattr(wide, "condition", None))
     if isinstance(wide, Mul):

@@ -17,7 +17,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from ...tir.dtype import bits_of, parse_dtype
+from ...tir.dtype import DType
 from .cpu import Caches, available_cores, generic_caches, host
 from .cpu_features import IMPLIES, TargetError, enabled_features, features_left, nearest, parse_attrs
 from .triples import address_bits, arch_of, default_triple, has_runtime, system_of
@@ -139,7 +139,7 @@ class Target:
     def vector_lanes(self, dtype: str) -> int:
         """Return the elements of ``dtype`` (its lanes ignored) in one vector register, at least 1. A bool takes a
         byte."""
-        return max(1, self.vector_bits // max(8, bits_of(dtype)))
+        return max(1, self.vector_bits // max(8, DType(dtype).bits))
 
     @property
     def num_vector_registers(self) -> int:
@@ -156,7 +156,7 @@ class Target:
     def masked_memory(self, dtype: str) -> bool:
         """Return whether masked loads and stores of vectors of ``dtype`` run at (nearly) full speed: AVX-512 for every
         width, AVX2 for 32 and 64 bits."""
-        bits = max(8, parse_dtype(dtype).bits)
+        bits = max(8, DType(dtype).bits)
         if self.has("avx512f") and (self.vector_bits == 512 or self.has("avx512vl")):
             return bits >= 32 or self.has("avx512bw")
         return bits >= 32 and self.has("avx2")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ...tir.dtype import with_lanes
+from ...tir.dtype import DType
 from ...tir.expr import Call, Cast, Expr, Or
 from .math_builder import Expansion, MathBuilder
 
@@ -47,7 +47,7 @@ def fmod(m: MathBuilder, x: Expr, y: Expr) -> Expr:
 def fmod_float32(m: MathBuilder, x: Expr, y: Expr) -> Expr:
     """Returns the same for float32 values given as float64; with |x / y| < 2**29 every product is exact."""
     a, b = m.name(m.abs(x)), m.name(m.abs(y))
-    single = with_lanes("float32", m.lanes)
+    single = DType("float32").with_lanes(m.lanes)
     far = Cast(m.dtype, Call("tir.fmod", (Cast(single, x), Cast(single, y)), single))
     return m.either(a < b * m.f(2.0**29), _remainder(m, x, a, b, m.mad), far)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ...tir.dtype import bits_of, lanes_of, with_lanes
+from ...tir.dtype import DType
 from ...tir.expr import Call, Cast, Expr, Let, Select, Var, const
 from ...tir.walk import vars_in
 
@@ -19,14 +19,14 @@ class MathBuilder:
     ``scales``: it has instructions for ``tir.times_exp2`` and ``tir.round_rest``.
     """
 
-    def __init__(self, dtype: str, fused: bool = True, scales: bool = False) -> None:
+    def __init__(self, dtype: DType, fused: bool = True, scales: bool = False) -> None:
         self.dtype = dtype
         self.fused = fused
         self.scales = scales
-        self.bits = bits_of(dtype)
-        self.lanes = lanes_of(dtype)
+        self.bits = dtype.bits
+        self.lanes = dtype.lanes
         self.single = self.bits == 32
-        self.int_dtype = with_lanes(f"int{self.bits}", self.lanes)
+        self.int_dtype = DType(f"int{self.bits}").with_lanes(self.lanes)
         self.mantissa = 23 if self.single else 52
         self.one_bits = 0x3F800000 if self.single else 0x3FF0000000000000
         # magic + n, for a small whole n, holds n in its low bits; adding magic rounds half to even
@@ -118,13 +118,13 @@ class MathBuilder:
         """Return x & mask."""
         return Call("tir.bitwise_and", (x, self.i(mask)), self.int_dtype)
 
-    def cast(self, dtype: str, x: Expr) -> Expr:
+    def cast(self, dtype: DType, x: Expr) -> Expr:
         """Return x as another element type."""
-        return Cast(with_lanes(dtype, lanes_of(x.dtype)), x)
+        return Cast(dtype.with_lanes(x.dtype.lanes), x)
 
     def lookup(self, number: Expr, values: Sequence[float]) -> Expr:
         """Return the constant with this number, modulo the number of constants."""
-        return Call("tir.lookup", (number, *[const(v, with_lanes(self.dtype, 1)) for v in values]), self.dtype)
+        return Call("tir.lookup", (number, *[const(v, self.dtype.with_lanes(1)) for v in values]), self.dtype)
 
     # -- powers of two -----------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ import math
 import struct
 from typing import Any
 
-from ...tir.dtype import bits_of, element_of, is_float
+from ...tir.dtype import DType
 from ...tir.equal import structural_equal
 from ...tir.expr import Add, Call, Div, Expr, FloatImm, Mul, Sub
 from . import lookup_tables
@@ -186,7 +186,7 @@ def _named_gelu(n: Mul) -> Call | None:
 
 def _with_one(one: Expr, other: Expr) -> Call | None:
     if isinstance(one, FloatImm) and one.value == 1.0 and isinstance(other, Call) and other.op == "tir.erf":
-        return other if is_float(other.dtype) else None
+        return other if other.dtype.is_float else None
     return None
 
 
@@ -201,8 +201,8 @@ def _named(t: Expr) -> Call:
     return Call("tir.erf_plus_one", (t,), t.dtype)
 
 
-def _rounded(value: float, dtype: str) -> float:
-    code = "d" if bits_of(element_of(dtype)) == 64 else "f"
+def _rounded(value: float, dtype: DType) -> float:
+    code = "d" if dtype.element.bits == 64 else "f"
     return float(struct.unpack(code, struct.pack(code, value))[0])
 
 

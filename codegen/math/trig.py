@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ...tir.dtype import bits_of, with_lanes
+from ...tir.dtype import DType
 from ...tir.expr import Call, Cast, Expr
 from .math_builder import Expansion, MathBuilder
 
@@ -119,7 +119,7 @@ def _payne_hanek(m: MathBuilder, x: Expr) -> tuple[Expr, Expr]:
     # round to the nearest quadrant: the fraction as a signed number
     whole = m.name(m.shr(top + m.i(1 << 29), 30))
     signed = m.name(top - m.shl(whole, 30))  # -2**29 .. 2**29, in units of 2**-30
-    fraction = m.cast("float64", signed) * m.f(2.0**-30) + m.cast("float64", rest) * m.f(2.0**-92)
+    fraction = m.cast(DType("float64"), signed) * m.f(2.0**-30) + m.cast(DType("float64"), rest) * m.f(2.0**-92)
     r = m.name(fraction * m.f(PI_HALF))
     negative = m.name(x < m.f(0.0))
     return m.select(negative, m.negative(r), r), m.select(negative, m.i(0) - whole, whole)
@@ -165,7 +165,7 @@ def _payne_hanek_64(m: MathBuilder, x: Expr) -> tuple[Expr, Expr, Expr]:
     quadrant = m.name(m.shr(top + m.i(1 << 29), 30))
     parts = [top - m.shl(quadrant, 30), fourth_digit, third_digit, second_digit]
     first, second, third, fourth = [
-        m.name(m.cast("float64", p) * m.f(2.0 ** (-30 - 32 * n))) for n, p in enumerate(parts)
+        m.name(m.cast(DType("float64"), p) * m.f(2.0 ** (-30 - 32 * n))) for n, p in enumerate(parts)
     ]
     a, b = m.two_sum(first, second)
     b, c = m.two_sum(b, third)
@@ -230,7 +230,7 @@ def _function(m: MathBuilder, x: Expr, name: str, formula: Formula) -> Expr:
     if not m.single:
         near: Expr = formula(m, *_reduce_near(m, x))
         return m.either(m.abs(x) <= m.f(NEAR_64), near, Call(f"tir.{name}", (x,), m.dtype))
-    wide = MathBuilder(with_lanes("float64", m.lanes), m.fused)
+    wide = MathBuilder(DType("float64").with_lanes(m.lanes), m.fused)
     doubled = Cast(wide.dtype, x)
     a = wide.name(doubled)
     r, quadrant = _reduce_large(wide, a)
@@ -265,7 +265,7 @@ def large_argument_path(call: Call) -> Expr | None:
     """Returns a sine, cosine or tangent of float64 for |x| >= 2**30, or None for other calls. For smaller arguments the
     value is arbitrary."""
     formula = {"tir.sin": _sine_of_parts, "tir.cos": _shifted, "tir.tan": _tangent_of_parts}.get(call.op)
-    if formula is None or bits_of(call.dtype) != 64:
+    if formula is None or call.dtype.bits != 64:
         return None
     m = MathBuilder(call.dtype)
     x = m.name(call.args[0])

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tir.dtype import bits_of, bytes_of, is_bool, is_float, max_value, min_value
+from ...tir.dtype import DType, max_value, min_value
 from ...tir.expr import Add, Cast, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, TruncDiv, TruncMod, Var
 from ...tir.rounding import float_bits
 from ...tir.sizes import shape_text
@@ -106,9 +106,9 @@ class Arguments:
             )
         if param.writes and not view.writable:
             raise self._fail(index, "it is written to, but the array is read-only; pass a writable one, e.g. a copy")
-        if not view.aligned or view.pointer % bytes_of(param.dtype):
+        if not view.aligned or view.pointer % param.dtype.bytes:
             raise self._fail(
-                index, f"the array is not aligned to its elements of {bytes_of(param.dtype)} bytes; pass a .copy()"
+                index, f"the array is not aligned to its elements of {param.dtype.bytes} bytes; pass a .copy()"
             )
         return view
 
@@ -120,11 +120,11 @@ class Arguments:
             if isinstance(arg, int):
                 return arg
             raise self._fail(index, f"expected an address as an int, got {type(arg).__name__}")
-        if is_float(dtype):
+        if DType(dtype).is_float:
             if not isinstance(arg, (int, float)):
                 raise self._fail(index, f"expected a number, {dtype}, got {type(arg).__name__}")
-            return _float_value(float(arg), dtype)
-        if is_bool(dtype):
+            return _float_value(float(arg), DType(dtype))
+        if DType(dtype).is_bool:
             if not isinstance(arg, (bool, int)) or arg not in (0, 1):
                 raise self._fail(index, f"expected a truth value, got {arg!r}")
             return int(arg)
@@ -254,8 +254,8 @@ def _same_dtype(want: str, got: str) -> bool:
     return want == got or (want == "bfloat16" and got == "uint16")
 
 
-def _float_value(value: float, dtype: str) -> int | float:
-    if bits_of(dtype) > 16:
+def _float_value(value: float, dtype: DType) -> int | float:
+    if dtype.bits > 16:
         return value
     raw = float_bits(value, dtype)
     return raw - 0x10000 if raw >= 0x8000 else raw

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tir.dtype import bytes_of, parse_dtype, to_numpy
+from ...tir.dtype import to_numpy
 from ...tir.expr import IntImm, Var
 from ..llvm.jit import Loaded, load, optimize_and_compile
 from ..lowered import Param
@@ -176,7 +176,7 @@ def _emit_buffer(out: list[str], i: int, p: Param, known: dict[Var, str]) -> boo
     out.append(f"  %plain{i} = and i1 %both{i}, %isflags{i}")
     out.append(f"  br i1 %plain{i}, label %plain{i}l, label %unusual")
     out.append(f"plain{i}l:")
-    size, good = f"{bytes_of(p.dtype)}", "true"
+    size, good = f"{p.dtype.bytes}", "true"
     for axis, extent in enumerate(buffer.shape):
         name = f"{i}_{axis}"
         out.append(f"  %dim{name}p = getelementptr i64, ptr %shape{i}, i64 {axis}")
@@ -185,7 +185,7 @@ def _emit_buffer(out: list[str], i: int, p: Param, known: dict[Var, str]) -> boo
         if want is None:
             assert isinstance(extent, Var)
             known[extent] = f"%dim{name}"
-            limit = (1 << (parse_dtype(extent.dtype).bits - 1)) - 1
+            limit = (1 << (extent.dtype.bits - 1)) - 1
             out.append(f"  %ok{name} = icmp ule i64 %dim{name}, {limit}")
         else:
             out.append(f"  %ok{name} = icmp eq i64 %dim{name}, {want}")

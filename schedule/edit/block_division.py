@@ -11,7 +11,6 @@ from ...tir.analysis.footprint import analyzer_at, exact_box
 from ...tir.analysis.tree import Tree
 from ...tir.arith import Analyzer, Division, conjuncts, detect_iter_map, divide_subspace, eval_interval
 from ...tir.buffer import Buffer, BufferRegion
-from ...tir.dtype import is_int, lanes_of
 from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, const, is_const_int
 from ...tir.stmt import Block, BlockRealize, For, Stmt
 from ...tir.walk import loads_and_stores, pre_order, substitute, uses_var
@@ -253,7 +252,7 @@ def simplified(stmt: Any, mapping: Mapping[Var, Expr], analyzer: Analyzer) -> An
     def walk(n: Any) -> Any:
         if isinstance(n, Var):
             return mapping.get(n, n)
-        if isinstance(n, Expr) and is_int(n.dtype) and lanes_of(n.dtype) == 1 and _plain_index(n):
+        if isinstance(n, Expr) and n.dtype.is_int and n.dtype.lanes == 1 and _plain_index(n):
             new = substitute(n, mapping)
             return n if new is n else analyzer.simplify(new)
         new = n.map_children(walk)

@@ -10,7 +10,6 @@ from ...tir.analysis.region_cover import covers_domain
 from ...tir.analysis.scope import Scope
 from ...tir.analysis.tree import Tree, symbols_of, tree_of, unique_block_name
 from ...tir.buffer import Buffer
-from ...tir.dtype import parse_dtype
 from ...tir.equal import structural_equal
 from ...tir.expr import (
     GE,
@@ -165,7 +164,7 @@ def _split_head(test: Expr) -> Expr | None:
 
 def pad_of(func: PrimFunc, buffer: Buffer, places: Sequence[Var], pad_value: Any) -> Expr:
     """Return the value of the padding at ``places``; ScheduleError unless it has the buffer's data type."""
-    kind = parse_dtype(buffer.dtype).kind
+    kind = buffer.dtype.kind
     value = pad_value
     if isinstance(value, (str, list)):
         found = IndexMap.of(value, len(places), symbols_of(func)).map_indices(places)

@@ -7,7 +7,7 @@ from typing import Any
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.annotations import ALIGN, alignment_wishes
 from ...tir.buffer import Buffer
-from ...tir.dtype import is_bool, parse_dtype
+from ...tir.dtype import DType
 from ...tir.expr import BufferLoad, Var, cast
 from ...tir.function import PrimFunc
 from ...tir.node import Node
@@ -129,12 +129,12 @@ def unsafe_set_dtype(func: PrimFunc, block: str, buffer_index: int | str, dtype:
                 C[vi] = T.Cast("float32", B[vi]) + T.float32(1.0)
     """
     try:
-        kind = parse_dtype(dtype)
+        kind = DType(dtype)
     except ValueError as problem:
         raise ScheduleError(str(problem), hint="write it as 'float32', 'int8', 'bfloat16', ...") from None
     tree = tree_of(func)
     realize, old = _allocated(tree, block, buffer_index, "data type")
-    if kind.lanes != 1 or kind.kind in ("handle", "void", "bool") or is_bool(old.dtype):
+    if kind.lanes != 1 or kind.kind in ("handle", "void", "bool") or old.dtype.is_bool:
         raise ScheduleError(
             f"a buffer of {old.dtype} cannot be stored as {dtype}", where=realize, hint="choose a type of the same kind"
         )

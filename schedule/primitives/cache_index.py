@@ -10,7 +10,6 @@ from ...tir.analysis.scope import bindings
 from ...tir.analysis.tree import Tree, symbols_of, tree_of, unique_block_name
 from ...tir.arith import Analyzer, eval_interval
 from ...tir.buffer import Buffer, BufferRegion
-from ...tir.dtype import is_int, lanes_of
 from ...tir.equal import structural_equal
 from ...tir.expr import (
     Broadcast,
@@ -149,7 +148,7 @@ class _Candidates:
 
     def eligible(self, e: Expr) -> bool:
         """Return whether ``e`` may be computed anywhere: it is pure and safe, and uses only axes and sizes."""
-        if isinstance(e, (Var, IntImm, FloatImm, StringImm)) or lanes_of(e.dtype) != 1:
+        if isinstance(e, (Var, IntImm, FloatImm, StringImm)) or e.dtype.lanes != 1:
             return False
         some = False
         for n in pre_order(e):
@@ -161,7 +160,7 @@ class _Candidates:
                 return False
             elif isinstance(n, Call) and not _elementwise(n):
                 return False
-            elif isinstance(n, (FloorDiv, FloorMod, TruncDiv, TruncMod)) and is_int(n.dtype):
+            elif isinstance(n, (FloorDiv, FloorMod, TruncDiv, TruncMod)) and n.dtype.is_int:
                 if not isinstance(n.b, IntImm) or is_const_int(n.b, 0):
                     return False
         return some

@@ -11,7 +11,6 @@ from ...tir.analysis.scope import Scope
 from ...tir.analysis.tree import Tree, tree_of, unique_block_name
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer, BufferRegion
-from ...tir.dtype import is_float
 from ...tir.expr import (
     Add,
     BufferLoad,
@@ -175,7 +174,7 @@ def _check_einsum(realize: BlockRealize) -> None:
                     hint="cache_read the buffer for one of the uses first",
                 )
         for n in pre_order(body) if body is not None else ():
-            if isinstance(n, (Div, FloorDiv, FloorMod, TruncDiv, TruncMod)) and not is_float(n.dtype):
+            if isinstance(n, (Div, FloorDiv, FloorMod, TruncDiv, TruncMod)) and not n.dtype.is_float:
                 if not (isinstance(n.b, IntImm) and n.b.value):
                     raise ScheduleError(
                         f"{n} would divide by the zeros of the padding",
@@ -259,13 +258,13 @@ def _vanishes(e: Expr, axis: Var) -> bool:
         return _vanishes(e.a, axis) and _vanishes(e.b, axis)
     if isinstance(e, Mul):
         a, b = _vanishes(e.a, axis), _vanishes(e.b, axis)
-        return (a and b) or ((a or b) and (not is_float(e.dtype) or _finite(e.b if a else e.a, axis)))
+        return (a and b) or ((a or b) and (not e.dtype.is_float or _finite(e.b if a else e.a, axis)))
     return False
 
 
 def _finite(e: Expr, axis: Var) -> bool:
     if isinstance(e, Cast):
-        return not is_float(e.value.dtype) or _finite(e.value, axis)
+        return not e.value.dtype.is_float or _finite(e.value, axis)
     return isinstance(e, FloatImm) and e.value - e.value == 0 or _vanishes(e, axis)
 
 

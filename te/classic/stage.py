@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...schedule import ScheduleError, TensorIntrin
-from ...tir.dtype import is_int
 from ...tir.expr import Expr, IntImm, IterVar, Range, Var, const, convert
 from ...tir.op import ceildiv
 from ..operation import ComputeOp, Operation
@@ -88,7 +87,7 @@ class Stage:
         if (factor is None) == (nparts is None):
             raise ValueError(f"s[{self.name}].split: give either factor or nparts")
         given = convert(factor if nparts is None else nparts)
-        if not is_int(given.dtype):
+        if not given.dtype.is_int:
             raise TypeError(
                 f"s[{self.name}].split: {'factor' if nparts is None else 'nparts'} is {given.dtype}, not an integer"
             )

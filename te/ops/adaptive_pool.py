@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...tir.dtype import bits_of, is_float
 from ...tir.expr import Expr, cast, const
 from ...tir.op import all_
 from ..compute import compute
@@ -84,8 +83,8 @@ def _max(op: str, n: int, data: Tensor, output_size: Any, layout: str, name: str
 
 def _avg(op: str, n: int, data: Tensor, output_size: Any, layout: str, name: str) -> Tensor:
     shape, at, inside, count, window = _windows(op, n, data, output_size, layout)
-    acc = data.dtype if is_float(data.dtype) and bits_of(data.dtype) >= 32 else "float32"
-    out_dtype = data.dtype if is_float(data.dtype) else "float32"
+    acc = data.dtype if data.dtype.is_float and data.dtype.bits >= 32 else "float32"
+    out_dtype = data.dtype if data.dtype.is_float else "float32"
     name = name or op
     total = compute(
         shape,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...tir.dtype import bits_of, is_float
 from ...tir.expr import Expr, IntImm, Range, cast, const
 from ...tir.intrinsics.control_and_memory import if_then_else
 from ...tir.intrinsics.float_operations import rsqrt
@@ -34,7 +33,7 @@ def attention(
     """
     shape = _check(query, key, value, mask)
     lead, rows, columns = shape[:-2], shape[-2], shape[-1]
-    wide = query.dtype if bits_of(query.dtype) >= 32 else "float32"
+    wide = query.dtype if query.dtype.bits >= 32 else "float32"
     k, m = reduce_axis(Range.from_extent(query.shape[-1]), "k"), reduce_axis(Range.from_extent(columns), "k")
     letters = ["b", "h"] if len(lead) == 2 else [f"b{n}" for n in range(len(lead))]
 
@@ -85,7 +84,7 @@ def _check(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> tu
                 f"{op}: {what} has the shape {shape_text(t)}, the query {shape_text(query)}; "
                 "both need the same number of dimensions, at least 2"
             )
-        if not is_float(t.dtype):
+        if not t.dtype.is_float:
             raise TypeError(f"{op}: {what} is {t.dtype}, not a float")
         for a, b in zip(query.shape[:-2], t.shape[:-2], strict=True):
             require_same(op, "a leading dimension", a, b, query, t)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...tir.dtype import is_int
 from ...tir.expr import Expr, const, convert
 from ...tir.intrinsics.control_and_memory import if_then_else
 from ...tir.op import max_, min_, select
@@ -122,7 +121,7 @@ def take(x: Tensor, indices: Tensor, axis: int | None = None, mode: str = "clip"
     op = "take"
     check_tensor(op, x)
     check_tensor(op, indices, None, "the indices")
-    if not is_int(indices.dtype):
+    if not indices.dtype.is_int:
         raise TypeError(f"{op}: the indices are {indices.dtype}, not integers")
     if mode not in ("clip", "wrap", "fast"):
         raise ValueError(f"{op}: mode={mode!r}; there are 'clip', 'wrap' and 'fast'")
@@ -151,7 +150,7 @@ def full(shape: Any, value: float, dtype: str = "float32", name: str = "T_full")
 def one_hot(indices: Tensor, depth: int, dtype: str = "float32", name: str = "T_one_hot") -> Tensor:
     """1 at ``indices`` along a new last dimension of extent ``depth``, 0 elsewhere."""
     check_tensor("one_hot", indices)
-    if not is_int(indices.dtype):
+    if not indices.dtype.is_int:
         raise TypeError(f"one_hot: the indices are {indices.dtype}, not integers")
     out: Tensor = compute(
         (*indices.shape, convert(depth)),

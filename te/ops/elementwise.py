@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ...tir.dtype import bits_of, is_float, is_int
 from ...tir.expr import Expr, cast, const
 from ...tir.intrinsics import Operation
 from ...tir.intrinsics import float_operations as operations
@@ -27,10 +26,10 @@ def elementwise(x: Tensor, f: Callable[[Expr], Any], name: str) -> Tensor:
 
 def in_float32(x: Expr, f: Callable[[Expr], Expr]) -> Expr:
     """``f(x)``, computed in float32 when ``x`` is a narrower float or an integer; narrow floats are converted back."""
-    if is_float(x.dtype) and bits_of(x.dtype) >= 32:
+    if x.dtype.is_float and x.dtype.bits >= 32:
         return f(x)
     out = f(cast("float32", x))
-    return cast(x.dtype, out) if is_float(x.dtype) else out
+    return cast(x.dtype, out) if x.dtype.is_float else out
 
 
 def _function(row: Operation) -> Callable[..., Tensor]:
@@ -44,7 +43,7 @@ def _function(row: Operation) -> Callable[..., Tensor]:
 
 def _rounding(row: Operation) -> Callable[..., Tensor]:
     def function(x: Tensor, name: str = f"T_{row.name}") -> Tensor:
-        return elementwise(x, lambda e: e if is_int(e.dtype) else in_float32(e, row), name)
+        return elementwise(x, lambda e: e if e.dtype.is_int else in_float32(e, row), name)
 
     function.__name__ = function.__qualname__ = row.name
     function.__doc__ = f"Computes {row.meaning}, element by element."

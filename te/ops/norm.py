@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...tir.dtype import bits_of, is_float
 from ...tir.expr import Expr, Range, cast, const
 from ...tir.intrinsics.float_operations import rsqrt
 from ..compute import compute
@@ -30,10 +29,10 @@ class _Over:
 
     def __init__(self, op: str, x: Tensor, axis: Any) -> None:
         check_tensor(op, x)
-        if not is_float(x.dtype):
+        if not x.dtype.is_float:
             raise TypeError(f"{op}: the input is {x.dtype}; convert it to a float with te.ops.cast")
         self.x, self.axes = x, normalize_axes(op, axis, x.ndim)
-        self.wide = x.dtype if bits_of(x.dtype) >= 32 else "float32"
+        self.wide = x.dtype if x.dtype.bits >= 32 else "float32"
         self.kept = [x.shape[d] for d in range(x.ndim) if d not in self.axes]
         self.count = cast(self.wide, prod_of([x.shape[d] for d in self.axes]))
 
@@ -152,13 +151,13 @@ def batch_norm(
     """
     op = "batch_norm"
     check_tensor(op, x)
-    if not is_float(x.dtype):
+    if not x.dtype.is_float:
         raise TypeError(f"{op}: the input is {x.dtype}; convert it to a float with te.ops.cast")
     axis = normalize_axis(op, axis, x.ndim)
     for t, what in ((gamma, "gamma"), (beta, "beta"), (moving_mean, "the mean"), (moving_var, "the variance")):
         check_tensor(op, t, 1, what)
         require_same(op, f"the size of {what}", x.shape[axis], t.shape[0], x, t)
-    wide = x.dtype if bits_of(x.dtype) >= 32 else "float32"
+    wide = x.dtype if x.dtype.bits >= 32 else "float32"
     scale = compute(
         (x.shape[axis],),
         lambda c: cast(wide, gamma(c)) * rsqrt(cast(wide, moving_var(c)) + const(epsilon, wide)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...tir.dtype import bits_of, is_float, min_value
+from ...tir.dtype import min_value
 from ...tir.expr import Expr, IntImm, cast, const
 from ...tir.op import max_ as larger
 from ...tir.op import min_ as smaller
@@ -65,8 +65,8 @@ def _max_pool(windows: Windows, ceil_mode: bool, layout: str, name: str) -> Tens
 
 def _avg_pool(windows: Windows, ceil_mode: bool, layout: str, count_include_pad: bool, name: str) -> Tensor:
     dtype, name = windows.data.dtype, name or windows.op
-    acc = dtype if is_float(dtype) and bits_of(dtype) >= 32 else "float32"
-    out_dtype = dtype if is_float(dtype) else "float32"
+    acc = dtype if dtype.is_float and dtype.bits >= 32 else "float32"
+    out_dtype = dtype if dtype.is_float else "float32"
     total = _reduced(windows, lambda e, k: sum_(cast(acc, e), axis=k), 0, ceil_mode, f"{name}_sum", "pool_sum", layout)
     mean: Tensor = compute(
         total.shape,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...tir.dtype import bits_of, is_float
 from ...tir.expr import Expr, IntImm, cast, const
 from ...tir.op import max_, min_, select
 from ..compute import compute
@@ -117,7 +116,7 @@ def _resize(
 
         nearest: Tensor = compute(shape, f, name=name, tag=INJECTIVE)
         return nearest
-    acc = data.dtype if is_float(data.dtype) and bits_of(data.dtype) >= 32 else "float32"
+    acc = data.dtype if data.dtype.is_float and data.dtype.bits >= 32 else "float32"
     x = data if data.dtype == acc else compute(data.shape, lambda *i: cast(acc, data(*i)), name=f"{name}_wide")
     pairs = [(axis, out) for axis, out in zip(axes, outs, strict=True) if not _stays(data.shape[axis], out)]
     pairs.sort(
@@ -128,7 +127,7 @@ def _resize(
         x = _along(
             x, axis, out, coordinate_mode, method, cubic_alpha, name if last else f"{name}_{layout[axis].lower()}"
         )
-    back = data.dtype if is_float(data.dtype) else acc
+    back = data.dtype if data.dtype.is_float else acc
     if back != acc or x is data:
         wide = x
         x = compute(wide.shape, lambda *i: cast(back, wide(*i)), name=f"{name}_result")

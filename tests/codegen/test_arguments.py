@@ -11,6 +11,7 @@ from tilewright.codegen.runtime.arguments import ArgumentError, Arguments
 from tilewright.codegen.runtime.array_views import view_of
 from tilewright.codegen.runtime.native_glue import fast_call_ir, glue_for
 from tilewright.tir.buffer import decl_buffer
+from tilewright.tir.dtype import DType
 from tilewright.tir.expr import IntImm, Var
 from tilewright.tir.function import PrimFunc
 from tilewright.tir.stmt import BufferStore, Evaluate
@@ -259,7 +260,7 @@ def test_written_buffers_are_found():
 
 def test_spelling_in_llvm_and_c():
     def spelled(dtype):
-        p = Param("scalar", Var("x", dtype), dtype)
+        p = Param("scalar", Var("x", dtype), DType(dtype))
         return p.llvm_type, p.c_type
 
     assert spelled("bool") == ("i8", "uint8_t")

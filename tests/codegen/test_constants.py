@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tilewright.codegen.compile import compile as compile_function
-from tilewright.tir.dtype import is_float, is_int, max_value, min_value, to_numpy
+from tilewright.tir.dtype import DType, max_value, min_value, to_numpy
 from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse
 
@@ -21,7 +21,7 @@ def values_of(dtype: str) -> list[float]:
     """Ends of the type's range, what it rounds, and what is no number."""
     if dtype == "bool":
         return [0, 1]
-    if is_int(dtype):
+    if DType(dtype).is_int:
         return [0, 1, min_value(dtype), max_value(dtype)]
     return [0.0, -0.0, 0.1, -1.5, math.inf, -math.inf, math.nan, 1e5, 3e38]
 
@@ -68,7 +68,7 @@ def test_conversions_of_constants_to_each_type(dtype):
     for source in TYPES:
         texts = []
         for value in values_of(source):
-            fits = is_float(dtype) or dtype == "bool" or not is_float(source)
+            fits = DType(dtype).is_float or dtype == "bool" or not DType(source).is_float
             if fits or (abs(value) < 100 and (value >= 0 or dtype.startswith("int"))):
                 texts.append(f'T.if_then_else(i < 5, T.Cast("{dtype}", {literal(value, source)}), {one})')
         agree(texts, dtype, TARGETS[0])

@@ -8,7 +8,7 @@ import pytest
 from tilewright.codegen.lower.lower_math import lower_math
 from tilewright.codegen.math import expand
 from tilewright.tir import BufferStore, Call, Expr, For, PrimFunc, Var, const, decl_buffer
-from tilewright.tir.dtype import with_lanes
+from tilewright.tir.dtype import DType
 from tilewright.tir.interpret import interpret
 from tilewright.tir.interpret_expr import ExprCompiler
 from tilewright.tir.intrinsics import operation_named
@@ -21,7 +21,7 @@ LD = np.longdouble
 def evaluate(name: str, dtype: str, *xs: np.ndarray, fused: bool = True) -> np.ndarray:
     """The expansion of ``tir.<name>`` on whole arrays, as one long vector."""
     xs = tuple([np.asarray(x, dtype) for x in xs])
-    wide = with_lanes(dtype, len(xs[0]))
+    wide = DType(dtype).with_lanes(len(xs[0]))
     args = [Var(f"x{i}", wide) for i in range(len(xs))]
     e = expand(Call(f"tir.{name}", tuple(args), wide), fused)
     assert e is not None

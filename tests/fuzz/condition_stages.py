@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
-from tilewright.tir.dtype import is_float, is_int
 
 from .elementwise_stages import Maker, Stage, constant, one_of
 
@@ -15,7 +14,7 @@ from .elementwise_stages import Maker, Stage, constant, one_of
 def _comparison(rng: np.random.Generator, s: Stage, stages: list[Stage]) -> Any:
     """A function of the indices of ``s`` that says whether something holds there."""
     alike = [o for o in stages if o.dims == s.dims and o.dtype == s.dtype and o.dtype != "bool"]
-    lengths = [o for o in stages if o.dims == s.dims[: len(o.dims)] and is_int(o.dtype) and s.dims]
+    lengths = [o for o in stages if o.dims == s.dims[: len(o.dims)] and o.dtype.is_int and s.dims]
     kind, sign = int(rng.integers(4)), int(rng.integers(6))
     n, limit = int(rng.integers(2, 4)), int(rng.integers(0, 6))
     a = one_of(rng, alike) if alike else None
@@ -80,7 +79,7 @@ def _masked(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) 
 
 def _gather_twice(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) -> Stage | None:
     """The elements at the places that a stage names at the places that it names."""
-    names = [o for o in stages if len(o.dims) == 1 and is_int(o.dtype)]
+    names = [o for o in stages if len(o.dims) == 1 and o.dtype.is_int]
     if len(s.dims) != 1 or s.shape[0] == 0 or not names:
         return None
     o = one_of(rng, names)
@@ -134,7 +133,7 @@ def _one(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) -> 
     if rng.random() < 0.5:
         return s.made(s.dims, lambda *i: reduce(s.tensor[(*i[:-1], i[-1] + r)], axis=r), name, s.bound)
     bound = s.bound * max(s.shape[-1], 1)
-    if not s.holds(bound) or s.shape[-1] == 0 or (reduce is te.sum and is_float(s.dtype) and bound > 255):
+    if not s.holds(bound) or s.shape[-1] == 0 or (reduce is te.sum and s.dtype.is_float and bound > 255):
         return None
     axes = [r, k] if rng.random() < 0.5 else [k, r]
     return s.made(s.dims[:-1], lambda *i: reduce(s.tensor[(*i, k + r)], axis=axes), name, bound)

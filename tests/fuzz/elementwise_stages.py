@@ -10,7 +10,7 @@ import numpy as np
 
 from tilewright import te
 from tilewright.tir.arith import simplify
-from tilewright.tir.dtype import is_float, is_int, max_value, min_value
+from tilewright.tir.dtype import max_value, min_value
 from tilewright.tir.expr import Expr, IntImm, Var, const
 from tilewright.tir.op import max_, min_
 from tilewright.tir.walk import substitute
@@ -223,7 +223,7 @@ def _reverse(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage])
 
 def _gather(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) -> Stage | None:
     """Rows that another stage names."""
-    names = [o for o in stages if len(o.dims) == 1 and is_int(o.dtype) and o.bound <= 127]
+    names = [o for o in stages if len(o.dims) == 1 and o.dtype.is_int and o.bound <= 127]
     if not s.dims or s.shape[0] == 0 or not names:
         return None
     o = one_of(rng, names)
@@ -256,7 +256,7 @@ def _abs(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) -> 
     """Functions that are exact on whole numbers."""
     if not s.holds(s.bound):
         return None
-    if not is_float(s.dtype) or s.dtype == "float16":
+    if not s.dtype.is_float or s.dtype == "float16":
         return s.made(s.dims, lambda *i: te.abs(s.tensor[i]), name, s.bound)
     f = one_of(rng, [te.floor, te.abs, te.round])
     return s.made(s.dims, lambda *i: f(s.tensor[i]), name, s.bound)

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
-from tilewright.tir.dtype import is_int, max_value, min_value
+from tilewright.tir.dtype import DType, max_value, min_value
 
 from .elementwise_stages import LIMITS, Maker, Stage, full_bound, one_of
 
-_TYPES = tuple([t for t in LIMITS if is_int(t)])
+_TYPES = tuple([t for t in LIMITS if DType(t).is_int])
 
 
 def _number(rng: np.random.Generator, dtype: str) -> Any:
@@ -23,7 +23,7 @@ def _number(rng: np.random.Generator, dtype: str) -> Any:
 
 def _wrap(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) -> Stage | None:
     """Arithmetic that may leave the range of the type, and comes back into it."""
-    if not is_int(s.dtype):
+    if not s.dtype.is_int:
         return None
     a, b, kind = _number(rng, s.dtype), _number(rng, s.dtype), int(rng.integers(4))
 
@@ -37,7 +37,7 @@ def _wrap(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) ->
 def _divide(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) -> Stage | None:
     """A quotient or remainder by a constant or, where it is not 0, by another element."""
     fitting = [o for o in stages if o.dtype == s.dtype and o.dims == s.dims]
-    if not is_int(s.dtype) or not fitting:
+    if not s.dtype.is_int or not fitting:
         return None
     f = one_of(rng, (te.floordiv, te.floormod, te.truncdiv, te.truncmod))
     o, by, kind = one_of(rng, fitting), one_of(rng, (1, 2, 3, 5, 7, 8, 100)), int(rng.integers(4))
@@ -57,7 +57,7 @@ def _divide(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) 
 
 def _bits(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) -> Stage | None:
     """Bitwise operations and shifts."""
-    if not is_int(s.dtype):
+    if not s.dtype.is_int:
         return None
     mask, by, kind = _number(rng, s.dtype), te.const(int(rng.integers(0, 8)), s.dtype), int(rng.integers(6))
 
@@ -70,7 +70,7 @@ def _bits(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) ->
 
 def _narrow(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) -> Stage | None:
     """A cast to another integer type, which cuts off what does not fit."""
-    if not is_int(s.dtype):
+    if not s.dtype.is_int:
         return None
     to = one_of(rng, [t for t in _TYPES if t != s.dtype])
     return s.made(s.dims, lambda *i: te.cast(to, s.tensor[i]), name, full_bound(to))
@@ -97,7 +97,7 @@ def _of_index(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]
 
 def _wrapped_sum(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) -> Stage | None:
     """A sum, or a product, that may wrap: in any order it is the same."""
-    if not is_int(s.dtype) or not s.dims:
+    if not s.dtype.is_int or not s.dims:
         return None
     d, reduce = int(rng.integers(len(s.dims))), one_of(rng, (te.sum, te.sum, te.prod))
     r = te.reduce_axis((0, s.dims[d]), name="k")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
-from tilewright.tir.dtype import is_int, max_value, min_value, to_numpy
+from tilewright.tir.dtype import DType, max_value, min_value, to_numpy
 from tilewright.tir.expr import Var
 from tilewright.tir.function import PrimFunc
 from tilewright.tir.rounding import bfloat16_to_bits
@@ -68,7 +68,7 @@ class Program:
 
     def _filled(self, rng: np.random.Generator, dtype: str, shape: list[int], number: int) -> np.ndarray:
         small = rng.integers(0 if dtype.startswith("uint") else -3, 4, size=shape)
-        if number < self.extremes and is_int(dtype):
+        if number < self.extremes and DType(dtype).is_int:
             ends = np.array([int(min_value(dtype)), int(max_value(dtype)), int(max_value(dtype)) - 1, 0, 1], dtype)
             return np.where(rng.random(shape) < 0.5, rng.choice(ends, shape), small.astype(dtype))
         if dtype == "bfloat16":

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
-from tilewright.tir.dtype import is_int
 
 from .elementwise_stages import Maker, Stage, one_of
 
@@ -71,7 +70,7 @@ def _scan(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) ->
 
 def _running(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) -> Stage | None:
     """A sum over the first of a row, as many as another stage says: a row may have none."""
-    lengths = [o for o in stages if o.dims == s.dims[:1] and is_int(o.dtype)]
+    lengths = [o for o in stages if o.dims == s.dims[:1] and o.dtype.is_int]
     if len(s.dims) != 2 or s.shape[1] == 0 or not lengths or not s.holds(s.bound * s.shape[1]):
         return None
     o = one_of(rng, lengths)

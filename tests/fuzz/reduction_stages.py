@@ -8,7 +8,6 @@ import numpy as np
 
 from tilewright import te
 from tilewright.schedule import register_reducer
-from tilewright.tir.dtype import is_float
 from tilewright.tir.expr import Add, FloatImm, IntImm, Max, Reduce
 from tilewright.tir.op import max_, min_
 
@@ -151,7 +150,7 @@ def _matmul(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) 
     o = one_of(rng, fitting)
     depth = s.shape[1]
     bound = s.bound * o.bound * depth
-    to = "float32" if is_float(s.dtype) else "int32"  # sums of narrow types are wider
+    to = "float32" if s.dtype.is_float else "int32"  # sums of narrow types are wider
     wide = s.dtype in ("int8", "uint8", "float16", "bfloat16") and (rng.random() < 0.7 or not s.holds(bound))
     if bound > LIMITS[to if wide else s.dtype] or s.shape[0] * o.shape[0] * depth > _WORK:
         return None

@@ -5,7 +5,7 @@ import pytest
 
 from tilewright import te
 from tilewright.codegen import compile
-from tilewright.tir.dtype import is_float, to_numpy
+from tilewright.tir.dtype import to_numpy
 from tilewright.tir.equal import assert_structural_equal
 from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse
@@ -22,7 +22,7 @@ def _evaluate(outputs, inputs, *arrays, shapes=None):
     results = []
     for n, t in enumerate(outs):
         shape = shapes[n] if shapes else tuple(int(d) for d in t.shape)
-        results.append(np.full(shape, np.nan if is_float(t.dtype) and t.dtype != "bfloat16" else 77, to_numpy(t.dtype)))
+        results.append(np.full(shape, np.nan if t.dtype.is_float and t.dtype != "bfloat16" else 77, to_numpy(t.dtype)))
     interpret(func, *given, *results, check_regions=True)
     compiled = [np.full_like(r, np.nan if r.dtype.kind == "f" else 77) for r in results]
     compile(func)(*given, *compiled)

@@ -9,7 +9,7 @@ import pytest
 
 from tilewright.tir import Cast, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Select, Var, const, decl_buffer
 from tilewright.tir.arith import Analyzer
-from tilewright.tir.dtype import is_bool, max_value, min_value, parse_dtype
+from tilewright.tir.dtype import DType, max_value, min_value
 from tilewright.tir.expr import EQ, GE, GT, LE, LT, NE, Add, BinaryOp, CmpOp, Mul, Sub, cast
 from tilewright.tir.walk import pre_order
 
@@ -38,7 +38,7 @@ class Overflow(Exception):
 
 
 def wrapped(value: int, dtype: str) -> int:
-    bits = parse_dtype(dtype).bits
+    bits = DType(dtype).bits
     value &= (1 << bits) - 1
     return value - (1 << bits) if dtype.startswith("int") and value >> (bits - 1) else value
 
@@ -63,7 +63,7 @@ def value_of(e: Expr, at: dict[Var, int], strict: bool = False) -> int:
 
 
 def draw(rng: random.Random, dtype: str, depth: int) -> Expr:
-    if is_bool(dtype):
+    if DType(dtype).is_bool:
         side = rng.choice(TYPES)
         return rng.choice([LT, LE, GT, GE, EQ, NE])(draw(rng, side, depth - 1), draw(rng, side, depth - 1))
     if depth <= 0 or rng.random() < 0.15:

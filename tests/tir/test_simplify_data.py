@@ -26,7 +26,7 @@ from tilewright.tir import (
     decl_buffer,
 )
 from tilewright.tir.arith import Analyzer
-from tilewright.tir.dtype import element_of, is_bool, is_float, lanes_of, with_lanes
+from tilewright.tir.dtype import DType
 from tilewright.tir.expr import make_binary
 from tilewright.tir.interpret_expr import ExprCompiler
 from tilewright.tir.interpret_memory import Memory
@@ -47,8 +47,8 @@ BUFFERS = {b.dtype: b for b in VALUES}
 
 
 def random_value(rng: random.Random, dtype: str, depth: int) -> Expr:
-    lanes, element = lanes_of(dtype), element_of(dtype)
-    if is_bool(dtype):
+    lanes, element = DType(dtype).lanes, DType(dtype).element
+    if DType(dtype).is_bool:
         return random_condition(rng, lanes, depth)
     if depth == 0 or rng.random() < 0.1:
         if lanes > 1:
@@ -56,7 +56,7 @@ def random_value(rng: random.Random, dtype: str, depth: int) -> Expr:
                 return Ramp(random_value(rng, "int32", 0), const(rng.choice([0, 1, 1, 4, -1])), lanes)
             return Broadcast(random_value(rng, element, 0), lanes)
         if rng.random() < 0.4:
-            if is_float(element):
+            if DType(element).is_float:
                 return const(rng.choice([0.0, -0.0, 1.0, 2.5]), element)
             return const(rng.choice([0, 1, 2, 8, 100]), element)
         if element == "int32" and rng.random() < 0.6:
@@ -67,9 +67,11 @@ def random_value(rng: random.Random, dtype: str, depth: int) -> Expr:
     if kind == 6:
         return Select(random_condition(rng, lanes, depth - 1), a, random_value(rng, dtype, depth - 1))
     if kind == 7:
-        other = rng.choice([t for t in ("float32", "int32", "int8", "uint8") if not (is_float(t) and element != t)])
-        return Cast(dtype, random_value(rng, with_lanes(other, lanes), depth - 1))
-    if not is_float(dtype) and kind == 5:
+        other = rng.choice(
+            [t for t in ("float32", "int32", "int8", "uint8") if not (DType(t).is_float and element != t)]
+        )
+        return Cast(dtype, random_value(rng, DType(other).with_lanes(lanes), depth - 1))
+    if not DType(dtype).is_float and kind == 5:
         divisor = const(rng.choice([1, 2, 4, 8]), dtype)
         return a // divisor if rng.random() < 0.5 else a % divisor
     b = random_value(rng, dtype, depth - 1)
@@ -80,7 +82,7 @@ def random_condition(rng: random.Random, lanes: int, depth: int) -> Expr:
     kind = rng.randint(0, 8)
     if depth == 0 or kind <= 5:
         element = rng.choice(["float32", "int32", "int32", "int8", "uint8"])
-        dtype = with_lanes(element, lanes)
+        dtype = DType(element).with_lanes(lanes)
         a, b = random_value(rng, dtype, max(depth - 1, 0)), random_value(rng, dtype, max(depth - 1, 0))
         return [a < b, a <= b, a > b, a >= b, a.equal(b), Not(a.equal(b))][min(kind, 5)]
     a, b = random_condition(rng, lanes, depth - 1), random_condition(rng, lanes, depth - 1)
@@ -112,7 +114,7 @@ def test_random_values(dtype: str) -> None:
                     ex.registers[ex.slot(v)] = x
                 before, after = f(), g()
                 np.testing.assert_array_equal(after, before, err_msg=f"{e} became {new} at {at}")
-                if is_float(dtype) and not any(isinstance(n, (Min, Max)) for n in pre_order(e)):  # min(0.0, -0.0)
+                if DType(dtype).is_float and not any(isinstance(n, (Min, Max)) for n in pre_order(e)):  # min(0.0, -0.0)
                     number = ~np.isnan(np.asarray(before))
                     signs = np.signbit(np.asarray(before)) == np.signbit(np.asarray(after))
                     assert np.all(signs | ~number), f"{e} became {new}: a zero changed its sign"

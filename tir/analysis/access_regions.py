@@ -16,7 +16,6 @@ from typing import Any
 from ..arith import Analyzer
 from ..arith.linear import difference
 from ..buffer import Buffer, BufferRegion
-from ..dtype import lanes_of
 from ..expr import (
     Add,
     Broadcast,
@@ -175,7 +174,7 @@ def lanes_ends(index: Expr) -> tuple[Expr | None, Expr | None]:
     if isinstance(index, Ramp) and isinstance(index.stride, IntImm):
         last = index.base + index.stride * const(index.lanes - 1, index.base.dtype)
         return (last, index.base) if index.stride.value < 0 else (index.base, last)
-    return (index, index) if lanes_of(index.dtype) == 1 else (None, None)
+    return (index, index) if index.dtype.lanes == 1 else (None, None)
 
 
 def _is_long_gather(e: Expr) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from ..dtype import DType
 from ..expr import Expr, ExprLike, IntImm, Range, Var, convert
 from ..index_types import INDEX_TYPES
 from .analyzer import Analyzer
@@ -110,7 +111,7 @@ def eval_interval(
     return None if pair is None else (an.to_expr(pair[0], e.dtype), an.to_expr(pair[1], e.dtype))
 
 
-def intervals(an: Analyzer, dom: Mapping[Var, tuple[ExprLike, ExprLike] | Range], dtype: str) -> Intervals:
+def intervals(an: Analyzer, dom: Mapping[Var, tuple[ExprLike, ExprLike] | Range], dtype: DType) -> Intervals:
     """Return interval arithmetic over the ranges of the variables of ``dom``."""
     ends: dict[int, tuple[Poly, Poly]] = {}
     for v, d in dom.items():
@@ -127,7 +128,7 @@ def intervals(an: Analyzer, dom: Mapping[Var, tuple[ExprLike, ExprLike] | Range]
 class Intervals:
     """Computes intervals of polynomials. ``ends`` gives both ends of some variables; the others are fixed."""
 
-    def __init__(self, an: Analyzer, ends: Mapping[int, tuple[Poly, Poly]], dtype: str) -> None:
+    def __init__(self, an: Analyzer, ends: Mapping[int, tuple[Poly, Poly]], dtype: DType) -> None:
         self.an, self.ends, self.dtype = an, ends, dtype
         self.hidden = _Hidden(an, set(ends))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from ..dtype import is_int, lanes_of, max_value
+from ..dtype import max_value
 from ..expr import (
     Add,
     BinaryOp,
@@ -232,7 +232,7 @@ class Canonical(FloorDivision):
         if new.dtype in INDEX_TYPES and type(new) is not type(e):
             return self.poly(new)
         bound: tuple[Any, ...] = ()
-        if isinstance(new, Cast) and is_int(new.value.dtype) and lanes_of(new.dtype) == 1:
+        if isinstance(new, Cast) and new.value.dtype.is_int and new.dtype.lanes == 1:
             values = interval_of(new.value.dtype)
             if values.fits(new.dtype):
                 bound = (values,)

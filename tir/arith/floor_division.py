@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from math import gcd
 
+from ..dtype import DType
 from .facts import Facts
 from .polynomial import ONE, Mono, Poly, add, const_of, mul, poly_key, scale
 
@@ -24,7 +25,7 @@ from .polynomial import ONE, Mono, Poly, add, const_of, mul, poly_key, scale
 class FloorDivision(Facts):
     """Implements the arithmetic that depends on the ranges of its operands."""
 
-    def floordiv(self, p: Poly, q: Poly, dtype: str) -> Poly:
+    def floordiv(self, p: Poly, q: Poly, dtype: DType) -> Poly:
         """Return p // q; ``q`` is not the constant zero."""
         c = const_of(q)
         if c is None:
@@ -33,7 +34,7 @@ class FloorDivision(Facts):
             return self.floordiv(scale(p, -1), {ONE: -c}, dtype)
         return self._divide(p, c, dtype)
 
-    def floormod(self, p: Poly, q: Poly, dtype: str) -> Poly:
+    def floormod(self, p: Poly, q: Poly, dtype: DType) -> Poly:
         """Return p % q; ``q`` is not the constant zero."""
         c = const_of(q)
         if c is None:
@@ -42,7 +43,7 @@ class FloorDivision(Facts):
             return scale(self.floormod(scale(p, -1), {ONE: -c}, dtype), -1)
         return self._remainder(p, c, dtype)
 
-    def _divide(self, p: Poly, c: int, dtype: str) -> Poly:
+    def _divide(self, p: Poly, c: int, dtype: DType) -> Poly:
         if c == 1 or not p:
             return p
         out: Poly = {}
@@ -73,7 +74,7 @@ class FloorDivision(Facts):
                 return add(out, self._split(inner, lower * c, upper, dtype))
         return add(out, self.split_atom(rest, c, None, dtype))
 
-    def _remainder(self, p: Poly, c: int, dtype: str) -> Poly:
+    def _remainder(self, p: Poly, c: int, dtype: DType) -> Poly:
         if c == 1:
             return {}
         rest: Poly = {}
@@ -105,7 +106,7 @@ class FloorDivision(Facts):
             rest = whole
         return self.split_atom(rest, 1, c, dtype)
 
-    def _split(self, p: Poly, lower: int, upper: int | None, dtype: str) -> Poly:
+    def _split(self, p: Poly, lower: int, upper: int | None, dtype: DType) -> Poly:
         """Return ``(p mod upper) // lower`` for ``p`` in normal form."""
         if upper is None:
             return self._divide(p, lower, dtype)
@@ -175,7 +176,7 @@ class FloorDivision(Facts):
         atom = self.atoms[terms[0][0][0]]
         return (atom.args, p.get(ONE, 0)) if atom.kind == "split" else None  # type: ignore[return-value]
 
-    def _symbolic(self, p: Poly, q: Poly, dtype: str) -> tuple[Poly, Poly]:
+    def _symbolic(self, p: Poly, q: Poly, dtype: DType) -> tuple[Poly, Poly]:
         """Return p // q and p % q by long division with the leading term of q."""
         lead = max((m for m in q), key=lambda m: (len(m), m))
         quotient: Poly = {}
@@ -207,7 +208,7 @@ class FloorDivision(Facts):
                 return {tuple(remaining): k // coefficient}
         return None
 
-    def minimum(self, p: Poly, q: Poly, dtype: str, kind: str = "min") -> Poly:
+    def minimum(self, p: Poly, q: Poly, dtype: DType, kind: str = "min") -> Poly:
         """Return min(p, q), or max(p, q) when ``kind`` is "max"."""
         if kind == "max":
             small, large = q, p

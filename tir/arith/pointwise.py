@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..dtype import is_float, max_value, min_value
+from ..dtype import DType, max_value, min_value
 from ..expr import Add, Call, Cast, Div, Expr, FloatImm, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Select, Sub, Var
 from ..walk import pre_order
 
@@ -55,7 +55,7 @@ def lies_between(e: Expr, low: Expr, high: Expr, range_of: Callable[[Var], tuple
     ``e`` is an integer computed in floating point, such as ``int(floor(float(i) * c + d))``, for which no rule gives
     bounds. The result is False also for other expressions, and where the ranges are large or symbolic.
     """
-    if not any(isinstance(n, Cast) and is_float(n.value.dtype) for n in pre_order(e)):
+    if not any(isinstance(n, Cast) and n.value.dtype.is_float for n in pre_order(e)):
         return False
     names = dict.fromkeys(n for part in (e, low, high) for n in pre_order(part) if isinstance(n, Var))
     points = grid({v: range_of(v) for v in names})
@@ -99,20 +99,20 @@ def _call(e: Call | Select, points: Mapping[Var, Numbers]) -> Ends | None:
     return None if step is None or inside is None else (step(inside[0]), step(inside[1]))
 
 
-def _cast(inside: Ends, source: str, target: str) -> Ends | None:
+def _cast(inside: Ends, source: DType, target: DType) -> Ends | None:
     lo, hi = inside
-    if is_float(source) and not is_float(target):
+    if source.is_float and not target.is_float:
         lo, hi = np.trunc(lo), np.trunc(hi)
     return _fitting((lo, hi), target, (lo, hi))
 
 
-def _fitting(found: Ends, dtype: str, operands: Sequence[Numbers]) -> Ends | None:
+def _fitting(found: Ends, dtype: DType, operands: Sequence[Numbers]) -> Ends | None:
     """Return the ends as values of ``dtype``, widened where a float operation may round; None where a number does not
     fit."""
     lo, hi = found
     if not (np.isfinite(lo).all() and np.isfinite(hi).all()):
         return None
-    if not is_float(dtype):
+    if not dtype.is_float:
         fits = max(float(min_value(dtype)), -_WHOLE) <= lo.min(initial=0) and hi.max(initial=0) <= min(
             float(max_value(dtype)), _WHOLE
         )

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from ..dtype import INDEX, bits_of, max_value
+from ..dtype import INDEX, INT64, DType, max_value
 from ..expr import Add, BinaryOp, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, cast, match_types
 from .interval import Interval
 from .linear import add_terms
@@ -87,7 +87,7 @@ class Atom:
 
     __slots__ = ("args", "data", "dtype", "expr", "kind", "number")
 
-    def __init__(self, number: int, kind: str, args: tuple[Any, ...], expr: Expr, dtype: str, data: bool) -> None:
+    def __init__(self, number: int, kind: str, args: tuple[Any, ...], expr: Expr, dtype: DType, data: bool) -> None:
         self.number = number
         self.kind = kind
         self.args = args
@@ -112,7 +112,7 @@ class AtomTable:
         key: Hashable,
         kind: str,
         args: tuple[Any, ...],
-        dtype: str,
+        dtype: DType,
         make: Callable[[], Expr],
         data: bool = False,
         keep: object = None,
@@ -128,7 +128,7 @@ class AtomTable:
                 self._keep.append(keep)
         return {(atom.number,): 1}
 
-    def split_atom(self, p: Poly, lower: int, upper: int | None, dtype: str) -> Poly:
+    def split_atom(self, p: Poly, lower: int, upper: int | None, dtype: DType) -> Poly:
         """Return the atom ``(p mod upper) // lower``."""
 
         def make() -> Expr:
@@ -141,7 +141,7 @@ class AtomTable:
 
         return self.intern(("split", poly_key(p), lower, upper), "split", (p, lower, upper), dtype, make, self.data(p))
 
-    def pair_atom(self, kind: str, p: Poly, q: Poly, dtype: str) -> Poly:
+    def pair_atom(self, kind: str, p: Poly, q: Poly, dtype: DType) -> Poly:
         """Return the atom p // q, p % q, min(p, q) or max(p, q)."""
 
         def make() -> Expr:
@@ -157,7 +157,7 @@ class AtomTable:
         atoms = self.atoms
         return any(atoms[a].data for m in p for a in m)
 
-    def to_expr(self, p: Poly, dtype: str) -> Expr:
+    def to_expr(self, p: Poly, dtype: DType) -> Expr:
         """Return the expression of p.
 
         Products come first, then larger coefficients, then the order of insertion; positive terms (the constant last)
@@ -168,10 +168,10 @@ class AtomTable:
             return IntImm(0, dtype)
         if dtype == INDEX:
             if any(not -_HALF <= c < _HALF for c in p.values()) and not self.data(p):
-                dtype = "int64"
+                dtype = INT64
         elif self._is_narrow(p):
             return cast(dtype, self.to_expr(p, INDEX))
-        bits = bits_of(dtype)
+        bits = dtype.bits
         least = -(1 << (bits - 1))  # its negative does not fit the type, so it is added, never subtracted
         terms = [(m, _wrap(c, bits)) for m, c in p.items() if m]
         if len(terms) > 1:
@@ -211,7 +211,7 @@ class AtomTable:
         """Return the constant bounds of a polynomial."""
         raise NotImplementedError
 
-    def _product(self, m: Mono, c: int, dtype: str) -> Expr:
+    def _product(self, m: Mono, c: int, dtype: DType) -> Expr:
         e = cast(dtype, self.atoms[m[0]].expr)
         for a in m[1:]:
             e = Mul(e, cast(dtype, self.atoms[a].expr))

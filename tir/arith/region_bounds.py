@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..buffer import BufferRegion
+from ..dtype import DType
 from ..expr import Expr, Range, Var, const, match_types
 from .affine import intervals
 from .analyzer import Analyzer
@@ -40,7 +41,7 @@ def region_union(regions: Sequence[BufferRegion], analyzer: Analyzer | None = No
     return BufferRegion(buffer, tuple(out))
 
 
-def _range(an: Analyzer, low: Poly, size: Poly, dtype: str) -> Range:
+def _range(an: Analyzer, low: Poly, size: Poly, dtype: DType) -> Range:
     return Range(*match_types(an.to_expr(low, dtype), an.to_expr(size, dtype)))
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..dtype import is_bool
 from ..expr import Expr, convert, match_types
 from .operation import Effect, Lanes, Operation, Spelling
 from .type_rules import (
@@ -25,7 +24,7 @@ from .type_rules import (
 
 def _as_choice(args: Sequence[Any]) -> Sequence[Expr]:
     cond = convert(args[0])
-    if not is_bool(cond.dtype):
+    if not cond.dtype.is_bool:
         raise TypeError(f"if_then_else: the condition is {cond.dtype}, not bool")
     return cond, *match_types(args[1], args[2])
 

@@ -7,7 +7,7 @@ in int64, ``x`` is shifted left, multiplied by ``y``, half of the last kept bit 
 
 from __future__ import annotations
 
-from ..dtype import lanes_of, with_lanes
+from ..dtype import DType
 from ..expr import NE, Broadcast, Call, Expr, Max, Select, cast, const, make_binary
 from .operation import Operation
 from .type_rules import fixed_point_product
@@ -30,11 +30,11 @@ FIXED_POINT = {q_multiply_shift.op, q_multiply_shift_per_axis.op}
 
 def fixed_point_steps(call: Call) -> Expr:
     """Return the value of a call of :data:`FIXED_POINT` in additions, products and shifts of int64."""
-    lanes = lanes_of(call.dtype)
-    wide = with_lanes("int64", lanes)
+    lanes = call.dtype.lanes
+    wide = DType("int64").with_lanes(lanes)
 
     def widened(e: Expr) -> Expr:
-        return cast(wide, e if lanes_of(e.dtype) == lanes else Broadcast(e, lanes))
+        return cast(wide, e if e.dtype.lanes == lanes else Broadcast(e, lanes))
 
     zero, one = const(0, wide), const(1, wide)
     if call.op == q_multiply_shift.op:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtype import is_float, is_int, lanes_of, with_lanes
+from ..dtype import DType
 from ..expr import Call, Expr, Select, as_exprs, cast, const, convert, match_types
 from .numpy_meaning import erf as erf_of
 from .numpy_meaning import fused, in_float64, on_integers, table_lookup, truth
@@ -20,13 +20,13 @@ from .type_rules import floats, numbers, table_element, test_of_float
 def _as_floats(args: Sequence[Any]) -> Sequence[Expr]:
     """Return the arguments in one float type; integers are converted to float32."""
     made = match_types(*args) if len(args) == 2 else as_exprs(args)
-    return tuple([e if is_float(e.dtype) else cast("float32", e) for e in made])
+    return tuple([e if e.dtype.is_float else cast("float32", e) for e in made])
 
 
 def _as_whole(args: Sequence[Any]) -> Sequence[Expr] | Expr:
     """Return a float as it is; the result for an integer is the integer."""
     e = convert(args[0])
-    return e if is_int(e.dtype) else _as_floats(args)
+    return e if e.dtype.is_int else _as_floats(args)
 
 
 def _function(name: str, meaning: str, evaluate: Callable[[Any], Any], instructions: int = 1) -> Operation:
@@ -56,7 +56,7 @@ def _rounding(name: str, meaning: str, evaluate: Callable[[Any], Any], c_name: s
 def _test(name: str, meaning: str, evaluate: Callable[[Any], Any]) -> Operation:
     def prepare(args: Sequence[Any]) -> Sequence[Expr] | Expr:
         e = convert(args[0])
-        return (e,) if is_float(e.dtype) else const(name == "isfinite", with_lanes("bool", lanes_of(e.dtype)))
+        return (e,) if e.dtype.is_float else const(name == "isfinite", DType("bool").with_lanes(e.dtype.lanes))
 
     return Operation(name, ("x",), meaning, test_of_float, prepare, truth(evaluate))
 
@@ -134,7 +134,7 @@ fma = Operation(
 def abs_(x: Any) -> Expr:
     """Return the absolute value, for any numeric type."""
     e = convert(x)
-    if is_float(e.dtype):
+    if e.dtype.is_float:
         return Call("tir.fabs", (e,), e.dtype)
     zero = const(0, e.dtype)
     return Select(e >= zero, e, zero - e)
@@ -142,7 +142,7 @@ def abs_(x: Any) -> Expr:
 
 def _as_magnitude(args: Sequence[Any]) -> Sequence[Expr] | Expr:
     e = convert(args[0])
-    return abs_(e) if is_int(e.dtype) else _as_floats(args)
+    return abs_(e) if e.dtype.is_int else _as_floats(args)
 
 
 fabs = Operation(
@@ -151,8 +151,8 @@ fabs = Operation(
 )  # fmt: skip
 
 
-def _absolute(dtype: str, types: Sequence[str]) -> Callable[..., Any]:
-    return on_integers(lambda _, x: abs(x))(dtype, types) if is_int(dtype) else np.abs
+def _absolute(dtype: DType, types: Sequence[DType]) -> Callable[..., Any]:
+    return on_integers(lambda _, x: abs(x))(dtype, types) if dtype.is_int else np.abs
 
 
 magnitude = Operation(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..dtype import is_bool
 from ..expr import And, BinaryOp, Expr, Not, Or, as_exprs, convert, match_types
 from .numpy_meaning import leading_zeros, on_integers, ones, same_bits, shifted_right
 from .operation import Operation, Spelling
@@ -16,7 +15,7 @@ from .type_rules import same_bits as same_bits_rule
 def _of_two(name: str, meaning: str, f: Callable[[Any, Any], Any], of_bools: type[BinaryOp] | None = None) -> Operation:
     def prepare(args: Sequence[Any]) -> Sequence[Expr] | Expr:
         a, b = match_types(*args)
-        return of_bools(a, b) if of_bools is not None and is_bool(a.dtype) else (a, b)
+        return of_bools(a, b) if of_bools is not None and a.dtype.is_bool else (a, b)
 
     return Operation(name, ("a", "b"), meaning, bits, prepare, on_integers(lambda _, a, b: f(a, b)))
 
@@ -39,7 +38,7 @@ shift_right = _shift(
 
 def _inverted(args: Sequence[Any]) -> Sequence[Expr] | Expr:
     e = convert(args[0])
-    return Not(e) if is_bool(e.dtype) else (e,)
+    return Not(e) if e.dtype.is_bool else (e,)
 
 
 bitwise_not = Operation(

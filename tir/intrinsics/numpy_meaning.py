@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtype import lanes_of, parse_dtype, to_numpy
+from ..dtype import DType, to_numpy
 from ..numpy_values import value_dtype, wrapper
 from ..rounding import bfloat16_from_bits, bfloat16_to_bits, round_bfloat16
 from .operation import Evaluator
@@ -26,9 +26,9 @@ def always(f: Callable[..., Any]) -> Evaluator:
 def in_float64(f: Callable[..., Any]) -> Evaluator:
     """Return the evaluator that computes ``f`` in float64 and rounds the result to its type."""
 
-    def evaluator(dtype: str, types: Sequence[str]) -> Callable[..., Any]:
+    def evaluator(dtype: DType, types: Sequence[DType]) -> Callable[..., Any]:
         out = value_dtype(dtype)
-        narrow = round_bfloat16 if parse_dtype(dtype).kind == "bfloat" else (lambda v: v)
+        narrow = round_bfloat16 if dtype.kind == "bfloat" else (lambda v: v)
 
         def run(*args: Any) -> Any:
             value = f(*[np.float64(a) if not isinstance(a, np.ndarray) else a.astype(np.float64) for a in args])
@@ -42,8 +42,8 @@ def in_float64(f: Callable[..., Any]) -> Evaluator:
 def on_integers(f: Callable[..., int]) -> Evaluator:
     """Return the evaluator of ``f(bits, value, …)``, a function of Python ints; its result wraps to the type."""
 
-    def evaluator(dtype: str, types: Sequence[str]) -> Callable[..., Any]:
-        kind, bits, lanes = parse_dtype(dtype)
+    def evaluator(dtype: DType, types: Sequence[DType]) -> Callable[..., Any]:
+        kind, bits, lanes = dtype.kind, dtype.bits, dtype.lanes
         if kind == "bool":
             return lambda *args: f(bits, *args)
         wrap = wrapper(dtype)
@@ -58,8 +58,8 @@ def on_integers(f: Callable[..., int]) -> Evaluator:
 def on_lanes(reduce: Callable[..., Any]) -> Evaluator:
     """Return the evaluator of a NumPy reduction over the lanes, or over each of equal parts of them."""
 
-    def evaluator(dtype: str, types: Sequence[str]) -> Callable[..., Any]:
-        kind, _, lanes = parse_dtype(dtype)
+    def evaluator(dtype: DType, types: Sequence[DType]) -> Callable[..., Any]:
+        kind, lanes = dtype.kind, dtype.lanes
         if lanes > 1:
             return lambda v: reduce(v.reshape(lanes, -1), axis=1).astype(v.dtype)
         if kind == "float":
@@ -71,31 +71,31 @@ def on_lanes(reduce: Callable[..., Any]) -> Evaluator:
 
 def truth(test: Callable[[Any], Any]) -> Evaluator:
     """Return the evaluator of a test that gives Python bools for scalars."""
-    return lambda dtype, types: test if lanes_of(dtype) > 1 else lambda x: bool(test(x))
+    return lambda dtype, types: test if DType(dtype).lanes > 1 else lambda x: bool(test(x))
 
 
-def table_lookup(dtype: str, types: Sequence[str]) -> Callable[..., Any]:
+def table_lookup(dtype: DType, types: Sequence[DType]) -> Callable[..., Any]:
     """Return the evaluator of ``lookup``."""
     values = value_dtype(dtype)
     return lambda number, *table: np.array(table, values)[number % len(table)]
 
 
-def fused(dtype: str, types: Sequence[str]) -> Callable[..., Any]:
+def fused(dtype: DType, types: Sequence[DType]) -> Callable[..., Any]:
     """Return the evaluator of ``fma``."""
-    return fma if parse_dtype(dtype).kind == "float" else lambda a, b, c: round_bfloat16(fma(a, b, c))
+    return fma if dtype.kind == "float" else lambda a, b, c: round_bfloat16(fma(a, b, c))
 
 
-def same_bits(dtype: str, types: Sequence[str]) -> Callable[[Any], Any]:
+def same_bits(dtype: DType, types: Sequence[DType]) -> Callable[[Any], Any]:
     """Return the evaluator of ``reinterpret``."""
     (source,) = types
-    to, given = parse_dtype(dtype), parse_dtype(source)
+    to, given = dtype, source
 
     def run(v: Any) -> Any:
-        bits = bfloat16_to_bits(v) if given.kind == "bfloat" else np.asarray(v, dtype=to_numpy(source))
+        bits = bfloat16_to_bits(v) if DType(given).kind == "bfloat" else np.asarray(v, dtype=to_numpy(source))
         new = np.atleast_1d(bits).view(to_numpy(dtype))
-        if to.kind == "bfloat":
+        if DType(to).kind == "bfloat":
             new = bfloat16_from_bits(new)
-        return new if to.lanes > 1 else new[0].item() if to.kind in ("int", "uint", "bool") else new[0]
+        return new if DType(to).lanes > 1 else new[0].item() if DType(to).kind in ("int", "uint", "bool") else new[0]
 
     return run
 

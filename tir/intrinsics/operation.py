@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from ..dtype import DType
 from ..expr import Call, Expr, as_exprs
 
 TypeRule = Callable[[Sequence[Expr], "str | None"], str]
@@ -15,7 +16,7 @@ TypeRule = Callable[[Sequence[Expr], "str | None"], str]
 
 ``wanted`` is the type that the program states; an operation whose arguments do not determine its type returns it.
 """
-Evaluator = Callable[[str, Sequence[str]], Callable[..., Any]]
+Evaluator = Callable[[DType, Sequence[DType]], Callable[..., Any]]
 """``evaluator(dtype, types)`` returns the function of NumPy values for these types of the result and the arguments."""
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtype import bits_of, is_bool, is_int, lanes_of, parse_dtype
+from ..dtype import DType
 from ..expr import Call, Expr
 from ..rounding import bfloat16_from_bits, bfloat16_to_bits
 from .operation import Effect, Evaluator, Lanes, Operation, Spelling
@@ -31,13 +31,13 @@ TILE_BYTES = 64
 """The number of bytes in a row of a tile."""
 
 
-def is_tile(dtype: str) -> bool:
+def is_tile(dtype: DType) -> bool:
     """Return whether values of ``dtype`` are 16 rows of 64 bytes."""
-    return not is_bool(dtype) and lanes_of(dtype) > 1 and bits_of(dtype) * lanes_of(dtype) == 8 * TILE_ROWS * TILE_BYTES
+    return not dtype.is_bool and dtype.lanes > 1 and dtype.bits * dtype.lanes == 8 * TILE_ROWS * TILE_BYTES
 
 
 def _loaded(args: Sequence[Expr], dtype: str | None) -> str:
-    _check(args, dtype or "")
+    _check(args, DType(dtype or ""))
     return dtype or ""
 
 
@@ -46,14 +46,14 @@ def _stored(args: Sequence[Expr], dtype: str | None) -> str:
     return "void"
 
 
-def _check(args: Sequence[Expr], dtype: str) -> None:
+def _check(args: Sequence[Expr], dtype: DType) -> None:
     """Raise TypeError unless a tile of type ``dtype`` is at the address and the stride that ``args`` begin with."""
     where, step = args[0], args[1]
     if not is_tile(dtype):
         raise TypeError(f"{dtype} is not a tile of {TILE_ROWS} rows of {TILE_BYTES} bytes")
     if not (isinstance(where, Call) and where.op == "tir.address_of"):
         raise TypeError(f"takes T.address_of(an element), not {where}")
-    if not is_int(step.dtype) or lanes_of(step.dtype) > 1:
+    if not step.dtype.is_int or step.dtype.lanes > 1:
         raise TypeError(f"the stride is {step.dtype}, not an integer")
 
 
@@ -65,8 +65,8 @@ def _rows(there: np.ndarray, stride: int, lanes: int) -> np.ndarray:
     return places.reshape(-1)
 
 
-def _load(dtype: str, types: Sequence[str]) -> Callable[..., Any]:
-    lanes, half = lanes_of(dtype), parse_dtype(dtype).kind == "bfloat"
+def _load(dtype: DType, types: Sequence[DType]) -> Callable[..., Any]:
+    lanes, half = dtype.lanes, dtype.kind == "bfloat"
 
     def run(there: np.ndarray, stride: int) -> Any:
         values = there[_rows(there, stride, lanes)]
@@ -75,8 +75,8 @@ def _load(dtype: str, types: Sequence[str]) -> Callable[..., Any]:
     return run
 
 
-def _store(dtype: str, types: Sequence[str]) -> Callable[..., Any]:
-    lanes, half = lanes_of(types[2]), parse_dtype(types[2]).kind == "bfloat"
+def _store(dtype: DType, types: Sequence[DType]) -> Callable[..., Any]:
+    lanes, half = DType(types[2]).lanes, DType(types[2]).kind == "bfloat"
 
     def run(there: np.ndarray, stride: int, value: Any) -> None:
         there[_rows(there, stride, lanes)] = bfloat16_to_bits(value) if half else value

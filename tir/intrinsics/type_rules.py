@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..dtype import bits_of, element_of, is_bool, is_float, is_int, lanes_of, with_lanes
+from ..dtype import DType, is_bool, is_float, is_int
 from ..expr import BufferLoad, Expr, FloatImm, IntImm, StringImm
 from .operation import TypeRule
 
 
-def same(fits: Callable[[str], bool], what: str) -> TypeRule:
+def same(fits: Callable[[DType], bool], what: str) -> TypeRule:
     """Return the rule that all arguments and the result have one type, which ``fits``; ``what`` describes it."""
 
     def rule(args: Sequence[Expr], dtype: str | None) -> str:
@@ -29,44 +29,44 @@ def _types(args: Sequence[Expr]) -> str:
     return ", ".join([a.dtype for a in args])
 
 
-def _int_or_bool(dtype: str) -> bool:
-    return is_int(dtype) or is_bool(dtype)
+def _int_or_bool(dtype: DType) -> bool:
+    return dtype.is_int or dtype.is_bool
 
 
 floats = same(is_float, "floats of one type")
 integers = same(is_int, "integers of one type")
 bits = same(_int_or_bool, "integers or bools of one type")
-numbers = same(lambda dtype: is_int(dtype) or is_float(dtype), "numbers")
+numbers = same(lambda dtype: DType(dtype).is_int or DType(dtype).is_float, "numbers")
 condition = same(is_bool, "a bool")
 anything = same(lambda dtype: True, "values of one type")
 
 
 def test_of_float(args: Sequence[Expr], dtype: str | None) -> str:
     """Return bool, with the lanes of one float."""
-    return with_lanes("bool", lanes_of(floats(args, dtype)))
+    return DType("bool").with_lanes(DType(floats(args, dtype)).lanes)
 
 
 def choice(args: Sequence[Expr], dtype: str | None) -> str:
     """Return the type that both values have; the first argument is a bool, with one lane or with as many as they."""
     cond, yes, no = [a.dtype for a in args]
-    if not is_bool(cond):
+    if not cond.is_bool:
         raise TypeError(f"the condition is {cond}, not bool")
     if yes != no:
         raise TypeError(f"the values are {yes} and {no}, of two types")
-    if lanes_of(cond) not in (1, lanes_of(yes)):
+    if cond.lanes not in (1, yes.lanes):
         raise TypeError(f"the condition is {cond}, the values are {yes}")
     return yes
 
 
-def combined_lanes(fits: Callable[[str], bool], what: str) -> TypeRule:
+def combined_lanes(fits: Callable[[DType], bool], what: str) -> TypeRule:
     """Return the rule of a reduction of lanes; r lanes of a stated result combine each of r equal parts."""
 
     def rule(args: Sequence[Expr], dtype: str | None) -> str:
         (have,) = [a.dtype for a in args]
         if not fits(have):
             raise TypeError(f"takes a vector of {what}, not {have}")
-        whole = element_of(have)
-        if dtype and element_of(dtype) == whole and lanes_of(have) % lanes_of(dtype) == 0:
+        whole = have.element
+        if dtype and DType(dtype).element == whole and have.lanes % DType(dtype).lanes == 0:
             return dtype
         return whole
 
@@ -76,15 +76,15 @@ def combined_lanes(fits: Callable[[str], bool], what: str) -> TypeRule:
 def half_the_lanes(args: Sequence[Expr], dtype: str | None) -> str:
     """Return the type of one vector with half as many lanes."""
     (have,) = [a.dtype for a in args]
-    if lanes_of(have) % 2:
+    if have.lanes % 2:
         raise TypeError(f"takes a vector of an even number of lanes, not {have}")
-    return with_lanes(have, lanes_of(have) // 2)
+    return have.with_lanes(have.lanes // 2)
 
 
 def same_bits(args: Sequence[Expr], dtype: str | None) -> str:
     """Return the stated type, which has as many bits as the argument; a handle becomes any type of 64 bits."""
     (have,) = [a.dtype for a in args]
-    if not dtype or bits_of(dtype) * lanes_of(dtype) != bits_of(have) * lanes_of(have):
+    if not dtype or DType(dtype).bits * DType(dtype).lanes != have.bits * have.lanes:
         raise TypeError(f"{have} has not as many bits as {dtype or 'the result'}")
     return dtype
 
@@ -114,7 +114,7 @@ def address(args: Sequence[Expr], dtype: str | None) -> str:
 
 def place_in_memory(args: Sequence[Expr], dtype: str | None) -> str:
     """Return handle; the arguments are a type annotation, a pointer, and three integers."""
-    if args[1].dtype != "handle" or not all(is_int(a.dtype) for a in args[2:]):
+    if args[1].dtype != "handle" or not all(a.dtype.is_int for a in args[2:]):
         raise TypeError(f"takes a type, a handle and three integers, not {_types(args)}")
     return "handle"
 
@@ -124,7 +124,7 @@ def remainder_of_address(args: Sequence[Expr], dtype: str | None) -> str:
     size = args[1]
     if args[0].dtype != "handle" or not isinstance(size, IntImm) or size.value < 1 or size.value & (size.value - 1):
         raise TypeError(f"takes a handle and a power of two, not {args[0].dtype} and {size}")
-    return dtype if dtype and is_int(dtype) else "int32"
+    return dtype if dtype and DType(dtype).is_int else "int32"
 
 
 def table_element(args: Sequence[Expr], dtype: str | None) -> str:
@@ -138,17 +138,17 @@ def table_element(args: Sequence[Expr], dtype: str | None) -> str:
         raise ValueError(f"a table has 2, 4, 8 … values, not {count}")
     if kind not in ("float32", "float64") or any(not isinstance(v, FloatImm) or v.dtype != kind for v in table):
         raise TypeError("the values are constants, all float32 or all float64, like T.float32(0.5)")
-    if element_of(number.dtype) != "int32":
+    if number.dtype.element != "int32":
         raise TypeError(f"the number is an int32, not {number.dtype}; cast it")
-    return with_lanes(kind, lanes_of(number.dtype))
+    return DType(kind).with_lanes(number.dtype.lanes)
 
 
 def dot_product(width: int, *kinds: str) -> TypeRule:
     """Return the rule of a dot product of ``width`` numbers per lane: the sum, and two vectors of ``kinds``."""
 
     def rule(args: Sequence[Expr], dtype: str | None) -> str:
-        lanes = lanes_of(args[0].dtype)
-        wanted = [with_lanes(kinds[0], lanes), *[with_lanes(k, width * lanes) for k in kinds[1:]]]
+        lanes = args[0].dtype.lanes
+        wanted = [DType(kinds[0]).with_lanes(lanes), *[DType(k).with_lanes(width * lanes) for k in kinds[1:]]]
         if [a.dtype for a in args] != wanted:
             raise TypeError(f"takes {', '.join(wanted)}, not {_types(args)}")
         return wanted[0]
@@ -170,13 +170,13 @@ def one_of_each(*choices: tuple[str, ...]) -> TypeRule:
 
 def fixed_point_product(args: Sequence[Expr], dtype: str | None) -> str:
     """Return int32 with the most lanes of an argument; two int32 are multiplied, the others are shifts."""
-    lanes = max([lanes_of(a.dtype) for a in args])
-    if any(lanes_of(a.dtype) not in (1, lanes) for a in args):
+    lanes = max([a.dtype.lanes for a in args])
+    if any(a.dtype.lanes not in (1, lanes) for a in args):
         raise TypeError(f"the lanes of {_types(args)} differ")
     for a in args[:2]:
-        if element_of(a.dtype) != "int32":
+        if a.dtype.element != "int32":
             raise TypeError(f"multiplies int32 numbers, not {a.dtype}")
     for a in args[2:]:
         if not _int_or_bool(a.dtype):
             raise TypeError(f"shifts by integers, not {a.dtype}")
-    return with_lanes("int32", lanes)
+    return DType("int32").with_lanes(lanes)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtype import is_float, is_int
+from ..dtype import DType, is_float
 from .numpy_meaning import always, on_lanes
 from .numpy_meaning import dot2_bf16 as sum_of_two
 from .numpy_meaning import dot4_u8i8 as sum_of_four
@@ -20,8 +20,8 @@ def _reduction(name: str, what: str, reduce: Any, only_floats: bool = False) -> 
     return Operation(f"vector_reduce_{name}", ("vector",), meaning, rule, evaluate=on_lanes(reduce), lanes=Lanes.NEVER)
 
 
-def _is_number(dtype: str) -> bool:
-    return is_int(dtype) or is_float(dtype)
+def _is_number(dtype: DType) -> bool:
+    return dtype.is_int or dtype.is_float
 
 
 vector_reduce_add = _reduction("add", "sum", np.add.reduce)

@@ -8,7 +8,7 @@ from typing import Any
 from ..arith import Analyzer
 from ..arith.linear import difference
 from ..buffer import Buffer, BufferRegion, decl_buffer
-from ..dtype import INDEX, lanes_of, with_lanes
+from ..dtype import INDEX, DType
 from ..expr import Broadcast, BufferLoad, Call, Expr, FloorDiv, FloorMod, IntImm, Ramp, Range, Var, const, is_const_int
 from ..vocabulary import TypeWord
 from .parser_base import ParserBase
@@ -97,7 +97,7 @@ class AccessParser(ParserBase):
             else:
                 for value in self.items([n]):
                     e = self.as_expr(value, n)
-                    if isinstance(e, Ramp) and lanes_of(e.base.dtype) == 1:
+                    if isinstance(e, Ramp) and e.base.dtype.lanes == 1:
                         ranges.append(Range(e.base, (e.lanes - 1) * e.stride + 1))
                     else:
                         ranges.append(Range(e, const(1, e.dtype)))
@@ -132,8 +132,8 @@ class AccessParser(ParserBase):
             load = BufferLoad(b, indices, predicate)
             if "dtype" in args:
                 dtype = self.dtype(args["dtype"])
-                lanes = lanes_of(dtype)
-                if indices and lanes > 1 and lanes_of(load.dtype) == 1:  # consecutive elements, as in TVM
+                lanes = DType(dtype).lanes
+                if indices and lanes > 1 and load.dtype.lanes == 1:  # consecutive elements, as in TVM
                     load = BufferLoad(b, consecutive_indices(b, indices, lanes), predicate)
                 if load.dtype != dtype:
                     raise self.error(f"vload of {b.name} reads {load.dtype}, not {dtype}", node)
@@ -154,7 +154,7 @@ class AccessParser(ParserBase):
             total = total * size
         offset = self.expr(args["offset"], total.dtype) if "offset" in args else const(0, total.dtype)
         extent = self.expr(args["extent"], total.dtype) if "extent" in args else total - offset
-        kind = Call("tir.type_annotation", (), with_lanes(b.dtype, lanes))
+        kind = Call("tir.type_annotation", (), b.dtype.with_lanes(lanes))
         numbers = (b.elem_offset + offset, extent, self.as_expr(mask, node))
         return Call("tir.tvm_access_ptr", (kind, b.data, *numbers), "handle")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..buffer import Buffer
-from ..dtype import element_of, is_bool, is_float, lanes_of, with_lanes
+from ..dtype import DType
 from ..expr import Broadcast, Cast, Expr, IntImm, IterVar, Var, cast, convert
 from ..stmt import Allocate, BufferStore, LetStmt, Stmt
 from ..vocabulary import TypeWord, Word
@@ -37,7 +37,7 @@ class AssignParser(OlderParser):
                 self.unpack(target, self.buffer_view(func.buffer, name, node.value))
                 return None
             if isinstance(func, TypeWord) and (not node.value.args or func.dtype == "handle"):
-                self.unpack(target, self._declared(name, func.dtype))
+                self.unpack(target, self._declared(name, DType(func.dtype)))
                 return None
         if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple) and self._declares(node.value, target):
             return None
@@ -52,7 +52,7 @@ class AssignParser(OlderParser):
         self.unpack(target, tuple([self._declared(n, k.dtype) for n, k in zip(names, kinds, strict=False)]))
         return True
 
-    def _declared(self, name: str, dtype: str) -> Var:
+    def _declared(self, name: str, dtype: DType) -> Var:
         """Return the variable of ``n = T.int32()``: a size that a shape has named before, or a new one."""
         known = self.named_sizes.get(name)
         return known if known is not None and known.dtype == dtype else Var(name, dtype)
@@ -182,16 +182,16 @@ class AssignParser(OlderParser):
         self, buffer: Buffer, indices: tuple[Expr, ...], value: Any, predicate: Expr | None, node: ast.AST
     ) -> Stmt:
         """Return a store; the value is converted to the buffer's type unless a fraction would be lost."""
-        lanes = max([lanes_of(i.dtype) for i in indices], default=1) * lanes_of(buffer.dtype)
-        if value in ("inf", "-inf", "nan") and isinstance(value, str) and is_float(buffer.dtype):
+        lanes = max([i.dtype.lanes for i in indices], default=1) * buffer.dtype.lanes
+        if value in ("inf", "-inf", "nan") and isinstance(value, str) and buffer.dtype.is_float:
             value = float(value)
         e = self.as_expr(value, node, buffer.dtype if isinstance(value, (int, float)) else None)
-        have, want = element_of(e.dtype), element_of(buffer.dtype)
+        have, want = e.dtype.element, buffer.dtype.element
         if have != want:
-            if is_float(have) and not is_float(want) or "handle" in (have, want):
+            if have.is_float and not want.is_float or "handle" in (have, want):
                 raise self.error(f"{e.dtype} does not fit {buffer.dtype} of {buffer.name}; write T.Cast", node)
-            e = Cast(with_lanes(want, lanes_of(e.dtype)), e) if is_bool(have) or is_bool(want) else cast(want, e)
-        if lanes > 1 and lanes_of(e.dtype) == 1:
+            e = Cast(want.with_lanes(e.dtype.lanes), e) if have.is_bool or want.is_bool else cast(want, e)
+        if lanes > 1 and e.dtype.lanes == 1:
             e = Broadcast(e, lanes)
         return BufferStore(buffer, e, indices, predicate)
 

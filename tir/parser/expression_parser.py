@@ -13,7 +13,7 @@ from typing import Any
 
 from .. import expr as E
 from ..buffer import Buffer
-from ..dtype import INDEX, is_bool, parse_dtype
+from ..dtype import INDEX
 from ..expr import CommReducer, Expr, IntImm, IterVar, Var, convert
 from ..intrinsics import Operation
 from ..intrinsics.control_and_memory import if_then_else
@@ -127,7 +127,7 @@ class ExprParser(AccessParser):
         if isinstance(node.op, ast.Not):
             if not isinstance(value, Expr):
                 return not value
-            if not is_bool(value.dtype):
+            if not value.dtype.is_bool:
                 raise self.error(f"`not` of {value.dtype}; write == 0", node)
             return E.Not(value)
         if not isinstance(value, (Expr, int, float)):
@@ -144,7 +144,7 @@ class ExprParser(AccessParser):
         out: Expr | None = None
         for v, n in zip(values, node.values, strict=True):
             e = self.as_expr(v, n)
-            if not is_bool(e.dtype):
+            if not e.dtype.is_bool:
                 raise self.error(f"`{'and' if is_and else 'or'}` takes bool, this is {e.dtype}", n)
             out = e if out is None else (E.And if is_and else E.Or)(out, e)
         return out
@@ -233,7 +233,7 @@ class ExprParser(AccessParser):
             return out
         out = self.guarded(node, func, *args, **kwargs)
         if isinstance(out, Expr):
-            self.guarded(node, lambda: parse_dtype(out.dtype))  # the text may name a type that does not exist
+            self.guarded(node, lambda: out.dtype)  # the text may name a type that does not exist
         return out.var if isinstance(out, IterVar) else out
 
     def word(self, name: str, node: ast.Call) -> Any:

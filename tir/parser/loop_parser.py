@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from ..dtype import is_int
+from ..dtype import DType
 from ..equal import plain
 from ..expr import IntImm, Range, Var, const
 from ..stmt import For, Stmt, While
@@ -64,10 +64,10 @@ class LoopParser(AssignParser):
             body = For(var, r.min, r.extent, "serial", body)
         return body
 
-    def _loop_var(self, target: ast.expr, dtype: str) -> Var:
+    def _loop_var(self, target: ast.expr, dtype: DType) -> Var:
         if not isinstance(target, ast.Name):
             raise self.error("a loop variable is a name", target)
-        if not is_int(dtype):
+        if not dtype.is_int:
             raise self.error(f"a loop's extent is an integer, this is {dtype}", target)
         var = Var(target.id, dtype)
         self.define(target.id, var)
@@ -93,7 +93,7 @@ class LoopParser(AssignParser):
         if bounds[0] is None or bounds[1] is None:
             only = bounds[0] if bounds[0] is not None else bounds[1]
             extent = self.expr(only)  # type: ignore[arg-type]
-            r = Range(const(0, extent.dtype) if is_int(extent.dtype) else IntImm(0), extent)
+            r = Range(const(0, extent.dtype) if extent.dtype.is_int else IntImm(0), extent)
         else:
             r = self.span(*bounds)  # type: ignore[arg-type]
         notes = {} if annotations is None else self.attributes(annotations)

@@ -8,7 +8,6 @@ from typing import Any
 
 from ..arith import Analyzer
 from ..buffer import Buffer
-from ..dtype import is_bool
 from ..expr import BufferLoad, Expr, IntImm, IterVar, StringImm, Var, convert
 from ..vocabulary import TypeWord, Word, type_word
 from .errors import ParseError, Source
@@ -90,7 +89,7 @@ class ParserBase:
     def condition(self, node: ast.AST) -> Expr:
         """Return the value as a bool expression."""
         e = self.expr(node)
-        if not is_bool(e.dtype):
+        if not e.dtype.is_bool:
             raise self.error(f"a condition must be bool, this is {e.dtype}", node)
         return e
 

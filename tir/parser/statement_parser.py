@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 
 from ..buffer import Buffer
-from ..dtype import lanes_of
 from ..equal import plain
 from ..expr import Call, Expr, IntImm, Var
 from ..stmt import AssertStmt, AttrStmt, Evaluate, IfThenElse, LetStmt, SeqStmt, Stmt
@@ -83,8 +82,8 @@ class StmtParser(LoopParser):
                 indices = self.index_list(args["begin"], func.buffer, call)
                 predicate = self.expr(args["predicate"]) if "predicate" in args else None
                 value = self.eval(args["value"])
-                lanes = lanes_of(value.dtype) if isinstance(value, Expr) else 1
-                if lanes > 1 and all(lanes_of(i.dtype) == 1 for i in indices):  # consecutive elements, as in TVM
+                lanes = value.dtype.lanes if isinstance(value, Expr) else 1
+                if lanes > 1 and all(i.dtype.lanes == 1 for i in indices):  # consecutive elements, as in TVM
                     indices = consecutive_indices(func.buffer, indices, lanes)
                 return self.buffer_store(func.buffer, indices, value, predicate, call)
             if isinstance(func, Macro):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from ..dtype import INDEX, is_float, is_int, lanes_of, max_value, min_value, parse_dtype, with_lanes
+from ..dtype import INDEX, DType, max_value, min_value
 from ..expr import Cast, Expr, FloatImm, IntImm, Var, cast, const, convert
 
 
@@ -19,7 +19,7 @@ class TypeWord:
     __slots__ = ("dtype",)
 
     def __init__(self, dtype: str) -> None:
-        self.dtype = dtype
+        self.dtype = DType(dtype)
 
     def __call__(self, value: Any = None, *rest: Any, is_size_var: bool = False) -> Expr:
         if self.dtype == "handle":
@@ -27,23 +27,23 @@ class TypeWord:
         if value is None:
             return Var("v", self.dtype)
         if isinstance(value, str):
-            if not is_float(self.dtype):
+            if not self.dtype.is_float:
                 raise ValueError(f"T.{self.dtype} of the text {value!r}: only floating-point types take one")
             return const(float(value), self.dtype)
         if isinstance(value, (int, float)):
             if (
                 isinstance(value, int)
-                and is_int(self.dtype)
+                and self.dtype.is_int
                 and not (min_value(self.dtype) <= value <= max_value(self.dtype))
             ):
                 raise ValueError(f"{value} does not fit into {self.dtype}")
             return const(value, self.dtype)
         e = convert(value)
-        if isinstance(e, (IntImm, FloatImm)) and lanes_of(e.dtype) == 1:
-            if isinstance(value, Expr) and is_float(e.dtype) and not is_float(self.dtype):
+        if isinstance(e, (IntImm, FloatImm)) and e.dtype.lanes == 1:
+            if isinstance(value, Expr) and e.dtype.is_float and not self.dtype.is_float:
                 return Cast(self.dtype, e)
             return const(e.value, self.dtype)
-        return cast(with_lanes(self.dtype, lanes_of(e.dtype)), e)
+        return cast(self.dtype.with_lanes(e.dtype.lanes), e)
 
     def __repr__(self) -> str:
         return f"T.{self.dtype}"
@@ -65,7 +65,7 @@ def type_word(name: str) -> TypeWord:
     """Return the word for a data type's name; AttributeError when there is no such type."""
     name = _SHORT.get(name, name)
     try:
-        parse_dtype(name)
+        DType(name)
     except ValueError:
         raise AttributeError(f"T has no word {name!r}") from None
     return TypeWord(name)

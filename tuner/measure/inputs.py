@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...tir.buffer import Buffer
-from ...tir.dtype import is_float, parse_dtype, to_numpy
+from ...tir.dtype import DType, to_numpy
 from ...tir.expr import BufferLoad, IntImm
 from ...tir.function import PrimFunc
 from ...tir.sizes import shape_text
@@ -105,7 +105,7 @@ def make_arguments(func: PrimFunc, seed: int, *, positive: bool = False) -> Argu
     for position, param in enumerate(func.params):
         buffer = func.buffer_map.get(param)
         if buffer is None:
-            values.append(1.0 if is_float(param.dtype) else 1)
+            values.append(1.0 if param.dtype.is_float else 1)
             backing.append(np.empty(0, np.uint8))
             dtypes.append(param.dtype)
             continue
@@ -138,7 +138,7 @@ def scales_of(arguments: Arguments, run: Callable[[], object]) -> list[float]:
     output over the relative change of the inputs, at most a thousand times the root mean square of the output. It is 0
     for outputs of 64 elements and more.
     """
-    few = [p for p in arguments.outputs if is_float(arguments.dtypes[p]) and arguments.values[p].size < _FEW]
+    few = [p for p in arguments.outputs if DType(arguments.dtypes[p]).is_float and arguments.values[p].size < _FEW]
     if not few:
         return [0.0] * len(arguments.outputs)
     before = {p: _numeric(arguments.values[p], arguments.dtypes[p]).copy() for p in few}
@@ -201,13 +201,13 @@ def _difference(
 ) -> str | None:
     """Compare in chunks that stay in the cache: outputs may be large, and every candidate is compared."""
     got, expected = result.reshape(-1), reference.reshape(-1)
-    scale = max(_root_mean_square(expected, dtype), least) if is_float(dtype) else 0.0
+    scale = max(_root_mean_square(expected, dtype), least) if DType(dtype).is_float else 0.0
     count, first = 0, -1
     for start in range(0, got.size, _CHUNK):
         a, b = got[start : start + _CHUNK], expected[start : start + _CHUNK]
         if np.array_equal(a, b):
             continue
-        wrong = _wrong(_numeric(a, dtype), _numeric(b, dtype), is_float(dtype), limits, scale)
+        wrong = _wrong(_numeric(a, dtype), _numeric(b, dtype), DType(dtype).is_float, limits, scale)
         here = int(np.count_nonzero(wrong))
         if here and first < 0:
             first = start + int(np.argmax(wrong))
@@ -241,7 +241,7 @@ def _root_mean_square(array: np.ndarray, dtype: str) -> float:
 def _numeric(array: np.ndarray, dtype: str) -> np.ndarray:
     if dtype == "bfloat16":
         return (array.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-    return array.astype(np.float64) if is_float(dtype) else array
+    return array.astype(np.float64) if DType(dtype).is_float else array
 
 
 def _access_order(func: PrimFunc) -> tuple[set[Buffer], set[Buffer]]:
@@ -287,7 +287,7 @@ def _guards_intact(raw: np.ndarray) -> bool:
 
 
 def _fill(array: np.ndarray, buffer: Buffer, rng: np.random.Generator, positive: bool, limit: int | None) -> None:
-    kind = parse_dtype(buffer.dtype).kind
+    kind = buffer.dtype.kind
     if kind in ("float", "bfloat"):
         data = rng.random(array.shape, np.float32)
         data = data * np.float32(0.9) + np.float32(0.1) if positive else data * 2 - 1
@@ -304,7 +304,7 @@ def _fill(array: np.ndarray, buffer: Buffer, rng: np.random.Generator, positive:
 
 
 def _poison(array: np.ndarray, dtype: str) -> None:
-    if parse_dtype(dtype).kind == "float":
+    if DType(dtype).kind == "float":
         array[...] = np.nan
     elif dtype == "bfloat16":
         array[...] = 0x7FC0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ....tir.dtype import bits_of, is_float, max_value
+from ....tir.dtype import DType, max_value
 from ....tir.expr import And, Expr, IterVar, Or, Range, cast, const, convert
 from ....tir.op import infinity, min_value_of, select
 from ...compute import compute
@@ -50,10 +50,10 @@ def mean(x: Tensor, axis: Any = None, keepdims: bool = False, name: str = "T_mea
     """Returns the mean over ``axis``: a sum, then a division (integers: in float32)."""
     check_tensor("mean", x)
     axes = normalize_axes("mean", axis, x.ndim)
-    acc = x.dtype if is_float(x.dtype) and bits_of(x.dtype) >= 32 else "float32"
+    acc = x.dtype if x.dtype.is_float and x.dtype.bits >= 32 else "float32"
     total = reduce_over("mean", x, axis, keepdims, f"{name}_sum", lambda e, k: sum_(cast(acc, e), axis=k))
     count = prod_of([x.shape[a] for a in axes])
-    out = x.dtype if is_float(x.dtype) else "float32"
+    out = x.dtype if x.dtype.is_float else "float32"
     return compute(total.shape, lambda *i: cast(out, total(*i) / cast(acc, count)), name=name, tag=ELEMWISE)
 
 
@@ -127,7 +127,7 @@ def _arg_extreme(op: str, x: Tensor, axis: Any, keepdims: bool, dtype: str, name
 
     def identity(index_type: str, value_type: str) -> Any:
         worst: Any
-        if is_float(value_type):
+        if DType(value_type).is_float:
             worst = infinity(value_type) if op == "argmin" else const(float("-inf"), value_type)
         else:
             worst = const(max_value(value_type), value_type) if op == "argmin" else min_value_of(value_type)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ....tir.dtype import is_float
+from ....tir.dtype import DType
 from ....tir.expr import Expr, IntImm, cast, const, convert
 from ....tir.intrinsics.float_operations import pow_
 from ....tir.op import floordiv, floormod, max_, min_
@@ -66,7 +66,7 @@ def combine(op: str, f: Callable[[Expr, Expr], Any], a: Any, b: Any, name: str) 
 
 def _scalar(value: Any, dtype: str) -> Expr:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return const(value, dtype if is_float(dtype) or isinstance(value, int) else "float32")
+        return const(value, dtype if DType(dtype).is_float or isinstance(value, int) else "float32")
     return convert(value)
 
 
@@ -80,7 +80,7 @@ def _operator(op: str, f: Callable[[Expr, Expr], Any], meaning: str) -> Callable
 
 
 def _divide(x: Expr, y: Expr) -> Expr:
-    if is_float(x.dtype) or is_float(y.dtype):
+    if x.dtype.is_float or y.dtype.is_float:
         return x / y
     return cast("float32", x) / cast("float32", y)
 

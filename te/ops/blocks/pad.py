@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ....tir.dtype import is_float
+from ....tir.dtype import DType
 from ....tir.expr import Expr, const, convert, is_const_int
 from ....tir.intrinsics.control_and_memory import if_then_else
 from ....tir.op import all_, max_, min_, select
@@ -70,5 +70,5 @@ def pad(
 
 def _constant(value: Any, dtype: str) -> Expr:
     if isinstance(value, (int, float)):
-        return const(value if is_float(dtype) else int(value), dtype)
+        return const(value if DType(dtype).is_float else int(value), dtype)
     return convert(value).astype(dtype)

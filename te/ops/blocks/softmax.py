@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ....tir.dtype import bits_of, is_float
 from ....tir.expr import Expr, Range, cast, const
 from ....tir.intrinsics.float_operations import exp, log
 from ...compute import compute
@@ -19,12 +18,12 @@ class _Rows:
 
     def __init__(self, op: str, x: Tensor, axis: int) -> None:
         check_tensor(op, x)
-        if not is_float(x.dtype):
+        if not x.dtype.is_float:
             raise TypeError(f"{op}: the input is {x.dtype}; convert it to a float with te.ops.cast")
         if x.ndim == 0:
             raise ValueError(f"{op}: the input has no dimension")
         self.x, self.axis = x, normalize_axis(op, axis, x.ndim)
-        self.wide = x.dtype if bits_of(x.dtype) >= 32 else "float32"
+        self.wide = x.dtype if x.dtype.bits >= 32 else "float32"
         self.rows = [e for d, e in enumerate(x.shape) if d != self.axis]
 
     def row(self, i: Sequence[Expr]) -> list[Expr]:
