@@ -9,9 +9,10 @@ from ...tir.rounding import float_bits, round_float
 
 
 @cache
-def llvm_type(dtype: DType) -> str:
+def llvm_type(dtype: str) -> str:
     """Returns the type of a value: ``float``, ``<16 x float>``, ``i1`` for bool, ``i16`` for bfloat16."""
-    kind, bits, lanes = dtype.kind, dtype.bits, dtype.lanes
+    known = DType(dtype)
+    kind, bits, lanes = known.kind, known.bits, known.lanes
     if kind == "float":
         base = {16: "half", 32: "float", 64: "double"}[bits]
     elif kind == "bfloat":
@@ -26,18 +27,20 @@ def llvm_type(dtype: DType) -> str:
 
 
 @cache
-def memory_type(dtype: DType) -> str:
+def memory_type(dtype: str) -> str:
     """Returns the type of an element in memory: the same as :func:`llvm_type`, but a bool takes a byte."""
-    kind, lanes = dtype.kind, dtype.lanes
+    known = DType(dtype)
+    kind, lanes = known.kind, known.lanes
     if kind != "bool":
         return llvm_type(dtype)
     return "i8" if lanes == 1 else f"<{lanes} x i8>"
 
 
 @cache
-def suffix(dtype: DType) -> str:
+def suffix(dtype: str) -> str:
     """Returns the type's part of an overloaded intrinsic's name: ``f32``, ``v16f32``, ``i64``."""
-    kind, bits, lanes = dtype.kind, dtype.bits, dtype.lanes
+    known = DType(dtype)
+    kind, bits, lanes = known.kind, known.bits, known.lanes
     base = f"f{bits}" if kind == "float" else f"i{max(bits, 1)}"
     return base if lanes == 1 else f"v{lanes}{base}"
 

@@ -12,7 +12,7 @@ from tilewright.codegen import compile
 from tilewright.codegen.c import CEmitError, emit_c
 from tilewright.codegen.c.inline_functions import Helpers
 from tilewright.codegen.runtime.arguments import Arguments, c_types
-from tilewright.tir.dtype import to_numpy
+from tilewright.tir.dtype import DType, to_numpy
 from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse
 
@@ -214,7 +214,7 @@ def test_half_conversions_are_exact(tmp_path):
 
 def test_vectors_that_c_does_not_have():
     with pytest.raises(CEmitError, match="2, 4, 8 … lanes, not 3"):
-        Helpers().vector("float32x3")
+        Helpers().vector(DType("float32x3"))
 
 
 def test_a_failed_assertion_returns_its_number(scale_module):
