@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..tir.dtype import parse_dtype
+from ..tir.dtype import DType
 from ..tir.expr import Add, Expr, FloatImm, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, Var, const, convert
 from ..tir.parser import parse_expression
 from ..tir.parser.errors import ParseError
@@ -179,7 +179,7 @@ def _const(dtype: str, text: str) -> Any:
     try:
         if dtype == "float":
             return float(text)
-        kind = parse_dtype(dtype)
+        kind = DType(dtype)
         if kind.lanes != 1 or kind.kind in ("handle", "void"):
             raise ValueError(f"{dtype} has no constants here")
         return Const(dtype, float(text) if kind.kind in ("float", "bfloat") else int(text))

@@ -7,7 +7,6 @@ from typing import Any
 
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer
-from ...tir.dtype import lanes_of, with_lanes
 from ...tir.expr import (
     And,
     BinaryOp,
@@ -56,7 +55,7 @@ class VectorExpressions:
     def scalar(self, e: Expr) -> Expr:
         """Return ``e``, which must be the same in every lane."""
         new = self.expr(e)
-        if lanes_of(new.dtype) != 1:
+        if new.dtype.lanes != 1:
             raise NotVectorizable("a loop whose bounds differ by lane")
         return new
 
@@ -80,7 +79,7 @@ class VectorExpressions:
         parts = [self.expr(c) for c in e.children()]
         if all(new is old for new, old in zip(parts, e.children(), strict=True)):
             return e
-        if any(lanes_of(p.dtype) > 1 for p in parts):
+        if any(p.dtype.lanes > 1 for p in parts):
             parts = [widen(p, self.lanes) for p in parts]
         it = iter(parts)
         return e.map_children(lambda _: next(it))
@@ -94,7 +93,7 @@ class VectorExpressions:
 
     def renamed(self, var: Var, value: Expr) -> Var:
         """Return the variable that holds ``value``, a new one in place of ``var`` when the value is a vector."""
-        if lanes_of(value.dtype) == 1:
+        if value.dtype.lanes == 1:
             return var
         vector = Var(var.name, value.dtype)
         self.env[var] = vector
@@ -102,7 +101,7 @@ class VectorExpressions:
 
     def cast(self, e: Cast) -> Expr:
         value = self.expr(e.value)
-        return e if value is e.value else Cast(with_lanes(e.dtype, lanes_of(value.dtype)), value)
+        return e if value is e.value else Cast(e.dtype.with_lanes(value.dtype.lanes), value)
 
     def vector(self, e: Ramp | Broadcast) -> Expr:
         if any(uses_var(e, v) for v in self.env):
@@ -119,10 +118,10 @@ class VectorExpressions:
     def load(self, e: BufferLoad) -> Expr:
         own = None if e.predicate is None else self.expr(e.predicate)
         buffer, indices = self.place(e.buffer, [self.expr(i) for i in e.indices])
-        if all(lanes_of(i.dtype) == 1 for i in indices):
+        if all(i.dtype.lanes == 1 for i in indices):
             same = all(n is o for n, o in zip(indices, e.indices, strict=True))
             return self.once(e if same else BufferLoad(buffer, indices, own))
-        if lanes_of(e.dtype) > 1:
+        if e.dtype.lanes > 1:
             raise NotVectorizable("a vector load inside a vector loop")
         return BufferLoad(
             buffer, indices, both_masks(None if self.predicate is None else widen(self.predicate, self.lanes), own)
@@ -165,11 +164,11 @@ class VectorExpressions:
         a, b = self.expr(e.a), self.expr(e.b)
         if a is e.a and b is e.b:
             return e
-        affine = None if lanes_of(a.dtype) == lanes_of(b.dtype) == 1 else ramp_arithmetic(type(e), a, b, self.analyzer)
+        affine = None if a.dtype.lanes == b.dtype.lanes == 1 else ramp_arithmetic(type(e), a, b, self.analyzer)
         return self.joined(type(e), a, b) if affine is None else affine
 
     def joined(self, kind: type[BinaryOp], a: Expr, b: Expr) -> Expr:
-        if lanes_of(a.dtype) == lanes_of(b.dtype) == 1:
+        if a.dtype.lanes == b.dtype.lanes == 1:
             return kind(a, b)
         return kind(widen(a, self.lanes), widen(b, self.lanes))
 
@@ -184,7 +183,7 @@ class VectorExpressions:
 
     def call(self, e: Call) -> Expr:
         chosen = self.choice(e) if e.op == "tir.if_then_else" else None
-        if chosen is None and e.op.startswith("tir.vector_reduce_") and lanes_of(e.dtype) == 1:
+        if chosen is None and e.op.startswith("tir.vector_reduce_") and e.dtype.lanes == 1:
             chosen = self.reduce_all_rows(e)
         if chosen is not None:
             return chosen
@@ -194,23 +193,23 @@ class VectorExpressions:
         args = [self.expr(a) for a in e.args]
         if all(new is old for new, old in zip(args, e.args, strict=True)):
             return e
-        if all(lanes_of(a.dtype) == 1 for a in args):
+        if all(a.dtype.lanes == 1 for a in args):
             return Call(e.op, tuple(args), e.dtype)
-        if form is Lanes.NEVER or lanes_of(e.dtype) > 1:
+        if form is Lanes.NEVER or e.dtype.lanes > 1:
             raise NotVectorizable(e.op)
         wide = [a if isinstance(a, StringImm) else widen(a, self.lanes) for a in args]
         if form is Lanes.ONE_BY_ONE:
             return self.by_lanes(e, wide)
         if form is Lanes.FIRST:
             wide[1:] = args[1:]
-        if e.op == "tir.if_then_else" and lanes_of(args[0].dtype) == 1:
+        if e.op == "tir.if_then_else" and args[0].dtype.lanes == 1:
             wide[0] = args[0]
-        return Call(e.op, tuple(wide), with_lanes(e.dtype, self.lanes))
+        return Call(e.op, tuple(wide), e.dtype.with_lanes(self.lanes))
 
     def choice(self, e: Call) -> Expr | None:
         """Return the choice in each lane of what a condition selects, or None where an ``if_then_else`` stays one."""
         cond = self.expr(e.args[0])
-        if lanes_of(cond.dtype) == 1 or _is_likely_choice(e):
+        if cond.dtype.lanes == 1 or _is_likely_choice(e):
             return None
         if isinstance(e.args[0], And):  # a condition that is the same in all lanes stays scalar
             inner = Call(e.op, (e.args[0].b, e.args[1], e.args[2]), e.dtype)
@@ -248,8 +247,8 @@ class VectorExpressions:
         if self.predicate is not None or kept or used & (self.env.keys() - {var}) or not isinstance(lanes, Ramp):
             raise NotVectorizable(e.op)
         each = [substitute(vector, {var: self.analyzer.simplify(lanes.base + n)}) for n in range(self.lanes)]
-        side = Shuffle(tuple(each), tuple(range(self.lanes * lanes_of(vector.dtype))))
-        return Call(e.op, (side,), with_lanes(e.dtype, self.lanes))
+        side = Shuffle(tuple(each), tuple(range(self.lanes * vector.dtype.lanes)))
+        return Call(e.op, (side,), e.dtype.with_lanes(self.lanes))
 
 
 _RULES: dict[type, Callable[[VectorExpressions, Any], Expr]] = {

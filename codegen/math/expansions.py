@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...tir.dtype import bits_of, is_float, lanes_of, with_lanes
+from ...tir.dtype import DType
 from ...tir.expr import Call, Cast, Expr
 from . import arc, exp, hypot_fmod, log, normal, pow, sigmoid, trig
 from .math_builder import MathBuilder
@@ -31,11 +31,11 @@ def expand(call: Call, fused: bool = True, scales: bool = False) -> Expr | None:
     ``tir.round_rest``.
     """
     expansion = _EXPANSIONS.get(call.op)
-    if expansion is None or not is_float(call.dtype):
+    if expansion is None or not call.dtype.is_float:
         return None
-    bits, lanes = bits_of(call.dtype), lanes_of(call.dtype)
+    bits, lanes = call.dtype.bits, call.dtype.lanes
     if bits == 16:
-        wide = with_lanes("float32", lanes)
+        wide = DType("float32").with_lanes(lanes)
         inner = Call(call.op, tuple([Cast(wide, a) for a in call.args]), wide)
         expanded = expand(inner, fused, scales)
         return Cast(call.dtype, inner if expanded is None else expanded)
@@ -43,7 +43,7 @@ def expand(call: Call, fused: bool = True, scales: bool = False) -> Expr | None:
         return None
     if bits == 64 or expansion.of_float32 is None:
         return _written(MathBuilder(call.dtype, fused, scales), expansion.rule, call.args)
-    double = with_lanes("float64", lanes)
+    double = DType("float64").with_lanes(lanes)
     wide_args = [Cast(double, a) for a in call.args]
     return Cast(call.dtype, _written(MathBuilder(double, fused, scales), expansion.of_float32, wide_args))
 

@@ -8,7 +8,6 @@ from tilewright.codegen import Target, lower
 from tilewright.codegen.backend.storage import stack_buffers
 from tilewright.codegen.compile import compile as compile_function
 from tilewright.codegen.llvm.emit import emit
-from tilewright.tir.dtype import bytes_of
 from tilewright.tir.parser import parse
 
 NATIVE = Target("native -num-cores=1")
@@ -44,7 +43,7 @@ def test_the_code_grows_in_proportion():
 def test_what_lives_on_the_stack_is_little():
     body = lower(chain(100), NATIVE).func.body
     found = stack_buffers(body)
-    assert 0 < sum(4096 * bytes_of(b.dtype) for b in found) <= 1 << 18
+    assert 0 < sum(4096 * b.dtype.bytes for b in found) <= 1 << 18
 
 
 @pytest.mark.parametrize("parallel", [False, True])

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtype import bits_of, element_of, is_bool, is_float, is_int, is_signed, is_unsigned, lanes_of, parse_dtype
+from ..dtype import DType
 from ..expr import (
     EQ,
     GE,
@@ -73,7 +73,7 @@ def truth(e: Any) -> bool | None:
     """Return the value of a bool constant or of a broadcast bool constant; None for others."""
     if isinstance(e, Broadcast):
         e = e.value
-    return bool(e.value) if isinstance(e, IntImm) and is_bool(e.dtype) else None
+    return bool(e.value) if isinstance(e, IntImm) and e.dtype.is_bool else None
 
 
 def fold_not(an: Any, e: Not) -> Expr | None:
@@ -141,18 +141,18 @@ def fold_call(an: Any, e: Call) -> Expr | None:
 def _value_of_constants(e: Call) -> Expr | None:
     """Return the value of an operation on integer constants."""
     row, values = OPERATIONS.get(e.op), [a.value for a in e.args if isinstance(a, IntImm)]
-    if row is None or row.evaluate is None or row.lanes is not Lanes.EACH or not is_int(e.dtype):
+    if row is None or row.evaluate is None or row.lanes is not Lanes.EACH or not e.dtype.is_int:
         return None
     if not values or len(values) < len(e.args):
         return None
     return IntImm(row.evaluate(e.dtype, [a.dtype for a in e.args])(*values), e.dtype)
 
 
-def wrap(value: int, dtype: str) -> int:
+def wrap(value: int, dtype: DType) -> int:
     """Return ``value`` wrapped to an integer type."""
-    bits = bits_of(dtype)
+    bits = dtype.bits
     value &= (1 << bits) - 1
-    return value - (1 << bits) if is_signed(dtype) and value >> (bits - 1) else value
+    return value - (1 << bits) if dtype.is_signed and value >> (bits - 1) else value
 
 
 def fold_cast(an: Any, e: Cast) -> Expr | None:
@@ -162,11 +162,11 @@ def fold_cast(an: Any, e: Cast) -> Expr | None:
     if v.dtype == e.dtype:
         return v
     if isinstance(v, Broadcast):
-        return Broadcast(Cast(element_of(e.dtype), v.value), v.lanes)
+        return Broadcast(Cast(e.dtype.element, v.value), v.lanes)
     if isinstance(v, IntImm):
-        if is_int(e.dtype):
+        if e.dtype.is_int:
             return IntImm(wrap(v.value, e.dtype), e.dtype)
-        if is_bool(e.dtype):
+        if e.dtype.is_bool:
             return IntImm(int(v.value != 0), e.dtype)
         if e.dtype == "float64" or (e.dtype == "float32" and abs(v.value) <= 1 << 24):
             return FloatImm(float(v.value), e.dtype)
@@ -174,8 +174,8 @@ def fold_cast(an: Any, e: Cast) -> Expr | None:
         if math.isfinite(v.value):
             with np.errstate(all="ignore"):
                 return FloatImm(float(np.float32(v.value)), e.dtype)
-    if isinstance(v, Cast) and is_int(e.dtype) and is_int(v.dtype) and is_int(v.value.dtype):
-        inner, middle, outer = parse_dtype(v.value.dtype), parse_dtype(v.dtype), parse_dtype(e.dtype)
+    if isinstance(v, Cast) and e.dtype.is_int and v.dtype.is_int and v.value.dtype.is_int:
+        inner, middle, outer = v.value.dtype, v.dtype, e.dtype
         keeps = (
             inner.kind == middle.kind and inner.bits <= middle.bits or inner.bits < middle.bits and middle.kind == "int"
         )
@@ -186,7 +186,7 @@ def fold_cast(an: Any, e: Cast) -> Expr | None:
 
 def fold_float(an: Any, e: BinaryOp) -> Expr | None:
     """x * 1 = x; x / 1 = x; x - 0.0 = x; x + -0.0 = x; constants when the result is finite"""
-    if not is_float(e.a.dtype):
+    if not e.a.dtype.is_float:
         return None
     t, (a, b) = type(e), (e.a, e.b)
     if isinstance(b, FloatImm):
@@ -209,7 +209,7 @@ def fold_float(an: Any, e: BinaryOp) -> Expr | None:
 
 def fold_int(an: Any, e: BinaryOp) -> Expr | None:
     """constants and identities of integers of any width: x + 0, x * 1, x * 0, x // 1, x % 1, x - x"""
-    if not is_int(e.a.dtype) or lanes_of(e.a.dtype) != 1:
+    if not e.a.dtype.is_int or e.a.dtype.lanes != 1:
         return None
     if isinstance(e, Sub) and same(e.a, e.b):
         return const(0, e.dtype)
@@ -237,9 +237,9 @@ def fold_compare(an: Any, e: CmpOp) -> Expr | None:
         kind = np.float32 if e.a.dtype == "float32" else lambda v: v
         with np.errstate(all="ignore"):
             return const(bool(_COMPARE[type(e)](kind(e.a.value), kind(e.b.value))), "bool")
-    if not is_float(e.a.dtype) and same(e.a, e.b):
+    if not e.a.dtype.is_float and same(e.a, e.b):
         return const(type(e) in (EQ, LE, GE), e.dtype)
-    if is_unsigned(e.a.dtype) and isinstance(e.b, IntImm) and e.b.value == 0 and type(e) in (LT, GE):
+    if (e.a.dtype.kind == "uint") and isinstance(e.b, IntImm) and e.b.value == 0 and type(e) in (LT, GE):
         return const(type(e) is GE, "bool")
     return None
 
@@ -254,12 +254,12 @@ def push_broadcast(an: Any, e: BinaryOp) -> Expr | None:
 def ramp_arithmetic(an: Any, e: BinaryOp) -> Expr | None:
     """ramp(b, s) + broadcast(x) = ramp(b + x, s), and so on for sums, differences and products of index vectors"""
     a, b, t = e.a, e.b, type(e)
-    if not (isinstance(a, Ramp) or isinstance(b, Ramp)) or element_of(e.dtype) not in ("int32", "int64"):
+    if not (isinstance(a, Ramp) or isinstance(b, Ramp)) or e.dtype.element not in ("int32", "int64"):
         return None
     (ba, sa), (bb, sb) = _ramp(a), _ramp(b)
     if ba is None or bb is None:
         return None
-    lanes = lanes_of(a.dtype)
+    lanes = a.dtype.lanes
     if t in (Add, Sub):
         return Ramp(make_binary(t, ba, bb), make_binary(t, sa, sb), lanes)
     if t is Mul and (isinstance(a, Broadcast) or isinstance(b, Broadcast)):
@@ -309,16 +309,12 @@ def ramp_division(an: Any, e: FloorDiv | FloorMod) -> Expr | None:
 def ramp_compare(an: Any, e: CmpOp) -> Expr | None:
     """A comparison of index vectors with one result in the first and the last lane has it in all lanes (not ==, !=)."""
     a, b, t = e.a, e.b, type(e)
-    if (
-        t in (EQ, NE)
-        or not (isinstance(a, Ramp) or isinstance(b, Ramp))
-        or element_of(a.dtype) not in ("int32", "int64")
-    ):
+    if t in (EQ, NE) or not (isinstance(a, Ramp) or isinstance(b, Ramp)) or a.dtype.element not in ("int32", "int64"):
         return None
     (ba, sa), (bb, sb) = _ramp(a), _ramp(b)
     if ba is None or bb is None:
         return None
-    lanes = lanes_of(a.dtype)
+    lanes = a.dtype.lanes
     if not (_exact(an, ba, sa, lanes) and _exact(an, bb, sb, lanes)):
         return None
     last = const(lanes - 1, ba.dtype)
@@ -347,7 +343,7 @@ def fold_shuffle(an: Any, e: Shuffle) -> Expr | None:
     """all lanes of one vector in order are the vector; a lane of a broadcast is its value"""
     if len(e.vectors) == 1:
         v = e.vectors[0]
-        if e.indices == tuple(range(lanes_of(v.dtype))):
+        if e.indices == tuple(range(v.dtype.lanes)):
             return v
         if isinstance(v, Broadcast):
             return v.value if len(e.indices) == 1 else Broadcast(v.value, len(e.indices))
