@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....tir.arith.linear import difference
-from ....tir.dtype import bits_of, is_float, is_int
+from ....tir.dtype import DType
 from ....tir.expr import Expr, IntImm, const, convert
 from ...tensor import Tensor
 
@@ -91,19 +91,20 @@ def accumulator(op: str, dtypes: Sequence[str], out_dtype: str | None) -> tuple[
     Integers of at most 16 bits add up in int32 and stay there; float16 and bfloat16 add up in float32 and are
     converted back; ``out_dtype`` asks for another result (and wider sums, if it is wider).
     """
-    if any(is_float(d) for d in dtypes):
-        wide = max((d for d in dtypes if is_float(d)), key=bits_of)
-        acc = "float32" if bits_of(wide) < 32 else wide
-        out = out_dtype or wide
-    elif all(is_int(d) for d in dtypes):
-        wide = max(dtypes, key=bits_of)
-        acc = "int32" if bits_of(wide) <= 16 else wide
-        out = out_dtype or acc
+    kinds = [DType(d) for d in dtypes]
+    if any(d.is_float for d in kinds):
+        wide = max((d for d in kinds if d.is_float), key=lambda d: d.bits)
+        acc = DType("float32") if wide.bits < 32 else wide
+        out = DType(out_dtype or wide)
+    elif all(d.is_int for d in kinds):
+        wide = max(kinds, key=lambda d: d.bits)
+        acc = DType("int32") if wide.bits <= 16 else wide
+        out = DType(out_dtype or acc)
     else:
         raise TypeError(f"{op}: cannot multiply and add {' and '.join(dtypes)}")
-    if is_float(out) and bits_of(out) >= 32 and (not is_float(acc) or bits_of(out) > bits_of(acc)):
+    if out.is_float and out.bits >= 32 and (not acc.is_float or out.bits > acc.bits):
         acc = out
-    if is_int(out) and is_int(acc) and bits_of(out) > bits_of(acc):
+    if out.is_int and acc.is_int and out.bits > acc.bits:
         acc = out
     return acc, out
 
