@@ -9,7 +9,7 @@ from typing import Any
 
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer
-from ...tir.dtype import bits_of
+from ...tir.dtype import DType
 from ...tir.expr import BufferLoad, Call, Expr, Shuffle, Var
 from ...tir.intrinsics import OPERATIONS
 from ...tir.stmt import AssertStmt, For, IfThenElse, Stmt, While
@@ -106,8 +106,8 @@ class Emitter(ABC):
         if emit is not None:
             return emit(self, e)
         row = OPERATIONS.get(e.op)
-        if row is not None and row.c_name and bits_of(e.dtype) in (32, 64):
-            return self.library_call(row.c_name + ("f" if bits_of(e.dtype) == 32 else ""), e)
+        if row is not None and row.c_name and e.dtype.bits in (32, 64):
+            return self.library_call(row.c_name + ("f" if e.dtype.bits == 32 else ""), e)
         raise self.error(f"no {self.form} form for the call {e.op} of {e.dtype}")
 
     # -- scopes ----------------------------------------------------------------------------------------------------
@@ -161,11 +161,11 @@ class Emitter(ABC):
     # -- the words of a target: values -------------------------------------------------------------------------------
 
     @abstractmethod
-    def integer(self, value: int, dtype: str) -> str:
+    def integer(self, value: int, dtype: DType) -> str:
         """Return a constant of an integer type or bool."""
 
     @abstractmethod
-    def floating(self, value: float, dtype: str) -> str:
+    def floating(self, value: float, dtype: DType) -> str:
         """Return a constant of a floating-point type."""
 
     @abstractmethod
@@ -173,11 +173,11 @@ class Emitter(ABC):
         """Return the value of a variable in its own type; of a buffer's pointer, the address."""
 
     @abstractmethod
-    def arithmetic(self, op: type, a: str, b: str, dtype: str) -> str:
+    def arithmetic(self, op: type, a: str, b: str, dtype: DType) -> str:
         """Return a sum, difference, product, or quotient of floats. Integers wrap."""
 
     @abstractmethod
-    def quotient(self, e: Any, a: str, b: str, dtype: str) -> str:
+    def quotient(self, e: Any, a: str, b: str, dtype: DType) -> str:
         """Return a quotient or remainder of integers as the type of ``e`` says."""
 
     @abstractmethod
@@ -185,7 +185,7 @@ class Emitter(ABC):
         """Return a Min or Max; of floats, NaN when either is NaN."""
 
     @abstractmethod
-    def comparison(self, op: type, a: str, b: str, dtype: str) -> str:
+    def comparison(self, op: type, a: str, b: str, dtype: DType) -> str:
         """Return a comparison of operands of type ``dtype``."""
 
     @abstractmethod
@@ -193,15 +193,15 @@ class Emitter(ABC):
         """Return an And or Or; the second operand of scalars that reads memory is evaluated only when it decides."""
 
     @abstractmethod
-    def negation(self, a: str, dtype: str) -> str:
+    def negation(self, a: str, dtype: DType) -> str:
         """Return the opposite of a bool, or of a vector of them."""
 
     @abstractmethod
-    def choice(self, test: str, yes: str, no: str, dtype: str, tested: str) -> str:
+    def choice(self, test: str, yes: str, no: str, dtype: DType, tested: DType) -> str:
         """Return one of two values, lane by lane where the test's type ``tested`` is a vector."""
 
     @abstractmethod
-    def splat(self, text: str, dtype: str, lanes: int) -> str:
+    def splat(self, text: str, dtype: DType, lanes: int) -> str:
         """Return a vector with a scalar of type ``dtype`` in every lane."""
 
     @abstractmethod
@@ -213,7 +213,7 @@ class Emitter(ABC):
         """Return lanes picked from vectors."""
 
     @abstractmethod
-    def conversion(self, e: Expr, to: str) -> str:
+    def conversion(self, e: Expr, to: DType) -> str:
         """Return ``e`` converted: integers are truncated or extended by their own sign, floats rounded to nearest even."""
 
     @abstractmethod
@@ -235,7 +235,9 @@ class Emitter(ABC):
         """Return what stands for a variable from here on. Index arithmetic is 64 bits wide."""
 
     @abstractmethod
-    def store(self, buffer: Buffer, indices: tuple[Expr, ...], value: str, dtype: str, predicate: Expr | None) -> None:
+    def store(
+        self, buffer: Buffer, indices: tuple[Expr, ...], value: str, dtype: DType, predicate: Expr | None
+    ) -> None:
         """Write a value of type ``dtype``, in the lanes of the predicate when there is one."""
 
     @abstractmethod

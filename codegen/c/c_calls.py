@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Callable, Sequence
 
-from ...tir.dtype import bits_of, bytes_of, element_of, is_float, lanes_of, with_lanes
+from ...tir.dtype import DType
 from ...tir.expr import EQ, LT, NE, Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, StringImm
 from ...tir.intrinsics import OPERATIONS
 from ..backend.expressions import constant_of
@@ -21,7 +21,7 @@ _MATH = {row.c_name for row in OPERATIONS.values() if row.c_name}
 def _applied(em: CScope, e: Call, name: str, params: str, body: str, args: Sequence[Expr] | None = None) -> str:
     """Returns the results of an inline function of scalars for each lane of ``args`` (of the call's). ``KIND`` stands for
     the result's type in ``params``."""
-    kind, args = c_type(element_of(e.dtype)), e.args if args is None else args
+    kind, args = c_type(e.dtype.element), e.args if args is None else args
     function = em.helpers.define(name, kind, params.replace("KIND", kind), body)
     call = em.helpers.lanewise(function, e.dtype, [a.dtype for a in args])
     return f"{call}({', '.join(map(em.value, args))})"
@@ -35,7 +35,7 @@ def library_call(em: CScope, symbol: str, e: Call) -> str:
 
 def _float(e: Call) -> tuple[str, str]:
     """Returns the C type of a float, and the end of its functions' names."""
-    return ("float", "f") if bits_of(e.dtype) == 32 else ("double", "")
+    return ("float", "f") if e.dtype.bits == 32 else ("double", "")
 
 
 def _bitwise(sign: str) -> Callable[[CScope, Call], str]:
@@ -45,7 +45,7 @@ def _bitwise(sign: str) -> Callable[[CScope, Call], str]:
 def _vector_reduce(how: str) -> Callable[[CScope, Call], str]:
     def emit(em: CScope, e: Call) -> str:
         (v,) = e.args
-        return f"{em.helpers.reduce(how, v.dtype, lanes_of(e.dtype))}({em.value(v)})"
+        return f"{em.helpers.reduce(how, v.dtype, e.dtype.lanes)}({em.value(v)})"
 
     return emit
 
@@ -58,9 +58,9 @@ def _fma(em: CScope, e: Call) -> str:
     """
     scalar = f"__builtin_fma{_float(e)[1]}"
     function = scalar
-    if lanes_of(e.dtype) > 1:
+    if e.dtype.lanes > 1:
         kind = em.helpers.vector(e.dtype)
-        lanes = f"{kind} r; for (int i = 0; i < {lanes_of(e.dtype)}; ++i) r[i] = {scalar}(a[i], b[i], c[i]); return r;"
+        lanes = f"{kind} r; for (int i = 0; i < {e.dtype.lanes}; ++i) r[i] = {scalar}(a[i], b[i], c[i]); return r;"
         body = (
             "\n#if (defined(__FMA__) || defined(__FP_FAST_FMAF)) && !defined(__STRICT_ANSI__)\n"
             f"  return a * b + c;\n#else\n  {lanes}\n#endif\n"
@@ -71,9 +71,9 @@ def _fma(em: CScope, e: Call) -> str:
 
 def _if_then_else(em: CScope, e: Call) -> str:
     cond, usual, other = map(em.value, e.args)
-    lanes, kind = lanes_of(e.args[0].dtype), em.helpers.vector(e.dtype)
+    lanes, kind = e.args[0].dtype.lanes, em.helpers.vector(e.dtype)
     if lanes == 1:
-        return em.choice(cond, usual, other, e.dtype, "bool")
+        return em.choice(cond, usual, other, e.dtype, DType("bool"))
     # the other branch is evaluated when some lane needs it
     mask = em.helpers.vector_named(f"i8x{lanes}")
     body = f"int r = -1; for (int i = 0; i < {lanes}; ++i) r &= m[i]; return r != 0;"
@@ -90,7 +90,7 @@ def _round_rest(em: CScope, e: Call) -> str:
 
 def _times_exp2(em: CScope, e: Call) -> str:
     """Returns a product with two factors where that is exact, else a call of the C library."""
-    (kind, end), single = _float(e), bits_of(e.dtype) == 32
+    (kind, end), single = _float(e), e.dtype.bits == 32
     word, bias, mantissa = ("int32_t", 127, 23) if single else ("int64_t", 1023, 52)
     body = (
         f"if (x >= 0.25{end} && x <= 4 && n > -{2 * bias - 4} && n < {2 * bias}) {{ "
@@ -105,20 +105,20 @@ def _lookup(em: CScope, e: Call) -> str:
     """Returns an element of a constant array; the modulus is a power of two."""
     number, *values = e.args
     table = ", ".join([em.value(v) for v in values])
-    name, kind = f"tw_lookup_{hashlib.sha256(table.encode()).hexdigest()[:12]}", c_type(element_of(e.dtype))
+    name, kind = f"tw_lookup_{hashlib.sha256(table.encode()).hexdigest()[:12]}", c_type(e.dtype.element)
     body = f"static const {kind} table[{len(values)}] = {{{table}}}; return table[n & {len(values) - 1}];"
     return _applied(em, e, name, "int32_t n", body, [number])
 
 
 def _likely(em: CScope, e: Call) -> str:
     text = em.value(e.args[0])
-    return text if lanes_of(e.dtype) > 1 else f"__builtin_expect(!!{text}, 1)"
+    return text if e.dtype.lanes > 1 else f"__builtin_expect(!!{text}, 1)"
 
 
-def _float_like(value: float, dtype: str) -> Expr:
+def _float_like(value: float, dtype: DType) -> Expr:
     """Returns a constant in every lane of ``dtype``."""
-    one = FloatImm(value, element_of(dtype))
-    return one if lanes_of(dtype) == 1 else Broadcast(one, lanes_of(dtype))
+    one = FloatImm(value, dtype.element)
+    return one if dtype.lanes == 1 else Broadcast(one, dtype.lanes)
 
 
 def _rsqrt(em: CScope, e: Call) -> str:
@@ -145,12 +145,12 @@ def _bitwise_not(em: CScope, e: Call) -> str:
 
 
 def _shift(em: CScope, e: Call) -> str:
-    lanes, kind = lanes_of(e.dtype), em.helpers.vector(e.dtype)
-    left, by, bits = e.op == "tir.shift_left", constant_of(e.args[1]), bits_of(e.dtype)
+    lanes, kind = e.dtype.lanes, em.helpers.vector(e.dtype)
+    left, by, bits = e.op == "tir.shift_left", constant_of(e.args[1]), e.dtype.bits
     a, n = map(em.value, e.args)
     if by is None or not 0 <= by < bits:
         return f"{em.helpers.shift(left, e.dtype)}({a}, {n})"
-    wide = em.helpers.vector(with_lanes(f"uint{bits if lanes > 1 else max(32, bits)}", lanes)) if left else kind
+    wide = em.helpers.vector(DType(f"uint{bits if lanes > 1 else max(32, bits)}").with_lanes(lanes)) if left else kind
     return f"({kind})(({wide}){a} {'<<' if left else '>>'} {n})"
 
 
@@ -158,7 +158,7 @@ def _count(name: str, body: str) -> Callable[[CScope, Call], str]:
     """Returns the writer of a function that counts bits; ``BITS`` stands for their number in ``body``."""
 
     def emit(em: CScope, e: Call) -> str:
-        kind, bits = c_type(element_of(e.dtype)), bits_of(e.dtype)
+        kind, bits = c_type(e.dtype.element), e.dtype.bits
         return _applied(em, e, f"tw_{name}{bits}{kind[0]}", "KIND x", body.replace("BITS", str(bits)))
 
     return emit
@@ -169,10 +169,10 @@ def _reinterpret(em: CScope, e: Call) -> str:
     text, source, to = em.value(x), em.helpers.vector(x.dtype), em.helpers.vector(e.dtype)
     if source == to:
         return text
-    bits = bits_of(e.dtype)
-    if lanes_of(e.dtype) > 1 or not (is_float(x.dtype) or is_float(e.dtype)) or bits == 16:
+    bits = e.dtype.bits
+    if e.dtype.lanes > 1 or not (x.dtype.is_float or e.dtype.is_float) or bits == 16:
         return f"(({to}){text})"
-    if is_float(e.dtype):
+    if e.dtype.is_float:
         return f"{em.helpers.plain(f'from_bits_f{bits}')}((uint{bits}_t){text})"
     return f"({to}){em.helpers.plain(f'bits_f{bits}')}({text})"
 
@@ -180,12 +180,12 @@ def _reinterpret(em: CScope, e: Call) -> str:
 def _address_of(em: CScope, e: Call) -> str:
     (where,) = e.args
     assert isinstance(where, BufferLoad)
-    return f"({em.place(where.buffer, where.indices, lanes_of(where.dtype))[0]})"
+    return f"({em.place(where.buffer, where.indices, where.dtype.lanes)[0]})"
 
 
 def _access_ptr(em: CScope, e: Call) -> str:
     kind, data, offset = e.args[:3]
-    return f"((void *)((char *){em.value(data)} + {bytes_of(element_of(kind.dtype))} * ({em.index(offset)})))"
+    return f"((void *)((char *){em.value(data)} + {kind.dtype.element.bytes} * ({em.index(offset)})))"
 
 
 def _dot(em: CScope, e: Call) -> str:

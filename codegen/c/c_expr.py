@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ...tir.dtype import bits_of, element_of, is_bool, is_float, lanes_of, parse_dtype, with_lanes
+from ...tir.dtype import DType
 from ...tir.expr import (
     EQ,
     GE,
@@ -39,9 +39,9 @@ _OPERATORS: dict[type, str] = {**OPERATORS, Div: "/"}
 _COMPARE: dict[type, str] = {EQ: "==", NE: "!=", LT: "<", LE: "<=", GT: ">", GE: ">="}
 
 
-def integer(em: CScope, value: int, dtype: str) -> str:
+def integer(em: CScope, value: int, dtype: DType) -> str:
     """Returns an integer constant."""
-    if is_bool(dtype):
+    if dtype.is_bool:
         return str(value)
     if dtype == "uint64":
         return f"{value}ULL"
@@ -52,9 +52,9 @@ def integer(em: CScope, value: int, dtype: str) -> str:
     return f"({value})" if value < 0 else str(value)
 
 
-def floating(em: CScope, value: float, dtype: str) -> str:
+def floating(em: CScope, value: float, dtype: DType) -> str:
     """Returns an exact constant in hexadecimal; half floats as bits."""
-    bits = bits_of(dtype)
+    bits = dtype.bits
     if bits == 16:
         return f"0x{float_bits(value, dtype):04x}"
     value = round_float(value, dtype)
@@ -67,24 +67,24 @@ def floating(em: CScope, value: float, dtype: str) -> str:
     return f"({text})" if text.startswith("-") else text
 
 
-def arithmetic(em: CScope, op: type, a: str, b: str, dtype: str) -> str:
+def arithmetic(em: CScope, op: type, a: str, b: str, dtype: DType) -> str:
     """Returns a sum, difference, product, or quotient of floats; integers wrap."""
-    sign, lanes, bits = _OPERATORS[op], lanes_of(dtype), bits_of(dtype)
-    if is_float(dtype):
+    sign, lanes, bits = _OPERATORS[op], dtype.lanes, dtype.bits
+    if dtype.is_float:
         if bits == 16:
             raise em.error(f"arithmetic on {dtype}: {a} {sign} {b}")
         return f"({a} {sign} {b})"
-    unsigned = em.helpers.vector(with_lanes(f"uint{bits if lanes > 1 else max(32, bits)}", lanes))
+    unsigned = em.helpers.vector(DType(f"uint{bits if lanes > 1 else max(32, bits)}").with_lanes(lanes))
     return f"({em.helpers.vector(dtype)})(({unsigned}){a} {sign} ({unsigned}){b})"
 
 
-def quotient(em: CScope, e: BinaryOp, a: str, b: str, dtype: str) -> str:
+def quotient(em: CScope, e: BinaryOp, a: str, b: str, dtype: DType) -> str:
     """Returns a quotient or remainder of integers."""
     helpers, kind = em.helpers, em.helpers.vector(dtype)
     is_quotient = isinstance(e, (Div, TruncDiv, FloorDiv))
     if isinstance(e, (FloorDiv, FloorMod)) and dtype.startswith("int"):
         function = helpers.plain("floordiv" if is_quotient else "floormod")
-        if lanes_of(dtype) > 1:
+        if dtype.lanes > 1:
             return f"{helpers.lanewise(function, dtype, [dtype, dtype])}({a}, {b})"
         return f"({kind}){function}({a}, {b})"
     constant = constant_of(e.b)
@@ -98,52 +98,52 @@ def extreme(em: CScope, e: Min | Max) -> str:
     return f"{em.helpers.extreme(isinstance(e, Max), e.dtype)}({em.value(e.a)}, {em.value(e.b)})"
 
 
-def comparison(em: CScope, op: type, a: str, b: str, dtype: str) -> str:
+def comparison(em: CScope, op: type, a: str, b: str, dtype: DType) -> str:
     """Returns a comparison; for vectors, a vector of bytes."""
-    text, lanes = f"({a} {_COMPARE[op]} {b})", lanes_of(dtype)
+    text, lanes = f"({a} {_COMPARE[op]} {b})", dtype.lanes
     if lanes == 1:
         return text
     em.helpers.vector(dtype)
-    return f"__builtin_convertvector({text}, {em.helpers.vector(with_lanes('bool', lanes))})"
+    return f"__builtin_convertvector({text}, {em.helpers.vector(DType('bool').with_lanes(lanes))})"
 
 
 def logical(em: CScope, e: And | Or) -> str:
     """Returns a conjunction or disjunction."""
     sign = "&" if isinstance(e, And) else "|"
-    return f"({em.value(e.a)} {sign if lanes_of(e.dtype) > 1 else 2 * sign} {em.value(e.b)})"
+    return f"({em.value(e.a)} {sign if e.dtype.lanes > 1 else 2 * sign} {em.value(e.b)})"
 
 
-def negation(em: CScope, a: str, dtype: str) -> str:
+def negation(em: CScope, a: str, dtype: DType) -> str:
     """Returns the opposite of a bool, or of a vector of them."""
-    return f"({'~' if lanes_of(dtype) > 1 else '!'}{a})"
+    return f"({'~' if dtype.lanes > 1 else '!'}{a})"
 
 
-def choice(em: CScope, test: str, yes: str, no: str, dtype: str, tested: str) -> str:
+def choice(em: CScope, test: str, yes: str, no: str, dtype: DType, tested: DType) -> str:
     """Returns one of two values. By a scalar condition, both are converted to one type, since a vector loaded from
     memory has a type of smaller alignment."""
-    if lanes_of(tested) > 1:
+    if tested.lanes > 1:
         return f"{em.helpers.select(dtype)}({test}, {yes}, {no})"
-    as_type = f"({em.helpers.vector(dtype)})" if lanes_of(dtype) > 1 else ""
+    as_type = f"({em.helpers.vector(dtype)})" if dtype.lanes > 1 else ""
     return f"({test} ? {as_type}{yes} : {as_type}{no})"
 
 
-def splat(em: CScope, text: str, dtype: str, lanes: int) -> str:
+def splat(em: CScope, text: str, dtype: DType, lanes: int) -> str:
     """Returns a vector with a scalar in every lane; a true bool is 1, in a vector -1."""
-    return f"{em.helpers.splat(with_lanes(dtype, lanes))}({f'-{text}' if is_bool(dtype) else text})"
+    return f"{em.helpers.splat(dtype.with_lanes(lanes))}({f'-{text}' if dtype.is_bool else text})"
 
 
-def conversion(em: CScope, e: Expr, to: str) -> str:
+def conversion(em: CScope, e: Expr, to: DType) -> str:
     """Returns ``e`` as another type."""
     return converted(em, em.value(e), e.dtype, to)
 
 
-def converted(em: CScope, text: str, source: str, to: str) -> str:
+def converted(em: CScope, text: str, source: DType, to: DType) -> str:
     """Returns a value of type ``source`` as ``to``; half floats are converted through float32."""
     if source == to:
         return text
-    helpers, lanes = em.helpers, lanes_of(to)
-    a, b = parse_dtype(source), parse_dtype(to)
-    single = with_lanes("float32", lanes)
+    helpers, lanes = em.helpers, to.lanes
+    a, b = source, to
+    single = DType("float32").with_lanes(lanes)
     if a.bits == 16 and a.kind in ("float", "bfloat"):
         function = helpers.plain("bf16_to_f32" if a.kind == "bfloat" else "f16_to_f32")
         return converted(em, f"{helpers.lanewise(function, single, [source])}({text})", single, to)
@@ -151,17 +151,17 @@ def converted(em: CScope, text: str, source: str, to: str) -> str:
         function = helpers.plain("f32_to_bf16" if b.kind == "bfloat" else "f32_to_f16")
         return f"{helpers.lanewise(function, to, [single])}({converted(em, text, source, single)})"
     kind = helpers.vector(to)
-    if is_bool(to):
+    if to.is_bool:
         return f"({text} != 0)" if lanes == 1 else f"__builtin_convertvector({text} != 0, {kind})"
     if lanes == 1:
         return f"({kind}){text}"
     helpers.vector(source)
-    return f"__builtin_convertvector({f'(-{text})' if is_bool(source) else text}, {kind})"
+    return f"__builtin_convertvector({f'(-{text})' if source.is_bool else text}, {kind})"
 
 
 def ramp(em: CScope, e: Ramp) -> str:
     """Returns a vector of evenly spaced values as data."""
-    kind, scalar = em.helpers.vector(e.dtype), c_type(element_of(e.dtype))
+    kind, scalar = em.helpers.vector(e.dtype), c_type(e.dtype.element)
     steps = f"({kind}){{{', '.join(map(str, range(e.lanes)))}}}"
     splat = em.helpers.splat(e.dtype)
     if not (isinstance(e.stride, IntImm) and e.stride.value == 1):
@@ -200,9 +200,9 @@ def shuffle(em: CScope, e: Shuffle) -> str:
         temporary = em.name("lanes")
         names.append(temporary)
         lets.append(f"const {em.helpers.vector(v.dtype)} {temporary} = {em.value(v)};")
-    each = lanes_of(e.vectors[0].dtype)
+    each = e.vectors[0].dtype.lanes
     picked = [names[i // each] + (f"[{i % each}]" if each > 1 else "") for i in e.indices]
-    if is_bool(e.dtype) and (each > 1) is not (len(picked) > 1):  # a true bool is 1, in a vector -1
+    if e.dtype.is_bool and (each > 1) is not (len(picked) > 1):  # a true bool is 1, in a vector -1
         picked = [f"-{lane}" for lane in picked]
     result = picked[0] if len(picked) == 1 else f"({em.helpers.vector(e.dtype)}){{{', '.join(picked)}}}"
     return f"({{ {' '.join(lets)} {result}; }})"
@@ -210,20 +210,20 @@ def shuffle(em: CScope, e: Shuffle) -> str:
 
 def load(em: CScope, e: BufferLoad) -> str:
     """Returns an element, or a vector of elements."""
-    dtype, lanes = e.dtype, lanes_of(e.dtype)
+    dtype, lanes = e.dtype, e.dtype.lanes
     pointer, at = em.place(e.buffer, e.indices, lanes)
     if lanes == 1:
         return element(pointer)
     mask = "" if e.predicate is None else f", {em.value(e.predicate)}"
     em.helpers.vector(dtype)
-    stored = em.helpers.vector_named(f"u8x{lanes}") if is_bool(dtype) else c_type(dtype)
+    stored = em.helpers.vector_named(f"u8x{lanes}") if dtype.is_bool else c_type(dtype)
     if at is None and not mask:
         text = f"*(const {stored}_u *){pointer}"
     elif at is None:
         text = f"{em.helpers.memory('maskload', dtype)}({pointer}{mask})"
     else:
         text = f"{em.helpers.memory('maskgather' if mask else 'gather', dtype)}({pointer}, {at}{mask})"
-    return f"({text} != 0)" if is_bool(dtype) else text
+    return f"({text} != 0)" if dtype.is_bool else text
 
 
 def element(pointer: str) -> str:

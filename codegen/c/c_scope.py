@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 
 from ...tir.buffer import Buffer
-from ...tir.dtype import lanes_of, with_lanes
+from ...tir.dtype import DType
 from ...tir.expr import (
     Add,
     BinaryOp,
@@ -95,7 +95,7 @@ class CScope(Emitter):
                 return f"({a} >> {c.bit_length() - 1})" if quotient else f"({a} & {c - 1})"
             return f"{self.helpers.plain('floordiv' if quotient else 'floormod')}({a}, {b})"
         if isinstance(e, (Min, Max)):
-            return f"{self.helpers.extreme(isinstance(e, Max), 'int64')}({a}, {b})"
+            return f"{self.helpers.extreme(isinstance(e, Max), DType('int64'))}({a}, {b})"
         return f"({a} {OPERATORS[type(e)]} {b})"
 
     def index_value(self, e: Expr) -> str:
@@ -113,15 +113,15 @@ class CScope(Emitter):
         if not contiguous:
             for index, step in zip(indices, buffer.element_strides(), strict=True):
                 one = isinstance(step, IntImm) and step.value == 1
-                if lanes_of(index.dtype) == 1 or isinstance(index, Broadcast):
+                if index.dtype.lanes == 1 or isinstance(index, Broadcast):
                     start += ((index.value if isinstance(index, Broadcast) else index, step),)
                 elif isinstance(index, Ramp) and one and isinstance(index.stride, IntImm) and index.stride.value == 1:
                     start += ((index.base, step),)
                     even += 1
                 else:
-                    wide = with_lanes("int64", lanes)
+                    wide = DType("int64").with_lanes(lanes)
                     text = self.converted(self.value(index), index.dtype, wide)
-                    vectors.append(text if one else f"{text} * {self.splat(self.index(step), 'int64', lanes)}")
+                    vectors.append(text if one else f"{text} * {self.splat(self.index(step), DType('int64'), lanes)}")
         unit = IntImm(where.unit)
         offset = [index * step * unit for index, step in start]
         total = " + ".join(self.index(o) for o in offset if not (isinstance(o, IntImm) and o.value == 0))
@@ -129,11 +129,11 @@ class CScope(Emitter):
         pointer = f"({pointer} + {total})" if total else pointer
         if contiguous:
             return pointer, None
-        kind = self.helpers.vector(with_lanes("int64", lanes))
+        kind = self.helpers.vector(DType("int64").with_lanes(lanes))
         if even:
             vectors.append(" + ".join([f"({kind}){{{', '.join(map(str, range(lanes)))}}}"] * even))
         return pointer, " + ".join(vectors) if vectors else f"({kind}){{0}}"
 
     @abstractmethod
-    def converted(self, text: str, source: str, to: str) -> str:
+    def converted(self, text: str, source: DType, to: DType) -> str:
         """Return a value of type ``source`` as ``to``."""

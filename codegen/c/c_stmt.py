@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...tir.buffer import Buffer
-from ...tir.dtype import bytes_of, element_of, is_bool, lanes_of
+from ...tir.dtype import DType
 from ...tir.expr import BufferLoad, Call, Expr, IntImm
 from ...tir.stmt import AssertStmt, For, IfThenElse, Stmt, While
 from ...tir.walk import pre_order
@@ -100,16 +100,16 @@ def evaluated(em: CScope, value: str) -> None:
 
 
 def store(
-    em: CScope, buffer: Buffer, indices: tuple[Expr, ...], value: str, dtype: str, predicate: Expr | None
+    em: CScope, buffer: Buffer, indices: tuple[Expr, ...], value: str, dtype: DType, predicate: Expr | None
 ) -> None:
     """Write a store to memory."""
-    lanes = lanes_of(dtype)
+    lanes = dtype.lanes
     pointer, at = em.place(buffer, indices, lanes)
     if lanes == 1:
         em.put(f"{element(pointer)} = {value};")
         return
     kind = em.helpers.vector(dtype)
-    if is_bool(dtype):
+    if dtype.is_bool:
         kind = em.helpers.vector_named(f"u8x{lanes}")
         value = f"({kind})(-{value})"
     if predicate is None and at is None:
@@ -137,7 +137,7 @@ def set_register(em: CScope, buffer: Buffer, value: str) -> None:
 def stack_memory(em: CScope, buffer: Buffer, elements: int) -> str:
     """Returns the name of an array on the stack."""
     name = em.name(buffer.name)
-    em.put(f"{scalar_type(element_of(buffer.dtype))} {name}[{elements}] __attribute__((aligned(64)));")
+    em.put(f"{scalar_type(buffer.dtype.element)} {name}[{elements}] __attribute__((aligned(64)));")
     return name
 
 
@@ -145,8 +145,8 @@ def scratch_memory(em: CScope, buffer: Buffer, elements: int | None) -> str:
     """Returns the name of a pointer to memory on the heap."""
     amount = em.index(elements_of(buffer)) if elements is None else str(elements)
     scratch, name = em.helpers.plain("scratch"), em.name(buffer.name)
-    base = scalar_type(element_of(buffer.dtype))
-    em.put(f"{base} *restrict {name} = {scratch}({amount} * {bytes_of(buffer.dtype)});")
+    base = scalar_type(buffer.dtype.element)
+    em.put(f"{base} *restrict {name} = {scratch}({amount} * {buffer.dtype.bytes});")
     return name
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...tir.dtype import element_of, lanes_of
+from ...tir.dtype import DType
 from ...tir.expr import BufferLoad, Call, Expr
 from ...tir.intrinsics.tile_operations import TILE_DOTS, TILE_ROWS
 from ..lower.tile_accesses import tile_access
@@ -12,10 +12,10 @@ from .inline_functions import scalar_type
 
 def _tile_load(em: CScope, e: Call) -> str:
     """Return sixteen rows as one vector."""
-    kind, base, columns = em.helpers.vector(e.dtype), scalar_type(element_of(e.dtype)), _columns(e.dtype)
+    kind, base, columns = em.helpers.vector(e.dtype), scalar_type(e.dtype.element), _columns(e.dtype)
     name = em.helpers.define(
         f"tw_tile_load_{kind}", kind, f"const {base} *p, int64_t step",
-        f"{kind} r; for (int i = 0; i < {lanes_of(e.dtype)}; ++i) r[i] = p[i / {columns} * step + i % {columns}]; return r;",
+        f"{kind} r; for (int i = 0; i < {e.dtype.lanes}; ++i) r[i] = p[i / {columns} * step + i % {columns}]; return r;",
     )  # fmt: skip
     return f"{name}({_rows(em, e)})"
 
@@ -23,10 +23,10 @@ def _tile_load(em: CScope, e: Call) -> str:
 def _tile_store(em: CScope, e: Call) -> str:
     """Return a store of one vector as sixteen rows."""
     dtype = e.args[2].dtype
-    kind, base, columns = em.helpers.vector(dtype), scalar_type(element_of(dtype)), _columns(dtype)
+    kind, base, columns = em.helpers.vector(dtype), scalar_type(dtype.element), _columns(dtype)
     name = em.helpers.define(
         f"tw_tile_store_{kind}", "void", f"{base} *p, int64_t step, {kind} v",
-        f"for (int i = 0; i < {lanes_of(dtype)}; ++i) p[i / {columns} * step + i % {columns}] = v[i];",
+        f"for (int i = 0; i < {dtype.lanes}; ++i) p[i / {columns} * step + i % {columns}] = v[i];",
     )  # fmt: skip
     return f"{name}({_rows(em, e)}, {em.value(e.args[2])})"
 
@@ -35,7 +35,7 @@ def _tile_dot4(em: CScope, e: Call) -> str:
     """Return a product of tiles, four (two) terms at a time. int32 wraps, so the sum is computed without sign."""
     c, a, b = e.args
     width, kind = TILE_DOTS[e.op], em.helpers.vector(c.dtype)
-    left, right = (scalar_type(element_of(x.dtype)) for x in (a, b))
+    left, right = (scalar_type(x.dtype.element) for x in (a, b))
     x, y = (f"{n}[{at}]" for n, at in (("a", f"i * sa + {width} * k + q"), ("b", f"k * sb + {width} * j + q")))
     if width == 2:
         wide = em.helpers.plain("bf16_to_f32")
@@ -55,20 +55,20 @@ def _tile_dot4(em: CScope, e: Call) -> str:
 
 def _rows(em: CScope, e: Expr) -> str:
     """Return the place of a tile: a pointer to its first row, and the distance of its rows in elements."""
-    base = scalar_type(element_of(e.args[2].dtype if isinstance(e, Call) and e.op == "tir.tile_store" else e.dtype))
+    base = scalar_type((e.args[2].dtype if isinstance(e, Call) and e.op == "tir.tile_store" else e.dtype).element)
     first = tile_access(e)
     if first is not None:
         assert isinstance(e, Call)
         return f"{em.place(first.buffer, first.indices, 1)[0]}, {em.index(e.args[1])}"
     if isinstance(e, BufferLoad) and e.predicate is None and e.buffer not in em.registers:
-        pointer, apart = em.place(e.buffer, e.indices, lanes_of(e.dtype))
+        pointer, apart = em.place(e.buffer, e.indices, e.dtype.lanes)
         if apart is None:
             return f"{pointer}, {_columns(e.dtype)}"
     return f"(const {base} *)({em.helpers.vector(e.dtype)}[]){{{em.value(e)}}}, {_columns(e.dtype)}"
 
 
-def _columns(dtype: str) -> int:
-    return lanes_of(dtype) // TILE_ROWS
+def _columns(dtype: DType) -> int:
+    return dtype.lanes // TILE_ROWS
 
 
 TILE_CALLS = {"tile_dot2_bf16": _tile_dot4, "tile_dot4": _tile_dot4, "tile_load": _tile_load, "tile_store": _tile_store}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...tir.dtype import bits_of, element_of, is_float, is_signed, lanes_of, parse_dtype, with_lanes
+from ...tir.dtype import DType
 from ..backend.emitter import EmitError
 
 
@@ -68,10 +68,10 @@ _NEEDS = {
 }
 
 
-def scalar_type(dtype: str) -> str:
+def scalar_type(dtype: DType) -> str:
     """Returns the C type of one element as a value and in memory. A bool in memory takes a byte; half floats are
     bits."""
-    kind, bits, _ = parse_dtype(dtype)
+    kind, bits = dtype.kind, dtype.bits
     if kind == "float" and bits > 16:
         return "float" if bits == 32 else "double"
     if kind in ("float", "bfloat"):
@@ -85,13 +85,13 @@ def scalar_type(dtype: str) -> str:
     return f"{'u' if kind == 'uint' else ''}int{max(8, bits)}_t"
 
 
-def c_type(dtype: str) -> str:
+def c_type(dtype: DType) -> str:
     """Returns the C type of a value; vectors are named like ``f32x16``. A vector of bools is a vector of bytes, 0 or
     -1."""
-    lanes = lanes_of(dtype)
+    lanes = dtype.lanes
     if lanes == 1:
         return scalar_type(dtype)
-    kind, bits, _ = parse_dtype(dtype)
+    kind, bits = dtype.kind, dtype.bits
     if kind == "bool":
         return f"i8x{lanes}"
     if kind == "bfloat" or (kind == "float" and bits == 16):
@@ -113,10 +113,10 @@ class Helpers:
         """Return all definitions."""
         return "\n".join(self.lines.values())
 
-    def vector(self, dtype: str) -> str:
+    def vector(self, dtype: DType) -> str:
         """Return the name of a vector type, which is defined."""
         name = c_type(dtype)
-        if lanes_of(dtype) > 1:
+        if dtype.lanes > 1:
             self.vector_named(name)
         return name
 
@@ -146,74 +146,74 @@ class Helpers:
         self.lines.setdefault(name, f"static inline {result} {name}({params}) {{ {body} }}")
         return name
 
-    def division(self, quotient: bool, dtype: str) -> str:
+    def division(self, quotient: bool, dtype: DType) -> str:
         """Return a function for a quotient rounded towards zero, or its remainder. The operands have the type
         ``dtype``; division by zero gives 0."""
-        scalar = element_of(dtype)
+        scalar = dtype.element
         kind, word, sign = c_type(scalar), "div" if quotient else "mod", "/" if quotient else "%"
         body = f"return b ? a {sign} b : 0;"
-        if is_signed(scalar):
-            wide = f"uint{max(32, bits_of(scalar))}_t"
+        if scalar.is_signed:
+            wide = f"uint{max(32, scalar.bits)}_t"
             body = f"if (b == -1) return {f'({kind})(0 - ({wide})a)' if quotient else '0'}; {body}"
         name = self.define(f"tw_{word}_{_suffix(scalar)}", kind, f"{kind} a, {kind} b", body)
         return self.lanewise(name, dtype, [dtype, dtype])
 
-    def shift(self, left: bool, dtype: str) -> str:
+    def shift(self, left: bool, dtype: DType) -> str:
         """Return a function that shifts bits by a distance that may be too large."""
-        scalar = element_of(dtype)
-        kind, bits = c_type(scalar), bits_of(scalar)
+        scalar = dtype.element
+        kind, bits = c_type(scalar), scalar.bits
         wide = f"uint{max(32, bits)}_t"
-        far = f"n < 0 || n >= {bits}" if is_signed(scalar) else f"n >= {bits}"
+        far = f"n < 0 || n >= {bits}" if scalar.is_signed else f"n >= {bits}"
         moved = f"({kind})(({wide})a << n)" if left else "a >> n"
-        gone = "a < 0 ? -1 : 0" if is_signed(scalar) and not left else "0"
+        gone = "a < 0 ? -1 : 0" if scalar.is_signed and not left else "0"
         name = self.define(
             f"tw_sh{'l' if left else 'r'}_{_suffix(scalar)}", kind, f"{kind} a, {kind} n",
             f"return {far} ? ({gone}) : {moved};",
         )  # fmt: skip
         return self.lanewise(name, dtype, [dtype, dtype])
 
-    def extreme(self, largest: bool, dtype: str) -> str:
+    def extreme(self, largest: bool, dtype: DType) -> str:
         """Return a function for Min or Max of two values of ``dtype``; for floats NaN when either is NaN."""
-        kind = c_type(element_of(dtype))
+        kind = c_type(dtype.element)
         word, sign = ("max", ">") if largest else ("min", "<")
-        test = f"a != a ? a : a {sign} b ? a : b" if is_float(dtype) else f"a {sign} b ? a : b"
-        name = self.define(f"tw_{word}_{_suffix(element_of(dtype))}", kind, f"{kind} a, {kind} b", f"return {test};")
+        test = f"a != a ? a : a {sign} b ? a : b" if dtype.is_float else f"a {sign} b ? a : b"
+        name = self.define(f"tw_{word}_{_suffix(dtype.element)}", kind, f"{kind} a, {kind} b", f"return {test};")
         return self.lanewise(name, dtype, [dtype, dtype])
 
-    def lanewise(self, function: str, to: str, arguments: list[str]) -> str:
+    def lanewise(self, function: str, to: DType, arguments: list[str]) -> str:
         """Return a function that applies the scalar ``function`` to the lanes of vectors; of scalars, itself."""
-        lanes = lanes_of(to)
+        lanes = to.lanes
         if lanes == 1:
             return function
         result = self.vector(to)
-        types = [self.vector(a) for a in arguments]
+        types = [self.vector(DType(a)) for a in arguments]
         name = f"tw_each_{function.removeprefix('tw_')}_{result}_{'_'.join(types)}"
         params = ", ".join(f"{t} {n}" for t, n in zip(types, "abc", strict=False))
         passed = ", ".join(f"{n}[i]" for n, _ in zip("abc", types, strict=False))
         body = f"{result} r; for (int i = 0; i < {lanes}; ++i) r[i] = {function}({passed}); return r;"
         return self.define(name, result, params, body)
 
-    def splat(self, dtype: str) -> str:
+    def splat(self, dtype: DType) -> str:
         """Return a function that repeats a scalar in every lane."""
-        kind, base = self.vector(dtype), c_type(element_of(dtype))
-        base = "int8_t" if parse_dtype(dtype).kind == "bool" else base
-        lanes = ", ".join(["x"] * lanes_of(dtype))
+        kind, base = self.vector(dtype), c_type(dtype.element)
+        base = "int8_t" if dtype.kind == "bool" else base
+        lanes = ", ".join(["x"] * dtype.lanes)
         value = f"{base} x"
         return self.define(f"tw_splat_{kind}", kind, value, f"return ({kind}){{{lanes}}};")
 
-    def select(self, dtype: str) -> str:
+    def select(self, dtype: DType) -> str:
         """Return a function for ``m ? a : b`` lane by lane, on the bits; ``m`` is a vector of bools."""
-        lanes, kind = lanes_of(dtype), self.vector(dtype)
+        lanes, kind = dtype.lanes, self.vector(dtype)
         mask, bits = self.vector_named(f"i8x{lanes}"), self.vector_named(f"i{kind.split('x')[0][1:]}x{lanes}")
         widened = "m" if bits == mask else f"__builtin_convertvector(m, {bits})"
         body = f"{bits} w = {widened}; return ({kind})((w & ({bits})a) | (~w & ({bits})b));"
         return self.define(f"tw_select_{kind}", kind, f"{mask} m, {kind} a, {kind} b", body)
 
-    def memory(self, what: str, dtype: str) -> str:
+    def memory(self, what: str, dtype: DType) -> str:
         """Return ``maskload``, ``maskstore``, ``gather``, ``maskgather``, ``scatter`` or ``maskscatter``, which work
         lane by lane."""
-        lanes, base = lanes_of(dtype), scalar_type(element_of(dtype))
-        kind = self.vector_named(f"u8x{lanes}") if parse_dtype(dtype).kind == "bool" else self.vector(dtype)
+        lanes, base = dtype.lanes, scalar_type(dtype.element)
+        kind = self.vector_named(f"u8x{lanes}") if dtype.kind == "bool" else self.vector(dtype)
         mask = self.vector_named(f"i8x{lanes}")
         at, index = "i", ""
         if what.endswith(("gather", "scatter")):
@@ -231,12 +231,12 @@ class Helpers:
         body = f"for (int i = 0; i < {lanes}; ++i) {guard}p[{at}] = v[i];"
         return self.define(name, "void", f"{base} *p{index}, {kind} v{masked}", body)
 
-    def reduce(self, how: str, dtype: str, rows: int = 1) -> str:
+    def reduce(self, how: str, dtype: DType, rows: int = 1) -> str:
         """Return a function that combines the lanes, upper half with lower half, in the order of the machine code.
         ``rows`` is the number of parts that are reduced separately."""
-        lanes, kind, base = lanes_of(dtype), self.vector(dtype), c_type(element_of(dtype))
+        lanes, kind, base = dtype.lanes, self.vector(dtype), c_type(dtype.element)
         if how in ("max", "min"):
-            step = f"{self.extreme(how == 'max', element_of(dtype))}(v[i], v[i + h])"
+            step = f"{self.extreme(how == 'max', dtype.element)}(v[i], v[i + h])"
         elif how in ("fmax", "fmin"):
             step = f"v[i] {'>' if how == 'fmax' else '<'} v[i + h] ? v[i] : v[i + h]"
         else:
@@ -245,7 +245,7 @@ class Helpers:
         halving = f"for (int h = {each // 2}; h; h /= 2) for (int i = 0; i < h; ++i) "
         if rows == 1:
             return self.define(f"tw_reduce_{how}_{kind}", base, f"{kind} v", f"{halving}v[i] = {step}; return v[0];")
-        out = self.vector(with_lanes(element_of(dtype), rows))
+        out = self.vector(dtype.element.with_lanes(rows))
         step = step.replace("v[i", f"v[j * {each} + i")
         body = f"{out} r; for (int j = 0; j < {rows}; ++j) {{ {halving}v[j * {each} + i] = {step}; "
         return self.define(
@@ -253,6 +253,6 @@ class Helpers:
         )
 
 
-def _suffix(dtype: str) -> str:
-    kind, bits, _ = parse_dtype(dtype)
+def _suffix(dtype: DType) -> str:
+    kind, bits = dtype.kind, dtype.bits
     return f"{'f' if kind == 'float' else 'u' if kind in ('uint', 'bool') else 'i'}{bits}"

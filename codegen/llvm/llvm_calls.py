@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...tir.dtype import bits_of, element_of, is_float, is_signed, lanes_of, with_lanes
+from ...tir.dtype import DType
 from ...tir.expr import BufferLoad, Call, IntImm, Shuffle, StringImm
 from ...tir.walk import pre_order
 from ..backend.value_ranges import range_of
@@ -27,24 +27,24 @@ def _intrinsic(name: str) -> Callable[[LlvmScope, Call], str]:
 
 def library_call(em: LlvmScope, symbol: str, e: Call) -> str:
     """Returns the results of a function of the C library, lane by lane."""
-    scalar = llvm_type(element_of(e.dtype))
-    return em.fn.each_lane(symbol, scalar, [scalar] * len(e.args), lanes_of(e.dtype), em.values(e.args))
+    scalar = llvm_type(e.dtype.element)
+    return em.fn.each_lane(symbol, scalar, [scalar] * len(e.args), e.dtype.lanes, em.values(e.args))
 
 
 def _bitwise(word: str) -> Callable[[LlvmScope, Call], str]:
     return lambda em, e: em.fn.pure(f"{word} {em.type(e)} {em.value(e.args[0])}, {em.value(e.args[1])}")
 
 
-def _bools(dtype: str) -> str:
-    return llvm_type(with_lanes("bool", lanes_of(dtype)))
+def _bools(dtype: DType) -> str:
+    return llvm_type(DType("bool").with_lanes(dtype.lanes))
 
 
 def _shift(em: LlvmScope, e: Call) -> str:
     """Returns a shifted value. The processor reads only a few bits of the distance, so a distance that may be too large
     is checked first."""
-    fn, type_, bits = em.fn, em.type(e), bits_of(e.dtype)
+    fn, type_, bits = em.fn, em.type(e), e.dtype.bits
     left = e.op == "tir.shift_left"
-    how = "shl" if left else "ashr" if is_signed(e.dtype) else "lshr"
+    how = "shl" if left else "ashr" if e.dtype.is_signed else "lshr"
     value, by = em.values(e.args)
     low, high = range_of(em, e.args[1])
     if low is not None and high is not None and 0 <= low and high < bits:
@@ -78,7 +78,7 @@ def _classify(em: LlvmScope, e: Call) -> str:
     if e.op == "tir.isnan":
         return em.fn.pure(f"fcmp uno {type_} {text}, {text}")
     size = em.fn.called(f"llvm.fabs.{suffix(x.dtype)}", type_, text)
-    infinity = "0x7FF0000000000000" if bits_of(x.dtype) != 16 else "0xH7C00"
+    infinity = "0x7FF0000000000000" if x.dtype.bits != 16 else "0xH7C00"
     how = "oeq" if e.op == "tir.isinf" else "olt"
     return em.fn.pure(f"fcmp {how} {type_} {size}, {splat_constant(infinity, x.dtype)}")
 
@@ -101,45 +101,45 @@ def _vector_reduce(em: LlvmScope, e: Call) -> str:
     """Returns the combined lanes of a vector, in log2(lanes) steps of halves; several vectors side by side are combined
     together."""
     (vector,) = e.args
-    how, rows = e.op.removeprefix("tir.vector_reduce_"), lanes_of(e.dtype)
+    how, rows = e.op.removeprefix("tir.vector_reduce_"), e.dtype.lanes
     if rows == 1:
         return _halved(em, how, em.value(vector), vector.dtype)
-    lanes = lanes_of(vector.dtype) // rows
+    lanes = vector.dtype.lanes // rows
     if isinstance(vector, Shuffle) and len(vector.vectors) == rows and [*vector.indices] == [*range(rows * lanes)]:
         parts = em.values(vector.vectors)
     else:
         text = em.value(vector)
         cuts = [range(n * lanes, (n + 1) * lanes) for n in range(rows)]
         parts = [em.fn.shuffled(em.type(vector), text, "poison", cut) for cut in cuts]
-    scalar = element_of(e.dtype)
+    scalar = e.dtype.element
     return reduce_rows(
         em.fn, parts, scalar, lanes, em.target.vector_lanes(scalar),
-        lambda a, b, dtype: _combine(em, how, a, b, dtype), lambda v, dtype: _halved(em, how, v, dtype),
+        lambda a, b, dtype: _combine(em, how, a, b, DType(dtype)), lambda v, dtype: _halved(em, how, v, DType(dtype)),
     )  # fmt: skip
 
 
-def _halved(em: LlvmScope, how: str, text: str, dtype: str) -> str:
-    lanes, scalar = lanes_of(dtype), element_of(dtype)
+def _halved(em: LlvmScope, how: str, text: str, dtype: DType) -> str:
+    lanes, scalar = dtype.lanes, dtype.element
     while lanes > 1:
-        half, type_ = lanes // 2, llvm_type(with_lanes(scalar, lanes))
+        half, type_ = lanes // 2, llvm_type(scalar.with_lanes(lanes))
         low, high = (em.fn.shuffled(type_, text, "poison", range(n, n + half)) for n in (0, half))
         if half == 1:
             low, high = (em.fn.lane(type_, text, n) for n in (0, 1))
-        text = _combine(em, how, low, high, with_lanes(scalar, half))
+        text = _combine(em, how, low, high, scalar.with_lanes(half))
         lanes = half
     return text
 
 
-def _combine(em: LlvmScope, how: str, a: str, b: str, dtype: str) -> str:
+def _combine(em: LlvmScope, how: str, a: str, b: str, dtype: DType) -> str:
     type_ = llvm_type(dtype)
     if how in ("fmax", "fmin"):
         test = em.fn.pure(f"fcmp {'ogt' if how == 'fmax' else 'olt'} {type_} {a}, {b}")
         return em.fn.chosen(_bools(dtype), test, type_, a, b)
     if how in ("max", "min"):
-        if is_float(dtype):
+        if dtype.is_float:
             return em.float_extreme(how == "max", a, b, dtype)
-        return em.fn.called(f"llvm.{'s' if is_signed(dtype) else 'u'}{how}.{suffix(dtype)}", type_, a, b)
-    return em.fn.pure(f"{'f' if is_float(dtype) else ''}{how} {type_} {a}, {b}")
+        return em.fn.called(f"llvm.{'s' if dtype.is_signed else 'u'}{how}.{suffix(dtype)}", type_, a, b)
+    return em.fn.pure(f"{'f' if dtype.is_float else ''}{how} {type_} {a}, {b}")
 
 
 # -- choices, functions of other libraries, addresses ----------------------------------------------------------------------

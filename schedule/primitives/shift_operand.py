@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from ...tir.analysis.access import opaque_buffers
 from ...tir.analysis.tree import tree_of, unique_block_name
 from ...tir.buffer import Buffer
-from ...tir.dtype import parse_dtype
 from ...tir.expr import BufferLoad, Cast, Expr, IterVar, Mul, Range, Var, const
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt, seq
@@ -102,7 +101,7 @@ def shift_operand(func: PrimFunc, block: str, read_buffer_index: int | str) -> t
     top = nest_of_its_own(tree, realize)
     axes = realize.block.iter_vars
     check_from_zero(realize, axes)
-    narrow = parse_dtype(buffer.dtype)
+    narrow = buffer.dtype
     amount = 1 << (narrow.bits - 1)
     signed = narrow.kind == "int"
     moved = Buffer(f"{buffer.name}_shifted", buffer.shape, f"{'uint' if signed else 'int'}{narrow.bits}")
@@ -141,7 +140,7 @@ def _factors(realize: BlockRealize, buffer: Buffer) -> tuple[BufferLoad, BufferL
         raise ScheduleError(f"block {block.name_hint!r} is not a sum of products from zero", where=realize, hint=_FORM)
     product = found[1][0]
     loads = [_widened(e) for e in (product.a, product.b)]
-    if any(load is None for load in loads) or parse_dtype(total.dtype).kind != "int":
+    if any(load is None for load in loads) or total.dtype.kind != "int":
         raise ScheduleError(
             f"{product} is not a product of narrow integers, made wider", where=realize, hint=_FORM
         )  # fmt: skip
@@ -168,7 +167,7 @@ def _widened(e: Expr) -> BufferLoad | None:
     """Return the load that a cast widens, where it is of 8 or 16 bits; else None."""
     if not isinstance(e, Cast) or not isinstance(e.value, BufferLoad) or e.value.predicate is not None:
         return None
-    narrow, wide = parse_dtype(e.value.dtype), parse_dtype(e.dtype)
+    narrow, wide = e.value.dtype, e.dtype
     fits = narrow.kind in ("int", "uint") and narrow.bits in (8, 16) and wide.kind == "int" and wide.bits >= 32
     return e.value if fits and narrow.lanes == 1 else None
 
