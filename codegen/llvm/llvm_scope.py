@@ -24,7 +24,7 @@ from ...tir.expr import (
     Mul,
     Var,
 )  # fmt: skip
-from ...tir.index_types import INDEX_TYPES, index_like
+from ...tir.index_types import index_like
 from ...tir.stmt import For
 from ...tir.walk import pre_order
 from ..backend.captures import Effects
@@ -177,16 +177,16 @@ class LlvmScope(Emitter):
     # -- indices ---------------------------------------------------------------------------------------------------
 
     def linear(self, e: Expr) -> Linear:
-        """Return the scalar integer ``e`` as a sum. Parts that are not sums, or that wrap around in their own type,
-        become operands."""
+        """Return the scalar integer ``e`` as a sum. Parts that are not sums, or that wrap around in their own type
+        (arithmetic on data, which reads memory), become operands."""
         if isinstance(e, Broadcast):
             return self.linear(e.value)
-        found = collect(e, self._term) if isinstance(e, IntImm) or e.dtype in INDEX_TYPES else self._term(e)
+        found = collect(e, self._term) if isinstance(e, IntImm) or index_like(e) else self._term(e)
         assert found is not None
         return found
 
     def _term(self, e: Expr) -> Linear:
-        if isinstance(e, Mul) and e.dtype in INDEX_TYPES:
+        if isinstance(e, Mul) and index_like(e):
             return product(self.linear(e.a), self.linear(e.b), self.fn)
         return Linear(0, {self._operand(e): 1})
 
@@ -206,14 +206,14 @@ class LlvmScope(Emitter):
         """Return the i64 value of an expression that is not a sum."""
         if isinstance(e, Var) and e in self.indices:
             return self.lookup(e)
-        if e.dtype in INDEX_TYPES:
+        if index_like(e):
             if isinstance(e, (FloorDiv, FloorMod)):
                 return self._floor(e)
             if isinstance(e, (Min, Max)):
                 name = "smin" if isinstance(e, Min) else "smax"
                 return self.fn.called(f"llvm.{name}.i64", "i64", self.index(e.a), self.index(e.b))
-        if isinstance(e, Cast) and index_like(e):
-            return self.index(e.value)
+            if isinstance(e, Cast):
+                return self.index(e.value)
         text, type_ = self.value(e), self.type(e)
         if type_ == "i64":
             return text

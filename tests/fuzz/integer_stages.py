@@ -95,6 +95,23 @@ def _of_index(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]
     return s.made(s.dims, at, name, bound) if to != "float32" or bound <= LIMITS[to] else None
 
 
+def _by_data(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) -> Stage | None:
+    """An element whose place is computed from data, by arithmetic that may wrap."""
+    fitting = [o for o in stages if o.dtype in ("int32", "int64") and o.dims == s.dims]
+    if not s.dims or not fitting:
+        return None
+    o, d = one_of(rng, fitting), int(rng.integers(len(s.dims)))
+    a, b, kind = _number(rng, o.dtype), _number(rng, o.dtype), int(rng.integers(3))
+    last = te.const(s.shape[d] - 1, o.dtype)
+
+    def at(*i: Any) -> Any:
+        x = o.tensor[i]
+        place = (x * a + b, x - b * a, a - x)[kind]
+        return s.tensor[(*i[:d], te.max(te.min(place, last), te.const(0, o.dtype)), *i[d + 1 :])]
+
+    return s.made(s.dims, at, name, s.bound)
+
+
 def _wrapped_sum(rng: np.random.Generator, name: str, s: Stage, stages: list[Stage]) -> Stage | None:
     """A sum, or a product, that may wrap: in any order it is the same."""
     if not s.dtype.is_int or not s.dims:
@@ -106,6 +123,6 @@ def _wrapped_sum(rng: np.random.Generator, name: str, s: Stage, stages: list[Sta
 
 
 INTEGERS: tuple[Maker, ...] = (
-    _wrap, _wrap, _divide, _divide, _bits, _narrow, _narrow, _of_index, _of_index, _wrapped_sum,
+    _wrap, _wrap, _divide, _divide, _bits, _narrow, _narrow, _of_index, _of_index, _by_data, _wrapped_sum,
 )  # fmt: skip
 """For programs of integers of any width."""
