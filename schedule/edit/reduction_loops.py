@@ -89,7 +89,7 @@ def check_starts_kept(old: Tree, new: PrimFunc, loop: For) -> None:
     function with other loops in the place of ``loop``.
     """
     for realize in blocks_below(loop.body):
-        if realize.block.init is None or not _may_be_empty(old, realize):
+        if realize.block.init is None or not may_be_empty(old, realize):
             continue
         after = tree_of(new)
         moved = find_block(after, realize.block.name_hint)
@@ -104,7 +104,7 @@ def check_starts_kept(old: Tree, new: PrimFunc, loop: For) -> None:
             )
 
 
-def _may_be_empty(tree: Tree, realize: BlockRealize) -> bool:
+def may_be_empty(tree: Tree, realize: BlockRealize) -> bool:
     """Whether a reduce axis may have no values: its extent depends on loops or memory. Sizes are taken to be positive."""
     sizes = set(symbols_of(tree.func))
     extents = [

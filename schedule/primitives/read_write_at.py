@@ -19,6 +19,7 @@ from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt, seq
 from ...tir.walk import post_order, replace_buffers, substitute, uses_var
 from ..edit.copy_stage import CopyRequest
 from ..edit.loop_nests import nest
+from ..edit.reduction_loops import is_reduce_loop, may_be_empty
 from ..edit.statement_edits import allocating, children_of
 from ..errors import ScheduleError
 from ..handles import BlockRV
@@ -147,10 +148,28 @@ def write_at(
             where=(work.loop, work.realize),
             hint="choose a loop in which it is only written",
         )
+    _check_init_leaves(work)
     region = work.written()
     parts = [replace_buffers(p, {work.old: work.copy}) if n < end else p for n, p in enumerate(work.parts)]
     parts.insert(end, work.stage(region, work.copy, work.old))
     return work.done(parts)
+
+
+def _check_init_leaves(work: _Work) -> None:
+    """ScheduleError when the loop reduces and may have no iterations: the init would not be written back."""
+    above = work.tree.loops_above(work.loop)
+    for realize in blocks_below(work.loop):
+        if realize.block.init is None or not any(r.buffer is work.old for r in realize.block.writes):
+            continue
+        outside = [lp for lp in work.tree.loops_above(realize) if lp is work.loop or lp in above]
+        reducing = [lp for lp in outside if is_reduce_loop(realize, lp)]
+        if reducing and may_be_empty(work.tree, realize):
+            raise ScheduleError(
+                f"loop {reducing[-1].loop_var.name} reduces and may have no iterations, in which case the init of "
+                f"{realize.block.name_hint} would not be copied back",
+                where=(work.loop, realize),
+                hint="choose a loop outside of the reduction, or decompose_reduction first",
+            )
 
 
 class _Work:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tilewright import te
 from tilewright.codegen import compile
 from tilewright.codegen.llvm.function_builder import FunctionBuilder
 from tilewright.schedule import Schedule, ScheduleError, TensorIntrin
@@ -549,3 +550,21 @@ def test_what_says_where_a_matched_buffer_lies_is_read(loop):
         got = np.full((8, 8), 77, "int32")
         run(a, i, got)
         np.testing.assert_array_equal(got, want)
+
+
+def test_an_init_that_no_iteration_would_write_back_is_kept():
+    """In the first row the reduction is over nothing, and its result is the init."""
+    A = te.placeholder((5, 4), "int64", "A")
+
+    def row(i, j):
+        k = te.reduce_axis((0, i), "k")
+        return te.sum(A[k, j], axis=k)
+
+    sch = Schedule(te.create_prim_func([A, te.compute((5, 4), row, name="B")]))
+    *_, j, k = sch.get_loops("B")
+    with pytest.raises(ScheduleError, match="loop k reduces and may have no iterations"):
+        sch.write_at(k, "B", 0, "local")
+    sch.write_at(j, "B", 0, "local")
+    a, got = np.arange(20).reshape(5, 4), np.full((5, 4), 77)
+    compile(sch.func)(a, got)
+    np.testing.assert_array_equal(got, np.concatenate([np.zeros((1, 4), np.int64), np.cumsum(a, 0)[:-1]]))
