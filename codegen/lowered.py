@@ -6,18 +6,16 @@ exported header cannot disagree: ``int32_t NAME(<one argument per Param>)``, 0 f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..tir.analysis.access import accesses_below
 from ..tir.buffer import Buffer
 from ..tir.dtype import DType
-from ..tir.expr import BufferLoad, Call, Expr, Var
+from ..tir.expr import Var
 from ..tir.function import IRModule, PrimFunc
-from ..tir.intrinsics import Effect, effect_of
-from ..tir.node import Node
-from ..tir.stmt import Block, BufferStore
-from ..tir.walk import distinct, pre_order
+from ..tir.walk import pre_order
 from .machine.target import Target
 
 SIZE = "int64"
@@ -135,37 +133,12 @@ def written_data(func: PrimFunc) -> set[Var]:
 
     They belong to targets of stores, regions that blocks write, and buffers whose address is passed to a call.
     """
-    written: set[Var] = set()
-    source: dict[Var, Var] = {}
-    looked_at: set[int] = set()
-    for node in distinct(func.body):
-        if isinstance(node, BufferStore):
-            written.add(node.buffer.data)
-        elif isinstance(node, Block):
-            written.update(region.buffer.data for region in node.writes)
-            source.update({m.buffer.data: m.source.buffer.data for m in node.match_buffers})
-        elif isinstance(node, Call) and effect_of(node) is Effect.READS:
-            looked_at.update(map(id, node.args))
-        elif isinstance(node, Call) and id(node) not in looked_at:
-            written.update(_escaping(node))
+    found = accesses_below(func.body)
+    written = {a.buffer.data for a in found.all if a.is_store}
+    written.update([p.data for p in found.pointers if p.data is not None and p.may_write])
+    source = {m.buffer.data: m.source.buffer.data for m in found.matches}
     for data in tuple(written):
         while data in source:
             data = source[data]
             written.add(data)
     return written
-
-
-def _escaping(call: Call) -> Iterator[Var]:
-    if call.op == "tir.address_of":
-        for arg in call.args:
-            if isinstance(arg, BufferLoad):
-                yield arg.buffer.data
-        return
-    for arg in call.args:
-        if _is_pointer(arg):
-            assert isinstance(arg, Var)
-            yield arg
-
-
-def _is_pointer(node: Node) -> bool:
-    return isinstance(node, Var) and isinstance(node, Expr) and node.dtype == "handle"

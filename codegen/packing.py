@@ -12,11 +12,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from ..tir.analysis.access import accesses_below
 from ..tir.buffer import Buffer
-from ..tir.expr import BufferLoad, IntImm, Var
+from ..tir.expr import IntImm, Var
 from ..tir.function import PrimFunc, root_block
-from ..tir.stmt import Block, BlockRealize, BufferStore, SeqStmt, Stmt, seq
-from ..tir.walk import pre_order
+from ..tir.stmt import BlockRealize, SeqStmt, Stmt, seq
 
 LAYOUT_FREE = "layout_free_buffers"
 
@@ -132,20 +132,11 @@ _Accesses = tuple[frozenset[Buffer], frozenset[Buffer]]
 
 def _accesses(s: Stmt) -> _Accesses | None:
     """Returns the buffers that a statement reads and writes, or None when it also accesses memory in other ways."""
-    reads: set[Buffer] = set()
-    writes: set[Buffer] = set()
-    for n in pre_order(s):
-        if isinstance(n, BufferLoad):
-            reads.add(n.buffer)
-        elif isinstance(n, BufferStore):
-            writes.add(n.buffer)
-        elif isinstance(n, Var) and n.dtype == "handle":
-            return None
-        elif isinstance(n, Block):
-            reads.update(r.buffer for r in n.reads)
-            writes.update(r.buffer for r in n.writes)
-            reads.update(m.source.buffer for m in n.match_buffers)
-    return frozenset(reads), frozenset(writes)
+    found = accesses_below(s)
+    if any(isinstance(p.node, Var) for p in found.pointers):
+        return None
+    reads = [*[a.buffer for a in found.all if not a.is_store], *[m.source.buffer for m in found.matches]]
+    return frozenset(reads), frozenset([a.buffer for a in found.all if a.is_store])
 
 
 def _weight_only_statements(

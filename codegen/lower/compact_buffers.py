@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
+from ...tir.analysis.access import Accesses, accesses_below
 from ...tir.annotations import ALIGN
 from ...tir.arith import Analyzer, eval_interval, loop_values
 from ...tir.buffer import Buffer
@@ -75,9 +76,10 @@ Box = tuple[Buffer, tuple[Expr, ...]]
 def _moves(chain: Sequence[Allocate], body: Stmt, analyzer: Analyzer) -> dict[Buffer, Box]:
     """Returns those allocations of ``chain`` that change. The allocations stand one directly inside the other around
     ``body``."""
-    taken = _address_taken(body, {alloc.buffer for alloc in chain})
-    wanted = {alloc.buffer for alloc in chain if alloc.buffer not in taken}
-    boxes = _boxes(wanted, body, analyzer)
+    found = accesses_below(body)
+    taken = _address_taken(found, [alloc.buffer for alloc in chain])
+    wanted = [alloc.buffer for alloc in chain if alloc.buffer not in taken]
+    boxes = _boxes(wanted, found, analyzer)
     inner = _defined_in(body)
     out: dict[Buffer, Box] = {}
     for alloc in chain:
@@ -91,59 +93,44 @@ def _moves(chain: Sequence[Allocate], body: Stmt, analyzer: Analyzer) -> dict[Bu
     return out
 
 
-def address_taken(body: Stmt, buffer: Buffer) -> bool:
-    """Returns whether a pointer into ``buffer`` is used as a value, so that its layout must not change. Tiles whose
-    rows lie along a dimension do not count."""
-    return bool(_address_taken(body, {buffer}))
-
-
-def _address_taken(body: Stmt, buffers: set[Buffer]) -> set[Buffer]:
-    pointers = {buffer.data: buffer for buffer in buffers}
+def _address_taken(found: Accesses, buffers: Collection[Buffer]) -> set[Buffer]:
+    """Returns the buffers of which a pointer is used as a value, so that their layout must not change. Tiles whose rows
+    lie along a dimension do not count."""
+    owner = {buffer.data: buffer for buffer in buffers}
     out: set[Buffer] = set()
-    tiles: set[int] = set()
-    for n in pre_order(body):
-        if isinstance(n, Var) and n in pointers:
-            out.add(pointers[n])
-        if not isinstance(n, Call):
-            continue
-        first = tile_access(n)
-        if first is not None and first.buffer in buffers and tile_rows_along(n, first.buffer) is not None:
-            tiles.add(id(n.args[0]))
-        elif n.op == "tir.address_of" and id(n) not in tiles:
-            out.update(a.buffer for a in n.args if isinstance(a, BufferLoad) and a.buffer in buffers)
+    for p in found.pointers:
+        buffer = None if p.data is None else owner.get(p.data)
+        if buffer is not None and (tile_access(p.user) is None or tile_rows_along(p.user, buffer) is None):  # type: ignore[arg-type]
+            out.add(buffer)
     return out
 
 
-def _boxes(buffers: set[Buffer], body: Stmt, analyzer: Analyzer) -> dict[Buffer, list[list[Interval | None]]]:
-    """Returns, for each buffer, the range of every index of each access."""
+def _boxes(
+    buffers: Collection[Buffer], found: Accesses, analyzer: Analyzer
+) -> dict[Buffer, list[list[Interval | None]]]:
+    """Returns, for each buffer, the range of every index of each access. The analyzer learns the loops around them."""
     boxes: dict[Buffer, list[list[Interval | None]]] = {buffer: [] for buffer in buffers}
-
-    def collect(node: Node, dom: dict[Var, Interval]) -> None:
-        if isinstance(node, For):
-            lo = eval_interval(node.min, dom)
-            hi = eval_interval(node.min + node.extent - 1, dom)
-            if lo is not None and hi is not None:
-                dom = {**dom, node.loop_var: (lo[0], hi[1])}
-            analyzer.bind(node.loop_var, loop_values(node))
-        elif isinstance(node, (LetStmt, Let)):
-            span = eval_interval(node.value, dom)
-            if span is not None:
-                dom = {**dom, node.var: span}
-        elif (first := tile_access(node)) is not None and first.buffer in boxes:
-            assert isinstance(node, Call)
-            spans = [None if _from_memory(index) else eval_interval(index, dom) for index in first.indices]
-            rows = tile_rows_along(node, first.buffer)
-            for d, more in ((rows, TILE_ROWS), (len(spans) - 1, tile_columns(node))):
+    values: dict[For, Interval | None] = {}
+    for access in found.elements:
+        if access.buffer not in boxes:
+            continue
+        dom: dict[Var, Interval] = {}
+        for loop in access.loops:
+            if loop not in values:
+                low, high = eval_interval(loop.min, dom), eval_interval(loop.min + loop.extent - 1, dom)
+                values[loop] = None if low is None or high is None else (low[0], high[1])
+                analyzer.bind(loop.loop_var, loop_values(loop))
+            ends = values[loop]
+            if ends is not None:
+                dom[loop.loop_var] = ends
+        spans = [None if _from_memory(index) else _ends(index, dom) for index in access.indices]
+        tile = access.around.address
+        if tile is not None and tile_access(tile) is not None:
+            for d, more in ((tile_rows_along(tile, access.buffer), TILE_ROWS), (len(spans) - 1, tile_columns(tile))):
                 span = spans[d] if d is not None else None
                 if d is not None and span is not None:
                     spans[d] = (span[0], span[1] + (more - 1))
-            boxes[first.buffer].append(spans)
-        elif isinstance(node, (BufferLoad, BufferStore)) and node.buffer in boxes:
-            boxes[node.buffer].append([None if _from_memory(index) else _ends(index, dom) for index in node.indices])
-        for child in node.children():
-            collect(child, dom)
-
-    collect(body, {})
+        boxes[access.buffer].append(spans)
     return boxes
 
 

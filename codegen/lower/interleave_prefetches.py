@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ...tir.analysis.access import Access, accesses_below
 from ...tir.arith import Analyzer, linear_coefficients
 from ...tir.buffer import Buffer
 from ...tir.expr import BufferLoad, Call, Expr, IntImm, Min, Ramp, TruncDiv, Var, const
 from ...tir.function import PrimFunc
 from ...tir.node import Node
-from ...tir.stmt import Evaluate, For, LetStmt, Stmt, While, seq
+from ...tir.stmt import Evaluate, For, Stmt, While, seq
 from ...tir.walk import replace_node, substitute, uses_var
 from ..machine.target import Target
 
@@ -75,23 +76,14 @@ class _Read:
     lanes: tuple[tuple[int, int], ...]
 
 
-def _reads(s: Node, name: str, loops: tuple[For, ...], named: Mapping[Var, Expr]) -> Iterator[_Read]:
-    """Returns the loads of the buffer ``name`` below ``s``, with the values of each ``LetStmt`` substituted."""
-    if isinstance(s, While):  # the amount that it reads is unknown
-        return
-    if isinstance(s, For):
-        loops = (*loops, s)
-    elif isinstance(s, LetStmt):
-        named = {**named, s.var: substitute(s.value, dict(named))}
-    elif isinstance(s, BufferLoad) and s.buffer.name == name:
-        read = _read(s, loops, named)
-        if read is not None:
-            yield read
-    for child in s.children():
-        yield from _reads(child, name, loops, named)
+def _reads(loop: For, name: str) -> list[_Read]:
+    """Returns the loads of the buffer ``name`` in a loop; how much a ``while`` reads is unknown."""
+    found = accesses_below(loop.body).elements
+    mine = [a for a in found if a.buffer.name == name and not a.is_store and not a.around.in_while]
+    return [read for read in map(_read, mine) if read is not None]
 
 
-def _read(load: BufferLoad, loops: tuple[For, ...], named: Mapping[Var, Expr]) -> _Read | None:
+def _read(load: Access) -> _Read | None:
     place: Expr = const(0)
     lanes = []
     for index, stride in zip(load.indices, load.buffer.element_strides(), strict=True):
@@ -106,7 +98,7 @@ def _read(load: BufferLoad, loops: tuple[For, ...], named: Mapping[Var, Expr]) -
         if first.dtype not in ("int32", "int64"):
             return None
         place = place + first * stride
-    return _Read(load.buffer, loops, substitute(place, dict(named)), tuple(lanes))
+    return _Read(load.buffer, load.loops, place, tuple(lanes))
 
 
 @dataclass(frozen=True)
@@ -192,7 +184,7 @@ def _nests(s: Node, loops: tuple[For, ...] = ()) -> Iterator[tuple[For, ...]]:
 
 def _spread(loop: For, name: str, around: For | None, line: int, views: dict[Buffer, Buffer]) -> For:
     groups: dict[tuple[int, ...], list[_Read]] = {}
-    for read in _reads(loop.body, name, (), {}):
+    for read in _reads(loop, name):
         groups.setdefault(tuple(id(inner) for inner in read.loops), []).append(read)
     parts = [part for part in map(_part, groups.values()) if part is not None and uses_var(part.start, loop.loop_var)]
     nests = list(_nests(loop))

@@ -8,13 +8,13 @@ statement and itself; let variables and block axes are replaced by their values 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
 from ..arith import conjuncts
-from ..buffer import Buffer, BufferRegion
+from ..buffer import Buffer, BufferRegion, MatchBufferRegion
 from ..expr import And, BufferLoad, Call, Expr, IntImm, Let, Not, Or, Var, const
 from ..intrinsics import Effect, effect_of
 from ..stmt import (
@@ -39,7 +39,8 @@ class Around:
     """``Around`` is what stands between a statement and an access below it, outermost first.
 
     ``guards`` are the conditions under which the access happens. Below a ``while`` (``in_while``) one of them is a
-    variable of which nothing is known. ``values`` are those of block axes and let variables.
+    variable of which nothing is known. ``values`` are those of block axes and let variables; what is bound further in
+    may be among them.
     """
 
     loops: tuple[For, ...] = ()
@@ -49,7 +50,8 @@ class Around:
     in_init: bool = False
     in_while: bool = False
     in_attribute: bool = False
-    in_address: bool = False
+    address: Call | None = None
+    """The call that gets the address of the element."""
     seen: set[int] = field(default_factory=set)
     """The expressions that were visited here: one that occurs in several places counts once."""
 
@@ -79,7 +81,7 @@ class Access:
 
     @property
     def buffer(self) -> Buffer:
-        """Return the buffer accessed."""
+        """Return the buffer that is accessed."""
         return self.node.buffer
 
     @cached_property
@@ -123,21 +125,46 @@ class Access:
         return self.around.guards if mask is None else (*self.around.guards, substitute(mask, self.around.values))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Pointer:
+    """A ``Pointer`` is a use of memory other than by a load or a store.
+
+    ``node`` is a data pointer, the address of an element, or a call of an external function. ``user`` is the call that
+    gets it (the node itself where there is no such call).
+    """
+
+    node: Var | Call
+    user: Var | Call
+    around: Around
+
+    @property
+    def data(self) -> Var | None:
+        """Return the data pointer of the buffer; None for calls of external functions."""
+        if isinstance(self.node, Var):
+            return self.node
+        first = self.node.args[0] if self.node.op == "tir.address_of" else None
+        return first.buffer.data if isinstance(first, BufferLoad) else None
+
+    @property
+    def may_write(self) -> bool:
+        """Return whether memory may be written through it; false where a call gets it that only reads."""
+        return not isinstance(self.user, Call) or effect_of(self.user) is not Effect.READS
+
+
 class Accesses:
     """``Accesses`` are all that a statement accesses, in program order (what a store's value reads comes before what
     its indices read).
 
-    ``pointers`` are uses of memory other than by loads and stores: data pointers, addresses of elements and external
-    calls, each with what stands around it. ``opaque`` holds the blocks whose declared regions stand for what happens in
+    ``allocated`` tells what stands around the allocation of each buffer. ``opaque`` holds the blocks whose declared regions stand for what happens in
     them: those that have match_buffers, and leaves that use pointers.
     """
 
     def __init__(self, stmt: Stmt) -> None:
         self.all: list[Access] = []
-        self.allocated: set[Buffer] = set()
-        self.pointers: list[tuple[Var | Call, Around]] = []
+        self.allocated: dict[Buffer, Around] = {}
+        self.pointers: list[Pointer] = []
         self.opaque: set[BlockRealize] = set()
-        self.matched: set[Var] = set()
+        self.matches: list[MatchBufferRegion] = []
         self._blocks = 0
         self._visit(stmt, Around())
 
@@ -156,11 +183,11 @@ class Accesses:
             elif not any(map(hidden, a.blocks)):
                 yield a
 
-    def _visit(self, n: Any, around: Around) -> None:
+    def _visit(self, n: Any, around: Around, user: Call | None = None) -> None:
         kind = type(n)
         if kind in _LEAVES:
             if n.dtype == "handle":
-                self.pointers.append((n, around))
+                self.pointers.append(Pointer(n, n if user is None else user, around))
             return
         if isinstance(n, Expr):
             if id(n) in around.seen:
@@ -188,15 +215,13 @@ class Accesses:
     def _loop(self, n: For, around: Around) -> None:
         self._visit(n.min, around)
         self._visit(n.extent, around)
-        loop = n
-        if around.values:  # bounds may use axes, which have been replaced by values
-            loop = n.with_(min=substitute(n.min, around.values), extent=substitute(n.extent, around.values))
+        low, extent = substitute(n.min, around.values), substitute(n.extent, around.values)
+        loop = n if low is n.min and extent is n.extent else n.with_(min=low, extent=extent)
         self._visit(n.body, around.with_(loops=(*around.loops, loop)))
 
     def _let(self, n: Let | LetStmt, around: Around) -> None:
         self._visit(n.value, around)
-        value = substitute(n.value, around.values)
-        self._visit(n.body, around.with_(values={**around.values, n.var: value}))
+        self._visit(n.body, around.with_(values=_with_values(around.values, ((n.var, n.value),))))
 
     def _if(self, n: IfThenElse, around: Around) -> None:
         self._visit(n.condition, around)
@@ -210,12 +235,23 @@ class Accesses:
             self._visit(n.args[1], around.under(n.args[0]))
             self._visit(n.args[2], around.under(n.args[0], False))
             return
-        if n.op in ("tir.address_of", "tir.call_extern"):
-            self.pointers.append((n, around))
+        if n.op == "tir.address_of":
+            self._address(n, n, around)
+            return
+        if n.op == "tir.call_extern":
+            self.pointers.append(Pointer(n, n, around))
         if effect_of(n) is Effect.ADDRESS:
-            around = around.with_(in_address=True)
+            around = around.with_(address=n)
         for arg in n.args:
-            self._visit(arg, around)
+            if isinstance(arg, Call) and arg.op == "tir.address_of":
+                self._address(arg, n, around)
+            else:
+                self._visit(arg, around, n)
+
+    def _address(self, n: Call, user: Call, around: Around) -> None:
+        self.pointers.append(Pointer(n, user, around))
+        for arg in n.args:
+            self._visit(arg, around.with_(address=user))
 
     def _second_if(self, n: And | Or, around: Around) -> None:
         self._visit(n.a, around)
@@ -231,27 +267,28 @@ class Accesses:
         self._visit(n.body, around.with_(in_attribute=True))
 
     def _allocate(self, n: Allocate, around: Around) -> None:
-        self.allocated.add(n.buffer)
+        self.allocated[n.buffer] = around
         self._visit(n.body, around)
 
     def _realize(self, n: BlockRealize, around: Around) -> None:
         for e in (*n.iter_values, n.predicate):
             self._visit(e, around)
         block = n.block
-        bound = {iv.var: substitute(v, around.values) for iv, v in zip(block.iter_vars, n.iter_values, strict=True)}
-        inner = around.under(n.predicate).with_(blocks=(*around.blocks, n), values={**around.values, **bound})
+        axes = [iv.var for iv in block.iter_vars]
+        values = _with_values(around.values, zip(axes, n.iter_values, strict=True))
+        inner = around.under(n.predicate).with_(blocks=(*around.blocks, n), values=values)
         self.all += [Access(r, False, inner) for r in block.reads]
         self.all += [Access(r, True, inner) for r in block.writes]
         before = len(self.pointers)
         leaf = self._block(block, inner)
-        if block.match_buffers or (leaf and any(_is_address(p) for p, _ in self.pointers[before:])):
+        if block.match_buffers or (leaf and any(p.data is not None for p in self.pointers[before:])):
             self.opaque.add(n)
 
     def _block(self, n: Block, around: Around) -> bool:
         """Visit a block; return whether no block is in its body."""
-        self.allocated.update(n.alloc_buffers)
+        self.allocated.update(dict.fromkeys(n.alloc_buffers, around))
+        self.matches += n.match_buffers
         for m in n.match_buffers:
-            self.matched.update((m.source.buffer.data, m.buffer.data))
             for r in m.source.region:
                 self._visit(r.min, around)
                 self._visit(r.extent, around)
@@ -281,8 +318,16 @@ _RULES: Mapping[type, Callable[[Accesses, Any, Around], Any]] = {
 }
 
 
-def _is_address(n: Var | Call) -> bool:
-    return isinstance(n, Var) or (n.op == "tir.address_of" and isinstance(n.args[0], BufferLoad))
+def _with_values(values: Mapping[Var, Expr], more: Iterable[tuple[Var, Expr]]) -> Mapping[Var, Expr]:
+    """Return ``values`` with those of more variables, in terms of what is defined outside.
+
+    One mapping grows as long as no variable gets a second value: what is bound further in is not used further out.
+    """
+    new = {var: substitute(value, values) for var, value in more}
+    if new.keys() & values.keys() or not isinstance(values, dict):
+        return {**values, **new}
+    values.update(new)
+    return values
 
 
 @lru_cache(maxsize=256)
@@ -307,5 +352,5 @@ def opaque_buffers(stmt: Stmt) -> frozenset[Var]:
     Such uses are calls, address_of and match_buffers. :func:`accesses` does not see what happens through them.
     """
     found = accesses_below(stmt)
-    used = {p if isinstance(p, Var) else p.args[0].buffer.data for p, _ in found.pointers if _is_address(p)}  # type: ignore[attr-defined]
-    return frozenset(used | found.matched)
+    matched = [b.data for m in found.matches for b in (m.source.buffer, m.buffer)]
+    return frozenset([*matched, *[p.data for p in found.pointers if p.data is not None]])

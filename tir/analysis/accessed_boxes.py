@@ -41,9 +41,9 @@ def all_accessed_boxes(func: PrimFunc) -> list[Access] | None:
 
 def _unknown(found: Accesses) -> Expr | None:
     """Return a use of memory that no block declares; None when there is none."""
-    loose = [(n, around) for n, around in found.pointers if found.opaque.isdisjoint(around.blocks)]
-    calls = [n for n, around in loose if isinstance(n, Call) and not (around.blocks and n.op == "tir.call_extern")]
-    return next((n for n, _ in reversed(loose) if isinstance(n, Var)), calls[0] if calls else None)
+    loose = [p for p in found.pointers if found.opaque.isdisjoint(p.around.blocks)]
+    calls = [p.node for p in loose if isinstance(p.node, Call) and not (p.around.blocks and p.data is None)]
+    return next((p.node for p in reversed(loose) if isinstance(p.node, Var)), calls[0] if calls else None)
 
 
 def _with_moving(a: Access, stored: Set[Var]) -> Access:

@@ -40,7 +40,7 @@ class Conflict:
         """Return the text of the two accesses that meet, for messages."""
         return f"{_shown(self.store)} is written" + (
             f" and {_shown(self.other)} {'written' if self.other.is_store else 'read'}"
-            if self.other.indices is not self.store.indices
+            if self.other is not self.store
             else ""
         )
 

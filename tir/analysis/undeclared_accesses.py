@@ -46,7 +46,7 @@ def _certain(block: Block) -> Iterator[Access]:
     for part in (init, block.body):
         for access in accesses_below(part).elements if part is not None else ():
             around = access.around
-            if access.guards or around.in_attribute or around.in_address or any(map(_unclear, access.blocks)):
+            if access.guards or around.in_attribute or around.address is not None or any(map(_unclear, access.blocks)):
                 continue  # an attribute may change the meaning of its body
             if all(isinstance(lp.extent, IntImm) and lp.extent.value > 0 for lp in access.loops):
                 yield access
