@@ -12,7 +12,7 @@ from ...tir.analysis.tree import Tree
 from ...tir.arith import Analyzer, Division, conjuncts, detect_iter_map, divide_subspace, eval_interval
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, const, is_const_int
-from ...tir.stmt import Block, BlockRealize, For, Stmt
+from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
 from ...tir.walk import loads_and_stores, pre_order, substitute, uses_var
 from ..errors import ScheduleError
 from ..require.lookup import scope_around
@@ -175,37 +175,49 @@ def _check_init(
     analyzer: Analyzer,
 ) -> None:
     """Raise ScheduleError unless the result is the same when all elements of the inner loops are initialized before."""
-    block = realize.block
-    name = block.name_hint
-    hint = "decompose_reduction first"
+    block, name = realize.block, realize.block.name_hint
     assert block.init is not None
     held = {access.buffer for access in loads_and_stores(block.init)} & set(block.alloc_buffers)
     if held:
-        raise ScheduleError(
-            f"the init of block {name!r} uses {next(iter(held)).name}, which the block allocates",
-            where=realize,
-            hint=hint,
-        )
+        raise _refused(realize, f"the init of block {name!r} uses {next(iter(held)).name}, which the block allocates")
+    addressed = [i for s in loads_and_stores(block.init) for i in s.indices]
     for iv, d in zip(block.iter_vars, divisions, strict=True):
         if iv.kind == IterVar.REDUCE and not analyzer.can_prove_equal(d.base, iv.dom.min):
-            raise ScheduleError(
+            raise _refused(
+                realize,
                 f"reduce axis {iv.var.name} of block {name!r} starts at {d.base}, not at the start {iv.dom.min} of its "
                 "domain where the init runs",
-                where=realize,
-                hint=hint,
             )
-        used = any(uses_var(i, iv.var) for s in loads_and_stores(block.init) for i in s.indices)
+        used = any(uses_var(i, iv.var) for i in addressed)
         if iv.kind != IterVar.REDUCE and not used and not is_const_int(d.inner_extent, 1):
-            raise ScheduleError(
+            raise _refused(
+                realize,
                 f"the init of block {name!r} does not use axis {iv.var.name}, so it runs again for each of its values",
-                where=realize,
-                hint=hint,
             )
+    _check_reduces_once(realize, divisions, inner, predicate, analyzer)
+    stores = {s.buffer: s for s in reversed(list(loads_and_stores(block.body))) if isinstance(s, BufferStore)}
+    for load in loads_and_stores(block.body):
+        own = stores.get(load.buffer)
+        if isinstance(load, BufferLoad) and own and not all(map(analyzer.can_prove_equal, load.indices, own.indices)):
+            raise _refused(
+                realize,
+                f"block {name!r} reads {load} beside the element that it accumulates, which would be initialized too "
+                "early",
+            )
+
+
+def _check_reduces_once(
+    realize: BlockRealize,
+    divisions: Sequence[Division],
+    inner: Sequence[For],
+    predicate: Expr,
+    analyzer: Analyzer,
+) -> None:
+    """Raise ScheduleError unless the inner loops run the reduction once for each element, from its first element on."""
+    name = realize.block.name_hint
     for lp in inner:
         if is_const_int(lp.extent, 0):
-            raise ScheduleError(
-                f"loop {lp.loop_var.name} never runs block {name!r}, whose init would", where=(lp, realize), hint=hint
-            )
+            raise _refused(realize, f"loop {lp.loop_var.name} never runs block {name!r}, whose init would", lp)
         if not is_const_int(lp.extent, 1) and not any(uses_var(v, lp.loop_var) for v in realize.iter_values):
             raise ScheduleError(
                 f"loop {lp.loop_var.name} repeats the reduction of block {name!r}, whose init would run once only",
@@ -217,33 +229,24 @@ def _check_init(
     if not detect_iter_map(parts, ranges, predicate, analyzer).injective and (
         exact_box(analyzer, parts, ranges, conjuncts(predicate), once=True) is None
     ):
-        raise ScheduleError(
+        raise _refused(
+            realize,
             f"the loops may run the reduction of block {name!r} several times for one element, and its init would run "
             "once only",
-            where=(*inner, realize),
-            hint=hint,
+            *inner,
         )
-    carried = {iv.var for iv in block.iter_vars if iv.kind == IterVar.REDUCE}
-    spatial = [v for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if iv.var not in carried]
+    spatial = [
+        v for iv, v in zip(realize.block.iter_vars, realize.iter_values, strict=True) if iv.kind != IterVar.REDUCE
+    ]
     for lp in inner:
         if uses_var(predicate, lp.loop_var) and not any(uses_var(v, lp.loop_var) for v in spatial):
-            raise ScheduleError(
-                f"under {predicate} the reduction of block {name!r} may leave out its first element",
-                where=realize,
-                hint=hint,
+            raise _refused(
+                realize, f"under {predicate} the reduction of block {name!r} may leave out its first element"
             )
-    stores = [s for s in loads_and_stores(block.body) if not isinstance(s, BufferLoad)]
-    for load in loads_and_stores(block.body):
-        own = [s for s in stores if s.buffer is load.buffer]
-        if not isinstance(load, BufferLoad) or not own:
-            continue
-        if not all(map(analyzer.can_prove_equal, load.indices, own[0].indices)):
-            raise ScheduleError(
-                f"block {name!r} reads {load} beside the element that it accumulates, which would be initialized too "
-                "early",
-                where=realize,
-                hint=hint,
-            )
+
+
+def _refused(realize: BlockRealize, problem: str, *loops: For) -> ScheduleError:
+    return ScheduleError(problem, where=(*loops, realize), hint="decompose_reduction first")
 
 
 def simplified(stmt: Any, mapping: Mapping[Var, Expr], analyzer: Analyzer) -> Any:

@@ -9,7 +9,7 @@ from ...tir.analysis.access import accesses
 from ...tir.analysis.declared_regions import hidden_reads
 from ...tir.analysis.footprint import analyzer_at
 from ...tir.analysis.region_cover import covers_domain, domain_text, why_not_covered
-from ...tir.analysis.scope import Scope, is_output_block
+from ...tir.analysis.scope import Scope, bindings, is_output_block
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.arith import Analyzer, conjuncts
 from ...tir.arith.itermap import invert
@@ -43,26 +43,79 @@ def inlined_into_producer(func: PrimFunc, block: str) -> PrimFunc:
     store = single_store(realize)
     check_complete(tree, realize)
     check_plain_path(tree, realize)
-    producers = scope.producers(realize)
-    if len(producers) != 1:
-        raise ScheduleError(
-            f"block {block!r} has {len(producers)} producers "
-            f"({', '.join(repr(p.block.name_hint) for p in producers)}), it can be put into one only",
-            where=(realize, *producers),
-            hint="compute_inline one of the producers first",
-        )
-    producer = producers[0]
+    producer = _only_producer(scope, realize)
     copy = producer.block.init is not None
     made = _accumulated(tree, producer, realize, store) if copy else single_store(producer)
     if not copy:
         check_complete(tree, producer)
+    buffer = made.buffer
+    _check_producer(tree, scope, producer, realize, buffer)
+    guarded = any(a.guards for a in accesses(realize.block.body, buffer))
+    for which in (producer, realize):
+        if not covers_domain(tree, which) and (
+            which is realize or guarded or why_not_covered(tree, producer, realize, buffer) is not None
+        ):
+            raise ScheduleError(
+                f"block {which.block.name_hint!r} is not known to run on the whole domain of its axes: {domain_text(which)}; "
+                "the condition would be lost",
+                where=(which, realize),
+                hint="let both blocks run on their whole domains, with T.if_then_else in the value in place of T.where",
+            )
+    analyzer = Analyzer()
+    for iv in (*realize.block.iter_vars, *producer.block.iter_vars):
+        analyzer.bind(iv.var, iv.dom)
+    read = _read_once(analyzer, realize, producer, store, buffer)
+    if guarded:
+        raise ScheduleError(
+            f"block {block!r} reads {buffer.name} under a condition; where that does not hold, no iteration of the "
+            "producer corresponds to one of the block",
+            where=realize,
+            hint=f"compute_inline({producer.block.name_hint!r}) goes the other way",
+        )
+    _check_between(scope, producer, realize)
+    require(why_not_covered(tree, producer, realize, buffer))
+
+    axes, tests = _axes_from(analyzer, realize, read.indices, made.indices)
+    axes = {v: cast(v.dtype, e) for v, e in axes.items()}
+    indices = tuple([substitute(i, axes) for i in store.indices])
+    if copy:
+        block_now = _moved(producer.block, buffer, store, indices)
+    else:
+
+        def post(n: Any) -> Any:
+            return made.value if isinstance(n, BufferLoad) and n.buffer is buffer else None
+
+        block_now = producer.block.with_(
+            body=transform(BufferStore(store.buffer, substitute(store.value, axes), indices), post=post)
+        )
+    block_now = with_regions(block_now, [substitute(r, axes) for r in hidden_reads(realize.block)])
+    local, bound = analyzer_at(tree, producer), bindings(producer)
+    more = [c for t in tests for c in conjuncts(local.simplify(substitute(t, bound)))]
+    predicate = all_(*conjuncts(producer.predicate), *more) if more else producer.predicate
+    merged = BlockRealize(producer.iter_values, predicate, block_now)
+    return tree.replace({realize: None, producer: merged}, {scope.root.block: freeing(buffer)})
+
+
+def _only_producer(scope: Scope, realize: BlockRealize) -> BlockRealize:
+    """Return the only producer of a block; ScheduleError when there are none or several."""
+    producers = scope.producers(realize)
+    if len(producers) != 1:
+        raise ScheduleError(
+            f"block {realize.block.name_hint!r} has {len(producers)} producers "
+            f"({', '.join(repr(p.block.name_hint) for p in producers)}), it can be put into one only",
+            where=(realize, *producers),
+            hint="compute_inline one of the producers first",
+        )
+    return producers[0]
+
+
+def _check_producer(tree: Tree, scope: Scope, producer: BlockRealize, realize: BlockRealize, buffer: Buffer) -> None:
+    """Raise ScheduleError unless the producer alone writes ``buffer``, for the block alone."""
     check_plain_path(tree, producer)
     check_only_writer(tree, producer)
-    buffer = made.buffer
-    name = producer.block.name_hint
     if is_output_block(tree, producer):
         raise ScheduleError(
-            f"{buffer.name}, which block {name!r} writes, is an output of the scope and has to stay",
+            f"{buffer.name}, which block {producer.block.name_hint!r} writes, is an output of the scope and has to stay",
             where=producer,
             hint="inline the other way round, or cache_write first",
         )
@@ -74,71 +127,27 @@ def inlined_into_producer(func: PrimFunc, block: str) -> PrimFunc:
             where=(realize, *others),
             hint="only the one reader of a buffer can go into its producer",
         )
-    guarded = any(a.guards for a in accesses(realize.block.body, buffer))
-    for which in (producer, realize):
-        if not covers_domain(tree, which) and (
-            which is realize or guarded or not _makes_all(tree, producer, realize, buffer)
-        ):
-            raise ScheduleError(
-                f"block {which.block.name_hint!r} is not known to run on the whole domain of its axes: {domain_text(which)}; "
-                "the condition would be lost",
-                where=(which, realize),
-                hint="let both blocks run on their whole domains, with T.if_then_else in the value in place of T.where",
-            )
+
+
+def _read_once(
+    analyzer: Analyzer, realize: BlockRealize, producer: BlockRealize, store: BufferStore, buffer: Buffer
+) -> BufferLoad:
+    """Return the load of ``buffer`` in the block's store; ScheduleError unless all its loads read one element."""
     loads = [n for n in pre_order(store) if isinstance(n, BufferLoad) and n.buffer is buffer]
     if not loads:
         raise ScheduleError(
-            f"block {block!r} declares that it reads {buffer.name}, and its value does not", where=realize,
-            hint=f"nothing needs block {name!r} here",
-        )  # fmt: skip
-    first = loads[0]
-    analyzer = Analyzer()
-    for iv in (*realize.block.iter_vars, *producer.block.iter_vars):
-        analyzer.bind(iv.var, iv.dom)
+            f"block {realize.block.name_hint!r} declares that it reads {buffer.name}, and its value does not",
+            where=realize,
+            hint=f"nothing needs block {producer.block.name_hint!r} here",
+        )
     for load in loads[1:]:
-        if not all(analyzer.can_prove_equal(a, b) for a, b in zip(first.indices, load.indices, strict=True)):
+        if not all(map(analyzer.can_prove_equal, loads[0].indices, load.indices)):
             raise ScheduleError(
-                f"block {block!r} reads {buffer.name} at several places",
+                f"block {realize.block.name_hint!r} reads {buffer.name} at several places",
                 where=realize,
                 hint="reverse_compute_inline takes a consumer that reads one element; compute_inline its producer",
             )
-    if guarded:
-        raise ScheduleError(
-            f"block {block!r} reads {buffer.name} under a condition; where that does not hold, no iteration of the "
-            "producer corresponds to one of the block",
-            where=realize,
-            hint=f"compute_inline({name!r}) goes the other way",
-        )
-    _check_between(scope, producer, realize)
-    require(why_not_covered(tree, producer, realize, buffer))
-
-    axes, tests = _axes_from(analyzer, realize, first.indices, made.indices)
-    axes = {v: cast(v.dtype, e) for v, e in axes.items()}
-
-    def post(n: Any) -> Any:
-        return made.value if isinstance(n, BufferLoad) and n.buffer is buffer else None
-
-    hidden = [substitute(r, axes) for r in hidden_reads(realize.block)]
-    if copy:
-        block_now = _moved(producer.block, buffer, store, tuple([substitute(i, axes) for i in store.indices]))
-    else:
-        value = transform(substitute(store.value, axes), post=post)
-        indices = tuple([transform(substitute(i, axes), post=post) for i in store.indices])
-        block_now = producer.block.with_(body=BufferStore(store.buffer, value, indices))
-    block_now = with_regions(block_now, hidden)
-    bound = {iv.var: v for iv, v in zip(producer.block.iter_vars, producer.iter_values, strict=True)}
-    predicate = producer.predicate
-    local = analyzer_at(tree, producer)
-    more = [c for t in tests for c in conjuncts(local.simplify(substitute(t, bound)))]
-    if more:
-        predicate = all_(*[*conjuncts(predicate), *more])
-    merged = BlockRealize(producer.iter_values, predicate, block_now)
-    return tree.replace({realize: None, producer: merged}, {scope.root.block: freeing(buffer)})
-
-
-def _makes_all(tree: Tree, producer: BlockRealize, realize: BlockRealize, buffer: Buffer) -> bool:
-    """Return whether the producer, under its condition, computes every element that the block reads."""
-    return why_not_covered(tree, producer, realize, buffer) is None
+    return loads[0]
 
 
 def _accumulated(tree: Tree, producer: BlockRealize, realize: BlockRealize, store: BufferStore) -> BufferStore:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ...tir.analysis.declared_regions import redeclared
@@ -43,34 +44,57 @@ from .index_map_arguments import has_trivial_bindings
 from .loop_nests import nest
 
 
-def fill_padding(
-    func: PrimFunc,
-    realize: BlockRealize,
-    old: Buffer,
-    new: Buffer,
-    back: tuple[Expr, ...],
-    tests: Sequence[Expr],
-    places: Sequence[Var],
-    value: Expr,
-    root: Block | None,
-) -> PrimFunc:
-    """Return the function with the padding of ``new`` written by the block that fills ``old``, or by a block after it.
+@dataclass(frozen=True, slots=True, eq=False)
+class Padding:
+    """A ``Padding`` describes the places of the buffer ``new`` to which no element of ``old`` goes, and their ``value``.
 
-    The filling block is one of those directly in ``root``, where ``old`` is allocated, or of the function when ``root``
-    is None.
+    ``places`` are variables for the indices of ``new``, ``back`` the indices of ``old`` in terms of these, and
+    ``tests`` the conditions under which these exist.
     """
+
+    old: Buffer
+    new: Buffer
+    back: tuple[Expr, ...]
+    tests: Sequence[Expr]
+    places: Sequence[Var]
+    value: Expr
+
+    @property
+    def condition(self) -> Expr:
+        """Return the condition for being in the padding.
+
+        After a split it is expressed by the outer and the inner index: ``outer == n and m <= inner``.
+        """
+        extents = dict(zip(self.places, self.new.shape, strict=True))
+        parts = [_split_tail(test, extents) if isinstance(test, LT) else _split_head(test) for test in self.tests]
+        if len(parts) == 2 and isinstance(self.tests[0], LE) and isinstance(self.tests[1], LT) and None in parts:
+            return Not(all_(*self.tests))  # both ends of one axis
+        return any_(*[_negated(t) if part is None else part for t, part in zip(self.tests, parts, strict=True)])
+
+    def axes(self, places: Sequence[Var]) -> list[IterVar]:
+        """Return axes over the indices of ``new``."""
+        return [IterVar(Range.from_extent(e), v) for v, e in zip(places, self.new.shape, strict=True)]
+
+
+def fill_padding(func: PrimFunc, realize: BlockRealize, padding: Padding, root: Block | None) -> PrimFunc:
+    """Return the function with the padding of a new buffer written by the block that fills the old one, or after it.
+
+    The filling block is one of those directly in ``root``, where the old buffer is allocated, or of the function when
+    ``root`` is None.
+    """
+    old, new = padding.old, padding.new
     tree = tree_of(func)
     home = next(b for b in tree.path(realize) if isinstance(b, BlockRealize) and (root is None or b.block is root))
     writers = Scope(home).writers.get(old, [])
     if root is None and not writers:
-        return _assume(tree, old, new, tests, places, value)
+        return _assume(tree, padding)
     if not writers:
         raise ScheduleError(
             f"no block inside block {home.block.name_hint!r}, which allocates {old.name}, writes it",
             where=home,
             hint="give no pad_value and leave_padding=True",
         )
-    filled = [_filled(tree, w, old, new, back, tests, places, value) for w in writers]
+    filled = [_filled(tree, w, padding) for w in writers]
     if None not in filled:
         return tree.replace(dict(f for f in filled if f is not None))
     if len(writers) != 1:
@@ -81,26 +105,14 @@ def fill_padding(
         )
     writer = writers[0]
     name = unique_block_name(func, f"{writer.block.name_hint}_pad_{old.name}")
-    axes = [IterVar(Range.from_extent(e), v) for v, e in zip(places, new.shape, strict=True)]
-    block = element_block(name, axes, BufferStore(new, value, tuple(places)), reads=())
-    pad = in_own_loops(block, _padding(tests, dict(zip(places, new.shape, strict=True))))
+    store = BufferStore(new, padding.value, tuple(padding.places))
+    pad = in_own_loops(element_block(name, padding.axes(padding.places), store, reads=()), padding.condition)
     top: Stmt = writer
     for up in tree.above(writer):
         if isinstance(up, Block):
             break
         top = up if isinstance(up, For) else top
     return tree.replace({}, {top: lambda s: seq(s, pad)})
-
-
-def _padding(tests: Sequence[Expr], extents: Mapping[Var, Expr]) -> Expr:
-    """Return the condition for being in the padding, given the conditions for being outside of it.
-
-    After a split it is expressed by the outer and the inner index: ``outer == n and m <= inner``.
-    """
-    parts = [_split_tail(test, extents) if isinstance(test, LT) else _split_head(test) for test in tests]
-    if len(tests) == 2 and isinstance(tests[0], LE) and isinstance(tests[1], LT) and None in parts:
-        return Not(all_(*tests))  # both ends of one axis
-    return any_(*[_negated(test) if part is None else part for test, part in zip(tests, parts, strict=True)])
 
 
 def _negated(test: Expr) -> Expr:
@@ -181,85 +193,76 @@ def pad_of(func: PrimFunc, buffer: Buffer, places: Sequence[Var], pad_value: Any
     return value
 
 
-def _assume(
-    tree: Tree, old: Buffer, new: Buffer, tests: Sequence[Expr], places: Sequence[Var], value: Expr
-) -> PrimFunc:
+def _assume(tree: Tree, padding: Padding) -> PrimFunc:
     """Return a block for the start of the function that states what the caller has put into the padding of an input."""
-    axes = [IterVar(Range.from_extent(e), v) for v, e in zip(places, new.shape, strict=True)]
-    load = BufferLoad(new, tuple(places))
-    says = Call(
-        "tir.assume", (Or(Not(_padding(tests, dict(zip(places, new.shape, strict=True)))), load.equal(value)),), "bool"
-    )
+    old, new, places = padding.old, padding.new, padding.places
+    holds = Or(Not(padding.condition), BufferLoad(new, tuple(places)).equal(padding.value))
+    says = Call("tir.assume", (holds,), "bool")
     name = unique_block_name(tree.func, f"buffer_{old.name}_assumptions")
-    block = Block(tuple(axes), (point(new, places),), (), name, Evaluate(says))
+    block = Block(tuple(padding.axes(places)), (point(new, places),), (), name, Evaluate(says))
     stage = in_own_loops(block)
     body = root_of(tree).block.body
     return tree.replace({}, {body: lambda s: seq(stage, s)})
 
 
-def _filled(
-    tree: Tree,
-    writer: BlockRealize,
-    old: Buffer,
-    new: Buffer,
-    back: tuple[Expr, ...],
-    tests: Sequence[Expr],
-    places: Sequence[Var],
-    value: Expr,
-) -> tuple[Stmt, Stmt] | None:
-    """Return the nest of a writer, and the one over the indices of ``new``.
+def _fills_alone(tree: Tree, writer: BlockRealize, old: Buffer) -> bool:
+    """Return whether a block stores each element of ``old`` in one iteration of a plain nest that holds nothing else."""
+    block, ndim = writer.block, old.ndim
+    first = block.iter_vars[:ndim]
+    if len(block.writes) != 1 or len(first) != ndim:
+        return False
+    for store in (block.body, *(() if block.init is None else (block.init,))):
+        if not isinstance(store, BufferStore) or store.predicate is not None:
+            return False
+        if any(i is not iv.var for i, iv in zip(store.indices, first, strict=True)):
+            return False
+    whole = all(
+        iv.kind == IterVar.SPATIAL and is_const_int(iv.dom.min, 0) and structural_equal(iv.dom.extent, e)
+        for iv, e in zip(first, old.shape, strict=True)
+    )
+    if not whole or own_nest(tree, writer) is None or not has_trivial_bindings(tree, writer):
+        return False
+    plain = all(lp.kind == "serial" and not lp.annotations for lp in tree.loops_above(writer))
+    return plain and covers_domain(tree, writer, once=True)
+
+
+def _filled(tree: Tree, writer: BlockRealize, padding: Padding) -> tuple[Stmt, Stmt] | None:
+    """Return the nest of a writer, and the one over the indices of the new buffer.
 
     The result is None unless the block stores one element in each iteration of a nest that holds nothing else.
     """
-    block = writer.block
-    stores = [block.body, *(() if block.init is None else (block.init,))]
-    axes = [iv.var for iv in block.iter_vars[: old.ndim]]
-    if len(block.writes) != 1 or len(axes) != old.ndim:
-        return None
-    for store in stores:
-        if not isinstance(store, BufferStore) or store.predicate is not None:
-            return None
-        if any(i is not v for i, v in zip(store.indices, axes, strict=True)):
-            return None
-    if any(iv.kind != IterVar.SPATIAL for iv in block.iter_vars[: old.ndim]):
-        return None
-    if not all(
-        is_const_int(iv.dom.min, 0) and structural_equal(iv.dom.extent, e)
-        for iv, e in zip(block.iter_vars[: old.ndim], old.shape, strict=True)
-    ):
-        return None  # it fills a part of the buffer
+    old, new, block = padding.old, padding.new, writer.block
     top = own_nest(tree, writer)
-    if top is None or not has_trivial_bindings(tree, writer) or not covers_domain(tree, writer, once=True):
+    if top is None or not _fills_alone(tree, writer, old):
         return None
-    if any(lp.kind != "serial" or lp.annotations for lp in tree.loops_above(writer)):
+    axes = [iv.var for iv in block.iter_vars[: old.ndim]]
+    at = [Var(v.name, v.dtype) for v in padding.places]
+    fresh: dict[Var, Expr] = dict(zip(padding.places, at, strict=True))
+    there = {v: substitute(e, fresh) for v, e in zip(axes, padding.back, strict=True)}
+    condition, value = substitute(padding.condition, fresh), substitute(padding.value, fresh)
+
+    def own(load: Any) -> Any:
+        if isinstance(load, BufferLoad) and load.buffer is old:
+            same = all(i is v for i, v in zip(load.indices, axes, strict=True))
+            return BufferLoad(new, tuple(at)) if same else None
         return None
-    at = [Var(v.name, v.dtype) for v in places]
-    fresh = dict(zip(places, at, strict=True))
-    there = {v: substitute(e, fresh) for v, e in zip(axes, back, strict=True)}
-    padding = substitute(_padding(tests, dict(zip(places, new.shape, strict=True))), fresh)
 
     def padded(n: Stmt) -> Stmt:
         assert isinstance(n, BufferStore)
-
-        def own(load: Any) -> Any:
-            if isinstance(load, BufferLoad) and load.buffer is old:
-                same = all(i is v for i, v in zip(load.indices, axes, strict=True))
-                return BufferLoad(new, tuple(at)) if same else None
-            return None
-
         inside = substitute(transform(n.value, post=own), there)
-        return BufferStore(new, if_then_else(padding, substitute(value, fresh), inside), tuple(at))
+        return BufferStore(new, if_then_else(condition, value, inside), tuple(at))
 
-    body = padded(block.body)
-    init = None if block.init is None else padded(block.init)
-    declared = tuple([substitute(r, there) for r in block.reads])
-    rest = block.iter_vars[old.ndim :]
-    new_axes = [IterVar(Range.from_extent(e), v) for v, e in zip(at, new.shape, strict=True)]
-    new_block = redeclared(block.with_(iter_vars=(*new_axes, *rest), reads=declared, writes=(), body=body, init=init))
+    new_block = block.with_(
+        iter_vars=(*padding.axes(at), *block.iter_vars[old.ndim :]),
+        reads=tuple([substitute(r, there) for r in block.reads]),
+        writes=(),
+        body=padded(block.body),
+        init=None if block.init is None else padded(block.init),
+    )
     inner = tree.loops_above(writer)[old.ndim :]
     loops = [(Var(f"ax{i}", e.dtype), e) for i, e in enumerate(new.shape)]
     values = (*[v for v, _ in loops], *[lp.loop_var for lp in inner])
-    stmt: Stmt = BlockRealize(values, const(True, "bool"), new_block)
+    stmt: Stmt = BlockRealize(values, const(True, "bool"), redeclared(new_block))
     for lp in reversed(inner):
         stmt = lp.with_(body=stmt)
     return top, nest(loops, stmt)

@@ -23,6 +23,7 @@ from ..require.block_preconditions import (
     check_complete_or_reduction,
     check_plain_path,
     check_read_by_blocks_alone,
+    check_writes_first,
     ordered_scope,
 )
 from ..require.independence import check_kinds_for, check_loops_above
@@ -167,7 +168,13 @@ def _check_movable(tree: Tree, scope: Scope, realize: BlockRealize, target: For,
             where=realize,
             hint="do this before loops that no axis uses are put around it",
         )
-    here = scope.order[realize]
+    _check_order(scope, realize)
+    return own
+
+
+def _check_order(scope: Scope, realize: BlockRealize) -> None:
+    """Raise ScheduleError when what the block reads is overwritten later, or what it writes is read before."""
+    name, here = realize.block.name_hint, scope.order[realize]
     for region in realize.block.reads:
         for writer in scope.writers.get(region.buffer, ()):
             if writer is not realize and scope.order[writer] > here:
@@ -177,14 +184,9 @@ def _check_movable(tree: Tree, scope: Scope, realize: BlockRealize, target: For,
                     hint="do this before the block that overwrites it is there, or let this one read a copy (cache_read)",
                 )
     for region in realize.block.writes:
-        for reader in scope.readers.get(region.buffer, ()):
-            if reader is not realize and scope.order[reader] < here:
-                raise ScheduleError(
-                    f"block {reader.block.name_hint!r} reads {region.buffer.name} before block {name!r} writes it",
-                    where=(realize, reader),
-                    hint="the reader needs what was there before: leave the block in its place, or read from a copy (cache_read)",
-                )
-    return own
+        readers = [r for r in scope.readers.get(region.buffer, ()) if r is not realize]
+        hint = "the reader needs what was there before: leave the block in its place, or read from a copy (cache_read)"
+        check_writes_first(scope, realize, readers, region.buffer, hint)
 
 
 def _check_partners(

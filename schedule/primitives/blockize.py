@@ -13,6 +13,7 @@ from ...tir.stmt import Block, BlockRealize, For, SeqStmt, Stmt, seq
 from ...tir.walk import substitute
 from ..edit.block_division import DividedBlock, divide_block, nest_again, outer_regions, union_regions
 from ..edit.blockized_loops import blockized, check_direct, place_name
+from ..edit.statement_edits import children_of
 from ..errors import ScheduleError, bad_argument
 from ..handles import BlockRV
 from ..primitive import primitive
@@ -95,34 +96,9 @@ def _side_by_side(tree: Tree, blocks: Sequence[BlockRealize], preserve_unit_iter
                 hint="decompose_reduction first",
             )
     top = _meeting_point(tree, blocks)
-    beside = [r for r in blocks if not tree.is_below(r, top.body)]
-    if beside:
-        raise ScheduleError(
-            f"block {beside[0].block.name_hint!r} stands in the init of {place_name(top)}", where=blocks,
-            hint="blocks that become one stand side by side",
-        )  # fmt: skip
-    children = top.body.seq if isinstance(top.body, SeqStmt) else (top.body,)
-    places: list[tuple[int, BlockRealize]] = []
-    for realize in blocks:
-        child = tree.child_of(top.body if isinstance(top.body, SeqStmt) else top, realize)
-        places.append((next(i for i, c in enumerate(children) if c is child), realize))
-        inside = list(blocks_below(child))
-        if inside != [realize]:
-            raise ScheduleError(
-                f"{', '.join(repr(r.block.name_hint) for r in inside)} share loops below {place_name(top)}",
-                where=inside,
-                hint="blocks that become one stand side by side",
-            )
-        if child is not realize:
-            check_direct(tree, realize, child)
-    places.sort(key=lambda p: p[0])
+    children = children_of(top.body)
+    places = _places(tree, blocks, top)
     first, last = places[0][0], places[-1][0]
-    if last - first + 1 != len(places):
-        stranger = next(c for i, c in enumerate(children[first:last], first) if i not in {p for p, _ in places})
-        raise ScheduleError(
-            "the blocks do not follow one another", where=[stranger, *[r for _, r in places]],
-            hint="name the blocks in between as well",
-        )  # fmt: skip
     ordered = [realize for _, realize in places]
     names = [r.block.name_hint for r in ordered]
     shared: DividedBlock | None = None
@@ -154,6 +130,41 @@ def _side_by_side(tree: Tree, blocks: Sequence[BlockRealize], preserve_unit_iter
     new = BlockRealize(shared.values, shared.predicate, block)
     rest = seq(*children[:first], new, *children[last + 1 :])
     return tree.replace({top.body: rest}), BlockRV(name)
+
+
+def _places(tree: Tree, blocks: Sequence[BlockRealize], top: For | Block) -> list[tuple[int, BlockRealize]]:
+    """Return the blocks with their positions in ``top``, in order; ScheduleError unless they follow each other."""
+    beside = [r for r in blocks if not tree.is_below(r, top.body)]
+    if beside:
+        raise ScheduleError(
+            f"block {beside[0].block.name_hint!r} stands in the init of {place_name(top)}",
+            where=blocks,
+            hint="blocks that become one stand side by side",
+        )
+    children = children_of(top.body)
+    places: list[tuple[int, BlockRealize]] = []
+    for realize in blocks:
+        child = tree.child_of(top.body if isinstance(top.body, SeqStmt) else top, realize)
+        places.append((next(i for i, c in enumerate(children) if c is child), realize))
+        inside = list(blocks_below(child))
+        if inside != [realize]:
+            raise ScheduleError(
+                f"{', '.join(repr(r.block.name_hint) for r in inside)} share loops below {place_name(top)}",
+                where=inside,
+                hint="blocks that become one stand side by side",
+            )
+        if child is not realize:
+            check_direct(tree, realize, child)
+    places.sort(key=lambda p: p[0])
+    first, last = places[0][0], places[-1][0]
+    if last - first + 1 != len(places):
+        stranger = next(c for i, c in enumerate(children[first:last], first) if i not in {p for p, _ in places})
+        raise ScheduleError(
+            "the blocks do not follow one another",
+            where=[stranger, *[r for _, r in places]],
+            hint="name the blocks in between as well",
+        )
+    return places
 
 
 def _meeting_point(tree: Tree, blocks: Sequence[BlockRealize]) -> For | Block:

@@ -186,6 +186,13 @@ class _Candidates:
         at = next((i for i, c in enumerate(self.found) if c.size < size), len(self.found))
         self.found.insert(at, _Candidate(e, self.analyzer.simplify(e), count, size))
 
+    def divide_rare(self, least: int) -> None:
+        """Add the parts of each expression that occurs less than ``least`` times."""
+        for c in self.found:  # which grows behind the place: parts are smaller
+            parts = [part for child in c.expr.children() for part in self.largest(child)] if c.count < least else []
+            for part in parts:
+                self.add(part, c.count)
+
 
 def _choose(func: PrimFunc, block: Block, least: int) -> list[_Candidate]:
     """Return the expressions that become tables, largest first, and in order of evaluation among those of one size."""
@@ -195,14 +202,7 @@ def _choose(func: PrimFunc, block: Block, least: int) -> list[_Candidate]:
         all_of_it = _Candidates([iv.var for iv in block.iter_vars], symbols_of(func))
         for e in all_of_it.largest(store):
             all_of_it.add(e, 1)
-        i = 0
-        while i < len(all_of_it.found):
-            c = all_of_it.found[i]
-            if c.count < least:
-                for child in c.expr.children():
-                    for part in all_of_it.largest(child):
-                        all_of_it.add(part, c.count)
-            i += 1
+        all_of_it.divide_rare(least)
         for n in post_order(store.value):
             c_or_none = all_of_it.find(n) if isinstance(n, Expr) and all_of_it.eligible(n) else None
             if c_or_none is None or c_or_none.count < least:

@@ -114,7 +114,7 @@ def pad_einsum(func: PrimFunc, block: str, padding: Sequence[int]) -> PrimFunc:
     }
     for region in (*realize.block.reads, *realize.block.writes):
         _check_shape(realize, region, region in realize.block.writes, extents, copies, analyzer)
-    return _rewrite(func, tree, scope, realize, extents, loops, copies, analyzer)
+    return _rewrite(tree, scope, realize, extents, loops, copies, analyzer)
 
 
 def _checked_padding(realize: BlockRealize, padding: Any) -> list[int]:
@@ -315,7 +315,6 @@ def _check_shape(
 
 
 def _rewrite(
-    func: PrimFunc,
     tree: Tree,
     scope: Scope,
     realize: BlockRealize,
@@ -338,7 +337,7 @@ def _rewrite(
     after: list[Stmt] = []
     for region in (*block.reads, *block.writes):
         if region.buffer in copies:
-            names.append(unique_block_name(func, copies[region.buffer].name, names))
+            names.append(unique_block_name(tree.func, copies[region.buffer].name, names))
             if region in block.writes:
                 after.append(_copy(copies[region.buffer], region.buffer, names[-1], analyzer, back=True))
             else:

@@ -83,38 +83,8 @@ def rfactor(func: PrimFunc, loop: Var, factor_axis: int) -> tuple[PrimFunc, Bloc
     """
     tree = tree_of(func)
     target = find_loop(tree, loop)
-    below = list(blocks_below(target.body))
-    if len(below) != 1:
-        raise ScheduleError(
-            f"loop {loop.name} has {len(below)} blocks under it, rfactor works on one",
-            where=(target, *below),
-            hint="choose a loop with one block under it",
-        )
-    realize = below[0]
-    name = realize.block.name_hint
-    check_reduction(tree, realize)
-    check_plain_path(tree, realize)
-    loops = tree.loops_above(realize)
-    unit = is_const_int(target.extent, 1) and not any(uses_var(v, loop) for v in realize.iter_values)
-    if not unit and not is_reduce_loop(realize, target):
-        raise ScheduleError(
-            f"loop {loop.name} does not carry the reduction of block {name!r}", where=(target, realize),
-            hint="its reduction loops: "
-            + (", ".join(lp.loop_var.name for lp in loops if is_reduce_loop(realize, lp)) or "none"),
-        )  # fmt: skip
-    if target.kind not in ("serial", "unrolled"):
-        raise ScheduleError(f"loop {loop.name} is {target.kind} already", where=target, hint="rfactor first")
-    if not is_const_int(target.min, 0):
-        raise ScheduleError(
-            f"loop {loop.name} starts at {target.min}, not at 0", where=target, hint="let the loop start at 0"
-        )
-    around = {lp.loop_var for lp in loops}
-    if any(isinstance(n, BufferLoad) or (isinstance(n, Var) and n in around) for n in pre_order(target.extent)):
-        raise ScheduleError(
-            f"the extent {target.extent} of loop {loop.name} changes, so that no buffer of one size holds its partial results",
-            where=target,
-            hint="split the loop by a constant factor, and rfactor the inner loop",
-        )
+    realize = _reduced_block(tree, target)
+    name, loops = realize.block.name_hint, tree.loops_above(realize)
     own = _own_loops(tree, realize, loops)
     if target not in own:
         raise ScheduleError(
@@ -154,6 +124,44 @@ def rfactor(func: PrimFunc, loop: Var, factor_axis: int) -> tuple[PrimFunc, Bloc
         {scope: allocating(*partial)},
     )
     return new, BlockRV(rf_name)
+
+
+def _reduced_block(tree: Tree, target: For) -> BlockRealize:
+    """Return the only block under a loop that carries its reduction; ScheduleError for another loop."""
+    loop = target.loop_var
+    below = list(blocks_below(target.body))
+    if len(below) != 1:
+        raise ScheduleError(
+            f"loop {loop.name} has {len(below)} blocks under it, rfactor works on one",
+            where=(target, *below),
+            hint="choose a loop with one block under it",
+        )
+    realize = below[0]
+    name = realize.block.name_hint
+    check_reduction(tree, realize)
+    check_plain_path(tree, realize)
+    loops = tree.loops_above(realize)
+    unit = is_const_int(target.extent, 1) and not any(uses_var(v, loop) for v in realize.iter_values)
+    if not unit and not is_reduce_loop(realize, target):
+        raise ScheduleError(
+            f"loop {loop.name} does not carry the reduction of block {name!r}", where=(target, realize),
+            hint="its reduction loops: "
+            + (", ".join(lp.loop_var.name for lp in loops if is_reduce_loop(realize, lp)) or "none"),
+        )  # fmt: skip
+    if target.kind not in ("serial", "unrolled"):
+        raise ScheduleError(f"loop {loop.name} is {target.kind} already", where=target, hint="rfactor first")
+    if not is_const_int(target.min, 0):
+        raise ScheduleError(
+            f"loop {loop.name} starts at {target.min}, not at 0", where=target, hint="let the loop start at 0"
+        )
+    around = {lp.loop_var for lp in loops}
+    if any(isinstance(n, BufferLoad) or (isinstance(n, Var) and n in around) for n in pre_order(target.extent)):
+        raise ScheduleError(
+            f"the extent {target.extent} of loop {loop.name} changes, so that no buffer of one size holds its partial results",
+            where=target,
+            hint="split the loop by a constant factor, and rfactor the inner loop",
+        )
+    return realize
 
 
 def _own_loops(tree: Tree, realize: BlockRealize, loops: Sequence[For]) -> list[For]:

@@ -18,7 +18,7 @@ from ...tir.stmt import Block, BufferStore, For
 from ..edit.buffer_arguments import home_of, named_buffer
 from ..edit.buffer_replacement import separated
 from ..edit.index_map_arguments import as_recorded, block_name, sized_analyzer
-from ..edit.layout_padding import fill_padding, pad_of
+from ..edit.layout_padding import Padding, fill_padding, pad_of
 from ..errors import ScheduleError
 from ..index_map import IndexMap
 from ..primitive import primitive
@@ -143,7 +143,7 @@ def transform_layout(
     if pad_value is not None:
         pad_value = pad_of(func, old, places, pad_value)
     if pad_value is not None and tests:
-        func = fill_padding(func, realize, old, new, back, tests, places, pad_value, root)
+        func = fill_padding(func, realize, Padding(old, new, back, tests, places, pad_value), root)
     return _rewrite(func, old, new, mapping, fits=not tests)
 
 
