@@ -6,11 +6,11 @@ Primitives ask the analyses of :mod:`tilewright.tir.analysis`, state what they n
 :mod:`.edit`.
 """
 
+from ..tir.reducers import register_reducer
 from . import primitives as _primitives  # noqa: F401  (registers them)
 from .errors import ScheduleError
 from .handles import BlockRV, ExprRV, LoopRV
 from .primitive import primitive
-from .reducers import register_reducer
 from .schedule import Schedule
 from .tensor_intrin import TensorIntrin
 from .trace import Instruction, Trace

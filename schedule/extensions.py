@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..tir.reducers import REDUCERS
 from .primitive import REGISTRY
-from .reducers import REDUCERS
 from .tensor_intrin import TensorIntrin
 from .trace import Trace
 

@@ -9,13 +9,13 @@ from typing import Any
 from ..tir.analysis.access import Access, opaque_buffers
 from ..tir.analysis.accessed_boxes import all_accessed_boxes
 from ..tir.analysis.dependence import Conflict
+from ..tir.analysis.reduction_updates import find_reducer, updates_of
 from ..tir.analysis.region_cover import why_not_covered
 from ..tir.analysis.tree import Tree, blocks_below
 from ..tir.buffer import Buffer
 from ..tir.expr import BufferLoad, Expr, IterVar, Var
 from ..tir.stmt import Block, BlockRealize, For, Stmt, While
 from ..tir.walk import loads_and_stores, pre_order
-from .reducers import find_reducer, updates_of
 
 
 def binding_block(store: Access, other: Access, variables: Iterable[Var]) -> BlockRealize | None:

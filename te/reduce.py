@@ -14,12 +14,10 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..tir.expr import And, CommReducer, Expr, IntImm, IterVar, Or, Range, Reduce, Var, const, convert, match_types
+from ..tir.expr import CommReducer, Expr, IntImm, IterVar, Range, Reduce, Var, const, convert, match_types
 from ..tir.op import all_ as all_of
 from ..tir.op import any_ as any_of
-from ..tir.op import max_ as larger
-from ..tir.op import max_value_of, min_value_of
-from ..tir.op import min_ as smaller
+from ..tir.reducers import ALL, ANY, MAX, MIN, PROD, SUM, Reducer
 
 
 def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "") -> IterVar:
@@ -150,12 +148,17 @@ def _axes(name: str, axis: Any) -> tuple[IterVar, ...]:
     return axes
 
 
-sum_ = comm_reducer(lambda x, y: x + y, lambda t: const(0, t), name="sum")
-prod = comm_reducer(lambda x, y: x * y, lambda t: const(1, t), name="prod")
-max_ = comm_reducer(larger, min_value_of, name="max")
-min_ = comm_reducer(smaller, max_value_of, name="min")
-_some = comm_reducer(lambda x, y: Or(x, y), lambda t: const(False, t), name="any")
-_every = comm_reducer(lambda x, y: And(x, y), lambda t: const(True, t), name="all")
+def reduction_by(reducer: Reducer) -> Callable[..., Any]:
+    """Returns the reduction by a known reducer, as :func:`comm_reducer` does for a combination of one's own."""
+    if reducer.arity > 1:
+        return comm_reducer(reducer.combine, lambda *dtypes: reducer.identity(dtypes), reducer.name)
+    return comm_reducer(
+        lambda x, y: reducer.combine((x,), (y,))[0], lambda dtype: reducer.identity((dtype,))[0], reducer.name
+    )
+
+
+sum_, prod, max_, min_ = map(reduction_by, (SUM, PROD, MAX, MIN))
+_some, _every = reduction_by(ANY), reduction_by(ALL)
 
 
 def any_(*conds: Any, axis: Any = None, where: Any = None, init: Any = None) -> Any:

@@ -6,12 +6,10 @@ from collections.abc import Callable
 
 from ...tir import op
 from ...tir.arith import Analyzer, conjuncts
-from ...tir.dtype import DType, max_value, min_value
 from ...tir.equal import structural_equal
 from ...tir.expr import (
     GT,
     LT,
-    Add,
     And,
     BinaryOp,
     Broadcast,
@@ -19,14 +17,12 @@ from ...tir.expr import (
     Call,
     Expr,
     IntImm,
-    Max,
-    Min,
-    Mul,
     Select,
     Var,
     const,
 )
 from ...tir.function import PrimFunc
+from ...tir.reducers import REDUCERS
 from ...tir.stmt import BufferStore, For, IfThenElse, Stmt
 from ...tir.walk import transform, uses_var
 from .lanes import NotVectorizable
@@ -35,12 +31,7 @@ from .vector_expressions import vectorize_expr
 
 HORIZONTAL = "tir.horizontal_reduce"
 
-_REDUCERS: dict[type[BinaryOp], str] = {
-    Add: "tir.vector_reduce_add",
-    Mul: "tir.vector_reduce_mul",
-    Max: "tir.vector_reduce_max",
-    Min: "tir.vector_reduce_min",
-}
+_REDUCERS = {row.node: row for row in REDUCERS if row.lanes is not None}
 
 
 def lower_horizontal(func: PrimFunc) -> PrimFunc:
@@ -119,18 +110,18 @@ def _parted(cond: Expr | None, lane: Var) -> tuple[Expr | None, Expr | None]:
 
 def _of_terms(loop: For, value: Expr, mask: Expr | None, is_self: Callable[[Expr], bool]) -> Expr | None:
     """Returns ``s = s + x`` over the lanes of ``mask`` as one operation."""
-    if type(value) not in _REDUCERS:
+    reducer = _REDUCERS.get(type(value)) if isinstance(value, BinaryOp) else None
+    if not isinstance(value, BinaryOp) or reducer is None or reducer.lanes is None:
         return None
-    assert isinstance(value, BinaryOp)
     old, term = (value.a, value.b) if is_self(value.a) else (value.b, value.a)
     if not is_self(old):
         return None
     lanes = int(loop.extent)  # type: ignore[call-overload]
     vector = vectorize_expr(term, loop.loop_var, loop.min, lanes, mask)
     if mask is not None:
-        identity = const(_identity(type(value), term.dtype), term.dtype.with_lanes(lanes))
+        identity = const(reducer.starts_from[0].neutral(term.dtype), term.dtype.with_lanes(lanes))
         vector = Select(mask, vector, identity)
-    return type(value)(old, Call(_REDUCERS[type(value)], (vector,), term.dtype))
+    return type(value)(old, reducer.lanes(vector))
 
 
 def _of_numbers(loop: For, value: Select, mask: Expr | None) -> Expr | None:
@@ -148,13 +139,3 @@ def _of_numbers(loop: For, value: Select, mask: Expr | None) -> Expr | None:
         better = And(mask, better)
     name = "tir.vector_reduce_fmax" if isinstance(test, GT) else "tir.vector_reduce_fmin"
     return Call(name, (Select(better, vector, start),), term.dtype)
-
-
-def _identity(kind: type[BinaryOp], dtype: DType) -> int | float:
-    if kind is Add:
-        return 0
-    if kind is Mul:
-        return 1
-    if dtype.is_float:
-        return float("-inf") if kind is Max else float("inf")
-    return min_value(dtype) if kind is Max else max_value(dtype)

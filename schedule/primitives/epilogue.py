@@ -4,6 +4,7 @@ value."""
 from __future__ import annotations
 
 from ...tir.analysis.declared_regions import redeclared
+from ...tir.analysis.reduction_updates import find_reducer
 from ...tir.analysis.region_cover import reduces_once
 from ...tir.analysis.scope import Scope, is_output_block
 from ...tir.analysis.tree import Tree, tree_of
@@ -14,7 +15,6 @@ from ...tir.structure import same
 from ...tir.walk import loads_and_stores, pre_order, substitute
 from ..errors import ScheduleError
 from ..primitive import primitive
-from ..reducers import find_reducer
 from ..require.block_form import check_no_pointers, check_whole_domain, the_store
 from ..require.block_preconditions import (
     check_complete,
@@ -26,8 +26,6 @@ from ..require.block_preconditions import (
 )
 from ..require.independence import check_loops_above
 from ..require.lookup import find_block, scope_around
-
-_COMBINES: dict[str, type] = {"sum": Add, "prod": Mul, "max": Max, "min": Min}
 
 
 @primitive
@@ -177,14 +175,14 @@ def _pattern(
     """Return the operation, the operand of the reduction in each step, and the operand of the epilogue."""
     temp, name = update.buffer, epilogue.block.name_hint
     found = find_reducer([start.value], [BufferLoad(temp, update.indices)], [update.value])
-    if found is None or found[0].name not in _COMBINES:
+    combine = None if found is None else found[0].node
+    if found is None or combine is None or combine not in (Add, Mul, Max, Min):
         raise ScheduleError(
             f"block {reduction.block.name_hint!r} is not a sum, product, maximum or minimum from its start value",
             where=reduction,
             hint="known reductions start from their identity and combine one value per step",
         )
     kind = found[0].name
-    combine = _COMBINES[kind]
     uses = sum(_loads(a, temp) for a in loads_and_stores(last.value))  # type: ignore[arg-type]
     if uses != 1:
         raise ScheduleError(

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...tir.analysis.access import opaque_buffers
 from ...tir.analysis.footprint import analyzer_at
+from ...tir.analysis.reduction_updates import find_reducer
 from ...tir.analysis.scope import Scope
 from ...tir.analysis.tree import Tree, tree_of, unique_block_name
 from ...tir.arith import Analyzer
@@ -40,7 +41,6 @@ from ..edit.element_blocks import element_block, in_own_loops
 from ..edit.statement_edits import allocating
 from ..errors import ScheduleError
 from ..primitive import primitive
-from ..reducers import find_reducer
 from ..require.block_form import nest_of_its_own, own_nest
 from ..require.block_preconditions import check_only_writer, check_plain_path, ordered_scope
 from ..require.lookup import find_block

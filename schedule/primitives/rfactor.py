@@ -37,7 +37,7 @@ def rfactor(func: PrimFunc, loop: Var, factor_axis: int) -> tuple[PrimFunc, Bloc
     ``B_rf``; the loops of ``B`` keep their variables, those of ``B_rf`` are new.
 
     Applies to a reduction block that is alone under its reduction loops, whose reduction is a known one (see
-    :mod:`tilewright.schedule.reducers`, also for the effects of reordering). ``loop`` may also be a loop of one
+    :mod:`tilewright.tir.reducers`, also for the effects of reordering). ``loop`` may also be a loop of one
     iteration that no axis uses. Under a predicate such as ``k0 * 16 + k1 < n`` a partial result may have no element,
     unless the first iteration of the other reduction loops is complete. Then the element is replaced by
     ``T.if_then_else(k0 * 16 + k1 < n, element, identity)``, so that each partial result has a start value.

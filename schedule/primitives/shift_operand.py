@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...tir.analysis.access import opaque_buffers
+from ...tir.analysis.reduction_updates import find_reducer
 from ...tir.analysis.tree import tree_of, unique_block_name
 from ...tir.buffer import Buffer
 from ...tir.expr import BufferLoad, Cast, Expr, IterVar, Mul, Range, Var, const
@@ -17,7 +18,6 @@ from ..edit.statement_edits import allocating
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive
-from ..reducers import find_reducer
 from ..require.block_form import check_from_zero, nest_of_its_own
 from ..require.block_preconditions import check_plain_path, check_reduction, ordered_scope
 from ..require.lookup import find_block

@@ -3,9 +3,9 @@ import pytest
 
 from tilewright import te
 from tilewright.schedule import Schedule, ScheduleError, register_reducer
-from tilewright.schedule.reducers import REDUCERS
 from tilewright.tir import parse
 from tilewright.tir.interpret import interpret
+from tilewright.tir.reducers import REDUCERS
 
 
 def test_decompose_reduction(matmul, same, agree, replays):

@@ -5,13 +5,14 @@ import pytest
 
 from tilewright import te
 from tilewright.codegen.machine.target import Target
-from tilewright.schedule import Schedule, ScheduleError, TensorIntrin, Trace, reducers, tensor_intrin
+from tilewright.schedule import Schedule, ScheduleError, TensorIntrin, Trace, tensor_intrin
 from tilewright.schedule.extensions import needs_additions
 from tilewright.schedule.primitive import REGISTRY, PrimitiveMethods, primitive
-from tilewright.schedule.reducers import register_reducer
+from tilewright.tir import reducers
 from tilewright.tir.expr import Add
 from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse
+from tilewright.tir.reducers import register_reducer
 from tilewright.tuner import Costs, Group, LocalRunner, Part, ScheduleRule, tune
 from tilewright.tuner.measure import worker
 from tilewright.tuner.measure.inputs import compare, tolerance

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ....tir.dtype import DType, max_value
-from ....tir.expr import And, Expr, IterVar, Or, Range, cast, const, convert
-from ....tir.op import infinity, min_value_of, select
+from ....tir.expr import Expr, IterVar, Range, cast, const, convert
+from ....tir.reducers import ARGMAX, ARGMIN
 from ...compute import compute
-from ...reduce import comm_reducer, max_, min_, reduce_axis, sum_
+from ...reduce import max_, min_, reduce_axis, reduction_by, sum_
 from ...reduce import prod as product
 from ...tensor import Tensor
 from .operator_arguments import (
@@ -118,27 +117,12 @@ def _arg_extreme(op: str, x: Tensor, axis: Any, keepdims: bool, dtype: str, name
     if axis is not None:
         axis = normalize_axis(op, axis, x.ndim)
 
-    def better(a: Expr, b: Expr) -> Expr:
-        return a > b if op == "argmax" else a < b
-
-    def combine(a: Any, b: Any) -> Any:
-        first = Or(better(a[1], b[1]), And(a[1].equal(b[1]), a[0] < b[0]))
-        return select(first, a[0], b[0]), select(better(a[1], b[1]), a[1], b[1])
-
-    def identity(index_type: str, value_type: str) -> Any:
-        worst: Any
-        if DType(value_type).is_float:
-            worst = infinity(value_type) if op == "argmin" else const(float("-inf"), value_type)
-        else:
-            worst = const(max_value(value_type), value_type) if op == "argmin" else min_value_of(value_type)
-        return const(max_value(index_type), index_type), worst
-
     def position(axes: Sequence[int], loops: Sequence[IterVar]) -> Expr:
         at: Expr = const(0)
         for a, loop in zip(axes, loops, strict=True):
             at = at * x.shape[a] + loop.var
         return cast(dtype, convert(at))
 
-    reducer = comm_reducer(combine, identity, name=op)
+    reducer = reduction_by(ARGMAX if op == "argmax" else ARGMIN)
     pair = reduce_over(op, x, axis, keepdims, name, lambda e, k: reducer(e, axis=k), position)
     return pair[0]

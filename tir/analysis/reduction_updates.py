@@ -1,121 +1,18 @@
-"""This module knows the reductions that may be divided: their combination and their identity.
-
-To call a reduction one of these is to say that its combination may be applied in any order and grouping. That holds
-exactly for integers, minima and maxima. A float sum or product then rounds differently, and an argmax that prefers
-either side of a tie may name another of the equal elements. The maximum that ignores NaN, ``x > best ? x : best`` from
-the lowest value on, is one too. With the operands exchanged, its result would depend on the order.
-"""
+"""This module finds the updates of a reduction in a block's body, and the reducer that they apply."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Any
 
-from ..tir.buffer import Buffer
-from ..tir.dtype import max_value, min_value
-from ..tir.equal import structural_equal
-from ..tir.expr import Add, And, Cast, Expr, FloatImm, IntImm, Max, Min, Mul, Or, Select, Var
-from ..tir.stmt import BufferStore, IfThenElse, LetStmt, SeqStmt, Stmt
-from ..tir.walk import loads_and_stores, substitute
-
-Values = tuple[Expr, ...]
-
-
-@dataclass(frozen=True)
-class Reducer:
-    """A ``Reducer`` combines tuples of ``arity`` values by ``combine(lhs, rhs)``; ``starts`` tells its identity.
-
-    ``starts(values)`` returns whether constants are values to start from.
-    """
-
-    name: str
-    arity: int
-    combine: Callable[[Values, Values], Values]
-    starts: Callable[[Values], bool]
-    either_way: bool = True
-    """True when an update may have the accumulated value on the right."""
-
-
-REDUCERS: list[Reducer] = []
-
-
-def register_reducer(
-    name: str,
-    arity: int,
-    combine: Callable[[Values, Values], Values],
-    starts: Callable[[Values], bool],
-    either_way: bool = True,
-) -> Reducer:
-    """Register one more reduction for ``rfactor``.
-
-    ``combine`` must be associative and commutative, and ``combine(start, x)`` must be x.
-    """
-    reducer = Reducer(name, arity, combine, starts, either_way)
-    REDUCERS.append(reducer)
-    return reducer
-
-
-def _number(e: Expr) -> float | int | None:
-    if isinstance(e, Cast):
-        return _number(e.value)
-    return e.value if isinstance(e, (IntImm, FloatImm)) else None
-
-
-def _is(value: float) -> Callable[[Values], bool]:
-    return lambda start: _number(start[0]) == value
-
-
-def _lowest(position: int) -> Callable[[Values], bool]:
-    def test(start: Values) -> bool:
-        value = _number(start[position])
-        return value is not None and value <= min_value(start[position].dtype)
-
-    return test
-
-
-def _highest(position: int) -> Callable[[Values], bool]:
-    def test(start: Values) -> bool:
-        value = _number(start[position])
-        return value is not None and value >= max_value(start[position].dtype)
-
-    return test
-
-
-def _first_where(keep: Callable[[Any, Any], Expr], keep_value: Callable[[Any, Any], Expr]) -> Any:
-    """Return the combination of (index, value) pairs that keeps the left one where ``keep`` says so."""
-
-    def combine(x: Values, y: Values) -> Values:
-        return Select(keep(x, y), x[0], y[0]), Select(keep_value(x, y), x[1], y[1])
-
-    return combine
-
-
-register_reducer("sum", 1, lambda x, y: (Add(x[0], y[0]),), _is(0))
-register_reducer("prod", 1, lambda x, y: (Mul(x[0], y[0]),), _is(1))
-register_reducer("max", 1, lambda x, y: (Max(x[0], y[0]),), _lowest(0))
-register_reducer("min", 1, lambda x, y: (Min(x[0], y[0]),), _highest(0))
-register_reducer("largest number", 1, lambda x, y: (Select(y[0] > x[0], y[0], x[0]),), _lowest(0), either_way=False)
-register_reducer("smallest number", 1, lambda x, y: (Select(y[0] < x[0], y[0], x[0]),), _highest(0), either_way=False)
-register_reducer("any", 1, lambda x, y: (Or(x[0], y[0]),), _is(0))
-register_reducer("all", 1, lambda x, y: (And(x[0], y[0]),), _is(1))
-for _name, _side, _start in (("argmax", "GE", _lowest(1)), ("argmin", "LE", _highest(1))):
-    if _side == "GE":
-        _or_equal, _strict = (lambda x, y: x[1] >= y[1]), (lambda x, y: x[1] > y[1])
-    else:
-        _or_equal, _strict = (lambda x, y: x[1] <= y[1]), (lambda x, y: x[1] < y[1])
-
-    def _lexicographic(x: Values, y: Values, strict: Any = _strict) -> Expr:
-        return Or(strict(x, y), And(x[1].equal(y[1]), x[0] < y[0]))
-
-    for _keep, _value in (
-        (_or_equal, _or_equal),
-        (_strict, _strict),
-        (_lexicographic, _or_equal),
-        (_lexicographic, _strict),
-    ):
-        register_reducer(_name, 2, _first_where(_keep, _value), _start)
+from ..buffer import Buffer
+from ..equal import structural_equal
+from ..expr import Expr, Var
+from ..reducers import REDUCERS, Reducer, Values
+from ..stmt import BufferStore, IfThenElse, LetStmt, SeqStmt, Stmt
+from ..walk import loads_and_stores, substitute
 
 
 @dataclass(frozen=True, slots=True, eq=False)
