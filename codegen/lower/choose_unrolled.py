@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...tir.expr import IntImm, const
+from ...tir.expr import IntImm
 from ...tir.function import PrimFunc
 from ...tir.stmt import AttrStmt, BufferStore, Evaluate, For, Stmt, While
+from .loop_annotations import UNROLL_EXPLICIT, UNROLL_STEPS, steps_number
 
-MOST_STEPS = "pragma_auto_unroll_max_step"
-EXPLICIT = "pragma_unroll_explicit"
 _DEEPEST = 8
 """The greatest depth of nested loops that are chosen, TVM's ``auto_max_depth``."""
 
@@ -39,16 +38,6 @@ def choose_unrolled(func: PrimFunc) -> PrimFunc:
     return func.with_body(_Chooser(0, True).visit(func.body)[0])
 
 
-def with_pragmas_of(loop: For, body: Stmt) -> Stmt:
-    """Returns ``body`` with the pragmas of ``loop`` that concern everything inside it, for use when the loop itself is
-    removed."""
-    for key in (MOST_STEPS, EXPLICIT):
-        if key in loop.annotations:
-            number = _number(loop.annotations[key], key, f"loop {loop.loop_var.name}")
-            body = AttrStmt(None, key, const(number), body)
-    return body
-
-
 @dataclass(slots=True)
 class _Size:
     """The size of a statement: its stores and calls, the loops that remain around them, and the unrolled loops."""
@@ -67,11 +56,11 @@ class _Chooser:
 
     def visit(self, s: Stmt) -> tuple[Stmt, _Size]:
         """Return ``s`` with its loops chosen, and its size."""
-        if isinstance(s, AttrStmt) and s.attr_key in (MOST_STEPS, EXPLICIT):
+        if isinstance(s, AttrStmt) and s.attr_key in (UNROLL_STEPS, UNROLL_EXPLICIT):
             return self.under({s.attr_key: s.value}, s.attr_key).visit(s.body)
         if isinstance(s, For):
-            if MOST_STEPS in s.annotations or EXPLICIT in s.annotations:
-                rest = {k: v for k, v in s.annotations.items() if k not in (MOST_STEPS, EXPLICIT)}
+            if UNROLL_STEPS in s.annotations or UNROLL_EXPLICIT in s.annotations:
+                rest = {k: v for k, v in s.annotations.items() if k not in (UNROLL_STEPS, UNROLL_EXPLICIT)}
                 return self.under(s.annotations, f"loop {s.loop_var.name}").loop(s.with_(annotations=rest))
             return self.loop(s)
         size = _Size(int(isinstance(s, (BufferStore, Evaluate))))
@@ -90,8 +79,10 @@ class _Chooser:
 
     def under(self, pragmas: Mapping[str, Any], place: str) -> _Chooser:
         """Return the pragmas in force inside a statement that has some of its own."""
-        most = _number(pragmas.get(MOST_STEPS, self.most), MOST_STEPS, place)
-        return _Chooser(most, bool(_number(pragmas.get(EXPLICIT, int(self.explicit)), EXPLICIT, place)))
+        most = steps_number(pragmas.get(UNROLL_STEPS, self.most), UNROLL_STEPS, place)
+        return _Chooser(
+            most, bool(steps_number(pragmas.get(UNROLL_EXPLICIT, int(self.explicit)), UNROLL_EXPLICIT, place))
+        )
 
     def loop(self, s: For) -> tuple[Stmt, _Size]:
         """Return a loop, unrolled where its size allows it, and its size."""
@@ -107,10 +98,3 @@ class _Chooser:
                 trip_count * size.steps, size.loops, size.unrolled + 1
             )
         return s, _Size(size.steps, size.loops + 1, size.unrolled)
-
-
-def _number(value: Any, key: str, place: str) -> int:
-    value = value.value if isinstance(value, IntImm) else value
-    if not isinstance(value, int) or value < 0:
-        raise ValueError(f"{key} of {place} is {value!r}; it is a whole number of at least 0")
-    return int(value)

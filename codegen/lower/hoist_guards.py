@@ -23,9 +23,8 @@ from ...tir.node import Node
 from ...tir.stmt import For, IfThenElse, LetStmt, SeqStmt, Stmt, seq
 from ...tir.walk import pre_order, substitute, transform, vars_in
 from .bound_checks import inner_domains, linear_gap
+from .loop_annotations import TAIL, plain_value
 from .scoped_transform import ScopedTransform
-
-TAIL = "pragma_tail"
 
 _MAX_COPIES = 12
 
@@ -176,8 +175,7 @@ class _Splitter(ScopedTransform):
 
 def _has_edge_code(loop: For) -> bool:
     """Returns whether the edge of a loop gets code of its own. ValueError for an unknown value of the annotation."""
-    wish = loop.annotations.get(TAIL, "peel")
-    wish = getattr(wish, "value", wish)
+    wish = plain_value(loop.annotations.get(TAIL, "peel"))
     if wish not in ("peel", "mask"):
         raise ValueError(f'{TAIL} of loop {loop.loop_var.name} is {wish!r}; it is "peel" or "mask"')
     return bool(wish == "peel")

@@ -26,10 +26,9 @@ from ...tir.reducers import REDUCERS
 from ...tir.stmt import BufferStore, For, IfThenElse, Stmt
 from ...tir.walk import transform, uses_var
 from .lanes import NotVectorizable
+from .loop_annotations import HORIZONTAL, without
 from .masks import any_lane
 from .vector_expressions import vectorize_expr
-
-HORIZONTAL = "tir.horizontal_reduce"
 
 _REDUCERS = {row.node: row for row in REDUCERS if row.lanes is not None}
 
@@ -55,8 +54,7 @@ def lower_horizontal(func: PrimFunc) -> PrimFunc:
     def post(n: object) -> Stmt | None:
         if not (isinstance(n, For) and HORIZONTAL in n.annotations):
             return None
-        rest = {k: v for k, v in n.annotations.items() if k != HORIZONTAL}
-        return _reduce(n) or n.with_(annotations=rest)
+        return _reduce(n) or without(n, HORIZONTAL)
 
     return transform(func, post=post)  # type: ignore[no-any-return]
 

@@ -1,30 +1,31 @@
-"""Inserts prefetches ahead of the accesses of a loop whose annotation asks for them."""
+"""Inserts prefetches into loops whose annotations ask for them."""
 
 from __future__ import annotations
 
-from typing import Any
+import math
 
 from ...tir.arith import Analyzer, linear_coefficients
 from ...tir.buffer import Buffer
-from ...tir.expr import Broadcast, BufferLoad, Call, Expr, IntImm, Ramp, const
+from ...tir.expr import Broadcast, BufferLoad, Call, Expr, IntImm, Min, Ramp, Var, const
 from ...tir.function import PrimFunc
-from ...tir.node import Node
 from ...tir.stmt import AssertStmt, BufferStore, Evaluate, For, IfThenElse, LetStmt, Stmt, While, seq
-from ...tir.walk import post_order, pre_order, substitute, transform_statements, vars_in
+from ...tir.walk import post_order, pre_order, replace_node, substitute, vars_in
 from ..machine.target import Target
+from .loop_annotations import PREFETCH_DISTANCE, PREFETCH_NEXT, plain_value, without
+from .prefetched_lines import divided, iteration_number, largest_nest, lines_read, trip_count
+from .scoped_transform import ScopedTransform
 
-DISTANCE = "pragma_prefetch_distance"
 _NEAR = ("register", "local")
+_MOST_LINES = 64
 
 
 def insert_prefetches(func: PrimFunc, target: Target) -> PrimFunc:
-    """Insert prefetches in loops with ``pragma_prefetch_distance = d``: each iteration prefetches for the d-th
-    iteration after it.
+    """Insert the prefetches that two annotations of loops ask for.
 
-    ``d`` is a number of iterations for every buffer read in the loop, or a dict of numbers by the buffers' names.
-    Prefetches stand before the statement that reads, one per cache line and statement list. With one number for all,
-    buffers in which the loop advances by less than a cache line per iteration are left to the hardware prefetcher,
-    which recognizes such streams.
+    With ``pragma_prefetch_distance = d`` each iteration prefetches for the d-th iteration after it. ``d`` is a number of
+    iterations for every buffer read in the loop, or a dict of numbers by the buffers' names. Prefetches stand before
+    the statement that reads, one per cache line and statement list. With one number for all, buffers in which the loop
+    advances by less than a cache line per iteration are left to the hardware prefetcher, which recognizes such streams.
 
     Before::
 
@@ -36,34 +37,64 @@ def insert_prefetches(func: PrimFunc, target: Target) -> PrimFunc:
         for k in range(64):
             T.prefetch(T.address_of(B[k + 8, 0]), 0, 3)
             ... B[k, 0:16] ...
+
+    With ``pragma_prefetch_next = ["B"]``, while one iteration computes, the part of ``B`` that the next one reads is
+    brought into the second-level cache, evenly spread over the inner loops. This is meant for an operand that comes
+    from beyond that cache and is read or copied in one go: otherwise its first use waits for memory, and memory is idle
+    during all other work. The part may be contiguous, or consist of rows that lie apart. After the last iteration comes
+    the first one of the next iteration of the enclosing loop, if that loop is serial.
+
+    Before (``B`` has 64 floats, 4 cache lines, per iteration of ``p``)::
+
+        for p in T.serial(8, annotations={"pragma_prefetch_next": ["B"]}):
+            for i in range(4):
+                for k in range(4): ... B[p, k, 0:16] ...
+
+    After::
+
+        for p in range(8):
+            for i in range(4):
+                for k in range(4):
+                    T.prefetch(T.address_of(B_flat[(p + 1) * 64 + T.min((i * 4 + k) // 4, 3) * 16]), 0, 2)
+                    ... B[p, k, 0:16] ...
+
+    The nest of inner loops with the most iterations holds these prefetches, whether it reads ``B`` or not. Where the
+    address does not change with the loop, or not evenly with the loops inside, nothing is prefetched.
     """
+    line = target.caches.line
+    views: dict[Buffer, Buffer] = {}
 
-    def post(n: Node) -> Stmt | None:
-        if isinstance(n, For) and DISTANCE in n.annotations:
-            rest = {k: v for k, v in n.annotations.items() if k != DISTANCE}
-            return n.with_(annotations=rest, body=_Inserter(n, target.caches.line).stmt(n.body))
-        return None
+    def annotated(loop: For, scope: ScopedTransform) -> For:
+        if PREFETCH_DISTANCE in loop.annotations:
+            body = _Distance(loop, line).stmt(loop.body)
+            loop = without(loop, PREFETCH_DISTANCE).with_(body=body)
+        if PREFETCH_NEXT in loop.annotations:
+            names = [str(plain_value(name)) for name in loop.annotations[PREFETCH_NEXT]]
+            around = scope.loops[-1] if scope.loops else None
+            loop = without(loop, PREFETCH_NEXT)
+            for name in names:
+                loop = _interleaved(loop, name, around, line, views)
+        return loop
 
-    return transform_statements(func, post)  # type: ignore[no-any-return]
-
-
-def unrolled_distance(wanted: Any, factor: int) -> Any:
-    """Returns the distance in iterations of a loop that was unrolled by ``factor``."""
-    if isinstance(wanted, dict):
-        return {name: unrolled_distance(d, factor) for name, d in wanted.items()}
-    return -(-_number(wanted) // factor)
-
-
-def _number(value: Any) -> int:
-    return int(value.value if isinstance(value, IntImm) else value)
+    return ScopedTransform(after={For: annotated}).function(func)
 
 
-class _Inserter:
-    """The insertion of prefetches into one annotated loop."""
+def _prefetch(buffer: Buffer, indices: tuple[Expr, ...], locality: int) -> Stmt:
+    """Returns the statement that brings the cache line of an element into the cache; ``locality`` 3 is the first
+    level, 2 the second."""
+    address = Call("tir.address_of", (BufferLoad(buffer, indices),), "handle")
+    return Evaluate(Call("tir.prefetch", (address, const(0), const(locality)), "int32"))
+
+
+# -- a number of iterations ahead ----------------------------------------------------------------------------------------
+
+
+class _Distance:
+    """The insertion of prefetches some iterations ahead into one loop."""
 
     def __init__(self, loop: For, line: int) -> None:
         self.var, self.line = loop.loop_var, line
-        self.wanted = loop.annotations[DISTANCE]
+        self.wanted = loop.annotations[PREFETCH_DISTANCE]
         self.analyzer = Analyzer()
         self.asked: list[tuple[Buffer, Expr]] = []
 
@@ -71,19 +102,20 @@ class _Inserter:
         """Return ``s`` with prefetches before the statements that read."""
         if isinstance(s, (For, IfThenElse, While)):
             outer, self.asked = self.asked, []
-            inside: Stmt = s.map_children(lambda c: self.stmt(c) if isinstance(c, Stmt) else c)
+            inside = self.below(s)
             self.asked = outer
             return inside
-        if isinstance(s, (BufferStore, Evaluate, LetStmt, AssertStmt)):
+        if isinstance(s, (BufferStore, Evaluate, LetStmt, AssertStmt)) and not _is_prefetch(s):
             ahead = [self.ahead(load) for part in s.children() if isinstance(part, Expr) for load in _loads(part)]
-            first = [p for p in ahead if p is not None]
-            after: Stmt = s.map_children(lambda c: self.stmt(c) if isinstance(c, Stmt) else c)
-            return seq(*first, after)
+            return seq(*ahead, self.below(s))
+        return self.below(s)
+
+    def below(self, s: Stmt) -> Stmt:
         return s.map_children(lambda c: self.stmt(c) if isinstance(c, Stmt) else c)
 
     def ahead(self, load: BufferLoad) -> Stmt | None:
         """Return the prefetch for one load, or None when it is not wanted or an earlier one covers it."""
-        buffer = load.buffer
+        buffer, simplify = load.buffer, self.analyzer.simplify
         distance = self.distance(buffer)
         if buffer.scope in _NEAR or distance <= 0:
             return None
@@ -94,29 +126,29 @@ class _Inserter:
         place: Expr = const(0, self.var.dtype)
         for index, stride in zip(indices, buffer.element_strides(), strict=True):
             place = place + index * stride
-        place = self.analyzer.simplify(place)
-        size = buffer.dtype.element.bytes
-        if not isinstance(self.wanted, dict):
-            step = linear_coefficients(place, [self.var])
-            if step is not None:
-                by = self.analyzer.simplify(step[0][0])
-                if isinstance(by, IntImm) and abs(by.value) * size < self.line:
-                    return None
-        for other, at in self.asked:
-            gap = self.analyzer.simplify(place - at) if other.data is buffer.data else None
-            if isinstance(gap, IntImm) and abs(gap.value) * size < self.line:
-                return None
+        place = simplify(place)
+        step = None if isinstance(self.wanted, dict) else linear_coefficients(place, [self.var])
+        if step is not None and self.within_line(step[0][0], buffer):
+            return None
+        if any(other.data is buffer.data and self.within_line(place - at, buffer) for other, at in self.asked):
+            return None
         self.asked.append((buffer, place))
         later = {self.var: self.var + const(distance, self.var.dtype)}
-        there = BufferLoad(buffer, tuple([self.analyzer.simplify(substitute(i, later)) for i in indices]))
-        address = Call("tir.address_of", (there,), "handle")
-        return Evaluate(Call("tir.prefetch", (address, const(0), const(3)), "int32"))
+        return _prefetch(buffer, tuple([simplify(substitute(i, later)) for i in indices]), 3)
+
+    def within_line(self, elements: Expr, buffer: Buffer) -> bool:
+        """Return whether a number of elements is less than a cache line."""
+        number = self.analyzer.simplify(elements)
+        return isinstance(number, IntImm) and abs(number.value) * buffer.dtype.element.bytes < self.line
 
     def distance(self, buffer: Buffer) -> int:
         """Return the prefetch distance of a buffer in iterations."""
-        if isinstance(self.wanted, dict):
-            return _number(self.wanted.get(buffer.name, 0))
-        return _number(self.wanted)
+        wanted = self.wanted.get(buffer.name, 0) if isinstance(self.wanted, dict) else self.wanted
+        return int(plain_value(wanted))
+
+
+def _is_prefetch(s: Stmt) -> bool:
+    return isinstance(s, Evaluate) and isinstance(s.value, Call) and s.value.op == "tir.prefetch"
 
 
 def _loads(e: Expr) -> list[BufferLoad]:
@@ -132,3 +164,43 @@ def _first(index: Expr) -> Expr | None:
     elif index.dtype not in ("int32", "int64"):
         return None
     return None if any(isinstance(n, (BufferLoad, Call)) for n in pre_order(index)) else index
+
+
+# -- during the iteration before -----------------------------------------------------------------------------------------
+
+
+def _interleaved(loop: For, name: str, around: For | None, line: int, views: dict[Buffer, Buffer]) -> For:
+    """Returns ``loop`` with prefetches of what its next iteration reads of the buffer ``name``. ``views`` are the flat
+    buffers made so far."""
+    lines, nest = lines_read(loop, name, line), largest_nest(loop)
+    if lines is None or nest is None:
+        return loop
+    count = trip_count(nest)
+    share = -(-lines.count // count)
+    if lines.buffer.strides or not all(isinstance(e, IntImm) for e in lines.buffer.shape) or share > _MOST_LINES:
+        return loop
+    total = math.prod(e.value for e in lines.buffer.shape)  # type: ignore[attr-defined]
+    every = max(1, count // lines.count)  # iterations for the same lines, where there are more iterations than lines
+    first = divided(iteration_number(nest, loop.loop_var.dtype), every) * share
+    most = ((count - 1) // every + 1) * share - 1
+    flat = lines.buffer.with_(name=f"{lines.buffer.name}_flat", shape=(IntImm(total),), data=lines.buffer.data)
+    view = views.setdefault(lines.buffer, flat)
+    following = substitute(lines.start, _next_iteration(loop, around))
+    analyzer = Analyzer()
+    asked = []
+    for n in range(share):
+        at = analyzer.simplify(first + n)
+        if most > lines.count - 1:
+            at = Min(at, const(lines.count - 1, at.dtype))
+        asked.append(_prefetch(view, (analyzer.simplify(following + lines.place(at)),), 2))
+    innermost = nest[-1]
+    return replace_node(loop, innermost, innermost.with_(body=seq(*asked, innermost.body)))  # type: ignore[no-any-return]
+
+
+def _next_iteration(loop: For, around: For | None) -> dict[Var, Expr]:
+    """Returns the values of the loop variables in the following iteration."""
+    after = loop.loop_var + 1
+    if around is None or around.kind != "serial" or not isinstance(loop.extent, IntImm):
+        return {loop.loop_var: after}
+    wrapped = divided(after - loop.min, loop.extent.value)
+    return {loop.loop_var: after - wrapped * loop.extent, around.loop_var: around.loop_var + wrapped}

@@ -10,10 +10,8 @@ from ...tir.node import Node
 from ...tir.stmt import BufferStore, For, IfThenElse, Stmt, seq
 from ...tir.walk import pre_order, substitute, transform
 from ..machine.target import Target
-from .choose_unrolled import with_pragmas_of
-from .insert_prefetches import DISTANCE, unrolled_distance
+from .loop_annotations import PREFETCH_DISTANCE, UNROLL_FACTOR, plain_value, unrolled_distance, with_pragmas_of, without
 
-UNROLL_FACTOR = "pragma_unroll_factor"
 _MAX_VECTORS_AT_ONCE = 4
 
 
@@ -49,12 +47,10 @@ def split_unroll_factors(func: PrimFunc) -> PrimFunc:
     def post(n: Node) -> Stmt | None:
         if not (isinstance(n, For) and UNROLL_FACTOR in n.annotations):
             return None
-        raw = n.annotations[UNROLL_FACTOR]
-        factor = int(raw.value if isinstance(raw, IntImm) else raw)
-        rest = {k: v for k, v in n.annotations.items() if k != UNROLL_FACTOR}
-        loop = n.with_(annotations=rest)
-        if DISTANCE in rest and factor > 1:
-            rest[DISTANCE] = unrolled_distance(rest[DISTANCE], factor)
+        factor, loop = int(plain_value(n.annotations[UNROLL_FACTOR])), without(n, UNROLL_FACTOR)
+        if PREFETCH_DISTANCE in loop.annotations and factor > 1:
+            distance = unrolled_distance(loop.annotations[PREFETCH_DISTANCE], factor)
+            loop = loop.with_(annotations={**loop.annotations, PREFETCH_DISTANCE: distance})
         if factor <= 1 or n.kind != "serial":
             return loop
         if isinstance(n.extent, IntImm) and n.extent.value <= factor:
@@ -64,7 +60,7 @@ def split_unroll_factors(func: PrimFunc) -> PrimFunc:
         trip_count, left = n.extent // factor, n.extent % factor
         at = n.min + outer * factor + inner
         body = For(inner, const(0, dtype), const(factor, dtype), "unrolled", substitute(n.body, {n.loop_var: at}))
-        main = For(outer, const(0, dtype), trip_count, "serial", body, None, rest)
+        main = For(outer, const(0, dtype), trip_count, "serial", body, None, loop.annotations)
         if isinstance(left, IntImm) and left.value == 0:
             return main
         over = Var(f"{n.loop_var.name}_r", dtype)

@@ -21,9 +21,9 @@ from ...tir.node import Node
 from ...tir.stmt import Allocate, AttrStmt, BufferStore, For, IfThenElse, LetStmt, Stmt, While, seq
 from ...tir.walk import pre_order, substitute, transform, vars_in
 from ..machine.target import Target
+from .loop_annotations import NONTEMPORAL, plain_value, without
 from .scoped_transform import ScopedTransform
 
-NONTEMPORAL = "pragma_nontemporal_store"
 NONTEMPORAL_ATTR = "nontemporal_store"
 """The attribute that the emitter reads: 1 around stores whose alignment it has to prove, :data:`ALIGNED` around stores
 whose full vectors are known to be aligned."""
@@ -48,8 +48,7 @@ def mark_nontemporal_stores(func: PrimFunc) -> PrimFunc:
 
     def post(n: Node) -> Stmt | None:
         if isinstance(n, For) and NONTEMPORAL in n.annotations:
-            rest = {k: v for k, v in n.annotations.items() if k != NONTEMPORAL}
-            return _marked(n.with_(annotations=rest), n.annotations[NONTEMPORAL])
+            return _marked(without(n, NONTEMPORAL), n.annotations[NONTEMPORAL])
         if isinstance(n, AttrStmt) and n.attr_key == NONTEMPORAL:
             return _marked(n.body, n.value)
         return None
@@ -58,8 +57,7 @@ def mark_nontemporal_stores(func: PrimFunc) -> PrimFunc:
 
 
 def _marked(body: Stmt, value: object) -> Stmt:
-    wanted = value.value if isinstance(value, IntImm) else value
-    return AttrStmt(None, NONTEMPORAL_ATTR, const(1), body) if wanted else body
+    return AttrStmt(None, NONTEMPORAL_ATTR, const(1), body) if plain_value(value) else body
 
 
 def align_nontemporal_stores(func: PrimFunc, target: Target) -> PrimFunc:

@@ -23,19 +23,27 @@ from ...tir.stmt import Allocate, IfThenElse
 from ...tir.verify import verify
 from ..machine.target import Target
 from .assumptions import drop_assumptions
-from .choose_unrolled import EXPLICIT, MOST_STEPS, choose_unrolled
+from .choose_unrolled import choose_unrolled
 from .compact_buffers import compact_buffers
 from .cut_idle_iterations import cut_idle_iterations
 from .flatten_blocks import flatten_blocks
 from .form_fma import form_fma
 from .hoist_guards import hoist_guards, name_quotients
-from .horizontal_reductions import HORIZONTAL, lower_horizontal
-from .insert_prefetches import DISTANCE, insert_prefetches
-from .interleave_prefetches import NEXT, interleave_prefetches
+from .horizontal_reductions import lower_horizontal
+from .insert_prefetches import insert_prefetches
 from .join_split_indices import join_split_indices
-from .legalize_loops import UNROLL_FACTOR, legalize_vector_loops, remove_unit_loops, split_unroll_factors
+from .legalize_loops import legalize_vector_loops, remove_unit_loops, split_unroll_factors
+from .loop_annotations import (
+    HORIZONTAL,
+    NONTEMPORAL,
+    PREFETCH_DISTANCE,
+    PREFETCH_NEXT,
+    UNROLL_EXPLICIT,
+    UNROLL_FACTOR,
+    UNROLL_STEPS,
+)
 from .lower_math import LOWERED, lower_math
-from .nontemporal_stores import NONTEMPORAL, NONTEMPORAL_ATTR, align_nontemporal_stores, mark_nontemporal_stores
+from .nontemporal_stores import NONTEMPORAL_ATTR, align_nontemporal_stores, mark_nontemporal_stores
 from .place_init import place_init
 from .program_contents import HALF, INIT, MASK, UNROLLED, VECTORIZED, Content, contents
 from .promote_registers import promote_registers
@@ -89,7 +97,7 @@ PASSES: tuple[Pass, ...] = (
     _step(split_unroll_factors, [UNROLL_FACTOR], [UNROLLED]),
     _step(cut_idle_iterations, [IfThenElse]),
     _step(simplify),
-    _step(choose_unrolled, [MOST_STEPS, EXPLICIT], [UNROLLED]),
+    _step(choose_unrolled, [UNROLL_STEPS, UNROLL_EXPLICIT], [UNROLLED]),
     _step(name_quotients, _GUARDS),
     _step(hoist_guards, _GUARDS),
     _step(join_split_indices, [VECTORIZED]),
@@ -99,8 +107,7 @@ PASSES: tuple[Pass, ...] = (
     _step(vectorize_loops, [VECTORIZED], [MASK]),
     _step(unroll_loops, [UNROLLED, MASK, "tir.if_then_else"]),
     _step(promote_registers, [Allocate]),
-    _step(insert_prefetches, [DISTANCE], target=True),
-    _step(interleave_prefetches, [NEXT], target=True),
+    _step(insert_prefetches, [PREFETCH_DISTANCE, PREFETCH_NEXT], target=True),
 )
 
 PLAIN_PASSES: tuple[Pass, ...] = tuple([

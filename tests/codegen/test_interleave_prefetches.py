@@ -9,7 +9,7 @@ import pytest
 
 from tilewright.codegen import Target, lower
 from tilewright.codegen.compile import compile as compile_function
-from tilewright.codegen.lower.interleave_prefetches import interleave_prefetches
+from tilewright.codegen.lower.insert_prefetches import insert_prefetches
 from tilewright.tir.equal import assert_structural_equal
 from tilewright.tir.expr import BufferLoad
 from tilewright.tir.interpret import interpret
@@ -131,4 +131,4 @@ def test_rows_of_an_unrolled_loop_are_one_part():
 def test_what_does_not_move_with_the_loop_is_left_alone(name):
     func = parse(PRODUCT.format(m=3, k=7, p=2, name=name))
     assert asked(func) == []
-    assert "pragma_prefetch_next" not in str(interleave_prefetches(func, AVX512))
+    assert "pragma_prefetch_next" not in str(insert_prefetches(func, AVX512))
