@@ -7,7 +7,9 @@ from tilewright import te, tir
 from tilewright.codegen import compile
 from tilewright.schedule import Schedule
 
-BIG = np.array([0, 1, -1, 2**31 - 1, -(2**31), 1431655766, -1431655766, 2**30, 715827883, 3, 12345, -7, 2**30 + 1], np.int32)
+BIG = np.array(
+    [0, 1, -1, 2**31 - 1, -(2**31), 1431655766, -1431655766, 2**30, 715827883, 3, 12345, -7, 2**30 + 1], np.int32
+)
 
 
 def clamped(e):
