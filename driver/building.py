@@ -12,8 +12,8 @@ from typing import Any
 from .. import tuner
 from ..codegen import CODEGEN_VERSION, Module, Target, compile
 from ..schedule import Schedule, ScheduleError, Trace, TraceError
-from ..tir.equal import workload_key
 from ..tir.function import PrimFunc
+from ..tir.program_key import workload_key
 from ..tuner.measure.inputs import unknown_sizes
 from ..tuning_db import Database, TuningRecord
 from .request import Request, request, requests

@@ -13,7 +13,8 @@ access, in which order and under which conditions (:mod:`.analysis`), and count 
 from . import arith, op, walk
 from .annotations import register_annotation
 from .buffer import Buffer, BufferRegion, MatchBufferRegion, decl_buffer
-from .equal import assert_structural_equal, structural_equal, structural_hash, workload_key
+from .difference import assert_structural_equal
+from .equal import structural_equal
 from .expr import (
     EQ,
     GE,
@@ -65,6 +66,7 @@ from .interpret import interpret
 from .interpret_expr import InterpretError
 from .parser import ParseError, parse
 from .printer_expr import register_printer
+from .program_key import structural_hash, workload_key
 from .stmt import (
     FOR_KINDS,
     Allocate,

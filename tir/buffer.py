@@ -7,10 +7,10 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from .dtype import DType
+from .equal import same
 from .expr import Add, BufferLoad, Expr, IntImm, Range, Var, as_exprs, const, convert, is_const_int
-from .node import Part, declares, holds, node, nodes, uses
+from .node import Part, holds, matches, node, nodes, uses
 from .sizes import product, shape_text
-from .structure import same
 
 
 @node
@@ -34,6 +34,7 @@ class Buffer(Part):
     data: Var = field(default=None)  # type: ignore[assignment]
 
     parts = nodes("shape", "strides", "elem_offset")
+    identity = "buffer"
 
     if TYPE_CHECKING:
 
@@ -151,7 +152,7 @@ class MatchBufferRegion(Part):
     buffer: Buffer
     source: BufferRegion
 
-    parts = holds("source") + declares("buffer")
+    parts = holds("source") + matches("buffer")
 
 
 def decl_buffer(

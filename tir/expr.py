@@ -138,6 +138,8 @@ class Var(Expr):
     name: str
     dtype: DType = INDEX
 
+    identity = "var"
+
     if TYPE_CHECKING:  # a data type may be given as a text
 
         def __init__(self, name: str, dtype: str = INDEX) -> None: ...

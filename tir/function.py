@@ -8,7 +8,7 @@ from typing import Any
 
 from .buffer import Buffer
 from .expr import IntImm, Var
-from .node import Node, binds, declares, node, nodes
+from .node import Node, binds, matches, node, nodes
 from .stmt import Block, BlockRealize, Stmt
 
 
@@ -28,7 +28,7 @@ class PrimFunc(Node):
     buffer_map: Mapping[Var, Buffer]
     attrs: Mapping[str, Any] = field(default_factory=dict)
 
-    parts = binds("params") + declares("buffer_map") + nodes("body")
+    parts = binds("params") + matches("buffer_map") + nodes("body")
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:

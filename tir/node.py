@@ -69,6 +69,11 @@ def declares(*names: str) -> Parts:
     return tuple([("declares", name) for name in names])
 
 
+def matches(*names: str) -> Parts:
+    """Declare fields like :func:`declares`; variables in the sizes of these buffers are defined with them."""
+    return tuple([("matches", name) for name in names])
+
+
 @dataclass_transform(eq_default=False, frozen_default=True)
 def node(cls: C) -> C:
     """Decorate a class of parts: its annotated names become fields of immutable objects that identity compares."""
@@ -82,6 +87,10 @@ class Part:
 
     __slots__ = ()
     parts: ClassVar[Parts] = ()
+    names: ClassVar[tuple[str, ...]] = ()
+    """Fields with names that have no meaning for equality."""
+    identity: ClassVar[str] = ""
+    """The method of a comparison for objects that are equal only where they correspond: ``var`` or ``buffer``."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         if "parts" in cls.__dict__:

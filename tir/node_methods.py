@@ -60,7 +60,7 @@ def _compiled(name: str, source: str, names: dict[str, Any]) -> Any:
     return names[name]
 
 
-def _fields(cls: Any) -> list[tuple[str, str, str]]:
+def declared_fields(cls: Any) -> list[tuple[str, str, str]]:
     """Return role, name and multiplicity of each declared part."""
     out = []
     for role, name in cls.parts:
@@ -76,7 +76,7 @@ def _collector(roles: tuple[str, ...], below: str) -> Callable[[Any], str]:
 
     def source(cls: Any) -> str:
         items = []
-        for role, name, many in _fields(cls):
+        for role, name, many in declared_fields(cls):
             it = f"self.{name}"
             if role in roles:
                 items.append({"one": it, "tuple": f"*{it}", "map": f"*{it}.values()",
@@ -89,7 +89,7 @@ def _collector(roles: tuple[str, ...], below: str) -> Callable[[Any], str]:
     return source
 
 
-_ARGUMENT = {"nodes": "visit", "binds": "bind", "uses": "use", "declares": "declare"}
+_ARGUMENT = {"nodes": "visit", "binds": "bind", "uses": "use", "declares": "declare", "matches": "declare"}
 
 
 def _mapper(name: str) -> Callable[[Any], str]:
@@ -99,7 +99,7 @@ def _mapper(name: str) -> Callable[[Any], str]:
 
     def source(cls: Any) -> str:
         lines, changed = [], []
-        for role, field, many in _fields(cls):
+        for role, field, many in declared_fields(cls):
             if role in ("holds", "apart"):
                 f = f"lambda p: p.{name}({arguments})"
                 one = f"self.{field}.{name}({arguments})"
@@ -127,6 +127,6 @@ _SOURCES: dict[str, Callable[[Any], str]] = {
     "map_children": _mapper("map_children"),
     "map_parts": _mapper("map_parts"),
     "bound_vars": _collector(("binds",), "bound_vars"),
-    "declared_buffers": _collector(("declares",), "declared_buffers"),
+    "declared_buffers": _collector(("declares", "matches"), "declared_buffers"),
     "used_buffers": _collector(("uses",), "used_buffers"),
 }

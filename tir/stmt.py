@@ -176,6 +176,7 @@ class Block(Stmt):
         + holds("match_buffers")
         + nodes("init", "body")
     )
+    names = ("name_hint",)
 
     @property
     def name(self) -> str:

@@ -12,10 +12,11 @@ from functools import cached_property
 from ..tir.arith import Analyzer
 from ..tir.arith.linear import Linear, collect
 from ..tir.buffer import Buffer
-from ..tir.equal import structural_equal, structural_hash
+from ..tir.equal import structural_equal
 from ..tir.expr import BinaryOp, BufferLoad, Call, Cast, CmpOp, Div, Expr, IntImm, LogicalOp, Range, Var
 from ..tir.function import PrimFunc
 from ..tir.intrinsics import OPERATIONS
+from ..tir.program_key import structural_hash
 from ..tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
 from ..tir.walk import blocks_of, loads_and_stores, pre_order
 

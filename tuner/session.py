@@ -15,8 +15,8 @@ from ..codegen import CODEGEN_VERSION
 from ..codegen.machine.target import Target
 from ..schedule import Schedule, ScheduleError, Trace
 from ..tir.cost import count_flops
-from ..tir.equal import program_key
 from ..tir.function import PrimFunc
+from ..tir.program_key import program_key
 from ..tuning_db import Database, TuningRecord, utc_now
 from .cost.cost_model import CostModel, XGBCostModel
 from .measure import LocalRunner, MeasureResult, Runner

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import sqlite3
 
-from ..tir.equal import workload_key
 from ..tir.parser import ParseError, parse
+from ..tir.program_key import workload_key
 
 APPLICATION_ID = 0x54574442
 """The letters TWDB; ``file`` and SQLite tools show it."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ...tir.arith import Analyzer
+from ...tir.conditions import negate
 from ...tir.dtype import DType
 from ...tir.expr import EQ, GE, GT, LE, LT, NE, And, Broadcast, Call, Cast, CmpOp, Expr, IntImm, Not, Ramp, const
-from ...tir.structure import negate
 from .lanes import first_and_last_lane, widen
 
 

@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from typing import Any
 
 from ...tir.arith import Analyzer, loop_values
+from ...tir.conditions import logical_not
 from ...tir.expr import Expr
 from ...tir.function import PrimFunc
 from ...tir.stmt import For, IfThenElse, LetStmt, Stmt
-from ...tir.structure import logical_not
 
 Rule = Callable[[Any, "ScopedTransform"], Stmt | None]
 

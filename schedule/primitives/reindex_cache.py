@@ -12,11 +12,11 @@ from ...tir.analysis.scope import bindings
 from ...tir.analysis.tree import Tree, symbols_of
 from ...tir.arith import Analyzer, conjuncts
 from ...tir.buffer import Buffer
+from ...tir.equal import same
 from ...tir.expr import BufferLoad, Expr, IterVar, Range
 from ...tir.function import PrimFunc
 from ...tir.op import all_
 from ...tir.stmt import Block, BlockRealize, Stmt
-from ...tir.structure import same
 from ...tir.walk import substitute, uses_var
 from ..edit.copied_element import (
     accessed_point,

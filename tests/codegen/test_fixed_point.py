@@ -6,7 +6,7 @@ import pytest
 import tilewright as tw
 from tilewright import te
 from tilewright.tir import parse
-from tilewright.tir.equal import assert_structural_equal
+from tilewright.tir.difference import assert_structural_equal
 from tilewright.tir.interpret import interpret
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from tilewright.codegen import Target, compile
 from tilewright.schedule import Schedule, ScheduleError, Trace, retarget
-from tilewright.tir.equal import assert_structural_equal
+from tilewright.tir.difference import assert_structural_equal
 from tilewright.tir.function import PrimFunc
 from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse

@@ -5,7 +5,7 @@ import pytest
 
 from tilewright import te
 from tilewright.tir.buffer import decl_buffer
-from tilewright.tir.equal import assert_structural_equal
+from tilewright.tir.difference import assert_structural_equal
 from tilewright.tir.expr import Call, IntImm, Var
 from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse

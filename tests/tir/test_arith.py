@@ -31,8 +31,8 @@ from tilewright.tir.arith import (
     remove_trivial_loops,
     simplify,
 )
+from tilewright.tir.equal import same
 from tilewright.tir.intrinsics.control_and_memory import if_then_else, likely
-from tilewright.tir.structure import same
 from tilewright.tir.walk import substitute
 
 VI, J, K, L, N, M = [Var(x) for x in "ijklnm"]

@@ -8,7 +8,7 @@ intervals; :func:`lies_between` evaluates bounds at each point of a small grid, 
 a normal form.
 """
 
-from ..structure import conjuncts
+from ..conditions import conjuncts
 from .affine import eval_interval, linear_coefficients
 from .analyzer import Analyzer
 from .itermap import (

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ..conditions import logical_not
 from ..deep_recursion import with_room
+from ..equal import same
 from ..expr import (
     EQ,
     GE,
@@ -32,7 +34,6 @@ from ..expr import (
 )
 from ..index_types import INDEX_TYPES
 from ..node import Node
-from ..structure import logical_not, same
 from ..walk import pre_order, substitute
 from .compare import Compare
 from .interval import EVERYTHING, Interval

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
+from ..conditions import logical_not
 from ..dtype import max_value
+from ..equal import same
 from ..expr import (
     Add,
     BinaryOp,
@@ -40,7 +42,7 @@ from ..expr import (
     match_types,
 )
 from ..index_types import INDEX_TYPES
-from ..structure import is_pure_call, logical_not, same
+from ..intrinsics import Effect, effect_of
 from ..walk import substitute, uses_var
 from .floor_division import FloorDivision
 from .interval import Interval, interval_of
@@ -271,7 +273,7 @@ class Canonical(FloorDivision):
             return ("Shuffle", tuple([self.key(v) for v in e.vectors]), e.indices)
         if t is StringImm:
             return ("str", e.value)
-        if t is Call and is_pure_call(e):
+        if t is Call and effect_of(e) is Effect.NONE:
             return (e.op, e.dtype, tuple([self.key(a) for a in e.args]))
         if t is BufferLoad:
             self._keep.append(e.buffer)

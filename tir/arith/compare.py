@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import gcd
 
+from ..equal import same
 from ..expr import EQ, GE, GT, LE, LT, NE, CmpOp, Expr, IntImm, match_types
-from ..structure import same
 from .canonical import Canonical
 from .polynomial import ONE, Poly, add, const_of, scale
 

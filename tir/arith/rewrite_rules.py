@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from ..conditions import negate
 from ..dtype import DType
+from ..equal import same
 from ..expr import (
     EQ,
     GE,
@@ -50,7 +52,6 @@ from ..expr import (
     make_binary,
 )
 from ..intrinsics import OPERATIONS, Lanes
-from ..structure import negate, same
 
 Rule = Callable[[Any, Any], "Expr | None"]
 _FLOAT_OPS: dict[type, Callable[[Any, Any], Any]] = {

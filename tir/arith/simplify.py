@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..conditions import logical_not
 from ..deep_recursion import with_room
 from ..expr import BufferLoad, Expr, IntImm, Range, Var
 from ..function import IRModule, PrimFunc
@@ -21,7 +22,6 @@ from ..stmt import (
     While,
     seq,
 )
-from ..structure import logical_not
 from ..walk import pre_order, substitute, transform
 from .analyzer import Analyzer
 from .rewrite_rules import truth

@@ -9,9 +9,9 @@ import numpy as np
 
 from ...codegen.machine.target import Target
 from ...schedule import ScheduleError, Trace, TraceError, retarget
-from ...tir.equal import program_key
 from ...tir.function import PrimFunc
 from ...tir.parser import ParseError, parse
+from ...tir.program_key import program_key
 from ...tuning_db import Database, TuningRecord
 from ..space.search_space import Space
 from .strategy import Candidate

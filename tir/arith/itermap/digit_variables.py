@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...equal import same
 from ...expr import LE, LT, Expr, IntImm, Range, Var, const, is_const_int
-from ...structure import same
 from ...walk import pre_order, uses_var
 from ..affine import linear_coefficients
 from ..analyzer import Analyzer

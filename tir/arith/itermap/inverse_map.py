@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
+from ...equal import same
 from ...expr import (
     LT,
     Add,
@@ -28,7 +29,6 @@ from ...expr import (
     make_binary,
 )
 from ...reason import Reason
-from ...structure import same
 from ...walk import pre_order, substitute, uses_var
 from ..affine import eval_interval
 from ..analyzer import Analyzer

@@ -17,9 +17,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ...conditions import conjuncts
+from ...equal import same
 from ...expr import GE, GT, LE, LT, Add, Cast, Expr, FloorDiv, FloorMod, IntImm, Min, Mul, Range, Sub, Var, const
 from ...sizes import product
-from ...structure import conjuncts, same
 from ...walk import pre_order
 from ..analyzer import Analyzer
 from .mixed_radix import IterMap, IterMark, IterSplit, IterSum

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from ...equal import same
 from ...expr import And, Expr, Range, Var, const, is_const_int
 from ...sizes import product
-from ...structure import same
 from ..analyzer import Analyzer
 from .iter_map import detect_iter_map
 from .mixed_radix import IterMap, IterMark, IterSplit, IterSum
