@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from .dtype import is_float, max_value, min_value
+from .dtype import DType, max_value, min_value
 from .expr import (
     Add,
     And,
@@ -57,8 +57,8 @@ def _exactly(value: int) -> Start:
     return Start(lambda t: value, lambda t: value, lambda v, t: v == value)
 
 
-LOWEST = Start(min_value, lambda t: -math.inf if is_float(t) else min_value(t), lambda v, t: v <= min_value(t))
-HIGHEST = Start(max_value, lambda t: math.inf if is_float(t) else max_value(t), lambda v, t: v >= max_value(t))
+LOWEST = Start(min_value, lambda t: -math.inf if DType(t).is_float else min_value(t), lambda v, t: v <= min_value(t))
+HIGHEST = Start(max_value, lambda t: math.inf if DType(t).is_float else max_value(t), lambda v, t: v >= max_value(t))
 ANY_INDEX = Start(max_value, max_value, lambda v, t: True)
 """The index of an extreme: any will do, because the first element is better than the start."""
 
