@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, ClassVar, Union
 
 from .dtype import BOOL, INDEX, INT64, DType, promote
 from .node import Node, Part, apart, binds, holds, node, nodes, uses
@@ -29,6 +29,8 @@ class Expr(Node):
 
     __slots__ = ()
     dtype: DType
+    typed_by_left: ClassVar[bool] = False
+    """Whether the data type is that of the left operand."""
     __hash__ = object.__hash__
 
     def __add__(self, other: ExprLike) -> Expr:
@@ -205,12 +207,13 @@ class BinaryOp(Expr):
     b: Expr
 
     parts = nodes("a", "b")
+    typed_by_left = True
 
     @property
     def dtype(self) -> DType:  # type: ignore[override]
         first = self.a
-        while isinstance(first, BinaryOp) and not isinstance(first, CmpOp):  # in a long sum the left operands nest
-            first = first.a
+        while first.typed_by_left:  # in a long sum the left operands nest
+            first = first.a  # type: ignore[attr-defined]
         return first.dtype
 
 
@@ -281,6 +284,7 @@ class CmpOp(BinaryOp):
     """The base class of comparisons. The result is bool, with the lanes of the operands."""
 
     __slots__ = ()
+    typed_by_left = False
 
     @property
     def dtype(self) -> DType:  # type: ignore[override]

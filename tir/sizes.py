@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import prod
 
 from .dtype import INDEX, max_value
 from .expr import Expr, IntImm, cast, const
@@ -32,6 +33,8 @@ def product(factors: Iterable[Expr]) -> Expr:
     """
     sizes = list(factors)
     dtype = index_dtype(sizes)
+    if all(isinstance(e, IntImm) for e in sizes):
+        return const(prod([e.value for e in sizes]), dtype)  # type: ignore[attr-defined]
     out: Expr = const(1, dtype)
     for e in sizes:
         out = out * cast(dtype, e)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from ..dtype import DType
 from ..expr import Expr, ExprLike, IntImm, Range, Var, convert
@@ -27,7 +27,7 @@ def linear_coefficients(
     e = convert(expr)
     if e.dtype not in INDEX_TYPES:
         return None
-    numbers = _atoms_of(an, variables)
+    numbers = [an.var_atom(v) for v in variables]
     coefficients: list[Poly] = [{} for _ in variables]
     base: Poly = {}
     hidden = _Hidden(an, set(numbers))
@@ -42,14 +42,6 @@ def linear_coefficients(
         else:
             return None
     return [an.to_expr(c, e.dtype) for c in coefficients], an.to_expr(base, e.dtype)
-
-
-def _atoms_of(an: Analyzer, variables: Iterable[Var]) -> list[int]:
-    out = []
-    for v in variables:
-        ((a,),) = an.intern(("var", id(v)), "var", (), v.dtype, lambda v=v: v)  # type: ignore[misc]
-        out.append(a)
-    return out
 
 
 class _Hidden:
@@ -120,8 +112,7 @@ def intervals(an: Analyzer, dom: Mapping[Var, tuple[ExprLike, ExprLike] | Range]
             hi = add(add(lo, an.poly(d.extent)), {ONE: -1})
         else:
             lo, hi = an.poly(convert(d[0], v.dtype)), an.poly(convert(d[1], v.dtype))
-        ((a,),) = an.intern(("var", id(v)), "var", (), v.dtype, lambda v=v: v)  # type: ignore[misc]
-        ends[a] = (lo, hi)
+        ends[an.var_atom(v)] = (lo, hi)
     return Intervals(an, ends, dtype)
 
 

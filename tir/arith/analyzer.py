@@ -85,8 +85,8 @@ class Analyzer(Compare):
                 lo, hi = (lo, hi) if exact else (None, None)
                 if exact and any(isinstance(n, BufferLoad) for n in pre_order(convert(value))):
                     lo, hi = self._constant_ends(lo)
-        known = ("var", id(var)) in self._by_key
-        ((a,),) = self.intern(("var", id(var)), "var", (), var.dtype, lambda: var)
+        known = var in self._by_var
+        a = self.var_atom(var)
         if known and self.atoms[a].data is data and self._ends.get(a) == (lo, hi):
             return
         self._ends[a] = (lo, hi)
@@ -207,9 +207,11 @@ class Analyzer(Compare):
 
     def can_prove_equal(self, a: ExprLike, b: ExprLike) -> bool:
         """Return whether it can be proved that both always have the same value."""
-        x, y = convert(a), convert(b)
-        if x is y:
+        if a is b:
             return True
+        if type(a) is IntImm and type(b) is int:
+            return a.value == b and a.dtype in INDEX_TYPES
+        x, y = convert(a), convert(b)
         if type(x) is IntImm and type(y) is IntImm:
             alike = x.dtype == y.dtype or (x.dtype in INDEX_TYPES and y.dtype in INDEX_TYPES)
             return alike and x.value == y.value

@@ -65,9 +65,9 @@ class Canonical(FloorDivision):
         known = self._simp_memo.get(id(e))
         if known is not None:
             return known[1]
-        if isinstance(e, Expr) and e.dtype in INDEX_TYPES:
-            new = self.to_expr(self.poly(e), e.dtype)
-            out = e if new.dtype != e.dtype or same(new, e) else new
+        if isinstance(e, Expr) and (dtype := e.dtype) in INDEX_TYPES:
+            new = self.to_expr(self.poly(e), dtype)
+            out = e if new is e or new.dtype != dtype or same(new, e) else new
         else:
             out = self.simp_tree(e)
         self._simp_memo[id(e)] = (e, out)
@@ -95,31 +95,27 @@ class Canonical(FloorDivision):
 
     def var_poly(self, e: Var) -> Poly:
         """Return the normal form of a variable; a constant when it has only one possible value."""
-        p = self.intern(("var", id(e)), "var", (), e.dtype, lambda: e)
-        ((a,),) = p
+        a = self.var_atom(e)
         lo, hi = self.atom_bound(a)
         if lo is not None and lo == hi:
             return {ONE: lo} if lo else {}
-        return p
+        return {(a,): 1}
 
     def _add(self, e: Add) -> Poly:
-        known = self._constants(e)
-        return self.join_splits(add(self.poly(e.a), self.poly(e.b))) if known is None else known
+        p, q = self.poly(e.a), self.poly(e.b)
+        return self.join_splits(add(p, q)) if any(p) or any(q) else self._folded(e, p, q)
 
     def _sub(self, e: Sub) -> Poly:
-        known = self._constants(e)
-        return self.join_splits(add(self.poly(e.a), self.poly(e.b), -1)) if known is None else known
+        p, q = self.poly(e.a), self.poly(e.b)
+        return self.join_splits(add(p, q, -1)) if any(p) or any(q) else self._folded(e, p, q)
 
     def _mul(self, e: Mul) -> Poly:
-        known = self._constants(e)
-        return mul(self.poly(e.a), self.poly(e.b)) if known is None else known
+        p, q = self.poly(e.a), self.poly(e.b)
+        return mul(p, q) if any(p) or any(q) else self._folded(e, p, q)
 
-    def _constants(self, e: BinaryOp) -> Poly | None:
-        """Return the result for two constants, which wraps around if they are data; None when one is not constant."""
-        a, b = const_of(self.poly(e.a)), const_of(self.poly(e.b))
-        if a is None or b is None:
-            return None
-        made = make_binary(type(e), IntImm(a, e.dtype), IntImm(b, e.dtype))
+    def _folded(self, e: BinaryOp, p: Poly, q: Poly) -> Poly:
+        """Return the result for two constants, which wraps around if they are data."""
+        made = make_binary(type(e), *[IntImm(c.get(ONE, 0), e.dtype) for c in (p, q)])
         assert isinstance(made, IntImm)
         return {ONE: made.value} if made.value else {}
 

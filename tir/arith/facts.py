@@ -104,9 +104,12 @@ class Facts(AtomTable):
             return False
         if facts is None:
             facts = self._facts
-        for larger in (self.bound_quotient_difference(p, True), self._bound_quotient(p, facts)):
-            if larger is not None and self.at_most_zero(larger, depth + 1, facts):
-                return True
+        larger = self.bound_quotient_difference(p, True)
+        if larger is not None and self.at_most_zero(larger, depth + 1, facts):
+            return True
+        larger = self._bound_quotient(p, facts)
+        if larger is not None and self.at_most_zero(larger, depth + 1, facts):
+            return True
         for way in self._upper_polynomials(p):
             if all([self.at_most_zero(q, depth + 1, facts) for q in way]):
                 return True
@@ -198,13 +201,19 @@ class Facts(AtomTable):
         """
         if len(p) == 1 and ONE in p:
             return []
+        linear = all(len(m) < 2 for m in p)
         for a in sorted({a for m in p for a in m}, reverse=True):
             atom = self.atoms[a]
+            if linear and atom.kind == "var" and not self._has_symbolic_end(a):
+                continue
             if atom.kind in ("var", "min", "max", "choice", "split", "mod", "div") or a in self._ends:
                 out = self._without(p, a)
                 if out:
                     return out
         return []
+
+    def _has_symbolic_end(self, a: int) -> bool:
+        return any(end is not None and any(end) for end in self._ends.get(a, ()))
 
     def _without(self, p: Poly, a: int) -> list[list[Poly]]:
         factor: Poly = {}

@@ -21,6 +21,8 @@ from ..dtype import DType
 from .facts import Facts
 from .polynomial import ONE, Mono, Poly, add, const_of, mul, poly_key, scale
 
+_DIGITS = ("split", "mod")
+
 
 class FloorDivision(Facts):
     """Implements the arithmetic that depends on the ranges of its operands."""
@@ -252,7 +254,10 @@ class FloorDivision(Facts):
         divides u and u divides w; ``q * (x // q) + x % q`` becomes ``x``, for symbolic q as well. The difference of two
         quotients or remainders becomes a number where it is constant.
         """
-        splits = [(m, c) for m, c in p.items() if len(m) == 1 and self.atoms[m[0]].kind in ("split", "mod")]
+        splits = []
+        for m, c in p.items():
+            if len(m) == 1 and self.atoms[m[0]].kind in _DIGITS:
+                splits.append((m, c))
         if not splits:
             return p
         for m, c in splits:

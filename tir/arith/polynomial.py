@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from ..dtype import INDEX, INT64, DType, max_value
-from ..expr import Add, BinaryOp, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, cast, match_types
+from ..expr import Add, BinaryOp, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, Var, cast, match_types
 from .interval import Interval
 from .linear import add_terms
 
@@ -105,7 +105,16 @@ class AtomTable:
     def __init__(self) -> None:
         self.atoms: list[Atom] = []
         self._by_key: dict[Hashable, Atom] = {}
+        self._by_var: dict[Var, int] = {}
         self._keep: list[object] = []
+
+    def var_atom(self, var: Var) -> int:
+        """Return the number of the atom of a variable, which is made when it is new."""
+        number = self._by_var.get(var)
+        if number is None:
+            number = self._by_var[var] = len(self.atoms)
+            self.atoms.append(Atom(number, "var", (), var, var.dtype, False))
+        return number
 
     def intern(
         self,
@@ -166,6 +175,10 @@ class AtomTable:
         """
         if not p:
             return IntImm(0, dtype)
+        if len(p) == 1:
+            ((m, c),) = p.items()
+            if c == 1 and len(m) == 1:
+                return self._factor(m[0], dtype)
         if dtype == INDEX:
             if any(not -_HALF <= c < _HALF for c in p.values()) and not self.data(p):
                 dtype = INT64
@@ -212,10 +225,14 @@ class AtomTable:
         raise NotImplementedError
 
     def _product(self, m: Mono, c: int, dtype: DType) -> Expr:
-        e = cast(dtype, self.atoms[m[0]].expr)
+        e = self._factor(m[0], dtype)
         for a in m[1:]:
-            e = Mul(e, cast(dtype, self.atoms[a].expr))
+            e = Mul(e, self._factor(a, dtype))
         return e if c == 1 else Mul(e, IntImm(c, dtype))
+
+    def _factor(self, a: int, dtype: DType) -> Expr:
+        e = self.atoms[a].expr
+        return e if e.dtype == dtype else cast(dtype, e)
 
 
 _HALF = 1 << 31

@@ -126,7 +126,7 @@ class _Finder:
         return self.an.can_prove_equal(a, b)
 
     def _free(self, e: Expr) -> bool:
-        return not any(isinstance(n, Var) and n in self.loops for n in pre_order(e))
+        return type(e) is IntImm or not any(type(n) is Var and n in self.loops for n in pre_order(e))
 
     def _divides(self, c: Expr, e: Expr) -> bool:
         if type(c) is IntImm and type(e) is IntImm:
@@ -138,7 +138,8 @@ class _Finder:
             return a
         if type(a) is IntImm and a.value == 1:
             return b
-        return self.an.simplify(product((a, b)))  # type: ignore[no-any-return]
+        made = product((a, b))
+        return made if isinstance(made, IntImm) else self.an.simplify(made)  # type: ignore[no-any-return]
 
     # -- parsing -----------------------------------------------------------------------------------------------------
 
