@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...tir.arith import Analyzer, eval_interval, linear_coefficients
-from ...tir.expr import GE, GT, LE, LT, Expr, IntImm, Let, Var
-from ...tir.index_types import index_like
+from ...tir.arith.inequality import as_difference
+from ...tir.expr import Expr, IntImm, Let, Var
 from ...tir.stmt import For, LetStmt, Stmt
 from ...tir.walk import pre_order, vars_in
 
@@ -40,7 +40,7 @@ def linear_gap(term: Expr, var: Var, inner: Domains, analyzer: Analyzer, *, alwa
 
     None is returned for checks that are no linear function of ``var``.
     """
-    gap = _as_difference(term)
+    gap = as_difference(term)
     used = vars_in(term)
     inside = used & inner.keys()
     if gap is None or var not in used or any(inner[v] is None for v in inside):
@@ -55,15 +55,3 @@ def linear_gap(term: Expr, var: Var, inner: Domains, analyzer: Analyzer, *, alwa
     (slope,), base = linear
     slope = analyzer.simplify(slope)
     return LinearGap(end, slope.value, analyzer.simplify(base)) if isinstance(slope, IntImm) else None
-
-
-def _as_difference(term: Expr) -> Expr | None:
-    """Returns an expression that is negative exactly where the comparison holds, or None.
-
-    None is returned unless the comparison is one of index arithmetic. Such arithmetic neither wraps around nor reads
-    memory that the check protects or that is written further inside.
-    """
-    if not isinstance(term, (LT, LE, GT, GE)) or not (index_like(term.a) and index_like(term.b)):
-        return None
-    low, high = (term.a, term.b) if isinstance(term, (LT, LE)) else (term.b, term.a)
-    return low - high if isinstance(term, (LT, GT)) else low - high - 1

@@ -12,6 +12,7 @@ from ...tir.analysis.tree import Tree
 from ...tir.arith import Analyzer, Division, conjuncts, detect_iter_map, divide_subspace, eval_interval
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, const, is_const_int
+from ...tir.reason import Reason
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
 from ...tir.walk import loads_and_stores, pre_order, substitute, uses_var
 from ..errors import ScheduleError
@@ -121,7 +122,7 @@ def _divide(
             for iv in scope.block.iter_vars:
                 analyzer.bind(iv.var, iv.dom)
             found = divide_subspace(realize.iter_values, ranges, inside, realize.predicate, analyzer, keep_unit=keep)
-            if not isinstance(found, str):
+            if not isinstance(found, Reason):
                 parts = [
                     e for d in found.divisions for e in (d.base, d.outer, d.inner, d.outer_extent, d.inner_extent)
                 ] + ([] if found.inner_predicate is None else [found.inner_predicate])
@@ -129,8 +130,8 @@ def _divide(
                 if bad is None:
                     high, low = found.outer_predicate, found.inner_predicate
                     return found.divisions, true if high is None else high, true if low is None else low
-                found = f"{bad} uses a loop outside the block around"
-            why = found
+                found = Reason(f"{bad} uses a loop outside the block around")
+            why = found.text
     trivial = _trivial(tree, realize, ranges, inside) if is_const_int(realize.predicate, 1) else None
     if trivial is None:
         raise ScheduleError(

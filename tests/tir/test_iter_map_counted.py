@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tilewright.tir.arith import Analyzer, detect_iter_map, divide_subspace, iter_map_simplify
 from tilewright.tir.expr import And, Expr, IntImm, Range, Var, const
 from tilewright.tir.interpret_expr import ExprCompiler
+from tilewright.tir.reason import Reason
 from tilewright.tir.walk import substitute, vars_in
 
 TRUE = IntImm(1, "bool")
@@ -194,7 +195,7 @@ def check_nest(nest: Nest, rng: random.Random) -> int:
             check_map(found, bindings, ranges, predicate)
             proved += found.surjective
         divided = divide_subspace(bindings, ranges, inner, predicate, keep_unit=keep)
-        if not isinstance(divided, str):
+        if not isinstance(divided, Reason):
             check_subspace(divided, bindings, ranges, inner, predicate)
         simple = iter_map_simplify(bindings, ranges, predicate, keep_unit=keep)
         if simple is not None:
@@ -241,7 +242,7 @@ def test_predicates_are_not_lost(loops, bindings, where, as_written, keep):
     for cut in range(len(ranges) + 1):
         inner = list(ranges)[cut:]
         divided = divide_subspace(values, ranges, inner, predicate, keep_unit=keep)
-        if not isinstance(divided, str):
+        if not isinstance(divided, Reason):
             check_subspace(divided, values, ranges, inner, predicate)
 
 

@@ -8,6 +8,7 @@ import pytest
 from tilewright.tir.arith import divide_subspace
 from tilewright.tir.expr import IntImm, Range, Var
 from tilewright.tir.interpret_expr import ExprCompiler
+from tilewright.tir.reason import Reason
 
 
 def loops(**extents):
@@ -93,7 +94,7 @@ def test_predicates_on_one_side(inner, limit):
     value = v["i"] * 32 + v["j"]
     found = divide_subspace([value, v["k"]], ranges, [v[n] for n in inner], value < 100)
     if limit is None:
-        assert isinstance(found, str) and "joins outer and inner loops" in found
+        assert isinstance(found, Reason) and "joins outer and inner loops" in found.text
     else:
         assert str(found.inner_predicate) == "i * 32 + j < 100" and found.outer_predicate is None
         check([value, v["k"]], ranges, inner, found, value < 100)
@@ -113,7 +114,7 @@ def test_what_cannot_be_divided(make, words):
 
     v, ranges = loops(i=4, j=8)
     found = divide_subspace(make(v["i"], v["j"]), ranges, [v["j"]])
-    assert isinstance(found, str) and re.search(words, found), found
+    assert isinstance(found, Reason) and re.search(words, found.text), found
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -154,7 +155,7 @@ def test_random_splits_and_fusions(seed):
     inner = list(ranges)[cut:]
     for keep in (False, True):
         found = divide_subspace(bindings, ranges, inner, keep_unit=keep)
-        if isinstance(found, str):  # a fused loop may hold digits in an order that no division has
+        if isinstance(found, Reason):  # a fused loop may hold digits in an order that no division has
             assert keep or any(v.name.startswith("f") for v in ranges), found
             continue
         check(bindings, ranges, inner, found)

@@ -23,11 +23,11 @@ from .itermap import (
     iter_map_simplify,
 )
 from .pointwise import lies_between
-from .region_bounds import region_union, relax_region
-from .simplify import bind_sizes, loop_values, remove_trivial_loops, simplify
+from .region_union import region_union
+from .simplify import bind_sizes, loop_values, simplify
 
 __all__ = [
     "Analyzer", "Division", "IterMap", "IterMark", "IterSplit", "IterSum", "Subspace", "bind_sizes", "conjuncts",
     "detect_iter_map", "divide_subspace", "eval_interval", "iter_map_simplify", "lies_between", "linear_coefficients", "loop_values",
-    "region_union", "relax_region", "remove_trivial_loops", "simplify",
+    "region_union", "simplify",
 ]  # fmt: skip

@@ -99,12 +99,6 @@ def eval_interval(
         return e, e
     if e.dtype not in INDEX_TYPES:
         return None
-    pair = intervals(an, dom, e.dtype).of(an.poly(e))
-    return None if pair is None else (an.to_expr(pair[0], e.dtype), an.to_expr(pair[1], e.dtype))
-
-
-def intervals(an: Analyzer, dom: Mapping[Var, tuple[ExprLike, ExprLike] | Range], dtype: DType) -> Intervals:
-    """Return interval arithmetic over the ranges of the variables of ``dom``."""
     ends: dict[int, tuple[Poly, Poly]] = {}
     for v, d in dom.items():
         if isinstance(d, Range):
@@ -113,10 +107,11 @@ def intervals(an: Analyzer, dom: Mapping[Var, tuple[ExprLike, ExprLike] | Range]
         else:
             lo, hi = an.poly(convert(d[0], v.dtype)), an.poly(convert(d[1], v.dtype))
         ends[an.var_atom(v)] = (lo, hi)
-    return Intervals(an, ends, dtype)
+    pair = _Intervals(an, ends, e.dtype).of(an.poly(e))
+    return None if pair is None else (an.to_expr(pair[0], e.dtype), an.to_expr(pair[1], e.dtype))
 
 
-class Intervals:
+class _Intervals:
     """Computes intervals of polynomials. ``ends`` gives both ends of some variables; the others are fixed."""
 
     def __init__(self, an: Analyzer, ends: Mapping[int, tuple[Poly, Poly]], dtype: DType) -> None:

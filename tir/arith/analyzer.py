@@ -126,16 +126,6 @@ class Analyzer(Compare):
             else:  # a variable was bound again in the meantime
                 self._forget()
 
-    def learn(self, condition: Expr, facts: list[Poly]) -> None:
-        """Append polynomials to ``facts`` that are at most zero where ``condition`` holds."""
-        tight: dict[int, Interval] = {}
-        self._learn(condition, True, facts, tight)
-        for a, (lo, hi) in tight.items():
-            if lo is not None:
-                facts.append({(a,): -1, ONE: lo} if lo else {(a,): -1})
-            if hi is not None:
-                facts.append({(a,): 1, ONE: -hi} if hi else {(a,): 1})
-
     def _learn(self, e: Expr, holds: bool, facts: list[Poly], tight: dict[int, Interval]) -> None:
         if isinstance(e, Not):
             self._learn(e.a, not holds, facts, tight)
@@ -227,10 +217,6 @@ class Analyzer(Compare):
                 return False
             return self.at_most_zero(diff) and self.at_most_zero(scale(diff, -1)) or proves(self, EQ(x, y))
         return same(self.simp(x), self.simp(y))
-
-    def can_prove_less(self, a: ExprLike, b: ExprLike) -> bool:
-        """Return whether it can be proved that ``a < b`` always holds."""
-        return self.can_prove(convert(a) < b)
 
     def const_int_bound(self, e: ExprLike) -> Interval:
         """Return the constant bounds ``(lo, hi)``, inclusive; ``None`` where none is known."""

@@ -61,18 +61,6 @@ def const_of(p: Poly) -> int | None:
     return p.get(ONE) if len(p) == 1 else None
 
 
-def drop_const(p: Poly) -> Poly:
-    """Return p without its constant term."""
-    if ONE not in p:
-        return p
-    return {m: c for m, c in p.items() if m}
-
-
-def degree(p: Poly) -> int:
-    """Return the largest number of atoms in one term."""
-    return max(map(len, p), default=0)
-
-
 def poly_key(p: Poly) -> Hashable:
     """Return a key that is the same for equal polynomials, whatever the order of their terms."""
     return tuple(p.items()) if len(p) < 2 else tuple(sorted(p.items()))

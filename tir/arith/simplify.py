@@ -22,7 +22,7 @@ from ..stmt import (
     While,
     seq,
 )
-from ..walk import pre_order, substitute, transform
+from ..walk import pre_order
 from .analyzer import Analyzer
 from .rewrite_rules import truth
 
@@ -51,7 +51,7 @@ def loop_values(loop: For) -> Range | tuple[None, None]:
 def simplify(node: Any, analyzer: Analyzer | None = None) -> Any:
     """Return ``node`` (expression, statement, PrimFunc or IRModule) simplified; the same object when nothing changed.
 
-    Loops of one iteration stay (see :func:`remove_trivial_loops`). A decided condition is removed with its dead branch.
+    Loops of one iteration stay. A decided condition is removed with its dead branch.
     """
     an = Analyzer() if analyzer is None else analyzer
     if isinstance(node, IRModule):
@@ -156,15 +156,3 @@ class _Walk:
         for axis in block.iter_vars:
             self.an.bind(axis.var, axis.dom)
         return block.map_children(self)
-
-
-def remove_trivial_loops(node: Any) -> Any:
-    """Return ``node`` without loops of one iteration; annotated and thread-bound loops stay."""
-
-    def post(n: Any) -> Any:
-        if isinstance(n, For) and isinstance(n.extent, IntImm) and n.extent.value == 1:
-            if not n.annotations and n.thread_binding is None:
-                return substitute(n.body, {n.loop_var: n.min})
-        return None
-
-    return transform(node, post=post)

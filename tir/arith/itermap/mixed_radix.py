@@ -10,7 +10,8 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ...expr import Expr, FloorDiv, FloorMod, IntImm, Var, const
+from ...expr import Expr, FloorDiv, FloorMod, IntImm, Var, const, is_const_int
+from ...sizes import product
 from ..analyzer import Analyzer
 
 
@@ -100,6 +101,23 @@ def divides(analyzer: Analyzer, a: Expr, b: Expr) -> bool:
     if isinstance(a, IntImm) and isinstance(b, IntImm):
         return a.value > 0 and b.value > 0 and b.value % a.value == 0
     return analyzer.can_prove(a >= 1) and analyzer.can_prove(b >= 1) and analyzer.can_prove_equal((b // a) * a, b)
+
+
+def divides_evenly(analyzer: Analyzer, c: Expr, e: Expr) -> bool:
+    """Return whether ``e % c`` is known to be 0; neither needs to be positive."""
+    if type(c) is IntImm and type(e) is IntImm:
+        return c.value != 0 and e.value % c.value == 0
+    return analyzer.can_prove_equal(e % c, 0)
+
+
+def times(analyzer: Analyzer, a: Expr, b: Expr) -> Expr:
+    """Return the product of two sizes, simplified."""
+    if is_const_int(b, 1):
+        return a
+    if is_const_int(a, 1):
+        return b
+    made = product((a, b))
+    return made if isinstance(made, IntImm) else analyzer.simplify(made)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from ...equal import same
 from ...expr import And, Expr, Range, Var, const, is_const_int
-from ...sizes import product
+from ...reason import Reason
 from ..analyzer import Analyzer
 from .iter_map import detect_iter_map
-from .mixed_radix import IterMap, IterMark, IterSplit, IterSum
+from .mixed_radix import IterMap, IterMark, IterSplit, IterSum, divides_evenly, times
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,8 +45,8 @@ def divide_subspace(
     predicate: Expr | None = None,
     analyzer: Analyzer | None = None,
     keep_unit: bool = False,
-) -> Subspace | str:
-    """Divide ``bindings`` over ``loops``, of which ``inner`` are the inner ones; a text says why that is impossible.
+) -> Subspace | Reason:
+    """Divide ``bindings`` over ``loops``, of which ``inner`` are the inner ones; a reason says why that is impossible.
 
     ``keep_unit`` keeps loops of one iteration in the results. ``analyzer`` has the ranges of variables that are not
     loops; those of the loops are bound here.
@@ -60,12 +60,12 @@ def divide_subspace(
     an = Analyzer() if analyzer is None else analyzer
     found = detect_iter_map(bindings, loops, predicate, an, keep_unit=keep_unit)
     if found.errors:
-        return found.errors[0]
+        return Reason(found.errors[0])
     divider = _Divider(an, loops, set(inner), found)
     try:
         divisions = tuple([divider.binding(s) for s in found.indices])
     except _Indivisible as error:
-        return str(error)
+        return Reason(str(error))
     return Subspace(divisions, divider.outer_predicate, divider.inner_predicate)
 
 
@@ -124,11 +124,11 @@ class _Divider:
             return _Part(self._digit(part.outer, split, part.outer_extent), split.extent, None, one)
         if part.outer is None:
             return _Part(None, one, self._digit(part.inner, split, part.inner_extent), split.extent)
-        low, high = split.lower_factor, self._times(split.lower_factor, split.extent)
+        low, high = split.lower_factor, times(self.an, split.lower_factor, split.extent)
         edge = part.inner_extent
-        if self.an.can_prove_equal(high, edge) or self._divides(high, edge):
+        if self.an.can_prove_equal(high, edge) or divides_evenly(self.an, high, edge):
             return _Part(None, one, self._digit(part.inner, split, edge), split.extent)
-        if self._divides(edge, low):
+        if divides_evenly(self.an, edge, low):
             above = IterSplit(mark, self.an.simplify(low // edge), split.extent, split.scale)
             return _Part(self._digit(part.outer, above, part.outer_extent), split.extent, None, one)
         raise _Indivisible(f"the digit from {low} to {high} lies across the boundary {edge} of inner and outer loops")
@@ -164,12 +164,12 @@ class _Divider:
                 if highs:
                     raise _Indivisible(f"the inner part {part.inner} has a larger scale than the outer part {highs[0]}")
                 lows.append(part.inner * inner_extent)
-                inner_extent = self._times(inner_extent, part.inner_extent)
+                inner_extent = times(self.an, inner_extent, part.inner_extent)
             if part.outer is not None:
                 highs.append(part.outer * outer_extent)
-                outer_extent = self._times(outer_extent, part.outer_extent)
+                outer_extent = times(self.an, outer_extent, part.outer_extent)
         outer, inner = _total(highs), _total(lows)
-        if not self._is(self._times(outer_extent, inner_extent), mark.extent):  # a predicate reduces the extent
+        if not self._is(times(self.an, outer_extent, inner_extent), mark.extent):  # a predicate reduces the extent
             if inner is None:
                 assert outer is not None
                 self.outer_predicate = _both(self.outer_predicate, outer < mark.extent)
@@ -187,7 +187,7 @@ class _Divider:
         return out
 
     def _digit(self, value: Expr, split: IterSplit, extent: Expr) -> Expr:
-        low, high = split.lower_factor, self._times(split.lower_factor, split.extent)
+        low, high = split.lower_factor, times(self.an, split.lower_factor, split.extent)
         if not self.an.can_prove(high >= extent):
             value = value % high
         return value if self._is(low, 1) else value // low
@@ -196,12 +196,6 @@ class _Divider:
         if isinstance(b, int):
             return is_const_int(a, b) or (not is_const_int(a) and self.an.can_prove_equal(a, b))
         return same(a, b) or self.an.can_prove_equal(a, b)
-
-    def _times(self, a: Expr, b: Expr) -> Expr:
-        return self.an.simplify(product((a, b)))  # type: ignore[no-any-return]
-
-    def _divides(self, c: Expr, e: Expr) -> bool:
-        return self.an.can_prove_equal(e % c, 0)
 
 
 def _total(terms: list[Expr]) -> Expr | None:
