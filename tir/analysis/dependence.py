@@ -22,6 +22,7 @@ from ..expr import Expr, IntImm, Range, Var, const, is_const_int
 from ..stmt import For
 from ..walk import substitute
 from .access import Access
+from .constant_dependence import undetermined
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,15 +86,22 @@ def conflicts(
         for number, store in enumerate(group):
             if not store.is_store:
                 continue
-            for loop in store.loops:
-                analyzer.bind(loop.loop_var, Range(loop.min, loop.extent))
-            digits = write_digits(analyzer, store.indices)
+            digits: _Digits | None = None
             for other_number, other in enumerate(group):
                 if other.is_store and other_number < number:
                     continue
-                missing = _undetermined(analyzer, second, wanted, (store, digits), other)
+                missing = undetermined(chain, store, other, wanted)
+                if missing is None and digits is None:
+                    for loop in store.loops:
+                        analyzer.bind(loop.loop_var, Range(loop.min, loop.extent))
+                    digits = (write_digits(analyzer, store.indices),)
+                if missing is None and digits is not None:
+                    missing = _undetermined(analyzer, second, wanted, (store, digits[0]), other)
                 if missing:
                     yield Conflict(store, other, missing)
+
+
+_Digits = tuple["tuple[list[Expr], list[DigitSum]] | None"]
 
 
 def _distinct(group: list[Access]) -> list[Access]:

@@ -75,12 +75,13 @@ def difference(a: Expr, b: Expr) -> int | None:
 
 def _form(e: Expr) -> Linear:
     """Return the linear form over keys that are equal for expressions of equal structure."""
-    found = collect(e, lambda n: Linear(0, {_key(n): 1}))
+    found = collect(e, lambda n: Linear(0, {expression_key(n): 1}))
     assert found is not None
     return found
 
 
-def _key(e: Any) -> Hashable:
+def expression_key(e: Any) -> Hashable:
+    """Return a key that is equal for expressions of equal structure; sums may differ in the order of their terms."""
     if isinstance(e, Var):
         return id(e)
     if isinstance(e, (Add, Sub)):
@@ -91,4 +92,4 @@ def _key(e: Any) -> Hashable:
         label = id(e.buffer)
     elif isinstance(e, Shuffle):
         label = e.indices
-    return (type(e), e.dtype, label, *[_key(c) for c in e.children()])
+    return (type(e), e.dtype, label, *[expression_key(c) for c in e.children()])
