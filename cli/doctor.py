@@ -16,7 +16,7 @@ from .output import column, echo_json, echo_table, json_option, size_text
 from .settings import all_settings
 
 if TYPE_CHECKING:
-    from ..driver.machine_probes import MachineReport
+    from ..driver.machine_report import MachineReport
 
 _PACKAGES = ("tilewright", "numpy", "llvmlite", "xgboost", "sqlite-utils", "click", "rich")
 
@@ -31,7 +31,7 @@ def command(refresh: bool, num_cores: int | None, target: str | None, as_json: b
     memory (both by code that Tilewright generates), versions, and where each setting came from."""
     from ..codegen import Target
     from ..codegen.jit.cache_directory import cache_directory
-    from ..driver.machine_probes import measure_machine
+    from ..driver.machine_report import measure_machine
 
     machine = Target(target_text(target, num_cores))
     if machine.missing_here():

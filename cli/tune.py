@@ -44,7 +44,7 @@ def command(
     """
     from ..codegen import Target
     from ..driver import parse_spec, tune
-    from ..driver.machine_probes import measure_machine
+    from ..driver.machine_report import measure_machine
     from ..driver.roofline import bound_for
 
     path = database_path(db_path, create=True)

@@ -13,11 +13,13 @@ import numpy as np
 from ..codegen import Target
 from ..tir.cost import count_bytes, count_flops
 from ..tuner.measure import estimate
-from ..tuner.measure.inputs import Arguments, compare, make_arguments, tolerance, unknown_sizes
+from ..tuner.measure.inputs import Arguments, compare, make_arguments, tolerance
 from ..tuning_db import Database
 from .blas import numpy_threads
-from .building import BuildError, Plan, plan
-from .machine_probes import MachineReport, PeakProbe, measure_machine
+from .building import BuildError, Plan, plan_request
+from .machine_probes import PeakProbe
+from .machine_report import MachineReport, measure_machine
+from .request import Request, not_measurable, request
 from .roofline import bandwidth_for, peak_dtype, peak_for
 
 
@@ -113,50 +115,72 @@ contender."""
 _FIGURES = ("gflops", "gbytes_per_second", "share_of_peak", "share_of_roofline", "speedup_over_numpy")
 
 
+@dataclass(frozen=True)
+class BenchOptions:
+    """How contenders are timed: alternately, ``rounds`` times, each for about ``round_seconds``; ``seed`` makes the inputs.
+
+    ``machine``: measure the machine (or take what was measured), False for no shares.
+    """
+
+    rounds: int = 15
+    round_seconds: float = 0.02
+    seed: int = 0
+    machine: MachineReport | bool = True
+
+
 def bench(
     inputs: Any,
     target: str | Target = "native",
     *,
     args: Sequence[Any] | Mapping[str, Any] | None = None,
     db: Database | str | os.PathLike[str] | None = None,
-    rounds: int = 15,
-    round_seconds: float = 0.02,
-    seed: int = 0,
-    machine: MachineReport | bool = True,
     require_tuned: bool = False,
+    **options: Any,
 ) -> BenchResult:
     """Time ``inputs`` (see :func:`.request.request`) as scheduled by default, as tuned in ``db``, and with NumPy.
 
-    The contenders run alternately, ``rounds`` times, each for about ``round_seconds``; NumPy gets as many threads as
-    the target, and the peak of multiply-adds is one of the contenders. Results are compared with NumPy's first; the row
-    of a wrong one has an ``error``. ``machine``: measure the machine (or take what was measured), False for no shares.
+    The contenders run alternately; NumPy gets as many threads as the target, and the peak of multiply-adds is one of the
+    contenders. Results are compared with NumPy's first; the row of a wrong one has an ``error``. ``options`` are those
+    of :class:`BenchOptions` by name.
     """
+    chosen = BenchOptions(**options)
     compiled_for = target if isinstance(target, Target) else Target(target)
-    missing = compiled_for.missing_here()
-    if missing:
-        raise BuildError(f"bench runs on this machine, which cannot run code for {compiled_for}: no {missing[0]}")
-    base = plan(inputs, args, compiled_for)
-    unknown = unknown_sizes(base.request.func)
-    if unknown is not None:
-        raise BuildError(f"{base.request.func.name} cannot be timed: {unknown}; bench needs numbers")
-    plans: list[Plan] = [base]
-    if db is not None:
-        tuned = plan(inputs, args, compiled_for, db=db, require_tuned=require_tuned)
-        if tuned.kind == "tuned":
-            plans.append(tuned)
-        else:
-            plans = [tuned]  # its origin names the targets that have records
-    elif require_tuned:
-        plan(inputs, args, compiled_for, require_tuned=True)
-    func = base.request.func
-    arguments = make_arguments(func, seed)
-    result = BenchResult(base.request.spec or func.name, str(compiled_for), count_flops(func), count_bytes(func), [])
-    report = measure_machine(compiled_for) if machine is True else machine or None
+    asked = request(inputs, args)
+    obstacle = not_measurable(asked, compiled_for)
+    if obstacle is not None:
+        raise BuildError(f"bench: {obstacle}")
+    plans = [plan_request(asked, compiled_for)]
+    if db is not None or require_tuned:
+        tuned = plan_request(asked, compiled_for, db, require_tuned)
+        plans[0 if tuned.kind != "tuned" else 1 :] = [tuned]  # its origin names the targets that have records
+    func = asked.func
+    arguments = make_arguments(func, chosen.seed)
+    result = BenchResult(asked.spec or func.name, str(compiled_for), count_flops(func), count_bytes(func), [])
+    runs = _contenders(asked, plans, arguments, result)
+    report = measure_machine(compiled_for) if chosen.machine is True else chosen.machine or None
+    peak = BenchRow("peak", "multiply-adds on registers")
     if report is not None:
         result.peak_flops = peak_for(report, func, compiled_for)
         result.bandwidth, result.bandwidth_of = bandwidth_for(report, func, compiled_for)
-    runs: list[tuple[BenchRow, Callable[[int], float]]] = []
-    reference = _reference(base, arguments, result, runs)
+        if result.peak_flops:
+            probe = PeakProbe(compiled_for, peak_dtype(func, report))
+            runs.append((peak, probe.seconds))
+    with numpy_threads(compiled_for.num_cores) as arranged:
+        result.numpy_threads = compiled_for.num_cores if arranged else None
+        race(runs, chosen.rounds, chosen.round_seconds)
+    if peak.seconds is not None:  # in the same run as the others: the clock may have changed since the report
+        result.peak_flops = probe.flops_per_call / peak.seconds
+    return result
+
+
+Run = tuple[BenchRow, Callable[[int], float]]
+"""A contender, and the seconds per call over so many calls."""
+
+
+def _contenders(asked: Request, plans: Sequence[Plan], arguments: Arguments, result: BenchResult) -> list[Run]:
+    """Returns NumPy, where it can, and the plans, compiled and compared with NumPy's results."""
+    runs: list[Run] = []
+    reference = _reference(asked, arguments, result, runs)
     for candidate in plans:
         row = BenchRow(candidate.kind, candidate.origin)
         result.rows.append(row)
@@ -164,31 +188,17 @@ def bench(
         arguments.reset_outputs()
         module(*arguments.values)
         if reference is not None:
-            wrong = compare(arguments.results(), reference, _output_types(arguments), tolerance(func))
+            dtypes = [arguments.dtypes[position] for position in arguments.outputs]
+            wrong = compare(arguments.results(), reference, dtypes, tolerance(asked.func))
             row.error = f"differs from NumPy: {wrong}" if wrong else ""
         runs.append((row, _native(module, arguments)))
     result.rows.sort(key=lambda row: ("default", "given", "tuned", "numpy").index(row.name))
-    peak = BenchRow("peak", "multiply-adds on registers")
-    if report is not None and result.peak_flops:
-        probe = PeakProbe(compiled_for, peak_dtype(func, report))
-        runs.append((peak, probe.seconds))
-    with numpy_threads(compiled_for.num_cores) as arranged:
-        result.numpy_threads = compiled_for.num_cores if arranged else None
-        race(runs, rounds, round_seconds)
-    if peak.seconds is not None:  # in the same run as the others: the clock may have changed since the report
-        result.peak_flops = probe.flops_per_call / peak.seconds
-    return result
+    return runs
 
 
-def _output_types(arguments: Arguments) -> list[str]:
-    return [arguments.dtypes[position] for position in arguments.outputs]
-
-
-def _reference(
-    base: Plan, arguments: Arguments, result: BenchResult, runs: list[tuple[BenchRow, Callable[[int], float]]]
-) -> list[np.ndarray] | None:
+def _reference(asked: Request, arguments: Arguments, result: BenchResult, runs: list[Run]) -> list[np.ndarray] | None:
     """NumPy's results, and NumPy as a contender; None when the workload has no reference."""
-    case = base.request.case
+    case = asked.case
     if case is None:
         return None
     ins = [v for i, v in enumerate(arguments.values) if i not in arguments.outputs]
@@ -216,7 +226,7 @@ def _native(module: Any, arguments: Arguments) -> Callable[[int], float]:
     return run
 
 
-def race(runs: list[tuple[BenchRow, Callable[[int], float]]], rounds: int, round_seconds: float) -> None:
+def race(runs: Sequence[Run], rounds: int, round_seconds: float) -> None:
     """Run the contenders alternately, ``rounds`` times; a slow one runs once per round, a fast one many times."""
     numbers = []
     for _, run in runs:

@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import tuner
 from ..codegen import CODEGEN_VERSION, Module, Target, compile
-from ..schedule import Schedule, ScheduleError, Trace, TraceError
+from ..schedule import ScheduleError, Trace, TraceError
 from ..tir.function import PrimFunc
 from ..tir.program_key import workload_key
 from ..tuner.measure.inputs import unknown_sizes
@@ -49,9 +49,9 @@ class Plan:
     record: TuningRecord | None = None
     trace: Trace | None = None
 
-    def compile(self, name: str | None = None) -> Module:
+    def compile(self) -> Module:
         """Returns the machine code; its ``origin`` is the plan's."""
-        module = compile(self.scheduled, self.target, name or self.request.func.name)
+        module = compile(self.scheduled, self.target, self.request.func.name)
         module.origin = self.origin
         return module
 
@@ -112,8 +112,17 @@ def plan(
     name: str | None = None,
 ) -> Plan:
     """Returns the function that :func:`build` would compile, and why."""
-    machine = target if isinstance(target, Target) else Target(target)
-    asked = request(inputs, args, name)
+    return plan_request(request(inputs, args, name), _target(target), db, require_tuned)
+
+
+def _target(target: str | Target) -> Target:
+    return target if isinstance(target, Target) else Target(target)
+
+
+def plan_request(
+    asked: Request, machine: Target, db: Database | str | os.PathLike[str] | None = None, require_tuned: bool = False
+) -> Plan:
+    """Returns how ``asked`` is computed on ``machine``: by a record, by the analytic model, or as the caller has it."""
     failed, elsewhere = "", ""
     if db is not None:
         with open_database(db, readonly=True) as opened:
@@ -138,7 +147,7 @@ def _tuned(db: Database, asked: Request, machine: Target) -> tuple[Plan | None, 
         origin = f"record {record.id} of {db.path}"
         try:
             trace = tuner.trace_for(db, record, asked.func)
-            scheduled = replay(asked.func, trace)
+            scheduled = tuner.replay(asked.func, trace).func
         except (ScheduleError, TraceError) as error:
             failed = failed or f"{origin} does not apply to {asked.func.name}: {error}".split("\n")[0]
             log.warning("%s does not apply to %s: %s", origin, asked.func.name, error)
@@ -174,13 +183,6 @@ def _other_targets(db: Database, func: PrimFunc) -> str:
         [workload_key(func)],
     )
     return f" (but for {', '.join([row['text'] for row in rows])})" if rows else ""
-
-
-def replay(func: PrimFunc, trace: Trace) -> PrimFunc:
-    """``func`` scheduled as ``trace`` says. A trace can do nothing but schedule; TraceError when it holds more."""
-    schedule = Schedule(func)
-    trace.apply_to_schedule(schedule)
-    return schedule.func
 
 
 @contextmanager

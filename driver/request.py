@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import te
+from ..codegen import Target
 from ..schedule import Schedule
 from ..tir.expr import StringImm
 from ..tir.function import IRModule, PrimFunc
 from ..tir.stmt import Block, For
 from ..tir.walk import pre_order
+from ..tuner.measure.inputs import unknown_sizes
 from .spec import parse_spec
 from .workload_definition import Workload, WorkloadCase
 
@@ -91,6 +93,15 @@ def requests(what: Any) -> dict[str, Request] | None:
 
 def _case(case: WorkloadCase) -> Request:
     return Request(case.func, case=case)
+
+
+def not_measurable(asked: Request, target: Target) -> str | None:
+    """Returns a sentence that says why runs of ``asked`` cannot be timed on this machine, or None."""
+    missing = target.missing_here()
+    if missing:
+        return f"this machine, which cannot run code for {target}: no {missing[0]}"
+    unknown = unknown_sizes(asked.func)
+    return None if unknown is None else f"{asked.func.name} cannot be measured: {unknown}; give numbers in their place"
 
 
 def is_scheduled(func: PrimFunc) -> bool:

@@ -11,10 +11,10 @@ from typing import Any
 from .. import tuner
 from ..codegen import Target
 from ..tuner import TuneResult
-from ..tuner.measure.inputs import unknown_sizes
 from ..tuning_db import Database
 from .building import open_database
-from .request import is_scheduled, request
+from .machine_report import known_report, model_of
+from .request import is_scheduled, not_measurable, request
 
 log = logging.getLogger("tilewright")
 
@@ -29,7 +29,6 @@ def tune(
     *,
     args: Sequence[Any] | Mapping[str, Any] | None = None,
     trials: int = 64,
-    seed: int = 0,
     db: Database | str | os.PathLike[str] | None = None,
     time_limit: float | None = None,
     callbacks: Sequence[Callable[[Any], None]] = (),
@@ -39,26 +38,24 @@ def tune(
 
     ``inputs``: a PrimFunc, te tensors (inputs first, outputs last), a workload or a spec; see :func:`.request.request`.
     Records go to ``db`` (nowhere when None), and the search uses the records that are there already. ``time_limit``:
-    seconds. ``callbacks`` are called with the progress. ``options`` go to :func:`tilewright.tuner.tune`. Ctrl-C ends
+    seconds. ``callbacks`` are called with the progress. ``options`` (``seed`` and others) are those of
+    :class:`~tilewright.tuner.TuneOptions`. What was measured of the machine earlier reaches the analytic model. Ctrl-C ends
     the search; what was measured is in the database. :class:`TuneError` when no schedule rule has a candidate; where
     all candidates fail, ``best`` is None and ``problem`` says why.
     """
     machine = target if isinstance(target, Target) else Target(target)
-    missing = machine.missing_here()
-    if missing:
-        raise TuneError(f"tuning measures on this machine, which cannot run code for {machine}: no {missing[0]}")
     asked = request(inputs, args)
-    unknown = unknown_sizes(asked.func)
-    if unknown is not None:
-        raise TuneError(f"{asked.func.name} cannot be measured: {unknown}; tune it with numbers in their place")
+    obstacle = not_measurable(asked, machine)
+    if obstacle is not None:
+        raise TuneError(f"tuning: {obstacle}")
     if asked.scheduled and is_scheduled(asked.func):
         raise TuneError(f"{asked.func.name} is scheduled already; tune the function as it was before")
+    options.setdefault("machine", model_of(known_report(machine), machine))
     with open_database(db) if db is not None else contextlib.nullcontext() as opened:
         if opened is not None:
             opened.add_workload(asked.func, spec=asked.spec, name=asked.func.name)
         result = tuner.tune(
-            asked.func, machine, trials=trials, seed=seed, db=opened, callbacks=tuple(callbacks),
-            time_limit=time_limit, **options,
+            asked.func, machine, trials=trials, db=opened, callbacks=tuple(callbacks), time_limit=time_limit, **options
         )  # fmt: skip
     if result.best is None:
         if result.stopped == "exhausted" and not result.records:

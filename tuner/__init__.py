@@ -14,12 +14,13 @@ from .cost.machine_model import MachineModel
 from .measure import LocalRunner, MeasureResult, ReferenceFailed, Runner
 from .rules import Group, ScheduleRule, default_rules, register_rule
 from .search import Candidate, ModelGuidedSearch, RandomSearch, SearchStrategy
-from .search.warm_start import trace_for
-from .session import Progress, TuneResult, TuningSession, tune
+from .search.warm_start import replay, trace_for
+from .session import TuneOptions, TuningSession, tune
 from .sketch_part import Decision, Part
 from .space import DefaultSchedule, choose_default, default_schedule
 from .space.search_space import Space
 from .space.sketch import Sketch
+from .tune_result import Progress, TuneResult
 
 __all__ = [
     "FEATURE_NAMES",
@@ -44,6 +45,7 @@ __all__ = [
     "SearchStrategy",
     "Sketch",
     "Space",
+    "TuneOptions",
     "TuneResult",
     "TuningSession",
     "XGBCostModel",
@@ -51,6 +53,7 @@ __all__ = [
     "default_rules",
     "default_schedule",
     "register_rule",
+    "replay",
     "trace_for",
     "tune",
 ]

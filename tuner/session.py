@@ -6,96 +6,29 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ..codegen import CODEGEN_VERSION
 from ..codegen.machine.target import Target
-from ..schedule import Schedule, ScheduleError, Trace
+from ..schedule import ScheduleError, Trace, TraceError
 from ..tir.cost import count_flops
 from ..tir.function import PrimFunc
 from ..tir.program_key import program_key
 from ..tuning_db import Database, TuningRecord, utc_now
 from .cost.cost_model import CostModel, XGBCostModel
+from .cost.machine_model import MachineModel
 from .measure import LocalRunner, MeasureResult, Runner
 from .measure.inputs import require_constant_shapes
 from .rules import ScheduleRule
 from .search import Candidate, ModelGuidedSearch, SearchStrategy
 from .search.final_race import decide, finalists
-from .search.warm_start import in_own_names, other_workloads, own_records, training_data
+from .search.warm_start import in_own_names, other_workloads, own_records, replay, training_data
 from .space.default_choice import choose_default
 from .space.search_space import Space
-
-
-@dataclass(frozen=True)
-class Progress:
-    """The progress of a session, which callbacks receive.
-
-    ``trials_done`` of ``trials_total``; ``failures`` among them; ``best_seconds`` (infinity before the first success)
-    and ``best_gflops``; ``elapsed_seconds`` and the estimated ``remaining_seconds``; ``records`` are the latest batch.
-    """
-
-    trials_done: int
-    trials_total: int
-    failures: int
-    best_seconds: float
-    best_gflops: float
-    elapsed_seconds: float
-    remaining_seconds: float
-    records: tuple[TuningRecord, ...] = ()
-
-
-@dataclass(frozen=True)
-class TuneResult:
-    """The result of a session.
-
-    ``best`` is the fastest correct record (of this session, or of an earlier one on the same workload and target); None
-    when nothing could be measured. ``records`` are this session's, in order. ``stopped``: ``trials`` (budget used),
-    ``time``, ``exhausted`` (every candidate tried), ``converged`` (no further gain expected) or ``interrupted``.
-    ``problem`` says why there is no ``best``, and is empty when there is one.
-    """
-
-    func: PrimFunc
-    target: Target
-    best: TuningRecord | None
-    records: tuple[TuningRecord, ...]
-    stopped: str
-    elapsed_seconds: float
-    flops: float
-    session: str | None = None
-    failures: dict[str, int] = field(default_factory=dict)
-    problem: str = ""
-
-    @property
-    def best_seconds(self) -> float:
-        """Returns the best time, infinity without one."""
-        seconds = None if self.best is None else self.best.run_seconds
-        return float("inf") if seconds is None else seconds
-
-    @property
-    def best_gflops(self) -> float:
-        """Billions of operations per second at the best time; 0 without one."""
-        return self.flops / self.best_seconds / 1e9
-
-    @property
-    def best_schedule(self) -> Schedule | None:
-        """Returns the schedule of the best record, None without one."""
-        if self.best is None:
-            return None
-        sch = Schedule(self.func)
-        Trace.from_json(self.best.trace).apply_to_schedule(sch)
-        return sch
-
-    def history(self) -> list[tuple[int, float]]:
-        """``(trial, best seconds so far)`` after each trial of the session."""
-        out, best = [], float("inf")
-        for number, record in enumerate(self.records, start=1):
-            best = min(best, record.run_seconds if record.ok and record.run_seconds else best)
-            out.append((number, best))
-        return out
-
+from .tune_result import Progress, TuneResult
 
 Callback = Callable[[Progress], Any]
 
@@ -112,42 +45,58 @@ _FINAL_SHARE, _FINAL_SECONDS = 0.05, 2.0
 """The part of a time limit that is reserved for the final race: a share of it, and at most so many seconds."""
 
 
+@dataclass(frozen=True)
+class TuneOptions:
+    """How a session searches. ``seed`` fixes the order of everything but the measured times.
+
+    ``verify``: compare each candidate's outputs with the unscheduled function's. ``batch``: candidates measured between
+    two decisions. ``final_race``: how many of the best are timed once more, alternately, at the end, to find the winner;
+    0 for none. ``stop_early``: stop when 24 trials brought no gain and the model expects a gain below 1 % from the
+    remaining candidates. ``machine``: the figures of the analytic prior, by default those of the target. ``runner``,
+    ``strategy``, ``rules`` and ``model`` replace parts of the tuner; ``strategy(space, rng)`` makes a search strategy.
+    """
+
+    seed: int = 0
+    verify: bool = True
+    batch: int = 8
+    final_race: int = 4
+    stop_early: bool = True
+    machine: MachineModel | None = None
+    runner: Runner | None = None
+    strategy: Callable[[Space, np.random.Generator], SearchStrategy] | None = None
+    rules: Sequence[ScheduleRule] | None = None
+    model: CostModel | None = None
+
+
 class TuningSession:
     """One workload on one target, measured batch by batch. :func:`tune` is the short way to use it.
 
-    Args:
-        func: the unscheduled function; every extent a number. target: what to tune for; it must be able to run here.
-        seed: fixes the order of everything but the measured times. db: where records go, and where those of earlier
-        sessions come from. verify: compare each candidate's outputs with the unscheduled function's. runner, strategy,
-        rules, model: replacements for parts of the tuner; ``strategy(space, rng)`` makes a search strategy. batch:
-        candidates measured between two decisions. final_race: how many of the best are timed once more, alternately, at
-        the end, to find the winner; 0 for none. stop_early: stop when 24 trials brought no gain and the model expects a
-        gain below 1 % from the remaining candidates.
+    ``func``: the unscheduled function; every extent a number. ``target``: what to tune for; it must be able to run here.
+    ``db``: where records go, and where those of earlier sessions come from. ``options`` are those of
+    :class:`TuneOptions`, as one object or by name.
     """
 
     def __init__(
-        self, func: PrimFunc, target: Target, *, seed: int = 0, db: Database | None = None, verify: bool = True,
-        runner: Runner | None = None, strategy: Callable[[Space, np.random.Generator], SearchStrategy] | None = None,
-        rules: Sequence[ScheduleRule] | None = None, model: CostModel | None = None, batch: int = 8,
-        final_race: int = 4, stop_early: bool = True,
+        self, func: PrimFunc, target: Target, *, db: Database | None = None, options: TuneOptions | None = None,
+        **named: Any,
     ) -> None:  # fmt: skip
         require_constant_shapes(func)
-        self.func, self.target, self.seed, self.db = func, target, seed, db
-        self.verify, self.batch, self.final_race, self.stop_early = verify, batch, final_race, stop_early
-        self.rng = np.random.default_rng(seed)
-        self.space = choose_default(Space(func, target, rules=rules)).space  # of rules whose candidates apply
+        self.func, self.target, self.db = func, target, db
+        self.options = chosen = replace(options or TuneOptions(), **named)
+        rng = np.random.default_rng(chosen.seed)
+        space = Space(func, target, rules=chosen.rules, machine=chosen.machine)
+        self.space = choose_default(space).space  # of rules whose candidates apply
         self.workload = program_key(func)
         self.flops = float(count_flops(func) or 0.0)
         self.records: list[TuningRecord] = []
         self.earlier: list[TuningRecord] = []
-        if strategy is not None:
-            self.search = strategy(self.space, self.rng)
+        if chosen.strategy is not None:
+            self.search = chosen.strategy(self.space, rng)
         else:
-            self.search = ModelGuidedSearch(self.space, self.rng, model or XGBCostModel(seed))
+            self.search = ModelGuidedSearch(self.space, rng, chosen.model or XGBCostModel(chosen.seed))
         self._known: dict[str, float] = {}  # trace → seconds
         self._again: list[TuningRecord] = []
-        self.runner: Runner = runner if runner is not None else LocalRunner()
-        self._owns_runner = runner is None
+        self.runner: Runner = chosen.runner if chosen.runner is not None else LocalRunner()
         self._recall()
 
     @property
@@ -165,10 +114,14 @@ class TuningSession:
         deadline = float("inf") if time_limit is None else start + time_limit
         session = None
         if self.db is not None:
-            config = {"batch": self.batch, "verify": self.verify, "sketches": [s.name for s in self.space.sketches]}
+            config = {
+                "batch": self.options.batch,
+                "verify": self.options.verify,
+                "sketches": [s.name for s in self.space.sketches],
+            }
             versions = {"python": platform.python_version(), "numpy": np.__version__}
             session = self.db.start_session(
-                self.func, self.target, config=config, seed=self.seed, trials=trials, versions=versions
+                self.func, self.target, config=config, seed=self.options.seed, trials=trials, versions=versions
             )
         stopped = "trials"
         status = "failed"
@@ -180,7 +133,7 @@ class TuningSession:
         except KeyboardInterrupt:
             stopped = status = "interrupted"
         finally:
-            if self._owns_runner:
+            if self.options.runner is None:
                 self.runner.close()
             if self.db is not None and session is not None:
                 self.db.finish_session(session, status)
@@ -199,7 +152,7 @@ class TuningSession:
     def _loop(
         self, trials: int, start: float, deadline: float, session: str | None, callbacks: Sequence[Callback]
     ) -> str:
-        self.runner.open(self.func, self.target, seed=self.seed, verify=self.verify)
+        self.runner.open(self.func, self.target, seed=self.options.seed, verify=self.options.verify)
         done = gained = 0  # trials; and those up to the last gain
         best = float("inf")
         while done < trials:
@@ -210,7 +163,7 @@ class TuningSession:
             if self._again:
                 records = self._measure_again(trials, session, deadline)
             else:
-                candidates = self.search.ask(min(self.batch, trials - done), trials - done)
+                candidates = self.search.ask(min(self.options.batch, trials - done), trials - done)
                 if not candidates:
                     return "exhausted"
                 records = self._measure(candidates, session, done, deadline)
@@ -235,19 +188,19 @@ class TuningSession:
     def _converged(self, idle: int) -> bool:
         """Returns whether ``idle`` trials without a gain were enough, and the search expects no gain of the rest."""
         best = self.best
-        if not self.stop_early or idle < _PATIENCE or best is None or not best.run_seconds:
+        if not self.options.stop_early or idle < _PATIENCE or best is None or not best.run_seconds:
             return False
         promise = self.search.promise()
         return promise is not None and promise > (1 - _GAIN) * best.run_seconds
 
     def _final_race(self, deadline: float) -> None:
         """Time the best few candidates once more, alternately, and amend their records."""
-        if self.final_race < 2 or not self.records:
+        if self.options.final_race < 2 or not self.records:
             return
-        entered = finalists([*self.earlier, *self.records], self.final_race)
+        entered = finalists([*self.earlier, *self.records], self.options.final_race)
         if not entered or time.monotonic() >= deadline:
             return
-        results = self.runner.measure([r.trace for r in entered], deadline=deadline)
+        results = self._measure_traces([r.trace for r in entered], deadline)
         amended = {r.trace: r for r in decide(entered, results)}
         chosen = {id(r): amended[r.trace] for r in entered if r.trace in amended}
         self.earlier = [chosen.get(id(r), r) for r in self.earlier]
@@ -260,22 +213,25 @@ class TuningSession:
     ) -> list[TuningRecord]:
         """Measure, tell the search, store. Candidates that the deadline cut off leave no record."""
         traces: dict[str, Candidate] = {}
+        programs: list[str] = []
         results: list[tuple[Candidate, str, MeasureResult]] = []
         told: list[tuple[Candidate, float]] = []
         alike: list[tuple[Candidate, str]] = []
         for candidate in candidates:
             try:
-                trace = self.space.schedule(candidate.sketch, candidate.row).trace.dumps()
+                schedule = self.space.schedule(candidate.sketch, candidate.row)
             except ScheduleError as error:
                 results.append((candidate, "", MeasureResult("schedule_error", str(error)[:4000])))
                 continue
+            trace = schedule.trace.dumps()
             if trace in self._known or trace in traces:  # another row makes the same schedule
                 alike.append((candidate, trace))
             else:
                 traces[trace] = candidate
+                programs.append(schedule.func.script())
         best = self.best
         best_seconds = best.run_seconds if best is not None and best.run_seconds else float("inf")
-        measured = self.runner.measure(list(traces), best_seconds=best_seconds, deadline=deadline)
+        measured = self.runner.measure(programs, best_seconds=best_seconds, deadline=deadline)
         results += [(c, t, r) for (t, c), r in zip(traces.items(), measured, strict=True) if r.status != "skipped"]
         records: list[TuningRecord] = []
         for candidate, trace, result in results:
@@ -289,7 +245,7 @@ class TuningSession:
     def _measure_again(self, trials: int, session: str | None, deadline: float) -> list[TuningRecord]:
         """Measure the best records of other code generators with this one."""
         old, self._again = self._again[:trials], []
-        measured = self.runner.measure([r.trace for r in old], deadline=deadline)
+        measured = self._measure_traces([r.trace for r in old], deadline)
         records = [
             replace(
                 r, id=None, session=session, trial=number, status=result.status, error=result.error, times=result.times,
@@ -302,6 +258,19 @@ class TuningSession:
         known = own_records(self.space, records)
         self.search.tell([c for c, _ in known], [s for _, s in known])
         return self._store(records)
+
+    def _measure_traces(self, traces: Sequence[str], deadline: float) -> list[MeasureResult]:
+        """Measure schedules of which only the traces are known; one that does not apply here fails."""
+        programs: dict[int, str] = {}
+        failed: dict[int, MeasureResult] = {}
+        for number, trace in enumerate(traces):
+            try:
+                programs[number] = replay(self.func, Trace.from_json(trace)).func.script()
+            except (ScheduleError, TraceError) as error:
+                failed[number] = MeasureResult("schedule_error", str(error)[:4000])
+        measured = self.runner.measure(list(programs.values()), deadline=deadline)
+        results = {**failed, **dict(zip(programs, measured, strict=True))}
+        return [results[number] for number in range(len(traces))]
 
     def _store(self, records: list[TuningRecord]) -> list[TuningRecord]:
         if self.db is not None:
@@ -350,7 +319,7 @@ class TuningSession:
         of those records are measured again first."""
         if self.db is None:
             return
-        stored = in_own_names(self.db, self.space, self.db.records(self.func, self.target), self.final_race)
+        stored = in_own_names(self.db, self.space, self.db.records(self.func, self.target), self.options.final_race)
         own = [r for r in stored if r.codegen_version == CODEGEN_VERSION]
         other = [r for r in stored if r.codegen_version != CODEGEN_VERSION]
         self.earlier = [r for r in own if r.ok and r.run_seconds and r.trace]
@@ -361,26 +330,19 @@ class TuningSession:
         again = {r.trace: r for r in reversed(fastest) if r.trace and r.trace not in self._known}
         self._again = list(reversed(again.values()))[:_AGAIN]
         if isinstance(self.search, ModelGuidedSearch):
-            found = other_workloads(self.db, self.func, self.target) + training_data(own_records(self.space, other))
+            found = other_workloads(self.db, self.space) + training_data(own_records(self.space, other))
             if found:
                 self.search.warm_start(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
 
 
 def tune(
-    func: PrimFunc, target: Target, *, trials: int = 64, seed: int = 0, db: Database | None = None,
-    callbacks: Sequence[Callback] = (), time_limit: float | None = None, verify: bool = True,
-    runner: Runner | None = None, strategy: Callable[[Space, np.random.Generator], SearchStrategy] | None = None,
-    rules: Sequence[ScheduleRule] | None = None, model: CostModel | None = None, final_race: int = 4,
-    stop_early: bool = True,
+    func: PrimFunc, target: Target, *, trials: int = 64, time_limit: float | None = None, db: Database | None = None,
+    callbacks: Sequence[Callback] = (), **options: Any,
 ) -> TuneResult:  # fmt: skip
     """Find a fast schedule for ``func`` on ``target`` by measuring up to ``trials`` candidates.
 
     Records go to ``db``; the search uses those that are there already. ``callbacks`` are called with a
-    :class:`Progress` after each batch. ValueError for symbolic shapes; ``ReferenceFailed`` when the unscheduled
-    function itself does not run. The other arguments: see :class:`TuningSession`.
+    :class:`Progress` after each batch. ``options``: those of :class:`TuneOptions` by name, or ``options`` with all of
+    them. ValueError for symbolic shapes; ``ReferenceFailed`` when the unscheduled function itself does not run.
     """
-    session = TuningSession(
-        func, target, seed=seed, db=db, verify=verify, runner=runner, strategy=strategy, rules=rules, model=model,
-        final_race=final_race, stop_early=stop_early,
-    )  # fmt: skip
-    return session.run(trials, time_limit=time_limit, callbacks=callbacks)
+    return TuningSession(func, target, db=db, **options).run(trials, time_limit=time_limit, callbacks=callbacks)

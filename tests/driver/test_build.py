@@ -133,9 +133,9 @@ def test_symbolic_shapes_are_built_as_they_are():
         a, b = np.ones(size, np.float32), np.zeros(size, np.float32)
         f(a, b)
         assert b.tolist() == [2.0] * size
-    with pytest.raises(TuneError, match=r"buffer A has the symbolic shape \(n\); tune it with numbers"):
+    with pytest.raises(TuneError, match=r"buffer A has the symbolic shape \(n\); give numbers"):
         tw.tune(args)
-    with pytest.raises(BuildError, match=r"buffer A has the symbolic shape \(n\); bench needs numbers"):
+    with pytest.raises(BuildError, match=r"buffer A has the symbolic shape \(n\); give numbers"):
         tw.bench(args)
 
 
@@ -201,7 +201,7 @@ def main({params}):
             A[vi] = T.float32(1)
 """)
     assert plan(func).origin == f"not scheduled: {origin}"
-    with pytest.raises(TuneError, match=re.escape(f"main cannot be measured: {origin}; tune it with numbers")):
+    with pytest.raises(TuneError, match=re.escape(f"main cannot be measured: {origin}; give numbers")):
         tw.tune(func)
     with pytest.raises(ValueError, match=re.escape(f"{origin}; tuning needs numbers")):
         tw.tuner.tune(func, tw.Target("native"), trials=1)

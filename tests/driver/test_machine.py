@@ -10,8 +10,10 @@ from tilewright.codegen import Target
 from tilewright.codegen.jit import cache_directory
 from tilewright.codegen.llvm.jit import optimize_and_compile
 from tilewright.codegen.llvm.microbenchmarks import driver_ir, fma_flops, fma_ir, sweep_block_bytes, sweep_ir
-from tilewright.driver import machine_probes
-from tilewright.driver.machine_probes import MachineReport, PeakProbe, bandwidth_of, measure_machine, peak_of
+from tilewright.driver import machine_probes, machine_report
+from tilewright.driver.machine_probes import PeakProbe
+from tilewright.driver.machine_report import MachineReport, bandwidth_of, measure_machine, model_of, peak_of
+from tilewright.tir.dtype import DType
 
 
 @pytest.fixture(scope="module")
@@ -55,26 +57,36 @@ def test_shares_for_any_number_of_threads():
     assert bandwidth_of(r, 1) == 10 and bandwidth_of(r, kind="none") is None
 
 
+def test_measured_figures_reach_the_analytic_model():
+    target = Target("native -num-cores=4")
+    plain = model_of(None, target)
+    fitted = model_of(
+        made_up(clock_hz=2e9, cache_read={"l2": 8e10}, bandwidth={"read": {"one": 6e9, "all": 9e9}}), target
+    )
+    assert (fitted.cycles_per_second, fitted.l2_bytes_per_cycle, fitted.memory_bytes_per_cycle) == (2e9, 40.0, 3.0)
+    assert fitted.l1_bytes == plain.l1_bytes and plain.cycles_per_second == 3e9
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(machine_probes, "_in_process", {})
+    monkeypatch.setattr(machine_report, "_in_process", {})
     return cache_directory.cache_directory()
 
 
 def test_reports_are_kept_and_read_again(folder, monkeypatch):
     target = Target("native -num-cores=1")
     fast = made_up(peak_flops={"float32": {"one": 1e18, "all": 1e18}})
-    machine_probes._write(target, fast)
+    machine_report._write(target, fast)
     assert [p.name for p in folder.glob("*.json")] == [f"machine-{target.key}.json"]
     assert measure_machine(target) == fast
-    assert json.loads(next(folder.glob("*.json")).read_text())["format"] == machine_probes.FORMAT
+    assert json.loads(next(folder.glob("*.json")).read_text())["format"] == machine_report.FORMAT
 
 
 def test_a_report_of_a_busy_machine_is_made_anew(folder, monkeypatch):
     target = Target("native -num-cores=1")
-    machine_probes._write(target, made_up())  # ten operations per second
-    monkeypatch.setattr(machine_probes, "_measure", lambda t, effort: made_up(clock_hz=7.0))
+    machine_report._write(target, made_up())  # ten operations per second
+    monkeypatch.setattr(machine_report, "_measure", lambda t, effort: made_up(clock_hz=7.0))
     assert measure_machine(target).clock_hz == 7.0
     assert json.loads(next(folder.glob("*.json")).read_text())["clock_hz"] == 7.0
 
@@ -82,8 +94,8 @@ def test_a_report_of_a_busy_machine_is_made_anew(folder, monkeypatch):
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 99}', '{"format": 1, "key": "x"}'])
 def test_damaged_files_do_not_count(folder, monkeypatch, text):
     target = Target("native -num-cores=1")
-    machine_probes._path(target).write_text(text)
-    monkeypatch.setattr(machine_probes, "_measure", lambda t, effort: made_up())
+    machine_report._path(target).write_text(text)
+    monkeypatch.setattr(machine_report, "_measure", lambda t, effort: made_up())
     assert measure_machine(target) == made_up()
 
 
@@ -112,13 +124,13 @@ def test_peak_in_turns_with_something_else():
 @pytest.mark.parametrize("dtype, word", [("int8", "tdpbusd"), ("bfloat16", "tdpbf16ps")])
 def test_the_matrix_unit_sets_the_peak_where_there_is_one(dtype, word):
     target = Target("llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids -num-cores=1")
-    lines = optimize_and_compile(fma_ir(target, dtype) + driver_ir("fma"), target).asm().splitlines()
+    lines = optimize_and_compile(fma_ir(target, DType(dtype)) + driver_ir("fma"), target).asm().splitlines()
     steps = [n for n, line in enumerate(lines) if word in line]
     assert len(steps) == 6 and not any("tileload" in line for line in lines[steps[0] : steps[-1]])
     assert fma_flops(target, dtype) == 6 * 2 * 16 * 16 * (64 if dtype == "int8" else 32)
     less = Target("llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids -mattr=-amx-tile -num-cores=1")
     assert fma_flops(less, dtype) == 24 * 2 * (64 if dtype == "int8" else 32)
-    assert word not in optimize_and_compile(fma_ir(less, dtype) + driver_ir("fma"), less).asm()
+    assert word not in optimize_and_compile(fma_ir(less, DType(dtype)) + driver_ir("fma"), less).asm()
 
 
 @pytest.mark.skipif(not Target("native").has_amx_int8, reason="this machine has no AMX, or does not let us use it")
@@ -142,7 +154,7 @@ def test_a_peak_that_no_instruction_reaches():
 def test_probes_keep_their_accumulators_in_registers(text):
     target = Target(f"llvm -mtriple={text}")
     for dtype in ["float32", "float64", *(["int8", "bfloat16"] if target.has_vnni else [])]:
-        asm = optimize_and_compile(fma_ir(target, dtype) + driver_ir("fma"), target).asm()
+        asm = optimize_and_compile(fma_ir(target, DType(dtype)) + driver_ir("fma"), target).asm()
         steps = [line for line in asm.splitlines() if any(op in line for op in ("vfmadd", "vpdpbusd", "vdpbf16ps"))]
         if target.has_fma and target.arch == "x86_64":
             assert len(steps) == (24 if target.num_vector_registers == 32 else 12)
@@ -160,7 +172,7 @@ def test_sweeps_reach_every_element_once(kind, threads):
     target = Target("native -num-cores=2")
     units = 7
     count = units * sweep_block_bytes(target) // 4
-    for way in machine_probes._sweeps(target, kind):
+    for way in machine_probes.sweeps(target, kind):
         room = np.zeros(3 * count + 64, "float32")
         start = -room.ctypes.data // 4 % 16
         a, b, c = (room[start + n * count : start + (n + 1) * count] for n in range(3))

@@ -5,15 +5,14 @@ import pytest
 
 from tilewright import te
 from tilewright.codegen.machine.target import Target
-from tilewright.schedule import Schedule, ScheduleError, TensorIntrin, Trace, tensor_intrin
-from tilewright.schedule.extensions import needs_additions
+from tilewright.schedule import ScheduleError, TensorIntrin, tensor_intrin
 from tilewright.schedule.primitive import REGISTRY, PrimitiveMethods, primitive
 from tilewright.tir import reducers
 from tilewright.tir.expr import Add
 from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse
 from tilewright.tir.reducers import register_reducer
-from tilewright.tuner import Costs, Group, LocalRunner, Part, ScheduleRule, tune
+from tilewright.tuner import Costs, Group, Part, ScheduleRule, tune
 from tilewright.tuner.measure import worker
 from tilewright.tuner.measure.inputs import compare, tolerance
 
@@ -131,26 +130,6 @@ def test_what_a_program_registered_is_measured(request, added, func, how):
     request.getfixturevalue(added)
     result = tune(func(), TARGET, trials=1, rules=[UsesRule(how)], final_race=0)
     assert [(r.status, r.error) for r in result.records] == [("ok", "")]
-    assert needs_additions(Trace.from_json(result.best.trace))
-
-
-def test_plain_traces_are_replayed_by_the_worker(monkeypatch):
-    monkeypatch.setattr("tilewright.schedule.extensions.REDUCERS", [])  # other tests register some
-    sch = Schedule(add_one())
-    sch.unroll(sch.get_loops("B")[0])
-    assert not needs_additions(sch.trace)
-
-
-def test_a_primitive_that_fails_when_it_is_replayed_has_a_reason(my_primitive):
-    sch = Schedule(add_one())
-    with_primitive(sch)
-    text = sch.trace.dumps()
-    with LocalRunner(workers=1) as runner:
-        runner.open(add_one(17), TARGET)
-        (good,) = runner.measure([text])
-        bad, other = runner.measure([text.replace('"B"', '"nowhere"'), Schedule(add_one(17)).trace.dumps()])
-    assert good.status == "ok" and other.status == "ok"
-    assert bad.status == "schedule_error" and "nowhere" in bad.error
 
 
 def masked():

@@ -82,7 +82,7 @@ def test_the_best_is_the_winner_of_the_race(tmp_path):
         runner = Drifting()
         result = tune(matmul(), TARGET, trials=8, runner=runner, db=db)
         assert len(result.records) == 8 == db.count() and len(runner.seen) == 12
-        assert result.best.trace != runner.seen[0] and result.best_seconds == 1.01
+        assert result.best_schedule.func.script() != runner.seen[0] and result.best_seconds == 1.01
         stored = db.best(matmul(), TARGET)
         assert stored == result.best and len(stored.times) == 2
         assert {r.id: r for r in db.records()} == {r.id: r for r in result.records}
@@ -91,7 +91,7 @@ def test_the_best_is_the_winner_of_the_race(tmp_path):
 def test_the_race_may_be_left_out():
     runner = Drifting()
     result = tune(matmul(), TARGET, trials=8, runner=runner, final_race=0)
-    assert len(runner.seen) == 8 and result.best.trace == runner.seen[0]
+    assert len(runner.seen) == 8 and result.best_schedule.func.script() == runner.seen[0]
 
 
 class Promising(SearchStrategy):

@@ -38,12 +38,12 @@ def main(B: T.Buffer((4,), "float32")):
 """)
 
 
-def traces(func, count=1):
-    out = [Schedule(func).trace.dumps()]
+def programs(func, count=1):
+    out = [func.script()]
     for factor in range(2, count + 1):
         sch = Schedule(func)
         sch.split(sch.get_loops(sch.get_block("B"))[0], [None, factor])
-        out.append(sch.trace.dumps())
+        out.append(sch.func.script())
     return out
 
 
@@ -56,19 +56,18 @@ def runner():
 def test_candidates_are_timed_in_order(runner):
     func = add_one()
     runner.open(func, TARGET)
-    results = runner.measure(traces(func, 5))
+    results = runner.measure(programs(func, 5))
     assert [r.status for r in results] == ["ok"] * 5
     assert all(r.run_seconds > 0 and r.compile_seconds > 0 and len(r.times) >= 1 for r in results)
 
 
-def test_a_trace_that_does_not_apply_has_a_reason(runner):
+def test_a_program_that_cannot_be_read_has_a_reason(runner):
     func = add_one()
     runner.open(func, TARGET)
-    sch = Schedule(add_one())
-    sch.parallel(sch.get_loops(sch.get_block("B"))[0])
-    text = sch.trace.dumps().replace('"B"', '"nowhere"')
-    bad, good = runner.measure([text, *traces(func)])
-    assert bad.status == "schedule_error" and "nowhere" in bad.error
+    bad, good = runner.measure(
+        [func.script().replace("T.grid", "T.nowhere").replace("range", "nowhere"), *programs(func)]
+    )
+    assert bad.status == "compile_error" and "nowhere" in bad.error
     assert good.status == "ok"
 
 
@@ -77,7 +76,7 @@ def test_a_wrong_result_is_no_success(runner):
     runner.open(func, TARGET)
     runner._reference = (np.zeros(17, np.float32).tobytes(),)
     runner._ready.clear()
-    (result,) = runner.measure(traces(func))
+    (result,) = runner.measure(programs(func))
     assert result.status == "wrong_result"
     assert "17 of 17 elements are wrong, first at [0]" in result.error
     assert result.run_seconds == float("inf")
@@ -85,19 +84,19 @@ def test_a_wrong_result_is_no_success(runner):
 
 def test_a_crash_is_a_record_and_the_next_candidate_runs(runner):
     runner.open(calling("abort"), TARGET, verify=False)
-    first, second = runner.measure(traces(calling("abort"), 2))
+    first, second = runner.measure(programs(calling("abort"), 2))
     assert first.status == second.status == "crash"
     assert "SIGABRT" in first.error
     func = add_one()
     runner.open(func, TARGET)
-    assert runner.measure(traces(func))[0].status == "ok"
+    assert runner.measure(programs(func))[0].status == "ok"
 
 
 def test_a_hang_is_ended():
     with LocalRunner(workers=1, run_timeout=1.0) as runner:
         func = calling("sleep", 1000)
         runner.open(func, TARGET, verify=False)
-        (result,) = runner.measure(traces(func))
+        (result,) = runner.measure(programs(func))
     assert result.status == "timeout"
     assert "more than 1 s" in result.error
 
@@ -110,7 +109,7 @@ def test_a_reference_that_fails_is_reported(runner):
 def test_after_the_deadline_nothing_is_begun(runner):
     func = add_one()
     runner.open(func, TARGET)
-    results = runner.measure(traces(func, 3), deadline=time.monotonic() - 1)
+    results = runner.measure(programs(func, 3), deadline=time.monotonic() - 1)
     assert [r.status for r in results] == ["skipped"] * 3
 
 
@@ -200,7 +199,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_what_a_candidate_prints_does_not_disturb_the_messages(runner):
     func = calling("putchar", 65)
     runner.open(func, TARGET, verify=False)
-    assert [r.status for r in runner.measure(traces(func, 2))] == ["ok", "ok"]
+    assert [r.status for r in runner.measure(programs(func, 2))] == ["ok", "ok"]
 
 
 def test_a_memory_limit_ends_a_greedy_candidate():

@@ -1,4 +1,4 @@
-"""A runner measures a batch of traces and returns a status and timings for each.
+"""A runner measures a batch of scheduled programs and returns a status and timings for each.
 
 :class:`LocalRunner` compiles a batch in its worker processes side by side, then times with one worker at a time, so
 that compiling never disturbs a timing. A candidate's output is compared with the reference first. A candidate that
@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 
 from ...codegen.machine.cpu import available_cores
 from ...codegen.machine.target import Target
-from ...schedule import Schedule, ScheduleError, Trace
-from ...schedule.extensions import needs_additions
 from ...tir.function import PrimFunc
 from .inputs import require_constant_shapes
 from .process import WorkerDied, WorkerProcess, wait_any
@@ -32,7 +30,7 @@ class ReferenceFailed(RuntimeError):
 class MeasureResult:
     """The result of measuring one candidate.
 
-    ``status``: ``ok``, ``schedule_error``, ``compile_error``, ``run_error``, ``wrong_result``, ``memory_damaged``,
+    ``status``: ``ok``, ``schedule_error`` (given by the session), ``compile_error``, ``run_error``, ``wrong_result``, ``memory_damaged``,
     ``timeout``, ``crash``, ``out_of_memory`` or ``skipped`` (the time was up); ``error`` is the reason of a failure.
     ``times`` are all timings in seconds per call.
     """
@@ -54,7 +52,7 @@ class MeasureResult:
 
 
 class Runner(ABC):
-    """A runner measures traces of one workload at a time. Derive from it to measure on another machine."""
+    """A runner measures schedules of one workload at a time. Derive from it to measure on another machine."""
 
     @abstractmethod
     def open(self, func: PrimFunc, target: Target, *, seed: int = 0, verify: bool = True) -> None:
@@ -63,9 +61,9 @@ class Runner(ABC):
 
     @abstractmethod
     def measure(
-        self, traces: Sequence[str], *, best_seconds: float = float("inf"), deadline: float = float("inf")
+        self, programs: Sequence[str], *, best_seconds: float = float("inf"), deadline: float = float("inf")
     ) -> list[MeasureResult]:
-        """Measure each trace (JSON text), in order. ``best_seconds`` is the best so far; no new work is begun after
+        """Measure each scheduled program (its text), in order. ``best_seconds`` is the best so far; no new work is begun after
         ``deadline`` (``time.monotonic``)."""
 
     @abstractmethod
@@ -82,8 +80,7 @@ class Runner(ABC):
 @dataclass
 class _Job:
     number: int
-    trace: str
-    scheduled: str = ""
+    program: str
     worker: WorkerProcess | None = None
     status: str = "waiting"
     error: str = ""
@@ -134,7 +131,6 @@ class LocalRunner(Runner):
         self.race_seconds = race_seconds
         self.max_samples = max_samples
         self.recycle_after = recycle_after
-        self._func: PrimFunc | None = None
         self._open_message: dict[str, object] = {}
         self._reference: tuple[bytes, ...] | None = None
         self._scales: list[float] = []
@@ -149,7 +145,6 @@ class LocalRunner(Runner):
             raise ValueError(f"this machine cannot run code for {target}: no {', '.join(missing[:3])}")
         self._ready.clear()
         self._reference = None
-        self._func = func
         self._check_seconds = (
             sum(b.num_bytes() or 0 for b in func.buffers) / 2e7
         )  # a generous time for filling and comparing
@@ -162,9 +157,9 @@ class LocalRunner(Runner):
             self._compute_reference()
 
     def measure(
-        self, traces: Sequence[str], *, best_seconds: float = float("inf"), deadline: float = float("inf")
+        self, programs: Sequence[str], *, best_seconds: float = float("inf"), deadline: float = float("inf")
     ) -> list[MeasureResult]:
-        jobs = [_Job(self._next_job + i, trace) for i, trace in enumerate(traces)]
+        jobs = [_Job(self._next_job + i, program) for i, program in enumerate(programs)]
         self._next_job += len(jobs)
         best = best_seconds
         while time.monotonic() < deadline:
@@ -233,13 +228,9 @@ class LocalRunner(Runner):
                 if queue and worker not in busy and time.monotonic() < deadline:
                     job = queue.pop()
                     job.attempts += 1
-                    if not self._schedule_here(job):
-                        continue
                     try:
                         self._make_ready(worker)
-                        worker.send(
-                            {"command": "compile", "job": job.number, "trace": job.trace, "scheduled": job.scheduled}
-                        )
+                        worker.send({"command": "compile", "job": job.number, "program": job.program})
                     except (WorkerDied, TimeoutError) as error:
                         worker.kill()
                         job.fail("crash", f"no worker would start: {error}")
@@ -266,24 +257,6 @@ class LocalRunner(Runner):
                     self._lost(worker, jobs)
                     del busy[worker]
             queue.extend(job for job in jobs if job.status == "waiting" and job not in queue and not _in(job, busy))
-
-    def _schedule_here(self, job: _Job) -> bool:
-        """Returns False when the trace does not apply in this process.  A trace that needs primitives, intrinsics or
-        reducers of this process is applied here; the workers get the scheduled program."""
-        if job.scheduled:
-            return True
-        assert self._func is not None
-        try:
-            trace = Trace.from_json(job.trace)
-            if needs_additions(trace):
-                schedule = Schedule(self._func)
-                trace.apply_to_schedule(schedule)
-                job.scheduled = schedule.func.script()
-        except ScheduleError as error:
-            job.fail("schedule_error", str(error)[:4000])
-        except Exception as error:  # a registered primitive may raise any exception
-            job.fail("schedule_error", f"{type(error).__name__}: {error}"[:4000])
-        return job.status == "waiting"
 
     def _compiled(self, job: _Job, worker: WorkerProcess, answer: Message) -> None:
         worker.jobs += 1

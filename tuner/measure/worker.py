@@ -1,15 +1,14 @@
-"""The worker process schedules, compiles and runs candidates, and answers with their times.
+"""The worker process compiles and runs candidates, and answers with their times.
 
 ``python -m tilewright.tuner.measure.worker PARENT_PID MEMORY_BYTES``, messages on stdin and stdout
 (:mod:`.protocol`). It never imports XGBoost, keeps compiled candidates until told to drop them, and ends when its
 parent is gone. Requests, each answered once:
 
 =============  =========================================================================================
-``open``       func, target, seed, positive → the workload; everything about the one before is dropped ``reference``  →
-the outputs of the unscheduled function: interpreted, or compiled as written by a few passes ``expect``     the
-reference outputs as raw parts, and their scales ``compile``    job, trace, scheduled (the program as text, where the
-trace needs what this process does not know) →
-               compile_seconds
+``open``       func, target, seed, positive → the workload; everything about the one before is dropped
+``reference``  → the outputs of the unscheduled function: interpreted, or compiled as written by a few passes
+``expect``     the reference outputs as raw parts, and their scales
+``compile``    job, program (the scheduled function as text) → compile_seconds
 ``run``        job, check, samples, min_seconds, stop_above → times (seconds per call); ``check`` compares with the
                reference first; a first time above ``stop_above`` is the only one
 ``drop``       job → its code is freed
@@ -34,7 +33,7 @@ import numpy as np
 from ...codegen.compile import compile as compile_func
 from ...codegen.lower import PLAIN_PASSES, lower
 from ...codegen.machine.target import Target
-from ...schedule import Schedule, ScheduleError, Trace
+from ...schedule import Schedule, ScheduleError
 from ...tir.dtype import to_numpy
 from ...tir.function import PrimFunc
 from ...tir.interpret import interpret
@@ -116,11 +115,10 @@ class Worker:
         ]
         return {}, []
 
-    def do_compile(self, blobs: Any, job: int, trace: str, scheduled: str = "") -> tuple[dict[str, Any], list[Any]]:
-        func, target, _ = self._workload()
+    def do_compile(self, blobs: Any, job: int, program: str) -> tuple[dict[str, Any], list[Any]]:
+        _, target, _ = self._workload()
         start = time.perf_counter()
-        one = parse(scheduled) if scheduled else _scheduled(func, trace)
-        self.modules[job] = compile_func(one, target, f"tw_job{job}", cache=False)
+        self.modules[job] = compile_func(parse(program), target, f"tw_job{job}", cache=False)
         return {"compile_seconds": time.perf_counter() - start}, []
 
     def do_run(
@@ -158,15 +156,6 @@ class Worker:
             difference = compare(arguments.results(), self.expected, dtypes, self.limits, self.scales)
             if difference is not None:
                 raise Failure("wrong_result", difference)
-
-
-def _scheduled(func: PrimFunc, trace: str) -> PrimFunc:
-    schedule = Schedule(func)
-    try:
-        Trace.from_json(trace).apply_to_schedule(schedule)
-    except ScheduleError as error:
-        raise Failure("schedule_error", str(error)[:4000]) from None
-    return schedule.func
 
 
 def _reference_run(func: PrimFunc, target: Target, arguments: Arguments) -> Callable[[], object]:

@@ -118,7 +118,17 @@ class RowPart(Part):
 
     def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
         sweep_rows(
-            sch, [b.name for b in self.group.blocks], RowSweep(self.lanes, self.rank, shared=self.parallel, **row)
+            sch,
+            [b.name for b in self.group.blocks],
+            RowSweep(
+                self.lanes,
+                self.rank,
+                row["rows"],
+                row["accumulators"],
+                row["vectors"],
+                row["unroll"],
+                shared=self.parallel,
+            ),
         )
 
     def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...codegen.machine.target import Target
-from ...schedule import ScheduleError, Trace, TraceError, retarget
+from ...schedule import Schedule, ScheduleError, Trace, TraceError, retarget
 from ...tir.function import PrimFunc
 from ...tir.parser import ParseError, parse
 from ...tir.program_key import program_key
@@ -52,6 +51,13 @@ def trace_for(db: Database, record: TuningRecord, func: PrimFunc) -> Trace:
     return trace if recorded is None else retarget(trace, recorded, func)
 
 
+def replay(func: PrimFunc, trace: Trace) -> Schedule:
+    """Returns ``func`` scheduled as ``trace`` says. A trace can do nothing but schedule; TraceError when it holds more."""
+    schedule = Schedule(func)
+    trace.apply_to_schedule(schedule)
+    return schedule
+
+
 def in_own_names(db: Database, space: Space, records: Sequence[TuningRecord], traces: int) -> list[TuningRecord]:
     """``records`` of the workload of ``space``, where those of programs with other names are translated into the names
     of ``space.func``.
@@ -62,7 +68,11 @@ def in_own_names(db: Database, space: Space, records: Sequence[TuningRecord], tr
     """
     own = program_key(space.func)
     foreign = {r.workload: program_of(db, r) for r in records if r.workload != own}
-    spaces = {key: Space(p, space.target, rules=space.rules) for key, p in foreign.items() if p is not None}
+    spaces = {
+        key: Space(p, space.target, rules=space.rules, machine=space.machine)
+        for key, p in foreign.items()
+        if p is not None
+    }
     ranked = sorted((r for r in records if r.ok and r.run_seconds), key=lambda r: r.run_seconds or 0.0)
     fastest = {id(r) for r in ranked[: max(traces, 1)]}
     out: list[TuningRecord] = []
@@ -85,12 +95,14 @@ def in_own_names(db: Database, space: Space, records: Sequence[TuningRecord], tr
     return out
 
 
-def other_workloads(db: Database, func: PrimFunc, target: Target, *, limit: int = 2000) -> list[Measured]:
-    """Measurements of other workloads on the same target as training data.
+def other_workloads(db: Database, space: Space, *, limit: int = 2000) -> list[Measured]:
+    """Measurements of workloads other than that of ``space``, on its target, as training data.
 
     The label is the error of the prior, which is similar for different workloads.
     """
-    records = [r for r in db.records(not_workload=func, target=target, status="ok", limit=limit) if r.run_seconds]
+    records = [
+        r for r in db.records(not_workload=space.func, target=space.target, status="ok", limit=limit) if r.run_seconds
+    ]
     by_workload: dict[str, list[TuningRecord]] = {}
     for record in records:
         by_workload.setdefault(record.workload, []).append(record)
@@ -98,7 +110,7 @@ def other_workloads(db: Database, func: PrimFunc, target: Target, *, limit: int 
     for group in by_workload.values():
         other = program_of(db, group[0])
         if other is not None:
-            found += training_data(own_records(Space(other, target), group))
+            found += training_data(own_records(Space(other, space.target, machine=space.machine), group))
     return found
 
 

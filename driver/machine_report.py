@@ -1,0 +1,224 @@
+"""This module measures the limits of this machine: the multiply-add peak, the bandwidths, and the clock.
+
+Shares of the peak and of the roofline are relative to these figures, and they reach the tuner's analytic model
+(:func:`model_of`). They are the best of many short runs, because other processes can only reduce them. They are kept in
+the cache directory under the target's fingerprint; ``refresh=True`` measures again.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import time
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ..codegen.jit.cache_directory import cache_directory
+from ..codegen.llvm.microbenchmarks import CLOCK_STEPS, clock_ir, fma_flops, fma_ir, sweep_block_bytes
+from ..codegen.machine.target import Target
+from ..tir.dtype import DType
+from ..tuner import MachineModel
+from .machine_probes import AS_COMPUTED, ROUNDS, PeakProbe, Probe, address_of, peak_dtypes, room_of, sweeps
+
+FORMAT = 3
+
+SWEEPS = {"read": 1, "copy": 2, "triad": 3}
+"""The number of arrays that each sweep of the report moves."""
+
+
+@dataclass(frozen=True, slots=True)
+class MachineReport:
+    """A report holds the measured limits of a machine. ``peak_flops[dtype]`` holds operations per second for ``one``
+    thread and for ``all`` of the target's (a multiply-add is two; int8 and bfloat16 by the matrix unit or dot products,
+    where there are any); ``bandwidth[kind]`` bytes per second from memory likewise (the bytes that the program moves;
+    the read of a line before a store is not counted); ``cache_read[level]`` bytes per second read by one thread;
+    ``clock_hz`` of one busy core.
+    """
+
+    target: str
+    key: str
+    cpu: str
+    model: str
+    vector_bits: int
+    num_cores: int
+    caches: dict[str, int]
+    clock_hz: float
+    peak_flops: dict[str, dict[str, float]]
+    bandwidth: dict[str, dict[str, float]]
+    cache_read: dict[str, float]
+    array_bytes: int
+    measured_at: float
+    measure_seconds: float
+    format: int = field(default=FORMAT)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything as plain values, for JSON."""
+        return asdict(self)
+
+
+def measure_machine(
+    target: str | Target = "native", *, refresh: bool = False, keep: bool = True, effort: float = 1.0
+) -> MachineReport:
+    """Returns the report for ``target``, which must be able to run here: from this process, from the cache directory,
+    or measured now (some seconds). ``refresh`` always measures; ``keep`` False writes no file; ``effort`` scales the
+    time spent and the memory swept (a report with less than 1 is not kept).
+
+    A report from the cache directory is tried first: when a short run beats its peak, it was measured on a busy machine
+    and is made anew. ValueError for a target that this machine cannot run.
+    """
+    t = target if isinstance(target, Target) else Target(target)
+    missing = t.missing_here()
+    if missing:
+        raise ValueError(f"cannot measure {t}: this machine lacks {', '.join(missing)}")
+    known = None if refresh else known_report(t)
+    if known is not None and (t.key in _in_process or not _is_beaten(known, t)):
+        _in_process[t.key] = known
+        return known
+    report = _measure(t, effort)
+    if effort >= 1:
+        _in_process[t.key] = report
+        if keep:
+            _write(t, report)
+    return report
+
+
+def _is_beaten(report: MachineReport, target: Target) -> bool:
+    """Returns whether a run of about 30 ms is clearly faster than the report's peak."""
+    probe = PeakProbe(target)
+    best = min(probe.seconds(1) for _ in range(100))
+    known = report.peak_flops.get("float32")
+    return known is None or probe.flops_per_call / best > 1.03 * known["all"]
+
+
+def known_report(target: Target) -> MachineReport | None:
+    """Returns the report that was made earlier for ``target``, in this process or on disk; measures nothing."""
+    return _in_process.get(target.key) or _read(target)
+
+
+def model_of(report: MachineReport | None, target: Target) -> MachineModel:
+    """Returns the analytic model of ``target``, with the measured clock and rates where there is a report."""
+    model = MachineModel.of(target)
+    if report is None:
+        return model
+    cycles = report.clock_hz
+    memory = (bandwidth_of(report, 1, "read") or 0.0) / cycles
+    second = report.cache_read.get("l2", 0.0) / cycles
+    return replace(
+        model, cycles_per_second=cycles,
+        l2_bytes_per_cycle=second or model.l2_bytes_per_cycle,
+        memory_bytes_per_cycle=min(memory, model.l3_bytes_per_cycle) or model.memory_bytes_per_cycle,
+    )  # fmt: skip
+
+
+def peak_of(report: MachineReport, dtype: str = "float32", threads: int | None = None) -> float | None:
+    """Operations per second that ``threads`` threads (default: the target's) can do on ``dtype``; None when it was not
+    measured. float16 computes as float32, and so does bfloat16 without instructions of its own."""
+    name = dtype if dtype in report.peak_flops else AS_COMPUTED.get(dtype, dtype)
+    return _scaled(report.peak_flops.get(name), report.num_cores, threads)
+
+
+def bandwidth_of(report: MachineReport, threads: int | None = None, kind: str = "triad") -> float | None:
+    """Bytes per second that ``threads`` threads (default: the target's) move to and from memory."""
+    return _scaled(report.bandwidth.get(kind), report.num_cores, threads)
+
+
+def _scaled(figures: dict[str, float] | None, cores: int, threads: int | None) -> float | None:
+    if figures is None:
+        return None
+    if threads == 1:
+        return figures["one"]
+    if threads is None or threads >= cores:
+        return figures["all"]
+    return min(figures["all"], threads * figures["one"])
+
+
+_in_process: dict[str, MachineReport] = {}
+
+
+def _measure(target: Target, effort: float) -> MachineReport:
+    start = time.monotonic()
+    teams = {"one": 1, "all": target.num_cores}
+    clock = Probe("clock", clock_ir(target), target)
+    seconds, _ = clock.best([0, 4096, 0, 1, 1], 1e-3, 0.05 * effort)
+    clock_hz = 4096 * CLOCK_STEPS / seconds
+    peaks: dict[str, dict[str, float]] = {}
+    room = mmap.mmap(-1, 1 << 16)
+    for dtype in peak_dtypes(target):
+        probe = Probe("fma", fma_ir(target, DType(dtype)), target)
+        work = fma_flops(target, dtype) * ROUNDS
+        peaks[dtype] = {
+            name: work * n / probe.best([address_of(room), ROUNDS, 0, n, n], 5e-4, 0.15 * effort, 10)[0]
+            for name, n in teams.items()
+        }
+        peaks[dtype]["all"] = max(
+            peaks[dtype].values()
+        )  # where other processes use the cores, one thread may be faster
+    bandwidth, cache_read, array_bytes = _measure_memory(target, teams, effort)
+    caches = target.caches
+    return MachineReport(
+        str(target), target.key, target.mcpu, target.model, target.vector_bits, target.num_cores,
+        {name: getattr(caches, name) for name in type(caches).__slots__},
+        clock_hz, peaks, bandwidth, cache_read, array_bytes, time.time(), time.monotonic() - start,
+    )  # fmt: skip
+
+
+def _measure_memory(
+    target: Target, teams: dict[str, int], effort: float
+) -> tuple[dict[str, dict[str, float]], dict[str, float], int]:
+    block = sweep_block_bytes(target)
+    caches = target.caches
+    # Three arrays, together twice the last level, within reason and within a quarter of the free memory.
+    total = min(max(2 * caches.l3, 192 << 20), 768 << 20, max(_free_bytes() // 4, 48 << 20))
+    units = max(1, int(total * effort) // 3 // block)
+    arrays = [room_of(units * block) for _ in range(3)]
+    pointers = [address_of(a) for a in arrays]
+    probes = {kind: sweeps(target, kind) for kind in SWEEPS}
+    cache_read = {}
+    for level, size in (("l1", caches.l1), ("l2", caches.l2)):
+        n = max(1, size * 3 // 4 // block)
+        cache_read[level] = n * block / probes["read"][0].best([*pointers, n, 1], 1e-3, 0.05 * effort)[0]
+    bandwidth = {
+        kind: {
+            name: SWEEPS[kind]
+            * units
+            * block
+            / min(p.best([*pointers, units, threads], 1e-3, 0.25 * effort / len(ways))[0] for p in ways)
+            for name, threads in teams.items()
+        }
+        for kind, ways in probes.items()
+    }
+    return bandwidth, cache_read, units * block
+
+
+def _free_bytes() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 1 << 30
+
+
+def _path(target: Target) -> Path:
+    return cache_directory() / f"machine-{target.key}.json"
+
+
+def _read(target: Target) -> MachineReport | None:
+    try:
+        found = json.loads(_path(target).read_text())
+        if found.get("format") != FORMAT or found.get("key") != target.key:
+            return None
+        return MachineReport(**found)
+    except (OSError, ValueError, TypeError, AttributeError):
+        return None
+
+
+def _write(target: Target, report: MachineReport) -> None:
+    """Write the report where possible; one that cannot be written is measured again."""
+    path = _path(target)
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        draft.write_text(json.dumps(report.as_dict(), indent=1))
+        os.replace(draft, path)
+    except OSError:
+        draft.unlink(missing_ok=True)
