@@ -15,6 +15,7 @@ from ...tir.intrinsics import OPERATIONS
 from ...tir.stmt import AssertStmt, For, IfThenElse, Stmt, While
 from ...tir.walk import distinct
 from ..lowered import LoweredFunc, Param
+from .lane_offsets import LaneOffsets, lane_offsets
 from .storage import stack_buffers
 
 
@@ -46,6 +47,7 @@ class Unit:
         """Scratch buffers on the stack."""
         self.assertions: dict[int, int] = {}
         """Numbers of the assertions by identity, in the order of the text: what a function returns when one fails."""
+        self._strides: dict[Buffer, tuple[Expr, ...]] = {}
         self.calls_out = False
         """Whether some call may write memory in a way that the emitter cannot see."""
         for node in distinct(body):
@@ -53,6 +55,13 @@ class Unit:
                 self.assertions.setdefault(id(node), len(self.assertions) + 1)
             elif isinstance(node, Call) and node.op in ("tir.call_extern", "tir.address_of"):
                 self.calls_out = True
+
+    def strides(self, buffer: Buffer) -> tuple[Expr, ...]:
+        """Return the strides of a buffer in elements, which are computed once."""
+        known = self._strides.get(buffer)
+        if known is None:
+            known = self._strides[buffer] = buffer.element_strides()
+        return known
 
 
 class Emitter(ABC):
@@ -143,6 +152,10 @@ class Emitter(ABC):
     def parameter(self, p: Param, name: str) -> str:
         """Return the value of a scalar parameter, converted from its form in calls."""
         return name
+
+    def lane_offsets(self, buffer: Buffer, indices: tuple[Expr, ...]) -> LaneOffsets:
+        """Return where the lanes of an access lie."""
+        return lane_offsets(buffer, indices, self.unit.strides(buffer))
 
     # -- indices: 64-bit integers ----------------------------------------------------------------------------------
 

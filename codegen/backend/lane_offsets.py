@@ -36,10 +36,14 @@ class LaneOffsets:
         return sum([a.value * b.value for a, b in self.apart if isinstance(a, IntImm) and isinstance(b, IntImm)])
 
 
-def lane_offsets(buffer: Buffer, indices: tuple[Expr, ...]) -> LaneOffsets:
-    """Returns the offsets of an access to ``buffer``. ValueError for a vector index into a buffer of vectors."""
-    strides, wide = buffer.element_strides(), buffer.dtype.lanes
-    start: list[tuple[Expr, Expr]] = [(buffer.elem_offset, _ONE)]
+def lane_offsets(buffer: Buffer, indices: tuple[Expr, ...], strides: tuple[Expr, ...]) -> LaneOffsets:
+    """Returns the offsets of an access to ``buffer``, whose strides in elements are given.
+
+    ValueError for a vector index into a buffer of vectors.
+    """
+    wide, offset = buffer.dtype.lanes, buffer.elem_offset
+    plain = isinstance(offset, IntImm) and offset.value == 0
+    start: list[tuple[Expr, Expr]] = [] if plain else [(offset, _ONE)]
     apart: list[tuple[Expr, Expr]] = []
     irregular: list[tuple[Expr, Expr]] = []
     for index, step in zip(indices, strides, strict=True):
@@ -61,5 +65,5 @@ def lane_offsets(buffer: Buffer, indices: tuple[Expr, ...]) -> LaneOffsets:
         gaps = [] if flat is None else [b - a for a, b in zip(flat[1], flat[1][1:], strict=False)]
         if flat is not None and len(set(gaps)) == 1:
             first = (IntImm(flat[1][0]), _ONE)
-            return LaneOffsets((start[0], first, *flat[0]), ((IntImm(gaps[0]), _ONE),))
+            return LaneOffsets((*([] if plain else [(offset, _ONE)]), first, *flat[0]), ((IntImm(gaps[0]), _ONE),))
     return LaneOffsets(tuple(start), tuple(apart), tuple(irregular))

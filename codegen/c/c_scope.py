@@ -24,7 +24,6 @@ from ...tir.expr import (
 )  # fmt: skip
 from ...tir.index_types import index_like
 from ..backend.emitter import Emitter, Tables, Unit
-from ..backend.lane_offsets import lane_offsets
 from ..lowered import LoweredFunc
 from .inline_functions import CEmitError, Helpers
 
@@ -105,13 +104,13 @@ class CScope(Emitter):
 
     def place(self, buffer: Buffer, indices: tuple[Expr, ...], lanes: int) -> tuple[str, str | None]:
         """Return a pointer to the first element, and a vector of offsets from it unless the lanes are contiguous."""
-        where = lane_offsets(buffer, indices)
+        where = self.lane_offsets(buffer, indices)
         contiguous = lanes == 1 or where.distance == 1
-        start = where.start if contiguous else where.start[:1]
+        start = where.start if contiguous else ((buffer.elem_offset, IntImm(1)),)
         vectors: list[str] = []
         even = 0
         if not contiguous:
-            for index, step in zip(indices, buffer.element_strides(), strict=True):
+            for index, step in zip(indices, self.unit.strides(buffer), strict=True):
                 one = isinstance(step, IntImm) and step.value == 1
                 if index.dtype.lanes == 1 or isinstance(index, Broadcast):
                     start += ((index.value if isinstance(index, Broadcast) else index, step),)
@@ -122,8 +121,7 @@ class CScope(Emitter):
                     wide = DType("int64").with_lanes(lanes)
                     text = self.converted(self.value(index), index.dtype, wide)
                     vectors.append(text if one else f"{text} * {self.splat(self.index(step), DType('int64'), lanes)}")
-        unit = IntImm(where.unit)
-        offset = [index * step * unit for index, step in start]
+        offset = [index * step if where.unit == 1 else index * step * where.unit for index, step in start]
         total = " + ".join(self.index(o) for o in offset if not (isinstance(o, IntImm) and o.value == 0))
         pointer = self.base(buffer)
         pointer = f"({pointer} + {total})" if total else pointer

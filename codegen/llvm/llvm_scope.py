@@ -249,7 +249,10 @@ class LlvmScope(Emitter):
         """Return a sum of products."""
         out = Linear()
         for index, step in products:
-            out = out.plus(product(self.linear(index), self.linear(step), self.fn))
+            if isinstance(step, IntImm):
+                out = out.plus(self.linear(index), step.value)
+            else:
+                out = out.plus(product(self.linear(index), self.linear(step), self.fn))
         return out
 
     def pointer(self, buffer: Buffer, offset: Linear) -> str:

@@ -6,7 +6,7 @@ from ...tir.arith.linear import Linear
 from ...tir.buffer import Buffer
 from ...tir.dtype import DType
 from ...tir.expr import BufferLoad, Expr, IntImm
-from ..backend.lane_offsets import LaneOffsets, lane_offsets
+from ..backend.lane_offsets import LaneOffsets
 from ..lower.nontemporal_stores import ALIGNED
 from .linear_sums import sum_text
 from .llvm_scope import LlvmScope
@@ -22,7 +22,7 @@ def load(em: LlvmScope, e: BufferLoad) -> str:
 
 def _loaded(em: LlvmScope, e: BufferLoad) -> str:
     buffer, dtype, lanes = e.buffer, e.dtype, e.dtype.lanes
-    where = lane_offsets(buffer, e.indices)
+    where = em.lane_offsets(buffer, e.indices)
     offset = _first(em, where)
     if lanes == 1:
         return _scalar_load(em, buffer, offset)
@@ -62,7 +62,7 @@ def store(
     """Write ``value`` of type ``dtype``; the predicate marks the lanes to write."""
     lanes, memory = dtype.lanes, memory_type(dtype)
     mask = None if predicate is None else em.value(predicate)
-    where = lane_offsets(buffer, indices)
+    where = em.lane_offsets(buffer, indices)
     offset, stride = _first(em, where), em.total(where.apart)
     spread = _irregular(em, where, stride, lanes)
     value = em.to_memory(value, dtype)
@@ -99,12 +99,12 @@ def _store_place(em: LlvmScope, buffer: Buffer, offset: Linear, dtype: DType) ->
 
 def address(em: LlvmScope, e: BufferLoad) -> str:
     """Returns the address of the first lane."""
-    return em.pointer(e.buffer, _first(em, lane_offsets(e.buffer, e.indices)))
+    return em.pointer(e.buffer, _first(em, em.lane_offsets(e.buffer, e.indices)))
 
 
 def contiguous_address(em: LlvmScope, e: BufferLoad) -> str | None:
     """Returns the address of the first lane, or None unless the lanes are contiguous in memory and all are read."""
-    contiguous = lane_offsets(e.buffer, e.indices).distance == 1
+    contiguous = em.lane_offsets(e.buffer, e.indices).distance == 1
     return address(em, e) if contiguous and e.predicate is None else None
 
 

@@ -21,6 +21,7 @@ def has_no_loop_invariants(body: Stmt) -> bool:
     """Returns whether every memory access and every condition inside a loop depends on the variable of its innermost
     loop. The changes in a ``while`` loop are unknown, so that a body with one counts as having loop-invariant accesses."""
     stack: list[tuple[Node, frozenset[Var] | None]] = [(body, None)]
+    seen: dict[frozenset[Var], set[int]] = {}
     while stack:
         n, moving = stack.pop()
         if isinstance(n, For):
@@ -29,7 +30,7 @@ def has_no_loop_invariants(body: Stmt) -> bool:
         if isinstance(n, While):
             return False
         if isinstance(n, Expr):
-            if moving is not None and not _changes(n, moving):
+            if moving is not None and not _changes(n, moving, seen.setdefault(moving, set())):
                 return False
             continue
         if moving is not None:
@@ -44,13 +45,20 @@ def has_no_loop_invariants(body: Stmt) -> bool:
     return True
 
 
-def _changes(e: Expr, moving: frozenset[Var]) -> bool:
-    """Returns whether every load from memory in ``e`` depends on one of the variables."""
-    for n in distinct(e):
+def _changes(e: Expr, moving: frozenset[Var], seen: set[int]) -> bool:
+    """Returns whether every load from memory in ``e`` depends on one of the variables. ``seen``: the expressions of which
+    that is known, by identity."""
+    stack: list[Node] = [e]
+    while stack:
+        n = stack.pop()
+        if id(n) in seen:
+            continue
         if isinstance(n, Let) and _uses((n.value,), moving):
-            moving |= {n.var}
+            moving, seen = moving | {n.var}, set()
+        seen.add(id(n))
         if isinstance(n, BufferLoad) and n.buffer.scope != REGISTER_SCOPE and not _uses(n.indices, moving):
             return False
+        stack.extend(n.children()[::-1])
     return True
 
 
