@@ -54,9 +54,7 @@ def divide_block(
     ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in (*outer, *inner)}
     inside = [lp.loop_var for lp in inner]
     divisions, outer_predicate, inner_predicate = _divide(tree, realize, ranges, inside, preserve_unit_iters, where)
-    analyzer = analyzer_at(tree, scope_around(tree, realize))
-    for iv in scope_around(tree, realize).block.iter_vars:
-        analyzer.bind(iv.var, iv.dom)
+    analyzer = analyzer_at(tree, scope_around(tree, realize).block.body)
     axes: list[IterVar] = []
     values: list[Expr] = []
     inner_axes: list[IterVar] = []
@@ -118,9 +116,7 @@ def _divide(
     why = "the extent of an inner loop depends on an outer one"
     if not any(uses_var(e, lambda v: v in ranges) for r in ranges.values() for e in (r.min, r.extent)):
         for keep in (True, False) if preserve_unit_iters else (False,):
-            analyzer = analyzer_at(tree, scope)
-            for iv in scope.block.iter_vars:
-                analyzer.bind(iv.var, iv.dom)
+            analyzer = analyzer_at(tree, scope.block.body)
             found = divide_subspace(realize.iter_values, ranges, inside, realize.predicate, analyzer, keep_unit=keep)
             if not isinstance(found, Reason):
                 parts = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ...tir.analysis.access import Access, accesses, opaque_buffers
-from ...tir.analysis.footprint import analyzer_at
+from ...tir.analysis.footprint import analyzer_at, analyzer_of
 from ...tir.analysis.region_cover import covers_domain
 from ...tir.analysis.tree import Tree
 from ...tir.arith import Analyzer
@@ -52,9 +52,7 @@ def accessed_point(realize: BlockRealize, buffer: Buffer) -> tuple[tuple[Expr, .
             where=realize,
             hint="such indices cannot be turned into axes",
         )
-    analyzer = Analyzer()
-    for iv in block.iter_vars:
-        analyzer.bind(iv.var, iv.dom)
+    analyzer = analyzer_of(block.iter_vars)
     for other in found[1:]:
         if not all(analyzer.can_prove_equal(a, b) for a, b in zip(indices, other.indices, strict=True)):
             raise ScheduleError(
@@ -89,13 +87,6 @@ def bounds_within(analyzer: Analyzer, buffer: Buffer, indices: Sequence[Expr]) -
     )
 
 
-def _domain_analyzer(tree: Tree, realize: BlockRealize) -> Analyzer:
-    analyzer = analyzer_at(tree, realize)
-    for iv in realize.block.iter_vars:
-        analyzer.bind(iv.var, iv.dom)
-    return analyzer
-
-
 def check_readable(
     tree: Tree, realize: BlockRealize, buffer: Buffer, indices: Sequence[Expr], found: Sequence[Access]
 ) -> None:
@@ -103,7 +94,7 @@ def check_readable(
 
     Either the indices are within the buffer, or the block itself reads all these elements unconditionally.
     """
-    if bounds_within(_domain_analyzer(tree, realize), buffer, indices):
+    if bounds_within(analyzer_at(tree, realize.block.body), buffer, indices):
         return
     if all(not a.guards for a in found) and covers_domain(tree, realize):
         return

@@ -26,6 +26,11 @@ def map_of_axes(func: PrimFunc, block: Any, index_map: Any) -> Any:
     return as_recorded(func, index_map, len(found[0].block.iter_vars) if found else None)
 
 
+def prepared_map(func: PrimFunc, block: Any, index_map: Any, **_: Any) -> dict[str, Any]:
+    """Return the argument ``index_map``, a map over the axes of ``block``, in recorded form; for ``prepare``."""
+    return {"index_map": map_of_axes(func, block, index_map)}
+
+
 def block_name(block: Any) -> str:
     return block.name if isinstance(block, BlockRV) else str(block)
 

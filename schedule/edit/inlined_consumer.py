@@ -7,7 +7,7 @@ from typing import Any
 
 from ...tir.analysis.access import accesses
 from ...tir.analysis.declared_regions import hidden_reads
-from ...tir.analysis.footprint import analyzer_at
+from ...tir.analysis.footprint import analyzer_at, analyzer_of
 from ...tir.analysis.region_cover import covers_domain, domain_text, why_not_covered
 from ...tir.analysis.scope import Scope, bindings, is_output_block
 from ...tir.analysis.tree import Tree, tree_of
@@ -61,9 +61,7 @@ def inlined_into_producer(func: PrimFunc, block: str) -> PrimFunc:
                 where=(which, realize),
                 hint="let both blocks run on their whole domains, with T.if_then_else in the value in place of T.where",
             )
-    analyzer = Analyzer()
-    for iv in (*realize.block.iter_vars, *producer.block.iter_vars):
-        analyzer.bind(iv.var, iv.dom)
+    analyzer = analyzer_of((*realize.block.iter_vars, *producer.block.iter_vars))
     read = _read_once(analyzer, realize, producer, store, buffer)
     if guarded:
         raise ScheduleError(

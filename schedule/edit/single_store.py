@@ -32,9 +32,7 @@ def check_pointers(scope: Scope, buffer: Buffer) -> None:
 def axes_of_store(tree: Tree, realize: BlockRealize, store: BufferStore) -> tuple[list[Var], dict[Var, Expr]]:
     """Return a variable for each index of the store, and the block's axes as expressions of these variables."""
     doms = {iv.var: iv.dom for iv in realize.block.iter_vars}
-    analyzer = analyzer_at(tree, realize)
-    for v, dom in doms.items():
-        analyzer.bind(v, dom)
+    analyzer = analyzer_at(tree, realize.block.body)
     found = inverse(analyzer, doms, store.indices)
     if isinstance(found, Reason):
         where = f"{store.buffer.name}[{', '.join(map(str, store.indices))}]"

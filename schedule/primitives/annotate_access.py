@@ -93,9 +93,7 @@ def annotate_buffer_access(
             f"{len(ends) // 2} ranges are given for buffer {buffer.name} of {buffer.ndim} dimensions", where=realize,
             hint="give a place, or a pair of begin and end, for each dimension",
         )  # fmt: skip
-    analyzer = analyzer_at(tree, realize)
-    for iv in old.iter_vars:
-        analyzer.bind(iv.var, iv.dom)
+    analyzer = analyzer_at(tree, old.body)
     pairs = list(zip(ends[::2], ends[1::2], strict=True))
     region = BufferRegion(buffer, tuple([Range(*match_types(lo, analyzer.simplify(hi - lo))) for lo, hi in pairs]))
     _check_holds(tree, realize, buffer, buf_type, region, analyzer)

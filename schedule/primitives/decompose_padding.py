@@ -115,8 +115,7 @@ def _padding(tree: Tree, realize: BlockRealize) -> _Padding:
             f"the loops are not known to run block {name!r} over a box of its axes without holes", where=realize,
             hint="bindings must be splits and fusions of loops, each loop used by one axis",
         )  # fmt: skip
-    for axis in block.iter_vars:
-        analyzer.bind(axis.var, axis.dom)
+    analyzer = analyzer_at(tree, block.body)
     tests = [c for c in conjuncts(condition) if not analyzer.can_prove(c)]
     if not tests:
         raise ScheduleError(

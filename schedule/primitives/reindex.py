@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...tir.arith import Analyzer
+from ...tir.analysis.footprint import analyzer_of
 from ...tir.expr import BufferLoad, Expr, IntImm
 from ...tir.function import PrimFunc
-from ...tir.stmt import BlockRealize
 from ..edit.copied_element import (
     accessed_point,
     axes_in,
@@ -89,7 +88,8 @@ def reindex(func: PrimFunc, block: str, buffer: Any, skip_simplify: bool = False
             hint="do this before moving blocks into its loops",
         )  # fmt: skip
     if not skip_simplify:
-        indices = _simplified(realize, indices)
+        known = analyzer_of(realize.block.iter_vars)  # an index that becomes constant stays as it is
+        indices = tuple([simplify_unless_constant(known, i) for i in indices])
     axes = axes_in(realize.block, indices)
     if written:
         request.writer()
@@ -111,11 +111,3 @@ def reindex(func: PrimFunc, block: str, buffer: Any, skip_simplify: bool = False
 
 def _is_zero(e: Expr) -> bool:
     return isinstance(e, IntImm) and e.value == 0
-
-
-def _simplified(realize: BlockRealize, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """Return the indices simplified within the axes' domains; one that becomes constant is left unsimplified."""
-    analyzer = Analyzer()
-    for iv in realize.block.iter_vars:
-        analyzer.bind(iv.var, iv.dom)
-    return tuple([simplify_unless_constant(analyzer, i) for i in indices])

@@ -29,7 +29,7 @@ from ..edit.copied_element import (
 from ..edit.copy_place import dependents, place_between
 from ..edit.copy_stage import CopyRequest
 from ..edit.element_blocks import copying_block, fresh_variables, in_loops_like
-from ..edit.index_map_arguments import map_of_axes, sized_analyzer
+from ..edit.index_map_arguments import prepared_map, sized_analyzer
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..index_map import IndexMap
@@ -39,11 +39,7 @@ from ..require.block_preconditions import check_only_writer, check_plain_path, c
 from ..require.copied_values import check_no_carried_reader
 
 
-def _prepare(func: PrimFunc, block: Any, index_map: Any, **_: Any) -> dict[str, Any]:
-    return {"index_map": map_of_axes(func, block, index_map)}
-
-
-@primitive(prepare=_prepare)
+@primitive(prepare=prepared_map)
 def reindex_cache_read(
     func: PrimFunc, block: str, read_buffer_index: int | str, storage_scope: str, index_map: Any
 ) -> tuple[PrimFunc, BlockRV]:
@@ -114,7 +110,7 @@ def reindex_cache_read(
     return request.inserted(place, stage, changed, copy), BlockRV(request.name)
 
 
-@primitive(prepare=_prepare)
+@primitive(prepare=prepared_map)
 def reindex_cache_write(
     func: PrimFunc, block: str, write_buffer_index: int | str, storage_scope: str, index_map: Any
 ) -> tuple[PrimFunc, BlockRV]:

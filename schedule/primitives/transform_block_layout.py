@@ -10,7 +10,7 @@ from ...tir.expr import IterVar, Range, Var, const
 from ...tir.function import PrimFunc
 from ...tir.stmt import BlockRealize
 from ...tir.walk import pre_order, substitute
-from ..edit.index_map_arguments import has_trivial_bindings, map_of_axes, sized_analyzer, tidy
+from ..edit.index_map_arguments import has_trivial_bindings, prepared_map, sized_analyzer, tidy
 from ..edit.loop_nests import nest
 from ..errors import ScheduleError
 from ..index_map import IndexMap, simplify_unless_constant
@@ -20,11 +20,7 @@ from ..require.block_preconditions import check_plain_path
 from ..require.lookup import find_block
 
 
-def _prepare_block_layout(func: PrimFunc, block: Any, index_map: Any, **_: Any) -> dict[str, Any]:
-    return {"index_map": map_of_axes(func, block, index_map)}
-
-
-@primitive(prepare=_prepare_block_layout)
+@primitive(prepare=prepared_map)
 def transform_block_layout(func: PrimFunc, block: str, index_map: Any) -> PrimFunc:
     """Run a block over new axes, to which ``index_map`` maps the old ones, in new loops.
 

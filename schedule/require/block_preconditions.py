@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from ...tir.analysis.scope import Scope, scope_at, why_not_complete, why_not_only_writer, why_not_reduction
 from ...tir.analysis.tree import Tree, blocks_below
 from ...tir.buffer import Buffer
+from ...tir.reason import Reason
 from ...tir.stmt import Block, BlockRealize, For, SeqStmt
 from ..errors import ScheduleError
 from .lookup import scope_around
@@ -60,47 +61,34 @@ def consumers_of(tree: Tree, realize: BlockRealize) -> list[BlockRealize]:
 def check_complete(tree: Tree, realize: BlockRealize) -> None:
     """Raise ScheduleError unless the block is complete."""
     why = why_not_complete(scope_of(tree, realize), realize.block)
-    if why is not None:
-        raise ScheduleError(
-            f"block {realize.block.name_hint!r} is not a complete block: {why}",
-            where=realize,
-            hint="a complete block has spatial axes only, is the only writer of its outputs and reads none of them",
-        )
+    hint = "a complete block has spatial axes only, is the only writer of its outputs and reads none of them"
+    _check(realize, why, "is not a complete block", hint)
 
 
 def check_reduction(tree: Tree, realize: BlockRealize) -> None:
     """Raise ScheduleError unless the block is a reduction block."""
     why = why_not_reduction(scope_of(tree, realize), realize.block)
-    if why is not None:
-        raise ScheduleError(
-            f"block {realize.block.name_hint!r} is not a reduction block: {why}",
-            where=realize,
-            hint="a reduction block has an init, spatial and reduce axes, and is the only writer of its outputs",
-        )
+    hint = "a reduction block has an init, spatial and reduce axes, and is the only writer of its outputs"
+    _check(realize, why, "is not a reduction block", hint)
 
 
 def check_complete_or_reduction(tree: Tree, realize: BlockRealize) -> None:
     """Raise ScheduleError unless the block is complete or a reduction block."""
-    scope = scope_of(tree, realize)
-    block = realize.block
-    why = why_not_reduction(scope, block) if block.init is not None else why_not_complete(scope, block)
-    if why is not None:
-        raise ScheduleError(
-            f"block {block.name_hint!r} is neither a complete nor a reduction block: {why}",
-            where=realize,
-            hint="do this step before decompose_reduction, and on blocks that are the only writer of their outputs",
-        )
+    why_not = why_not_complete if realize.block.init is None else why_not_reduction
+    hint = "do this step before decompose_reduction, and on blocks that are the only writer of their outputs"
+    why = why_not(scope_of(tree, realize), realize.block)
+    _check(realize, why, "is neither a complete nor a reduction block", hint)
 
 
 def check_only_writer(tree: Tree, realize: BlockRealize) -> None:
     """Raise ScheduleError when another block of the scope writes one of the block's outputs."""
     why = why_not_only_writer(scope_of(tree, realize), realize.block)
+    _check(realize, why, "is not the only writer", "merge or inline the other writers first")
+
+
+def _check(realize: BlockRealize, why: Reason | None, what: str, hint: str) -> None:
     if why is not None:
-        raise ScheduleError(
-            f"block {realize.block.name_hint!r} is not the only writer: {why}",
-            where=realize,
-            hint="merge or inline the other writers first",
-        )
+        raise ScheduleError(f"block {realize.block.name_hint!r} {what}: {why}", where=realize, hint=hint)
 
 
 def check_plain_path(tree: Tree, realize: BlockRealize) -> None:

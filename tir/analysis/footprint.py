@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from ..arith import Analyzer, bind_sizes, eval_interval, lies_between, linear_coefficients
 from ..arith.inequality import as_bound
 from ..arith.itermap import value_count, with_digit_variables
-from ..expr import BufferLoad, Expr, FloorDiv, FloorMod, IntImm, Range, Var, const, is_const_int
+from ..expr import BufferLoad, Expr, FloorDiv, FloorMod, IntImm, IterVar, Range, Var, const, is_const_int
 from ..op import max_, min_
 from ..stmt import Block, For, Stmt
 from ..walk import pre_order, substitute, uses_var
@@ -65,6 +65,14 @@ def analyzer_at(tree: Tree, stmt: Stmt) -> Analyzer:
         elif isinstance(up, Block):
             for iv in up.iter_vars:
                 analyzer.bind(iv.var, iv.dom)
+    return analyzer
+
+
+def analyzer_of(axes: Iterable[IterVar]) -> Analyzer:
+    """Return an analyzer that knows the domains of these axes, and nothing else."""
+    analyzer = Analyzer()
+    for iv in axes:
+        analyzer.bind(iv.var, iv.dom)
     return analyzer
 
 

@@ -83,11 +83,9 @@ def domain_conditions(tree: Tree, realize: BlockRealize) -> list[Expr] | None:
     """
     if covers_domain(tree, realize):
         return []
-    analyzer = analyzer_at(tree, realize)
     loops = {lp.loop_var: Range(lp.min, lp.extent) for lp in tree.loops_above(realize)}
     axes = [iv.var for iv in realize.block.iter_vars]
-    for iv in realize.block.iter_vars:
-        analyzer.bind(iv.var, iv.dom)
+    analyzer = analyzer_at(tree, realize.block.body)
     used = {v: r for v, r in loops.items() if any(uses_var(e, v) for e in realize.iter_values)}
     found = invert(analyzer, used, realize.iter_values, axes)
     if isinstance(found, Reason):
