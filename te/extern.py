@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..tir.analysis.access_regions import access_regions
-from ..tir.arith.linear import difference
+from ..tir.arith.normal_form.linear import difference
 from ..tir.buffer import Buffer
 from ..tir.expr import Expr
 from ..tir.fresh_copy import fresh_copy

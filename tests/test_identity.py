@@ -23,7 +23,7 @@ TEXTS = {"str", "repr", "script"}
 PLAIN = {
     "tir/difference.py",  # words of an error
     "tir/interpret.py",  # words of an error
-    "tir/arith/polynomial.py",  # a fixed order of two keys that are made of numbers
+    "tir/arith/normal_form/polynomial.py",  # a fixed order of two keys that are made of numbers
     "tir/dtype.py",
     "tir/parser/parser_base.py",  # names of arguments
     "codegen/machine/target.py",  # a target is its text

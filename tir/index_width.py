@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from .arith.interval import EVERYTHING, Interval
+from .arith.normal_form.interval import EVERYTHING, Interval
 from .buffer import Buffer, BufferRegion, MatchBufferRegion
 from .dtype import INDEX, DType, max_value, min_value
 from .expr import (

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ..tir.arith import Analyzer
-from ..tir.arith.linear import Linear, collect
+from ..tir.arith.normal_form.linear import Linear, collect
 from ..tir.buffer import Buffer
 from ..tir.equal import structural_equal
 from ..tir.expr import BinaryOp, BufferLoad, Call, Cast, CmpOp, Div, Expr, IntImm, LogicalOp, Range, Var

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...tir.arith.interval import EVERYTHING, Interval, interval_of
+from ...tir.arith.normal_form.interval import EVERYTHING, Interval, interval_of
 from ...tir.expr import Add, Broadcast, BufferLoad, Call, Cast, Expr, FloorMod, IntImm, Max, Min, Ramp, Select, Sub, Var
 from ...tir.walk import pre_order
 from .emitter import Emitter

@@ -1,11 +1,11 @@
 """Sums of 64-bit integers with constant coefficients, so that addresses share common parts.
 
-The terms of a :class:`~tilewright.tir.arith.linear.Linear` are names of i64 values here.
+The terms of a :class:`~tilewright.tir.arith.normal_form.linear.Linear` are names of i64 values here.
 """
 
 from __future__ import annotations
 
-from ...tir.arith.linear import Linear
+from ...tir.arith.normal_form.linear import Linear
 from .function_builder import FunctionBuilder
 
 

@@ -7,7 +7,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 
-from ...tir.arith.linear import Linear, collect
+from ...tir.arith.normal_form.linear import Linear, collect
 from ...tir.buffer import Buffer
 from ...tir.dtype import DType
 from ...tir.expr import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...tir.arith.linear import Linear
+from ...tir.arith.normal_form.linear import Linear
 from ...tir.buffer import Buffer
 from ...tir.dtype import DType
 from ...tir.expr import BufferLoad, Expr, IntImm

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tilewright.tir.arith.interval import EVERYTHING, Interval, interval_of
+from tilewright.tir.arith.normal_form.interval import EVERYTHING, Interval, interval_of
 
 BINARY = {
     "plus": lambda a, b: a + b,

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any
 
 from ..arith import Analyzer
-from ..arith.linear import difference
+from ..arith.normal_form.linear import difference
 from ..buffer import Buffer, BufferRegion
 from ..expr import (
     Add,

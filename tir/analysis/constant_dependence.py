@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..arith.itermap import digit_of
-from ..arith.linear import Linear, collect, expression_key
+from ..arith.normal_form.linear import Linear, collect, expression_key
 from ..expr import Expr, IntImm, Range, Var
 from ..stmt import For
 from ..walk import uses_var

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ..arith.linear import difference
+from ..arith.normal_form.linear import difference
 from ..buffer import Buffer, BufferRegion
 from ..expr import Add, Expr, FloorDiv, IntImm, IterVar, Mul, Sub, Var
 from ..stmt import Block, BlockRealize

@@ -8,7 +8,7 @@ from ..dtype import DType
 from ..expr import Expr, ExprLike, IntImm, Range, Var, convert
 from ..index_types import INDEX_TYPES
 from .analyzer import Analyzer
-from .polynomial import ONE, Poly, add, mul, scale
+from .normal_form.polynomial import ONE, Poly, add, mul, scale
 
 
 def linear_coefficients(

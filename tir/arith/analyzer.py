@@ -36,8 +36,8 @@ from ..index_types import INDEX_TYPES
 from ..node import Node
 from ..walk import pre_order, substitute
 from .compare import Compare
-from .interval import EVERYTHING, Interval
-from .polynomial import ONE, Poly, add, const_of, scale
+from .normal_form.interval import EVERYTHING, Interval
+from .normal_form.polynomial import ONE, Poly, add, const_of, scale
 from .rewrite_rules import RULES
 from .smt import proves
 

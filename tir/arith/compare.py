@@ -6,8 +6,8 @@ from math import gcd
 
 from ..equal import same
 from ..expr import EQ, GE, GT, LE, LT, NE, CmpOp, Expr, IntImm, match_types
-from .canonical import Canonical
-from .polynomial import ONE, Poly, add, const_of, scale
+from .normal_form.canonical import Canonical
+from .normal_form.polynomial import ONE, Poly, add, const_of, scale
 
 
 class Compare(Canonical):

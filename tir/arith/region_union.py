@@ -8,7 +8,7 @@ from ..buffer import BufferRegion
 from ..dtype import DType
 from ..expr import Range, match_types
 from .analyzer import Analyzer
-from .polynomial import Poly, add
+from .normal_form.polynomial import Poly, add
 
 
 def region_union(regions: Sequence[BufferRegion], analyzer: Analyzer | None = None) -> BufferRegion:

@@ -6,7 +6,7 @@ import ast
 from typing import Any
 
 from ..arith import Analyzer
-from ..arith.linear import difference
+from ..arith.normal_form.linear import difference
 from ..buffer import Buffer, BufferRegion, decl_buffer
 from ..dtype import INDEX, DType
 from ..expr import Broadcast, BufferLoad, Call, Expr, FloorDiv, FloorMod, IntImm, Ramp, Range, Var, const, is_const_int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ....tir.arith.linear import difference
+from ....tir.arith.normal_form.linear import difference
 from ....tir.dtype import DType
 from ....tir.expr import Expr, IntImm, const, convert
 from ...tensor import Tensor

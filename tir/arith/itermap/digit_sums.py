@@ -11,7 +11,7 @@ from ...expr import Expr, IntImm, Var, const
 from ...index_types import INDEX_TYPES
 from ...walk import pre_order
 from ..analyzer import Analyzer
-from ..polynomial import poly_key
+from ..normal_form.polynomial import poly_key
 from .mixed_radix import Digit, place_in, radix_of, read_digit
 
 _serial = count()

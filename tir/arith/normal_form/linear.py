@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..expr import Add, BufferLoad, Expr, IntImm, Mul, Shuffle, Sub, Var
+from ...expr import Add, BufferLoad, Expr, IntImm, Mul, Shuffle, Sub, Var
 
 
 def add_terms(p: Mapping[Any, int], q: Mapping[Any, int], k: int = 1) -> dict[Any, int]:

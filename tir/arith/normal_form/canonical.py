@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from ..conditions import logical_not
-from ..dtype import max_value
-from ..equal import same
-from ..expr import (
+from ...conditions import logical_not
+from ...dtype import max_value
+from ...equal import same
+from ...expr import (
     Add,
     BinaryOp,
     Broadcast,
@@ -41,9 +41,9 @@ from ..expr import (
     make_binary,
     match_types,
 )
-from ..index_types import INDEX_TYPES
-from ..intrinsics import Effect, effect_of
-from ..walk import substitute, uses_var
+from ...index_types import INDEX_TYPES
+from ...intrinsics import Effect, effect_of
+from ...walk import substitute, uses_var
 from .floor_division import FloorDivision
 from .interval import Interval, interval_of
 from .polynomial import ONE, Poly, add, const_of, mul, poly_key, scale
