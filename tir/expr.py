@@ -11,8 +11,9 @@ constants; ``==`` builds an :class:`EQ`, whose truth value is identity, so that 
 from __future__ import annotations
 
 import math
+import operator
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Union
 
 from .dtype import BOOL, INDEX, INT64, DType, promote
@@ -201,13 +202,23 @@ class StringImm(Expr):
 
 @node
 class BinaryOp(Expr):
-    """The base class of operations on two operands of one data type, which is also the type of the result."""
+    """The base class of operations on two operands of one data type, which is also the type of the result.
+
+    ``symbol`` is the operator of Python that builds it, "" where there is none. :meth:`compute` does not wrap integers,
+    and fails for a division by zero.
+    """
 
     a: Expr
     b: Expr
 
     parts = nodes("a", "b")
     typed_by_left = True
+    symbol = ""
+
+    @staticmethod
+    def compute(a: Any, b: Any, /) -> Any:
+        """Return the value for two Python numbers."""
+        raise NotImplementedError
 
     @property
     def dtype(self) -> DType:  # type: ignore[override]
@@ -221,36 +232,46 @@ class Add(BinaryOp):
     """a + b"""
 
     __slots__ = ()
+    symbol = "+"
+    compute = staticmethod(operator.add)
 
 
 class Sub(BinaryOp):
     """a - b"""
 
     __slots__ = ()
+    symbol = "-"
+    compute = staticmethod(operator.sub)
 
 
 class Mul(BinaryOp):
     """a * b"""
 
     __slots__ = ()
+    symbol = "*"
+    compute = staticmethod(operator.mul)
 
 
 class Div(BinaryOp):
     """a / b for floats; for integers it rounds towards zero."""
 
     __slots__ = ()
+    symbol = "/"
+    compute = staticmethod(operator.truediv)
 
 
 class TruncDiv(BinaryOp):
     """Divides integers, rounding towards zero, as in C. Division by zero is that of :class:`FloorDiv`."""
 
     __slots__ = ()
+    compute = staticmethod(lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1))
 
 
 class TruncMod(BinaryOp):
     """Gives the remainder of :class:`TruncDiv`; it has the sign of ``a``, and it is 0 for ``b`` zero."""
 
     __slots__ = ()
+    compute = staticmethod(lambda a, b: abs(a) % abs(b) * (1 if a >= 0 else -1))
 
 
 class FloorDiv(BinaryOp):
@@ -260,24 +281,30 @@ class FloorDiv(BinaryOp):
     """
 
     __slots__ = ()
+    symbol = "//"
+    compute = staticmethod(operator.floordiv)
 
 
 class FloorMod(BinaryOp):
     """Gives the remainder of :class:`FloorDiv`; it has the sign of ``b``, and it is 0 for ``b`` zero."""
 
     __slots__ = ()
+    symbol = "%"
+    compute = staticmethod(operator.mod)
 
 
 class Min(BinaryOp):
     """Gives the smaller operand; for floats NaN in either operand gives NaN."""
 
     __slots__ = ()
+    compute = staticmethod(min)
 
 
 class Max(BinaryOp):
     """Gives the larger operand; for floats NaN in either operand gives NaN."""
 
     __slots__ = ()
+    compute = staticmethod(max)
 
 
 class CmpOp(BinaryOp):
@@ -295,6 +322,8 @@ class EQ(CmpOp):
     """a == b. Its Python truth value says whether both are one object (constants: equal), so that containers work."""
 
     __slots__ = ()
+    symbol = "=="
+    compute = staticmethod(operator.eq)
 
     def __bool__(self) -> bool:
         return _identical(self.a, self.b)
@@ -304,6 +333,8 @@ class NE(CmpOp):
     """a != b. Its Python truth value says whether the operands are two different objects."""
 
     __slots__ = ()
+    symbol = "!="
+    compute = staticmethod(operator.ne)
 
     def __bool__(self) -> bool:
         return not _identical(self.a, self.b)
@@ -313,24 +344,32 @@ class LT(CmpOp):
     """a < b"""
 
     __slots__ = ()
+    symbol = "<"
+    compute = staticmethod(operator.lt)
 
 
 class LE(CmpOp):
     """a <= b"""
 
     __slots__ = ()
+    symbol = "<="
+    compute = staticmethod(operator.le)
 
 
 class GT(CmpOp):
     """a > b"""
 
     __slots__ = ()
+    symbol = ">"
+    compute = staticmethod(operator.gt)
 
 
 class GE(CmpOp):
     """a >= b"""
 
     __slots__ = ()
+    symbol = ">="
+    compute = staticmethod(operator.ge)
 
 
 class LogicalOp(BinaryOp):
@@ -343,12 +382,14 @@ class And(LogicalOp):
     """a and b; ``b`` is not evaluated when ``a`` is false."""
 
     __slots__ = ()
+    symbol = "and"
 
 
 class Or(LogicalOp):
     """a or b; ``b`` is not evaluated when ``a`` is true."""
 
     __slots__ = ()
+    symbol = "or"
 
 
 @node
@@ -744,27 +785,17 @@ def _wrap(value: int, dtype: DType) -> int:
     return value - (1 << bits) if dtype.is_signed and value >> (bits - 1) else value
 
 
-_FOLD: dict[type, Callable[[Any, Any], Any]] = {
-    Add: lambda a, b: a + b,
-    Sub: lambda a, b: a - b,
-    Mul: lambda a, b: a * b,
-    FloorDiv: lambda a, b: a // b,
-    FloorMod: lambda a, b: a % b,
-    TruncDiv: lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1),
-    TruncMod: lambda a, b: abs(a) % abs(b) * (1 if a >= 0 else -1),
-    Min: min,
-    Max: max,
-}
-_NAN_AWARE = (Min, Max)
+FOLDED = frozenset((Add, Sub, Mul, FloorDiv, FloorMod, TruncDiv, TruncMod, Min, Max))
+"""The operations whose integer constants :func:`make_binary` computes."""
 
 
 def make_binary(cls: type[BinaryOp], a: Expr, b: Expr) -> Expr:
     """Return a binary node over operands of one type, simplified where constants allow: ``x + 0``, ``x * 1`` of
     integers."""
-    if isinstance(a, IntImm) and isinstance(b, IntImm) and cls in _FOLD and not a.dtype.is_bool:
+    if isinstance(a, IntImm) and isinstance(b, IntImm) and cls in FOLDED and not a.dtype.is_bool:
         if b.value == 0 and cls in (FloorDiv, FloorMod, TruncDiv, TruncMod):
             raise ZeroDivisionError(f"division of {a.value} by zero while building an expression")
-        return IntImm(_wrap(int(_FOLD[cls](a.value, b.value)), a.dtype), a.dtype)
+        return IntImm(_wrap(int(cls.compute(a.value, b.value)), a.dtype), a.dtype)
     if a.dtype.is_int:
         if isinstance(b, IntImm):
             if b.value == 0 and cls in (Add, Sub):

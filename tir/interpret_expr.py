@@ -63,21 +63,6 @@ from .numpy_values import (
 from .rounding import round_bfloat16, round_float
 
 _DEPTH = 40
-_INFIX: dict[type, str] = {
-    Add: "+",
-    Sub: "-",
-    Mul: "*",
-    FloorDiv: "//",
-    FloorMod: "%",
-    LT: "<",
-    LE: "<=",
-    GT: ">",
-    GE: ">=",
-    EQ: "==",
-    NE: "!=",
-}
-
-
 _DIVISIONS: dict[type, str] = {
     FloorDiv: "floordiv",
     FloorMod: "floormod",
@@ -161,9 +146,8 @@ class ExprCompiler:
     def _binary(self, e: BinaryOp, depth: int) -> str:
         a, b = self.text(e.a, depth), self.text(e.b, depth)
         kind, lanes = e.dtype.kind, e.dtype.lanes
-        infix = _INFIX.get(type(e))
         divided = _DIVISIONS.get(type(e)) if e.dtype.is_int else None
-        if divided is not None and (infix is None or not _divides_plainly(e.b)):
+        if divided is not None and (type(e) not in (FloorDiv, FloorMod) or not _divides_plainly(e.b)):
             return f"{self._name(divider(divided, e.dtype))}({a}, {b})"
         if type(e) in (Min, Max):
             if lanes > 1:
@@ -173,12 +157,10 @@ class ExprCompiler:
             else:
                 op = min if type(e) is Min else max
             text = f"{self._name(op)}({a}, {b})"
-        elif type(e) is Div and infix is None:
-            text = f"({a} / {b})"
-        elif infix is None:
+        elif not e.symbol:
             raise InterpretError(f"cannot evaluate a {type(e).__name__} of {e.dtype}: {e}")
         else:
-            text = f"({a} {infix} {b})"
+            text = f"({a} {e.symbol} {b})"
         if kind == "bfloat":
             return f"{self._name(round_bfloat16)}({text})"
         if e.dtype.is_int and lanes == 1 and type(e) in (Add, Sub, Mul) and not index_like(e):
@@ -186,14 +168,14 @@ class ExprCompiler:
         return text
 
     def _compare(self, e: CmpOp, depth: int) -> str:
-        text = f"({self.text(e.a, depth)} {_INFIX[type(e)]} {self.text(e.b, depth)})"
+        text = f"({self.text(e.a, depth)} {e.symbol} {self.text(e.b, depth)})"
         return f"bool{text}" if e.dtype.lanes == 1 and e.a.dtype.is_float else text
 
     def _logical(self, e: And | Or, depth: int) -> str:
         a, b = self.text(e.a, depth), self.text(e.b, depth)
         if e.dtype.lanes > 1:
             return f"({a} {'&' if isinstance(e, And) else '|'} {b})"
-        return f"({a} {'and' if isinstance(e, And) else 'or'} {b})"
+        return f"({a} {e.symbol} {b})"
 
     def _not(self, e: Not, depth: int) -> str:
         a = self.text(e.a, depth)

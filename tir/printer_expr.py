@@ -13,12 +13,7 @@ from typing import Any
 
 from .buffer import Buffer, BufferRegion
 from .expr import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
+    FOLDED,
     Add,
     And,
     BinaryOp,
@@ -26,6 +21,7 @@ from .expr import (
     BufferLoad,
     Call,
     Cast,
+    CmpOp,
     CommReducer,
     Div,
     Expr,
@@ -37,7 +33,6 @@ from .expr import (
     Let,
     Max,
     Min,
-    Mul,
     Not,
     Or,
     Ramp,
@@ -46,7 +41,6 @@ from .expr import (
     Select,
     Shuffle,
     StringImm,
-    Sub,
     TruncDiv,
     TruncMod,
     Var,
@@ -58,15 +52,10 @@ from .printer_names import Names
 ATOM = 13
 """The precedence of texts that never need parentheses."""
 
-_INFIX: dict[type, tuple[str, int]] = {
-    Or: (" or ", 1), And: (" and ", 2),
-    EQ: (" == ", 4), NE: (" != ", 4), LT: (" < ", 4), LE: (" <= ", 4), GT: (" > ", 4), GE: (" >= ", 4),
-    Add: (" + ", 9), Sub: (" - ", 9),
-    Mul: (" * ", 10), Div: (" / ", 10), FloorDiv: (" // ", 10), FloorMod: (" % ", 10),
+_PRECEDENCE = {
+    "or": 1, "and": 2, "==": 4, "!=": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "+": 9, "-": 9, "*": 10, "/": 10, "//": 10, "%": 10,
 }  # fmt: skip
 _NOT_PRECEDENCE, _ADD_PRECEDENCE = 3, 9
-_FOLDING = (Add, Sub, Mul, FloorDiv, FloorMod, TruncDiv, TruncMod, Min, Max)
-_COMPARISONS = (EQ, NE, LT, LE, GT, GE)
 _FUNCTIONS = {Min: "min", Max: "max", TruncDiv: "truncdiv", TruncMod: "truncmod"}
 Render = Callable[[Any, "ExprPrinter"], Any]
 _PRINTERS: dict[type, Render] = {}
@@ -85,8 +74,8 @@ def folds(cls: type[BinaryOp], a: Expr, b: Expr) -> bool:
     if isinstance(a, IntImm) and isinstance(b, IntImm):
         return True
     if isinstance(a, (IntImm, FloatImm)) and isinstance(b, (IntImm, FloatImm)):
-        return cls in _COMPARISONS
-    if not (isinstance(a, IntImm) or isinstance(b, IntImm)) or cls not in _FOLDING:
+        return issubclass(cls, CmpOp)
+    if not (isinstance(a, IntImm) or isinstance(b, IntImm)) or cls not in FOLDED:
         return False
     made = make_binary(cls, a, b)
     return not (type(made) is cls and made.a is a and made.b is b)  # x + 0 gives x, which may be a sum as well
@@ -112,13 +101,12 @@ class ExprPrinter:
             return str(e.value)
         if cls is Cast and not self.typed:
             return self.text(e.value, min_precedence)
-        infix = _INFIX.get(cls)
-        if infix is not None:
-            symbol, precedence = infix
+        if issubclass(cls, BinaryOp) and cls.symbol:
+            precedence = _PRECEDENCE[cls.symbol]
             a, b = e.a, e.b
             if self._is_plain(cls, a, b):
                 tight = precedence + (precedence == 4)
-                out = f"{self.text(a, tight)}{symbol}{self.text(b, precedence + 1)}"
+                out = f"{self.text(a, tight)} {cls.symbol} {self.text(b, precedence + 1)}"
                 return out if precedence >= min_precedence else f"({out})"
             return f"T.{cls.__name__}({self.text(a)}, {self.text(b)})"
         render = _PRINTERS.get(cls)

@@ -6,15 +6,10 @@ import math
 
 from ...tir.dtype import DType
 from ...tir.expr import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
     And,
     BinaryOp,
     BufferLoad,
+    CmpOp,
     Div,
     Expr,
     FloorDiv,
@@ -32,11 +27,8 @@ from ...tir.expr import (
 from ...tir.index_types import index_like
 from ...tir.rounding import float_bits, round_float
 from ..backend.expressions import constant_of
-from .c_scope import OPERATORS, CScope
+from .c_scope import CScope
 from .inline_functions import c_type
-
-_OPERATORS: dict[type, str] = {**OPERATORS, Div: "/"}
-_COMPARE: dict[type, str] = {EQ: "==", NE: "!=", LT: "<", LE: "<=", GT: ">", GE: ">="}
 
 
 def integer(em: CScope, value: int, dtype: DType) -> str:
@@ -67,9 +59,9 @@ def floating(em: CScope, value: float, dtype: DType) -> str:
     return f"({text})" if text.startswith("-") else text
 
 
-def arithmetic(em: CScope, op: type, a: str, b: str, dtype: DType) -> str:
+def arithmetic(em: CScope, op: type[BinaryOp], a: str, b: str, dtype: DType) -> str:
     """Returns a sum, difference, product, or quotient of floats; integers wrap."""
-    sign, lanes, bits = _OPERATORS[op], dtype.lanes, dtype.bits
+    sign, lanes, bits = op.symbol, dtype.lanes, dtype.bits
     if dtype.is_float:
         if bits == 16:
             raise em.error(f"arithmetic on {dtype}: {a} {sign} {b}")
@@ -98,9 +90,9 @@ def extreme(em: CScope, e: Min | Max) -> str:
     return f"{em.helpers.extreme(isinstance(e, Max), e.dtype)}({em.value(e.a)}, {em.value(e.b)})"
 
 
-def comparison(em: CScope, op: type, a: str, b: str, dtype: DType) -> str:
+def comparison(em: CScope, op: type[CmpOp], a: str, b: str, dtype: DType) -> str:
     """Returns a comparison; for vectors, a vector of bytes."""
-    text, lanes = f"({a} {_COMPARE[op]} {b})", dtype.lanes
+    text, lanes = f"({a} {op.symbol} {b})", dtype.lanes
     if lanes == 1:
         return text
     em.helpers.vector(dtype)

@@ -7,7 +7,6 @@ from abc import abstractmethod
 from ...tir.buffer import Buffer
 from ...tir.dtype import DType
 from ...tir.expr import (
-    Add,
     BinaryOp,
     Broadcast,
     Cast,
@@ -17,17 +16,13 @@ from ...tir.expr import (
     IntImm,
     Max,
     Min,
-    Mul,
     Ramp,
-    Sub,
     Var,
 )  # fmt: skip
 from ...tir.index_types import index_like
 from ..backend.emitter import Emitter, Tables, Unit
 from ..lowered import LoweredFunc
 from .inline_functions import CEmitError, Helpers
-
-OPERATORS: dict[type, str] = {Add: "+", Sub: "-", Mul: "*"}
 
 
 class CUnit(Unit):
@@ -95,7 +90,7 @@ class CScope(Emitter):
             return f"{self.helpers.plain('floordiv' if quotient else 'floormod')}({a}, {b})"
         if isinstance(e, (Min, Max)):
             return f"{self.helpers.extreme(isinstance(e, Max), DType('int64'))}({a}, {b})"
-        return f"({a} {OPERATORS[type(e)]} {b})"
+        return f"({a} {e.symbol} {b})"
 
     def index_value(self, e: Expr) -> str:
         return self.index(e)

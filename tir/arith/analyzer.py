@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -188,8 +187,8 @@ class Analyzer(Compare):
     def can_prove(self, condition: ExprLike) -> bool:
         """Return whether ``condition`` can be proved for all values that the variables may have."""
         e = convert(condition)
-        if type(e) in _DECIDE and type(e.a) is IntImm and type(e.b) is IntImm:  # type: ignore[attr-defined]
-            return _DECIDE[type(e)](e.a.value, e.b.value)  # type: ignore[attr-defined]
+        if isinstance(e, CmpOp) and type(e.a) is IntImm and type(e.b) is IntImm:
+            return bool(e.compute(e.a.value, e.b.value))
         if isinstance(e, CmpOp) and e.a.dtype in INDEX_TYPES:
             return self.holds(e) or proves(self, e)
         simple = self.simp(e)
@@ -338,14 +337,6 @@ def _chain(cls: Any, parts: list[Expr], old: Expr, empty: bool) -> Expr:
     return old if same(out, old) else out
 
 
-_DECIDE: dict[type, Callable[[int, int], bool]] = {
-    EQ: operator.eq,
-    NE: operator.ne,
-    LT: operator.lt,
-    LE: operator.le,
-    GT: operator.gt,
-    GE: operator.ge,
-}
 _SPECIAL: dict[type, Callable[[Any, Any], Any]] = {
     And: Analyzer._conjunction,
     Or: Analyzer._disjunction,

@@ -54,20 +54,6 @@ from ..expr import (
 from ..intrinsics import OPERATIONS, Lanes
 
 Rule = Callable[[Any, Any], "Expr | None"]
-_FLOAT_OPS: dict[type, Callable[[Any, Any], Any]] = {
-    Add: lambda a, b: a + b,
-    Sub: lambda a, b: a - b,
-    Mul: lambda a, b: a * b,
-    Div: lambda a, b: a / b,
-}
-_COMPARE: dict[type, Callable[[Any, Any], bool]] = {
-    LT: lambda a, b: a < b,
-    LE: lambda a, b: a <= b,
-    GT: lambda a, b: a > b,
-    GE: lambda a, b: a >= b,
-    EQ: lambda a, b: a == b,
-    NE: lambda a, b: a != b,
-}
 
 
 def truth(e: Any) -> bool | None:
@@ -203,7 +189,7 @@ def fold_float(an: Any, e: BinaryOp) -> Expr | None:
         if isinstance(b, FloatImm) and e.dtype in ("float32", "float64"):
             kind = np.dtype(e.dtype).type
             with np.errstate(all="ignore"):
-                value = float(_FLOAT_OPS[t](kind(a.value), kind(b.value))) if t in _FLOAT_OPS else math.nan
+                value = float(t.compute(kind(a.value), kind(b.value))) if t in (Add, Sub, Mul, Div) else math.nan
             return FloatImm(value, e.dtype) if math.isfinite(value) else None
     return None
 
@@ -237,7 +223,7 @@ def fold_compare(an: Any, e: CmpOp) -> Expr | None:
             return None
         kind = np.float32 if e.a.dtype == "float32" else lambda v: v
         with np.errstate(all="ignore"):
-            return const(bool(_COMPARE[type(e)](kind(e.a.value), kind(e.b.value))), "bool")
+            return const(bool(e.compute(kind(e.a.value), kind(e.b.value))), "bool")
     if not e.a.dtype.is_float and same(e.a, e.b):
         return const(type(e) in (EQ, LE, GE), e.dtype)
     if (e.a.dtype.kind == "uint") and isinstance(e.b, IntImm) and e.b.value == 0 and type(e) in (LT, GE):
