@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...tir.analysis.access import Access, Around, accesses
-from ...tir.analysis.footprint import Ends, analyzer_at, bind_loops, bounding_box, exact_box, first_outside
-from ...tir.analysis.required_domain import join_ends
+from ...tir.analysis.footprint import Ends, analyzer_at, bind_loops, bounding_box, first_outside, whole_box
+from ...tir.analysis.required_domain import join_boxes
 from ...tir.analysis.scope import Scope, bindings
 from ...tir.analysis.tree import Tree, symbols_of
 from ...tir.arith import Analyzer, conjuncts
@@ -150,29 +150,21 @@ def written_box(
     stores = [a for a in accesses(writer, buffer) if a.is_store]
     if uses_pointer(writer, buffer):
         stores += _declared(writer, buffer)
-    total: list[Ends | None] | None = None
+    boxes: list[list[Ends | None]] = []
     for store in stores:
         analyzer = analyzer_at(tree, writer)
         bind_loops(analyzer, store.loops)
-        ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in (*inner, *store.loops)}
-        exact = exact_box(analyzer, store.indices, ranges, store.guards)
-        if exactly and (
-            exact is None or not exact.complete or not all(analyzer.can_prove(c) for c in exact.conditions)
-        ):
+        whole = whole_box(analyzer, store, inner) if exactly else None
+        if exactly and whole is None:
             raise ScheduleError(
                 f"the elements of {buffer.name} that block {writer.block.name_hint!r} writes are not known to be a box "
                 "without holes, so copying them back could overwrite others",
                 where=writer,
                 hint="choose an outer loop or another block, where whole boxes are written",
             )
-        box: list[Ends | None] = bounding_box(analyzer, store, inner, {})
-        if exactly and exact is not None:
-            box = list(exact.ends)
-        total = box if total is None else [join_ends(analyzer, a, b) for a, b in zip(total, box, strict=True)]
-    fresh = analyzer_at(tree, writer if place is None else place)
-    if total is None:
-        return fresh, [None] * buffer.ndim
-    return fresh, total
+        boxes.append(bounding_box(analyzer, store, inner, {}) if whole is None else [*whole])
+    box = join_boxes(analyzer_at(tree, writer), boxes, buffer.ndim)
+    return analyzer_at(tree, writer if place is None else place), box
 
 
 def _declared(realize: BlockRealize, buffer: Buffer) -> list[Access]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...tir.analysis.access import accesses
-from ...tir.analysis.footprint import Ends, analyzer_at, bounding_box
+from ...tir.analysis.footprint import Ends, analyzer_at, bind_loops, bounding_box
 from ...tir.analysis.region_cover import covers_domain, domain_conditions, reduces_once, why_neighbours_not_covered
-from ...tir.analysis.required_domain import Required, join_ends, required_domains
+from ...tir.analysis.required_domain import Required, join_boxes, required_domains
 from ...tir.analysis.scope import Scope, is_output_block
 from ...tir.analysis.tree import Tree, blocks_below, tree_of
 from ...tir.arith import Analyzer
@@ -301,7 +301,7 @@ def _boxes(
 
     When threads share the buffer, reads of all these threads are included, as in TVM: they load shared memory together.
     """
-    total: list[Ends | None] | None = None
+    boxes: list[list[Ends | None]] = []
     depth = len(tree.loops_above(target)) + 1
     for user in users:
         above = tree.loops_above(user)
@@ -317,10 +317,7 @@ def _boxes(
             ]
         local = analyzer_at(tree, user)
         for access in accesses(user, buffer):
-            if access.is_store is not stores:
-                continue
-            for lp in access.loops:
-                local.bind(lp.loop_var, Range(lp.min, lp.extent))
-            box = bounding_box(local, access, below, {})
-            total = box if total is None else [join_ends(analyzer, a, b) for a, b in zip(total, box, strict=True)]
-    return [None] * buffer.ndim if total is None else total
+            if access.is_store is stores:
+                bind_loops(local, access.loops)
+                boxes.append(bounding_box(local, access, below, {}))
+    return join_boxes(analyzer, boxes, buffer.ndim)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ...tir.analysis.access import Access, accesses, opaque_buffers
-from ...tir.analysis.footprint import Ends, analyzer_at, bind_loops, bounding_box, exact_box
+from ...tir.analysis.footprint import Ends, analyzer_at, bind_loops, bounding_box, whole_box
 from ...tir.analysis.region_cover import why_not_covered
-from ...tir.analysis.required_domain import join_ends
+from ...tir.analysis.required_domain import join_boxes
 from ...tir.analysis.scope import buffers_of
 from ...tir.analysis.tree import Tree, blocks_below, tree_of
 from ...tir.arith import Analyzer
@@ -214,11 +214,9 @@ class _Work:
 
     def read(self) -> BufferRegion:
         """Return the existing elements that an iteration reads."""
-        total: list[Ends | None] | None = None
-        for load in accesses(self.loop.body, self.old):
-            box: list[Ends | None] = bounding_box(self.analyzer(load), load, self.relaxed, {})
-            total = box if total is None else [join_ends(self.outside, a, b) for a, b in zip(total, box, strict=True)]
-        assert total is not None
+        loads = accesses(self.loop.body, self.old)
+        boxes = [bounding_box(self.analyzer(load), load, self.relaxed, {}) for load in loads]
+        total = join_boxes(self.outside, boxes, self.old.ndim)
         an = self.outside
         ends: list[Ends] = []
         for found, extent in zip(total, self.old.shape, strict=True):
@@ -235,16 +233,15 @@ class _Work:
         boxes = []
         for store in stores:
             analyzer = self.analyzer(store)
-            ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in (*self.relaxed, *store.loops)}
-            box = exact_box(analyzer, store.indices, ranges, store.guards)
-            if box is None or not box.complete or not all(analyzer.can_prove(c) for c in box.conditions):
+            box = whole_box(analyzer, store, self.relaxed)
+            if box is None:
                 raise ScheduleError(
                     f"the elements of {self.old.name} that an iteration of loop {self.loop.loop_var.name} writes are not "
                     "known to be a box without holes, so copying them back could overwrite others",
                     where=(self.loop, self.realize),
                     hint="choose an outer loop, where the box is whole",
                 )
-            boxes.append(list(box.ends))
+            boxes.append(box)
         for whole in boxes:
             if all(self._contains(whole, other) for other in boxes):
                 self._check_starts_fresh()

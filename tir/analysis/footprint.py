@@ -145,6 +145,16 @@ def exact_box(
     return Box(tuple(ends), tuple(outer), complete)
 
 
+def whole_box(analyzer: Analyzer, access: Access, loops: Iterable[For]) -> list[Ends] | None:
+    """Return the box that an access covers without holes and unconditionally, while the loops run; None when it is not
+    proven."""
+    ranges = {lp.loop_var: Range(lp.min, lp.extent) for lp in (*loops, *access.loops)}
+    box = exact_box(analyzer, access.indices, ranges, access.guards)
+    if box is None or not box.complete or not all(analyzer.can_prove(c) for c in box.conditions):
+        return None
+    return list(box.ends)
+
+
 def _apply(
     analyzer: Analyzer,
     test: Expr,

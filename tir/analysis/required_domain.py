@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..arith import Analyzer, eval_interval, linear_coefficients
 from ..arith.itermap import digit_of
@@ -21,6 +21,14 @@ def join_ends(analyzer: Analyzer, a: Ends | None, b: Ends | None) -> Ends | None
     if a is None or b is None:
         return None
     return analyzer.simplify(min_(a[0], b[0])), analyzer.simplify(max_(a[1], b[1]))
+
+
+def join_boxes(analyzer: Analyzer, boxes: Iterable[Sequence[Ends | None]], ndim: int) -> list[Ends | None]:
+    """Return the box around boxes of ``ndim`` dimensions; unbounded when there are none."""
+    total: list[Ends | None] | None = None
+    for box in boxes:
+        total = list(box) if total is None else [join_ends(analyzer, a, b) for a, b in zip(total, box, strict=True)]
+    return [None] * ndim if total is None else total
 
 
 def required_domains(analyzer: Analyzer, axes: Sequence[IterVar], required: Required) -> dict[Var, Ends | None]:
