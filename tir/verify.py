@@ -39,25 +39,16 @@ from .deep_recursion import with_room
 from .dtype import max_value, min_value
 from .expr import (
     BinaryOp,
-    Broadcast,
     BufferLoad,
-    Call,
-    Cast,
     Expr,
-    FloatImm,
     IntImm,
     IterVar,
     Let,
     LogicalOp,
-    Not,
-    Ramp,
-    Select,
-    Shuffle,
-    StringImm,
     Var,
 )
+from .expression_types import TYPE_RULES, type_problem
 from .function import IRModule, PrimFunc
-from .intrinsics import OPERATIONS
 from .printer import script
 from .printer_func import needs_root
 from .stmt import (
@@ -401,11 +392,8 @@ class _Verifier:
         if isinstance(e, BinaryOp):
             self.expr(e.a)
             self.expr(e.b)
-            a, b = e.a.dtype, e.b.dtype
-            if a != b:
-                raise self.fail(f"the operands of `{e}` are {a} and {b}")
-            if isinstance(e, LogicalOp) and not a.is_bool:
-                raise self.fail(f"the operands of `{e}` are {a}, not bool")
+            if e.a.dtype is not e.b.dtype or isinstance(e, LogicalOp):
+                self.fits(e)
             return
         if cls is BufferLoad:
             self.access(e.buffer, e.indices, e.predicate)
@@ -419,65 +407,17 @@ class _Verifier:
             self.expr(e.body)
             self.leave(mark)
             return
-        if not isinstance(e, _KNOWN):
+        if cls not in TYPE_RULES:
             raise self.fail(f"{cls.__name__} `{e}` is left in the program")
         for child in e.children():
             self.expr(child)
-        problem = _PROBLEMS.get(cls, _no_problem)(e)
+        self.fits(e)
+
+    def fits(self, e: Expr) -> None:
+        """Raise VerifyError unless the types of the parts of ``e`` fit one another."""
+        problem = type_problem(e)
         if problem:
             raise self.fail(f"`{e}`: {problem}")
-
-
-_KNOWN = (FloatImm, StringImm, Not, Select, Cast, Ramp, Broadcast, Shuffle, Call)
-
-
-def _no_problem(e: Any) -> str:
-    return ""
-
-
-def _select(e: Select) -> str:
-    if e.true_value.dtype != e.false_value.dtype:
-        return f"the sides are {e.true_value.dtype} and {e.false_value.dtype}"
-    lanes = e.condition.dtype.lanes
-    if not e.condition.dtype.is_bool or lanes not in (1, e.dtype.lanes):
-        return f"the condition is {e.condition.dtype}"
-    return ""
-
-
-def _ramp(e: Ramp) -> str:
-    if e.base.dtype != e.stride.dtype or not e.base.dtype.is_int or e.base.dtype.lanes != 1 or e.lanes < 2:
-        return f"a ramp of {e.lanes} lanes from {e.base.dtype} in steps of {e.stride.dtype}"
-    return ""
-
-
-def _call(e: Call) -> str:
-    row = OPERATIONS.get(e.op)
-    if row is None:
-        return f"{e.op} is not an operation; register_operation adds one"
-    try:
-        row.result_type(e.args, e.dtype)
-    except (TypeError, ValueError) as problem:
-        return str(problem)
-    return ""
-
-
-def _shuffle(e: Shuffle) -> str:
-    if len({v.dtype for v in e.vectors}) != 1:
-        return "the vectors have different types"
-    count = sum(v.dtype.lanes for v in e.vectors)
-    return "" if all(0 <= i < count for i in e.indices) else f"an index is outside of {count} lanes"
-
-
-_PROBLEMS: dict[type, Any] = {
-    FloatImm: lambda e: "" if e.dtype.is_float and e.dtype.lanes == 1 else f"a fraction of type {e.dtype}",
-    Not: lambda e: "" if e.dtype.is_bool else f"`not` of {e.dtype}",
-    Select: _select,
-    Cast: lambda e: "" if e.dtype.lanes == e.value.dtype.lanes else f"{e.value.dtype} converted to {e.dtype}",
-    Ramp: _ramp,
-    Broadcast: lambda e: "" if e.value.dtype.lanes == 1 else f"a broadcast of {e.value.dtype}",
-    Call: _call,
-    Shuffle: _shuffle,
-}
 
 
 def _leaves_out(block: Block, buffer: Buffer, verb: str) -> str:

@@ -102,8 +102,8 @@ BROKEN = {
     "stored type": (BufferStore(A, ZERO, (ZERO,)), "int32 is stored to 1 element of `A`, which is float32"),
     "stored lanes": (
         BufferStore(A, F1, (Ramp(ZERO, IntImm(1), 4),)), "float32 is stored to 4 elements of `A`, which is float32"),
-    "operands": (Evaluate(Add(N, L)), "the operands of `T.Add\\(n, l\\)` are int32 and int64"),
-    "and of ints": (Evaluate(And(N, N)), "the operands of .* are int32, not bool"),
+    "operands": (Evaluate(Add(N, L)), "`T.Add\\(n, l\\)`: the operands are int32 and int64"),
+    "and of ints": (Evaluate(And(N, N)), "the operands are int32, not bool"),
     "not of int": (Evaluate(Not(N)), "`not` of int32"),
     "condition": (IfThenElse(N, STORE), "the condition `n` is int32"),
     "select": (Evaluate(Select(N, N, N)), "the condition is int32"),
