@@ -2,53 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
-from ..tir.analysis.tree import Tree, blocks_below, symbols_of
+from ..tir.analysis.known_ranges import bind_loop
+from ..tir.analysis.tree import Tree, blocks_below
 from ..tir.arith import Analyzer, iter_map_simplify, linear_coefficients
 from ..tir.expr import And, Expr, IntImm, Mul, Range, Var, cast, is_const_int
-from ..tir.stmt import Block, BlockRealize, For, IfThenElse, SeqStmt, Stmt
+from ..tir.stmt import BlockRealize, For, IfThenElse, SeqStmt, Stmt
 from ..tir.walk import pre_order, substitute
-
-
-def analyzer_above(tree: Tree, stmt: Stmt, keep_unit: bool = False) -> Analyzer:
-    """Return an analyzer that knows the ranges of the loops and axes around ``stmt``, and that sizes are not negative.
-
-    Other variables (the tile factors of a sketch) are at least one. With ``keep_unit`` a loop of one iteration is
-    treated as a longer one, so that simplification keeps its variable.
-    """
-    analyzer = Analyzer()
-    bind_symbols(analyzer, tree)
-    for up in reversed(list(tree.above(stmt))):
-        if isinstance(up, For):
-            bind_loop(analyzer, up, keep_unit)
-        elif isinstance(up, Block):
-            for axis in up.iter_vars:
-                analyzer.bind(axis.var, axis.dom)
-    return analyzer
-
-
-def bind_symbols(analyzer: Analyzer, tree: Tree, more: Iterable[Expr] = ()) -> None:
-    """Bind sizes of the function to at least zero; open tile sizes, and other variables in ``more``, to at least
-    one."""
-    sizes = symbols_of(tree.func)
-    known = {*sizes, *tree.loops}
-    for var in tree.tile_symbols:
-        analyzer.bind(var, (1, None))
-    for e in more:
-        for n in pre_order(e):
-            if isinstance(n, Var) and n not in known:
-                analyzer.bind(n, (1, None))
-    for size in sizes:
-        analyzer.bind(size, (0, None))
-
-
-def bind_loop(analyzer: Analyzer, loop: For, keep_unit: bool = False) -> None:
-    """Tell the analyzer the range of one loop; see :func:`analyzer_above` for ``keep_unit``."""
-    if keep_unit and is_const_int(loop.extent, 1):
-        analyzer.bind(loop.loop_var, (loop.min, loop.min + 1))
-    else:
-        analyzer.bind(loop.loop_var, Range(loop.min, loop.extent))
 
 
 def conjoin(a: Expr, b: Expr) -> Expr:

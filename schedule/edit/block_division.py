@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...tir.analysis.access_regions import access_regions
-from ...tir.analysis.footprint import analyzer_at, exact_box
+from ...tir.analysis.footprint import exact_box
+from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.tree import Tree
 from ...tir.arith import Analyzer, Division, conjuncts, detect_iter_map, divide_subspace, eval_interval
 from ...tir.buffer import Buffer, BufferRegion

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ...tir.analysis.access import Access, accesses, opaque_buffers
-from ...tir.analysis.footprint import analyzer_at, analyzer_of
+from ...tir.analysis.known_ranges import analyzer_at, analyzer_of
 from ...tir.analysis.region_cover import covers_domain
 from ...tir.analysis.tree import Tree
 from ...tir.arith import Analyzer

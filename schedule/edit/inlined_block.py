@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...tir.analysis.declared_regions import hidden_reads
-from ...tir.analysis.footprint import analyzer_at
+from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.region_cover import covers_domain, why_not_covered
 from ...tir.analysis.scope import Scope, is_output_block
 from ...tir.analysis.tree import Tree, tree_of

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...tir.analysis.access import accesses
 from ...tir.analysis.declared_regions import hidden_reads
-from ...tir.analysis.footprint import analyzer_at, analyzer_of
+from ...tir.analysis.known_ranges import analyzer_at, analyzer_of
 from ...tir.analysis.region_cover import covers_domain, domain_text, why_not_covered
 from ...tir.analysis.scope import Scope, bindings, is_output_block
 from ...tir.analysis.tree import Tree, tree_of

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import takewhile
 
-from ...tir.analysis.footprint import analyzer_at, exact_box
+from ...tir.analysis.footprint import exact_box
+from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.tree import Tree, blocks_below, symbols_of, tree_of
 from ...tir.arith import conjuncts
 from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var

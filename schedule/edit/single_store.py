@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...tir.analysis.declared_regions import redeclared
-from ...tir.analysis.footprint import analyzer_at
+from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.scope import Scope
 from ...tir.analysis.tree import Tree
 from ...tir.arith.itermap import inverse

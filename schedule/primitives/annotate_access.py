@@ -6,7 +6,8 @@ import functools
 from typing import Any
 
 from ...tir.analysis.access import accesses
-from ...tir.analysis.footprint import analyzer_at, first_outside
+from ...tir.analysis.footprint import first_outside
+from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.tree import Tree, symbols_of, tree_of
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer, BufferRegion

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...tir.analysis.footprint import analyzer_at
+from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.scope import bindings, region_of
 from ...tir.analysis.tree import tree_of, unique_block_name
 from ...tir.arith import Analyzer

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...tir.analysis.footprint import Ends, analyzer_at
+from ...tir.analysis.footprint import Ends
+from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.region_cover import why_not_covered
 from ...tir.analysis.scope import Scope, is_output_block
 from ...tir.analysis.tree import Tree, tree_of

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...tir.analysis.access import opaque_buffers
-from ...tir.analysis.footprint import analyzer_at, exact_box
+from ...tir.analysis.footprint import exact_box
+from ...tir.analysis.known_ranges import analyzer_above, analyzer_at
 from ...tir.analysis.tree import Tree, tree_of, unique_block_name
 from ...tir.arith import Analyzer, conjuncts, linear_coefficients
 from ...tir.arith.itermap import without_low_digits
@@ -16,7 +17,6 @@ from ...tir.function import PrimFunc
 from ...tir.op import all_
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ...tir.walk import substitute, uses_var
-from ..bindings import analyzer_above
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive

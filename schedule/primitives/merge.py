@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from ...tir.analysis.accessed_boxes import accessed_boxes_below
 from ...tir.analysis.dependence import conflicts
+from ...tir.analysis.known_ranges import analyzer_above
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.expr import Expr, Var, const
 from ...tir.function import PrimFunc
 from ...tir.stmt import For, SeqStmt, Stmt, seq
 from ...tir.walk import substitute
-from ..bindings import analyzer_above
 from ..errors import ScheduleError, require
 from ..primitive import primitive
 from ..require.lookup import find_loop, scope_around

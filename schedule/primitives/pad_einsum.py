@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...tir.analysis.access import opaque_buffers
-from ...tir.analysis.footprint import analyzer_at
+from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.reduction_updates import find_reducer
 from ...tir.analysis.scope import Scope
 from ...tir.analysis.tree import Tree, tree_of, unique_block_name

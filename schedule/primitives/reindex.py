@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...tir.analysis.footprint import analyzer_of
+from ...tir.analysis.known_ranges import analyzer_of
 from ...tir.expr import BufferLoad, Expr, IntImm
 from ...tir.function import PrimFunc
 from ..edit.copied_element import (

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from ...tir.analysis.footprint import analyzer_at
+from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.scope import bindings
 from ...tir.analysis.tree import Tree, symbols_of
 from ...tir.arith import Analyzer, conjuncts

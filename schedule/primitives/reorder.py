@@ -6,14 +6,20 @@ from collections.abc import Sequence
 
 from ...tir.analysis.accessed_boxes import accessed_boxes_below
 from ...tir.analysis.dependence import conflicts
+from ...tir.analysis.harmless_conflicts import (
+    accumulates,
+    binding_block,
+    only_reduced,
+    same_instance,
+    why_not_privatizable,
+)
+from ...tir.analysis.known_ranges import analyzer_above
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.expr import IterVar, Var
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, For, Stmt
 from ...tir.walk import uses_var
-from ..bindings import analyzer_above
 from ..errors import ScheduleError, require
-from ..harmless_conflicts import accumulates, binding_block, only_reduced, same_instance, why_not_privatizable
 from ..primitive import primitive
 from ..require.lookup import find_block, find_loop
 from ..require.nest_preconditions import check_blocks_of_nest

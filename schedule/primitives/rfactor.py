@@ -8,7 +8,7 @@ from typing import Any
 
 from ...tir.analysis.access_regions import access_regions
 from ...tir.analysis.declared_regions import redeclared
-from ...tir.analysis.footprint import analyzer_at
+from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.tree import Tree, blocks_below, tree_of, unique_block_name
 from ...tir.arith import conjuncts
 from ...tir.buffer import Buffer, BufferRegion

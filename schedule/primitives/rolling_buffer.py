@@ -8,7 +8,7 @@ from typing import Any
 
 from ...tir.analysis.access import accesses
 from ...tir.analysis.declared_regions import redeclared
-from ...tir.analysis.footprint import analyzer_at
+from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.region_cover import why_none_covers, why_not_covered
 from ...tir.analysis.scope import Scope, buffers_of, is_output_block
 from ...tir.analysis.tree import Tree, tree_of

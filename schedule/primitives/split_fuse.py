@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import prod
 
+from ...tir.analysis.known_ranges import analyzer_above, bind_symbols
 from ...tir.analysis.scope import bare_loads
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.arith import Analyzer
@@ -15,7 +16,7 @@ from ...tir.op import ceildiv
 from ...tir.sizes import WIDE, index_dtype
 from ...tir.stmt import Block, For, Stmt
 from ...tir.walk import uses_var
-from ..bindings import analyzer_above, bind_symbols, rebind
+from ..bindings import rebind
 from ..edit.reduction_loops import check_starts_kept
 from ..errors import ScheduleError, bad_argument
 from ..primitive import primitive

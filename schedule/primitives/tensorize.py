@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...tir.analysis.footprint import analyzer_at
+from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer, BufferRegion, MatchBufferRegion

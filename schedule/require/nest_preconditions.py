@@ -6,13 +6,13 @@ from collections.abc import Collection, Sequence
 from math import gcd
 from typing import Any
 
+from ...tir.analysis.known_ranges import analyzer_above
 from ...tir.analysis.scope import is_output_block
 from ...tir.analysis.tree import Tree, blocks_below
 from ...tir.arith import Analyzer, detect_iter_map, linear_coefficients
 from ...tir.expr import Expr, IntImm, IterVar, Mul, Range, Var, is_const_int
 from ...tir.stmt import BlockRealize, For
 from ...tir.walk import pre_order, uses_var
-from ..bindings import analyzer_above
 from ..errors import ScheduleError
 
 

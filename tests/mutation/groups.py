@@ -13,7 +13,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "legality": (
         "tir/analysis/access.py", "tir/analysis/scope.py", "tir/analysis/dependence.py", "schedule/bindings.py",
         "tir/analysis/footprint.py", "schedule/require/block_preconditions.py",
-        "tir/analysis/region_cover.py", "schedule/harmless_conflicts.py", "schedule/edit/moved_block.py",
+        "tir/analysis/region_cover.py", "tir/analysis/harmless_conflicts.py", "schedule/edit/moved_block.py",
         "schedule/edit/inlined_block.py", "schedule/require/independence.py", "schedule/primitives/split_fuse.py",
         "schedule/primitives/reorder.py", "schedule/primitives/decompose_reduction.py", "schedule/primitives/rfactor.py",
     ),

@@ -15,15 +15,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from ..arith import Analyzer, bind_sizes, eval_interval, lies_between, linear_coefficients
+from ..arith import Analyzer, eval_interval, lies_between, linear_coefficients
 from ..arith.inequality import as_bound
 from ..arith.itermap import value_count, with_digit_variables
-from ..expr import BufferLoad, Expr, FloorDiv, FloorMod, IntImm, IterVar, Range, Var, const, is_const_int
+from ..expr import BufferLoad, Expr, FloorDiv, FloorMod, IntImm, Range, Var, const, is_const_int
 from ..op import max_, min_
-from ..stmt import Block, For, Stmt
+from ..stmt import For
 from ..walk import pre_order, substitute, uses_var
 from .access import Access
-from .tree import Tree
+from .known_ranges import bind_loops
 
 Ends = tuple[Expr, Expr]
 """The first and the last value, both included."""
@@ -39,41 +39,6 @@ class Box:
     ends: tuple[Ends, ...]
     conditions: tuple[Expr, ...] = ()
     complete: bool = True
-
-
-def bind_loops(analyzer: Analyzer, loops: Iterable[For]) -> None:
-    """Tell ``analyzer`` the ranges of loops, outermost first."""
-    for loop in loops:
-        analyzer.bind(loop.loop_var, Range(loop.min, loop.extent))
-
-
-def analyzer_at(tree: Tree, stmt: Stmt) -> Analyzer:
-    """Return an analyzer that knows the ranges of the sizes, loops and block axes around ``stmt``.
-
-    Symbolic sizes of the function's buffers are at least one, since nothing is computed wrongly on an empty buffer. The
-    open tile sizes of a parametric schedule are at least one, too.
-    """
-    analyzer = Analyzer()
-    for var in tree.tile_symbols:
-        analyzer.bind(var, (1, None))
-    bind_sizes(analyzer, tree.func.buffer_map.values())
-    for symbol in tree.tile_symbols:
-        analyzer.bind(symbol, (1, None))
-    for up in reversed(list(tree.above(stmt))):
-        if isinstance(up, For):
-            analyzer.bind(up.loop_var, Range(up.min, up.extent))
-        elif isinstance(up, Block):
-            for iv in up.iter_vars:
-                analyzer.bind(iv.var, iv.dom)
-    return analyzer
-
-
-def analyzer_of(axes: Iterable[IterVar]) -> Analyzer:
-    """Return an analyzer that knows the domains of these axes, and nothing else."""
-    analyzer = Analyzer()
-    for iv in axes:
-        analyzer.bind(iv.var, iv.dom)
-    return analyzer
 
 
 # -- exactly -------------------------------------------------------------------------------------------------------------

@@ -17,7 +17,8 @@ from ..reason import Reason
 from ..stmt import BlockRealize, For, IfThenElse, While
 from ..walk import pre_order, substitute, uses_var
 from .access import Access, accesses, opaque_buffers
-from .footprint import Box, analyzer_at, bind_loops, exact_box
+from .footprint import Box, exact_box
+from .known_ranges import analyzer_at, bind_loops
 from .scope import scope_at
 from .tree import Tree
 

@@ -3,19 +3,19 @@ fills."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Sequence
 
-from ..tir.analysis.access import Access, opaque_buffers
-from ..tir.analysis.accessed_boxes import all_accessed_boxes
-from ..tir.analysis.dependence import Conflict
-from ..tir.analysis.reduction_updates import find_reducer, updates_of
-from ..tir.analysis.region_cover import why_not_covered
-from ..tir.analysis.tree import Tree, blocks_below
-from ..tir.buffer import Buffer
-from ..tir.expr import BufferLoad, Expr, IterVar, Var
-from ..tir.stmt import Block, BlockRealize, For, Stmt, While
-from ..tir.walk import loads_and_stores, pre_order
+from ..buffer import Buffer
+from ..expr import BufferLoad, Expr, IterVar, Var
+from ..stmt import Block, BlockRealize, For, While
+from ..walk import loads_and_stores, pre_order, vars_in
+from .access import Access, opaque_buffers
+from .accessed_boxes import all_accessed_boxes
+from .dependence import Conflict
+from .reduction_updates import find_reducer, updates_of
+from .region_cover import why_not_covered
+from .scope import scope_at
+from .tree import Tree, blocks_below
 
 
 def binding_block(store: Access, other: Access, variables: Iterable[Var]) -> BlockRealize | None:
@@ -24,18 +24,20 @@ def binding_block(store: Access, other: Access, variables: Iterable[Var]) -> Blo
         if a is not b:
             return None
         if a.iter_values:
-            used = {n for value in a.iter_values for n in pre_order(value) if isinstance(n, Var)}
-            return a if all(v in used for v in variables) else None
+            return a if (_bound(a, True) | _bound(a, False)).issuperset(variables) else None
     return None
+
+
+def _bound(realize: BlockRealize, reduced: bool) -> set[Var]:
+    """Return the variables to which reduce axes, or else the other axes, are bound."""
+    pairs = zip(realize.block.iter_vars, realize.iter_values, strict=True)
+    return {v for axis, value in pairs if (axis.kind == IterVar.REDUCE) == reduced for v in vars_in(value)}
 
 
 def only_reduced(realize: BlockRealize, variables: Iterable[Var]) -> bool:
     """Return whether the block binds each of the variables, and binds them to reduce axes only."""
-    spatial: set[Any] = set()
-    reduced: set[Any] = set()
-    for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
-        (reduced if axis.kind == IterVar.REDUCE else spatial).update(n for n in pre_order(value) if isinstance(n, Var))
-    return all(v in reduced and v not in spatial for v in variables)
+    wanted = set(variables)
+    return wanted.isdisjoint(_bound(realize, False)) and wanted <= _bound(realize, True)
 
 
 def same_instance(conflict: Conflict, realize: BlockRealize, variables: Iterable[Var]) -> bool:
@@ -46,12 +48,8 @@ def same_instance(conflict: Conflict, realize: BlockRealize, variables: Iterable
     indices, and it does not read the buffer. A block that uses pointers is trusted to have independent spatial axes.
     """
     block, buffer = realize.block, conflict.store.buffer
-    bound = [
-        (axis, {n for n in pre_order(value) if isinstance(n, Var)})
-        for axis, value in zip(block.iter_vars, realize.iter_values, strict=True)
-    ]
-    wanted = set(variables)
-    touched = [axis for axis, used in bound if used & wanted]
+    pairs = zip(block.iter_vars, realize.iter_values, strict=True)
+    touched = [axis for axis, value in pairs if not vars_in(value).isdisjoint(variables)]
     if any(axis.kind != IterVar.SPATIAL for axis in touched) or next(blocks_below(block.body), None) is not None:
         return False
     if opaque_buffers(block):
@@ -111,16 +109,19 @@ def why_not_privatizable(tree: Tree, loop: For, buffer: Buffer, touches: Sequenc
         if not t.blocks:
             return f"{buffer.name} is used outside blocks"
         (writers if t.is_store else readers)[t.blocks[0]] = None
+    order = scope_at(tree.scope(loop)).order
     for reader in readers:
         if reader in writers and reader.block.init is not None:
             # the reduction starts again in every iteration, unless a loop further outside carries it
-            carrier = _carrier(reader, [up for up in tree.loops_above(reader) if tree.is_below(loop, up)])
+            reduced = _bound(reader, True)
+            outside = (up for up in tree.loops_above(reader) if tree.is_below(loop, up))
+            carrier = next((up.loop_var for up in outside if up.loop_var in reduced), None)
             if carrier is not None:
                 return f"loop {carrier.name} carries the reduction of block {reader.block.name_hint!r}"
             continue
         problem = f"block {reader.block.name_hint!r} reads {buffer.name} before it is written"
         for writer in writers:
-            if writer is reader or not _before(tree, writer, reader):
+            if order[writer] >= order[reader]:
                 continue
             why = why_not_covered(tree, writer, reader, buffer)
             if why is None:
@@ -129,32 +130,3 @@ def why_not_privatizable(tree: Tree, loop: For, buffer: Buffer, touches: Sequenc
         else:
             return problem
     return None
-
-
-def _carrier(realize: BlockRealize, loops: Iterable[For]) -> Var | None:
-    """Return the first of the loops to which a reduce axis of the block is bound."""
-    used = {
-        n
-        for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
-        if axis.kind == IterVar.REDUCE
-        for n in pre_order(value)
-        if isinstance(n, Var)
-    }
-    return next((loop.loop_var for loop in loops if loop.loop_var in used), None)
-
-
-def _before(tree: Tree, a: Stmt, b: Stmt) -> bool:
-    """Return whether ``a`` comes before ``b`` in the program; neither contains the other."""
-    fork: Stmt | None = None
-    for x, y in zip(tree.path(a), tree.path(b), strict=False):
-        if x is not y:
-            return fork is not None and any(s is x for s in _until(fork, y))
-        fork = x
-    return False
-
-
-def _until(stmt: Stmt, stop: Stmt) -> Iterator[Any]:
-    for child in stmt.children():
-        if child is stop:
-            return
-        yield child

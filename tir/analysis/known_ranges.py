@@ -1,0 +1,84 @@
+"""This module makes analyzers that know the ranges of what stands around a statement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..arith import Analyzer, bind_sizes
+from ..expr import Expr, IterVar, Range, Var, is_const_int
+from ..stmt import Block, For, Stmt
+from ..walk import pre_order
+from .tree import Tree, symbols_of
+
+
+def analyzer_at(tree: Tree, stmt: Stmt) -> Analyzer:
+    """Return an analyzer that knows the ranges of the sizes, loops and block axes around ``stmt``.
+
+    Symbolic sizes of the function's buffers are at least one, since nothing is computed wrongly on an empty buffer. The
+    open tile sizes of a parametric schedule are at least one, too.
+    """
+    analyzer = Analyzer()
+    _bind_positive(analyzer, tree.tile_symbols)
+    bind_sizes(analyzer, tree.func.buffer_map.values())
+    return _with_ranges_above(analyzer, tree, stmt)
+
+
+def analyzer_above(tree: Tree, stmt: Stmt, keep_unit: bool = False) -> Analyzer:
+    """Return an analyzer that knows the ranges of the loops and axes around ``stmt``, and that sizes are not negative.
+
+    Other variables (the tile factors of a sketch) are at least one. With ``keep_unit`` a loop of one iteration is
+    treated as a longer one, so that simplification keeps its variable.
+    """
+    analyzer = Analyzer()
+    bind_symbols(analyzer, tree)
+    return _with_ranges_above(analyzer, tree, stmt, keep_unit)
+
+
+def _with_ranges_above(analyzer: Analyzer, tree: Tree, stmt: Stmt, keep_unit: bool = False) -> Analyzer:
+    for up in reversed(list(tree.above(stmt))):
+        if isinstance(up, For):
+            bind_loop(analyzer, up, keep_unit)
+        elif isinstance(up, Block):
+            _bind_axes(analyzer, up.iter_vars)
+    return analyzer
+
+
+def bind_symbols(analyzer: Analyzer, tree: Tree, more: Iterable[Expr] = ()) -> None:
+    """Bind sizes of the function to at least zero; open tile sizes, and other variables in ``more``, to at least
+    one."""
+    sizes = symbols_of(tree.func)
+    known = {*sizes, *tree.loops}
+    others = [n for e in more for n in pre_order(e) if isinstance(n, Var) and n not in known]
+    _bind_positive(analyzer, [*tree.tile_symbols, *others])
+    for size in sizes:
+        analyzer.bind(size, (0, None))
+
+
+def _bind_positive(analyzer: Analyzer, variables: Iterable[Var]) -> None:
+    for var in variables:
+        analyzer.bind(var, (1, None))
+
+
+def bind_loop(analyzer: Analyzer, loop: For, keep_unit: bool = False) -> None:
+    """Tell the analyzer the range of one loop; see :func:`analyzer_above` for ``keep_unit``."""
+    if keep_unit and is_const_int(loop.extent, 1):
+        analyzer.bind(loop.loop_var, (loop.min, loop.min + 1))
+    else:
+        analyzer.bind(loop.loop_var, Range(loop.min, loop.extent))
+
+
+def bind_loops(analyzer: Analyzer, loops: Iterable[For]) -> None:
+    """Tell the analyzer the ranges of loops, outermost first."""
+    for loop in loops:
+        bind_loop(analyzer, loop)
+
+
+def analyzer_of(axes: Iterable[IterVar]) -> Analyzer:
+    """Return an analyzer that knows the domains of these axes, and nothing else."""
+    return _bind_axes(Analyzer(), axes)
+
+
+def _bind_axes(analyzer: Analyzer, axes: Iterable[IterVar]) -> Analyzer:
+    for axis in axes:
+        analyzer.bind(axis.var, axis.dom)
+    return analyzer
