@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from .. import te
@@ -14,35 +16,43 @@ BUILTIN: dict[str, Workload] = {}
 """Every built-in workload by name."""
 
 
-def _size(name: str, default: int, doc: str) -> Parameter:
-    return Parameter(name, "size", default, doc)
-
-
-def _dims(**defaults: int) -> tuple[Parameter, ...]:
-    return tuple([_size(name, value, _MEANING[name]) for name, value in defaults.items()])
-
-
-_MEANING = {
-    "B": "matrices in the batch", "M": "rows of the result", "N": "columns of the result", "K": "length of the sums",
-    "H": "height", "W": "width", "C": "channels", "CI": "input channels", "CO": "output channels", "batch": "images",
-    "heads": "heads, all batches together", "seq": "length of the sequence", "dim": "features per head",
+_PARAMETERS = {
+    parameter.name: parameter
+    for parameter in (
+        Parameter("B", doc="matrices in the batch"), Parameter("M", doc="rows"), Parameter("N", doc="columns"),
+        Parameter("K", doc="length of the sums"), Parameter("n", doc="elements"), Parameter("batch", default=1, doc="images"),
+        Parameter("H", default=56, doc="height"), Parameter("W", default=56, doc="width"), Parameter("C", doc="channels"),
+        Parameter("CI", doc="input channels"), Parameter("CO", doc="output channels"),
+        Parameter("kernel", default=3, doc="height and width of the kernel"),
+        Parameter("stride", default=1, doc="step of the kernel"),
+        Parameter("padding", "count", 1, "border of the image, each side"),
+        Parameter("dilation", default=1, doc="gap between kernel elements"),
+        Parameter("groups", default=1, doc="groups of channels"),
+        Parameter("layout", "text", "NCHW", "order of the axes", choices=("NCHW", "NHWC")),
+        Parameter("heads", doc="heads, all batches together"), Parameter("seq", doc="length of the sequence"),
+        Parameter("dim", doc="features per head"), Parameter("dtype", "dtype", "float32", "data type of the inputs"),
+        Parameter("transpose_a", "bool", False, "A is stored transposed, (K, M)"),
+        Parameter("transpose_b", "bool", False, "B is stored transposed, (N, K)"),
+        Parameter("bias", "bool", True, "add a bias per column"),
+        Parameter("eps", "float", 1e-5, "keeps from dividing by 0"),
+        Parameter("axis", "count", 1, "1: along each row, 0: along each column"),
+    )
 }  # fmt: skip
-_DTYPE = Parameter("dtype", "dtype", "float32", "data type of the inputs")
-_FLOAT = Parameter(
-    "dtype", "dtype", "float32", "data type", choices=("float32", "float64", "float16", "bfloat16")
-)  # fmt: skip
-_KERNEL = _size("kernel", 3, "height and width of the kernel")
-_STRIDE = _size("stride", 1, "step of the kernel")
-_PADDING = Parameter("padding", "count", 1, "zeros around the image, each side")
-_LAYOUT = Parameter("layout", "text", "NCHW", "order of the axes", choices=("NCHW", "NHWC"))
-_IMAGE = _dims(batch=1, H=56, W=56)
+"""What the workloads' parameters are, by name; a workload gives its own defaults."""
+
+_FLOATS = ("float32", "float64", "float16", "bfloat16")
 
 
 def _add(
-    name: str, parameters: tuple[Parameter, ...], reference: Reference
+    name: str, reference: Reference, *, doc: str = "", floats: bool = False, **defaults: int
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Mark a function that returns te tensors as the workload ``name``; ``floats``: of float types only."""
+
     def add(build: Callable[..., Any]) -> Callable[..., Any]:
-        BUILTIN[name] = Workload(name, build, parameters, (build.__doc__ or "").strip(), reference)
+        parameters = [_PARAMETERS[parameter] for parameter in inspect.signature(build).parameters]
+        parameters = [replace(p, default=defaults.get(p.name, p.default)) for p in parameters]
+        parameters = [replace(p, choices=_FLOATS) if floats and p.name == "dtype" else p for p in parameters]
+        BUILTIN[name] = Workload(name, build, tuple(parameters), doc or (build.__doc__ or "").strip(), reference)
         return build
 
     return add
@@ -52,16 +62,7 @@ def _tensor(name: str, dtype: str, *shape: int) -> Any:
     return te.placeholder(shape, name=name, dtype=dtype)
 
 
-@_add(
-    "matmul",
-    (
-        *_dims(M=1024, N=1024, K=1024),
-        _DTYPE,
-        Parameter("transpose_a", "bool", False, "A is stored transposed, (K, M)"),
-        Parameter("transpose_b", "bool", False, "B is stored transposed, (N, K)"),
-    ),
-    numpy_.matmul,
-)
+@_add("matmul", numpy_.matmul, M=1024, N=1024, K=1024)
 def _matmul(M: int, N: int, K: int, dtype: str, transpose_a: bool, transpose_b: bool) -> list[Any]:
     """C[M, N] = A[M, K] @ B[K, N]"""
     a = _tensor("A", dtype, *((K, M) if transpose_a else (M, K)))
@@ -69,10 +70,7 @@ def _matmul(M: int, N: int, K: int, dtype: str, transpose_a: bool, transpose_b: 
     return [a, b, ops.matmul(a, b, transpose_a, transpose_b)]
 
 
-@_add(
-    "dense", (*_dims(M=128, N=3072, K=768), _DTYPE, Parameter("bias", "bool", True, "add a bias per column")),
-    numpy_.dense,
-)  # fmt: skip
+@_add("dense", numpy_.dense, M=128, N=3072, K=768)
 def _dense(M: int, N: int, K: int, dtype: str, bias: bool) -> list[Any]:
     """Y[M, N] = X[M, K] @ W[N, K].T + bias[N], a layer of a network"""
     x, w = _tensor("X", dtype, M, K), _tensor("W", dtype, N, K)
@@ -83,21 +81,21 @@ def _dense(M: int, N: int, K: int, dtype: str, bias: bool) -> list[Any]:
     return [x, w, b, ops.dense(x, w, b)]
 
 
-@_add("batch_matmul", (*_dims(B=12, M=128, N=64, K=128), _DTYPE), numpy_.batch_matmul)
+@_add("batch_matmul", numpy_.batch_matmul, B=12, M=128, N=64, K=128)
 def _batch_matmul(B: int, M: int, N: int, K: int, dtype: str) -> list[Any]:
     """C[B, M, N] = A[B, M, K] @ W[B, K, N], matrix by matrix"""
     a, b = _tensor("A", dtype, B, M, K), _tensor("W", dtype, B, K, N)
     return [a, b, ops.batch_matmul(a, b)]
 
 
-@_add("matmul_bias_gelu", (*_dims(M=128, N=3072, K=768), _FLOAT), numpy_.matmul_bias_gelu)
+@_add("matmul_bias_gelu", numpy_.matmul_bias_gelu, floats=True, M=128, N=3072, K=768)
 def _matmul_bias_gelu(M: int, N: int, K: int, dtype: str) -> list[Any]:
     """C = gelu(A @ B + bias), one fused layer"""
     a, b, bias = _tensor("A", dtype, M, K), _tensor("B", dtype, K, N), _tensor("bias", dtype, N)
     return [a, b, bias, ops.gelu(ops.add(ops.matmul(a, b), bias))]
 
 
-@_add("gemv", (*_dims(M=4096, K=4096), _DTYPE), numpy_.gemv)
+@_add("gemv", numpy_.gemv, M=4096, K=4096)
 def _gemv(M: int, K: int, dtype: str) -> list[Any]:
     """y[M] = A[M, K] @ x[K]"""
     a, x = _tensor("A", dtype, M, K), _tensor("x", dtype, K)
@@ -110,12 +108,7 @@ def _gemv(M: int, K: int, dtype: str) -> list[Any]:
     return [a, x, te.compute((M,), element, name="y")]
 
 
-@_add(
-    "conv2d",
-    (*_IMAGE, *_dims(CI=64, CO=64), _KERNEL, _STRIDE, _PADDING, _size("dilation", 1, "gap between kernel elements"),
-     _size("groups", 1, "groups of channels"), _LAYOUT, _DTYPE),
-    numpy_.conv2d,
-)  # fmt: skip
+@_add("conv2d", numpy_.conv2d, CI=64, CO=64)
 def _conv2d(
     batch: int, H: int, W: int, CI: int, CO: int, kernel: int, stride: int, padding: int, dilation: int, groups: int,
     layout: str, dtype: str
@@ -132,7 +125,7 @@ def _conv2d(
     return [x, w, ops.conv2d(x, w, stride, padding, dilation, groups, layout)]
 
 
-@_add("depthwise_conv2d", (*_IMAGE, *_dims(C=64), _KERNEL, _STRIDE, _PADDING, _LAYOUT, _DTYPE), numpy_.depthwise_conv2d)
+@_add("depthwise_conv2d", numpy_.depthwise_conv2d, C=64)
 def _depthwise_conv2d(
     batch: int, H: int, W: int, C: int, kernel: int, stride: int, padding: int, layout: str, dtype: str
 ) -> list[Any]:
@@ -146,6 +139,7 @@ def _depthwise_conv2d(
 
 
 def _pool(name: str, op: Callable[..., Any], reference: Reference, doc: str) -> None:
+    @_add(name, reference, doc=doc, floats=True, C=64, kernel=2, stride=2, padding=0)
     def build(
         batch: int, H: int, W: int, C: int, kernel: int, stride: int, padding: int, layout: str, dtype: str
     ) -> list[Any]:
@@ -155,12 +149,6 @@ def _pool(name: str, op: Callable[..., Any], reference: Reference, doc: str) -> 
         shape = (batch, C, H, W) if layout == "NCHW" else (batch, H, W, C)
         x = _tensor("X", dtype, *shape)
         return [x, op(x, kernel, stride, padding, layout=layout)]
-
-    parameters = (
-        *_IMAGE, *_dims(C=64), _size("kernel", 2, "height and width of the window"), _size("stride", 2, "its step"),
-        Parameter("padding", "count", 0, "border around the image, each side"), _LAYOUT, _FLOAT,
-    )  # fmt: skip
-    BUILTIN[name] = Workload(name, build, parameters, doc, reference)
 
 
 _pool("max_pool2d", ops.max_pool2d, numpy_.max_pool2d, "The largest element of each window")
@@ -173,65 +161,48 @@ def _fits(height: int, width: int, span: int, padding: int) -> None:
             raise ValueError(f"{name}={extent} with padding={padding} is smaller than the kernel's reach of {span}")
 
 
-@_add("softmax", (_size("M", 1536, "rows"), _size("N", 128, "columns"), _FLOAT), numpy_.softmax)
+@_add("softmax", numpy_.softmax, floats=True, M=1536, N=128)
 def _softmax(M: int, N: int, dtype: str) -> list[Any]:
     """The softmax of each row"""
     x = _tensor("X", dtype, M, N)
     return [x, ops.softmax(x)]
 
 
-@_add(
-    "layer_norm",
-    (_size("M", 128, "rows"), _size("N", 768, "columns"), Parameter("eps", "float", 1e-5, "keeps from dividing by 0"),
-     _FLOAT),
-    numpy_.layer_norm,
-)  # fmt: skip
+@_add("layer_norm", numpy_.layer_norm, floats=True, M=128, N=768)
 def _layer_norm(M: int, N: int, eps: float, dtype: str) -> list[Any]:
     """Each row less its mean, over its deviation, scaled and shifted"""
     x, gamma, beta = _tensor("X", dtype, M, N), _tensor("gamma", dtype, N), _tensor("beta", dtype, N)
     return [x, gamma, beta, ops.layer_norm(x, gamma, beta, epsilon=eps)]
 
 
-@_add(
-    "rms_norm",
-    (_size("M", 128, "rows"), _size("N", 768, "columns"), Parameter("eps", "float", 1e-5, "keeps from dividing by 0"),
-     _FLOAT),
-    numpy_.rms_norm,
-)  # fmt: skip
+@_add("rms_norm", numpy_.rms_norm, floats=True, M=128, N=768)
 def _rms_norm(M: int, N: int, eps: float, dtype: str) -> list[Any]:
     """Each row over its root mean square, scaled"""
     x, weight = _tensor("X", dtype, M, N), _tensor("weight", dtype, N)
     return [x, weight, ops.rms_norm(x, weight, epsilon=eps)]
 
 
-_PLANE = (_size("M", 2048, "rows"), _size("N", 2048, "columns"))
-
-
 def _unary(name: str, op: Callable[..., Any], doc: str) -> None:
+    @_add(name, numpy_.elementwise(name), doc=doc, floats=True, M=2048, N=2048)
     def build(M: int, N: int, dtype: str) -> list[Any]:
         x = _tensor("X", dtype, M, N)
         return [x, op(x)]
 
-    BUILTIN[name] = Workload(name, build, (*_PLANE, _FLOAT), doc, numpy_.elementwise(name))
-
 
 def _binary(name: str, op: Callable[..., Any], doc: str) -> None:
+    @_add(name, numpy_.elementwise(name), doc=doc, M=2048, N=2048)
     def build(M: int, N: int, dtype: str) -> list[Any]:
         x, y = _tensor("X", dtype, M, N), _tensor("Y", dtype, M, N)
         return [x, y, op(x, y)]
 
-    BUILTIN[name] = Workload(name, build, (*_PLANE, _DTYPE), doc, numpy_.elementwise(name))
-
 
 def _reduction(name: str, op: Callable[..., Any], doc: str) -> None:
+    @_add(name, numpy_.reduce_with(name), doc=doc, floats=True, M=2048, N=2048)
     def build(M: int, N: int, axis: int, dtype: str) -> list[Any]:
         if axis > 1:
             raise ValueError(f"axis={axis} is not one of 0, 1")
         x = _tensor("X", dtype, M, N)
         return [x, op(x, axis=axis)]
-
-    axis = Parameter("axis", "count", 1, "1: along each row, 0: along each column")
-    BUILTIN[name] = Workload(name, build, (*_PLANE, axis, _FLOAT), doc, numpy_.reduce_with(name))
 
 
 _unary("relu", ops.relu, "max(x, 0)")
@@ -246,21 +217,21 @@ _reduction("max", ops.max, "Maxima of rows or columns")
 _reduction("mean", ops.mean, "Means of rows or columns")
 
 
-@_add("mul_add_relu", (_size("n", 16 << 20, "elements"), _FLOAT), numpy_.mul_add_relu)
+@_add("mul_add_relu", numpy_.mul_add_relu, floats=True, n=16 << 20)
 def _mul_add_relu(n: int, dtype: str) -> list[Any]:
     """relu(a * b + c), a fused chain"""
     a, b, c = [_tensor(name, dtype, n) for name in "ABC"]
     return [a, b, c, te.compute((n,), lambda i: te.max(a[i] * b[i] + c[i], te.const(0, dtype)), name="D")]
 
 
-@_add("transpose", (*_PLANE, _DTYPE), numpy_.transpose)
+@_add("transpose", numpy_.transpose, M=2048, N=2048)
 def _transpose(M: int, N: int, dtype: str) -> list[Any]:
     """Y[N, M] = X[M, N].T"""
     x = _tensor("X", dtype, M, N)
     return [x, ops.transpose(x)]
 
 
-@_add("blur", (_size("H", 2048, "height"), _size("W", 2048, "width"), _FLOAT), numpy_.blur)
+@_add("blur", numpy_.blur, floats=True, H=2048, W=2048)
 def _blur(H: int, W: int, dtype: str) -> list[Any]:
     """The mean over 3×3 pixels in two stages, no border"""
     _fits(H, W, 3, 0)
@@ -273,7 +244,7 @@ def _blur(H: int, W: int, dtype: str) -> list[Any]:
     ]
 
 
-@_add("attention", (*_dims(heads=12, seq=128, dim=64), _FLOAT), numpy_.attention)
+@_add("attention", numpy_.attention, floats=True, heads=12, seq=128, dim=64)
 def _attention(heads: int, seq: int, dim: int, dtype: str) -> list[Any]:
     """softmax(Q @ K.T / sqrt(dim)) @ V, head by head"""
     q, k, v = [_tensor(name, dtype, heads, seq, dim) for name in "QKV"]
