@@ -13,14 +13,13 @@ from ...tir.expr import (
     Call,
     Expr,
     IntImm,
-    Let,
     Var,
     const,
 )
 from ...tir.function import PrimFunc
 from ...tir.intrinsics.tile_operations import TILE_ROWS
 from ...tir.node import Node
-from ...tir.stmt import Allocate, BufferStore, For, LetStmt, Stmt
+from ...tir.stmt import Allocate, BufferStore, For, Stmt
 from ...tir.walk import pre_order, transform
 from .lanes import value_in_lane
 from .scoped_transform import ScopedTransform
@@ -29,6 +28,7 @@ from .tile_accesses import tile_access, tile_columns, tile_rows_along
 
 Interval = tuple[Expr, Expr]
 Inner = set[Var | Buffer]
+"""The loop variables that are defined inside an allocation, and the buffers that are stored to there."""
 
 
 def compact_buffers(func: PrimFunc) -> PrimFunc:
@@ -80,7 +80,8 @@ def _moves(chain: Sequence[Allocate], body: Stmt, analyzer: Analyzer) -> dict[Bu
     taken = _address_taken(found, [alloc.buffer for alloc in chain])
     wanted = [alloc.buffer for alloc in chain if alloc.buffer not in taken]
     boxes = _boxes(wanted, found, analyzer)
-    inner = _defined_in(body)
+    inner: Inner = {loop.loop_var for access in found.elements for loop in access.loops}
+    inner |= {access.buffer for access in found.elements if access.is_store}
     out: dict[Buffer, Box] = {}
     for alloc in chain:
         old = alloc.buffer
@@ -215,24 +216,6 @@ def _ordered(a: Expr, b: Expr, analyzer: Analyzer) -> Interval | None:
     if a is b or analyzer.can_prove(a <= b):
         return a, b
     return (b, a) if analyzer.can_prove(b <= a) else None
-
-
-def _defined_in(body: Stmt) -> Inner:
-    """Return the variables that ``body`` defines and the buffers that it stores to."""
-    out: Inner = set()
-
-    def visit(node: Node) -> None:
-        if isinstance(node, For):
-            out.add(node.loop_var)
-        elif isinstance(node, (LetStmt, Let)):
-            out.add(node.var)
-        elif isinstance(node, BufferStore):
-            out.add(node.buffer)
-        for child in node.children():
-            visit(child)
-
-    visit(body)
-    return out
 
 
 def _shift(body: Stmt, moves: Mapping[Buffer, Box], analyzer: Analyzer) -> Stmt:

@@ -21,7 +21,7 @@ from ...tir.function import PrimFunc
 from ...tir.index_types import index_like
 from ...tir.node import Node
 from ...tir.stmt import For, IfThenElse, LetStmt, SeqStmt, Stmt, seq
-from ...tir.walk import pre_order, substitute, transform, vars_in
+from ...tir.walk import pre_order, substitute, transform, uses_var, vars_in
 from .bound_checks import inner_domains, linear_gap
 from .loop_annotations import TAIL, plain_value
 from .scoped_transform import ScopedTransform
@@ -235,12 +235,15 @@ class _Plan:
 
 def _plan(var: Var, body: Stmt, analyzer: Analyzer) -> _Plan | None:
     """Returns the checks in ``body`` that splitting at ``var`` decides, or None when there are none."""
+    checks = [term for cond in _conditions(body) for term in conjuncts(cond) if uses_var(term, var)]
+    if not checks:
+        return None
     inner = inner_domains(body)
     terms: list[Expr] = []
     lows: list[int] = []
     highs: list[int] = []
     rest: list[Expr] = []
-    for term in _terms(body):
+    for term in checks:
         if not vars_in(term) & inner.keys() or any(structural_equal(term, t) for t in terms):
             continue
         gap = linear_gap(term, var, inner, analyzer, always=True)
@@ -258,17 +261,16 @@ def _plan(var: Var, body: Stmt, analyzer: Analyzer) -> _Plan | None:
     return _Plan(terms, max(lows, default=None), min(highs, default=None), op.all_(*rest) if rest else None)
 
 
+def _condition(n: Node) -> Expr | None:
+    """Returns what decides between the other children of ``n``, of which the first is the usual one."""
+    kind = type(n)
+    if kind is IfThenElse or kind is Select or (kind is Call and n.op == "tir.if_then_else"):  # type: ignore[attr-defined]
+        return n.children()[0]  # type: ignore[no-any-return]
+    return None
+
+
 def _conditions(body: Node) -> Iterator[Expr]:
-    for n in pre_order(body):
-        if isinstance(n, (IfThenElse, Select)):
-            yield n.condition
-        elif isinstance(n, Call) and n.op == "tir.if_then_else":
-            yield n.args[0]
-
-
-def _terms(body: Node) -> Iterator[Expr]:
-    for cond in _conditions(body):
-        yield from conjuncts(cond)
+    return (cond for cond in map(_condition, pre_order(body)) if cond is not None)
 
 
 def _maximal_quotients(e: Expr, var: Var) -> Iterator[Expr]:
@@ -282,35 +284,25 @@ def _maximal_quotients(e: Expr, var: Var) -> Iterator[Expr]:
 def _assume(body: Stmt, terms: list[Expr]) -> Stmt:
     """Returns ``body`` with the given checks taken as true."""
 
-    def holds(e: Expr) -> bool:
-        return any(e is t or structural_equal(e, t) for t in terms)
-
     def strip(cond: Expr) -> Expr:
         if isinstance(cond, And):
             a, b = strip(cond.a), strip(cond.b)
-            if isinstance(a, IntImm) and a.value:
+            if _is_true(a):
                 return b
-            if isinstance(b, IntImm) and b.value:
+            if _is_true(b):
                 return a
             return cond if a is cond.a and b is cond.b else And(a, b)
-        return IntImm(1, "bool") if holds(cond) else cond
+        return IntImm(1, "bool") if any(cond is t or structural_equal(cond, t) for t in terms) else cond
 
     def post(n: Node) -> Node | None:
-        if isinstance(n, IfThenElse):
-            cond = strip(n.condition)
-            if isinstance(cond, IntImm) and cond.value:
-                return n.then_case
-            return None if cond is n.condition else IfThenElse(cond, n.then_case, n.else_case)
-        if isinstance(n, Select):
-            cond = strip(n.condition)
-            if isinstance(cond, IntImm) and cond.value:
-                return n.true_value
-            return None if cond is n.condition else Select(cond, n.true_value, n.false_value)
-        if isinstance(n, Call) and n.op == "tir.if_then_else":
-            cond = strip(n.args[0])
-            if isinstance(cond, IntImm) and cond.value:
-                return n.args[1]
-            return None if cond is n.args[0] else Call(n.op, (cond, *n.args[1:]), n.dtype)
-        return None
+        old = _condition(n)
+        new = None if old is None else strip(old)
+        if new is None or new is old:
+            return None
+        return n.children()[1] if _is_true(new) else n.map_children(lambda c: new if c is old else c)
 
     return transform(body, post=post)  # type: ignore[no-any-return]
+
+
+def _is_true(e: Expr) -> bool:
+    return isinstance(e, IntImm) and bool(e.value)
