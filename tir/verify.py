@@ -98,7 +98,7 @@ class _Verifier:
         self.loops: list[Var] = []
         self.blocks: list[tuple[Block, set[Buffer], set[Buffer]]] = []
         self.root = func.body.block if isinstance(func.body, BlockRealize) else None
-        self.checked: set[int] = set()  # expressions that are right in this scope; statements share many
+        self.checked: set[Expr] = set()  # expressions that are right in this scope; statements share many
         self.level: dict[Buffer, int] = {}  # how many blocks were open around a buffer's declaration
 
     def fail(self, message: str) -> VerifyError:
@@ -381,12 +381,12 @@ class _Verifier:
             low, high = (0, 1) if e.dtype.is_bool else (min_value(e.dtype), max_value(e.dtype))
             self.check(e.dtype.lanes == 1 and low <= e.value <= high, f"{e.value} is no {e.dtype}")
             return
-        if id(e) in self.checked:
+        if e in self.checked:
             return
         defined = len(self.ever)
         self.operation(e, cls)
         if len(self.ever) == defined:  # an expression that defines variables stands in one place only
-            self.checked.add(id(e))
+            self.checked.add(e)
 
     def operation(self, e: Any, cls: type) -> None:
         if isinstance(e, BinaryOp):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,17 +62,17 @@ class _Accesses:
     """The accesses ``of`` every array that is allocated, and ``lives``, the statement around them.
 
     ``lost``: arrays that cross a parallel loop, whose address is taken, or that are also accessed through another
-    buffer. ``touched``: the nodes that hold allocations or accesses of arrays, by their ids.
+    buffer. ``touched``: the nodes that hold allocations or accesses of arrays.
     """
 
     def __init__(self) -> None:
         self.of: dict[Buffer, list[Access]] = {}
         self.lives: dict[Buffer, Stmt] = {}
         self.lost: set[Buffer] = set()
-        self.touched: set[int] = set()
+        self.touched: set[Node] = set()
         self._level: dict[Buffer, int] = {}
         self._owner: dict[Var, Buffer] = {}
-        self._seen: dict[tuple[int, int], bool] = {}
+        self._seen: dict[tuple[Node, int], bool] = {}
 
     def visit(self, n: Any, parallel: int) -> bool:
         """Find the accesses below ``n``, which stands in so many parallel loops, and return whether there are any.
@@ -80,7 +80,7 @@ class _Accesses:
         Expressions that several statements share are visited once inside a parallel loop and once outside.
         """
         kind = type(n)
-        key = (id(n), parallel)
+        key = (n, parallel)
         known = self._seen.get(key)
         if known is not None:
             return known
@@ -98,7 +98,7 @@ class _Accesses:
                 touched = True
         self._seen[key] = touched
         if touched:
-            self.touched.add(id(n))
+            self.touched.add(n)
         return touched
 
     def access(self, n: Access, parallel: int) -> bool:
@@ -132,19 +132,18 @@ _LEAVES = frozenset((FloatImm, IntImm, Var))
 class _Rewriting:
     """The walk that puts register values in place of arrays. It visits only the nodes ``touched``."""
 
-    def __init__(self, tiles: Mapping[Buffer, _Tile], touched: set[int]) -> None:
+    def __init__(self, tiles: Mapping[Buffer, _Tile], touched: Container[Node]) -> None:
         self.tiles = tiles
         self.touched = touched
-        self.done: dict[int, Any] = {}
+        self.done: dict[Node, Any] = {}
 
     def visit(self, n: Any) -> Any:
         """Return ``n`` rewritten; an expression that several statements share is rewritten once."""
-        key = id(n)
-        if key not in self.touched:
+        if n not in self.touched:
             return n
-        known = self.done.get(key)
+        known = self.done.get(n)
         if known is None:
-            known = self.done[key] = self.rewritten(n.map_children(self.visit), n)
+            known = self.done[n] = self.rewritten(n.map_children(self.visit), n)
         return known
 
     def rewritten(self, n: Any, old: Any) -> Any:
@@ -154,7 +153,7 @@ class _Rewriting:
             tile = self.tiles.get(n.buffer)
             if tile is None:
                 return n
-            return tile.load(n, tile.places[id(old)]) if kind is BufferLoad else tile.store(n, tile.places[id(old)])
+            return tile.load(n, tile.places[old]) if kind is BufferLoad else tile.store(n, tile.places[old])
         if kind is Allocate and n.buffer in self.tiles:
             body = n.body
             for value in reversed(self.tiles[n.buffer].values.values()):
@@ -166,9 +165,9 @@ class _Rewriting:
 @dataclass(slots=True)
 class _Tile:
     """An array that becomes register values. ``homes``: the parts that each slot consists of, or the larger one that
-    holds it; ``free``: slots whose masks do not matter; ``places``: the slot of each access, by its id."""
+    holds it; ``free``: slots whose masks do not matter; ``places``: the slot of each access."""
 
-    places: dict[int, Slot]
+    places: dict[Access, Slot]
     homes: dict[Slot, tuple[Slot, ...]]
     values: dict[Slot, Buffer]
     free: set[Slot]
@@ -228,14 +227,14 @@ def _tile(buffer: Buffer, accesses: list[Access], life: Stmt) -> _Tile | None:
     strides = _row_major(_row_padded(accesses, buffer))
     if strides is None:
         return None
-    places: dict[int, Slot] = {}
+    places: dict[Access, Slot] = {}
     stored: set[Slot] = set()
     masked: set[Slot] = set()
     for access in accesses:
         slot = constant_run(access.indices, strides)
         if slot is None:
             return None
-        places[id(access)] = slot
+        places[access] = slot
         if type(access) is BufferStore:
             stored.add(slot)
             if access.predicate is not None:
@@ -275,7 +274,7 @@ def _row_major(shape: tuple[Expr, ...]) -> list[int] | None:
 
 
 def _unmasked_stores(
-    accesses: list[Access], places: dict[int, Slot], homes: dict[Slot, tuple[Slot, ...]], life: Stmt
+    accesses: list[Access], places: dict[Access, Slot], homes: dict[Slot, tuple[Slot, ...]], life: Stmt
 ) -> set[Slot]:
     """Returns the slots whose masks may be ignored, because no load reads a lane that a masked store leaves out.
 
@@ -285,7 +284,7 @@ def _unmasked_stores(
     masks: dict[Slot, list[Expr]] = defaultdict(list)
     bare: set[Slot] = set()
     for access in accesses:
-        slot = places[id(access)]
+        slot = places[access]
         if homes[slot] != (slot,):
             bare.update(homes[slot])
         elif access.predicate is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ...tir.arith import Analyzer
@@ -17,7 +18,8 @@ from .masks import all_lanes
 MAX_STATEMENTS = 8192
 """Loops that would grow a function beyond this many stores stay loops."""
 Env = dict[Var | Buffer, Any]
-"""The values of unrolled variables, and what replaces the variables and buffers that each copy has for itself."""
+"""The values of unrolled variables, and what replaces the variables and buffers that each copy has for itself; None for
+those that are as they were."""
 
 
 def unroll_loops(func: PrimFunc) -> PrimFunc:
@@ -35,7 +37,8 @@ def unroll_loops(func: PrimFunc) -> PrimFunc:
 
     A store whose mask holds in no lane is removed; such a load gives 0.
     """
-    return func.with_body(_Unroller(set(_varying(func.body, False))).visit(func.body, {}, 1))
+    varying = dict.fromkeys(_varying(func.body, False))
+    return func.with_body(_Unroller(varying).visit(func.body, varying, 1))
 
 
 def _varying(s: Node, unrolled: bool) -> Iterator[Var | Buffer]:
@@ -55,9 +58,11 @@ def _varying(s: Node, unrolled: bool) -> Iterator[Var | Buffer]:
 
 
 class _Uses(NamedTuple):
-    """The names in an expression that differ by copy, whether it binds variables, and whether it has masks to fold."""
+    """The names in an expression that differ by copy, what gets their values from an environment (None without names),
+    whether the expression binds variables, and whether it has masks to fold."""
 
     names: tuple[Var | Buffer, ...]
+    values: Callable[[Env], Any] | None
     binds: bool
     folds: bool
 
@@ -71,15 +76,14 @@ class _Unroller:
     bound once in a function.
     """
 
-    def __init__(self, varying: set[Var | Buffer]) -> None:
+    def __init__(self, varying: Env) -> None:
         self.varying = varying
         self.analyzer = Analyzer()
-        self.used: dict[int, _Uses] = {}
-        self.done: dict[tuple[Any, ...], Any] = {}
+        self.used: dict[Expr, _Uses] = {}
+        self.done: dict[tuple[Expr, Any], Any] = {}
         self.constants: dict[tuple[int, str], Expr] = {}
-        self.masks: dict[int, bool | None] = {}
-        self.stores: dict[int, int] = {}
-        self.alive: list[Expr] = []
+        self.masks: dict[Expr, bool | None] = {}
+        self.stores: dict[Stmt, int] = {}
         self.copies = 1
 
     # -- statements --------------------------------------------------------------------------------------------------
@@ -108,12 +112,12 @@ class _Unroller:
 
     def count_stores(self, s: Stmt) -> int:
         """Return the number of stores of ``s`` after unrolling."""
-        found = self.stores.get(id(s))
+        found = self.stores.get(s)
         if found is None:
             unrolled = isinstance(s, For) and s.kind == "unrolled" and isinstance(s.extent, IntImm)
             times = s.extent.value if unrolled else 1  # type: ignore[attr-defined]
             inside = sum([self.count_stores(c) for c in s.children() if isinstance(c, Stmt)])
-            found = self.stores[id(s)] = 1 if isinstance(s, BufferStore) else times * inside
+            found = self.stores[s] = 1 if isinstance(s, BufferStore) else times * inside
         return found
 
     def let(self, n: LetStmt, env: Env, copies: int) -> Stmt:
@@ -146,7 +150,7 @@ class _Unroller:
                 return seq()
             predicate = None if held else predicate
         indices, value = tuple([self.expr(i, env) for i in n.indices]), self.expr(n.value, env)
-        buffer = env.get(n.buffer, n.buffer)
+        buffer = env.get(n.buffer) or n.buffer
         if value is n.value and predicate is n.predicate and buffer is n.buffer and _same(indices, n.indices):
             return n
         return BufferStore(buffer, value, indices, predicate)
@@ -173,22 +177,20 @@ class _Unroller:
 
     def held(self, mask: Expr) -> bool | None:
         """Return whether a mask holds in all lanes (True) or in none (False)."""
-        key = id(mask)
-        if key not in self.masks:
-            self.alive.append(mask)
-            self.masks[key] = all_lanes(mask, self.analyzer)
-        return self.masks[key]
+        if mask not in self.masks:
+            self.masks[mask] = all_lanes(mask, self.analyzer)
+        return self.masks[mask]
 
     def uses(self, e: Any) -> _Uses:
         """Return what the result for ``e`` depends on."""
-        known = self.used.get(id(e))
+        known = self.used.get(e)
         if known is not None:
             return known
         kind = type(e)
         names: dict[Var | Buffer, None] = {}
         binds, folds = kind is Let, False
         if kind is Let:
-            self.varying.add(e.var)
+            self.varying[e.var] = None
         elif kind is BufferLoad:
             if e.buffer in self.varying:
                 names[e.buffer] = None
@@ -203,8 +205,10 @@ class _Unroller:
                 below = self.uses(child)
                 names.update(dict.fromkeys(below.names))
                 binds, folds = binds or below.binds, folds or below.folds
-        self.alive.append(e)
-        found = self.used[id(e)] = _Uses(tuple(names), binds, folds)
+        if kind is Let:
+            names.pop(e.var, None)
+        values = itemgetter(*names) if names else None
+        found = self.used[e] = _Uses(tuple(names), values, binds, folds)
         return found
 
     def expr(self, e: Any, env: Env) -> Any:
@@ -213,18 +217,17 @@ class _Unroller:
         if kind in _CONSTANT:
             return e
         if kind is Var:
-            return env.get(e, e)
-        names, binds, folds = self.used.get(id(e)) or self.uses(e)
+            value = env.get(e)
+            return e if value is None else value
+        names, values, binds, folds = self.used.get(e) or self.uses(e)
         if binds and self.copies > 1:
             return self.rewrite(e, env, True)
-        if not names and not folds:
+        if values is None and not folds:
             return e
-        get = env.get
-        values = [get(name) for name in names]
-        key = (id(e), *values)
+        key = (e, None if values is None else values(env))
         found = self.done.get(key)
         if found is None:
-            live = any([v is not None for v in values])
+            live = any([env[name] is not None for name in names])
             found = self.done[key] = self.rewrite(e, env, live) if live or folds else e
         return found
 
@@ -233,9 +236,10 @@ class _Unroller:
         kind = type(x)
         if kind is BufferLoad:
             return self.load(x, env)
-        if kind is Let and self.copies > 1:
-            var = Var(x.var.name, x.var.dtype)
-            return Let(var, self.expr(x.value, env), self.expr(x.body, {**env, x.var: var}))
+        if kind is Let:
+            var = Var(x.var.name, x.var.dtype) if self.copies > 1 else x.var
+            value, body = self.expr(x.value, env), self.expr(x.body, {**env, x.var: var})
+            return x if var is x.var and value is x.value and body is x.body else Let(var, value, body)
         if live and kind not in _VECTORS and x.dtype in _SIMPLIFIED and not _reads(x):
             return self.analyzer.simplify(_replace(x, env))
         new = x.map_children(lambda c: self.expr(c, env))
@@ -250,7 +254,7 @@ class _Unroller:
             if held is False:
                 return const(0, x.dtype)
             predicate = None if held else predicate
-        indices, buffer = tuple([self.expr(i, env) for i in x.indices]), env.get(x.buffer, x.buffer)
+        indices, buffer = tuple([self.expr(i, env) for i in x.indices]), env.get(x.buffer) or x.buffer
         if predicate is x.predicate and buffer is x.buffer and _same(indices, x.indices):
             return x
         return BufferLoad(buffer, indices, predicate)
@@ -277,6 +281,7 @@ def _reads(e: Expr) -> bool:
 
 
 def _replace(e: Any, env: Env) -> Any:
-    if isinstance(e, Var):
-        return env.get(e, e)
-    return e if isinstance(e, IntImm) else e.map_children(lambda c: _replace(c, env))
+    if type(e) is Var:
+        value = env.get(e)
+        return e if value is None else value
+    return e if type(e) is IntImm else e.map_children(lambda c: _replace(c, env))
