@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from ..tir.analysis.known_ranges import bind_loop
 from ..tir.analysis.tree import Tree, blocks_below
-from ..tir.arith import Analyzer, iter_map_simplify, linear_coefficients
-from ..tir.expr import And, Expr, IntImm, Mul, Range, Var, cast, is_const_int
+from ..tir.arith import Analyzer, iter_map_simplify
+from ..tir.expr import And, Expr, IntImm, Range, Var, cast, is_const_int
 from ..tir.stmt import BlockRealize, For, IfThenElse, SeqStmt, Stmt
-from ..tir.walk import pre_order, substitute
+from ..tir.walk import substitute
 
 
 def conjoin(a: Expr, b: Expr) -> Expr:
@@ -45,7 +45,7 @@ def rebind(
             if not values:
                 block = block.with_(body=visit(block.body, None))
             elif not _distinct_loops(values, ranges, keep_unit):
-                values = tidy_bindings(tree, analyzer, values, ranges, test, keep_unit)
+                values = tidy_bindings(analyzer, values, ranges, test, keep_unit)
             return BlockRealize(values, test, block)
         if isinstance(stmt, For):
             bind_loop(analyzer, stmt, keep_unit)
@@ -71,34 +71,13 @@ def _distinct_loops(values: tuple[Expr, ...], ranges: Mapping[Var, Range], keep_
 
 
 def tidy_bindings(
-    tree: Tree,
     analyzer: Analyzer,
     values: tuple[Expr, ...],
     ranges: Mapping[Var, Range],
     predicate: Expr,
     keep_unit: bool,
 ) -> tuple[Expr, ...]:
-    """Return the bindings in normal form where they have one. While tile sizes are open, each is simplified by
-    itself."""
-    if not tree.tile_symbols:
-        test = None if isinstance(predicate, IntImm) else predicate
-        new = iter_map_simplify(values, ranges, test, analyzer, keep_unit)
-        return values if new is None else tuple([cast(v.dtype, n) for v, n in zip(values, new, strict=True)])
-    loops = {*tree.loops, *ranges}
-    return tuple([v if isinstance(v, (Var, IntImm)) else _tidy(analyzer, v, loops) for v in values])
-
-
-def _tidy(analyzer: Analyzer, value: Expr, loops: Collection[Var]) -> Expr:
-    """Return the simplified binding. With symbolic factors it is a sum of loops times factors, in their order of
-    occurrence."""
-    simple: Expr = analyzer.simplify(value)
-    if all(isinstance(n.b, IntImm) for n in pre_order(simple) if isinstance(n, Mul)):
-        return simple
-    used = list(dict.fromkeys(n for n in pre_order(value) if isinstance(n, Var) and n in loops))
-    line = linear_coefficients(simple, used, analyzer)
-    if line is None:
-        return simple
-    out: Expr = IntImm(0, value.dtype)
-    for var, factor in zip(used, line[0], strict=True):
-        out = out + var * factor
-    return out + line[1]
+    """Return the bindings in normal form where they have one."""
+    test = None if isinstance(predicate, IntImm) else predicate
+    new = iter_map_simplify(values, ranges, test, analyzer, keep_unit)
+    return values if new is None else tuple([cast(v.dtype, n) for v, n in zip(values, new, strict=True)])

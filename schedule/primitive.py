@@ -15,9 +15,7 @@ rewrite    ``f(func, ...)``                                        the new funct
                                                                    mapping old block names to new ones, so that
                                                                    handles of a renamed block stay valid
 query      ``f(func, ...)``                                        outputs; the function stays
-sample     ``f(func, ..., decision=None, rng)``                    (decision, outputs); the function stays. With a
-                                                                   parameter ``parametric`` it is told whether
-                                                                   outputs may stay open, as expressions in symbols
+sample     ``f(func, ..., decision=None, rng)``                    (decision, outputs); the function stays
 =========  ======================================================  ================================================
 
 Blocks arrive as names (``str``), loops as variables, sampled numbers as their values. Outputs are a handle, a value
@@ -48,7 +46,6 @@ class Primitive:
     kind: str
     signature: inspect.Signature
     prepare: Callable[..., dict[str, Any]] | None = None
-    may_stay_open: bool = False
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments by name, defaults filled in, ``*args`` as a tuple; TypeError when they do not fit."""
@@ -140,7 +137,7 @@ def primitive(
     def register(function: F) -> F:
         name = function.__name__
         signature = inspect.signature(function)
-        hidden = ("rng", "parametric") if kind == "sample" else ()
+        hidden = ("rng",) if kind == "sample" else ()
         parameters = [p for p in list(signature.parameters.values())[1:] if p.name not in hidden]
         step = Primitive(
             name,
@@ -148,7 +145,6 @@ def primitive(
             kind,
             signature.replace(parameters=parameters),
             prepare,
-            "parametric" in signature.parameters,
         )
         if name in REGISTRY and REGISTRY[name].function.__module__ != function.__module__:
             raise ValueError(f"there is already a primitive {name!r}, in {REGISTRY[name].function.__module__}")

@@ -58,7 +58,6 @@ class Schedule(PrimitiveMethods):
         debug_mask: str | int = "none",
         error_render_level: str = "detail",
         enable_check: bool = True,
-        parametric: bool = False,
         check: str = "affine",
     ) -> None:
         if isinstance(mod_or_func, PrimFunc):
@@ -89,7 +88,6 @@ class Schedule(PrimitiveMethods):
         self._seed = secrets.randbits(63) if seed is None else int(seed)
         self._rng: np.random.Generator | None = None
         self._check = debug_mask in ("all", -1)
-        self._parametric = parametric
 
     # -- what it holds ---------------------------------------------------------------------------------------------
 
@@ -124,24 +122,6 @@ class Schedule(PrimitiveMethods):
     def trace(self) -> Trace:
         """Return the steps that were applied so far."""
         return Trace(tuple(self._insts))
-
-    @property
-    def parametric(self) -> bool:
-        """Return whether tile sizes stay open."""
-        return self._parametric
-
-    def open_decisions(self) -> list[tuple[int, list[Var]]]:
-        """Return the sampling instructions without a decision, as (number in the trace, symbols of the tile sizes).
-
-        The outermost tile size has no symbol, since it follows from the others.
-        """
-        out: list[tuple[int, list[Var]]] = []
-        table = self._handles
-        values = {name: table.values[var] for var, name in table.names.items() if var in table.values}
-        for number, inst in enumerate(self._insts):
-            if inst.decision is None and inst.primitive.may_stay_open:
-                out.append((number, [v for v in map(values.get, inst.output_names) if isinstance(v, Var)]))
-        return out
 
     def get(self, rv: Any) -> Any:
         """Return the Block, For or number that a handle stands for."""
@@ -250,8 +230,7 @@ class Schedule(PrimitiveMethods):
                     new, outputs = func, step.call(func, called)
                 else:
                     new = func
-                    extra = {"parametric": self._parametric} if step.may_stay_open else {}
-                    decision, outputs = step.call(func, called, rng=self.rng, **extra)
+                    decision, outputs = step.call(func, called, rng=self.rng)
             if self._check and new is not func:
                 _verify(new)
         except BaseException as error:

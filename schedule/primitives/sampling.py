@@ -1,7 +1,6 @@
 """This module defines the sampling primitives: random tile sizes and choices, which a search may change.
 
-Each returns its decision, which the trace keeps, and its outputs. In a parametric schedule the tile sizes stay open:
-the outputs are symbols, and the decision in the trace is None until one is given.
+Each returns its decision, which the trace keeps, and its outputs.
 """
 
 from __future__ import annotations
@@ -14,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from ...tir.analysis.tree import tree_of
-from ...tir.expr import Expr, IntImm, Var, const
+from ...tir.expr import IntImm, Var
 from ...tir.function import PrimFunc
-from ...tir.op import ceildiv
 from ...tir.stmt import For
 from ..errors import ScheduleError, bad_argument
 from ..primitive import primitive
@@ -32,8 +30,7 @@ def sample_perfect_tile(
     decision: Sequence[int] | None = None,
     *,
     rng: np.random.Generator,
-    parametric: bool = False,
-) -> tuple[list[int] | None, list[Any]]:
+) -> tuple[list[int], list[Any]]:
     """Factor a loop's extent into ``n`` tile sizes whose product is the extent.
 
     The innermost size is at most ``max_innermost_factor``; all such factorizations are equally likely.
@@ -46,8 +43,6 @@ def sample_perfect_tile(
         i0, i1 = sch.split(i, [v0, v1])
     """
     target = _checked(func, loop, n, max_innermost_factor)
-    if parametric and decision is None:
-        return None, _symbols(target, n)
     if not isinstance(target.extent, IntImm):
         return _undivided(target, n, decision)
     extent = _constant_extent(target)
@@ -127,8 +122,7 @@ def sample_tile(
     decision: Sequence[int] | None = None,
     *,
     rng: np.random.Generator,
-    parametric: bool = False,
-) -> tuple[list[int] | None, list[Any]]:
+) -> tuple[list[int], list[Any]]:
     """Choose ``n`` tile sizes that cover a loop's extent and need not divide it.
 
     The innermost size is at most ``max_innermost_factor``; the outermost is ``ceildiv(extent, product of the others)``.
@@ -136,8 +130,6 @@ def sample_tile(
     ``n`` numbers for :meth:`split`, outermost first.
     """
     target = _checked(func, loop, n, max_innermost_factor)
-    if parametric and decision is None:
-        return None, _symbols(target, n)
     extent = _constant_extent(target)
     if decision is not None:
         sizes = _as_sizes(target, n, decision)
@@ -212,7 +204,7 @@ def _constant_extent(loop: For) -> int:
         raise ScheduleError(
             f"the extent {loop.extent} of loop {loop.loop_var.name} is not a constant, so its tile sizes cannot be drawn",
             where=loop,
-            hint="split it by a constant factor, or use a parametric schedule",
+            hint="split it by a constant factor",
         )
     if loop.extent.value < 1:
         raise ScheduleError(
@@ -230,7 +222,7 @@ def _undivided(loop: For, n: int, decision: Sequence[int] | None) -> tuple[list[
         raise ScheduleError(
             f"the decision {list(decision)} tiles loop {loop.loop_var.name}, whose extent {loop.extent} is not a constant",
             where=loop,
-            hint=f"the only decision for it is {only}; split it by a constant factor, or use a parametric schedule",
+            hint=f"the only decision for it is {only}; split it by a constant factor",
         )
     return only, [None, *only[1:]]
 
@@ -244,16 +236,6 @@ def _as_sizes(loop: For, n: int, decision: Sequence[int]) -> list[int]:
             hint="give one size per loop, each at least 1",
         )
     return sizes
-
-
-def _symbols(loop: For, n: int) -> list[Expr]:
-    """Return open tile sizes: symbols for all but the outermost, which is computed from them."""
-    dtype = loop.loop_var.dtype
-    inner = [Var(f"{loop.loop_var.name}_t{number}", dtype) for number in range(1, n)]
-    product: Expr = const(1, dtype)
-    for symbol in inner:
-        product = product * symbol
-    return [ceildiv(loop.extent, product), *inner]
 
 
 # -- factorizations ------------------------------------------------------------------------------------------------------

@@ -3,10 +3,8 @@ import pytest
 
 from tilewright import te
 from tilewright.schedule import Schedule, ScheduleError
-from tilewright.tir import IntImm, parse
-from tilewright.tir.analysis.tree import tree_of
+from tilewright.tir import parse
 from tilewright.tir.interpret import interpret
-from tilewright.tir.walk import substitute
 
 
 def test_compute_at(chain, same, agree, replays):
@@ -286,27 +284,6 @@ def test_symbolic_sizes(matmul):
         d = np.full((rows, rows), np.nan, "float32")
         interpret(sch.func, a, d)
         np.testing.assert_array_equal(d, a @ a.T + 1)
-
-
-@pytest.mark.parametrize("shape", [(7, 13, 5), (16, 17, 1)])
-def test_open_tile_sizes_are_proven_once_for_all(matmul, shape):
-    sch = Schedule(matmul(*shape), parametric=True)
-    out = sch.cache_write("C", 0, "local")
-    i, j, k = sch.get_loops("C")
-    (i0, i1), (j0, j1), (k0, k1) = (sch.split(v, sch.sample_tile(v, 2)) for v in (i, j, k))
-    sch.reorder(i0, j0, k0, k1, i1, j1)
-    sch.reverse_compute_at(out, j0)
-    sch.compute_at(sch.cache_read("C", 1, "global"), k0)
-    sch.decompose_reduction("C", k0)
-    symbols = tree_of(sch.func).tile_symbols
-    assert len(symbols) == 3
-    rng = np.random.default_rng(0)
-    a, b = rng.integers(-3, 4, (shape[0], shape[2])), rng.integers(-3, 4, (shape[2], shape[1]))
-    for sizes in ((1, 1, 1), (4, 6, 3), (16, 2, 7)):
-        func = substitute(sch.func, {v: IntImm(n) for v, n in zip(symbols, sizes, strict=True)})
-        c = np.full(shape[:2], np.nan, "float32")
-        interpret(func, a.astype("float32"), b.astype("float32"), c)
-        np.testing.assert_array_equal(c, a @ b)
 
 
 def packed_matmul(func, rows, columns, depth, pad, inside):

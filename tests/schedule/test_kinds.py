@@ -217,21 +217,6 @@ def test_a_reduction_that_threads_share_may_be_unrolled_and_not_parallel(matmul,
     agree(func, sch.func)
 
 
-def test_open_tile_sizes(matmul):
-    """What is proven in a parametric schedule holds for all sizes."""
-    sch = Schedule(matmul(13, 17, 7), parametric=True, debug_mask="none")
-    i, j, k = sch.get_loops("C")
-    i0, i1, i2 = sch.split(i, sch.sample_perfect_tile(i, n=3))
-    j0, j1 = sch.split(j, sch.sample_tile(j, n=2))
-    k0, k1 = sch.split(k, sch.sample_perfect_tile(k, n=2))
-    sch.reorder(i0, j0, i1, k0, i2, k1, j1)
-    sch.vectorize(j1)
-    fused = sch.fuse(i0, j0)
-    sch.parallel(fused)
-    refused("carries the reduction", lambda: sch.parallel(k0))
-    assert sch.get(fused).kind == "parallel"
-
-
 POINTERS = """
 @T.prim_func
 def main(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4, 8), "float32")):

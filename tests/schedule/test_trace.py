@@ -276,25 +276,6 @@ def test_infinite_numbers_travel(matmul, replays):
     replays(sch, func)
 
 
-def test_open_decisions_are_filled_in(matmul, agree):
-    """A parametric schedule's trace, with numbers for its symbols, is an ordinary one."""
-    func = matmul(13, 17, 7)
-    sch = Schedule(func, parametric=True)
-    i, j, _ = sch.get_loops("C")
-    i0, i1 = sch.split(i, sch.sample_tile(i, n=2))
-    j0, j1 = sch.split(j, sch.sample_tile(j, n=2))
-    sch.reorder(i0, j0, i1, j1)
-    sch.parallel(i0)
-    (a, [s]), (b, [t]) = sch.open_decisions()
-    assert [sch.trace.insts[n].decision for n in (a, b)] == [None, None]
-    assert (s.name, t.name) == ("i_t1", "j_t1")
-    filled = sch.trace.with_decision(a, [4, 4]).with_decision(b, [3, 8])
-    concrete = Schedule(func)
-    Trace.from_json(filled.dumps()).apply_to_schedule(concrete)
-    assert [concrete.get(v).extent.value for v in concrete.get_loops("C")[:4]] == [4, 3, 4, 8]
-    agree(func, concrete.func)
-
-
 def test_a_trace_of_instructions_and_decisions(chain):
     sch = Schedule(chain(16, 13))
     i, _ = sch.get_loops("B")

@@ -14,11 +14,9 @@ from .tree import Tree, symbols_of
 def analyzer_at(tree: Tree, stmt: Stmt) -> Analyzer:
     """Return an analyzer that knows the ranges of the sizes, loops and block axes around ``stmt``.
 
-    Symbolic sizes of the function's buffers are at least one, since nothing is computed wrongly on an empty buffer. The
-    open tile sizes of a parametric schedule are at least one, too.
+    Symbolic sizes of the function's buffers are at least one, since nothing is computed wrongly on an empty buffer.
     """
     analyzer = Analyzer()
-    _bind_positive(analyzer, tree.tile_symbols)
     bind_sizes(analyzer, tree.func.buffer_map.values())
     return _with_ranges_above(analyzer, tree, stmt)
 
@@ -26,7 +24,7 @@ def analyzer_at(tree: Tree, stmt: Stmt) -> Analyzer:
 def analyzer_above(tree: Tree, stmt: Stmt, keep_unit: bool = False) -> Analyzer:
     """Return an analyzer that knows the ranges of the loops and axes around ``stmt``, and that sizes are not negative.
 
-    Other variables (the tile factors of a sketch) are at least one. With ``keep_unit`` a loop of one iteration is
+    With ``keep_unit`` a loop of one iteration is
     treated as a longer one, so that simplification keeps its variable.
     """
     analyzer = Analyzer()
@@ -44,19 +42,13 @@ def _with_ranges_above(analyzer: Analyzer, tree: Tree, stmt: Stmt, keep_unit: bo
 
 
 def bind_symbols(analyzer: Analyzer, tree: Tree, more: Iterable[Expr] = ()) -> None:
-    """Bind sizes of the function to at least zero; open tile sizes, and other variables in ``more``, to at least
-    one."""
+    """Bind sizes of the function to at least zero; other variables in ``more`` to at least one."""
     sizes = symbols_of(tree.func)
     known = {*sizes, *tree.loops}
-    others = [n for e in more for n in pre_order(e) if isinstance(n, Var) and n not in known]
-    _bind_positive(analyzer, [*tree.tile_symbols, *others])
+    for var in [n for e in more for n in pre_order(e) if isinstance(n, Var) and n not in known]:
+        analyzer.bind(var, (1, None))
     for size in sizes:
         analyzer.bind(size, (0, None))
-
-
-def _bind_positive(analyzer: Analyzer, variables: Iterable[Var]) -> None:
-    for var in variables:
-        analyzer.bind(var, (1, None))
 
 
 def bind_loop(analyzer: Analyzer, loop: For, keep_unit: bool = False) -> None:

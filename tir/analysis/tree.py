@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-from ..expr import IntImm, Var
+from ..expr import Var
 from ..function import PrimFunc
-from ..stmt import Block, BlockRealize, BufferStore, Evaluate, For, LetStmt, SeqStmt, Stmt, is_no_op, seq
+from ..stmt import Block, BlockRealize, BufferStore, Evaluate, For, SeqStmt, Stmt, is_no_op, seq
 from ..walk import pre_order
 
 
@@ -24,11 +24,10 @@ class Tree:
     block are included; expressions are not walked.
     """
 
-    __slots__ = ("_tile_symbols", "blocks", "func", "loops", "parent")
+    __slots__ = ("blocks", "func", "loops", "parent")
 
     def __init__(self, func: PrimFunc) -> None:
         self.func = func
-        self._tile_symbols: list[Var] | None = None
         self.parent: dict[Stmt, Stmt | None] = {func.body: None}
         self.loops: dict[Var, For] = {}
         self.blocks: dict[str, list[BlockRealize]] = {}
@@ -112,25 +111,6 @@ class Tree:
                 raise ValueError("stmt is not below ancestor")
             here = up
         return here
-
-    @property
-    def tile_symbols(self) -> list[Var]:
-        """Return the free variables in loop extents: the open tile sizes of a parametric schedule."""
-        if self._tile_symbols is None:
-            used: dict[Var, None] = {}
-            for loop in self.loops.values():
-                if not isinstance(loop.extent, IntImm):
-                    used.update(dict.fromkeys(n for n in pre_order(loop.extent) if isinstance(n, Var)))
-            if used:
-                defined: set[Var] = {*self.loops, *symbols_of(self.func)}
-                for stmt in self.parent:
-                    if isinstance(stmt, Block):
-                        defined.update(axis.var for axis in stmt.iter_vars)
-                    elif isinstance(stmt, LetStmt):
-                        defined.add(stmt.var)
-                used = {v: None for v in used if v not in defined}
-            self._tile_symbols = list(used)
-        return self._tile_symbols
 
     # -- rewriting -------------------------------------------------------------------------------------------------
 
