@@ -8,6 +8,7 @@ from ..dtype import DType
 from ..expr import Expr, ExprLike, IntImm, Range, Var, convert
 from ..index_types import INDEX_TYPES
 from .analyzer import Analyzer
+from .normal_form.floor_division import floordiv, join_splits, minimum
 from .normal_form.polynomial import ONE, Poly, add, mul, scale
 
 
@@ -147,7 +148,7 @@ class _Intervals:
                 lo, hi = add(lo, mul(factor, pair[1])), add(hi, mul(factor, pair[0]))
             else:
                 return None
-        return self.an.join_splits(lo), self.an.join_splits(hi)
+        return join_splits(self.an, lo), join_splits(self.an, hi)
 
     def _product(self, m: tuple[int, ...], c: int) -> tuple[Poly, Poly] | None:
         lo: Poly = {ONE: 1}
@@ -170,7 +171,7 @@ class _Intervals:
             if upper is not None:
                 whole = {ONE: upper}
                 if pair is not None:
-                    first, last = an.floordiv(pair[0], whole, dtype), an.floordiv(pair[1], whole, dtype)
+                    first, last = floordiv(an, pair[0], whole, dtype), floordiv(an, pair[1], whole, dtype)
                     if first == last:
                         shift = scale(first, -upper)
                         pair = add(pair[0], shift), add(pair[1], shift)
@@ -180,16 +181,16 @@ class _Intervals:
                     pair = {}, {ONE: upper - 1}
             if pair is None:
                 return None
-            return an.floordiv(pair[0], {ONE: lower}, dtype), an.floordiv(pair[1], {ONE: lower}, dtype)
+            return floordiv(an, pair[0], {ONE: lower}, dtype), floordiv(an, pair[1], {ONE: lower}, dtype)
         if atom.kind in ("div", "mod"):
             p, q = atom.args
             if self.hidden.of(q) or not an.nonneg(add(q, {ONE: -1})):
                 return None
             pair = self.of(p)
             if atom.kind == "div":
-                return None if pair is None else (an.floordiv(pair[0], q, dtype), an.floordiv(pair[1], q, dtype))
+                return None if pair is None else (floordiv(an, pair[0], q, dtype), floordiv(an, pair[1], q, dtype))
             if pair is not None:
-                first, last = an.floordiv(pair[0], q, dtype), an.floordiv(pair[1], q, dtype)
+                first, last = floordiv(an, pair[0], q, dtype), floordiv(an, pair[1], q, dtype)
                 if first == last:
                     return add(pair[0], mul(first, q), -1), add(pair[1], mul(first, q), -1)
             return {}, add(q, {ONE: -1})
@@ -198,16 +199,16 @@ class _Intervals:
             if first_pair is None or second_pair is None:
                 return None
             return (
-                an.minimum(first_pair[0], second_pair[0], dtype, atom.kind),
-                an.minimum(first_pair[1], second_pair[1], dtype, atom.kind),
+                minimum(an, first_pair[0], second_pair[0], dtype, atom.kind),
+                minimum(an, first_pair[1], second_pair[1], dtype, atom.kind),
             )
         if atom.kind == "choice":
             first_pair, second_pair = self.of(atom.args[0]), self.of(atom.args[1])
             if first_pair is None or second_pair is None:
                 return None
             return (
-                an.minimum(first_pair[0], second_pair[0], dtype, "min"),
-                an.minimum(first_pair[1], second_pair[1], dtype, "max"),
+                minimum(an, first_pair[0], second_pair[0], dtype, "min"),
+                minimum(an, first_pair[1], second_pair[1], dtype, "max"),
             )
         lo, hi = an.atom_bound(a)
         if lo is not None and hi is not None and atom.kind == "opaque":

@@ -34,7 +34,9 @@ from ..expr import (
 from ..index_types import INDEX_TYPES
 from ..node import Node
 from ..walk import pre_order, substitute
-from .compare import Compare
+from .compare import compare, holds
+from .normal_form.canonical import Canonical
+from .normal_form.floor_division import join_splits
 from .normal_form.interval import EVERYTHING, Interval
 from .normal_form.polynomial import ONE, Poly, add, const_of, scale
 from .rewrite_rules import RULES
@@ -43,7 +45,7 @@ from .smt import proves
 _MAX_PARTS = 6
 
 
-class Analyzer(Compare):
+class Analyzer(Canonical):
     """Proves and simplifies under known ranges of variables and conditions.
 
     >>> from tilewright.tir.expr import Var
@@ -190,7 +192,7 @@ class Analyzer(Compare):
         if isinstance(e, CmpOp) and type(e.a) is IntImm and type(e.b) is IntImm:
             return bool(e.compute(e.a.value, e.b.value))
         if isinstance(e, CmpOp) and e.a.dtype in INDEX_TYPES:
-            return self.holds(e) or proves(self, e)
+            return holds(self, e) or proves(self, e)
         simple = self.simp(e)
         return simple.value != 0 if isinstance(simple, IntImm) else proves(self, e)
 
@@ -208,7 +210,7 @@ class Analyzer(Compare):
             p, q = self.poly(x), self.poly(y)
             if p == q:
                 return True
-            diff = self.join_splits(add(p, q, -1))
+            diff = join_splits(self, add(p, q, -1))
             if not diff:
                 return True
             k = const_of(diff)
@@ -235,7 +237,7 @@ class Analyzer(Compare):
         if special is not None:
             return special(self, e)
         if isinstance(e, CmpOp) and e.a.dtype in INDEX_TYPES:
-            return self.compare(e)
+            return compare(self, e)
         return self._by_rules(e.map_children(self.simp))
 
     def _by_rules(self, e: Any) -> Any:

@@ -8,6 +8,7 @@ from ..buffer import BufferRegion
 from ..dtype import DType
 from ..expr import Range, match_types
 from .analyzer import Analyzer
+from .normal_form.floor_division import join_splits, minimum
 from .normal_form.polynomial import Poly, add
 
 
@@ -34,9 +35,9 @@ def region_union(regions: Sequence[BufferRegion], analyzer: Analyzer | None = No
         lo, end = _ends(an, ranges[0])
         for r in ranges[1:]:
             other_lo, other_end = _ends(an, r)
-            lo = an.minimum(lo, other_lo, dtype, "min")
-            end = an.minimum(end, other_end, dtype, "max")
-        out.append(_range(an, lo, an.join_splits(add(end, lo, -1)), dtype))
+            lo = minimum(an, lo, other_lo, dtype, "min")
+            end = minimum(an, end, other_end, dtype, "max")
+        out.append(_range(an, lo, join_splits(an, add(end, lo, -1)), dtype))
     return BufferRegion(buffer, tuple(out))
 
 

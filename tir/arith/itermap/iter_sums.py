@@ -199,17 +199,19 @@ class DigitSums:
             found: list[IterSplit] = []
             factor: Expr | None = None
             for digit in c.total.args:
-                for s in args:
-                    if same_digit(s, digit) and all(s is not f for f in found):
-                        ratio = self.an.simplify(s.scale // digit.scale) if self.divides(digit.scale, s.scale) else None
-                        if ratio is not None and (factor is None or self.equal(factor, ratio)):
-                            factor = ratio
-                            found.append(s)
-                            break
+                alike = [s for s in args if same_digit(s, digit) and all(s is not f for f in found)]
+                ratios = [(s, self._ratio(s, digit)) for s in alike]
+                fitting = [(s, r) for s, r in ratios if r is not None and (factor is None or self.equal(factor, r))]
+                if fitting:
+                    found.append(fitting[0][0])
+                    factor = fitting[0][1]
             if len(found) == len(c.total.args) and factor is not None:
                 rest = [s for s in args if all(s is not f for f in found)]
                 args = [IterSplit(c.mark, const(1, factor.dtype), c.mark.extent, factor), *rest]
         return args
+
+    def _ratio(self, a: IterSplit, b: IterSplit) -> Expr | None:
+        return self.an.simplify(a.scale // b.scale) if self.divides(b.scale, a.scale) else None
 
 
 def same_digits(a: Sequence[IterSplit], b: Sequence[IterSplit]) -> bool:

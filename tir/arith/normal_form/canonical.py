@@ -44,12 +44,13 @@ from ...expr import (
 from ...index_types import INDEX_TYPES
 from ...intrinsics import Effect, effect_of
 from ...walk import substitute, uses_var
-from .floor_division import FloorDivision
+from .facts import Facts
+from .floor_division import floordiv, floormod, join_splits, minimum
 from .interval import Interval, interval_of
 from .polynomial import ONE, Poly, add, const_of, mul, poly_key, scale
 
 
-class Canonical(FloorDivision):
+class Canonical(Facts):
     """Converts index expressions to polynomials and back."""
 
     def __init__(self) -> None:
@@ -103,11 +104,11 @@ class Canonical(FloorDivision):
 
     def _add(self, e: Add) -> Poly:
         p, q = self.poly(e.a), self.poly(e.b)
-        return self.join_splits(add(p, q)) if any(p) or any(q) else self._folded(e, p, q)
+        return join_splits(self, add(p, q)) if any(p) or any(q) else self._folded(e, p, q)
 
     def _sub(self, e: Sub) -> Poly:
         p, q = self.poly(e.a), self.poly(e.b)
-        return self.join_splits(add(p, q, -1)) if any(p) or any(q) else self._folded(e, p, q)
+        return join_splits(self, add(p, q, -1)) if any(p) or any(q) else self._folded(e, p, q)
 
     def _mul(self, e: Mul) -> Poly:
         p, q = self.poly(e.a), self.poly(e.b)
@@ -128,8 +129,8 @@ class Canonical(FloorDivision):
         pair = self._operands(e)
         if pair is None or not self._divides(*pair, e.dtype):
             return self._opaque(e)
-        compute = self.floordiv if type(e) is FloorDiv else self.floormod
-        return self.join_splits(compute(pair[0], pair[1], e.dtype))
+        compute = floordiv if type(e) is FloorDiv else floormod
+        return join_splits(self, compute(self, pair[0], pair[1], e.dtype))
 
     def _divides(self, p: Poly, q: Poly, dtype: str) -> bool:
         """Return whether the rules of division hold for p // q.
@@ -149,7 +150,7 @@ class Canonical(FloorDivision):
         p, q = pair
         lo = self.bound(q)[0]
         if lo is not None and lo > 0 and self.nonneg(p):  # both kinds of rounding give the same
-            return (self.floordiv if type(e) is TruncDiv else self.floormod)(p, q, e.dtype)
+            return (floordiv if type(e) is TruncDiv else floormod)(self, p, q, e.dtype)
         a, b = const_of(p), const_of(q)
         if a is not None and b is not None:
             quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
@@ -161,7 +162,7 @@ class Canonical(FloorDivision):
         pair = self._operands(e)
         if pair is None:
             return self._opaque(e)
-        return self.minimum(pair[0], pair[1], e.dtype, "min" if type(e) is Min else "max")
+        return minimum(self, pair[0], pair[1], e.dtype, "min" if type(e) is Min else "max")
 
     def _choice(self, e: Expr, condition: Expr, a: Expr, b: Expr, lazy: bool) -> Poly:
         condition = self.simp(condition)

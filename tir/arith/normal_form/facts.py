@@ -7,7 +7,7 @@ latest variable first (Fourier-Motzkin elimination in the directions that ranges
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import gcd
 
 from .interval import EVERYTHING, Interval, interval_of
@@ -29,6 +29,10 @@ class Facts(AtomTable):
     def facts(self) -> tuple[Poly, ...]:
         """Return the conditions that hold: polynomials that are at most zero."""
         return self._facts
+
+    def is_bound(self, a: int) -> bool:
+        """Return whether a range of the atom was bound."""
+        return a in self._ends
 
     def ends_of(self, a: int) -> tuple[Poly | None, Poly | None]:
         """Return the ends of an atom's range as they were bound."""
@@ -117,16 +121,10 @@ class Facts(AtomTable):
             larger = self._without_quotient_factor(p)
             if larger is not None and self.at_most_zero(larger, depth + 1, facts):
                 return True
-        if facts and depth < 4:
-            atoms = {m for m in p if m}
-            for i, f in enumerate(facts):
-                for m, c in f.items():
-                    if m in atoms and (c > 0) == (p[m] > 0):
-                        g = gcd(c, p[m])  # p * (c / g) - f * (p[m] / g) is without m
-                        q = add(scale(p, abs(c) // g), f, -(abs(p[m]) // g))
-                        if self.at_most_zero(q, depth + 1, facts[:i] + facts[i + 1 :]):
-                            return True
-                        break
+        if depth < 4:
+            for q, others in _with_a_fact(p, facts):
+                if self.at_most_zero(q, depth + 1, others):
+                    return True
         return False
 
     def bound_quotient_difference(self, p: Poly, up: bool) -> Poly | None:
@@ -278,6 +276,19 @@ class Facts(AtomTable):
         if factor == 1:
             return add(add(x, mul(add(rest, {ONE: -1}), q)), {ONE: 1})
         return add(mul(rest, q), x, -1)
+
+
+def _with_a_fact(p: Poly, facts: tuple[Poly, ...]) -> Iterator[tuple[Poly, tuple[Poly, ...]]]:
+    """Return multiples of ``p`` minus multiples of a fact that share a term no more, each with the other facts.
+
+    Where one of them is at most zero, ``p`` is too.
+    """
+    for i, f in enumerate(facts):
+        shared = next((m for m, c in f.items() if m and m in p and (c > 0) == (p[m] > 0)), None)
+        if shared is not None:
+            c, d = f[shared], p[shared]
+            g = gcd(c, d)  # p * (c / g) - f * (d / g) is without the term
+            yield add(scale(p, abs(c) // g), f, -(abs(d) // g)), facts[:i] + facts[i + 1 :]
 
 
 def _split_bound(facts: Facts, atom: Atom) -> Interval:

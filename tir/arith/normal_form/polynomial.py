@@ -149,6 +149,11 @@ class AtomTable:
             keys = (keys[1], keys[0])
         return self.intern((kind, *keys), kind, (p, q), dtype, make, self.data(p) or self.data(q))
 
+    def known_pair(self, kind: str, p: Poly, q: Poly) -> Poly | None:
+        """Return the atom of :meth:`pair_atom` if there is one already, else None."""
+        atom = self._by_key.get((kind, poly_key(p), poly_key(q)))
+        return None if atom is None else {(atom.number,): 1}
+
     def data(self, p: Poly) -> bool:
         """Return whether an atom of p comes from memory or a call."""
         atoms = self.atoms
