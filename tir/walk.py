@@ -167,7 +167,12 @@ def vars_in(node: Node) -> set[Var]:
 def uses_var(node: Node, var: Var | Callable[[Var], bool]) -> bool:
     """Return whether ``var``, or any variable that the function accepts, is used in ``node``."""
     test = var if callable(var) else (lambda v: v is var)
-    return any(isinstance(n, Var) and test(n) for n in pre_order(node))
+    if type(node) in _LEAVES:
+        return type(node) is Var and test(node)
+    for n in pre_order(node):
+        if type(n) is Var and test(n):
+            return True
+    return False
 
 
 def free_vars(node: Node) -> set[Var]:

@@ -75,7 +75,7 @@ def exact_box(
     lines: list[tuple[dict[Var, Expr], Expr]] = []
     ends: list[Ends] = []
     for e in exprs:
-        line = linear_coefficients(e, names)
+        line = linear_coefficients(e, names, analyzer)
         if line is None:
             return None
         factors = {v: c for v, c in zip(names, line[0], strict=True) if not is_const_int(c, 0)}
@@ -140,7 +140,7 @@ def _apply(
     if parts is None:
         return False
     e, bound, below = parts
-    line = linear_coefficients(analyzer.simplify(e - bound), list(mine))
+    line = linear_coefficients(analyzer.simplify(e - bound), list(mine), analyzer)
     if line is None:
         return False
     factors = {v: c for v, c in zip(mine, line[0], strict=True) if not is_const_int(c, 0)}

@@ -16,8 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from ..buffer import Buffer, BufferRegion
-from ..expr import BufferLoad, Expr, IterVar, Var
-from ..node import Node
+from ..expr import BufferLoad, Expr, IntImm, IterVar, Var
 from ..reason import Reason
 from ..stmt import Block, BlockRealize, BufferStore, Stmt, While
 from ..walk import loads_and_stores, pre_order
@@ -77,7 +76,7 @@ class Scope:
         self.bare_readers: dict[Buffer, Stmt] = {}
         for stmt, load in bare_loads(root.block.body):
             self.bare_readers.setdefault(load.buffer, stmt)
-        loops = [n for n in pre_order(root.block.body, _in_scope) if isinstance(n, While)]
+        loops = [n for n in _statements_in(root.block.body) if isinstance(n, While)]
         self.repeats = next((n for n in loops if next(blocks_below(n.body), None) is not None), None)
         for b in self.blocks:
             reads, writes = buffers_of(b.block)
@@ -108,9 +107,14 @@ class Scope:
         return sorted(found, key=self.order.__getitem__)
 
 
-def _in_scope(n: Node) -> bool:
-    """Return whether the statements below ``n`` belong to the same scope as ``n``."""
-    return not isinstance(n, (Expr, Block))
+def _statements_in(stmt: Stmt) -> Iterator[Stmt]:
+    """Return the statements of the same scope below ``stmt``, itself included; blocks are not entered."""
+    stack = [stmt]
+    while stack:
+        top = stack.pop()
+        yield top
+        if not isinstance(top, BlockRealize):
+            stack.extend([child for child in top.children()[::-1] if isinstance(child, Stmt)])
 
 
 @lru_cache(maxsize=64)
@@ -122,13 +126,12 @@ def scope_at(root: BlockRealize) -> Scope:
 def bare_loads(stmt: Stmt) -> Iterator[tuple[Stmt, BufferLoad]]:
     """Return each load below ``stmt`` outside of blocks (in loop bounds, conditions and bindings) with its
     statement."""
-    for n in pre_order(stmt, lambda n: not isinstance(n, (Expr, Block))):
-        if isinstance(n, Stmt) and not isinstance(n, Block):
-            for e in n.children():
-                if isinstance(e, Expr):
-                    for load in loads_and_stores(e):
-                        if isinstance(load, BufferLoad):
-                            yield n, load
+    for n in _statements_in(stmt):
+        for e in n.children():
+            if isinstance(e, Expr) and not isinstance(e, (Var, IntImm)):
+                for load in loads_and_stores(e):
+                    if isinstance(load, BufferLoad):
+                        yield n, load
 
 
 # -- classes of blocks ---------------------------------------------------------------------------------------------------
