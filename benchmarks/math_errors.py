@@ -25,7 +25,8 @@ import numpy as np
 import tilewright as tw
 from tilewright import te
 from tilewright.tir import op
-from tilewright.tir.expr import Expr, const
+from tilewright.tir.constants import const
+from tilewright.tir.expr import Expr
 from tilewright.tir.intrinsics import operation_named
 from tilewright.tir.intrinsics.float_operations import abs_, erf, isfinite, isnan
 from tilewright.tir.intrinsics.integer_operations import reinterpret

@@ -5,27 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..tir.arithmetic import make_binary
 from ..tir.buffer import Buffer, BufferRegion, MatchBufferRegion
+from ..tir.constants import cast, const
 from ..tir.dtype import DType
-from ..tir.expr import (
-    BinaryOp,
-    Broadcast,
-    BufferLoad,
-    Call,
-    Cast,
-    CmpOp,
-    Expr,
-    IntImm,
-    IterVar,
-    Let,
-    Ramp,
-    Range,
-    Var,
-    cast,
-    const,
-    make_binary,
-)
+from ..tir.expr import BinaryOp, Broadcast, BufferLoad, Call, Cast, CmpOp, Expr, IntImm, Let, Ramp, Var
 from ..tir.function import PrimFunc
+from ..tir.ranges import IterVar, Range
 from ..tir.stmt import Allocate, AttrStmt, Block, BlockRealize, BufferStore, For, LetStmt
 from ..tir.walk import pre_order
 

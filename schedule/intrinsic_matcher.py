@@ -12,6 +12,7 @@ from typing import Any
 
 from ..tir.arith import Analyzer
 from ..tir.buffer import Buffer
+from ..tir.constants import is_const_int
 from ..tir.equal import plain
 from ..tir.expr import (
     Add,
@@ -23,21 +24,19 @@ from ..tir.expr import (
     Expr,
     FloatImm,
     IntImm,
-    IterVar,
     Let,
     Max,
     Min,
     Mul,
     Not,
     Ramp,
-    Range,
     Select,
     Shuffle,
     StringImm,
     Var,
-    is_const_int,
 )
 from ..tir.node import Node
+from ..tir.ranges import IterVar, Range
 from ..tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, IfThenElse, LetStmt, SeqStmt
 from ..tir.walk import pre_order, uses_var
 from .instantiate import index_as

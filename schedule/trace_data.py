@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..tir.constants import const, convert
 from ..tir.dtype import DType
-from ..tir.expr import Add, Expr, FloatImm, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, Var, const, convert
+from ..tir.expr import Add, Expr, FloatImm, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, Var
 from ..tir.parser import parse_expression
 from ..tir.parser.errors import ParseError
 from ..tir.printer_expr import ExprPrinter

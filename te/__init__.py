@@ -12,7 +12,7 @@ reducers reduce over a :func:`reduce_axis`, and :func:`create_prim_func` makes a
 :mod:`tilewright.te.ops` has operators that are written this way; :func:`create_schedule` makes TVM's classic schedules.
 """
 
-from ..tir.expr import cast, const
+from ..tir.constants import cast, const
 from ..tir.intrinsics.control_and_memory import if_then_else, likely
 from ..tir.intrinsics.fixed_point import q_multiply_shift, q_multiply_shift_per_axis
 from ..tir.intrinsics.float_operations import abs_ as abs

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ..tir.constants import const, convert
 from ..tir.dtype import DType
-from ..tir.expr import Expr, IntImm, IterVar, Range, Reduce, Var, const, convert
+from ..tir.expr import Expr, IntImm, Var
+from ..tir.ranges import IterVar, Range, Reduce
 from ..tir.walk import pre_order
 from .operation import ComputeOp, PlaceholderOp
 from .tensor import Tensor

@@ -26,25 +26,13 @@ from typing import Any
 from ..tir.analysis.access_regions import access_regions
 from ..tir.arith import Analyzer
 from ..tir.buffer import Buffer
+from ..tir.constants import const
 from ..tir.deep_recursion import with_room
 from ..tir.dtype import DType
-from ..tir.expr import (
-    BufferLoad,
-    Call,
-    Expr,
-    FloorDiv,
-    FloorMod,
-    IterVar,
-    Range,
-    Reduce,
-    Select,
-    TruncDiv,
-    TruncMod,
-    Var,
-    const,
-)
+from ..tir.expr import BufferLoad, Call, Expr, FloorDiv, FloorMod, Select, TruncDiv, TruncMod, Var
 from ..tir.function import PrimFunc, root_block
 from ..tir.index_width import widened, with_index_dtype
+from ..tir.ranges import IterVar, Range, Reduce
 from ..tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, Stmt, seq
 from ..tir.walk import free_vars, pre_order, replace_buffers, substitute, transform
 from .decided_conditions import within, without_decided

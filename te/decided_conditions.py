@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..tir.arith import Analyzer
-from ..tir.expr import And, BufferLoad, Call, CmpOp, Expr, IntImm, Not, Or, Range, Select, Var, const
+from ..tir.constants import const
+from ..tir.expr import And, BufferLoad, Call, CmpOp, Expr, IntImm, Not, Or, Select, Var
+from ..tir.ranges import Range
 from ..tir.walk import pre_order, transform
 from .tensor import ProducerLoad
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..tir.buffer import Buffer
-from ..tir.expr import Expr, IterVar, Reduce
+from ..tir.expr import Expr
+from ..tir.ranges import IterVar, Reduce
 from ..tir.stmt import Stmt
 from ..tir.walk import pre_order
 from .tensor import ProducerLoad, Tensor

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..tir.buffer import Buffer
-from ..tir.expr import BufferLoad, Expr, IterVar, Reduce, Var, is_const_int
+from ..tir.constants import is_const_int
+from ..tir.expr import BufferLoad, Expr, Var
 from ..tir.intrinsics.control_and_memory import if_then_else
+from ..tir.ranges import IterVar, Reduce
 from ..tir.stmt import BufferStore, LetStmt, Stmt, seq
 from ..tir.walk import substitute, vars_in
 from .operation import ComputeOp

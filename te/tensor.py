@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from ..tir.constants import convert
 from ..tir.dtype import DType
-from ..tir.expr import Expr, IntImm, IterVar, convert
+from ..tir.expr import Expr, IntImm
 from ..tir.node import node, nodes
 from ..tir.printer_expr import register_printer
+from ..tir.ranges import IterVar
 from ..tir.sizes import shape_text
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ access, in which order and under which conditions (:mod:`.analysis`), and count 
 from . import arith, op, walk
 from .annotations import register_annotation
 from .buffer import Buffer, BufferRegion, MatchBufferRegion, decl_buffer
+from .constants import const, convert, is_const_int
 from .difference import assert_structural_equal
 from .equal import structural_equal
 from .expr import (
@@ -30,7 +31,6 @@ from .expr import (
     Call,
     Cast,
     CmpOp,
-    CommReducer,
     Div,
     Expr,
     ExprLike,
@@ -38,7 +38,6 @@ from .expr import (
     FloorDiv,
     FloorMod,
     IntImm,
-    IterVar,
     Let,
     LogicalOp,
     Max,
@@ -48,8 +47,6 @@ from .expr import (
     Or,
     PrimExpr,
     Ramp,
-    Range,
-    Reduce,
     Select,
     Shuffle,
     StringImm,
@@ -57,9 +54,6 @@ from .expr import (
     TruncDiv,
     TruncMod,
     Var,
-    const,
-    convert,
-    is_const_int,
 )
 from .function import IRModule, PrimFunc
 from .interpret import interpret
@@ -67,6 +61,7 @@ from .interpret_expr import InterpretError
 from .parser import ParseError, parse
 from .printer_expr import register_printer
 from .program_key import structural_hash, workload_key
+from .ranges import CommReducer, IterVar, Range, Reduce
 from .stmt import (
     FOR_KINDS,
     Allocate,

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from .constants import as_exprs, const, convert, is_const_int
 from .dtype import DType
 from .equal import same
-from .expr import Add, BufferLoad, Expr, IntImm, Range, Var, as_exprs, const, convert, is_const_int
+from .expr import Add, BufferLoad, Expr, IntImm, Var
 from .node import Part, holds, matches, node, nodes, uses
+from .ranges import Range
 from .sizes import product, shape_text
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .expr import EQ, GE, GT, LE, LT, NE, And, Call, CmpOp, Expr, IntImm, Not, const
+from .constants import const
+from .expr import EQ, GE, GT, LE, LT, NE, And, Call, CmpOp, Expr, IntImm, Not
 
 _OPPOSITE: dict[type, type[CmpOp]] = {LT: GE, GE: LT, LE: GT, GT: LE, EQ: NE, NE: EQ}
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from .arith.normal_form.interval import EVERYTHING, Interval
 from .buffer import Buffer, BufferRegion, MatchBufferRegion
+from .constants import cast, is_const_int
 from .dtype import INDEX, DType, max_value, min_value
 from .expr import (
     Add,
@@ -26,23 +27,20 @@ from .expr import (
     FloorDiv,
     FloorMod,
     IntImm,
-    IterVar,
     Let,
     Max,
     Min,
     Mul,
     Ramp,
-    Range,
     Select,
     Sub,
     TruncDiv,
     TruncMod,
     Var,
-    cast,
-    is_const_int,
 )
 from .function import PrimFunc
 from .node_methods import map_tuple
+from .ranges import IterVar, Range
 from .sizes import WIDE
 from .stmt import Allocate, Block, BlockRealize, BufferStore, For, LetStmt, Stmt
 from .walk import distinct, pre_order

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from .buffer import BufferRegion
+from .constants import is_const_int
 from .deep_recursion import in_room, nesting
 from .dtype import max_value, min_value
-from .expr import BufferLoad, Call, IntImm, Var, is_const_int
+from .expr import BufferLoad, Call, IntImm, Var
 from .function import IRModule, PrimFunc
 from .interpret_expr import InterpretError
 from .interpret_memory import Memory, View

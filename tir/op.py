@@ -7,24 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from .arithmetic import make_binary, match_types
+from .constants import const, convert
 from .dtype import max_value, min_value
-from .expr import (
-    And,
-    Expr,
-    FloorDiv,
-    FloorMod,
-    Max,
-    Min,
-    Not,
-    Or,
-    Select,
-    TruncDiv,
-    TruncMod,
-    const,
-    convert,
-    make_binary,
-    match_types,
-)
+from .expr import And, Expr, FloorDiv, FloorMod, Max, Min, Not, Or, Select, TruncDiv, TruncMod
 
 
 def select(cond: Any, t: Any, f: Any) -> Expr:

@@ -17,12 +17,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .deep_recursion import with_room
-from .expr import CommReducer, Expr
+from .expr import Expr
 from .function import IRModule, PrimFunc
 from .node import set_renderer
 from .printer_expr import ExprPrinter
 from .printer_func import ProgramPrinter
 from .printer_stmt import SPELLINGS
+from .ranges import CommReducer
 from .stmt import Stmt
 
 _T_HEADER = "# from tilewright.tir import script as T\n\n"

@@ -11,9 +11,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from .arithmetic import FOLDED, make_binary
 from .buffer import Buffer, BufferRegion
 from .expr import (
-    FOLDED,
     Add,
     And,
     BinaryOp,
@@ -22,32 +22,28 @@ from .expr import (
     Call,
     Cast,
     CmpOp,
-    CommReducer,
     Div,
     Expr,
     FloatImm,
     FloorDiv,
     FloorMod,
     IntImm,
-    IterVar,
     Let,
     Max,
     Min,
     Not,
     Or,
     Ramp,
-    Range,
-    Reduce,
     Select,
     Shuffle,
     StringImm,
     TruncDiv,
     TruncMod,
     Var,
-    make_binary,
 )
 from .intrinsics import OPERATIONS, Operation, Spelling
 from .printer_names import Names
+from .ranges import CommReducer, IterVar, Range, Reduce
 
 ATOM = 13
 """The precedence of texts that never need parentheses."""

@@ -6,8 +6,9 @@ import keyword
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from .constants import is_const_int
 from .dtype import INDEX
-from .expr import Expr, IntImm, Var, is_const_int
+from .expr import Expr, IntImm, Var
 from .function import IRModule, PrimFunc
 from .printer_stmt import StmtPrinter
 from .stmt import BlockRealize, Stmt

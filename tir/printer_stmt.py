@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .buffer import Buffer, MatchBufferRegion
+from .constants import is_const_int
 from .dtype import INDEX
-from .expr import Expr, IntImm, IterVar, Var, is_const_int
+from .expr import Expr, IntImm, Var
 from .printer_expr import ExprPrinter, quote
+from .ranges import IterVar
 from .stmt import (
     Allocate,
     AssertStmt,

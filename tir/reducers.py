@@ -15,24 +15,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from .arithmetic import make_binary, match_types
+from .constants import const
 from .dtype import DType, max_value, min_value
-from .expr import (
-    Add,
-    And,
-    BinaryOp,
-    Cast,
-    Expr,
-    FloatImm,
-    IntImm,
-    Max,
-    Min,
-    Mul,
-    Or,
-    Select,
-    const,
-    make_binary,
-    match_types,
-)
+from .expr import Add, And, BinaryOp, Cast, Expr, FloatImm, IntImm, Max, Min, Mul, Or, Select
 from .intrinsics import Operation
 from .intrinsics.vector_operations import vector_reduce_add, vector_reduce_max, vector_reduce_min, vector_reduce_mul
 

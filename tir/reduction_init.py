@@ -11,9 +11,10 @@ from collections.abc import Sequence
 
 from .analysis.access_regions import access_regions
 from .arith import Analyzer, conjuncts
-from .expr import LT, BufferLoad, Expr, IntImm, IterVar, Var
+from .expr import LT, BufferLoad, Expr, IntImm, Var
 from .node import Node
 from .op import all_
+from .ranges import IterVar
 from .stmt import Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, Stmt, While
 from .walk import loads_and_stores, substitute, vars_in
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import prod
 
+from .constants import cast, const
 from .dtype import INDEX, max_value
-from .expr import Expr, IntImm, cast, const
+from .expr import Expr, IntImm
 
 WIDE = "int64"
 """The data type of indices that int32 does not hold."""

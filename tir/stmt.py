@@ -13,8 +13,9 @@ from dataclasses import field
 from typing import Any
 
 from .buffer import Buffer, BufferRegion, MatchBufferRegion
-from .expr import Expr, IntImm, IterVar, Var
+from .expr import Expr, IntImm, Var
 from .node import Node, binds, declares, holds, node, nodes, uses
+from .ranges import IterVar
 
 FOR_KINDS = ("serial", "parallel", "vectorized", "unrolled", "thread_binding")
 

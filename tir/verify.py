@@ -42,7 +42,6 @@ from .expr import (
     BufferLoad,
     Expr,
     IntImm,
-    IterVar,
     Let,
     LogicalOp,
     Var,
@@ -51,6 +50,7 @@ from .expression_types import TYPE_RULES, type_problem
 from .function import IRModule, PrimFunc
 from .printer import script
 from .printer_func import needs_root
+from .ranges import IterVar
 from .stmt import (
     Allocate,
     AssertStmt,

@@ -1,6 +1,7 @@
 """This module walks the IR: it iterates over nodes, or rewrites them.
 
->>> from tilewright.tir.expr import Var, Add, is_const_int, IntImm
+>>> from tilewright.tir.expr import Var, Add, IntImm
+>>> from tilewright.tir.constants import is_const_int
 >>> i = Var("i")
 >>> e = Add(i, IntImm(0))
 >>> transform(e, post=lambda n: n.a if isinstance(n, Add) and is_const_int(n.b, 0) else None) is i

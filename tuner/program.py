@@ -13,10 +13,11 @@ from ..tir.arith import Analyzer
 from ..tir.arith.normal_form.linear import Linear, collect
 from ..tir.buffer import Buffer
 from ..tir.equal import structural_equal
-from ..tir.expr import BinaryOp, BufferLoad, Call, Cast, CmpOp, Div, Expr, IntImm, LogicalOp, Range, Var
+from ..tir.expr import BinaryOp, BufferLoad, Call, Cast, CmpOp, Div, Expr, IntImm, LogicalOp, Var
 from ..tir.function import PrimFunc
 from ..tir.intrinsics import OPERATIONS
 from ..tir.program_key import structural_hash
+from ..tir.ranges import Range
 from ..tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
 from ..tir.walk import blocks_of, loads_and_stores, pre_order
 

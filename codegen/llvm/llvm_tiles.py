@@ -7,8 +7,9 @@ instructions stays in its register, and configures the registers once in front o
 
 from __future__ import annotations
 
+from ...tir.constants import const
 from ...tir.dtype import DType
-from ...tir.expr import Broadcast, BufferLoad, Call, Expr, Var, const
+from ...tir.expr import Broadcast, BufferLoad, Call, Expr, Var
 from ...tir.intrinsics.tile_operations import TILE_BYTES, TILE_DOTS, TILE_ROWS
 from ..lower.expand_dots import expand_dot
 from .llvm_scope import LlvmScope

@@ -8,14 +8,8 @@ from ...tir.analysis.access import Accesses, accesses_below
 from ...tir.annotations import ALIGN
 from ...tir.arith import Analyzer, eval_interval, loop_values
 from ...tir.buffer import Buffer
-from ...tir.expr import (
-    BufferLoad,
-    Call,
-    Expr,
-    IntImm,
-    Var,
-    const,
-)
+from ...tir.constants import const
+from ...tir.expr import BufferLoad, Call, Expr, IntImm, Var
 from ...tir.function import PrimFunc
 from ...tir.intrinsics.tile_operations import TILE_ROWS
 from ...tir.node import Node

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from ...tir.annotations import ALIGN
 from ...tir.arith import Analyzer, conjuncts
 from ...tir.buffer import Buffer
-from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var
+from ...tir.expr import BufferLoad, Expr, Var
 from ...tir.function import PrimFunc
 from ...tir.node import Node
+from ...tir.ranges import IterVar, Range
 from ...tir.stmt import Allocate, AttrStmt, Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, Stmt, While
 from ...tir.walk import pre_order, substitute, transform, vars_in
 from .stride_alignment import alignments_of

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ...tir.expr import Add, Call, Expr, FloatImm, Mul, Sub, const
+from ...tir.constants import const
+from ...tir.expr import Add, Call, Expr, FloatImm, Mul, Sub
 from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.walk import transform

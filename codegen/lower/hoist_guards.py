@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 from ...tir import op
 from ...tir.arith import Analyzer, conjuncts
+from ...tir.constants import const
 from ...tir.equal import structural_equal
-from ...tir.expr import And, Call, Expr, FloorDiv, FloorMod, IntImm, Select, Var, const
+from ...tir.expr import And, Call, Expr, FloorDiv, FloorMod, IntImm, Select, Var
 from ...tir.fresh_copy import fresh_copy
 from ...tir.function import PrimFunc
 from ...tir.index_types import index_like

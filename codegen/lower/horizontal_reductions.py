@@ -6,21 +6,9 @@ from collections.abc import Callable
 
 from ...tir import op
 from ...tir.arith import Analyzer, conjuncts
+from ...tir.constants import const
 from ...tir.equal import structural_equal
-from ...tir.expr import (
-    GT,
-    LT,
-    And,
-    BinaryOp,
-    Broadcast,
-    BufferLoad,
-    Call,
-    Expr,
-    IntImm,
-    Select,
-    Var,
-    const,
-)
+from ...tir.expr import GT, LT, And, BinaryOp, Broadcast, BufferLoad, Call, Expr, IntImm, Select, Var
 from ...tir.function import PrimFunc
 from ...tir.reducers import REDUCERS
 from ...tir.stmt import BufferStore, For, IfThenElse, Stmt

@@ -6,7 +6,8 @@ import math
 
 from ...tir.arith import Analyzer, linear_coefficients
 from ...tir.buffer import Buffer
-from ...tir.expr import Broadcast, BufferLoad, Call, Expr, IntImm, Min, Ramp, Var, const
+from ...tir.constants import const
+from ...tir.expr import Broadcast, BufferLoad, Call, Expr, IntImm, Min, Ramp, Var
 from ...tir.function import PrimFunc
 from ...tir.stmt import AssertStmt, BufferStore, Evaluate, For, IfThenElse, LetStmt, Stmt, While, seq
 from ...tir.walk import post_order, pre_order, replace_node, substitute, vars_in

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...tir.buffer import Buffer
-from ...tir.expr import BufferLoad, Expr, FloorDiv, FloorMod, IntImm, Var, const
+from ...tir.constants import const
+from ...tir.expr import BufferLoad, Expr, FloorDiv, FloorMod, IntImm, Var
 from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import BufferStore, For

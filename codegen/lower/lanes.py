@@ -5,21 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...tir.arith import Analyzer
-from ...tir.expr import (
-    Add,
-    BinaryOp,
-    Broadcast,
-    Cast,
-    Expr,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Mul,
-    Ramp,
-    Sub,
-    const,
-    make_binary,
-)
+from ...tir.arithmetic import make_binary
+from ...tir.constants import const
+from ...tir.expr import Add, BinaryOp, Broadcast, Cast, Expr, FloorDiv, FloorMod, IntImm, Mul, Ramp, Sub
 
 
 class NotVectorizable(Exception):

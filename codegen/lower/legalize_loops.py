@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ...tir import op
-from ...tir.expr import BufferLoad, IntImm, Var, const
+from ...tir.constants import const
+from ...tir.expr import BufferLoad, IntImm, Var
 from ...tir.fresh_copy import fresh_copy
 from ...tir.function import PrimFunc
 from ...tir.node import Node

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ...tir.arith import Analyzer
 from ...tir.conditions import negate
+from ...tir.constants import const
 from ...tir.dtype import DType
-from ...tir.expr import EQ, GE, GT, LE, LT, NE, And, Broadcast, Call, Cast, CmpOp, Expr, IntImm, Not, Ramp, const
+from ...tir.expr import EQ, GE, GT, LE, LT, NE, And, Broadcast, Call, Cast, CmpOp, Expr, IntImm, Not, Ramp
 from .lanes import first_and_last_lane, widen
 
 

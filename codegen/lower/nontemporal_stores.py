@@ -14,7 +14,8 @@ from typing import TypeGuard
 
 from ...tir.arith import Analyzer, linear_coefficients
 from ...tir.buffer import Buffer
-from ...tir.expr import BufferLoad, Call, Expr, IntImm, Var, const
+from ...tir.constants import const
+from ...tir.expr import BufferLoad, Call, Expr, IntImm, Var
 from ...tir.fresh_copy import fresh_copy
 from ...tir.function import PrimFunc
 from ...tir.node import Node

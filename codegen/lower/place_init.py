@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ...tir import op
-from ...tir.expr import Expr, IterVar
+from ...tir.expr import Expr
 from ...tir.function import PrimFunc
 from ...tir.node import Node
+from ...tir.ranges import IterVar
 from ...tir.reduction_init import start_in_front
 from ...tir.stmt import BlockRealize, IfThenElse, Stmt, seq
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from ...tir.analysis.access import Access, accesses_below
 from ...tir.arith import Analyzer, linear_coefficients
 from ...tir.buffer import Buffer
-from ...tir.expr import Expr, IntImm, Ramp, TruncDiv, const
+from ...tir.constants import const
+from ...tir.expr import Expr, IntImm, Ramp, TruncDiv
 from ...tir.node import Node
 from ...tir.stmt import For, Stmt, While
 from ...tir.walk import substitute, uses_var

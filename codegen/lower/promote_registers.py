@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...tir.buffer import Buffer
+from ...tir.constants import const
 from ...tir.equal import structural_equal
-from ...tir.expr import Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, Ramp, Select, Shuffle, Var, const
+from ...tir.expr import Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, Ramp, Select, Shuffle, Var
 from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import Allocate, BufferStore, For, LetStmt, Stmt, seq

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from ...tir.annotations import ALIGN, alignment_wishes
 from ...tir.buffer import Buffer
-from ...tir.expr import Expr, IntImm, const
+from ...tir.constants import const
+from ...tir.expr import Expr, IntImm
 from ...tir.stmt import Block
 
 Wish = tuple[int, int, int]

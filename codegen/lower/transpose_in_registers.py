@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from ...tir import op
 from ...tir.arith import Analyzer, conjuncts, linear_coefficients
-from ...tir.expr import And, Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, Not, Ramp, Var, const
+from ...tir.constants import const
+from ...tir.expr import And, Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, Not, Ramp, Var
 from ...tir.function import PrimFunc
 from ...tir.stmt import BufferStore, For, IfThenElse, LetStmt, Stmt, seq
 from ...tir.walk import pre_order, substitute, vars_in

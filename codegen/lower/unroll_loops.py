@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer
-from ...tir.expr import Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, Let, Ramp, Shuffle, Var, const
+from ...tir.constants import const
+from ...tir.expr import Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, Let, Ramp, Shuffle, Var
 from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, Stmt, seq

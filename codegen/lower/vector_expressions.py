@@ -7,6 +7,7 @@ from typing import Any
 
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer
+from ...tir.constants import const
 from ...tir.expr import (
     And,
     BinaryOp,
@@ -23,7 +24,6 @@ from ...tir.expr import (
     Shuffle,
     StringImm,
     Var,
-    const,
 )
 from ...tir.intrinsics import Lanes, lanes_of_call
 from ...tir.walk import pre_order, substitute, uses_var, vars_in

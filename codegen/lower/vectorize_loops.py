@@ -11,7 +11,8 @@ from contextlib import suppress
 from typing import Any
 
 from ...tir.arith import loop_values
-from ...tir.expr import And, BufferLoad, Call, Expr, IntImm, Not, Ramp, const
+from ...tir.constants import const
+from ...tir.expr import And, BufferLoad, Call, Expr, IntImm, Not, Ramp
 from ...tir.function import PrimFunc
 from ...tir.stmt import Allocate, AttrStmt, BufferStore, Evaluate, For, IfThenElse, LetStmt, SeqStmt, Stmt, seq
 from ...tir.walk import pre_order, uses_var

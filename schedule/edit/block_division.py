@@ -12,7 +12,9 @@ from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.tree import Tree
 from ...tir.arith import Analyzer, Division, conjuncts, detect_iter_map, divide_subspace, eval_interval
 from ...tir.buffer import Buffer, BufferRegion
-from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, const, is_const_int
+from ...tir.constants import const, is_const_int
+from ...tir.expr import BufferLoad, Expr, IntImm, Var
+from ...tir.ranges import IterVar, Range
 from ...tir.reason import Reason
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
 from ...tir.walk import loads_and_stores, pre_order, substitute, uses_var

@@ -17,8 +17,10 @@ from ...tir.analysis.scope import Scope, bindings
 from ...tir.analysis.tree import Tree, symbols_of
 from ...tir.arith import Analyzer, conjuncts
 from ...tir.buffer import Buffer, BufferRegion
-from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, const, is_const_int
+from ...tir.constants import const, is_const_int
+from ...tir.expr import BufferLoad, Expr, IntImm, Var
 from ...tir.op import max_
+from ...tir.ranges import IterVar, Range
 from ...tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, Stmt
 from ...tir.walk import pre_order, substitute
 from ..errors import ScheduleError

@@ -11,7 +11,8 @@ from ...tir.analysis.region_cover import covers_domain, why_not_covered
 from ...tir.analysis.scope import Scope, is_output_block
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.buffer import BufferRegion
-from ...tir.expr import BufferLoad, Expr, Var, cast, is_const_int
+from ...tir.constants import cast, is_const_int
+from ...tir.expr import BufferLoad, Expr, Var
 from ...tir.expr_length import inlined_length
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt

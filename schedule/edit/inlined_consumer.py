@@ -14,8 +14,9 @@ from ...tir.analysis.tree import Tree, tree_of
 from ...tir.arith import Analyzer, conjuncts
 from ...tir.arith.itermap import invert
 from ...tir.buffer import Buffer
+from ...tir.constants import cast
 from ...tir.equal import structural_equal
-from ...tir.expr import BufferLoad, Expr, Var, cast
+from ...tir.expr import BufferLoad, Expr, Var
 from ...tir.function import PrimFunc
 from ...tir.op import all_
 from ...tir.reason import Reason

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from ...tir.analysis.footprint import Ends
 from ...tir.arith import Analyzer, conjuncts
 from ...tir.arith.itermap import without_low_digits
-from ...tir.expr import Expr, IntImm, Range, Var, const, is_const_int
+from ...tir.constants import const, is_const_int
+from ...tir.expr import Expr, IntImm, Var
 from ...tir.op import all_
+from ...tir.ranges import Range
 from ...tir.stmt import Block, BlockRealize, For, Stmt
 from ...tir.walk import substitute
 

@@ -13,8 +13,10 @@ from ...tir.analysis.scope import Scope, is_output_block
 from ...tir.analysis.tree import Tree, blocks_below, tree_of
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer
-from ...tir.expr import Expr, IterVar, Range, Var, is_const_int
+from ...tir.constants import is_const_int
+from ...tir.expr import Expr, Var
 from ...tir.function import PrimFunc
+from ...tir.ranges import IterVar, Range
 from ...tir.stmt import BlockRealize, For
 from ...tir.walk import substitute, uses_var
 from ..errors import ScheduleError, bad_argument, require

@@ -9,8 +9,9 @@ from ...tir.analysis.footprint import exact_box
 from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.tree import Tree, blocks_below, symbols_of, tree_of
 from ...tir.arith import conjuncts
-from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var
+from ...tir.expr import BufferLoad, Expr, Var
 from ...tir.function import PrimFunc
+from ...tir.ranges import IterVar, Range
 from ...tir.reduction_init import start_in_front
 from ...tir.stmt import Block, BlockRealize, For, Stmt
 from ...tir.walk import pre_order, substitute, uses_var

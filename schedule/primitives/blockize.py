@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from ...tir.analysis.tree import Tree, blocks_below, tree_of, unique_block_name
 from ...tir.buffer import BufferRegion
 from ...tir.equal import structural_equal
-from ...tir.expr import Expr, IterVar, Var
+from ...tir.expr import Expr, Var
 from ...tir.function import PrimFunc
+from ...tir.ranges import IterVar
 from ...tir.stmt import Block, BlockRealize, For, SeqStmt, Stmt, seq
 from ...tir.walk import substitute
 from ..edit.block_division import DividedBlock, divide_block, nest_again, outer_regions, union_regions

@@ -7,8 +7,9 @@ from typing import Any
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.annotations import ALIGN, alignment_wishes
 from ...tir.buffer import Buffer
+from ...tir.constants import cast
 from ...tir.dtype import DType
-from ...tir.expr import BufferLoad, Var, cast
+from ...tir.expr import BufferLoad, Var
 from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import BlockRealize, BufferStore

@@ -12,9 +12,11 @@ from ...tir.analysis.tree import Tree, tree_of, unique_block_name
 from ...tir.arith import Analyzer, conjuncts, linear_coefficients
 from ...tir.arith.itermap import without_low_digits
 from ...tir.buffer import BufferRegion
-from ...tir.expr import GE, GT, LE, LT, Call, Expr, FloatImm, IntImm, IterVar, Range, Var, const, is_const_int
+from ...tir.constants import const, is_const_int
+from ...tir.expr import GE, GT, LE, LT, Call, Expr, FloatImm, IntImm, Var
 from ...tir.function import PrimFunc
 from ...tir.op import all_
+from ...tir.ranges import IterVar, Range
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ...tir.walk import substitute, uses_var
 from ..errors import ScheduleError

@@ -7,9 +7,10 @@ from ...tir.analysis.scope import buffers_of
 from ...tir.analysis.tree import blocks_below, tree_of, unique_block_name
 from ...tir.arith import conjuncts
 from ...tir.buffer import Buffer, BufferRegion
-from ...tir.expr import IterVar, Var
+from ...tir.expr import Var
 from ...tir.function import PrimFunc
 from ...tir.op import all_
+from ...tir.ranges import IterVar
 from ...tir.stmt import Block, BlockRealize, For, Stmt, seq
 from ...tir.walk import loads_and_stores, substitute
 from ..edit.reduction_loops import check_sweep, is_reduce_loop, is_spatial_loop, mentions

@@ -12,9 +12,11 @@ from ...tir.analysis.scope import bare_loads, region_of
 from ...tir.analysis.tree import Tree, blocks_below, tree_of, unique_block_name
 from ...tir.arith import Analyzer, eval_interval
 from ...tir.buffer import Buffer, BufferRegion
-from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, const
+from ...tir.constants import const
+from ...tir.expr import BufferLoad, Expr, IntImm, Var
 from ...tir.fresh_copy import fresh_copy
 from ...tir.function import PrimFunc
+from ...tir.ranges import IterVar, Range
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ...tir.walk import pre_order, substitute, transform, uses_var, vars_in
 from ..errors import ScheduleError

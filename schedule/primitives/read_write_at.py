@@ -13,9 +13,11 @@ from ...tir.analysis.scope import buffers_of
 from ...tir.analysis.tree import Tree, blocks_below, tree_of
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer, BufferRegion
-from ...tir.expr import BufferLoad, IterVar, Range, Var, const
+from ...tir.constants import const
+from ...tir.expr import BufferLoad, Var
 from ...tir.function import PrimFunc
 from ...tir.op import max_, min_
+from ...tir.ranges import IterVar, Range
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt, seq
 from ...tir.walk import post_order, replace_buffers, substitute, uses_var
 from ..edit.copy_stage import CopyRequest

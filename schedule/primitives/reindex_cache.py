@@ -13,9 +13,10 @@ from ...tir.analysis.tree import Tree, symbols_of
 from ...tir.arith import Analyzer, conjuncts
 from ...tir.buffer import Buffer
 from ...tir.equal import same
-from ...tir.expr import BufferLoad, Expr, IterVar, Range
+from ...tir.expr import BufferLoad, Expr
 from ...tir.function import PrimFunc
 from ...tir.op import all_
+from ...tir.ranges import IterVar, Range
 from ...tir.stmt import Block, BlockRealize, Stmt
 from ...tir.walk import substitute, uses_var
 from ..edit.copied_element import (

@@ -12,10 +12,12 @@ from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.tree import Tree, blocks_below, tree_of, unique_block_name
 from ...tir.arith import conjuncts
 from ...tir.buffer import Buffer, BufferRegion
-from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var, is_const_int
+from ...tir.constants import is_const_int
+from ...tir.expr import BufferLoad, Expr, Var
 from ...tir.function import PrimFunc
 from ...tir.intrinsics.control_and_memory import if_then_else
 from ...tir.op import all_
+from ...tir.ranges import IterVar, Range
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ...tir.walk import pre_order, substitute, transform, uses_var
 from ..edit.known_reduction import Reduction, combined, reduction_of, stores_of

@@ -9,8 +9,10 @@ from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer, BufferRegion, MatchBufferRegion
-from ...tir.expr import Expr, IntImm, Range, Var, const
+from ...tir.constants import const
+from ...tir.expr import Expr, IntImm, Var
 from ...tir.function import PrimFunc
+from ...tir.ranges import Range
 from ...tir.stmt import Block, BlockRealize, For, Stmt
 from ..edit.blockized_loops import blockized
 from ..errors import ScheduleError, nearest

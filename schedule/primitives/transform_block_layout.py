@@ -6,8 +6,10 @@ from typing import Any
 
 from ...tir.analysis.tree import symbols_of, tree_of
 from ...tir.buffer import BufferRegion, MatchBufferRegion
-from ...tir.expr import IterVar, Range, Var, const
+from ...tir.constants import const
+from ...tir.expr import Var
 from ...tir.function import PrimFunc
+from ...tir.ranges import IterVar, Range
 from ...tir.stmt import BlockRealize
 from ...tir.walk import pre_order, substitute
 from ..edit.index_map_arguments import has_trivial_bindings, prepared_map, sized_analyzer, tidy

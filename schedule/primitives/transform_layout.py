@@ -11,8 +11,9 @@ from ...tir.analysis.tree import symbols_of, tree_of
 from ...tir.arith import Analyzer, bind_sizes
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.dtype import max_value
-from ...tir.expr import BufferLoad, Expr, Range, Var
+from ...tir.expr import BufferLoad, Expr, Var
 from ...tir.function import PrimFunc
+from ...tir.ranges import Range
 from ...tir.sizes import shape_text
 from ...tir.stmt import Block, BufferStore, For
 from ..edit.buffer_arguments import home_of, named_buffer

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...tir.expr import Expr, cast, const
+from ...tir.constants import cast, const
+from ...tir.expr import Expr
 from ...tir.op import all_
 from ..compute import compute
 from ..reduce import max_, reduce_axis, sum_

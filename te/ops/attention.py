@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...tir.expr import Expr, IntImm, Range, cast, const
+from ...tir.constants import cast, const
+from ...tir.expr import Expr, IntImm
 from ...tir.intrinsics.control_and_memory import if_then_else
 from ...tir.intrinsics.float_operations import rsqrt
+from ...tir.ranges import Range
 from ..compute import compute
 from ..reduce import reduce_axis, sum_
 from ..tensor import Tensor

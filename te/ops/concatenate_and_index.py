@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...tir.expr import Expr, const, convert
+from ...tir.constants import const, convert
+from ...tir.expr import Expr
 from ...tir.intrinsics.control_and_memory import if_then_else
 from ...tir.op import max_, min_, select
 from ..compute import as_shape, compute

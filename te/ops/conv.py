@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...tir.expr import Expr, IntImm, Range, cast
+from ...tir.constants import cast
+from ...tir.expr import Expr, IntImm
+from ...tir.ranges import Range
 from ..compute import compute
 from ..reduce import reduce_axis, sum_
 from ..tensor import Tensor

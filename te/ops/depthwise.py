@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...tir.expr import Expr, cast, const
+from ...tir.constants import cast, const
+from ...tir.expr import Expr
 from ..compute import compute
 from ..reduce import reduce_axis, sum_
 from ..tensor import Tensor

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ...tir.expr import Expr, cast, const
+from ...tir.constants import cast, const
+from ...tir.expr import Expr
 from ...tir.intrinsics import Operation
 from ...tir.intrinsics import float_operations as operations
 from ...tir.intrinsics.control_and_memory import if_then_else

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...tir.constants import cast, const
 from ...tir.dtype import min_value
-from ...tir.expr import Expr, IntImm, cast, const
+from ...tir.expr import Expr, IntImm
 from ...tir.op import max_ as larger
 from ...tir.op import min_ as smaller
 from ..compute import compute

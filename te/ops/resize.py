@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...tir.expr import Expr, IntImm, cast, const
+from ...tir.constants import cast, const
+from ...tir.expr import Expr, IntImm
 from ...tir.op import max_, min_, select
 from ..compute import compute
 from ..tensor import Tensor

@@ -85,7 +85,7 @@ def test_dot2(target, lanes):
 
 
 def test_dots_of_unlike_types_are_no_dots():
-    from tilewright.tir.expr import const
+    from tilewright.tir.constants import const
 
     with pytest.raises(TypeError, match="takes int32x4, uint8x16, int8x16, not int32x4, int8x16, int8x16"):
         dot4_u8i8(const(0, "int32x4"), const(0, "int8x16"), const(0, "int8x16"))

@@ -17,7 +17,7 @@ from tilewright.codegen.machine import cpu as cpu_module
 from tilewright.codegen.runtime.runtime_ir import runtime_ir
 from tilewright.schedule import Schedule, TensorIntrin
 from tilewright.tir import assert_structural_equal, parse, verify
-from tilewright.tir.expr import const
+from tilewright.tir.constants import const
 from tilewright.tir.interpret import interpret
 from tilewright.tir.intrinsics.tile_operations import tile_dot2_bf16, tile_dot4, tile_load, tile_store
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from tilewright.schedule import Schedule
 from tilewright.tir.analysis.tree import symbols_of
-from tilewright.tir.expr import IterVar, Var
+from tilewright.tir.expr import Var
+from tilewright.tir.ranges import IterVar
 from tilewright.tir.stmt import Block
 from tilewright.tir.walk import substitute
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from tilewright import te
 from tilewright.tir.arith import simplify
+from tilewright.tir.constants import const
 from tilewright.tir.dtype import max_value, min_value
-from tilewright.tir.expr import Expr, IntImm, Var, const
+from tilewright.tir.expr import Expr, IntImm, Var
 from tilewright.tir.op import max_, min_
 from tilewright.tir.walk import substitute
 

@@ -17,8 +17,9 @@ import numpy as np
 
 from tilewright import te
 from tilewright.tir.buffer import Buffer
+from tilewright.tir.constants import const
 from tilewright.tir.dtype import to_numpy
-from tilewright.tir.expr import Expr, IntImm, Var, const
+from tilewright.tir.expr import Expr, IntImm, Var
 from tilewright.tir.function import PrimFunc
 from tilewright.tir.index_width import with_index_dtype
 from tilewright.tir.stmt import Block, For, Stmt

@@ -13,7 +13,7 @@ from tilewright.schedule import trace_renaming
 from tilewright.schedule.primitive import REGISTRY
 from tilewright.schedule.primitives import compute_at, decompose_reduction, split_fuse
 from tilewright.tir import buffer, const, structural_equal, verify
-from tilewright.tir.expr import cast
+from tilewright.tir.constants import cast
 from tilewright.tir.interpret import interpret
 
 from . import STEPS, Chain, Failure, all_steps, chain_workers, random_program, run_chain, shrink

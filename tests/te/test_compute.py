@@ -6,7 +6,8 @@ import pytest
 from tilewright import te
 from tilewright.tir import script as T
 from tilewright.tir import structural_equal
-from tilewright.tir.expr import EQ, Call, IntImm, Reduce, Var
+from tilewright.tir.expr import EQ, Call, IntImm, Var
+from tilewright.tir.ranges import Reduce
 
 
 @pytest.fixture

@@ -4,7 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from tilewright.tir import Add, Buffer, Expr, For, IntImm, Let, PrimFunc, Reduce, SeqStmt, Var, expr, parse, stmt
+from tilewright.tir import (
+    Add,
+    Buffer,
+    Expr,
+    For,
+    IntImm,
+    Let,
+    PrimFunc,
+    Reduce,
+    SeqStmt,
+    Var,
+    expr,
+    parse,
+    ranges,
+    stmt,
+)
 from tilewright.tir.expr import Select
 from tilewright.tir.function import IRModule
 from tilewright.tir.node import Node, Part, holds, node, nodes
@@ -37,7 +52,7 @@ def test_every_class_declares_fields_that_it_has() -> None:
 
 
 def test_each_field_that_holds_expressions_is_declared() -> None:
-    for module in (expr, stmt):
+    for module in (expr, ranges, stmt):
         for cls in vars(module).values():
             if isinstance(cls, type) and issubclass(cls, Node) and cls.__module__ == module.__name__:
                 declared = {name for _, name in cls.parts}
@@ -109,9 +124,9 @@ def test_buffers_are_replaced_wherever_they_are_used() -> None:
 
 
 def test_reductions_bind_their_axes_apart() -> None:
-    k = expr.IterVar(expr.Range.from_extent(4), Var("k"), "reduce")
+    k = ranges.IterVar(ranges.Range.from_extent(4), Var("k"), "reduce")
     x, y = Var("x", "float32"), Var("y", "float32")
-    reducer = expr.CommReducer((x,), (y,), (Add(x, y),), (expr.FloatImm(0.0),))
+    reducer = ranges.CommReducer((x,), (y,), (Add(x, y),), (expr.FloatImm(0.0),))
     e = Reduce(reducer, (expr.FloatImm(1.0),), (k,), IntImm(1, "bool"))
     assert e.bound_vars() == (x, y, k.var)
     assert e.children() == (e.source[0], e.condition)
@@ -128,7 +143,7 @@ class _Pair(Expr):
 
 @node
 class _Held(Expr):
-    pair: expr.Range
+    pair: ranges.Range
     dtype: str = "int32"
 
     parts = holds("pair")
@@ -136,7 +151,7 @@ class _Held(Expr):
 
 def test_a_new_class_is_walked_by_its_declaration() -> None:
     x, y = Var("x"), Var("y")
-    e = Add(_Pair(x, (y, x)), _Held(expr.Range(x, y)))
+    e = Add(_Pair(x, (y, x)), _Held(ranges.Range(x, y)))
     assert list(pre_order(e))[2:5] == [x, y, x]
     assert substitute(e, {x: y}).a.rest == (y, y)
     assert substitute(e, {x: y}).b.pair.min is y
@@ -149,4 +164,4 @@ def test_nodes_are_frozen_and_count_their_arguments() -> None:
     with pytest.raises(TypeError):
         Add(Var("x"))  # type: ignore[call-arg]
     assert IRModule({}).attrs == {}
-    assert repr(expr.Range(IntImm(0), IntImm(4))) == "Range(min=0, extent=4)"
+    assert repr(ranges.Range(IntImm(0), IntImm(4))) == "Range(min=0, extent=4)"

@@ -26,8 +26,8 @@ from tilewright.tir import (
     decl_buffer,
 )
 from tilewright.tir.arith import Analyzer
+from tilewright.tir.arithmetic import make_binary
 from tilewright.tir.dtype import DType
-from tilewright.tir.expr import make_binary
 from tilewright.tir.interpret_expr import ExprCompiler
 from tilewright.tir.interpret_memory import Memory
 from tilewright.tir.intrinsics.integer_operations import popcount

@@ -6,8 +6,9 @@ import random
 import pytest
 
 from tilewright.tir.arith import divide_subspace
-from tilewright.tir.expr import IntImm, Range, Var
+from tilewright.tir.expr import IntImm, Var
 from tilewright.tir.interpret_expr import ExprCompiler
+from tilewright.tir.ranges import Range
 from tilewright.tir.reason import Reason
 
 

@@ -15,7 +15,8 @@ from typing import Any
 
 from ..arith import conjuncts
 from ..buffer import Buffer, BufferRegion, MatchBufferRegion
-from ..expr import And, BufferLoad, Call, Expr, IntImm, Let, Not, Or, Var, const
+from ..constants import const
+from ..expr import And, BufferLoad, Call, Expr, IntImm, Let, Not, Or, Var
 from ..intrinsics import Effect, effect_of
 from ..stmt import (
     Allocate,

@@ -16,6 +16,7 @@ from typing import Any
 from ..arith import Analyzer
 from ..arith.normal_form.linear import difference
 from ..buffer import Buffer, BufferRegion
+from ..constants import const
 from ..expr import (
     Add,
     Broadcast,
@@ -30,14 +31,13 @@ from ..expr import (
     Min,
     Mul,
     Ramp,
-    Range,
     Select,
     Sub,
     Var,
-    const,
 )
 from ..index_types import INDEX_TYPES
 from ..op import max_, min_
+from ..ranges import Range
 from ..stmt import BlockRealize, For, Stmt
 from ..walk import pre_order, uses_var
 from .access import Access, Accesses, accesses_below

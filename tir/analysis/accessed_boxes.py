@@ -6,8 +6,9 @@ from collections.abc import Set
 from typing import Any
 
 from ..buffer import BufferRegion
-from ..expr import BufferLoad, Call, Expr, Range, Var
+from ..expr import BufferLoad, Call, Expr, Var
 from ..function import PrimFunc
+from ..ranges import Range
 from ..reason import Reason
 from ..stmt import Stmt
 from ..walk import transform

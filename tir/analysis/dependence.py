@@ -18,7 +18,9 @@ from typing import Any
 from ..arith import Analyzer, linear_coefficients
 from ..arith.itermap import DigitSum, write_digits
 from ..buffer import Buffer
-from ..expr import Expr, IntImm, Range, Var, const, is_const_int
+from ..constants import const, is_const_int
+from ..expr import Expr, IntImm, Var
+from ..ranges import Range
 from ..stmt import For
 from ..walk import substitute
 from .access import Access

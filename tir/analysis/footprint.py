@@ -18,8 +18,10 @@ from dataclasses import dataclass
 from ..arith import Analyzer, eval_interval, lies_between, linear_coefficients
 from ..arith.inequality import as_bound
 from ..arith.itermap import value_count, with_digit_variables
-from ..expr import BufferLoad, Expr, FloorDiv, FloorMod, IntImm, Range, Var, const, is_const_int
+from ..constants import const, is_const_int
+from ..expr import BufferLoad, Expr, FloorDiv, FloorMod, IntImm, Var
 from ..op import max_, min_
+from ..ranges import Range
 from ..stmt import For
 from ..walk import pre_order, substitute, uses_var
 from .access import Access

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..arith import Analyzer, bind_sizes
-from ..expr import Expr, IterVar, Range, Var, is_const_int
+from ..constants import is_const_int
+from ..expr import Expr, Var
+from ..ranges import IterVar, Range
 from ..stmt import Block, For, Stmt
 from ..walk import pre_order
 from .tree import Tree, symbols_of

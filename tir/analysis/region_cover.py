@@ -12,7 +12,8 @@ from contextlib import ExitStack
 from ..arith import Analyzer, conjuncts, eval_interval
 from ..arith.itermap import invert
 from ..buffer import Buffer
-from ..expr import Add, Expr, FloorDiv, IntImm, IterVar, Max, Min, Range, Sub, Var
+from ..expr import Add, Expr, FloorDiv, IntImm, Max, Min, Sub, Var
+from ..ranges import IterVar, Range
 from ..reason import Reason
 from ..stmt import BlockRealize, For, IfThenElse, While
 from ..walk import pre_order, substitute, uses_var

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..arith import Analyzer, eval_interval, linear_coefficients
 from ..arith.itermap import digit_of
-from ..expr import Expr, IntImm, IterVar, Range, Var, is_const_int
+from ..constants import is_const_int
+from ..expr import Expr, IntImm, Var
 from ..op import max_, min_
+from ..ranges import IterVar, Range
 from ..walk import uses_var
 from .access import Access
 from .footprint import Ends

@@ -16,7 +16,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from ..buffer import Buffer, BufferRegion
-from ..expr import BufferLoad, Expr, IntImm, IterVar, Var
+from ..expr import BufferLoad, Expr, IntImm, Var
+from ..ranges import IterVar
 from ..reason import Reason
 from ..stmt import Block, BlockRealize, BufferStore, Stmt, While
 from ..walk import loads_and_stores, pre_order

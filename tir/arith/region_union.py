@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..arithmetic import match_types
 from ..buffer import BufferRegion
 from ..dtype import DType
-from ..expr import Range, match_types
+from ..ranges import Range
 from .analyzer import Analyzer
 from .normal_form.floor_division import join_splits, minimum
 from .normal_form.polynomial import Poly, add

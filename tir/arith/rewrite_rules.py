@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from ..arithmetic import make_binary
 from ..conditions import negate
+from ..constants import const
 from ..dtype import DType
 from ..equal import same
 from ..expr import (
@@ -48,8 +50,6 @@ from ..expr import (
     Sub,
     TruncDiv,
     TruncMod,
-    const,
-    make_binary,
 )
 from ..intrinsics import OPERATIONS, Lanes
 

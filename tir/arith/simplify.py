@@ -6,9 +6,10 @@ from typing import Any
 
 from ..conditions import logical_not
 from ..deep_recursion import with_room
-from ..expr import BufferLoad, Expr, IntImm, Range, Var
+from ..expr import BufferLoad, Expr, IntImm, Var
 from ..function import IRModule, PrimFunc
 from ..node_methods import map_tuple
+from ..ranges import Range
 from ..stmt import (
     Allocate,
     AssertStmt,

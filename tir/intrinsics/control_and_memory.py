@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..expr import Expr, convert, match_types
+from ..arithmetic import match_types
+from ..constants import convert
+from ..expr import Expr
 from .operation import Effect, Lanes, Operation, Spelling
 from .type_rules import (
     address,

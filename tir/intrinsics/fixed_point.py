@@ -7,8 +7,10 @@ in int64, ``x`` is shifted left, multiplied by ``y``, half of the last kept bit 
 
 from __future__ import annotations
 
+from ..arithmetic import make_binary
+from ..constants import cast, const
 from ..dtype import DType
-from ..expr import NE, Broadcast, Call, Expr, Max, Select, cast, const, make_binary
+from ..expr import NE, Broadcast, Call, Expr, Max, Select
 from .operation import Operation
 from .type_rules import fixed_point_product
 

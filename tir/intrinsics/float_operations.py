@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ..arithmetic import match_types
+from ..constants import as_exprs, cast, const, convert
 from ..dtype import DType
-from ..expr import Call, Expr, Select, as_exprs, cast, const, convert, match_types
+from ..expr import Call, Expr, Select
 from .numpy_meaning import erf as erf_of
 from .numpy_meaning import fused, in_float64, on_integers, table_lookup, truth
 from .numpy_meaning import sigmoid as sigmoid_of

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..expr import And, BinaryOp, Expr, Not, Or, as_exprs, convert, match_types
+from ..arithmetic import match_types
+from ..constants import as_exprs, convert
+from ..expr import And, BinaryOp, Expr, Not, Or
 from .numpy_meaning import leading_zeros, on_integers, ones, same_bits, shifted_right
 from .operation import Operation, Spelling
 from .type_rules import bits, integers

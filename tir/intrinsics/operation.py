@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from ..constants import as_exprs
 from ..dtype import DType
-from ..expr import Call, Expr, as_exprs
+from ..expr import Call, Expr
 
 TypeRule = Callable[[Sequence[Expr], "str | None"], str]
 """``rule(arguments, wanted)`` returns the type of the result, and raises TypeError for unfit arguments.

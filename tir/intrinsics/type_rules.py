@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..dtype import DType, is_bool, is_float, is_int
+from ..dtype import DType
 from ..expr import BufferLoad, Expr, FloatImm, IntImm, StringImm
 from .operation import TypeRule
 
@@ -33,11 +33,11 @@ def _int_or_bool(dtype: DType) -> bool:
     return dtype.is_int or dtype.is_bool
 
 
-floats = same(is_float, "floats of one type")
-integers = same(is_int, "integers of one type")
+floats = same(lambda t: t.is_float, "floats of one type")
+integers = same(lambda t: t.is_int, "integers of one type")
 bits = same(_int_or_bool, "integers or bools of one type")
-numbers = same(lambda dtype: DType(dtype).is_int or DType(dtype).is_float, "numbers")
-condition = same(is_bool, "a bool")
+numbers = same(lambda t: t.is_int or t.is_float, "numbers")
+condition = same(lambda t: t.is_bool, "a bool")
 anything = same(lambda dtype: True, "values of one type")
 
 

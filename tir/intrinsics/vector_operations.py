@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtype import DType, is_float
+from ..dtype import DType
 from .numpy_meaning import always, on_lanes
 from .numpy_meaning import dot2_bf16 as sum_of_two
 from .numpy_meaning import dot4_u8i8 as sum_of_four
@@ -16,7 +16,7 @@ from .type_rules import combined_lanes, dot_product, half_the_lanes
 
 def _reduction(name: str, what: str, reduce: Any, only_floats: bool = False) -> Operation:
     meaning = f"the {what} of the lanes of one vector, in no stated order; r lanes of the result combine r equal parts"
-    rule = combined_lanes(is_float, "floats") if only_floats else combined_lanes(_is_number, "numbers")
+    rule = combined_lanes(lambda t: t.is_float, "floats") if only_floats else combined_lanes(_is_number, "numbers")
     return Operation(f"vector_reduce_{name}", ("vector",), meaning, rule, evaluate=on_lanes(reduce), lanes=Lanes.NEVER)
 
 

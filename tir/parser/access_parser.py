@@ -8,8 +8,10 @@ from typing import Any
 from ..arith import Analyzer
 from ..arith.normal_form.linear import difference
 from ..buffer import Buffer, BufferRegion, decl_buffer
+from ..constants import const, is_const_int
 from ..dtype import INDEX, DType
-from ..expr import Broadcast, BufferLoad, Call, Expr, FloorDiv, FloorMod, IntImm, Ramp, Range, Var, const, is_const_int
+from ..expr import Broadcast, BufferLoad, Call, Expr, FloorDiv, FloorMod, IntImm, Ramp, Var
+from ..ranges import Range
 from ..vocabulary import TypeWord
 from .parser_base import ParserBase
 from .parser_values import BufferMethod

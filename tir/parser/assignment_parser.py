@@ -7,8 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ..buffer import Buffer
+from ..constants import cast, convert
 from ..dtype import DType
-from ..expr import Broadcast, Cast, Expr, IntImm, IterVar, Var, cast, convert
+from ..expr import Broadcast, Cast, Expr, IntImm, Var
+from ..ranges import IterVar
 from ..stmt import Allocate, BufferStore, LetStmt, Stmt
 from ..vocabulary import TypeWord, Word
 from .block_parser import BUFFER_ARGS

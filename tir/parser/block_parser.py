@@ -9,8 +9,10 @@ from typing import Any
 
 from ..analysis.access_regions import access_regions
 from ..buffer import Buffer, BufferRegion, MatchBufferRegion
+from ..constants import const, convert
 from ..equal import plain
-from ..expr import Expr, IntImm, IterVar, Range, Var, const, convert
+from ..expr import Expr, IntImm, Var
+from ..ranges import IterVar, Range
 from ..stmt import Block, BlockRealize, Stmt
 from .expression_parser import ExprParser
 

@@ -12,12 +12,15 @@ from types import ModuleType
 from typing import Any
 
 from .. import expr as E
+from ..arithmetic import match_types
 from ..buffer import Buffer
+from ..constants import convert
 from ..dtype import INDEX
-from ..expr import CommReducer, Expr, IntImm, IterVar, Var, convert
+from ..expr import Expr, IntImm, Var
 from ..intrinsics import Operation
 from ..intrinsics.control_and_memory import if_then_else
 from ..intrinsics.float_operations import pow_
+from ..ranges import CommReducer, IterVar
 from ..vocabulary import FUNCTIONS, TypeWord, Word
 from ..vocabulary.expression_words import TYPED, call_intrin
 from .access_parser import AccessParser
@@ -158,7 +161,7 @@ class ExprParser(AccessParser):
             cls, on_python = _COMPARE[type(op)]
             right = _element(self.eval(right_node))
             if isinstance(left, Expr) or isinstance(right, Expr):
-                parts.append(cls(*self.guarded(node, E.match_types, left, right)))
+                parts.append(cls(*self.guarded(node, match_types, left, right)))
             else:
                 parts.append(self.guarded(node, on_python, left, right))
             left = right

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from ..constants import const
 from ..dtype import DType
 from ..equal import plain
-from ..expr import IntImm, Range, Var, const
+from ..expr import IntImm, Var
+from ..ranges import Range
 from ..stmt import For, Stmt, While
 from ..vocabulary import Word
 from .assignment_parser import AssignParser

@@ -14,7 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..expr import IterVar, Range, Var
+from ..expr import Var
+from ..ranges import IterVar, Range
 from ..stmt import AttrStmt, BlockRealize, For, LetStmt, Stmt
 from .block_parser import BlockParser
 

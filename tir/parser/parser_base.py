@@ -8,7 +8,9 @@ from typing import Any
 
 from ..arith import Analyzer
 from ..buffer import Buffer
-from ..expr import BufferLoad, Expr, IntImm, IterVar, StringImm, Var, convert
+from ..constants import convert
+from ..expr import BufferLoad, Expr, IntImm, StringImm, Var
+from ..ranges import IterVar
 from ..vocabulary import TypeWord, Word, type_word
 from .errors import ParseError, Source
 from .parser_values import BUILTINS, BufferMethod, MetaVar, Namespace

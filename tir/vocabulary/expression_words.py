@@ -11,13 +11,16 @@ from typing import Any
 
 from .. import expr as E
 from .. import op
+from ..arithmetic import match_types
+from ..constants import as_exprs, convert
+from ..constants import cast as converted
 from ..intrinsics import OPERATIONS, control_and_memory
 from ..intrinsics.float_operations import abs_, pow_
 
 
 def _raw(cls: type[E.BinaryOp]) -> Callable[[Any, Any], E.Expr]:
     def build(a: Any, b: Any) -> E.Expr:
-        return cls(*E.match_types(a, b))
+        return cls(*match_types(a, b))
 
     build.__name__, build.__doc__ = cls.__name__, f"The node {cls.__name__}(a, b); nothing is folded."
     return build
@@ -25,7 +28,7 @@ def _raw(cls: type[E.BinaryOp]) -> Callable[[Any, Any], E.Expr]:
 
 def Not(a: Any) -> E.Expr:
     """Return the node Not(a)."""
-    return E.Not(E.convert(a))
+    return E.Not(convert(a))
 
 
 def Select(condition: Any, true_value: Any, false_value: Any) -> E.Expr:
@@ -35,33 +38,33 @@ def Select(condition: Any, true_value: Any, false_value: Any) -> E.Expr:
 
 def Cast(dtype: str, value: Any) -> E.Expr:
     """Return the node Cast(dtype, value); :func:`cast` returns a value that has the type already as it is."""
-    return E.Cast(dtype, E.convert(value))
+    return E.Cast(dtype, convert(value))
 
 
 def cast(value: Any, dtype: str) -> E.Expr:
     """Return ``value`` converted to ``dtype``."""
-    return E.cast(dtype, E.convert(value))
+    return converted(dtype, value)
 
 
 def Ramp(base: Any, stride: Any, lanes: Any) -> E.Expr:
     """Return the vector base, base + stride, …"""
-    b = E.convert(base)
-    return E.Ramp(b, E.convert(stride, b.dtype), int(lanes))
+    b = convert(base)
+    return E.Ramp(b, convert(stride, b.dtype), int(lanes))
 
 
 def Broadcast(value: Any, lanes: Any) -> E.Expr:
     """Return a vector with one scalar in every lane."""
-    return E.Broadcast(E.convert(value), int(lanes))
+    return E.Broadcast(convert(value), int(lanes))
 
 
 def Shuffle(vectors: Any, indices: Any) -> E.Expr:
     """Return lanes picked from the concatenation of vectors."""
-    return E.Shuffle(E.as_exprs(vectors), tuple(int(i) for i in indices))
+    return E.Shuffle(as_exprs(vectors), tuple(int(i) for i in indices))
 
 
 def call(name: str, *args: Any, dtype: str) -> E.Expr:
     """Return a call of any operation, as in ``T.call("tir.exp", x, dtype="float32")``."""
-    return E.Call(name, E.as_exprs(args), dtype)
+    return E.Call(name, as_exprs(args), dtype)
 
 
 def call_intrin(*args: Any, dtype: str | None = None) -> E.Expr:

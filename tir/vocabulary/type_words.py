@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from ..constants import cast, const, convert
 from ..dtype import INDEX, DType, max_value, min_value
-from ..expr import Cast, Expr, FloatImm, IntImm, Var, cast, const, convert
+from ..expr import Cast, Expr, FloatImm, IntImm, Var
 
 
 class TypeWord:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ....tir.constants import cast, const, convert
 from ....tir.dtype import DType
-from ....tir.expr import Expr, IntImm, cast, const, convert
+from ....tir.expr import Expr, IntImm
 from ....tir.intrinsics.float_operations import pow_
 from ....tir.op import floordiv, floormod, max_, min_
 from ...compute import as_shape, compute

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....tir.arith.normal_form.linear import difference
+from ....tir.constants import const, convert
 from ....tir.dtype import DType
-from ....tir.expr import Expr, IntImm, const, convert
+from ....tir.expr import Expr, IntImm
 from ...tensor import Tensor
 
 ELEMWISE, BROADCAST, INJECTIVE, COMM_REDUCE = "elemwise", "broadcast", "injective", "comm_reduce"

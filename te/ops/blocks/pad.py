@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ....tir.constants import const, convert, is_const_int
 from ....tir.dtype import DType
-from ....tir.expr import Expr, const, convert, is_const_int
+from ....tir.expr import Expr
 from ....tir.intrinsics.control_and_memory import if_then_else
 from ....tir.op import all_, max_, min_, select
 from ...compute import compute

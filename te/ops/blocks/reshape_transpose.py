@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ....tir.expr import Expr, IntImm, const
+from ....tir.constants import const
+from ....tir.expr import Expr, IntImm
 from ...compute import as_shape, compute
 from ...tensor import Tensor
 from .operator_arguments import (

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from ...expr import Expr, IntImm, Var, const
+from ...constants import const
+from ...expr import Expr, IntImm, Var
 from ...index_types import INDEX_TYPES
 from ...walk import pre_order
 from ..analyzer import Analyzer

@@ -16,7 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...expr import Expr, IntImm, Range, Var, const
+from ...constants import const
+from ...expr import Expr, IntImm, Var
+from ...ranges import Range
 from ...walk import pre_order
 from ..analyzer import Analyzer
 from .iter_predicates import constraints_of, install
@@ -37,7 +39,8 @@ def detect_iter_map(
     With ``keep_unit`` loops of one iteration are digits like others; else they are replaced by their only value.
     ``as_written`` does not simplify the bindings first, so that the digits show how they were made.
 
-    >>> from tilewright.tir.expr import Var, Range
+    >>> from tilewright.tir.expr import Var
+    >>> from tilewright.tir.ranges import Range
     >>> f = Var("f")
     >>> found = detect_iter_map([f // 8, f % 8], {f: Range.from_extent(128)})
     >>> found.bijective, [int(e) for e in found.extents]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ...conditions import conjuncts
-from ...expr import Expr, IntImm, Min, const
+from ...constants import const
+from ...expr import Expr, IntImm, Min
 from ..inequality import as_difference
 from .iter_sums import Constraint, DigitSums, NotAffine, same_digit
 from .mixed_radix import IterMark, IterSplit, IterSum

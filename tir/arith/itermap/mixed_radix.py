@@ -10,7 +10,8 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ...expr import Expr, FloorDiv, FloorMod, IntImm, Var, const, is_const_int
+from ...constants import const, is_const_int
+from ...expr import Expr, FloorDiv, FloorMod, IntImm, Var
 from ...sizes import product
 from ..analyzer import Analyzer
 

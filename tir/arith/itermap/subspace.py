@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from ...constants import const, is_const_int
 from ...equal import same
-from ...expr import And, Expr, Range, Var, const, is_const_int
+from ...expr import And, Expr, Var
+from ...ranges import Range
 from ...reason import Reason
 from ..analyzer import Analyzer
 from .iter_map import detect_iter_map
@@ -51,7 +53,8 @@ def divide_subspace(
     ``keep_unit`` keeps loops of one iteration in the results. ``analyzer`` has the ranges of variables that are not
     loops; those of the loops are bound here.
 
-    >>> from tilewright.tir.expr import Range, Var
+    >>> from tilewright.tir.ranges import Range
+    >>> from tilewright.tir.expr import Var
     >>> i, j = Var("i"), Var("j")
     >>> found = divide_subspace([i * 16 + j], {i: Range.from_extent(8), j: Range.from_extent(16)}, [j])
     >>> d = found.divisions[0]; str(d.outer), str(d.outer_extent), str(d.inner), str(d.inner_extent)

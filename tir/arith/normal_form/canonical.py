@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
+from ...arithmetic import make_binary, match_types
 from ...conditions import logical_not
 from ...dtype import max_value
 from ...equal import same
@@ -38,8 +39,6 @@ from ...expr import (
     TruncDiv,
     TruncMod,
     Var,
-    make_binary,
-    match_types,
 )
 from ...index_types import INDEX_TYPES
 from ...intrinsics import Effect, effect_of
