@@ -65,15 +65,14 @@ class _System:
 
     def solve(self, rows: Sequence[tuple[Linear, int, Linear, int]]) -> None:
         """Find the digits of the chain's loops that the equations make equal, each with the help of those before."""
-        progress = True
-        while progress:
-            progress = False
-            for row in rows:
-                for digit in row[0].terms:
-                    if digit in self.moving and digit[0] in self.chain and not self.is_equal(digit):
-                        if self.determines(digit, *row):
-                            self.known.add(digit)
-                            progress = True
+        left = [(d, row) for row in rows for d in row[0].terms if d in self.moving and d[0] in self.chain]
+        found = True
+        while found:
+            found = False
+            for digit, row in left:
+                if not self.is_equal(digit) and self.determines(digit, *row):
+                    self.known.add(digit)
+                    found = True
 
     def is_equal(self, digit: Digit) -> bool:
         """Return whether the digit is known to be equal in both accesses."""

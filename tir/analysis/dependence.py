@@ -11,7 +11,7 @@ iteration maps.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ from ..stmt import For
 from ..walk import substitute
 from .access import Access
 from .constant_dependence import undetermined
+from .known_ranges import bind_loops
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,46 +65,41 @@ def conflicts(
     ``analyzer`` knows all variables outside the chain; the loops of the chain are told to it here. ``asked`` are the
     variables that matter (by default all of the chain); the others may take any values.
     """
-    wanted = [loop.loop_var for loop in chain] if asked is None else list(asked)
+    # a loop of one iteration cannot tell iterations apart
+    several = [loop.loop_var for loop in chain if not is_const_int(loop.extent, 1)]
+    wanted = several if asked is None else [v for v in asked if v in several]
+    bind_loops(analyzer, chain)
+    second = {v: Var(f"{v.name}'", v.dtype) for v in several}
+    for loop in chain:
+        if loop.loop_var in second:
+            analyzer.bind(second[loop.loop_var], _range(loop, second))
+    written: dict[Access, _Digits] = {}
+    for store, other in _pairs(touches):
+        missing = undetermined(chain, store, other, wanted)
+        if missing is None:
+            if store not in written:
+                bind_loops(analyzer, store.loops)
+                written[store] = write_digits(analyzer, store.indices)
+            missing = _undetermined(analyzer, second, wanted, (store, written[store]), other)
+        if missing:
+            yield Conflict(store, other, missing)
+
+
+_Digits = tuple[list[Expr], list[DigitSum]] | None
+"""Indices in terms of digits, as :func:`write_digits` returns them."""
+
+
+def _pairs(touches: Sequence[Access]) -> Iterator[tuple[Access, Access]]:
+    """Return each store with itself and the other accesses to its buffer; a pair of stores occurs once."""
     by_buffer: dict[Buffer, list[Access]] = {}
     for t in touches:
         by_buffer.setdefault(t.buffer, []).append(t)
-    # a loop of one iteration cannot tell iterations apart
-    several = [loop.loop_var for loop in chain if not is_const_int(loop.extent, 1)]
-    wanted = [v for v in wanted if v in several]
-    second = {v: Var(f"{v.name}'", v.dtype) for v in several}
-    for loop in chain:
-        analyzer.bind(loop.loop_var, Range(loop.min, loop.extent))
-    for loop in chain:
-        if loop.loop_var not in second:
-            continue
-        analyzer.bind(
-            second[loop.loop_var],
-            Range(substitute(loop.min, second), substitute(loop.extent, second)),
-        )
     for group in by_buffer.values():
-        if not any(t.is_store for t in group):
-            continue
-        group = _distinct(group)
-        for number, store in enumerate(group):
-            if not store.is_store:
-                continue
-            digits: _Digits | None = None
-            for other_number, other in enumerate(group):
-                if other.is_store and other_number < number:
-                    continue
-                missing = undetermined(chain, store, other, wanted)
-                if missing is None and digits is None:
-                    for loop in store.loops:
-                        analyzer.bind(loop.loop_var, Range(loop.min, loop.extent))
-                    digits = (write_digits(analyzer, store.indices),)
-                if missing is None and digits is not None:
-                    missing = _undetermined(analyzer, second, wanted, (store, digits[0]), other)
-                if missing:
-                    yield Conflict(store, other, missing)
-
-
-_Digits = tuple["tuple[list[Expr], list[DigitSum]] | None"]
+        if any(t.is_store for t in group):
+            group = _distinct(group)  # stores come first
+            for number, store in enumerate(group):
+                if store.is_store:
+                    yield from [(store, other) for other in group[number:]]
 
 
 def _distinct(group: list[Access]) -> list[Access]:
@@ -128,11 +124,16 @@ def _shape(e: Any) -> Any:
     return (type(e), *[_shape(c) for c in e.children()], getattr(e, "op", None), getattr(e, "buffer", None))
 
 
+def _range(loop: For, values: Mapping[Var, Expr]) -> Range:
+    """Return the range of a loop, with values for variables."""
+    return Range(substitute(loop.min, values), substitute(loop.extent, values))
+
+
 def _undetermined(
     analyzer: Analyzer,
     second: dict[Var, Var],
     wanted: Sequence[Var],
-    stored: tuple[Access, tuple[list[Expr], list[DigitSum]] | None],
+    stored: tuple[Access, _Digits],
     other: Access,
 ) -> tuple[Var, ...]:
     """Return the variables of ``wanted`` that may differ although both accesses address the same element.
@@ -143,9 +144,8 @@ def _undetermined(
     rename: dict[Var, Expr] = {**second, **{v: Var(f"{v.name}''", v.dtype) for v in other.moving}}
     for loop in other.loops:
         var = Var(f"{loop.loop_var.name}''", loop.loop_var.dtype)
-        lo, extent = substitute(loop.min, rename), substitute(loop.extent, rename)
+        analyzer.bind(var, _range(loop, rename))
         rename[loop.loop_var] = var
-        analyzer.bind(var, Range(lo, extent))
     right = write_digits(analyzer, [substitute(e, rename) for e in other.indices])
     if left is None or right is None:
         return tuple(wanted)

@@ -130,9 +130,7 @@ def bare_loads(stmt: Stmt) -> Iterator[tuple[Stmt, BufferLoad]]:
     for n in _statements_in(stmt):
         for e in n.children():
             if isinstance(e, Expr) and not isinstance(e, (Var, IntImm)):
-                for load in loads_and_stores(e):
-                    if isinstance(load, BufferLoad):
-                        yield n, load
+                yield from [(n, load) for load in loads_and_stores(e) if isinstance(load, BufferLoad)]
 
 
 # -- classes of blocks ---------------------------------------------------------------------------------------------------
@@ -184,12 +182,11 @@ def why_not_reduction(scope: Scope, block: Block) -> Reason | None:
     if found is not None:
         return found
     reduce_axes = {iv.var for iv in block.iter_vars if iv.kind == IterVar.REDUCE}
-    for node in pre_order(block.body, lambda n: not isinstance(n, Expr)):
-        if isinstance(node, BufferStore):
-            for index in node.indices:
-                for n in pre_order(index):
-                    if isinstance(n, Var) and n in reduce_axes:
-                        return Reason(f"its reduce axis {n.name} addresses the output {node.buffer.name}", (node,))
+    for store in pre_order(block.body, lambda n: not isinstance(n, Expr)):
+        if isinstance(store, BufferStore):
+            axis = next((n for index in store.indices for n in pre_order(index) if n in reduce_axes), None)
+            if axis is not None:
+                return Reason(f"its reduce axis {axis} addresses the output {store.buffer.name}", (store,))
     return None
 
 
