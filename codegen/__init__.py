@@ -6,6 +6,7 @@
 scratch memory, argument checks, timing.
 """
 
+from .backends import Backend, register_backend
 from .compile import compile
 from .export import ExportError
 from .llvm.jit import JITError
@@ -21,6 +22,7 @@ from .version import CODEGEN_VERSION
 __all__ = [
     "CODEGEN_VERSION",
     "ArgumentError",
+    "Backend",
     "BoundCall",
     "ExportError",
     "Function",
@@ -34,4 +36,5 @@ __all__ = [
     "abi_of",
     "compile",
     "lower",
+    "register_backend",
 ]

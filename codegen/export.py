@@ -15,8 +15,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from .backends import BACKENDS, backend_of_suffix
 from .c.c_header import c_header
-from .c.c_source import emit_c
 from .llvm.jit import CompiledCode, optimize_and_compile
 from .lowered import LoweredFunc
 from .machine.target import Target
@@ -24,7 +24,8 @@ from .machine.triples import arch_of, default_triple, system_of
 from .runtime.runtime_ir import runtime_ir
 from .version import CODEGEN_VERSION
 
-SUFFIXES = (".o", ".so", ".s", ".ll", ".c")
+SUFFIXES = (".o", ".so", ".s", ".ll")
+"""The files that LLVM's code can become; the table of back ends has more."""
 
 
 class ExportError(RuntimeError):
@@ -34,15 +35,16 @@ class ExportError(RuntimeError):
 def export_module(functions: Sequence[LoweredFunc], code: CompiledCode, path: Path) -> list[Path]:
     """Write ``path`` by its suffix. For ``.o``, ``.so``, ``.s`` and ``.c`` a header ``.h`` is written beside it, for
     ``.so`` also a ``.pc`` file for pkg-config. Returns the files written. The directory must exist."""
-    suffix = path.suffix
-    if suffix not in SUFFIXES:
-        raise ExportError(f"cannot export to {path.name!r}: the suffix must be one of {', '.join(SUFFIXES)}")
-    header = path.with_suffix(".h")
-    declarations = "" if suffix == ".ll" else c_header(functions, header.name)
-    if suffix == ".c":
-        path.write_text(emit_c(list(functions)))
-        header.write_text(declarations)
+    suffix, header, backend = path.suffix, path.with_suffix(".h"), backend_of_suffix(path.suffix)
+    if backend is not None:
+        path.write_text(backend.emit(functions))
+        if backend.header is None:
+            return [path]
+        header.write_text(backend.header(functions, header.name))
         return [path, header]
+    if suffix not in SUFFIXES:
+        known = (*SUFFIXES, *[backend.suffix for backend in BACKENDS.values()])
+        raise ExportError(f"cannot export to {path.name!r}: the suffix must be one of {', '.join(known)}")
     whole = self_contained(code)
     if suffix == ".ll":
         path.write_text(whole.optimized_ll())
@@ -53,7 +55,7 @@ def export_module(functions: Sequence[LoweredFunc], code: CompiledCode, path: Pa
         path.write_bytes(whole.object)
     else:
         link_shared(whole.object, path, code.target)
-    header.write_text(declarations)
+    header.write_text(c_header(functions, header.name))
     if suffix != ".so":
         return [path, header]
     package = path.with_suffix(".pc")

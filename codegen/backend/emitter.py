@@ -10,7 +10,22 @@ from typing import Any
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer
 from ...tir.dtype import DType
-from ...tir.expr import BufferLoad, Call, Expr, Shuffle, Var
+from ...tir.expr import (
+    BinaryOp,
+    Broadcast,
+    BufferLoad,
+    Call,
+    Cast,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Let,
+    Min,
+    Shuffle,
+    Var,
+)  # fmt: skip
+from ...tir.index_types import index_like
 from ...tir.intrinsics import OPERATIONS
 from ...tir.stmt import AssertStmt, For, IfThenElse, Stmt, While
 from ...tir.walk import distinct
@@ -35,6 +50,12 @@ class Tables:
     statements: Mapping[type, Callable[[Any, Any], None]]
     expressions: Mapping[type, Callable[[Any, Any], str]]
     calls: Mapping[str, Callable[[Any, Any], str]]
+
+
+def power_of_two(e: Expr) -> int | None:
+    """Returns ``n`` for the constant ``2**n``, else None."""
+    c = e.value if isinstance(e, IntImm) else 0
+    return c.bit_length() - 1 if c > 0 and c & (c - 1) == 0 else None
 
 
 class Unit:
@@ -149,6 +170,16 @@ class Emitter(ABC):
                 f"buffer {buffer.name} has no memory here: it is neither parameter nor allocated"
             ) from None
 
+    def define(self, var: Var, value: Expr) -> None:
+        """Bind a variable to its value."""
+        is_index = index_like(var) and index_like(value)
+        self.vars[var] = self.named(var, value, is_index)
+        if is_index:
+            self.indices.add(var)
+            self.analyzer.bind(var, value)
+        elif var.dtype.is_int:
+            self.meanings[var] = value
+
     def parameter(self, p: Param, name: str) -> str:
         """Return the value of a scalar parameter, converted from its form in calls."""
         return name
@@ -163,13 +194,39 @@ class Emitter(ABC):
         """Return whether index arithmetic on scalars is computed in 64 bits here."""
         return True
 
-    @abstractmethod
     def index(self, e: Expr) -> str:
         """Return a scalar integer in 64 bits."""
+        if isinstance(e, IntImm):
+            return str(e.value)
+        if isinstance(e, Var):
+            text = self.lookup(e)
+            return text if e in self.indices or e.dtype == "int64" else self.widened(text, e.dtype)
+        if isinstance(e, Broadcast):
+            return self.index(e.value)
+        if not index_like(e):
+            return self.widened(self.value(e), e.dtype)
+        if isinstance(e, Cast):
+            return self.index(e.value)
+        assert isinstance(e, BinaryOp)
+        a, bits = self.index(e.a), power_of_two(e.b)
+        if bits is not None and isinstance(e, FloorDiv):
+            return self.index_operation(">>", a, str(bits))
+        if bits is not None and isinstance(e, FloorMod):
+            return self.index_operation("&", a, str((1 << bits) - 1))
+        operation = e.symbol or ("min" if isinstance(e, Min) else "max")
+        return self.index_operation(operation, a, self.index(e.b))
 
-    @abstractmethod
     def index_value(self, e: Expr) -> str:
         """Return index arithmetic as a value of its own type."""
+        return self.index(e)
+
+    @abstractmethod
+    def widened(self, text: str, dtype: DType) -> str:
+        """Return an integer that is data in 64 bits."""
+
+    @abstractmethod
+    def index_operation(self, operation: str, a: str, b: str) -> str:
+        """Return ``+ - * // % >> & min max`` of 64-bit integers; ``//`` and ``%`` round down."""
 
     # -- the words of a target: values -------------------------------------------------------------------------------
 
@@ -181,9 +238,9 @@ class Emitter(ABC):
     def floating(self, value: float, dtype: DType) -> str:
         """Return a constant of a floating-point type."""
 
-    @abstractmethod
     def variable(self, var: Var) -> str:
         """Return the value of a variable in its own type; of a buffer's pointer, the address."""
+        return self.bases[var] if var in self.bases else self.lookup(var)
 
     @abstractmethod
     def arithmetic(self, op: type, a: str, b: str, dtype: DType) -> str:
@@ -229,9 +286,10 @@ class Emitter(ABC):
     def conversion(self, e: Expr, to: DType) -> str:
         """Return ``e`` converted: integers are truncated or extended by their own sign, floats rounded to nearest even."""
 
-    @abstractmethod
-    def let(self, e: Any) -> str:
+    def let(self, e: Let) -> str:
         """Return an expression that names a part of itself."""
+        self.define(e.var, e.value)
+        return self.value(e.body)
 
     @abstractmethod
     def library_call(self, symbol: str, e: Call) -> str:
@@ -253,9 +311,9 @@ class Emitter(ABC):
     ) -> None:
         """Write a value of type ``dtype``, in the lanes of the predicate when there is one."""
 
-    @abstractmethod
     def set_register(self, buffer: Buffer, value: str) -> None:
         """Give a register value its next value."""
+        self.registers[buffer] = value
 
     @abstractmethod
     def new_register(self, buffer: Buffer) -> str:

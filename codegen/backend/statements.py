@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...tir.expr import Expr, IntImm, Var
-from ...tir.index_types import index_like
+from ...tir.expr import IntImm
 from ...tir.stmt import (
     Allocate,
     AssertStmt,
@@ -38,19 +37,8 @@ def _evaluate(em: Emitter, s: Evaluate) -> None:
         em.evaluated(em.value(s.value))
 
 
-def define(em: Emitter, var: Var, value: Expr) -> None:
-    """Bind a variable to its value."""
-    is_index = index_like(var) and index_like(value)
-    em.vars[var] = em.named(var, value, is_index)
-    if is_index:
-        em.indices.add(var)
-        em.analyzer.bind(var, value)
-    elif var.dtype[:3] == "int" or var.dtype[:4] == "uint":
-        em.meanings[var] = value
-
-
 def _let(em: Emitter, s: LetStmt) -> None:
-    define(em, s.var, s.value)
+    em.define(s.var, s.value)
     em.stmt(s.body)
 
 

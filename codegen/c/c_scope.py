@@ -6,20 +6,7 @@ from abc import abstractmethod
 
 from ...tir.buffer import Buffer
 from ...tir.dtype import DType
-from ...tir.expr import (
-    BinaryOp,
-    Broadcast,
-    Cast,
-    Expr,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Max,
-    Min,
-    Ramp,
-    Var,
-)  # fmt: skip
-from ...tir.index_types import index_like
+from ...tir.expr import Broadcast, Expr, IntImm, Ramp
 from ..backend.emitter import Emitter, Tables, Unit
 from ..lowered import LoweredFunc
 from .inline_functions import CEmitError, Helpers
@@ -64,36 +51,17 @@ class CScope(Emitter):
         self.unit.taken.add(text)
         return text
 
-    def variable(self, var: Var) -> str:
-        return self.bases[var] if var in self.bases else self.lookup(var)
-
     # -- indices ---------------------------------------------------------------------------------------------------
 
-    def index(self, e: Expr) -> str:
-        if isinstance(e, IntImm):
-            return str(e.value)
-        if isinstance(e, Var):
-            text = self.lookup(e)
-            return text if e in self.indices or e.dtype == "int64" else f"(int64_t){text}"
-        if isinstance(e, Broadcast):
-            return self.index(e.value)
-        if not index_like(e):
-            return f"(int64_t){self.value(e)}"
-        if isinstance(e, Cast):
-            return self.index(e.value)
-        assert isinstance(e, BinaryOp)
-        a, b = self.index(e.a), self.index(e.b)
-        if isinstance(e, (FloorDiv, FloorMod)):
-            quotient, c = isinstance(e, FloorDiv), e.b.value if isinstance(e.b, IntImm) else 0
-            if c > 0 and c & (c - 1) == 0:
-                return f"({a} >> {c.bit_length() - 1})" if quotient else f"({a} & {c - 1})"
-            return f"{self.helpers.plain('floordiv' if quotient else 'floormod')}({a}, {b})"
-        if isinstance(e, (Min, Max)):
-            return f"{self.helpers.extreme(isinstance(e, Max), DType('int64'))}({a}, {b})"
-        return f"({a} {e.symbol} {b})"
+    def widened(self, text: str, dtype: DType) -> str:
+        return f"(int64_t){text}"
 
-    def index_value(self, e: Expr) -> str:
-        return self.index(e)
+    def index_operation(self, operation: str, a: str, b: str) -> str:
+        if operation in ("//", "%"):
+            return f"{self.helpers.plain('floordiv' if operation == '//' else 'floormod')}({a}, {b})"
+        if operation in ("min", "max"):
+            return f"{self.helpers.extreme(operation == 'max', DType('int64'))}({a}, {b})"
+        return f"({a} {operation} {b})"
 
     # -- places ----------------------------------------------------------------------------------------------------
 

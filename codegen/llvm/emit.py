@@ -50,7 +50,6 @@ class LlvmEmitter(LlvmScope):
     float_extreme = llvm_expr.float_extreme
     free = llvm_stmt.free
     integer = llvm_expr.integer
-    let = llvm_expr.let
     library_call = library_call
     load = loads_stores.load
     logical = llvm_expr.logical
@@ -61,7 +60,6 @@ class LlvmEmitter(LlvmScope):
     run_loop = llvm_stmt.run_loop
     scratch_memory = llvm_stmt.scratch_memory
     serial_loop = llvm_stmt.serial_loop
-    set_register = llvm_stmt.set_register
     shuffle = llvm_expr.shuffle
     stack_memory = llvm_stmt.stack_memory
     store = loads_stores.store

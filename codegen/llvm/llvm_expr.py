@@ -18,7 +18,6 @@ from ...tir.expr import (
     Div,
     Expr,
     IntImm,
-    Let,
     Max,
     Min,
     Mul,
@@ -33,7 +32,6 @@ from ...tir.walk import pre_order
 from ..backend import expressions
 from ..backend.captures import is_external_call
 from ..backend.expressions import constant_of
-from ..backend.statements import define
 from .linear_sums import sum_text
 from .llvm_scope import LlvmScope
 from .llvm_types import llvm_type, splat_constant, vector_constant
@@ -189,12 +187,6 @@ def ramp(em: LlvmScope, e: Ramp) -> str:
     if isinstance(e.base, IntImm) and e.base.value == 0:
         return steps
     return fn.pure(f"add {type_} {base}, {steps}")
-
-
-def let(em: LlvmScope, e: Let) -> str:
-    """Returns an expression that names a part of itself."""
-    define(em, e.var, e.value)
-    return em.value(e.body)
 
 
 def named(em: LlvmScope, var: Var, value: Expr, is_index: bool) -> str:

@@ -28,13 +28,16 @@ from ...tir.index_types import index_like
 from ...tir.stmt import For
 from ...tir.walk import pre_order
 from ..backend.captures import Effects
-from ..backend.emitter import Emitter, Tables, Unit
+from ..backend.emitter import Emitter, Tables, Unit, power_of_two
 from ..backend.lane_offsets import Products
 from ..backend.storage import CACHE_LINE
 from ..lowered import LoweredFunc
 from .function_builder import FunctionBuilder
 from .linear_sums import product, sum_text
 from .llvm_types import align_of, llvm_type, memory_type
+
+_INDEX_OPERATIONS = {">>": "ashr", "&": "and", "u//": "udiv", "u%": "urem"}
+"""Instructions by the operation; sums and products are linear forms here."""
 
 
 class LlvmUnit(Unit):
@@ -210,24 +213,31 @@ class LlvmScope(Emitter):
             if isinstance(e, (FloorDiv, FloorMod)):
                 return self._floor(e)
             if isinstance(e, (Min, Max)):
-                name = "smin" if isinstance(e, Min) else "smax"
-                return self.fn.called(f"llvm.{name}.i64", "i64", self.index(e.a), self.index(e.b))
+                return self.index_operation("min" if isinstance(e, Min) else "max", self.index(e.a), self.index(e.b))
             if isinstance(e, Cast):
                 return self.index(e.value)
-        text, type_ = self.value(e), self.type(e)
-        if type_ == "i64":
-            return text
-        extend = "zext" if e.dtype.startswith(("u", "b")) else "sext"
-        return self.fn.pure(f"{extend} {type_} {text} to i64")
+        return self.widened(self.value(e), e.dtype)
+
+    def widened(self, text: str, dtype: DType) -> str:
+        type_ = llvm_type(dtype)
+        extend = "zext" if dtype.startswith(("u", "b")) else "sext"
+        return text if type_ == "i64" else self.fn.pure(f"{extend} {type_} {text} to i64")
+
+    def index_operation(self, operation: str, a: str, b: str) -> str:
+        if operation in ("min", "max"):
+            return self.fn.called(f"llvm.s{operation}.i64", "i64", a, b)
+        return self.fn.pure(f"{_INDEX_OPERATIONS[operation]} i64 {a}, {b}")
 
     def _floor(self, e: BinaryOp) -> str:
-        a, quotient = self.index(e.a), isinstance(e, FloorDiv)
-        c = e.b.value if isinstance(e.b, IntImm) else 0
-        positive = self.is_nonnegative(e.a)
-        if c > 0 and c & (c - 1) == 0:  # an arithmetic shift and a mask round down for negative numbers too
-            return self.fn.pure(f"ashr i64 {a}, {c.bit_length() - 1}" if quotient else f"and i64 {a}, {c - 1}")
-        if c > 0 and positive:
-            return self.fn.pure(f"{'udiv' if quotient else 'urem'} i64 {a}, {c}")
+        a, quotient, bits = self.index(e.a), isinstance(e, FloorDiv), power_of_two(e.b)
+        if bits is not None:  # an arithmetic shift and a mask round down for negative numbers too
+            return (
+                self.index_operation(">>", a, str(bits))
+                if quotient
+                else self.index_operation("&", a, str((1 << bits) - 1))
+            )
+        if isinstance(e.b, IntImm) and e.b.value > 0 and self.is_nonnegative(e.a):
+            return self.index_operation("u//" if quotient else "u%", a, str(e.b.value))
         return self.quotient(e, a, self.index(e.b), DType("int64"))
 
     def is_nonnegative(self, e: Expr) -> bool:

@@ -144,11 +144,6 @@ def _merge(em: LlvmScope, ends: list[tuple[dict[Buffer, str], str]]) -> None:
         em.registers[b] = phi.name
 
 
-def set_register(em: LlvmScope, buffer: Buffer, value: str) -> None:
-    """Give a register value its next value."""
-    em.registers[buffer] = value
-
-
 # -- failures --------------------------------------------------------------------------------------------------------------
 
 

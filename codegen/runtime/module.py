@@ -15,7 +15,7 @@ from ...tir.dtype import to_numpy
 from ...tir.stmt import AssertStmt
 from ...tir.walk import pre_order
 from ..backend.storage import CACHE_LINE
-from ..c.c_source import emit_c
+from ..backends import BACKENDS
 from ..export import export_module
 from ..llvm.emit import NO_TILES
 from ..llvm.jit import CompiledCode, JITError, Loaded, load
@@ -26,7 +26,7 @@ from .loader import runtime_symbols
 from .native_glue import UNUSUAL, glue_for
 from .timing import TimingResult, time_packed
 
-SOURCES = ("tir", "scheduled", "lowered", "ll", "ir", "asm", "c")
+SOURCES = ("tir", "scheduled", "lowered", "ll", "ir", "asm")
 
 
 class Function:
@@ -278,7 +278,8 @@ class Module:
 
     def get_source(self, fmt: str = "ll") -> str:
         """Return the program as text: ``tir`` or ``scheduled`` (before lowering), ``lowered``, ``ir`` (LLVM IR as
-        emitted), ``ll`` (after LLVM's passes), ``asm``, or portable ``c``. ValueError for another word."""
+        emitted), ``ll`` (after LLVM's passes), ``asm``, portable ``c``, or the name of another back end of the table.
+        ValueError for another word."""
         if fmt in ("tir", "scheduled"):
             return "\n".join((f.scheduled or f.func).script() for f in self._lowered.values())
         if fmt == "lowered":
@@ -289,12 +290,13 @@ class Module:
             return self.code.optimized_ll()
         if fmt in ("asm", "s"):
             return self.code.asm()
-        if fmt == "c":
-            return emit_c(list(self._lowered.values()))
-        raise ValueError(f"no source {fmt!r}; there are {', '.join(SOURCES)}")
+        if fmt in BACKENDS:
+            return BACKENDS[fmt].emit(list(self._lowered.values()))
+        raise ValueError(f"no source {fmt!r}; there are {', '.join((*SOURCES, *BACKENDS))}")
 
     def export(self, path: str | Path) -> list[Path]:
         """Write the module to a file, by its suffix: ``.o``, ``.so``, ``.ll``, ``.s``, ``.c``; beside code a C header.
+        Back ends of the table have suffixes of their own.
         Returns the files written. See :mod:`tilewright.codegen.export`."""
         return export_module(list(self._lowered.values()), self.code, Path(path))
 
