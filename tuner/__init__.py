@@ -9,7 +9,7 @@ measuring.
 """
 
 from .cost.cost_features import FEATURE_NAMES, Costs
-from .cost.cost_model import CostModel, PriorModel, RandomModel, XGBCostModel
+from .cost.cost_model import CostModel, PriorModel, XGBCostModel
 from .cost.machine_model import MachineModel
 from .measure import LocalRunner, MeasureResult, ReferenceFailed, Runner
 from .rules import Group, ScheduleRule, default_rules, register_rule
@@ -37,7 +37,6 @@ __all__ = [
     "Part",
     "PriorModel",
     "Progress",
-    "RandomModel",
     "RandomSearch",
     "ReferenceFailed",
     "Runner",

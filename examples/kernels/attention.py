@@ -9,7 +9,7 @@ hand:
 
 * ``scores``: some rows of Q by all of K. Vectors go along the positions, which lie a row apart in K, so that K is
   transposed into panels first, once for each head. A tile of scores stays in registers for the d steps of its sums.
-* ``most``, ``power``, ``total``: the softmax of ``softmax.py``, for as many rows at a time as a tile of the next step has.
+* ``most``, ``power``, ``total``: the softmax of ``norms.py``, for as many rows at a time as a tile of the next step has.
   1/√d and the step from powers of e to powers of two are one factor, taken into Q: it is the smallest matrix here.
 * ``sums``: the powers by V, whose rows are as long as four vectors, so that a tile takes whole rows of it, one after the
   other. Where it is complete it is divided by ``total`` and written.

@@ -8,7 +8,7 @@ sum, so the cost model learns what the prior gets wrong.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -111,8 +111,3 @@ def combine(parts: Sequence[Costs], machine: MachineModel) -> Costs:
     for name in INTENSIVE:
         columns[name] = np.sum([w * p[name] for w, p in zip(weights, parts, strict=True)], axis=0)
     return out.put(**columns)
-
-
-def named(features: np.ndarray) -> Mapping[str, np.ndarray]:
-    """Returns the columns of a feature matrix by name."""
-    return dict(zip(FEATURE_NAMES, features.T, strict=True))

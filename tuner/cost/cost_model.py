@@ -38,19 +38,6 @@ class PriorModel(CostModel):
         return np.log2(prior) + self.offset, np.full(len(prior), 0.5)
 
 
-class RandomModel(CostModel):
-    """This model predicts random times; it is a baseline for comparisons."""
-
-    def __init__(self, rng: np.random.Generator) -> None:
-        self.rng = rng
-
-    def fit(self, features: np.ndarray, prior: np.ndarray, seconds: np.ndarray, weights: np.ndarray) -> None:
-        pass
-
-    def predict(self, features: np.ndarray, prior: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return self.rng.random(len(prior)), np.ones(len(prior))
-
-
 class XGBCostModel(CostModel):
     """This model is an ensemble of boosted trees that corrects the prior. It is deterministic for a seed.
 

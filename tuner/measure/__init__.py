@@ -6,6 +6,6 @@ with the reference. ``runner`` measures batches of traces and returns statuses a
 """
 
 from .runner import LocalRunner, MeasureResult, ReferenceFailed, Runner
-from .statistics import estimate, interval, separated
+from .statistics import estimate, interval
 
-__all__ = ["LocalRunner", "MeasureResult", "ReferenceFailed", "Runner", "estimate", "interval", "separated"]
+__all__ = ["LocalRunner", "MeasureResult", "ReferenceFailed", "Runner", "estimate", "interval"]

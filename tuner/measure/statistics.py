@@ -44,9 +44,3 @@ def interval(times: Sequence[float]) -> Interval:
     spread = max(float(half[-1] - half[0]), 0.002 * middle)
     radius = 1.5 * spread / np.sqrt(len(half))
     return Interval(middle - radius, middle + radius)
-
-
-def separated(a: Sequence[float], b: Sequence[float]) -> bool:
-    """Returns whether the two sets of timings can be told apart."""
-    x, y = interval(a), interval(b)
-    return x.high < y.low or y.high < x.low

@@ -65,10 +65,6 @@ class Sketch:
         """Returns the parts in order, each with its decisions in ``row``."""
         return [(table, table.decisions(row[place])) for table, place in self._placed()]
 
-    def features(self, rows: np.ndarray) -> np.ndarray:
-        """Returns the features of a ``N x P`` matrix of rows, ``N x F`` float32."""
-        return self.score(rows)[0]
-
     def score(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """``(features, prior seconds)`` of the rows."""
         costs = [t.part.costs(t.columns(rows[:, place]), len(rows)) for t, place in self._placed()]
