@@ -316,13 +316,6 @@ def init_nest(halves: DividedBlock, inner: Sequence[For], name: str) -> Stmt:
     return substitute(out, loops)  # type: ignore[no-any-return]
 
 
-def nest_again(body: Stmt, loops: Sequence[For]) -> Stmt:
-    """Return ``body`` inside the loops, given outermost first."""
-    for lp in reversed(loops):
-        body = lp.with_(body=body)
-    return body
-
-
 def union_regions(regions: Iterable[BufferRegion], analyzer: Analyzer) -> tuple[BufferRegion, ...]:
     """Return one region per buffer, in order of first occurrence: the bounding box of all its regions."""
     boxes: dict[Buffer, list[Range]] = {}

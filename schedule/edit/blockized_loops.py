@@ -9,7 +9,8 @@ from ...tir.buffer import BufferRegion
 from ...tir.stmt import Block, BlockRealize, For, Stmt
 from ...tir.walk import uses_var
 from ..errors import ScheduleError
-from .block_division import DividedBlock, divide_block, init_nest, nest_again, outer_regions
+from .block_division import DividedBlock, divide_block, init_nest, outer_regions
+from .loop_nests import in_loops
 
 
 def blockized(tree: Tree, loop: For, preserve_unit_iters: bool) -> BlockRealize:
@@ -28,7 +29,7 @@ def blockized(tree: Tree, loop: For, preserve_unit_iters: bool) -> BlockRealize:
         outer_regions(_own_reads(halves, realize), halves.domains, halves.analyzer),
         outer_regions(block.writes, halves.domains, halves.analyzer),
         unique_block_name(tree.func, f"{name}_o", [init_name]),
-        nest_again(halves.inner, inner),
+        in_loops(inner, halves.inner),
         None if halves.init is None else init_nest(halves, inner, init_name),
     )
     _check_closed(new, loops, loop)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ...tir.analysis.access_regions import access_regions
 from ...tir.buffer import Buffer, BufferRegion
@@ -56,21 +56,4 @@ def in_own_loops(block: Block, condition: Expr = _ALWAYS, prefix: str = "ax") ->
     body: Stmt = BlockRealize(tuple(loops), substitute(condition, at), block)
     for var, iv in zip(reversed(loops), reversed(block.iter_vars), strict=True):
         body = For(var, iv.dom.min, iv.dom.extent, "serial", body)
-    return body
-
-
-def fresh_variables(loops: Sequence[For], suffix: str = "") -> dict[Var, Expr]:
-    """Return a new variable for the variable of each loop."""
-    return {lp.loop_var: Var(lp.loop_var.name + suffix, lp.loop_var.dtype) for lp in loops}
-
-
-def in_loops_like(loops: Sequence[For], fresh: Mapping[Var, Expr], body: Stmt, serial: bool = False) -> Stmt:
-    """Return ``body`` in loops like the given ones, or ``serial`` ones, whose variables are the ``fresh`` ones."""
-    for lp in reversed(loops):
-        var, lo, extent = fresh[lp.loop_var], substitute(lp.min, fresh), substitute(lp.extent, fresh)
-        assert isinstance(var, Var)
-        if serial:
-            body = For(var, lo, extent, "serial", body)
-        else:
-            body = lp.with_(loop_var=var, min=lo, extent=extent, body=body)
     return body

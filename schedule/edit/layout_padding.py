@@ -26,7 +26,7 @@ from ..require.block_form import own_nest
 from ..require.lookup import root_of
 from .element_blocks import element_block, in_own_loops, point
 from .index_map_arguments import has_trivial_bindings
-from .loop_nests import nest
+from .loop_nests import in_loops, nest
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -247,7 +247,5 @@ def _filled(tree: Tree, writer: BlockRealize, padding: Padding) -> tuple[Stmt, S
     inner = tree.loops_above(writer)[old.ndim :]
     loops = [(Var(f"ax{i}", e.dtype), e) for i, e in enumerate(new.shape)]
     values = (*[v for v, _ in loops], *[lp.loop_var for lp in inner])
-    stmt: Stmt = BlockRealize(values, const(True, "bool"), redeclared(new_block))
-    for lp in reversed(inner):
-        stmt = lp.with_(body=stmt)
-    return top, nest(loops, stmt)
+    realize = BlockRealize(values, const(True, "bool"), redeclared(new_block))
+    return top, nest(loops, in_loops(inner, realize))

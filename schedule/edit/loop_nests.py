@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...tir.analysis.footprint import Ends
@@ -91,4 +91,28 @@ def nest(loops: Sequence[tuple[Var, Expr]], body: Stmt) -> Stmt:
     """Return serial loops from zero around ``body``."""
     for var, extent in reversed(loops):
         body = For(var, const(0, var.dtype), extent, "serial", body)
+    return body
+
+
+def fresh_variables(loops: Sequence[For], suffix: str = "") -> dict[Var, Expr]:
+    """Return a new variable for the variable of each loop."""
+    return {lp.loop_var: Var(lp.loop_var.name + suffix, lp.loop_var.dtype) for lp in loops}
+
+
+def in_loops_like(loops: Sequence[For], fresh: Mapping[Var, Expr], body: Stmt, serial: bool = False) -> Stmt:
+    """Return ``body`` in loops like the given ones, or ``serial`` ones, whose variables are the ``fresh`` ones."""
+    for lp in reversed(loops):
+        var, lo, extent = fresh[lp.loop_var], substitute(lp.min, fresh), substitute(lp.extent, fresh)
+        assert isinstance(var, Var)
+        if serial:
+            body = For(var, lo, extent, "serial", body)
+        else:
+            body = lp.with_(loop_var=var, min=lo, extent=extent, body=body)
+    return body
+
+
+def in_loops(loops: Sequence[For], body: Stmt) -> Stmt:
+    """Return ``body`` inside the loops, given outermost first."""
+    for lp in reversed(loops):
+        body = lp.with_(body=body)
     return body

@@ -12,8 +12,9 @@ from ...tir.function import PrimFunc
 from ...tir.ranges import IterVar
 from ...tir.stmt import Block, BlockRealize, For, SeqStmt, Stmt, seq
 from ...tir.walk import substitute
-from ..edit.block_division import DividedBlock, divide_block, nest_again, outer_regions, union_regions
+from ..edit.block_division import DividedBlock, divide_block, outer_regions, union_regions
 from ..edit.blockized_loops import blockized, check_direct, place_name
+from ..edit.loop_nests import in_loops
 from ..edit.statement_edits import children_of
 from ..errors import ScheduleError, bad_argument
 from ..handles import BlockRV
@@ -118,7 +119,7 @@ def _side_by_side(tree: Tree, blocks: Sequence[BlockRealize], preserve_unit_iter
         inner = [lp.with_(min=substitute(lp.min, known), extent=substitute(lp.extent, known)) for lp in inner]
         reads.extend(outer_regions(halves.inner.block.reads, halves.domains, halves.analyzer))
         writes.extend(outer_regions(halves.inner.block.writes, halves.domains, halves.analyzer))
-        body.append(nest_again(halves.inner, inner))
+        body.append(in_loops(inner, halves.inner))
     assert shared is not None
     name = unique_block_name(tree.func, f"outer_{'_'.join(names)}_")
     block = Block(

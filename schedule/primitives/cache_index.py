@@ -33,8 +33,9 @@ from ...tir.intrinsics import OPERATIONS, Effect, Lanes
 from ...tir.ranges import IterVar, Range
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, seq
 from ...tir.walk import post_order, pre_order, substitute, transform, uses_var
-from ..edit.element_blocks import element_block, in_loops_like, point
+from ..edit.element_blocks import element_block, point
 from ..edit.index_map_arguments import sized_analyzer
+from ..edit.loop_nests import in_loops_like
 from ..edit.statement_edits import allocating, insert_in
 from ..errors import ScheduleError
 from ..handles import BlockRV

@@ -19,6 +19,7 @@ from ...tir.op import all_
 from ...tir.ranges import IterVar, Range
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ...tir.walk import substitute, uses_var
+from ..edit.loop_nests import fresh_variables, in_loops_like
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive
@@ -211,7 +212,7 @@ def _fill(tree: Tree, realize: BlockRealize, padding: _Padding, inner: Sequence[
     store = block.body
     assert isinstance(store, BufferStore)
     axes: dict[Var, Expr] = {iv.var: Var(iv.var.name, iv.var.dtype) for iv in block.iter_vars}
-    loops: dict[Var, Expr] = {lp.loop_var: Var(lp.loop_var.name, lp.loop_var.dtype) for lp in inner}
+    loops = fresh_variables(inner)
     outside = analyzer_above(tree, target)
     indices = tuple([substitute(i, axes) for i in store.indices])
     made = Block(
@@ -222,12 +223,8 @@ def _fill(tree: Tree, realize: BlockRealize, padding: _Padding, inner: Sequence[
         BufferStore(store.buffer, padding.constant, indices),
     )
     values = tuple([outside.simplify(substitute(v, loops)) for v in realize.iter_values])
-    out: Stmt = BlockRealize(values, outside.simplify(substitute(realize.predicate, loops)), made)
-    for lp in reversed(inner):
-        var = loops[lp.loop_var]
-        assert isinstance(var, Var)
-        out = For(var, substitute(lp.min, loops), substitute(lp.extent, loops), "serial", out)
-    return out
+    made_there = BlockRealize(values, outside.simplify(substitute(realize.predicate, loops)), made)
+    return in_loops_like(inner, loops, made_there, serial=True)
 
 
 def _inside(tree: Tree, realize: BlockRealize, padding: _Padding, own: Sequence[For]) -> Stmt:

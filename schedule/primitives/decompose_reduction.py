@@ -13,6 +13,7 @@ from ...tir.op import all_
 from ...tir.ranges import IterVar
 from ...tir.stmt import Block, BlockRealize, For, Stmt, seq
 from ...tir.walk import loads_and_stores, substitute
+from ..edit.loop_nests import fresh_variables, in_loops_like
 from ..edit.reduction_loops import check_sweep, is_reduce_loop, is_spatial_loop, mentions
 from ..errors import ScheduleError
 from ..handles import BlockRV
@@ -77,7 +78,7 @@ def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc
         for lp in inner
         if is_spatial_loop(realize, lp) or (not is_reduce_loop(realize, lp) and mentions(realize.predicate, [lp]))
     ]  # a loop that only a predicate uses comes from a split: its condition must stay
-    fresh = {lp.loop_var: Var(f"{lp.loop_var.name}_init", lp.loop_var.dtype) for lp in copied}
+    fresh = fresh_variables(copied, "_init")
     left_out = [lp for lp in inner if lp not in copied]
     kept = [c for c in conjuncts(realize.predicate) if not mentions(c, left_out)]
     axes = {iv.var: Var(f"{iv.var.name}_init", iv.var.dtype) for iv, _ in spatial}
@@ -98,9 +99,7 @@ def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc
         annotations=old.annotations,
     )
     nest: Stmt = BlockRealize(tuple([substitute(v, fresh) for _, v in spatial]), substitute(all_(*kept), fresh), init)
-    for lp in reversed(copied):
-        nest = lp.with_(loop_var=fresh[lp.loop_var], min=substitute(lp.min, fresh),
-                        extent=substitute(lp.extent, fresh), body=nest)  # fmt: skip
+    nest = in_loops_like(copied, fresh, nest)
     read = {r.buffer for r in old.reads}
     reads = (*[w for w in old.writes if w.buffer not in read], *old.reads)
     update = BlockRealize(

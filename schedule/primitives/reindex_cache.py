@@ -29,8 +29,9 @@ from ..edit.copied_element import (
 )
 from ..edit.copy_place import dependents, place_between
 from ..edit.copy_stage import CopyRequest
-from ..edit.element_blocks import copying_block, fresh_variables, in_loops_like
+from ..edit.element_blocks import copying_block
 from ..edit.index_map_arguments import prepared_map, sized_analyzer
+from ..edit.loop_nests import fresh_variables, in_loops_like
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..index_map import IndexMap

@@ -21,6 +21,7 @@ from ...tir.ranges import IterVar, Range
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 from ...tir.walk import pre_order, substitute, transform, uses_var
 from ..edit.known_reduction import Reduction, combined, reduction_of, stores_of
+from ..edit.loop_nests import fresh_variables, in_loops, in_loops_like
 from ..edit.reduction_loops import check_sweep, is_reduce_loop, mentions
 from ..edit.statement_edits import allocating
 from ..errors import ScheduleError, bad_argument
@@ -116,10 +117,7 @@ def rfactor(func: PrimFunc, loop: Var, factor_axis: int) -> tuple[PrimFunc, Bloc
     rf_nest = _partial_nest(realize, own, target, rf_name, reduction, tail, to)
     final = _final_realize(realize, own, target, reduction, to)
     outermost = own[0]
-    final_nest: Stmt = final
-    for lp in reversed(own):
-        if lp is target or not is_reduce_loop(realize, lp):
-            final_nest = lp.with_(body=final_nest)
+    final_nest = in_loops([lp for lp in own if lp is target or not is_reduce_loop(realize, lp)], final)
     scope = scope_around(tree, realize).block
     new = tree.replace(
         {outermost: seq(rf_nest, final_nest)},
@@ -296,17 +294,14 @@ def _partial_nest(
     init = None if alone else transform(substitute(seq(*reduction.inits), new.rename), post=widen)
     body = transform(body, post=widen)
     declared = tuple([substitute(r, new.rename) for r in block.reads])
-    copies = {lp.loop_var: Var(lp.loop_var.name, lp.loop_var.dtype) for lp in own}
+    copies = fresh_variables(own)
     predicate = all_(*[c for c in conjuncts(realize.predicate) if c not in tail])
     nest: Stmt = BlockRealize(
         tuple([substitute(v, copies) for v in new.values]),
         substitute(predicate, copies),
         redeclared(Block(tuple(new.axes), declared, (), name, body, init, annotations=block.annotations)),
     )
-    for lp in reversed(own):
-        nest = lp.with_(loop_var=copies[lp.loop_var], min=substitute(lp.min, copies),
-                        extent=substitute(lp.extent, copies), body=nest)  # fmt: skip
-    return nest
+    return in_loops_like(own, copies, nest)
 
 
 def _in_axes(condition: Expr, new: _Axes, realize: BlockRealize, target: For) -> Expr:
