@@ -31,7 +31,8 @@ from ..tir.deep_recursion import with_room
 from ..tir.dtype import DType
 from ..tir.expr import BufferLoad, Call, Expr, FloorDiv, FloorMod, Select, TruncDiv, TruncMod, Var
 from ..tir.function import PrimFunc, root_block
-from ..tir.index_width import widened, with_index_dtype
+from ..tir.index_retyping import with_index_dtype
+from ..tir.index_width import widened
 from ..tir.ranges import IterVar, Range, Reduce
 from ..tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, Stmt, seq
 from ..tir.walk import free_vars, pre_order, replace_buffers, substitute, transform

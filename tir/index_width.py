@@ -1,4 +1,4 @@
-"""This module rewrites programs whose sizes or indices need 64 bits, so that all index arithmetic has 64 bits.
+"""This module finds programs whose sizes or indices need 64 bits, and gives them 64 bits in all index arithmetic.
 
 Loop variables, sizes and indices are int32 by default. A program needs 64 bits when a buffer has more elements than
 int32 counts, or when an index expression may leave int32 (``i * 50000 + j`` with i and j below 50000). Such a program
@@ -9,45 +9,33 @@ is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
 
 from .arith.normal_form.interval import EVERYTHING, Interval
-from .buffer import Buffer, BufferRegion, MatchBufferRegion
-from .constants import cast, is_const_int
-from .dtype import INDEX, DType, max_value, min_value
+from .buffer import Buffer
+from .dtype import INDEX, DType, max_value
 from .expr import (
     Add,
-    Broadcast,
-    BufferLoad,
-    Call,
-    Cast,
-    CmpOp,
     Expr,
     FloorDiv,
     FloorMod,
     IntImm,
-    Let,
     Max,
     Min,
     Mul,
-    Ramp,
-    Select,
     Sub,
     TruncDiv,
     TruncMod,
     Var,
 )
 from .function import PrimFunc
-from .node_methods import map_tuple
-from .ranges import IterVar, Range
+from .index_retyping import ARITHMETIC, with_index_dtype
+from .index_types import INDEX_TYPES
 from .sizes import WIDE
-from .stmt import Allocate, Block, BlockRealize, BufferStore, For, LetStmt, Stmt
+from .stmt import Allocate, Block, For, Stmt
 from .walk import distinct, pre_order
 
-_INDEX_TYPES = (INDEX, WIDE)
 _LIMIT = int(max_value(INDEX))
-_ARITHMETIC = (Add, Sub, Mul, FloorDiv, FloorMod, TruncDiv, TruncMod, Min, Max)
 
 
 def widened(func: PrimFunc) -> PrimFunc:
@@ -69,20 +57,6 @@ def unified(func: PrimFunc) -> PrimFunc:
     return with_index_dtype(func, DType(WIDE), params=False) if wide else func
 
 
-def with_index_dtype(func: PrimFunc, dtype: DType, *, params: bool = True) -> PrimFunc:
-    """Return ``func`` with loops, block axes, sizes and indices of type ``dtype``, int32 or int64.
-
-    With ``params`` scalar parameters that are sizes or indices get the type as well. ValueError when ``dtype`` is
-    neither int32 nor int64, or does not hold a constant among the sizes.
-    """
-    if dtype not in _INDEX_TYPES:
-        raise ValueError(f"indices are int32 or int64, not {dtype!r}")
-    return _Retyper(func, dtype, params).run()
-
-
-# -- finding what needs 64 bits ----------------------------------------------------------------------------------------
-
-
 def needs_wide_indices(func: PrimFunc) -> bool:
     """Return whether int32 is too narrow for the sizes, loops or indices of ``func``; False when they are int64
     already."""
@@ -101,7 +75,7 @@ def _index_types(func: PrimFunc) -> set[str]:
             found.add(n.loop_var.dtype)
         elif isinstance(n, Block):
             found.update(iv.var.dtype for iv in n.iter_vars)
-    return found & set(_INDEX_TYPES)
+    return found & INDEX_TYPES
 
 
 def _vectors_over_products(func: PrimFunc) -> bool:
@@ -168,7 +142,7 @@ class _Scan:
     def check(self, e: Expr) -> None:
         """Record whether ``e`` holds index arithmetic whose values int32 does not hold."""
         for n in distinct(e):
-            if isinstance(n, _ARITHMETIC) and n.dtype == INDEX:
+            if isinstance(n, ARITHMETIC) and n.dtype == INDEX:
                 self.interval(n)
 
     def interval(self, e: Expr) -> Interval:
@@ -210,246 +184,4 @@ _COMBINED: dict[type, Callable[[Interval, Interval], Interval]] = {
     FloorMod: Interval.remainder,
     TruncDiv: _truncated,
     TruncMod: _truncated_rest,
-}
-
-
-# -- the rewriting -----------------------------------------------------------------------------------------------------
-
-
-class _Retyper:
-    """Rewrites one function. :meth:`index` returns index expressions in the new type, :meth:`data` keeps the type of a
-    value."""
-
-    def __init__(self, func: PrimFunc, dtype: DType, params: bool) -> None:
-        self.func = func
-        self.dtype = dtype
-        self.vars: dict[Var, Expr] = {}
-        self.buffers: dict[Buffer, Buffer] = {}
-        self.kept: set[Var] = set()
-        sizes = {n for b in func.buffers for e in _sizes(b) for n in pre_order(e) if isinstance(n, Var)}
-        for var in func.params:
-            if var.dtype in _INDEX_TYPES and var not in func.buffer_map:
-                if params and (var in sizes or var.dtype == INDEX):
-                    self.new(var)
-                elif var.dtype != dtype:
-                    self.kept.add(var)
-                    self.vars[var] = Cast(dtype, var)
-        for var in sorted(sizes - set(func.params), key=lambda v: v.name):
-            self.new(var)
-
-    def run(self) -> PrimFunc:
-        """Return the new function; the same object when nothing changes."""
-        func = self.func
-        buffers = {p: self.buffer(b) for p, b in func.buffer_map.items()}
-        body = self.node(func.body)
-        parameters: list[Var] = []
-        for p in func.params:
-            new = self.vars.get(p, p)
-            parameters.append(new if isinstance(new, Var) else p)
-        same = all(a is b for a, b in zip(parameters, func.params, strict=True))
-        if body is func.body and same and all(b is func.buffer_map[p] for p, b in buffers.items()):
-            return func
-        return PrimFunc(tuple(parameters), body, buffers, func.attrs)
-
-    def new(self, var: Var) -> Var:
-        """Return the variable that replaces ``var``."""
-        if var.dtype not in _INDEX_TYPES:
-            return var
-        made = self.vars.get(var)
-        if not isinstance(made, Var):
-            made = self.vars[var] = var if var.dtype == self.dtype else Var(var.name, self.dtype)
-        return made
-
-    # buffers and ranges
-
-    def buffer(self, buffer: Buffer) -> Buffer:
-        """Return the buffer that replaces ``buffer``, with the same pointer."""
-        known = self.buffers.get(buffer)
-        if known is None:
-            new = [self.size(e) for e in _sizes(buffer)]
-            if all(n is o for n, o in zip(new, _sizes(buffer), strict=True)):
-                known = buffer
-            else:
-                rank = len(buffer.shape)
-                known = buffer.with_(
-                    shape=tuple(new[:rank]), strides=tuple(new[rank:-1]), elem_offset=new[-1], data=buffer.data
-                )
-            self.buffers[buffer] = known
-        return known
-
-    def size(self, e: Expr) -> Expr:
-        """Rewrite an expression of a buffer's shape, strides or offset; one over a parameter that keeps its type
-        stays."""
-        if is_const_int(e, 0) or any(isinstance(n, Var) and n in self.kept for n in pre_order(e)):
-            return e
-        return self.index(e)
-
-    def range(self, r: Range) -> Range:
-        """Rewrite a range of indices."""
-        return r.map_children(self.index)
-
-    def region(self, r: BufferRegion) -> BufferRegion:
-        """Rewrite a region."""
-        ranges = map_tuple(r.region, self.range)
-        buffer = self.buffer(r.buffer)
-        return r if buffer is r.buffer and ranges is r.region else BufferRegion(buffer, ranges)
-
-    # statements
-
-    def node(self, n: Any) -> Any:
-        """Rewrite a statement, or a value in a statement."""
-        if isinstance(n, Expr):
-            return self.data(n)
-        rewrite = _STATEMENTS.get(type(n))
-        return n.map_children(self.node) if rewrite is None else rewrite(self, n)
-
-    def loop(self, s: For) -> For:
-        var = self.new(s.loop_var)
-        low, extent, body = self.index(s.min), self.index(s.extent), self.node(s.body)
-        if var is s.loop_var and low is s.min and extent is s.extent and body is s.body:
-            return s
-        return For(var, low, extent, s.kind, body, s.thread_binding, s.annotations)
-
-    def let(self, s: LetStmt) -> LetStmt:
-        if not self.is_index(s.value):
-            return s.map_children(self.node)
-        var, value = self.new(s.var), self.index(s.value)
-        body = self.node(s.body)
-        return s if var is s.var and value is s.value and body is s.body else LetStmt(var, value, body)
-
-    def allocate(self, s: Allocate) -> Allocate:
-        buffer, body = self.buffer(s.buffer), self.node(s.body)
-        return s if buffer is s.buffer and body is s.body else Allocate(buffer, body, s.annotations)
-
-    def store(self, s: BufferStore) -> BufferStore:
-        buffer, indices, value = self.buffer(s.buffer), map_tuple(s.indices, self.index), self.data(s.value)
-        predicate = None if s.predicate is None else self.data(s.predicate)
-        if buffer is s.buffer and indices is s.indices and value is s.value and predicate is s.predicate:
-            return s
-        return BufferStore(buffer, value, indices, predicate)
-
-    def realize(self, s: BlockRealize) -> BlockRealize:
-        values, predicate = map_tuple(s.iter_values, self.index), self.data(s.predicate)
-        block = self.block(s.block)
-        if values is s.iter_values and predicate is s.predicate and block is s.block:
-            return s
-        return BlockRealize(values, predicate, block)
-
-    def block(self, b: Block) -> Block:
-        def axis(iv: IterVar) -> IterVar:
-            dom, var = self.range(iv.dom), self.new(iv.var)
-            return iv if dom is iv.dom and var is iv.var else IterVar(dom, var, iv.kind, iv.thread_tag)
-
-        def match(m: MatchBufferRegion) -> MatchBufferRegion:
-            own = {n for e in _sizes(m.buffer) for n in pre_order(e) if isinstance(n, Var)}
-            for var in sorted(own - set(self.vars), key=lambda v: v.name):
-                self.new(var)
-            source, buffer = self.region(m.source), self.buffer(m.buffer)
-            return m if source is m.source and buffer is m.buffer else MatchBufferRegion(buffer, source)
-
-        new = {
-            "iter_vars": map_tuple(b.iter_vars, axis),
-            "alloc_buffers": map_tuple(b.alloc_buffers, self.buffer),
-            "match_buffers": map_tuple(b.match_buffers, match),
-            "reads": map_tuple(b.reads, self.region),
-            "writes": map_tuple(b.writes, self.region),
-            "init": None if b.init is None else self.node(b.init),
-            "body": self.node(b.body),
-        }
-        return b if all(value is getattr(b, name) for name, value in new.items()) else b.with_(**new)
-
-    # expressions
-
-    def is_index(self, e: Expr) -> bool:
-        """Return whether ``e`` is index arithmetic over variables that may change their type."""
-        return _plain(e) and any(isinstance(n, Var) and n in self.vars for n in pre_order(e))
-
-    def index(self, e: Expr) -> Expr:
-        """Return ``e``, an integer used as an index or a size, in the new type."""
-        if e.dtype.element not in _INDEX_TYPES:
-            return self.data(e)
-        if isinstance(e, IntImm):
-            return e if e.dtype == self.dtype else self.constant(e.value)
-        if isinstance(e, Var):
-            new = self.vars.get(e)
-            return cast(self.dtype, e) if new is None else new
-        if isinstance(e, _ARITHMETIC):
-            a, b = self.index(e.a), self.index(e.b)
-            return e if a is e.a and b is e.b else type(e)(a, b)
-        if isinstance(e, Cast) and _plain(e.value):
-            return self.index(e.value)
-        if isinstance(e, (Ramp, Broadcast)):
-            return e.map_children(self.index)
-        if isinstance(e, Select):
-            condition, yes, no = self.data(e.condition), self.index(e.true_value), self.index(e.false_value)
-            same = condition is e.condition and yes is e.true_value and no is e.false_value
-            return e if same else Select(condition, yes, no)
-        if isinstance(e, Call) and e.op == "tir.if_then_else":
-            args = (self.data(e.args[0]), self.index(e.args[1]), self.index(e.args[2]))
-            same = all(n is o for n, o in zip(args, e.args, strict=True))
-            return e if same else Call(e.op, args, args[1].dtype)
-        return cast(self.dtype, self.data(e))
-
-    def pointer(self, e: Call) -> Call:
-        """Rewrite a ``tvm_access_ptr``, whose offset and extent count elements."""
-        args = tuple([self.index(a) if n in (2, 3) else self.data(a) for n, a in enumerate(e.args)])
-        return e if all(n is o for n, o in zip(args, e.args, strict=True)) else Call(e.op, args, e.dtype)
-
-    def constant(self, value: int) -> Expr:
-        """Return a constant size or index of the new type; ValueError when the type does not hold it."""
-        if not min_value(self.dtype) <= value <= max_value(self.dtype):
-            raise ValueError(f"{value} is no {self.dtype}: the function's indices need 64 bits")
-        return IntImm(value, self.dtype)
-
-    def data(self, e: Expr) -> Expr:
-        """Return ``e`` in its own type, with the indices inside it rewritten."""
-        if isinstance(e, Var):
-            new = self.vars.get(e)
-            if new is None or new is e:
-                return e
-            return e if e in self.kept else cast(e.dtype, new)
-        if isinstance(e, BufferLoad):
-            buffer, indices = self.buffer(e.buffer), map_tuple(e.indices, self.index)
-            predicate = None if e.predicate is None else self.data(e.predicate)
-            same = buffer is e.buffer and indices is e.indices and predicate is e.predicate
-            return e if same else BufferLoad(buffer, indices, predicate)
-        if isinstance(e, CmpOp) and (self.is_index(e.a) or self.is_index(e.b)):
-            if self.dtype == WIDE or (_plain(e.a) and _plain(e.b)):
-                a, b = self.index(e.a), self.index(e.b)
-                return e if a is e.a and b is e.b else type(e)(a, b)
-        if isinstance(e, Cast) and self.is_index(e.value):
-            value = self.index(e.value)
-            return e if value is e.value else cast(e.dtype.element, value)
-        if isinstance(e, (*_ARITHMETIC, Ramp, Broadcast)) and self.is_index(e):
-            return cast(e.dtype.element, self.index(e))
-        if isinstance(e, Let) and self.is_index(e.value):
-            var, value, body = self.new(e.var), self.index(e.value), self.data(e.body)
-            return e if var is e.var and value is e.value and body is e.body else Let(var, value, body)
-        if isinstance(e, Call) and e.op == "tir.tvm_access_ptr":
-            return self.pointer(e)
-        return e.map_children(self.data)
-
-
-def _sizes(buffer: Buffer) -> tuple[Expr, ...]:
-    return (*buffer.shape, *buffer.strides, buffer.elem_offset)
-
-
-def _plain(e: Expr) -> bool:
-    """Return whether ``e`` consists of variables and constants of index types and of operations on indices."""
-    if isinstance(e, (Var, IntImm)):
-        return e.dtype in _INDEX_TYPES
-    if isinstance(e, _ARITHMETIC):
-        return _plain(e.a) and _plain(e.b)
-    if isinstance(e, Ramp):
-        return _plain(e.base) and _plain(e.stride)
-    return isinstance(e, (Broadcast, Cast)) and e.dtype.element in _INDEX_TYPES and _plain(e.value)
-
-
-_STATEMENTS: Mapping[type, Any] = {
-    For: _Retyper.loop,
-    LetStmt: _Retyper.let,
-    Allocate: _Retyper.allocate,
-    BufferStore: _Retyper.store,
-    BlockRealize: _Retyper.realize,
-    Block: _Retyper.block,
 }

@@ -21,7 +21,7 @@ from tilewright.tir.constants import const
 from tilewright.tir.dtype import to_numpy
 from tilewright.tir.expr import Expr, IntImm, Var
 from tilewright.tir.function import PrimFunc
-from tilewright.tir.index_width import with_index_dtype
+from tilewright.tir.index_retyping import with_index_dtype
 from tilewright.tir.stmt import Block, For, Stmt
 from tilewright.tir.walk import pre_order, replace_buffers
 
