@@ -53,5 +53,4 @@ def linear_gap(term: Expr, var: Var, inner: Domains, analyzer: Analyzer, *, alwa
     if linear is None:
         return None
     (slope,), base = linear
-    slope = analyzer.simplify(slope)
     return LinearGap(end, slope.value, analyzer.simplify(base)) if isinstance(slope, IntImm) else None

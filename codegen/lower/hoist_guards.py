@@ -22,7 +22,7 @@ from ...tir.function import PrimFunc
 from ...tir.index_types import index_like
 from ...tir.node import Node
 from ...tir.stmt import For, IfThenElse, LetStmt, SeqStmt, Stmt, seq
-from ...tir.walk import pre_order, substitute, transform, uses_var, vars_in
+from ...tir.walk import pre_order, substitute, transform, transform_statements, uses_var, vars_in
 from .bound_checks import inner_domains, linear_gap
 from .loop_annotations import TAIL, plain_value
 from .scoped_transform import ScopedTransform
@@ -46,35 +46,26 @@ def name_quotients(func: PrimFunc) -> PrimFunc:
             ... f_0 * 8 + i < 77 ...
     """
 
-    def post(n: Node) -> Stmt | None:
+    def named(n: Node) -> Stmt | None:
         if not isinstance(n, For) or n.kind in ("vectorized", "unrolled"):
             return None
-        wanted: list[Expr] = []
+        names: list[tuple[Expr, Var]] = []
+
+        def name_of(e: Node) -> Var | None:
+            if not isinstance(e, (FloorDiv, FloorMod)):
+                return None
+            return next((name for part, name in names if structural_equal(e, part)), None)
+
         for cond in _conditions(n.body):
             for part in _maximal_quotients(cond, n.loop_var):
-                if not any(structural_equal(part, w) for w in wanted):
-                    wanted.append(part)
-        if not wanted:
-            return None
-        body = n.body
-        names: list[tuple[Var, Expr]] = []
-        for part in wanted:
-            name = Var(f"{n.loop_var.name}_{len(names)}", part.dtype)
-            names.append((name, part))
-
-        def rename(e: Node) -> Node | None:
-            if isinstance(e, (FloorDiv, FloorMod)) and n.loop_var in vars_in(e):
-                for name, part in names:
-                    if structural_equal(e, part):
-                        return name
-            return None
-
-        body = transform(body, rename)
-        for name, part in reversed(names):
+                if name_of(part) is None:
+                    names.append((part, Var(f"{n.loop_var.name}_{len(names)}", part.dtype)))
+        body = transform(n.body, name_of) if names else n.body
+        for part, name in reversed(names):
             body = LetStmt(name, part, body)
-        return n.with_(body=body)
+        return n.with_(body=body) if names else None
 
-    return transform(func, post=post)  # type: ignore[no-any-return]
+    return transform_statements(func, named)  # type: ignore[no-any-return]
 
 
 def hoist_guards(func: PrimFunc) -> PrimFunc:

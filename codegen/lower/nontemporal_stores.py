@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from ...tir.arith import Analyzer, linear_coefficients
+from ...tir.arith import Analyzer, constant_coefficients
 from ...tir.buffer import Buffer
 from ...tir.constants import const
 from ...tir.expr import BufferLoad, Call, Expr, IntImm, Var
@@ -179,15 +179,6 @@ def _radix(loops: Sequence[For]) -> list[int]:
     return out
 
 
-def _steps(e: Expr, variables: Sequence[Var]) -> list[int] | None:
-    """Returns the constant coefficients of the loop variables in an index."""
-    found = linear_coefficients(e, list(variables))
-    if found is None:
-        return None
-    coefficients = [Analyzer().simplify(c) for c in found[0]]
-    return [c.value for c in coefficients] if all(isinstance(c, IntImm) for c in coefficients) else None  # type: ignore[attr-defined]
-
-
 def _contiguous(store: BufferStore, variables: Sequence[Var], radix: Sequence[int]) -> bool:
     """Returns whether the linear index is the address in memory. It must be part of the last index and of no other."""
     buffer: Buffer = store.buffer
@@ -196,7 +187,7 @@ def _contiguous(store: BufferStore, variables: Sequence[Var], radix: Sequence[in
     ):
         return False  # fmt: skip
     *lead, last = store.indices
-    return _steps(last, variables) == list(radix) and not any(vars_in(e) & set(variables) for e in lead)
+    return constant_coefficients(last, variables) == list(radix) and not any(vars_in(e) & set(variables) for e in lead)
 
 
 def _depends_on_linear_index(body: Stmt, variables: Sequence[Var], radix: Sequence[int]) -> bool:
@@ -208,7 +199,7 @@ def _depends_on_linear_index(body: Stmt, variables: Sequence[Var], radix: Sequen
             if not vars_in(n) & wanted:
                 return True
             if n.dtype.is_int and n.dtype.lanes == 1 and not isinstance(n, BufferLoad):
-                steps = _steps(n, variables)
+                steps = constant_coefficients(n, variables)
                 if steps is not None and steps == [steps[-1] * r for r in radix]:
                     return True
         return not isinstance(n, Var) and all(fine(c) for c in n.children())
@@ -217,50 +208,37 @@ def _depends_on_linear_index(body: Stmt, variables: Sequence[Var], radix: Sequen
 
 
 def _shifted(stream: _Stream) -> Stmt:
+    """Returns the masked vectors at the start, the shifted loop over aligned vectors, and the masked one at the end."""
     outer, *between, vector = stream.loops
-    v, i = vector.loop_var, outer.loop_var
-    lanes, size = int(vector.extent), stream.vector_bytes  # type: ignore[call-overload]
-    per_trip = _radix(stream.loops)[0]
+    v, i, zero = vector.loop_var, outer.loop_var, const(0, outer.loop_var.dtype)
     shift = Var(f"{v.name}_shift", v.dtype)
-    zero = {loop.loop_var: const(0, loop.loop_var.dtype) for loop in stream.loops}
-    first = tuple([Analyzer().simplify(substitute(e, zero)) for e in stream.store.indices])
+    simplify = Analyzer().simplify
+    at_zero: dict[Var, Expr] = {loop.loop_var: const(0, loop.loop_var.dtype) for loop in stream.loops}
+    first = tuple([simplify(substitute(e, at_zero)) for e in stream.store.indices])
     address = Call("tir.address_of", (BufferLoad(stream.store.buffer, first),), "handle")
-    behind = Call("tir.misaligned", (address, const(size)), v.dtype)
+    behind = Call("tir.misaligned", (address, const(stream.vector_bytes)), v.dtype)
     body = substitute(stream.body, {v: v - shift})
 
-    def nest(inner: Stmt, loops: Sequence[For]) -> Stmt:
-        for loop in reversed(loops):
+    def nest(inner: Stmt) -> Stmt:
+        inner = vector.with_(body=inner)
+        for loop in reversed(between):
             inner = loop.with_(body=inner)
         return inner
 
-    def one(values: dict[Var, Expr], check: bool) -> Stmt:
-        return fresh_copy(vector.with_(body=IfThenElse(v >= shift if check else v < shift, body)), values)  # type: ignore[no-any-return]
-
-    between_zero: dict[Var, Expr] = {loop.loop_var: const(0, loop.loop_var.dtype) for loop in between}
-    start: dict[Var, Expr] = {i: const(0, i.dtype)}
-    head = fresh_copy(
-        nest(vector.with_(body=IfThenElse(_number(between, v, lanes) >= shift, body)), between), start
-    )  # the vectors of the first iteration; only the first of them has surplus lanes
-    main = outer.with_(
-        extent=Analyzer().simplify(outer.extent - 1),
-        body=nest(vector.with_(body=substitute(body, {i: i + 1})), between),
-    )
-    tail = one({**between_zero, i: outer.extent}, check=False)
-    assert per_trip >= lanes
-    whole = seq(
-        head,
-        AttrStmt(None, NONTEMPORAL_ATTR, const(ALIGNED), main),
-        IfThenElse(shift > 0, tail),
-    )
+    # of the vectors of the first iteration, only the first one has surplus lanes
+    head = fresh_copy(nest(IfThenElse(_number(between, vector) >= shift, body)), {i: zero})
+    main = outer.with_(extent=simplify(outer.extent - 1), body=nest(substitute(body, {i: i + 1})))
+    tail = fresh_copy(vector.with_(body=IfThenElse(v < shift, body)), {**at_zero, i: outer.extent})
+    whole = seq(head, AttrStmt(None, NONTEMPORAL_ATTR, const(ALIGNED), main), IfThenElse(shift > 0, tail))
     if not (isinstance(outer.extent, IntImm) and outer.extent.value > 0):
         whole = IfThenElse(outer.extent > 0, whole)
     return LetStmt(shift, behind // stream.store.buffer.dtype.bytes, whole)
 
 
-def _number(between: Sequence[For], v: Var, lanes: int) -> Expr:
+def _number(between: Sequence[For], vector: For) -> Expr:
     """Returns the linear index within one iteration of the serial loop."""
-    number: Expr = v
-    step = lanes
+    number: Expr = vector.loop_var
+    step = int(vector.extent)  # type: ignore[call-overload]
     for loop in reversed(between):
         number = loop.loop_var * step + number
         step *= int(loop.extent)  # type: ignore[call-overload]

@@ -98,7 +98,7 @@ def _lines(loads: Sequence[_Load], line: int) -> Lines | None:
     if found is None:
         return None
     dims = list(first.lanes)
-    for loop, by in zip(loops, map(analyzer.simplify, found[0]), strict=True):
+    for loop, by in zip(loops, found[0], strict=True):
         if not (isinstance(by, IntImm) and by.value >= 0):
             return None
         if by.value:

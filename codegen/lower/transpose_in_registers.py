@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from ...tir import op
-from ...tir.arith import Analyzer, conjuncts, linear_coefficients
+from ...tir.arith import Analyzer, conjuncts, constant_coefficients
 from ...tir.constants import const
 from ...tir.expr import And, Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, Not, Ramp, Var
 from ...tir.function import PrimFunc
@@ -164,13 +164,9 @@ def _build(nest: _Nest, i: int, j: int, target: Target) -> _Transpose | None:
 
 def _coefficients(indices: Sequence[Expr], variables: list[Var]) -> list[list[int]] | None:
     """Returns the increase of each index per step of each variable, or None where one is not constant."""
-    out = []
-    for index in indices:
-        found = linear_coefficients(index, variables)
-        if found is None or not all(isinstance(c, IntImm) for c in found[0]):
-            return None
-        out.append([c.value for c in found[0]])  # type: ignore[attr-defined]
-    return out
+    rows = [constant_coefficients(index, variables) for index in indices]
+    out = [row for row in rows if row is not None]
+    return out if len(out) == len(rows) else None
 
 
 def _writes_each_once(places: list[list[int]], loops: Sequence[For]) -> bool:

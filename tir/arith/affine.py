@@ -47,6 +47,19 @@ def linear_coefficients(
     return [an.to_expr(c, e.dtype) for c in coefficients], an.to_expr(base, e.dtype)
 
 
+def constant_coefficients(e: Expr, variables: Sequence[Var]) -> list[int] | None:
+    """Return the coefficients of :func:`linear_coefficients` as numbers; None where one is not constant.
+
+    >>> from tilewright.tir.expr import Var
+    >>> i, n = Var("i"), Var("n")
+    >>> constant_coefficients(i * 8 + n, [i]), constant_coefficients(i * n, [i])
+    ([8], None)
+    """
+    found = linear_coefficients(e, variables)
+    numbers = [] if found is None else [c.value for c in found[0] if isinstance(c, IntImm)]
+    return numbers if found is not None and len(numbers) == len(variables) else None
+
+
 class _Hidden:
     """Finds which atoms contain one of the given variables."""
 
