@@ -20,13 +20,19 @@ from typing import Any
 from ..deep_recursion import in_room, with_room
 from ..function import IRModule, PrimFunc
 from ..garbage_collection import collection_paused
+from .assignment_parser import ASSIGNMENTS
 from .errors import ParseError, Source
-from .function_parser import FunctionParser
+from .expression_parser import EXPRESSIONS, WORDS
+from .function_parser import parse_module
+from .loop_parser import LOOPS
+from .parser_base import Parser, Tables
 from .parser_values import Namespace
+from .statement_parser import STATEMENTS
 from .text_limits import USUAL_OPERATORS, check_text
 
 __all__ = ["ParseError", "parse", "parse_expression", "parse_source"]
 
+_TABLES = Tables(EXPRESSIONS, {**STATEMENTS, **ASSIGNMENTS, **LOOPS}, WORDS)
 _KNOWN = {"T": Namespace("T"), "Ts": Namespace("T"), "I": Namespace("I"), "tvm": Namespace("tvm")}
 
 
@@ -62,7 +68,7 @@ def parse_expression(text: str, names: Mapping[str, Any]) -> Any:
     known = {**_KNOWN, **names}
     try:
         tree = ast.parse(text.strip(), mode="eval")
-        return FunctionParser(source, lambda name: known.get(name, NotImplemented)).eval(tree.body)
+        return Parser(source, lambda name: known.get(name, NotImplemented), _TABLES).eval(tree.body)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as e:
         raise e if isinstance(e, ParseError) else ParseError(f"not an expression: {e}", source, 1, 0) from None
 
@@ -83,6 +89,6 @@ def _parsed(source: Source, outer: Callable[[str], Any]) -> PrimFunc | IRModule:
     except (ValueError, RecursionError, MemoryError) as e:
         raise ParseError(f"not valid Python: {e}", source, 1, 0) from None
     try:
-        return FunctionParser(source, outer).module(tree)
+        return parse_module(Parser(source, outer, _TABLES), tree)
     except RecursionError:
         raise ParseError("the text is nested too deeply", source, 1, 0) from None

@@ -1,29 +1,58 @@
-"""This module defines the base of the parser: scopes, conversions to expressions, errors with their place."""
+"""This module defines the parser's state: scopes, open blocks, conversions to expressions, errors with their place.
+
+What a class of Python's ``ast`` or a word of ``T`` means is a function of the parser and the node, in :class:`Tables`.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ..arith import Analyzer
 from ..buffer import Buffer
 from ..constants import convert
+from ..equal import plain
 from ..expr import BufferLoad, Expr, IntImm, StringImm, Var
-from ..ranges import IterVar
+from ..ranges import IterVar, Range
+from ..stmt import Block, Evaluate, SeqStmt, Stmt
 from ..vocabulary import TypeWord, Word, type_word
 from .errors import ParseError, Source
-from .parser_values import BUILTINS, BufferMethod, MetaVar, Namespace
+from .parser_values import BUILTINS, BufferMethod, Frame, MetaVar, Namespace
+
+Wrapper = Callable[[Stmt], Stmt]
+"""Builds a statement around the statements that follow it in the same body."""
 
 
-class ParserBase:
+@dataclass(frozen=True)
+class Tables:
+    """Holds the functions that parse expressions and statements, by the class of the node, and words that make
+    values."""
+
+    expressions: Mapping[type, Parse]
+    statements: Mapping[type, Parse]
+    words: Mapping[str, Parse]
+
+
+Parse = Callable[["Parser", Any], Any]
+"""Returns what a node means: the value of an expression; the statement or the wrapper of a statement, or None."""
+
+
+class Parser:
     """Keeps scopes of names and returns values of the kind that is asked for.
 
-    ``outer`` looks up names that the text itself does not define.
+    ``outer`` looks up names that the text itself does not define. ``frames`` are the open blocks; the first is the
+    function's.
     """
 
-    def __init__(self, source: Source, outer: Callable[[str], Any]) -> None:
+    def __init__(self, source: Source, outer: Callable[[str], Any], tables: Tables) -> None:
         self.source = source
+        self.tables = tables
+        self.frames: list[Frame] = []
+        self.loops: dict[Var, Range] = {}
+        self.roots: dict[Stmt, Block] = {}  # top-level blocks without axes, each in the form that it has as the root
+        self.thread_tags: dict[Var, str] = {}  # of T.env_thread
         self.outer = outer
         self.scopes: list[dict[str, Any]] = [{}]
         self.analyzer: Analyzer | None = None
@@ -56,10 +85,55 @@ class ParserBase:
 
     def eval(self, node: ast.AST) -> Any:
         """Return the value of an expression: a Python value, an expression node, a buffer, a word of ``T`` …"""
-        method = getattr(self, "_" + type(node).__name__, None)
-        if method is None:
+        parse = self.tables.expressions.get(type(node))
+        if parse is None:
             raise self.error(f"{type(node).__name__} has no meaning in TIR", node)
-        return method(node)
+        return parse(self, node)
+
+    def word(self, name: str, node: ast.Call) -> Any:
+        """Return the value of a call of a word that is not a plain function."""
+        parse = self.tables.words.get(name)
+        if parse is None:
+            raise self.error(f"T.{name} cannot stand here", node)
+        return parse(self, node)
+
+    def body(self, nodes: list[ast.stmt]) -> Stmt:
+        """Parse a list of statements. A statement with a scope (a binding, an allocation) contains the rest of the
+        list."""
+        out: list[Stmt] = []
+        scoped: list[tuple[int, Wrapper]] = []
+        for node in nodes:
+            parse = self.tables.statements.get(type(node))
+            if parse is None:
+                raise self.error(f"{type(node).__name__} has no meaning in TIR", node)
+            made = parse(self, node)
+            if isinstance(made, Stmt):
+                out.append(made)
+            elif made is not None:
+                scoped.append((len(out), made))
+        for start, wrap in reversed(scoped):
+            out[start:] = [wrap(_sequence(out[start:]))]
+        return _sequence(out)
+
+    def nested(self, nodes: list[ast.stmt]) -> Stmt:
+        """Parse a body in a scope of its own."""
+        self.scopes.append({})
+        out = self.body(nodes)
+        self.scopes.pop()
+        return out
+
+    def frame(self, node: ast.AST, what: str) -> Frame:
+        """Return the innermost open block; ParseError outside all blocks."""
+        if not self.frames or self.frames[-1].is_function:
+            raise self.error(f"{what} belongs in a block", node)
+        return self.frames[-1]
+
+    def attributes(self, node: ast.expr) -> dict[str, Any]:
+        """Parse a dict of attributes, with constants as Python values."""
+        value = self.eval(node)
+        if not isinstance(value, dict) or not all(isinstance(k, str) for k in value):
+            raise self.error("a dict with texts as keys is needed", node)
+        return {k: _plain(v) for k, v in value.items()}
 
     def guarded(self, node: ast.AST, f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Return ``f(*args)``; its errors are reported at ``node``."""
@@ -164,3 +238,23 @@ class ParserBase:
                 self.unpack(t, v)
         else:
             raise self.error("names are needed here", target)
+
+
+def _sequence(stmts: list[Stmt]) -> Stmt:
+    flat: list[Stmt] = []
+    for s in stmts:
+        flat.extend(s.seq) if isinstance(s, SeqStmt) else flat.append(s)
+    if not flat:
+        return Evaluate(IntImm(0))
+    return flat[0] if len(flat) == 1 else SeqStmt(tuple(flat))
+
+
+def _plain(value: Any) -> Any:
+    """Return int32 and bool constants of attributes as Python values."""
+    if isinstance(value, IntImm) and value.dtype not in ("int32", "bool"):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    return plain(value)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from .. import vocabulary
-from ..buffer import Buffer
+from ..buffer import Buffer, BufferRegion, MatchBufferRegion
+from ..expr import Expr, Var
 from ..intrinsics.float_operations import abs_
 from ..op import max_, min_
+from ..ranges import IterVar
+from ..stmt import Stmt
 
 _LIMIT = 1 << 128
 _MAX_ITEMS = 100_000
@@ -29,6 +32,24 @@ class BufferMethod:
 
     buffer: Buffer
     name: str
+
+
+@dataclass
+class Frame:
+    """Holds the declarations of a block, or of the function around all blocks, so far."""
+
+    is_function: bool = False
+    axes: list[IterVar] = field(default_factory=list)
+    values: list[Expr] = field(default_factory=list)
+    predicate: Expr | None = None
+    reads: tuple[BufferRegion, ...] | None = None
+    writes: tuple[BufferRegion, ...] | None = None
+    annotations: dict[str, Any] = field(default_factory=dict)
+    allocs: list[Buffer] = field(default_factory=list)
+    matches: list[MatchBufferRegion] = field(default_factory=list)
+    init: Stmt | None = None
+    has_init: bool = False
+    params: dict[Var, Buffer] = field(default_factory=dict)
 
 
 class Namespace:

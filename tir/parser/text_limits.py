@@ -72,22 +72,27 @@ def check_text(source: Source) -> int:
             operators += 1
         elif kind == "line" and depth == 0:
             operators = prefixes = 0
-            indent = len(match[0]) - 1
-            following = text[match.end() : match.end() + 4]
-            if following[:1] not in ("\n", "#", ""):
-                if indent > MAX_INDENT:
-                    fail(f"indented by more than {MAX_INDENT}", match.end())
-                for other in [k for k in elifs if k > indent]:
-                    del elifs[other]
-                if following == "elif":
-                    elifs[indent] = elifs.get(indent, 0) + 1
-                    if elifs[indent] > MAX_ELIFS:
-                        fail(f"more than {MAX_ELIFS} elif in a row", match.end())
-                else:
-                    elifs.pop(indent, None) if following != "else" else None
+            problem = _line_problem(elifs, len(match[0]) - 1, text[match.end() : match.end() + 4])
+            if problem:
+                fail(problem, match.end())
         most = max(most, operators)
         if operators > MAX_OPERATORS:
             fail(f"more than {MAX_OPERATORS} operators in one line", match.start())
         if prefixes > MAX_PREFIXES:
             fail(f"more than {MAX_PREFIXES} prefix operators in a row", match.start())
     return most
+
+
+def _line_problem(elifs: dict[int, int], indent: int, beginning: str) -> str:
+    """Return why a line that begins so is refused, or ""; count its ``elif`` in ``elifs``, by indent."""
+    if beginning[:1] in ("\n", "#", ""):
+        return ""
+    for other in [k for k in elifs if k > indent]:
+        del elifs[other]
+    if beginning == "elif":
+        elifs[indent] = elifs.get(indent, 0) + 1
+    elif beginning != "else":
+        elifs.pop(indent, None)
+    if indent > MAX_INDENT:
+        return f"indented by more than {MAX_INDENT}"
+    return f"more than {MAX_ELIFS} elif in a row" if elifs.get(indent, 0) > MAX_ELIFS else ""
