@@ -11,7 +11,7 @@ import numpy as np
 from tilewright import te
 from tilewright.tir.arith import simplify
 from tilewright.tir.constants import const
-from tilewright.tir.dtype import max_value, min_value
+from tilewright.tir.dtype import DType, max_value, min_value
 from tilewright.tir.expr import Expr, IntImm, Var
 from tilewright.tir.op import max_, min_
 from tilewright.tir.walk import substitute
@@ -58,9 +58,9 @@ class Stage:
         return [value_of(e, self.sizes) for e in self.tensor.shape]
 
     @property
-    def dtype(self) -> str:
+    def dtype(self) -> DType:
         """The type of an element."""
-        return str(self.tensor.dtype)
+        return self.tensor.dtype
 
     def holds(self, bound: int) -> bool:
         """Whether the type holds whole numbers up to ``bound`` exactly."""
