@@ -35,7 +35,7 @@ from ..tir.index_retyping import with_index_dtype
 from ..tir.index_width import widened
 from ..tir.ranges import IterVar, Range, Reduce
 from ..tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, Stmt, seq
-from ..tir.walk import free_vars, pre_order, replace_buffers, substitute, transform
+from ..tir.walk import free_vars, pre_order, reads_memory, replace_buffers, substitute, transform
 from .decided_conditions import within, without_decided
 from .operation import ComputeOp, ExternOp, Operation, PlaceholderOp
 from .reduction_body import accumulates_apart, axes_of, init_and_update
@@ -247,7 +247,7 @@ class _Builder:
         values: tuple[Expr, ...] = tuple(loops)
         if not own:  # a tensor of rank 0: as in TVM, one axis of extent 1
             own, values = [IterVar(Range(const(0), const(1)), Var("vi"))], (const(0),)
-        bounds = [Evaluate(e) for r in ranges.values() for e in (r.min, r.extent) if _loads(e)]
+        bounds = [Evaluate(e) for r in ranges.values() for e in (r.min, r.extent) if reads_memory(e)]
         reads, writes = access_regions(seq(body, *bounds), init)  # loads in the bounds of an axis are reads as well
         name = self.block_name(op, name)
         block = Block(tuple(own), reads, writes, name, body, init, (), (), self.block_attrs(op))
@@ -331,10 +331,6 @@ class _Builder:
         return BlockRealize(
             (), const(True, "bool"), Block((), reads, writes, name, body, None, allocs, (), dict(op.attrs))
         )
-
-
-def _loads(e: Expr) -> bool:
-    return any(isinstance(n, BufferLoad) for n in pre_order(e))
 
 
 def _unique(taken: dict[str, int], name: str) -> str:

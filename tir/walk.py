@@ -176,6 +176,16 @@ def uses_var(node: Node, var: Var | Callable[[Var], bool]) -> bool:
     return False
 
 
+def reads_memory(node: Node) -> bool:
+    """Return whether ``node`` loads from a buffer."""
+    if type(node) in _LEAVES:
+        return False
+    for n in pre_order(node):
+        if type(n) is BufferLoad:
+            return True
+    return False
+
+
 def free_vars(node: Node) -> set[Var]:
     """Return the variables used but not bound inside ``node``."""
     bound = {var for n in pre_order(node) for var in n.bound_vars()}

@@ -14,7 +14,7 @@ from ...tir.function import PrimFunc
 from ...tir.intrinsics.tile_operations import TILE_ROWS
 from ...tir.node import Node
 from ...tir.stmt import Allocate, BufferStore, For, Stmt
-from ...tir.walk import pre_order, transform
+from ...tir.walk import pre_order, reads_memory, transform
 from .lanes import value_in_lane
 from .scoped_transform import ScopedTransform
 from .stride_alignment import aligned
@@ -118,7 +118,7 @@ def _boxes(
             ends = values[loop]
             if ends is not None:
                 dom[loop.loop_var] = ends
-        spans = [None if _from_memory(index) else _ends(index, dom) for index in access.indices]
+        spans = [None if reads_memory(index) else _ends(index, dom) for index in access.indices]
         tile = access.around.address
         if tile is not None and tile_access(tile) is not None:
             for d, more in ((tile_rows_along(tile, access.buffer), TILE_ROWS), (len(spans) - 1, tile_columns(tile))):
@@ -169,11 +169,6 @@ def _ends(index: Expr, dom: dict[Var, Interval]) -> Interval | None:
     one = value_in_lane(index, lane)
     inside = {**dom, lane: (const(0, lane.dtype), const(lanes - 1, lane.dtype))}
     return None if one is None else eval_interval(one, inside)
-
-
-def _from_memory(index: Expr) -> bool:
-    """Returns whether the index is read from memory. Only the shape of the buffer bounds such an index."""
-    return any(isinstance(n, BufferLoad) for n in pre_order(index))
 
 
 def _union(spans: list[Interval | None], inner: Inner, analyzer: Analyzer) -> Interval | None:

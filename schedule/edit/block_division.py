@@ -17,7 +17,7 @@ from ...tir.expr import BufferLoad, Expr, IntImm, Var
 from ...tir.ranges import IterVar, Range
 from ...tir.reason import Reason
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
-from ...tir.walk import loads_and_stores, pre_order, substitute, uses_var
+from ...tir.walk import loads_and_stores, pre_order, reads_memory, substitute, uses_var
 from ..errors import ScheduleError
 from ..require.lookup import scope_around
 
@@ -255,17 +255,13 @@ def simplified(stmt: Any, mapping: Mapping[Var, Expr], analyzer: Analyzer) -> An
     def walk(n: Any) -> Any:
         if isinstance(n, Var):
             return mapping.get(n, n)
-        if isinstance(n, Expr) and n.dtype.is_int and n.dtype.lanes == 1 and _plain_index(n):
+        if isinstance(n, Expr) and n.dtype.is_int and n.dtype.lanes == 1 and not reads_memory(n):
             new = substitute(n, mapping)
             return n if new is n else analyzer.simplify(new)
         new = n.map_children(walk)
         return analyzer.simplify(new) if new is not n and isinstance(n, Expr) and n.dtype == "bool" else new
 
     return walk(stmt)
-
-
-def _plain_index(e: Expr) -> bool:
-    return not any(isinstance(n, BufferLoad) for n in pre_order(e))
 
 
 def outer_regions(

@@ -32,7 +32,7 @@ from ...tir.function import PrimFunc
 from ...tir.intrinsics import OPERATIONS, Effect, Lanes
 from ...tir.ranges import IterVar, Range
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, seq
-from ...tir.walk import post_order, pre_order, substitute, transform, uses_var
+from ...tir.walk import post_order, pre_order, reads_memory, substitute, transform, uses_var
 from ..edit.element_blocks import element_block, point
 from ..edit.index_map_arguments import sized_analyzer
 from ..edit.loop_nests import in_loops_like
@@ -276,7 +276,7 @@ def _looked_up(realize: BlockRealize, tables: list[tuple[_Candidate, Buffer, lis
             def pre(n: Any, c: _Candidate = candidate, t: Buffer = table, at: list[Var] = axes) -> Any:
                 if not isinstance(n, Expr) or isinstance(n, (Var, IntImm, FloatImm)) or n.dtype != c.expr.dtype:
                     return None
-                if n is c.expr or (_no_loads(n) and structural_equal(analyzer.simplify(n), c.key)):
+                if n is c.expr or (not reads_memory(n) and structural_equal(analyzer.simplify(n), c.key)):
                     used[t] = at
                     return BufferLoad(t, tuple(at))
                 return None
@@ -288,10 +288,6 @@ def _looked_up(realize: BlockRealize, tables: list[tuple[_Candidate, Buffer, lis
     new = block.with_(init=replaced(block.init), body=replaced(block.body))
     regions: list[BufferRegion] = [point(t, used[t]) for _, t, _ in tables if t in used]
     return BlockRealize(realize.iter_values, realize.predicate, new.with_(reads=(*block.reads, *regions)))
-
-
-def _no_loads(e: Expr) -> bool:
-    return not any(isinstance(n, BufferLoad) for n in pre_order(e))
 
 
 def _elementwise(call: Call) -> bool:

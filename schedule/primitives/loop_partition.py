@@ -18,7 +18,7 @@ from ...tir.fresh_copy import fresh_copy
 from ...tir.function import PrimFunc
 from ...tir.ranges import IterVar, Range
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
-from ...tir.walk import pre_order, substitute, transform, uses_var, vars_in
+from ...tir.walk import pre_order, reads_memory, substitute, transform, uses_var, vars_in
 from ..errors import ScheduleError
 from ..primitive import primitive
 from ..require.lookup import find_loop
@@ -265,7 +265,7 @@ def _widened(region: BufferRegion, axes: Mapping[Var, Range], loops: set[Var], a
         if (
             first is None
             or last is None
-            or any(isinstance(n, BufferLoad) for n in pre_order(r.min))
+            or reads_memory(r.min)
             or any(uses_var(e, lambda v: v in loops) for e in (first[0], last[1]))
         ):
             out.append(Range(const(0, extent.dtype), extent))

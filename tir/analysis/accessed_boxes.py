@@ -11,7 +11,7 @@ from ..function import PrimFunc
 from ..ranges import Range
 from ..reason import Reason
 from ..stmt import Stmt
-from ..walk import transform
+from ..walk import reads_memory, transform
 from .access import Access, Accesses, Around, accesses_below
 
 
@@ -52,6 +52,8 @@ def _with_moving(a: Access, stored: Set[Var]) -> Access:
 
     The variables (``moving``) differ from iteration to iteration.
     """
+    if not any(map(reads_memory, (*a.indices, *a.extents, *[e for lp in a.loops for e in (lp.min, lp.extent)]))):
+        return a
     moving: list[Var] = []
 
     def pre(n: Any) -> Any:

@@ -14,7 +14,7 @@ from ..expr import EQ, GE, GT, LE, LT, NE, And, BufferLoad, Call, CmpOp, Expr, E
 from ..index_types import INDEX_TYPES
 from ..node import Node
 from ..ranges import Range
-from ..walk import pre_order, substitute
+from ..walk import pre_order, reads_memory, substitute
 from .compare import compare, holds
 from .normal_form.canonical import Canonical
 from .normal_form.floor_division import join_splits
@@ -65,7 +65,7 @@ class Analyzer(Canonical):
             if self.data(lo):  # arithmetic on values from memory may wrap
                 data, exact = True, self.exact(lo, var.dtype)
                 lo, hi = (lo, hi) if exact else (None, None)
-                if exact and any(isinstance(n, BufferLoad) for n in pre_order(convert(value))):
+                if exact and reads_memory(convert(value)):
                     lo, hi = self._constant_ends(lo)
         known = var in self._by_var
         a = self.var_atom(var)
