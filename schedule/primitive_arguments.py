@@ -48,8 +48,15 @@ def _types_of(function: Callable[..., Any]) -> dict[str, Any]:
     }
 
 
+@lru_cache(maxsize=256)
 def _options(t: Any) -> tuple[Any, ...]:
     return get_args(t) if get_origin(t) in (Union, types.UnionType) else (t,)
+
+
+@lru_cache(maxsize=256)
+def _item_type(t: Any) -> Any:
+    """Return the type of the items of a list or sequence; None for another type."""
+    return get_args(t)[0] if get_origin(t) in (list, Sequence) else None
 
 
 def _fits(value: Any, expected: Any) -> bool:
@@ -57,8 +64,9 @@ def _fits(value: Any, expected: Any) -> bool:
 
 
 def _is(value: Any, t: Any) -> bool:
-    if get_origin(t) in (list, Sequence):
-        return isinstance(value, (list, tuple)) and all(_fits(item, get_args(t)[0]) for item in value)
+    item_type = _item_type(t)
+    if item_type is not None:
+        return isinstance(value, (list, tuple)) and all(_fits(item, item_type) for item in value)
     if t is float:
         return isinstance(value, (int, float))
     if t is bool:
@@ -68,7 +76,7 @@ def _is(value: Any, t: Any) -> bool:
 
 def _words(expected: Any) -> str:
     said = [
-        f"a list with {_words(get_args(t)[0])} in each place" if get_origin(t) in (list, Sequence) else _WORDS[t]
+        _WORDS[t] if _item_type(t) is None else f"a list with {_words(_item_type(t))} in each place"
         for t in _options(expected)
     ]
     return ", ".join(said[:-1]) + " or " + said[-1] if len(said) > 1 else said[0]
