@@ -14,7 +14,7 @@ from .progress import Progress
 
 if TYPE_CHECKING:
     from ..driver.roofline import Bound
-    from ..driver.workload_definition import WorkloadCase
+    from ..driver.workloads.workload_definition import WorkloadCase
     from ..tuner import TuneResult
 
 

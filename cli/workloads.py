@@ -17,7 +17,7 @@ def command(name: str | None, as_json: bool) -> None:
     A workload is written name:key=value,key=value; parameters left out take their defaults. A function of your own
     that returns te tensors is file.py:function.
     """
-    from ..driver.spec import all_workloads, find_workload
+    from ..driver.workloads.spec import all_workloads, find_workload
 
     if name is not None and "=" in name:
         raise CommandError(f"{name!r} is a spec; name the workload alone", code=2)

@@ -1,15 +1,23 @@
 """This package builds, tunes and benchmarks from end to end with the layers below it.
 
 :func:`build` compiles the best schedule on record, :func:`tune` finds one, :func:`bench` compares. :mod:`.request`
-brings their inputs into one form; :mod:`.workload_definition`, :mod:`.spec` and :mod:`.catalog` are named computations
-with parameters; :mod:`.machine_probes` measures what this machine can do.
+brings their inputs into one form; :mod:`.workloads` are named computations with parameters; :mod:`.machine_report`
+says what this machine can do, measured by :mod:`.machine_probes`.
 """
 
 from .benching import BenchResult, BenchRow, bench
 from .building import BuildError, NoRecordError, Plan, build, plan
-from .spec import all_workloads, find_workload, parse_spec
 from .tuning import TuneError, tune
-from .workload_definition import Parameter, Workload, WorkloadCase, WorkloadError, workload
+from .workloads import (
+    Parameter,
+    Workload,
+    WorkloadCase,
+    WorkloadError,
+    all_workloads,
+    find_workload,
+    parse_spec,
+    workload,
+)
 
 __all__ = [
     "BenchResult",

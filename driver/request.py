@@ -14,8 +14,7 @@ from ..tir.function import IRModule, PrimFunc
 from ..tir.stmt import Block, For
 from ..tir.walk import pre_order
 from ..tuner.measure.inputs import unknown_sizes
-from .spec import parse_spec
-from .workload_definition import Workload, WorkloadCase
+from .workloads import Workload, WorkloadCase, parse_spec
 
 
 @dataclass(frozen=True)

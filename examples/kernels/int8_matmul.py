@@ -28,7 +28,7 @@ from kernel import Kernel, Scheduler, run
 
 import tilewright as tw
 from tilewright import te
-from tilewright.tuner.recipes import Panels, arrange, dot_tile, finish_tile, pack
+from tilewright.tuner.recipes import DotInstruction, Panels, arrange, dot_tile, finish_tile, pack
 
 WIDTH = 4
 """Steps of k in one instruction."""
@@ -56,7 +56,7 @@ def tiled(rows: int, vectors: int, unroll: int = 8) -> Scheduler:
 
     def schedule(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
         lanes = target.vector_lanes("int32")
-        dot = {"intrinsic": "dot_16x4_vnni" if lanes == 16 else "dot_8x4_avx_vnni", "lanes": lanes, "width": WIDTH}
+        dot = DotInstruction("dot_16x4_vnni" if lanes == 16 else "dot_8x4_avx_vnni", lanes, WIDTH, unroll)
         cols = vectors * 16
         sch = tw.Schedule(func)
 
@@ -75,14 +75,14 @@ def tiled(rows: int, vectors: int, unroll: int = 8) -> Scheduler:
         sch.set_scope("C", 0, "local")
         sch.compute_at("C", loops["j0"], preserve_unit_loops=True)
         row, column, k = sch.get_loops("C")[-3:]
-        dot_tile(sch, "C", column=column, step=k, rows=[row], unroll=unroll, **dot)
+        dot_tile(sch, "C", dot, column=column, step=k, rows=[row])
 
         # 128 times the sums of the columns, a panel at a time.
         sums = sch.cache_write("S", 0, "local")
         column, k = sch.get_loops("S")
         part, column = sch.split(column, [None, cols])
         sch.reverse_compute_at(sums, part, preserve_unit_loops=True)
-        dot_tile(sch, "S", column=column, step=k, unroll=unroll, **dot)
+        dot_tile(sch, "S", dot, column=column, step=k)
         finish_tile(sch, sums, part, 0, lanes)
 
         if target.num_cores > 1:

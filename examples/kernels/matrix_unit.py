@@ -32,6 +32,7 @@ from tilewright import te
 from tilewright.tuner import default_schedule
 from tilewright.tuner.recipes import (
     TILE,
+    DotInstruction,
     Panels,
     UnitTiles,
     arrange,
@@ -100,10 +101,8 @@ def on_vectors(func: tw.PrimFunc, target: tw.Target, rows: int = 6, vectors: int
     sch.reverse_compute_at(result, loops["j0"], preserve_unit_loops=True)
     if target.num_cores > 1:
         sch.parallel(loops["i0"])
-    dot_tile(
-        sch, "C", intrinsic="dot_16x2_bf16", lanes=lanes, width=2, column=loops["j1"], step=loops["k"],
-        rows=[loops["i1"]], unroll=unroll,
-    )  # fmt: skip
+    dot = DotInstruction("dot_16x2_bf16", lanes, 2, unroll)
+    dot_tile(sch, "C", dot, column=loops["j1"], step=loops["k"], rows=[loops["i1"]])
     finish_tile(sch, result, loops["j0"], 1, lanes)
     return sch
 

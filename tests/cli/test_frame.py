@@ -69,7 +69,7 @@ def test_debug_shows_the_traceback(run):
 
 
 def test_a_bug_is_called_a_bug(run, monkeypatch):
-    from tilewright.driver import spec
+    from tilewright.driver.workloads import spec
 
     def broken():
         raise KeyError("oops")

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tilewright import te
-from tilewright.driver.catalog import BUILTIN
-from tilewright.driver.spec import all_workloads, parse_spec
-from tilewright.driver.workload_definition import Workload, WorkloadError, workload
+from tilewright.driver.workloads.catalog import BUILTIN
+from tilewright.driver.workloads.spec import all_workloads, parse_spec
+from tilewright.driver.workloads.workload_definition import Workload, WorkloadError, workload
 from tilewright.tir.equal import structural_equal
 from tilewright.tir.interpret import interpret
 from tilewright.tuner.measure.inputs import compare, make_arguments, tolerance
@@ -201,7 +201,7 @@ def test_star_arguments_are_refused():
 
 
 def test_a_broken_plugin_warns_with_its_package(monkeypatch):
-    from tilewright.driver import spec
+    from tilewright.driver.workloads import spec
 
     class Entry:
         name = "fancy"

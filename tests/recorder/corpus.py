@@ -16,7 +16,7 @@ from tilewright import te, tir
 from tilewright.codegen import Target, lower
 from tilewright.codegen.c.c_source import emit_c
 from tilewright.codegen.llvm.emit import emit as emit_llvm
-from tilewright.driver.catalog import BUILTIN
+from tilewright.driver.workloads.catalog import BUILTIN
 from tilewright.schedule import Schedule, ScheduleError
 from tilewright.tuner import Space
 

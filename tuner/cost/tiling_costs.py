@@ -251,10 +251,9 @@ class TilingCosts:
 
     def costs(self) -> Costs:
         """Returns all of it."""
-        machine, axes, columns = self.machine, self.axes, self.columns
+        machine, columns = self.machine, self.columns
         accumulators, (vectors, broadcasts) = self.accumulators, self.loads
         tiles = np.prod(list(self.trips.values()), axis=0)
-        waste = np.prod([self.trips[v] * self.tile[v] / self.extents[v] for v in self.block.spatial], axis=0)
         steps = tiles * self.block.reduce_size
         operations = max(1.0, self.block.operations / 2)
         latency = np.maximum(1.0, machine.fma_latency * machine.fma_pipes / accumulators)
@@ -265,14 +264,10 @@ class TilingCosts:
         conflict = self._conflict()
         epilogue = 0.0 if self.part.epilogue is None else float(self.part.epilogue.operations)
         scatter = self._per_element() * self.lanes
-        strided = any(
-            u is not self.part.packed and axes.vector in u.axes() and u.stride(axes.vector) != 1
-            for u in self.block.loads
-        )
         packed = float(self.part.packed is not None)
         far = nest.traffic(machine.l2_bytes)
         early = self.ahead * np.minimum(far, self._fetched)
-        return Costs(self.rows).put(
+        costs = Costs(self.rows).put(
             core_cycles=steps * step_core,
             load_cycles=steps * step_load,
             store_cycles=tiles * accumulators * np.maximum(1.0, scatter),
@@ -287,24 +282,35 @@ class TilingCosts:
             pack_bytes=self._pack_bytes(),
             flops=self.block.flops,
             regions=(1.0 + packed) * self.part.parallel,
+            latency_bound=latency,
+            l1_gap=nest.reuse_gap(machine.l1_bytes),
+            l2_gap=nest.reuse_gap(machine.l2_bytes),
+            conflict=conflict,
+        )
+        return self._with_properties(costs)
+
+    def _with_properties(self, costs: Costs) -> Costs:
+        """Add the properties of the tile and its nest to ``costs``."""
+        machine, axes, columns, block = self.machine, self.axes, self.columns, self.block
+        accumulators, (vectors, broadcasts) = self.accumulators, self.loads
+        strided = any(
+            u is not self.part.packed and axes.vector in u.axes() and u.stride(axes.vector) != 1 for u in block.loads
+        )
+        return costs.put(
             lanes_used=float(self.lanes),
             rows=accumulators / columns["vectors"],
             columns=columns["vectors"],
             accumulators=accumulators,
             registers=self._live,
             loads_per_fma=(vectors + broadcasts) / accumulators,
-            latency_bound=latency,
-            waste=waste,
+            waste=np.prod([self.trips[v] * self.tile[v] / self.extents[v] for v in block.spatial], axis=0),
             tail=self.trips[axes.vector] * self.tile[axes.vector] - self.extents[axes.vector],
             unroll=columns["unroll"],
             body_size=columns["unroll"] * (accumulators + vectors + broadcasts),
             inner_trips=float(self.extents[axes.reduce[-1]]),
-            reduction=float(self.block.reduce_size),
-            panel_bytes=columns["vectors"] * machine.vector_bytes * self.block.reduce_size,
-            l1_gap=nest.reuse_gap(machine.l1_bytes),
-            l2_gap=nest.reuse_gap(machine.l2_bytes),
-            conflict=conflict,
-            packed=packed,
+            reduction=float(block.reduce_size),
+            panel_bytes=columns["vectors"] * machine.vector_bytes * block.reduce_size,
+            packed=float(self.part.packed is not None),
             strided=float(strided),
             tasks=self.tasks,
             tasks_per_core=self.tasks / machine.cores,

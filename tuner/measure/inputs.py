@@ -260,12 +260,12 @@ def _access_order(func: PrimFunc) -> tuple[set[Buffer], set[Buffer]]:
 def _index_limits(func: PrimFunc) -> dict[Buffer, int]:
     """Returns, for buffers whose values index other buffers, the smallest extent that they index."""
     limits: dict[Buffer, int] = {}
-    for node in pre_order(func.body):
-        if isinstance(node, BufferLoad):
-            for index, extent in zip(node.indices, node.buffer.shape, strict=True):
-                for inner in pre_order(index):
-                    if isinstance(inner, BufferLoad) and isinstance(extent, IntImm):
-                        limits[inner.buffer] = min(extent.value, limits.get(inner.buffer, extent.value))
+    loads = [node for node in pre_order(func.body) if isinstance(node, BufferLoad)]
+    pairs = [pair for load in loads for pair in zip(load.indices, load.buffer.shape, strict=True)]
+    for index, extent in pairs:
+        for inner in pre_order(index):
+            if isinstance(inner, BufferLoad) and isinstance(extent, IntImm):
+                limits[inner.buffer] = min(extent.value, limits.get(inner.buffer, extent.value))
     return limits
 
 

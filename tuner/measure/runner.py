@@ -12,6 +12,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ...codegen.machine.cpu import available_cores
 from ...codegen.machine.target import Target
@@ -96,41 +97,39 @@ class _Job:
         return MeasureResult(status, self.error, tuple(self.times), self.compile_seconds)
 
 
+@dataclass(frozen=True)
+class RunnerLimits:
+    """The limits of a :class:`LocalRunner`: seconds before a worker is killed, and when a candidate has run enough.
+
+    ``memory_bytes``: address space of a worker; 0 for no limit. ``min_seconds``: a timing repeats the call until it takes
+    this long. ``race_seconds``: how long, in seconds of running, one contender is repeated at most. ``recycle_after``:
+    jobs after which a worker is replaced.
+    """
+
+    compile_timeout: float = 30.0
+    run_timeout: float = 10.0
+    reference_timeout: float = 300.0
+    memory_bytes: int = 16 << 30
+    min_seconds: float = 2e-4
+    race_seconds: float = 0.1
+    max_samples: int = 12
+    recycle_after: int = 200
+
+
 class LocalRunner(Runner):
     """This runner measures in worker processes on this machine.
 
-    Args:
-        workers: how many compile side by side; by default the cores this process may use, at most 8.
-        compile_timeout, run_timeout: seconds before a worker is killed.
-        memory_bytes: address space of a worker; 0 for no limit.
-        min_seconds: a timing repeats the call until it takes this long.
-        race_seconds: how long, in seconds of running, one contender is repeated at most.
-        recycle_after: jobs after which a worker is replaced.
+    ``workers``: how many compile side by side; by default the cores this process may use, at most 8. ``limits`` are
+    those of :class:`RunnerLimits` by name.
     """
 
     def __init__(
-        self,
-        *,
-        workers: int | None = None,
-        compile_timeout: float = 30.0,
-        run_timeout: float = 10.0,
-        reference_timeout: float = 300.0,
-        memory_bytes: int = 16 << 30,
-        min_seconds: float = 2e-4,
-        race_seconds: float = 0.1,
-        max_samples: int = 12,
-        recycle_after: int = 200,
-        environment: dict[str, str] | None = None,
-    ) -> None:
+        self, *, workers: int | None = None, environment: dict[str, str] | None = None, **limits: Any
+    ) -> None:  # fmt: skip
+        self.limits = RunnerLimits(**limits)
         count = workers if workers is not None else min(8, available_cores())
-        self.workers = [WorkerProcess(memory_bytes=memory_bytes, environment=environment) for _ in range(max(1, count))]
-        self.compile_timeout = compile_timeout
-        self.run_timeout = run_timeout
-        self.reference_timeout = reference_timeout
-        self.min_seconds = min_seconds
-        self.race_seconds = race_seconds
-        self.max_samples = max_samples
-        self.recycle_after = recycle_after
+        memory = self.limits.memory_bytes
+        self.workers = [WorkerProcess(memory_bytes=memory, environment=environment) for _ in range(max(1, count))]
         self._open_message: dict[str, object] = {}
         self._reference: tuple[bytes, ...] | None = None
         self._scales: list[float] = []
@@ -189,11 +188,11 @@ class LocalRunner(Runner):
             self._ready.pop(worker, None)
             try:
                 self._make_ready(worker)
-                answer = worker.request({"command": "reference"}, timeout=self.reference_timeout)
+                answer = worker.request({"command": "reference"}, timeout=self.limits.reference_timeout)
             except TimeoutError:
                 worker.kill()
                 raise ReferenceFailed(
-                    f"the unscheduled function takes more than {self.reference_timeout:g} s; a longer "
+                    f"the unscheduled function takes more than {self.limits.reference_timeout:g} s; a longer "
                     "reference_timeout, or verify=False, would let the tuning go on"
                 ) from None
             except WorkerDied as died:
@@ -235,7 +234,7 @@ class LocalRunner(Runner):
                         worker.kill()
                         job.fail("crash", f"no worker would start: {error}")
                         continue
-                    busy[worker] = (job, time.monotonic() + self.compile_timeout)
+                    busy[worker] = (job, time.monotonic() + self.limits.compile_timeout)
             if not busy:
                 if queue and time.monotonic() >= deadline:
                     return
@@ -253,7 +252,7 @@ class LocalRunner(Runner):
                     self._compiled(job, worker, answer)
                     del busy[worker]
                 elif time.monotonic() >= limit:
-                    job.fail("compile_timeout", f"compiling takes more than {self.compile_timeout:g} s")
+                    job.fail("compile_timeout", f"compiling takes more than {self.limits.compile_timeout:g} s")
                     self._lost(worker, jobs)
                     del busy[worker]
             queue.extend(job for job in jobs if job.status == "waiting" and job not in queue and not _in(job, busy))
@@ -288,7 +287,7 @@ class LocalRunner(Runner):
             return False
         request = {
             "command": "run", "job": job.number, "check": check, "samples": samples,
-            "min_seconds": self.min_seconds, "stop_above": stop_above,
+            "min_seconds": self.limits.min_seconds, "stop_above": stop_above,
         }  # fmt: skip
         try:
             answer = worker.request(request, timeout=limit)
@@ -311,7 +310,9 @@ class LocalRunner(Runner):
     def _first_run(self, job: _Job, jobs: Sequence[_Job], best: float) -> None:
         """Check the result, then time it once or twice."""
         finite = best < float("inf")
-        limit = (min(self.run_timeout, max(2.0, 100 * best)) if finite else self.run_timeout) + self._check_seconds
+        limit = (
+            min(self.limits.run_timeout, max(2.0, 100 * best)) if finite else self.limits.run_timeout
+        ) + self._check_seconds
         if self._run(job, jobs, check=True, samples=2, stop_above=1.5 * best if finite else 1.0, limit=limit):
             job.status = "ok"
 
@@ -324,15 +325,17 @@ class LocalRunner(Runner):
             leader = min(min(estimate(j.times) for j in running), best)
             contenders = [
                 j for j in running
-                if len(j.times) < self.max_samples
+                if len(j.times) < self.limits.max_samples
                 and interval(j.times).low <= leader
-                and (len(j.times) < 3 or sum(j.times) < self.race_seconds)
+                and (len(j.times) < 3 or sum(j.times) < self.limits.race_seconds)
             ]  # fmt: skip
             if not contenders:
                 return
             for job in contenders:
                 samples = 2 if estimate(job.times) < 0.02 else 1
-                self._run(job, jobs, check=False, samples=samples, stop_above=float("inf"), limit=self.run_timeout)
+                self._run(
+                    job, jobs, check=False, samples=samples, stop_above=float("inf"), limit=self.limits.run_timeout
+                )
 
     def _tidy(self, jobs: Sequence[_Job]) -> None:
         """Free the batch's code; replace workers that have done ``recycle_after`` jobs."""
@@ -344,7 +347,7 @@ class LocalRunner(Runner):
                 except (WorkerDied, TimeoutError):
                     worker.kill()
         for worker in self.workers:
-            if worker.jobs >= self.recycle_after:
+            if worker.jobs >= self.limits.recycle_after:
                 worker.kill()
 
 

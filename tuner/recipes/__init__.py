@@ -6,7 +6,7 @@ products by a matrix unit. ``row_sweep``: reductions along rows with what depend
 recipes take.
 """
 
-from .dot_product import dot_tile
+from .dot_product import DotInstruction, dot_tile
 from .loop_steps import arrange, finish_tile, loops_within
 from .matrix_unit import TILE, UnitTiles, matrix_unit_product, steps_of
 from .panels import Panels, inline_padding, pack, pad_product
@@ -15,6 +15,7 @@ from .tiled_product import TileNest, tiled_product
 
 __all__ = [
     "TILE",
+    "DotInstruction",
     "Panels",
     "RowSweep",
     "TileNest",

@@ -22,7 +22,7 @@ from ..cost.cost_features import Costs
 from ..cost.machine_model import MachineModel, worth_threads
 from ..product_roles import DOT_LANES, DOT_WIDTH, Dot, dot_roles
 from ..program import BlockInfo, Program
-from ..recipes.dot_product import dot_tile
+from ..recipes.dot_product import DotInstruction, dot_tile
 from ..recipes.loop_steps import fuse_all, loops_of_axis, loops_within, unroll_factor
 from ..recipes.panels import pack
 from ..sketch_part import Decision, Part, ceil_div, up_to
@@ -97,10 +97,10 @@ class DotPart(Part):
         for other in (*rows, over):
             sch.unroll(other)
         sch.vectorize(lane)
+        intrinsic = VNNI_DOT_16x4_SWAPPED_INTRIN if roles.signed else VNNI_DOT_16x4_INTRIN
         dot_tile(
-            sch, block, intrinsic=VNNI_DOT_16x4_SWAPPED_INTRIN if roles.signed else VNNI_DOT_16x4_INTRIN,
-            lanes=DOT_LANES, width=DOT_WIDTH, column=loop[roles.column], step=loop[roles.k], rows=inside,
-            around=[loop[v] for v in roles.window], unroll=row["unroll"],
+            sch, block, DotInstruction(intrinsic, DOT_LANES, DOT_WIDTH, row["unroll"]),
+            column=loop[roles.column], step=loop[roles.k], rows=inside, around=[loop[v] for v in roles.window],
         )  # fmt: skip
 
     def _sum_rows(self, sch: Schedule, sums: Any) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from .. import te
-from ..te import ops
+from ... import te
+from ...te import ops
 from . import numpy_references as numpy_
 from .workload_definition import Parameter, Reference, Workload
 

@@ -22,11 +22,11 @@ from typing import Any, overload
 
 import numpy as np
 
-from .. import te
-from ..tir.cost import count_bytes, count_flops
-from ..tir.dtype import DType
-from ..tir.expr import IntImm
-from ..tir.function import PrimFunc
+from ... import te
+from ...tir.cost import count_bytes, count_flops
+from ...tir.dtype import DType
+from ...tir.expr import IntImm
+from ...tir.function import PrimFunc
 
 Reference = Callable[..., None]
 _MAX_ELEMENTS = 2**36
