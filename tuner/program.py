@@ -9,14 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from ..tir.analysis.access import Access, accesses
 from ..tir.arith import Analyzer
-from ..tir.arith.normal_form.linear import Linear, collect
+from ..tir.arith.normal_form.linear import Linear, collect, expression_key
 from ..tir.buffer import Buffer
-from ..tir.equal import structural_equal
 from ..tir.expr import BinaryOp, BufferLoad, Call, Cast, CmpOp, Div, Expr, IntImm, LogicalOp, Var
 from ..tir.function import PrimFunc
 from ..tir.intrinsics import OPERATIONS
-from ..tir.program_key import structural_hash
 from ..tir.ranges import Range
 from ..tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
 from ..tir.walk import blocks_of, loads_and_stores, pre_order
@@ -142,24 +141,14 @@ class BlockInfo:
     @cached_property
     def stores(self) -> tuple[Use, ...]:
         """Returns the stores of the body."""
-        return tuple(
-            Use(n.buffer, tuple(affine(i) for i in n.indices))
-            for n in pre_order(self.block.body) if isinstance(n, BufferStore)
-        )  # fmt: skip
+        return tuple([_use(a) for a in accesses(self.block.body) if a.is_store])
 
     @cached_property
     def loads(self) -> tuple[Use, ...]:
         """Returns the loads of the body without the accumulator of a reduction; equal reads of a buffer count once."""
         own = {use.buffer for use in self.stores} if self.is_reduction else set()
-        seen: dict[tuple[Buffer, tuple[int, ...]], list[BufferLoad]] = {}
-        out: list[Use] = []
-        for node in pre_order(self.block.body):
-            if isinstance(node, BufferLoad) and node.buffer not in own:
-                alike = seen.setdefault((node.buffer, tuple([structural_hash(i) for i in node.indices])), [])
-                if not any(_same(node, other) for other in alike):
-                    alike.append(node)
-                    out.append(Use(node.buffer, tuple(affine(i) for i in node.indices)))
-        return tuple(out)
+        found = [a for a in accesses(self.block.body) if not a.is_store and a.buffer not in own]
+        return tuple({(a.buffer, *map(expression_key, a.indices)): _use(a) for a in found}.values())
 
     @cached_property
     def operations(self) -> int:
@@ -212,8 +201,8 @@ class BlockInfo:
         return self.stores[0].is_at(self.spatial)
 
 
-def _same(a: BufferLoad, b: BufferLoad) -> bool:
-    return all(structural_equal(x, y) for x, y in zip(a.indices, b.indices, strict=True))
+def _use(access: Access) -> Use:
+    return Use(access.buffer, tuple([affine(i) for i in access.indices]))
 
 
 def _computed(value: Expr) -> Iterator[object]:
