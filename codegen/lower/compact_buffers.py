@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from ...tir.analysis.access import Accesses, accesses_below
 from ...tir.annotations import ALIGN
-from ...tir.arith import Analyzer, eval_interval, loop_values
+from ...tir.arith import Analyzer, Ends, eval_interval, loop_values
 from ...tir.buffer import Buffer
 from ...tir.constants import const
 from ...tir.expr import BufferLoad, Call, Expr, IntImm, Var
@@ -20,7 +20,6 @@ from .scoped_transform import ScopedTransform
 from .stride_alignment import aligned
 from .tile_accesses import tile_access, tile_columns, tile_rows_along
 
-Interval = tuple[Expr, Expr]
 Inner = set[Var | Buffer]
 """The loop variables that are defined inside an allocation, and the buffers that are stored to there."""
 
@@ -100,16 +99,14 @@ def _address_taken(found: Accesses, buffers: Collection[Buffer]) -> set[Buffer]:
     return out
 
 
-def _boxes(
-    buffers: Collection[Buffer], found: Accesses, analyzer: Analyzer
-) -> dict[Buffer, list[list[Interval | None]]]:
+def _boxes(buffers: Collection[Buffer], found: Accesses, analyzer: Analyzer) -> dict[Buffer, list[list[Ends | None]]]:
     """Returns, for each buffer, the range of every index of each access. The analyzer learns the loops around them."""
-    boxes: dict[Buffer, list[list[Interval | None]]] = {buffer: [] for buffer in buffers}
-    values: dict[For, Interval | None] = {}
+    boxes: dict[Buffer, list[list[Ends | None]]] = {buffer: [] for buffer in buffers}
+    values: dict[For, Ends | None] = {}
     for access in found.elements:
         if access.buffer not in boxes:
             continue
-        dom: dict[Var, Interval] = {}
+        dom: dict[Var, Ends] = {}
         for loop in access.loops:
             if loop not in values:
                 low, high = eval_interval(loop.min, dom), eval_interval(loop.min + loop.extent - 1, dom)
@@ -130,7 +127,7 @@ def _boxes(
 
 
 def _compact(
-    buffer: Buffer, boxes: list[list[Interval | None]], inner: Inner, analyzer: Analyzer
+    buffer: Buffer, boxes: list[list[Ends | None]], inner: Inner, analyzer: Analyzer
 ) -> tuple[Buffer, tuple[Expr, ...]]:
     """Returns the buffer with its compact shape and the lower ends to subtract, or the buffer itself."""
     rank = len(buffer.shape)
@@ -160,7 +157,7 @@ def _compact(
     return buffer.with_(shape=tuple(shape), strides=()), tuple(lows)
 
 
-def _ends(index: Expr, dom: dict[Var, Interval]) -> Interval | None:
+def _ends(index: Expr, dom: dict[Var, Ends]) -> Ends | None:
     """Returns the least and the greatest value of an index over all of its lanes."""
     lanes = index.dtype.lanes
     if lanes == 1:
@@ -171,12 +168,12 @@ def _ends(index: Expr, dom: dict[Var, Interval]) -> Interval | None:
     return None if one is None else eval_interval(one, inside)
 
 
-def _union(spans: list[Interval | None], inner: Inner, analyzer: Analyzer) -> Interval | None:
+def _union(spans: list[Ends | None], inner: Inner, analyzer: Analyzer) -> Ends | None:
     """Returns the range that covers all ranges, or None.
 
     None is returned when an end is unknown, uses a value that is only known inside, or cannot be compared.
     """
-    out: Interval | None = None
+    out: Ends | None = None
     for span in spans:
         if span is None:
             return None
@@ -200,7 +197,7 @@ def _uses(e: Expr, inner: Inner) -> bool:
     )
 
 
-def _ordered(a: Expr, b: Expr, analyzer: Analyzer) -> Interval | None:
+def _ordered(a: Expr, b: Expr, analyzer: Analyzer) -> Ends | None:
     """Returns the smaller and the larger of two expressions, when their order is certain."""
     if a is b or analyzer.can_prove(a <= b):
         return a, b

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...tir.analysis.access import Access, Around, accesses
-from ...tir.analysis.footprint import Ends, bounding_box, first_outside, whole_box
+from ...tir.analysis.footprint import bounding_box, first_outside, whole_box
 from ...tir.analysis.known_ranges import analyzer_at, bind_loops
 from ...tir.analysis.required_domain import join_boxes
 from ...tir.analysis.scope import Scope, bindings
 from ...tir.analysis.tree import Tree, symbols_of
-from ...tir.arith import Analyzer, conjuncts
+from ...tir.arith import Analyzer, Ends, conjuncts
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.constants import const, is_const_int
 from ...tir.expr import BufferLoad, Expr, IntImm, Var

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ...tir.analysis.footprint import Ends
-from ...tir.arith import Analyzer, conjuncts
+from ...tir.arith import Analyzer, Ends, conjuncts
 from ...tir.arith.itermap import without_low_digits
 from ...tir.constants import const, is_const_int
 from ...tir.expr import Expr, IntImm, Var

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...tir.analysis.access import accesses
-from ...tir.analysis.footprint import Ends, bounding_box
+from ...tir.analysis.footprint import bounding_box
 from ...tir.analysis.known_ranges import analyzer_at, bind_loops
 from ...tir.analysis.region_cover import covers_domain, domain_conditions, reduces_once, why_neighbours_not_covered
 from ...tir.analysis.required_domain import Required, join_boxes, required_domains
 from ...tir.analysis.scope import Scope, is_output_block
 from ...tir.analysis.tree import Tree, blocks_below, tree_of
-from ...tir.arith import Analyzer
+from ...tir.arith import Analyzer, Ends
 from ...tir.buffer import Buffer
 from ...tir.constants import is_const_int
 from ...tir.expr import Expr, Var

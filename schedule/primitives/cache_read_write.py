@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...tir.analysis.footprint import Ends
 from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.region_cover import why_not_covered
 from ...tir.analysis.scope import Scope, is_output_block
 from ...tir.analysis.tree import Tree, tree_of
+from ...tir.arith import Ends
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.constants import const
 from ...tir.equal import structural_equal

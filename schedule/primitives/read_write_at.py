@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ...tir.analysis.access import Access, accesses, opaque_buffers
-from ...tir.analysis.footprint import Ends, bounding_box, whole_box
+from ...tir.analysis.footprint import bounding_box, whole_box
 from ...tir.analysis.known_ranges import analyzer_at, bind_loops
 from ...tir.analysis.region_cover import why_not_covered
 from ...tir.analysis.required_domain import join_boxes
 from ...tir.analysis.scope import buffers_of
 from ...tir.analysis.tree import Tree, blocks_below, tree_of
-from ...tir.arith import Analyzer
+from ...tir.arith import Analyzer, Ends
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.constants import const
 from ...tir.expr import BufferLoad, Var

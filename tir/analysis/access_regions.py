@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from ..arith import Analyzer
+from ..arith import Analyzer, Ends
 from ..arith.normal_form.linear import difference
 from ..buffer import Buffer, BufferRegion
 from ..constants import const
@@ -42,10 +42,7 @@ from ..stmt import BlockRealize, For, Stmt
 from ..walk import pre_order, uses_var
 from .access import Access, Accesses, accesses_below
 
-Interval = tuple[Expr, Expr]
-"""The least and the greatest value, both included."""
-
-Env = Mapping[Var, "Interval | None"]
+Env = Mapping[Var, "Ends | None"]
 """The ranges of the loop variables inside the block; None where the ends are not known."""
 
 _UNDECIDED = 8
@@ -78,7 +75,7 @@ def _declares(realize: BlockRealize) -> bool:
     return bool(block.iter_vars or block.reads or block.writes)
 
 
-def _regions(boxes: Mapping[Buffer, list[Interval]]) -> tuple[BufferRegion, ...]:
+def _regions(boxes: Mapping[Buffer, list[Ends]]) -> tuple[BufferRegion, ...]:
     return tuple([BufferRegion(b, tuple([_range(lo, hi) for lo, hi in box])) for b, box in boxes.items()])
 
 
@@ -97,11 +94,11 @@ class _Boxes:
     """Joins the boxes of accesses to each buffer, in the order in which the buffers are met."""
 
     def __init__(self, parts: Sequence[Accesses]) -> None:
-        self.reads: dict[Buffer, list[Interval]] = {}
-        self.writes: dict[Buffer, list[Interval]] = {}
+        self.reads: dict[Buffer, list[Ends]] = {}
+        self.writes: dict[Buffer, list[Ends]] = {}
         self.own = {b for part in parts for b in part.allocated}
         self.parts = parts
-        self.ranges: dict[For, Interval | None] = {}
+        self.ranges: dict[For, Ends | None] = {}
         self.undecided: Counter[tuple[Buffer, int]] = Counter()  # undecided minima and maxima, by dimension
 
     def add(self, access: Access) -> None:
@@ -110,10 +107,10 @@ class _Boxes:
         if buffer in self.own or (access.is_declared and buffer in _matched(access)):
             return
         env = self.env(access.loops)
-        wide: list[Interval] = []
+        wide: list[Ends] = []
         for (lo, hi), extent in zip(_ends_of(access), buffer.shape, strict=True):
-            low = None if lo is None else interval(lo, env)
-            high = low if lo is hi or hi is None else interval(hi, env)
+            low = None if lo is None else ends_over(lo, env)
+            high = low if lo is hi or hi is None else ends_over(hi, env)
             ends = None if low is None or high is None else (low[0], high[1])
             wide.append((const(0, extent.dtype), extent - 1) if ends is None or self.changes(ends) else ends)
         into = self.writes if access.is_store else self.reads
@@ -124,15 +121,15 @@ class _Boxes:
 
     def env(self, loops: Sequence[For]) -> Env:
         """Return the ranges of loops, each over all iterations of the loops around it."""
-        env: dict[Var, Interval | None] = {}
+        env: dict[Var, Ends | None] = {}
         for loop in loops:
             if loop not in self.ranges:
-                lo, hi = interval(loop.min, env), interval(loop.min + loop.extent - 1, env)
+                lo, hi = ends_over(loop.min, env), ends_over(loop.min + loop.extent - 1, env)
                 self.ranges[loop] = None if lo is None or hi is None else (lo[0], hi[1])
             env[loop.loop_var] = self.ranges[loop]
         return env
 
-    def changes(self, ends: Interval) -> bool:
+    def changes(self, ends: Ends) -> bool:
         """Return whether the ends are read from memory that the block writes, so that they have no single value."""
         read = {n.buffer for e in ends for n in pre_order(e) if isinstance(n, BufferLoad)}
         return bool(read) and not read.isdisjoint(self.own_stores)
@@ -142,7 +139,7 @@ class _Boxes:
         """Return the buffers that the block, or a block in it, stores to or allocates."""
         return self.own | {a.buffer for part in self.parts for a in part.all if a.is_store}
 
-    def join(self, buffer: Buffer, dimension: int, a: Interval, b: Interval) -> Interval:
+    def join(self, buffer: Buffer, dimension: int, a: Ends, b: Ends) -> Ends:
         """Return the interval around both; the whole dimension once too many ends could not be compared."""
         extent = buffer.shape[dimension]
         place = (buffer, dimension)
@@ -183,7 +180,7 @@ def _is_long_gather(e: Expr) -> bool:
     return len(first) > _SHORT and any(isinstance(n, BufferLoad) for n in first)
 
 
-def _join(a: Interval, b: Interval) -> Interval:
+def _join(a: Ends, b: Ends) -> Ends:
     if a[0] is a[1] and b[0] is b[1] and difference(a[0], b[0]) == 0:
         point = a[0] if isinstance(a[0], (IntImm, Var)) else Analyzer().simplify(a[0])
         return point, point
@@ -199,7 +196,7 @@ def _end(a: Expr, b: Expr, otherwise: Callable[[Any, Any], Expr], sign: int) -> 
     return b if apart * sign > 0 else a
 
 
-def interval(e: Expr, env: Env) -> Interval | None:
+def ends_over(e: Expr, env: Env) -> Ends | None:
     """Return the ends of ``e`` over the variables in ``env``; None when unknown. They are exact for linear
     expressions."""
     if not env or not uses_var(e, lambda v: v in env):
@@ -207,17 +204,17 @@ def interval(e: Expr, env: Env) -> Interval | None:
     if isinstance(e, Var):
         return env[e]
     if isinstance(e, Cast):
-        ends = interval(e.value, env) if {e.dtype, e.value.dtype} <= INDEX_TYPES else None  # others change values
+        ends = ends_over(e.value, env) if {e.dtype, e.value.dtype} <= INDEX_TYPES else None  # others change values
         return None if ends is None else (ends[0].astype(e.dtype), ends[1].astype(e.dtype))
     if isinstance(e, (Select, Call)):
         if isinstance(e, Call) and e.op != "tir.if_then_else":
             return None
         sides = [e.true_value, e.false_value] if isinstance(e, Select) else list(e.args[1:])
-        one, two = (interval(s, env) for s in sides)
+        one, two = (ends_over(s, env) for s in sides)
         return None if one is None or two is None else _join(one, two)
     if not isinstance(e, (Add, Sub, Mul, FloorDiv, FloorMod, Min, Max)):
         return None
-    a, b = interval(e.a, env), interval(e.b, env)
+    a, b = ends_over(e.a, env), ends_over(e.b, env)
     if a is None or b is None:
         return None
     if isinstance(e, Add):

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from ..arith import Analyzer, eval_interval, lies_between, linear_coefficients
+from ..arith import Analyzer, Ends, eval_interval, lies_between, linear_coefficients
 from ..arith.inequality import as_bound
 from ..arith.itermap import value_count, with_digit_variables
 from ..constants import const, is_const_int
@@ -26,9 +26,6 @@ from ..stmt import For
 from ..walk import pre_order, substitute, uses_var
 from .access import Access
 from .known_ranges import bind_loops
-
-Ends = tuple[Expr, Expr]
-"""The first and the last value, both included."""
 
 
 @dataclass(frozen=True, slots=True)

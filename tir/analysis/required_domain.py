@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ..arith import Analyzer, eval_interval, linear_coefficients
+from ..arith import Analyzer, Ends, eval_interval, linear_coefficients
 from ..arith.itermap import digit_of
 from ..constants import is_const_int
 from ..expr import Expr, IntImm, Var
@@ -12,7 +12,6 @@ from ..op import max_, min_
 from ..ranges import IterVar, Range
 from ..walk import uses_var
 from .access import Access
-from .footprint import Ends
 
 Required = list[tuple[Access, list["Ends | None"]]]
 """Accesses of the moved block, with the bounds of the elements that are required from each."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from ..arith import Ends
 from ..arith.normal_form.linear import difference
 from ..buffer import Buffer, BufferRegion
 from ..expr import Add, Expr, FloorDiv, IntImm, Mul, Sub, Var
@@ -17,7 +18,7 @@ from ..ranges import IterVar
 from ..stmt import Block, BlockRealize
 from ..walk import pre_order
 from .access import Access, accesses_below
-from .access_regions import Interval, interval, lanes_ends
+from .access_regions import ends_over, lanes_ends
 
 _LINEAR = (Var, IntImm, Add, Sub, Mul, FloorDiv)
 
@@ -66,7 +67,7 @@ def _single(regions: tuple[BufferRegion, ...]) -> dict[Buffer, BufferRegion]:
 
 
 def _outside(access: Access, region: BufferRegion) -> bool:
-    loops: dict[Var, Interval | None] = {}
+    loops: dict[Var, Ends | None] = {}
     for lp in access.loops:
         if any(n in loops for n in pre_order(lp.min)):
             return False
@@ -80,7 +81,7 @@ def _outside(access: Access, region: BufferRegion) -> bool:
     return False
 
 
-def _ends(e: Expr | None, loops: Mapping[Var, Interval | None]) -> Interval | None:
+def _ends(e: Expr | None, loops: Mapping[Var, Ends | None]) -> Ends | None:
     """Return the least and the greatest value, both of which occur; None when unknown."""
     if e is None:
         return None
@@ -88,4 +89,4 @@ def _ends(e: Expr | None, loops: Mapping[Var, Interval | None]) -> Interval | No
     used = [n for n in nodes if n in loops]
     if used and (len(set(used)) < len(used) or not all(isinstance(n, _LINEAR) for n in nodes)):
         return None
-    return interval(e, loops)
+    return ends_over(e, loops)

@@ -9,7 +9,7 @@ a normal form.
 """
 
 from ..conditions import conjuncts
-from .affine import constant_coefficients, eval_interval, linear_coefficients
+from .affine import Ends, constant_coefficients, eval_interval, linear_coefficients
 from .analyzer import Analyzer
 from .itermap import (
     Division,
@@ -27,7 +27,7 @@ from .region_union import region_union
 from .simplify import bind_sizes, loop_values, simplify
 
 __all__ = [
-    "Analyzer", "Division", "IterMap", "IterMark", "IterSplit", "IterSum", "Subspace", "bind_sizes", "conjuncts", "constant_coefficients",
+    "Analyzer", "Division", "Ends", "IterMap", "IterMark", "IterSplit", "IterSum", "Subspace", "bind_sizes", "conjuncts", "constant_coefficients",
     "detect_iter_map", "divide_subspace", "eval_interval", "iter_map_simplify", "lies_between", "linear_coefficients", "loop_values",
     "region_union", "simplify",
 ]  # fmt: skip

@@ -13,6 +13,9 @@ from .analyzer import Analyzer
 from .normal_form.floor_division import floordiv, join_splits, minimum
 from .normal_form.polynomial import ONE, Poly, add, mul, scale
 
+Ends = tuple[Expr, Expr]
+"""The least and the greatest value, both included, where they may be symbolic."""
+
 
 def linear_coefficients(
     expr: ExprLike, variables: Sequence[Var], analyzer: Analyzer | None = None
@@ -103,7 +106,7 @@ def eval_interval(
     expr: ExprLike,
     dom: Mapping[Var, tuple[ExprLike, ExprLike] | Range],
     analyzer: Analyzer | None = None,
-) -> tuple[Expr, Expr] | None:
+) -> Ends | None:
     """Return bounds of ``expr`` while each variable of ``dom`` runs over its interval; None when no bounds are found.
 
     An interval is a pair of inclusive ends, or a Range; its ends may be symbolic. The bounds are exact for sums of
