@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ...tir.analysis.access import Access, accesses, opaque_buffers
-from ...tir.analysis.known_ranges import analyzer_at, analyzer_of
+from ...tir.analysis.known_ranges import analyzer_at, analyzer_of, sized_analyzer
 from ...tir.analysis.region_cover import covers_domain
 from ...tir.analysis.tree import Tree
 from ...tir.arith import Analyzer
@@ -20,7 +20,6 @@ from ..index_map import IndexMap
 from ..require.block_form import check_from_zero, check_leaf, check_not_accumulating
 from .buffer_replacement import moved_accesses
 from .element_blocks import point
-from .index_map_arguments import sized_analyzer
 
 
 def accessed_point(realize: BlockRealize, buffer: Buffer) -> tuple[tuple[Expr, ...], list[Access]]:

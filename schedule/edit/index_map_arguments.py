@@ -1,17 +1,13 @@
-"""This module converts index maps in arguments to recorded form, and checks the loop nest of a single block."""
+"""This module converts index maps in arguments to the form that a trace keeps."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ...tir.analysis.tree import Tree, symbols_of, tree_of
-from ...tir.arith import Analyzer, bind_sizes
-from ...tir.expr import BufferLoad
+from ...tir.analysis.tree import symbols_of, tree_of
 from ...tir.function import PrimFunc
-from ...tir.stmt import BlockRealize, BufferStore
-from ...tir.walk import transform
 from ..handles import BlockRV
-from ..index_map import IndexMap, simplify_unless_constant
+from ..index_map import IndexMap
 
 
 def as_recorded(func: PrimFunc, index_map: Any, ndim: int | None) -> Any:
@@ -33,31 +29,3 @@ def prepared_map(func: PrimFunc, block: Any, index_map: Any, **_: Any) -> dict[s
 
 def block_name(block: Any) -> str:
     return block.name if isinstance(block, BlockRV) else str(block)
-
-
-def sized_analyzer(func: PrimFunc) -> Analyzer:
-    analyzer = Analyzer()
-    bind_sizes(analyzer, func.buffer_map.values())
-    return analyzer
-
-
-def has_trivial_bindings(tree: Tree, realize: BlockRealize) -> bool:
-    """Return whether the axes of a block are bound to the loops of its scope one to one, in order."""
-    loops = tree.loops_above(realize)
-    return len(loops) == len(realize.iter_values) and all(
-        value is loop.loop_var for value, loop in zip(realize.iter_values, loops, strict=True)
-    )
-
-
-def tidy(stmt: Any, analyzer: Analyzer) -> Any:
-    """Return a body with simplified indices."""
-
-    def post(n: Any) -> Any:
-        if isinstance(n, BufferLoad):
-            return BufferLoad(n.buffer, tuple([simplify_unless_constant(analyzer, i) for i in n.indices]), n.predicate)
-        if isinstance(n, BufferStore):
-            indices = tuple([simplify_unless_constant(analyzer, i) for i in n.indices])
-            return BufferStore(n.buffer, n.value, indices, n.predicate)
-        return None
-
-    return transform(stmt, post=post)

@@ -22,10 +22,9 @@ from ...tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, Stmt, s
 from ...tir.walk import substitute, transform
 from ..errors import ScheduleError
 from ..index_map import IndexMap
-from ..require.block_form import own_nest
+from ..require.block_form import has_trivial_bindings, own_nest
 from ..require.lookup import root_of
 from .element_blocks import element_block, in_own_loops, point
-from .index_map_arguments import has_trivial_bindings
 from .loop_nests import in_loops, nest
 
 

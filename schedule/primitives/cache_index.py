@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ...tir.analysis.known_ranges import sized_analyzer
 from ...tir.analysis.scope import bindings
 from ...tir.analysis.tree import Tree, symbols_of, tree_of, unique_block_name
 from ...tir.arith import Analyzer, eval_interval
@@ -34,7 +35,6 @@ from ...tir.ranges import IterVar, Range
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, seq
 from ...tir.walk import post_order, pre_order, reads_memory, substitute, transform, uses_var
 from ..edit.element_blocks import element_block, point
-from ..edit.index_map_arguments import sized_analyzer
 from ..edit.loop_nests import in_loops_like
 from ..edit.statement_edits import allocating, insert_in
 from ..errors import ScheduleError

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from ...tir.analysis.known_ranges import analyzer_at
+from ...tir.analysis.known_ranges import analyzer_at, sized_analyzer
 from ...tir.analysis.scope import bindings
 from ...tir.analysis.tree import Tree, symbols_of
 from ...tir.arith import Analyzer, conjuncts
@@ -30,7 +30,7 @@ from ..edit.copied_element import (
 from ..edit.copy_place import dependents, place_between
 from ..edit.copy_stage import CopyRequest
 from ..edit.element_blocks import copying_block
-from ..edit.index_map_arguments import prepared_map, sized_analyzer
+from ..edit.index_map_arguments import prepared_map
 from ..edit.loop_nests import fresh_variables, in_loops_like
 from ..errors import ScheduleError
 from ..handles import BlockRV

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...tir.analysis.known_ranges import sized_analyzer
 from ...tir.analysis.tree import symbols_of, tree_of
+from ...tir.arith import Analyzer
 from ...tir.buffer import BufferRegion, MatchBufferRegion
 from ...tir.constants import const
-from ...tir.expr import Var
+from ...tir.expr import BufferLoad, Var
 from ...tir.function import PrimFunc
 from ...tir.ranges import IterVar, Range
-from ...tir.stmt import BlockRealize
-from ...tir.walk import pre_order, substitute
-from ..edit.index_map_arguments import has_trivial_bindings, prepared_map, sized_analyzer, tidy
+from ...tir.stmt import BlockRealize, BufferStore
+from ...tir.walk import pre_order, substitute, transform
+from ..edit.index_map_arguments import prepared_map
 from ..edit.loop_nests import nest
 from ..errors import ScheduleError
 from ..index_map import IndexMap, simplify_unless_constant
 from ..primitive import primitive
-from ..require.block_form import check_from_zero, nest_of_its_own
+from ..require.block_form import check_from_zero, has_trivial_bindings, nest_of_its_own
 from ..require.block_preconditions import check_plain_path
 from ..require.lookup import find_block
 
@@ -98,8 +100,8 @@ def transform_block_layout(func: PrimFunc, block: str, index_map: Any) -> PrimFu
         reads=tuple([region(r) for r in old.reads]),
         writes=tuple([region(r) for r in old.writes]),
         match_buffers=tuple([MatchBufferRegion(m.buffer, region(m.source)) for m in old.match_buffers]),
-        body=tidy(substitute(old.body, there), analyzer),
-        init=None if old.init is None else tidy(substitute(old.init, there), analyzer),
+        body=_tidy(substitute(old.body, there), analyzer),
+        init=None if old.init is None else _tidy(substitute(old.init, there), analyzer),
     )
     return tree.replace({top: nest(loops, BlockRealize(tuple([v for v, _ in loops]), const(True, "bool"), new))})
 
@@ -115,3 +117,17 @@ def _new_kinds(realize: BlockRealize, mapping: IndexMap) -> list[str]:
             )
         out.append(kinds.pop() if kinds else IterVar.SPATIAL)
     return out
+
+
+def _tidy(stmt: Any, analyzer: Analyzer) -> Any:
+    """Return a body with simplified indices."""
+
+    def post(n: Any) -> Any:
+        if isinstance(n, BufferLoad):
+            return BufferLoad(n.buffer, tuple([simplify_unless_constant(analyzer, i) for i in n.indices]), n.predicate)
+        if isinstance(n, BufferStore):
+            indices = tuple([simplify_unless_constant(analyzer, i) for i in n.indices])
+            return BufferStore(n.buffer, n.value, indices, n.predicate)
+        return None
+
+    return transform(stmt, post=post)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...tir.analysis.access_regions import access_regions
+from ...tir.analysis.known_ranges import sized_analyzer
 from ...tir.analysis.scope import region_of
 from ...tir.analysis.tree import symbols_of, tree_of
 from ...tir.arith import Analyzer, bind_sizes
@@ -18,7 +19,7 @@ from ...tir.sizes import shape_text
 from ...tir.stmt import Block, BufferStore, For
 from ..edit.buffer_arguments import home_of, named_buffer
 from ..edit.buffer_replacement import separated
-from ..edit.index_map_arguments import as_recorded, block_name, sized_analyzer
+from ..edit.index_map_arguments import as_recorded, block_name
 from ..edit.layout_padding import Padding, fill_padding, pad_of
 from ..errors import ScheduleError
 from ..index_map import IndexMap

@@ -138,3 +138,11 @@ def nest_of_its_own(tree: Tree, realize: BlockRealize) -> Stmt:
             hint="do this before splitting its loops unevenly and moving other blocks in",
         )
     return top
+
+
+def has_trivial_bindings(tree: Tree, realize: BlockRealize) -> bool:
+    """Return whether the axes of a block are bound to the loops of its scope one to one, in order."""
+    loops = tree.loops_above(realize)
+    return len(loops) == len(realize.iter_values) and all(
+        value is loop.loop_var for value, loop in zip(realize.iter_values, loops, strict=True)
+    )

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from ..arith import Analyzer, bind_sizes
 from ..constants import is_const_int
 from ..expr import Expr, Var
+from ..function import PrimFunc
 from ..ranges import IterVar, Range
 from ..stmt import Block, For, Stmt
 from ..walk import pre_order
@@ -75,4 +76,11 @@ def analyzer_of(axes: Iterable[IterVar]) -> Analyzer:
 def _bind_axes(analyzer: Analyzer, axes: Iterable[IterVar]) -> Analyzer:
     for axis in axes:
         analyzer.bind(axis.var, axis.dom)
+    return analyzer
+
+
+def sized_analyzer(func: PrimFunc) -> Analyzer:
+    """Return an analyzer that knows the sizes of the function's buffers, which are at least one."""
+    analyzer = Analyzer()
+    bind_sizes(analyzer, func.buffer_map.values())
     return analyzer
