@@ -257,12 +257,9 @@ def _call(e: Call, p: ExprPrinter) -> str:
 def _builds(row: Operation, e: Call, dtype: str | None) -> bool:
     """Return whether ``row`` builds the call ``e`` from its arguments, with ``dtype`` stated."""
     try:
-        if row.result_type(e.args, dtype) != e.dtype:
-            return False
-        made = row.prepare(e.args)
+        return row.result_type(e.args, dtype) == e.dtype
     except (TypeError, ValueError):
         return False
-    return not isinstance(made, Expr) and all(x is y for x, y in zip(made, e.args, strict=True))
 
 
 def _let(e: Let, p: ExprPrinter) -> str:

@@ -87,7 +87,7 @@ def test_a_registered_operation_is_a_word(cube):
         (lambda: te.pow(1.0, x=2.0), "pow has no argument 'x' left"),
         (lambda: T.reinterpret(te.exp(1.0)), "T.reinterpret takes the result's type first, or dtype="),
         (lambda: te.exp(te.const(1.0), dtype="int32"), "exp: the result is float32, not int32"),
-        (lambda: te.bitwise_and(1.0, 2.0), "bitwise_and takes integers or bools of one type, not float32, float32"),
+        (lambda: te.bitwise_xor(1.0, 2.0), "bitwise_xor takes integers or bools of one type, not float32, float32"),
     ],
 )
 def test_arguments_that_do_not_fit(build, message):

@@ -151,7 +151,7 @@ BROKEN_CALLS = {
     "floats of one type": (call("pow", "float32", F1, HALF), "pow takes floats of one type, not float32, float16"),
     "result": (call("exp", "float64", F1), "exp: the result is float32, not float64"),
     "integers": (call("popcount", "float32", F1), "popcount takes integers of one type, not float32"),
-    "bits": (call("bitwise_and", "int64", N, L), "bitwise_and takes integers or bools of one type, not int32, int64"),
+    "bits": (call("bitwise_xor", "int64", N, L), "bitwise_xor takes integers or bools of one type, not int32, int64"),
     "test": (call("isnan", "int8", F1), "isnan: the result is bool, not int8"),
     "assumption": (call("assume", "int32", N), "assume takes a bool, not int32"),
     "sides": (call("if_then_else", "int32", TRUE, N, L), "if_then_else: the values are int32 and int64, of two types"),

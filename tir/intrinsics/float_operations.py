@@ -19,22 +19,28 @@ from .operation import Lanes, Operation, Spelling
 from .type_rules import floats, numbers, table_element, test_of_float
 
 
+def _as_float(args: Sequence[Any]) -> Sequence[Expr]:
+    """Return one argument as a float; an integer is converted to float32."""
+    e = convert(args[0])
+    return (e if e.dtype.is_float else cast("float32", e),)
+
+
 def _as_floats(args: Sequence[Any]) -> Sequence[Expr]:
-    """Return the arguments in one float type; integers are converted to float32."""
-    made = match_types(*args) if len(args) == 2 else as_exprs(args)
-    return tuple([e if e.dtype.is_float else cast("float32", e) for e in made])
+    """Return two arguments in one float type; integers are converted to float32."""
+    a, b = match_types(*args)
+    return (a, b) if a.dtype.is_float else (cast("float32", a), cast("float32", b))
 
 
 def _as_whole(args: Sequence[Any]) -> Sequence[Expr] | Expr:
     """Return a float as it is; the result for an integer is the integer."""
     e = convert(args[0])
-    return e if e.dtype.is_int else _as_floats(args)
+    return e if e.dtype.is_int else _as_float(args)
 
 
 def _function(name: str, meaning: str, evaluate: Callable[[Any], Any], instructions: int = 1) -> Operation:
     """Return a function of one float that C's library has as well."""
     return Operation(
-        name, ("x",), f"{meaning}; an integer is converted to float32 first", floats, _as_floats,
+        name, ("x",), f"{meaning}; an integer is converted to float32 first", floats, _as_float,
         in_float64(evaluate), instructions=instructions, c_name=name,
     )  # fmt: skip
 
@@ -86,11 +92,11 @@ acosh = _function("acosh", "the inverse hyperbolic cosine", np.arccosh)
 atanh = _function("atanh", "the inverse hyperbolic tangent", np.arctanh)
 erf = _function("erf", "the error function", erf_of, 36)
 rsqrt = Operation(
-    "rsqrt", ("x",), "1 / sqrt(x); an integer is converted to float32 first", floats, _as_floats,
+    "rsqrt", ("x",), "1 / sqrt(x); an integer is converted to float32 first", floats, _as_float,
     in_float64(lambda x: 1.0 / np.sqrt(x)), instructions=12,
 )  # fmt: skip
 sigmoid = Operation(
-    "sigmoid", ("x",), "1 / (1 + exp(-x)); an integer is converted to float32 first", floats, _as_floats,
+    "sigmoid", ("x",), "1 / (1 + exp(-x)); an integer is converted to float32 first", floats, _as_float,
     in_float64(sigmoid_of), instructions=42,
 )  # fmt: skip
 pow_ = _function_of_two("pow", "x y", "x to the power y", np.power, 60)
@@ -107,7 +113,7 @@ isnan = _test("isnan", "whether x is NaN", np.isnan)
 isinf = _test("isinf", "whether x is plus or minus infinity", np.isinf)
 isfinite = _test("isfinite", "whether x is neither infinite nor NaN", np.isfinite)
 round_rest = Operation(
-    "round_rest", ("x",), "x - round(x), which lies between -1/2 and 1/2; 0 for infinities", floats, _as_floats,
+    "round_rest", ("x",), "x - round(x), which lies between -1/2 and 1/2; 0 for infinities", floats, _as_float,
     in_float64(lambda x: np.where(np.isinf(x), 0.0, x - np.rint(x))),
 )  # fmt: skip
 times_exp2 = Operation(
@@ -144,7 +150,7 @@ def abs_(x: Any) -> Expr:
 
 def _as_magnitude(args: Sequence[Any]) -> Sequence[Expr] | Expr:
     e = convert(args[0])
-    return abs_(e) if e.dtype.is_int else _as_floats(args)
+    return abs_(e) if e.dtype.is_int else _as_float(args)
 
 
 fabs = Operation(

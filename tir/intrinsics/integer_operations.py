@@ -19,7 +19,8 @@ def _of_two(name: str, meaning: str, f: Callable[[Any, Any], Any], of_bools: typ
         a, b = match_types(*args)
         return of_bools(a, b) if of_bools is not None and a.dtype.is_bool else (a, b)
 
-    return Operation(name, ("a", "b"), meaning, bits, prepare, on_integers(lambda _, a, b: f(a, b)))
+    rule = bits if of_bools is None else integers
+    return Operation(name, ("a", "b"), meaning, rule, prepare, on_integers(lambda _, a, b: f(a, b)))
 
 
 def _shift(name: str, meaning: str, f: Callable[[int, int, int], int]) -> Operation:

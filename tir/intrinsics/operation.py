@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -71,6 +71,10 @@ class Operation:
     flops: int = 1
     instructions: int = 1
     c_name: str = ""
+    op: str = field(init=False)
+    """The name in a :class:`Call`."""
+    count: int | None = field(init=False)
+    """The number of arguments; None for any number of them."""
 
     def __post_init__(self) -> None:
         kinds = inspect.Parameter
@@ -79,16 +83,13 @@ class Operation:
             for p in self.parameters
         ]
         for key, value in (
+            ("op", f"tir.{self.name}"),
+            ("count", None if "*" in "".join(self.parameters) else len(self.parameters)),
             ("__doc__", self.meaning),
             ("__name__", self.name),
             ("__signature__", inspect.Signature(signature)),
         ):
             object.__setattr__(self, key, value)
-
-    @property
-    def op(self) -> str:
-        """Return the name in a :class:`Call`."""
-        return f"tir.{self.name}"
 
     def __repr__(self) -> str:
         return f"<operation {self.name}({', '.join(self.parameters)})>"
@@ -99,14 +100,19 @@ class Operation:
             if not args or not isinstance(getattr(args[0], "dtype", args[0]), str) or isinstance(args[0], Expr):
                 raise TypeError(f"T.{self.name} takes the result's type first, or dtype=")
             dtype, args = args[0], args[1:]
-        made = self.prepare(self._in_order(args, named))
+        if named:
+            args = self._in_order(args, named)
+        if len(args) != self.count:
+            self.check_count(len(args))
+        made = self.prepare(args)
         if isinstance(made, Expr):
             return made
         return Call(self.op, tuple(made), self.result_type(made, getattr(dtype, "dtype", dtype)))
 
     def result_type(self, args: Sequence[Expr], dtype: str | None = None) -> str:
         """Return the type of a call with these arguments; TypeError when they do not fit, or ``dtype`` is another."""
-        self.check_count(len(args))
+        if len(args) != self.count:
+            self.check_count(len(args))
         try:
             found = self.rule(args, dtype)
         except (TypeError, ValueError) as e:
@@ -118,25 +124,18 @@ class Operation:
 
     def check_count(self, count: int) -> None:
         """Raise TypeError unless the operation takes ``count`` arguments."""
-        least = len(self.parameters)
-        if least and self.parameters[-1].startswith("*"):
-            if count < least - 1:
-                raise TypeError(f"{self.name} takes at least {_arguments(least - 1)}, not {count}")
-        elif count != least:
-            raise TypeError(f"{self.name} takes {_arguments(least)}, not {count}")
+        if self.count is None and count < len(self.parameters) - 1:
+            raise TypeError(f"{self.name} takes at least {_arguments(len(self.parameters) - 1)}, not {count}")
+        if self.count is not None and count != self.count:
+            raise TypeError(f"{self.name} takes {_arguments(self.count)}, not {count}")
 
-    def _in_order(self, args: Sequence[Any], named: dict[str, Any]) -> Sequence[Any]:
+    def _in_order(self, args: Sequence[Any], named: dict[str, Any]) -> tuple[Any, ...]:
         """Return the arguments by position."""
-        if named:
-            rest = self.parameters[len(args) :]
-            unknown = [key for key in named if key not in rest]
-            if unknown:
-                raise TypeError(
-                    f"{self.name} has no argument {unknown[0]!r} left; it takes {', '.join(self.parameters)}"
-                )
-            args = (*args, *[named[key] for key in rest if key in named])
-        self.check_count(len(args))
-        return args
+        rest = self.parameters[len(args) :]
+        unknown = [key for key in named if key not in rest]
+        if unknown:
+            raise TypeError(f"{self.name} has no argument {unknown[0]!r} left; it takes {', '.join(self.parameters)}")
+        return (*args, *[named[key] for key in rest if key in named])
 
 
 def _arguments(count: int) -> str:

@@ -18,9 +18,9 @@ def same(fits: Callable[[DType], bool], what: str) -> TypeRule:
 
     def rule(args: Sequence[Expr], dtype: str | None) -> str:
         first = args[0].dtype
-        if not fits(first) or any(a.dtype != first for a in args):
-            raise TypeError(f"takes {what}, not {_types(args)}")
-        return first
+        if fits(first) and [a.dtype for a in args] == [first] * len(args):
+            return first
+        raise TypeError(f"takes {what}, not {_types(args)}")
 
     return rule
 
