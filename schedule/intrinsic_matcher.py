@@ -7,12 +7,13 @@ computed from the accesses. Operands of ``+``, ``*``, ``min`` and ``max`` may be
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
 from ..tir.arith import Analyzer
+from ..tir.arithmetic import make_binary
 from ..tir.buffer import Buffer
-from ..tir.constants import is_const_int
+from ..tir.constants import cast, const, is_const_int
 from ..tir.equal import plain
 from ..tir.expr import (
     Add,
@@ -21,6 +22,7 @@ from ..tir.expr import (
     BufferLoad,
     Call,
     Cast,
+    CmpOp,
     Expr,
     FloatImm,
     IntImm,
@@ -28,18 +30,16 @@ from ..tir.expr import (
     Max,
     Min,
     Mul,
-    Not,
     Ramp,
     Select,
-    Shuffle,
     StringImm,
     Var,
 )
-from ..tir.node import Node
+from ..tir.node import Node, Part
+from ..tir.node_methods import declared_fields, plain_fields
 from ..tir.ranges import IterVar, Range
-from ..tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, IfThenElse, LetStmt, SeqStmt
+from ..tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
 from ..tir.walk import pre_order, uses_var
-from .instantiate import index_as
 
 _COMMUTATIVE = (Add, Mul, Min, Max)
 
@@ -84,13 +84,31 @@ class Matcher:
             t = t.body
         if type(t) is not type(d):
             raise self.fail(f"it is a {type(t).__name__}, in the description a {type(d).__name__}")
-        compare = getattr(self, f"_{type(t).__name__}", None)
-        if compare is None:
-            raise self.fail(f"a {type(t).__name__} cannot be compared")
-        compare(t, d)
+        _STATEMENTS.get(type(t), Matcher.parts)(self, t, d)
         self.spot = outer
 
-    def _For(self, t: For, d: For) -> None:
+    def parts(self, t: Part, d: Part) -> None:
+        """Compare two objects of one class by what the class declares: plain values first, then parts."""
+        values = [(getattr(t, name), getattr(d, name)) for name in plain_fields(type(t))]
+        if any(x != y for x, y in values):
+            raise self.fail(f"`{t}` is not `{d}` of the description")
+        for role, name, many in declared_fields(type(t)):
+            x, y = getattr(t, name), getattr(d, name)
+            if many != "tuple":
+                if (x is None) != (y is None):
+                    raise self.fail(f"one side alone has {name}")
+                x, y = (() if x is None else (x,)), (() if y is None else (y,))
+            if len(x) != len(y):
+                raise self.fail(f"{len(x)} {name}, in the description {len(y)}")
+            for a, b in zip(x, y, strict=True):
+                if role == "binds":
+                    self.define(a, b, None)
+                elif role == "nodes":
+                    (self.stmt if isinstance(a, Stmt) else self.expr)(a, b)
+                else:
+                    raise self.fail(f"a {type(t).__name__} cannot be compared")
+
+    def loop(self, t: For, d: For) -> None:
         name = t.loop_var.name
         if (t.kind, t.thread_binding) != (d.kind, d.thread_binding):
             raise self.fail(f"loop {name} is {t.kind}, in the description {d.kind}")
@@ -100,7 +118,7 @@ class Matcher:
         self.define(t.loop_var, d.loop_var, Range(t.min, t.extent))
         self.stmt(t.body, d.body)
 
-    def _BlockRealize(self, t: BlockRealize, d: BlockRealize) -> None:
+    def realize(self, t: BlockRealize, d: BlockRealize) -> None:
         left, right = self.axes(t), self.axes(d)
         if len(left) != len(right):  # an axis of one value may be left out
             for iv, _ in left:
@@ -146,30 +164,8 @@ class Matcher:
             self.stmt(t.init, d.init)
         self.stmt(t.body, d.body)
 
-    def _SeqStmt(self, t: SeqStmt, d: SeqStmt) -> None:
-        if len(t.seq) != len(d.seq):
-            raise self.fail(f"{len(t.seq)} statements, in the description {len(d.seq)}")
-        for a, b in zip(t.seq, d.seq, strict=True):
-            self.stmt(a, b)
-
-    def _BufferStore(self, t: BufferStore, d: BufferStore) -> None:
+    def store(self, t: BufferStore, d: BufferStore) -> None:
         self.access(t, d)
-        self.expr(t.value, d.value)
-
-    def _IfThenElse(self, t: IfThenElse, d: IfThenElse) -> None:
-        self.expr(t.condition, d.condition)
-        self.stmt(t.then_case, d.then_case)
-        if (t.else_case is None) != (d.else_case is None):
-            raise self.fail("one side alone has an else")
-        if t.else_case is not None:
-            self.stmt(t.else_case, d.else_case)
-
-    def _LetStmt(self, t: LetStmt, d: LetStmt) -> None:
-        self.expr(t.value, d.value)
-        self.define(t.var, d.var, None)
-        self.stmt(t.body, d.body)
-
-    def _Evaluate(self, t: Evaluate, d: Evaluate) -> None:
         self.expr(t.value, d.value)
 
     # -- definitions and indices -------------------------------------------------------------------------------------
@@ -185,7 +181,7 @@ class Matcher:
             raise self.fail(f"the annotations of {what} are {dict(t)}, in the description {dict(d)}")
 
     def same_index(self, t: Expr, d: Expr, what: str) -> None:
-        if not self.analyzer.can_prove_equal(t, index_as(d, t.dtype, self.vars)):
+        if not self.analyzer.can_prove_equal(t, _index_as(d, t.dtype, self.vars)):
             raise self.fail(f"{what} is {t}, in the description {d}")
 
     def buffer(self, t: Buffer, d: Buffer) -> None:
@@ -213,7 +209,7 @@ class Matcher:
                 f"{len(d.indices)}"
             )
         wanted = [None] * lead + [
-            index_as(i, x.dtype, self.vars) for i, x in zip(d.indices, t.indices[lead:], strict=True)
+            _index_as(i, x.dtype, self.vars) for i, x in zip(d.indices, t.indices[lead:], strict=True)
         ]
         known = self.bases.get(d.buffer)
         if known is None:
@@ -258,27 +254,12 @@ class Matcher:
         elif isinstance(t, (IntImm, FloatImm, StringImm)):
             if t.value != d.value and (t.value == t.value or d.value == d.value):
                 raise self.fail(f"`{t}` is not `{d}` of the description")
-        elif isinstance(t, Let):
-            self.expr(t.value, d.value)
-            self.define(t.var, d.var, None)
-            self.expr(t.body, d.body)
-        elif isinstance(t, (Call, Cast, Not, Select, Broadcast, Ramp, Shuffle)):
-            for name in ("op", "dtype", "lanes", "indices"):
-                if getattr(t, name, None) != getattr(d, name, None):
-                    raise self.fail(f"`{t}` is not `{d}` of the description")
-            self.every(list(t.children()), list(d.children()), t, d)
         else:
-            raise self.fail(f"`{t}` cannot be compared")
+            self.parts(t, d)
 
     def _follows(self, d: Expr) -> bool:
         """Return whether the type of ``d`` is the index type, which may differ between the sides."""
         return any(isinstance(n, Var) and n in self.vars for n in pre_order(d)) or isinstance(d, IntImm)
-
-    def every(self, ts: Sequence[Any], ds: Sequence[Any], t: Any, d: Any) -> None:
-        if len(ts) != len(ds):
-            raise self.fail(f"`{t}` is not `{d}` of the description")
-        for a, b in zip(ts, ds, strict=True):
-            self.expr(a, b)
 
     def pair(self, t: BinaryOp, d: BinaryOp) -> None:
         """Compare two binary operations; where the order of operands does not matter, the other order is tried as
@@ -314,3 +295,27 @@ def _counts(e: Any) -> bool:
 
 def _shown(access: BufferLoad | BufferStore) -> str:
     return f"{access.buffer.name}[{', '.join(map(str, access.indices))}]"
+
+
+def _index_as(e: Expr, dtype: str, env: dict[Var, Expr]) -> Expr:
+    """Return an index expression with variables replaced, computed in ``dtype``."""
+    if isinstance(e, Var):
+        return cast(dtype, env.get(e, e))
+    if isinstance(e, IntImm):
+        return const(e.value, dtype)
+    if isinstance(e, Ramp):
+        return Ramp(_index_as(e.base, dtype, env), _index_as(e.stride, dtype, env), e.lanes)
+    if isinstance(e, Broadcast):
+        return Broadcast(_index_as(e.value, dtype, env), e.lanes)
+    if isinstance(e, BinaryOp) and not isinstance(e, CmpOp) and e.dtype.is_int:
+        return make_binary(type(e), _index_as(e.a, dtype, env), _index_as(e.b, dtype, env))
+    if isinstance(e, Cast) and e.dtype.is_int:
+        return _index_as(e.value, dtype, env)
+    return cast(dtype, e)
+
+
+_STATEMENTS: dict[type, Callable[[Matcher, Any, Any], None]] = {
+    For: Matcher.loop,
+    BlockRealize: Matcher.realize,
+    BufferStore: Matcher.store,
+}

@@ -10,7 +10,7 @@ from .constants import as_exprs, const, convert, is_const_int
 from .dtype import DType
 from .equal import same
 from .expr import Add, BufferLoad, Expr, IntImm, Var
-from .node import Part, holds, matches, node, nodes, uses
+from .node import Part, counts, holds, matches, node, uses
 from .ranges import Range
 from .sizes import product, shape_text
 
@@ -35,7 +35,7 @@ class Buffer(Part):
     axis_separators: tuple[int, ...] = ()
     data: Var = field(default=None)  # type: ignore[assignment]
 
-    parts = nodes("shape", "strides", "elem_offset")
+    parts = counts("shape", "strides", "elem_offset")
     identity = "buffer"
 
     if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import Any
 from .deep_recursion import with_room
 from .expr import Call, FloatImm, IntImm, StringImm
 from .intrinsics import Effect, effect_of
-from .node_methods import declared_fields
+from .node_methods import declared_fields, plain_fields
 
 
 @with_room
@@ -190,13 +190,11 @@ def _rule_of(cls: Any) -> Rule:
 def _tests(cls: Any) -> list[str]:
     """Return the tests that make two objects of a class equal: of plain values first, then of parts in their order."""
     out = []
-    declared = {name for _, name in cls.parts}
-    for name, field in cls.__dataclass_fields__.items():
-        if name in declared or name in cls.names:
-            continue
-        form = "same_float({})" if field.type == "float" else "c.attrs({})" if field.type.startswith("Mapping[") else ""
+    for name in plain_fields(cls):
+        kind = cls.__dataclass_fields__[name].type
+        form = "same_float({})" if kind == "float" else "c.attrs({})" if kind.startswith("Mapping[") else ""
         if not form:
-            form = "c.same({})" if field.type == "Any" else ""
+            form = "c.same({})" if kind == "Any" else ""
         out.append(form.format(f"a.{name}, b.{name}") if form else f"a.{name} == b.{name}")
     methods = {"binds": "define", "uses": "buffer", "declares": "declare", "matches": "match"}
     for role, name, many in declared_fields(cls):

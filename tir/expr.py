@@ -14,7 +14,7 @@ import operator
 from typing import TYPE_CHECKING, Any, ClassVar, Union
 
 from .dtype import BOOL, INDEX, DType
-from .node import Node, binds, node, nodes, uses
+from .node import Node, binds, counts, node, nodes, uses
 from .operators import Operators
 
 if TYPE_CHECKING:
@@ -427,7 +427,7 @@ class BufferLoad(Expr):
     indices: tuple[Expr, ...]
     predicate: Expr | None = None
 
-    parts = uses("buffer") + nodes("indices", "predicate")
+    parts = uses("buffer") + counts("indices") + nodes("predicate")
 
     @property
     def dtype(self) -> DType:  # type: ignore[override]

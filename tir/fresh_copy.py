@@ -7,12 +7,14 @@ from typing import Any
 
 from .buffer import Buffer
 from .expr import Expr, FloatImm, IntImm, Var
+from .function import PrimFunc
+from .node import Mapper
 from .stmt import Block, Stmt
 from .walk import vars_in
 
 
 def fresh_copy(
-    stmt: Stmt,
+    stmt: Stmt | PrimFunc,
     values: Mapping[Var, Expr] | None = None,
     rename: Callable[[str], str] | None = None,
     outside: Container[Var] | None = None,
@@ -29,44 +31,47 @@ def fresh_copy(
     >>> copy.loop_var is i, copy.body.value is copy.loop_var
     (False, True)
     """
-    env: dict[Var, Expr] = dict(values or {})
-    buffers: dict[Buffer, Buffer] = {}
+    return _Copier(values or {}, rename, outside).visit(stmt)
 
-    def bind(var: Var) -> Var:
-        new = env[var] = Var(var.name, var.dtype)
-        return new
 
-    def declare(buffer: Buffer) -> Buffer:
-        new = buffer.map_children(visit)
-        if new is buffer:
-            new = buffer.with_()
-        buffers[buffer], env[buffer.data] = new, new.data
-        return new
+class _Copier(Mapper):
+    def __init__(
+        self, values: Mapping[Var, Expr], rename: Callable[[str], str] | None, outside: Container[Var] | None
+    ) -> None:
+        self.vars: dict[Var, Expr] = dict(values)
+        self.buffers: dict[Buffer, Buffer] = {}
+        self.rename, self.outside = rename, outside
 
-    def use(buffer: Buffer) -> Buffer:
-        if buffer not in buffers:  # this may be another view of memory that is new
-            data = env.get(buffer.data)
-            buffers[buffer] = buffer.with_(data=data) if isinstance(data, Var) else buffer
-        return buffers[buffer]
-
-    def visit(n: Any) -> Any:
+    def visit(self, n: Any) -> Any:
         kind = type(n)
         if kind is Var:
-            return env.get(n, n)
+            return self.vars.get(n, n)
         if kind is IntImm or kind is FloatImm:
             return n
-        if kind is Block:
-            if rename is not None:
-                n = n.with_(name_hint=rename(n.name_hint))
-            if outside is not None:
-                for var in _symbols(n):
-                    if var not in env and var not in outside:
-                        bind(var)
-        return n.map_parts(visit, bind, use, declare)
+        if kind is Block and self.rename is not None:
+            n = n.with_(name_hint=self.rename(n.name_hint))
+        return n.map_parts(self)
 
-    return visit(stmt)
+    def bind(self, var: Var) -> Var:
+        new = self.vars[var] = Var(var.name, var.dtype)
+        return new
 
+    def use(self, buffer: Buffer) -> Buffer:
+        if buffer not in self.buffers:  # this may be another view of memory that is new
+            data = self.vars.get(buffer.data)
+            self.buffers[buffer] = buffer.with_(data=data) if isinstance(data, Var) else buffer
+        return self.buffers[buffer]
 
-def _symbols(block: Block) -> set[Var]:
-    """Return the variables in the types of the buffers that a block matches."""
-    return {v for m in block.match_buffers for e in m.buffer.children() for v in vars_in(e)}
+    def declare(self, buffer: Buffer) -> Buffer:
+        new = buffer.map_children(self.visit)
+        if new is buffer:
+            new = buffer.with_()
+        self.buffers[buffer], self.vars[buffer.data] = new, new.data
+        return new
+
+    def match(self, buffer: Buffer) -> Buffer:
+        if self.outside is not None:
+            for var in {v for e in buffer.children() for v in vars_in(e)}:
+                if var not in self.vars and var not in self.outside:
+                    self.bind(var)
+        return self.declare(buffer)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from .buffer import Buffer, BufferRegion, MatchBufferRegion
+from .buffer import Buffer
 from .constants import cast, is_const_int
 from .dtype import INDEX, DType, max_value, min_value
 from .expr import (
@@ -32,10 +31,9 @@ from .expr import (
 )
 from .function import PrimFunc
 from .index_types import INDEX_TYPES
-from .node_methods import map_tuple
-from .ranges import IterVar, Range
+from .node import Mapper
 from .sizes import WIDE
-from .stmt import Allocate, Block, BlockRealize, BufferStore, For, LetStmt
+from .stmt import LetStmt
 from .walk import pre_order
 
 ARITHMETIC = (Add, Sub, Mul, FloorDiv, FloorMod, TruncDiv, TruncMod, Min, Max)
@@ -52,7 +50,7 @@ def with_index_dtype(func: PrimFunc, dtype: DType, *, params: bool = True) -> Pr
     return _Retyper(func, dtype, params).run()
 
 
-class _Retyper:
+class _Retyper(Mapper):
     """Rewrites one function. :meth:`index` returns index expressions in the new type, :meth:`data` keeps the type of a
     value."""
 
@@ -66,18 +64,18 @@ class _Retyper:
         for var in func.params:
             if var.dtype in INDEX_TYPES and var not in func.buffer_map:
                 if params and (var in sizes or var.dtype == INDEX):
-                    self.new(var)
+                    self.bind(var)
                 elif var.dtype != dtype:
                     self.kept.add(var)
                     self.vars[var] = Cast(dtype, var)
         for var in sorted(sizes - set(func.params), key=lambda v: v.name):
-            self.new(var)
+            self.bind(var)
 
     def run(self) -> PrimFunc:
         """Return the new function; the same object when nothing changes."""
         func = self.func
         buffers = {p: self.buffer(b) for p, b in func.buffer_map.items()}
-        body = self.node(func.body)
+        body = self.visit(func.body)
         parameters: list[Var] = []
         for p in func.params:
             new = self.vars.get(p, p)
@@ -87,7 +85,7 @@ class _Retyper:
             return func
         return PrimFunc(tuple(parameters), body, buffers, func.attrs)
 
-    def new(self, var: Var) -> Var:
+    def bind(self, var: Var) -> Var:
         """Return the variable that replaces ``var``."""
         if var.dtype not in INDEX_TYPES:
             return var
@@ -120,79 +118,30 @@ class _Retyper:
             return e
         return self.index(e)
 
-    def range(self, r: Range) -> Range:
-        """Rewrite a range of indices."""
-        return r.map_children(self.index)
+    def use(self, buffer: Buffer) -> Buffer:
+        return self.buffer(buffer)
 
-    def region(self, r: BufferRegion) -> BufferRegion:
-        """Rewrite a region."""
-        ranges = map_tuple(r.region, self.range)
-        buffer = self.buffer(r.buffer)
-        return r if buffer is r.buffer and ranges is r.region else BufferRegion(buffer, ranges)
+    def match(self, buffer: Buffer) -> Buffer:
+        own = {n for e in _sizes(buffer) for n in pre_order(e) if isinstance(n, Var)}
+        for var in sorted(own - set(self.vars), key=lambda v: v.name):
+            self.bind(var)
+        return self.buffer(buffer)
 
     # statements
 
-    def node(self, n: Any) -> Any:
+    def visit(self, n: Any) -> Any:
         """Rewrite a statement, or a value in a statement."""
         if isinstance(n, Expr):
             return self.data(n)
-        rewrite = _STATEMENTS.get(type(n))
-        return n.map_children(self.node) if rewrite is None else rewrite(self, n)
+        return self.let(n) if isinstance(n, LetStmt) else n.map_parts(self)
 
-    def loop(self, s: For) -> For:
-        var = self.new(s.loop_var)
-        low, extent, body = self.index(s.min), self.index(s.extent), self.node(s.body)
-        if var is s.loop_var and low is s.min and extent is s.extent and body is s.body:
-            return s
-        return For(var, low, extent, s.kind, body, s.thread_binding, s.annotations)
-
-    def let(self, s: LetStmt) -> LetStmt:
+    def let(self, s: LetStmt | Let) -> Any:
+        """Rewrite a variable with a value, which gets the new type if it is an index."""
         if not self.is_index(s.value):
-            return s.map_children(self.node)
-        var, value = self.new(s.var), self.index(s.value)
-        body = self.node(s.body)
-        return s if var is s.var and value is s.value and body is s.body else LetStmt(var, value, body)
-
-    def allocate(self, s: Allocate) -> Allocate:
-        buffer, body = self.buffer(s.buffer), self.node(s.body)
-        return s if buffer is s.buffer and body is s.body else Allocate(buffer, body, s.annotations)
-
-    def store(self, s: BufferStore) -> BufferStore:
-        buffer, indices, value = self.buffer(s.buffer), map_tuple(s.indices, self.index), self.data(s.value)
-        predicate = None if s.predicate is None else self.data(s.predicate)
-        if buffer is s.buffer and indices is s.indices and value is s.value and predicate is s.predicate:
-            return s
-        return BufferStore(buffer, value, indices, predicate)
-
-    def realize(self, s: BlockRealize) -> BlockRealize:
-        values, predicate = map_tuple(s.iter_values, self.index), self.data(s.predicate)
-        block = self.block(s.block)
-        if values is s.iter_values and predicate is s.predicate and block is s.block:
-            return s
-        return BlockRealize(values, predicate, block)
-
-    def block(self, b: Block) -> Block:
-        def axis(iv: IterVar) -> IterVar:
-            dom, var = self.range(iv.dom), self.new(iv.var)
-            return iv if dom is iv.dom and var is iv.var else IterVar(dom, var, iv.kind, iv.thread_tag)
-
-        def match(m: MatchBufferRegion) -> MatchBufferRegion:
-            own = {n for e in _sizes(m.buffer) for n in pre_order(e) if isinstance(n, Var)}
-            for var in sorted(own - set(self.vars), key=lambda v: v.name):
-                self.new(var)
-            source, buffer = self.region(m.source), self.buffer(m.buffer)
-            return m if source is m.source and buffer is m.buffer else MatchBufferRegion(buffer, source)
-
-        new = {
-            "iter_vars": map_tuple(b.iter_vars, axis),
-            "alloc_buffers": map_tuple(b.alloc_buffers, self.buffer),
-            "match_buffers": map_tuple(b.match_buffers, match),
-            "reads": map_tuple(b.reads, self.region),
-            "writes": map_tuple(b.writes, self.region),
-            "init": None if b.init is None else self.node(b.init),
-            "body": self.node(b.body),
-        }
-        return b if all(value is getattr(b, name) for name, value in new.items()) else b.with_(**new)
+            return s.map_children(self.visit)
+        var, value = self.bind(s.var), self.index(s.value)
+        body = self.visit(s.body)
+        return s if var is s.var and value is s.value and body is s.body else type(s)(var, value, body)
 
     # expressions
 
@@ -245,10 +194,7 @@ class _Retyper:
                 return e
             return e if e in self.kept else cast(e.dtype, new)
         if isinstance(e, BufferLoad):
-            buffer, indices = self.buffer(e.buffer), map_tuple(e.indices, self.index)
-            predicate = None if e.predicate is None else self.data(e.predicate)
-            same = buffer is e.buffer and indices is e.indices and predicate is e.predicate
-            return e if same else BufferLoad(buffer, indices, predicate)
+            return e.map_parts(self)
         if isinstance(e, CmpOp) and (self.is_index(e.a) or self.is_index(e.b)):
             if self.dtype == WIDE or (_plain(e.a) and _plain(e.b)):
                 a, b = self.index(e.a), self.index(e.b)
@@ -258,9 +204,8 @@ class _Retyper:
             return e if value is e.value else cast(e.dtype.element, value)
         if isinstance(e, (*ARITHMETIC, Ramp, Broadcast)) and self.is_index(e):
             return cast(e.dtype.element, self.index(e))
-        if isinstance(e, Let) and self.is_index(e.value):
-            var, value, body = self.new(e.var), self.index(e.value), self.data(e.body)
-            return e if var is e.var and value is e.value and body is e.body else Let(var, value, body)
+        if isinstance(e, Let):
+            return self.let(e)
         if isinstance(e, Call) and e.op == "tir.tvm_access_ptr":
             return self.pointer(e)
         return e.map_children(self.data)
@@ -279,13 +224,3 @@ def _plain(e: Expr) -> bool:
     if isinstance(e, Ramp):
         return _plain(e.base) and _plain(e.stride)
     return isinstance(e, (Broadcast, Cast)) and e.dtype.element in INDEX_TYPES and _plain(e.value)
-
-
-_STATEMENTS: Mapping[type, Any] = {
-    For: _Retyper.loop,
-    LetStmt: _Retyper.let,
-    Allocate: _Retyper.allocate,
-    BufferStore: _Retyper.store,
-    BlockRealize: _Retyper.realize,
-    Block: _Retyper.block,
-}

@@ -44,6 +44,11 @@ def nodes(*names: str) -> Parts:
     return tuple([("nodes", name) for name in names])
 
 
+def counts(*names: str) -> Parts:
+    """Declare fields like :func:`nodes`, with integers that count: indices, sizes, starts and extents."""
+    return tuple([("counts", name) for name in names])
+
+
 def holds(*names: str) -> Parts:
     """Declare fields that hold other parts: a range, axes, regions. Their nodes count as nodes of this object."""
     return tuple([("holds", name) for name in names])
@@ -82,6 +87,34 @@ def node(cls: C) -> C:
     return made
 
 
+class Mapper:
+    """Rebuilds programs part by part; a subclass says what it does with parts of some roles."""
+
+    def visit(self, n: Any) -> Any:
+        """Return what takes the place of an expression or a statement."""
+        return n.map_parts(self)
+
+    def index(self, e: Any) -> Any:
+        """Return what takes the place of an index, a size, a start or an extent."""
+        return self.visit(e)
+
+    def bind(self, var: Any) -> Any:
+        """Return the variable that is defined in place of ``var``."""
+        return var
+
+    def use(self, buffer: Any) -> Any:
+        """Return the buffer that is accessed in place of ``buffer``."""
+        return buffer
+
+    def declare(self, buffer: Any) -> Any:
+        """Return the buffer that is defined in place of ``buffer``."""
+        return self.use(buffer)
+
+    def match(self, buffer: Any) -> Any:
+        """Return the buffer that is defined, with the variables of its sizes, in place of ``buffer``."""
+        return self.declare(buffer)
+
+
 class Part:
     """The base class of everything that programs are made of: nodes, and the ranges, axes and regions inside them."""
 
@@ -105,15 +138,9 @@ class Part:
         """Return the object with ``f`` applied to each child; the same object when no child changed."""
         return self
 
-    def map_parts(
-        self: P,
-        visit: Callable[[Any], Any],
-        bind: Callable[[Any], Any],
-        use: Callable[[Any], Any],
-        declare: Callable[[Any], Any],
-    ) -> P:
-        """Return the object with ``visit`` applied to its nodes, ``bind`` to the variables that it defines, ``use`` to
-        the buffers that it accesses and ``declare`` to those that it defines, in the order of the declaration."""
+    def map_parts(self: P, mapper: Mapper) -> P:
+        """Return the object with each part replaced by what the mapper's method for its role returns, in the order of
+        the declaration; the same object when no part changed."""
         return self
 
     def bound_vars(self) -> tuple[Any, ...]:

@@ -70,6 +70,12 @@ def declared_fields(cls: Any) -> list[tuple[str, str, str]]:
     return out
 
 
+def plain_fields(cls: Any) -> list[str]:
+    """Return the fields that hold plain values with a meaning: no parts, and no names."""
+    declared = {name for _, name in cls.parts}
+    return [name for name in cls.__dataclass_fields__ if name not in declared and name not in cls.names]
+
+
 def _collector(roles: tuple[str, ...], below: str) -> Callable[[Any], str]:
     """Return a maker of methods that collect the fields with ``roles`` and what ``below`` gives of the parts held."""
     inside = ("holds", "apart") if below != "children" else ("holds",)
@@ -89,41 +95,48 @@ def _collector(roles: tuple[str, ...], below: str) -> Callable[[Any], str]:
     return source
 
 
-_ARGUMENT = {"nodes": "visit", "binds": "bind", "uses": "use", "declares": "declare", "matches": "declare"}
+_METHODS = {
+    "nodes": "visit",
+    "counts": "index",
+    "binds": "bind",
+    "uses": "use",
+    "declares": "declare",
+    "matches": "match",
+}
 
 
 def _mapper(name: str) -> Callable[[Any], str]:
     """Return a maker of ``map_children`` or of ``map_parts``."""
     everything = name == "map_parts"
-    arguments = "visit, bind, use, declare" if everything else "visit"
+    argument = "mapper" if everything else "visit"
 
     def source(cls: Any) -> str:
         lines, changed = [], []
         for role, field, many in declared_fields(cls):
             if role in ("holds", "apart"):
-                f = f"lambda p: p.{name}({arguments})"
-                one = f"self.{field}.{name}({arguments})"
+                f = f"lambda p: p.{name}({argument})"
+                one = f"self.{field}.{name}({argument})"
             else:
-                f = _ARGUMENT[role]
+                f = f"mapper.{_METHODS[role]}" if everything else "visit"
                 one = f"{f}(self.{field})"
-            if not everything and role not in ("nodes", "holds"):
+            if not everything and role not in ("nodes", "counts", "holds"):
                 continue
             value = {"one": one, "tuple": f"map_tuple(self.{field}, {f})",
                      "maybe": f"None if self.{field} is None else {one}",
-                     "map": f"map_values(self.{field}, visit, {f})"}[many]  # fmt: skip
+                     "map": f"map_values(self.{field}, mapper.visit, {f})"}[many]  # fmt: skip
             lines.append(f" {field} = {value}")
             changed.append(field)
         made = "self.rebuilt" if hasattr(cls, "rebuilt") else "type(self)"
         test = " and ".join([f"{field} is self.{field}" for field in changed])
         values = [field if field in changed else f"self.{field}" for field in cls.__dataclass_fields__]
         lines += [f" if {test}:\n  return self"] if changed else [" return self"]
-        return "\n".join([f"def {name}(self, {arguments}):", *lines, f" return {made}({', '.join(values)})"])
+        return "\n".join([f"def {name}(self, {argument}):", *lines, f" return {made}({', '.join(values)})"])
 
     return source
 
 
 _SOURCES: dict[str, Callable[[Any], str]] = {
-    "children": _collector(("nodes",), "children"),
+    "children": _collector(("nodes", "counts"), "children"),
     "map_children": _mapper("map_children"),
     "map_parts": _mapper("map_parts"),
     "bound_vars": _collector(("binds",), "bound_vars"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .constants import const, convert
 from .dtype import DType
 from .expr import Expr, ExprLike, Var
-from .node import Part, apart, binds, holds, node, nodes
+from .node import Part, apart, binds, counts, holds, node, nodes
 from .operators import Operators
 
 
@@ -16,7 +16,7 @@ class Range(Part):
     min: Expr
     extent: Expr
 
-    parts = nodes("min", "extent")
+    parts = counts("min", "extent")
 
     @staticmethod
     def from_extent(extent: ExprLike) -> Range:

@@ -14,7 +14,7 @@ from typing import Any
 
 from .buffer import Buffer, BufferRegion, MatchBufferRegion
 from .expr import Expr, IntImm, Var
-from .node import Node, binds, declares, holds, node, nodes, uses
+from .node import Node, binds, counts, declares, holds, node, nodes, uses
 from .ranges import IterVar
 
 FOR_KINDS = ("serial", "parallel", "vectorized", "unrolled", "thread_binding")
@@ -42,7 +42,7 @@ class For(Stmt):
     thread_binding: str | None = None
     annotations: Mapping[str, Any] = field(default_factory=dict)
 
-    parts = nodes("min", "extent") + binds("loop_var") + nodes("body")
+    parts = counts("min", "extent") + binds("loop_var") + nodes("body")
 
     def __post_init__(self) -> None:
         if self.kind not in FOR_KINDS:
@@ -58,7 +58,7 @@ class BufferStore(Stmt):
     indices: tuple[Expr, ...]
     predicate: Expr | None = None
 
-    parts = uses("buffer") + nodes("indices", "value", "predicate")
+    parts = uses("buffer") + counts("indices") + nodes("value", "predicate")
 
 
 @node
@@ -193,7 +193,7 @@ class BlockRealize(Stmt):
     predicate: Expr
     block: Block
 
-    parts = nodes("iter_values", "predicate", "block")
+    parts = counts("iter_values") + nodes("predicate", "block")
 
 
 def seq(*stmts: Stmt | None) -> Stmt:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from .buffer import Buffer
 from .expr import BufferLoad, Expr, FloatImm, IntImm, Var
 from .function import PrimFunc
-from .node import Node
+from .node import Mapper, Node
 from .stmt import BlockRealize, BufferStore, Stmt
 
 _LEAVES = frozenset((Var, IntImm, FloatImm))
@@ -129,24 +129,16 @@ def replace_buffers(node: N, mapping: Mapping[Buffer, Buffer]) -> Any:
     """Return ``node`` with buffers replaced, in loads, stores, regions, allocations and match_buffers."""
     if not mapping:
         return node
-    get = mapping.get
-
     data = {old.data: new.data for old, new in mapping.items()}
 
-    def buffer(b: Buffer) -> Buffer:
-        return get(b, b)
+    class Replacing(Mapper):
+        def visit(self, n: Any) -> Any:
+            return data.get(n, n) if type(n) is Var else n.map_parts(self)
 
-    def walk(n: Any) -> Any:
-        kind = type(n)
-        if kind is Var:
-            return data.get(n, n)
-        return n if kind in _LEAVES else n.map_parts(walk, _itself, buffer, buffer)
+        def use(self, buffer: Any) -> Any:
+            return mapping.get(buffer, buffer)
 
-    return walk(node)
-
-
-def _itself(x: Any) -> Any:
-    return x
+    return Replacing().visit(node)
 
 
 def replace_node(root: N, old: Node, new: Node) -> Any:

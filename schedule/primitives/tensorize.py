@@ -10,13 +10,16 @@ from ...tir.analysis.tree import Tree, tree_of
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer, BufferRegion, MatchBufferRegion
 from ...tir.constants import const
+from ...tir.dtype import DType
 from ...tir.expr import Expr, IntImm, Var
+from ...tir.fresh_copy import fresh_copy
 from ...tir.function import PrimFunc
+from ...tir.index_retyping import with_index_dtype
 from ...tir.ranges import Range
 from ...tir.stmt import Block, BlockRealize, For, Stmt
+from ...tir.walk import replace_buffers
 from ..edit.blockized_loops import blockized
 from ..errors import ScheduleError, nearest
-from ..instantiate import instantiate
 from ..intrinsic_matcher import Matcher, Mismatch
 from ..primitive import primitive
 from ..require.lookup import find_block, find_loop
@@ -124,7 +127,7 @@ def _implemented(tree: Tree, target: Stmt, realize: BlockRealize, intrin: Tensor
             hint="a description uses all of its buffers; leave the others out",
         )
     scopes = [matcher.buffers[b].scope for b in intrin.desc.buffers]
-    buffers, body = instantiate(intrin.impl, _index_type(block), scopes)
+    buffers, body = _instantiated(intrin.impl, _index_type(block), scopes)
     matches = [
         MatchBufferRegion(new, _part(matcher, old, new, block, analyzer, target))
         for old, new in zip(intrin.desc.buffers, buffers, strict=True)
@@ -223,3 +226,19 @@ def _in_program(tree: Tree, target: Stmt, where: Any) -> list[Stmt]:
 
 def _indented(text: str) -> str:
     return "\n".join("    " + line for line in text.splitlines() if not line.startswith("#"))
+
+
+def _instantiated(
+    func: PrimFunc, index_type: str, scopes: Sequence[str] | None = None
+) -> tuple[tuple[Buffer, ...], Block]:
+    """Return new buffers for the parameters of ``func`` (in these ``scopes``, when given), and its root block in terms
+    of them.
+
+    Loops, axes, sizes and indices have the type ``index_type``; computed values keep their types.
+    """
+    if scopes is not None:
+        func = replace_buffers(
+            func, {b: b.with_(scope=scope, data=b.data) for b, scope in zip(func.buffers, scopes, strict=True)}
+        )
+    copy = fresh_copy(with_index_dtype(func, DType(index_type)), outside=())
+    return copy.buffers, copy.body.block
