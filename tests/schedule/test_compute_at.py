@@ -506,3 +506,19 @@ def test_compute_at_of_fused_loops_of_symbolic_extent(agree, replays):
     sch.compute_at("B", sch.fuse(*sch.get_loops("C")))
     agree(func, sch.func, n=7, m=1)
     replays(sch, func)
+
+
+def test_an_index_of_another_width_gives_an_axis_of_its_own_width(agree, replays):
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((3, 17)), B: T.Buffer((3, 17))):
+    for i, j in T.grid(3, 17):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[T.int64(2), vj]
+""")
+    sch = Schedule(func, debug_mask="all")
+    copy = sch.cache_read("B", 0, "local")
+    sch.compute_at(copy, sch.get_loops("B")[0])
+    agree(func, sch.func)
+    replays(sch, func)

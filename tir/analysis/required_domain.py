@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..arith import Analyzer, Ends, eval_interval, linear_coefficients
 from ..arith.itermap import digit_of
-from ..constants import is_const_int
+from ..constants import cast, is_const_int
 from ..expr import Expr, IntImm, Var
 from ..op import max_, min_
 from ..ranges import IterVar, Range
@@ -75,7 +75,7 @@ def _solve_one(
         if joined is not None:
             old = out.get(v)
             out[v] = joined if old is None else _meet(analyzer, old, joined)
-    return out
+    return {v: (cast(v.dtype, lo), cast(v.dtype, hi)) for v, (lo, hi) in out.items()}
 
 
 def _meet(analyzer: Analyzer, a: Ends, b: Ends) -> Ends:
