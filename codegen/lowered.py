@@ -53,23 +53,6 @@ class Param:
             return "float" if bits == 32 else "double"
         return f"i{max(8, bits)}"
 
-    @property
-    def c_type(self) -> str:
-        """Return the C type of the argument, e.g. ``const float*`` or ``int64_t``; an element of a bool buffer is a
-        byte."""
-        kind, bits = self.dtype.kind, self.dtype.bits
-        if kind == "handle":
-            return "void*"
-        if kind == "float" and bits > 16:
-            base = "float" if bits == 32 else "double"
-        elif kind in ("float", "bfloat"):
-            base = "uint16_t"
-        else:
-            base = f"{'' if kind == 'int' else 'u'}int{max(8, bits)}_t"
-        if self.kind != "buffer":
-            return base
-        return f"{base}*" if self.writes else f"const {base}*"
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoweredFunc:

@@ -7,24 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ...tir import expr as E
 from ...tir.arith import Analyzer
 from ...tir.buffer import Buffer
 from ...tir.dtype import DType
-from ...tir.expr import (
-    BinaryOp,
-    Broadcast,
-    BufferLoad,
-    Call,
-    Cast,
-    Expr,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Let,
-    Min,
-    Shuffle,
-    Var,
-)  # fmt: skip
 from ...tir.index_types import index_like
 from ...tir.intrinsics import OPERATIONS
 from ...tir.stmt import AssertStmt, For, IfThenElse, Stmt, While
@@ -52,9 +38,9 @@ class Tables:
     calls: Mapping[str, Callable[[Any, Any], str]]
 
 
-def power_of_two(e: Expr) -> int | None:
+def power_of_two(e: E.Expr) -> int | None:
     """Returns ``n`` for the constant ``2**n``, else None."""
-    c = e.value if isinstance(e, IntImm) else 0
+    c = e.value if isinstance(e, E.IntImm) else 0
     return c.bit_length() - 1 if c > 0 and c & (c - 1) == 0 else None
 
 
@@ -68,16 +54,16 @@ class Unit:
         """Scratch buffers on the stack."""
         self.assertions: dict[int, int] = {}
         """Numbers of the assertions by identity, in the order of the text: what a function returns when one fails."""
-        self._strides: dict[Buffer, tuple[Expr, ...]] = {}
+        self._strides: dict[Buffer, tuple[E.Expr, ...]] = {}
         self.calls_out = False
         """Whether some call may write memory in a way that the emitter cannot see."""
         for node in distinct(body):
             if isinstance(node, AssertStmt):
                 self.assertions.setdefault(id(node), len(self.assertions) + 1)
-            elif isinstance(node, Call) and node.op in ("tir.call_extern", "tir.address_of"):
+            elif isinstance(node, E.Call) and node.op in ("tir.call_extern", "tir.address_of"):
                 self.calls_out = True
 
-    def strides(self, buffer: Buffer) -> tuple[Expr, ...]:
+    def strides(self, buffer: Buffer) -> tuple[E.Expr, ...]:
         """Return the strides of a buffer in elements, which are computed once."""
         known = self._strides.get(buffer)
         if known is None:
@@ -99,12 +85,12 @@ class Emitter(ABC):
     def __init__(self, unit: Unit) -> None:
         self.unit, self.target = unit, unit.target
         self.analyzer = Analyzer()
-        self.vars: dict[Var, str] = {}
+        self.vars: dict[E.Var, str] = {}
         """Values of variables: 64-bit integers for those in ``indices``, else of their own type."""
-        self.indices: set[Var] = set()
-        self.meanings: dict[Var, Expr] = {}
+        self.indices: set[E.Var] = set()
+        self.meanings: dict[E.Var, E.Expr] = {}
         """The values of the integer variables of data, from which their ranges follow."""
-        self.bases: dict[Var, str] = {}
+        self.bases: dict[E.Var, str] = {}
         """Addresses of the buffers in scope, by their data pointers."""
         self.registers: dict[Buffer, str] = {}
         """Values of the buffers that are never in memory."""
@@ -123,14 +109,14 @@ class Emitter(ABC):
             raise self.error(f"{type(s).__name__} must be lowered before {self.form} code is emitted")
         emit(self, s)
 
-    def value(self, e: Expr) -> str:
+    def value(self, e: E.Expr) -> str:
         """Return the value of an expression, emitted where it needs instructions."""
         emit = self._expressions.get(type(e))
         if emit is None:
             raise self.error(f"no {self.form} form for {type(e).__name__}: {e}")
         return emit(self, e)
 
-    def call(self, e: Call) -> str:
+    def call(self, e: E.Call) -> str:
         """Return the value of a call: by the table, or of the C library's function of that meaning."""
         emit = self.unit.tables.calls.get(e.op.removeprefix("tir."))
         if emit is not None:
@@ -154,7 +140,7 @@ class Emitter(ABC):
             else:
                 self.vars[p.var] = self.parameter(p, name)
 
-    def lookup(self, var: Var) -> str:
+    def lookup(self, var: E.Var) -> str:
         """Return the value of a variable as it is kept."""
         try:
             return self.vars[var]
@@ -170,7 +156,7 @@ class Emitter(ABC):
                 f"buffer {buffer.name} has no memory here: it is neither parameter nor allocated"
             ) from None
 
-    def define(self, var: Var, value: Expr) -> None:
+    def define(self, var: E.Var, value: E.Expr) -> None:
         """Bind a variable to its value."""
         is_index = index_like(var) and index_like(value)
         self.vars[var] = self.named(var, value, is_index)
@@ -184,39 +170,39 @@ class Emitter(ABC):
         """Return the value of a scalar parameter, converted from its form in calls."""
         return name
 
-    def lane_offsets(self, buffer: Buffer, indices: tuple[Expr, ...]) -> LaneOffsets:
+    def lane_offsets(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> LaneOffsets:
         """Return where the lanes of an access lie."""
         return lane_offsets(buffer, indices, self.unit.strides(buffer))
 
     # -- indices: 64-bit integers ----------------------------------------------------------------------------------
 
-    def computes_index(self, e: Expr) -> bool:
+    def computes_index(self, e: E.Expr) -> bool:
         """Return whether index arithmetic on scalars is computed in 64 bits here."""
         return True
 
-    def index(self, e: Expr) -> str:
+    def index(self, e: E.Expr) -> str:
         """Return a scalar integer in 64 bits."""
-        if isinstance(e, IntImm):
+        if isinstance(e, E.IntImm):
             return str(e.value)
-        if isinstance(e, Var):
+        if isinstance(e, E.Var):
             text = self.lookup(e)
             return text if e in self.indices or e.dtype == "int64" else self.widened(text, e.dtype)
-        if isinstance(e, Broadcast):
+        if isinstance(e, E.Broadcast):
             return self.index(e.value)
         if not index_like(e):
             return self.widened(self.value(e), e.dtype)
-        if isinstance(e, Cast):
+        if isinstance(e, E.Cast):
             return self.index(e.value)
-        assert isinstance(e, BinaryOp)
+        assert isinstance(e, E.BinaryOp)
         a, bits = self.index(e.a), power_of_two(e.b)
-        if bits is not None and isinstance(e, FloorDiv):
+        if bits is not None and isinstance(e, E.FloorDiv):
             return self.index_operation(">>", a, str(bits))
-        if bits is not None and isinstance(e, FloorMod):
+        if bits is not None and isinstance(e, E.FloorMod):
             return self.index_operation("&", a, str((1 << bits) - 1))
-        operation = e.symbol or ("min" if isinstance(e, Min) else "max")
+        operation = e.symbol or ("min" if isinstance(e, E.Min) else "max")
         return self.index_operation(operation, a, self.index(e.b))
 
-    def index_value(self, e: Expr) -> str:
+    def index_value(self, e: E.Expr) -> str:
         """Return index arithmetic as a value of its own type."""
         return self.index(e)
 
@@ -238,7 +224,7 @@ class Emitter(ABC):
     def floating(self, value: float, dtype: DType) -> str:
         """Return a constant of a floating-point type."""
 
-    def variable(self, var: Var) -> str:
+    def variable(self, var: E.Var) -> str:
         """Return the value of a variable in its own type; of a buffer's pointer, the address."""
         return self.bases[var] if var in self.bases else self.lookup(var)
 
@@ -279,35 +265,35 @@ class Emitter(ABC):
         """Return a vector of evenly spaced values as data."""
 
     @abstractmethod
-    def shuffle(self, e: Shuffle) -> str:
+    def shuffle(self, e: E.Shuffle) -> str:
         """Return lanes picked from vectors."""
 
     @abstractmethod
-    def conversion(self, e: Expr, to: DType) -> str:
+    def conversion(self, e: E.Expr, to: DType) -> str:
         """Return ``e`` converted: integers are truncated or extended by their own sign, floats rounded to nearest even."""
 
-    def let(self, e: Let) -> str:
+    def let(self, e: E.Let) -> str:
         """Return an expression that names a part of itself."""
         self.define(e.var, e.value)
         return self.value(e.body)
 
     @abstractmethod
-    def library_call(self, symbol: str, e: Call) -> str:
+    def library_call(self, symbol: str, e: E.Call) -> str:
         """Return the results of a function of the C library, lane by lane."""
 
     @abstractmethod
-    def load(self, e: BufferLoad) -> str:
+    def load(self, e: E.BufferLoad) -> str:
         """Return what a load reads from memory."""
 
     # -- the words of a target: statements ---------------------------------------------------------------------------
 
     @abstractmethod
-    def named(self, var: Var, value: Expr, is_index: bool) -> str:
+    def named(self, var: E.Var, value: E.Expr, is_index: bool) -> str:
         """Return what stands for a variable from here on. Index arithmetic is 64 bits wide."""
 
     @abstractmethod
     def store(
-        self, buffer: Buffer, indices: tuple[Expr, ...], value: str, dtype: DType, predicate: Expr | None
+        self, buffer: Buffer, indices: tuple[E.Expr, ...], value: str, dtype: DType, predicate: E.Expr | None
     ) -> None:
         """Write a value of type ``dtype``, in the lanes of the predicate when there is one."""
 

@@ -5,44 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...tir import stmt as S
 from ...tir.expr import IntImm
-from ...tir.stmt import (
-    Allocate,
-    AssertStmt,
-    AttrStmt,
-    BufferStore,
-    Evaluate,
-    For,
-    IfThenElse,
-    LetStmt,
-    SeqStmt,
-    While,
-)
 from ..lower.promote_registers import REGISTER_SCOPE
 from .emitter import Emitter
 from .storage import constant_elements
 
 
-def _sequence(em: Emitter, s: SeqStmt) -> None:
+def _sequence(em: Emitter, s: S.SeqStmt) -> None:
     for child in s.seq:
         em.stmt(child)
 
 
-def _attribute(em: Emitter, s: AttrStmt) -> None:
+def _attribute(em: Emitter, s: S.AttrStmt) -> None:
     em.stmt(s.body)
 
 
-def _evaluate(em: Emitter, s: Evaluate) -> None:
+def _evaluate(em: Emitter, s: S.Evaluate) -> None:
     if not isinstance(s.value, IntImm):
         em.evaluated(em.value(s.value))
 
 
-def _let(em: Emitter, s: LetStmt) -> None:
+def _let(em: Emitter, s: S.LetStmt) -> None:
     em.define(s.var, s.value)
     em.stmt(s.body)
 
 
-def _store(em: Emitter, s: BufferStore) -> None:
+def _store(em: Emitter, s: S.BufferStore) -> None:
     value = em.value(s.value)
     if s.buffer.scope == REGISTER_SCOPE:
         em.set_register(s.buffer, value)
@@ -55,7 +44,7 @@ def _store(em: Emitter, s: BufferStore) -> None:
     )
 
 
-def _allocate(em: Emitter, s: Allocate) -> None:
+def _allocate(em: Emitter, s: S.Allocate) -> None:
     buffer = s.buffer
     if buffer.scope == REGISTER_SCOPE:
         em.registers[buffer] = em.new_register(buffer)
@@ -74,7 +63,7 @@ def _allocate(em: Emitter, s: Allocate) -> None:
     em.free(pointer)
 
 
-def _loop(em: Emitter, s: For) -> None:
+def _loop(em: Emitter, s: S.For) -> None:
     if s.kind == "parallel" and not em.in_parallel and em.target.num_cores > 1:
         if not (isinstance(s.extent, IntImm) and s.extent.value <= 1):
             em.parallel_loop(s)
@@ -82,21 +71,21 @@ def _loop(em: Emitter, s: For) -> None:
     em.serial_loop(s)
 
 
-def _assertion(em: Emitter, s: AssertStmt) -> None:
+def _assertion(em: Emitter, s: S.AssertStmt) -> None:
     em.assertion(em.value(s.condition), s, em.unit.assertions[id(s)])
     em.stmt(s.body)
 
 
 STATEMENTS: dict[type, Callable[[Any, Any], None]] = {
-    Allocate: _allocate,
-    AssertStmt: _assertion,
-    AttrStmt: _attribute,
-    BufferStore: _store,
-    Evaluate: _evaluate,
-    For: _loop,
-    IfThenElse: lambda em, s: em.branch(s),
-    LetStmt: _let,
-    SeqStmt: _sequence,
-    While: lambda em, s: em.while_loop(s),
+    S.Allocate: _allocate,
+    S.AssertStmt: _assertion,
+    S.AttrStmt: _attribute,
+    S.BufferStore: _store,
+    S.Evaluate: _evaluate,
+    S.For: _loop,
+    S.IfThenElse: lambda em, s: em.branch(s),
+    S.LetStmt: _let,
+    S.SeqStmt: _sequence,
+    S.While: lambda em, s: em.while_loop(s),
 }
 """The usual emitters by the type of statement."""

@@ -4,26 +4,8 @@ from __future__ import annotations
 
 import math
 
+from ...tir import expr as E
 from ...tir.dtype import DType
-from ...tir.expr import (
-    And,
-    BinaryOp,
-    BufferLoad,
-    CmpOp,
-    Div,
-    Expr,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Let,
-    Max,
-    Min,
-    Or,
-    Ramp,
-    Shuffle,
-    TruncDiv,
-    Var,
-)  # fmt: skip
 from ...tir.index_types import index_like
 from ...tir.rounding import float_bits, round_float
 from ..backend.expressions import constant_of
@@ -59,7 +41,7 @@ def floating(em: CScope, value: float, dtype: DType) -> str:
     return f"({text})" if text.startswith("-") else text
 
 
-def arithmetic(em: CScope, op: type[BinaryOp], a: str, b: str, dtype: DType) -> str:
+def arithmetic(em: CScope, op: type[E.BinaryOp], a: str, b: str, dtype: DType) -> str:
     """Returns a sum, difference, product, or quotient of floats; integers wrap."""
     sign, lanes, bits = op.symbol, dtype.lanes, dtype.bits
     if dtype.is_float:
@@ -70,11 +52,11 @@ def arithmetic(em: CScope, op: type[BinaryOp], a: str, b: str, dtype: DType) -> 
     return f"({em.helpers.vector(dtype)})(({unsigned}){a} {sign} ({unsigned}){b})"
 
 
-def quotient(em: CScope, e: BinaryOp, a: str, b: str, dtype: DType) -> str:
+def quotient(em: CScope, e: E.BinaryOp, a: str, b: str, dtype: DType) -> str:
     """Returns a quotient or remainder of integers."""
     helpers, kind = em.helpers, em.helpers.vector(dtype)
-    is_quotient = isinstance(e, (Div, TruncDiv, FloorDiv))
-    if isinstance(e, (FloorDiv, FloorMod)) and dtype.startswith("int"):
+    is_quotient = isinstance(e, (E.Div, E.TruncDiv, E.FloorDiv))
+    if isinstance(e, (E.FloorDiv, E.FloorMod)) and dtype.startswith("int"):
         function = helpers.plain("floordiv" if is_quotient else "floormod")
         if dtype.lanes > 1:
             return f"{helpers.lanewise(function, dtype, [dtype, dtype])}({a}, {b})"
@@ -85,12 +67,12 @@ def quotient(em: CScope, e: BinaryOp, a: str, b: str, dtype: DType) -> str:
     return f"(({kind})({a} {'/' if is_quotient else '%'} {b}))"
 
 
-def extreme(em: CScope, e: Min | Max) -> str:
+def extreme(em: CScope, e: E.Min | E.Max) -> str:
     """Returns the smaller or the larger of two values."""
-    return f"{em.helpers.extreme(isinstance(e, Max), e.dtype)}({em.value(e.a)}, {em.value(e.b)})"
+    return f"{em.helpers.extreme(isinstance(e, E.Max), e.dtype)}({em.value(e.a)}, {em.value(e.b)})"
 
 
-def comparison(em: CScope, op: type[CmpOp], a: str, b: str, dtype: DType) -> str:
+def comparison(em: CScope, op: type[E.CmpOp], a: str, b: str, dtype: DType) -> str:
     """Returns a comparison; for vectors, a vector of bytes."""
     text, lanes = f"({a} {op.symbol} {b})", dtype.lanes
     if lanes == 1:
@@ -99,9 +81,9 @@ def comparison(em: CScope, op: type[CmpOp], a: str, b: str, dtype: DType) -> str
     return f"__builtin_convertvector({text}, {em.helpers.vector(DType('bool').with_lanes(lanes))})"
 
 
-def logical(em: CScope, e: And | Or) -> str:
+def logical(em: CScope, e: E.And | E.Or) -> str:
     """Returns a conjunction or disjunction."""
-    sign = "&" if isinstance(e, And) else "|"
+    sign = "&" if isinstance(e, E.And) else "|"
     return f"({em.value(e.a)} {sign if e.dtype.lanes > 1 else 2 * sign} {em.value(e.b)})"
 
 
@@ -124,7 +106,7 @@ def splat(em: CScope, text: str, dtype: DType, lanes: int) -> str:
     return f"{em.helpers.splat(dtype.with_lanes(lanes))}({f'-{text}' if dtype.is_bool else text})"
 
 
-def conversion(em: CScope, e: Expr, to: DType) -> str:
+def conversion(em: CScope, e: E.Expr, to: DType) -> str:
     """Returns ``e`` as another type."""
     return converted(em, em.value(e), e.dtype, to)
 
@@ -151,17 +133,17 @@ def converted(em: CScope, text: str, source: DType, to: DType) -> str:
     return f"__builtin_convertvector({f'(-{text})' if source.is_bool else text}, {kind})"
 
 
-def ramp(em: CScope, e: Ramp) -> str:
+def ramp(em: CScope, e: E.Ramp) -> str:
     """Returns a vector of evenly spaced values as data."""
     kind, scalar = em.helpers.vector(e.dtype), c_type(e.dtype.element)
     steps = f"({kind}){{{', '.join(map(str, range(e.lanes)))}}}"
     splat = em.helpers.splat(e.dtype)
-    if not (isinstance(e.stride, IntImm) and e.stride.value == 1):
+    if not (isinstance(e.stride, E.IntImm) and e.stride.value == 1):
         steps = f"{splat}(({scalar}){em.value(e.stride)}) * {steps}"
     return f"({splat}(({scalar}){em.value(e.base)}) + {steps})"
 
 
-def declared(em: CScope, var: Var, value: Expr, is_index: bool) -> tuple[str, str]:
+def declared(em: CScope, var: E.Var, value: E.Expr, is_index: bool) -> tuple[str, str]:
     """Returns a new name for a variable, and its declaration."""
     text = em.value(value)
     kind = "int64_t" if is_index else em.helpers.vector(var.dtype)
@@ -169,14 +151,14 @@ def declared(em: CScope, var: Var, value: Expr, is_index: bool) -> tuple[str, st
     return name, f"const {kind} {name} = {text};"
 
 
-def named(em: CScope, var: Var, value: Expr, is_index: bool) -> str:
+def named(em: CScope, var: E.Var, value: E.Expr, is_index: bool) -> str:
     """Returns the name of a variable, which is declared here."""
     name, line = declared(em, var, value, is_index)
     em.put(line)
     return name
 
 
-def let(em: CScope, e: Let) -> str:
+def let(em: CScope, e: E.Let) -> str:
     """Returns a statement expression that names a part of itself."""
     is_index = index_like(e.var) and index_like(e.value)
     em.vars[e.var], line = declared(em, e.var, e.value, is_index)
@@ -185,7 +167,7 @@ def let(em: CScope, e: Let) -> str:
     return f"({{ {line} {em.value(e.body)}; }})"
 
 
-def shuffle(em: CScope, e: Shuffle) -> str:
+def shuffle(em: CScope, e: E.Shuffle) -> str:
     """Returns lanes picked from vectors."""
     names, lets = [], []
     for v in e.vectors:
@@ -200,7 +182,7 @@ def shuffle(em: CScope, e: Shuffle) -> str:
     return f"({{ {' '.join(lets)} {result}; }})"
 
 
-def load(em: CScope, e: BufferLoad) -> str:
+def load(em: CScope, e: E.BufferLoad) -> str:
     """Returns an element, or a vector of elements."""
     dtype, lanes = e.dtype, e.dtype.lanes
     pointer, at = em.place(e.buffer, e.indices, lanes)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ...tir.sizes import shape_text
 from ..lowered import LoweredFunc, Param
+from .inline_functions import scalar_type
 
 
 def c_prototype(func: LoweredFunc, restrict: bool = False) -> str:
@@ -18,9 +19,16 @@ def c_prototype(func: LoweredFunc, restrict: bool = False) -> str:
         )
     star = " *restrict " if restrict else "* "
     parameters = ", ".join(
-        f"{p.c_type} {name}".replace("* ", star) for p, name in zip(func.params, c_names(func.params), strict=True)
+        f"{argument_type(p)} {name}".replace("* ", star)
+        for p, name in zip(func.params, c_names(func.params), strict=True)
     )
     return f"int32_t {func.name}({parameters or 'void'})"
+
+
+def argument_type(p: Param) -> str:
+    """Returns the C type of an argument, e.g. ``const float*`` or ``int64_t``."""
+    base = scalar_type(p.dtype).replace(" ", "")
+    return base if p.kind != "buffer" else f"{base}*" if p.writes else f"const {base}*"
 
 
 def c_names(params: Sequence[Param]) -> list[str]:

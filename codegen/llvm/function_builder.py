@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 
@@ -160,6 +160,27 @@ class FunctionBuilder:
         """Set the incoming values of a phi node, as pairs of value and block."""
         pairs = ", ".join(f"[ {value}, %{block} ]" for value, block in incoming)
         self.lines[phi.line] = f"  {phi.name} = phi {phi.type} {pairs}"
+
+    def repeat(
+        self, low: str, high: str, carried: Sequence[tuple[str, str]], body: Callable[[str, list[str]], list[str]]
+    ) -> list[str]:
+        """Write a loop over ``[low, high)``, which must not be empty, and return what the carried values are after it.
+
+        ``carried`` has their types and first values. ``body`` takes the loop's variable and their values, and returns
+        the next ones.
+        """
+        start, head, done = self.block, self.new_label("loop"), self.new_label("done")
+        self.branch(head)
+        self.label(head)
+        counter, phis = self.phi("i64", "n"), [self.phi(type_, "acc") for type_, _ in carried]
+        after = body(counter.name, [phi.name for phi in phis])
+        following, latch = self.emit(f"add i64 {counter.name}, 1"), self.block
+        self.branch_if(self.emit(f"icmp slt i64 {following}, {high}"), head, done)
+        self.fill(counter, [(low, start), (following, latch)])
+        for phi, (_, first), value in zip(phis, carried, after, strict=True):
+            self.fill(phi, [(first, start), (value, latch)])
+        self.label(done)
+        return after
 
     def text(self) -> str:
         """Return the whole definition."""

@@ -122,9 +122,10 @@ def _halved(em: LlvmScope, how: str, text: str, dtype: DType) -> str:
     lanes, scalar = dtype.lanes, dtype.element
     while lanes > 1:
         half, type_ = lanes // 2, llvm_type(scalar.with_lanes(lanes))
-        low, high = (em.fn.shuffled(type_, text, "poison", range(n, n + half)) for n in (0, half))
         if half == 1:
             low, high = (em.fn.lane(type_, text, n) for n in (0, 1))
+        else:
+            low, high = (em.fn.shuffled(type_, text, "poison", range(n, n + half)) for n in (0, half))
         text = _combine(em, how, low, high, scalar.with_lanes(half))
         lanes = half
     return text

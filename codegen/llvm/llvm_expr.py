@@ -2,31 +2,8 @@
 
 from __future__ import annotations
 
+from ...tir import expr as E
 from ...tir.dtype import DType
-from ...tir.expr import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    Add,
-    And,
-    Broadcast,
-    BufferLoad,
-    CmpOp,
-    Div,
-    Expr,
-    IntImm,
-    Max,
-    Min,
-    Mul,
-    Or,
-    Ramp,
-    Shuffle,
-    Sub,
-    Var,
-)  # fmt: skip
 from ...tir.index_types import index_like
 from ...tir.walk import pre_order
 from ..backend import expressions
@@ -37,20 +14,20 @@ from .llvm_scope import LlvmScope
 from .llvm_types import llvm_type, splat_constant, vector_constant
 
 _OPERATIONS: dict[type, tuple[str, str]] = {  # of floats, of integers
-    Add: ("fadd", "add"),
-    Sub: ("fsub", "sub"),
-    Mul: ("fmul", "mul"),
-    Div: ("fdiv", ""),
+    E.Add: ("fadd", "add"),
+    E.Sub: ("fsub", "sub"),
+    E.Mul: ("fmul", "mul"),
+    E.Div: ("fdiv", ""),
 }
 _COMPARE: dict[type, tuple[str, str, str]] = {  # float, signed, unsigned
-    EQ: ("oeq", "eq", "eq"),
-    NE: ("une", "ne", "ne"),
-    LT: ("olt", "slt", "ult"),
-    LE: ("ole", "sle", "ule"),
-    GT: ("ogt", "sgt", "ugt"),
-    GE: ("oge", "sge", "uge"),
+    E.EQ: ("oeq", "eq", "eq"),
+    E.NE: ("une", "ne", "ne"),
+    E.LT: ("olt", "slt", "ult"),
+    E.LE: ("ole", "sle", "ule"),
+    E.GT: ("ogt", "sgt", "ugt"),
+    E.GE: ("oge", "sge", "uge"),
 }
-_HOLDS = {EQ: int.__eq__, NE: int.__ne__, LT: int.__lt__, LE: int.__le__, GT: int.__gt__, GE: int.__ge__}
+_HOLDS = {E.EQ: int.__eq__, E.NE: int.__ne__, E.LT: int.__lt__, E.LE: int.__le__, E.GT: int.__gt__, E.GE: int.__ge__}
 
 
 def integer(em: LlvmScope, value: int, dtype: DType) -> str:
@@ -58,7 +35,7 @@ def integer(em: LlvmScope, value: int, dtype: DType) -> str:
     return str(value) if not dtype.is_bool else ("true" if value else "false")
 
 
-def variable(em: LlvmScope, var: Var) -> str:
+def variable(em: LlvmScope, var: E.Var) -> str:
     """Returns the value of a variable in its own type; of a buffer's pointer, the address."""
     if var in em.bases:
         return em.bases[var]
@@ -73,7 +50,7 @@ def arithmetic(em: LlvmScope, op: type, a: str, b: str, dtype: DType) -> str:
     return em.fn.pure(f"{_OPERATIONS[op][0 if dtype.is_float else 1]} {llvm_type(dtype)} {a}, {b}")
 
 
-def product(em: LlvmScope, e: Mul) -> str:
+def product(em: LlvmScope, e: E.Mul) -> str:
     """Returns a product; that of floats with -1 is a change of sign."""
     if e.dtype.is_float and constant_of(e.b) == -1.0:
         return em.fn.pure(f"fneg {em.type(e)} {em.value(e.a)}")
@@ -87,15 +64,15 @@ def comparison(em: LlvmScope, op: type, a: str, b: str, dtype: DType) -> str:
     return em.fn.pure(f"{how} {llvm_type(dtype)} {a}, {b}")
 
 
-def compared(em: LlvmScope, e: CmpOp) -> str:
+def compared(em: LlvmScope, e: E.CmpOp) -> str:
     """Returns a comparison. One of a ramp with a single value is a constant mask, or one of lane numbers with a clamped
     distance."""
     mask = _lane_mask(em, e) if e.dtype.lanes > 1 and e.a.dtype.is_signed else None
     return expressions.comparison(em, e) if mask is None else mask
 
 
-def _lane_mask(em: LlvmScope, e: CmpOp) -> str | None:
-    if not (isinstance(e.a, Ramp) and isinstance(e.b, Broadcast) and isinstance(e.a.stride, IntImm)):
+def _lane_mask(em: LlvmScope, e: E.CmpOp) -> str | None:
+    if not (isinstance(e.a, E.Ramp) and isinstance(e.b, E.Broadcast) and isinstance(e.a.stride, E.IntImm)):
         return None
     if not (index_like(e.a.base) and index_like(e.b.value)):
         return None
@@ -104,7 +81,7 @@ def _lane_mask(em: LlvmScope, e: CmpOp) -> str | None:
     if not gap.terms:
         return vector_constant([int(_HOLDS[type(e)](stride * n, gap.const)) for n in range(lanes)], "i1")
     reach = abs(stride) * lanes + 1
-    if isinstance(e, (EQ, NE)) or reach >= 1 << 30:
+    if isinstance(e, (E.EQ, E.NE)) or reach >= 1 << 30:
         return None
     # beyond the reach of the lanes the distance makes no difference
     low = fn.called("llvm.smax.i64", "i64", sum_text(gap, fn), str(-reach))
@@ -114,11 +91,11 @@ def _lane_mask(em: LlvmScope, e: CmpOp) -> str | None:
     return fn.pure(f"icmp {_COMPARE[type(e)][1]} <{lanes} x i32> {steps}, {em.splat(narrow, 'int32', lanes)}")
 
 
-def logical(em: LlvmScope, e: And | Or) -> str:
+def logical(em: LlvmScope, e: E.And | E.Or) -> str:
     """Returns a conjunction or disjunction. Where the second operand reads memory or calls external functions, it is
     evaluated only when it decides the result."""
-    fn, both = em.fn, isinstance(e, And)
-    if e.dtype.lanes > 1 or not any(isinstance(n, BufferLoad) or is_external_call(n) for n in pre_order(e.b)):
+    fn, both = em.fn, isinstance(e, E.And)
+    if e.dtype.lanes > 1 or not any(isinstance(n, E.BufferLoad) or is_external_call(n) for n in pre_order(e.b)):
         return fn.pure(f"{'and' if both else 'or'} {em.type(e)} {em.value(e.a)}, {em.value(e.b)}")
     first = em.value(e.a)
     start, more, done = fn.block, fn.new_label("more"), fn.new_label("both")
@@ -145,16 +122,16 @@ def choice(em: LlvmScope, test: str, yes: str, no: str, dtype: str, tested: str)
     return yes if yes == no else em.fn.chosen(llvm_type(tested), test, llvm_type(dtype), yes, no)
 
 
-def extreme(em: LlvmScope, e: Min | Max) -> str:
+def extreme(em: LlvmScope, e: E.Min | E.Max) -> str:
     """Returns the smaller or the larger of two values."""
-    dtype, largest = e.dtype, isinstance(e, Max)
+    dtype, largest = e.dtype, isinstance(e, E.Max)
     if dtype.is_float:
         a, b = (e.b, e.a) if _is_number(e.b) else (e.a, e.b)
         return float_extreme(em, largest, em.value(a), em.value(b), dtype, _is_number(a))
     if dtype.lanes == 1 and index_like(e) and (em.computes_index(e.a) or em.computes_index(e.b)):
         return em.index_value(e)
     x, y = em.value(e.a), em.value(e.b)
-    test = comparison(em, GT if largest else LT, x, y, dtype)
+    test = comparison(em, E.GT if largest else E.LT, x, y, dtype)
     return em.fn.chosen(llvm_type(DType("bool").with_lanes(dtype.lanes)), test, llvm_type(dtype), x, y)
 
 
@@ -169,32 +146,32 @@ def float_extreme(em: LlvmScope, largest: bool, x: str, y: str, dtype: DType, x_
     return best if x_is_number else fn.chosen(bools, fn.pure(f"fcmp uno {type_} {x}, {x}"), type_, x, best)
 
 
-def _is_number(e: Expr) -> bool:
+def _is_number(e: E.Expr) -> bool:
     value = constant_of(e)
     return value is not None and value == value
 
 
-def ramp(em: LlvmScope, e: Ramp) -> str:
+def ramp(em: LlvmScope, e: E.Ramp) -> str:
     """Returns a vector of evenly spaced values as data."""
     fn, lanes, scalar = em.fn, e.lanes, e.dtype.element
     type_, base_type = em.type(e), llvm_type(scalar)
     base = em.splat(em.value(e.base), scalar, lanes)
-    if isinstance(e.stride, IntImm):
+    if isinstance(e.stride, E.IntImm):
         steps = vector_constant([e.stride.value * n for n in range(lanes)], base_type)
     else:
         stride = em.splat(em.value(e.stride), scalar, lanes)
         steps = fn.pure(f"mul {type_} {stride}, {vector_constant(list(range(lanes)), base_type)}")
-    if isinstance(e.base, IntImm) and e.base.value == 0:
+    if isinstance(e.base, E.IntImm) and e.base.value == 0:
         return steps
     return fn.pure(f"add {type_} {base}, {steps}")
 
 
-def named(em: LlvmScope, var: Var, value: Expr, is_index: bool) -> str:
+def named(em: LlvmScope, var: E.Var, value: E.Expr, is_index: bool) -> str:
     """Returns what stands for a variable: its value."""
     return em.index(value) if is_index else em.value(value)
 
 
-def shuffle(em: LlvmScope, e: Shuffle) -> str:
+def shuffle(em: LlvmScope, e: E.Shuffle) -> str:
     """Returns lanes picked from one vector or several of the same length."""
     if e.vectors[0].dtype.lanes == 1 or len(e.indices) == 1 or len(e.vectors) > 2:
         picked = [_lane(em, e, n) for n in e.indices]
@@ -204,7 +181,7 @@ def shuffle(em: LlvmScope, e: Shuffle) -> str:
     return em.fn.shuffled(em.type(e.vectors[0]), first, second, e.indices)
 
 
-def _lane(em: LlvmScope, e: Shuffle, n: int) -> str:
+def _lane(em: LlvmScope, e: E.Shuffle, n: int) -> str:
     """Returns lane ``n`` of the vectors' concatenation."""
     for vector in e.vectors:
         lanes = vector.dtype.lanes

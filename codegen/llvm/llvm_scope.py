@@ -7,23 +7,10 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 
+from ...tir import expr as E
 from ...tir.arith.normal_form.linear import Linear, collect
 from ...tir.buffer import Buffer
 from ...tir.dtype import DType
-from ...tir.expr import (
-    BinaryOp,
-    Broadcast,
-    BufferLoad,
-    Cast,
-    Expr,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Max,
-    Min,
-    Mul,
-    Var,
-)  # fmt: skip
 from ...tir.index_types import index_like
 from ...tir.stmt import For
 from ...tir.walk import pre_order
@@ -83,18 +70,18 @@ class LlvmScope(Emitter):
         """The address of the function's return value in the meantime."""
         self.own_memory: set[str] = set()
         """Pointers to scratch memory, aligned to a cache line."""
-        self._versions: dict[Var, int] = {}
+        self._versions: dict[E.Var, int] = {}
         self._clock = 0
 
     def builder(self, header: str) -> FunctionBuilder:
         """Return a builder of another function of the module."""
         return FunctionBuilder(header, self.unit.declarations)
 
-    def type(self, e: Expr) -> str:
+    def type(self, e: E.Expr) -> str:
         """Return the LLVM type of an expression's value."""
         return llvm_type(e.dtype)
 
-    def values(self, exprs: Sequence[Expr]) -> list[str]:
+    def values(self, exprs: Sequence[E.Expr]) -> list[str]:
         """Return the values of several expressions."""
         return [self.value(e) for e in exprs]
 
@@ -104,11 +91,11 @@ class LlvmScope(Emitter):
     # -- what the modules ask of each other --------------------------------------------------------------------------
 
     @abstractmethod
-    def address(self, e: BufferLoad) -> str:
+    def address(self, e: E.BufferLoad) -> str:
         """Return the address of the first lane of an access."""
 
     @abstractmethod
-    def contiguous_address(self, e: BufferLoad) -> str | None:
+    def contiguous_address(self, e: E.BufferLoad) -> str | None:
         """Return the address of the first lane, or None unless the lanes are contiguous in memory and all are read."""
 
     @abstractmethod
@@ -125,7 +112,7 @@ class LlvmScope(Emitter):
 
     # -- loads, emitted once ---------------------------------------------------------------------------------------
 
-    def version(self, data: Var) -> int:
+    def version(self, data: E.Var) -> int:
         """Return a number that changes when memory behind a pointer is written."""
         return self._versions.get(data, 0)
 
@@ -135,22 +122,22 @@ class LlvmScope(Emitter):
         known = self.fn.recall(key)
         return known if known is not None else self.fn.remember(key, self.fn.emit(text))
 
-    def touch(self, *data: Var) -> None:
+    def touch(self, *data: E.Var) -> None:
         """Forget earlier loads through these pointers, because the memory was written."""
         self._clock += 1
         for var in data:
             self._versions[var] = self._clock
 
-    def may_write(self, args: Sequence[Expr]) -> None:
+    def may_write(self, args: Sequence[E.Expr]) -> None:
         """Mark memory whose address is among ``args`` as written by a call."""
         for a in args:
             for n in pre_order(a):
-                if isinstance(n, BufferLoad):
+                if isinstance(n, E.BufferLoad):
                     self.touch(n.buffer.data)
-                elif isinstance(n, Var) and n in self.bases:
+                elif isinstance(n, E.Var) and n in self.bases:
                     self.touch(n)
 
-    def called_with_effects(self, name: str, dtype: str, args: Sequence[Expr]) -> str:
+    def called_with_effects(self, name: str, dtype: str, args: Sequence[E.Expr]) -> str:
         """Return the result of a function that may write through the pointers among ``args``."""
         text = self.fn.intrinsic(name, llvm_type(dtype), [self.type(a) for a in args], self.values(args))
         self.may_write(args)
@@ -179,42 +166,42 @@ class LlvmScope(Emitter):
 
     # -- indices ---------------------------------------------------------------------------------------------------
 
-    def linear(self, e: Expr) -> Linear:
+    def linear(self, e: E.Expr) -> Linear:
         """Return the scalar integer ``e`` as a sum. Parts that are not sums, or that wrap around in their own type
         (arithmetic on data, which reads memory), become operands."""
-        if isinstance(e, Broadcast):
+        if isinstance(e, E.Broadcast):
             return self.linear(e.value)
-        found = collect(e, self._term) if isinstance(e, IntImm) or index_like(e) else self._term(e)
+        found = collect(e, self._term) if isinstance(e, E.IntImm) or index_like(e) else self._term(e)
         assert found is not None
         return found
 
-    def _term(self, e: Expr) -> Linear:
-        if isinstance(e, Mul) and index_like(e):
+    def _term(self, e: E.Expr) -> Linear:
+        if isinstance(e, E.Mul) and index_like(e):
             return product(self.linear(e.a), self.linear(e.b), self.fn)
         return Linear(0, {self._operand(e): 1})
 
-    def index(self, e: Expr) -> str:
+    def index(self, e: E.Expr) -> str:
         return sum_text(self.linear(e), self.fn)
 
-    def index_value(self, e: Expr) -> str:
+    def index_value(self, e: E.Expr) -> str:
         text = self.index(e)
         if self.type(e) == "i64" or not text.startswith("%"):
             return text
         return self.fn.pure(f"trunc i64 {text} to {self.type(e)}")
 
-    def computes_index(self, e: Expr) -> bool:
-        return any(isinstance(n, Var) and n in self.indices for n in pre_order(e))
+    def computes_index(self, e: E.Expr) -> bool:
+        return any(isinstance(n, E.Var) and n in self.indices for n in pre_order(e))
 
-    def _operand(self, e: Expr) -> str:
+    def _operand(self, e: E.Expr) -> str:
         """Return the i64 value of an expression that is not a sum."""
-        if isinstance(e, Var) and e in self.indices:
+        if isinstance(e, E.Var) and e in self.indices:
             return self.lookup(e)
         if index_like(e):
-            if isinstance(e, (FloorDiv, FloorMod)):
+            if isinstance(e, (E.FloorDiv, E.FloorMod)):
                 return self._floor(e)
-            if isinstance(e, (Min, Max)):
-                return self.index_operation("min" if isinstance(e, Min) else "max", self.index(e.a), self.index(e.b))
-            if isinstance(e, Cast):
+            if isinstance(e, (E.Min, E.Max)):
+                return self.index_operation("min" if isinstance(e, E.Min) else "max", self.index(e.a), self.index(e.b))
+            if isinstance(e, E.Cast):
                 return self.index(e.value)
         return self.widened(self.value(e), e.dtype)
 
@@ -228,24 +215,24 @@ class LlvmScope(Emitter):
             return self.fn.called(f"llvm.s{operation}.i64", "i64", a, b)
         return self.fn.pure(f"{_INDEX_OPERATIONS[operation]} i64 {a}, {b}")
 
-    def _floor(self, e: BinaryOp) -> str:
-        a, quotient, bits = self.index(e.a), isinstance(e, FloorDiv), power_of_two(e.b)
+    def _floor(self, e: E.BinaryOp) -> str:
+        a, quotient, bits = self.index(e.a), isinstance(e, E.FloorDiv), power_of_two(e.b)
         if bits is not None:  # an arithmetic shift and a mask round down for negative numbers too
             return (
                 self.index_operation(">>", a, str(bits))
                 if quotient
                 else self.index_operation("&", a, str((1 << bits) - 1))
             )
-        if isinstance(e.b, IntImm) and e.b.value > 0 and self.is_nonnegative(e.a):
+        if isinstance(e.b, E.IntImm) and e.b.value > 0 and self.is_nonnegative(e.a):
             return self.index_operation("u//" if quotient else "u%", a, str(e.b.value))
         return self.quotient(e, a, self.index(e.b), DType("int64"))
 
-    def is_nonnegative(self, e: Expr) -> bool:
+    def is_nonnegative(self, e: E.Expr) -> bool:
         """Return whether an index is known not to be negative."""
         low = self.analyzer.const_int_bound(e)[0]
         return low is not None and low >= 0
 
-    def vector_index(self, e: Expr, lanes: int) -> str:
+    def vector_index(self, e: E.Expr, lanes: int) -> str:
         """Return a vector index as i64 lanes."""
         text = self.value(e)
         if e.dtype.bits == 64:
@@ -259,7 +246,7 @@ class LlvmScope(Emitter):
         """Return a sum of products."""
         out = Linear()
         for index, step in products:
-            if isinstance(step, IntImm):
+            if isinstance(step, E.IntImm):
                 out = out.plus(self.linear(index), step.value)
             else:
                 out = out.plus(product(self.linear(index), self.linear(step), self.fn))

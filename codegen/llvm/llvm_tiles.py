@@ -174,44 +174,32 @@ def _by_rows(em: LlvmScope, e: Call) -> str:
     inner = em.builder(
         f"(ptr %c, ptr noalias %a, i64 %astep, ptr noalias %b, i64 %bstep) noinline nounwind {em.target.llvm_attributes}"
     )
+
+    def row(r: str, _: list[str]) -> list[str]:
+        sums = inner.emit(f"getelementptr i8, ptr %c, i64 {inner.emit(f'shl i64 {r}, 6')}")
+        before = inner.emit(f"load {row_type}, ptr {sums}, align 64")
+        line = inner.emit(f"getelementptr i8, ptr %a, i64 {inner.emit(f'mul i64 {r}, %astep')}")
+
+        def step(k: str, total: list[str]) -> list[str]:
+            place = inner.emit(f"getelementptr i8, ptr {line}, i64 {inner.emit(f'shl i64 {k}, 2')}")
+            four = inner.splat(inner.emit(f"load i32, ptr {place}, align 1"), "i32", 16)
+            spread = inner.emit(f"bitcast <16 x i32> {four} to {left_type}")
+            panel = inner.emit(f"getelementptr i8, ptr %b, i64 {inner.emit(f'mul i64 {k}, %bstep')}")
+            columns = inner.emit(f"load {llvm_type(right.dtype)}, ptr {panel}, align 1")
+            em.vars, em.indices = {acc: total[0], left: spread, right: columns}, set()
+            return [em.value(_row_dot(em, e.op, acc, left, right))]
+
+        (after,) = inner.repeat("0", "16", [(row_type, before)], step)
+        inner.do(f"store {row_type} {after}, ptr {sums}, align 64")
+        return []
+
     outer = em.fn, em.vars, em.indices
     em.fn = inner
-    row, step, done = inner.new_label("row"), inner.new_label("step"), inner.new_label("done")
-    inner.branch(row)
-    inner.label(row)
-    r = inner.phi("i64", "r")
-    at = inner.emit(f"shl i64 {r.name}, 6")
-    sums = inner.emit(f"getelementptr i8, ptr %c, i64 {at}")
-    before = inner.emit(f"load {row_type}, ptr {sums}, align 64")
-    far = inner.emit(f"mul i64 {r.name}, %astep")
-    line = inner.emit(f"getelementptr i8, ptr %a, i64 {far}")
-    inner.branch(step)
-    inner.label(step)
-    k, total = inner.phi("i64", "k"), inner.phi(row_type, "acc")
-    offset = inner.emit(f"shl i64 {k.name}, 2")
-    place = inner.emit(f"getelementptr i8, ptr {line}, i64 {offset}")
-    four = inner.emit(f"load i32, ptr {place}, align 1")
-    spread = inner.emit(f"bitcast <16 x i32> {em.splat(four, 'int32', 16)} to {left_type}")
-    down = inner.emit(f"mul i64 {k.name}, %bstep")
-    panel = inner.emit(f"getelementptr i8, ptr %b, i64 {down}")
-    columns = inner.emit(f"load {llvm_type(right.dtype)}, ptr {panel}, align 1")
-    em.vars, em.indices = {acc: total.name, left: spread, right: columns}, set()
     try:
-        after = em.value(_row_dot(em, e.op, acc, left, right))
+        inner.repeat("0", str(TILE_ROWS), [], row)
     finally:
         em.fn, em.vars, em.indices = outer
-    following = inner.emit(f"add i64 {k.name}, 1")
-    inner.branch_if(inner.emit(f"icmp ult i64 {following}, 16"), step, done)
-    inner.label(done)
-    inner.do(f"store {row_type} {after}, ptr {sums}, align 64")
-    lower = inner.emit(f"add i64 {r.name}, 1")
-    end = inner.new_label("end")
-    inner.branch_if(inner.emit(f"icmp ult i64 {lower}, {TILE_ROWS}"), row, end)
-    inner.label(end)
     inner.do("ret void")
-    inner.fill(r, [("0", "entry"), (lower, done)])
-    inner.fill(k, [("0", row), (following, step)])
-    inner.fill(total, [(before, row), (after, step)])
     return em.unit.outline("void", "tile_dot", inner.text())
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from ...tir.dtype import DType
 from ..machine.target import Target
-from .llvm_types import float_constant, llvm_type, splat_constant
+from .function_builder import FunctionBuilder
+from .llvm_types import float_constant, llvm_type, splat_constant, suffix
 
 CLOCK_STEPS = 64
 """Dependent one-cycle operations in one iteration of :func:`clock_ir`."""
@@ -44,112 +45,80 @@ def fma_flops(target: Target, dtype: str) -> int:
     return _accumulators(target) * 2 * target.vector_lanes(dtype)
 
 
+def _probe(target: Target, name: str) -> FunctionBuilder:
+    return FunctionBuilder(
+        f"define internal void @probe_{name}(ptr %ctx, i64 %begin, i64 %end) noinline {target.llvm_attributes}"
+    )
+
+
+def _slot(fn: FunctionBuilder, n: int, type_: str) -> str:
+    """Returns what the context holds in one slot."""
+    return fn.emit(f"load {type_}, ptr {fn.emit(f'getelementptr i64, ptr %ctx, i64 {n}')}, align 8")
+
+
+def _iterations(fn: FunctionBuilder) -> str:
+    """Returns the number of iterations: ``ctx[1]`` for each chunk."""
+    per = _slot(fn, 1, "i64")
+    return fn.emit(f"mul i64 {fn.emit('sub i64 %end, %begin')}, {per}")
+
+
+def _finished(fn: FunctionBuilder, *metadata: str) -> str:
+    """Returns the module of one function."""
+    fn.do("ret void")
+    return "\n".join([*fn.declarations.values(), fn.text(), *metadata, ""])
+
+
 def fma_ir(target: Target, dtype: DType) -> str:
     """Returns ``probe_fma``: ``end - begin`` chunks of ``ctx[1]`` iterations, each of which updates every accumulator
     once.
 
-    ``dtype`` is float32, float64, or int8 and bfloat16 with AMX (tdpbusd, tdpbf16ps), else with AVX-512 (vpdpbusd,
-    vdpbf16ps).
+    ``dtype`` is float32, float64, or int8 and bfloat16 with AMX (tdpbusd, tdpbf16ps; of the memory at ``ctx[0]``, whose
+    numbers do not matter), else with AVX-512 (vpdpbusd, vdpbf16ps).
     """
+    fn = _probe(target, "fma")
+    out, rounds = _slot(fn, 0, "ptr"), _iterations(fn)
     if _tile_steps(target, dtype):
-        return _tiles_ir(target, dtype)
-    count = _accumulators(target)
+        return _tiles_ir(fn, dtype, out, rounds)
     if dtype == "int8":
-        vector, declare, step = _dot(target, "vpdpbusd", "i32", "i32")
+        vector, operand = "<16 x i32>", "<16 x i32>"
+        name, factors = "llvm.x86.avx512.vpdpbusd.512", ["splat (i32 16843009)"] * 2
     elif dtype == "bfloat16":
-        vector, declare, step = _dot(target, "dpbf16ps", "float", "bfloat")
+        vector, operand = "<16 x float>", "<32 x bfloat>"
+        name, factors = "llvm.x86.avx512bf16.dpbf16ps.512", ["splat (bfloat 0xR3C00)"] * 2
     else:
-        lanes = target.vector_lanes(dtype)
-        vector = llvm_type(f"{dtype}x{lanes}") if lanes > 1 else llvm_type(dtype)
-        name = f"llvm.fmuladd.v{lanes}f{8 * dtype.bytes}"
-        declare = f"declare {vector} @{name}({vector}, {vector}, {vector})"
-        near_one = splat_constant(float_constant(0.999, dtype), DType(f"{dtype}x{lanes}"))
-        small = splat_constant(float_constant(0.001, dtype), DType(f"{dtype}x{lanes}"))
-        step = f"call {vector} @{name}({vector} %ACC, {vector} {near_one}, {vector} {small})"
-    out = [
-        declare,
-        f"define internal void @probe_fma(ptr %ctx, i64 %begin, i64 %end) noinline {target.llvm_attributes} {{",
-    ]
-    out += ["entry:", "  %out = load ptr, ptr %ctx, align 8", "  %at = getelementptr i64, ptr %ctx, i64 1"]
-    out += [
-        "  %per = load i64, ptr %at, align 8",
-        "  %chunks = sub i64 %end, %begin",
-        "  %rounds = mul i64 %chunks, %per",
-    ]
-    for i in range(count):
-        out.append(f"  %p{i} = getelementptr i8, ptr %out, i64 {64 * i}")
-        out.append(f"  %x{i} = load {vector}, ptr %p{i}, align 64")
-    out += ["  br label %loop", "loop:", "  %n = phi i64 [ 0, %entry ], [ %m, %loop ]"]
-    for i in range(count):
-        out.append(f"  %a{i} = phi {vector} [ %x{i}, %entry ], [ %b{i}, %loop ]")
-    for i in range(count):
-        out.append(f"  %b{i} = {step.replace('%ACC', f'%a{i}')}")
-    out += [
-        "  %m = add i64 %n, 1",
-        "  %more = icmp slt i64 %m, %rounds",
-        "  br i1 %more, label %loop, label %done",
-        "done:",
-    ]
-    # Several threads run this at once: each stores its results to its own stack, which also keeps them alive.
-    out.append(f"  %keep = alloca {vector}, align 64")
-    out += [f"  store volatile {vector} %b{i}, ptr %keep, align 64" for i in range(count)]
-    out += ["  ret void", "}", ""]
-    return "\n".join(out)
+        wide = dtype.with_lanes(target.vector_lanes(dtype))
+        vector = operand = llvm_type(wide)
+        name = f"llvm.fmuladd.{suffix(wide)}"
+        factors = [splat_constant(float_constant(value, dtype), wide) for value in (0.999, 0.001)]
+
+    def step(_: str, sums: list[str]) -> list[str]:
+        return [fn.emit(fn.intrinsic(name, vector, [vector, operand, operand], [x, *factors])) for x in sums]
+
+    places = [fn.emit(f"getelementptr i8, ptr {out}, i64 {64 * i}") for i in range(_accumulators(target))]
+    starts = [(vector, fn.emit(f"load {vector}, ptr {place}, align 64")) for place in places]
+    keep = fn.alloca(1, vector)  # several threads run this at once: each stores to its own stack
+    for total in fn.repeat("0", rounds, starts, step):
+        fn.do(f"store volatile {vector} {total}, ptr {keep}, align 64")
+    return _finished(fn)
 
 
-def _tiles_ir(target: Target, dtype: str) -> str:
-    """Returns :func:`fma_ir` with products of tiles (of the memory at ``ctx[0]``, whose numbers do not matter)."""
-    name = "llvm.x86.tdpbusd.internal" if dtype == "int8" else "llvm.x86.tdpbf16ps.internal"
-    full, tile = "i16 16, i16 64", "x86_amx"
-    load = f"call {tile} @llvm.x86.tileloadd64.internal({full}, ptr %out, i64 64)"
-    out = [
-        f"declare {tile} @llvm.x86.tilezero.internal(i16, i16)",
-        f"declare {tile} @llvm.x86.tileloadd64.internal(i16, i16, ptr, i64)",
-        f"declare void @llvm.x86.tilestored64.internal(i16, i16, ptr, i64, {tile})",
-        f"declare {tile} @{name}(i16, i16, i16, {tile}, {tile}, {tile})",
-        f"define internal void @probe_fma(ptr %ctx, i64 %begin, i64 %end) noinline {target.llvm_attributes} {{",
-        "entry:",
-        "  %keep = alloca [1024 x i8], align 64",
-        "  %out = load ptr, ptr %ctx, align 8",
-        "  %at = getelementptr i64, ptr %ctx, i64 1",
-        "  %per = load i64, ptr %at, align 8",
-        "  %chunks = sub i64 %end, %begin",
-        "  %rounds = mul i64 %chunks, %per",
-        f"  %left = {load}",
-        f"  %right = {load}",
-        *[f"  %x{i} = call {tile} @llvm.x86.tilezero.internal({full})" for i in range(_TILES)],
-        "  br label %loop",
-        "loop:",
-        "  %n = phi i64 [ 0, %entry ], [ %m, %loop ]",
-        *[f"  %a{i} = phi {tile} [ %x{i}, %entry ], [ %b{i}, %loop ]" for i in range(_TILES)],
-        *[
-            f"  %b{i} = call {tile} @{name}({full}, i16 64, {tile} %a{i}, {tile} %left, {tile} %right)"
-            for i in range(_TILES)
-        ],
-        "  %m = add i64 %n, 1",
-        "  %more = icmp slt i64 %m, %rounds",
-        "  br i1 %more, label %loop, label %done",
-        "done:",
-        *[
-            f"  call void @llvm.x86.tilestored64.internal({full}, ptr %keep, i64 64, {tile} %b{i})"
-            for i in range(_TILES)
-        ],
-        "  ret void",
-        "}",
-        "",
-    ]
-    return "\n".join(out)
+def _tiles_ir(fn: FunctionBuilder, dtype: DType, out: str, rounds: str) -> str:
+    """Returns :func:`fma_ir` with products of tiles."""
+    shape, full, tile = ["i16", "i16"], ["16", "64"], "x86_amx"
+    product = f"llvm.x86.{'tdpbusd' if dtype == 'int8' else 'tdpbf16ps'}.internal"
+    memory = [*shape, "ptr", "i64"]
+    load = "llvm.x86.tileloadd64.internal"
+    left, right = (fn.emit(fn.intrinsic(load, tile, memory, [*full, out, "64"])) for _ in range(2))
+    zero = [fn.emit(fn.intrinsic("llvm.x86.tilezero.internal", tile, shape, full)) for _ in range(_TILES)]
 
+    def step(_: str, sums: list[str]) -> list[str]:
+        types = [*shape, "i16", tile, tile, tile]
+        return [fn.emit(fn.intrinsic(product, tile, types, [*full, "64", x, left, right])) for x in sums]
 
-def _dot(target: Target, name: str, to: str, of: str) -> tuple[str, str, str]:
-    """Returns vector type, declaration and one step of a dot-product instruction on 512-bit registers."""
-    vector = f"<16 x {to}>"
-    operand = "<16 x i32>" if of == "i32" else "<32 x bfloat>"
-    family = "avx512" if name == "vpdpbusd" else "avx512bf16"
-    full = f"llvm.x86.{family}.{name}.512"
-    declare = f"declare {vector} @{full}({vector}, {operand}, {operand})"
-    ones = "splat (i32 16843009)" if of == "i32" else "splat (bfloat 0xR3C00)"
-    return vector, declare, f"call {vector} @{full}({vector} %ACC, {operand} {ones}, {operand} {ones})"
+    keep = fn.alloca(1024, "i8")
+    for total in fn.repeat("0", rounds, [(tile, z) for z in zero], step):
+        fn.do(fn.intrinsic("llvm.x86.tilestored64.internal", "void", [*memory, tile], [*full, keep, "64", total]))
+    return _finished(fn)
 
 
 def sweep_ir(target: Target, kind: str, past_caches: bool = False, apart: bool = False) -> str:
@@ -160,61 +129,44 @@ def sweep_ir(target: Target, kind: str, past_caches: bool = False, apart: bool =
     range is one block. ``past_caches``: the stores are non-temporal. ``apart``: each of the eight vectors comes from
     another eighth of the range, so that memory sees eight streams of each array.
     """
+    fn, wide = _probe(target, kind), DType("float32").with_lanes(target.vector_lanes("float32"))
+    vector, lanes, fma = llvm_type(wide), wide.lanes, f"llvm.fmuladd.{suffix(wide)}"
     hint = ", !nontemporal !0" if past_caches else ""
-    lanes = target.vector_lanes("float32")
-    vector, block = f"<{lanes} x float>", lanes * _UNROLL
-    zero = "zeroinitializer"
-    three = splat_constant(float_constant(3.0, DType("float32")), DType(f"float32x{lanes}"))
-    out = [
-        f"declare {vector} @llvm.fmuladd.v{lanes}f32({vector}, {vector}, {vector})" if kind in ("triad", "quad") else ""
-    ]
-    out.append(
-        f"define internal void @probe_{kind}(ptr %ctx, i64 %begin, i64 %end) noinline {target.llvm_attributes} {{"
-    )
-    out += ["entry:", "  %keep = alloca " + vector + ", align 64"]
-    for i, name in zip((0, 1, 2, 5), "abcd", strict=True):
-        out.append(f"  %at{name} = getelementptr i64, ptr %ctx, i64 {i}")
-        out.append(f"  %{name} = load ptr, ptr %at{name}, align 8")
-    out += ["  %any = icmp slt i64 %begin, %end", "  br i1 %any, label %loop, label %done", "loop:"]
-    out.append("  %n = phi i64 [ %begin, %entry ], [ %m, %loop ]")
-    if kind == "read":
-        out += [f"  %s{u} = phi {vector} [ {zero}, %entry ], [ %t{u}, %loop ]" for u in range(_UNROLL)]
+    three = splat_constant(float_constant(3.0, DType("float32")), wide)
+    arrays = [_slot(fn, i, "ptr") for i in (0, 1, 2, 5)]
+    work, done = fn.new_label("work"), fn.new_label("nothing")
+    fn.branch_if(fn.emit("icmp slt i64 %begin, %end"), work, done)
+    fn.label(done)
+    fn.do("ret void")
+    fn.label(work)
     # an iteration's first vector, and the distance from one vector to the next: 1, or the size of an eighth
-    out += [f"  %start = mul i64 %begin, {block}", "  %trip = sub i64 %n, %begin", "  %units = sub i64 %end, %begin"]
-    out += [f"  %moved = mul i64 %trip, {lanes if apart else block}", "  %first = add i64 %start, %moved"]
-    out.append(f"  %apart = mul i64 {'%units' if apart else '1'}, {lanes}")
-    for u in range(_UNROLL):
-        out += [f"  %o{u} = mul i64 %apart, {u}", f"  %i{u} = add i64 %first, %o{u}"]
-        out.append(f"  %pa{u} = getelementptr float, ptr %a, i64 %i{u}")
-        out.append(f"  %x{u} = load {vector}, ptr %pa{u}, align 64")
-        if kind == "read":
-            out.append(f"  %t{u} = fadd {vector} %s{u}, %x{u}")
-        elif kind == "copy":
-            out.append(f"  %pb{u} = getelementptr float, ptr %b, i64 %i{u}")
-            out.append(f"  store {vector} %x{u}, ptr %pb{u}, align 64{hint}")
-        else:
-            out.append(f"  %pb{u} = getelementptr float, ptr %b, i64 %i{u}")
-            out.append(f"  %y{u} = load {vector}, ptr %pb{u}, align 64")
-            factor, added, to = (three, f"%x{u}", "c") if kind == "triad" else (f"%x{u}", f"%w{u}", "d")
-            if kind == "quad":
-                out.append(f"  %pc{u} = getelementptr float, ptr %c, i64 %i{u}")
-                out.append(f"  %w{u} = load {vector}, ptr %pc{u}, align 64")
-            out.append(
-                f"  %z{u} = call {vector} @llvm.fmuladd.v{lanes}f32({vector} %y{u}, {vector} {factor}, {vector} {added})"
-            )
-            out.append(f"  %p{to}{u} = getelementptr float, ptr %{to}, i64 %i{u}")
-            out.append(f"  store {vector} %z{u}, ptr %p{to}{u}, align 64{hint}")
-    out += [
-        "  %m = add i64 %n, 1",
-        "  %more = icmp slt i64 %m, %end",
-        "  br i1 %more, label %loop, label %done",
-        "done:",
-    ]
-    if kind == "read":
-        out += [f"  %r{u} = phi {vector} [ {zero}, %entry ], [ %t{u}, %loop ]" for u in range(_UNROLL)]
-        out += [f"  store volatile {vector} %r{u}, ptr %keep, align 64" for u in range(_UNROLL)]
-    out += ["  ret void", "}", "!0 = !{i32 1}" if past_caches else "", ""]
-    return "\n".join(out)
+    start = fn.emit(f"mul i64 %begin, {lanes * _UNROLL}")
+    distance = fn.emit(f"mul i64 {fn.emit('sub i64 %end, %begin') if apart else '1'}, {lanes}")
+
+    def step(n: str, sums: list[str]) -> list[str]:
+        moved = fn.emit(f"mul i64 {fn.emit(f'sub i64 {n}, %begin')}, {lanes if apart else lanes * _UNROLL}")
+        first = fn.emit(f"add i64 {start}, {moved}")
+        after = []
+        for u in range(_UNROLL):
+            at = fn.emit(f"add i64 {first}, {fn.emit(f'mul i64 {distance}, {u}')}")
+            a, b, c, d = (fn.pure(f"getelementptr float, ptr {array}, i64 {at}") for array in arrays)
+            x = fn.emit(f"load {vector}, ptr {a}, align 64")
+            if kind == "read":
+                after.append(fn.emit(f"fadd {vector} {sums[u]}, {x}"))
+                continue
+            value, to = x, b
+            if kind != "copy":
+                y = fn.emit(f"load {vector}, ptr {b}, align 64")
+                added = fn.emit(f"load {vector}, ptr {c}, align 64") if kind == "quad" else x
+                value, to = fn.called(fma, vector, y, x if kind == "quad" else three, added), d if kind == "quad" else c
+            fn.do(f"store {vector} {value}, ptr {to}, align 64{hint}")
+        return after
+
+    keep = fn.alloca(1, vector)
+    sums = [(vector, "zeroinitializer")] * (_UNROLL if kind == "read" else 0)
+    for total in fn.repeat("%begin", "%end", sums, step):
+        fn.do(f"store volatile {vector} {total}, ptr {keep}, align 64")
+    return _finished(fn, "!0 = !{i32 1}" if past_caches else "")
 
 
 def sweep_block_bytes(target: Target) -> int:
@@ -225,20 +177,18 @@ def sweep_block_bytes(target: Target) -> int:
 def clock_ir(target: Target) -> str:
     """Returns ``probe_clock``: ``end - begin`` times ``ctx[1]`` iterations of :data:`CLOCK_STEPS` dependent additions
     and exclusive-ors, one cycle each on every machine of the last decades."""
-    out = [f"define internal void @probe_clock(ptr %ctx, i64 %begin, i64 %end) noinline {target.llvm_attributes} {{"]
-    out += ["entry:", "  %keep = alloca i64, align 8", "  %at = getelementptr i64, ptr %ctx, i64 1"]
-    out += [
-        "  %per = load i64, ptr %at, align 8",
-        "  %chunks = sub i64 %end, %begin",
-        "  %rounds = mul i64 %chunks, %per",
-    ]
-    out += ["  br label %loop", "loop:", "  %n = phi i64 [ 0, %entry ], [ %m, %loop ]"]
-    out.append(f"  %v0 = phi i64 [ %per, %entry ], [ %v{CLOCK_STEPS}, %loop ]")
-    for i in range(CLOCK_STEPS):
-        out.append(f"  %v{i + 1} = {'add' if i % 2 else 'xor'} i64 %v{i}, %per")
-    out += ["  %m = add i64 %n, 1", "  %more = icmp slt i64 %m, %rounds", "  br i1 %more, label %loop, label %done"]
-    out += ["done:", f"  store volatile i64 %v{CLOCK_STEPS}, ptr %keep, align 8", "  ret void", "}", ""]
-    return "\n".join(out)
+    fn = _probe(target, "clock")
+    per, rounds = _slot(fn, 1, "i64"), _iterations(fn)
+
+    def step(_: str, values: list[str]) -> list[str]:
+        value = values[0]
+        for i in range(CLOCK_STEPS):
+            value = fn.emit(f"{'add' if i % 2 else 'xor'} i64 {value}, {per}")
+        return [value]
+
+    keep = fn.alloca(1, "i64")
+    fn.do(f"store volatile i64 {fn.repeat('0', rounds, [('i64', per)], step)[0]}, ptr {keep}, align 8")
+    return _finished(fn)
 
 
 def driver_ir(name: str) -> str:

@@ -162,19 +162,9 @@ class Target:
         return bits >= 32 and self.has("avx2")
 
     @property
-    def has_masked_memory(self) -> bool:
-        """Return :meth:`masked_memory` of float32."""
-        return self.masked_memory("float32")
-
-    @property
     def has_vnni(self) -> bool:
         """Return whether AVX-512 VNNI multiplies and adds four int8 pairs per lane (512-bit vpdpbusd)."""
         return self.has("avx512vnni")
-
-    @property
-    def has_avx_vnni(self) -> bool:
-        """Return whether 256-bit vpdpbusd is available without AVX-512."""
-        return self.has("avxvnni")
 
     @property
     def has_bf16(self) -> bool:
@@ -187,7 +177,7 @@ class Target:
         if self.arch == "aarch64":
             return [4] if op == "tir.dot4_u8i8" and self.has("i8mm") else []
         if op == "tir.dot4_u8i8":
-            wide, narrow = self.has_vnni, self.has_avx_vnni or (self.has_vnni and self.has("avx512vl"))
+            wide, narrow = self.has_vnni, self.has("avxvnni") or (self.has_vnni and self.has("avx512vl"))
         else:
             wide, narrow = self.has_bf16, self.has_bf16 and self.has("avx512vl")
         return [*([16] if wide and self.vector_bits >= 512 else []), *([8, 4] if narrow else [])]
@@ -211,11 +201,6 @@ class Target:
     def has_f16c(self) -> bool:
         """Return whether instructions convert float16 to and from float32."""
         return self.has("f16c") or self.arch == "aarch64"
-
-    @property
-    def has_dotprod(self) -> bool:
-        """Return whether AArch64's sdot and udot are available."""
-        return self.arch == "aarch64" and self.has("dotprod")
 
     @property
     def l1_bytes(self) -> int:

@@ -9,13 +9,13 @@ name and says what was expected, what was passed, and how to convert it.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ...tir.dtype import DType, max_value, min_value
-from ...tir.expr import Add, Cast, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, TruncDiv, TruncMod, Var
+from ...tir.expr import Add, BinaryOp, Cast, Expr, IntImm, Mul, Sub, Var
 from ...tir.rounding import float_bits
 from ...tir.sizes import shape_text
 from ..lowered import Param
@@ -202,28 +202,10 @@ def evaluate(expr: Expr, known: dict[Var, int]) -> int | None:
         return known.get(expr)
     if isinstance(expr, Cast):
         return evaluate(expr.value, known)
-    for cls, operation in _INTEGER:
-        if isinstance(expr, cls):
-            a, b = evaluate(expr.a, known), evaluate(expr.b, known)
-            return None if a is None or b is None else operation(a, b)
+    if isinstance(expr, BinaryOp):
+        a, b = evaluate(expr.a, known), evaluate(expr.b, known)
+        return None if a is None or b is None else expr.compute(a, b)
     return None
-
-
-def _truncated(a: int, b: int) -> int:
-    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-
-
-_INTEGER: tuple[tuple[Any, Callable[[int, int], int]], ...] = (
-    (Add, lambda a, b: a + b),
-    (Sub, lambda a, b: a - b),
-    (Mul, lambda a, b: a * b),
-    (FloorDiv, lambda a, b: a // b),
-    (FloorMod, lambda a, b: a % b),
-    (TruncDiv, _truncated),
-    (TruncMod, lambda a, b: a - _truncated(a, b) * b),
-    (Min, min),
-    (Max, max),
-)
 
 
 def _solve(expr: Expr, value: int, known: dict[Var, int]) -> tuple[Var, int] | None:

@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 
+from tilewright.codegen.c.c_header import argument_type
 from tilewright.codegen.lowered import LoweredFunc, Param, abi_of
 from tilewright.codegen.machine.target import Target
 from tilewright.codegen.runtime.arguments import ArgumentError, Arguments
@@ -255,13 +256,13 @@ def test_written_buffers_are_found():
     func = PrimFunc(tuple(handles), body, dict(zip(handles, (a, b, c), strict=True)))
     lowered = LoweredFunc.of(func, Target("native"), "add")
     assert [p.writes for p in lowered.params] == [False, False, True]
-    assert [p.c_type for p in lowered.params] == ["const float*", "const float*", "float*"]
+    assert [argument_type(p) for p in lowered.params] == ["const float*", "const float*", "float*"]
 
 
 def test_spelling_in_llvm_and_c():
     def spelled(dtype):
         p = Param("scalar", Var("x", dtype), DType(dtype))
-        return p.llvm_type, p.c_type
+        return p.llvm_type, argument_type(p)
 
     assert spelled("bool") == ("i8", "uint8_t")
     assert spelled("bfloat16") == spelled("float16") == ("i16", "uint16_t")

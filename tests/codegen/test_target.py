@@ -66,7 +66,7 @@ def test_mapping_and_keywords():
 def test_what_the_machine_can_do(text, bits, registers, fma, masks, vnni):
     t = Target(text)
     assert (t.vector_bits, t.num_vector_registers, t.has_fma) == (bits, registers, fma)
-    assert (t.has_masked_memory, t.has_vnni) == (masks, vnni)
+    assert (t.masked_memory("float32"), t.has_vnni) == (masks, vnni)
     assert t.vector_lanes("float32") == bits // 32
     assert t.vector_lanes("int8") == t.vector_lanes("bool") == bits // 8
     assert t.vector_lanes("float64x4") == bits // 64
