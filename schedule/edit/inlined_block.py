@@ -8,7 +8,7 @@ from typing import Any
 from ...tir.analysis.declared_regions import hidden_reads
 from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.region_cover import covers_domain, why_not_covered
-from ...tir.analysis.scope import Scope, is_output_block
+from ...tir.analysis.scope import is_output_block
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.buffer import BufferRegion
 from ...tir.constants import cast, is_const_int
@@ -18,28 +18,19 @@ from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt
 from ...tir.walk import pre_order, substitute, transform, uses_var
 from ..errors import ScheduleError, require
-from ..require.block_preconditions import check_complete, check_plain_path, check_writes_first, ordered_scope
+from ..require.block_preconditions import (
+    check_complete,
+    check_plain_path,
+    check_reads_stay,
+    check_writes_first,
+    ordered_scope,
+)
 from ..require.lookup import find_block
 from .single_store import axes_of_store, check_pointers, defined_in, single_store, with_regions
 from .statement_edits import freeing
 
 _LONGEST = 1 << 14
 """The largest number of operations of a block after an inlining that more than doubles it."""
-
-
-def _check_inputs_stay(scope: Scope, realize: BlockRealize, until: Sequence[BlockRealize]) -> None:
-    """Raise ScheduleError when a buffer that the block reads may change before its last consumer."""
-    first = scope.order[realize]
-    last = max([scope.order[u] for u in until], default=first)
-    for region in realize.block.reads:
-        for writer in scope.writers.get(region.buffer, ()):
-            if first < scope.order[writer] <= last:
-                raise ScheduleError(
-                    f"block {realize.block.name_hint!r} reads {region.buffer.name}, which block "
-                    f"{writer.block.name_hint!r} overwrites before its value is used",
-                    where=(realize, writer),
-                    hint="move the consumers before that block first",
-                )
 
 
 def inlined(func: PrimFunc, block: str) -> PrimFunc:
@@ -65,7 +56,8 @@ def inlined(func: PrimFunc, block: str) -> PrimFunc:
             f"block {block!r} is the only one of its scope, which cannot be left empty", where=realize,
             hint=f"nothing reads {buffer.name}; return it, or drop the function",
         )  # fmt: skip
-    _check_inputs_stay(scope, realize, readers)
+    last = max([scope.order[r] for r in readers], default=0)
+    check_reads_stay(scope, realize, last, "move the consumers before that block first")
     _check_reads_exist(tree, realize, readers, store)
 
     _check_length(realize, readers, store)

@@ -27,7 +27,9 @@ from ..require.block_preconditions import (
     check_complete,
     check_only_writer,
     check_plain_path,
+    check_reads_stay,
     check_reduction,
+    check_writes_first,
     ordered_scope,
 )
 from ..require.lookup import find_block
@@ -194,33 +196,18 @@ def _check_between(scope: Scope, producer: BlockRealize, consumer: BlockRealize)
     Its inputs must be written by then, and no block between the two may use its output.
     """
     first, last = scope.order[producer], scope.order[consumer]
-    for between in scope.blocks[first : last + 1]:
-        if between is consumer or between is producer:
-            continue
-        theirs = {r.buffer for r in between.block.writes}
-        for region in consumer.block.reads:
-            if region.buffer in theirs:
+    for region in consumer.block.reads:
+        for writer in scope.writers.get(region.buffer, ()):
+            if first < scope.order[writer] < last:
                 raise ScheduleError(
-                    f"block {between.block.name_hint!r} writes {region.buffer.name} after the producer ran",
-                    where=(producer, between),
+                    f"block {writer.block.name_hint!r} writes {region.buffer.name} after the producer ran",
+                    where=(producer, writer),
                     hint="the value at the later place would be another one; cache_read the buffer first",
                 )
     for region in consumer.block.writes:
-        for reader in scope.readers.get(region.buffer, ()):
-            if scope.order[reader] < last:
-                raise ScheduleError(
-                    f"block {reader.block.name_hint!r} reads {region.buffer.name} before it is written",
-                    where=(reader, consumer),
-                    hint="the blocks have to be in another order",
-                )
-    for region in consumer.block.reads:
-        for writer in scope.writers.get(region.buffer, ()):
-            if scope.order[writer] > last:
-                raise ScheduleError(
-                    f"block {writer.block.name_hint!r} overwrites {region.buffer.name} later",
-                    where=(writer, consumer),
-                    hint="let the consumer read a copy of it: cache_read first",
-                )
+        readers = [r for r in scope.readers.get(region.buffer, ()) if r is not consumer]
+        check_writes_first(scope, consumer, readers, region.buffer, "the blocks have to be in another order")
+    check_reads_stay(scope, consumer, len(scope.blocks), "let the consumer read a copy of it: cache_read first")
 
 
 def _axes_from(

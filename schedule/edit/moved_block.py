@@ -26,6 +26,7 @@ from ..require.block_preconditions import (
     check_complete_or_reduction,
     check_plain_path,
     check_read_by_blocks_alone,
+    check_reads_stay,
     check_writes_first,
     ordered_scope,
 )
@@ -177,15 +178,8 @@ def _check_movable(tree: Tree, scope: Scope, realize: BlockRealize, target: For,
 
 def _check_order(scope: Scope, realize: BlockRealize) -> None:
     """Raise ScheduleError when what the block reads is overwritten later, or what it writes is read before."""
-    name, here = realize.block.name_hint, scope.order[realize]
-    for region in realize.block.reads:
-        for writer in scope.writers.get(region.buffer, ()):
-            if writer is not realize and scope.order[writer] > here:
-                raise ScheduleError(
-                    f"block {name!r} reads {region.buffer.name}, which block {writer.block.name_hint!r} overwrites later",
-                    where=(realize, writer),
-                    hint="do this before the block that overwrites it is there, or let this one read a copy (cache_read)",
-                )
+    hint = "do this before the block that overwrites it is there, or let this one read a copy (cache_read)"
+    check_reads_stay(scope, realize, len(scope.blocks), hint)
     for region in realize.block.writes:
         readers = [r for r in scope.readers.get(region.buffer, ()) if r is not realize]
         hint = "the reader needs what was there before: leave the block in its place, or read from a copy (cache_read)"

@@ -116,3 +116,17 @@ def check_writes_first(
                 where=(reader, writer),
                 hint=hint or "only what comes after the block can take its value",
             )
+
+
+def check_reads_stay(scope: Scope, realize: BlockRealize, last: int, hint: str) -> None:
+    """Raise ScheduleError when a later block, up to number ``last`` of the scope, overwrites what the block reads."""
+    here = scope.order[realize]
+    for region in realize.block.reads:
+        for writer in scope.writers.get(region.buffer, ()):
+            if here < scope.order[writer] <= last:
+                raise ScheduleError(
+                    f"block {realize.block.name_hint!r} reads {region.buffer.name}, which block "
+                    f"{writer.block.name_hint!r} overwrites later",
+                    where=(realize, writer),
+                    hint=hint,
+                )
