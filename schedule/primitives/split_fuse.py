@@ -18,7 +18,7 @@ from ...tir.ranges import Range
 from ...tir.sizes import WIDE, index_dtype
 from ...tir.stmt import Block, For, Stmt
 from ...tir.walk import uses_var
-from ..bindings import rebind
+from ..edit.bindings import rebind
 from ..edit.reduction_loops import check_starts_kept
 from ..errors import ScheduleError, bad_argument
 from ..primitive import primitive

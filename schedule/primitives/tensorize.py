@@ -19,8 +19,8 @@ from ...tir.ranges import Range
 from ...tir.stmt import Block, BlockRealize, For, Stmt
 from ...tir.walk import replace_buffers
 from ..edit.blockized_loops import blockized
+from ..edit.intrinsic_matcher import Matcher, Mismatch
 from ..errors import ScheduleError, nearest
-from ..intrinsic_matcher import Matcher, Mismatch
 from ..primitive import primitive
 from ..require.lookup import find_block, find_loop
 from ..tensor_intrin import TensorIntrin

@@ -11,7 +11,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "tir/arith/itermap/subspace.py", "tir/arith/normal_form/polynomial.py", "tir/conditions.py", "tir/equal.py",
     ),
     "legality": (
-        "tir/analysis/access.py", "tir/analysis/scope.py", "tir/analysis/dependence.py", "schedule/bindings.py",
+        "tir/analysis/access.py", "tir/analysis/scope.py", "tir/analysis/dependence.py", "schedule/edit/bindings.py",
         "tir/analysis/footprint.py", "schedule/require/block_preconditions.py",
         "tir/analysis/region_cover.py", "tir/analysis/harmless_conflicts.py", "schedule/edit/moved_block.py",
         "schedule/edit/inlined_block.py", "schedule/require/independence.py", "schedule/primitives/split_fuse.py",

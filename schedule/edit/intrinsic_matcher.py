@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..tir.arith import Analyzer
-from ..tir.arithmetic import make_binary
-from ..tir.buffer import Buffer
-from ..tir.constants import cast, const, is_const_int
-from ..tir.equal import plain
-from ..tir.expr import (
+from ...tir.arith import Analyzer
+from ...tir.arithmetic import make_binary
+from ...tir.buffer import Buffer
+from ...tir.constants import cast, const, is_const_int
+from ...tir.equal import plain
+from ...tir.expr import (
     Add,
     BinaryOp,
     Broadcast,
@@ -35,11 +35,11 @@ from ..tir.expr import (
     StringImm,
     Var,
 )
-from ..tir.node import Node, Part
-from ..tir.node_methods import declared_fields, plain_fields
-from ..tir.ranges import IterVar, Range
-from ..tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
-from ..tir.walk import pre_order, uses_var
+from ...tir.node import Node, Part
+from ...tir.node_methods import declared_fields, plain_fields
+from ...tir.ranges import IterVar, Range
+from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
+from ...tir.walk import pre_order, uses_var
 
 _COMMUTATIVE = (Add, Mul, Min, Max)
 
