@@ -9,7 +9,7 @@ results as the interpreter.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...tir.dtype import DType
@@ -175,18 +175,29 @@ def _rounded(wide: Expr, dtype: DType) -> Expr:
 def _needs_no_rounding(wide: Any, dtype: DType) -> bool:
     """Returns whether the widened form of a value of type ``dtype`` was rounded before, or chosen among rounded
     values."""
-    if isinstance(wide, (Var, FloatImm)):
-        return True  # variables hold rounded values
     if isinstance(wide, Cast):
         return wide.value.dtype.element == dtype.element
-    if isinstance(wide, (Select, Min, Max)):
-        return all(_needs_no_rounding(c, dtype) for c in wide.children() if c is not getattr(wide, "condition", None))
-    if isinstance(wide, Mul):
-        return isinstance(wide.b, FloatImm) and wide.b.value == -1.0 and _needs_no_rounding(wide.a, dtype)
-    if isinstance(wide, (Broadcast, Shuffle)):
-        return all(_needs_no_rounding(c, dtype) for c in wide.children())
-    if isinstance(wide, Let):
-        return _needs_no_rounding(wide.body, dtype)
-    if isinstance(wide, Call) and wide.op == "tir.if_then_else":
-        return all(_needs_no_rounding(a, dtype) for a in wide.args[1:])
-    return isinstance(wide, Call) and wide.op in _EXACT
+    rule = _CHOSEN_AMONG.get(type(wide))
+    values = None if rule is None else rule(wide)
+    return values is not None and all(_needs_no_rounding(value, dtype) for value in values)
+
+
+def _of_call(wide: Call) -> Sequence[Expr] | None:
+    if wide.op == "tir.if_then_else":
+        return wide.args[1:]
+    return () if wide.op in _EXACT else None
+
+
+_CHOSEN_AMONG: dict[type, Callable[[Any], Sequence[Expr] | None]] = {
+    Broadcast: lambda e: (e.value,),
+    Call: _of_call,
+    FloatImm: lambda e: (),
+    Let: lambda e: (e.body,),
+    Max: lambda e: (e.a, e.b),
+    Min: lambda e: (e.a, e.b),
+    Mul: lambda e: (e.a,) if isinstance(e.b, FloatImm) and e.b.value == -1.0 else None,
+    Select: lambda e: (e.true_value, e.false_value),
+    Shuffle: lambda e: e.vectors,
+    Var: lambda e: (),
+}
+"""The values of which an expression is one, perhaps with another sign; none for those that are rounded as they are."""
