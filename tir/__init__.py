@@ -56,8 +56,7 @@ from .expr import (
     Var,
 )
 from .function import IRModule, PrimFunc
-from .interpret import interpret
-from .interpret_expr import InterpretError
+from .interpret import InterpretError, interpret
 from .parser import ParseError, parse
 from .printer_expr import register_printer
 from .program_key import structural_hash, workload_key

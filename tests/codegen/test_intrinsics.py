@@ -9,7 +9,7 @@ from tilewright.codegen.machine.cpu_features import TargetError
 from tilewright.schedule import Schedule, TensorIntrin
 from tilewright.tir import assert_structural_equal, parse, verify
 from tilewright.tir.interpret import interpret
-from tilewright.tir.interpret_expr import InterpretError
+from tilewright.tir.interpret.interpret_expr import InterpretError
 from tilewright.tir.intrinsics.vector_operations import dot2_bf16, dot4_u8i8
 
 PLAIN = "llvm -mcpu=x86-64-v3 -num-cores=1"

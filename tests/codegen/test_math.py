@@ -10,7 +10,7 @@ from tilewright.codegen.math import expand
 from tilewright.tir import BufferStore, Call, Expr, For, PrimFunc, Var, const, decl_buffer
 from tilewright.tir.dtype import DType
 from tilewright.tir.interpret import interpret
-from tilewright.tir.interpret_expr import ExprCompiler
+from tilewright.tir.interpret.interpret_expr import ExprCompiler
 from tilewright.tir.intrinsics import operation_named
 from tilewright.tir.intrinsics.float_operations import exp, fabs, fma, fmod, isnan, pow_
 

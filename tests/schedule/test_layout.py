@@ -8,7 +8,7 @@ from tilewright.schedule.require.lookup import root_of
 from tilewright.tir import Var, assert_structural_equal, parse, verify
 from tilewright.tir.analysis.tree import tree_of
 from tilewright.tir.interpret import interpret
-from tilewright.tir.interpret_expr import InterpretError
+from tilewright.tir.interpret.interpret_expr import InterpretError
 
 from ..fuzz.one_name import one_name
 

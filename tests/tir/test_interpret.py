@@ -40,7 +40,7 @@ from tilewright.tir import (
     op,
 )
 from tilewright.tir.interpret import interpret
-from tilewright.tir.interpret_expr import InterpretError
+from tilewright.tir.interpret.interpret_expr import InterpretError
 from tilewright.tir.intrinsics import operation_named
 from tilewright.tir.intrinsics.control_and_memory import if_then_else
 from tilewright.tir.intrinsics.float_operations import erf, fma, isnan, pow_, round_

@@ -7,7 +7,7 @@ import pytest
 
 from tilewright.tir import Expr, Range, Var, const
 from tilewright.tir.arith import detect_iter_map
-from tilewright.tir.interpret_expr import ExprCompiler
+from tilewright.tir.interpret.interpret_expr import ExprCompiler
 
 VI, J, K, F, N, M = [Var(x) for x in "ijkfnm"]
 

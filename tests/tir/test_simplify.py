@@ -7,7 +7,7 @@ import pytest
 
 from tilewright.tir import And, Cast, Expr, FloatImm, IntImm, Not, Or, Select, Var, const, op
 from tilewright.tir.arith import Analyzer, eval_interval, linear_coefficients, simplify
-from tilewright.tir.interpret_expr import ExprCompiler
+from tilewright.tir.interpret.interpret_expr import ExprCompiler
 from tilewright.tir.intrinsics.control_and_memory import if_then_else
 
 VI, J, K, N = Var("i"), Var("j"), Var("k"), Var("n")

@@ -28,8 +28,8 @@ from tilewright.tir import (
 from tilewright.tir.arith import Analyzer
 from tilewright.tir.arithmetic import make_binary
 from tilewright.tir.dtype import DType
-from tilewright.tir.interpret_expr import ExprCompiler
-from tilewright.tir.interpret_memory import Memory
+from tilewright.tir.interpret.interpret_expr import ExprCompiler
+from tilewright.tir.interpret.interpret_memory import Memory
 from tilewright.tir.intrinsics.integer_operations import popcount
 from tilewright.tir.walk import pre_order
 

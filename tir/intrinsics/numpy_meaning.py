@@ -1,6 +1,6 @@
 """This module has the meaning of operations on NumPy values, which :mod:`.operation` calls evaluators.
 
-Values are as in :mod:`..numpy_values`: Python ints, NumPy scalars of their float type, and arrays for vectors.
+Values are as in :mod:`.numpy_values`: Python ints, NumPy scalars of their float type, and arrays for vectors.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from ..dtype import DType, to_numpy
-from ..numpy_values import value_dtype, wrapper
 from ..rounding import bfloat16_from_bits, bfloat16_to_bits, round_bfloat16
+from .numpy_values import value_dtype, wrapper
 from .operation import Evaluator
 
 

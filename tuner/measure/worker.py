@@ -36,8 +36,7 @@ from ...codegen.machine.target import Target
 from ...schedule import Schedule, ScheduleError
 from ...tir.dtype import to_numpy
 from ...tir.function import PrimFunc
-from ...tir.interpret import interpret
-from ...tir.interpret_expr import InterpretError
+from ...tir.interpret import InterpretError, interpret
 from ...tir.parser import parse
 from ..program import Program
 from .inputs import Arguments, compare, make_arguments, scales_of, tolerance

@@ -2,7 +2,7 @@
 
 It runs programs before and after lowering, checks every access against the buffer's shape, fills fresh memory with NaN
 (integers: a pattern), and rounds after every operation. Statements become Python closures here, expressions Python
-text (:mod:`.interpret_expr`); buffers are in :mod:`.interpret_memory`, the meaning of operations is in :mod:`.intrinsics`.
+text (:mod:`.interpret_expr`); buffers are in :mod:`.interpret_memory`, the meaning of operations is in :mod:`..intrinsics`.
 """
 
 from __future__ import annotations
@@ -12,17 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from .buffer import BufferRegion
-from .constants import is_const_int
-from .deep_recursion import in_room, nesting
-from .dtype import max_value, min_value
-from .expr import BufferLoad, Call, IntImm, Var
-from .function import IRModule, PrimFunc
-from .interpret_expr import InterpretError
-from .interpret_memory import Memory, View
-from .numpy_values import scalar_type
-from .reduction_init import start_in_front
-from .stmt import (
+from ..buffer import BufferRegion
+from ..constants import is_const_int
+from ..deep_recursion import in_room, nesting
+from ..dtype import max_value, min_value
+from ..expr import BufferLoad, Call, IntImm, Var
+from ..function import IRModule, PrimFunc
+from ..intrinsics.numpy_values import scalar_type
+from ..reduction_init import start_in_front
+from ..stmt import (
     Allocate,
     AssertStmt,
     AttrStmt,
@@ -37,7 +35,9 @@ from .stmt import (
     Stmt,
     While,
 )
-from .walk import loads_and_stores, pre_order
+from ..walk import loads_and_stores, pre_order
+from .interpret_expr import InterpretError
+from .interpret_memory import Memory, View
 
 Run = Callable[[], None]
 _DEEP = 60

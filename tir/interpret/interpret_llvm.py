@@ -1,7 +1,7 @@
 """This module evaluates the intrinsics of LLVM that tensor intrinsics use, for the interpreter.
 
 ``tir.call_llvm_pure_intrin("int32x16", "llvm.x86.avx512.vpdpbusd.512", c, a, b)`` names an intrinsic in full. It knows
-the dot products of x86, pmaddubs and pmaddwd, and the overloaded ones that are operations of :mod:`.intrinsics`
+the dot products of x86, pmaddubs and pmaddwd, and the overloaded ones that are operations of :mod:`..intrinsics`
 (``llvm.fma.v8f32``, ``llvm.sqrt.f32`` …).
 """
 
@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from .dtype import DType
-from .intrinsics import operation_named
-from .intrinsics.numpy_meaning import dot2_bf16, dot4_u8i8
-from .rounding import bfloat16_from_bits
+from ..dtype import DType
+from ..intrinsics import operation_named
+from ..intrinsics.numpy_meaning import dot2_bf16, dot4_u8i8
+from ..rounding import bfloat16_from_bits
 
 _SAME = {
     "fma": "fma", "fmuladd": "fma", "sqrt": "sqrt", "fabs": "fabs", "floor": "floor", "ceil": "ceil",

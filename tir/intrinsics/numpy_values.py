@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from .dtype import DType, to_numpy
-from .rounding import round_bfloat16
+from ..dtype import DType, to_numpy
+from ..rounding import round_bfloat16
 
 
 def value_dtype(dtype: DType) -> np.dtype:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .expr import (
+from ..expr import (
     EQ,
     GE,
     GT,
@@ -47,11 +47,10 @@ from .expr import (
     TruncMod,
     Var,
 )
-from .index_types import index_like
-from .interpret_llvm import llvm_evaluator
-from .intrinsics import OPERATIONS
-from .intrinsics.fixed_point import FIXED_POINT, fixed_point_steps
-from .numpy_values import (
+from ..index_types import index_like
+from ..intrinsics import OPERATIONS
+from ..intrinsics.fixed_point import FIXED_POINT, fixed_point_steps
+from ..intrinsics.numpy_values import (
     caster,
     divider,
     fmax,
@@ -60,7 +59,8 @@ from .numpy_values import (
     value_dtype,
     wrapper,
 )
-from .rounding import round_bfloat16, round_float
+from ..rounding import round_bfloat16, round_float
+from .interpret_llvm import llvm_evaluator
 
 _DEPTH = 40
 _DIVISIONS: dict[type, str] = {
