@@ -19,11 +19,13 @@ def with_annotation(func: PrimFunc, block_or_loop: str | Var, ann_key: str, ann_
 
 
 def annotation_target(func: PrimFunc, which: str | Var) -> tuple[Tree, For | Block]:
+    """Return the index of the function, and the loop or block that is annotated."""
     tree = tree_of(func)
     return tree, find_loop(tree, which) if isinstance(which, Var) else find_block(tree, which).block
 
 
 def with_annotations(tree: Tree, node: For | Block, annotations: Mapping[str, Any]) -> PrimFunc:
+    """Return the function with these annotations of a loop or block in place of all it had."""
     if isinstance(node, For):
         return tree.replace({node: node.with_(annotations=annotations)})
     realize = tree.parent[node]

@@ -91,4 +91,5 @@ def check_direct(tree: Tree, realize: BlockRealize, top: Stmt) -> None:
 
 
 def place_name(stmt: Stmt) -> str:
+    """Return the words for a place in messages."""
     return f"loop {stmt.loop_var.name}" if isinstance(stmt, For) else "the block around"

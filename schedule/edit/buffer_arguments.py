@@ -40,6 +40,7 @@ def pick_buffer(realize: BlockRealize, which: Any, kind: str, others: Sequence[B
 
 
 def named_buffer(realize: BlockRealize, buffer: Any) -> Buffer:
+    """Return the buffer of a block that is given as ``("read", i)``, ``("write", i)``, a number among its writes, or a name."""
     if isinstance(buffer, (list, tuple)) and len(buffer) == 2 and buffer[0] in ("read", "write"):
         return pick_buffer(realize, buffer[1], buffer[0])
     if isinstance(buffer, int):

@@ -28,4 +28,5 @@ def prepared_map(func: PrimFunc, block: Any, index_map: Any, **_: Any) -> dict[s
 
 
 def block_name(block: Any) -> str:
+    """Return the name of a block that is given by name or handle."""
     return block.name if isinstance(block, BlockRV) else str(block)

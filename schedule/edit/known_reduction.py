@@ -79,6 +79,7 @@ def reduction_of(realize: BlockRealize) -> Reduction:
 
 
 def stores_of(updates: Sequence[BufferStore], values: Sequence[Expr]) -> Stmt:
+    """Return stores of the values, one after the other, to the places of ``updates``."""
     return seq(*[BufferStore(s.buffer, e, s.indices) for s, e in zip(updates, values, strict=True)])
 
 

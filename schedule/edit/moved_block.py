@@ -40,6 +40,7 @@ from .statement_edits import children_of, insert_in
 
 
 def moved_block(func: PrimFunc, block: str, loop: Var, keep_units: bool, index: int, forward: bool) -> PrimFunc:
+    """Return the function with a block under ``loop``, at its consumers (``forward``) or at its producers."""
     if loop is COMPUTE_ROOT:  # sample_compute_location may choose this in place of a loop
         return func
     if loop is COMPUTE_INLINE:

@@ -20,6 +20,7 @@ from ..require.lookup import find_block
 
 
 def mentions(e: Expr, loops: Sequence[For]) -> bool:
+    """Return whether an expression uses one of the loops."""
     names = {lp.loop_var for lp in loops}
     return uses_var(e, lambda v: v in names)
 
@@ -124,6 +125,7 @@ def _path(tree: Tree, realize: BlockRealize) -> list[Stmt]:
 
 
 def is_reduce_loop(realize: BlockRealize, loop: For) -> bool:
+    """Return whether a reduce axis of the block is bound to the loop."""
     return any(
         uses_var(value, loop.loop_var)
         for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
@@ -132,6 +134,7 @@ def is_reduce_loop(realize: BlockRealize, loop: For) -> bool:
 
 
 def is_spatial_loop(realize: BlockRealize, loop: For) -> bool:
+    """Return whether an axis of the block other than a reduce axis is bound to the loop."""
     return any(
         uses_var(value, loop.loop_var)
         for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)

@@ -25,6 +25,7 @@ def single_store(realize: BlockRealize) -> BufferStore:
 
 
 def check_pointers(scope: Scope, buffer: Buffer) -> None:
+    """Raise ScheduleError when the buffer has to exist: for pointers, or for bounds and conditions outside of blocks."""
     check_read_by_blocks_alone(scope, buffer)
     check_no_pointers(scope.root.block, [buffer], "so it has to exist", scope.root)
 
