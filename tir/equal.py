@@ -9,7 +9,7 @@ their bits, and NaN equals NaN. In attributes a constant node and the Python num
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from .deep_recursion import with_room
@@ -48,6 +48,57 @@ def plain(value: Any) -> Any:
     if hasattr(value, "items"):
         return {str(k): plain(v) for k, v in value.items()}
     return value
+
+
+class Itself:
+    """A key that is equal to no other object's key."""
+
+    __slots__ = ("node",)
+
+    def __init__(self, node: Any) -> None:
+        self.node = node
+
+    def __hash__(self) -> int:
+        return id(self.node)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Itself) and other.node is self.node
+
+
+def value_key(e: Any, below: Callable[[Any], Hashable] | None = None) -> Hashable:
+    """Return a key that is equal for expressions that are :func:`same`; ``below`` makes the keys of its operands.
+
+    An expression that defines variables, and a call with an effect, have keys of their own.
+    """
+    cls = type(e)
+    rule = _KEYS.get(cls)
+    if rule is None:
+        rule = _KEYS[cls] = _key_of(cls)
+    return rule(e, value_key if below is None else below)
+
+
+_KEYS: dict[type, Callable[[Any, Callable[[Any], Hashable]], Hashable]] = {}
+
+
+def _key_of(cls: Any) -> Callable[[Any, Callable[[Any], Hashable]], Hashable]:
+    """Return how the key of an object of a class is made."""
+    if cls is type(None) or getattr(cls, "identity", None):
+        return lambda e, k: e
+    if cls is Call:
+        return lambda e, k: (e.op, e.dtype, *map(k, e.args)) if effect_of(e) is Effect.NONE else Itself(e)
+    parts = declared_fields(cls) if hasattr(cls, "__dataclass_fields__") else [("binds", "", "")]
+    if not all(role in ("nodes", "counts", "uses") for role, _, _ in parts):
+        return lambda e, k: Itself(e)
+    items = ["cls"]
+    for name in plain_fields(cls):
+        items.append(f"repr(e.{name})" if cls.__dataclass_fields__[name].type == "float" else f"e.{name}")
+    for role, name, many in parts:
+        form = "e.{}" if role == "uses" else "tuple(map(k, e.{}))" if many == "tuple" else "k(e.{})"
+        items.append(form.format(name))
+    made: Callable[[Any, Callable[[Any], Hashable]], Hashable] = eval(
+        f"lambda e, k: ({', '.join(items)})", {"cls": cls}
+    )
+    return made
 
 
 Rule = Callable[[Any, Any, Any], bool]

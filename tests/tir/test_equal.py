@@ -7,10 +7,16 @@ import pytest
 
 from tilewright.tir import (
     Add,
+    Buffer,
     BufferLoad,
+    Call,
+    Cast,
     FloatImm,
     For,
     IntImm,
+    Let,
+    Ramp,
+    Select,
     Var,
     assert_structural_equal,
     decl_buffer,
@@ -19,6 +25,7 @@ from tilewright.tir import (
     structural_hash,
     workload_key,
 )  # fmt: skip
+from tilewright.tir.equal import same, value_key
 from tilewright.tir.program_key import canonical_text, program_key
 
 BASE = """
@@ -177,3 +184,21 @@ def test_the_key_of_a_known_program():
         "    for v0 in range(16):\n"
         "        b0[v0] = T.float32(0.0)"
     )
+
+
+def test_keys_of_values_are_equal_for_expressions_that_are_the_same():
+    i, j = Var("i"), Var("i")
+    A = Buffer("A", (IntImm(8),))
+    pure, effect = (Call(op, (i,), "int32") for op in ("tir.bitwise_not", "tir.call_extern"))
+    makers = [
+        lambda: i, lambda: j, lambda: i + 1, lambda: i * 2 + j, lambda: j * 2 + i, lambda: BufferLoad(A, (i,)),
+        lambda: BufferLoad(A, (j,)), lambda: FloatImm(0.0), lambda: FloatImm(-0.0), lambda: FloatImm(float("nan")),
+        lambda: Cast("int64", i), lambda: Cast("int8", i), lambda: Call(pure.op, (i,), "int32"), lambda: pure,
+        lambda: Call(effect.op, (i,), "int32"), lambda: effect, lambda: Ramp(i, IntImm(1), 4), lambda: Ramp(i, IntImm(1), 8),
+        lambda: IntImm(1), lambda: IntImm(1, "int64"), lambda: IntImm(1, "bool"), lambda: Let(i, j, i), lambda: Select(i < j, i, j),
+    ]  # fmt: skip
+    for make in makers:
+        for other in makers:
+            a, b = make(), other()
+            if not isinstance(a, Let):
+                assert same(a, b) == bool(value_key(a) == value_key(b)), (a, b)

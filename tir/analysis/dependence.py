@@ -19,6 +19,7 @@ from ..arith import Analyzer, linear_coefficients
 from ..arith.itermap import DigitSum, write_digits
 from ..buffer import Buffer
 from ..constants import const, is_const_int
+from ..equal import value_key
 from ..expr import Expr, IntImm, Var
 from ..ranges import Range
 from ..stmt import For
@@ -106,22 +107,10 @@ def _distinct(group: list[Access]) -> list[Access]:
     """Return one representative of those accesses of a block that have equal indices; a store represents loads too."""
     seen: dict[Any, Access] = {}
     for t in sorted(group, key=lambda t: not t.is_store):
-        key = (t.realize, _key(t))
+        key = (t.realize, *map(value_key, (*t.indices, *t.extents)))
         if key not in seen:
             seen[key] = t
     return list(seen.values())
-
-
-def _key(t: Access) -> Any:
-    return tuple([(_shape(f), _shape(e)) for f, e in zip(t.indices, t.extents, strict=True)])
-
-
-def _shape(e: Any) -> Any:
-    if isinstance(e, Var):
-        return e
-    if isinstance(e, IntImm):
-        return e.value
-    return (type(e), *[_shape(c) for c in e.children()], getattr(e, "op", None), getattr(e, "buffer", None))
 
 
 def _range(loop: For, values: Mapping[Var, Expr]) -> Range:

@@ -13,12 +13,10 @@ from typing import Any
 from ...arithmetic import make_binary, match_types
 from ...conditions import logical_not
 from ...dtype import max_value
-from ...equal import same
+from ...equal import same, value_key
 from ...expr import (
     Add,
     BinaryOp,
-    Broadcast,
-    BufferLoad,
     Call,
     Cast,
     Expr,
@@ -30,10 +28,7 @@ from ...expr import (
     Max,
     Min,
     Mul,
-    Not,
-    Ramp,
     Select,
-    Shuffle,
     StringImm,
     Sub,
     TruncDiv,
@@ -41,7 +36,6 @@ from ...expr import (
     Var,
 )
 from ...index_types import INDEX_TYPES
-from ...intrinsics import Effect, effect_of
 from ...walk import substitute, uses_var
 from .facts import Facts
 from .floor_division import floordiv, floormod, join_splits, minimum
@@ -235,7 +229,7 @@ class Canonical(Facts):
             if values.fits(new.dtype):
                 bound = (values,)
         # The key is made of the keys of the operands, because the key of ``new`` itself would be computed here.
-        key = (type(new).__name__, self.key(new.a), self.key(new.b)) if isinstance(new, BinaryOp) else self.key(new)
+        key = value_key(new, self.key)
         return self.intern(key, "opaque", bound, e.dtype, lambda: new, True, new)
 
     def key(self, e: Any) -> Hashable:
@@ -243,40 +237,9 @@ class Canonical(Facts):
 
         Variables are compared by identity; calls with side effects and unknown nodes are equal only to themselves.
         """
-        t = type(e)
-        if t is IntImm:
-            return ("int", e.value, e.dtype)
-        if t is FloatImm:
-            return ("float", repr(e.value), e.dtype)
-        if t is Var:
-            self._keep.append(e)
-            return ("var", id(e))
-        if t in _POLY_TYPES and e.dtype in INDEX_TYPES:
+        if type(e) in _POLY_TYPES and e.dtype in INDEX_TYPES:
             return (e.dtype, poly_key(self.poly(e)))
-        if isinstance(e, BinaryOp):
-            return (t.__name__, self.key(e.a), self.key(e.b))
-        if t is Cast:
-            return ("Cast", e.dtype, self.key(e.value))
-        if t is Not:
-            return ("Not", self.key(e.a))
-        if t is Select:
-            return ("Select", self.key(e.condition), self.key(e.true_value), self.key(e.false_value))
-        if t is Ramp:
-            return ("Ramp", self.key(e.base), self.key(e.stride), e.lanes)
-        if t is Broadcast:
-            return ("Broadcast", self.key(e.value), e.lanes)
-        if t is Shuffle:
-            return ("Shuffle", tuple([self.key(v) for v in e.vectors]), e.indices)
-        if t is StringImm:
-            return ("str", e.value)
-        if t is Call and effect_of(e) is Effect.NONE:
-            return (e.op, e.dtype, tuple([self.key(a) for a in e.args]))
-        if t is BufferLoad:
-            self._keep.append(e.buffer)
-            guard = None if e.predicate is None else self.key(e.predicate)
-            return ("load", id(e.buffer), tuple([self.key(i) for i in e.indices]), guard)
-        self._keep.append(e)
-        return ("node", id(e))
+        return value_key(e, self.key)
 
 
 _CONVERT: dict[type, Callable[[Any, Any], Poly]] = {

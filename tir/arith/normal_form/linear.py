@@ -10,7 +10,8 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...expr import Add, BufferLoad, Expr, IntImm, Mul, Shuffle, Sub, Var
+from ...equal import value_key
+from ...expr import Add, Expr, IntImm, Mul, Sub
 
 
 def add_terms(p: Mapping[Any, int], q: Mapping[Any, int], k: int = 1) -> dict[Any, int]:
@@ -82,14 +83,7 @@ def _form(e: Expr) -> Linear:
 
 def expression_key(e: Any) -> Hashable:
     """Return a key that is equal for expressions of equal structure; sums may differ in the order of their terms."""
-    if isinstance(e, Var):
-        return id(e)
     if isinstance(e, (Add, Sub)):
         form = _form(e)
         return (frozenset(form.terms.items()), form.const)
-    label = getattr(e, "value", None) if not list(e.children()) else getattr(e, "op", None)
-    if isinstance(e, BufferLoad):
-        label = id(e.buffer)
-    elif isinstance(e, Shuffle):
-        label = e.indices
-    return (type(e), e.dtype, label, *[expression_key(c) for c in e.children()])
+    return value_key(e, expression_key)
