@@ -104,7 +104,7 @@ def _stages(sch: Schedule, name: str, sweep: RowSweep) -> list[_Stage]:
     if len(info.writes) > 1 or size <= sweep.lanes:
         return [_Stage(name, "reduce", block)]
     extent, last = [(extent, loop) for extent, loop in zip(extents, loops, strict=True) if extent > 1][-1]
-    if extent < 2 * width and size % width == 0:  # short axes are fused, so vectors stay full
+    if extent % width and extent < 2 * width and size % width == 0:  # short axes are fused, so vectors stay full
         last, extent = fuse_all(sch, loops), size
     partial = by_lanes(sch, block, last, min(width, extent), sweep.rank)
     return [_Stage(name, "partial", partial), _Stage(name, "finish", block)]

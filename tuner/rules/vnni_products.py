@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -23,8 +22,9 @@ from ..cost.machine_model import MachineModel, worth_threads
 from ..product_roles import DOT_LANES, DOT_WIDTH, Dot, dot_roles
 from ..program import BlockInfo, Program
 from ..recipes.dot_product import DotInstruction, dot_tile
-from ..recipes.loop_steps import fuse_all, loops_of_axis, loops_within, unroll_factor
+from ..recipes.loop_steps import fuse_all, loops_within
 from ..recipes.panels import pack
+from ..recipes.row_sweep import RowSweep, sweep_rows
 from ..sketch_part import Decision, Part, ceil_div, up_to
 from .schedule_rule import Group, ScheduleRule, register_rule
 
@@ -73,7 +73,8 @@ class DotPart(Part):
             sch.compute_at(shifted, part)
             sch.vectorize(loops_within(sch, shifted, part)[-1])
             sch.set_scope(shifted, 0, "local")
-            self._sum_rows(sch, sums)
+            rank = len(sch.get_loops(sums)) - len(self.block.reduce)
+            sweep_rows(sch, [sums.name], RowSweep(DOT_LANES, rank, unroll=4, shared=self.parallel))
             sch.set_scope(block, 0, "local")
         else:
             result = sch.cache_write(block, 0, "local")
@@ -102,30 +103,6 @@ class DotPart(Part):
             sch, block, DotInstruction(intrinsic, DOT_LANES, DOT_WIDTH, row["unroll"]),
             column=loop[roles.column], step=loop[roles.k], rows=inside, around=[loop[v] for v in roles.window],
         )  # fmt: skip
-
-    def _sum_rows(self, sch: Schedule, sums: Any) -> None:
-        """The sums of the left factor over k and the window, a vector of partial sums for each."""
-        loops = sch.get_loops(sums)
-        number = len(loops) - len(self.block.reduce)
-        rows, k = loops[:number], loops[number + self.block.reduce.index(self.roles.k)]
-        if rows and self.parallel:
-            rows = [fuse_all(sch, rows)]
-            sch.parallel(rows[0])
-        if self.block.extents[self.roles.k] <= DOT_LANES:
-            return
-        _, lanes = sch.split(k, [None, DOT_LANES])
-        partial = sch.rfactor(lanes, number)
-        if rows:
-            sch.compute_at(partial, rows[-1], preserve_unit_loops=True)
-        loops = sch.get_loops(partial)
-        (lanes,) = loops_of_axis(sch, partial, loops, 0)
-        steps = [loop for loop in loops if loop is not lanes][-len(self.block.reduce) :]
-        sch.reorder(*steps, lanes)
-        sch.vectorize(sch.get_loops(sch.decompose_reduction(partial, steps[0]))[-1])
-        unroll_factor(sch, steps[-1], 4)
-        sch.vectorize(lanes)
-        sch.set_scope(partial, 0, "local")
-        sch.annotate(sch.get_loops(sums)[-1], "tir.horizontal_reduce", 1)
 
     def mask(self, columns: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
         tile = columns["rows"] * columns["vectors"]
