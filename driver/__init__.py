@@ -1,12 +1,13 @@
 """This package builds, tunes and benchmarks from end to end with the layers below it.
 
 :func:`build` compiles the best schedule on record, :func:`tune` finds one, :func:`bench` compares. :mod:`.request`
-brings their inputs into one form; :mod:`.workloads` are named computations with parameters; :mod:`.machine_report`
-says what this machine can do, measured by :mod:`.machine_probes`.
+brings their inputs into one form; :func:`build_graph` compiles a network; :mod:`.workloads` are named computations with
+parameters; :mod:`.machine_report` says what this machine can do, measured by :mod:`.machine_probes`.
 """
 
 from .benching import BenchResult, BenchRow, bench
 from .building import BuildError, NoRecordError, Plan, build, plan
+from .model_building import Model, build_graph
 from .tuning import TuneError, tune
 from .workloads import (
     Parameter,
@@ -23,6 +24,7 @@ __all__ = [
     "BenchResult",
     "BenchRow",
     "BuildError",
+    "Model",
     "NoRecordError",
     "Parameter",
     "Plan",
@@ -33,6 +35,7 @@ __all__ = [
     "all_workloads",
     "bench",
     "build",
+    "build_graph",
     "find_workload",
     "parse_spec",
     "plan",

@@ -46,6 +46,7 @@ from .concatenate_and_index import concatenate, full, one_hot, split, stack, str
 from .conv import conv1d, conv2d, conv3d
 from .conv_transpose import conv2d_transpose
 from .depthwise import depthwise_conv2d
+from .einsum import einsum
 from .elementwise import (
     abs,
     acos,
@@ -94,6 +95,23 @@ from .elementwise import (
     where,
 )
 from .elementwise import cast_to as cast
+from .gather import cumprod, cumsum, gather_elements, gather_nd, scatter_elements, triangle
+from .logic import (
+    bitwise_and,
+    bitwise_not,
+    bitwise_or,
+    bitwise_xor,
+    is_inf,
+    is_nan,
+    left_shift,
+    logical_and,
+    logical_not,
+    logical_or,
+    logical_xor,
+    remainder,
+    right_shift,
+    truncate_divide,
+)
 from .matmul import batch_matmul, dense, matmul
 from .norm import batch_norm, group_norm, layer_norm, rms_norm
 from .pool import (
@@ -116,15 +134,17 @@ sub = subtract
 __all__ = [
     "abs", "acos", "acosh", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
     "adaptive_max_pool2d", "adaptive_max_pool3d", "add", "argmax", "argmin", "asin", "asinh", "atan", "atanh",
-    "attention", "avg_pool1d", "avg_pool2d", "avg_pool3d", "batch_matmul", "batch_norm", "broadcast_to", "cast",
-    "ceil", "clip", "concat", "concatenate", "conv1d", "conv2d", "conv2d_transpose", "conv3d", "cos", "cosh", "dense",
-    "depthwise_conv2d", "div", "divide", "elu", "equal", "erf", "exp", "exp2", "expand_dims", "expm1", "flatten",
-    "flip", "floor", "floor_divide", "floor_mod", "full", "gelu", "global_avg_pool", "global_max_pool", "greater",
-    "greater_equal", "group_norm", "hardsigmoid", "hardswish", "identity", "layer_norm", "leaky_relu", "less",
-    "less_equal", "log", "log10", "log1p", "log2", "log_softmax", "matmul", "max", "max_pool1d", "max_pool2d",
-    "max_pool3d", "maximum", "mean", "min", "minimum", "mish", "mul", "multiply", "negative", "not_equal", "one_hot",
-    "pad", "power", "prelu", "prod", "relu", "relu6", "repeat", "reshape", "resize1d", "resize2d", "resize3d",
-    "rms_norm", "round", "rsqrt", "sigmoid", "sign", "silu", "sin", "sinh", "softmax", "softplus", "split", "sqrt",
-    "square", "squeeze", "stack", "strided_slice", "sub", "subtract", "sum", "take", "tan", "tanh", "tile",
-    "transpose", "trunc", "where",
+    "attention", "avg_pool1d", "avg_pool2d", "avg_pool3d", "batch_matmul", "batch_norm", "bitwise_and", "bitwise_not",
+    "bitwise_or", "bitwise_xor", "broadcast_to", "cast", "ceil", "clip", "concat", "concatenate", "conv1d", "conv2d",
+    "conv2d_transpose", "conv3d", "cos", "cosh", "cumprod", "cumsum", "dense", "depthwise_conv2d", "div", "divide",
+    "elu", "einsum", "equal", "erf", "exp", "exp2", "expand_dims", "expm1", "flatten", "flip", "floor", "floor_divide",
+    "floor_mod", "full", "gather_elements", "gather_nd", "gelu", "global_avg_pool", "global_max_pool", "greater",
+    "greater_equal", "group_norm", "hardsigmoid", "hardswish", "identity", "is_inf", "is_nan", "layer_norm",
+    "leaky_relu", "left_shift", "less", "less_equal", "log", "log10", "log1p", "log2", "log_softmax", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "matmul", "max", "max_pool1d", "max_pool2d", "max_pool3d", "maximum",
+    "mean", "min", "minimum", "mish", "mul", "multiply", "negative", "not_equal", "one_hot", "pad", "power", "prelu",
+    "prod", "relu", "relu6", "remainder", "repeat", "reshape", "resize1d", "resize2d", "resize3d", "right_shift",
+    "rms_norm", "round", "rsqrt", "scatter_elements", "sigmoid", "sign", "silu", "sin", "sinh", "softmax", "softplus",
+    "split", "sqrt", "square", "squeeze", "stack", "strided_slice", "sub", "subtract", "sum", "take", "tan", "tanh",
+    "tile", "transpose", "triangle", "trunc", "truncate_divide", "where",
 ]  # fmt: skip

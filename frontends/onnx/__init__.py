@@ -1,0 +1,11 @@
+"""This package reads ONNX models into graphs.
+
+:func:`from_onnx` does it; :func:`register_onnx_operator` adds a converter for an operator that is missing or the
+user's own.
+"""
+
+from .call import Call, OnnxError
+from .importer import UnsupportedOperators, from_onnx
+from .table import register_onnx_operator
+
+__all__ = ["Call", "OnnxError", "UnsupportedOperators", "from_onnx", "register_onnx_operator"]

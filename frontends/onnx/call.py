@@ -1,0 +1,111 @@
+"""This module defines what a converter gets: one node of a model, with its inputs as values of the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...graph.builder import Builder
+from ...graph.graph import Value
+
+
+class OnnxError(ValueError):
+    """Raised for a model that cannot be read: damaged, not supported, or not fitting the shapes that are given."""
+
+
+class NeedsConstant(OnnxError):
+    """Raised when a converter needs a value while the graph is made. ``value`` is that value, and ``inputs`` are the names
+    of the model's inputs from which it is computed."""
+
+    def __init__(self, message: str, value: Value, inputs: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.value, self.inputs = value, tuple(inputs)
+
+
+class Call:
+    """One node of a model. ``inputs`` are values, None where one is left out; ``opset`` is the version of its domain.
+
+    ``known`` has the numbers of values that are known while the graph is made: constants, and shapes.
+    """
+
+    def __init__(
+        self,
+        builder: Builder,
+        op_type: str,
+        label: str,
+        inputs: Sequence[Value | None],
+        attributes: Mapping[str, Any],
+        opset: int,
+        outputs: int,
+    ) -> None:
+        self.builder, self.op_type, self.label, self.opset = builder, op_type, label, opset
+        self.inputs, self.attributes, self.outputs = list(inputs), attributes, outputs
+        self.shapes: Mapping[Value, Sequence[Any]] = {}
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        """Returns an attribute; texts as ``str``, lists as tuples, tensors as arrays."""
+        return self.attributes.get(name, default)
+
+    def error(self, problem: str) -> OnnxError:
+        """Returns an error that names the node."""
+        return OnnxError(f"{self.label}: {problem}")
+
+    def input(self, n: int) -> Value:
+        """Returns an input that must be there."""
+        value = self.optional(n)
+        if value is None:
+            raise self.error(f"input {n} is missing")
+        return value
+
+    def optional(self, n: int) -> Value | None:
+        """Returns an input, or None when it is left out."""
+        return self.inputs[n] if n < len(self.inputs) else None
+
+    def known(self, n: int) -> Any:
+        """Returns the array of an input that is known while the graph is made; None for one that is left out."""
+        value = self.optional(n)
+        if value is None:
+            return None
+        data = self.builder.constants.get(value)
+        if data is None:
+            raise NeedsConstant(f"{self.label}: input {n}, {value.name}, has to be a constant", value)
+        return data
+
+    def ints(self, n: int, attribute: str = "", default: Any = None) -> Any:
+        """Returns a tuple of numbers: the attribute of older versions where it is given, else input ``n``."""
+        if attribute and attribute in self.attributes:
+            given = self.attributes[attribute]
+            return tuple(given) if isinstance(given, (tuple, list)) else (given,)
+        data = self.known(n)
+        return default if data is None else tuple([int(d) for d in np.ravel(data)])
+
+    def dims(self, n: int) -> list[Any]:
+        """Returns input ``n`` as extents: numbers, or expressions of symbolic sizes."""
+        value = self.input(n)
+        if value in self.shapes:
+            return list(self.shapes[value])
+        return [int(d) for d in np.ravel(self.known(n))]
+
+    # what converters build with
+
+    def op(self, op: str, *inputs: Value | None, **attrs: Any) -> Value:
+        """Add an operator of one result."""
+        return self.builder.op(op, *inputs, **attrs)
+
+    def several(self, op: str, *inputs: Value | None, **attrs: Any) -> tuple[Value, ...]:
+        """Add an operator of several results."""
+        return self.builder.several(op, *inputs, **attrs)
+
+    def constant(self, data: Any, dtype: str | None = None) -> Value:
+        """Add a constant."""
+        return self.builder.constant(data, "c", dtype)
+
+    def like(self, number: float, x: Value) -> Value:
+        """Returns a constant scalar of the data type of ``x``."""
+        return self.builder.constant(number, "c", x.dtype)
+
+    def cast(self, x: Value, dtype: str) -> Value:
+        """Returns ``x`` converted; ``x`` itself when it has the data type."""
+        return x if x.dtype == dtype else self.op("cast", x, dtype=dtype)

@@ -1,0 +1,221 @@
+"""Converters of reductions, softmax and normalizations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...graph.graph import Value
+from ...tir.dtype import DType, max_value, min_value
+from .call import Call
+from .table import converter
+
+
+def _axes(c: Call, x: Value) -> tuple[int, ...] | None:
+    """Returns the axes of a reduction, or None when it reduces nothing."""
+    axes = c.ints(1, "axes")
+    if axes is None or not len(axes):
+        return None if c.attr("noop_with_empty_axes", 0) else tuple(range(x.ndim))
+    return tuple(sorted({a % x.ndim for a in axes}))
+
+
+_PLAIN = {"ReduceSum": "sum", "ReduceProd": "prod", "ReduceMax": "max", "ReduceMin": "min", "ReduceMean": "mean"}
+
+
+@converter(
+    "ReduceSum", "ReduceProd", "ReduceMax", "ReduceMin", "ReduceMean", "ReduceL1", "ReduceL2", "ReduceSumSquare",
+    "ReduceLogSum", "ReduceLogSumExp",
+)  # fmt: skip
+def reduction(c: Call) -> Value:
+    x = c.input(0)
+    axes = _axes(c, x)
+    keep = bool(c.attr("keepdims", 1))
+    name = c.op_type
+    if name in ("ReduceL1",):
+        x = c.op("abs", x)
+    elif name in ("ReduceL2", "ReduceSumSquare"):
+        x = c.op("square", x)
+    if name == "ReduceLogSumExp" and axes is not None:
+        return _log_sum_exp(c, x, axes, keep)
+    if axes is None or x.ndim == 0:
+        total = x
+    elif x.is_static and 0 in x.shape:
+        total = _of_nothing(c, x, axes, keep)
+    elif x.dtype == "bool":
+        narrow = c.op(_PLAIN[name], c.op("cast", x, dtype="uint8"), axis=axes, keepdims=keep)
+        return c.op("not_equal", narrow, c.like(0, narrow))
+    else:
+        total = c.op(_PLAIN.get(name, "sum"), x, axis=axes, keepdims=keep)
+        total = c.cast(total, x.dtype)
+    if name == "ReduceL2":
+        return (
+            c.op("sqrt", total)
+            if DType(total.dtype).is_float
+            else c.cast(c.op("sqrt", c.cast(total, "float64")), total.dtype)
+        )
+    if name in ("ReduceLogSum", "ReduceLogSumExp"):
+        return c.op("log", total) if name == "ReduceLogSum" else c.op("identity", total)
+    return total if total is not c.input(0) else c.op("identity", total)
+
+
+def _log_sum_exp(c: Call, x: Value, axes: tuple[int, ...], keep: bool) -> Value:
+    if x.ndim == 0:
+        return c.op("identity", x)
+    if x.is_static and 0 in x.shape:
+        return c.op("log", _of_nothing(c, x, axes, keep))
+    highest = c.op("max", x, axis=axes, keepdims=True)
+    total = c.op("sum", c.op("exp", c.op("subtract", x, highest)), axis=axes, keepdims=True)
+    out = c.op("add", c.op("log", total), highest)
+    return out if keep else c.op("squeeze", out, axis=axes)
+
+
+def _of_nothing(c: Call, x: Value, axes: tuple[int, ...], keep: bool) -> Value:
+    """Returns the reduction over no elements, which is a constant."""
+    shape = [1 if d in axes else e for d, e in enumerate(x.shape) if keep or d not in axes]
+    lowest: Any = -np.inf if DType(x.dtype).is_float else min_value(x.dtype)
+    highest: Any = np.inf if DType(x.dtype).is_float else max_value(x.dtype)
+    if x.dtype == "bool":
+        lowest, highest = False, True
+    value = {"ReduceProd": 1, "ReduceMax": lowest, "ReduceMin": highest, "ReduceMean": np.nan}.get(c.op_type, 0)
+    return c.constant(np.full(shape, value), x.dtype)
+
+
+@converter("ArgMax", "ArgMin")
+def arg_extreme(c: Call) -> Value:
+    x, axis = c.input(0), c.attr("axis", 0)
+    op = c.op_type.lower()
+    axis %= x.ndim
+    keep = bool(c.attr("keepdims", 1))
+    if not c.attr("select_last_index", 0):
+        return c.op(op, x, axis=axis, keepdims=keep, dtype="int64")
+    first = c.op(op, c.op("flip", x, axis=axis), axis=axis, keepdims=keep, dtype="int64")
+    return c.op("subtract", c.like(x.shape[axis] - 1, first), first)
+
+
+@converter("Softmax", "LogSoftmax")
+def softmax(c: Call) -> Value:
+    x = c.input(0)
+    op = "softmax" if c.op_type == "Softmax" else "log_softmax"
+    if c.opset >= 13:
+        return c.op(op, x, axis=c.attr("axis", -1) % x.ndim)
+    return _as_matrix(c, x, c.attr("axis", 1), lambda flat: c.op(op, flat, axis=1))
+
+
+def _as_matrix(c: Call, x: Value, axis: int, f: Any) -> Value:
+    """Returns ``f`` of ``x`` as a matrix whose rows begin at ``axis``, in the shape of ``x``."""
+    import math
+
+    axis %= x.ndim
+    rows = math.prod(x.shape[:axis])
+    return c.op("reshape", f(c.op("reshape", x, shape=(rows, -1))), shape=x.shape)
+
+
+@converter("Hardmax")
+def hardmax(c: Call) -> Value:
+    x = c.input(0)
+    if c.opset < 13:
+        return _as_matrix(c, x, c.attr("axis", 1), lambda flat: _hard(c, flat, 1))
+    return _hard(c, x, c.attr("axis", -1) % x.ndim)
+
+
+def _hard(c: Call, x: Value, axis: int) -> Value:
+    first = c.op("argmax", x, axis=axis, keepdims=True, dtype="int64")
+    shape = [1] * x.ndim
+    shape[axis] = x.shape[axis]
+    places = c.constant(np.arange(x.shape[axis]).reshape(shape))
+    return c.op("cast", c.op("equal", first, places), dtype=x.dtype)
+
+
+@converter("LpNormalization")
+def lp_normalization(c: Call) -> Value:
+    x, axis, p = c.input(0), c.attr("axis", -1) % c.input(0).ndim, c.attr("p", 2)
+    total = c.op("sum", c.op("abs" if p == 1 else "square", x), axis=axis, keepdims=True)
+    size = total if p == 1 else c.op("sqrt", total)
+    zero = c.op("equal", size, c.like(0, size))
+    safe = c.op("where", zero, c.op("add", c.op("multiply", size, c.like(0, size)), c.like(1, size)), size)
+    return c.op("divide", x, safe)
+
+
+@converter("BatchNormalization")
+def batch_normalization(c: Call) -> tuple[Value, ...]:
+    if c.attr("training_mode", 0) or (c.outputs > 1 and c.opset < 14):
+        raise c.error("batch normalization in training mode is not supported")
+    x = c.input(0)
+    given = [c.cast(c.input(n), x.dtype) for n in range(1, 5)]
+    return (c.op("batch_norm", x, *given, axis=1 if x.ndim > 1 else 0, epsilon=float(c.attr("epsilon", 1e-5))),)
+
+
+@converter("LayerNormalization")
+def layer_normalization(c: Call) -> tuple[Value, ...]:
+    x, scale, bias = c.input(0), c.input(1), c.optional(2)
+    axes = tuple(range(c.attr("axis", -1) % x.ndim, x.ndim))
+    epsilon = float(c.attr("epsilon", 1e-5))
+    full = tuple(x.shape[a] for a in axes)
+    if c.outputs == 1 and scale.shape == full and (bias is None or bias.shape == full):
+        return (c.op("layer_norm", x, scale, bias, axis=axes, epsilon=epsilon),)
+    wide = c.cast(x, "float32") if x.dtype in ("float16", "bfloat16") else x
+    mean = c.op("mean", wide, axis=axes, keepdims=True)
+    apart = c.op("subtract", wide, mean)
+    variance = c.op("mean", c.op("square", apart), axis=axes, keepdims=True)
+    inverse = c.op("divide", c.like(1, variance), c.op("sqrt", c.op("add", variance, c.like(epsilon, variance))))
+    out = c.op("multiply", c.cast(c.op("multiply", apart, inverse), x.dtype), scale)
+    return (out if bias is None else c.op("add", out, bias), mean, inverse)[: max(c.outputs, 1)]
+
+
+@converter("RMSNormalization", "SimplifiedLayerNormalization")
+def rms_normalization(c: Call) -> Value:
+    x, scale = c.input(0), c.input(1)
+    axes = tuple(range(c.attr("axis", -1) % x.ndim, x.ndim))
+    epsilon = float(c.attr("epsilon", 1e-5))
+    if scale.shape == tuple(x.shape[a] for a in axes):
+        return c.op("rms_norm", x, scale, axis=axes, epsilon=epsilon)
+    return c.op("multiply", c.op("rms_norm", x, None, axis=axes, epsilon=epsilon), scale)
+
+
+@converter("InstanceNormalization")
+def instance_normalization(c: Call) -> Value:
+    x = c.input(0)
+    normal = c.op("layer_norm", x, None, None, axis=tuple(range(2, x.ndim)), epsilon=float(c.attr("epsilon", 1e-5)))
+    shape = (1, x.shape[1], *[1] * (x.ndim - 2))
+    scale, bias = [c.op("reshape", c.input(n), shape=shape) for n in (1, 2)]
+    return c.op("add", c.op("multiply", normal, scale), bias)
+
+
+@converter("GroupNormalization")
+def group_normalization(c: Call) -> Value:
+    x, scale, bias, groups = c.input(0), c.input(1), c.input(2), c.attr("num_groups")
+    if c.opset >= 21:
+        return c.op("group_norm", x, scale, bias, groups=groups, epsilon=float(c.attr("epsilon", 1e-5)))
+    parts = c.op("reshape", x, shape=(x.shape[0], groups, -1))
+    normal = c.op("layer_norm", parts, None, None, axis=2, epsilon=float(c.attr("epsilon", 1e-5)))
+    shape = (1, groups, 1)
+    out = c.op("add", c.op("multiply", normal, c.op("reshape", scale, shape=shape)), c.op("reshape", bias, shape=shape))
+    return c.op("reshape", out, shape=x.shape)
+
+
+@converter("LRN")
+def lrn(c: Call) -> Value:
+    x, size = c.input(0), c.attr("size")
+    alpha, beta, bias = float(c.attr("alpha", 1e-4)), float(c.attr("beta", 0.75)), float(c.attr("bias", 1.0))
+    before, after = [0] * x.ndim, [0] * x.ndim
+    before[1], after[1] = (size - 1) // 2, size - 1 - (size - 1) // 2
+    squares = c.op("pad", c.op("square", x), pad_before=tuple(before), pad_after=tuple(after))
+    total: Value | None = None
+    for k in range(size):
+        begin, end = [0] * x.ndim, list(x.shape)
+        begin[1], end[1] = k, x.shape[1] + k
+        part = c.op("strided_slice", squares, begin=tuple(begin), end=tuple(end))
+        total = part if total is None else c.op("add", total, part)
+    assert total is not None
+    inner = c.op("add", c.op("multiply", total, c.like(alpha / size, x)), c.like(bias, x))
+    return c.op("divide", x, c.op("power", inner, c.like(beta, x)))
+
+
+@converter("MeanVarianceNormalization")
+def mean_variance(c: Call) -> Value:
+    x = c.input(0)
+    axes = tuple(c.attr("axes", (0, 2, 3)))
+    apart = c.op("subtract", x, c.op("mean", x, axis=axes, keepdims=True))
+    spread = c.op("sqrt", c.op("mean", c.op("square", apart), axis=axes, keepdims=True))
+    return c.op("divide", apart, c.op("add", spread, c.like(1e-9, x)))

@@ -1,0 +1,36 @@
+"""This module holds the table of converters, by the name of the operator and its domain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+Converter = Callable[..., Any]
+"""Takes a :class:`.call.Call` and returns the value of the result, or a tuple of values."""
+
+CONVERTERS: dict[tuple[str, str], Converter] = {}
+"""All converters by domain (empty for ONNX's own) and operator."""
+
+C = TypeVar("C", bound=Converter)
+
+
+def register_onnx_operator(name: str, convert: Converter, domain: str = "") -> None:
+    """Add a converter: a function of a :class:`.call.Call` that returns the value of the result, or a tuple of values.
+
+    An operator that is there already is replaced.
+
+    >>> register_onnx_operator("Double", lambda c: c.op("add", c.input(0), c.input(0)), domain="example")
+    >>> del CONVERTERS["example", "Double"]
+    """
+    CONVERTERS[domain, name] = convert
+
+
+def converter(*names: str) -> Callable[[C], C]:
+    """Returns a decorator that enters a function for operators of ONNX's own domain."""
+
+    def enter(function: C) -> C:
+        for name in names:
+            CONVERTERS["", name] = function
+        return function
+
+    return enter

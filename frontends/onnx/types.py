@@ -1,0 +1,21 @@
+"""This module maps ONNX's data types to those of TIR."""
+
+from __future__ import annotations
+
+from .call import OnnxError
+from .package import load_onnx
+
+DTYPES = {
+    1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "float16",
+    11: "float64", 12: "uint32", 13: "uint64", 16: "bfloat16",
+}  # fmt: skip
+"""The data types that are supported, by ONNX's number."""
+
+
+def dtype_of(number: int, label: str) -> str:
+    """Returns the data type of an ONNX number; OnnxError names ``label`` for one that is not supported."""
+    if number not in DTYPES:
+        types = load_onnx().TensorProto.DataType
+        name = types.Name(number) if number in types.values() else str(number)
+        raise OnnxError(f"{label}: the data type {name.lower()} is not supported")
+    return DTYPES[number]

@@ -1,0 +1,34 @@
+"""Networks of operators: what frontends make of other people's models, and what is divided into kernels.
+
+>>> from tilewright.graph import Builder
+>>> b = Builder("net")
+>>> x = b.input("x", (2, 3))
+>>> print(b.graph([b.op("relu", b.op("add", x, b.constant(1.0)))]))
+def net(x: float32[2, 3]):
+    c: float32[()] = constant(1.0)
+    add: float32[2, 3] = add(x, c)
+    relu: float32[2, 3] = relu(add)
+    return relu
+
+:class:`Graph`, :class:`Node` and :class:`Value` are the parts (:mod:`.graph`), :func:`register_operator` adds an operator
+made of tensor expressions (:mod:`.operators`), :func:`parse` reads the text (:mod:`.text`), :func:`verify` checks a graph,
+:func:`evaluate` computes it operator by operator (:mod:`.reference`), :data:`.passes.PASSES` rewrite it, and
+:func:`fuse` divides it into kernels (:mod:`.fuse`, :mod:`.kernels`), whose results :func:`plan_memory` places.
+"""
+
+from .builder import Builder
+from .fuse import fuse, unfused
+from .graph import Graph, GraphError, Node, Value
+from .kernels import Division, Kernel
+from .memory_plan import MemoryPlan, plan_memory
+from .operators import register_operator
+from .passes import PASSES, GraphPass, prepare
+from .reference import evaluate
+from .rewrite import specialize
+from .text import parse
+from .verify_graph import verify
+
+__all__ = [
+    "Builder", "Division", "Graph", "GraphError", "GraphPass", "Kernel", "MemoryPlan", "Node", "PASSES", "Value",
+    "evaluate", "fuse", "parse", "plan_memory", "prepare", "register_operator", "specialize", "unfused", "verify",
+]  # fmt: skip

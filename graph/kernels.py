@@ -1,0 +1,117 @@
+"""This module divides a graph into kernels: each is one function of tensor expressions of the operators in it.
+
+An operator that only gives a tensor another shape needs no kernel: its result is a view of its input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from .. import te
+from ..te.tensor import Tensor
+from ..tir.function import PrimFunc
+from .graph import Graph, Node, Value
+from .operators import operator, placeholder_for
+
+VIEWS = frozenset({"reshape", "flatten", "squeeze", "expand_dims"})
+"""Operators whose result has the elements of the input in the same order."""
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """Operators that are computed by one function: ``inputs`` come from outside, ``outputs`` are used outside."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    constants: frozenset[Value] = frozenset()
+
+    @cached_property
+    def func(self) -> PrimFunc:
+        """Returns the function of tensor expressions, with the parameters ``inputs`` and then ``outputs``.
+
+        The weights of its anchor are layout-free: the schedule may have them packed ahead.
+        """
+        tensors: dict[Value, Tensor] = {v: placeholder_for(v) for v in self.inputs}
+        for node in self.nodes:
+            given = [None if v is None else tensors[v] for v in node.inputs]
+            tensors.update(zip(node.outputs, operator(node.op).tensors(given, node.attrs), strict=True))
+        func = te.create_prim_func([tensors[v] for v in (*self.inputs, *self.outputs)], self.name)
+        free = [n for n, v in enumerate(self.inputs) if v in self.constants and self._is_weight(v)]
+        return func.with_attr("layout_free_buffers", free) if free else func
+
+    def _is_weight(self, value: Value) -> bool:
+        """Returns whether an anchor of this kernel, and nothing else in it, reads ``value`` as its second operand."""
+        users = [n for n in self.nodes if value in n.inputs]
+        return len(users) == 1 and operator(users[0].op).kind == "anchor" and users[0].inputs[1:2] == (value,)
+
+
+@dataclass(frozen=True)
+class Division:
+    """The kernels of a graph in the order in which they run, and the values that are views of others."""
+
+    graph: Graph
+    kernels: tuple[Kernel, ...]
+    views: dict[Value, Value]
+
+    def root(self, value: Value) -> Value:
+        """Returns the value whose memory holds ``value``."""
+        while value in self.views:
+            value = self.views[value]
+        return value
+
+
+def divide(graph: Graph, groups: Sequence[Sequence[Node]]) -> Division:
+    """Returns the division of a graph into ``groups`` of its operators; views may be in none of them.
+
+    The groups hold each other operator once; no group both feeds another one and reads from it.
+    """
+    group_of = {node: n for n, group in enumerate(groups) for node in group}
+    views = {n.output: v for n in graph.nodes if n not in group_of for v in n.given}
+    producers, users = graph.producers(), graph.users()
+    kernels: dict[int, Kernel] = {}
+    taken: set[str] = set()
+    order: list[int] = []
+    waiting: set[int] = set()
+
+    def visit(n: int) -> None:
+        if n in kernels or n in waiting:
+            return
+        waiting.add(n)
+        members = set(groups[n])
+        nodes = tuple([node for node in graph.nodes if node in members]) if len(members) > 1 else tuple(groups[n])
+        made = {v for node in nodes for v in node.outputs}
+        inputs = tuple(dict.fromkeys(v for node in nodes for v in node.given if v not in made))
+        outputs = tuple([v for node in nodes for v in node.outputs if _leaves(v, members, graph, users)])
+        for v in inputs:
+            _visit_producer(v)
+        kernels[n] = Kernel(_name(nodes, taken), nodes, inputs, outputs, frozenset(graph.constants))
+        order.append(n)
+
+    def _visit_producer(v: Value) -> None:
+        while v in views:
+            v = views[v]
+        if v in producers:
+            visit(group_of[producers[v]])
+
+    for n in range(len(groups)):
+        visit(n)
+    return Division(graph, tuple([kernels[n] for n in order]), views)
+
+
+def _leaves(v: Value, members: set[Node], graph: Graph, users: dict[Value, list[Node]]) -> bool:
+    return v in graph.outputs or any(user not in members for user in users.get(v, []))
+
+
+def _name(nodes: Sequence[Node], taken: set[str]) -> str:
+    """Returns a name that says what the kernel computes, such as ``conv2d_add_relu``."""
+    base = "_".join(dict.fromkeys(n.op for n in nodes))[:48].rstrip("_")
+    out, k = base, 0
+    while out in taken:
+        k += 1
+        out = f"{base}_{k}"
+    taken.add(out)
+    return out

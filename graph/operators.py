@@ -1,0 +1,142 @@
+"""This module holds the table of operators: one row each, made of a function of tensor expressions.
+
+The shape and the data type of a result are those of the tensors that the function returns for placeholders, so an
+operator needs no rule of its own for them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .. import te
+from ..te.tensor import Tensor
+from .graph import GraphError, Value, dims
+
+KINDS = ("elementwise", "broadcast", "injective", "reduction", "rows", "anchor", "opaque")
+"""What fusion may do with an operator:
+
+- ``elementwise`` and ``broadcast`` results are computed where they are read, or where their last operand is made;
+- ``injective`` reads each element at another place (transpose, concatenate, slice);
+- ``reduction`` reduces over axes; ``rows`` are several steps over one row (softmax, norms);
+- ``anchor`` is a kernel that others join (products, convolutions, pooling);
+- ``opaque`` stays alone.
+"""
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A row of the table. ``build(*tensors, **attrs)`` returns a tensor or a tuple of tensors; an input that is left
+    out is None. ``defaults`` are the attributes with their values when they are not given."""
+
+    name: str
+    build: Callable[..., Any]
+    kind: str
+    defaults: Mapping[str, Any]
+
+    def tensors(self, inputs: Sequence[Tensor | None], attrs: Mapping[str, Any]) -> tuple[Tensor, ...]:
+        """Returns the results for ``inputs``. GraphError names the operator when they do not fit it."""
+        try:
+            made = self.build(*inputs, **attrs)
+        except (ValueError, TypeError, IndexError) as error:
+            raise GraphError(str(error) if str(error).startswith(self.name) else f"{self.name}: {error}") from error
+        return tuple(made) if isinstance(made, (tuple, list)) else (made,)
+
+
+OPERATORS: dict[str, Operator] = {}
+"""All operators by name."""
+
+
+def register_operator(name: str, build: Callable[..., Any], kind: str = "opaque") -> Operator:
+    """Add an operator, made of a function of te tensors; ``kind`` is one of :data:`KINDS`.
+
+    Parameters of ``build`` with a default that is not None are attributes, and so are those after ``*``. ValueError
+    for a name that is taken.
+
+    >>> from tilewright import te
+    >>> row = register_operator("twice", lambda x: te.compute(x.shape, lambda *i: x(*i) * 2.0), "elementwise")
+    >>> del OPERATORS["twice"]
+    """
+    if name in OPERATORS:
+        raise ValueError(f"there is an operator {name!r} already")
+    if kind not in KINDS:
+        raise ValueError(f"kind={kind!r}; there are {', '.join(KINDS)}")
+    defaults = {
+        p.name: p.default
+        for p in inspect.signature(build).parameters.values()
+        if p.default is not inspect.Parameter.empty and p.name != "name"
+    }
+    OPERATORS[name] = Operator(name, build, kind, defaults)
+    return OPERATORS[name]
+
+
+def operator(name: str) -> Operator:
+    """Returns the row of an operator; GraphError when there is none."""
+    try:
+        return OPERATORS[name]
+    except KeyError:
+        raise GraphError(f"there is no operator {name!r}; register_operator adds one") from None
+
+
+def placeholder_for(value: Value) -> Tensor:
+    """Returns a te placeholder of the value's shape, data type and name."""
+    return te.placeholder(value.shape, value.dtype, value.name)
+
+
+def infer(op: str, inputs: Sequence[Value | None], attrs: Mapping[str, Any]) -> list[tuple[str, tuple[Any, ...]]]:
+    """Returns data type and shape of each result of an operator."""
+    given = [None if v is None else placeholder_for(v) for v in inputs]
+    return [(t.dtype, dims(t.shape)) for t in operator(op).tensors(given, attrs)]
+
+
+def _register(kind: str, names: str, module: Any = te.ops) -> None:
+    for name in names.split():
+        register_operator(name, getattr(module, name), kind)
+
+
+_register(
+    "elementwise",
+    "abs acos acosh asin asinh atan atanh ceil clip cos cosh elu erf exp exp2 expm1 floor gelu hardsigmoid hardswish "
+    "identity leaky_relu log log10 log1p log2 mish negative relu relu6 round rsqrt sigmoid sign silu sin sinh softplus "
+    "sqrt square tan tanh trunc cast logical_not bitwise_not is_nan is_inf",
+)
+_register(
+    "broadcast",
+    "add subtract multiply divide floor_divide floor_mod maximum minimum power equal not_equal less less_equal greater "
+    "greater_equal broadcast_to prelu where logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor "
+    "left_shift right_shift truncate_divide remainder",
+)
+_register("injective", "transpose reshape flatten squeeze expand_dims tile repeat flip strided_slice take one_hot pad "
+          "gather_elements gather_nd triangle scatter_elements")  # fmt: skip
+_register("reduction", "sum prod max min mean argmax argmin cumsum cumprod")
+_register("rows", "softmax log_softmax layer_norm rms_norm group_norm batch_norm")
+_register(
+    "anchor",
+    "matmul dense batch_matmul max_pool1d max_pool2d max_pool3d "
+    "avg_pool1d avg_pool2d avg_pool3d global_avg_pool global_max_pool adaptive_avg_pool1d adaptive_avg_pool2d "
+    "adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d",
+)
+
+
+def _with_bias(convolution: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Returns the convolution with the bias as its third input."""
+
+    def build(data: Tensor, weight: Tensor, bias: Tensor | None = None, **attrs: Any) -> Tensor:
+        return convolution(data, weight, bias=bias, **attrs)
+
+    return build
+
+
+for _name in ("conv1d", "conv2d", "conv3d", "conv2d_transpose", "depthwise_conv2d"):
+    register_operator(_name, _with_bias(getattr(te.ops, _name)), "anchor")
+_register("opaque", "attention resize1d resize2d resize3d")
+register_operator("einsum", lambda *tensors, equation: te.ops.einsum(equation, *tensors), "opaque")
+register_operator("concatenate", lambda *tensors, axis=0: te.ops.concatenate(tensors, axis), "injective")
+register_operator("stack", lambda *tensors, axis=0: te.ops.stack(tensors, axis), "injective")
+register_operator("split", lambda x, sections=1, axis=0: te.ops.split(x, _sections(sections), axis), "injective")
+
+
+def _sections(sections: Any) -> Any:
+    return sections if isinstance(sections, int) else list(sections)

@@ -1,0 +1,77 @@
+"""This module has what passes share: substitution of values, removal of what nothing reads, sizes filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..tir.constants import convert
+from ..tir.expr import Expr, Var
+from ..tir.walk import substitute
+from .graph import Graph, Node, Value, dims
+
+
+def substituted(node: Node, mapping: Mapping[Value, Value]) -> Node:
+    """Returns the operator with other inputs; the same object when none of them is in ``mapping``."""
+    if not any(v in mapping for v in node.given):
+        return node
+    inputs = tuple([v if v is None else mapping.get(v, v) for v in node.inputs])
+    return Node(node.op, inputs, node.outputs, node.attrs)
+
+
+def with_replaced(graph: Graph, nodes: Sequence[Node], mapping: Mapping[Value, Value]) -> Graph:
+    """Returns the graph of ``nodes`` in which ``mapping`` replaces values; chains of replacements are followed."""
+    final: dict[Value, Value] = {}
+    for v in mapping:
+        target = mapping[v]
+        while target in mapping:
+            target = mapping[target]
+        final[v] = target
+    return without_unread(
+        graph.replaced([substituted(n, final) for n in nodes], outputs=tuple([final.get(v, v) for v in graph.outputs]))
+    )
+
+
+def without_unread(graph: Graph) -> Graph:
+    """Returns the graph without operators and constants that no output needs."""
+    needed = set(graph.outputs)
+    kept: list[Node] = []
+    for node in reversed(graph.nodes):
+        if any(v in needed for v in node.outputs):
+            needed.update(node.given)
+            kept.append(node)
+    constants = {v: data for v, data in graph.constants.items() if v in needed}
+    if len(kept) == len(graph.nodes) and len(constants) == len(graph.constants):
+        return graph
+    return graph.replaced(tuple(reversed(kept)), constants=constants)
+
+
+def specialize(graph: Graph, sizes: Mapping[Var, int]) -> Graph:
+    """Returns the graph with numbers in place of symbolic sizes."""
+    numbers = {var: convert(size) for var, size in sizes.items()}
+
+    def filled(value: Any) -> Any:
+        if isinstance(value, Expr):
+            return dims([substitute(value, numbers)])[0]
+        return tuple([filled(v) for v in value]) if isinstance(value, (tuple, list)) else value
+
+    new: dict[Value, Value] = {}
+
+    def of(v: Value) -> Value:
+        if v.is_static:
+            return v
+        if v not in new:
+            new[v] = Value(v.name, v.dtype, dims([filled(d) for d in v.shape]))
+        return new[v]
+
+    nodes = [
+        Node(
+            node.op,
+            tuple([None if v is None else of(v) for v in node.inputs]),
+            tuple([of(v) for v in node.outputs]),
+            {key: filled(value) for key, value in node.attrs.items()},
+        )
+        for node in graph.nodes
+    ]
+    inputs, outputs = tuple([of(v) for v in graph.inputs]), tuple([of(v) for v in graph.outputs])
+    return Graph(graph.name, inputs, outputs, tuple(nodes), graph.constants)

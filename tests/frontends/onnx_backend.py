@@ -1,0 +1,151 @@
+"""Runs ONNX's own node tests against compiled graphs.
+
+``python -m tests.frontends.onnx_backend`` runs all with tensors of the supported types, and prints a table by operator
+(``--markdown FILE`` writes it) and what fails. ``--only TEXT`` runs those whose name contains the text, ``--every N`` each
+N-th.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import signal
+import time
+import warnings
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilewright.driver.model_building import build_graph
+from tilewright.frontends.onnx import from_onnx
+from tilewright.frontends.onnx.call import NeedsConstant
+from tilewright.frontends.onnx.types import DTYPES
+from tilewright.tir.dtype import to_numpy
+
+
+@dataclass
+class Outcome:
+    """The result of one test: ``ok``, ``failed`` with a reason, or ``skipped`` for types that are not supported."""
+
+    name: str
+    operator: str
+    status: str
+    reason: str = ""
+
+
+def cases() -> list[Any]:
+    """Returns ONNX's node tests."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from onnx.backend.test.loader import load_model_tests
+
+        return list(load_model_tests(kind="node"))
+
+
+def imported(model: Any, inputs: list[Any]) -> tuple[Any, list[Any]]:
+    """Returns the graph and the inputs that are left. An input that says shapes or axes is built in as a constant."""
+    names = [i.name for i in model.graph.input]
+    constants: dict[str, Any] = {}
+    while True:
+        try:
+            graph = from_onnx(model, constants=constants)
+        except NeedsConstant as error:
+            small = [n for n in error.inputs if np.asarray(inputs[names.index(n)]).dtype.kind in "iub"]
+            if not small:
+                raise
+            constants.update({n: inputs[names.index(n)] for n in small})
+            continue
+        return graph, [x for name, x in zip(names, inputs, strict=False) if name not in constants]
+
+
+def check(case: Any) -> None:
+    """Raise an error unless the compiled graph computes what the test says."""
+    for inputs, outputs in case.data_sets:
+        graph, given = imported(case.model, list(inputs))
+        typed = [np.asarray(x, to_numpy(v.dtype), order="C") for x, v in zip(given, graph.inputs, strict=True)]
+        made = build_graph(graph)(*typed)
+        for got, want in zip(made if isinstance(made, tuple) else (made,), outputs, strict=False):
+            want = np.asarray(want)
+            assert (got.shape, got.dtype) == (want.shape, want.dtype), (
+                f"{got.dtype}{got.shape}, not {want.dtype}{want.shape}"
+            )
+            if want.dtype.kind == "b":
+                np.testing.assert_array_equal(got, want)
+            else:
+                loose = want.dtype.itemsize == 2 and want.dtype.kind not in "iu"
+                np.testing.assert_allclose(
+                    got.astype(np.float64),
+                    want.astype(np.float64),
+                    rtol=case.rtol,
+                    atol=1e-3 if loose else max(case.atol, 1e-6),
+                )
+
+
+def is_supported(model: Any) -> bool:
+    """Returns whether all inputs and outputs are tensors of types that we have."""
+    items = [*model.graph.input, *model.graph.output]
+    return all(i.type.HasField("tensor_type") and i.type.tensor_type.elem_type in DTYPES for i in items)
+
+
+@contextlib.contextmanager
+def limited(seconds: int) -> Any:
+    """Raise TimeoutError in the block after so many seconds."""
+
+    def stop(*_: Any) -> None:
+        raise TimeoutError(f"took more than {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def outcome(case: Any, seconds: int = 60) -> Outcome:
+    """Returns the outcome of one test."""
+    operator = case.model.graph.node[0].op_type if "_expanded" not in case.name else "(expanded bodies)"
+    if not is_supported(case.model):
+        return Outcome(case.name, operator, "skipped")
+    try:
+        with limited(seconds), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            check(case)
+    except Exception as error:  # whatever it is, it is the reason in the table
+        return Outcome(case.name, operator, "failed", f"{type(error).__name__}: {' '.join(str(error).split())[:160]}")
+    return Outcome(case.name, operator, "ok")
+
+
+def table(outcomes: list[Outcome]) -> str:
+    """Returns the table by operator in Markdown."""
+    ok = Counter(o.operator for o in outcomes if o.status == "ok")
+    run = Counter(o.operator for o in outcomes if o.status != "skipped")
+    rows = [f"| {name} | {ok[name]} | {count} |" for name, count in sorted(run.items())]
+    total = f"{sum(ok.values())} of {sum(run.values())} tests pass ({100 * sum(ok.values()) / max(sum(run.values()), 1):.1f} %)."
+    return "\n".join([total, "", "| operator | pass | of |", "|---|---|---|", *rows]) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.frontends.onnx_backend", description=__doc__)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--markdown", type=Path)
+    given = parser.parse_args()
+    start = time.monotonic()
+    outcomes = [outcome(case) for case in [c for c in cases() if given.only in c.name][:: given.every]]
+    for o in outcomes:
+        if o.status == "failed":
+            print(f"{o.name}: {o.reason}")
+    text = table(outcomes)
+    print(f"{text.splitlines()[0]} {time.monotonic() - start:.0f} s")
+    if given.markdown is not None:
+        given.markdown.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

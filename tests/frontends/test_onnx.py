@@ -1,0 +1,145 @@
+"""ONNX models as graphs, against ONNX's own tests and its reference implementation."""
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx", reason="needs the extra onnx")
+
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+from tilewright.driver.model_building import build_graph  # noqa: E402
+from tilewright.frontends.onnx import OnnxError, UnsupportedOperators, from_onnx, register_onnx_operator  # noqa: E402
+from tilewright.frontends.onnx.table import CONVERTERS  # noqa: E402
+
+from .onnx_backend import cases, outcome  # noqa: E402
+
+
+def model(nodes, inputs, outputs, constants=None, opset=17, **more):
+    """A model; inputs are name: shape, constants name: array."""
+    return helper.make_model(
+        helper.make_graph(
+            nodes,
+            "net",
+            [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in inputs.items()],
+            [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in outputs],
+            [numpy_helper.from_array(np.asarray(a), n) for n, a in (constants or {}).items()],
+        ),
+        opset_imports=[helper.make_opsetid("", opset), *more.get("opsets", [])],
+    )
+
+
+SAMPLE = [c for c in cases()][::40]
+
+
+@pytest.mark.parametrize("case", SAMPLE, ids=[c.name for c in SAMPLE])
+def test_onnx_node_tests(case):
+    found = outcome(case)
+    if found.status == "skipped" or case.name in KNOWN:
+        pytest.skip(found.reason or "types that are not supported")
+    assert found.status == "ok", found.reason
+
+
+KNOWN = {
+    "test_hannwindow_symmetric_expanded",  # Loop
+    "test_resize_downsample_scales_linear_antialias",
+    "test_compress_default_axis",  # the shape depends on the values
+    "test_attention_4d_diff_heads_mask4d_padded_kv",
+    "test_center_crop_pad_pad_expanded",
+}
+"""Tests that are known to fail."""
+
+
+def convolutional(rng):
+    def data(*shape):
+        return rng.standard_normal(shape).astype(np.float32) * np.float32(0.3)
+
+    nodes = [
+        helper.make_node("Conv", ["x", "w1", "b1"], ["c1"], strides=[2, 2], pads=[1, 1, 1, 1]),
+        helper.make_node("BatchNormalization", ["c1", "s", "b", "m", "v"], ["n1"]),
+        helper.make_node("Relu", ["n1"], ["r1"]),
+        helper.make_node("Conv", ["r1", "w2"], ["c2"], group=8, pads=[1, 1, 1, 1]),
+        helper.make_node("Clip", ["c2", "zero", "six"], ["k2"]),
+        helper.make_node("Add", ["k2", "r1"], ["a"]),
+        helper.make_node("MaxPool", ["a"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Shape", ["p"], ["shape"]),
+        helper.make_node("Gather", ["shape", "first"], ["batch"], axis=0),
+        helper.make_node("Concat", ["batch", "rest"], ["target"], axis=0),
+        helper.make_node("Reshape", ["p", "target"], ["f"]),
+        helper.make_node("Gemm", ["f", "w3", "b3"], ["y"], transB=1),
+    ]
+    constants = {
+        "w1": data(8, 3, 3, 3), "b1": data(8), "s": data(8) + 1, "b": data(8), "m": data(8), "v": abs(data(8)) + 1,
+        "w2": data(8, 1, 3, 3), "zero": np.float32(0), "six": np.float32(6), "first": np.array([0]), "rest": np.array([-1]),
+        "w3": data(5, 8 * 16), "b3": data(5),
+    }  # fmt: skip
+    return model(nodes, {"x": [2, 3, 16, 16]}, ["y"], constants)
+
+
+def test_a_network_against_the_reference():
+    rng = np.random.default_rng(0)
+    proto = convolutional(rng)
+    x = rng.standard_normal((2, 3, 16, 16)).astype(np.float32)
+    (want,) = onnx.reference.ReferenceEvaluator(proto).run(None, {"x": x})
+    np.testing.assert_allclose(build_graph(from_onnx(proto))(x), want, rtol=1e-4, atol=1e-5)
+    again = from_onnx(proto.SerializeToString())
+    assert str(again) == str(from_onnx(proto))
+
+
+def test_shapes_that_the_caller_gives():
+    proto = model([helper.make_node("Relu", ["x"], ["y"])], {"x": ["batch", 3]}, ["y"])
+    assert "x: float32[batch, 3]" in str(from_onnx(proto))
+    assert from_onnx(proto, shapes={"x": (4, 3)}).inputs[0].shape == (4, 3)
+
+
+def test_a_file(tmp_path):
+    proto = model([helper.make_node("Exp", ["x"], ["y"])], {"x": [3]}, ["y"])
+    path = tmp_path / "m.onnx"
+    onnx.save(proto, str(path))
+    np.testing.assert_allclose(build_graph(from_onnx(path))(np.zeros(3, np.float32)), 1)
+    with pytest.raises(OnnxError, match="there is no file"):
+        from_onnx(tmp_path / "other.onnx")
+    (tmp_path / "bad.onnx").write_bytes(b"not a model \xff\xfe" * 9)
+    with pytest.raises(OnnxError, match="not a readable ONNX model"):
+        from_onnx(tmp_path / "bad.onnx")
+
+
+def test_all_missing_operators_are_listed_at_once():
+    nodes = [
+        helper.make_node("Foo", ["x"], ["a"], domain="mine", name="first"),
+        helper.make_node("Foo", ["a"], ["b"], domain="mine"),
+        helper.make_node("Bar", ["b"], ["y"], domain="mine"),
+    ]
+    proto = model(nodes, {"x": [3]}, ["y"], opsets=[helper.make_opsetid("mine", 1)])
+    with pytest.raises(UnsupportedOperators, match=r"mine.Foo: 2 \(first: Foo 'first'\); mine.Bar: 1") as error:
+        from_onnx(proto)
+    assert list(error.value.operators) == ["mine.Foo", "mine.Bar"]
+    register_onnx_operator("Foo", lambda c: c.op("add", c.input(0), c.input(0)), domain="mine")
+    register_onnx_operator("Bar", lambda c: c.op("relu", c.input(0)), domain="mine")
+    try:
+        np.testing.assert_array_equal(build_graph(from_onnx(proto))(np.ones(3, np.float32)), [4, 4, 4])
+    finally:
+        del CONVERTERS["mine", "Foo"], CONVERTERS["mine", "Bar"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "problem"),
+    [
+        ([helper.make_node("Relu", ["nothing"], ["y"])], "reads 'nothing', which nothing before it provides"),
+        ([helper.make_node("Relu", ["x"], ["z"])], "the output y is not computed"),
+        ([helper.make_node("Reshape", ["x", "bad"], ["y"])], r"Reshape 'y': reshape: \(3,\) has 3 elements"),
+        ([helper.make_node("MatMul", ["x", "x2"], ["y"])], "MatMul 'y': matmul: the length of the sum differs"),
+        ([helper.make_node("Cast", ["x"], ["y"], to=8)], "the data type string is not supported"),
+    ],
+)
+def test_errors_name_the_node(nodes, problem):
+    proto = model(nodes, {"x": [3], "x2": [4, 5]}, ["y"], {"bad": np.array([2, 2])})
+    with pytest.raises(OnnxError, match=problem):
+        from_onnx(proto)
+
+
+def test_inputs_that_have_to_be_constants():
+    proto = model([helper.make_node("Reshape", ["x", "s"], ["y"])], {"x": [4]}, ["y"])
+    proto.graph.input.append(helper.make_tensor_value_info("s", TensorProto.INT64, [2]))
+    with pytest.raises(OnnxError, match="input 1, s, has to be a constant"):
+        from_onnx(proto)
+    assert from_onnx(proto, constants={"s": np.array([2, 2])}).outputs[0].shape == (2, 2)

@@ -1,0 +1,268 @@
+"""Graphs: text, checks, division into kernels, memory, and the compiled whole against the reference."""
+
+import numpy as np
+import pytest
+
+from tilewright import te
+from tilewright.codegen import compile
+from tilewright.driver.model_building import build_graph
+from tilewright.graph import (
+    Builder,
+    Graph,
+    GraphError,
+    Node,
+    Value,
+    evaluate,
+    fuse,
+    parse,
+    plan_memory,
+    prepare,
+    register_operator,
+    specialize,
+    unfused,
+    verify,
+)
+from tilewright.graph.memory_plan import size_of
+from tilewright.graph.operators import OPERATORS
+
+
+def run(func, *arrays):
+    compile(func)(*arrays)
+
+
+def whole(rng, *shape):
+    """Whole numbers, so that sums of floats are exact."""
+    return rng.integers(-4, 5, shape).astype(np.float32)
+
+
+def network(rng):
+    """A small convolutional network with a branch, a view and a softmax."""
+    b = Builder("net")
+    x = b.input("x", (1, 3, 9, 9))
+    w = b.constant(whole(rng, 8, 3, 3, 3), "w")
+    y = b.op("relu", b.op("conv2d", x, w, b.constant(whole(rng, 8), "bias"), stride=2, padding=1))
+    z = b.op("add", b.op("conv2d", y, b.constant(whole(rng, 8, 8, 1, 1), "v")), y)
+    flat = b.op("reshape", z, shape=(1, 8 * 25))
+    return b.graph([b.op("softmax", b.op("dense", flat, b.constant(whole(rng, 5, 200) / 64, "d"))), z])
+
+
+def test_text_round_trip():
+    graph = network(np.random.default_rng(0))
+    text = str(graph)
+    again = parse(text, {v.name: data for v, data in graph.constants.items()})
+    verify(again)
+    assert str(again) == text
+    assert "conv2d: float32[1, 8, 5, 5] = conv2d(x, w, bias, stride=2, padding=1)" in text
+
+
+def test_text_of_symbols_results_and_attributes():
+    n = te.var("n")
+    b = Builder("net")
+    x = b.input("x", (n, 4))
+    p, q = b.several("split", x, sections=(1,), axis=1)
+    y = b.op("clip", b.op("concatenate", q, p, axis=1), low=-1.0, high=float("inf"))
+    z = b.op("reshape", y, shape=(n * 2, 2))
+    graph = b.graph([z])
+    assert str(parse(str(graph))) == str(graph)
+    assert "reshape: float32[n * 2, 2]" in str(graph)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            "def f(x: float32[2]):\n  y: float32[3] = relu(x)\n  return y",
+            r"line 2: y is float32\[2\], not float32\[3\]",
+        ),
+        ("def f(x: float32[2]):\n  y: float32[2] = reluu(x)\n  return y", "there is no operator 'reluu'"),
+        ("def f(x: float32[2]):\n  y: float32[2] = relu(z)\n  return y", "line 2: z is not defined"),
+        ("def f(x: float32[2]):\n  x: float32[2] = relu(x)\n  return x", "x is defined twice"),
+        ("def f(x):\n  return x", "the input x has no type"),
+        ("def f(x: float32[2]):\n  y: float32[2] = relu(x)", "ends with return"),
+        ("def f(x: float32[2, 3]):\n  y: float32[2, 3] = matmul(x, x)\n  return y", "the length of the sum differs"),
+        (
+            "def f(x: float32[2]):\n  c: float32[9, 9] = constant()\n  return c",
+            "the data of the constant c is not given",
+        ),
+        ("while True: pass", "a graph is one function"),
+        ("def f(", "this is not a graph"),
+    ],
+)
+def test_what_is_no_graph_is_refused(text, problem):
+    with pytest.raises(GraphError, match=problem):
+        parse(text)
+
+
+def test_the_verifier_finds_what_is_wrong():
+    x, y = Value("x", "float32", (2,)), Value("y", "float32", (2,))
+    relu = Node("relu", (x,), (y,))
+    verify(Graph("f", (x,), (y,), (relu,)))
+    broken = {
+        "reads x, which nothing before it provides": Graph("f", (), (y,), (relu,)),
+        "is not provided": Graph("f", (x,), (y,), ()),
+        "is provided twice": Graph("f", (x,), (y,), (relu, relu)),
+        r"gives float32\[2\], not float32\[3\]": Graph(
+            "f", (x,), (), (Node("relu", (x,), (Value("z", "float32", (3,)),)),)
+        ),
+        "the name 'x' is taken": Graph("f", (x,), (), (Node("relu", (x,), (Value("x", "float32", (2,)),)),)),
+        "the data of": Graph("f", (), (), (), {x: np.zeros(3, np.float32)}),
+    }
+    for problem, graph in broken.items():
+        with pytest.raises(GraphError, match=problem):
+            verify(graph)
+
+
+def test_operators_of_users():
+    register_operator("twice", lambda x, by=2.0: te.compute(x.shape, lambda *i: x(*i) * by, "twice"), "elementwise")
+    try:
+        b = Builder()
+        graph = b.graph([b.op("twice", b.input("x", (3,)), by=3.0)])
+        np.testing.assert_array_equal(evaluate(graph, np.ones(3, np.float32))[0], [3, 3, 3])
+        with pytest.raises(ValueError, match="already"):
+            register_operator("twice", lambda x: x)
+    finally:
+        del OPERATORS["twice"]
+    with pytest.raises(ValueError, match="kind='odd'"):
+        register_operator("other", lambda x: x, "odd")
+
+
+def test_fusion_joins_epilogues_and_leaves_views_out():
+    division = fuse(network(np.random.default_rng(0)))
+    assert [k.name for k in division.kernels] == ["conv2d_relu", "conv2d_add", "dense", "softmax"]
+    assert len(division.views) == 1
+
+
+def test_no_kernel_waits_for_itself():
+    """The sum may join one of the products only where the other one is not computed from it."""
+    b = Builder()
+    x, w = b.input("x", (4, 4)), b.constant(np.eye(4, dtype=np.float32))
+    p = b.op("matmul", x, w)
+    q = b.op("matmul", b.op("relu", p), w)
+    graph = b.graph([b.op("add", p, q)])
+    names = [k.name for k in fuse(graph).kernels]
+    assert sorted(names) in (
+        ["matmul", "matmul_add", "relu"],
+        ["matmul_add", "matmul_relu"],
+        ["matmul", "matmul_add", "matmul_relu"],
+    )
+    x = np.arange(16, dtype=np.float32).reshape(4, 4)
+    np.testing.assert_array_equal(build_graph(graph)(x), x + np.maximum(x, 0))
+
+
+def test_results_alive_together_do_not_overlap():
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        graph = random_graph(rng)
+        for division in (fuse(graph), unfused(graph)):
+            plan = plan_memory(division)
+            items = [(at, at + size_of(v), *plan.lifetimes[v]) for v, at in plan.offsets.items()]
+            for k, (a, b, first, last) in enumerate(items):
+                assert b <= plan.size and a % 64 == 0
+                for c, d, begin, end in items[k + 1 :]:
+                    assert b <= c or d <= a or last < begin or end < first
+            assert "bytes in all" in plan.describe()
+
+
+def random_graph(rng, size=10):
+    """Random operators on matrices, of which some are read several times."""
+    b = Builder("net")
+    m, n = int(rng.integers(1, 8)), int(rng.integers(1, 8))
+    values = [b.input("x", (m, n)), b.input("y", (m, n))]
+    square = b.constant(whole(rng, n, n), "w")
+    for _ in range(size):
+        v = values[int(rng.integers(len(values)))]
+        o = values[int(rng.integers(len(values)))]
+        kind = int(rng.integers(9))
+        if kind == 0:
+            made = b.op("matmul", b.op("clip", v, low=-4.0, high=4.0), square)
+        elif kind == 1:
+            made = b.op("add", v, o)
+        elif kind == 2:
+            made = b.op("maximum", v, b.op("sum", o, axis=1, keepdims=True))
+        elif kind == 3:
+            made = b.op("transpose", b.op("transpose", v))
+        elif kind == 4:
+            made = b.op("reshape", b.op("relu", b.op("reshape", v, shape=(m * n,))), shape=(m, n))
+        elif kind == 5:
+            made = b.op("concatenate", *b.several("split", v, sections=(n // 2,), axis=1)[::-1], axis=1) if n > 1 else v
+        elif kind == 6:
+            made = b.op("subtract", v, b.op("max", v, axis=0, keepdims=True))
+        elif kind == 7:
+            made = b.op("minimum", b.op("abs", v), b.constant(7.0))
+        else:
+            made = b.op("multiply", b.op("sign", v), b.constant(2.0))
+        values.append(made)
+    picked = [values[int(k)] for k in rng.integers(0, len(values), 2)]
+    return b.graph([values[-1], *picked])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_graphs_compute_the_same_in_any_division(seed):
+    rng = np.random.default_rng(seed)
+    graph = random_graph(rng)
+    inputs = [whole(rng, *v.shape) for v in graph.inputs]
+    want = evaluate(graph, *inputs)
+    for got, expected in zip(build_graph(graph)(*inputs), want, strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_a_network_against_the_reference():
+    rng = np.random.default_rng(2)
+    graph = network(rng)
+    x = whole(rng, 1, 3, 9, 9)
+    want = evaluate(graph, x, run=run)
+    model = build_graph(graph)
+    got = model(x)
+    np.testing.assert_array_equal(got[1], want[1])
+    np.testing.assert_allclose(got[0], want[0], rtol=1e-5, atol=1e-7)
+    mine = np.empty((1, 5), np.float32), np.empty((1, 8, 5, 5), np.float32)
+    assert model(x, out=mine)[0] is mine[0]
+    np.testing.assert_array_equal(mine[1], want[1])
+    np.testing.assert_array_equal(model.copy()(x)[1], want[1])
+    with pytest.raises(TypeError, match="takes 1 inputs"):
+        model(x, x)
+
+
+def test_equal_kernels_are_built_once():
+    b = Builder()
+    x = b.input("x", (8, 8))
+    for k in range(4):
+        x = b.op("relu", b.op("matmul", x, b.constant(np.eye(8, dtype=np.float32) * (k + 1))))
+    model = build_graph(b.graph([x]))
+    assert len(model.origins) == 1
+    np.testing.assert_array_equal(model(np.eye(8, dtype=np.float32)), np.eye(8) * 24)
+
+
+def test_outputs_that_are_inputs_constants_or_given_twice():
+    b = Builder()
+    x, c = b.input("x", (3,)), b.constant(np.arange(3, dtype=np.float32))
+    y = b.op("relu", x)
+    graph = b.graph([y, x, c, y, b.op("reshape", x, shape=(3, 1))])
+    x = np.array([-1, 2, -3], np.float32)
+    got = build_graph(graph)(x)
+    for a, want in zip(got, ([0, 2, 0], x, [0, 1, 2], [0, 2, 0], x[:, None]), strict=True):
+        np.testing.assert_array_equal(a, want)
+
+
+def test_sizes_filled_in():
+    n = te.var("n")
+    b = Builder()
+    x = b.input("x", (n, 3))
+    graph = b.graph([b.op("sum", b.op("reshape", x, shape=(n * 3,)), axis=0)])
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+    assert evaluate(graph, x)[0] == 66
+    assert specialize(graph, {n: 4}).inputs[0].shape == (4, 3)
+    assert build_graph(specialize(graph, {n: 4}))(x) == 66
+    with pytest.raises(GraphError, match="the input x"):
+        evaluate(graph, x[:, :2])
+
+
+def test_passes_are_shown_and_remove_what_is_equal_or_unread():
+    b = Builder()
+    x = b.input("x", (3,))
+    b.op("exp", x)
+    y = b.op("add", b.op("relu", x), b.op("relu", x))
+    shown = []
+    after = prepare(b.graph([b.op("add", y, b.constant(1.0))]), show=lambda name, graph: shown.append(name))
+    assert [n.op for n in after.nodes] == ["relu", "add", "add"]
+    assert shown[0] == "merge_equal"
