@@ -1,14 +1,14 @@
 """Recipes are schedule functions with named parameters, one for each kind of kernel.
 
 The tuner's rules call them with the decisions of a candidate, kernels scheduled by hand with numbers of their own.
-``tiled_product``: reductions in register tiles. ``dot_product``: tiles by dot-product instructions. ``matrix_unit``:
+``tiled_product``: reductions in register tiles. ``dot_product``: tiles by dot-product instructions. ``matrix_unit_product``:
 products by a matrix unit. ``row_sweep``: reductions along rows with what depends on them. ``panels``: operands packed into panels, and padded. ``loop_steps``: the steps that several
 recipes take.
 """
 
 from .dot_product import DotInstruction, dot_tile
 from .loop_steps import arrange, finish_tile, loops_within
-from .matrix_unit import TILE, UnitTiles, matrix_unit_product, steps_of
+from .matrix_unit_product import TILE, UnitTiles, matrix_unit_product, steps_of
 from .panels import Panels, inline_padding, pack, pad_product
 from .row_sweep import RowSweep, by_lanes, sweep_rows
 from .tiled_product import TileNest, tiled_product

@@ -1,6 +1,6 @@
 """This rule schedules products of int8 into int32 on machines with a matrix unit (AMX).
 
-The recipe is :mod:`..recipes.matrix_unit`.
+The recipe is :mod:`..recipes.matrix_unit_product`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..cost.cost_features import Costs
 from ..cost.machine_model import MachineModel, worth_threads
 from ..product_roles import Dot, dot_roles
 from ..program import BlockInfo, Program
-from ..recipes.matrix_unit import TILE, TILE_BYTES, UnitTiles, matrix_unit_product
+from ..recipes.matrix_unit_product import TILE, TILE_BYTES, UnitTiles, matrix_unit_product
 from ..sketch_part import Decision, Part
 from .schedule_rule import Group, ScheduleRule, register_rule
 
