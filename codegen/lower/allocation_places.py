@@ -22,66 +22,74 @@ def allocation_places(func: PrimFunc) -> Mapping[Node, list[Buffer]]:
     result must be kept between iterations. An access below a ``while`` counts as an access at that loop, because an
     iteration may read what the one before left in memory; buffers that belong to a block in the loop are not concerned.
     """
-    allocated = [b for realize in blocks_of(func) for b in realize.block.alloc_buffers]
-    wanted = set(allocated)
-    pointers = {b.data: b for b in allocated}
-    common: dict[Buffer, tuple[Node, ...]] = {}
-    aliases: dict[Buffer, Buffer] = {}
-    homes: dict[Buffer, int] = {}  # the depth of the blocks that allocate
-
-    def record(buffer: Buffer, path: tuple[Node, ...]) -> None:
-        buffer = aliases.get(buffer, buffer)
-        if buffer not in wanted:
-            return
-        depth = homes.get(buffer, 0)
-        path = path[: next((n for n in range(depth, len(path)) if isinstance(path[n], While)), len(path))]
-        if buffer not in common:
-            common[buffer] = path
-            return
-        old = common[buffer]
-        n = 0
-        while n < min(len(old), len(path)) and old[n] is path[n]:
-            n += 1
-        common[buffer] = old[:n]
-
-    def visit(node: Node, path: tuple[Node, ...], barrier: int) -> None:
-        """``path`` holds the statements from the root; ``barrier`` says how many of them may enclose the allocation of
-        a written buffer."""
-        if isinstance(node, BlockRealize):
-            carried: set[Var] = set()
-            for iv, value in zip(node.block.iter_vars, node.iter_values, strict=True):
-                if iv.kind != IterVar.SPATIAL:
-                    carried |= vars_in(value)
-            for n, above in enumerate(path):
-                if isinstance(above, For) and above.loop_var in carried:
-                    barrier = min(barrier, n)
-            for m in node.block.match_buffers:
-                aliases[m.buffer] = aliases.get(m.source.buffer, m.source.buffer)
-                record(m.source.buffer, path[:barrier])
-            matched = [e for m in node.block.match_buffers for r in m.source.region for e in (r.min, r.extent)]
-            for e in (*node.iter_values, node.predicate, *matched):
-                visit(e, path, barrier)
-            homes.update(dict.fromkeys(node.block.alloc_buffers, len(path)))
-            path = (*path, node)
-            for part in (node.block.init, node.block.body):
-                if part is not None:
-                    visit(part, path, barrier)
-            return
-        if isinstance(node, BufferStore):
-            record(node.buffer, path[:barrier])
-        elif isinstance(node, BufferLoad):
-            record(node.buffer, path)
-        elif isinstance(node, Var) and node in pointers:
-            record(pointers[node], path[:barrier])
-        elif isinstance(node, Stmt):
-            path = (*path, node)
-        for child in node.children():
-            visit(child, path, barrier)
-
-    visit(func.body, (), _NO_BARRIER)
+    walk = _Walk(func)
+    walk.visit(func.body, (), _NO_BARRIER)
     places: dict[Node, list[Buffer]] = {}
-    for buffer in allocated:
-        path = common.get(buffer)
+    for buffer in walk.pointers.values():
+        path = walk.common.get(buffer)
         if path is not None:
             places.setdefault(path[-1] if path else func.body, []).append(buffer)
     return places
+
+
+class _Walk:
+    """The walk that finds the statements which hold all accesses of a buffer, outermost first (``common``).
+
+    ``aliases``: the buffers behind matched ones; ``homes``: how many statements stand around the block that allocates.
+    """
+
+    def __init__(self, func: PrimFunc) -> None:
+        self.pointers = {b.data: b for realize in blocks_of(func) for b in realize.block.alloc_buffers}
+        self.common: dict[Buffer, tuple[Node, ...]] = {}
+        self.aliases: dict[Buffer, Buffer] = {}
+        self.homes: dict[Buffer, int] = {}
+
+    def visit(self, node: Node, path: tuple[Node, ...], barrier: int) -> None:
+        """Record the accesses below ``node``.
+
+        ``path`` holds the statements from the root; ``barrier`` says how many of them may enclose the allocation of a
+        written buffer.
+        """
+        if isinstance(node, BlockRealize):
+            self.block(node, path, barrier)
+            return
+        if isinstance(node, (BufferLoad, BufferStore)):
+            self.record(node.buffer, path if isinstance(node, BufferLoad) else path[:barrier])
+        elif isinstance(node, Var) and node in self.pointers:
+            self.record(self.pointers[node], path[:barrier])
+        elif isinstance(node, Stmt):
+            path = (*path, node)
+        for child in node.children():
+            self.visit(child, path, barrier)
+
+    def block(self, node: BlockRealize, path: tuple[Node, ...], barrier: int) -> None:
+        block = node.block
+        carried: set[Var] = set()
+        for iv, value in zip(block.iter_vars, node.iter_values, strict=True):
+            if iv.kind != IterVar.SPATIAL:
+                carried |= vars_in(value)
+        reducing = (n for n, above in enumerate(path) if isinstance(above, For) and above.loop_var in carried)
+        barrier = min(barrier, next(reducing, barrier))
+        for m in block.match_buffers:
+            self.aliases[m.buffer] = self.aliases.get(m.source.buffer, m.source.buffer)
+            self.record(m.source.buffer, path[:barrier])
+        matched = [e for m in block.match_buffers for r in m.source.region for e in (r.min, r.extent)]
+        for e in (*node.iter_values, node.predicate, *matched):
+            self.visit(e, path, barrier)
+        self.homes.update(dict.fromkeys(block.alloc_buffers, len(path)))
+        for part in (block.init, block.body):
+            if part is not None:
+                self.visit(part, (*path, node), barrier)
+
+    def record(self, buffer: Buffer, path: tuple[Node, ...]) -> None:
+        """Keep of the path of a buffer what holds this access, too."""
+        buffer = self.aliases.get(buffer, buffer)
+        if self.pointers.get(buffer.data) is not buffer:
+            return
+        repeats = (n for n in range(self.homes.get(buffer, 0), len(path)) if isinstance(path[n], While))
+        path = path[: next(repeats, len(path))]
+        old = self.common.get(buffer, path)
+        n = 0
+        while n < min(len(old), len(path)) and old[n] is path[n]:
+            n += 1
+        self.common[buffer] = old[:n]

@@ -6,7 +6,7 @@ from ...tir.arith import Analyzer
 from ...tir.conditions import negate
 from ...tir.constants import const
 from ...tir.dtype import DType
-from ...tir.expr import EQ, GE, GT, LE, LT, NE, And, Broadcast, Call, Cast, CmpOp, Expr, IntImm, Not, Ramp
+from ...tir.expr import GE, GT, LE, LT, And, Broadcast, Call, Cast, CmpOp, Expr, IntImm, Not, Ramp
 from .lanes import first_and_last_lane, widen
 
 
@@ -24,23 +24,20 @@ def all_lanes(mask: Expr, analyzer: Analyzer) -> bool | None:
     """Returns True when a condition holds in all lanes, False when it holds in none, else None."""
     if isinstance(mask, And):
         a, b = all_lanes(mask.a, analyzer), all_lanes(mask.b, analyzer)
-        if a is False or b is False:
-            return False
-        return True if a and b else None
-    if isinstance(mask, Broadcast):
-        return all_lanes(mask.value, analyzer)
-    if isinstance(mask, IntImm):
-        return bool(mask.value)
-    if not isinstance(mask, CmpOp) or isinstance(mask, (EQ, NE)):
-        return None
+        return False if a is False or b is False else True if a and b else None
+    if isinstance(mask, (Broadcast, IntImm)):
+        return all_lanes(mask.value, analyzer) if isinstance(mask, Broadcast) else bool(mask.value)
+    return _comparison(mask, analyzer) if isinstance(mask, (LT, LE, GT, GE)) else None
+
+
+def _comparison(mask: CmpOp, analyzer: Analyzer) -> bool | None:
+    """Returns :func:`all_lanes` of a comparison from its first and its last lane, where the lanes are evenly spaced."""
     a_ends, b_ends = first_and_last_lane(mask.a), first_and_last_lane(mask.b)
     if a_ends is None or b_ends is None:
         return None
     corners = [analyzer.simplify(type(mask)(a, b)) for a, b in zip(a_ends, b_ends, strict=True)]
-    if not all(isinstance(c, IntImm) for c in corners):
-        return None
-    first, last = (bool(c.value) for c in corners)  # type: ignore[attr-defined]
-    return first if first is last else None
+    known = [bool(c.value) for c in corners if isinstance(c, IntImm)]
+    return known[0] if len(known) == 2 and known[0] is known[1] else None
 
 
 def any_lane(mask: Expr, analyzer: Analyzer) -> Expr:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from ...tir.dtype import DType
-from ...tir.expr import BufferLoad, Call, Cast, Expr, FloatImm, IntImm, Var
+from ...tir.expr import BufferLoad, Call, Cast, FloatImm, IntImm, Var
 from ...tir.function import PrimFunc
 from ...tir.stmt import Allocate, AttrStmt, Block, BlockRealize, BufferStore, For, IfThenElse
 from ...tir.walk import distinct
@@ -26,42 +26,40 @@ def contents(func: PrimFunc) -> set[Content]:
     for n in distinct(func.body):
         kind = type(n)
         found.add(kind)
-        if isinstance(n, Expr):
-            _add_expression(n, found)
-        elif kind is For:
-            found.add(n.kind)  # type: ignore[attr-defined]
-            found.update(n.annotations)  # type: ignore[attr-defined]
-        elif kind is AttrStmt:
-            found.add(n.attr_key)  # type: ignore[attr-defined]
-        elif isinstance(n, Block):
-            found.update(n.annotations)
-            if n.init is not None:
-                found.add(INIT)
-            if n.alloc_buffers:
-                found.add(Allocate)
-        elif isinstance(n, BlockRealize):
-            if not (isinstance(n.predicate, IntImm) and n.predicate.value):
-                found.add(IfThenElse)
-        elif isinstance(n, BufferStore) and n.predicate is not None:
-            found.add(MASK)
+        words = _WORDS.get(kind)
+        if words is not None:
+            found.update(words(n))
     return found
 
 
-def _add_expression(n: Expr, found: set[Content]) -> None:
-    if isinstance(n, (Var, FloatImm, Cast)):
-        if _is_half(n.dtype):
-            found.add(HALF)
-    elif isinstance(n, Call):
-        found.add(n.op)
-        if _is_half(n.dtype):
-            found.add(HALF)
-    elif isinstance(n, BufferLoad):
-        if _is_half(n.buffer.dtype):
-            found.add(HALF)
-        if n.predicate is not None:
-            found.add(MASK)
+def _of_value(n: Any) -> Iterable[Content]:
+    return (HALF,) if n.dtype.is_float and n.dtype.bits == 16 else ()
 
 
-@lru_cache(maxsize=256)
-def _is_half(dtype: DType) -> bool:
-    return dtype.is_float and dtype.bits == 16
+def _of_access(n: BufferLoad | BufferStore) -> Iterable[Content]:
+    if n.predicate is not None:
+        yield MASK
+    if isinstance(n, BufferLoad):
+        yield from _of_value(n.buffer)
+
+
+def _of_block(n: Block) -> Iterable[Content]:
+    yield from n.annotations
+    if n.init is not None:
+        yield INIT
+    if n.alloc_buffers:
+        yield Allocate
+
+
+_WORDS: dict[type, Callable[[Any], Iterable[Content]]] = {
+    AttrStmt: lambda n: (n.attr_key,),
+    Block: _of_block,
+    BlockRealize: lambda n: () if isinstance(n.predicate, IntImm) and n.predicate.value else (IfThenElse,),
+    BufferLoad: _of_access,
+    BufferStore: _of_access,
+    Call: lambda n: (n.op, *_of_value(n)),
+    Cast: _of_value,
+    FloatImm: _of_value,
+    For: lambda n: (n.kind, *n.annotations),
+    Var: _of_value,
+}
