@@ -29,13 +29,12 @@ from ...tir.expr import (
     Var,
 )
 from ...tir.function import PrimFunc
+from ...tir.intrinsics import OPERATIONS
 from ...tir.rounding import round_float
 from ...tir.stmt import BufferStore, LetStmt
 from ...tir.walk import pre_order
 
-_EXACT = frozenset(
-    f"tir.{name}" for name in ("ceil", "copysign", "fabs", "floor", "lookup", "nearbyint", "round", "trunc")
-)
+_EXACT = frozenset(op for op, row in OPERATIONS.items() if row.exact)
 """Operations whose result is representable when the operands are."""
 _AS_STORED = ("tir.dot2_bf16", "tir.tile_dot2_bf16", "tir.tile_store", "tir.reinterpret")
 """Operations that take their half-width operands as memory holds them."""

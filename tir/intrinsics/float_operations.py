@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,14 @@ def _function_of_two(
 
 def _rounding(name: str, meaning: str, evaluate: Callable[[Any], Any], c_name: str) -> Operation:
     return Operation(
-        name, ("x",), f"{meaning}; an integer is left as it is", floats, _as_whole, in_float64(evaluate), c_name=c_name
+        name,
+        ("x",),
+        f"{meaning}; an integer is left as it is",
+        floats,
+        _as_whole,
+        in_float64(evaluate),
+        c_name=c_name,
+        exact=True,
     )
 
 
@@ -101,7 +109,7 @@ sigmoid = Operation(
 )  # fmt: skip
 pow_ = _function_of_two("pow", "x y", "x to the power y", np.power, 60)
 fmod = _function_of_two("fmod", "x y", "the remainder of x / y, with the sign of x", np.fmod)
-copysign = _function_of_two("copysign", "x y", "x with the sign of y", np.copysign)
+copysign = replace(_function_of_two("copysign", "x y", "x with the sign of y", np.copysign), exact=True)
 atan2 = _function_of_two("atan2", "y x", "the angle of the point (x, y)", np.arctan2, 40)
 hypot = _function_of_two("hypot", "x y", "the length of (x, y)", np.hypot)
 floor = _rounding("floor", "the largest whole number not above x", np.floor, "floor")
@@ -124,7 +132,7 @@ lookup = Operation(
     "lookup", ("number", "*values"),
     "values[number % len(values)]; the values are 2, 4, 8 … constants, all float32 or all float64, and the number is an "
     "int32 with as many lanes as the result",
-    table_element, evaluate=table_lookup, lanes=Lanes.FIRST,
+    table_element, evaluate=table_lookup, lanes=Lanes.FIRST, exact=True,
 )  # fmt: skip
 
 
@@ -155,7 +163,7 @@ def _as_magnitude(args: Sequence[Any]) -> Sequence[Expr] | Expr:
 
 fabs = Operation(
     "fabs", ("x",), "the absolute value of a float; an integer's is an integer", floats, _as_magnitude,
-    in_float64(np.abs), c_name="fabs",
+    in_float64(np.abs), c_name="fabs", exact=True,
 )  # fmt: skip
 
 

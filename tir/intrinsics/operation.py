@@ -56,7 +56,7 @@ class Operation:
     converts what the caller gives, and may return another expression altogether. ``evaluate`` is the meaning on NumPy
     values; the interpreter itself evaluates operations without one. ``flops`` is what :mod:`..cost` counts,
     ``instructions`` the approximate number of vector instructions in float32, and ``c_name`` the function of C's
-    mathematical library, without the ``f`` of float.
+    mathematical library, without the ``f`` of float. ``exact``: of floats, the result is a number of their type.
     """
 
     name: str
@@ -71,6 +71,7 @@ class Operation:
     flops: int = 1
     instructions: int = 1
     c_name: str = ""
+    exact: bool = False
     op: str = field(init=False)
     """The name in a :class:`Call`."""
     count: int | None = field(init=False)
