@@ -11,7 +11,7 @@ from ..index_types import INDEX_TYPES
 from ..ranges import Range
 from .analyzer import Analyzer
 from .normal_form.floor_division import floordiv, join_splits, minimum
-from .normal_form.polynomial import ONE, Poly, add, mul, scale
+from .normal_form.polynomial import ONE, Poly, add, constant, mul, scale
 
 Ends = tuple[Expr, Expr]
 """The least and the greatest value, both included, where they may be symbolic."""
@@ -230,5 +230,5 @@ class _Intervals:
             )
         lo, hi = an.atom_bound(a)
         if lo is not None and hi is not None and atom.kind == "opaque":
-            return ({ONE: lo} if lo else {}), ({ONE: hi} if hi else {})
+            return constant(lo), constant(hi)
         return None

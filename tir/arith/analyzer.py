@@ -19,7 +19,7 @@ from .compare import compare, holds
 from .normal_form.canonical import Canonical
 from .normal_form.floor_division import join_splits
 from .normal_form.interval import EVERYTHING, Interval
-from .normal_form.polynomial import ONE, Poly, add, const_of, scale
+from .normal_form.polynomial import ONE, Poly, add, const_of, constant, scale
 from .rewrite_rules import RULES
 from .smt import proves
 
@@ -56,7 +56,12 @@ class Analyzer(Canonical):
             return
         data = False
         if isinstance(value, tuple):
-            lo, hi = [None if x is None else self.poly(convert(x, var.dtype)) for x in value]
+            lo, hi = [
+                x if x is None else constant(x) if type(x) is int else self.poly(convert(x, var.dtype)) for x in value
+            ]
+        elif isinstance(value, Range) and type(value.min) is IntImm and type(value.extent) is IntImm:
+            first = value.min.value
+            lo, hi = constant(first), constant(first + value.extent.value - 1)
         elif isinstance(value, Range):
             lo = self.poly(value.min)
             hi = add(add(lo, self.poly(value.extent)), {ONE: -1})
@@ -84,7 +89,7 @@ class Analyzer(Canonical):
         compared with a later load from the same place.
         """
         ends = (None, None) if p is None else self.bound(p)
-        return tuple([None if e is None else {ONE: e} if e else {} for e in ends])  # type: ignore[return-value]
+        return tuple([None if e is None else constant(e) for e in ends])  # type: ignore[return-value]
 
     def _forget(self) -> None:
         self._poly_memo, self._simp_memo, self._bounds = {}, {}, {}

@@ -9,7 +9,7 @@ from ..equal import same
 from ..expr import EQ, GE, GT, LE, LT, NE, CmpOp, Expr, IntImm
 from .normal_form.canonical import Canonical
 from .normal_form.floor_division import join_splits
-from .normal_form.polynomial import ONE, Poly, add, const_of, scale
+from .normal_form.polynomial import ONE, Poly, add, const_of, constant, scale
 
 
 def compare(an: Canonical, e: CmpOp) -> Expr:
@@ -90,7 +90,7 @@ def _without_quotient(an: Canonical, t: type, p: Poly, q: Poly) -> tuple[Poly, P
             if atom is not None and atom.kind == "split" and atom.args[2] is None:
                 x, c, _ = atom.args
                 limit = k * c if up is (side is p) else k * c + c - 1
-                end = {ONE: limit} if limit else {}
+                end = constant(limit)
                 return (x, end) if side is p else (end, x)
     return None
 
@@ -103,43 +103,43 @@ def _balance(t: type, p: Poly, q: Poly) -> tuple[Poly, Poly]:
         diff = add(p, q, -1)
         left = {m: c for m, c in diff.items() if m and c > 0}
         right = {m: -c for m, c in diff.items() if m and c < 0}
-        constant = diff.get(ONE, 0)
+        offset = diff.get(ONE, 0)
     elif kp and len(p) > 1:
         left, right = {m: c for m, c in p.items() if m}, {m: c for m, c in q.items() if m}
-        constant = kp - kq
+        offset = kp - kq
         common = [ONE]
     elif kp and kq:
         return p, q
     else:
         left, right = {m: c for m, c in p.items() if m}, {m: c for m, c in q.items() if m}
-        constant = kp - kq
+        offset = kp - kq
         if not left:  # c < x keeps its sides
             g = _gcd(right)
-            return ({ONE: constant} if constant else {}, right) if g == 1 else (p, q)
+            return (constant(offset), right) if g == 1 else (p, q)
     g = _gcd({**left, **{(*m, -1): c for m, c in right.items()}})
     if g > 1:
         if t in (EQ, NE):
-            if constant % g:
+            if offset % g:
                 g = 1
-            scaled = constant // g
+            scaled = offset // g
         elif t is LT:  # g*x + k < 0 is x + floor(k / g) < 0
-            scaled = constant // g
+            scaled = offset // g
         elif t is LE:  # g*x + k <= 0 is x + ceil(k / g) <= 0
-            scaled = -(-constant // g)
+            scaled = -(-offset // g)
         elif t is GT:
-            scaled = -(-constant // g)
+            scaled = -(-offset // g)
         else:
-            scaled = constant // g
+            scaled = offset // g
         left = {m: c // g for m, c in left.items()}
         right = {m: c // g for m, c in right.items()}
-        constant = scaled
+        offset = scaled
     elif not common:
         return p, q
-    if constant:
+    if offset:
         if right and not left:
-            left[ONE] = constant
+            left[ONE] = offset
         else:
-            right[ONE] = -constant
+            right[ONE] = -offset
     return left, right
 
 

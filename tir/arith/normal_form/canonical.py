@@ -40,7 +40,7 @@ from ...walk import substitute, uses_var
 from .facts import Facts
 from .floor_division import floordiv, floormod, join_splits, minimum
 from .interval import Interval, interval_of
-from .polynomial import ONE, Poly, add, const_of, mul, poly_key, scale
+from .polynomial import ONE, Poly, add, const_of, constant, mul, poly_key, scale
 
 
 class Canonical(Facts):
@@ -74,7 +74,7 @@ class Canonical(Facts):
     def poly(self, e: Expr) -> Poly:
         """Return the normal form of an int32 or int64 scalar."""
         if type(e) is IntImm:
-            return {ONE: e.value} if e.value else {}
+            return constant(e.value)
         known = self._poly_memo.get(id(e))
         if known is not None:
             return known[1]
@@ -92,7 +92,7 @@ class Canonical(Facts):
         a = self.var_atom(e)
         lo, hi = self.atom_bound(a)
         if lo is not None and lo == hi:
-            return {ONE: lo} if lo else {}
+            return constant(lo)
         return {(a,): 1}
 
     def _add(self, e: Add) -> Poly:
@@ -111,7 +111,7 @@ class Canonical(Facts):
         """Return the result for two constants, which wraps around if they are data."""
         made = make_binary(type(e), *[IntImm(c.get(ONE, 0), e.dtype) for c in (p, q)])
         assert isinstance(made, IntImm)
-        return {ONE: made.value} if made.value else {}
+        return constant(made.value)
 
     def _operands(self, e: BinaryOp) -> tuple[Poly, Poly] | None:
         """Return both normal forms when the machine's values are the mathematical ones, else None."""
@@ -148,7 +148,7 @@ class Canonical(Facts):
         if a is not None and b is not None:
             quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
             value = quotient if type(e) is TruncDiv else a - quotient * b
-            return {ONE: value} if value else {}
+            return constant(value)
         return self._opaque(e)
 
     def _extreme(self, e: Min | Max) -> Poly:
@@ -192,7 +192,7 @@ class Canonical(Facts):
         p = self.poly(e.value)
         k = const_of(p)
         if k is not None and Interval(k, k).fits(e.dtype):
-            return {ONE: k} if k else {}
+            return constant(k)
         if self.fits(p, e):
             return p
         value = self.simp(e.value)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from math import gcd
 
 from .interval import EVERYTHING, Interval, interval_of
-from .polynomial import ONE, Atom, AtomTable, Mono, Poly, add, const_of, mul, scale
+from .polynomial import ONE, Atom, AtomTable, Mono, Poly, add, const_of, constant, mul, scale
 
 _NATURAL = Interval(0, None)
 
@@ -144,7 +144,7 @@ class Facts(AtomTable):
                 if apart is not None:
                     times = min(p[a], -p[b])
                     end = -(-apart // lower) if up else apart // lower
-                    return add(add(p, {a: times, b: -times}, -1), {ONE: times * end} if end else {})
+                    return add(add(p, {a: times, b: -times}, -1), constant(times * end))
         return None
 
     def _bound_quotient(self, p: Poly, facts: tuple[Poly, ...]) -> Poly | None:
@@ -157,7 +157,7 @@ class Facts(AtomTable):
             for f in facts:
                 k = const_of(add(inner, f, -1 if factor > 0 else 1))  # x <= k, or x >= k
                 if k is not None:
-                    return add(add(p, {m: factor}, -1), {ONE: factor * (k // lower)} if k // lower else {})
+                    return add(add(p, {m: factor}, -1), constant(factor * (k // lower)))
         return None
 
     def _without_quotient_factor(self, p: Poly) -> Poly | None:

@@ -19,7 +19,7 @@ from math import gcd
 
 from ...dtype import DType
 from .facts import Facts
-from .polynomial import ONE, Mono, Poly, add, const_of, mul, scale
+from .polynomial import ONE, Mono, Poly, add, const_of, constant, mul, scale
 
 _DIGITS = ("split", "mod")
 
@@ -59,7 +59,7 @@ def _divide(facts: Facts, p: Poly, c: int, dtype: DType) -> Poly:
         return out
     lo, hi = facts.bound(rest)
     if lo is not None and hi is not None and lo // c == hi // c:
-        return add(out, {ONE: lo // c} if lo // c else {})
+        return add(out, constant(lo // c))
     if _within(facts, rest, c):
         return out
     part = _common_factor(facts, rest, c)
@@ -70,7 +70,7 @@ def _divide(facts: Facts, p: Poly, c: int, dtype: DType) -> Poly:
     if single is not None:  # (x // a + k) // b = (x + a*k) // (a*b)
         (inner, lower, upper), k = single
         if upper is None:
-            return add(out, _divide(facts, add(inner, {ONE: lower * k} if k else {}), c * lower, dtype))
+            return add(out, _divide(facts, add(inner, constant(lower * k)), c * lower, dtype))
         if k == 0:
             return add(out, _split(facts, inner, lower * c, upper, dtype))
     return add(out, facts.split_atom(rest, c, None, dtype))
@@ -92,7 +92,7 @@ def _remainder(facts: Facts, p: Poly, c: int, dtype: DType) -> Poly:
         return {}
     lo, hi = facts.bound(rest)
     if lo is not None and hi is not None and lo // c == hi // c:
-        return add(rest, {ONE: -c * (lo // c)} if lo // c else {})
+        return add(rest, constant(-c * (lo // c)))
     if _within(facts, rest, c):
         return rest
     part = _common_factor(facts, rest, c)
@@ -276,7 +276,7 @@ def join_splits(facts: Facts, p: Poly) -> Poly:
             apart = _constant_difference(facts, m, n) if n != m and d == -c else None
             if apart is not None:
                 rest = {k: v for k, v in p.items() if k not in (m, n)}
-                return join_splits(facts, add(rest, {ONE: apart} if apart else {}, c))
+                return join_splits(facts, add(rest, constant(apart), c))
         x, lower, upper = atom.args
         if upper is None or upper % lower:
             continue

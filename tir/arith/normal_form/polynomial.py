@@ -56,6 +56,11 @@ def mul(p: Poly, q: Poly) -> Poly:
     return out
 
 
+def constant(n: int) -> Poly:
+    """Return the polynomial of a number."""
+    return {ONE: n} if n else {}
+
+
 def const_of(p: Poly) -> int | None:
     """Return the value of a constant polynomial, else None."""
     if not p:
