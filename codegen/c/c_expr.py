@@ -116,13 +116,15 @@ def converted(em: CScope, text: str, source: DType, to: DType) -> str:
     if source == to:
         return text
     helpers, lanes = em.helpers, to.lanes
-    a, b = source, to
     single = DType("float32").with_lanes(lanes)
-    if a.bits == 16 and a.kind in ("float", "bfloat"):
-        function = helpers.plain("bf16_to_f32" if a.kind == "bfloat" else "f16_to_f32")
+    if source.bits == 16 and source.kind in ("float", "bfloat"):
+        function = helpers.plain("bf16_to_f32" if source.kind == "bfloat" else "f16_to_f32")
         return converted(em, f"{helpers.lanewise(function, single, [source])}({text})", single, to)
-    if b.bits == 16 and b.kind in ("float", "bfloat"):
-        function = helpers.plain("f32_to_bf16" if b.kind == "bfloat" else "f32_to_f16")
+    if to.bits == 16 and to.kind in ("float", "bfloat"):
+        if source.element == "float64" and to.kind == "float":
+            odd = helpers.lanewise(helpers.plain("f64_to_odd_f32"), single, [source])
+            text, source = f"{odd}({text})", single
+        function = helpers.plain("f32_to_bf16" if to.kind == "bfloat" else "f32_to_f16")
         return f"{helpers.lanewise(function, to, [single])}({converted(em, text, source, single)})"
     kind = helpers.vector(to)
     if to.is_bool:

@@ -52,6 +52,15 @@ _PRELUDE = {
         "  return (uint16_t)(sign | (u + 0xC8000FFF + (u >> 13 & 1)) >> 13);\n"
         "}"
     ),
+    # Rounding to odd loses nothing that the next rounding, to float16, needs (S. Boldo, G. Melquiond, 2005).
+    "f64_to_odd_f32": (
+        "static inline float tw_f64_to_odd_f32(double x) {\n"
+        "  float near = (float)x;\n"
+        "  uint32_t u = tw_bits_f32(near);\n"
+        "  if (x != x || near == x) return near;\n"
+        "  return tw_from_bits_f32((fabs(near) > fabs(x) ? u - 1 : u) | 1);\n"
+        "}"
+    ),
     "scratch": (
         "static inline void *tw_scratch(int64_t bytes) {\n"
         "  void *p = aligned_alloc(64, (size_t)(bytes + 64) & ~(size_t)63);\n"
@@ -65,6 +74,7 @@ _NEEDS = {
     "f32_to_bf16": ("bits_f32",),
     "f16_to_f32": ("from_bits_f32",),
     "f32_to_f16": ("bits_f32", "from_bits_f32"),
+    "f64_to_odd_f32": ("bits_f32", "from_bits_f32"),
 }
 
 

@@ -8,7 +8,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from tilewright.codegen import compile
+from tilewright.codegen import Target, compile, lower
 from tilewright.codegen.c import CEmitError, emit_c
 from tilewright.codegen.c.inline_functions import Helpers
 from tilewright.codegen.runtime.arguments import Arguments, c_types
@@ -210,6 +210,38 @@ def test_half_conversions_are_exact(tmp_path):
     with np.errstate(over="ignore"):
         want = singles.astype(np.float16).view(np.uint16)
     np.testing.assert_array_equal(np.array([library.tw_f32_to_f16(float(x)) for x in singles], np.uint16), want)
+
+
+@needs_gcc
+def test_float64_is_rounded_to_float16_once(tmp_path):
+    helpers = Helpers()
+    for name in ("f32_to_f16", "f64_to_odd_f32"):
+        helpers.plain(name)
+    both = "uint16_t both(double x) { return tw_f32_to_f16(tw_f64_to_odd_f32(x)); }"
+    head = "#include <math.h>\n#include <stdint.h>\n#include <string.h>\n"
+    library = built(head + helpers.text().replace("static inline ", "") + "\n" + both, tmp_path)
+    library.both.argtypes, library.both.restype = [ctypes.c_double], ctypes.c_uint16
+    middle = 1 + 2.0**-11 * np.array([1, 3, 5])  # halfway between two numbers, and a little beside it
+    values = np.concatenate(
+        [middle, middle + 2.0**-40, middle - 2.0**-40, [65519.999, 65520.0, 1e300, np.inf, -0.0, 2.0**-25]]
+    )
+    with np.errstate(over="ignore"):
+        want = values.astype(np.float16).view(np.uint16)
+    np.testing.assert_array_equal(np.array([library.both(float(x)) for x in values], np.uint16), want)
+
+
+@needs_gcc
+def test_elements_that_are_vectors(tmp_path):
+    func = parse("""
+@T.prim_func
+def turned(A: T.Buffer((4,), "float32x8"), B: T.Buffer((4,), "float32x8")):
+    for i in range(4):
+        B[i] = A[3 - i] + A[i]
+""")
+    library = built(emit_c([lower(func, Target("c"))]), tmp_path)
+    a, b = np.arange(32, dtype=np.float32).reshape(4, 8), np.zeros((4, 8), np.float32)
+    assert library.turned(a.ctypes.data_as(ctypes.c_void_p), b.ctypes.data_as(ctypes.c_void_p)) == 0
+    np.testing.assert_array_equal(b, a[::-1] + a)
 
 
 def test_vectors_that_c_does_not_have():
