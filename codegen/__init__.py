@@ -6,15 +6,17 @@
 scratch memory, argument checks, timing.
 """
 
-from .backends import Backend, register_backend
+from .backend.registry import Backend, register_backend
+from .c.c_header import c_header
+from .c.c_source import emit_c
 from .compile import compile
-from .export import ExportError
 from .llvm.jit import JITError
 from .lower import lower
 from .lowered import LoweredFunc, Param, abi_of
 from .machine.cpu_features import TargetError
 from .machine.target import Target
 from .runtime.arguments import ArgumentError
+from .runtime.export import ExportError
 from .runtime.module import BoundCall, Function, Module
 from .runtime.timing import TimingResult
 from .version import CODEGEN_VERSION
@@ -38,3 +40,5 @@ __all__ = [
     "lower",
     "register_backend",
 ]
+
+register_backend(Backend("c", ".c", emit_c, c_header))

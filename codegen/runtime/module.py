@@ -14,14 +14,14 @@ import numpy as np
 from ...tir.dtype import to_numpy
 from ...tir.stmt import AssertStmt
 from ...tir.walk import pre_order
+from ..backend.registry import BACKENDS
 from ..backend.storage import CACHE_LINE
-from ..backends import BACKENDS
-from ..export import export_module
 from ..llvm.emit import NO_TILES
 from ..llvm.jit import CompiledCode, JITError, Loaded, load
 from ..llvm.llvm_stmt import OUT_OF_MEMORY
 from ..lowered import LoweredFunc, Param
 from .arguments import Arguments, c_types
+from .export import export_module
 from .loader import runtime_symbols
 from .native_glue import UNUSUAL, glue_for
 from .timing import TimingResult, time_packed
@@ -297,7 +297,7 @@ class Module:
     def export(self, path: str | Path) -> list[Path]:
         """Write the module to a file, by its suffix: ``.o``, ``.so``, ``.ll``, ``.s``, ``.c``; beside code a C header.
         Back ends of the table have suffixes of their own.
-        Returns the files written. See :mod:`tilewright.codegen.export`."""
+        Returns the files written. See :mod:`tilewright.codegen.runtime.export`."""
         return export_module(list(self._lowered.values()), self.code, Path(path))
 
     def _load(self) -> Loaded:

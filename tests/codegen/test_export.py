@@ -12,7 +12,7 @@ import pytest
 
 from tilewright.codegen import Target, compile
 from tilewright.codegen.c.c_header import c_header, c_names
-from tilewright.codegen.export import ExportError, pkg_config
+from tilewright.codegen.runtime.export import ExportError, pkg_config
 from tilewright.codegen.lowered import Param
 from tilewright.tir.expr import Var
 from tilewright.tir.parser import parse

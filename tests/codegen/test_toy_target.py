@@ -8,7 +8,7 @@ import pytest
 
 import tilewright as tw
 from tilewright.codegen import Backend, ExportError, Target, lower, register_backend
-from tilewright.codegen.backends import BACKENDS
+from tilewright.codegen.backend.registry import BACKENDS
 from tilewright.tir.parser import parse
 
 PAGE = Path(__file__).parents[2] / "docs" / "toy_target.md"

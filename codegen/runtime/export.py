@@ -15,14 +15,14 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from .backends import BACKENDS, backend_of_suffix
-from .c.c_header import c_header
-from .llvm.jit import CompiledCode, optimize_and_compile
-from .lowered import LoweredFunc
-from .machine.target import Target
-from .machine.triples import arch_of, default_triple, system_of
-from .runtime.runtime_ir import runtime_ir
-from .version import CODEGEN_VERSION
+from ..backend.registry import BACKENDS, backend_of_suffix
+from ..c.c_header import c_header
+from ..llvm.jit import CompiledCode, optimize_and_compile
+from ..lowered import LoweredFunc
+from ..machine.target import Target
+from ..machine.triples import arch_of, default_triple, system_of
+from ..version import CODEGEN_VERSION
+from .runtime_ir import runtime_ir
 
 SUFFIXES = (".o", ".so", ".s", ".ll")
 """The files that LLVM's code can become; the table of back ends has more."""

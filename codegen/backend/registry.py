@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from .c.c_header import c_header
-from .c.c_source import emit_c
-from .lowered import LoweredFunc
+from ..lowered import LoweredFunc
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +27,8 @@ class Backend:
 
 
 BACKENDS: dict[str, Backend] = {}
-"""The back ends by name. LLVM, which makes machine code as well, is not among them: :mod:`.export` knows its files."""
+"""The back ends by name. LLVM, which makes machine code as well, is not among them: :mod:`..runtime.export` knows its
+files."""
 
 
 def register_backend(backend: Backend) -> Backend:
@@ -44,6 +43,3 @@ def register_backend(backend: Backend) -> Backend:
 def backend_of_suffix(suffix: str) -> Backend | None:
     """Return the back end that writes files with this suffix."""
     return next((backend for backend in BACKENDS.values() if backend.suffix == suffix), None)
-
-
-register_backend(Backend("c", ".c", emit_c, c_header))
