@@ -20,6 +20,12 @@ from .machine.target import Target
 
 SIZE = "int64"
 """The C type of a symbolic size, whatever the type of its variable."""
+REGISTER_SCOPE = "register"
+"""The scope of buffers of shape ``()`` that are values in registers."""
+NONTEMPORAL_ATTR = "nontemporal_store"
+"""The attribute that the emitter reads: 1 around stores whose alignment it has to prove, :data:`ALIGNED` around stores
+whose full vectors are known to be aligned."""
+ALIGNED = 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from ...tir.intrinsics import Effect, effect_of
 from ...tir.node import Node
 from ...tir.stmt import Allocate, AssertStmt, BufferStore, Stmt
 from ...tir.walk import pre_order
-from ..lower.promote_registers import REGISTER_SCOPE
+from ..lowered import REGISTER_SCOPE
 from .emitter import EmitError, Emitter
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...tir import stmt as S
 from ...tir.expr import IntImm
-from ..lower.promote_registers import REGISTER_SCOPE
+from ..lowered import REGISTER_SCOPE
 from .emitter import Emitter
 from .storage import constant_elements
 

@@ -8,7 +8,7 @@ from ...tir.buffer import Buffer
 from ...tir.expr import Expr, IntImm
 from ...tir.stmt import Allocate, Stmt
 from ...tir.walk import pre_order
-from ..lower.promote_registers import REGISTER_SCOPE
+from ..lowered import REGISTER_SCOPE
 
 CACHE_LINE = 64
 """Scratch memory, on the stack and from the runtime, begins at a multiple of so many bytes."""

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from ...tir.dtype import DType
 from ...tir.expr import EQ, LT, NE, Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, StringImm
 from ...tir.intrinsics import OPERATIONS
+from ..backend.expand_dots import expand_dot
 from ..backend.expressions import constant_of
-from ..lower.expand_dots import expand_dot
 from .c_scope import CScope
 from .inline_functions import c_type, scalar_type
 

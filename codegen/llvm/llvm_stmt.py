@@ -7,7 +7,7 @@ from ...tir.buffer import Buffer
 from ...tir.expr import IntImm
 from ...tir.stmt import AssertStmt, AttrStmt, For, IfThenElse, Stmt, While
 from ..backend.storage import elements_of
-from ..lower.nontemporal_stores import NONTEMPORAL_ATTR
+from ..lowered import NONTEMPORAL_ATTR
 from .function_builder import Phi
 from .linear_sums import sum_text
 from .llvm_scope import LlvmScope

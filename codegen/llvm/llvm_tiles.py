@@ -11,7 +11,7 @@ from ...tir.constants import const
 from ...tir.dtype import DType
 from ...tir.expr import Broadcast, BufferLoad, Call, Expr, Var
 from ...tir.intrinsics.tile_operations import TILE_BYTES, TILE_DOTS, TILE_ROWS
-from ..lower.expand_dots import expand_dot
+from ..backend.expand_dots import expand_dot
 from .llvm_scope import LlvmScope
 from .llvm_types import align_of, llvm_type, memory_type, suffix
 

@@ -7,7 +7,7 @@ from ...tir.buffer import Buffer
 from ...tir.dtype import DType
 from ...tir.expr import BufferLoad, Expr, IntImm
 from ..backend.lane_offsets import LaneOffsets
-from ..lower.nontemporal_stores import ALIGNED
+from ..lowered import ALIGNED
 from .linear_sums import sum_text
 from .llvm_scope import LlvmScope
 from .llvm_types import align_of, llvm_type, memory_type, suffix, vector_constant

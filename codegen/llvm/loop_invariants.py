@@ -11,7 +11,7 @@ from ...tir.expr import BufferLoad, Expr, Let, Var
 from ...tir.node import Node
 from ...tir.stmt import BufferStore, For, IfThenElse, LetStmt, Stmt, While
 from ...tir.walk import distinct
-from ..lower.promote_registers import REGISTER_SCOPE
+from ..lowered import REGISTER_SCOPE
 
 NO_LOOP_INVARIANTS = "; loops: settled"
 """The line at the head of an emitted module without loop-invariant accesses."""

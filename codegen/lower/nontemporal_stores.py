@@ -21,14 +21,11 @@ from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import Allocate, AttrStmt, BufferStore, For, IfThenElse, LetStmt, Stmt, While, seq
 from ...tir.walk import pre_order, substitute, transform, vars_in
+from ..lowered import ALIGNED, NONTEMPORAL_ATTR
 from ..machine.target import Target
 from .loop_annotations import NONTEMPORAL, plain_value, without
 from .scoped_transform import ScopedTransform
 
-NONTEMPORAL_ATTR = "nontemporal_store"
-"""The attribute that the emitter reads: 1 around stores whose alignment it has to prove, :data:`ALIGNED` around stores
-whose full vectors are known to be aligned."""
-ALIGNED = 2
 _FEWEST_TRIPS = 4
 
 

@@ -21,6 +21,7 @@ from ...tir.function import PrimFunc
 from ...tir.index_width import unified
 from ...tir.stmt import Allocate, IfThenElse
 from ...tir.verify import verify
+from ..lowered import NONTEMPORAL_ATTR
 from ..machine.target import Target
 from .assumptions import drop_assumptions
 from .choose_unrolled import choose_unrolled
@@ -43,7 +44,7 @@ from .loop_annotations import (
     UNROLL_STEPS,
 )
 from .lower_math import LOWERED, lower_math
-from .nontemporal_stores import NONTEMPORAL_ATTR, align_nontemporal_stores, mark_nontemporal_stores
+from .nontemporal_stores import align_nontemporal_stores, mark_nontemporal_stores
 from .place_init import place_init
 from .program_contents import HALF, INIT, MASK, UNROLLED, VECTORIZED, Content, contents
 from .promote_registers import promote_registers

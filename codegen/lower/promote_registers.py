@@ -21,10 +21,10 @@ from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import Allocate, BufferStore, For, LetStmt, Stmt, seq
 from ...tir.walk import pre_order
+from ..lowered import REGISTER_SCOPE
 from .lanes import constant_run
 from .register_partition import Slot, partition_accesses
 
-REGISTER_SCOPE = "register"
 _MAX_BYTES = 16384
 Access = BufferLoad | BufferStore
 
