@@ -13,6 +13,7 @@ from ...tir.analysis.tree import Tree
 from ...tir.arith import Analyzer, Division, conjuncts, detect_iter_map, divide_subspace, eval_interval
 from ...tir.buffer import Buffer, BufferRegion
 from ...tir.constants import const, is_const_int
+from ...tir.dtype import max_value
 from ...tir.expr import BufferLoad, Expr, IntImm, Var
 from ...tir.ranges import IterVar, Range
 from ...tir.reason import Reason
@@ -276,13 +277,20 @@ def outer_regions(
                 ranges.append(r)
                 continue
             ends = [eval_interval(e, domains, analyzer) for e in (r.min, r.min + r.extent - 1)]
-            if ends[0] is None or ends[1] is None:
+            if ends[0] is None or ends[1] is None or not _countable(ends[0][0], ends[1][1]):
                 ranges.append(Range.from_extent(size))
             else:
                 low, high = ends[0][0], ends[1][1]
                 ranges.append(Range(low, analyzer.simplify(high - low + 1)))
         out.append(BufferRegion(region.buffer, tuple(ranges)))
     return tuple(out)
+
+
+def _countable(low: Expr, high: Expr) -> bool:
+    """Return whether the type of the ends holds their distance; bounds of data may be those of its whole type."""
+    if not (isinstance(low, IntImm) and isinstance(high, IntImm)):
+        return True
+    return high.value - low.value < max_value(high.dtype)
 
 
 def init_nest(halves: DividedBlock, inner: Sequence[For], name: str) -> Stmt:

@@ -539,3 +539,18 @@ def test_blocks_that_run_over_shared_loops_differently():
                 C""",
     ).replace('for i, j in T.grid(4, 32):\n            with T.block("C")', 'for i, j in T.grid(16, 8):\n            with T.block("C")')  # fmt: skip
     refused(text, "in different ways", "same factors", target=["B", "C"])
+
+
+def test_an_index_that_may_be_any_number_reads_the_whole_dimension():
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((17, 8), "int32"), B: T.Buffer((17, 8), "int32")):
+    for i, j in T.grid(17, 8):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, T.max(T.min(A[vi, vj] * 2147483646, 7), 0)]
+""")
+    sch = Schedule(func, debug_mask="all")
+    sch.blockize(sch.get_loops("B")[0])
+    outer = sch.func.script().split("T.reads(")[1]
+    assert outer.startswith("A[0:17, 0:8]")
