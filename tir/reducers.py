@@ -18,9 +18,16 @@ from dataclasses import dataclass, replace
 from .arithmetic import make_binary, match_types
 from .constants import const
 from .dtype import DType, max_value, min_value
-from .expr import Add, And, BinaryOp, Cast, Expr, FloatImm, IntImm, Max, Min, Mul, Or, Select
+from .expr import GT, LT, Add, And, BinaryOp, Cast, CmpOp, Expr, FloatImm, IntImm, Max, Min, Mul, Or, Select
 from .intrinsics import Operation
-from .intrinsics.vector_operations import vector_reduce_add, vector_reduce_max, vector_reduce_min, vector_reduce_mul
+from .intrinsics.vector_operations import (
+    vector_reduce_add,
+    vector_reduce_fmax,
+    vector_reduce_fmin,
+    vector_reduce_max,
+    vector_reduce_min,
+    vector_reduce_mul,
+)
 
 Values = tuple[Expr, ...]
 Combination = Callable[[Values, Values], Values]
@@ -55,7 +62,7 @@ class Reducer:
 
     ``starts(values)`` returns whether constants are values to start from: combined with any others, they give those.
     ``starts_from`` says what each value starts from, where that is known, ``node`` is the node that combines single
-    values, and ``lanes`` the operation that combines the lanes of a vector.
+    values (a comparison: the one that chooses), and ``lanes`` the operation that combines the lanes of a vector.
     """
 
     name: str
@@ -118,13 +125,15 @@ def _by_node(name: str, node: type[BinaryOp], start: Start, lanes: Operation | N
     return _row(Reducer(name, 1, combine, _fitting((start,)), starts_from=(start,), node=node, lanes=lanes))
 
 
-def _without_nan(name: str, better: Callable[[Expr, Expr], Expr], start: Start) -> Reducer:
+def _without_nan(name: str, better: type[CmpOp], start: Start, lanes: Operation) -> Reducer:
     """Return the extreme that takes a value only when it is better, so that NaN is not taken."""
 
     def combine(x: Values, y: Values) -> Values:
         return (Select(better(y[0], x[0]), y[0], x[0]),)
 
-    return _row(Reducer(name, 1, combine, _fitting((start,)), either_way=False, starts_from=(start,)))
+    return _row(
+        Reducer(name, 1, combine, _fitting((start,)), either_way=False, starts_from=(start,), node=better, lanes=lanes)
+    )
 
 
 def _position(
@@ -163,8 +172,8 @@ SUM = _by_node("sum", Add, _exactly(0), vector_reduce_add)
 PROD = _by_node("prod", Mul, _exactly(1), vector_reduce_mul)
 MAX = _by_node("max", Max, LOWEST, vector_reduce_max)
 MIN = _by_node("min", Min, HIGHEST, vector_reduce_min)
-_without_nan("largest number", lambda a, b: a > b, LOWEST)
-_without_nan("smallest number", lambda a, b: a < b, HIGHEST)
+LARGEST = _without_nan("largest number", GT, LOWEST, vector_reduce_fmax)
+SMALLEST = _without_nan("smallest number", LT, HIGHEST, vector_reduce_fmin)
 ANY = _by_node("any", Or, _exactly(0))
 ALL = _by_node("all", And, _exactly(1))
 ARGMAX = _position("argmax", lambda a, b: a > b, lambda a, b: a >= b, LOWEST)

@@ -8,7 +8,7 @@ from ...tir import op
 from ...tir.arith import Analyzer, conjuncts
 from ...tir.constants import const
 from ...tir.equal import structural_equal
-from ...tir.expr import GT, LT, And, BinaryOp, Broadcast, BufferLoad, Call, Expr, IntImm, Select, Var
+from ...tir.expr import GT, LT, And, BinaryOp, Broadcast, BufferLoad, Expr, IntImm, Select, Var
 from ...tir.function import PrimFunc
 from ...tir.reducers import REDUCERS
 from ...tir.stmt import BufferStore, For, IfThenElse, Stmt
@@ -19,6 +19,7 @@ from .masks import any_lane
 from .vector_expressions import vectorize_expr
 
 _REDUCERS = {row.node: row for row in REDUCERS if row.lanes is not None}
+"""The reductions of the lanes of a vector, by the node that combines two values, or that chooses one."""
 
 
 def lower_horizontal(func: PrimFunc) -> PrimFunc:
@@ -97,7 +98,7 @@ def _parted(cond: Expr | None, lane: Var) -> tuple[Expr | None, Expr | None]:
 def _of_terms(loop: For, value: Expr, mask: Expr | None, is_self: Callable[[Expr], bool]) -> Expr | None:
     """Returns ``s = s + x`` over the lanes of ``mask`` as one operation."""
     reducer = _REDUCERS.get(type(value)) if isinstance(value, BinaryOp) else None
-    if not isinstance(value, BinaryOp) or reducer is None or reducer.lanes is None:
+    if not isinstance(value, BinaryOp) or reducer is None or reducer.lanes is None or not reducer.either_way:
         return None
     old, term = (value.a, value.b) if is_self(value.a) else (value.b, value.a)
     if not is_self(old):
@@ -113,7 +114,8 @@ def _of_terms(loop: For, value: Expr, mask: Expr | None, is_self: Callable[[Expr
 def _of_numbers(loop: For, value: Select, mask: Expr | None) -> Expr | None:
     """Returns ``s = x > s ? x : s`` (or ``<``) over the lanes of ``mask`` as one operation."""
     test, term, old = value.condition, value.true_value, value.false_value
-    if not isinstance(test, (GT, LT)) or not term.dtype.is_float:
+    reducer = _REDUCERS.get(type(test)) if isinstance(test, (GT, LT)) and term.dtype.is_float else None
+    if not isinstance(test, (GT, LT)) or reducer is None or reducer.lanes is None:
         return None
     if not (structural_equal(test.a, term) and structural_equal(test.b, old)):
         return None
@@ -123,5 +125,4 @@ def _of_numbers(loop: For, value: Select, mask: Expr | None) -> Expr | None:
     better: Expr = type(test)(vector, start)
     if mask is not None:
         better = And(mask, better)
-    name = "tir.vector_reduce_fmax" if isinstance(test, GT) else "tir.vector_reduce_fmin"
-    return Call(name, (Select(better, vector, start),), term.dtype)
+    return reducer.lanes(Select(better, vector, start))
