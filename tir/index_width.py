@@ -32,7 +32,7 @@ from .function import PrimFunc
 from .index_retyping import ARITHMETIC, with_index_dtype
 from .index_types import INDEX_TYPES
 from .sizes import WIDE
-from .stmt import Allocate, Block, For, Stmt
+from .stmt import Block, For, Stmt
 from .walk import distinct, pre_order
 
 _LIMIT = int(max_value(INDEX))
@@ -102,13 +102,8 @@ def _span(buffer: Buffer) -> int:
 
 
 def _buffers(func: PrimFunc) -> Iterator[Buffer]:
-    yield from func.buffers
-    for n in pre_order(func.body, lambda n: not isinstance(n, Expr)):
-        if isinstance(n, Block):
-            yield from n.alloc_buffers
-            yield from (m.buffer for m in n.match_buffers)
-        elif isinstance(n, Allocate):
-            yield n.buffer
+    for n in pre_order(func, lambda n: not isinstance(n, Expr)):
+        yield from n.declared_buffers()
 
 
 class _Scan:

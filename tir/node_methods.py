@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING
+from functools import cache
 from operator import is_
 from typing import Any
 
@@ -60,6 +61,7 @@ def _compiled(name: str, source: str, names: dict[str, Any]) -> Any:
     return names[name]
 
 
+@cache
 def declared_fields(cls: Any) -> list[tuple[str, str, str]]:
     """Return role, name and multiplicity of each declared part."""
     out = []

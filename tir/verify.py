@@ -30,7 +30,7 @@ A call of :func:`verify` checks all of them in one walk.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from .analysis.undeclared_accesses import undeclared_access
@@ -48,6 +48,7 @@ from .expr import (
 )
 from .expression_types import TYPE_RULES, type_problem
 from .function import IRModule, PrimFunc
+from .node_methods import declared_fields
 from .printer import script
 from .printer_func import needs_root
 from .ranges import IterVar
@@ -63,6 +64,7 @@ from .stmt import (
     IfThenElse,
     LetStmt,
     SeqStmt,
+    Stmt,
     While,
 )
 
@@ -176,72 +178,63 @@ class _Verifier:
 
     def stmt(self, s: Any) -> None:
         outer_spot, mark = self.spot, len(self.order)
-        while True:
-            self.spot = s
-            cls = type(s)
-            if cls in (LetStmt, Allocate, AttrStmt, AssertStmt):
-                self.scoped(s)
-                s = s.body
-                continue
-            break
-        if cls is SeqStmt:
-            self.check(len(s.seq) > 1, "a sequence of fewer than two statements")
-            for item in s.seq:
-                self.check(type(item) is not SeqStmt, "a sequence inside a sequence")
-                self.stmt(item)
-        elif cls is For:
-            self.loop(s)
-        elif cls is BufferStore:
-            lanes = self.access(s.buffer, s.indices, s.predicate)
-            self.expr(s.value)
-            want = s.buffer.dtype
-            have = s.value.dtype
-            if (have.kind, have.bits, have.lanes) != (want.kind, want.bits, want.lanes * lanes):
-                raise self.fail(
-                    f"{s.value.dtype} is stored to {lanes} element{'s' * (lanes > 1)} of `{s.buffer.name}`, "
-                    f"which is {s.buffer.dtype}"
-                )
-            self.touched(s.buffer, write=True)
-        elif cls is BlockRealize:
-            self.realize(s)
-        elif cls is IfThenElse:
-            self.condition(s.condition)
-            self.stmt(s.then_case)
-            if s.else_case is not None:
-                self.stmt(s.else_case)
-        elif cls is While:
-            self.condition(s.condition)
-            self.stmt(s.body)
-        elif cls is Evaluate:
-            self.expr(s.value)
-        elif cls is Block:
-            raise self.fail(f"block `{s.name_hint}` is not realized")
-        else:
-            raise self.fail(f"{cls.__name__} is no statement of a program")
+        self.spot = s
+        check = _STATEMENTS.get(type(s))
+        if check is None:
+            raise self.fail(f"{type(s).__name__} is no statement of a program")
+        check(self, s)
         self.spot = outer_spot
         self.leave(mark)
 
-    def scoped(self, s: Any) -> None:
-        if isinstance(s, LetStmt):
-            self.expr(s.value)
-            self.check(s.var.dtype == s.value.dtype, f"`{s.var.name}` is {s.var.dtype}, its value {s.value.dtype}")
-            self.define(s.var)
-        elif isinstance(s, Allocate):
-            self.allocate(s.buffer)
-        elif isinstance(s, AttrStmt):
-            self.expr(s.value)
-            if isinstance(s.node, IterVar):
-                if s.node.var not in self.known:
-                    self.define(s.node.var)
-            elif isinstance(s.node, Expr):
-                self.expr(s.node)
-        else:
-            self.condition(s.condition)
+    def parts(self, n: Any) -> None:
+        """Check the parts of an object in the order of its declaration, which is that of scopes."""
+        for role, name, many in declared_fields(type(n)):
+            item = getattr(n, name)
+            for x in item if many == "tuple" else () if item is None else (item,):
+                if role == "binds":
+                    self.define(x)
+                elif role == "declares":
+                    self.allocate(x)
+                else:
+                    (self.stmt if isinstance(x, Stmt) else self.expr)(x)
+
+    def sequence(self, s: SeqStmt) -> None:
+        self.check(len(s.seq) > 1, "a sequence of fewer than two statements")
+        self.check(not any(type(item) is SeqStmt for item in s.seq), "a sequence inside a sequence")
+        self.parts(s)
+
+    def store(self, s: BufferStore) -> None:
+        lanes = self.access(s.buffer, s.indices, s.predicate)
+        self.expr(s.value)
+        want, have = s.buffer.dtype, s.value.dtype
+        if (have.kind, have.bits, have.lanes) != (want.kind, want.bits, want.lanes * lanes):
+            raise self.fail(
+                f"{s.value.dtype} is stored to {lanes} element{'s' * (lanes > 1)} of `{s.buffer.name}`, "
+                f"which is {s.buffer.dtype}"
+            )
+        self.touched(s.buffer, write=True)
+
+    def let(self, s: LetStmt | Let) -> None:
+        self.check(s.var.dtype == s.value.dtype, f"`{s.var.name}` is {s.var.dtype}, its value {s.value.dtype}")
+        self.parts(s)
+
+    def attribute(self, s: AttrStmt) -> None:
+        if isinstance(s.node, IterVar):
+            if s.node.var not in self.known:
+                self.define(s.node.var)
+        elif isinstance(s.node, Expr):
+            self.expr(s.node)
+        self.parts(s)
+
+    def conditional(self, s: IfThenElse | While | AssertStmt) -> None:
+        self.condition(s.condition)
+        self.parts(s)
+
+    def not_realized(self, s: Block) -> None:
+        raise self.fail(f"block `{s.name_hint}` is not realized")
 
     def loop(self, s: For) -> None:
         v = s.loop_var
-        self.expr(s.min)
-        self.expr(s.extent)
         self.check(v.dtype.is_int and v.dtype.lanes == 1, f"loop variable `{v.name}` is {v.dtype}")
         self.check(
             s.min.dtype == v.dtype == s.extent.dtype,
@@ -251,12 +244,9 @@ class _Verifier:
         self.check(
             bound == bool(s.thread_binding), f"loop `{v.name}` is {s.kind}, its thread axis {s.thread_binding!r}"
         )
-        mark = len(self.order)
-        self.define(v)
         self.loops.append(v)
-        self.stmt(s.body)
+        self.parts(s)
         self.loops.pop()
-        self.leave(mark)
 
     def realize(self, s: BlockRealize) -> None:
         b = s.block
@@ -400,11 +390,8 @@ class _Verifier:
             self.touched(e.buffer, write=False)
             return
         if cls is Let:
-            self.expr(e.value)
-            self.check(e.var.dtype == e.value.dtype, f"`{e.var.name}` is {e.var.dtype}, its value {e.value.dtype}")
             mark = len(self.order)
-            self.define(e.var)
-            self.expr(e.body)
+            self.let(e)
             self.leave(mark)
             return
         if cls not in TYPE_RULES:
@@ -418,6 +405,22 @@ class _Verifier:
         problem = type_problem(e)
         if problem:
             raise self.fail(f"`{e}`: {problem}")
+
+
+_STATEMENTS: dict[type, Callable[[_Verifier, Any], None]] = {
+    For: _Verifier.loop,
+    LetStmt: _Verifier.let,
+    AttrStmt: _Verifier.attribute,
+    AssertStmt: _Verifier.conditional,
+    IfThenElse: _Verifier.conditional,
+    While: _Verifier.conditional,
+    SeqStmt: _Verifier.sequence,
+    BufferStore: _Verifier.store,
+    BlockRealize: _Verifier.realize,
+    Block: _Verifier.not_realized,
+    Allocate: _Verifier.parts,
+    Evaluate: _Verifier.parts,
+}
 
 
 def _leaves_out(block: Block, buffer: Buffer, verb: str) -> str:

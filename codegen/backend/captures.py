@@ -26,13 +26,12 @@ def captured(em: Emitter, body: Stmt) -> tuple[list[Var], list[Var]]:
                 found.setdefault(n)
             elif isinstance(n, Var) and n in em.bases:
                 data.setdefault(n)
-            buffer = getattr(n, "buffer", None)
-            if isinstance(buffer, Buffer) and buffer.data in em.bases:
-                if buffer.data not in data:
+            for buffer in n.used_buffers():
+                if buffer.data in em.bases and buffer.data not in data:
                     data.setdefault(buffer.data)
                     for e in (*buffer.shape, *buffer.element_strides(), buffer.elem_offset):
                         see(e)
-            elif isinstance(buffer, Buffer) and isinstance(n, Allocate):
+            for buffer in n.declared_buffers():
                 for e in buffer.shape:
                     see(e)
             if isinstance(n, BufferLoad) and n.buffer in em.registers:
