@@ -1,11 +1,10 @@
 """This package simplifies index arithmetic and proves statements about it.
 
-:class:`Analyzer` simplifies and proves; it brings int32 and int64 expressions into a normal form (:mod:`.polynomial`),
-with known ranges and conditions (:mod:`.facts`), rules for division (:mod:`.floor_division`) and rules for everything
-else (:mod:`.rewrite_rules`). :func:`simplify` simplifies whole programs; :mod:`.affine` finds linear forms and
-intervals; :func:`lies_between` evaluates bounds at each point of a small grid, floating-point arithmetic included;
-:func:`detect_iter_map` finds which bindings of block axes are one to one, and :func:`iter_map_simplify` brings them to
-a normal form.
+:class:`Analyzer` simplifies and proves; it brings int32 and int64 expressions into a normal form (:mod:`.normal_form`)
+under known ranges and conditions, and has rules for everything else (:mod:`.rewrite_rules`). :func:`simplify` simplifies
+whole programs; :mod:`.affine` finds linear forms and symbolic intervals; :func:`lies_between` evaluates bounds at each
+point of a small grid, floating-point arithmetic included; :mod:`.itermap` analyzes index maps as numbers in a mixed
+radix, of which :func:`detect_iter_map` tells whether they are one to one.
 """
 
 from ..conditions import conjuncts

@@ -1,7 +1,7 @@
 """This module converts expressions to normal forms and back.
 
 Scalars of type int32 and int64 become polynomials (:meth:`Canonical.poly`); everything else is simplified as a tree by
-the rules of :mod:`.rewrite_rules`. :meth:`Canonical.simp` is the entry; results are kept per node until a new fact
+the analyzer's rules. :meth:`Canonical.simp` is the entry; results are kept per node until a new fact
 is learned.
 """
 
