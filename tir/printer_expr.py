@@ -45,9 +45,6 @@ from .intrinsics import OPERATIONS, Operation, Spelling
 from .printer_names import Names
 from .ranges import CommReducer, IterVar, Range, Reduce
 
-ATOM = 13
-"""The precedence of texts that never need parentheses."""
-
 _PRECEDENCE = {
     "or": 1, "and": 2, "==": 4, "!=": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "+": 9, "-": 9, "*": 10, "/": 10, "//": 10, "%": 10,
 }  # fmt: skip

@@ -12,8 +12,8 @@ import pytest
 
 from tilewright.codegen import Target, compile
 from tilewright.codegen.c.c_header import c_header, c_names
-from tilewright.codegen.runtime.export import ExportError, pkg_config
 from tilewright.codegen.lowered import Param
+from tilewright.codegen.runtime.export import ExportError, pkg_config
 from tilewright.tir.expr import Var
 from tilewright.tir.parser import parse
 
