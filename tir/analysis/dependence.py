@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..arith import Analyzer, linear_coefficients
+from ..arith import Analyzer, bind_sizes, linear_coefficients
 from ..arith.itermap import DigitSum, write_digits
 from ..buffer import Buffer
 from ..constants import const, is_const_int
@@ -69,6 +69,7 @@ def conflicts(
     # a loop of one iteration cannot tell iterations apart
     several = [loop.loop_var for loop in chain if not is_const_int(loop.extent, 1)]
     wanted = several if asked is None else [v for v in asked if v in several]
+    bind_sizes(analyzer, {t.buffer: None for t in touches})  # an element is accessed, so no extent is 0
     bind_loops(analyzer, chain)
     second = {v: Var(f"{v.name}'", v.dtype) for v in several}
     for loop in chain:
