@@ -7,8 +7,9 @@ later one: the processor's own prefetching stops at each page of 4 KiB.
 **A transpose** only moves data, and each order of elements is contiguous in one of the two arrays only. Element by element
 it would touch a new cache line with each store. A square of 16 × 16 elements goes through registers instead: sixteen loads
 of whole lines, a network of shuffles, sixteen stores of whole lines. The code generator makes that of any copy with two axes
-exchanged of which one is vectorized. Squares are visited in blocks: rows of a power-of-two matrix compete for the same places
-of the first-level cache; a block is as wide as a few lines, so that what the hardware fetches ahead is used before it is lost.
+exchanged of which one is vectorized. Squares are visited in bands of rows of the result: columns of a power-of-two matrix
+compete for the same places of the first-level cache; a band takes a few lines of each row that it reads, so that what the
+hardware fetches ahead is used before it is lost.
 
 **A 3×3 box blur**, both directions fused. Nine additions become four: sums of three neighbours in a row, then sums of three of
 those in a column. A row of such sums serves three rows of the result. It is computed when the first of these needs it
@@ -29,6 +30,7 @@ from kernel import Kernel, Scheduler, run
 
 import tilewright as tw
 from tilewright import te
+from tilewright.tuner.recipes import ElementSweep, sweep_elements
 
 
 def declare_fma(n: int) -> tw.PrimFunc:
@@ -45,13 +47,10 @@ def streamed(vectors: int = 4, ahead: int = 6) -> Scheduler:
     def schedule(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
         lanes = target.vector_lanes("float32")
         sch = tw.Schedule(func)
-        (i,) = sch.get_loops("D")
         if target.num_cores > 1:
-            core, i = sch.split(i, [target.num_cores, None])
+            core, _ = sch.split(sch.get_loops("D")[0], [target.num_cores, None])
             sch.parallel(core)
-        step, vector, lane = sch.split(i, [None, vectors, lanes])
-        sch.unroll(vector)
-        sch.vectorize(lane)
+        step = sweep_elements(sch, "D", ElementSweep(vectors * lanes, lanes))
         sch.annotate(step, "pragma_prefetch_distance", dict.fromkeys("ABC", ahead))
         sch.annotate("D", "pragma_nontemporal_store", 1)
         return sch
@@ -72,21 +71,13 @@ def declare_transpose(m: int, n: int) -> tw.PrimFunc:
     return te.create_prim_func([x, te.compute((n, m), lambda i, j: x[j, i], name="Y")])
 
 
-def blocked(rows: int, columns: int, past_caches: bool = False) -> Scheduler:
-    """A schedule: blocks of ``rows`` rows by ``columns`` columns of the result, in squares of a vector's size."""
+def blocked(rows: int) -> Scheduler:
+    """A schedule: blocks of ``rows`` rows of the result, in squares of a vector's size."""
 
     def schedule(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
-        lanes = target.vector_lanes("float32")
         sch = tw.Schedule(func)
-        i, j = sch.get_loops("Y")
-        i0, i1 = sch.split(i, [None, rows])
-        j0, j1, j2 = sch.split(j, [None, columns // lanes, lanes])
-        sch.reorder(i0, j0, j1, i1, j2)
-        sch.vectorize(j2)
-        if past_caches:
-            sch.annotate("Y", "pragma_nontemporal_store", 1)
-        if target.num_cores > 1:
-            sch.parallel(i0)
+        sweep = ElementSweep(target.vector_lanes("float32"), across=0, tile=rows, shared=target.num_cores > 1)
+        sweep_elements(sch, "Y", sweep)
         return sch
 
     return schedule
@@ -148,7 +139,7 @@ KERNELS = [
         yardstick="quad", goal="0.95 of bandwidth",
     ),
     Kernel(
-        "transpose 2048²", declare_transpose(2048, 2048), blocked(64, 64), reference_transpose, "transpose",
+        "transpose 2048²", declare_transpose(2048, 2048), blocked(64), reference_transpose, "transpose",
         yardstick="copy", goal="1.3 × JAX",
     ),
     Kernel(

@@ -2,11 +2,13 @@
 
 The tuner's rules call them with the decisions of a candidate, kernels scheduled by hand with numbers of their own.
 ``tiled_product``: reductions in register tiles. ``dot_product``: tiles by dot-product instructions. ``matrix_unit_product``:
-products by a matrix unit. ``row_sweep``: reductions along rows with what depends on them. ``panels``: operands packed into panels, and padded. ``loop_steps``: the steps that several
+products by a matrix unit. ``row_sweep``: reductions along rows with what depends on them. ``element_sweep``: element-wise
+stages and transposes. ``panels``: operands packed into panels, and padded. ``loop_steps``: the steps that several
 recipes take.
 """
 
 from .dot_product import DotInstruction, dot_tile
+from .element_sweep import ElementSweep, sweep_elements
 from .loop_steps import arrange, finish_tile, loops_within
 from .matrix_unit_product import TILE, UnitTiles, matrix_unit_product, steps_of
 from .panels import Panels, inline_padding, pack, pad_product
@@ -16,6 +18,7 @@ from .tiled_product import TileNest, tiled_product
 __all__ = [
     "TILE",
     "DotInstruction",
+    "ElementSweep",
     "Panels",
     "RowSweep",
     "TileNest",
@@ -30,6 +33,7 @@ __all__ = [
     "pack",
     "pad_product",
     "steps_of",
+    "sweep_elements",
     "sweep_rows",
     "tiled_product",
 ]

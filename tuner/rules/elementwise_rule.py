@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +21,8 @@ from ...tir.walk import pre_order
 from ..cost.cost_features import Costs
 from ..cost.machine_model import MachineModel, worth_threads
 from ..program import BlockInfo, Program, Use
-from ..recipes.loop_steps import fuse_all, loops_within
+from ..recipes.element_sweep import ElementSweep, sweep_elements
+from ..recipes.loop_steps import fuse_all
 from ..sketch_part import Decision, Part, ceil_div, up_to
 from .schedule_rule import Group, ScheduleRule, register_rule
 
@@ -105,30 +105,13 @@ class ElementwisePart(Part):
         return np.asarray((columns["staged"] == 0) | (scratch <= self.machine.l1_bytes / 2))
 
     def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
-        block = sch.get_block(self.block.name)
-        loops = list(sch.get_loops(block))
-        width = row["vectors"] * self.lanes
-        if self.flat:
-            loops = [fuse_all(sch, loops)]
-        outer, lanes = sch.split(loops[-1], [None, min(width, self.inner)])
-        order: list[Any] = loops[:-1]
-        within: list[Any] = []
-        if self.across is not None:
-            place = self.block.spatial.index(self.across)
-            order[place], inside = sch.split(order[place], [None, row["tile"]])
-            within = [inside]
-        sch.reorder(*order, outer, *within, lanes)
-        if self.parallel:
-            many = math.prod(sch.get(loop).extent.value for loop in order) >= 2 * self.machine.cores
-            fused = fuse_all(sch, order if many else [*order, outer])
-            sch.parallel(fused)
-            outer = outer if many else fused
-        if row.get("staged"):
-            assert self.jumping is not None
-            copy = sch.cache_read(block, self.jumping.buffer.name, "local", consumer_blocks=[block])
-            sch.compute_at(copy, outer)
-            sch.vectorize(loops_within(sch, copy, outer)[-1])
-        sch.vectorize(lanes)
+        staged = self.jumping.buffer.name if row.get("staged") and self.jumping is not None else ""
+        sweep = ElementSweep(
+            min(row["vectors"] * self.lanes, self.inner), fused=self.flat, staged=staged, tile=row.get("tile", 1),
+            across=None if self.across is None else self.block.spatial.index(self.across),
+            shared=self.parallel, tasks=2 * self.machine.cores,
+        )  # fmt: skip
+        sweep_elements(sch, self.block.name, sweep)
 
     def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
         machine, block = self.machine, self.block
