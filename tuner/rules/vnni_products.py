@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -66,7 +67,11 @@ class DotPart(Part):
     def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
         roles, width = self.roles, row["vectors"] * DOT_LANES
         block = sch.get_block(self.block.name)
-        shifted, sums, result = sch.shift_operand(block, roles.right) if roles.shifted else (None, None, None)
+        shifted: Any = None
+        sums: Any = None
+        result: Any = None
+        if roles.shifted:
+            shifted, sums, result = sch.shift_operand(block, roles.right)
         packed = pack(sch, block, roles.panels(self.block, width, shared=self.parallel))
         if roles.shifted:
             part = sch.get_loops(packed)[-3]
