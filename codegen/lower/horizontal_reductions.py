@@ -12,7 +12,7 @@ from ...tir.expr import GT, LT, And, BinaryOp, Broadcast, BufferLoad, Expr, IntI
 from ...tir.function import PrimFunc
 from ...tir.reducers import REDUCERS
 from ...tir.stmt import BufferStore, For, IfThenElse, Stmt
-from ...tir.walk import transform, uses_var
+from ...tir.walk import transform_statements, uses_var
 from .lanes import NotVectorizable
 from .loop_annotations import HORIZONTAL, without
 from .masks import any_lane
@@ -45,7 +45,7 @@ def lower_horizontal(func: PrimFunc) -> PrimFunc:
             return None
         return _reduce(n) or without(n, HORIZONTAL)
 
-    return transform(func, post=post)  # type: ignore[no-any-return]
+    return transform_statements(func, post)  # type: ignore[no-any-return]
 
 
 def _reduce(loop: For) -> Stmt | None:

@@ -9,7 +9,7 @@ from ...tir.fresh_copy import fresh_copy
 from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import BufferStore, For, IfThenElse, Stmt, seq
-from ...tir.walk import pre_order, substitute, transform
+from ...tir.walk import pre_order, substitute, transform_statements
 from ..machine.target import Target
 from .loop_annotations import PREFETCH_DISTANCE, UNROLL_FACTOR, plain_value, unrolled_distance, with_pragmas_of, without
 
@@ -27,7 +27,7 @@ def remove_unit_loops(func: PrimFunc) -> PrimFunc:
                 return seq()
         return None
 
-    return transform(func, post=post)  # type: ignore[no-any-return]
+    return transform_statements(func, post)  # type: ignore[no-any-return]
 
 
 def split_unroll_factors(func: PrimFunc) -> PrimFunc:
@@ -69,7 +69,7 @@ def split_unroll_factors(func: PrimFunc) -> PrimFunc:
         kind = "unrolled" if isinstance(left, IntImm) else "serial"
         return seq(main, For(over, const(0, dtype), left, kind, tail_body))
 
-    return transform(func, post=post)  # type: ignore[no-any-return]
+    return transform_statements(func, post)  # type: ignore[no-any-return]
 
 
 def legalize_vector_loops(func: PrimFunc, target: Target) -> PrimFunc:
@@ -104,7 +104,7 @@ def legalize_vector_loops(func: PrimFunc, target: Target) -> PrimFunc:
         few = isinstance(trip_count, IntImm) and trip_count.value <= 8
         return For(outer, const(0, dtype), trip_count, "unrolled" if few else "serial", vector)
 
-    return transform(func, post=post)  # type: ignore[no-any-return]
+    return transform_statements(func, post)  # type: ignore[no-any-return]
 
 
 def _lanes(body: Stmt, target: Target) -> int:

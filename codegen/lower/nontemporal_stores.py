@@ -20,7 +20,7 @@ from ...tir.fresh_copy import fresh_copy
 from ...tir.function import PrimFunc
 from ...tir.node import Node
 from ...tir.stmt import Allocate, AttrStmt, BufferStore, For, IfThenElse, LetStmt, Stmt, While, seq
-from ...tir.walk import pre_order, substitute, transform, vars_in
+from ...tir.walk import pre_order, substitute, transform, transform_statements, vars_in
 from ..lowered import ALIGNED, NONTEMPORAL_ATTR
 from ..machine.target import Target
 from .loop_annotations import NONTEMPORAL, plain_value, without
@@ -51,7 +51,7 @@ def mark_nontemporal_stores(func: PrimFunc) -> PrimFunc:
             return _marked(n.body, n.value)
         return None
 
-    return transform(func, post=post)  # type: ignore[no-any-return]
+    return transform_statements(func, post)  # type: ignore[no-any-return]
 
 
 def _marked(body: Stmt, value: object) -> Stmt:

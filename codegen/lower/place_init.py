@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from ...tir import op
-from ...tir.expr import Expr
 from ...tir.function import PrimFunc
-from ...tir.node import Node
 from ...tir.ranges import IterVar
 from ...tir.reduction_init import start_in_front
-from ...tir.stmt import BlockRealize, IfThenElse, Stmt, seq
+from ...tir.stmt import BlockRealize, For, IfThenElse, Stmt, seq
+from .scoped_transform import ScopedTransform
 
 
 def place_init(func: PrimFunc) -> PrimFunc:
@@ -32,49 +31,25 @@ def place_init(func: PrimFunc) -> PrimFunc:
     Where a loop carries spatial and reduction axes at once, or computes values that the init reads, the init stays in
     place under a condition instead.
     """
-    before: dict[int, list[Stmt]] = {}
-    keep_alive: list[Node] = []
+    in_front: dict[Stmt, list[Stmt]] = {}
 
-    def visit(node: Node, path: tuple[Node, ...]) -> None:
-        if isinstance(node, BlockRealize):
-            if node.block.init is not None:
-                _plan(node, path, before)
-                keep_alive.append(node)
-            path = ()
-        for child in node.children():
-            if isinstance(child, Stmt):
-                visit(child, (*path, node))
+    def block(realize: BlockRealize, scope: ScopedTransform) -> BlockRealize | None:
+        init = realize.block.init
+        if init is None:
+            return None
+        here: list[Stmt] = []
+        outer = [n for n, s in enumerate(scope.path) if isinstance(s, BlockRealize)]
+        found = start_in_front(realize, scope.path[outer[-1] + 1 if outer else 0 :])
+        if found is not None:
+            in_front.setdefault(found[0], []).append(found[1])
+        else:  # the init stays here, under a condition where one is needed
+            starts = [iv.var.equal(iv.dom.min) for iv in realize.block.iter_vars if iv.kind == IterVar.REDUCE]
+            here.append(IfThenElse(op.all_(*starts), init) if starts else init)
+        new = scope.below(realize)
+        return new.with_(block=new.block.with_(init=None, body=seq(*here, new.block.body)))  # type: ignore[no-any-return]
 
-    visit(func.body, ())
+    def loop(s: For, scope: ScopedTransform) -> Stmt:
+        new = scope.below(s)
+        return seq(*in_front[s], new) if s in in_front else new  # type: ignore[no-any-return]
 
-    def rewrite(node: Node) -> Node:
-        if isinstance(node, Expr):
-            return node
-        new = node.map_children(rewrite)
-        if isinstance(node, BlockRealize) and node.block.init is not None:
-            assert isinstance(new, BlockRealize)
-            block = new.block
-            if id(node) in before:  # the init stays here, under a condition where one is needed
-                new = BlockRealize(
-                    new.iter_values, new.predicate, block.with_(init=None, body=seq(*before[id(node)], block.body))
-                )
-            else:
-                new = BlockRealize(new.iter_values, new.predicate, block.with_(init=None))
-        elif id(node) in before:
-            assert isinstance(new, Stmt)
-            new = seq(*before[id(node)], new)
-        return new
-
-    return func.with_body(rewrite(func.body))  # type: ignore[arg-type]
-
-
-def _plan(realize: BlockRealize, path: tuple[Node, ...], before: dict[int, list[Stmt]]) -> None:
-    """Decides where the init of ``realize`` goes. ``before`` maps the node in front of which it stands."""
-    block = realize.block
-    assert block.init is not None
-    found = start_in_front(realize, path)
-    if found is not None:
-        before.setdefault(id(found[0]), []).append(found[1])
-        return
-    starts = [iv.var.equal(iv.dom.min) for iv in block.iter_vars if iv.kind == IterVar.REDUCE]
-    before[id(realize)] = [IfThenElse(op.all_(*starts), block.init) if starts else block.init]
+    return ScopedTransform({BlockRealize: block, For: loop}).function(func)
