@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...tir.analysis.access import accesses
+from ...tir.analysis.access import Access, accesses
 from ...tir.analysis.footprint import bounding_box
 from ...tir.analysis.known_ranges import analyzer_at, bind_loops
 from ...tir.analysis.region_cover import covers_domain, domain_conditions, reduces_once, why_neighbours_not_covered
@@ -14,10 +14,11 @@ from ...tir.analysis.tree import Tree, blocks_below, tree_of
 from ...tir.arith import Analyzer, Ends
 from ...tir.buffer import Buffer
 from ...tir.constants import is_const_int
+from ...tir.equal import same
 from ...tir.expr import Expr, Var
 from ...tir.function import PrimFunc
 from ...tir.ranges import IterVar, Range
-from ...tir.stmt import BlockRealize, For
+from ...tir.stmt import BlockRealize, For, Stmt
 from ...tir.walk import substitute, uses_var
 from ..errors import ScheduleError, bad_argument, require
 from ..handles import COMPUTE_INLINE, COMPUTE_ROOT
@@ -272,9 +273,7 @@ def _needed_by_consumers(tree: Tree, analyzer: Analyzer, scope: Scope, realize: 
         needed = _boxes(
             tree, analyzer, [c for c in scope.readers.get(buffer, ()) if c is not realize], buffer, target, False
         )
-        for store in accesses(realize.block.body, buffer):
-            if store.is_store:
-                out.append((store, needed))
+        out.extend([(store, needed) for store in _distinct(realize.block.body, buffer, stores=True)])
     return out
 
 
@@ -287,8 +286,7 @@ def _made_by_producers(tree: Tree, analyzer: Analyzer, scope: Scope, realize: Bl
         if not writers or buffer in written:
             continue
         made = _boxes(tree, analyzer, writers, buffer, target, True)
-        for load in accesses(realize.block.body, buffer):
-            out.append((load, made))
+        out.extend([(load, made) for load in _distinct(realize.block.body, buffer, stores=False)])
     return out
 
 
@@ -314,8 +312,17 @@ def _boxes(
                 *below,
             ]
         local = analyzer_at(tree, user)
-        for access in accesses(user, buffer):
-            if access.is_store is stores:
-                bind_loops(local, access.loops)
-                boxes.append(bounding_box(local, access, below, {}))
+        for access in _distinct(user, buffer, stores):
+            bind_loops(local, access.loops)
+            boxes.append(bounding_box(local, access, below, {}))
     return join_boxes(analyzer, boxes, buffer.ndim)
+
+
+def _distinct(stmt: Stmt, buffer: Buffer, stores: bool) -> list[Access]:
+    """Return the stores of a buffer (or its loads) below ``stmt``; of those that agree in all but the place, one."""
+    out: list[Access] = []
+    for a in accesses(stmt, buffer):
+        alike = (same(a.indices, b.indices) and same(a.guards, b.guards) and a.loops == b.loops for b in out)
+        if a.is_store is stores and not any(alike):
+            out.append(a)
+    return out
