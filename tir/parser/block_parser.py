@@ -63,7 +63,7 @@ def _accesses(p: Parser, frame: Frame, body: Stmt) -> tuple[tuple[BufferRegion, 
     return out[0], out[1]
 
 
-def parse_block_init(p: Parser, call: ast.Call, body: Callable[[], Stmt]) -> None:
+def parse_init(p: Parser, call: ast.Call, body: Callable[[], Stmt]) -> None:
     """Parse ``with T.init(): body``."""
     frame = p.frame(call, "T.init")
     if frame.has_init:
@@ -71,7 +71,7 @@ def parse_block_init(p: Parser, call: ast.Call, body: Callable[[], Stmt]) -> Non
     frame.init, frame.has_init = body(), True
 
 
-def parse_block_where(p: Parser, call: ast.Call) -> None:
+def parse_where(p: Parser, call: ast.Call) -> None:
     """Parse ``T.where(condition)``."""
     frame = p.frame(call, "T.where")
     if len(call.args) != 1 or call.keywords:
@@ -89,25 +89,25 @@ def _parse_regions(p: Parser, call: ast.Call) -> tuple[BufferRegion, ...]:
     return tuple([parse_region(p, n) for n in nodes])
 
 
-def parse_block_reads(p: Parser, call: ast.Call) -> None:
+def parse_reads(p: Parser, call: ast.Call) -> None:
     """Parse ``T.reads(A[i, 0:4], …)``."""
     frame = p.frame(call, "T.reads")
     frame.reads = (frame.reads or ()) + _parse_regions(p, call)
 
 
-def parse_block_writes(p: Parser, call: ast.Call) -> None:
+def parse_writes(p: Parser, call: ast.Call) -> None:
     """Parse ``T.writes(C[i, j])``."""
     frame = p.frame(call, "T.writes")
     frame.writes = (frame.writes or ()) + _parse_regions(p, call)
 
 
-def parse_block_block_attr(p: Parser, call: ast.Call) -> None:
+def parse_block_attr(p: Parser, call: ast.Call) -> None:
     """Parse ``T.block_attr({…})``."""
     frame = p.frame(call, "T.block_attr")
     frame.annotations.update(p.attributes(p.arguments(call, "attrs")["attrs"]))
 
 
-def parse_block_func_attr(p: Parser, call: ast.Call) -> None:
+def parse_func_attr(p: Parser, call: ast.Call) -> None:
     """Parse ``T.func_attr({…})``."""
     if len(p.frames) != 1:
         raise p.error("T.func_attr belongs to the function, outside of its blocks", call)
@@ -195,10 +195,10 @@ def _parse_match_param(
 
 
 BLOCK_WORDS: dict[str, Parse] = {
-    "where": parse_block_where,
-    "reads": parse_block_reads,
-    "writes": parse_block_writes,
-    "block_attr": parse_block_block_attr,
-    "func_attr": parse_block_func_attr,
+    "where": parse_where,
+    "reads": parse_reads,
+    "writes": parse_writes,
+    "block_attr": parse_block_attr,
+    "func_attr": parse_func_attr,
 }
 """The words that are statements of a block."""

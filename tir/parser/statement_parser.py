@@ -13,7 +13,7 @@ from ..expr import Call, Expr, IntImm, Var
 from ..stmt import AssertStmt, AttrStmt, Evaluate, IfThenElse, LetStmt, Stmt
 from ..vocabulary import Word
 from .access_parser import consecutive_indices, parse_index_list
-from .block_parser import BLOCK_WORDS, parse_alloc_buffer, parse_block, parse_block_init
+from .block_parser import BLOCK_WORDS, parse_alloc_buffer, parse_block, parse_init
 from .memory_statements import compose, parse_allocation, parse_buffer_store
 from .older_spellings import (
     Macro,
@@ -179,7 +179,7 @@ def _parse_with(p: Parser, items: list[ast.withitem], node: ast.With) -> Stmt | 
         raise p.error("`with` takes T.block, T.init, T.LetStmt, T.decl_buffer, T.attr, T.Assert …", call)
     word = func.name
     if word == "init":
-        parse_block_init(p, call, lambda: p.nested(node.body))
+        parse_init(p, call, lambda: p.nested(node.body))
         return None
     if word == "block" and call.args and isinstance(call.args[0], (ast.List, ast.Tuple)):
         inner = lambda: _parse_with(p, items[1:], node) or Evaluate(IntImm(0))  # noqa: E731
