@@ -62,11 +62,11 @@ def _compacted(outer: Allocate, scope: ScopedTransform) -> Stmt:
     return out
 
 
-Box = tuple[Buffer, tuple[Expr, ...]]
+Move = tuple[Buffer, tuple[Expr, ...]]
 """A buffer in its new shape, and the lower ends to subtract from its indices."""
 
 
-def _moves(chain: Sequence[Allocate], body: Stmt, analyzer: Analyzer) -> dict[Buffer, Box]:
+def _moves(chain: Sequence[Allocate], body: Stmt, analyzer: Analyzer) -> dict[Buffer, Move]:
     """Returns those allocations of ``chain`` that change. The allocations stand one directly inside the other around
     ``body``."""
     found = accesses_below(body)
@@ -75,7 +75,7 @@ def _moves(chain: Sequence[Allocate], body: Stmt, analyzer: Analyzer) -> dict[Bu
     boxes = _boxes(wanted, found, analyzer)
     inner: Inner = {loop.loop_var for access in found.elements for loop in access.loops}
     inner |= {access.buffer for access in found.elements if access.is_store}
-    out: dict[Buffer, Box] = {}
+    out: dict[Buffer, Move] = {}
     for alloc in chain:
         old = alloc.buffer
         if old not in wanted:
@@ -204,7 +204,7 @@ def _ordered(a: Expr, b: Expr, analyzer: Analyzer) -> Ends | None:
     return (b, a) if analyzer.can_prove(b <= a) else None
 
 
-def _shift(body: Stmt, moves: Mapping[Buffer, Box], analyzer: Analyzer) -> Stmt:
+def _shift(body: Stmt, moves: Mapping[Buffer, Move], analyzer: Analyzer) -> Stmt:
     before = {new: old for old, (new, _) in moves.items()}
 
     def move(indices: tuple[Expr, ...], low: tuple[Expr, ...]) -> tuple[Expr, ...]:
