@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING
-from functools import cache
 from operator import is_
 from typing import Any
 
@@ -61,10 +60,15 @@ def _compiled(name: str, source: str, names: dict[str, Any]) -> Any:
     return names[name]
 
 
-@cache
+_DECLARED: dict[type, list[tuple[str, str, str]]] = {}
+
+
 def declared_fields(cls: Any) -> list[tuple[str, str, str]]:
     """Return role, name and multiplicity of each declared part."""
-    out = []
+    out = _DECLARED.get(cls)
+    if out is not None:
+        return out
+    out = _DECLARED[cls] = []
     for role, name in cls.parts:
         text = cls.__dataclass_fields__[name].type
         many = "map" if text.startswith("Mapping[") else "tuple" if text.startswith("tuple[") else "one"

@@ -89,10 +89,11 @@ class Matcher:
 
     def parts(self, t: Part, d: Part) -> None:
         """Compare two objects of one class by what the class declares: plain values first, then parts."""
-        values = [(getattr(t, name), getattr(d, name)) for name in plain_fields(type(t))]
+        cls: Any = type(t)
+        values = [(getattr(t, name), getattr(d, name)) for name in plain_fields(cls)]
         if any(x != y for x, y in values):
             raise self.fail(f"`{t}` is not `{d}` of the description")
-        for role, name, many in declared_fields(type(t)):
+        for role, name, many in declared_fields(cls):
             x, y = getattr(t, name), getattr(d, name)
             if many != "tuple":
                 if (x is None) != (y is None):
