@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ...tir import op
 from ...tir.arith import Analyzer, conjuncts
 from ...tir.constants import const
-from ...tir.equal import structural_equal
+from ...tir.equal import same
 from ...tir.expr import GT, LT, And, BinaryOp, Broadcast, BufferLoad, Expr, IntImm, Select, Var
 from ...tir.function import PrimFunc
 from ...tir.reducers import REDUCERS
@@ -58,32 +56,26 @@ def _reduce(loop: For) -> Stmt | None:
     if any(uses_var(i, loop.loop_var) for i in store.indices):
         return None
 
-    def is_self(e: Expr) -> bool:
-        return (
-            isinstance(e, BufferLoad)
-            and e.buffer is store.buffer
-            and all(structural_equal(a, b) for a, b in zip(e.indices, store.indices, strict=True))
-        )
-
+    own = BufferLoad(store.buffer, store.indices)
     lanes = loop.extent.value
     if lanes & (lanes - 1) or lanes > 256:
         return None
-    same, mask = _parted(cond, loop.loop_var)
+    around, mask = _parted(cond, loop.loop_var)
     try:
         wide = None if mask is None else vectorize_expr(mask, loop.loop_var, loop.min, lanes)
         if isinstance(value, Select):
-            total = _of_numbers(loop, value, wide) if is_self(value.false_value) else None
+            total = _of_numbers(loop, value, wide) if same(value.false_value, own) else None
         else:
-            total = _of_terms(loop, value, wide, is_self)
+            total = _of_terms(loop, value, wide, own)
     except NotVectorizable:
         return None
     if total is None:
         return None
     if wide is not None:
         some = any_lane(wide, Analyzer())
-        same = some if same is None else And(same, some)
+        around = some if around is None else And(around, some)
     reduced = BufferStore(store.buffer, total, store.indices)
-    return reduced if same is None else IfThenElse(same, reduced)
+    return reduced if around is None else IfThenElse(around, reduced)
 
 
 def _parted(cond: Expr | None, lane: Var) -> tuple[Expr | None, Expr | None]:
@@ -95,13 +87,13 @@ def _parted(cond: Expr | None, lane: Var) -> tuple[Expr | None, Expr | None]:
     return (op.all_(*same) if same else None), (op.all_(*mask) if mask else None)
 
 
-def _of_terms(loop: For, value: Expr, mask: Expr | None, is_self: Callable[[Expr], bool]) -> Expr | None:
+def _of_terms(loop: For, value: Expr, mask: Expr | None, own: BufferLoad) -> Expr | None:
     """Returns ``s = s + x`` over the lanes of ``mask`` as one operation."""
     reducer = _REDUCERS.get(type(value)) if isinstance(value, BinaryOp) else None
     if not isinstance(value, BinaryOp) or reducer is None or reducer.lanes is None or not reducer.either_way:
         return None
-    old, term = (value.a, value.b) if is_self(value.a) else (value.b, value.a)
-    if not is_self(old):
+    old, term = (value.a, value.b) if same(value.a, own) else (value.b, value.a)
+    if not same(old, own):
         return None
     lanes = int(loop.extent)  # type: ignore[call-overload]
     vector = vectorize_expr(term, loop.loop_var, loop.min, lanes, mask)
@@ -117,7 +109,7 @@ def _of_numbers(loop: For, value: Select, mask: Expr | None) -> Expr | None:
     reducer = _REDUCERS.get(type(test)) if isinstance(test, (GT, LT)) and term.dtype.is_float else None
     if not isinstance(test, (GT, LT)) or reducer is None or reducer.lanes is None:
         return None
-    if not (structural_equal(test.a, term) and structural_equal(test.b, old)):
+    if not (same(test.a, term) and same(test.b, old)):
         return None
     lanes = int(loop.extent)  # type: ignore[call-overload]
     vector = vectorize_expr(term, loop.loop_var, loop.min, lanes, mask)
