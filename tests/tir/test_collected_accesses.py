@@ -83,6 +83,15 @@ def test_unchanged_statements_are_not_walked_again() -> None:
     assert accesses_below(func.body) is accesses_below(func.body)
 
 
+def test_deep_expressions() -> None:
+    func = func_of("A[0] = B[3]")
+    store = next(n for n in pre_order(func.body) if type(n).__name__ == "BufferStore")
+    value = store.value
+    for _ in range(3000):
+        value = value * 2 + store.value
+    assert len(accesses(store.with_(value=value))) == 2
+
+
 def test_pointers() -> None:
     func = func_of('T.evaluate(T.call_extern("int32", "f", T.address_of(A[4]), B.data))')
     found = accesses_below(func.body)

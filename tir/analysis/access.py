@@ -16,6 +16,7 @@ from typing import Any
 from ..arith import conjuncts
 from ..buffer import Buffer, BufferRegion, MatchBufferRegion
 from ..constants import const
+from ..deep_recursion import with_room
 from ..expr import And, BufferLoad, Call, Expr, IntImm, Let, Not, Or, Var
 from ..intrinsics import Effect, effect_of
 from ..stmt import (
@@ -332,6 +333,7 @@ def _with_values(values: Mapping[Var, Expr], more: Iterable[tuple[Var, Expr]]) -
 
 
 @lru_cache(maxsize=256)
+@with_room
 def accesses_below(stmt: Stmt) -> Accesses:
     """Return all that ``stmt`` accesses."""
     return Accesses(stmt)
