@@ -24,9 +24,11 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "codegen/lower/unroll_loops.py", "codegen/lower/vector_expressions.py", "codegen/lower/vectorize_loops.py",
     ),
     "back ends": (
+        "codegen/backend/emitter.py", "codegen/backend/expressions.py", "codegen/backend/lane_offsets.py",
+        "codegen/backend/statements.py", "codegen/backend/value_ranges.py",
         "codegen/llvm/casts.py", "codegen/llvm/llvm_expr.py", "codegen/llvm/half_conversions.py", "codegen/llvm/llvm_scope.py",
         "codegen/llvm/loads_stores.py", "codegen/llvm/reduction_network.py", "codegen/llvm/llvm_stmt.py", "codegen/c/c_calls.py",
-        "codegen/c/c_source.py", "codegen/c/c_expr.py", "codegen/c/inline_functions.py",
+        "codegen/c/c_scope.py", "codegen/c/c_stmt.py", "codegen/c/c_expr.py", "codegen/c/inline_functions.py",
     ),
 }  # fmt: skip
 """Files by group."""
