@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .constants import as_exprs, const, convert, is_const_int
 from .dtype import DType
@@ -37,14 +37,6 @@ class Buffer(Part):
 
     parts = counts("shape", "strides", "elem_offset")
     identity = "buffer"
-
-    if TYPE_CHECKING:
-
-        def __init__(
-            self, name: str, shape: tuple[Expr, ...], dtype: str = "float32", scope: str = "global",
-            strides: tuple[Expr, ...] = (), elem_offset: Expr = ..., data_alignment: int = 64, offset_factor: int = 1,
-            axis_separators: tuple[int, ...] = (), data: Var | None = None,
-        ) -> None: ...  # fmt: skip
 
     def __post_init__(self) -> None:
         if self.scope == "":
@@ -172,4 +164,4 @@ def decl_buffer(
     2
     """
     dims = shape if isinstance(shape, (tuple, list)) else (shape,)
-    return Buffer(name, as_exprs(dims), dtype, scope, as_exprs(strides), **rest)
+    return Buffer(name, as_exprs(dims), DType(dtype), scope, as_exprs(strides), **rest)

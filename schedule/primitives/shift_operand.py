@@ -9,6 +9,7 @@ from ...tir.analysis.reduction_updates import find_reducer
 from ...tir.analysis.tree import tree_of, unique_block_name
 from ...tir.buffer import Buffer
 from ...tir.constants import const
+from ...tir.dtype import DType
 from ...tir.expr import BufferLoad, Cast, Expr, Mul, Var
 from ...tir.function import PrimFunc
 from ...tir.ranges import IterVar, Range
@@ -106,7 +107,7 @@ def shift_operand(func: PrimFunc, block: str, read_buffer_index: int | str) -> t
     narrow = buffer.dtype
     amount = 1 << (narrow.bits - 1)
     signed = narrow.kind == "int"
-    moved = Buffer(f"{buffer.name}_shifted", buffer.shape, f"{'uint' if signed else 'int'}{narrow.bits}")
+    moved = Buffer(f"{buffer.name}_shifted", buffer.shape, DType(f"{'uint' if signed else 'int'}{narrow.bits}"))
     raw = Buffer(f"{total.buffer.name}_shifted", total.buffer.shape, total.dtype)
     kept = [iv for iv in axes if iv.kind == IterVar.SPATIAL and any(uses_var(i, iv.var) for i in other.indices)]
     sums = Buffer(f"{other.buffer.name}_sums", tuple([iv.dom.extent for iv in kept]), total.dtype)
