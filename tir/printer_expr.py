@@ -13,6 +13,7 @@ from typing import Any
 
 from .arithmetic import FOLDED, make_binary
 from .buffer import Buffer, BufferRegion
+from .dtype import max_value
 from .expr import (
     Add,
     And,
@@ -159,13 +160,13 @@ class ExprPrinter:
     def span(self, lo: Expr, extent: Expr) -> tuple[str, str]:
         """Return the texts of ``lo`` and ``lo + extent``, from which the parser recovers ``extent``."""
         if type(lo) is IntImm:
-            if type(extent) is IntImm:
+            if type(extent) is IntImm and lo.value + extent.value <= max_value(extent.dtype):
                 return self.text(lo), self.text(IntImm(lo.value + extent.value, extent.dtype))
             if lo.value == 0:
                 return self.text(lo), self.text(extent)
         if type(lo) is Add and type(lo.b) is IntImm and type(lo.a) is not IntImm and type(extent) is IntImm:
             end = lo.b.value + extent.value
-            if end != 0 and lo.b.value != 0:
+            if end != 0 and lo.b.value != 0 and end <= max_value(extent.dtype):
                 tail = self.text(IntImm(end, extent.dtype))
                 return self.text(lo), f"{self.text(lo.a, _ADD_PRECEDENCE)} + {tail}"
         return self.text(lo), f"{self.text(lo, _ADD_PRECEDENCE)} + {self.text(extent, _ADD_PRECEDENCE + 1)}"

@@ -1,7 +1,7 @@
 """What prints, parses back: over the corpus, and over random expressions."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tilewright.tir import (
@@ -183,6 +183,7 @@ def test_random_conditions_parse_back(e):
 
 @settings(max_examples=100, deadline=None)
 @given(_ints(2), st.integers(-3, 3), st.integers(2, 17))
+@example(IntImm(2147483631), 0, 17)
 def test_random_vector_indices_parse_back(base, stride, lanes):
     load = BufferLoad(_A, (Ramp(base, IntImm(stride), lanes),))
     func = _function(IntImm(0))
