@@ -182,8 +182,11 @@ def _tail(tree: Tree, realize: BlockRealize, own: Sequence[For], target: For) ->
     """Return the conditions under which a partial result may have no first element.
 
     These are the conditions not known to hold in the first iteration of the other reduction loops. ScheduleError is
-    raised when such a loop may have no iteration.
+    raised when such a loop may have no iteration. A loop of one iteration that no axis uses divides nothing: its conditions
+    say where the block runs at all.
     """
+    if not is_reduce_loop(realize, target):
+        return []
     others = {lp.loop_var: lp.min for lp in own if lp is not target and is_reduce_loop(realize, lp)}
     analyzer = analyzer_at(tree, realize)
     tail = [

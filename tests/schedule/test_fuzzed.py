@@ -564,3 +564,13 @@ def test_an_init_that_no_iteration_would_write_back_is_kept():
     *_, k = sch.get_loops("B")
     with pytest.raises(ScheduleError, match="loop k reduces and may have no iterations"):
         sch.write_at(k, "B", 0, "local")
+
+
+@pytest.mark.parametrize("axis", [0, -1])
+def test_a_loop_that_only_a_predicate_uses_is_rfactored_under_it(agree, axis):
+    """The predicate keeps the spatial axis in its domain, so it guards the whole block and no element."""
+    sch = Schedule(parse(POOL))
+    outer, _ = sch.split(sch.get_loops("C")[0], [None, 4], preserve_unit_iters=False)
+    sch.rfactor(outer, axis)
+    assert sch.func.script().count("T.where(i_0 * 4 + i_1 < 3)") == 2
+    agree(parse(POOL), sch.func)
