@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...tir.analysis.access import accesses
-from ...tir.analysis.declared_regions import hidden_reads
+from ...tir.analysis.declared_regions import hidden_reads, redeclared
 from ...tir.analysis.known_ranges import analyzer_at, analyzer_of
 from ...tir.analysis.region_cover import covers_domain, domain_text, why_not_covered
 from ...tir.analysis.scope import Scope, bindings, is_output_block
@@ -183,8 +183,13 @@ def _accumulated(tree: Tree, producer: BlockRealize, realize: BlockRealize, stor
 def _moved(block: Block, old: Buffer, store: BufferStore, indices: tuple[Expr, ...]) -> Block:
     """Return the reduction block, accumulating in the buffer to which its result was copied."""
 
+    def post(n: Any) -> Any:  # the parts of a block of blocks declare what they access, too
+        if isinstance(n, Block) and any(r.buffer is old for r in (*n.reads, *n.writes)):
+            return redeclared(n)
+        return None
+
     def moved(stmt: Stmt) -> Any:
-        return moved_accesses(stmt, old, store.buffer, lambda _: indices)
+        return transform(moved_accesses(stmt, old, store.buffer, lambda _: indices), post=post)
 
     assert block.init is not None
     return block.with_(body=moved(block.body), init=moved(block.init))

@@ -574,3 +574,16 @@ def test_a_loop_that_only_a_predicate_uses_is_rfactored_under_it(agree, axis):
     sch.rfactor(outer, axis)
     assert sch.func.script().count("T.where(i_0 * 4 + i_1 < 3)") == 2
     agree(parse(POOL), sch.func)
+
+
+@pytest.mark.parametrize("tile", [None, 2])
+def test_a_copy_goes_into_a_reduction_of_blocks(agree, tile):
+    """The blocks inside accumulate in the other buffer, and declare that."""
+    sch = Schedule(parse(POOL))
+    outer = sch.blockize(sch.get_loops("C")[1])
+    sch.cache_write(outer, 0, "local")
+    if tile:
+        sch.split(sch.get_loops(outer)[0], [None, tile])
+    sch.reverse_compute_inline("C_local")
+    assert "C_local" not in sch.func.script()
+    agree(parse(POOL), sch.func)
