@@ -11,6 +11,7 @@ from ...graph.graph import Value
 from .call import Call
 from .elementwise import broadcast
 from .table import converter
+from .types import dtype_of
 
 
 @converter("Reshape")
@@ -184,6 +185,22 @@ def _wrapped(c: Call, x: Value, before: list[int], after: list[int]) -> Value:
             index = np.arange(-before[d], int(x.shape[d]) + after[d]) % int(x.shape[d])
             x = c.op("take", x, c.constant(index), axis=d)
     return x
+
+
+@converter("ConstantOfShape", "NonZero", "Range", "Unique", "Compress")
+def shaped_by_values(c: Call) -> Value:
+    """Results whose shape depends on values: they are evaluated when these are known, and refused otherwise."""
+    for n in range(len(c.inputs)):
+        c.known(n)
+    raise c.error("the result's shape depends on values")
+
+
+@converter("EyeLike")
+def eye_like(c: Call) -> Value:
+    x = c.input(0)
+    rows, columns = x.shape
+    dtype = dtype_of(c.attr("dtype"), c.label) if c.attr("dtype") is not None else x.dtype
+    return c.constant(np.eye(rows, columns, c.attr("k", 0)), dtype)
 
 
 @converter("DepthToSpace")

@@ -153,3 +153,11 @@ def test_einsum_errors(equation, problem):
         ops.einsum(equation, a, b)
     with pytest.raises(ValueError, match="j is 4 and 3"):
         ops.einsum("ij,jk", a, te.placeholder((3, 5)))
+
+
+def test_floor_division_of_floats(evaluate):
+    x = np.array([7, -7, 7, -7, 5.5, -5.5, 0, 1e6, 0.3, -0.3], np.float32)
+    y = np.array([3, 3, -3, -3, 2, 2, 4, 7, 0.1, 0.1], np.float32)
+    A, B = ph(x), ph(y, "B")
+    np.testing.assert_allclose(evaluate(ops.floor_mod(A, B), [A, B], x, y), np.mod(x, y), rtol=1e-6)
+    np.testing.assert_array_equal(evaluate(ops.floor_divide(A, B), [A, B], x, y), np.floor_divide(x, y))

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ....tir.constants import cast, const, convert
-from ....tir.dtype import DType
-from ....tir.expr import Expr, IntImm
-from ....tir.intrinsics.float_operations import pow_
-from ....tir.op import floordiv, floormod, max_, min_
+from ....tir.dtype import DType, promote
+from ....tir.expr import And, Expr, IntImm, Or
+from ....tir.intrinsics.float_operations import floor, fmod, pow_
+from ....tir.op import floordiv, floormod, max_, min_, select
 from ...compute import as_shape, compute
 from ...tensor import Tensor, set_broadcast_operator
 from .operator_arguments import BROADCAST, ELEMWISE, check_tensor, same, shape_text
@@ -86,12 +86,33 @@ def _divide(x: Expr, y: Expr) -> Expr:
     return cast("float32", x) / cast("float32", y)
 
 
+def _floor_mod(x: Expr, y: Expr) -> Expr:
+    """The remainder with the sign of ``y``, exact for floats: that of C's fmod, moved by ``y`` where the signs differ."""
+    if not (x.dtype.is_float or y.dtype.is_float):
+        return floormod(x, y)
+    dtype = promote(x.dtype, y.dtype)
+    wide = dtype if dtype.bits >= 32 else "float32"
+    a, b = cast(wide, x), cast(wide, y)
+    rest, zero = fmod(a, b), const(0.0, wide)
+    differs = Or(And(rest < zero, b > zero), And(rest > zero, b < zero))
+    return cast(dtype, select(differs, rest + b, rest))
+
+
+def _floor_divide(x: Expr, y: Expr) -> Expr:
+    if not (x.dtype.is_float or y.dtype.is_float):
+        return floordiv(x, y)
+    dtype = promote(x.dtype, y.dtype)
+    wide = dtype if dtype.bits >= 32 else "float32"
+    a, b = cast(wide, x), cast(wide, y)
+    return cast(dtype, floor((a - cast(wide, _floor_mod(a, b))) / b + const(0.5, wide)))
+
+
 add = _operator("add", lambda x, y: x + y, "a + b")
 subtract = _operator("subtract", lambda x, y: x - y, "a - b")
 multiply = _operator("multiply", lambda x, y: x * y, "a · b")
 divide = _operator("divide", _divide, "a / b, in float32 when both are integers")
-floor_divide = _operator("floor_divide", floordiv, "a // b rounded towards minus infinity")
-floor_mod = _operator("floor_mod", floormod, "The remainder of floor_divide")
+floor_divide = _operator("floor_divide", _floor_divide, "a // b rounded towards minus infinity")
+floor_mod = _operator("floor_mod", _floor_mod, "The remainder of floor_divide")
 maximum = _operator("maximum", max_, "The larger, NaN if either is")
 minimum = _operator("minimum", min_, "The smaller, NaN if either is")
 power = _operator("power", pow_, "a to the power b")
