@@ -16,9 +16,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tilewright import codegen, driver, schedule, te, tir, tuner, tuning_db
+    from tilewright import codegen, driver, graph, schedule, te, tir, tuner, tuning_db
     from tilewright.codegen import Target
     from tilewright.driver import bench, build, tune, workload
+    from tilewright.frontends.onnx import from_onnx
+    from tilewright.graph import Graph
     from tilewright.schedule import Schedule, ScheduleError
     from tilewright.tir import IRModule, PrimFunc
     from tilewright.tuning_db import Database
@@ -27,6 +29,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Database",
+    "Graph",
     "IRModule",
     "PrimFunc",
     "Schedule",
@@ -37,6 +40,8 @@ __all__ = [
     "build",
     "codegen",
     "driver",
+    "from_onnx",
+    "graph",
     "schedule",
     "te",
     "tir",
@@ -48,6 +53,7 @@ __all__ = [
 
 _HOMES = {
     "Database": "tuning_db",
+    "Graph": "graph",
     "IRModule": "tir",
     "PrimFunc": "tir",
     "Schedule": "schedule",
@@ -55,10 +61,11 @@ _HOMES = {
     "Target": "codegen",
     "bench": "driver",
     "build": "driver",
+    "from_onnx": "frontends.onnx",
     "tune": "driver",
     "workload": "driver",
 }
-_LAYERS = ("codegen", "driver", "schedule", "te", "tir", "tuner", "tuning_db")
+_LAYERS = ("codegen", "driver", "frontends", "graph", "schedule", "te", "tir", "tuner", "tuning_db")
 
 
 def __getattr__(name: str) -> Any:

@@ -11,7 +11,7 @@ def net(x: float32[2, 3]):
     return relu
 
 :class:`Graph`, :class:`Node` and :class:`Value` are the parts (:mod:`.graph`), :func:`register_operator` adds an operator
-made of tensor expressions (:mod:`.operators`), :func:`parse` reads the text (:mod:`.text`), :func:`verify` checks a graph,
+made of tensor expressions (:mod:`.graph_operators`), :func:`parse` reads the text (:mod:`.text`), :func:`verify` checks a graph,
 :func:`evaluate` computes it operator by operator (:mod:`.reference`), :data:`.passes.PASSES` rewrite it, and
 :func:`fuse` divides it into kernels (:mod:`.fuse`, :mod:`.kernels`), whose results :func:`plan_memory` places.
 """
@@ -19,9 +19,9 @@ made of tensor expressions (:mod:`.operators`), :func:`parse` reads the text (:m
 from .builder import Builder
 from .fuse import fuse, unfused
 from .graph import Graph, GraphError, Node, Value
+from .graph_operators import register_operator
 from .kernels import Division, Kernel
 from .memory_plan import MemoryPlan, plan_memory
-from .operators import register_operator
 from .passes import PASSES, GraphPass, prepare
 from .reference import evaluate
 from .rewrite import specialize

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..tir.dtype import to_numpy
 from .graph import Graph, GraphError, Node, Value, dims
-from .operators import infer
+from .graph_operators import infer
 
 _NOT_IN_NAMES = re.compile(r"\W")
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .graph import Graph, Node, Value
+from .graph_operators import operator
 from .kernels import VIEWS, Division, divide
-from .operators import operator
 from .text import same_shape
 
 _LIGHT = ("elementwise", "broadcast")

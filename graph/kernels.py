@@ -13,7 +13,7 @@ from .. import te
 from ..te.tensor import Tensor
 from ..tir.function import PrimFunc
 from .graph import Graph, Node, Value
-from .operators import operator, placeholder_for
+from .graph_operators import operator, placeholder_for
 
 VIEWS = frozenset({"reshape", "flatten", "squeeze", "expand_dims"})
 """Operators whose result has the elements of the input in the same order."""

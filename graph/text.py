@@ -18,8 +18,8 @@ from ..tir.equal import same
 from ..tir.expr import Expr, IntImm, Var
 from ..tir.op import max_, min_
 from ..tir.walk import free_vars
-from .graph import Dim, Graph, GraphError, Node, Value, dims
-from .operators import infer
+from .graph import Dim, Graph, GraphError, Node, Value, dims, set_graph_renderer
+from .graph_operators import infer
 
 _INLINE = 16
 """Constants of at most so many elements are written out."""
@@ -239,3 +239,5 @@ _ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
     ast.FloorDiv: lambda a, b: a // b,
     ast.Mod: lambda a, b: a % b,
 }
+
+set_graph_renderer(script)

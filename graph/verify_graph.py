@@ -6,7 +6,7 @@ from ..tir.dtype import to_numpy
 from ..tir.expr import Expr
 from ..tir.walk import free_vars
 from .graph import Graph, GraphError, Value
-from .operators import infer
+from .graph_operators import infer
 from .text import same_shape
 
 

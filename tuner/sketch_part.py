@@ -48,22 +48,3 @@ class Part(ABC):
     def mask(self, columns: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
         """Returns which of the candidates are sensible, as a bool array; all of them unless overridden."""
         return np.ones(rows, dtype=bool)
-
-
-def ceil_div(a: np.ndarray | float, b: np.ndarray | float) -> np.ndarray:
-    """``a / b`` rounded up."""
-    return np.ceil(np.asarray(a, dtype=np.float64) / b)
-
-
-def up_to(limit: int, *values: int) -> tuple[int, ...]:
-    """Returns the values up to the first that reaches ``limit``, clipped to it, without repetition.
-
-    >>> up_to(10, 1, 4, 8, 16, 32)
-    (1, 4, 8, 10)
-    """
-    out: list[int] = []
-    for value in values:
-        out.append(min(value, max(1, limit)))
-        if value >= limit:
-            break
-    return tuple(dict.fromkeys(out))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
@@ -105,15 +105,19 @@ def _read(path: str) -> Iterator[tuple[str, Any]]:
                 content = json.loads(line)
                 if not isinstance(content, dict):
                     raise ValueError("not an object")
-                if number == 1:
-                    if content.get("format") != FORMAT:
-                        raise ValueError(f"the first line does not say {FORMAT!r}")
-                    if content.get("schema") != SCHEMA:
-                        raise ValueError(f"schema {content.get('schema')!r}; this version reads {SCHEMA}")
-                    continue
-                yield _item(content)
+                if number > 1:
+                    yield _item(content)
+                else:
+                    _check_header(content)
             except (ValueError, TypeError, RecursionError) as error:
                 raise DatabaseError(f"{path}, line {number}: {error}; nothing was imported") from error
+
+
+def _check_header(content: Mapping[str, Any]) -> None:
+    if content.get("format") != FORMAT:
+        raise ValueError(f"the first line does not say {FORMAT!r}")
+    if content.get("schema") != SCHEMA:
+        raise ValueError(f"schema {content.get('schema')!r}; this version reads {SCHEMA}")
 
 
 def _lines(file: Any, path: str) -> Iterator[str]:

@@ -26,7 +26,7 @@ from ...tir.expr import (
     Var,
 )
 from ...tir.intrinsics import Lanes, lanes_of_call
-from ...tir.walk import pre_order, substitute, uses_var, vars_in
+from ...tir.walk import pre_order, substitute, transform, uses_var, vars_in
 from .lanes import NotVectorizable, first_and_last_lane, ramp_arithmetic, widen
 from .masks import any_lane, both_masks
 
@@ -66,6 +66,11 @@ class VectorExpressions:
             return self.expr(e)
         finally:
             self.predicate = outer
+
+    def mask(self) -> Expr:
+        """Return the predicate for one more use; the values that it names get variables of their own."""
+        assert self.predicate is not None
+        return transform(self.predicate, post=_renewed)  # type: ignore[no-any-return]
 
     def expr(self, e: Any) -> Expr:
         """Return the vector form of ``e``, or a scalar when it is the same in every lane."""
@@ -124,7 +129,7 @@ class VectorExpressions:
         if e.dtype.lanes > 1:
             raise NotVectorizable("a vector load inside a vector loop")
         return BufferLoad(
-            buffer, indices, both_masks(None if self.predicate is None else widen(self.predicate, self.lanes), own)
+            buffer, indices, both_masks(None if self.predicate is None else widen(self.mask(), self.lanes), own)
         )
 
     def once(self, e: BufferLoad) -> Expr:
@@ -132,7 +137,7 @@ class VectorExpressions:
         in bounds."""
         if self.predicate is None or self.in_bounds(e.indices, e.buffer.shape):
             return e
-        some = any_lane(self.predicate, self.analyzer)
+        some = any_lane(self.mask(), self.analyzer)
         if self.analyzer.can_prove(some):
             return e
         return Call("tir.if_then_else", (some, e, const(0, e.dtype)), e.dtype)
@@ -226,7 +231,7 @@ class VectorExpressions:
             parts = tuple([v if isinstance(v, StringImm) else Shuffle((v,), (lane,)) for v in names])
             one: Expr = Call(e.op, parts, e.dtype)
             if self.predicate is not None:
-                active = Shuffle((widen(self.predicate, self.lanes),), (lane,))
+                active = Shuffle((widen(self.mask(), self.lanes),), (lane,))
                 one = Call("tir.if_then_else", (active, one, const(0, e.dtype)), e.dtype)
             out.append(one)
         result: Expr = Shuffle(tuple(out), tuple(range(self.lanes)))
@@ -262,6 +267,14 @@ _RULES: dict[type, Callable[[VectorExpressions, Any], Expr]] = {
     Ramp: VectorExpressions.vector,
     Var: VectorExpressions.variable,
 }
+
+
+def _renewed(e: Any) -> Any:
+    """Returns a named value with another variable; None for anything else."""
+    if not isinstance(e, Let):
+        return None
+    var = Var(e.var.name, e.var.dtype)
+    return Let(var, e.value, substitute(e.body, {e.var: var}))
 
 
 def _is_likely_choice(e: Call) -> bool:

@@ -88,6 +88,17 @@ class Call:
             return list(self.shapes[value])
         return [int(d) for d in np.ravel(self.known(n))]
 
+    def broadcast(self, *values: Value) -> tuple[Any, ...]:
+        """Returns the shape to which the values broadcast."""
+        out: list[Any] = []
+        for d in range(max(v.ndim for v in values)):
+            extents = [v.shape[v.ndim - 1 - d] for v in values if d < v.ndim]
+            wide = [e for e in extents if e != 1]
+            if len({e for e in wide if isinstance(e, int)}) > 1:
+                raise self.error(f"the shapes {', '.join(v.type_text for v in values)} do not broadcast")
+            out.append(wide[0] if wide else 1)
+        return tuple(reversed(out))
+
     # what converters build with
 
     def op(self, op: str, *inputs: Value | None, **attrs: Any) -> Value:

@@ -19,14 +19,14 @@ from ...graph.graph import Graph, GraphError, Value
 from ...graph.rewrite import without_unread
 from ...graph.verify_graph import verify
 from ...tir.dtype import to_numpy
-from . import control_flow, elementwise, pooling, products, quantized, recurrent, reductions, shapes
+from . import control_flow, pooling, products, quantized, recurrent, reductions, shapes, single_elements
 from .call import Call, NeedsConstant, OnnxError
 from .known_values import computed_dims, evaluate
 from .package import load_onnx
 from .table import CONVERTERS
 from .types import dtype_of
 
-TABLES = (elementwise, pooling, products, quantized, recurrent, reductions, shapes)
+TABLES = (pooling, products, quantized, recurrent, reductions, shapes, single_elements)
 """The modules whose converters are in the table."""
 
 _DEFAULT_DOMAINS = ("", "ai.onnx")

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...graph.graph import Value
 from .call import Call
-from .products import window_arguments
+from .sums_of_products import window_arguments
 from .table import converter
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...graph.graph import Value
 from ...tir.dtype import max_value, min_value
 from .call import Call
-from .products import convolution, product, shifted
+from .sums_of_products import convolution, product, shifted
 from .table import converter
 from .types import dtype_of
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from ...graph.graph import Value
 from .call import Call
-from .elementwise import broadcast
 from .table import converter
 from .types import dtype_of
 
@@ -240,7 +239,7 @@ def one_hot(c: Call) -> Value:
     order = [*range(axis), rank - 1, *range(axis, rank - 1)]
     hot = hot if axis == rank - 1 else c.op("transpose", hot, axes=tuple(order))
     off, on = [c.constant(v, values.dtype.name) for v in values]
-    shape = broadcast(c, hot, off)
+    shape = c.broadcast(hot, off)
     return c.op("where", hot, c.op("broadcast_to", on, shape=shape), c.op("broadcast_to", off, shape=shape))
 
 

@@ -22,8 +22,8 @@ from tilewright.graph import (
     unfused,
     verify,
 )
+from tilewright.graph.graph_operators import OPERATORS
 from tilewright.graph.memory_plan import size_of
-from tilewright.graph.operators import OPERATORS
 
 
 def run(func, *arrays):

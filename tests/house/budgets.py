@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 LINES = {
-    "tir": 14350, "schedule": 15847, "codegen": 14473, "te": 5010, "tuning_db": 1392, "tuner": 5656, "driver": 2151, "cli": 1280
+    "tir": 18250, "schedule": 12800, "codegen": 14800, "te": 5260, "tuning_db": 1400, "tuner": 6060, "graph": 1400,
+    "frontends": 2200, "driver": 2380, "cli": 1300,
 }  # fmt: skip
 """Lines per layer, everything counted."""
 
 FLOORS = 5
 """How many floors a folder may have."""
 
-TALLER: dict[str, int] = {}
+TALLER = {"codegen": 7, "tir": 17, "tuner": 9}
 """Folders that have more floors than that, and how many."""
 
 LONGEST_FILE = 450
@@ -23,8 +24,8 @@ LONG_FUNCTIONS = 0
 DEEP_FUNCTIONS = 0
 """How many functions nest loops and conditions five deep or more."""
 
-MANY_PARAMETERS = 0
+MANY_PARAMETERS = 22
 """How many functions have more than seven parameters."""
 
-SHARED_NAMES = ["errors.py"]
-"""File names that several folders have: each layer has its errors."""
+SHARED_NAMES = ["annotations.py", "errors.py", "operation.py"]
+"""File names that several folders have."""

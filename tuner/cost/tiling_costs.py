@@ -12,7 +12,7 @@ import numpy as np
 from ...tir.expr import Var
 from ..product_roles import TiledBlock
 from ..program import Use
-from ..sketch_part import ceil_div
+from ..step_sizes import ceil_div
 from .cost_features import Costs
 from .loop_nest import Access, Loop, Nest
 from .machine_model import MachineModel

@@ -23,7 +23,8 @@ from ..cost.machine_model import MachineModel, worth_threads
 from ..program import BlockInfo, Program, Use
 from ..recipes.element_sweep import ElementSweep, sweep_elements
 from ..recipes.loop_steps import fuse_all
-from ..sketch_part import Decision, Part, ceil_div, up_to
+from ..sketch_part import Decision, Part
+from ..step_sizes import ceil_div, up_to
 from .schedule_rule import Group, ScheduleRule, register_rule
 
 

@@ -15,7 +15,8 @@ from ...tir.expr import IntImm
 from ..cost.cost_features import Costs
 from ..cost.machine_model import MachineModel, worth_threads
 from ..program import BlockInfo, Program
-from ..sketch_part import Decision, Part, ceil_div, up_to
+from ..sketch_part import Decision, Part
+from ..step_sizes import ceil_div, up_to
 from .schedule_rule import Group, ScheduleRule, register_rule
 
 

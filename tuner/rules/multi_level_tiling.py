@@ -19,7 +19,8 @@ from ..product_roles import TiledBlock, tile_axes
 from ..program import BlockInfo, Program, Use
 from ..recipes.panels import Panels
 from ..recipes.tiled_product import TileNest, tiled_product
-from ..sketch_part import Decision, Part, up_to
+from ..sketch_part import Decision, Part
+from ..step_sizes import up_to
 from .schedule_rule import Group, ScheduleRule, register_rule
 
 

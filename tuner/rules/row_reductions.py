@@ -14,7 +14,8 @@ from ..cost.cost_features import Costs
 from ..cost.machine_model import MachineModel, worth_threads
 from ..program import BlockInfo, Program
 from ..recipes.row_sweep import RowSweep, sweep_rows
-from ..sketch_part import Decision, Part, ceil_div, up_to
+from ..sketch_part import Decision, Part
+from ..step_sizes import ceil_div, up_to
 from .schedule_rule import Group, ScheduleRule, register_rule
 
 

@@ -26,7 +26,8 @@ from ..recipes.dot_product import DotInstruction, dot_tile
 from ..recipes.loop_steps import fuse_all, loops_within
 from ..recipes.panels import pack
 from ..recipes.row_sweep import RowSweep, sweep_rows
-from ..sketch_part import Decision, Part, ceil_div, up_to
+from ..sketch_part import Decision, Part
+from ..step_sizes import ceil_div, up_to
 from .schedule_rule import Group, ScheduleRule, register_rule
 
 

@@ -114,20 +114,8 @@ def clip(c: Call) -> Value:
 @converter("Where")
 def where(c: Call) -> Value:
     condition, a, b = [c.input(n) for n in range(3)]
-    shape = broadcast(c, condition, a, b)
+    shape = c.broadcast(condition, a, b)
     return c.op("where", *[v if v.shape == shape else c.op("broadcast_to", v, shape=shape) for v in (condition, a, b)])
-
-
-def broadcast(c: Call, *values: Value) -> tuple[object, ...]:
-    """Returns the shape to which the values broadcast."""
-    out: list[object] = []
-    for d in range(max(v.ndim for v in values)):
-        extents = [v.shape[v.ndim - 1 - d] for v in values if d < v.ndim]
-        wide = [e for e in extents if e != 1]
-        if len({e for e in wide if isinstance(e, int)}) > 1:
-            raise c.error(f"the shapes {', '.join(v.type_text for v in values)} do not broadcast")
-        out.append(wide[0] if wide else 1)
-    return tuple(reversed(out))
 
 
 @converter("Reciprocal")
