@@ -253,7 +253,7 @@ class IndexMap:
             if not analyzer.can_prove(e >= 1):
                 raise ScheduleError(
                     f"the index map {self} divides by {e}, which is not known to be at least 1",
-                    hint="divide by numbers, or by sizes of the function's buffers",
+                    hint="divide by numbers, or by sizes of the function's buffers; a scalar parameter may be 0",
                 )
 
     def inverse(

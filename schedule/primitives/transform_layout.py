@@ -70,7 +70,8 @@ def transform_layout(
 
     When the buffer is a parameter, the function's signature changes: the caller has to pass the new layout.
     ``assume_injective_transform`` without ``pad_value`` is trusted, as in TVM, that no two elements share a place and
-    that divisors are at least 1; padding is then neither written nor read.
+    that divisors are at least 1: the caller may then not pass 0 for a scalar parameter that divides. Padding is then
+    neither written nor read.
 
     >>> from tilewright.schedule import Schedule
     >>> from tilewright.tir.parser import parse

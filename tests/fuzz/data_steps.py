@@ -6,8 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.schedule import Schedule
+from tilewright.schedule.index_map import IndexMap
+from tilewright.tir.analysis.known_ranges import sized_analyzer
 from tilewright.tir.analysis.tree import symbols_of
 from tilewright.tir.expr import Var
+from tilewright.tir.function import PrimFunc
 from tilewright.tir.ranges import IterVar
 from tilewright.tir.stmt import Block
 from tilewright.tir.walk import substitute
@@ -64,6 +67,12 @@ def _a_map(rng: Rng, axes: int, sizes: Sequence[Var] = ()) -> Any:
     if kind == 1:
         return lambda *v: (*v[:at], v[at] // by, *v[at + 1 :], v[at] % by)
     return lambda *v: (v[at] // by, *v[:at], v[at] % by, *v[at + 1 :])
+
+
+def _divides(func: PrimFunc, index_map: Any, dims: int) -> bool:
+    """Whether all divisors of the map are known to be at least 1, as sizes are and numbers given with the call are not."""
+    analyzer = sized_analyzer(func)
+    return all(analyzer.can_prove(e >= 1) for e in IndexMap.of(index_map, dims, symbols_of(func)).divisors())
 
 
 @step(1)
@@ -172,7 +181,8 @@ def transform_layout(rng: Rng, sch: Schedule) -> None:
     if pad is not None and ("int" in dtype or dtype == "bool"):
         pad = int(pad)
     index_map = _a_map(rng, dims, symbols_of(sch.func))
-    trusted = pad is None and coin(rng, 0.3)  # what is drawn sends each element to a place of its own
+    # what is drawn sends each element to a place of its own, except where it divides by a number that may be 0
+    trusted = pad is None and coin(rng, 0.3) and _divides(sch.func, index_map, dims)
     sch.transform_layout(
         block, ("write", 0), index_map, pad, leave_padding=pad is None, assume_injective_transform=trusted
     )

@@ -9,16 +9,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilewright.schedule import trace_renaming
+from tilewright.schedule import Schedule, ScheduleError, trace_renaming
 from tilewright.schedule.edit import moved_block
 from tilewright.schedule.primitive import REGISTRY
 from tilewright.schedule.primitives import decompose_reduction, split_fuse
 from tilewright.tir import buffer, const, structural_equal, verify
 from tilewright.tir.constants import cast
 from tilewright.tir.interpret import interpret
+from tilewright.tir.parser import parse
 
-from . import STEPS, Chain, Failure, all_steps, chain_workers, random_program, run_chain, shrink
+from . import STEPS, Chain, Failure, all_steps, chain_workers, data_steps, random_program, run_chain, shrink
 from .__main__ import main
+from .step_drawing import Nothing
 
 
 @pytest.mark.parametrize("batch", range(15))
@@ -45,6 +47,34 @@ def test_programs_are_valid_and_differ():
                 assert (values[values < np.finfo(array.dtype).max] < 2**23).all()  # else an extreme of nothing
         texts.add(program.func.script())
     assert len(texts) > 50
+
+
+def test_no_layout_divides_by_a_number_that_may_be_0():
+    """``transform_layout`` trusts who says that it is at least 1, so the fuzzer does not say it; divisions are refused."""
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((16,), "int32"), number: T.int32, C: T.Buffer((16,), "int32")):
+    B = T.alloc_buffer((16,), "int32")
+    for i in range(16):
+        with T.block("B"):
+            vi = T.axis.spatial(16, i)
+            B[vi] = A[vi]
+    for i in range(16):
+        with T.block("C"):
+            vi = T.axis.spatial(16, i)
+            C[vi] = B[vi]
+""")
+    refused = 0
+    for seed in range(60):
+        sch = Schedule(func)
+        try:
+            data_steps.transform_layout(np.random.default_rng(seed), sch)
+        except ScheduleError as error:
+            refused += "a scalar parameter may be 0" in str(error)
+        except Nothing:
+            pass
+        assert "// number" not in sch.func.script()
+    assert refused > 3
 
 
 def test_programs_have_what_machines_have():
