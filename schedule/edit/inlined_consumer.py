@@ -160,7 +160,8 @@ def _accumulated(tree: Tree, producer: BlockRealize, realize: BlockRealize, stor
     stores = [a for a in found if isinstance(a, BufferStore)]
     made = stores[0].buffer
     name = block.name_hint
-    if any(a.buffer is not made for a in stores) or not isinstance(store.value, BufferLoad):
+    copies = isinstance(store.value, BufferLoad) and store.value.buffer is made
+    if any(a.buffer is not made for a in stores) or not copies:
         raise ScheduleError(
             f"block {name!r} does more than store one value: it is a reduction, and block "
             f"{realize.block.name_hint!r} more than a copy of its result",

@@ -587,3 +587,23 @@ def test_a_copy_goes_into_a_reduction_of_blocks(agree, tile):
     sch.reverse_compute_inline("C_local")
     assert "C_local" not in sch.func.script()
     agree(parse(POOL), sch.func)
+
+
+def test_what_a_result_addresses_is_no_copy_of_it():
+    text = """
+@T.prim_func
+def main(A: T.Buffer((3, 4), "int32"), I: T.Buffer((9,), "int32"), C: T.Buffer((3,), "int32")):
+    B = T.alloc_buffer((3,), "int32")
+    for i, k in T.grid(3, 4):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = 0
+            B[vi] = B[vi] + A[vi, vk]
+    for i in range(3):
+        with T.block("C"):
+            vi = T.axis.spatial(3, i)
+            C[vi] = I[T.max(T.min(B[vi], 8), 0)]
+"""
+    with pytest.raises(ScheduleError, match="more than a copy of its result"):
+        Schedule(parse(text)).reverse_compute_inline("C")
