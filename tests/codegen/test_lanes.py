@@ -527,3 +527,17 @@ def test_a_comparison_of_floats_is_not_negated_for_a_mask():
     a = Broadcast(BufferLoad(decl_buffer((1,), "float32", "A"), (IntImm(0),)), 8)
     lanes = [n for n in pre_order(any_lane(Not(LT(a, a)), Analyzer())) if isinstance(n, (LT, GE))]
     assert [type(n) for n in lanes] == [LT]  # not a < b holds of NaN, a >= b does not
+
+
+def test_a_predicate_that_names_values_is_used_more_than_once():
+    """fmod becomes a named value; the condition that holds it guards loads as well as it decides."""
+    A, B = te.placeholder((14,), "float32", "A"), te.placeholder((14,), "float32", "B")
+    func = te.create_prim_func([A, B, te.ops.floor_mod(A, B)])
+    sch = Schedule(func)
+    outer, inner = sch.split(sch.get_loops("T_floor_mod")[0], [None, 16])
+    sch.vectorize(inner)
+    a = np.array([7, -7, 7, -7, 5.5, -5.5, 0, 1, 2, 3, -3, 8, 9, -9], np.float32)
+    b = np.array([3, 3, -3, -3, 2, 2, 4, 7, 2, -2, 2, 3, -4, 4], np.float32)
+    got = np.zeros(14, np.float32)
+    compile(sch.func)(a, b, got)
+    np.testing.assert_array_equal(got, np.mod(a, b))
