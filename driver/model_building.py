@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from ..codegen import LoweredFunc, Module, Target, compile, lower
 from ..codegen.packing import split_packing
 from ..graph.entry import Blob, entry_function, place
 from ..graph.fuse import fuse
-from ..graph.graph import Graph, Value
+from ..graph.graph import Graph, Value, dims
 from ..graph.kernels import Division, Kernel
 from ..graph.memory_plan import ALIGNMENT, plan_memory
 from ..graph.passes import prepare
@@ -77,11 +78,8 @@ def build_graph(
     machine = target if isinstance(target, Target) else Target(target)
     prepared = prepare(graph)
     division = fuse(prepared)
-    if db is None:
-        chosen = _plans(division, machine, None)
-    else:
-        with open_database(db, readonly=True) as opened:
-            chosen = _plans(division, machine, opened)
+    with open_database(db, readonly=True) if db is not None else nullcontext() as opened:
+        chosen = _plans(division, machine, opened)
     return _compiled(division, chosen, machine)
 
 
@@ -144,7 +142,7 @@ def _arguments(kernel: Kernel, p: KernelPlan) -> list[object]:
     for n, v in enumerate((*kernel.inputs, *kernel.outputs)):
         if n in p.packs:
             buffer = p.packs[n].buffer_map[p.packs[n].params[1]]
-            size = math.prod([int(str(e)) for e in buffer.shape]) * DType(buffer.dtype).bytes
+            size = math.prod(dims(buffer.shape)) * DType(buffer.dtype).bytes
             out.append(_Packed(v, f"{p.symbol}_pack{n}", size))
         else:
             out.append(v)
@@ -159,7 +157,7 @@ def _filled(graph: Graph, module: Module, blob: Blob) -> Any:
             function = module[key.function]
             buffer = function.params[1].buffer
             assert buffer is not None
-            shape = [int(str(e)) for e in buffer.shape]
+            shape = dims(buffer.shape)
             target = data[at : at + key.size].view(to_numpy(buffer.dtype)).reshape(shape)
             function(np.ascontiguousarray(graph.constants[key.value]), target)
         elif isinstance(key, Value):

@@ -67,12 +67,13 @@ class Division:
 def divide(graph: Graph, groups: Sequence[Sequence[Node]]) -> Division:
     """Returns the division of a graph into ``groups`` of its operators; views may be in none of them.
 
-    The groups hold each other operator once; no group both feeds another one and reads from it.
+    The groups hold each other operator once, in the order of the graph; no group both feeds another one and reads from it.
     """
     group_of = {node: n for n, group in enumerate(groups) for node in group}
     views = {n.output: v for n in graph.nodes if n not in group_of for v in n.given}
     producers, users = graph.producers(), graph.users()
     kernels: dict[int, Kernel] = {}
+    constants = frozenset(graph.constants)
     taken: set[str] = set()
     order: list[int] = []
     waiting: set[int] = set()
@@ -81,14 +82,13 @@ def divide(graph: Graph, groups: Sequence[Sequence[Node]]) -> Division:
         if n in kernels or n in waiting:
             return
         waiting.add(n)
-        members = set(groups[n])
-        nodes = tuple([node for node in graph.nodes if node in members]) if len(members) > 1 else tuple(groups[n])
+        members, nodes = set(groups[n]), tuple(groups[n])
         made = {v for node in nodes for v in node.outputs}
         inputs = tuple(dict.fromkeys(v for node in nodes for v in node.given if v not in made))
         outputs = tuple([v for node in nodes for v in node.outputs if _leaves(v, members, graph, users)])
         for v in inputs:
             _visit_producer(v)
-        kernels[n] = Kernel(_name(nodes, taken), nodes, inputs, outputs, frozenset(graph.constants))
+        kernels[n] = Kernel(_name(nodes, taken), nodes, inputs, outputs, constants)
         order.append(n)
 
     def _visit_producer(v: Value) -> None:

@@ -42,7 +42,7 @@ def size_of(value: Value) -> int:
     """Returns the bytes of a value, whose sizes are numbers."""
     if not value.is_static:
         raise GraphError(f"the size of {value} is not known")
-    return math.prod([int(str(d)) for d in value.shape]) * DType(value.dtype).bytes
+    return math.prod(value.shape) * DType(value.dtype).bytes
 
 
 def plan_memory(division: Division) -> MemoryPlan:

@@ -15,9 +15,8 @@ import numpy as np
 from .. import te
 from ..tir.dtype import to_numpy
 from ..tir.equal import same
-from ..tir.expr import Expr, IntImm, Var
+from ..tir.expr import Expr, Var
 from ..tir.op import max_, min_
-from ..tir.walk import free_vars
 from .graph import Dim, Graph, GraphError, Node, Value, dims, set_graph_renderer
 from .graph_operators import infer
 
@@ -216,16 +215,6 @@ def same_shape(a: tuple[Dim, ...], b: tuple[Dim, ...]) -> bool:
     if len(a) != len(b):
         return False
     return all(x == y if isinstance(x, int) or isinstance(y, int) else same(x, y) for x, y in zip(a, b, strict=True))
-
-
-def symbols(graph: Graph) -> list[Var]:
-    """Returns the symbolic sizes in the order of their first appearance."""
-    found: dict[Var, None] = {}
-    for v in graph.values():
-        for d in v.shape:
-            if isinstance(d, Expr) and not isinstance(d, IntImm):
-                found.update(dict.fromkeys(free_vars(d)))
-    return list(found)
 
 
 def _is_none(node: ast.expr) -> bool:

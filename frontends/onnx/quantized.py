@@ -96,14 +96,9 @@ def _fit(c: Call, v: Value, x: Value, axis: int) -> Value:
 @converter("QLinearConv")
 def qlinear_conv(c: Call) -> Value:
     x, sx, zx, w, sw, zw, sy, zy = [c.input(n) for n in range(8)]
-    total = convolution(c, _exact(c, x, zx), _exact(c, w, zw), c.optional(8), "int32")
+    total = convolution(c, shifted(c, x, zx, 0), shifted(c, w, zw, 0), c.optional(8), "int32")
     shape = (1, -1, *[1] * (x.ndim - 2))
     per_channel = c.op("reshape", sw, shape=(1, sw.shape[0], *shape[2:])) if sw.ndim and sw.shape[0] != 1 else sw
     scale = c.op("multiply", sx, per_channel)
     real = c.op("multiply", c.op("cast", total, dtype="float32"), scale)
     return _quantized(c, real, sy, zy, zy.dtype)
-
-
-def _exact(c: Call, x: Value, zero: Value) -> Value:
-    moved = shifted(c, x, zero, 0)
-    return moved if moved is x else moved

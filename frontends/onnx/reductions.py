@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ def reduction(c: Call) -> Value:
     axes = _axes(c, x)
     keep = bool(c.attr("keepdims", 1))
     name = c.op_type
-    if name in ("ReduceL1",):
+    if name == "ReduceL1":
         x = c.op("abs", x)
     elif name in ("ReduceL2", "ReduceSumSquare"):
         x = c.op("square", x)
@@ -104,8 +105,6 @@ def softmax(c: Call) -> Value:
 
 def _as_matrix(c: Call, x: Value, axis: int, f: Any) -> Value:
     """Returns ``f`` of ``x`` as a matrix whose rows begin at ``axis``, in the shape of ``x``."""
-    import math
-
     axis %= x.ndim
     rows = math.prod(x.shape[:axis])
     return c.op("reshape", f(c.op("reshape", x, shape=(rows, -1))), shape=x.shape)

@@ -11,21 +11,12 @@ from ...tir.intrinsics.float_operations import fmod, isinf, isnan
 from ...tir.op import truncdiv, truncmod
 from ..compute import compute
 from ..tensor import Tensor
-from .blocks.broadcast import combine
+from .blocks.broadcast import broadcasting
 from .blocks.operator_arguments import ELEMWISE, check_tensor
 
 
 def _truth(e: Expr) -> Expr:
     return e if e.dtype.is_bool else e != const(0, e.dtype)
-
-
-def _operator(op: str, f: Callable[[Expr, Expr], Any], meaning: str) -> Callable[..., Any]:
-    def function(a: Any, b: Any, name: str = f"T_{op}") -> Any:
-        return combine(op, f, a, b, name)
-
-    function.__name__ = function.__qualname__ = op
-    function.__doc__ = f"{meaning}; tensors or numbers, shapes broadcast as in NumPy."
-    return function
 
 
 def _truncated(divide: Callable[[Expr, Expr], Any]) -> Callable[[Expr, Expr], Any]:
@@ -56,16 +47,18 @@ def _remainder(a: Expr, b: Expr) -> Any:
     return truncmod(a, b)
 
 
-logical_and = _operator("logical_and", lambda a, b: And(_truth(a), _truth(b)), "Whether both are true (not zero)")
-logical_or = _operator("logical_or", lambda a, b: Or(_truth(a), _truth(b)), "Whether one of both is true (not zero)")
-logical_xor = _operator("logical_xor", lambda a, b: _differ(_truth(a), _truth(b)), "Whether exactly one is true")
-bitwise_and = _operator("bitwise_and", _bitwise(lambda a, b: a & b), "The bits that both have")
-bitwise_or = _operator("bitwise_or", _bitwise(lambda a, b: a | b), "The bits that one of both has")
-bitwise_xor = _operator("bitwise_xor", _bitwise(lambda a, b: a ^ b), "The bits that exactly one has")
-left_shift = _operator("left_shift", _bitwise(lambda a, b: a << b), "a shifted by b bits to the left")
-right_shift = _operator("right_shift", _bitwise(lambda a, b: a >> b), "a shifted by b bits to the right")
-truncate_divide = _operator("truncate_divide", _truncated(truncdiv), "a / b of integers, rounded towards zero")
-remainder = _operator("remainder", _remainder, "What is left of a after dividing by b, with the sign of a, as C's fmod")
+logical_and = broadcasting("logical_and", lambda a, b: And(_truth(a), _truth(b)), "Whether both are true (not zero)")
+logical_or = broadcasting("logical_or", lambda a, b: Or(_truth(a), _truth(b)), "Whether one of both is true (not zero)")
+logical_xor = broadcasting("logical_xor", lambda a, b: _differ(_truth(a), _truth(b)), "Whether exactly one is true")
+bitwise_and = broadcasting("bitwise_and", _bitwise(lambda a, b: a & b), "The bits that both have")
+bitwise_or = broadcasting("bitwise_or", _bitwise(lambda a, b: a | b), "The bits that one of both has")
+bitwise_xor = broadcasting("bitwise_xor", _bitwise(lambda a, b: a ^ b), "The bits that exactly one has")
+left_shift = broadcasting("left_shift", _bitwise(lambda a, b: a << b), "a shifted by b bits to the left")
+right_shift = broadcasting("right_shift", _bitwise(lambda a, b: a >> b), "a shifted by b bits to the right")
+truncate_divide = broadcasting("truncate_divide", _truncated(truncdiv), "a / b of integers, rounded towards zero")
+remainder = broadcasting(
+    "remainder", _remainder, "What is left of a after dividing by b, with the sign of a, as C's fmod"
+)
 
 
 def _differ(a: Expr, b: Expr) -> Expr:

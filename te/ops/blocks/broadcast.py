@@ -71,7 +71,9 @@ def _scalar(value: Any, dtype: str) -> Expr:
     return convert(value)
 
 
-def _operator(op: str, f: Callable[[Expr, Expr], Any], meaning: str) -> Callable[..., Any]:
+def broadcasting(op: str, f: Callable[[Expr, Expr], Any], meaning: str) -> Callable[..., Any]:
+    """Returns the operator ``op``: ``f`` over two tensors or numbers, documented as ``meaning``."""
+
     def function(a: Any, b: Any, name: str = f"T_{op}") -> Any:
         return combine(op, f, a, b, name)
 
@@ -107,21 +109,21 @@ def _floor_divide(x: Expr, y: Expr) -> Expr:
     return cast(dtype, floor((a - cast(wide, _floor_mod(a, b))) / b + const(0.5, wide)))
 
 
-add = _operator("add", lambda x, y: x + y, "a + b")
-subtract = _operator("subtract", lambda x, y: x - y, "a - b")
-multiply = _operator("multiply", lambda x, y: x * y, "a · b")
-divide = _operator("divide", _divide, "a / b, in float32 when both are integers")
-floor_divide = _operator("floor_divide", _floor_divide, "a // b rounded towards minus infinity")
-floor_mod = _operator("floor_mod", _floor_mod, "The remainder of floor_divide")
-maximum = _operator("maximum", max_, "The larger, NaN if either is")
-minimum = _operator("minimum", min_, "The smaller, NaN if either is")
-power = _operator("power", pow_, "a to the power b")
-equal = _operator("equal", lambda x, y: x.equal(y), "Whether a equals b")
-not_equal = _operator("not_equal", lambda x, y: ~x.equal(y), "Whether a differs from b")
-less = _operator("less", lambda x, y: x < y, "Whether a < b")
-less_equal = _operator("less_equal", lambda x, y: x <= y, "Whether a <= b")
-greater = _operator("greater", lambda x, y: x > y, "Whether a > b")
-greater_equal = _operator("greater_equal", lambda x, y: x >= y, "Whether a >= b")
+add = broadcasting("add", lambda x, y: x + y, "a + b")
+subtract = broadcasting("subtract", lambda x, y: x - y, "a - b")
+multiply = broadcasting("multiply", lambda x, y: x * y, "a · b")
+divide = broadcasting("divide", _divide, "a / b, in float32 when both are integers")
+floor_divide = broadcasting("floor_divide", _floor_divide, "a // b rounded towards minus infinity")
+floor_mod = broadcasting("floor_mod", _floor_mod, "The remainder of floor_divide")
+maximum = broadcasting("maximum", max_, "The larger, NaN if either is")
+minimum = broadcasting("minimum", min_, "The smaller, NaN if either is")
+power = broadcasting("power", pow_, "a to the power b")
+equal = broadcasting("equal", lambda x, y: x.equal(y), "Whether a equals b")
+not_equal = broadcasting("not_equal", lambda x, y: ~x.equal(y), "Whether a differs from b")
+less = broadcasting("less", lambda x, y: x < y, "Whether a < b")
+less_equal = broadcasting("less_equal", lambda x, y: x <= y, "Whether a <= b")
+greater = broadcasting("greater", lambda x, y: x > y, "Whether a > b")
+greater_equal = broadcasting("greater_equal", lambda x, y: x >= y, "Whether a >= b")
 
 
 def broadcast_to(x: Tensor, shape: Any, name: str = "T_broadcast_to") -> Tensor:
