@@ -19,7 +19,7 @@ from .blas import numpy_threads
 from .building import BuildError, Plan, plan_request
 from .machine_probes import PeakProbe
 from .machine_report import MachineReport, measure_machine
-from .request import Request, not_measurable, request
+from .request import Request, in_order, not_measurable, request, require_known
 from .roofline import bandwidth_for, peak_dtype, peak_for
 
 
@@ -143,8 +143,9 @@ def bench(
     contenders. Results are compared with NumPy's first; the row of a wrong one has an ``error``. ``options`` are those
     of :class:`BenchOptions` by name.
     """
+    require_known(options, BenchOptions, ("db", "require_tuned", "args"), "bench")
     chosen = BenchOptions(**options)
-    compiled_for = target if isinstance(target, Target) else Target(target)
+    compiled_for, args = in_order([target], None, args)
     asked = request(inputs, args)
     obstacle = not_measurable(asked, compiled_for)
     if obstacle is not None:

@@ -7,16 +7,17 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
-from .. import tuner
+from .. import te, tuner
 from ..codegen import CODEGEN_VERSION, Module, Target, compile
 from ..schedule import ScheduleError, Trace, TraceError
+from ..tir.expr import Var
 from ..tir.function import PrimFunc
 from ..tir.program_key import workload_key
 from ..tuner.measure.inputs import unknown_sizes
 from ..tuning_db import Database, TuningRecord
-from .request import Request, request, requests
+from .request import Request, in_order, request, requests
 
 log = logging.getLogger("tilewright")
 
@@ -56,19 +57,41 @@ class Plan:
         return module
 
 
+@overload
 def build(
     inputs: Any,
-    args: Sequence[Any] | Mapping[str, Any] | None = None,
     target: str | Target = "native",
-    name: str | None = None,
     *,
+    args: Sequence[Any] | Mapping[str, Any] | None = None,
+    name: str | None = None,
+    db: Database | str | os.PathLike[str] | None = None,
+    require_tuned: bool = False,
+) -> Module: ...
+
+
+@overload
+def build(
+    inputs: te.Schedule,
+    args: Sequence[te.Tensor | Var],
+    target: str | Target = "native",
+    *,
+    name: str | None = None,
+) -> Module: ...
+
+
+def build(
+    inputs: Any,
+    *where: Any,
+    target: str | Target | None = None,
+    args: Sequence[Any] | Mapping[str, Any] | None = None,
+    name: str | None = None,
     db: Database | str | os.PathLike[str] | None = None,
     require_tuned: bool = False,
 ) -> Module:
     """Compile ``inputs`` for ``target``; the result is callable on NumPy arrays, outputs last.
 
-    ``inputs``: what :func:`.request.request` takes; with a te schedule or a spec ``args`` are its tensors or
-    parameters. Of a module of several functions, or a mapping of such inputs by name, all are built, and the result has
+    ``build(inputs, target)``, and for a te schedule ``build(s, [A, B, C], target)``. ``inputs``: what
+    :func:`.request.request` takes; with a te schedule or a spec ``args`` are its tensors or parameters. Of a module of several functions, or a mapping of such inputs by name, all are built, and the result has
     them by name. A function that is not scheduled gets the best schedule that ``db`` has for it, else the analytic
     model's best, and ``module.origin`` says which. Records that this code generator measured come before those of other
     versions. ``require_tuned``: :class:`NoRecordError` instead of the analytic model's schedule. ``name`` is the symbol
@@ -81,13 +104,15 @@ def build(
     >>> y.tolist()
     [[0.0, 2.0, 0.0, 4.0]]
     """
+    machine, args = in_order(where, target, args)
     several = requests(inputs)
     if several is not None:
         if name is not None:
             raise ValueError(f"a name for {len(several)} functions; they keep their own")
-        plans = {key: plan(one, None, target, db=db, require_tuned=require_tuned) for key, one in several.items()}
-        return _compile_together(plans)
-    made = plan(inputs, args, target, db=db, require_tuned=require_tuned, name=name)
+        if args is not None:
+            raise TypeError(f"args for {len(several)} functions, which take none")
+        return _compile_together({key: plan_request(one, machine, db, require_tuned) for key, one in several.items()})
+    made = plan_request(request(inputs, args, name), machine, db, require_tuned)
     log.info("%s: %s", made.request.func.name, made.origin)
     return made.compile()
 
@@ -104,19 +129,16 @@ def _compile_together(plans: Mapping[str, Plan]) -> Module:
 
 def plan(
     inputs: Any,
+    *where: Any,
+    target: str | Target | None = None,
     args: Sequence[Any] | Mapping[str, Any] | None = None,
-    target: str | Target = "native",
-    *,
     db: Database | str | os.PathLike[str] | None = None,
     require_tuned: bool = False,
     name: str | None = None,
 ) -> Plan:
     """Returns the function that :func:`build` would compile, and why."""
-    return plan_request(request(inputs, args, name), _target(target), db, require_tuned)
-
-
-def _target(target: str | Target) -> Target:
-    return target if isinstance(target, Target) else Target(target)
+    machine, args = in_order(where, target, args)
+    return plan_request(request(inputs, args, name), machine, db, require_tuned)
 
 
 def plan_request(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from .. import te
@@ -37,8 +38,14 @@ def request(what: Any, args: Sequence[Any] | Mapping[str, Any] | None = None, na
 
     It may be a PrimFunc, an IRModule of one function, a :class:`~tilewright.schedule.Schedule`, a te stage schedule
     with its tensors as ``args``, a list of te tensors, a workload or a case of one, or a spec such as
-    ``matmul:M=512,N=512,K=512`` (``args``: more parameters). TypeError for anything else.
+    ``matmul:M=512,N=512,K=512`` (``args``: more parameters). TypeError for anything else, and for ``args`` that
+    nothing uses.
     """
+    if args is not None and not isinstance(what, (str, Workload, te.Schedule)):
+        raise TypeError(
+            f"args={args!r}: {type(what).__name__} takes none; args are the tensors of a te schedule, or parameters of a "
+            "workload"
+        )
     found = _request(what, args)
     if name is None or name == found.func.name:
         return found
@@ -70,6 +77,37 @@ def _request(what: Any, args: Any) -> Request:
         "expected a PrimFunc, a Schedule, te tensors, a workload or a spec such as 'matmul:M=512,N=512,K=512', "
         f"not {type(what).__name__}"
     )
+
+
+def in_order(
+    where: Sequence[Any], target: str | Target | None, args: Sequence[Any] | Mapping[str, Any] | None
+) -> tuple[Target, Sequence[Any] | Mapping[str, Any] | None]:
+    """Returns the target and the arguments of a call ``f(inputs, *where, target=…, args=…)``.
+
+    The target comes second; where a list comes second, ``f(s, [A, B, C], target)``, it is ``args``. TypeError for what is
+    given twice or is neither.
+    """
+    rest = list(where)
+    if rest and isinstance(rest[0], (list, tuple)):
+        if args is not None:
+            raise TypeError("args are given twice: by position and by name")
+        args = rest.pop(0)
+    if rest and target is not None:
+        raise TypeError(f"the target is given twice: {rest[0]!r} and {target!r}")
+    target = rest.pop(0) if rest else "native" if target is None else target
+    if rest or not isinstance(target, (str, Target, Mapping)):
+        raise TypeError(f"{(rest or [target])[0]!r}: after the inputs comes the target, the rest goes by name")
+    return target if isinstance(target, Target) else Target(target), args
+
+
+def require_known(given: Mapping[str, Any], options: type, others: Sequence[str], call: str) -> None:
+    """Raise TypeError for the first name in ``given`` that is no field of ``options``, with the nearest name."""
+    names = [field.name for field in fields(options)]
+    for name in given:
+        if name not in names:
+            near = difflib.get_close_matches(name, [*names, *others], n=1)
+            hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join([*others, *names])}"
+            raise TypeError(f"{call}() takes no {name!r}{hint}")
 
 
 def _one_of(module: IRModule) -> PrimFunc:

@@ -14,7 +14,7 @@ from ..tuner import TuneResult
 from ..tuning_db import Database
 from .building import open_database
 from .machine_report import known_report, model_of
-from .request import is_scheduled, not_measurable, request
+from .request import in_order, is_scheduled, not_measurable, request, require_known
 
 log = logging.getLogger("tilewright")
 
@@ -43,7 +43,8 @@ def tune(
     the search; what was measured is in the database. :class:`TuneError` when no schedule rule has a candidate; where
     all candidates fail, ``best`` is None and ``problem`` says why.
     """
-    machine = target if isinstance(target, Target) else Target(target)
+    machine, args = in_order([target], None, args)
+    require_known(options, tuner.TuneOptions, ("trials", "db", "time_limit", "callbacks", "args"), "tune")
     asked = request(inputs, args)
     obstacle = not_measurable(asked, machine)
     if obstacle is not None:

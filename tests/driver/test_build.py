@@ -66,9 +66,9 @@ def stage_schedule(args):
 )
 def test_whatever_says_what_to_compute_can_be_built(make, kind):
     inputs, args = make(product())
-    made = plan(inputs, args)
+    made = plan(inputs, args=args)
     assert made.kind == kind
-    module = tw.build(inputs, args, name="kernel")
+    module = tw.build(inputs, args=args, name="kernel")
     assert list(module) == ["kernel"] and module.origin == made.origin
     check(module)
 
@@ -86,6 +86,46 @@ def test_whatever_says_what_to_compute_can_be_built(make, kind):
 def test_what_cannot_be_built(inputs, error, message):
     with pytest.raises(error, match=message):
         tw.build(inputs)
+
+
+OTHER = "llvm -mcpu=x86-64-v2 -num-cores=1"
+
+
+def test_the_target_comes_second_everywhere():
+    args = product()
+    s = stage_schedule(args)
+    built = [
+        tw.build(args, OTHER),
+        tw.build(s, args, OTHER),
+        tw.build(s, args, target=OTHER),
+        tw.build(s, OTHER, args=args),
+    ]
+    assert [str(module.target) for module in built] == [str(tw.Target(OTHER))] * 4
+    assert str(plan(args, OTHER).target) == str(tw.Target(OTHER))
+    assert tw.bench(args, OTHER, rounds=1, round_seconds=1e-4, machine=False).target == str(tw.Target(OTHER))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda a: tw.build(te.create_prim_func(a), a), r"PrimFunc takes none; args are the tensors of a te schedule"),
+        (lambda a: tw.build(a, a), "list takes none"),
+        (lambda a: tw.build(a, OTHER, target=OTHER), "the target is given twice"),
+        (lambda a: tw.build(stage_schedule(a), a, args=a), "args are given twice"),
+        (lambda a: tw.build(a, OTHER, "kernel"), "'kernel': after the inputs comes the target"),
+        (lambda a: tw.build({"f": a}, args=a), "args for 1 functions, which take none"),
+        (lambda a: tw.build(a, 5), "5: after the inputs comes the target"),
+        (lambda a: tw.build(a, trials=5), "unexpected keyword argument 'trials'"),
+        (lambda a: tw.tune(a, trails=5), r"tune\(\) takes no 'trails'; did you mean trials\?"),
+        (lambda a: tw.tune(a, [1]), "list takes none"),
+        (lambda a: tw.tune(a, args=[1]), "list takes none"),
+        (lambda a: tw.bench(a, round=5), r"bench\(\) takes no 'round'; did you mean rounds\?"),
+        (lambda a: tw.bench(parse_spec(SPEC), args={"M": 5}), "WorkloadCase takes none"),
+    ],
+)
+def test_arguments_that_nothing_uses_are_refused(call, message):
+    with pytest.raises(TypeError, match=message):
+        call(product())
 
 
 def test_modules_of_several_functions_are_built_whole(tmp_path):
