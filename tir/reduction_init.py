@@ -22,13 +22,14 @@ from .walk import loads_and_stores, substitute, vars_in
 def start_in_front(realize: BlockRealize, path: Sequence[Node]) -> tuple[For, Stmt] | None:
     """Return the outermost loop that reduces, and a statement that replaces the init of ``realize`` in front of it.
 
-    ``path`` holds the statements around ``realize`` in its scope, outermost first. The result is None when no loop
+    ``path`` holds the statements around ``realize``, outermost first. The result is None when no loop of its scope
     reduces, and when the init has to stay in the block: a loop binds spatial and reduction axes, or computes what the
-    init reads; a condition on the reduction also depends on spatial axes; a condition or let stands between the loops;
-    or it is not known that the block has any element.
+    init reads; a condition on the reduction also depends on what is fixed in front of it, such as spatial axes and outer
+    loops; a condition or let stands between the loops; or it is not known that the block has any element.
     """
     block = realize.block
     assert block.init is not None
+    around, path = path, _in_scope(path)
     loops = [n for n in path if isinstance(n, For)]
     spatial = [(iv, v) for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if iv.kind != IterVar.REDUCE]
     reduce = [(iv, v) for iv, v in zip(block.iter_vars, realize.iter_values, strict=True) if iv.kind == IterVar.REDUCE]
@@ -43,10 +44,11 @@ def start_in_front(realize: BlockRealize, path: Sequence[Node]) -> tuple[For, St
     mixed = spatial_vars & reduce_vars & {loop.loop_var for loop in inner}
     if mixed or any((vars_in(loop.min) | vars_in(loop.extent)) & dropped for loop in copied):
         return None
+    fixed = (_changing(around) | spatial_vars) - dropped
     guards = []
     for term in conjuncts(realize.predicate):
         used = vars_in(term)
-        if used & dropped and used & spatial_vars and not _ends_domain(term, reduce):
+        if used & dropped and used & fixed and not _ends_domain(term, reduce):
             return None
         if not used & dropped:
             guards.append(term)
@@ -77,6 +79,17 @@ def start_in_front(realize: BlockRealize, path: Sequence[Node]) -> tuple[For, St
             loop.thread_binding,
         )  # fmt: skip
     return inner[0], stmt
+
+
+def _in_scope(path: Sequence[Node]) -> Sequence[Node]:
+    """Return the part of ``path`` that lies inside the innermost block of it."""
+    blocks = [n for n, s in enumerate(path) if isinstance(s, (Block, BlockRealize))]
+    return path[blocks[-1] + 1 :] if blocks else path
+
+
+def _changing(path: Sequence[Node]) -> set[Var]:
+    """Return the variables that the statements of ``path`` define: all that is in scope but sizes and parameters."""
+    return {v for s in path for v in s.bound_vars()}
 
 
 def _ends_domain(term: Expr, reduce: Sequence[tuple[IterVar, Expr]]) -> bool:

@@ -38,8 +38,7 @@ def place_init(func: PrimFunc) -> PrimFunc:
         if init is None:
             return None
         here: list[Stmt] = []
-        outer = [n for n, s in enumerate(scope.path) if isinstance(s, BlockRealize)]
-        found = start_in_front(realize, scope.path[outer[-1] + 1 if outer else 0 :])
+        found = start_in_front(realize, scope.path)
         if found is not None:
             in_front.setdefault(found[0], []).append(found[1])
         else:  # the init stays here, under a condition where one is needed

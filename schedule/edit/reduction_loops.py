@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import takewhile
 
 from ...tir.analysis.footprint import exact_box
 from ...tir.analysis.known_ranges import analyzer_at
@@ -13,7 +12,7 @@ from ...tir.expr import BufferLoad, Expr, Var
 from ...tir.function import PrimFunc
 from ...tir.ranges import IterVar, Range
 from ...tir.reduction_init import start_in_front
-from ...tir.stmt import Block, BlockRealize, For, Stmt
+from ...tir.stmt import BlockRealize, For, Stmt
 from ...tir.walk import pre_order, substitute, uses_var
 from ..errors import ScheduleError
 from ..require.lookup import find_block
@@ -120,8 +119,8 @@ def may_be_empty(tree: Tree, realize: BlockRealize) -> bool:
 
 
 def _path(tree: Tree, realize: BlockRealize) -> list[Stmt]:
-    """The statements around a block in its scope, outermost first."""
-    return list(takewhile(lambda n: not isinstance(n, Block), tree.above(realize)))[::-1]
+    """The statements around a block, outermost first."""
+    return list(tree.above(realize))[::-1]
 
 
 def is_reduce_loop(realize: BlockRealize, loop: For) -> bool:

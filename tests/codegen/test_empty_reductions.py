@@ -198,3 +198,64 @@ def f(A: T.Buffer((5, 3, 4), "float32"), B: T.Buffer((5,), "float32")):
         b = np.full(5, np.nan, "float32")
         call(a, b)
         np.testing.assert_array_equal(b, a.sum((1, 2)))
+
+
+OUTER_LOOP = """
+@T.prim_func
+def main(A: T.Buffer((1, 3)), C: T.Buffer((1,))):
+    for o in range(4):
+        for i_k in range(6):
+            with T.block("C"):
+                vi = T.axis.spatial(1, 0)
+                vk = T.axis.reduce(3, i_k % 3)
+                T.where(o * 2 + i_k // 3 < 1)
+                with T.init():
+                    C[vi] = T.float32(0)
+                C[vi] = C[vi] + A[vi, vk]
+"""
+OUTER_BLOCK = """
+@T.prim_func
+def main(A: T.Buffer((1, 3)), C: T.Buffer((1,))):
+    for o in range(4):
+        with T.block("group"):
+            vo = T.axis.spatial(4, o)
+            T.reads(A[0, 0:3])
+            T.writes(C[0])
+            for i_k in range(6):
+                with T.block("C"):
+                    vi = T.axis.spatial(1, 0)
+                    vk = T.axis.reduce(3, i_k % 3)
+                    T.where(vo * 2 + i_k // 3 < 1)
+                    with T.init():
+                        C[vi] = T.float32(0)
+                    C[vi] = C[vi] + A[vi, vk]
+"""
+OUTER_LET = """
+@T.prim_func
+def main(A: T.Buffer((1, 3)), C: T.Buffer((1,))):
+    for o in range(4):
+        with T.let(o * 2) as x:
+            for i_k in range(6):
+                with T.block("C"):
+                    vi = T.axis.spatial(1, 0)
+                    vk = T.axis.reduce(3, i_k % 3)
+                    T.where(x + i_k // 3 < 1)
+                    with T.init():
+                        C[vi] = T.float32(0)
+                    C[vi] = C[vi] + A[vi, vk]
+"""
+
+
+@pytest.mark.parametrize("text", [OUTER_LOOP, OUTER_BLOCK, OUTER_LET])
+def test_a_condition_that_an_outer_loop_ends_does_not_start_the_reduction_again(text):
+    assert ones_summed(parse(text)) == [3.0, 3.0]
+
+
+def ones_summed(func):
+    """What the interpreter and compiled code make of a row of three ones."""
+    out = []
+    for run in (lambda *args: interpret(func, *args, check_regions=True), compile(func, Target("native -num-cores=1"))):
+        c = np.full(1, np.nan, "float32")
+        run(np.ones((1, 3), "float32"), c)
+        out.append(float(c[0]))
+    return out

@@ -269,7 +269,7 @@ class _Interpreter:
         for buffer in (*block.alloc_buffers, *[m.buffer for m in block.match_buffers]):
             memory.view(buffer)
         ran = None if block.init is None else self._start(s)
-        above, self.path = self.path, ()
+        above, self.path = self.path, (*self.path, block)
         init = None if block.init is None else self.stmt(block.init)
         body = self.stmt(block.body)
         self.path = above
