@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ...tir.analysis.tree import Tree, blocks_below, tree_of, unique_block_name
 from ...tir.buffer import BufferRegion
+from ...tir.constants import cast
 from ...tir.equal import structural_equal
 from ...tir.expr import Expr, Var
 from ...tir.function import PrimFunc
@@ -202,7 +203,7 @@ def _in_terms_of(
                 where=(one, other),
                 hint="split the loops of both blocks by the same factors",
             )
-        mapping[b.var] = a.var
+        mapping[b.var] = cast(b.var.dtype, a.var)
     if not structural_equal(shared.predicate, halves.predicate):
         raise ScheduleError(
             f"blocks {names} run under different conditions: {shared.predicate} and {halves.predicate}",

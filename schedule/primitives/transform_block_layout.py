@@ -19,7 +19,7 @@ from ..edit.loop_nests import nest
 from ..errors import ScheduleError
 from ..index_map import IndexMap, simplify_unless_constant
 from ..primitive import primitive
-from ..require.block_form import check_from_zero, has_trivial_bindings, nest_of_its_own
+from ..require.block_form import check_box, check_from_zero, has_trivial_bindings, nest_of_its_own
 from ..require.block_preconditions import check_plain_path
 from ..require.lookup import find_block
 
@@ -75,6 +75,7 @@ def transform_block_layout(func: PrimFunc, block: str, index_map: Any) -> PrimFu
             hint="do this for blocks with spatial and reduce axes",
         )
     check_from_zero(realize, old.iter_vars)
+    check_box(tree, realize)
     analyzer = sized_analyzer(func)
     extents = [iv.dom.extent for iv in old.iter_vars]
     shape = mapping.map_shape(extents, analyzer)

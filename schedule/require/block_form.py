@@ -12,6 +12,7 @@ from ...tir.constants import is_const_int
 from ...tir.node import Node
 from ...tir.ranges import IterVar
 from ...tir.stmt import BlockRealize, BufferStore, For, Stmt
+from ...tir.walk import uses_var
 from ..errors import ScheduleError
 
 
@@ -70,6 +71,19 @@ def check_from_zero(realize: BlockRealize, axes: Iterable[IterVar]) -> None:
                 f"axis {iv.var.name} of block {realize.block.name_hint!r} starts at {iv.dom.min}, not at 0",
                 where=realize,
                 hint="let the axes start at 0, and do this before loop_partition",
+            )
+
+
+def check_box(tree: Tree, realize: BlockRealize) -> None:
+    """Raise ScheduleError when the domain of an axis depends on a loop of the block, so that new loops lack its size."""
+    loops = {lp.loop_var for lp in tree.loops_above(realize)}
+    for iv in realize.block.iter_vars:
+        if uses_var(iv.dom.min, lambda v: v in loops) or uses_var(iv.dom.extent, lambda v: v in loops):
+            raise ScheduleError(
+                f"axis {iv.var.name} of block {realize.block.name_hint!r} runs over {iv.dom.extent} values, which depends "
+                "on a loop of the block",
+                where=realize,
+                hint="choose a block whose axes have sizes that do not depend on its loops",
             )
 
 

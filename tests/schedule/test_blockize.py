@@ -554,3 +554,39 @@ def main(A: T.Buffer((17, 8), "int32"), B: T.Buffer((17, 8), "int32")):
     sch.blockize(sch.get_loops("B")[0])
     outer = sch.func.script().split("T.reads(")[1]
     assert outer.startswith("A[0:17, 0:8]")
+
+
+def test_the_digits_of_an_axis_have_its_type():
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((T.int64(4), T.int64(16))), B: T.Buffer((T.int64(4), T.int64(14)))):
+    for i, j, w in T.grid(T.int64(4), T.int64(14), 3):
+        with T.block("B"):
+            vi, vj, vw = T.axis.remap("SSR", [i, j, w])
+            with T.init():
+                B[vi, vj] = T.float32(0)
+            B[vi, vj] = B[vi, vj] + A[vi, vj + T.Cast("int64", vw)]
+""")
+    sch = Schedule(func, debug_mask="all")
+    _, j, w = sch.get_loops("B")
+    sch.fuse(j, w)
+    block = sch.get(sch.blockize(sch.get_loops("B")[0]))
+    assert [iv.var.dtype for iv in block.iter_vars] == ["int64", "int64", "int32"]
+
+
+def test_an_axis_of_several_blocks_is_used_in_the_type_of_each():
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((T.int64(4), 5)), B: T.Buffer((T.int64(4), 5)), C: T.Buffer((1, 5))):
+    for i, j in T.grid(T.int64(4), 5):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj]
+    for i, j in T.grid(1, 5):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = A[T.int64(0), vj]
+""")
+    sch = Schedule(func, debug_mask="all")
+    sch.blockize(["B", "C"])
+    assert_structural_equal(parse(sch.func.script()), sch.func)

@@ -391,3 +391,20 @@ def test_sizes_of_one_name_are_told_apart_in_a_trace():
     again = Schedule(func)
     Trace.from_json(sch.trace.dumps()).apply_to_schedule(again)
     assert_structural_equal(again.func, sch.func)
+
+
+def test_transform_block_layout_needs_a_box():
+    text = """
+@T.prim_func
+def main(A: T.Buffer((1, 2)), B: T.Buffer((1, 2))):
+    for i, j in T.grid(1, 2):
+        for k in range(i + 1):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                vk = T.axis.reduce(i + 1, k)
+                with T.init():
+                    B[vi, vj] = T.float32(0)
+                B[vi, vj] = B[vi, vj] + A[vk, vj]
+"""
+    with pytest.raises(ScheduleError, match="axis vk of block 'B' runs over i . 1 values, which depends on a loop"):
+        Schedule(parse(text)).transform_block_layout("B", lambda i, j, k: (i, j, k))

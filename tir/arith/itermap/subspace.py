@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...constants import const, is_const_int
+from ...constants import cast, const, is_const_int
 from ...equal import same
 from ...expr import And, Expr, Var
 from ...ranges import Range
@@ -66,7 +66,7 @@ def divide_subspace(
         return Reason(found.errors[0])
     divider = _Divider(an, loops, set(inner), found)
     try:
-        divisions = tuple([divider.binding(s) for s in found.indices])
+        divisions = tuple([divider.binding(s, b.dtype) for s, b in zip(found.indices, bindings, strict=True)])
     except _Indivisible as error:
         return Reason(str(error))
     return Subspace(divisions, divider.outer_predicate, divider.inner_predicate)
@@ -105,15 +105,15 @@ class _Divider:
                     self._collect(split.mark.source)
             known.append(split)
 
-    def binding(self, index: IterSum) -> Division:
-        """Return the division of a whole binding, which has one digit at most and a base."""
-        zero, one = const(0, index.base.dtype), const(1, index.base.dtype)
+    def binding(self, index: IterSum, dtype: str) -> Division:
+        """Return the division of a whole binding, which has one digit at most and a base, in its type ``dtype``."""
+        zero, one, base = const(0, dtype), const(1, dtype), cast(dtype, index.base)
         if not index.args:
-            return Division(zero, one, zero, one, index.base)
+            return Division(zero, one, zero, one, base)
         part = self.split(index.args[0])
-        outer = zero if part.outer is None else part.outer
-        inner = zero if part.inner is None else part.inner
-        return Division(outer, part.outer_extent, inner, part.inner_extent, index.base)
+        outer = zero if part.outer is None else cast(dtype, part.outer)
+        inner = zero if part.inner is None else cast(dtype, part.inner)
+        return Division(outer, cast(dtype, part.outer_extent), inner, cast(dtype, part.inner_extent), base)
 
     def split(self, split: IterSplit) -> _Part:
         """Return the division of one digit of a mark."""
