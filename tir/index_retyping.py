@@ -39,24 +39,26 @@ from .walk import pre_order
 ARITHMETIC = (Add, Sub, Mul, FloorDiv, FloorMod, TruncDiv, TruncMod, Min, Max)
 
 
-def with_index_dtype(func: PrimFunc, dtype: DType, *, params: bool = True) -> PrimFunc:
+def with_index_dtype(func: PrimFunc, dtype: DType, *, params: bool = True, keep_data: bool = False) -> PrimFunc:
     """Return ``func`` with loops, block axes, sizes and indices of type ``dtype``, int32 or int64.
 
-    With ``params`` scalar parameters that are sizes or indices get the type as well. ValueError when ``dtype`` is
-    neither int32 nor int64, or does not hold a constant among the sizes.
+    With ``params`` scalar parameters that are sizes or indices get the type as well. With ``keep_data`` arithmetic on
+    values from memory keeps its type inside indices, and wraps around there as before; otherwise ``i * 50000 + T[i]`` gets
+    the new type. ValueError when ``dtype`` is neither int32 nor int64, or does not hold a constant among the sizes.
     """
     if dtype not in INDEX_TYPES:
         raise ValueError(f"indices are int32 or int64, not {dtype!r}")
-    return _Retyper(func, dtype, params).run()
+    return _Retyper(func, dtype, params, keep_data).run()
 
 
 class _Retyper(Mapper):
     """Rewrites one function. :meth:`index` returns index expressions in the new type, :meth:`data` keeps the type of a
     value."""
 
-    def __init__(self, func: PrimFunc, dtype: DType, params: bool) -> None:
+    def __init__(self, func: PrimFunc, dtype: DType, params: bool, keep_data: bool) -> None:
         self.func = func
         self.dtype = dtype
+        self.keep_data = keep_data
         self.vars: dict[Var, Expr] = {}
         self.buffers: dict[Buffer, Buffer] = {}
         self.kept: set[Var] = set()
@@ -158,7 +160,7 @@ class _Retyper(Mapper):
         if isinstance(e, Var):
             new = self.vars.get(e)
             return cast(self.dtype, e) if new is None else new
-        if isinstance(e, ARITHMETIC):
+        if isinstance(e, ARITHMETIC) and (not self.keep_data or _plain(e)):
             a, b = self.index(e.a), self.index(e.b)
             return e if a is e.a and b is e.b else type(e)(a, b)
         if isinstance(e, Cast) and _plain(e.value):

@@ -50,11 +50,13 @@ def unified(func: PrimFunc) -> PrimFunc:
     """Return ``func`` with indices of one width.
 
     It is :func:`widened`, also where loops and axes have both widths, so that no index contains a conversion, and where
-    vectors of indices run over a product of sizes (``n * m``), which int32 may not hold.
+    vectors of indices run over a product of sizes (``n * m``), which int32 may not hold. In these two cases values from
+    memory keep their arithmetic, which wraps around, as in the interpreter.
     """
-    mixed = len(_index_types(func)) > 1
-    wide = mixed or _vectors_over_products(func) or needs_wide_indices(func)
-    return with_index_dtype(func, DType(WIDE), params=False) if wide else func
+    if needs_wide_indices(func):
+        return with_index_dtype(func, DType(WIDE), params=False)
+    wide = len(_index_types(func)) > 1 or _vectors_over_products(func)
+    return with_index_dtype(func, DType(WIDE), params=False, keep_data=True) if wide else func
 
 
 def needs_wide_indices(func: PrimFunc) -> bool:
