@@ -106,7 +106,7 @@ def loop_partition(
         part = name(f"{wish}{number}_partition")
         body = fresh_copy(target.body, {loop: var}, lambda old, n=var.name: name(f"{old}_{n}"), outside)  # type: ignore[misc]
         low, extent = const(start, loop.dtype), const(size, loop.dtype)
-        body = _narrowed(body, var, Range(low, extent), [lp.loop_var for lp in tree.loops_above(target)])
+        body = _narrowed(body, var, Range(low, extent), [up.loop_var for up in tree.above(target) if isinstance(up, For)])
         parts.append(_opaque(part, For(var, low, extent, "serial", body)))
         new_vars.append(var)
         start += size
@@ -204,7 +204,7 @@ def _narrowed(body: Stmt, var: Var, part: Range, around: Sequence[Var]) -> Stmt:
     """Return the body with the axes that are bound to the loop limited to its part.
 
     As in TVM, regions of buffers that a block accesses at plain axes cover the whole domain of those axes.
-    ``around`` are the loops outside of the one with ``var``.
+    ``around`` are all loops outside of the one with ``var``, also those around groups of earlier partitions.
     """
     loops = {var, *around, *[n.loop_var for n in pre_order(body) if isinstance(n, For)]}
 

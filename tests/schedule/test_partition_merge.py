@@ -292,3 +292,23 @@ def test_regions_of_a_triangle_name_axes_not_loops(agree, replays, inner):
     assert ("T.reads(A[0:3, v_i // 2:" if inner else "T.reads(A[0:2, 0:13])") in sch.func.script()
     agree(func, sch.func)
     replays(sch, func)
+
+
+def test_a_part_of_a_part_names_no_loop_around_the_first():
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((1, 7, 2)), B: T.Buffer((1, 7, 2))):
+    for i, j, l in T.grid(1, 7, 2):
+        for k in range(i + 1):
+            with T.block("B"):
+                vi = T.axis.spatial(1, 0)
+                vj, vl = T.axis.remap("SS", [j, l])
+                vk = T.axis.reduce(i + 1, k)
+                with T.init():
+                    B[vi, vj, vl] = T.float32(0)
+                B[vi, vj, vl] = B[vi, vj, vl] + A[vk, vj, vl]
+""")
+    sch = Schedule(func, debug_mask="all")
+    sch.loop_partition(sch.get_loops("B")[1], [None, 1])
+    sch.loop_partition(sch.get_loops("B_j0")[1], [None, 1])
+    assert "T.reads(A[0, 0:6, 0])" in sch.func.script()
