@@ -13,6 +13,7 @@ from ..tir.dtype import DType
 from ..tir.expr import Expr, IntImm, Var
 from ..tir.ranges import IterVar, Range, Reduce
 from ..tir.walk import pre_order
+from .read_bounds import require_reads_inside
 from .operation import ComputeOp, PlaceholderOp
 from .tensor import Tensor
 
@@ -88,7 +89,8 @@ def compute(
 
     The axes take the names of ``fcompute``'s parameters (``i0, i1, …`` for ``*i``, or ``varargs_names``). A reduction
     (``te.sum(…, axis=k)`` and its like) may only be the whole body. ValueError when the number of parameters is not
-    that of dimensions.
+    that of dimensions, IndexError when an element outside a tensor's shape is read. Reads that sizes decide are checked
+    at the call; indices that are read from memory are not checked.
 
     >>> from tilewright import te
     >>> A = te.placeholder((4, 8), name="A")
@@ -107,6 +109,7 @@ def compute(
         raise ValueError(f"compute {name}: the function returns an empty tuple")
     body = tuple([convert(e) for e in (result if many else (result,))])
     op = ComputeOp(name, axis, _checked_body(name, body), tag, attrs)
+    require_reads_inside(op, steps_allowed=True)
     return op.outputs if many and len(body) > 1 else op.output(0)
 
 

@@ -34,9 +34,10 @@ from ..tir.function import PrimFunc, root_block
 from ..tir.index_retyping import with_index_dtype
 from ..tir.index_width import widened
 from ..tir.ranges import IterVar, Range, Reduce
-from ..tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, Stmt, seq
+from ..tir.stmt import AssertStmt, Block, BlockRealize, BufferStore, Evaluate, For, Stmt, seq
 from ..tir.walk import free_vars, pre_order, reads_memory, replace_buffers, substitute, transform
 from .decided_conditions import within, without_decided
+from .read_bounds import require_reads_inside
 from .operation import ComputeOp, ExternOp, Operation, PlaceholderOp
 from .reduction_body import accumulates_apart, axes_of, init_and_update
 from .scan import ScanOp, copy_of, ordered_operations
@@ -83,6 +84,8 @@ def lower_with_blocks(ops: Sequence[Tensor | Var], name: str = "main") -> tuple[
         {"global_symbol": name, "tir.noalias": True, **builder.func_attrs()},
     )
     _check_free_vars(func)
+    if builder.guards:
+        func = func.with_(body=root_block("root", builder.guarded(seq(*builder.nests)), tuple(builder.allocated)))
     return widened(func), builder.blocks
 
 
@@ -114,6 +117,7 @@ class _Builder:
         self.blocks: dict[Operation, list[str]] = {}
         self.block_names: dict[str, int] = {"root": 0}
         self.buffer_names: dict[str, int] = {}
+        self.guards: list[tuple[Expr, str]] = []
         self.args = args
         for arg in args:
             if isinstance(arg, Var):
@@ -150,11 +154,18 @@ class _Builder:
         if isinstance(op, ExternOp):
             self.nests.append(self.extern(op))
         elif isinstance(op, ComputeOp):
+            self.guards += require_reads_inside(op, steps_allowed=False)
             self.nests.append(self.compute(op))
         elif isinstance(op, ScanOp):
             self.nests += self.recurrence(op)
         else:
             raise TypeError(f"{op!r}: create_prim_func knows no {type(op).__name__}")
+
+    def guarded(self, body: Stmt) -> Stmt:
+        """Returns ``body`` after the assertions that its reads are inside the shapes."""
+        for condition, message in reversed(self.guards):
+            body = AssertStmt(condition, message, body)
+        return body
 
     # one nest
 

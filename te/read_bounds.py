@@ -1,0 +1,206 @@
+"""This module checks that computations read their tensors inside the shapes.
+
+A read is inside when the analyzer proves it, outside when a point of the domain is found where it is not. Where both
+fail for sizes that are known at the call only, the answer is a condition for the call.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..tir.arith import Analyzer, eval_interval, linear_coefficients, simplify
+from ..tir.conditions import logical_not
+from ..tir.constants import const
+from ..tir.expr import EQ, GE, LT, And, BufferLoad, Call, Expr, IntImm, Or, Select, Var
+from ..tir.ranges import IterVar, Reduce
+from ..tir.sizes import shape_text
+from ..tir.walk import pre_order, substitute, vars_in
+from .decided_conditions import within
+from .operation import ComputeOp
+from .tensor import ProducerLoad
+
+log = logging.getLogger("tilewright")
+
+_POINTS = 256
+"""The number of points of the domain that are looked at where the analyzer proves nothing."""
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A read of ``load`` in dimension ``dim`` under ``conditions``, each of which holds or fails."""
+
+    load: ProducerLoad
+    dim: int
+    conditions: tuple[Expr, ...]
+
+    @property
+    def index(self) -> Expr:
+        return self.load.indices[self.dim]
+
+    @property
+    def extent(self) -> Expr:
+        return self.load.producer.shape[self.dim]
+
+    def inside(self) -> tuple[Expr, Expr]:
+        """Returns the two conditions that make the index a place in the dimension."""
+        return GE(self.index, const(0, self.index.dtype)), LT(*_alike(self.index, self.extent))
+
+
+def require_reads_inside(op: ComputeOp, steps_allowed: bool) -> list[tuple[Expr, str]]:
+    """Returns the conditions under which ``op`` reads its inputs inside their shapes, each with a message.
+
+    IndexError for a read that is outside. ``steps_allowed``: the operation may become a step of a recurrence, which
+    starts later than its domain; so it may look back in the first dimension.
+    """
+    domains = [*op.axis, *op.reduce_axis]
+    if any(isinstance(iv.dom.extent, IntImm) and iv.dom.extent.value <= 0 for iv in domains):
+        return []
+    analyzer = within([(iv.var, iv.dom) for iv in domains], 1)
+    found: dict[tuple[int, int], tuple[Expr, str]] = {}
+    for read in _reads_of(op):
+        with _all_of(analyzer, read.conditions):
+            low, high = (analyzer.can_prove(c) for c in read.inside())
+        if low and high:
+            continue
+        if steps_allowed and high and read.dim == 0 and op.axis:
+            continue
+        guard = _undecided(op, read, domains, analyzer)
+        if guard is not None:
+            found[id(read.load), read.dim] = guard
+    return list(found.values())
+
+
+def _reads_of(op: ComputeOp) -> Iterator[_Read]:
+    for e in op.body[:1] if isinstance(op.body[0], Reduce) else op.body:
+        yield from _reads(e, ())
+
+
+def _reads(e: Expr, given: tuple[Expr, ...]) -> Iterator[_Read]:
+    if isinstance(e, ProducerLoad):
+        yield from (_Read(e, dim, given) for dim in range(len(e.indices)))
+    if isinstance(e, Reduce):
+        yield from _reads(e.condition, given)
+        for part in e.source:
+            yield from _reads(part, (*given, e.condition))
+        for part in e.init:
+            yield from _reads(part, given)
+    elif isinstance(e, (And, Or)):
+        yield from _reads(e.a, given)
+        yield from _reads(e.b, (*given, e.a if isinstance(e, And) else logical_not(e.a)))
+    elif isinstance(e, Select) or (isinstance(e, Call) and e.op == "tir.if_then_else"):
+        condition, chosen, other = e.children()
+        yield from _reads(condition, given)
+        yield from _reads(chosen, (*given, condition))
+        yield from _reads(other, (*given, logical_not(condition)))
+    else:
+        for child in e.children():
+            if isinstance(child, Expr):
+                yield from _reads(child, given)
+
+
+def _undecided(
+    op: ComputeOp, read: _Read, domains: Sequence[IterVar], analyzer: Analyzer
+) -> tuple[Expr, str] | None:  # fmt: skip
+    """Returns what has to hold at the call; None when nothing can be asked there, which the log says."""
+    involved = [read.index, read.extent, *read.conditions, *[e for iv in domains for e in (iv.dom.min, iv.dom.extent)]]
+    from_memory = any(isinstance(n, (ProducerLoad, BufferLoad, Call)) for e in involved for n in pre_order(e))
+    axes = {iv.var for iv in domains}
+    sizes = {v for e in involved for v in vars_in(e)} - axes
+    where = _describe(op, read)
+    if not from_memory and not sizes:
+        outside = _point_outside(read, domains)
+        if outside is not None:
+            value, point = outside
+            at = ", ".join([f"{v.name} = {n}" for v, n in point.items()])
+            raise IndexError(
+                f"{where}: the index is {value} at {at or 'the only element'}, which is outside 0 … {_last(read)}"
+            )
+    elif not from_memory and not read.conditions and linear_coefficients(read.index, list(axes)) is not None:
+        ends = eval_interval(read.index, {iv.var: iv.dom for iv in domains}, analyzer)
+        if ends is not None:
+            low, high = ends
+            within_shape = And(GE(low, const(0, low.dtype)), LT(*_alike(high, read.extent)))
+            guard = simplify(_unless_empty(within_shape, domains))
+            if isinstance(guard, IntImm) or analyzer.can_prove(logical_not(within_shape)):
+                raise IndexError(f"{where}: the indices {low} … {high} are outside 0 … {_last(read)}")
+            return guard, f"{where}: the indices {low} … {high} have to lie within 0 … {_last(read)}"
+    log.info("%s: whether the index is inside is not checked", where)
+    return None
+
+
+def _unless_empty(condition: Expr, domains: Sequence[IterVar]) -> Expr:
+    """Returns ``condition``, or that one of the domains has no elements."""
+    for iv in domains:
+        if not isinstance(iv.dom.extent, IntImm):
+            condition = Or(condition, EQ(iv.dom.extent, const(0, iv.dom.extent.dtype)))
+    return condition
+
+
+def _point_outside(read: _Read, domains: Sequence[IterVar]) -> tuple[int, dict[Var, int]] | None:
+    """Returns an index outside the shape with the axes' values there, or None when no point looked at has one."""
+    needed = {v for e in (read.index, *read.conditions) for v in vars_in(e)}
+    for iv in reversed(domains):
+        if iv.var in needed:
+            needed |= vars_in(iv.dom.min) | vars_in(iv.dom.extent)
+    for point in _points([iv for iv in domains if iv.var in needed]):
+        constants = {v: const(n, v.dtype) for v, n in point.items()}
+
+        def value(e: Expr, constants: dict[Var, Expr] = constants) -> int | None:
+            known = simplify(substitute(e, constants))
+            return int(known.value) if isinstance(known, IntImm) else None
+
+        if all(value(c) for c in read.conditions):
+            index, extent = value(read.index), value(read.extent)
+            if index is not None and extent is not None and not 0 <= index < extent:
+                return index, point
+    return None
+
+
+def _points(domains: Sequence[IterVar]) -> Iterator[dict[Var, int]]:
+    """Yields corners of the domain, then all its points or some drawn with a fixed seed."""
+    count = 1
+    for iv in domains:
+        count *= iv.dom.extent.value if isinstance(iv.dom.extent, IntImm) else _POINTS
+    random = np.random.default_rng(0)
+    corners = itertools.product(*[(1.0, 0.0)] * min(len(domains), 6))
+    inner = itertools.product(*[np.linspace(0, 1, iv.dom.extent.value) for iv in domains]) if count <= _POINTS else (
+        random.random(len(domains)) for _ in range(_POINTS)
+    )  # fmt: skip
+    for shares in itertools.chain(corners, inner):
+        point: dict[Var, int] = {}
+        for iv, share in itertools.zip_longest(domains, shares, fillvalue=0.0):
+            known = {v: const(n, v.dtype) for v, n in point.items()}
+            low, extent = (simplify(substitute(e, known)) for e in (iv.dom.min, iv.dom.extent))
+            if not isinstance(low, IntImm) or not isinstance(extent, IntImm) or extent.value < 1:
+                break
+            point[iv.var] = int(low.value + round(share * (extent.value - 1)))
+        else:
+            yield point
+
+
+def _all_of(analyzer: Analyzer, conditions: Sequence[Expr]) -> AbstractContextManager[None]:
+    condition: Expr = const(True, "bool")
+    for one in conditions:
+        condition = And(condition, one)
+    return analyzer.constraint(condition)
+
+
+def _alike(index: Expr, extent: Expr) -> tuple[Expr, Expr]:
+    """Returns both in the wider of their types."""
+    wide = max(index.dtype, extent.dtype, key=lambda t: t.bits)
+    return index.astype(wide), extent.astype(wide)
+
+
+def _describe(op: ComputeOp, read: _Read) -> str:
+    tensor = read.load.producer
+    return f"compute {op.name} reads {read.load} of shape ({shape_text(tensor.shape)}), dimension {read.dim}"
+
+
+def _last(read: _Read) -> Expr:
+    return simplify(read.extent - 1)
