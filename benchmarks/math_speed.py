@@ -23,8 +23,8 @@ from table import print_table
 import tilewright as tw
 from tilewright import te
 from tilewright.tir.expr import Expr
-from tilewright.tir.intrinsics import operation_named
-from tilewright.tir.intrinsics.float_operations import erf, pow_
+from tilewright.tir.expr.intrinsics import operation_named
+from tilewright.tir.expr.intrinsics.float_operations import erf, pow_
 
 Into = Callable[..., Any]
 """NumPy's function of the arguments, written to ``out``."""

@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ..tir.function import IRModule, PrimFunc
+from ..tir.stmt import IRModule, PrimFunc
 from .llvm.emit import emit
 from .llvm.jit import optimize_and_compile
 from .lower import lower

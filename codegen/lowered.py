@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..tir.analysis.access import accesses_below
-from ..tir.buffer import Buffer
-from ..tir.dtype import DType
-from ..tir.expr import Var
-from ..tir.function import IRModule, PrimFunc
+from ..tir.expr import DType, Var
+from ..tir.stmt import Buffer, IRModule, PrimFunc
 from ..tir.walk import pre_order
 from .machine.target import Target
 

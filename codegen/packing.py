@@ -13,10 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ..tir.analysis.access import accesses_below
-from ..tir.buffer import Buffer
 from ..tir.expr import IntImm, Var
-from ..tir.function import PrimFunc, root_block
-from ..tir.stmt import BlockRealize, SeqStmt, Stmt, seq
+from ..tir.stmt import BlockRealize, Buffer, PrimFunc, SeqStmt, Stmt, root_block, seq
 
 LAYOUT_FREE = "layout_free_buffers"
 

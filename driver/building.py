@@ -13,8 +13,8 @@ from .. import te, tuner
 from ..codegen import CODEGEN_VERSION, Module, Target, compile
 from ..schedule import ScheduleError, Trace, TraceError
 from ..tir.expr import Var
-from ..tir.function import PrimFunc
 from ..tir.program_key import workload_key
+from ..tir.stmt import PrimFunc
 from ..tuner.measure.inputs import unknown_sizes
 from ..tuning_db import Database, TuningRecord
 from .request import Request, in_order, request, requests

@@ -18,7 +18,7 @@ from typing import Any
 from ..codegen.jit.cache_directory import cache_directory
 from ..codegen.llvm.microbenchmarks import CLOCK_STEPS, clock_ir, fma_flops, fma_ir, sweep_block_bytes
 from ..codegen.machine.target import Target
-from ..tir.dtype import DType
+from ..tir.expr import DType
 from ..tuner import MachineModel
 from .machine_probes import AS_COMPUTED, ROUNDS, PeakProbe, Probe, address_of, peak_dtypes, room_of, sweeps
 

@@ -19,9 +19,9 @@ from ..graph.graph import Graph, Value, dims
 from ..graph.kernels import Division, Kernel
 from ..graph.memory_plan import ALIGNMENT, plan_memory
 from ..graph.passes import prepare
-from ..tir.dtype import DType, to_numpy
-from ..tir.function import PrimFunc
+from ..tir.expr import DType, to_numpy
 from ..tir.program_key import workload_key
+from ..tir.stmt import PrimFunc
 from ..tuning_db import Database
 from .building import Plan, open_database, plan
 from .request import Request

@@ -11,8 +11,7 @@ from .. import te
 from ..codegen import Target
 from ..schedule import Schedule
 from ..tir.expr import StringImm
-from ..tir.function import IRModule, PrimFunc
-from ..tir.stmt import Block, For
+from ..tir.stmt import Block, For, IRModule, PrimFunc
 from ..tir.walk import pre_order
 from ..tuner.measure.inputs import unknown_sizes
 from .workloads import Workload, WorkloadCase, parse_spec

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..codegen import Target
 from ..tir.cost import count_bytes, count_flops
-from ..tir.function import PrimFunc
+from ..tir.stmt import PrimFunc
 from .machine_report import MachineReport, bandwidth_of, peak_of
 
 

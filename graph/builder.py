@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tir.dtype import to_numpy
+from ..tir.expr import to_numpy
 from .graph import Graph, GraphError, Node, Value, dims
 from .graph_operators import infer
 

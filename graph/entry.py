@@ -9,11 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..tir.buffer import Buffer, decl_buffer
-from ..tir.constants import const
-from ..tir.expr import BufferLoad, Call, Expr, IntImm, StringImm, Var
-from ..tir.function import PrimFunc
-from ..tir.stmt import AssertStmt, Evaluate, Stmt
+from ..tir.expr import BufferLoad, Call, Expr, IntImm, StringImm, Var, const
+from ..tir.stmt import AssertStmt, Buffer, Evaluate, PrimFunc, Stmt, decl_buffer
 from .graph import Value
 from .kernels import Division, Kernel
 from .memory_plan import ALIGNMENT, MemoryPlan

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tir.arith import simplify
+from ..tir.analysis.simplify import simplify
 from ..tir.expr import Expr, IntImm, Var
 
 Dim = Any

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from .. import te
 from ..te.tensor import Tensor
-from ..tir.function import PrimFunc
+from ..tir.stmt import PrimFunc
 from .graph import Graph, Node, Value
 from .graph_operators import operator, placeholder_for
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..tir.dtype import DType
+from ..tir.expr import DType
 from .graph import GraphError, Value
 from .kernels import Division
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tir.dtype import to_numpy
-from ..tir.expr import Var
+from ..tir.expr import Var, to_numpy
 from ..tir.interpret import interpret
 from .fuse import unfused
 from .graph import Graph, GraphError

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..tir.constants import convert
-from ..tir.expr import Expr, Var
+from ..tir.expr import Expr, Var, convert
 from ..tir.walk import substitute
 from .graph import Graph, Node, Value, dims
 

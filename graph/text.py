@@ -13,10 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import te
-from ..tir.dtype import to_numpy
-from ..tir.equal import same
-from ..tir.expr import Expr, Var
-from ..tir.op import max_, min_
+from ..tir.expr import Expr, Var, max_, min_, same, to_numpy
 from .graph import Dim, Graph, GraphError, Node, Value, dims, set_graph_renderer
 from .graph_operators import infer
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ..tir.dtype import to_numpy
-from ..tir.expr import Expr
+from ..tir.expr import Expr, to_numpy
 from ..tir.walk import free_vars
 from .graph import Graph, GraphError, Value
 from .graph_operators import infer

@@ -6,7 +6,7 @@ Primitives ask the analyses of :mod:`tilewright.tir.analysis`, state what they n
 :mod:`.edit`.
 """
 
-from ..tir.reducers import register_reducer
+from ..tir.expr.reducers import register_reducer
 from . import primitives as _primitives  # noqa: F401  (registers them)
 from .errors import ScheduleError
 from .handles import BlockRV, ExprRV, LoopRV

@@ -6,10 +6,9 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from ..tir.expr import Var
-from ..tir.function import PrimFunc
-from ..tir.node import Node
-from ..tir.reason import Reason
+from ..tir.expr import Reason, Var
+from ..tir.expr.base.node import Node
+from ..tir.stmt import PrimFunc
 from .handles import BlockRV
 
 T = TypeVar("T")

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tir.arithmetic import make_binary
-from ..tir.expr import BinaryOp, CmpOp, Expr, FloatImm, IntImm, Var
+from ..tir.expr import BinaryOp, CmpOp, Expr, FloatImm, IntImm, Var, make_binary
 from ..tir.walk import transform
 from .errors import bad_argument, unknown_handle
 from .handles import BlockRV

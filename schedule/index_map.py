@@ -20,13 +20,27 @@ from typing import Any, ClassVar
 
 from ..tir.arith import Analyzer, eval_interval
 from ..tir.arith.itermap import invert_sums
-from ..tir.arithmetic import make_binary, match_types
-from ..tir.constants import convert, is_const_int
-from ..tir.expr import Add, BinaryOp, Cast, Expr, ExprLike, FloorDiv, FloorMod, IntImm, Mul, Sub, Var
+from ..tir.expr import (
+    Add,
+    BinaryOp,
+    Cast,
+    Expr,
+    ExprLike,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Mul,
+    Range,
+    Reason,
+    Sub,
+    Var,
+    convert,
+    is_const_int,
+    make_binary,
+    match_types,
+)
 from ..tir.parser import parse_expression
-from ..tir.printer_expr import ExprPrinter
-from ..tir.ranges import Range
-from ..tir.reason import Reason
+from ..tir.printer.printer_expr import ExprPrinter
 from ..tir.walk import pre_order, substitute, uses_var
 from .errors import ScheduleError, bad_argument
 

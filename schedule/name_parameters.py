@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..tir.buffer import Buffer
-from ..tir.stmt import Block
+from ..tir.stmt import Block, Buffer
 
 BLOCK_PARAMETERS = frozenset((
     "block", "block_or_loop", "consumer_blocks", "epilogue_block", "reduction_block", "scope_block", "target",

@@ -30,7 +30,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from ..tir.deep_recursion import with_room
+from ..tir.expr.base.deep_recursion import with_room
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -15,10 +15,9 @@ import numpy as np
 
 from ..tir.analysis.tree import blocks_below, symbols_of, tree_of, unique_names
 from ..tir.arith.smt import solving
-from ..tir.buffer import Buffer
 from ..tir.expr import Expr, Var
-from ..tir.function import IRModule, PrimFunc
 from ..tir.index_width import widened
+from ..tir.stmt import Buffer, IRModule, PrimFunc
 from ..tir.walk import vars_in
 from .errors import ScheduleError, nearest, unknown_handle
 from .handle_table import HandleTable

@@ -14,13 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ..tir.buffer import Buffer
-from ..tir.dtype import to_numpy
-from ..tir.equal import structural_equal
-from ..tir.expr import IntImm
-from ..tir.function import PrimFunc
+from ..tir.expr import IntImm, structural_equal, to_numpy
 from ..tir.interpret import interpret
-from ..tir.stmt import Block, BlockRealize
+from ..tir.stmt import Block, BlockRealize, Buffer, PrimFunc
 from ..tir.verify import VerifyError, verify
 from .errors import nearest
 from .intrin import SHIPPED

@@ -14,12 +14,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..tir.constants import const, convert
-from ..tir.dtype import DType
-from ..tir.expr import Add, Expr, FloatImm, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, Var
+from ..tir.expr import Add, DType, Expr, FloatImm, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, Var, const, convert
 from ..tir.parser import parse_expression
 from ..tir.parser.errors import ParseError
-from ..tir.printer_expr import ExprPrinter
+from ..tir.printer.printer_expr import ExprPrinter
 from ..tir.walk import pre_order
 
 _MAX_FORMULA = 2000

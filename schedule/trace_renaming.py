@@ -12,9 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from ..tir.analysis.tree import symbols_of, tree_of
-from ..tir.equal import structural_equal
-from ..tir.function import PrimFunc
-from ..tir.stmt import Block
+from ..tir.expr import structural_equal
+from ..tir.stmt import Block, PrimFunc
 from .errors import ScheduleError
 from .handles import BlockRV
 from .name_parameters import BLOCK_PARAMETERS, BUFFER_PARAMETERS, buffer_number

@@ -12,11 +12,15 @@ reducers reduce over a :func:`reduce_axis`, and :func:`create_prim_func` makes a
 :mod:`tilewright.te.ops` has operators that are written this way; :func:`create_schedule` makes TVM's classic schedules.
 """
 
-from ..tir.constants import cast, const
-from ..tir.intrinsics.control_and_memory import if_then_else, likely
-from ..tir.intrinsics.fixed_point import q_multiply_shift, q_multiply_shift_per_axis
-from ..tir.intrinsics.float_operations import abs_ as abs
-from ..tir.intrinsics.float_operations import (
+from ..tir.expr import cast, ceildiv, const, div, floordiv, floormod, infinity, not_, select, truncdiv, truncmod
+from ..tir.expr import floordiv as indexdiv
+from ..tir.expr import floormod as indexmod
+from ..tir.expr import max_value_of as max_value
+from ..tir.expr import min_value_of as min_value
+from ..tir.expr.intrinsics.control_and_memory import if_then_else, likely
+from ..tir.expr.intrinsics.fixed_point import q_multiply_shift, q_multiply_shift_per_axis
+from ..tir.expr.intrinsics.float_operations import abs_ as abs
+from ..tir.expr.intrinsics.float_operations import (
     acos,
     acosh,
     asin,
@@ -55,10 +59,10 @@ from ..tir.intrinsics.float_operations import (
     tanh,
     trunc,
 )
-from ..tir.intrinsics.float_operations import pow_ as pow
-from ..tir.intrinsics.float_operations import pow_ as power
-from ..tir.intrinsics.float_operations import round_ as round
-from ..tir.intrinsics.integer_operations import (
+from ..tir.expr.intrinsics.float_operations import pow_ as pow
+from ..tir.expr.intrinsics.float_operations import pow_ as power
+from ..tir.expr.intrinsics.float_operations import round_ as round
+from ..tir.expr.intrinsics.integer_operations import (
     bitwise_and,
     bitwise_not,
     bitwise_or,
@@ -69,11 +73,6 @@ from ..tir.intrinsics.integer_operations import (
     shift_left,
     shift_right,
 )
-from ..tir.op import ceildiv, div, floordiv, floormod, infinity, not_, select, truncdiv, truncmod
-from ..tir.op import floordiv as indexdiv
-from ..tir.op import floormod as indexmod
-from ..tir.op import max_value_of as max_value
-from ..tir.op import min_value_of as min_value
 from . import ops
 from .classic.create_schedule import Schedule, create_schedule
 from .classic.stage import Stage

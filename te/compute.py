@@ -8,13 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ..tir.constants import const, convert
-from ..tir.dtype import DType
-from ..tir.expr import Expr, IntImm, Var
-from ..tir.ranges import IterVar, Range, Reduce
+from ..tir.expr import DType, Expr, IntImm, IterVar, Range, Reduce, Var, const, convert
 from ..tir.walk import pre_order
-from .read_bounds import require_reads_inside
 from .operation import ComputeOp, PlaceholderOp
+from .read_bounds import require_reads_inside
 from .tensor import Tensor
 
 

@@ -25,20 +25,42 @@ from typing import Any
 
 from ..tir.analysis.access_regions import access_regions
 from ..tir.arith import Analyzer
-from ..tir.buffer import Buffer
-from ..tir.constants import const
-from ..tir.deep_recursion import with_room
-from ..tir.dtype import DType
-from ..tir.expr import BufferLoad, Call, Expr, FloorDiv, FloorMod, Select, TruncDiv, TruncMod, Var
-from ..tir.function import PrimFunc, root_block
+from ..tir.expr import (
+    BufferLoad,
+    Call,
+    DType,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IterVar,
+    Range,
+    Reduce,
+    Select,
+    TruncDiv,
+    TruncMod,
+    Var,
+    const,
+)
+from ..tir.expr.base.deep_recursion import with_room
 from ..tir.index_retyping import with_index_dtype
 from ..tir.index_width import widened
-from ..tir.ranges import IterVar, Range, Reduce
-from ..tir.stmt import AssertStmt, Block, BlockRealize, BufferStore, Evaluate, For, Stmt, seq
+from ..tir.stmt import (
+    AssertStmt,
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferStore,
+    Evaluate,
+    For,
+    PrimFunc,
+    Stmt,
+    root_block,
+    seq,
+)
 from ..tir.walk import free_vars, pre_order, reads_memory, replace_buffers, substitute, transform
 from .decided_conditions import within, without_decided
-from .read_bounds import require_reads_inside
 from .operation import ComputeOp, ExternOp, Operation, PlaceholderOp
+from .read_bounds import require_reads_inside
 from .reduction_body import accumulates_apart, axes_of, init_and_update
 from .scan import ScanOp, copy_of, ordered_operations
 from .tensor import ProducerLoad, Tensor

@@ -6,9 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..tir.arith import Analyzer
-from ..tir.constants import const
-from ..tir.expr import And, BufferLoad, Call, CmpOp, Expr, IntImm, Not, Or, Select, Var
-from ..tir.ranges import Range
+from ..tir.expr import And, BufferLoad, Call, CmpOp, Expr, IntImm, Not, Or, Range, Select, Var, const
 from ..tir.walk import pre_order, transform
 from .tensor import ProducerLoad
 

@@ -7,11 +7,9 @@ from typing import Any
 
 from ..tir.analysis.access_regions import access_regions
 from ..tir.arith.normal_form.linear import difference
-from ..tir.buffer import Buffer
 from ..tir.expr import Expr
 from ..tir.fresh_copy import fresh_copy
-from ..tir.function import PrimFunc
-from ..tir.stmt import BlockRealize, Evaluate, Stmt
+from ..tir.stmt import BlockRealize, Buffer, Evaluate, PrimFunc, Stmt
 from ..tir.walk import replace_buffers
 from .compute import as_dtype, as_shape
 from .operation import ExternOp

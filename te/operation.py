@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..tir.buffer import Buffer
-from ..tir.expr import Expr
-from ..tir.ranges import IterVar, Reduce
-from ..tir.stmt import Stmt
+from ..tir.expr import Expr, IterVar, Reduce
+from ..tir.stmt import Buffer, Stmt
 from ..tir.walk import pre_order
 from .tensor import ProducerLoad, Tensor
 

@@ -14,12 +14,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..tir.arith import Analyzer, eval_interval, linear_coefficients, simplify
-from ..tir.conditions import logical_not
-from ..tir.constants import const
-from ..tir.expr import EQ, GE, LT, And, BufferLoad, Call, Expr, IntImm, Or, Select, Var
-from ..tir.ranges import IterVar, Reduce
-from ..tir.sizes import shape_text
+from ..tir.analysis import simplify
+from ..tir.arith import Analyzer, eval_interval, linear_coefficients
+from ..tir.expr import (
+    EQ,
+    GE,
+    LT,
+    And,
+    BufferLoad,
+    Call,
+    Expr,
+    IntImm,
+    IterVar,
+    Or,
+    Reduce,
+    Select,
+    Var,
+    const,
+    logical_not,
+    shape_text,
+)
 from ..tir.walk import pre_order, substitute, vars_in
 from .decided_conditions import within
 from .operation import ComputeOp

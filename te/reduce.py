@@ -14,13 +14,10 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..tir.arithmetic import match_types
-from ..tir.constants import const, convert
-from ..tir.expr import Expr, IntImm, Var
-from ..tir.op import all_ as all_of
-from ..tir.op import any_ as any_of
-from ..tir.ranges import CommReducer, IterVar, Range, Reduce
-from ..tir.reducers import ALL, ANY, MAX, MIN, PROD, SUM, Reducer
+from ..tir.expr import CommReducer, Expr, IntImm, IterVar, Range, Reduce, Var, const, convert, match_types
+from ..tir.expr import all_ as all_of
+from ..tir.expr import any_ as any_of
+from ..tir.expr.reducers import ALL, ANY, MAX, MIN, PROD, SUM, Reducer
 
 
 def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "") -> IterVar:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..tir.buffer import Buffer
-from ..tir.constants import is_const_int
-from ..tir.expr import BufferLoad, Expr, Var
-from ..tir.intrinsics.control_and_memory import if_then_else
-from ..tir.ranges import IterVar, Reduce
-from ..tir.stmt import BufferStore, LetStmt, Stmt, seq
+from ..tir.expr import BufferLoad, Expr, IterVar, Reduce, Var, is_const_int
+from ..tir.expr.intrinsics.control_and_memory import if_then_else
+from ..tir.stmt import Buffer, BufferStore, LetStmt, Stmt, seq
 from ..tir.walk import substitute, vars_in
 from .operation import ComputeOp
 from .tensor import Tensor

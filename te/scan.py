@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..tir.arith import Analyzer
-from ..tir.constants import cast, is_const_int
-from ..tir.expr import Call, Expr, Select, Var
-from ..tir.ranges import IterVar, Range
+from ..tir.expr import Call, Expr, IterVar, Range, Select, Var, cast, is_const_int
 from ..tir.walk import pre_order
 from .operation import ComputeOp, Operation, PlaceholderOp
 from .tensor import ProducerLoad, Tensor

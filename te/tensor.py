@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ..tir.constants import convert
-from ..tir.dtype import DType
-from ..tir.expr import Expr, IntImm
-from ..tir.node import node, nodes
-from ..tir.printer_expr import register_printer
-from ..tir.ranges import IterVar
-from ..tir.sizes import shape_text
+from ..tir.expr import DType, Expr, IntImm, IterVar, convert, shape_text
+from ..tir.expr.base.node import node, nodes
+from ..tir.printer.printer_expr import register_printer
 
 if TYPE_CHECKING:
     from .operation import Operation

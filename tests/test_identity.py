@@ -11,7 +11,7 @@ from tilewright import te
 from tilewright.schedule import Schedule, ScheduleError
 from tilewright.schedule.index_map import IndexMap
 from tilewright.tir import Buffer, Var, assert_structural_equal, parse
-from tilewright.tir.equal import same
+from tilewright.tir.expr import same
 from tilewright.tir.interpret import interpret
 from tilewright.tir.walk import blocks_of
 
@@ -24,7 +24,7 @@ PLAIN = {
     "tir/difference.py",  # words of an error
     "tir/interpret/interpret_stmt.py",  # words of an error
     "tir/arith/normal_form/polynomial.py",  # a fixed order of two keys that are made of numbers
-    "tir/dtype.py",
+    "tir/expr/base/dtype.py",
     "tir/parser/parser_base.py",  # names of arguments
     "codegen/machine/target.py",  # a target is its text
     "codegen/llvm/jit.py",

@@ -10,10 +10,8 @@ import difflib
 from collections.abc import Iterator
 from typing import Any
 
-from .expr import Expr, IntImm
-from .function import PrimFunc
-from .stmt import AttrStmt, Block, For
-from .walk import pre_order
+from .expr import Expr, IntImm, pre_order
+from .stmt import AttrStmt, Block, For, PrimFunc
 
 ALIGN = "buffer_dim_align"
 MOST_ELEMENTS = (1 << 31) - 1

@@ -6,7 +6,6 @@ indices and conditions is free, as is the initial value of a reduction.
 
 from __future__ import annotations
 
-from .deep_recursion import with_room
 from .expr import (
     Add,
     BufferLoad,
@@ -27,10 +26,10 @@ from .expr import (
     TruncDiv,
     TruncMod,
 )
-from .function import PrimFunc
-from .intrinsics import OPERATIONS
-from .node import Node
-from .stmt import Block, BlockRealize, BufferStore, For, IfThenElse, SeqStmt, While
+from .expr.base.deep_recursion import with_room
+from .expr.base.node import Node
+from .expr.intrinsics import OPERATIONS
+from .stmt import Block, BlockRealize, BufferStore, For, IfThenElse, PrimFunc, SeqStmt, While
 
 _ARITHMETIC = (Add, Sub, Mul, Div, FloorDiv, FloorMod, TruncDiv, TruncMod, Min, Max)
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .deep_recursion import with_room
-from .equal import BUFFER_VALUES, Comparison, plain
-from .expr import Expr, FloatImm, IntImm
-from .function import PrimFunc
-from .node import Part
+from .expr import BUFFER_VALUES, Comparison, Expr, FloatImm, IntImm, plain
+from .expr.base.deep_recursion import with_room
+from .expr.base.node import Part
 from .printer import script
-from .stmt import Stmt
+from .stmt import PrimFunc, Stmt
 
 
 @with_room

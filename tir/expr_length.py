@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from .buffer import Buffer
 from .expr import BufferLoad, Expr, Var
+from .stmt import Buffer
 
 Length = tuple[int, int]
 """The number of nodes of an element's expression: ``(own, per)`` means ``own + per * (nodes of the index that is

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping
 from typing import Any
 
-from .buffer import Buffer
-from .expr import Expr, FloatImm, IntImm, Var
-from .function import PrimFunc
-from .node import Mapper
-from .stmt import Block, Stmt
-from .walk import vars_in
+from .expr import Expr, FloatImm, IntImm, Var, vars_in
+from .expr.base.node import Mapper
+from .stmt import Block, Buffer, PrimFunc, Stmt
 
 
 def fresh_copy(

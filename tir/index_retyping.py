@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from .buffer import Buffer
-from .constants import cast, is_const_int
-from .dtype import INDEX, DType, max_value, min_value
 from .expr import (
+    INDEX,
+    INDEX_TYPES,
+    WIDE,
     Add,
     Broadcast,
     BufferLoad,
     Call,
     Cast,
     CmpOp,
+    DType,
     Expr,
     FloorDiv,
     FloorMod,
@@ -28,13 +29,14 @@ from .expr import (
     TruncDiv,
     TruncMod,
     Var,
+    cast,
+    is_const_int,
+    max_value,
+    min_value,
+    pre_order,
 )
-from .function import PrimFunc
-from .index_types import INDEX_TYPES
-from .node import Mapper
-from .sizes import WIDE
-from .stmt import LetStmt
-from .walk import pre_order
+from .expr.base.node import Mapper
+from .stmt import Buffer, LetStmt, PrimFunc
 
 ARITHMETIC = (Add, Sub, Mul, FloorDiv, FloorMod, TruncDiv, TruncMod, Min, Max)
 

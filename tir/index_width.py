@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from .arith.normal_form.interval import EVERYTHING, Interval
-from .buffer import Buffer
-from .dtype import INDEX, DType, max_value
 from .expr import (
+    INDEX,
+    INDEX_TYPES,
+    WIDE,
     Add,
+    DType,
     Expr,
     FloorDiv,
     FloorMod,
@@ -27,13 +29,12 @@ from .expr import (
     TruncDiv,
     TruncMod,
     Var,
+    distinct,
+    max_value,
+    pre_order,
 )
-from .function import PrimFunc
 from .index_retyping import ARITHMETIC, with_index_dtype
-from .index_types import INDEX_TYPES
-from .sizes import WIDE
-from .stmt import Block, For, Stmt
-from .walk import distinct, pre_order
+from .stmt import Block, Buffer, For, PrimFunc, Stmt
 
 _LIMIT = int(max_value(INDEX))
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from .buffer import Buffer
-from .deep_recursion import with_room
-from .equal import plain
-from .function import IRModule, PrimFunc
-from .printer_func import ProgramPrinter
-from .printer_names import Names
-from .stmt import Block, BlockRealize, Stmt
+from .expr import plain
+from .expr.base.deep_recursion import with_room
+from .printer.printer_func import ProgramPrinter
+from .printer.printer_names import Names
+from .stmt import Block, BlockRealize, Buffer, IRModule, PrimFunc, Stmt
 
 
 def structural_hash(node: Any) -> int:

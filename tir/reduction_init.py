@@ -10,13 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .analysis.access_regions import access_regions
-from .arith import Analyzer, conjuncts
-from .expr import LT, BufferLoad, Expr, IntImm, Var
-from .node import Node
-from .op import all_
-from .ranges import IterVar
-from .stmt import Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, Stmt, While
-from .walk import loads_and_stores, substitute, vars_in
+from .arith import Analyzer
+from .expr import LT, BufferLoad, Expr, IntImm, IterVar, Var, all_, conjuncts, substitute, vars_in
+from .expr.base.node import Node
+from .stmt import Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt, Stmt, While, loads_and_stores
 
 
 def start_in_front(realize: BlockRealize, path: Sequence[Node]) -> tuple[For, Stmt] | None:

@@ -22,7 +22,7 @@
 12. A sequence holds two statements at least, none of them a sequence.
 13. A program with blocks is one block without axes, its root.
 14. Nothing of te is left: no reduction or tensor inside an expression.
-15. A call names an operation of :mod:`.intrinsics`, with as many arguments as it takes, of types that fit it and give
+15. A call names an operation of :mod:`.expr.intrinsics`, with as many arguments as it takes, of types that fit it and give
     the type of the call.
 
 A call of :func:`verify` checks all of them in one walk.
@@ -34,35 +34,38 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from .analysis.undeclared_accesses import undeclared_access
-from .buffer import Buffer, BufferRegion
-from .deep_recursion import with_room
-from .dtype import max_value, min_value
 from .expr import (
     BinaryOp,
     BufferLoad,
     Expr,
     IntImm,
+    IterVar,
     Let,
     LogicalOp,
     Var,
+    max_value,
+    min_value,
 )
-from .expression_types import TYPE_RULES, type_problem
-from .function import IRModule, PrimFunc
-from .node_methods import declared_fields
+from .expr.base.deep_recursion import with_room
+from .expr.base.node_methods import declared_fields
+from .expr.expression_types import TYPE_RULES, type_problem
 from .printer import script
-from .printer_func import needs_root
-from .ranges import IterVar
+from .printer.printer_func import needs_root
 from .stmt import (
     Allocate,
     AssertStmt,
     AttrStmt,
     Block,
     BlockRealize,
+    Buffer,
+    BufferRegion,
     BufferStore,
     Evaluate,
     For,
     IfThenElse,
+    IRModule,
     LetStmt,
+    PrimFunc,
     SeqStmt,
     Stmt,
     While,

@@ -12,12 +12,9 @@ from functools import cached_property
 from ..tir.analysis.access import Access, accesses
 from ..tir.arith import Analyzer
 from ..tir.arith.normal_form.linear import Linear, collect, expression_key
-from ..tir.buffer import Buffer
-from ..tir.expr import BinaryOp, BufferLoad, Call, Cast, CmpOp, Div, Expr, IntImm, LogicalOp, Var
-from ..tir.function import PrimFunc
-from ..tir.intrinsics import OPERATIONS
-from ..tir.ranges import Range
-from ..tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
+from ..tir.expr import BinaryOp, BufferLoad, Call, Cast, CmpOp, Div, Expr, IntImm, LogicalOp, Range, Var
+from ..tir.expr.intrinsics import OPERATIONS
+from ..tir.stmt import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc, SeqStmt, Stmt
 from ..tir.walk import blocks_of, loads_and_stores, pre_order
 
 

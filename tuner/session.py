@@ -15,8 +15,8 @@ from ..codegen import CODEGEN_VERSION
 from ..codegen.machine.target import Target
 from ..schedule import ScheduleError, Trace, TraceError
 from ..tir.cost import count_flops
-from ..tir.function import PrimFunc
 from ..tir.program_key import program_key
+from ..tir.stmt import PrimFunc
 from ..tuning_db import Database, TuningRecord, utc_now
 from .cost.cost_model import CostModel, XGBCostModel
 from .cost.machine_model import MachineModel

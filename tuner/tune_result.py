@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from ..codegen.machine.target import Target
 from ..schedule import Schedule, Trace
-from ..tir.function import PrimFunc
+from ..tir.stmt import PrimFunc
 from ..tuning_db import TuningRecord
 from .search.warm_start import replay
 

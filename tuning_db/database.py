@@ -12,8 +12,8 @@ from dataclasses import fields, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ..tir.function import PrimFunc
 from ..tir.program_key import program_key
+from ..tir.stmt import PrimFunc
 from . import exchange, upkeep
 from .connection import connect, say_what
 from .errors import DatabaseError

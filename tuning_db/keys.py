@@ -7,9 +7,9 @@ from typing import Any, Protocol, Union
 
 from ..tir.cost import count_bytes, count_flops
 from ..tir.expr import IntImm
-from ..tir.function import PrimFunc
 from ..tir.parser import parse
 from ..tir.program_key import program_key, workload_key
+from ..tir.stmt import PrimFunc
 from .records import TargetRecord, WorkloadRecord
 
 

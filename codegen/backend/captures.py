@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from ...tir.buffer import Buffer
 from ...tir.expr import BufferLoad, Call, Expr, Var
-from ...tir.intrinsics import Effect, effect_of
-from ...tir.node import Node
-from ...tir.stmt import Allocate, AssertStmt, BufferStore, Stmt
+from ...tir.expr.base.node import Node
+from ...tir.expr.intrinsics import Effect, effect_of
+from ...tir.stmt import Allocate, AssertStmt, Buffer, BufferStore, Stmt
 from ...tir.walk import pre_order
 from ..lowered import REGISTER_SCOPE
 from .emitter import EmitError, Emitter

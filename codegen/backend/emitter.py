@@ -7,13 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...tir import expr as E
 from ...tir.arith import Analyzer
-from ...tir.buffer import Buffer
-from ...tir.dtype import DType
-from ...tir.index_types import index_like
-from ...tir.intrinsics import OPERATIONS
-from ...tir.stmt import AssertStmt, For, IfThenElse, Stmt, While
+from ...tir.expr import DType, index_like
+from ...tir.expr.intrinsics import OPERATIONS
+from ...tir.expr.nodes import expr as E
+from ...tir.stmt import AssertStmt, Buffer, For, IfThenElse, Stmt, While
 from ...tir.walk import distinct
 from ..lowered import LoweredFunc, Param
 from .lane_offsets import LaneOffsets, lane_offsets

@@ -6,7 +6,7 @@ from ...tir.expr import Call, Cast, Expr, Let, Shuffle, Var
 
 
 def expand_dot(e: Call) -> Expr:
-    """Return ``dot4_u8i8`` or ``dot2_bf16`` (see :mod:`tilewright.tir.op`) as casts, products and sums.
+    """Return ``dot4_u8i8`` or ``dot2_bf16`` (see :mod:`tilewright.tir.expr.intrinsics`) as casts, products and sums.
 
     Before::
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...tir import expr as E
-from ...tir.dtype import DType
-from ...tir.index_types import index_like
+from ...tir.expr import DType, index_like
+from ...tir.expr.nodes import expr as E
 from .emitter import Emitter
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...tir.buffer import Buffer
 from ...tir.expr import Broadcast, Expr, IntImm, Ramp
+from ...tir.stmt import Buffer
 from ..lower.lanes import flat_lanes
 
 Products = tuple[tuple[Expr, Expr], ...]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...tir import stmt as S
 from ...tir.expr import IntImm
+from ...tir.stmt import stmt as S
 from ..lowered import REGISTER_SCOPE
 from .emitter import Emitter
 from .storage import constant_elements

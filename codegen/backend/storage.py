@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 
-from ...tir.buffer import Buffer
 from ...tir.expr import Expr, IntImm
-from ...tir.stmt import Allocate, Stmt
+from ...tir.stmt import Allocate, Buffer, Stmt
 from ...tir.walk import pre_order
 from ..lowered import REGISTER_SCOPE
 

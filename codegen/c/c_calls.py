@@ -6,9 +6,8 @@ import hashlib
 import math
 from collections.abc import Callable, Sequence
 
-from ...tir.dtype import DType
-from ...tir.expr import EQ, LT, NE, Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, StringImm
-from ...tir.intrinsics import OPERATIONS
+from ...tir.expr import EQ, LT, NE, Broadcast, BufferLoad, Call, DType, Expr, FloatImm, IntImm, StringImm
+from ...tir.expr.intrinsics import OPERATIONS
 from ..backend.expand_dots import expand_dot
 from ..backend.expressions import constant_of
 from .c_scope import CScope

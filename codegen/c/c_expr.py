@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 
-from ...tir import expr as E
-from ...tir.dtype import DType
-from ...tir.index_types import index_like
-from ...tir.rounding import float_bits, round_float
+from ...tir.expr import DType, index_like
+from ...tir.expr.base.rounding import float_bits, round_float
+from ...tir.expr.nodes import expr as E
 from ..backend.expressions import constant_of
 from .c_scope import CScope
 from .inline_functions import c_type

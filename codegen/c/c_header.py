@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ...tir.sizes import shape_text
+from ...tir.expr import shape_text
 from ..lowered import LoweredFunc, Param
 from .inline_functions import scalar_type
 

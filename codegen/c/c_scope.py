@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from ...tir.buffer import Buffer
-from ...tir.dtype import DType
-from ...tir.expr import Broadcast, Expr, IntImm, Ramp
+from ...tir.expr import Broadcast, DType, Expr, IntImm, Ramp
+from ...tir.stmt import Buffer
 from ..backend.emitter import Emitter, Tables, Unit
 from ..lowered import LoweredFunc
 from .inline_functions import CEmitError, Helpers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...tir.deep_recursion import with_room
+from ...tir.expr.base.deep_recursion import with_room
 from ..backend.emitter import Tables
 from ..backend.expressions import EXPRESSIONS
 from ..backend.statements import STATEMENTS

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from ...tir.buffer import Buffer
-from ...tir.dtype import DType
-from ...tir.expr import BufferLoad, Call, Expr, IntImm
-from ...tir.stmt import AssertStmt, For, IfThenElse, Stmt, While
+from ...tir.expr import BufferLoad, Call, DType, Expr, IntImm
+from ...tir.stmt import AssertStmt, Buffer, For, IfThenElse, Stmt, While
 from ...tir.walk import pre_order
 from ..backend.captures import asserts
 from ..backend.storage import elements_of

@@ -1,10 +1,9 @@
-"""Writes operations on tiles (:mod:`tilewright.tir.intrinsics.tile_operations`) in C, as plain loops that compilers vectorize."""
+"""Writes operations on tiles (:mod:`tilewright.tir.expr.intrinsics.tile_operations`) in C, as plain loops that compilers vectorize."""
 
 from __future__ import annotations
 
-from ...tir.dtype import DType
-from ...tir.expr import BufferLoad, Call, Expr
-from ...tir.intrinsics.tile_operations import TILE_DOTS, TILE_ROWS
+from ...tir.expr import BufferLoad, Call, DType, Expr
+from ...tir.expr.intrinsics.tile_operations import TILE_DOTS, TILE_ROWS
 from ..lower.tile_accesses import tile_access
 from .c_scope import CScope
 from .inline_functions import scalar_type

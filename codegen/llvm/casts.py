@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from ...tir.dtype import DType
-from ...tir.expr import Expr
-from ...tir.index_types import index_like
+from ...tir.expr import DType, Expr, index_like
 from ..machine.target import Target
 from .function_builder import FunctionBuilder
 from .half_conversions import bfloat_to_float, double_to_odd_float, float_to_bfloat, float_to_half, half_to_float

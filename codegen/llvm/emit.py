@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...tir.buffer import Buffer
-from ...tir.deep_recursion import with_room
-from ...tir.dtype import DType
-from ...tir.expr import EQ, GE, GT, LE, LT, NE, Call, Mul
-from ...tir.stmt import AttrStmt
+from ...tir.expr import EQ, GE, GT, LE, LT, NE, Call, DType, Mul
+from ...tir.expr.base.deep_recursion import with_room
+from ...tir.stmt import AttrStmt, Buffer
 from ..backend.emitter import EmitError, Tables
 from ..backend.expressions import EXPRESSIONS
 from ..backend.statements import STATEMENTS

@@ -5,8 +5,7 @@ The expansions of exp and similar functions use these operations only where the 
 
 from __future__ import annotations
 
-from ...tir.dtype import DType
-from ...tir.expr import Call
+from ...tir.expr import Call, DType
 from .function_builder import FunctionBuilder
 from .legalize_vectors import by_registers
 from .llvm_scope import LlvmScope

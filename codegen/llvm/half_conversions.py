@@ -6,7 +6,7 @@ gives the value of a denormal number, and an addition that aligns the mantissa g
 
 from __future__ import annotations
 
-from ...tir.dtype import DType
+from ...tir.expr import DType
 from ..machine.target import Target
 from .function_builder import FunctionBuilder
 from .llvm_types import llvm_type, splat_constant, suffix

@@ -7,8 +7,7 @@ Other divisors are replaced by 1 before the instruction, and the quotient is sel
 
 from __future__ import annotations
 
-from ...tir.dtype import DType
-from ...tir.expr import BinaryOp, Div, FloorDiv, FloorMod, TruncDiv
+from ...tir.expr import BinaryOp, Div, DType, FloorDiv, FloorMod, TruncDiv
 from .function_builder import FunctionBuilder
 from .llvm_types import llvm_type, splat_constant, zero
 

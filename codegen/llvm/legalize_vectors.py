@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...tir.dtype import DType
+from ...tir.expr import DType
 from .function_builder import FunctionBuilder
 from .llvm_types import llvm_type
 

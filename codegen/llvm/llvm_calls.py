@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...tir.dtype import DType
-from ...tir.expr import BufferLoad, Call, IntImm, Shuffle, StringImm
+from ...tir.expr import BufferLoad, Call, DType, IntImm, Shuffle, StringImm
 from ...tir.walk import pre_order
 from ..backend.value_ranges import range_of
 from .llvm_scope import LlvmScope

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ...tir import expr as E
-from ...tir.dtype import DType
-from ...tir.index_types import index_like
+from ...tir.expr import DType, index_like
+from ...tir.expr.nodes import expr as E
 from ...tir.walk import pre_order
 from ..backend import expressions
 from ..backend.captures import is_external_call

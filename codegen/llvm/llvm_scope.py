@@ -7,12 +7,10 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 
-from ...tir import expr as E
 from ...tir.arith.normal_form.linear import Linear, collect
-from ...tir.buffer import Buffer
-from ...tir.dtype import DType
-from ...tir.index_types import index_like
-from ...tir.stmt import For
+from ...tir.expr import DType, index_like
+from ...tir.expr.nodes import expr as E
+from ...tir.stmt import Buffer, For
 from ...tir.walk import pre_order
 from ..backend.captures import Effects
 from ..backend.emitter import Emitter, Tables, Unit, power_of_two

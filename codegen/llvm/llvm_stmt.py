@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from ...tir.arith import loop_values
-from ...tir.buffer import Buffer
+from ...tir.analysis.simplify import loop_values
 from ...tir.expr import IntImm
-from ...tir.stmt import AssertStmt, AttrStmt, For, IfThenElse, Stmt, While
+from ...tir.stmt import AssertStmt, AttrStmt, Buffer, For, IfThenElse, Stmt, While
 from ..backend.storage import elements_of
 from ..lowered import NONTEMPORAL_ATTR
 from .function_builder import Phi

@@ -1,4 +1,4 @@
-"""Emits operations on tiles (:mod:`tilewright.tir.intrinsics.tile_operations`) as instructions of AMX, or as rows of vectors without AMX.
+"""Emits operations on tiles (:mod:`tilewright.tir.expr.intrinsics.tile_operations`) as instructions of AMX, or as rows of vectors without AMX.
 
 A tile is an SSA vector of all its numbers, which loops carry like any other value. Before and after each instruction it
 is cast to LLVM's type of a tile register and back. LLVM removes the casts, so that a tile used only by such
@@ -7,10 +7,8 @@ instructions stays in its register, and configures the registers once in front o
 
 from __future__ import annotations
 
-from ...tir.constants import const
-from ...tir.dtype import DType
-from ...tir.expr import Broadcast, BufferLoad, Call, Expr, Var
-from ...tir.intrinsics.tile_operations import TILE_BYTES, TILE_DOTS, TILE_ROWS
+from ...tir.expr import Broadcast, BufferLoad, Call, DType, Expr, Var, const
+from ...tir.expr.intrinsics.tile_operations import TILE_BYTES, TILE_DOTS, TILE_ROWS
 from ..backend.expand_dots import expand_dot
 from .llvm_scope import LlvmScope
 from .llvm_types import align_of, llvm_type, memory_type, suffix

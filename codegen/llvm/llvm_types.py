@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from ...tir.dtype import DType
-from ...tir.rounding import float_bits, round_float
+from ...tir.expr import DType
+from ...tir.expr.base.rounding import float_bits, round_float
 
 
 @cache

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from ...tir.arith.normal_form.linear import Linear
-from ...tir.buffer import Buffer
-from ...tir.dtype import DType
-from ...tir.expr import BufferLoad, Expr, IntImm
+from ...tir.expr import BufferLoad, DType, Expr, IntImm
+from ...tir.stmt import Buffer
 from ..backend.lane_offsets import LaneOffsets
 from ..lowered import ALIGNED
 from .linear_sums import sum_text

@@ -8,7 +8,7 @@ each address once. A few clean-up passes are enough for such code, and take a fi
 from __future__ import annotations
 
 from ...tir.expr import BufferLoad, Expr, Let, Var
-from ...tir.node import Node
+from ...tir.expr.base.node import Node
 from ...tir.stmt import BufferStore, For, IfThenElse, LetStmt, Stmt, While
 from ...tir.walk import distinct
 from ..lowered import REGISTER_SCOPE

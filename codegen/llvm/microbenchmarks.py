@@ -8,7 +8,7 @@ Each is ``void NAME(ptr ctx, i64 begin, i64 end)``, the shape that the runtime's
 
 from __future__ import annotations
 
-from ...tir.dtype import DType
+from ...tir.expr import DType
 from ..machine.target import Target
 from .function_builder import FunctionBuilder
 from .llvm_types import float_constant, llvm_type, splat_constant, suffix

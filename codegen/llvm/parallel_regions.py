@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...tir.arith import loop_values
+from ...tir.analysis.simplify import loop_values
 from ...tir.expr import Var
 from ...tir.stmt import For
 from ..backend.captures import asserts, captured, needs_scratch

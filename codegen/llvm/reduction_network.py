@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...tir.dtype import DType
+from ...tir.expr import DType
 from .function_builder import FunctionBuilder
 from .llvm_types import llvm_type
 

@@ -10,8 +10,7 @@ import hashlib
 import struct
 from collections.abc import Callable
 
-from ...tir.dtype import DType
-from ...tir.expr import Call, FloatImm
+from ...tir.expr import Call, DType, FloatImm
 from .legalize_vectors import by_registers
 from .llvm_scope import LlvmScope
 from .llvm_types import float_constant, llvm_type, splat_constant, vector_constant

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ...tir.dtype import DType
-from ...tir.expr import Call, IntImm, StringImm
+from ...tir.expr import Call, DType, IntImm, StringImm
 from ..backend.expand_dots import expand_dot
 from .llvm_scope import LlvmScope
 from .llvm_types import llvm_type

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, overload
 
-from ...tir.function import PrimFunc
+from ...tir.stmt import PrimFunc
 from ..lowered import LoweredFunc, functions_of
 from ..machine.target import Target
 from .pipeline import PASSES, PLAIN_PASSES, Pass, PassReport, run_passes

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...tir.buffer import Buffer
-from ...tir.expr import BufferLoad, Var
-from ...tir.function import PrimFunc
-from ...tir.node import Node
-from ...tir.ranges import IterVar
-from ...tir.stmt import BlockRealize, BufferStore, For, Stmt, While
+from ...tir.expr import BufferLoad, IterVar, Var
+from ...tir.expr.base.node import Node
+from ...tir.stmt import BlockRealize, Buffer, BufferStore, For, PrimFunc, Stmt, While
 from ...tir.walk import blocks_of, vars_in
 
 _NO_BARRIER = 1 << 30

@@ -4,9 +4,8 @@ else."""
 from __future__ import annotations
 
 from ...tir.expr import Call, IntImm
-from ...tir.function import PrimFunc
-from ...tir.node import Node
-from ...tir.stmt import BlockRealize, Evaluate, For, SeqStmt, Stmt, seq
+from ...tir.expr.base.node import Node
+from ...tir.stmt import BlockRealize, Evaluate, For, PrimFunc, SeqStmt, Stmt, seq
 from ...tir.walk import transform_statements
 
 _NOTHING = Evaluate(IntImm(0))

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...tir.expr import IntImm
-from ...tir.function import PrimFunc
-from ...tir.stmt import AttrStmt, BufferStore, Evaluate, For, Stmt, While
+from ...tir.stmt import AttrStmt, BufferStore, Evaluate, For, PrimFunc, Stmt, While
 from .loop_annotations import UNROLL_EXPLICIT, UNROLL_STEPS, steps_number
 
 _DEEPEST = 8

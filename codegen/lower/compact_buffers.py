@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from ...tir.analysis.access import Accesses, accesses_below
+from ...tir.analysis.simplify import loop_values
 from ...tir.annotations import ALIGN
-from ...tir.arith import Analyzer, Ends, eval_interval, loop_values
-from ...tir.buffer import Buffer
-from ...tir.constants import const
-from ...tir.expr import BufferLoad, Call, Expr, IntImm, Var
-from ...tir.function import PrimFunc
-from ...tir.intrinsics.tile_operations import TILE_ROWS
-from ...tir.node import Node
-from ...tir.stmt import Allocate, BufferStore, For, Stmt
+from ...tir.arith import Analyzer, Ends, eval_interval
+from ...tir.expr import BufferLoad, Call, Expr, IntImm, Var, const
+from ...tir.expr.base.node import Node
+from ...tir.expr.intrinsics.tile_operations import TILE_ROWS
+from ...tir.stmt import Allocate, Buffer, BufferStore, For, PrimFunc, Stmt
 from ...tir.walk import pre_order, reads_memory, transform
 from .lanes import value_in_lane
 from .scoped_transform import ScopedTransform

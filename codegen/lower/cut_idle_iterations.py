@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from ...tir.arith import Analyzer, conjuncts
-from ...tir.constants import const
-from ...tir.equal import structural_equal
-from ...tir.expr import Expr, IntImm, Var
-from ...tir.function import PrimFunc
-from ...tir.stmt import AttrStmt, For, IfThenElse, LetStmt, SeqStmt, Stmt, seq
+from ...tir.arith import Analyzer
+from ...tir.expr import Expr, IntImm, Var, conjuncts, const, structural_equal
+from ...tir.stmt import AttrStmt, For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt, seq
 from .bound_checks import Domains, inner_domains, linear_gap
 from .scoped_transform import ScopedTransform
 

@@ -6,13 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...tir.annotations import ALIGN
-from ...tir.arith import Analyzer, conjuncts
-from ...tir.buffer import Buffer
-from ...tir.expr import BufferLoad, Expr, Var
-from ...tir.function import PrimFunc
-from ...tir.node import Node
-from ...tir.ranges import Range
-from ...tir.stmt import Allocate, AttrStmt, Block, BlockRealize, BufferStore, For, IfThenElse, Stmt
+from ...tir.arith import Analyzer
+from ...tir.expr import BufferLoad, Expr, Range, Var, conjuncts
+from ...tir.expr.base.node import Node
+from ...tir.stmt import Allocate, AttrStmt, Block, BlockRealize, Buffer, BufferStore, For, IfThenElse, PrimFunc, Stmt
 from ...tir.walk import blocks_of, substitute, transform
 from .allocation_places import allocation_places
 from .stride_alignment import Wish, alignments_of

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from ...tir.constants import const
-from ...tir.expr import Add, Call, Expr, FloatImm, Mul, Sub
-from ...tir.function import PrimFunc
-from ...tir.node import Node
+from ...tir.expr import Add, Call, Expr, FloatImm, Mul, Sub, const
+from ...tir.expr.base.node import Node
+from ...tir.stmt import PrimFunc
 from ...tir.walk import transform
 from ..machine.target import Target
 

@@ -12,16 +12,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ...tir import op
-from ...tir.arith import Analyzer, conjuncts
-from ...tir.constants import const
-from ...tir.equal import structural_equal
-from ...tir.expr import And, Call, Expr, FloorDiv, FloorMod, IntImm, Select, Var
+from ...tir.arith import Analyzer
+from ...tir.expr import (
+    And,
+    Call,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Select,
+    Var,
+    conjuncts,
+    const,
+    index_like,
+    structural_equal,
+)
+from ...tir.expr.base.node import Node
+from ...tir.expr.nodes import op
 from ...tir.fresh_copy import fresh_copy
-from ...tir.function import PrimFunc
-from ...tir.index_types import index_like
-from ...tir.node import Node
-from ...tir.stmt import For, IfThenElse, LetStmt, SeqStmt, Stmt, seq
+from ...tir.stmt import For, IfThenElse, LetStmt, PrimFunc, SeqStmt, Stmt, seq
 from ...tir.walk import pre_order, substitute, transform, transform_statements, uses_var, vars_in
 from .bound_checks import inner_domains, linear_gap
 from .loop_annotations import TAIL, plain_value

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from ...tir import op
-from ...tir.arith import Analyzer, conjuncts
-from ...tir.constants import const
-from ...tir.equal import same
-from ...tir.expr import GT, LT, And, BinaryOp, Broadcast, BufferLoad, Expr, IntImm, Select, Var
-from ...tir.function import PrimFunc
-from ...tir.reducers import REDUCERS
-from ...tir.stmt import BufferStore, For, IfThenElse, Stmt
+from ...tir.arith import Analyzer
+from ...tir.expr import GT, LT, And, BinaryOp, Broadcast, BufferLoad, Expr, IntImm, Select, Var, conjuncts, const, same
+from ...tir.expr.nodes import op
+from ...tir.expr.reducers import REDUCERS
+from ...tir.stmt import BufferStore, For, IfThenElse, PrimFunc, Stmt
 from ...tir.walk import transform_statements, uses_var
 from .lanes import NotVectorizable
 from .loop_annotations import HORIZONTAL, without

@@ -5,11 +5,8 @@ from __future__ import annotations
 import math
 
 from ...tir.arith import Analyzer, linear_coefficients
-from ...tir.buffer import Buffer
-from ...tir.constants import const
-from ...tir.expr import Broadcast, BufferLoad, Call, Expr, IntImm, Min, Ramp, Var
-from ...tir.function import PrimFunc
-from ...tir.stmt import AssertStmt, BufferStore, Evaluate, For, IfThenElse, LetStmt, Stmt, While, seq
+from ...tir.expr import Broadcast, BufferLoad, Call, Expr, IntImm, Min, Ramp, Var, const
+from ...tir.stmt import AssertStmt, Buffer, BufferStore, Evaluate, For, IfThenElse, LetStmt, PrimFunc, Stmt, While, seq
 from ...tir.walk import post_order, pre_order, replace_node, substitute, vars_in
 from ..machine.target import Target
 from .loop_annotations import PREFETCH_DISTANCE, PREFETCH_NEXT, plain_value, without

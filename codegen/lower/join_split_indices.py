@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...tir.buffer import Buffer
-from ...tir.constants import const
-from ...tir.expr import BufferLoad, Expr, FloorDiv, FloorMod, IntImm, Var
-from ...tir.function import PrimFunc
-from ...tir.node import Node
-from ...tir.stmt import BufferStore, For
+from ...tir.expr import BufferLoad, Expr, FloorDiv, FloorMod, IntImm, Var, const
+from ...tir.expr.base.node import Node
+from ...tir.stmt import Buffer, BufferStore, For, PrimFunc
 from ...tir.walk import pre_order, transform, uses_var
 from .scoped_transform import ScopedTransform
 

@@ -6,9 +6,21 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...tir.arith import Analyzer
-from ...tir.arithmetic import make_binary
-from ...tir.constants import const
-from ...tir.expr import Add, BinaryOp, Broadcast, Cast, Expr, FloorDiv, FloorMod, IntImm, Mul, Ramp, Sub
+from ...tir.expr import (
+    Add,
+    BinaryOp,
+    Broadcast,
+    Cast,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Mul,
+    Ramp,
+    Sub,
+    const,
+    make_binary,
+)
 
 Offsets = tuple[Expr, list[int]]
 """A scalar, and what each lane adds to it."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from ...tir import op
-from ...tir.constants import const
-from ...tir.expr import BufferLoad, IntImm, Var
+from ...tir.expr import BufferLoad, IntImm, Var, const
+from ...tir.expr.base.node import Node
+from ...tir.expr.nodes import op
 from ...tir.fresh_copy import fresh_copy
-from ...tir.function import PrimFunc
-from ...tir.node import Node
-from ...tir.stmt import BufferStore, For, IfThenElse, Stmt, seq
+from ...tir.stmt import BufferStore, For, IfThenElse, PrimFunc, Stmt, seq
 from ...tir.walk import pre_order, substitute, transform_statements
 from ..machine.target import Target
 from .loop_annotations import PREFETCH_DISTANCE, UNROLL_FACTOR, plain_value, unrolled_distance, with_pragmas_of, without

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...tir.constants import const
+from ...tir.expr import const
 from ...tir.stmt import AttrStmt, For, Stmt
 
 HORIZONTAL = "tir.horizontal_reduce"

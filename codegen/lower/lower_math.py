@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...tir.expr import Call, Expr
-from ...tir.function import PrimFunc
-from ...tir.intrinsics.fixed_point import FIXED_POINT, fixed_point_steps
+from ...tir.expr.intrinsics.fixed_point import FIXED_POINT, fixed_point_steps
+from ...tir.stmt import PrimFunc
 from ...tir.walk import distinct, transform
 from ..machine.target import Target
 from ..math import EXPANDED, expand, named_sums

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from ...tir.arith import Analyzer
-from ...tir.conditions import negate
-from ...tir.constants import const
-from ...tir.dtype import DType
-from ...tir.expr import GE, GT, LE, LT, And, Broadcast, Call, Cast, CmpOp, Expr, IntImm, Not, Ramp
+from ...tir.expr import GE, GT, LE, LT, And, Broadcast, Call, Cast, CmpOp, DType, Expr, IntImm, Not, Ramp, const, negate
 from .lanes import first_and_last_lane, widen
 
 

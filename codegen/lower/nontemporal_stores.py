@@ -13,13 +13,10 @@ from dataclasses import dataclass
 from typing import TypeGuard
 
 from ...tir.arith import Analyzer, constant_coefficients
-from ...tir.buffer import Buffer
-from ...tir.constants import const
-from ...tir.expr import BufferLoad, Call, Expr, IntImm, Var
+from ...tir.expr import BufferLoad, Call, Expr, IntImm, Var, const
+from ...tir.expr.base.node import Node
 from ...tir.fresh_copy import fresh_copy
-from ...tir.function import PrimFunc
-from ...tir.node import Node
-from ...tir.stmt import Allocate, AttrStmt, BufferStore, For, IfThenElse, LetStmt, Stmt, While, seq
+from ...tir.stmt import Allocate, AttrStmt, Buffer, BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt, While, seq
 from ...tir.walk import pre_order, substitute, transform, transform_statements, vars_in
 from ..lowered import ALIGNED, NONTEMPORAL_ATTR
 from ..machine.target import Target

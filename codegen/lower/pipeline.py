@@ -13,13 +13,12 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from ...tir.analysis.simplify import simplify
 from ...tir.annotations import unread_annotations
-from ...tir.arith import simplify
-from ...tir.deep_recursion import with_room
 from ...tir.expr import Mul, Select
-from ...tir.function import PrimFunc
+from ...tir.expr.base.deep_recursion import with_room
 from ...tir.index_width import unified
-from ...tir.stmt import Allocate, IfThenElse
+from ...tir.stmt import Allocate, IfThenElse, PrimFunc
 from ...tir.verify import verify
 from ..lowered import NONTEMPORAL_ATTR
 from ..machine.target import Target

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from ...tir import op
-from ...tir.function import PrimFunc
-from ...tir.ranges import IterVar
+from ...tir.expr import IterVar
+from ...tir.expr.nodes import op
 from ...tir.reduction_init import start_in_front
-from ...tir.stmt import BlockRealize, For, IfThenElse, Stmt, seq
+from ...tir.stmt import BlockRealize, For, IfThenElse, PrimFunc, Stmt, seq
 from .scoped_transform import ScopedTransform
 
 

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 
 from ...tir.analysis.access import Access, accesses_below
 from ...tir.arith import Analyzer, linear_coefficients
-from ...tir.buffer import Buffer
-from ...tir.constants import const
-from ...tir.expr import Expr, IntImm, Ramp, TruncDiv
-from ...tir.node import Node
-from ...tir.stmt import For, Stmt, While
+from ...tir.expr import Expr, IntImm, Ramp, TruncDiv, const
+from ...tir.expr.base.node import Node
+from ...tir.stmt import Buffer, For, Stmt, While
 from ...tir.walk import substitute, uses_var
 
 

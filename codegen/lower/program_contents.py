@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...tir.expr import BufferLoad, Call, Cast, FloatImm, IntImm, Var
-from ...tir.function import PrimFunc
-from ...tir.stmt import Allocate, AttrStmt, Block, BlockRealize, BufferStore, For, IfThenElse
+from ...tir.stmt import Allocate, AttrStmt, Block, BlockRealize, BufferStore, For, IfThenElse, PrimFunc
 from ...tir.walk import distinct
 
 Content = type | str

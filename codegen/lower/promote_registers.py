@@ -13,13 +13,22 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...tir.buffer import Buffer
-from ...tir.constants import const
-from ...tir.equal import structural_equal
-from ...tir.expr import Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, Ramp, Select, Shuffle, Var
-from ...tir.function import PrimFunc
-from ...tir.node import Node
-from ...tir.stmt import Allocate, BufferStore, For, LetStmt, Stmt, seq
+from ...tir.expr import (
+    Broadcast,
+    BufferLoad,
+    Call,
+    Expr,
+    FloatImm,
+    IntImm,
+    Ramp,
+    Select,
+    Shuffle,
+    Var,
+    const,
+    structural_equal,
+)
+from ...tir.expr.base.node import Node
+from ...tir.stmt import Allocate, Buffer, BufferStore, For, LetStmt, PrimFunc, Stmt, seq
 from ...tir.walk import pre_order
 from ..lowered import REGISTER_SCOPE
 from .lanes import constant_run

@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from ...tir.arith import Analyzer, loop_values
-from ...tir.conditions import logical_not
-from ...tir.expr import Expr
-from ...tir.function import PrimFunc
-from ...tir.stmt import For, IfThenElse, LetStmt, Stmt
+from ...tir.analysis.simplify import loop_values
+from ...tir.arith import Analyzer
+from ...tir.expr import Expr, logical_not
+from ...tir.stmt import For, IfThenElse, LetStmt, PrimFunc, Stmt
 
 Rule = Callable[[Any, "ScopedTransform"], Stmt | None]
 

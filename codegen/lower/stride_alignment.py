@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...tir.annotations import ALIGN, alignment_wishes
-from ...tir.buffer import Buffer
-from ...tir.constants import const
-from ...tir.expr import Expr, IntImm
-from ...tir.stmt import Block
+from ...tir.expr import Expr, IntImm, const
+from ...tir.stmt import Block, Buffer
 
 Wish = tuple[int, int, int]
 """Axis, factor and offset."""
@@ -32,7 +30,7 @@ def aligned(buffer: Buffer, wishes: Sequence[Wish]) -> Buffer:
     """Returns ``buffer`` with strides ``k * factor + offset`` where requested, or without strides where these are the
     default ones.
 
-    >>> from tilewright.tir.buffer import decl_buffer
+    >>> from tilewright.tir.stmt import decl_buffer
     >>> aligned(decl_buffer((8, 16)), [(0, 16, 1)]).strides
     (17, 1)
     """

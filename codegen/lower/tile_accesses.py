@@ -4,10 +4,10 @@ along the last."""
 from __future__ import annotations
 
 from ...tir.arith import Analyzer
-from ...tir.buffer import Buffer
 from ...tir.expr import BufferLoad, Call, Expr, IntImm
-from ...tir.intrinsics.tile_operations import TILE_ROWS
-from ...tir.node import Node
+from ...tir.expr.base.node import Node
+from ...tir.expr.intrinsics.tile_operations import TILE_ROWS
+from ...tir.stmt import Buffer
 
 
 def tile_access(n: Node) -> BufferLoad | None:

@@ -8,12 +8,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ...tir import op
-from ...tir.arith import Analyzer, conjuncts, constant_coefficients
-from ...tir.constants import const
-from ...tir.expr import And, Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, Not, Ramp, Var
-from ...tir.function import PrimFunc
-from ...tir.stmt import BufferStore, For, IfThenElse, LetStmt, Stmt, seq
+from ...tir.arith import Analyzer, constant_coefficients
+from ...tir.expr import And, Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, Not, Ramp, Var, conjuncts, const
+from ...tir.expr.nodes import op
+from ...tir.stmt import BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt, seq
 from ...tir.walk import pre_order, substitute, vars_in
 from ..machine.target import Target
 from .lanes import NotVectorizable, widen

@@ -7,12 +7,9 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ...tir.arith import Analyzer
-from ...tir.buffer import Buffer
-from ...tir.constants import const
-from ...tir.expr import Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, Let, Ramp, Shuffle, Var
-from ...tir.function import PrimFunc
-from ...tir.node import Node
-from ...tir.stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, Stmt, seq
+from ...tir.expr import Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, Let, Ramp, Shuffle, Var, const
+from ...tir.expr.base.node import Node
+from ...tir.stmt import Allocate, Buffer, BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt, seq
 from ...tir.walk import loads_and_stores, pre_order
 from .masks import all_lanes
 

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...tir.arith import Analyzer
-from ...tir.buffer import Buffer
-from ...tir.constants import const
 from ...tir.expr import (
     And,
     BinaryOp,
@@ -24,8 +22,10 @@ from ...tir.expr import (
     Shuffle,
     StringImm,
     Var,
+    const,
 )
-from ...tir.intrinsics import Lanes, lanes_of_call
+from ...tir.expr.intrinsics import Lanes, lanes_of_call
+from ...tir.stmt import Buffer
 from ...tir.walk import pre_order, substitute, transform, uses_var, vars_in
 from .lanes import NotVectorizable, first_and_last_lane, ramp_arithmetic, widen
 from .masks import any_lane, both_masks

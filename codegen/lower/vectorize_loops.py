@@ -10,11 +10,21 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from ...tir.arith import loop_values
-from ...tir.constants import const
-from ...tir.expr import And, BufferLoad, Call, Expr, IntImm, Not, Ramp
-from ...tir.function import PrimFunc
-from ...tir.stmt import Allocate, AttrStmt, BufferStore, Evaluate, For, IfThenElse, LetStmt, SeqStmt, Stmt, seq
+from ...tir.analysis.simplify import loop_values
+from ...tir.expr import And, BufferLoad, Call, Expr, IntImm, Not, Ramp, const
+from ...tir.stmt import (
+    Allocate,
+    AttrStmt,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    PrimFunc,
+    SeqStmt,
+    Stmt,
+    seq,
+)
 from ...tir.walk import pre_order, uses_var
 from .lanes import NotVectorizable, widen
 from .masks import all_lanes, both_masks

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...tir.dtype import DType
 from ...tir.expr import (
     Broadcast,
     BufferLoad,
     Call,
     Cast,
+    DType,
     Expr,
     FloatImm,
     Let,
@@ -28,10 +28,9 @@ from ...tir.expr import (
     Shuffle,
     Var,
 )
-from ...tir.function import PrimFunc
-from ...tir.intrinsics import OPERATIONS
-from ...tir.rounding import round_float
-from ...tir.stmt import BufferStore, LetStmt
+from ...tir.expr.base.rounding import round_float
+from ...tir.expr.intrinsics import OPERATIONS
+from ...tir.stmt import BufferStore, LetStmt, PrimFunc
 from ...tir.walk import pre_order
 
 _EXACT = frozenset(op for op, row in OPERATIONS.items() if row.exact)

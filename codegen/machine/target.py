@@ -17,7 +17,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from ...tir.dtype import DType
+from ...tir.expr import DType
 from .cpu import Caches, available_cores, generic_caches, host
 from .cpu_features import IMPLIES, TargetError, enabled_features, features_left, nearest, parse_attrs
 from .triples import address_bits, arch_of, default_triple, has_runtime, system_of

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...tir.dtype import DType
-from ...tir.expr import Call, Cast, Expr
+from ...tir.expr import Call, Cast, DType, Expr
 from . import arc, exp, hypot_fmod, log, normal, pow, sigmoid, trig
 from .math_builder import MathBuilder
 

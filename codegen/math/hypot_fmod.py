@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ...tir.dtype import DType
-from ...tir.expr import Call, Cast, Expr, Or
+from ...tir.expr import Call, Cast, DType, Expr, Or
 from .math_builder import Expansion, MathBuilder
 
 

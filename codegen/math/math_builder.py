@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ...tir.constants import const
-from ...tir.dtype import DType
-from ...tir.expr import Call, Cast, Expr, Let, Select, Var
+from ...tir.expr import Call, Cast, DType, Expr, Let, Select, Var, const
 from ...tir.walk import vars_in
 
 

@@ -22,9 +22,7 @@ import math
 import struct
 from typing import Any
 
-from ...tir.dtype import DType
-from ...tir.equal import structural_equal
-from ...tir.expr import Add, Call, Div, Expr, FloatImm, Mul, Sub
+from ...tir.expr import Add, Call, Div, DType, Expr, FloatImm, Mul, Sub, structural_equal
 from . import lookup_tables
 from .exp import LOG2_E, minus_one
 from .math_builder import Expansion, MathBuilder

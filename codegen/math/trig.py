@@ -16,8 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ...tir.dtype import DType
-from ...tir.expr import Call, Cast, Expr
+from ...tir.expr import Call, Cast, DType, Expr
 from .math_builder import Expansion, MathBuilder
 
 # (sin(r) - r) / r**3 over r**2: on |r| <= 0.8 (2**-27.8 of the sine), and on |r| <= 0.7864 (2**-57.9)

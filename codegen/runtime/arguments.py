@@ -14,10 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ...tir.dtype import DType, max_value, min_value
-from ...tir.expr import Add, BinaryOp, Cast, Expr, IntImm, Mul, Sub, Var
-from ...tir.rounding import float_bits
-from ...tir.sizes import shape_text
+from ...tir.expr import Add, BinaryOp, Cast, DType, Expr, IntImm, Mul, Sub, Var, max_value, min_value, shape_text
+from ...tir.expr.base.rounding import float_bits
 from ..lowered import Param
 from .array_views import ArrayView, view_of
 

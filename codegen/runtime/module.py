@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tir.dtype import to_numpy
+from ...tir.expr import to_numpy
 from ...tir.stmt import AssertStmt
 from ...tir.walk import pre_order
 from ..backend.registry import BACKENDS

@@ -20,8 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tir.dtype import to_numpy
-from ...tir.expr import IntImm, Var
+from ...tir.expr import IntImm, Var, to_numpy
 from ..llvm.jit import Loaded, load, optimize_and_compile
 from ..lowered import Param
 from ..machine.target import Target

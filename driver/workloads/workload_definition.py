@@ -24,9 +24,8 @@ import numpy as np
 
 from ... import te
 from ...tir.cost import count_bytes, count_flops
-from ...tir.dtype import DType
-from ...tir.expr import IntImm
-from ...tir.function import PrimFunc
+from ...tir.expr import DType, IntImm
+from ...tir.stmt import PrimFunc
 
 Reference = Callable[..., None]
 _MAX_ELEMENTS = 2**36

@@ -18,7 +18,7 @@ from ...graph.builder import Builder
 from ...graph.graph import Graph, GraphError, Value
 from ...graph.rewrite import without_unread
 from ...graph.verify_graph import verify
-from ...tir.dtype import to_numpy
+from ...tir.expr import to_numpy
 from . import control_flow, pooling, products, quantized, recurrent, reductions, shapes, single_elements
 from .call import Call, NeedsConstant, OnnxError
 from .known_values import computed_dims, evaluate

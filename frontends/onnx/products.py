@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...graph.graph import Value
-from ...tir.dtype import DType
+from ...tir.expr import DType
 from .call import Call
 from .sums_of_products import convolution, product, shifted
 from .table import converter

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...graph.graph import Value
-from ...tir.dtype import max_value, min_value
+from ...tir.expr import max_value, min_value
 from .call import Call
 from .sums_of_products import convolution, product, shifted
 from .table import converter

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.graph import Value
-from ...tir.dtype import DType, max_value, min_value
+from ...tir.expr import DType, max_value, min_value
 from .call import Call
 from .table import converter
 

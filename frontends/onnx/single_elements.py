@@ -8,7 +8,7 @@ from functools import reduce
 import numpy as np
 
 from ...graph.graph import Value
-from ...tir.dtype import DType, to_numpy
+from ...tir.expr import DType, to_numpy
 from .call import Call
 from .table import CONVERTERS, converter
 from .types import dtype_of

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ...graph.graph import Value
-from ...tir.dtype import DType
+from ...tir.expr import DType
 from .call import Call
 
 

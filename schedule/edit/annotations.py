@@ -7,8 +7,7 @@ from typing import Any
 
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.expr import Var
-from ...tir.function import PrimFunc
-from ...tir.stmt import Block, BlockRealize, For
+from ...tir.stmt import Block, BlockRealize, For, PrimFunc
 from ..require.lookup import find_block, find_loop
 
 

@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from ...tir.analysis.known_ranges import bind_loop
 from ...tir.analysis.tree import Tree, blocks_below
 from ...tir.arith import Analyzer, iter_map_simplify
-from ...tir.constants import cast, is_const_int
-from ...tir.expr import And, Expr, IntImm, Var
-from ...tir.ranges import Range
+from ...tir.expr import And, Expr, IntImm, Range, Var, cast, is_const_int
 from ...tir.stmt import BlockRealize, For, IfThenElse, SeqStmt, Stmt
 from ...tir.walk import substitute
 

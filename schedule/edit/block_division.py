@@ -10,14 +10,9 @@ from ...tir.analysis.access_regions import access_regions
 from ...tir.analysis.footprint import exact_box
 from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.tree import Tree
-from ...tir.arith import Analyzer, Division, conjuncts, detect_iter_map, divide_subspace, eval_interval
-from ...tir.buffer import Buffer, BufferRegion
-from ...tir.constants import const, is_const_int
-from ...tir.dtype import max_value
-from ...tir.expr import BufferLoad, Expr, IntImm, Var
-from ...tir.ranges import IterVar, Range
-from ...tir.reason import Reason
-from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
+from ...tir.arith import Analyzer, Division, detect_iter_map, divide_subspace, eval_interval
+from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Reason, Var, conjuncts, const, is_const_int, max_value
+from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, Stmt
 from ...tir.walk import loads_and_stores, pre_order, reads_memory, substitute, uses_var
 from ..errors import ScheduleError
 from ..require.lookup import scope_around

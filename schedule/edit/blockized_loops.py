@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...tir.analysis.tree import Tree, blocks_below, unique_block_name
-from ...tir.buffer import BufferRegion
-from ...tir.stmt import Block, BlockRealize, For, Stmt
+from ...tir.stmt import Block, BlockRealize, BufferRegion, For, Stmt
 from ...tir.walk import uses_var
 from ..errors import ScheduleError
 from .block_division import DividedBlock, divide_block, init_nest, outer_regions

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...tir.analysis.tree import Tree
-from ...tir.buffer import Buffer, BufferRegion
-from ...tir.stmt import Block, BlockRealize
+from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion
 from ..errors import ScheduleError, unknown_handle
 
 

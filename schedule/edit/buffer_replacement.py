@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...tir.buffer import Buffer, BufferRegion
 from ...tir.expr import BufferLoad, Expr
-from ...tir.function import PrimFunc
-from ...tir.node import Node
-from ...tir.node_methods import map_tuple
-from ...tir.stmt import Block, BufferStore
+from ...tir.expr.base.node import Node
+from ...tir.expr.base.node_methods import map_tuple
+from ...tir.stmt import Block, Buffer, BufferRegion, BufferStore, PrimFunc
 from ...tir.walk import pre_order, replace_buffers, transform
 
 

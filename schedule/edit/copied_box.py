@@ -15,13 +15,9 @@ from ...tir.analysis.known_ranges import analyzer_at, bind_loops
 from ...tir.analysis.required_domain import join_boxes
 from ...tir.analysis.scope import Scope, bindings
 from ...tir.analysis.tree import Tree, symbols_of
-from ...tir.arith import Analyzer, Ends, conjuncts
-from ...tir.buffer import Buffer, BufferRegion
-from ...tir.constants import const, is_const_int
-from ...tir.expr import BufferLoad, Expr, IntImm, Var
-from ...tir.op import max_
-from ...tir.ranges import IterVar, Range
-from ...tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, Stmt
+from ...tir.arith import Analyzer, Ends
+from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, conjuncts, const, is_const_int, max_
+from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, Evaluate, For, Stmt
 from ...tir.walk import pre_order, substitute
 from ..errors import ScheduleError
 from ..require.copied_values import uses_pointer

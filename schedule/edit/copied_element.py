@@ -9,11 +9,8 @@ from ...tir.analysis.known_ranges import analyzer_at, analyzer_of, sized_analyze
 from ...tir.analysis.region_cover import covers_domain
 from ...tir.analysis.tree import Tree
 from ...tir.arith import Analyzer
-from ...tir.buffer import Buffer
-from ...tir.expr import BufferLoad, Expr, Var
-from ...tir.function import PrimFunc
-from ...tir.ranges import IterVar
-from ...tir.stmt import Block, BlockRealize
+from ...tir.expr import BufferLoad, Expr, IterVar, Var
+from ...tir.stmt import Block, BlockRealize, Buffer, PrimFunc
 from ...tir.walk import pre_order
 from ..errors import ScheduleError
 from ..index_map import IndexMap

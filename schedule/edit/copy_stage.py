@@ -8,10 +8,8 @@ from typing import Any
 
 from ...tir.analysis.scope import Scope
 from ...tir.analysis.tree import Tree, blocks_below, tree_of, unique_block_name
-from ...tir.buffer import Buffer
 from ...tir.expr import Expr, Var
-from ...tir.function import PrimFunc
-from ...tir.stmt import BlockRealize, For, Stmt
+from ...tir.stmt import BlockRealize, Buffer, For, PrimFunc, Stmt
 from ...tir.walk import pre_order
 from ..errors import ScheduleError
 from ..require.block_preconditions import ordered_scope

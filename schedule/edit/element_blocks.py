@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...tir.analysis.access_regions import access_regions
-from ...tir.buffer import Buffer, BufferRegion
-from ...tir.constants import const
-from ...tir.expr import BufferLoad, Expr, Var
-from ...tir.ranges import IterVar, Range
-from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
+from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var, const
+from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, Stmt
 from ...tir.walk import loads_and_stores, pre_order, substitute
 
 _ALWAYS = const(True, "bool")

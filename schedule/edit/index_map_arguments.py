@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...tir.analysis.tree import symbols_of, tree_of
-from ...tir.function import PrimFunc
+from ...tir.stmt import PrimFunc
 from ..handles import BlockRV
 from ..index_map import IndexMap
 

@@ -10,12 +10,9 @@ from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.region_cover import covers_domain, why_not_covered
 from ...tir.analysis.scope import is_output_block
 from ...tir.analysis.tree import Tree, tree_of
-from ...tir.buffer import BufferRegion
-from ...tir.constants import cast, is_const_int
-from ...tir.expr import BufferLoad, Expr, Var
+from ...tir.expr import BufferLoad, Expr, Var, cast, is_const_int
 from ...tir.expr_length import inlined_length
-from ...tir.function import PrimFunc
-from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt
+from ...tir.stmt import Block, BlockRealize, BufferRegion, BufferStore, PrimFunc, Stmt
 from ...tir.walk import pre_order, substitute, transform, uses_var
 from ..errors import ScheduleError, require
 from ..require.block_preconditions import (

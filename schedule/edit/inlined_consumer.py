@@ -11,16 +11,10 @@ from ...tir.analysis.known_ranges import analyzer_at, analyzer_of
 from ...tir.analysis.region_cover import covers_domain, domain_text, why_not_covered
 from ...tir.analysis.scope import Scope, bindings, is_output_block
 from ...tir.analysis.tree import Tree, tree_of
-from ...tir.arith import Analyzer, conjuncts
+from ...tir.arith import Analyzer
 from ...tir.arith.itermap import invert
-from ...tir.buffer import Buffer
-from ...tir.constants import cast
-from ...tir.equal import structural_equal
-from ...tir.expr import BufferLoad, Expr, Var
-from ...tir.function import PrimFunc
-from ...tir.op import all_
-from ...tir.reason import Reason
-from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt
+from ...tir.expr import BufferLoad, Expr, Reason, Var, all_, cast, conjuncts, structural_equal
+from ...tir.stmt import Block, BlockRealize, Buffer, BufferStore, PrimFunc, Stmt
 from ...tir.walk import loads_and_stores, pre_order, substitute, transform, uses_var
 from ..errors import ScheduleError, require
 from ..require.block_preconditions import (

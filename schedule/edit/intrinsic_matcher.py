@@ -11,10 +11,6 @@ from collections.abc import Callable
 from typing import Any
 
 from ...tir.arith import Analyzer
-from ...tir.arithmetic import make_binary
-from ...tir.buffer import Buffer
-from ...tir.constants import cast, const, is_const_int
-from ...tir.equal import plain
 from ...tir.expr import (
     Add,
     BinaryOp,
@@ -26,19 +22,25 @@ from ...tir.expr import (
     Expr,
     FloatImm,
     IntImm,
+    IterVar,
     Let,
     Max,
     Min,
     Mul,
     Ramp,
+    Range,
     Select,
     StringImm,
     Var,
+    cast,
+    const,
+    is_const_int,
+    make_binary,
+    plain,
 )
-from ...tir.node import Node, Part
-from ...tir.node_methods import declared_fields, plain_fields
-from ...tir.ranges import IterVar, Range
-from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
+from ...tir.expr.base.node import Node, Part
+from ...tir.expr.base.node_methods import declared_fields, plain_fields
+from ...tir.stmt import Block, BlockRealize, Buffer, BufferStore, For, Stmt
 from ...tir.walk import pre_order, uses_var
 
 _COMMUTATIVE = (Add, Mul, Min, Max)

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...tir.analysis.reduction_updates import find_reducer, updates_of
-from ...tir.equal import structural_equal
-from ...tir.expr import BufferLoad, Expr, Var
-from ...tir.reducers import REDUCERS, Reducer
+from ...tir.expr import BufferLoad, Expr, Var, structural_equal
+from ...tir.expr.reducers import REDUCERS, Reducer
 from ...tir.stmt import BlockRealize, BufferStore, LetStmt, Stmt, seq
 from ...tir.walk import loads_and_stores
 from ..errors import ScheduleError

@@ -10,15 +10,29 @@ from ...tir.analysis.declared_regions import redeclared
 from ...tir.analysis.region_cover import covers_domain
 from ...tir.analysis.scope import Scope
 from ...tir.analysis.tree import Tree, symbols_of, tree_of, unique_block_name
-from ...tir.buffer import Buffer
-from ...tir.constants import const, is_const_int
-from ...tir.equal import structural_equal
-from ...tir.expr import GE, LE, LT, Add, BufferLoad, Call, Expr, IntImm, Mul, Not, Or, Var
-from ...tir.function import PrimFunc
-from ...tir.intrinsics.control_and_memory import if_then_else
-from ...tir.op import all_, any_
-from ...tir.ranges import IterVar, Range
-from ...tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, Stmt, seq
+from ...tir.expr import (
+    GE,
+    LE,
+    LT,
+    Add,
+    BufferLoad,
+    Call,
+    Expr,
+    IntImm,
+    IterVar,
+    Mul,
+    Not,
+    Or,
+    Range,
+    Var,
+    all_,
+    any_,
+    const,
+    is_const_int,
+    structural_equal,
+)
+from ...tir.expr.intrinsics.control_and_memory import if_then_else
+from ...tir.stmt import Block, BlockRealize, Buffer, BufferStore, Evaluate, For, PrimFunc, Stmt, seq
 from ...tir.walk import substitute, transform
 from ..errors import ScheduleError
 from ..index_map import IndexMap

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ...tir.arith import Analyzer, Ends, conjuncts
+from ...tir.arith import Analyzer, Ends
 from ...tir.arith.itermap import without_low_digits
-from ...tir.constants import const, is_const_int
-from ...tir.expr import Expr, IntImm, Var
-from ...tir.op import all_
-from ...tir.ranges import Range
+from ...tir.expr import Expr, IntImm, Range, Var, all_, conjuncts, const, is_const_int
 from ...tir.stmt import Block, BlockRealize, For, Stmt
 from ...tir.walk import substitute
 

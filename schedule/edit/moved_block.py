@@ -12,13 +12,8 @@ from ...tir.analysis.required_domain import Required, join_boxes, required_domai
 from ...tir.analysis.scope import Scope, is_output_block
 from ...tir.analysis.tree import Tree, blocks_below, tree_of
 from ...tir.arith import Analyzer, Ends
-from ...tir.buffer import Buffer
-from ...tir.constants import is_const_int
-from ...tir.equal import same
-from ...tir.expr import Expr, Var
-from ...tir.function import PrimFunc
-from ...tir.ranges import IterVar, Range
-from ...tir.stmt import BlockRealize, For, Stmt
+from ...tir.expr import Expr, IterVar, Range, Var, is_const_int, same
+from ...tir.stmt import BlockRealize, Buffer, For, PrimFunc, Stmt
 from ...tir.walk import substitute, uses_var
 from ..errors import ScheduleError, bad_argument, require
 from ..handles import COMPUTE_INLINE, COMPUTE_ROOT

@@ -7,12 +7,9 @@ from collections.abc import Sequence
 from ...tir.analysis.footprint import exact_box
 from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.tree import Tree, blocks_below, symbols_of, tree_of
-from ...tir.arith import conjuncts
-from ...tir.expr import BufferLoad, Expr, Var
-from ...tir.function import PrimFunc
-from ...tir.ranges import IterVar, Range
+from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var, conjuncts
 from ...tir.reduction_init import start_in_front
-from ...tir.stmt import BlockRealize, For, Stmt
+from ...tir.stmt import BlockRealize, For, PrimFunc, Stmt
 from ...tir.walk import pre_order, substitute, uses_var
 from ..errors import ScheduleError
 from ..require.lookup import find_block

@@ -9,10 +9,8 @@ from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.scope import Scope
 from ...tir.analysis.tree import Tree
 from ...tir.arith.itermap import inverse
-from ...tir.buffer import Buffer, BufferRegion
-from ...tir.expr import BufferLoad, Expr, Let, Var
-from ...tir.reason import Reason
-from ...tir.stmt import Block, BlockRealize, BufferStore, For, LetStmt, Stmt
+from ...tir.expr import BufferLoad, Expr, Let, Reason, Var
+from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, LetStmt, Stmt
 from ...tir.walk import pre_order
 from ..errors import ScheduleError
 from ..require.block_form import check_no_pointers, the_store

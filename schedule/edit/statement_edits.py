@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...tir.buffer import Buffer
-from ...tir.stmt import Block, SeqStmt, Stmt
+from ...tir.stmt import Block, Buffer, SeqStmt, Stmt
 
 
 def children_of(stmt: Stmt) -> tuple[Stmt, ...]:

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ...tir.function import PrimFunc
+from ...tir.stmt import PrimFunc
 from .amx_tiles import tile_dot, tile_fill, tile_store
 from .dot_products import bf16_dot, int8_dot, int8_uint8_dot, signed_int8_dot
 from .fma_tiles import fma_tile

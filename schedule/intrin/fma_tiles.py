@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...tir.function import PrimFunc
 from ...tir.parser import parse
+from ...tir.stmt import PrimFunc
 
 _HEAD = """
 @T.prim_func

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...tir.expr import Expr, FloatImm, IntImm, StringImm, Var
-from ...tir.function import PrimFunc
+from ...tir.stmt import PrimFunc
 from ..edit.annotations import annotation_target, with_annotation, with_annotations
 from ..errors import ScheduleError, nearest
 from ..primitive import primitive

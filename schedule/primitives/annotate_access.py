@@ -10,11 +10,8 @@ from ...tir.analysis.footprint import first_outside
 from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.tree import Tree, symbols_of, tree_of
 from ...tir.arith import Analyzer
-from ...tir.arithmetic import match_types
-from ...tir.buffer import Buffer, BufferRegion
-from ...tir.function import PrimFunc
-from ...tir.ranges import Range
-from ...tir.stmt import BlockRealize
+from ...tir.expr import Range, match_types
+from ...tir.stmt import BlockRealize, Buffer, BufferRegion, PrimFunc
 from ..edit.annotations import with_annotation
 from ..edit.buffer_arguments import pick_buffer
 from ..edit.index_map_arguments import map_of_axes

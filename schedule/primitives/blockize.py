@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...tir.analysis.tree import Tree, blocks_below, tree_of, unique_block_name
-from ...tir.buffer import BufferRegion
-from ...tir.constants import cast
-from ...tir.equal import structural_equal
-from ...tir.expr import Expr, Var
-from ...tir.function import PrimFunc
-from ...tir.ranges import IterVar
-from ...tir.stmt import Block, BlockRealize, For, SeqStmt, Stmt, seq
+from ...tir.expr import Expr, IterVar, Var, cast, structural_equal
+from ...tir.stmt import Block, BlockRealize, BufferRegion, For, PrimFunc, SeqStmt, Stmt, seq
 from ...tir.walk import substitute
 from ..edit.block_division import DividedBlock, divide_block, outer_regions, union_regions
 from ..edit.blockized_loops import blockized, check_direct, place_name

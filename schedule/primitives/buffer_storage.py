@@ -6,13 +6,9 @@ from typing import Any
 
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.annotations import ALIGN, alignment_wishes
-from ...tir.buffer import Buffer
-from ...tir.constants import cast
-from ...tir.dtype import DType
-from ...tir.expr import BufferLoad, Var
-from ...tir.function import PrimFunc
-from ...tir.node import Node
-from ...tir.stmt import BlockRealize, BufferStore
+from ...tir.expr import BufferLoad, DType, Var, cast
+from ...tir.expr.base.node import Node
+from ...tir.stmt import BlockRealize, Buffer, BufferStore, PrimFunc
 from ...tir.walk import pre_order, replace_buffers, transform
 from ..edit.annotations import with_annotation
 from ..edit.buffer_arguments import home_of, named_buffer, pick_buffer

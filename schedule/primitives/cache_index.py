@@ -10,9 +10,6 @@ from ...tir.analysis.known_ranges import sized_analyzer
 from ...tir.analysis.scope import bindings
 from ...tir.analysis.tree import Tree, symbols_of, tree_of, unique_block_name
 from ...tir.arith import Analyzer, eval_interval
-from ...tir.buffer import Buffer, BufferRegion
-from ...tir.constants import const, is_const_int
-from ...tir.equal import structural_equal
 from ...tir.expr import (
     Broadcast,
     BufferLoad,
@@ -22,17 +19,20 @@ from ...tir.expr import (
     FloorDiv,
     FloorMod,
     IntImm,
+    IterVar,
     Let,
     Ramp,
+    Range,
     StringImm,
     TruncDiv,
     TruncMod,
     Var,
+    const,
+    is_const_int,
+    structural_equal,
 )
-from ...tir.function import PrimFunc
-from ...tir.intrinsics import OPERATIONS, Effect, Lanes
-from ...tir.ranges import IterVar, Range
-from ...tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, seq
+from ...tir.expr.intrinsics import OPERATIONS, Effect, Lanes
+from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, PrimFunc, SeqStmt, Stmt, seq
 from ...tir.walk import post_order, pre_order, reads_memory, substitute, transform, uses_var
 from ..edit.element_blocks import element_block, point
 from ..edit.loop_nests import in_loops_like

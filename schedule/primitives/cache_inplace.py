@@ -6,11 +6,8 @@ from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.scope import bindings, region_of
 from ...tir.analysis.tree import tree_of, unique_block_name
 from ...tir.arith import Analyzer
-from ...tir.buffer import Buffer, BufferRegion
-from ...tir.expr import BufferLoad, Expr, Var
-from ...tir.function import PrimFunc
-from ...tir.ranges import IterVar, Range
-from ...tir.stmt import BlockRealize, BufferStore, Stmt, seq
+from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var
+from ...tir.stmt import BlockRealize, Buffer, BufferRegion, BufferStore, PrimFunc, Stmt, seq
 from ...tir.walk import substitute
 from ..edit.buffer_replacement import renewed_buffers
 from ..edit.copy_stage import CopyRequest

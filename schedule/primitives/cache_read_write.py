@@ -9,14 +9,10 @@ from ...tir.analysis.region_cover import why_not_covered
 from ...tir.analysis.scope import Scope, is_output_block
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.arith import Ends
-from ...tir.buffer import Buffer, BufferRegion
-from ...tir.constants import const
-from ...tir.equal import structural_equal
-from ...tir.function import PrimFunc
-from ...tir.node import Node
-from ...tir.node_methods import map_tuple
-from ...tir.ranges import Range
-from ...tir.stmt import Block, BlockRealize
+from ...tir.expr import Range, const, structural_equal
+from ...tir.expr.base.node import Node
+from ...tir.expr.base.node_methods import map_tuple
+from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, PrimFunc
 from ...tir.walk import transform
 from ..edit.copied_box import cached_part, copied_buffer, copy_nest, read_part, redirect, written_box
 from ..edit.copy_place import dependents, place_between

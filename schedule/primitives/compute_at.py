@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...tir.expr import Var
-from ...tir.function import PrimFunc
+from ...tir.stmt import PrimFunc
 from ..edit.moved_block import moved_block
 from ..primitive import primitive
 

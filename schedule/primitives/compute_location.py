@@ -9,11 +9,8 @@ import numpy as np
 
 from ...tir.analysis.tree import Tree, blocks_below, tree_of
 from ...tir.arith.smt import is_solving
-from ...tir.constants import is_const_int
-from ...tir.expr import Var
-from ...tir.function import PrimFunc
-from ...tir.ranges import IterVar
-from ...tir.stmt import BlockRealize, For
+from ...tir.expr import IterVar, Var, is_const_int
+from ...tir.stmt import BlockRealize, For, PrimFunc
 from ...tir.walk import uses_var
 from ..edit.inlined_block import inlined
 from ..edit.moved_block import moved_block

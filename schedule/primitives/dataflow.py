@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...tir.analysis.tree import tree_of
-from ...tir.function import PrimFunc
+from ...tir.stmt import PrimFunc
 from ...tir.walk import blocks_of
 from ..handles import BlockRV
 from ..primitive import primitive

@@ -9,15 +9,26 @@ from ...tir.analysis.access import opaque_buffers
 from ...tir.analysis.footprint import exact_box
 from ...tir.analysis.known_ranges import analyzer_above, analyzer_at
 from ...tir.analysis.tree import Tree, tree_of, unique_block_name
-from ...tir.arith import Analyzer, conjuncts, linear_coefficients
+from ...tir.arith import Analyzer, linear_coefficients
 from ...tir.arith.itermap import without_low_digits
-from ...tir.buffer import BufferRegion
-from ...tir.constants import const, is_const_int
-from ...tir.expr import GE, GT, LE, LT, Call, Expr, FloatImm, IntImm, Var
-from ...tir.function import PrimFunc
-from ...tir.op import all_
-from ...tir.ranges import IterVar, Range
-from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
+from ...tir.expr import (
+    GE,
+    GT,
+    LE,
+    LT,
+    Call,
+    Expr,
+    FloatImm,
+    IntImm,
+    IterVar,
+    Range,
+    Var,
+    all_,
+    conjuncts,
+    const,
+    is_const_int,
+)
+from ...tir.stmt import Block, BlockRealize, BufferRegion, BufferStore, For, PrimFunc, Stmt, seq
 from ...tir.walk import substitute, uses_var
 from ..edit.loop_nests import fresh_variables, in_loops_like
 from ..errors import ScheduleError

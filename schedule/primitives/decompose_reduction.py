@@ -5,13 +5,8 @@ from __future__ import annotations
 from ...tir.analysis.access_regions import access_regions
 from ...tir.analysis.scope import buffers_of
 from ...tir.analysis.tree import blocks_below, tree_of, unique_block_name
-from ...tir.arith import conjuncts
-from ...tir.buffer import Buffer, BufferRegion
-from ...tir.expr import Var
-from ...tir.function import PrimFunc
-from ...tir.op import all_
-from ...tir.ranges import IterVar
-from ...tir.stmt import Block, BlockRealize, For, Stmt, seq
+from ...tir.expr import IterVar, Var, all_, conjuncts
+from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, For, PrimFunc, Stmt, seq
 from ...tir.walk import loads_and_stores, substitute
 from ..edit.loop_nests import fresh_variables, in_loops_like
 from ..edit.reduction_loops import check_sweep, is_reduce_loop, is_spatial_loop, mentions

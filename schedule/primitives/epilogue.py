@@ -8,11 +8,8 @@ from ...tir.analysis.reduction_updates import find_reducer
 from ...tir.analysis.region_cover import reduces_once
 from ...tir.analysis.scope import Scope, is_output_block
 from ...tir.analysis.tree import Tree, tree_of
-from ...tir.equal import same
-from ...tir.expr import Add, BufferLoad, Expr, Max, Min, Mul, Var
-from ...tir.function import PrimFunc
-from ...tir.ranges import Range
-from ...tir.stmt import BlockRealize, BufferStore
+from ...tir.expr import Add, BufferLoad, Expr, Max, Min, Mul, Range, Var, same
+from ...tir.stmt import BlockRealize, BufferStore, PrimFunc
 from ...tir.walk import loads_and_stores, pre_order, substitute
 from ..errors import ScheduleError
 from ..primitive import primitive

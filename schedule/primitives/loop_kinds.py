@@ -9,7 +9,7 @@ import re
 
 from ...tir.analysis.tree import tree_of
 from ...tir.expr import Var
-from ...tir.function import PrimFunc
+from ...tir.stmt import PrimFunc
 from ..errors import ScheduleError
 from ..primitive import primitive
 from ..require.independence import check_independent

@@ -11,13 +11,9 @@ from ...tir.analysis.access_regions import access_regions
 from ...tir.analysis.scope import bare_loads, region_of
 from ...tir.analysis.tree import Tree, blocks_below, tree_of, unique_block_name
 from ...tir.arith import Analyzer, eval_interval
-from ...tir.buffer import Buffer, BufferRegion
-from ...tir.constants import const
-from ...tir.expr import BufferLoad, Expr, IntImm, Var
+from ...tir.expr import BufferLoad, Expr, IntImm, IterVar, Range, Var, const
 from ...tir.fresh_copy import fresh_copy
-from ...tir.function import PrimFunc
-from ...tir.ranges import IterVar, Range
-from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
+from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, PrimFunc, Stmt, seq
 from ...tir.walk import pre_order, reads_memory, substitute, transform, uses_var, vars_in
 from ..errors import ScheduleError
 from ..primitive import primitive
@@ -106,7 +102,9 @@ def loop_partition(
         part = name(f"{wish}{number}_partition")
         body = fresh_copy(target.body, {loop: var}, lambda old, n=var.name: name(f"{old}_{n}"), outside)  # type: ignore[misc]
         low, extent = const(start, loop.dtype), const(size, loop.dtype)
-        body = _narrowed(body, var, Range(low, extent), [up.loop_var for up in tree.above(target) if isinstance(up, For)])
+        body = _narrowed(
+            body, var, Range(low, extent), [up.loop_var for up in tree.above(target) if isinstance(up, For)]
+        )
         parts.append(_opaque(part, For(var, low, extent, "serial", body)))
         new_vars.append(var)
         start += size

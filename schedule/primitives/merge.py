@@ -8,10 +8,8 @@ from ...tir.analysis.accessed_boxes import accessed_boxes_below
 from ...tir.analysis.dependence import conflicts
 from ...tir.analysis.known_ranges import analyzer_above
 from ...tir.analysis.tree import Tree, tree_of
-from ...tir.constants import const
-from ...tir.expr import Expr, Var
-from ...tir.function import PrimFunc
-from ...tir.stmt import For, SeqStmt, Stmt, seq
+from ...tir.expr import Expr, Var, const
+from ...tir.stmt import For, PrimFunc, SeqStmt, Stmt, seq
 from ...tir.walk import substitute
 from ..errors import ScheduleError, require
 from ..primitive import primitive

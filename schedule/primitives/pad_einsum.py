@@ -11,8 +11,6 @@ from ...tir.analysis.reduction_updates import find_reducer
 from ...tir.analysis.scope import Scope
 from ...tir.analysis.tree import Tree, tree_of, unique_block_name
 from ...tir.arith import Analyzer
-from ...tir.buffer import Buffer, BufferRegion
-from ...tir.constants import const, is_const_int
 from ...tir.expr import (
     Add,
     BufferLoad,
@@ -23,17 +21,20 @@ from ...tir.expr import (
     FloorDiv,
     FloorMod,
     IntImm,
+    IterVar,
     Mul,
+    Range,
     Sub,
     TruncDiv,
     TruncMod,
     Var,
+    all_,
+    ceildiv,
+    const,
+    is_const_int,
 )
-from ...tir.function import PrimFunc
-from ...tir.intrinsics.control_and_memory import if_then_else
-from ...tir.op import all_, ceildiv
-from ...tir.ranges import IterVar, Range
-from ...tir.stmt import BlockRealize, BufferStore, Stmt, seq
+from ...tir.expr.intrinsics.control_and_memory import if_then_else
+from ...tir.stmt import BlockRealize, Buffer, BufferRegion, BufferStore, PrimFunc, Stmt, seq
 from ...tir.walk import loads_and_stores, pre_order, replace_buffers
 from ..edit.element_blocks import element_block, in_own_loops
 from ..edit.statement_edits import allocating

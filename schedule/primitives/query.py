@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...tir.analysis.tree import blocks_below, symbols_of, tree_of
 from ...tir.expr import Var
-from ...tir.function import PrimFunc
+from ...tir.stmt import PrimFunc
 from ..errors import ScheduleError, nearest, unknown_handle
 from ..handles import BlockRV
 from ..primitive import primitive

@@ -12,13 +12,8 @@ from ...tir.analysis.required_domain import join_boxes
 from ...tir.analysis.scope import buffers_of
 from ...tir.analysis.tree import Tree, blocks_below, tree_of
 from ...tir.arith import Analyzer, Ends
-from ...tir.buffer import Buffer, BufferRegion
-from ...tir.constants import const
-from ...tir.expr import BufferLoad, Var
-from ...tir.function import PrimFunc
-from ...tir.op import max_, min_
-from ...tir.ranges import IterVar, Range
-from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt, seq
+from ...tir.expr import BufferLoad, IterVar, Range, Var, const, max_, min_
+from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, PrimFunc, Stmt, seq
 from ...tir.walk import post_order, replace_buffers, substitute, uses_var
 from ..edit.copy_stage import CopyRequest
 from ..edit.loop_nests import nest

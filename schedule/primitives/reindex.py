@@ -6,7 +6,7 @@ from typing import Any
 
 from ...tir.analysis.known_ranges import analyzer_of
 from ...tir.expr import BufferLoad, Expr, IntImm
-from ...tir.function import PrimFunc
+from ...tir.stmt import PrimFunc
 from ..edit.copied_element import (
     accessed_point,
     axes_in,

@@ -10,14 +10,9 @@ from typing import Any
 from ...tir.analysis.known_ranges import analyzer_at, sized_analyzer
 from ...tir.analysis.scope import bindings
 from ...tir.analysis.tree import Tree, symbols_of
-from ...tir.arith import Analyzer, conjuncts
-from ...tir.buffer import Buffer
-from ...tir.equal import same
-from ...tir.expr import BufferLoad, Expr
-from ...tir.function import PrimFunc
-from ...tir.op import all_
-from ...tir.ranges import IterVar, Range
-from ...tir.stmt import Block, BlockRealize, Stmt
+from ...tir.arith import Analyzer
+from ...tir.expr import BufferLoad, Expr, IterVar, Range, all_, conjuncts, same
+from ...tir.stmt import Block, BlockRealize, Buffer, PrimFunc, Stmt
 from ...tir.walk import substitute, uses_var
 from ..edit.copied_element import (
     accessed_point,

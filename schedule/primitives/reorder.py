@@ -15,10 +15,8 @@ from ...tir.analysis.harmless_conflicts import (
 )
 from ...tir.analysis.known_ranges import analyzer_above
 from ...tir.analysis.tree import Tree, tree_of
-from ...tir.expr import Var
-from ...tir.function import PrimFunc
-from ...tir.ranges import IterVar
-from ...tir.stmt import Block, BlockRealize, For, Stmt
+from ...tir.expr import IterVar, Var
+from ...tir.stmt import Block, BlockRealize, For, PrimFunc, Stmt
 from ...tir.walk import uses_var
 from ..errors import ScheduleError, require
 from ..primitive import primitive

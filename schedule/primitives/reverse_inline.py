@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...tir.function import PrimFunc
+from ...tir.stmt import PrimFunc
 from ..edit.inlined_consumer import inlined_into_producer
 from ..primitive import primitive
 

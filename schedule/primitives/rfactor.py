@@ -10,15 +10,9 @@ from ...tir.analysis.access_regions import access_regions
 from ...tir.analysis.declared_regions import redeclared
 from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.tree import Tree, blocks_below, tree_of, unique_block_name
-from ...tir.arith import conjuncts
-from ...tir.buffer import Buffer, BufferRegion
-from ...tir.constants import is_const_int
-from ...tir.expr import BufferLoad, Expr, Var
-from ...tir.function import PrimFunc
-from ...tir.intrinsics.control_and_memory import if_then_else
-from ...tir.op import all_
-from ...tir.ranges import IterVar, Range
-from ...tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
+from ...tir.expr import BufferLoad, Expr, IterVar, Range, Var, all_, conjuncts, is_const_int
+from ...tir.expr.intrinsics.control_and_memory import if_then_else
+from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, For, PrimFunc, Stmt, seq
 from ...tir.walk import pre_order, substitute, transform, uses_var
 from ..edit.known_reduction import Reduction, combined, reduction_of, stores_of
 from ..edit.loop_nests import fresh_variables, in_loops, in_loops_like
@@ -40,7 +34,7 @@ def rfactor(func: PrimFunc, loop: Var, factor_axis: int) -> tuple[PrimFunc, Bloc
     ``B_rf``; the loops of ``B`` keep their variables, those of ``B_rf`` are new.
 
     Applies to a reduction block that is alone under its reduction loops, whose reduction is a known one (see
-    :mod:`tilewright.tir.reducers`, also for the effects of reordering). ``loop`` may also be a loop of one
+    :mod:`tilewright.tir.expr.reducers`, also for the effects of reordering). ``loop`` may also be a loop of one
     iteration that no axis uses. Under a predicate such as ``k0 * 16 + k1 < n`` a partial result may have no element,
     unless the first iteration of the other reduction loops is complete. Then the element is replaced by
     ``T.if_then_else(k0 * 16 + k1 < n, element, identity)``, so that each partial result has a start value.

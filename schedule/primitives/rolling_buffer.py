@@ -12,14 +12,26 @@ from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.region_cover import why_none_covers, why_not_covered
 from ...tir.analysis.scope import Scope, buffers_of, is_output_block
 from ...tir.analysis.tree import Tree, tree_of
-from ...tir.arith import Analyzer, conjuncts, eval_interval
-from ...tir.buffer import Buffer, BufferRegion
-from ...tir.constants import const, is_const_int
-from ...tir.expr import LE, LT, Add, Expr, FloorDiv, IntImm, Mul, Or, Sub, Var
-from ...tir.function import PrimFunc
-from ...tir.op import all_
-from ...tir.ranges import IterVar, Range
-from ...tir.stmt import Block, BlockRealize, For, Stmt
+from ...tir.arith import Analyzer, eval_interval
+from ...tir.expr import (
+    LE,
+    LT,
+    Add,
+    Expr,
+    FloorDiv,
+    IntImm,
+    IterVar,
+    Mul,
+    Or,
+    Range,
+    Sub,
+    Var,
+    all_,
+    conjuncts,
+    const,
+    is_const_int,
+)
+from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, For, PrimFunc, Stmt
 from ...tir.walk import substitute, transform, uses_var
 from ..edit.buffer_arguments import pick_buffer
 from ..edit.buffer_replacement import moved_accesses

@@ -14,8 +14,7 @@ import numpy as np
 
 from ...tir.analysis.tree import tree_of
 from ...tir.expr import IntImm, Var
-from ...tir.function import PrimFunc
-from ...tir.stmt import For
+from ...tir.stmt import For, PrimFunc
 from ..errors import ScheduleError, bad_argument
 from ..primitive import primitive
 from ..require.lookup import find_loop

@@ -7,13 +7,8 @@ from collections.abc import Sequence
 from ...tir.analysis.access import opaque_buffers
 from ...tir.analysis.reduction_updates import find_reducer
 from ...tir.analysis.tree import tree_of, unique_block_name
-from ...tir.buffer import Buffer
-from ...tir.constants import const
-from ...tir.dtype import DType
-from ...tir.expr import BufferLoad, Cast, Expr, Mul, Var
-from ...tir.function import PrimFunc
-from ...tir.ranges import IterVar, Range
-from ...tir.stmt import Block, BlockRealize, BufferStore, Stmt, seq
+from ...tir.expr import BufferLoad, Cast, DType, Expr, IterVar, Mul, Range, Var, const
+from ...tir.stmt import Block, BlockRealize, Buffer, BufferStore, PrimFunc, Stmt, seq
 from ...tir.walk import loads_and_stores, replace_buffers, substitute, uses_var
 from ..edit.buffer_arguments import pick_buffer
 from ..edit.element_blocks import element_block, in_own_loops, point

@@ -9,14 +9,22 @@ from ...tir.analysis.known_ranges import analyzer_above, bind_symbols
 from ...tir.analysis.scope import bare_loads
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.arith import Analyzer
-from ...tir.constants import cast, const, convert, is_const_int
-from ...tir.dtype import INDEX, max_value
-from ...tir.expr import Expr, IntImm, Var
-from ...tir.function import PrimFunc
-from ...tir.op import ceildiv
-from ...tir.ranges import Range
-from ...tir.sizes import WIDE, index_dtype
-from ...tir.stmt import Block, For, Stmt
+from ...tir.expr import (
+    INDEX,
+    WIDE,
+    Expr,
+    IntImm,
+    Range,
+    Var,
+    cast,
+    ceildiv,
+    const,
+    convert,
+    index_dtype,
+    is_const_int,
+    max_value,
+)
+from ...tir.stmt import Block, For, PrimFunc, Stmt
 from ...tir.walk import uses_var
 from ..edit.bindings import rebind
 from ..edit.reduction_loops import check_starts_kept

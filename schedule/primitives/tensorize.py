@@ -8,15 +8,10 @@ from typing import Any
 from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.tree import Tree, tree_of
 from ...tir.arith import Analyzer
-from ...tir.buffer import Buffer, BufferRegion, MatchBufferRegion
-from ...tir.constants import const
-from ...tir.dtype import DType
-from ...tir.expr import Expr, IntImm, Var
+from ...tir.expr import DType, Expr, IntImm, Range, Var, const
 from ...tir.fresh_copy import fresh_copy
-from ...tir.function import PrimFunc
 from ...tir.index_retyping import with_index_dtype
-from ...tir.ranges import Range
-from ...tir.stmt import Block, BlockRealize, For, Stmt
+from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, For, MatchBufferRegion, PrimFunc, Stmt
 from ...tir.walk import replace_buffers
 from ..edit.blockized_loops import blockized
 from ..edit.intrinsic_matcher import Matcher, Mismatch

@@ -7,12 +7,8 @@ from typing import Any
 from ...tir.analysis.known_ranges import sized_analyzer
 from ...tir.analysis.tree import symbols_of, tree_of
 from ...tir.arith import Analyzer
-from ...tir.buffer import BufferRegion, MatchBufferRegion
-from ...tir.constants import const
-from ...tir.expr import BufferLoad, Var
-from ...tir.function import PrimFunc
-from ...tir.ranges import IterVar, Range
-from ...tir.stmt import BlockRealize, BufferStore
+from ...tir.expr import BufferLoad, IterVar, Range, Var, const
+from ...tir.stmt import BlockRealize, BufferRegion, BufferStore, MatchBufferRegion, PrimFunc
 from ...tir.walk import pre_order, substitute, transform
 from ..edit.index_map_arguments import prepared_map
 from ..edit.loop_nests import nest

@@ -8,15 +8,11 @@ from typing import Any
 from ...tir.analysis.access_regions import access_regions
 from ...tir.analysis.known_ranges import sized_analyzer
 from ...tir.analysis.scope import region_of
+from ...tir.analysis.simplify import bind_sizes
 from ...tir.analysis.tree import symbols_of, tree_of
-from ...tir.arith import Analyzer, bind_sizes
-from ...tir.buffer import Buffer, BufferRegion
-from ...tir.dtype import max_value
-from ...tir.expr import BufferLoad, Expr, Var
-from ...tir.function import PrimFunc
-from ...tir.ranges import Range
-from ...tir.sizes import shape_text
-from ...tir.stmt import Block, BufferStore, For
+from ...tir.arith import Analyzer
+from ...tir.expr import BufferLoad, Expr, Range, Var, max_value, shape_text
+from ...tir.stmt import Block, Buffer, BufferRegion, BufferStore, For, PrimFunc
 from ..edit.buffer_arguments import home_of, named_buffer
 from ..edit.buffer_replacement import separated
 from ..edit.index_map_arguments import as_recorded, block_name

@@ -7,11 +7,9 @@ from collections.abc import Iterable, Sequence
 from ...tir.analysis.access import Access, opaque_buffers
 from ...tir.analysis.region_cover import covers_domain
 from ...tir.analysis.tree import Tree, blocks_below
-from ...tir.buffer import Buffer
-from ...tir.constants import is_const_int
-from ...tir.node import Node
-from ...tir.ranges import IterVar
-from ...tir.stmt import BlockRealize, BufferStore, For, Stmt
+from ...tir.expr import IterVar, is_const_int
+from ...tir.expr.base.node import Node
+from ...tir.stmt import BlockRealize, Buffer, BufferStore, For, Stmt
 from ...tir.walk import uses_var
 from ..errors import ScheduleError
 

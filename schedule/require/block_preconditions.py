@@ -6,9 +6,8 @@ from collections.abc import Iterable
 
 from ...tir.analysis.scope import Scope, scope_at, why_not_complete, why_not_only_writer, why_not_reduction
 from ...tir.analysis.tree import Tree, blocks_below
-from ...tir.buffer import Buffer
-from ...tir.reason import Reason
-from ...tir.stmt import Block, BlockRealize, For, SeqStmt
+from ...tir.expr import Reason
+from ...tir.stmt import Block, BlockRealize, Buffer, For, SeqStmt
 from ..errors import ScheduleError
 from .lookup import scope_around
 

@@ -9,10 +9,8 @@ from ...tir.analysis.region_cover import why_not_covered
 from ...tir.analysis.scope import Scope, region_of
 from ...tir.analysis.tree import Tree
 from ...tir.arith import Analyzer
-from ...tir.buffer import Buffer
-from ...tir.constants import is_const_int
-from ...tir.expr import BufferLoad, Var
-from ...tir.stmt import Block, BlockRealize, BufferStore, SeqStmt
+from ...tir.expr import BufferLoad, Var, is_const_int
+from ...tir.stmt import Block, BlockRealize, Buffer, BufferStore, SeqStmt
 from ...tir.walk import pre_order
 from ..errors import ScheduleError
 

@@ -9,10 +9,8 @@ from ...tir.analysis.dependence import conflicts
 from ...tir.analysis.harmless_conflicts import binding_block, only_reduced, why_not_privatizable
 from ...tir.analysis.known_ranges import analyzer_above
 from ...tir.analysis.tree import Tree
-from ...tir.buffer import Buffer
-from ...tir.expr import Var
-from ...tir.ranges import IterVar
-from ...tir.stmt import BlockRealize, For, Stmt
+from ...tir.expr import IterVar, Var
+from ...tir.stmt import BlockRealize, Buffer, For, Stmt
 from ...tir.walk import pre_order, uses_var
 from ..errors import ScheduleError, require
 from .nest_preconditions import check_blocks_of_nest

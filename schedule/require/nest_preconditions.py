@@ -10,9 +10,7 @@ from ...tir.analysis.known_ranges import analyzer_above
 from ...tir.analysis.scope import is_output_block
 from ...tir.analysis.tree import Tree, blocks_below
 from ...tir.arith import Analyzer, detect_iter_map, linear_coefficients
-from ...tir.constants import is_const_int
-from ...tir.expr import Expr, IntImm, Mul, Var
-from ...tir.ranges import IterVar, Range
+from ...tir.expr import Expr, IntImm, IterVar, Mul, Range, Var, is_const_int
 from ...tir.stmt import BlockRealize, For
 from ...tir.walk import pre_order, uses_var
 from ..errors import ScheduleError

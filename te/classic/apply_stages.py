@@ -13,8 +13,7 @@ from ...schedule import BlockRV, ScheduleError, TensorIntrin
 from ...schedule import Schedule as BlockSchedule
 from ...schedule.require.lookup import find_block
 from ...tir.analysis.tree import tree_of
-from ...tir.expr import Expr, Var
-from ...tir.ranges import IterVar
+from ...tir.expr import Expr, IterVar, Var
 from ...tir.stmt import BlockRealize
 from ...tir.walk import vars_in
 from ..create_prim_func import lower_with_blocks

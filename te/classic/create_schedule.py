@@ -12,9 +12,8 @@ from typing import Any
 
 from ...schedule import Schedule as BlockSchedule
 from ...schedule import ScheduleError
-from ...tir.expr import Var
-from ...tir.function import IRModule, PrimFunc
-from ...tir.ranges import IterVar, Range, Reduce
+from ...tir.expr import IterVar, Range, Reduce, Var
+from ...tir.stmt import IRModule, PrimFunc
 from ..operation import ComputeOp, Operation, PlaceholderOp
 from ..scan import ordered_operations, with_bodies
 from ..tensor import ProducerLoad, Tensor

@@ -14,10 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...schedule import ScheduleError, TensorIntrin
-from ...tir.constants import const, convert
-from ...tir.expr import Expr, IntImm, Var
-from ...tir.op import ceildiv
-from ...tir.ranges import IterVar, Range
+from ...tir.expr import Expr, IntImm, IterVar, Range, Var, ceildiv, const, convert
 from ..operation import ComputeOp, Operation
 from ..tensor import Tensor
 

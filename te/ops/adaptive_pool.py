@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...tir.constants import cast, const
-from ...tir.expr import Expr
-from ...tir.op import all_
+from ...tir.expr import Expr, all_, cast, const
 from ..compute import compute
 from ..reduce import max_, reduce_axis, sum_
 from ..tensor import Tensor

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...tir.constants import cast, const
-from ...tir.expr import Expr, IntImm
-from ...tir.intrinsics.control_and_memory import if_then_else
-from ...tir.intrinsics.float_operations import rsqrt
-from ...tir.ranges import Range
+from ...tir.expr import Expr, IntImm, Range, cast, const
+from ...tir.expr.intrinsics.control_and_memory import if_then_else
+from ...tir.expr.intrinsics.float_operations import rsqrt
 from ..compute import compute
 from ..reduce import reduce_axis, sum_
 from ..tensor import Tensor

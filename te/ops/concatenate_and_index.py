@@ -6,10 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...tir.constants import const, convert
-from ...tir.expr import Expr
-from ...tir.intrinsics.control_and_memory import if_then_else
-from ...tir.op import max_, min_, select
+from ...tir.expr import Expr, const, convert, max_, min_, select
+from ...tir.expr.intrinsics.control_and_memory import if_then_else
 from ..compute import as_shape, compute
 from ..tensor import Tensor
 from .blocks.operator_arguments import (

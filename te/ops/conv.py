@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...tir.constants import cast
-from ...tir.expr import Expr, IntImm
-from ...tir.ranges import Range
+from ...tir.expr import Expr, IntImm, Range, cast
 from ..compute import compute
 from ..reduce import reduce_axis, sum_
 from ..tensor import Tensor

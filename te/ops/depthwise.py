@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...tir.constants import cast, const
-from ...tir.expr import Expr
+from ...tir.expr import Expr, cast, const
 from ..compute import compute
 from ..reduce import reduce_axis, sum_
 from ..tensor import Tensor

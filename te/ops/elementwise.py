@@ -6,13 +6,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ...tir.constants import cast, const
-from ...tir.expr import Expr
-from ...tir.intrinsics import Operation
-from ...tir.intrinsics import float_operations as operations
-from ...tir.intrinsics.control_and_memory import if_then_else
-from ...tir.intrinsics.float_operations import abs_
-from ...tir.op import max_, min_, select
+from ...tir.expr import Expr, cast, const, max_, min_, select
+from ...tir.expr.intrinsics import Operation
+from ...tir.expr.intrinsics import float_operations as operations
+from ...tir.expr.intrinsics.control_and_memory import if_then_else
+from ...tir.expr.intrinsics.float_operations import abs_
 from ..compute import compute
 from ..tensor import Tensor, set_broadcast_operator
 from .blocks.operator_arguments import BROADCAST, ELEMWISE, check_tensor, normalize_axis, require_same

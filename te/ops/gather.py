@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...tir.constants import cast, const
-from ...tir.expr import Expr
-from ...tir.intrinsics.control_and_memory import if_then_else
-from ...tir.op import select
-from ...tir.ranges import Range
+from ...tir.expr import Expr, Range, cast, const, select
+from ...tir.expr.intrinsics.control_and_memory import if_then_else
 from ..compute import compute
 from ..reduce import prod, reduce_axis, sum_
 from ..tensor import Tensor

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...tir.constants import cast, const
-from ...tir.expr import And, Expr, Not, Or
-from ...tir.intrinsics.float_operations import fmod, isinf, isnan
-from ...tir.op import truncdiv, truncmod
+from ...tir.expr import And, Expr, Not, Or, cast, const, truncdiv, truncmod
+from ...tir.expr.intrinsics.float_operations import fmod, isinf, isnan
 from ..compute import compute
 from ..tensor import Tensor
 from .blocks.broadcast import broadcasting

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...tir.constants import cast
-from ...tir.expr import Expr
-from ...tir.ranges import Range
+from ...tir.expr import Expr, Range, cast
 from ..compute import compute
 from ..reduce import reduce_axis, sum_
 from ..tensor import Tensor

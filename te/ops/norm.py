@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...tir.constants import cast, const
-from ...tir.expr import Expr
-from ...tir.intrinsics.float_operations import rsqrt
-from ...tir.ranges import Range
+from ...tir.expr import Expr, Range, cast, const
+from ...tir.expr.intrinsics.float_operations import rsqrt
 from ..compute import compute
 from ..reduce import reduce_axis, sum_
 from ..tensor import Tensor

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...tir.constants import cast, const
-from ...tir.dtype import min_value
-from ...tir.expr import Expr, IntImm
-from ...tir.op import max_ as larger
-from ...tir.op import min_ as smaller
+from ...tir.expr import Expr, IntImm, cast, const, min_value
+from ...tir.expr import max_ as larger
+from ...tir.expr import min_ as smaller
 from ..compute import compute
 from ..reduce import max_, reduce_axis, sum_
 from ..tensor import Tensor

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...tir.constants import cast, const
-from ...tir.expr import Expr, IntImm
-from ...tir.op import max_, min_, select
+from ...tir.expr import Expr, IntImm, cast, const, max_, min_, select
 from ..compute import compute
 from ..tensor import Tensor
 from .blocks.operator_arguments import INJECTIVE, check_tensor, constant

@@ -15,10 +15,8 @@ from tilewright.codegen.lowered import LoweredFunc
 from tilewright.codegen.machine.target import Target
 from tilewright.codegen.runtime.arguments import Arguments, c_types
 from tilewright.codegen.runtime.module import Module
-from tilewright.tir.buffer import decl_buffer
 from tilewright.tir.expr import IntImm, Var
-from tilewright.tir.function import PrimFunc
-from tilewright.tir.stmt import AssertStmt, BufferStore, For
+from tilewright.tir.stmt import AssertStmt, BufferStore, For, PrimFunc, decl_buffer
 
 SCALE_IR = """
 define i32 @scale(ptr %a, ptr %b, float %s, i64 %n) {

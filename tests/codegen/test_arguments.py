@@ -11,11 +11,8 @@ from tilewright.codegen.machine.target import Target
 from tilewright.codegen.runtime.arguments import ArgumentError, Arguments
 from tilewright.codegen.runtime.array_views import view_of
 from tilewright.codegen.runtime.native_glue import fast_call_ir, glue_for
-from tilewright.tir.buffer import decl_buffer
-from tilewright.tir.dtype import DType
-from tilewright.tir.expr import IntImm, Var
-from tilewright.tir.function import PrimFunc
-from tilewright.tir.stmt import BufferStore, Evaluate
+from tilewright.tir.expr import DType, IntImm, Var
+from tilewright.tir.stmt import BufferStore, Evaluate, PrimFunc, decl_buffer
 
 
 class Foreign:

@@ -12,7 +12,7 @@ from tilewright.codegen import Target, compile, lower
 from tilewright.codegen.c import CEmitError, emit_c
 from tilewright.codegen.c.inline_functions import Helpers
 from tilewright.codegen.runtime.arguments import Arguments, c_types
-from tilewright.tir.dtype import DType, to_numpy
+from tilewright.tir.expr import DType, to_numpy
 from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse
 

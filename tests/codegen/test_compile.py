@@ -9,8 +9,8 @@ import pytest
 
 from tilewright.codegen import Module, Target, compile, lower
 from tilewright.schedule import Schedule
-from tilewright.tir.function import IRModule
 from tilewright.tir.parser import parse
+from tilewright.tir.stmt import IRModule
 
 
 def scale_by(factor, name="scale", n=13):

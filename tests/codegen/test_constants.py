@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tilewright.codegen.compile import compile as compile_function
-from tilewright.tir.dtype import DType, max_value, min_value, to_numpy
+from tilewright.tir.expr import DType, max_value, min_value, to_numpy
 from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse
 

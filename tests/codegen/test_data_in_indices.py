@@ -49,7 +49,9 @@ def test_data_wraps_in_an_index_where_both_widths_meet(form):
     size = tir.IntImm(n, "int64")
     A, X = te.placeholder((size,), "int32", "A"), te.placeholder((2, size, 2), "int32", "X")
     k = te.reduce_axis((0, 2), name="k")
-    func = te.create_prim_func([A, X, te.compute((size,), lambda i: te.sum(X[FORMS[form](A[i]), i, k], axis=k), name="Y")])
+    func = te.create_prim_func(
+        [A, X, te.compute((size,), lambda i: te.sum(X[FORMS[form](A[i]), i, k], axis=k), name="Y")]
+    )
     x = np.arange(4 * n, dtype=np.int32).reshape(2, n, 2)
     want, got = np.zeros(n, np.int32), np.zeros(n, np.int32)
     tir.interpret(func, BIG, x, want)

@@ -16,7 +16,7 @@ from tilewright import te
 from tilewright.codegen import Target, compile, lower
 from tilewright.codegen.llvm.emit import emit
 from tilewright.schedule import Schedule
-from tilewright.tir.arith import simplify
+from tilewright.tir.analysis.simplify import simplify
 from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse
 

@@ -7,11 +7,10 @@ import pytest
 
 from tilewright.codegen.compile import compile as compile_function
 from tilewright.codegen.lower import lower
-from tilewright.tir.dtype import to_numpy
-from tilewright.tir.expr import Cast
+from tilewright.tir.expr import Cast, to_numpy
+from tilewright.tir.expr.base.rounding import float_bits, round_float
 from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse
-from tilewright.tir.rounding import float_bits, round_float
 from tilewright.tir.walk import pre_order
 
 TARGETS = ("native -num-cores=1", "llvm -mcpu=x86-64 -num-cores=1")

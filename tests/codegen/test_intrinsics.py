@@ -8,9 +8,9 @@ from tilewright.codegen import Target, compile, lower
 from tilewright.codegen.machine.cpu_features import TargetError
 from tilewright.schedule import Schedule, TensorIntrin
 from tilewright.tir import assert_structural_equal, parse, verify
+from tilewright.tir.expr.intrinsics.vector_operations import dot2_bf16, dot4_u8i8
 from tilewright.tir.interpret import interpret
 from tilewright.tir.interpret.interpret_expr import InterpretError
-from tilewright.tir.intrinsics.vector_operations import dot2_bf16, dot4_u8i8
 
 PLAIN = "llvm -mcpu=x86-64-v3 -num-cores=1"
 """AVX2 and FMA, none of the dot-product instructions."""
@@ -85,7 +85,7 @@ def test_dot2(target, lanes):
 
 
 def test_dots_of_unlike_types_are_no_dots():
-    from tilewright.tir.constants import const
+    from tilewright.tir.expr import const
 
     with pytest.raises(TypeError, match="takes int32x4, uint8x16, int8x16, not int32x4, int8x16, int8x16"):
         dot4_u8i8(const(0, "int32x4"), const(0, "int8x16"), const(0, "int8x16"))

@@ -18,7 +18,8 @@ from tilewright.codegen.llvm.emit import emit
 from tilewright.codegen.lower.masks import all_lanes, any_lane
 from tilewright.schedule import Schedule
 from tilewright.tir import decl_buffer
-from tilewright.tir.arith import Analyzer, simplify
+from tilewright.tir.analysis.simplify import simplify
+from tilewright.tir.arith import Analyzer
 from tilewright.tir.expr import EQ, GE, GT, LE, LT, NE, And, Broadcast, BufferLoad, IntImm, Not, Ramp
 from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse

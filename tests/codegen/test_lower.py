@@ -9,7 +9,7 @@ from tilewright import tir
 from tilewright.codegen.compile import compile as compile_function
 from tilewright.codegen.lower import PASSES, lower
 from tilewright.codegen.machine.target import Target
-from tilewright.tir.dtype import to_numpy
+from tilewright.tir.expr import to_numpy
 from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse
 from tilewright.tir.verify import verify

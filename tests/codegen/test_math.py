@@ -8,11 +8,11 @@ import pytest
 from tilewright.codegen.lower.lower_math import lower_math
 from tilewright.codegen.math import expand
 from tilewright.tir import BufferStore, Call, Expr, For, PrimFunc, Var, const, decl_buffer
-from tilewright.tir.dtype import DType
+from tilewright.tir.expr import DType
+from tilewright.tir.expr.intrinsics import operation_named
+from tilewright.tir.expr.intrinsics.float_operations import exp, fabs, fma, fmod, isnan, pow_
 from tilewright.tir.interpret import interpret
 from tilewright.tir.interpret.interpret_expr import ExprCompiler
-from tilewright.tir.intrinsics import operation_named
-from tilewright.tir.intrinsics.float_operations import exp, fabs, fma, fmod, isnan, pow_
 
 INF, NAN = math.inf, math.nan
 LD = np.longdouble

@@ -14,7 +14,7 @@ from tilewright.codegen import CODEGEN_VERSION
 from tilewright.driver import BuildError, NoRecordError, TuneError, parse_spec, plan
 from tilewright.driver.blas import numpy_threads
 from tilewright.driver.request import is_scheduled, request
-from tilewright.tir.equal import structural_equal
+from tilewright.tir.expr import structural_equal
 from tilewright.tuner.measure.inputs import compare, make_arguments, tolerance
 from tilewright.tuning_db import TuningRecord
 

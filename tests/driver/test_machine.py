@@ -13,7 +13,7 @@ from tilewright.codegen.llvm.microbenchmarks import driver_ir, fma_flops, fma_ir
 from tilewright.driver import machine_probes, machine_report
 from tilewright.driver.machine_probes import PeakProbe
 from tilewright.driver.machine_report import MachineReport, bandwidth_of, measure_machine, model_of, peak_of
-from tilewright.tir.dtype import DType
+from tilewright.tir.expr import DType
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from tilewright import te
 from tilewright.driver.workloads.catalog import BUILTIN
 from tilewright.driver.workloads.spec import all_workloads, parse_spec
 from tilewright.driver.workloads.workload_definition import Workload, WorkloadError, workload
-from tilewright.tir.equal import structural_equal
+from tilewright.tir.expr import structural_equal
 from tilewright.tir.interpret import interpret
 from tilewright.tuner.measure.inputs import compare, make_arguments, tolerance
 

@@ -23,7 +23,7 @@ from tilewright.driver.model_building import build_graph
 from tilewright.frontends.onnx import from_onnx
 from tilewright.frontends.onnx.call import NeedsConstant
 from tilewright.frontends.onnx.types import DTYPES
-from tilewright.tir.dtype import to_numpy
+from tilewright.tir.expr import to_numpy
 
 
 @dataclass

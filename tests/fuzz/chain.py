@@ -15,11 +15,10 @@ import numpy as np
 from tilewright.codegen import Target, compile
 from tilewright.schedule import Schedule, ScheduleError, Trace, retarget
 from tilewright.tir.difference import assert_structural_equal
-from tilewright.tir.function import PrimFunc
+from tilewright.tir.expr.base.rounding import bfloat16_from_bits
 from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse
-from tilewright.tir.rounding import bfloat16_from_bits
-from tilewright.tir.stmt import For
+from tilewright.tir.stmt import For, PrimFunc
 from tilewright.tir.verify import verify
 from tilewright.tir.walk import pre_order
 

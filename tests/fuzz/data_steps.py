@@ -9,10 +9,8 @@ from tilewright.schedule import Schedule
 from tilewright.schedule.index_map import IndexMap
 from tilewright.tir.analysis.known_ranges import sized_analyzer
 from tilewright.tir.analysis.tree import symbols_of
-from tilewright.tir.expr import Var
-from tilewright.tir.function import PrimFunc
-from tilewright.tir.ranges import IterVar
-from tilewright.tir.stmt import Block
+from tilewright.tir.expr import IterVar, Var
+from tilewright.tir.stmt import Block, PrimFunc
 from tilewright.tir.walk import substitute
 
 from .step_drawing import (

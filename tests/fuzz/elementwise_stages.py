@@ -9,11 +9,8 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
-from tilewright.tir.arith import simplify
-from tilewright.tir.constants import const
-from tilewright.tir.dtype import DType, max_value, min_value
-from tilewright.tir.expr import Expr, IntImm, Var
-from tilewright.tir.op import max_, min_
+from tilewright.tir.analysis.simplify import simplify
+from tilewright.tir.expr import DType, Expr, IntImm, Var, const, max_, max_value, min_, min_value
 from tilewright.tir.walk import substitute
 
 LIMITS = {

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tilewright.schedule import TensorIntrin
-from tilewright.tir.function import PrimFunc
 from tilewright.tir.parser import parse
+from tilewright.tir.stmt import PrimFunc
 
 _HEAD = """
 @T.prim_func

@@ -16,13 +16,9 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
-from tilewright.tir.buffer import Buffer
-from tilewright.tir.constants import const
-from tilewright.tir.dtype import to_numpy
-from tilewright.tir.expr import Expr, IntImm, Var
-from tilewright.tir.function import PrimFunc
+from tilewright.tir.expr import Expr, IntImm, Var, const, to_numpy
 from tilewright.tir.index_retyping import with_index_dtype
-from tilewright.tir.stmt import Block, For, Stmt
+from tilewright.tir.stmt import Block, Buffer, For, PrimFunc, Stmt
 from tilewright.tir.walk import pre_order, replace_buffers
 
 from .elementwise_stages import ELEMENTWISE, Stage, one_of, value_of

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
-from tilewright.tir.dtype import DType, max_value, min_value
+from tilewright.tir.expr import DType, max_value, min_value
 
 from .elementwise_stages import LIMITS, Maker, Stage, full_bound, one_of
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tilewright.tir.buffer import Buffer
 from tilewright.tir.expr import Var
+from tilewright.tir.stmt import Buffer
 
 
 @contextmanager

@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
-from tilewright.tir.dtype import DType, max_value, min_value, to_numpy
-from tilewright.tir.expr import Var
-from tilewright.tir.function import PrimFunc
-from tilewright.tir.rounding import bfloat16_to_bits
-from tilewright.tir.stmt import Block
+from tilewright.tir.expr import DType, Var, max_value, min_value, to_numpy
+from tilewright.tir.expr.base.rounding import bfloat16_to_bits
+from tilewright.tir.stmt import Block, PrimFunc
 from tilewright.tir.walk import pre_order
 
 from .condition_stages import CONDITIONS

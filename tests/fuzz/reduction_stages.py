@@ -8,9 +8,7 @@ import numpy as np
 
 from tilewright import te
 from tilewright.schedule import register_reducer
-from tilewright.tir.expr import Add, FloatImm, IntImm, Max
-from tilewright.tir.op import max_, min_
-from tilewright.tir.ranges import Reduce
+from tilewright.tir.expr import Add, FloatImm, IntImm, Max, Reduce, max_, min_
 
 from .elementwise_stages import LIMITS, Maker, Stage, constant, copy, flatten, one_of, pad, scale, stencil, upscale
 

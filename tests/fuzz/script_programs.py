@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.tir.function import PrimFunc
 from tilewright.tir.parser import parse
+from tilewright.tir.stmt import PrimFunc
 
 from .elementwise_stages import one_of
 

@@ -13,10 +13,11 @@ from tilewright.schedule import Schedule, ScheduleError, trace_renaming
 from tilewright.schedule.edit import moved_block
 from tilewright.schedule.primitive import REGISTRY
 from tilewright.schedule.primitives import decompose_reduction, split_fuse
-from tilewright.tir import buffer, const, structural_equal, verify
-from tilewright.tir.constants import cast
+from tilewright.tir import const, structural_equal, verify
+from tilewright.tir.expr import cast
 from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse
+from tilewright.tir.stmt import buffer
 
 from . import STEPS, Chain, Failure, all_steps, chain_workers, data_steps, random_program, run_chain, shrink
 from .__main__ import main

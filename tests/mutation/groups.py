@@ -7,8 +7,8 @@ __all__ = ["GROUPS", "SAME", "TESTS"]
 GROUPS: dict[str, tuple[str, ...]] = {
     "simplifier": (
         "tir/arith/analyzer.py", "tir/arith/normal_form/facts.py", "tir/arith/normal_form/canonical.py", "tir/arith/compare.py",
-        "tir/arith/normal_form/floor_division.py", "tir/arith/itermap/iter_map.py", "tir/arith/itermap/iter_sums.py", "tir/arith/itermap/inverse_map.py", "tir/arith/region_union.py", "tir/arith/rewrite_rules.py",
-        "tir/arith/itermap/subspace.py", "tir/arith/normal_form/polynomial.py", "tir/conditions.py", "tir/equal.py",
+        "tir/arith/normal_form/floor_division.py", "tir/arith/itermap/iter_map.py", "tir/arith/itermap/iter_sums.py", "tir/arith/itermap/inverse_map.py", "tir/analysis/region_union.py", "tir/arith/rewrite_rules.py",
+        "tir/arith/itermap/subspace.py", "tir/arith/normal_form/polynomial.py", "tir/expr/nodes/conditions.py", "tir/expr/equal.py",
     ),
     "legality": (
         "tir/analysis/access.py", "tir/analysis/scope.py", "tir/analysis/dependence.py", "schedule/edit/bindings.py",

@@ -6,7 +6,7 @@ import pytest
 from tilewright import te
 from tilewright.schedule import Schedule, Trace
 from tilewright.tir import assert_structural_equal, parse, verify
-from tilewright.tir.dtype import to_numpy
+from tilewright.tir.expr import to_numpy
 from tilewright.tir.interpret import interpret
 
 

@@ -8,7 +8,7 @@ import pytest
 from tilewright.schedule import Schedule, ScheduleError
 from tilewright.schedule.primitive import REGISTRY
 from tilewright.tir import Var, parse, verify
-from tilewright.tir.constants import const
+from tilewright.tir.expr import const
 
 PROGRAM = parse("""
 @T.prim_func

@@ -4,8 +4,8 @@ import pytest
 from tilewright import te
 from tilewright.schedule import Schedule, ScheduleError, register_reducer
 from tilewright.tir import parse
+from tilewright.tir.expr.reducers import REDUCERS
 from tilewright.tir.interpret import interpret
-from tilewright.tir.reducers import REDUCERS
 
 
 def test_decompose_reduction(matmul, same, agree, replays):

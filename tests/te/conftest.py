@@ -6,7 +6,7 @@ import pytest
 from tilewright import te
 from tilewright.codegen import compile
 from tilewright.tir.difference import assert_structural_equal
-from tilewright.tir.dtype import to_numpy
+from tilewright.tir.expr import to_numpy
 from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse
 from tilewright.tir.verify import verify

@@ -6,8 +6,7 @@ import pytest
 from tilewright import te
 from tilewright.tir import script as T
 from tilewright.tir import structural_equal
-from tilewright.tir.expr import EQ, Call, IntImm, Var
-from tilewright.tir.ranges import Reduce
+from tilewright.tir.expr import EQ, Call, IntImm, Reduce, Var
 
 
 @pytest.fixture

@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 
 from tilewright import te
-from tilewright.tir.buffer import decl_buffer
 from tilewright.tir.difference import assert_structural_equal
 from tilewright.tir.expr import Call, IntImm, Var
 from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse
-from tilewright.tir.stmt import BufferStore, For
+from tilewright.tir.stmt import BufferStore, For, decl_buffer
 from tilewright.tir.verify import verify
 
 

@@ -5,10 +5,9 @@ import functools
 import pytest
 
 from tilewright.tir.analysis.access_regions import access_regions
-from tilewright.tir.buffer import decl_buffer
 from tilewright.tir.expr import BufferLoad, IntImm, Ramp, Var
 from tilewright.tir.parser import parse
-from tilewright.tir.stmt import Allocate, BufferStore
+from tilewright.tir.stmt import Allocate, BufferStore, decl_buffer
 from tilewright.tir.walk import blocks_of
 
 

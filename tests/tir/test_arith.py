@@ -19,18 +19,14 @@ from tilewright.tir import (
     Var,
     const,
     decl_buffer,
-    op,
     structural_equal,
 )
-from tilewright.tir.arith import (
-    Analyzer,
-    eval_interval,
-    linear_coefficients,
-    region_union,
-    simplify,
-)
-from tilewright.tir.equal import same
-from tilewright.tir.intrinsics.control_and_memory import if_then_else, likely
+from tilewright.tir.analysis.region_union import region_union
+from tilewright.tir.analysis.simplify import simplify
+from tilewright.tir.arith import Analyzer, eval_interval, linear_coefficients
+from tilewright.tir.expr import same
+from tilewright.tir.expr.intrinsics.control_and_memory import if_then_else, likely
+from tilewright.tir.expr.nodes import op
 from tilewright.tir.walk import substitute
 
 VI, J, K, L, N, M = [Var(x) for x in "ijklnm"]

@@ -11,7 +11,7 @@ from tilewright.tir import For, PrimFunc, parse
 from tilewright.tir.analysis.access import Access, accesses, accesses_below, opaque_buffers
 from tilewright.tir.analysis.accessed_boxes import accessed_boxes_below
 from tilewright.tir.analysis.constant_dependence import undetermined
-from tilewright.tir.reason import Reason
+from tilewright.tir.expr import Reason
 from tilewright.tir.walk import pre_order
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tilewright.tir import Buffer, Call, Cast, IntImm, Var
-from tilewright.tir.dtype import DType, max_value, min_value, promote, to_numpy
+from tilewright.tir.expr import DType, max_value, min_value, promote, to_numpy
 
 
 @pytest.mark.parametrize(

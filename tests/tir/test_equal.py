@@ -25,7 +25,7 @@ from tilewright.tir import (
     structural_hash,
     workload_key,
 )  # fmt: skip
-from tilewright.tir.equal import same, value_key
+from tilewright.tir.expr import same, value_key
 from tilewright.tir.program_key import canonical_text, program_key
 
 BASE = """

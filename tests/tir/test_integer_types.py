@@ -9,9 +9,23 @@ import pytest
 
 from tilewright.tir import Cast, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Select, Var, const, decl_buffer
 from tilewright.tir.arith import Analyzer
-from tilewright.tir.constants import cast
-from tilewright.tir.dtype import DType, max_value, min_value
-from tilewright.tir.expr import EQ, GE, GT, LE, LT, NE, Add, BinaryOp, CmpOp, Mul, Sub
+from tilewright.tir.expr import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    BinaryOp,
+    CmpOp,
+    DType,
+    Mul,
+    Sub,
+    cast,
+    max_value,
+    min_value,
+)
 from tilewright.tir.walk import pre_order
 
 TYPES = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]

@@ -37,15 +37,15 @@ from tilewright.tir import (
     Var,
     const,
     decl_buffer,
-    op,
 )
+from tilewright.tir.expr.base.rounding import bfloat16_from_bits, bfloat16_to_bits
+from tilewright.tir.expr.intrinsics import operation_named
+from tilewright.tir.expr.intrinsics.control_and_memory import if_then_else
+from tilewright.tir.expr.intrinsics.float_operations import erf, fma, isnan, pow_, round_
+from tilewright.tir.expr.intrinsics.integer_operations import clz, popcount, reinterpret
+from tilewright.tir.expr.nodes import op
 from tilewright.tir.interpret import interpret
 from tilewright.tir.interpret.interpret_expr import InterpretError
-from tilewright.tir.intrinsics import operation_named
-from tilewright.tir.intrinsics.control_and_memory import if_then_else
-from tilewright.tir.intrinsics.float_operations import erf, fma, isnan, pow_, round_
-from tilewright.tir.intrinsics.integer_operations import clz, popcount, reinterpret
-from tilewright.tir.rounding import bfloat16_from_bits, bfloat16_to_bits
 from tilewright.tir.stmt import seq
 
 TRUE = IntImm(1, "bool")

@@ -11,13 +11,14 @@ import tilewright
 from tilewright import te, tir
 from tilewright.codegen import compile
 from tilewright.te import ops
-from tilewright.tir import intrinsics, parse, verify
+from tilewright.tir import parse, verify
 from tilewright.tir import script as T
 from tilewright.tir.cost import count_flops
+from tilewright.tir.expr import intrinsics
+from tilewright.tir.expr.intrinsics import OPERATIONS, Operation, register_operation
+from tilewright.tir.expr.intrinsics.numpy_meaning import in_float64
+from tilewright.tir.expr.intrinsics.type_rules import floats
 from tilewright.tir.interpret import interpret
-from tilewright.tir.intrinsics import OPERATIONS, Operation, register_operation
-from tilewright.tir.intrinsics.numpy_meaning import in_float64
-from tilewright.tir.intrinsics.type_rules import floats
 
 ROOT = Path(tilewright.__file__).parent
 LIBRARY = [p for f in ("cli", "codegen", "driver", "schedule", "te", "tir", "tuner", "tuning_db") for p in (ROOT / f).rglob("*.py")]  # fmt: skip

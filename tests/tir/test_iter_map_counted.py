@@ -9,11 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.tir.arith import Analyzer, detect_iter_map, divide_subspace, iter_map_simplify
-from tilewright.tir.constants import const
-from tilewright.tir.expr import And, Expr, IntImm, Var
+from tilewright.tir.expr import And, Expr, IntImm, Range, Reason, Var, const
 from tilewright.tir.interpret.interpret_expr import ExprCompiler
-from tilewright.tir.ranges import Range
-from tilewright.tir.reason import Reason
 from tilewright.tir.walk import substitute, vars_in
 
 TRUE = IntImm(1, "bool")

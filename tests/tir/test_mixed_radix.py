@@ -10,10 +10,7 @@ import pytest
 from tilewright.tir.arith import Analyzer
 from tilewright.tir.arith.itermap import invert, with_digit_variables
 from tilewright.tir.arith.itermap.mixed_radix import radix_of, read_digit
-from tilewright.tir.constants import const
-from tilewright.tir.expr import Var
-from tilewright.tir.ranges import Range
-from tilewright.tir.reason import Reason
+from tilewright.tir.expr import Range, Reason, Var, const
 from tilewright.tir.walk import substitute
 
 

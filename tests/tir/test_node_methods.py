@@ -4,25 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tilewright.tir import (
-    Add,
-    Buffer,
-    Expr,
-    For,
-    IntImm,
-    Let,
-    PrimFunc,
-    Reduce,
-    SeqStmt,
-    Var,
-    expr,
-    parse,
-    ranges,
-    stmt,
-)
+from tilewright.tir import Add, Buffer, Expr, For, IntImm, Let, PrimFunc, Reduce, SeqStmt, Var, parse
 from tilewright.tir.expr import Select
-from tilewright.tir.function import IRModule
-from tilewright.tir.node import Mapper, Node, Part, holds, node, nodes
+from tilewright.tir.expr.base.node import Mapper, Node, Part, holds, node, nodes
+from tilewright.tir.expr.nodes import expr, ranges
+from tilewright.tir.stmt import IRModule, stmt
 from tilewright.tir.walk import free_vars, pre_order, replace_buffers, substitute
 
 _FUNC = """

@@ -2,7 +2,8 @@
 
 from tilewright import te
 from tilewright.tir import Add, Var, decl_buffer
-from tilewright.tir.arith import Analyzer, bind_sizes
+from tilewright.tir.analysis.simplify import bind_sizes
+from tilewright.tir.arith import Analyzer
 from tilewright.tir.walk import pre_order
 
 

@@ -49,7 +49,7 @@ from tilewright.tir import (
     verify,
     workload_key,
 )
-from tilewright.tir.function import root_block
+from tilewright.tir.stmt import root_block
 
 _X, _Y, _L = Var("x", "int32"), Var("y", "int32"), Var("l", "int64")
 _F, _B = Var("f", "float32"), Var("b", "bool")

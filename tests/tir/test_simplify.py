@@ -5,10 +5,12 @@ import random
 
 import pytest
 
-from tilewright.tir import And, Cast, Expr, FloatImm, IntImm, Not, Or, Select, Var, const, op
-from tilewright.tir.arith import Analyzer, eval_interval, linear_coefficients, simplify
+from tilewright.tir import And, Cast, Expr, FloatImm, IntImm, Not, Or, Select, Var, const
+from tilewright.tir.analysis.simplify import simplify
+from tilewright.tir.arith import Analyzer, eval_interval, linear_coefficients
+from tilewright.tir.expr.intrinsics.control_and_memory import if_then_else
+from tilewright.tir.expr.nodes import op
 from tilewright.tir.interpret.interpret_expr import ExprCompiler
-from tilewright.tir.intrinsics.control_and_memory import if_then_else
 
 VI, J, K, N = Var("i"), Var("j"), Var("k"), Var("n")
 DOMAINS = {VI: range(-5, 6), J: range(0, 8), K: range(-3, 13), N: range(1, 9)}

@@ -26,11 +26,10 @@ from tilewright.tir import (
     decl_buffer,
 )
 from tilewright.tir.arith import Analyzer
-from tilewright.tir.arithmetic import make_binary
-from tilewright.tir.dtype import DType
+from tilewright.tir.expr import DType, make_binary
+from tilewright.tir.expr.intrinsics.integer_operations import popcount
 from tilewright.tir.interpret.interpret_expr import ExprCompiler
 from tilewright.tir.interpret.interpret_memory import Memory
-from tilewright.tir.intrinsics.integer_operations import popcount
 from tilewright.tir.walk import pre_order
 
 VI, J = Var("i"), Var("j")

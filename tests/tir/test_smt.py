@@ -7,9 +7,7 @@ import pytest
 
 from tilewright.tir.arith import Analyzer
 from tilewright.tir.arith.smt import solving
-from tilewright.tir.expr import And, IntImm, Not, Or, Var
-from tilewright.tir.op import max_, min_
-from tilewright.tir.ranges import Range
+from tilewright.tir.expr import And, IntImm, Not, Or, Range, Var, max_, min_
 from tilewright.tir.walk import substitute
 
 pytest.importorskip("z3")

@@ -6,10 +6,8 @@ import random
 import pytest
 
 from tilewright.tir.arith import divide_subspace
-from tilewright.tir.expr import IntImm, Var
+from tilewright.tir.expr import IntImm, Range, Reason, Var
 from tilewright.tir.interpret.interpret_expr import ExprCompiler
-from tilewright.tir.ranges import Range
-from tilewright.tir.reason import Reason
 
 
 def loops(**extents):

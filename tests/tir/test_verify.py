@@ -32,10 +32,9 @@ from tilewright.tir import (
     parse,
     verify,
 )  # fmt: skip
-from tilewright.tir.expr import And, Not, Shuffle
-from tilewright.tir.function import root_block
-from tilewright.tir.printer_func import needs_root
-from tilewright.tir.ranges import CommReducer
+from tilewright.tir.expr import And, CommReducer, Not, Shuffle
+from tilewright.tir.printer.printer_func import needs_root
+from tilewright.tir.stmt import root_block
 
 A = decl_buffer((16,), "float32", "A")
 B = decl_buffer((4, 4), "int32", "B")

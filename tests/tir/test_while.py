@@ -16,7 +16,7 @@ from tilewright.tir import (
     verify,
     workload_key,
 )
-from tilewright.tir.arith import simplify
+from tilewright.tir.analysis.simplify import simplify
 from tilewright.tir.cost import count_flops
 from tilewright.tir.printer import script
 from tilewright.tir.walk import pre_order, substitute

@@ -7,11 +7,10 @@ from tilewright import te
 from tilewright.codegen.machine.target import Target
 from tilewright.schedule import ScheduleError, TensorIntrin, tensor_intrin
 from tilewright.schedule.primitive import REGISTRY, PrimitiveMethods, primitive
-from tilewright.tir import reducers
-from tilewright.tir.expr import Add
+from tilewright.tir.expr import Add, reducers
+from tilewright.tir.expr.reducers import register_reducer
 from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse
-from tilewright.tir.reducers import register_reducer
 from tilewright.tuner import Costs, Group, Part, ScheduleRule, tune
 from tilewright.tuner.measure import worker
 from tilewright.tuner.measure.inputs import compare, tolerance

@@ -13,25 +13,24 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
-from ..arith import conjuncts
-from ..buffer import Buffer, BufferRegion, MatchBufferRegion
-from ..constants import const
-from ..deep_recursion import with_room
-from ..expr import And, BufferLoad, Call, Expr, IntImm, Let, Not, Or, Var
-from ..intrinsics import Effect, effect_of
+from ..expr import And, BufferLoad, Call, Expr, IntImm, Let, Not, Or, Var, conjuncts, const, substitute
+from ..expr.base.deep_recursion import with_room
+from ..expr.intrinsics import Effect, effect_of
 from ..stmt import (
     Allocate,
     AttrStmt,
     Block,
     BlockRealize,
+    Buffer,
+    BufferRegion,
     BufferStore,
     For,
     IfThenElse,
     LetStmt,
+    MatchBufferRegion,
     Stmt,
     While,
 )
-from ..walk import substitute
 
 _LEAVES = frozenset((Var, IntImm))
 

@@ -15,9 +15,8 @@ from typing import Any
 
 from ..arith import Analyzer, Ends
 from ..arith.normal_form.linear import difference
-from ..buffer import Buffer, BufferRegion
-from ..constants import const
 from ..expr import (
+    INDEX_TYPES,
     Add,
     Broadcast,
     BufferLoad,
@@ -31,15 +30,16 @@ from ..expr import (
     Min,
     Mul,
     Ramp,
+    Range,
     Select,
     Sub,
     Var,
+    const,
+    max_,
+    min_,
 )
-from ..index_types import INDEX_TYPES
-from ..op import max_, min_
-from ..ranges import Range
-from ..stmt import BlockRealize, For, Stmt
-from ..walk import pre_order, uses_var
+from ..expr.traversal import pre_order, uses_var
+from ..stmt import BlockRealize, Buffer, BufferRegion, For, Stmt
 from .access import Access, Accesses, accesses_below
 
 Env = Mapping[Var, "Ends | None"]

@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Any
 
-from ..buffer import BufferRegion
-from ..expr import BufferLoad, Call, Expr, Var
-from ..function import PrimFunc
-from ..ranges import Range
-from ..reason import Reason
-from ..stmt import Stmt
-from ..walk import reads_memory, transform
+from ..expr import BufferLoad, Call, Expr, Range, Reason, Var, reads_memory, transform
+from ..stmt import BufferRegion, PrimFunc, Stmt
 from .access import Access, Accesses, Around, accesses_below
 
 

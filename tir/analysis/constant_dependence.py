@@ -11,10 +11,8 @@ from typing import Any
 
 from ..arith.itermap import digit_of
 from ..arith.normal_form.linear import Linear, collect, expression_key
-from ..expr import Expr, IntImm, Var
-from ..ranges import Range
+from ..expr import Expr, IntImm, Range, Var, uses_var
 from ..stmt import For
-from ..walk import uses_var
 from .access import Access
 
 Span = tuple[int, int]

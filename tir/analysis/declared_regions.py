@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..arith import region_union
-from ..buffer import BufferRegion
-from ..stmt import Block
+from ..stmt import Block, BufferRegion
 from .access import opaque_buffers
 from .access_regions import access_regions
+from .region_union import region_union
 
 
 def hidden_reads(block: Block) -> list[BufferRegion]:

@@ -15,18 +15,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..arith import Analyzer, bind_sizes, linear_coefficients
+from ..arith import Analyzer, linear_coefficients
 from ..arith.itermap import DigitSum, write_digits
-from ..buffer import Buffer
-from ..constants import const, is_const_int
-from ..equal import value_key
-from ..expr import Expr, IntImm, Var
-from ..ranges import Range
-from ..stmt import For
-from ..walk import substitute
+from ..expr import Expr, IntImm, Range, Var, const, is_const_int, substitute, value_key
+from ..stmt import Buffer, For
 from .access import Access
 from .constant_dependence import undetermined
 from .known_ranges import bind_loops
+from .simplify import bind_sizes
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,12 +18,9 @@ from dataclasses import dataclass
 from ..arith import Analyzer, Ends, eval_interval, lies_between, linear_coefficients
 from ..arith.inequality import as_bound
 from ..arith.itermap import value_count, with_digit_variables
-from ..constants import const, is_const_int
-from ..expr import BufferLoad, Expr, FloorDiv, FloorMod, IntImm, Var
-from ..op import max_, min_
-from ..ranges import Range
+from ..expr import BufferLoad, Expr, FloorDiv, FloorMod, IntImm, Range, Var, const, is_const_int, max_, min_
+from ..expr.traversal import pre_order, substitute, uses_var
 from ..stmt import For
-from ..walk import pre_order, substitute, uses_var
 from .access import Access
 from .known_ranges import bind_loops
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from ..buffer import Buffer
-from ..expr import BufferLoad, Expr, Var
-from ..ranges import IterVar
-from ..stmt import Block, BlockRealize, For, While
-from ..walk import loads_and_stores, pre_order, vars_in
+from ..expr import BufferLoad, Expr, IterVar, Var, pre_order, vars_in
+from ..stmt import Block, BlockRealize, Buffer, For, While, loads_and_stores
 from .access import Access, opaque_buffers
 from .accessed_boxes import all_accessed_boxes
 from .dependence import Conflict

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..arith import Analyzer, bind_sizes
-from ..constants import is_const_int
-from ..expr import Expr, Var
-from ..function import PrimFunc
-from ..ranges import IterVar, Range
-from ..stmt import Block, For, Stmt
-from ..walk import pre_order
+from ..arith import Analyzer
+from ..expr import Expr, IterVar, Range, Var, is_const_int, pre_order
+from ..stmt import Block, For, PrimFunc, Stmt
+from .simplify import bind_sizes
 from .tree import Tree, symbols_of
 
 

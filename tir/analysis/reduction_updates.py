@@ -7,12 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Any
 
-from ..buffer import Buffer
-from ..equal import structural_equal
-from ..expr import Expr, Var
-from ..reducers import REDUCERS, Reducer, Values
-from ..stmt import BufferStore, IfThenElse, LetStmt, SeqStmt, Stmt
-from ..walk import loads_and_stores, substitute
+from ..expr import Expr, Var, structural_equal, substitute
+from ..expr.reducers import REDUCERS, Reducer, Values
+from ..stmt import Buffer, BufferStore, IfThenElse, LetStmt, SeqStmt, Stmt, loads_and_stores
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,14 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
-from ..arith import Analyzer, conjuncts, eval_interval
+from ..arith import Analyzer, eval_interval
 from ..arith.itermap import invert
-from ..buffer import Buffer
-from ..expr import Add, Expr, FloorDiv, IntImm, Max, Min, Sub, Var
-from ..ranges import IterVar, Range
-from ..reason import Reason
-from ..stmt import BlockRealize, For, IfThenElse, While
-from ..walk import pre_order, substitute, uses_var
+from ..expr import Add, Expr, FloorDiv, IntImm, IterVar, Max, Min, Range, Reason, Sub, Var, conjuncts
+from ..expr.traversal import pre_order, substitute, uses_var
+from ..stmt import BlockRealize, Buffer, For, IfThenElse, While
 from .access import Access, accesses, opaque_buffers
 from .footprint import Box, exact_box
 from .known_ranges import analyzer_at, bind_loops

@@ -6,11 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..arith import Analyzer, Ends, eval_interval, linear_coefficients
 from ..arith.itermap import digit_of
-from ..constants import cast, is_const_int
-from ..expr import Expr, IntImm, Var
-from ..op import max_, min_
-from ..ranges import IterVar, Range
-from ..walk import uses_var
+from ..expr import Expr, IntImm, IterVar, Range, Var, cast, is_const_int, max_, min_, uses_var
 from .access import Access
 
 Required = list[tuple[Access, list["Ends | None"]]]

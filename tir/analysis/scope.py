@@ -15,12 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from ..buffer import Buffer, BufferRegion
-from ..expr import BufferLoad, Expr, IntImm, Var
-from ..ranges import IterVar
-from ..reason import Reason
-from ..stmt import Block, BlockRealize, BufferStore, Stmt, While
-from ..walk import loads_and_stores, pre_order
+from ..expr import BufferLoad, Expr, IntImm, IterVar, Reason, Var, pre_order
+from ..stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, Stmt, While, loads_and_stores
 from .tree import Tree, blocks_below
 
 

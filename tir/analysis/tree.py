@@ -10,10 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-from ..expr import Var
-from ..function import PrimFunc
-from ..stmt import Block, BlockRealize, BufferStore, Evaluate, For, SeqStmt, Stmt, is_no_op, seq
-from ..walk import pre_order
+from ..expr import Var, pre_order
+from ..stmt import Block, BlockRealize, BufferStore, Evaluate, For, PrimFunc, SeqStmt, Stmt, is_no_op, seq
 
 
 class Tree:

@@ -12,11 +12,8 @@ from collections.abc import Iterator, Mapping
 
 from ..arith import Ends
 from ..arith.normal_form.linear import difference
-from ..buffer import Buffer, BufferRegion
-from ..expr import Add, Expr, FloorDiv, IntImm, Mul, Sub, Var
-from ..ranges import IterVar
-from ..stmt import Block, BlockRealize
-from ..walk import pre_order
+from ..expr import Add, Expr, FloorDiv, IntImm, IterVar, Mul, Sub, Var, pre_order
+from ..stmt import Block, BlockRealize, Buffer, BufferRegion
 from .access import Access, accesses_below
 from .access_regions import ends_over, lanes_ends
 

@@ -1,13 +1,13 @@
 """This package simplifies index arithmetic and proves statements about it.
 
 :class:`Analyzer` simplifies and proves; it brings int32 and int64 expressions into a normal form (:mod:`.normal_form`)
-under known ranges and conditions, and has rules for everything else (:mod:`.rewrite_rules`). :func:`simplify` simplifies
-whole programs; :mod:`.affine` finds linear forms and symbolic intervals; :func:`lies_between` evaluates bounds at each
-point of a small grid, floating-point arithmetic included; :mod:`.itermap` analyzes index maps as numbers in a mixed
-radix, of which :func:`detect_iter_map` tells whether they are one to one.
+under known ranges and conditions, and has rules for everything else (:mod:`.rewrite_rules`). :mod:`.affine` finds
+linear forms and symbolic intervals; :func:`lies_between` evaluates bounds at each point of a small grid, floating-point
+arithmetic included; :mod:`.itermap` analyzes index maps as numbers in a mixed radix, of which :func:`detect_iter_map`
+tells whether they are one to one. Whole programs are simplified by :func:`tilewright.tir.analysis.simplify.simplify`.
 """
 
-from ..conditions import conjuncts
+from ..expr import conjuncts
 from .affine import Ends, constant_coefficients, eval_interval, linear_coefficients
 from .analyzer import Analyzer
 from .itermap import (
@@ -22,11 +22,8 @@ from .itermap import (
     iter_map_simplify,
 )
 from .pointwise import lies_between
-from .region_union import region_union
-from .simplify import bind_sizes, loop_values, simplify
 
 __all__ = [
-    "Analyzer", "Division", "Ends", "IterMap", "IterMark", "IterSplit", "IterSum", "Subspace", "bind_sizes", "conjuncts", "constant_coefficients",
-    "detect_iter_map", "divide_subspace", "eval_interval", "iter_map_simplify", "lies_between", "linear_coefficients", "loop_values",
-    "region_union", "simplify",
+    "Analyzer", "Division", "Ends", "IterMap", "IterMark", "IterSplit", "IterSum", "Subspace", "conjuncts", "constant_coefficients",
+    "detect_iter_map", "divide_subspace", "eval_interval", "iter_map_simplify", "lies_between", "linear_coefficients",
 ]  # fmt: skip

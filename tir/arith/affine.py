@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..constants import convert
-from ..dtype import DType
-from ..expr import Expr, ExprLike, IntImm, Var
-from ..index_types import INDEX_TYPES
-from ..ranges import Range
+from ..expr import INDEX_TYPES, DType, Expr, ExprLike, IntImm, Range, Var, convert
 from .analyzer import Analyzer
 from .normal_form.floor_division import floordiv, join_splits, minimum
 from .normal_form.polynomial import ONE, Poly, add, constant, mul, scale

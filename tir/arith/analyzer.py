@@ -6,15 +6,34 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..conditions import logical_not
-from ..constants import const, convert
-from ..deep_recursion import with_room
-from ..equal import same
-from ..expr import EQ, GE, GT, LE, LT, NE, And, BufferLoad, Call, CmpOp, Expr, ExprLike, IntImm, Let, Not, Or, Var
-from ..index_types import INDEX_TYPES
-from ..node import Node
-from ..ranges import Range
-from ..walk import pre_order, reads_memory, substitute
+from ..expr import (
+    EQ,
+    GE,
+    GT,
+    INDEX_TYPES,
+    LE,
+    LT,
+    NE,
+    And,
+    BufferLoad,
+    Call,
+    CmpOp,
+    Expr,
+    ExprLike,
+    IntImm,
+    Let,
+    Not,
+    Or,
+    Range,
+    Var,
+    const,
+    convert,
+    logical_not,
+    same,
+)
+from ..expr.base.deep_recursion import with_room
+from ..expr.base.node import Node
+from ..expr.traversal import pre_order, reads_memory, substitute
 from .compare import compare, holds
 from .normal_form.canonical import Canonical
 from .normal_form.floor_division import join_splits

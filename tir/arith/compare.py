@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from math import gcd
 
-from ..arithmetic import match_types
-from ..equal import same
-from ..expr import EQ, GE, GT, LE, LT, NE, CmpOp, Expr, IntImm
+from ..expr import EQ, GE, GT, LE, LT, NE, CmpOp, Expr, IntImm, match_types, same
 from .normal_form.canonical import Canonical
 from .normal_form.floor_division import join_splits
 from .normal_form.polynomial import ONE, Poly, add, const_of, constant, scale

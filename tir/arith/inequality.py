@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ..expr import GE, GT, LE, LT, Expr, IntImm
-from ..index_types import index_like
+from ..expr import GE, GT, LE, LT, Expr, IntImm, index_like
 
 
 def as_bound(condition: Expr) -> tuple[Expr, Expr, bool] | None:

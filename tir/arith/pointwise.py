@@ -14,9 +14,27 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..dtype import DType, max_value, min_value
-from ..expr import Add, Call, Cast, Div, Expr, FloatImm, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Select, Sub, Var
-from ..walk import pre_order
+from ..expr import (
+    Add,
+    Call,
+    Cast,
+    Div,
+    DType,
+    Expr,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mul,
+    Select,
+    Sub,
+    Var,
+    max_value,
+    min_value,
+)
+from ..expr.traversal import pre_order
 
 Numbers = NDArray[np.float64]
 Ends = tuple[Numbers, Numbers]

@@ -12,11 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from ..arithmetic import make_binary
-from ..conditions import negate
-from ..constants import const
-from ..dtype import DType
-from ..equal import same
 from ..expr import (
     EQ,
     GE,
@@ -33,6 +28,7 @@ from ..expr import (
     Cast,
     CmpOp,
     Div,
+    DType,
     Expr,
     FloatImm,
     FloorDiv,
@@ -50,8 +46,12 @@ from ..expr import (
     Sub,
     TruncDiv,
     TruncMod,
+    const,
+    make_binary,
+    negate,
+    same,
 )
-from ..intrinsics import OPERATIONS, Lanes
+from ..expr.intrinsics import OPERATIONS, Lanes
 
 Rule = Callable[[Any, Any], "Expr | None"]
 

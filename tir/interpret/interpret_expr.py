@@ -46,20 +46,12 @@ from ..expr import (
     TruncDiv,
     TruncMod,
     Var,
+    index_like,
 )
-from ..index_types import index_like
-from ..intrinsics import OPERATIONS
-from ..intrinsics.fixed_point import FIXED_POINT, fixed_point_steps
-from ..intrinsics.numpy_values import (
-    caster,
-    divider,
-    fmax,
-    fmin,
-    scalar_type,
-    value_dtype,
-    wrapper,
-)
-from ..rounding import round_bfloat16, round_float
+from ..expr.base.rounding import round_bfloat16, round_float
+from ..expr.intrinsics import OPERATIONS
+from ..expr.intrinsics.fixed_point import FIXED_POINT, fixed_point_steps
+from ..expr.intrinsics.numpy_values import caster, divider, fmax, fmin, scalar_type, value_dtype, wrapper
 from .interpret_llvm import llvm_evaluator
 
 _DEPTH = 40

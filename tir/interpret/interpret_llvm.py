@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from ..dtype import DType
-from ..intrinsics import operation_named
-from ..intrinsics.numpy_meaning import dot2_bf16, dot4_u8i8
-from ..rounding import bfloat16_from_bits
+from ..expr import DType
+from ..expr.base.rounding import bfloat16_from_bits
+from ..expr.intrinsics import operation_named
+from ..expr.intrinsics.numpy_meaning import dot2_bf16, dot4_u8i8
 
 _SAME = {
     "fma": "fma", "fmuladd": "fma", "sqrt": "sqrt", "fabs": "fabs", "floor": "floor", "ceil": "ceil",

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from ..buffer import Buffer, BufferRegion
-from ..dtype import to_numpy
-from ..expr import Expr, IntImm, Var
-from ..intrinsics.numpy_values import wrapper
-from ..rounding import bfloat16_from_bits, bfloat16_to_bits
+from ..expr import Expr, IntImm, Var, to_numpy
+from ..expr.base.rounding import bfloat16_from_bits, bfloat16_to_bits
+from ..expr.intrinsics.numpy_values import wrapper
+from ..stmt import Buffer, BufferRegion
 from .interpret_expr import ExprCompiler, InterpretError
 
 Box = tuple[tuple[int, int], ...]

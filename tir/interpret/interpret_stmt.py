@@ -12,13 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ..buffer import BufferRegion
-from ..constants import is_const_int
-from ..deep_recursion import in_room, nesting
-from ..dtype import max_value, min_value
-from ..expr import BufferLoad, Call, IntImm, Var
-from ..function import IRModule, PrimFunc
-from ..intrinsics.numpy_values import scalar_type
+from ..expr import BufferLoad, Call, IntImm, Var, is_const_int, max_value, min_value, pre_order
+from ..expr.base.deep_recursion import in_room, nesting
+from ..expr.intrinsics.numpy_values import scalar_type
 from ..reduction_init import start_in_front
 from ..stmt import (
     Allocate,
@@ -26,16 +22,19 @@ from ..stmt import (
     AttrStmt,
     Block,
     BlockRealize,
+    BufferRegion,
     BufferStore,
     Evaluate,
     For,
     IfThenElse,
+    IRModule,
     LetStmt,
+    PrimFunc,
     SeqStmt,
     Stmt,
     While,
+    loads_and_stores,
 )
-from ..walk import loads_and_stores, pre_order
 from .interpret_expr import InterpretError
 from .interpret_memory import Memory, View
 

@@ -17,9 +17,9 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..deep_recursion import in_room, with_room
-from ..function import IRModule, PrimFunc
-from ..garbage_collection import collection_paused
+from ..expr.base.deep_recursion import in_room, with_room
+from ..expr.base.garbage_collection import collection_paused
+from ..stmt import IRModule, PrimFunc
 from .assignment_parser import ASSIGNMENTS
 from .errors import ParseError, Source
 from .expression_parser import EXPRESSIONS, WORDS

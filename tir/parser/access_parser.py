@@ -7,11 +7,23 @@ from typing import Any
 
 from ..arith import Analyzer
 from ..arith.normal_form.linear import difference
-from ..buffer import Buffer, BufferRegion, decl_buffer
-from ..constants import const, is_const_int
-from ..dtype import INDEX, DType
-from ..expr import Broadcast, BufferLoad, Call, Expr, FloorDiv, FloorMod, IntImm, Ramp, Var
-from ..ranges import Range
+from ..expr import (
+    INDEX,
+    Broadcast,
+    BufferLoad,
+    Call,
+    DType,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Ramp,
+    Range,
+    Var,
+    const,
+    is_const_int,
+)
+from ..stmt import Buffer, BufferRegion, decl_buffer
 from ..vocabulary import TypeWord
 from .parser_base import Parser
 from .parser_values import BufferMethod

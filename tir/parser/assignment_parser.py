@@ -5,12 +5,8 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from ..buffer import Buffer
-from ..constants import convert
-from ..dtype import DType
-from ..expr import Expr, Var
-from ..ranges import IterVar
-from ..stmt import LetStmt, Stmt
+from ..expr import DType, Expr, IterVar, Var, convert
+from ..stmt import Buffer, LetStmt, Stmt
 from ..vocabulary import TypeWord, Word
 from .access_parser import BUFFER_ARGS, parse_buffer, parse_buffer_view
 from .block_parser import parse_alloc_buffer, parse_axis, parse_match_buffer, parse_remap

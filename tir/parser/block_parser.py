@@ -7,11 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ..analysis.access_regions import access_regions
-from ..buffer import Buffer, BufferRegion, MatchBufferRegion
-from ..constants import convert
-from ..expr import Expr, IntImm, Var
-from ..ranges import IterVar
-from ..stmt import Block, BlockRealize, Stmt
+from ..expr import Expr, IntImm, IterVar, Var, convert
+from ..stmt import Block, BlockRealize, Buffer, BufferRegion, MatchBufferRegion, Stmt
 from .access_parser import BUFFER_ARGS, parse_buffer, parse_domain, parse_region
 from .parser_base import Parse, Parser
 from .parser_values import Frame

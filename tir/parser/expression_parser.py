@@ -11,16 +11,12 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-from .. import expr as E
-from ..arithmetic import match_types
-from ..buffer import Buffer
-from ..constants import convert
-from ..dtype import INDEX
-from ..expr import Expr, IntImm, Var
-from ..intrinsics import Operation
-from ..intrinsics.control_and_memory import if_then_else
-from ..intrinsics.float_operations import pow_
-from ..ranges import CommReducer, IterVar, Range
+from ..expr import INDEX, CommReducer, Expr, IntImm, IterVar, Range, Var, convert, match_types
+from ..expr.intrinsics import Operation
+from ..expr.intrinsics.control_and_memory import if_then_else
+from ..expr.intrinsics.float_operations import pow_
+from ..expr.nodes import expr as E
+from ..stmt import Buffer
 from ..vocabulary import FUNCTIONS, TypeWord, Word
 from ..vocabulary.expression_words import TYPED, call_intrin
 from .access_parser import parse_buffer_call, parse_load, parse_span

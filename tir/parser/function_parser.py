@@ -5,11 +5,9 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from ..buffer import Buffer
 from ..expr import Expr, Var
-from ..function import IRModule, PrimFunc, root_block
-from ..printer_func import needs_root
-from ..stmt import BlockRealize
+from ..printer.printer_func import needs_root
+from ..stmt import BlockRealize, Buffer, IRModule, PrimFunc, root_block
 from ..vocabulary import BufferWord, TypeWord
 from .access_parser import BUFFER_ARGS, parse_buffer
 from .errors import ParseError

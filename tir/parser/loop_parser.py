@@ -5,11 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from ..constants import const
-from ..dtype import DType
-from ..equal import plain
-from ..expr import IntImm, Var
-from ..ranges import Range
+from ..expr import DType, IntImm, Range, Var, const, plain
 from ..stmt import For, Stmt, While
 from ..vocabulary import Word
 from .access_parser import parse_span

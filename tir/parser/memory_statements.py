@@ -5,10 +5,8 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from ..buffer import Buffer
-from ..constants import cast
-from ..expr import Broadcast, Cast, Expr, IntImm, Var
-from ..stmt import Allocate, BufferStore, Stmt
+from ..expr import Broadcast, Cast, Expr, IntImm, Var, cast
+from ..stmt import Allocate, Buffer, BufferStore, Stmt
 from .access_parser import BUFFER_ARGS, parse_buffer, parse_indices
 from .parser_base import Parser, Wrapper
 

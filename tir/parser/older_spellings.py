@@ -14,8 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..expr import Var
-from ..ranges import IterVar, Range
+from ..expr import IterVar, Range, Var
 from ..stmt import AttrStmt, BlockRealize, For, LetStmt, Stmt
 from .access_parser import parse_domain, parse_span
 from .parser_base import Parser

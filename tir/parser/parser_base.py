@@ -11,12 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..arith import Analyzer
-from ..buffer import Buffer
-from ..constants import convert
-from ..equal import plain
-from ..expr import BufferLoad, Expr, IntImm, StringImm, Var
-from ..ranges import IterVar, Range
-from ..stmt import Block, Evaluate, SeqStmt, Stmt
+from ..expr import BufferLoad, Expr, IntImm, IterVar, Range, StringImm, Var, convert, plain
+from ..stmt import Block, Buffer, Evaluate, SeqStmt, Stmt
 from ..vocabulary import TypeWord, Word, type_word
 from .errors import ParseError, Source
 from .parser_values import BUILTINS, BufferMethod, Frame, MetaVar, Namespace

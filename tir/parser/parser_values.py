@@ -8,12 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import vocabulary
-from ..buffer import Buffer, BufferRegion, MatchBufferRegion
-from ..expr import Expr, Var
-from ..intrinsics.float_operations import abs_
-from ..op import max_, min_
-from ..ranges import IterVar
-from ..stmt import Stmt
+from ..expr import Expr, IterVar, Var, max_, min_
+from ..expr.intrinsics.float_operations import abs_
+from ..stmt import Buffer, BufferRegion, MatchBufferRegion, Stmt
 
 _LIMIT = 1 << 128
 _MAX_ITEMS = 100_000

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import ast
 
-from ..buffer import Buffer
-from ..equal import plain
-from ..expr import Call, Expr, IntImm, Var
-from ..stmt import AssertStmt, AttrStmt, Evaluate, IfThenElse, LetStmt, Stmt
+from ..expr import Call, Expr, IntImm, Var, plain
+from ..stmt import AssertStmt, AttrStmt, Buffer, Evaluate, IfThenElse, LetStmt, Stmt
 from ..vocabulary import Word
 from .access_parser import consecutive_indices, parse_index_list
 from .block_parser import BLOCK_WORDS, parse_alloc_buffer, parse_block, parse_init

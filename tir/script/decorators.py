@@ -10,11 +10,11 @@ from collections.abc import Callable
 from types import FrameType, FunctionType
 from typing import Any
 
-from ..equal import plain
-from ..function import IRModule, PrimFunc
+from ..expr import plain
 from ..parser import parse_source
 from ..parser.errors import Source
 from ..parser.older_spellings import Macro
+from ..stmt import IRModule, PrimFunc
 
 MODULE_ATTRS = "__tir_module_attrs__"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..intrinsics import OPERATIONS
+from ..expr.intrinsics import OPERATIONS
 from .expression_words import FUNCTIONS
 from .statement_words import WORDS, Axis, BufferWord, Word
 from .type_words import TypeWord, type_word

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .. import expr as E
-from .. import op
-from ..arithmetic import match_types
-from ..constants import as_exprs, convert
-from ..constants import cast as converted
-from ..intrinsics import OPERATIONS, control_and_memory
-from ..intrinsics.float_operations import abs_, pow_
+from ..expr import as_exprs, convert, match_types
+from ..expr import cast as converted
+from ..expr.intrinsics import OPERATIONS, control_and_memory
+from ..expr.intrinsics.float_operations import abs_, pow_
+from ..expr.nodes import expr as E
+from ..expr.nodes import op
 
 
 def _raw(cls: type[E.BinaryOp]) -> Callable[[Any, Any], E.Expr]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from ..constants import cast, const, convert
-from ..dtype import INDEX, DType, max_value, min_value
-from ..expr import Cast, Expr, FloatImm, IntImm, Var
+from ..expr import INDEX, Cast, DType, Expr, FloatImm, IntImm, Var, cast, const, convert, max_value, min_value
 
 
 class TypeWord:

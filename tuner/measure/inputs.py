@@ -14,12 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ...tir.buffer import Buffer
-from ...tir.dtype import DType, to_numpy
-from ...tir.expr import BufferLoad, IntImm
-from ...tir.function import PrimFunc
-from ...tir.sizes import shape_text
-from ...tir.stmt import Block, BufferStore, For
+from ...tir.expr import BufferLoad, DType, IntImm, shape_text, to_numpy
+from ...tir.stmt import Block, Buffer, BufferStore, For, PrimFunc
 from ...tir.walk import pre_order, vars_in
 
 _GUARD = 64

@@ -16,7 +16,7 @@ from typing import Any
 
 from ...codegen.machine.cpu import available_cores
 from ...codegen.machine.target import Target
-from ...tir.function import PrimFunc
+from ...tir.stmt import PrimFunc
 from .inputs import require_constant_shapes
 from .process import WorkerDied, WorkerProcess, wait_any
 from .protocol import Message

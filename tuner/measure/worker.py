@@ -34,10 +34,10 @@ from ...codegen.compile import compile as compile_func
 from ...codegen.lower import PLAIN_PASSES, lower
 from ...codegen.machine.target import Target
 from ...schedule import Schedule, ScheduleError
-from ...tir.dtype import to_numpy
-from ...tir.function import PrimFunc
+from ...tir.expr import to_numpy
 from ...tir.interpret import InterpretError, interpret
 from ...tir.parser import parse
+from ...tir.stmt import PrimFunc
 from ..program import Program
 from .inputs import Arguments, compare, make_arguments, scales_of, tolerance
 from .protocol import Message, read_message, write_message

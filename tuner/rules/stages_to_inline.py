@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...tir.buffer import Buffer
 from ...tir.expr import BufferLoad, Call
 from ...tir.expr_length import Length, inlined_length
-from ...tir.stmt import BufferStore
+from ...tir.stmt import Buffer, BufferStore
 from ...tir.walk import pre_order
 from ..program import BlockInfo, Program
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from ...schedule import Schedule, ScheduleError, Trace, TraceError, retarget
-from ...tir.function import PrimFunc
 from ...tir.parser import ParseError, parse
 from ...tir.program_key import program_key
+from ...tir.stmt import PrimFunc
 from ...tuning_db import Database, TuningRecord
 from ..space.search_space import Space
 from .strategy import Candidate

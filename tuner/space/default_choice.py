@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from ...codegen.machine.target import Target
 from ...schedule import Schedule, ScheduleError
-from ...tir.deep_recursion import with_room
-from ...tir.function import PrimFunc
+from ...tir.expr.base.deep_recursion import with_room
+from ...tir.stmt import PrimFunc
 from ..rules import ScheduleRule
 from .row_table import RowTable
 from .search_space import Space, Variant

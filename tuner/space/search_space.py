@@ -11,7 +11,7 @@ import numpy as np
 
 from ...codegen.machine.target import Target
 from ...schedule import Schedule, ScheduleError
-from ...tir.function import PrimFunc
+from ...tir.stmt import PrimFunc
 from ..cost.machine_model import MachineModel
 from ..program import BlockInfo, Program
 from ..rules import Group, ScheduleRule, blocks_to_inline, default_rules, paddings_to_inline

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ....tir.constants import cast, const, convert
-from ....tir.expr import Expr
-from ....tir.ranges import IterVar, Range
-from ....tir.reducers import ARGMAX, ARGMIN
+from ....tir.expr import Expr, IterVar, Range, cast, const, convert
+from ....tir.expr.reducers import ARGMAX, ARGMIN
 from ...compute import compute
 from ...reduce import max_, min_, reduce_axis, reduction_by, sum_
 from ...reduce import prod as product

@@ -5,11 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ....tir.constants import cast, const, convert
-from ....tir.dtype import DType, promote
-from ....tir.expr import And, Expr, IntImm, Or
-from ....tir.intrinsics.float_operations import floor, fmod, pow_
-from ....tir.op import floordiv, floormod, max_, min_, select
+from ....tir.expr import (
+    And,
+    DType,
+    Expr,
+    IntImm,
+    Or,
+    cast,
+    const,
+    convert,
+    floordiv,
+    floormod,
+    max_,
+    min_,
+    promote,
+    select,
+)
+from ....tir.expr.intrinsics.float_operations import floor, fmod, pow_
 from ...compute import as_shape, compute
 from ...tensor import Tensor, set_broadcast_operator
 from .operator_arguments import BROADCAST, ELEMWISE, check_tensor, same, shape_text

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....tir.arith.normal_form.linear import difference
-from ....tir.constants import const, convert
-from ....tir.dtype import DType
-from ....tir.expr import Expr, IntImm
+from ....tir.expr import DType, Expr, IntImm, const, convert
 from ...tensor import Tensor
 
 ELEMWISE, BROADCAST, INJECTIVE, COMM_REDUCE = "elemwise", "broadcast", "injective", "comm_reduce"

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ....tir.constants import const, convert, is_const_int
-from ....tir.dtype import DType
-from ....tir.expr import Expr
-from ....tir.intrinsics.control_and_memory import if_then_else
-from ....tir.op import all_, max_, min_, select
+from ....tir.expr import DType, Expr, all_, const, convert, is_const_int, max_, min_, select
+from ....tir.expr.intrinsics.control_and_memory import if_then_else
 from ...compute import compute
 from ...tensor import Tensor
 from .operator_arguments import INJECTIVE, check_tensor, constant, shape_text

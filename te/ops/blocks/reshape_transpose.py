@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ....tir.constants import const
-from ....tir.expr import Expr, IntImm
+from ....tir.expr import Expr, IntImm, const
 from ...compute import as_shape, compute
 from ...tensor import Tensor
 from .operator_arguments import (

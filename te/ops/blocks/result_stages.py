@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....tir.constants import cast
+from ....tir.expr import cast
 from ...compute import compute
 from ...tensor import Tensor
 from .operator_arguments import BROADCAST, ELEMWISE, check_tensor, require_same

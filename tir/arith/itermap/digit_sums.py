@@ -7,10 +7,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from ...constants import const
-from ...expr import Expr, IntImm, Var
-from ...index_types import INDEX_TYPES
-from ...walk import pre_order
+from ...expr import INDEX_TYPES, Expr, IntImm, Var, const, pre_order
 from ..analyzer import Analyzer
 from ..normal_form.polynomial import poly_key
 from .mixed_radix import Digit, place_in, radix_of, read_digit

@@ -10,11 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...constants import const, is_const_int
-from ...equal import same
-from ...expr import LE, LT, Expr, IntImm, Var
-from ...ranges import Range
-from ...walk import pre_order, uses_var
+from ...expr import LE, LT, Expr, IntImm, Range, Var, const, is_const_int, pre_order, same, uses_var
 from ..affine import linear_coefficients
 from ..analyzer import Analyzer
 from ..inequality import as_bound

@@ -11,13 +11,25 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...arithmetic import make_binary
-from ...constants import const, is_const_int
-from ...equal import same
-from ...expr import LT, Add, BinaryOp, Expr, FloorDiv, FloorMod, IntImm, Mul, Sub, Var
-from ...ranges import Range
-from ...reason import Reason
-from ...walk import pre_order, substitute, uses_var
+from ...expr import (
+    LT,
+    Add,
+    BinaryOp,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Mul,
+    Range,
+    Reason,
+    Sub,
+    Var,
+    const,
+    is_const_int,
+    make_binary,
+    same,
+)
+from ...expr.traversal import pre_order, substitute, uses_var
 from ..affine import eval_interval
 from ..analyzer import Analyzer
 from .mixed_radix import Digit, divides, read_digit

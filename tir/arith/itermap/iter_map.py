@@ -16,10 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...constants import const
-from ...expr import Expr, IntImm, Var
-from ...ranges import Range
-from ...walk import pre_order
+from ...expr import Expr, IntImm, Range, Var, const, pre_order
 from ..analyzer import Analyzer
 from .iter_predicates import constraints_of, install
 from .iter_sums import DigitSums, NotAffine
@@ -40,7 +37,7 @@ def detect_iter_map(
     ``as_written`` does not simplify the bindings first, so that the digits show how they were made.
 
     >>> from tilewright.tir.expr import Var
-    >>> from tilewright.tir.ranges import Range
+    >>> from tilewright.tir.expr import Range
     >>> f = Var("f")
     >>> found = detect_iter_map([f // 8, f % 8], {f: Range.from_extent(128)})
     >>> found.bijective, [int(e) for e in found.extents]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from ...conditions import conjuncts
-from ...constants import const
-from ...expr import Expr, IntImm, Min
+from ...expr import Expr, IntImm, Min, conjuncts, const
 from ..inequality import as_difference
 from .iter_sums import Constraint, DigitSums, NotAffine, same_digit
 from .mixed_radix import IterMark, IterSplit, IterSum

@@ -9,10 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...constants import const, is_const_int
-from ...expr import Expr, Var
-from ...ranges import Range
-from ...sizes import product
+from ...expr import Expr, Range, Var, const, is_const_int, product
 from ..analyzer import Analyzer
 from .iter_map import detect_iter_map
 from .mixed_radix import IterMap, IterSplit, IterSum
@@ -29,7 +26,7 @@ def iter_map_simplify(
     :func:`detect_iter_map`.
 
     >>> from tilewright.tir.expr import Var
-    >>> from tilewright.tir.ranges import Range
+    >>> from tilewright.tir.expr import Range
     >>> i, j = Var("i"), Var("j")
     >>> [str(e) for e in iter_map_simplify([j + (i * 1 + 0) * 8], {i: Range.from_extent(4), j: Range.from_extent(8)})]
     ['i * 8 + j']

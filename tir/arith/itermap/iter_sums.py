@@ -8,11 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ...constants import const
-from ...equal import same
-from ...expr import Add, Cast, Expr, FloorDiv, FloorMod, IntImm, Mul, Sub, Var
-from ...ranges import Range
-from ...walk import uses_var
+from ...expr import Add, Cast, Expr, FloorDiv, FloorMod, IntImm, Mul, Range, Sub, Var, const, same, uses_var
 from ..analyzer import Analyzer
 from .mixed_radix import IterMark, IterSplit, IterSum, divides_evenly, times
 

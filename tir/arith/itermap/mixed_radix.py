@@ -10,9 +10,7 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ...constants import const, is_const_int
-from ...expr import Expr, FloorDiv, FloorMod, IntImm, Var
-from ...sizes import product
+from ...expr import Expr, FloorDiv, FloorMod, IntImm, Var, const, is_const_int, product
 from ..analyzer import Analyzer
 
 

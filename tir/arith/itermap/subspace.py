@@ -10,11 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...constants import cast, const, is_const_int
-from ...equal import same
-from ...expr import And, Expr, Var
-from ...ranges import Range
-from ...reason import Reason
+from ...expr import And, Expr, Range, Reason, Var, cast, const, is_const_int, same
 from ..analyzer import Analyzer
 from .iter_map import detect_iter_map
 from .mixed_radix import IterMap, IterMark, IterSplit, IterSum, divides_evenly, times
@@ -53,7 +49,7 @@ def divide_subspace(
     ``keep_unit`` keeps loops of one iteration in the results. ``analyzer`` has the ranges of variables that are not
     loops; those of the loops are bound here.
 
-    >>> from tilewright.tir.ranges import Range
+    >>> from tilewright.tir.expr import Range
     >>> from tilewright.tir.expr import Var
     >>> i, j = Var("i"), Var("j")
     >>> found = divide_subspace([i * 16 + j], {i: Range.from_extent(8), j: Range.from_extent(16)}, [j])

@@ -10,11 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from ...arithmetic import make_binary, match_types
-from ...conditions import logical_not
-from ...dtype import max_value
-from ...equal import same, value_key
 from ...expr import (
+    INDEX_TYPES,
     Add,
     BinaryOp,
     Call,
@@ -34,9 +31,14 @@ from ...expr import (
     TruncDiv,
     TruncMod,
     Var,
+    logical_not,
+    make_binary,
+    match_types,
+    max_value,
+    same,
+    value_key,
 )
-from ...index_types import INDEX_TYPES
-from ...walk import substitute, uses_var
+from ...expr.traversal import substitute, uses_var
 from .facts import Facts
 from .floor_division import floordiv, floormod, join_splits, minimum
 from .interval import Interval, interval_of

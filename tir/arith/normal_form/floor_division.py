@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from math import gcd
 
-from ...dtype import DType
+from ...expr import DType
 from .facts import Facts
 from .polynomial import ONE, Mono, Poly, add, const_of, constant, mul, scale
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...dtype import max_value, min_value
+from ...expr import max_value, min_value
 
 
 class Interval(NamedTuple):

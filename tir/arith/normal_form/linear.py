@@ -10,8 +10,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...equal import value_key
-from ...expr import Add, Expr, IntImm, Mul, Sub
+from ...expr import Add, Expr, IntImm, Mul, Sub, value_key
 
 
 def add_terms(p: Mapping[Any, int], q: Mapping[Any, int], k: int = 1) -> dict[Any, int]:

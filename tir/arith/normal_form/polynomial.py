@@ -12,10 +12,25 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from ...arithmetic import match_types
-from ...constants import cast
-from ...dtype import INDEX, INT64, DType, max_value
-from ...expr import Add, BinaryOp, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, Var
+from ...expr import (
+    INDEX,
+    INT64,
+    Add,
+    BinaryOp,
+    DType,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mul,
+    Sub,
+    Var,
+    cast,
+    match_types,
+    max_value,
+)
 from .interval import Interval
 from .linear import add_terms
 

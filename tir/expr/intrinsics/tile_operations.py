@@ -1,0 +1,124 @@
+"""This module has operations of matrix units on tiles of 16 rows of 64 bytes, like those of x86's AMX.
+
+==========================================  ===========================================================================
+``tile_load(dtype, address, stride)``       16 rows of 64 bytes from memory, ``stride`` elements from row to row
+``tile_store(address, stride, value)``      16 rows of 64 bytes to memory
+``tile_dot4(c, a, b)``                      ``c[i, j] + sum(a[i, 4k + q] * b[k, 4j + q])``, uint8 or int8 by int8 into int32
+``tile_dot2_bf16(c, a, b)``                 ``c[i, j] + sum(a[i, 2k + q] * b[k, 2j + q])``, bfloat16 into float32
+==========================================  ===========================================================================
+
+A tile is a vector of all its numbers, row by row: ``int32x256`` is 16 rows of 16, ``int8x1024`` 16 rows of 64. The
+right operand holds four (two) consecutive terms of the sum side by side for each column, like the dot products of
+vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..base.dtype import DType
+from ..base.rounding import bfloat16_from_bits, bfloat16_to_bits
+from ..nodes.expr import Call, Expr
+from .operation import Effect, Evaluator, Lanes, Operation, Spelling
+from .type_rules import one_of_each
+
+TILE_ROWS = 16
+"""The number of rows of a tile."""
+TILE_BYTES = 64
+"""The number of bytes in a row of a tile."""
+
+
+def is_tile(dtype: DType) -> bool:
+    """Return whether values of ``dtype`` are 16 rows of 64 bytes."""
+    return not dtype.is_bool and dtype.lanes > 1 and dtype.bits * dtype.lanes == 8 * TILE_ROWS * TILE_BYTES
+
+
+def _loaded(args: Sequence[Expr], dtype: str | None) -> str:
+    _check(args, DType(dtype or ""))
+    return dtype or ""
+
+
+def _stored(args: Sequence[Expr], dtype: str | None) -> str:
+    _check(args, args[2].dtype)
+    return "void"
+
+
+def _check(args: Sequence[Expr], dtype: DType) -> None:
+    """Raise TypeError unless a tile of type ``dtype`` is at the address and the stride that ``args`` begin with."""
+    where, step = args[0], args[1]
+    if not is_tile(dtype):
+        raise TypeError(f"{dtype} is not a tile of {TILE_ROWS} rows of {TILE_BYTES} bytes")
+    if not (isinstance(where, Call) and where.op == "tir.address_of"):
+        raise TypeError(f"takes T.address_of(an element), not {where}")
+    if not step.dtype.is_int or step.dtype.lanes > 1:
+        raise TypeError(f"the stride is {step.dtype}, not an integer")
+
+
+def _rows(there: np.ndarray, stride: int, lanes: int) -> np.ndarray:
+    """Return the offsets of a tile's elements in flat memory; IndexError when one is outside."""
+    places = np.arange(TILE_ROWS)[:, None] * stride + np.arange(lanes // TILE_ROWS)
+    if places.min() < 0 or places.max() >= there.size:
+        raise IndexError(f"a tile with rows {stride} apart reaches {places.max()} elements far; there are {there.size}")
+    return places.reshape(-1)
+
+
+def _load(dtype: DType, types: Sequence[DType]) -> Callable[..., Any]:
+    lanes, half = dtype.lanes, dtype.kind == "bfloat"
+
+    def run(there: np.ndarray, stride: int) -> Any:
+        values = there[_rows(there, stride, lanes)]
+        return bfloat16_from_bits(values) if half else values
+
+    return run
+
+
+def _store(dtype: DType, types: Sequence[DType]) -> Callable[..., Any]:
+    lanes, half = DType(types[2]).lanes, DType(types[2]).kind == "bfloat"
+
+    def run(there: np.ndarray, stride: int, value: Any) -> None:
+        there[_rows(there, stride, lanes)] = bfloat16_to_bits(value) if half else value
+
+    return run
+
+
+def _dot(width: int) -> Evaluator:
+    def run(c: Any, a: Any, b: Any) -> Any:
+        """Add integers in int64, wrapping at the end; add float products one after the other, rounding to float32."""
+        kind = np.int64 if c.dtype == np.int32 else np.float32
+        left = a.reshape(TILE_ROWS, -1, width).astype(kind)
+        right = b.reshape(-1, TILE_ROWS, width).astype(kind)
+        total = c.reshape(TILE_ROWS, -1).astype(kind)
+        for k in range(right.shape[0]):
+            for q in range(width):
+                total = total + left[:, k, q, None] * right[None, k, :, q]
+        return total.astype(c.dtype).reshape(-1)
+
+    return lambda dtype, types: run
+
+
+tile_load = Operation(
+    "tile_load", ("address", "stride"), "16 rows of 64 bytes from memory, row r from r * stride elements on",
+    _loaded, evaluate=_load, effect=Effect.READS, lanes=Lanes.NEVER, spelling=Spelling.TYPED,
+)  # fmt: skip
+tile_store = Operation(
+    "tile_store", ("address", "stride", "value"), "write a tile to memory in the layout that tile_load reads",
+    _stored, evaluate=_store, effect=Effect.WRITES, lanes=Lanes.IN_ORDER,
+)  # fmt: skip
+tile_dot4 = Operation(
+    "tile_dot4", ("c", "a", "b"),
+    "c[i, j] + sum(a[i, 4 * k + q] * b[k, 4 * j + q] for k in range(16) for q in range(4)), the instructions tdpbusd "
+    "and tdpbssd; the products are exact, the sum wraps",
+    one_of_each(("int32x256",), ("uint8x1024", "int8x1024"), ("int8x1024",)), evaluate=_dot(4), lanes=Lanes.NEVER,
+)  # fmt: skip
+tile_dot2_bf16 = Operation(
+    "tile_dot2_bf16", ("c", "a", "b"),
+    "c[i, j] + sum(a[i, 2 * k + q] * b[k, 2 * j + q] for k in range(16) for q in range(2)), the instruction tdpbf16ps; "
+    "the products are exact in float32, the sums are rounded to nearest even in an order that the machine chooses, and "
+    "subnormal numbers may count as zero",
+    one_of_each(("float32x256",), ("bfloat16x512",), ("bfloat16x512",)), evaluate=_dot(2), lanes=Lanes.NEVER,
+)  # fmt: skip
+TILE_DOTS = {tile_dot4.op: 4, tile_dot2_bf16.op: 2}
+"""By operation: how many numbers of a row are multiplied and added at once."""

@@ -1,0 +1,1 @@
+"""The classes of expressions, ranges and axes, and the functions that build expressions."""

@@ -1,0 +1,443 @@
+"""This module defines expressions: immutable trees with a data type.
+
+The semantics: ``//`` and ``%`` round towards minus infinity (:class:`FloorDiv`, :class:`FloorMod`); integer arithmetic
+on indices never overflows, and no index is divided by zero; arithmetic on data wraps, and there a quotient and a
+remainder by zero are 0 (:mod:`..base.dtype` tells indices from data); each operation on floats rounds to its type (compiled
+code may join a product and a sum of float32 or float64, which then round once); reading outside a buffer is an error;
+``Select`` evaluates both sides, ``Call("tir.if_then_else")`` only the chosen one. Operators build nodes and fold
+constants (:mod:`.arithmetic`); ``==`` builds an :class:`EQ`, whose truth value is identity, so that containers work.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any, ClassVar, Union
+
+from ..base.dtype import BOOL, INDEX, DType
+from ..base.node import Node, binds, counts, node, nodes, uses
+from ..base.operators import Operators
+
+if TYPE_CHECKING:
+    from ...stmt import Buffer
+
+ExprLike = Union["Expr", int, float, bool]
+
+
+class Expr(Operators, Node):
+    """The base class of all expressions; ``dtype`` is the type of the value."""
+
+    __slots__ = ()
+    dtype: DType
+    typed_by_left: ClassVar[bool] = False
+    """Whether the data type is that of the left operand."""
+
+    def __bool__(self) -> bool:
+        raise ValueError(
+            f"`{self}` is an expression, its truth is not known while the program is being built; "
+            "use te.if_then_else / te.all / te.any, or tir.Select, in place of Python's if / and / or / not"
+        )
+
+
+PrimExpr = Expr
+
+
+@node
+class Var(Expr):
+    """Represents a variable. Two variables are the same only if they are the same object, whatever their names."""
+
+    name: str
+    dtype: DType = INDEX
+
+    identity = "var"
+
+    if TYPE_CHECKING:  # a data type may be given as a text
+
+        def __init__(self, name: str, dtype: str = INDEX) -> None: ...
+
+    @property
+    def name_hint(self) -> str:
+        """Return ``name``; TVM calls it ``name_hint``."""
+        return self.name
+
+
+@node
+class IntImm(Expr):
+    """Represents an integer or bool constant."""
+
+    value: int
+    dtype: DType = INDEX
+
+    if TYPE_CHECKING:  # a data type may be given as a text
+
+        def __init__(self, value: int, dtype: str = INDEX) -> None: ...
+
+    def __bool__(self) -> bool:
+        return self.value != 0
+
+    def __int__(self) -> int:
+        return self.value
+
+    __index__ = __int__
+
+
+@node
+class FloatImm(Expr):
+    """Represents a floating-point constant; infinities and NaN are allowed."""
+
+    value: float
+    dtype: DType = DType("float32")
+
+    if TYPE_CHECKING:  # a data type may be given as a text
+
+        def __init__(self, value: float, dtype: str = "float32") -> None: ...
+
+    def __float__(self) -> float:
+        return self.value
+
+
+@node
+class StringImm(Expr):
+    """Represents a string constant, an argument of some calls and attributes."""
+
+    value: str
+    dtype: DType = DType("handle")
+
+    if TYPE_CHECKING:  # a data type may be given as a text
+
+        def __init__(self, value: str, dtype: str = "handle") -> None: ...
+
+
+@node
+class BinaryOp(Expr):
+    """The base class of operations on two operands of one data type, which is also the type of the result.
+
+    ``symbol`` is the operator of Python that builds it, "" where there is none. :meth:`compute` does not wrap integers,
+    and fails for a division by zero.
+    """
+
+    a: Expr
+    b: Expr
+
+    parts = nodes("a", "b")
+    typed_by_left = True
+    symbol = ""
+
+    @staticmethod
+    def compute(a: Any, b: Any, /) -> Any:
+        """Return the value for two Python numbers."""
+        raise NotImplementedError
+
+    @property
+    def dtype(self) -> DType:  # type: ignore[override]
+        first = self.a
+        while first.typed_by_left:  # in a long sum the left operands nest
+            first = first.a  # type: ignore[attr-defined]
+        return first.dtype
+
+
+class Add(BinaryOp):
+    """a + b"""
+
+    __slots__ = ()
+    symbol = "+"
+    compute = staticmethod(operator.add)
+
+
+class Sub(BinaryOp):
+    """a - b"""
+
+    __slots__ = ()
+    symbol = "-"
+    compute = staticmethod(operator.sub)
+
+
+class Mul(BinaryOp):
+    """a * b"""
+
+    __slots__ = ()
+    symbol = "*"
+    compute = staticmethod(operator.mul)
+
+
+class Div(BinaryOp):
+    """a / b for floats; for integers it rounds towards zero."""
+
+    __slots__ = ()
+    symbol = "/"
+    compute = staticmethod(operator.truediv)
+
+
+class TruncDiv(BinaryOp):
+    """Divides integers, rounding towards zero, as in C. Division by zero is that of :class:`FloorDiv`."""
+
+    __slots__ = ()
+    compute = staticmethod(lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1))
+
+
+class TruncMod(BinaryOp):
+    """Gives the remainder of :class:`TruncDiv`; it has the sign of ``a``, and it is 0 for ``b`` zero."""
+
+    __slots__ = ()
+    compute = staticmethod(lambda a, b: abs(a) % abs(b) * (1 if a >= 0 else -1))
+
+
+class FloorDiv(BinaryOp):
+    """Divides integers, rounding towards minus infinity.
+
+    As in NumPy it never fails: ``a // 0`` is 0, and the smallest number divided by -1 wraps to itself.
+    """
+
+    __slots__ = ()
+    symbol = "//"
+    compute = staticmethod(operator.floordiv)
+
+
+class FloorMod(BinaryOp):
+    """Gives the remainder of :class:`FloorDiv`; it has the sign of ``b``, and it is 0 for ``b`` zero."""
+
+    __slots__ = ()
+    symbol = "%"
+    compute = staticmethod(operator.mod)
+
+
+class Min(BinaryOp):
+    """Gives the smaller operand; for floats NaN in either operand gives NaN."""
+
+    __slots__ = ()
+    compute = staticmethod(min)
+
+
+class Max(BinaryOp):
+    """Gives the larger operand; for floats NaN in either operand gives NaN."""
+
+    __slots__ = ()
+    compute = staticmethod(max)
+
+
+class CmpOp(BinaryOp):
+    """The base class of comparisons. The result is bool, with the lanes of the operands."""
+
+    __slots__ = ()
+    typed_by_left = False
+
+    @property
+    def dtype(self) -> DType:  # type: ignore[override]
+        return BOOL.with_lanes(self.a.dtype.lanes)
+
+
+class EQ(CmpOp):
+    """a == b. Its Python truth value says whether both are one object (constants: equal), so that containers work."""
+
+    __slots__ = ()
+    symbol = "=="
+    compute = staticmethod(operator.eq)
+
+    def __bool__(self) -> bool:
+        return _identical(self.a, self.b)
+
+
+class NE(CmpOp):
+    """a != b. Its Python truth value says whether the operands are two different objects."""
+
+    __slots__ = ()
+    symbol = "!="
+    compute = staticmethod(operator.ne)
+
+    def __bool__(self) -> bool:
+        return not _identical(self.a, self.b)
+
+
+class LT(CmpOp):
+    """a < b"""
+
+    __slots__ = ()
+    symbol = "<"
+    compute = staticmethod(operator.lt)
+
+
+class LE(CmpOp):
+    """a <= b"""
+
+    __slots__ = ()
+    symbol = "<="
+    compute = staticmethod(operator.le)
+
+
+class GT(CmpOp):
+    """a > b"""
+
+    __slots__ = ()
+    symbol = ">"
+    compute = staticmethod(operator.gt)
+
+
+class GE(CmpOp):
+    """a >= b"""
+
+    __slots__ = ()
+    symbol = ">="
+    compute = staticmethod(operator.ge)
+
+
+class LogicalOp(BinaryOp):
+    """The base class of operations on two truth values."""
+
+    __slots__ = ()
+
+
+class And(LogicalOp):
+    """a and b; ``b`` is not evaluated when ``a`` is false."""
+
+    __slots__ = ()
+    symbol = "and"
+
+
+class Or(LogicalOp):
+    """a or b; ``b`` is not evaluated when ``a`` is true."""
+
+    __slots__ = ()
+    symbol = "or"
+
+
+@node
+class Not(Expr):
+    """not a"""
+
+    a: Expr
+
+    parts = nodes("a")
+
+    @property
+    def dtype(self) -> DType:  # type: ignore[override]
+        return self.a.dtype
+
+
+@node
+class Select(Expr):
+    """Gives ``true_value`` where ``condition`` holds, else ``false_value``; both are evaluated."""
+
+    condition: Expr
+    true_value: Expr
+    false_value: Expr
+
+    parts = nodes("condition", "true_value", "false_value")
+
+    @property
+    def dtype(self) -> DType:  # type: ignore[override]
+        return self.true_value.dtype
+
+
+@node
+class Cast(Expr):
+    """Converts the value to ``dtype``. To an integer it truncates; to a narrower float it rounds to nearest even."""
+
+    dtype: DType
+    value: Expr
+
+    if TYPE_CHECKING:  # a data type may be given as a text
+
+        def __init__(self, dtype: str, value: Expr) -> None: ...
+
+    parts = nodes("value")
+
+
+@node
+class Ramp(Expr):
+    """Represents the vector ``base, base + stride, …`` of ``lanes`` elements."""
+
+    base: Expr
+    stride: Expr
+    lanes: int
+
+    parts = nodes("base", "stride")
+
+    @property
+    def dtype(self) -> DType:  # type: ignore[override]
+        return self.base.dtype.with_lanes(self.lanes)
+
+
+@node
+class Broadcast(Expr):
+    """Represents a vector with one scalar in every lane."""
+
+    value: Expr
+    lanes: int
+
+    parts = nodes("value")
+
+    @property
+    def dtype(self) -> DType:  # type: ignore[override]
+        return self.value.dtype.with_lanes(self.lanes)
+
+
+@node
+class Shuffle(Expr):
+    """Picks lanes from the concatenation of ``vectors`` by constant ``indices``; one index gives a scalar."""
+
+    vectors: tuple[Expr, ...]
+    indices: tuple[int, ...]
+
+    parts = nodes("vectors")
+
+    @property
+    def dtype(self) -> DType:  # type: ignore[override]
+        return self.vectors[0].dtype.with_lanes(len(self.indices))
+
+
+@node
+class Call(Expr):
+    """Represents a named operation, e.g. ``tir.exp``; :mod:`tilewright.tir.expr.intrinsics` lists the names and their meaning."""
+
+    op: str
+    args: tuple[Expr, ...]
+    dtype: DType
+
+    if TYPE_CHECKING:  # a data type may be given as a text
+
+        def __init__(self, op: str, args: tuple[Expr, ...], dtype: str) -> None: ...
+
+    parts = nodes("args")
+
+
+@node
+class Let(Expr):
+    """Gives ``body``, in which ``var`` has the value ``value``; that is evaluated once."""
+
+    var: Var
+    value: Expr
+    body: Expr
+
+    parts = nodes("value") + binds("var") + nodes("body")
+
+    @property
+    def dtype(self) -> DType:  # type: ignore[override]
+        return self.body.dtype
+
+
+@node
+class BufferLoad(Expr):
+    """Reads an element of a buffer, or a vector of elements when an index is a vector.
+
+    Lane i of the result is read at lane i of each vector index; scalar indices hold for all lanes.
+
+    ``predicate``, a bool vector, marks the lanes to read; the others are zero and access no memory.
+    """
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    predicate: Expr | None = None
+
+    parts = uses("buffer") + counts("indices") + nodes("predicate")
+
+    @property
+    def dtype(self) -> DType:  # type: ignore[override]
+        lanes = max([i.dtype.lanes for i in self.indices], default=1)
+        if lanes == 1:
+            return self.buffer.dtype
+        return self.buffer.dtype.with_lanes(lanes * self.buffer.dtype.lanes)
+
+
+def _identical(a: Expr, b: Expr) -> bool:
+    if isinstance(a, (IntImm, FloatImm)) and isinstance(b, (IntImm, FloatImm)):
+        return a.value == b.value
+    return a is b

@@ -1,0 +1,34 @@
+"""This module recognizes index arithmetic, which never overflows and reads no memory.
+
+It may therefore be moved, and computed in more bits.
+"""
+
+from __future__ import annotations
+
+from ..base.dtype import max_value, min_value
+from .expr import Add, Cast, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, Var
+
+INDEX_TYPES = frozenset(("int32", "int64"))
+"""The data types of indices; integers of other types are data, which wraps around."""
+
+
+def index_like(e: Expr) -> bool:
+    """Return whether ``e`` consists of scalar variables and constants of index types and of operations on indices.
+
+    >>> i = Var("i")
+    >>> index_like(i * 3 + 1), index_like((i * 3).astype("int64")), index_like((i * 3).astype("int8"))
+    (True, True, False)
+    """
+    if e.dtype not in INDEX_TYPES:
+        return False
+    if isinstance(e, (IntImm, Var)):
+        return True
+    if isinstance(e, (Add, Sub, Mul, FloorDiv, FloorMod, Min, Max)):
+        return index_like(e.a) and index_like(e.b)
+    return isinstance(e, Cast) and widens(e) and index_like(e.value)
+
+
+def widens(e: Cast) -> bool:
+    """Return whether a conversion from integer to integer keeps every value."""
+    source, to = e.value.dtype, e.dtype
+    return source.is_int and min_value(to) <= min_value(source) and max_value(source) <= max_value(to)

@@ -1,0 +1,183 @@
+"""This module walks the IR: it iterates over nodes, or rewrites them.
+
+>>> from tilewright.tir.expr import Add, IntImm, Var, is_const_int
+>>> i = Var("i")
+>>> e = Add(i, IntImm(0))
+>>> transform(e, post=lambda n: n.a if isinstance(n, Add) and is_const_int(n.b, 0) else None) is i
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from .base.node import Mapper, Node
+from .nodes.expr import BufferLoad, Expr, FloatImm, IntImm, Var
+
+if TYPE_CHECKING:
+    from ..stmt import Buffer
+
+_LEAVES = frozenset((Var, IntImm, FloatImm))
+
+N = TypeVar("N", bound=Node)
+Rule = Callable[[Any], Any]
+
+
+def pre_order(node: Node, enter: Callable[[Node], bool] | None = None) -> Iterator[Node]:
+    """Yield all nodes, parents first; where ``enter(node)`` is false, the nodes below ``node`` are left out."""
+    stack: list[Node] = [node]
+    while stack:
+        top = stack.pop()
+        yield top
+        if type(top) in _LEAVES:
+            continue
+        if enter is None or enter(top):
+            stack.extend(top.children()[::-1])
+
+
+def distinct(node: Node) -> Iterator[Node]:
+    """Yield what :func:`pre_order` does, but an expression used in several places only once.
+
+    Leaves are yielded for each place.
+    """
+    seen: set[int] = set()
+    stack: list[Node] = [node]
+    while stack:
+        top = stack.pop()
+        if type(top) in _LEAVES:
+            yield top
+            continue
+        if isinstance(top, Expr):
+            if id(top) in seen:
+                continue
+            seen.add(id(top))
+        yield top
+        stack.extend(top.children()[::-1])
+
+
+def post_order(node: Node) -> Iterator[Node]:
+    """Yield all nodes, children first."""
+    stack = [(node, iter(node.children()))]
+    while stack:
+        top, below = stack[-1]
+        child = next(below, None)
+        if child is None:
+            stack.pop()
+            yield top
+        else:
+            stack.append((child, iter(child.children())))
+
+
+def transform(node: N, pre: Rule | None = None, post: Rule | None = None, *, shared: bool = False) -> Any:
+    """Rebuild ``node`` by rules. A rule returns a new node, or None to leave the node as it is.
+
+    ``pre`` is called before the children are rewritten; its result is not walked again.
+    ``post`` is called with the node whose children are rewritten. A walk that changes nothing returns the same object.
+    With ``shared`` an expression used in several places is rewritten once; the rules must depend on the node alone.
+    """
+    done: dict[int, Any] = {}
+
+    def walk(n: Any) -> Any:
+        if pre is not None:
+            new = pre(n)
+            if new is not None:
+                return new
+        n = n.map_children(below)
+        if post is not None:
+            new = post(n)
+            if new is not None:
+                return new
+        return n
+
+    def once(n: Any) -> Any:
+        if not isinstance(n, Expr) or type(n) in _LEAVES:
+            return walk(n)
+        known = done.get(id(n))
+        if known is None:
+            known = done[id(n)] = walk(n)
+        return known
+
+    below = once if shared else walk
+    return below(node)
+
+
+def transform_statements(node: N, post: Rule) -> Any:
+    """Rebuild ``node`` like :func:`transform`, by a rule that changes statements only; expressions are not walked."""
+    return transform(node, lambda n: n if isinstance(n, Expr) else None, post)
+
+
+def substitute(node: Any, mapping: Mapping[Var, Expr]) -> Any:
+    """Return ``node`` with variables replaced by expressions, wherever they are used. Works on BufferRegion as well.
+
+    Buffers' own shapes are left alone; see :func:`replace_buffers`.
+    """
+    if not mapping:
+        return node
+
+    def walk(n: Any) -> Any:
+        kind = type(n)
+        if kind is Var:
+            return mapping.get(n, n)
+        return n if kind in _LEAVES else n.map_children(walk)
+
+    return walk(node)
+
+
+def replace_buffers(node: N, mapping: Mapping[Buffer, Buffer]) -> Any:
+    """Return ``node`` with buffers replaced, in loads, stores, regions, allocations and match_buffers."""
+    if not mapping:
+        return node
+    data = {old.data: new.data for old, new in mapping.items()}
+
+    class Replacing(Mapper):
+        def visit(self, n: Any) -> Any:
+            return data.get(n, n) if type(n) is Var else n.map_parts(self)
+
+        def use(self, buffer: Any) -> Any:
+            return mapping.get(buffer, buffer)
+
+    return Replacing().visit(node)
+
+
+def replace_node(root: N, old: Node, new: Node) -> Any:
+    """Return ``root`` with the one node ``old`` (by identity) replaced by ``new``; statements only are searched."""
+
+    def pre(n: Any) -> Any:
+        if n is old:
+            return new
+        return n if isinstance(n, Expr) else None
+
+    return transform(root, pre)
+
+
+def vars_in(node: Node) -> set[Var]:
+    """Return every variable used in ``node`` (definitions alone do not count)."""
+    return {n for n in pre_order(node) if isinstance(n, Var)}
+
+
+def uses_var(node: Node, var: Var | Callable[[Var], bool]) -> bool:
+    """Return whether ``var``, or any variable that the function accepts, is used in ``node``."""
+    test = var if callable(var) else (lambda v: v is var)
+    if type(node) in _LEAVES:
+        return type(node) is Var and test(node)
+    for n in pre_order(node):
+        if type(n) is Var and test(n):
+            return True
+    return False
+
+
+def reads_memory(node: Node) -> bool:
+    """Return whether ``node`` loads from a buffer."""
+    if type(node) in _LEAVES:
+        return False
+    for n in pre_order(node):
+        if type(n) is BufferLoad:
+            return True
+    return False
+
+
+def free_vars(node: Node) -> set[Var]:
+    """Return the variables used but not bound inside ``node``."""
+    bound = {var for n in pre_order(node) for var in n.bound_vars()}
+    return vars_in(node) - bound

@@ -1,0 +1,16 @@
+"""This package defines what programs are made of besides expressions: buffers, statements, functions and modules."""
+
+# isort: skip_file
+from .buffer import Buffer, BufferRegion, MatchBufferRegion, decl_buffer
+from .function import IRModule, PrimFunc, root_block
+from .statement_walks import blocks_of, loads_and_stores
+from .stmt import (
+    FOR_KINDS, Allocate, AssertStmt, AttrStmt, Block, BlockRealize, BufferStore, Evaluate, For, IfThenElse,
+    LetStmt, SeqStmt, Stmt, While, is_no_op, seq,
+)  # fmt: skip
+
+__all__ = [
+    "FOR_KINDS", "Allocate", "AssertStmt", "AttrStmt", "Block", "BlockRealize", "Buffer", "BufferRegion", "BufferStore",
+    "Evaluate", "For", "IRModule", "IfThenElse", "LetStmt", "MatchBufferRegion", "PrimFunc", "SeqStmt", "Stmt", "While",
+    "blocks_of", "decl_buffer", "is_no_op", "loads_and_stores", "root_block", "seq",
+]  # fmt: skip
