@@ -110,6 +110,33 @@ def f(A: T.Buffer((5,), "float32"), B: T.Buffer((7,), "float32"), C: T.Buffer(({
         agrees(f, np.arange(5, dtype="float32"), np.arange(7, dtype="float32") + 10, np.zeros(n, "float32"))
 
 
+@pytest.mark.parametrize("sign", ["<", "<=", ">", ">=", "==", "!="])
+def test_lanes_far_apart_are_compared_with_a_limit(sign):
+    """The last lane is at 7 * 2**29, which takes more than 32 bits."""
+    func = parse(f"""
+@T.prim_func
+def f(n: T.int64, C: T.Buffer((8,), "int32")):
+    for i in T.vectorized(T.int64(8)):
+        C[i] = T.Select(i * T.int64(536870912) {sign} n, 1, 0)
+""")
+    for n in (-5, 2**29, 2**31, 7 * 2**29, 2**32 + 2**29):
+        agrees(func, n, np.full(8, 9, "int32"), targets=(NATIVE,))
+
+
+@pytest.mark.parametrize("divisor", ["i + 1", "i * n + 1", "i - n", "n * 2 - i", "(i + n) % 5 + 1"])
+def test_divisors_that_count_lanes(divisor):
+    """Quotients of data by numbers that rise or fall from lane to lane, with a constant or an unknown step."""
+    func = parse(f"""
+@T.prim_func
+def f(A: T.Buffer((8,), "int32"), n: T.int32, C: T.Buffer((8, 2), "int32")):
+    for i in T.vectorized(8):
+        C[i, 0] = A[i] // ({divisor})
+        C[i, 1] = A[i] % ({divisor})
+""")
+    for n in (9, 13):
+        agrees(func, np.arange(-20, 20, 5, dtype="int32"), n, np.zeros((8, 2), "int32"))
+
+
 @pytest.mark.parametrize("dtype", ["uint8", "uint32", "uint64"])
 @pytest.mark.parametrize("sign", ["<", "<=", ">", ">="])
 def test_unsigned_comparisons(dtype, sign, through_c):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import random
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-__all__ = ["Mutant", "draw", "mutants_of"]
+__all__ = ["Mutant", "draw", "found_again", "mutants_of"]
 
 _COMPARE: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -34,14 +36,24 @@ class Mutant:
     end: int
     old: str
     new: str
+    occurrence: int = 0
+    """How many such places stand before it in the function."""
 
-    def key(self) -> tuple[str, str, str, str]:
+    def key(self) -> tuple[str, str, str, str, int]:
         """What names the mutant while lines move."""
-        return self.file, self.function, self.old, self.new
+        return self.file, self.function, self.old, self.new, self.occurrence
 
     def planted(self, source: bytes) -> bytes:
         """The source with the bug."""
         return source[: self.start] + self.new.encode() + source[self.end :]
+
+    def probed(self, source: bytes, number: int) -> bytes:
+        """The source as it is, but the place tells ``probe.seen`` what stands there and what the bug would make of it."""
+        call = f'__import__("tilewright.tests.mutation.probe", fromlist=["seen"]).seen({number}, ('
+        between = f"), lambda: {self.new})"
+        return b"".join(
+            (source[: self.start], call.encode(), source[self.start : self.end], between.encode(), source[self.end :])
+        )
 
 
 def draw(
@@ -49,7 +61,7 @@ def draw(
     groups: Mapping[str, Sequence[str]],
     count: int,
     seed: int,
-    without: Container[tuple[str, str, str, str]],
+    without: Container[tuple[str, str, str, str, int]],
 ) -> list[Mutant]:
     """``count`` mutants, as many of each group, no two of one function; the same for a seed and a source.
 
@@ -71,20 +83,37 @@ def draw(
     return chosen
 
 
+def found_again(root: Path, records: Iterable[Mapping[str, Any]]) -> dict[int, Mutant]:
+    """Mutants that were written down (``Outcome.record``) in today's source, by number; KeyError names one that is gone."""
+    again = {}
+    for r in records:
+        key = r["file"], r["function"], r["old"], r["new"], r["occurrence"]
+        here = {m.key(): m for m in mutants_of(root, r["group"], r["file"])}
+        if key not in here:
+            raise KeyError(
+                f"nothing in {r['file']}, {r['function']} says {r['old']} now: draw another for {r['number']}"
+            )
+        again[r["number"]] = here[key]
+    return again
+
+
 def mutants_of(root: Path, group: str, file: str) -> list[Mutant]:
     """All mutants of one file, in the order of the source."""
     raw = (root / file).read_bytes()
     starts = [0]
     for line in raw.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
-    found = []
+    found: list[Mutant] = []
+    before: Counter[tuple[str, str, str]] = Counter()
     for function, node, new in _sites(ast.parse(raw)):
         assert node.end_lineno is not None and node.end_col_offset is not None
         start = starts[node.lineno - 1] + node.col_offset
         end = starts[node.end_lineno - 1] + node.end_col_offset
         old = " ".join(raw[start:end].decode().split())
         text = new if isinstance(new, str) else ast.unparse(new)
-        found.append(Mutant(group, file, function, node.lineno, start, end, old, f"({text})"))
+        place = function, old, text
+        found.append(Mutant(group, file, function, node.lineno, start, end, old, f"({text})", before[place]))
+        before[place] += 1
     return found
 
 

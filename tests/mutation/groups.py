@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["GROUPS", "SAME", "TESTS"]
+__all__ = ["GROUPS", "MORE", "SAME", "TESTS"]
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "simplifier": (
@@ -33,13 +33,54 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Files by group."""
 
+MORE: dict[str, tuple[str, ...]] = {
+    "arithmetic": (
+        "tir/arith/affine.py", "tir/arith/inequality.py", "tir/arith/pointwise.py", "tir/arith/simplify.py",
+        "tir/arith/itermap/digit_sums.py", "tir/arith/itermap/digit_variables.py", "tir/arith/itermap/iter_predicates.py",
+        "tir/arith/itermap/iter_simplify.py", "tir/arith/itermap/mixed_radix.py", "tir/arith/normal_form/interval.py",
+        "tir/arith/normal_form/linear.py",
+    ),
+    "primitives": (
+        "schedule/primitives/annotate_access.py", "schedule/primitives/blockize.py", "schedule/primitives/buffer_storage.py",
+        "schedule/primitives/cache_index.py", "schedule/primitives/cache_inplace.py", "schedule/primitives/cache_read_write.py",
+        "schedule/primitives/compute_at.py", "schedule/primitives/decompose_padding.py", "schedule/primitives/epilogue.py",
+        "schedule/primitives/loop_partition.py", "schedule/primitives/merge.py", "schedule/primitives/pad_einsum.py",
+        "schedule/primitives/read_write_at.py", "schedule/primitives/reindex_cache.py", "schedule/primitives/rolling_buffer.py",
+        "schedule/primitives/sampling.py", "schedule/primitives/shift_operand.py", "schedule/primitives/tensorize.py",
+        "schedule/primitives/transform_block_layout.py", "schedule/primitives/transform_layout.py",
+    ),
+    "passes": (
+        "codegen/lower/bound_checks.py", "codegen/lower/choose_unrolled.py", "codegen/lower/cut_idle_iterations.py",
+        "codegen/lower/form_fma.py", "codegen/lower/insert_prefetches.py", "codegen/lower/join_split_indices.py",
+        "codegen/lower/nontemporal_stores.py", "codegen/lower/pipeline.py", "codegen/lower/prefetched_lines.py",
+        "codegen/lower/register_partition.py", "codegen/lower/stride_alignment.py", "codegen/lower/tile_accesses.py",
+        "codegen/lower/transpose_network.py", "codegen/lower/widen_half_floats.py",
+    ),
+    "graph": (
+        "graph/entry.py", "graph/fuse.py", "graph/graph.py", "graph/graph_operators.py", "graph/kernels.py",
+        "graph/memory_plan.py", "graph/rewrite.py", "graph/text.py", "graph/verify_graph.py", "graph/builder.py",
+    ),
+    "ONNX": (
+        "frontends/onnx/control_flow.py", "frontends/onnx/importer.py", "frontends/onnx/known_values.py",
+        "frontends/onnx/pooling.py", "frontends/onnx/products.py", "frontends/onnx/quantized.py",
+        "frontends/onnx/recurrent.py", "frontends/onnx/reductions.py", "frontends/onnx/shapes.py",
+        "frontends/onnx/single_elements.py", "frontends/onnx/sums_of_products.py",
+    ),
+}  # fmt: skip
+"""Further files by group, which ``--more`` draws from."""
+
 TESTS: dict[str, tuple[str, ...]] = {
     "simplifier": ("tests/tir", "tests/te", "tests/conformance"),
     "legality": ("tests/schedule", "tests/conformance"),
     "lowering": ("tests/codegen",),
     "back ends": ("tests/codegen",),
+    "arithmetic": ("tests/tir", "tests/te", "tests/schedule", "tests/conformance"),
+    "primitives": ("tests/schedule", "tests/conformance"),
+    "passes": ("tests/codegen",),
+    "graph": ("tests/graph", "tests/frontends"),
+    "ONNX": ("tests/frontends",),
 }
 """Tests by group, in the order in which they run; the first failure ends the run."""
 
-SAME: dict[tuple[str, str, str, str], str] = {}
+SAME: dict[tuple[str, str, str, str, int], str] = {}
 """Mutants that are no bugs: ``Mutant.key()`` and why nothing computes otherwise."""

@@ -1,24 +1,31 @@
-"""Plants mutants in copies of the tree and runs the tests of their group on them."""
+"""Plants mutants in copies of the tree and runs tests on them."""
 
 from __future__ import annotations
 
-import os
 import queue
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from .draw import Mutant
-from .groups import TESTS
+from .plant import copy_tree, environment, planted
 
-__all__ = ["Outcome", "run_all"]
+__all__ = ["Outcome", "Task", "run_all"]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A mutant and the tests that it faces: lists of paths or names, one after the other, until something fails."""
+
+    number: int
+    mutant: Mutant
+    tests: Sequence[Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,71 +53,49 @@ class Outcome:
         return {"number": self.number, **asdict(self.mutant), "caught": self.caught, "by": self.by}
 
 
-def run_all(root: Path, mutants: Mapping[int, Mutant], jobs: int, limit: float) -> Iterator[Outcome]:
-    """The outcomes, as they come; each worker has a copy of the tree of its own."""
-    waiting: queue.SimpleQueue[tuple[int, Mutant]] = queue.SimpleQueue()
+def run_all(root: Path, tasks: Sequence[Task], jobs: int, limit: float) -> Iterator[Outcome]:
+    """The outcomes, as they come; each worker has a copy of the tree of its own. ``limit``: seconds for one list of tests."""
+    waiting: queue.SimpleQueue[Task] = queue.SimpleQueue()
     done: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
-    for item in mutants.items():
-        waiting.put(item)
+    for task in tasks:
+        waiting.put(task)
     with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
         workers = []
-        for number in range(min(jobs, len(mutants))):
+        for number in range(min(jobs, len(tasks))):
             home = Path(folder) / str(number)
-            _copy(root, home / "tilewright")
+            copy_tree(root, home / "tilewright")
             worker = threading.Thread(target=_work, args=(home, waiting, done, limit), daemon=True)
             workers.append(worker)
             worker.start()
-        for _ in mutants:
+        for _ in tasks:
             yield done.get()
         for worker in workers:
             worker.join()
 
 
-def _copy(root: Path, to: Path) -> None:
-    def ignored(folder: str, names: list[str]) -> set[str]:
-        return {n for n in names if n.startswith(".") or n in ("__pycache__", "build", "dist")}
-
-    shutil.copytree(root, to, ignore=ignored)
-
-
-def _work(
-    home: Path, waiting: queue.SimpleQueue[tuple[int, Mutant]], done: queue.SimpleQueue[Outcome], limit: float
-) -> None:
-    stamp = int(time.time())  # a new second for each change, so that compiled files are made anew
+def _work(home: Path, waiting: queue.SimpleQueue[Task], done: queue.SimpleQueue[Outcome], limit: float) -> None:
     while True:
         try:
-            number, mutant = waiting.get_nowait()
+            task = waiting.get_nowait()
         except queue.Empty:
             return
-        path = home / "tilewright" / mutant.file
-        source = path.read_bytes()
         start = time.monotonic()
-        stamp += 2
-        path.write_bytes(mutant.planted(source))
-        os.utime(path, (stamp, stamp))
-        by = _first_failure(home, mutant, limit)
-        stamp += 2
-        path.write_bytes(source)
-        os.utime(path, (stamp, stamp))
-        done.put(Outcome(number, mutant, by, time.monotonic() - start))
+        by = ""
+        with planted(home, task.mutant):
+            for tests in task.tests:
+                by = by or (_first_failure(home, tests, limit) if tests else "")
+        done.put(Outcome(task.number, task.mutant, by, time.monotonic() - start))
 
 
-def _first_failure(home: Path, mutant: Mutant, limit: float) -> str:
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    environment |= {
-        "PYTHONPATH": str(home),
-        "TILEWRIGHT_CACHE_DIR": str(home / "cache"),
-        "TILEWRIGHT_CACHE": "0",
-        "PYTHONHASHSEED": "0",
-    }
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *TESTS[mutant.group]]
+def _first_failure(home: Path, tests: Sequence[str], limit: float) -> str:
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
     try:
         ran = subprocess.run(
-            command, cwd=home / "tilewright", env=environment, capture_output=True, text=True, timeout=limit
+            command, cwd=home / "tilewright", env=environment(home), capture_output=True, text=True, timeout=limit
         )
     except subprocess.TimeoutExpired:
         return "time"
     if ran.returncode == 0:
         return ""
-    found = re.search(r"^(?:FAILED|ERROR) (\S+)", ran.stdout, re.MULTILINE)
+    found = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", ran.stdout, re.MULTILINE)
     return found[1] if found else f"exit {ran.returncode}"

@@ -522,3 +522,24 @@ def main(A: T.Buffer((3, 17)), B: T.Buffer((3, 17))):
     sch.compute_at(copy, sch.get_loops("B")[0])
     agree(func, sch.func)
     replays(sch, func)
+
+
+def test_a_sum_over_windows_that_overlap_stays():
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((16,)), S: T.Buffer((1,))):
+    B = T.alloc_buffer((16,))
+    for k, j in T.grid(3, 8):
+        with T.block("B"):
+            v = T.axis.spatial(16, k * 4 + j)
+            B[v] = A[v] * T.float32(2)
+    for r in range(16):
+        with T.block("S"):
+            vr = T.axis.reduce(16, r)
+            with T.init():
+                S[0] = T.float32(0)
+            S[0] = S[0] + B[vr]
+""")
+    sch = Schedule(func)
+    with pytest.raises(ScheduleError, match="exactly once per point"):
+        sch.reverse_compute_at("S", sch.get_loops("B")[0])

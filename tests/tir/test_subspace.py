@@ -161,3 +161,10 @@ def test_random_splits_and_fusions(seed):
         for d in found.divisions:
             assert not names(d.outer) & {v.name for v in inner}
             assert names(d.inner) <= {v.name for v in inner}
+
+
+def test_loops_from_a_symbolic_start():
+    i, j, m = Var("i"), Var("j"), Var("m")
+    ranges = {i: Range(m, IntImm(8)), j: Range(m, IntImm(16))}
+    (found,) = divide_subspace([i * 16 + j], ranges, [j]).divisions
+    assert [str(e) for e in (found.outer, found.inner, found.base)] == ["i - m", "j - m", "m * 17"]
