@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from tilewright.tir import Add, Buffer, Expr, For, IntImm, Let, PrimFunc, Reduce, SeqStmt, Var, parse
@@ -151,3 +154,20 @@ def test_nodes_are_frozen_and_count_their_arguments() -> None:
         Add(Var("x"))  # type: ignore[call-arg]
     assert IRModule({}).attrs == {}
     assert repr(ranges.Range(IntImm(0), IntImm(4))) == "Range(min=0, extent=4)"
+
+
+def test_methods_made_while_data_is_parsed_execute_nothing():
+    """The first use of a node's method makes it; an audit of what data may do sees no code run."""
+    program = f"""
+import sys
+from tilewright.tir import parse
+text = {_FUNC!r}
+events = []
+sys.addaudithook(lambda event, _: events.append(event) if watched and event == "exec" else None)
+watched = True
+parse(text).script()
+watched = False
+assert not events, events
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

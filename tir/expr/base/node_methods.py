@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING
 from operator import is_
+from types import CodeType, FunctionType
 from typing import Any
 
 from .dtype import DType
@@ -34,30 +35,31 @@ def fast_constructor(cls: Any) -> Any:
     """Return an ``__init__`` for a dataclass that fills the slots directly, which takes half the time of the usual
     one. A field of type ``DType`` may be given as a text."""
     names: dict[str, Any] = {"MISSING": MISSING, "DType": DType}
-    parameters, lines = [], []
+    parameters, lines, defaults = [], [], []
     for f in cls.__dataclass_fields__.values():
         value = f.name if f.type != "DType" else f"{f.name} if type({f.name}) is DType else DType({f.name})"
         names[f"set_{f.name}"] = getattr(cls, f.name).__set__
+        parameters.append(f.name)
         if f.default is not MISSING:
-            names[f"default_{f.name}"] = f.default
-            parameters.append(f"{f.name}=default_{f.name}")
+            defaults.append(f.default)
         elif f.default_factory is not MISSING:
             names[f"new_{f.name}"] = f.default_factory
-            parameters.append(f"{f.name}=MISSING")
+            defaults.append(MISSING)
             value = f"new_{f.name}() if {f.name} is MISSING else {f.name}"
-        else:
-            parameters.append(f.name)
         lines.append(f" set_{f.name}(self, {value})")
     if hasattr(cls, "__post_init__"):
         lines.append(" self.__post_init__()")
     source = f"def __init__(self, {', '.join(parameters)}):\n" + "\n".join(lines)
-    return _compiled("__init__", source, names)
+    return _compiled("__init__", source, names, tuple(defaults))
 
 
-def _compiled(name: str, source: str, names: dict[str, Any]) -> Any:
+def _compiled(name: str, source: str, names: dict[str, Any], defaults: tuple[Any, ...] = ()) -> Any:
+    """Return the function that ``source`` defines; no module is executed, also when a method is made while data is
+    parsed."""
     names.update(map_tuple=map_tuple, map_values=_map_values)
-    exec(source, names)
-    return names[name]
+    module = compile(source, f"<{name} made from a declaration>", "exec")
+    code = next(c for c in module.co_consts if isinstance(c, CodeType))
+    return FunctionType(code, names, name, defaults)
 
 
 _DECLARED: dict[type, list[tuple[str, str, str]]] = {}
