@@ -118,7 +118,16 @@ def _vector_reduce(em: LlvmScope, e: Call) -> str:
 
 
 def _halved(em: LlvmScope, how: str, text: str, dtype: DType) -> str:
+    """Returns the combined lanes of one vector.
+
+    Sums of integers are left to LLVM's intrinsic: where halves of halves are added, LLVM 22 takes the sum of bytes times
+    bytes, or of their differences, for one of as many bytes as the last half has, and leaves lanes out.
+    """
     lanes, scalar = dtype.lanes, dtype.element
+    if how == "add" and scalar.is_int and lanes > 1:
+        return em.fn.pure(
+            em.fn.intrinsic(f"llvm.vector.reduce.add.{suffix(dtype)}", llvm_type(scalar), [llvm_type(dtype)], [text])
+        )
     while lanes > 1:
         half, type_ = lanes // 2, llvm_type(scalar.with_lanes(lanes))
         if half == 1:

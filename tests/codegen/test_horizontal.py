@@ -106,3 +106,34 @@ def main(A: T.Buffer((4, 16)), B: T.Buffer((4,))):
     assert asm.count("\tvunpck") == 6 and asm.count("\tvextract") == 2 and asm.count("\tvaddps") == 6
     source = emit_c([lower(func, Target("llvm -mcpu=x86-64-v4 -num-cores=1"))])
     assert "for (int j = 0; j < 4; ++j)" in source
+
+
+BYTES = {
+    "differences": lambda a, b: te.max(a - b, b - a),
+    "absolute": lambda a, b: te.abs(a - b),
+    "threefold": lambda a, b: a * 3,
+    "products": lambda a, b: a * b,
+}
+
+
+@pytest.mark.parametrize("target", ["native", "llvm -mcpu=x86-64-v2", "llvm -mcpu=x86-64-v3"])
+@pytest.mark.parametrize("lanes", [8, 16, 32])
+@pytest.mark.parametrize("form", BYTES)
+def test_all_lanes_of_bytes_are_summed(form, lanes, target):
+    """``start`` is loop invariant, so that all passes of LLVM run."""
+    x, y = te.placeholder((7, lanes), "uint8", name="x"), te.placeholder((7, lanes), "uint8", name="y")
+    start, k = te.placeholder((1,), "int32", name="start"), te.reduce_axis((0, lanes), name="k")
+    term = lambda i: BYTES[form](x[i, k].astype("int32"), y[i, k].astype("int32"))  # noqa: E731
+    sums = te.compute((7,), lambda i: te.sum(term(i), axis=k), name="y")
+    func = te.create_prim_func([x, y, start, te.compute((7,), lambda i: sums[i] + start[0], name="z")])
+    sch = by_lanes(func, lanes)
+    vector, rest = sch.get_block("y_rf"), sch.get_block("y")
+    sch.compute_at(vector, sch.get_loops(rest)[0])
+    sch.set_scope(vector, 0, "local")
+    sch.vectorize(sch.get_loops(vector)[1])
+    r = np.random.default_rng(0)
+    a, b = r.integers(0, 256, (7, lanes), "uint8"), r.integers(0, 256, (7, lanes), "uint8")
+    want, got = np.zeros(7, "int32"), np.zeros(7, "int32")
+    interpret(func, a, b, np.array([5], "int32"), want)
+    compile(sch.func, target)(a, b, np.array([5], "int32"), got)
+    np.testing.assert_array_equal(got, want)
