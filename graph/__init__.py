@@ -17,18 +17,20 @@ made of tensor expressions (:mod:`.graph_operators`), :func:`parse` reads the te
 """
 
 from .builder import Builder
-from .fuse import fuse, unfused
+from .fuse import fuse
 from .graph import Graph, GraphError, Node, Value
 from .graph_operators import register_operator
-from .kernels import Division, Kernel
+from .kernels import Division, Kernel, unfused
 from .memory_plan import MemoryPlan, plan_memory
-from .passes import PASSES, GraphPass, prepare
+from .passes import PASSES, GraphPass, PassTimes, prepare, register_pass, register_rule
 from .reference import evaluate
 from .rewrite import specialize
+from .services import Services
 from .text import parse
 from .verify_graph import verify
 
 __all__ = [
-    "Builder", "Division", "Graph", "GraphError", "GraphPass", "Kernel", "MemoryPlan", "Node", "PASSES", "Value",
-    "evaluate", "fuse", "parse", "plan_memory", "prepare", "register_operator", "specialize", "unfused", "verify",
+    "Builder", "Division", "Graph", "GraphError", "GraphPass", "Kernel", "MemoryPlan", "Node", "PASSES", "PassTimes",
+    "Services", "Value", "evaluate", "fuse", "parse", "plan_memory", "prepare", "register_operator", "register_pass",
+    "register_rule", "specialize", "unfused", "verify",
 ]  # fmt: skip

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .graph import Graph, Node, Value
+from .graph import Graph, Node, Value, same_shape
 from .graph_operators import operator
-from .kernels import VIEWS, Division, divide
-from .text import same_shape
+from .kernels import Division, divide, is_view
 
 _LIGHT = ("elementwise", "broadcast")
 _MEMBERS = 24
@@ -24,7 +23,7 @@ def fuse(graph: Graph) -> Division:
     """Returns the division of the graph into kernels, with operators joined as the module describes."""
     groups = _Groups(graph)
     for node in graph.nodes:
-        if _is_view(node, graph):
+        if is_view(node, graph):
             continue
         groups.add(node)
         kind = operator(node.op).kind
@@ -33,16 +32,6 @@ def fuse(graph: Graph) -> Division:
         elif kind in ("rows", "reduction", "injective"):
             groups.join_light_operands(node)
     return divide(graph, groups.listed())
-
-
-def unfused(graph: Graph) -> Division:
-    """Returns the division in which each operator is a kernel of its own."""
-    return divide(graph, [[node] for node in graph.nodes if not _is_view(node, graph)])
-
-
-def _is_view(node: Node, graph: Graph) -> bool:
-    """Returns whether the node needs no kernel. A view that leaves the graph, or of what the caller owns, is copied."""
-    return node.op in VIEWS and node.output not in graph.outputs
 
 
 class _Groups:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..tir.analysis.simplify import simplify
-from ..tir.expr import Expr, IntImm, Var
+from ..tir.expr import Expr, IntImm, Var, same
 
 Dim = Any
 """An extent: an ``int``, or an expression of symbolic sizes (:func:`tilewright.te.var`)."""
@@ -31,6 +31,13 @@ def _dim(extent: Any) -> Dim:
     if isinstance(extent, IntImm):
         return int(extent.value)
     return extent if isinstance(extent, Expr) else int(extent)
+
+
+def same_shape(a: tuple[Dim, ...], b: tuple[Dim, ...]) -> bool:
+    """Returns whether two shapes are equal for sure."""
+    if len(a) != len(b):
+        return False
+    return all(x == y if isinstance(x, int) or isinstance(y, int) else same(x, y) for x, y in zip(a, b, strict=True))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

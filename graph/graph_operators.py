@@ -106,10 +106,10 @@ _register(
     "broadcast",
     "add subtract multiply divide floor_divide floor_mod maximum minimum power equal not_equal less less_equal greater "
     "greater_equal broadcast_to prelu where logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor "
-    "left_shift right_shift truncate_divide remainder",
+    "left_shift right_shift truncate_divide remainder swiglu",
 )
 _register("injective", "transpose reshape flatten squeeze expand_dims tile repeat flip strided_slice take one_hot pad "
-          "gather_elements gather_nd triangle scatter_elements")  # fmt: skip
+          "gather_elements gather_nd triangle scatter_elements rotary")  # fmt: skip
 _register("reduction", "sum prod max min mean argmax argmin cumsum cumprod")
 _register("rows", "softmax log_softmax layer_norm rms_norm group_norm batch_norm")
 _register(

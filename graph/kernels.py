@@ -115,3 +115,13 @@ def _name(nodes: Sequence[Node], taken: set[str]) -> str:
         out = f"{base}_{k}"
     taken.add(out)
     return out
+
+
+def unfused(graph: Graph) -> Division:
+    """Returns the division in which each operator is a kernel of its own."""
+    return divide(graph, [[node] for node in graph.nodes if not is_view(node, graph)])
+
+
+def is_view(node: Node, graph: Graph) -> bool:
+    """Returns whether the node needs no kernel. A view that leaves the graph, or of what the caller owns, is copied."""
+    return node.op in VIEWS and node.output not in graph.outputs

@@ -9,8 +9,8 @@ import numpy as np
 
 from ..tir.expr import Var, to_numpy
 from ..tir.interpret import interpret
-from .fuse import unfused
 from .graph import Graph, GraphError
+from .kernels import unfused
 from .rewrite import specialize
 from .verify_graph import verify
 

@@ -74,3 +74,34 @@ def specialize(graph: Graph, sizes: Mapping[Var, int]) -> Graph:
     ]
     inputs, outputs = tuple([of(v) for v in graph.inputs]), tuple([of(v) for v in graph.outputs])
     return Graph(graph.name, inputs, outputs, tuple(nodes), graph.constants)
+
+
+def with_output_names(graph: Graph, names: Sequence[str]) -> Graph:
+    """Returns the graph whose outputs have these names; other values that have them get others.
+
+    Names of inputs stay those of inputs, and a value that leaves twice has its first name.
+    """
+    new: dict[Value, Value] = {}
+    taken = {v.name for v in graph.values()} | set(names)
+    wanted: dict[str, Value] = {}
+    owned, given = {*graph.inputs, *graph.constants}, {v.name for v in graph.inputs}
+    for v, name in zip(graph.outputs, names, strict=True):
+        if v not in owned and v not in wanted.values() and name not in given:
+            wanted.setdefault(name, v)
+    for name, v in wanted.items():
+        if v.name != name:
+            new[v] = Value(name, v.dtype, v.shape)
+    if not new:
+        return graph
+    for v in graph.values():
+        if v.name in wanted and wanted[v.name] is not v:
+            if v in new or v in graph.inputs:
+                continue
+            number = next(n for n in range(len(taken) + 1) if f"{v.name}_{n}" not in taken)
+            taken.add(f"{v.name}_{number}")
+            new[v] = Value(f"{v.name}_{number}", v.dtype, v.shape)
+    nodes = [
+        Node(n.op, substituted(n, new).inputs, tuple([new.get(v, v) for v in n.outputs]), n.attrs) for n in graph.nodes
+    ]
+    constants = {new.get(v, v): data for v, data in graph.constants.items()}
+    return graph.replaced(nodes, outputs=tuple([new.get(v, v) for v in graph.outputs]), constants=constants)

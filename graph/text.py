@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from .. import te
-from ..tir.expr import Expr, Var, max_, min_, same, to_numpy
-from .graph import Dim, Graph, GraphError, Node, Value, dims, set_graph_renderer
+from ..tir.expr import Expr, Var, max_, min_, to_numpy
+from .graph import Dim, Graph, GraphError, Node, Value, dims, same_shape, set_graph_renderer
 from .graph_operators import infer
 
 _INLINE = 16
@@ -205,13 +205,6 @@ class _Parser:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "float":
             return float(str(ast.literal_eval(node.args[0])))
         return self.number(node)
-
-
-def same_shape(a: tuple[Dim, ...], b: tuple[Dim, ...]) -> bool:
-    """Returns whether two shapes are equal for sure."""
-    if len(a) != len(b):
-        return False
-    return all(x == y if isinstance(x, int) or isinstance(y, int) else same(x, y) for x, y in zip(a, b, strict=True))
 
 
 def _is_none(node: ast.expr) -> bool:

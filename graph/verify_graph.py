@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from ..tir.expr import Expr, to_numpy
+from ..tir.expr import Expr, Var, to_numpy
 from ..tir.walk import free_vars
-from .graph import Graph, GraphError, Value
+from .graph import Graph, GraphError, Node, Value, same_shape
 from .graph_operators import infer
-from .text import same_shape
 
 
-def verify(graph: Graph) -> None:
-    """Raise GraphError unless the graph is well-formed.
+def verify(graph: Graph, checked: set[Node] | None = None) -> None:
+    """Raise GraphError unless the graph is well-formed. Operators in ``checked`` have their types; the others are added.
 
     1. Inputs, constants and results are distinct values with distinct names, which are identifiers.
     2. An operator stands in the table, and reads values that inputs, constants or operators before it provide.
@@ -35,17 +34,11 @@ def verify(graph: Graph) -> None:
         for given in node.given:
             if given not in ready:
                 raise GraphError(f"{node.op} reads {given.name}, which nothing before it provides")
-        types = infer(node.op, node.inputs, node.attrs)
-        if len(types) != len(node.outputs):
-            raise GraphError(f"{node.op} has {len(types)} results, not {len(node.outputs)}")
-        for v, (dtype, shape) in zip(node.outputs, types, strict=True):
-            if v.dtype != dtype or not same_shape(v.shape, shape):
-                raise GraphError(f"{node.op} gives {Value(v.name, dtype, shape).type_text}, not {v.type_text}")
-            for d in shape:
-                unknown = [] if isinstance(d, int) else [s.name for s in free_vars(d) if s not in sizes]
-                if unknown:
-                    raise GraphError(f"the size {unknown[0]} of {v.name} is not that of an input")
+        if checked is None or node not in checked:
+            _types(node, sizes)
         ready.update(node.outputs)
+    if checked is not None:
+        checked.update(graph.nodes)
     for v in graph.outputs:
         if v not in ready:
             raise GraphError(f"the output {v.name} is not provided")
@@ -55,3 +48,16 @@ def _constants(graph: Graph) -> None:
     for v, data in graph.constants.items():
         if tuple(data.shape) != v.shape or data.dtype != to_numpy(v.dtype):
             raise GraphError(f"the data of {v} is {data.dtype}{list(data.shape)}")
+
+
+def _types(node: Node, sizes: set[Var]) -> None:
+    types = infer(node.op, node.inputs, node.attrs)
+    if len(types) != len(node.outputs):
+        raise GraphError(f"{node.op} has {len(types)} results, not {len(node.outputs)}")
+    for v, (dtype, shape) in zip(node.outputs, types, strict=True):
+        if v.dtype != dtype or not same_shape(v.shape, shape):
+            raise GraphError(f"{node.op} gives {Value(v.name, dtype, shape).type_text}, not {v.type_text}")
+        for d in shape:
+            unknown = [] if isinstance(d, int) else [s.name for s in free_vars(d) if s not in sizes]
+            if unknown:
+                raise GraphError(f"the size {unknown[0]} of {v.name} is not that of an input")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from ..graph import Graph, Node, Value
 from ..kernels import VIEWS
+from ..services import Services
 
 
-def distinct_outputs(graph: Graph) -> Graph:
+def distinct_outputs(graph: Graph, services: Services = Services()) -> Graph:
     """Copy outputs that are inputs, constants, or outputs already.
 
     Before::

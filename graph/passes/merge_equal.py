@@ -9,9 +9,10 @@ import numpy as np
 from ...tir.expr import Expr
 from ..graph import Graph, Node, Value
 from ..rewrite import substituted, with_replaced
+from ..services import Services
 
 
-def merge_equal(graph: Graph) -> Graph:
+def merge_equal(graph: Graph, services: Services = Services()) -> Graph:
     """Replace operators that equal an earlier one, and constants with the same data.
 
     Before::

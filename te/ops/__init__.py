@@ -125,6 +125,7 @@ from .pool import (
     max_pool3d,
 )
 from .resize import resize1d, resize2d, resize3d
+from .rotary import rotary, swiglu
 
 concat = concatenate
 div = divide
@@ -144,7 +145,7 @@ __all__ = [
     "logical_not", "logical_or", "logical_xor", "matmul", "max", "max_pool1d", "max_pool2d", "max_pool3d", "maximum",
     "mean", "min", "minimum", "mish", "mul", "multiply", "negative", "not_equal", "one_hot", "pad", "power", "prelu",
     "prod", "relu", "relu6", "remainder", "repeat", "reshape", "resize1d", "resize2d", "resize3d", "right_shift",
-    "rms_norm", "round", "rsqrt", "scatter_elements", "sigmoid", "sign", "silu", "sin", "sinh", "softmax", "softplus",
-    "split", "sqrt", "square", "squeeze", "stack", "strided_slice", "sub", "subtract", "sum", "take", "tan", "tanh",
+    "rms_norm", "rotary", "round", "rsqrt", "scatter_elements", "sigmoid", "sign", "silu", "sin", "sinh", "softmax", "softplus",
+    "split", "sqrt", "square", "squeeze", "stack", "strided_slice", "sub", "subtract", "sum", "swiglu", "take", "tan", "tanh",
     "tile", "transpose", "triangle", "trunc", "truncate_divide", "where",
 ]  # fmt: skip

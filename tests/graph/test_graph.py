@@ -16,7 +16,6 @@ from tilewright.graph import (
     fuse,
     parse,
     plan_memory,
-    prepare,
     register_operator,
     specialize,
     unfused,
@@ -255,14 +254,3 @@ def test_sizes_filled_in():
     assert build_graph(specialize(graph, {n: 4}))(x) == 66
     with pytest.raises(GraphError, match="the input x"):
         evaluate(graph, x[:, :2])
-
-
-def test_passes_are_shown_and_remove_what_is_equal_or_unread():
-    b = Builder()
-    x = b.input("x", (3,))
-    b.op("exp", x)
-    y = b.op("add", b.op("relu", x), b.op("relu", x))
-    shown = []
-    after = prepare(b.graph([b.op("add", y, b.constant(1.0))]), show=lambda name, graph: shown.append(name))
-    assert [n.op for n in after.nodes] == ["relu", "add", "add"]
-    assert shown[0] == "merge_equal"

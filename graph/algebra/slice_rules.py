@@ -1,0 +1,77 @@
+"""Rules of parts of arrays: slices, splits and concatenations."""
+
+from __future__ import annotations
+
+from ..graph import Node, Value
+from ..rules import Match, Rule, any_value, op, produced, rule
+
+_x = any_value("x")
+
+
+def _steps(node: Node) -> list[tuple[int, int, int]]:
+    """Returns start, step and count of a slice in each dimension."""
+    (x,) = node.given
+    strides = node.attrs.get("strides", 1)
+    steps = strides if isinstance(strides, (tuple, list)) else [strides] * x.ndim
+    out = []
+    for extent, begin, end, step in zip(x.shape, node.attrs["begin"], node.attrs["end"], steps, strict=True):
+        kept = range(*slice(begin, end, step).indices(extent))
+        out.append((kept.start, kept.step, len(kept)))
+    return out
+
+
+@rule(op("strided_slice", _x, bind="cut"))
+def slice_of_everything(m: Match) -> Value | None:
+    """A slice that leaves nothing out, in order, is its operand."""
+    if not m["x"].is_static:
+        return None
+    whole = [(0, n) for n in m["x"].shape]
+    kept = [(start, count) for start, step, count in _steps(m.node("cut")) if step == 1 or count == 1]
+    return m["x"] if kept == whole else None
+
+
+@rule(op("strided_slice", op("strided_slice", _x, bind="inner"), bind="outer"))
+def slice_of_slice(m: Match) -> Value | None:
+    """A slice of a slice is one slice, when both go upwards."""
+    if not m["x"].is_static:
+        return None
+    begin, end, strides = [], [], []
+    for (a, p, _), (b, q, n) in zip(_steps(m.node("inner")), _steps(m.node("outer")), strict=True):
+        if p < 1 or q < 1:
+            return None
+        begin.append(a + b * p)
+        strides.append(p * q)
+        end.append(begin[-1] + max(n - 1, 0) * p * q + min(n, 1))
+    return m.op("strided_slice", m["x"], begin=tuple(begin), end=tuple(end), strides=tuple(strides))
+
+
+@rule(produced("concatenate", "joined"))
+def joined_parts(m: Match) -> Value | None:
+    """A concatenation of one array, or of all parts of a split in order, is the array itself."""
+    node = m.node("joined")
+    if len(node.inputs) == 1:
+        return node.inputs[0]
+    first = node.inputs[0]
+    cut = None if first is None else m.producer(first)
+    if cut is None or cut.op != "split" or cut.outputs != node.inputs:
+        return None
+    same = (
+        cut.attrs.get("axis", 0) % first.ndim == node.attrs.get("axis", 0) % first.ndim if first is not None else False
+    )
+    return cut.inputs[0] if same else None
+
+
+@rule(produced("concatenate", "joined"))
+def joined_joined(m: Match) -> Value | None:
+    """A concatenation of concatenations along the same axis is one."""
+    node = m.node("joined")
+    axis = node.attrs.get("axis", 0) % m.out.ndim
+    flat: list[Value | None] = []
+    for v in node.inputs:
+        p = None if v is None else m.producer(v)
+        inside = p is not None and p.op == "concatenate" and p.attrs.get("axis", 0) % m.out.ndim == axis
+        flat += p.inputs if inside and p is not None and v is not None and m.readers(v) == 1 else [v]
+    return m.op("concatenate", *flat, axis=axis) if len(flat) > len(node.inputs) else None
+
+
+RULES: tuple[Rule, ...] = (slice_of_everything, slice_of_slice, joined_parts, joined_joined)

@@ -1,0 +1,89 @@
+"""This pass computes operators whose inputs are all constants."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...tir.dtype import DType, to_numpy
+from ..graph import Graph, Node, Value
+from ..kernels import unfused
+from ..reference import evaluate
+from ..rewrite import without_unread
+from ..services import Services
+
+_SMALL = 1 << 12
+"""Results of so many elements are computed by the interpreter, where nothing else can."""
+
+_GROWTH = 1 << 16
+"""A result may have so many bytes more than its inputs; larger ones are not worth their memory."""
+
+Array = np.ndarray[Any, Any]
+
+_MOVES: dict[str, Callable[..., Array]] = {
+    "reshape": lambda x, shape: x.reshape(shape),
+    "expand_dims": lambda x, axis: np.expand_dims(x, axis),
+    "squeeze": lambda x, axis=None: np.squeeze(x, axis),
+    "transpose": lambda x, axes=None: np.transpose(x, axes),
+    "concatenate": lambda *xs, axis=0: np.concatenate(xs, axis),
+    "broadcast_to": lambda x, shape: np.broadcast_to(x, shape),
+    "identity": lambda x: x,
+}
+"""NumPy's name for operators that only move elements: of weights, which may be large."""
+
+
+def fold_constants(graph: Graph, services: Services = Services()) -> Graph:
+    """Replace operators of constants by their results.
+
+    Before::
+
+        t = transpose(w)
+        y = matmul(x, t)
+
+    After::
+
+        t = constant()
+        y = matmul(x, t)
+
+    Results much larger than what they are made of stay operators, and so do large ones that only a compiled function
+    could compute when none is provided.
+    """
+    constants = dict(graph.constants)
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        results = _results(node, constants, services) if all(v in constants for v in node.given) else None
+        if results is None:
+            nodes.append(node)
+        else:
+            constants.update(zip(node.outputs, results, strict=True))
+    return graph if len(nodes) == len(graph.nodes) else without_unread(graph.replaced(nodes, constants=constants))
+
+
+def _results(node: Node, constants: dict[Value, Array], services: Services) -> list[Array] | None:
+    if not all(v.is_static for v in node.outputs):
+        return None
+    given = {v: constants[v] for v in node.given}
+    if sum(_bytes(v) for v in node.outputs) > sum(d.nbytes for d in given.values()) + _GROWTH:
+        return None
+    move = _MOVES.get(node.op)
+    if move is not None:
+        data = move(*[given[v] for v in node.given], **node.attrs)
+        return [np.array(data, to_numpy(node.output.dtype), order="C").reshape(node.output.shape)]
+    small = max(math.prod(v.shape) for v in (*given, *node.outputs)) <= _SMALL
+    if not small and services.run is None:
+        return None
+    alone = Graph("folded", (), node.outputs, (node,), given)
+    if small:
+        return list(evaluate(alone))
+    (kernel,) = unfused(alone).kernels
+    outputs = [np.zeros(v.shape, to_numpy(v.dtype)) for v in kernel.outputs]
+    assert services.run is not None
+    services.run(kernel.func, *[np.ascontiguousarray(given[v]) for v in kernel.inputs], *outputs)
+    return outputs
+
+
+def _bytes(v: Value) -> int:
+    return math.prod(v.shape) * DType(v.dtype).bytes

@@ -1,0 +1,97 @@
+"""The order of the passes, and the function that runs them: timed, verified after each, shown on request."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+from ..graph import Graph, Node
+from ..rewrite import with_output_names
+from ..services import Services
+from ..verify_graph import verify
+from .distinct_outputs import distinct_outputs
+from .fold_constants import fold_constants
+from .fold_scales import fold_scales
+from .merge_equal import merge_equal
+from .recognize import recognize
+from .simplify_operators import simplify_operators
+
+
+@dataclass(frozen=True)
+class GraphPass:
+    """A named pass. ``run`` takes the graph and the services that the caller of :func:`prepare` provides."""
+
+    name: str
+    run: Callable[[Graph, Services], Graph]
+
+
+PASSES: list[GraphPass] = [
+    GraphPass("merge_equal", merge_equal),
+    GraphPass("fold_constants", fold_constants),
+    GraphPass("simplify_operators", simplify_operators),
+    GraphPass("patterns", recognize),
+    GraphPass("fold_scales", fold_scales),
+    GraphPass("fold_constants", fold_constants),
+    GraphPass("simplify_operators", simplify_operators),
+    GraphPass("merge_equal", merge_equal),
+    GraphPass("distinct_outputs", distinct_outputs),
+]
+"""The passes in order. One that stands there twice has one name."""
+
+
+@dataclass
+class PassTimes:
+    """The seconds that each pass took, and how many operators there were before and after it, at its last turn."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    operators: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        counts = {name: f"{before} → {after}" for name, (before, after) in self.operators.items()}
+        return "\n".join([f"{name:24s} {1e3 * t:8.2f} ms {counts[name]}" for name, t in self.seconds.items()])
+
+
+def register_pass(name: str, run: Callable[[Graph, Services], Graph], *, before: str = "distinct_outputs") -> GraphPass:
+    """Add a pass in front of the last one named ``before``; ValueError when there is none.
+
+    >>> made = register_pass("nothing", lambda graph, services: graph)
+    >>> PASSES.remove(made)
+    """
+    places = [n for n, p in enumerate(PASSES) if p.name == before]
+    if not places:
+        raise ValueError(f"there is no pass {before!r}; there are {', '.join(dict.fromkeys(p.name for p in PASSES))}")
+    made = GraphPass(name, run)
+    PASSES.insert(places[-1], made)
+    return made
+
+
+def prepare(
+    graph: Graph,
+    passes: Sequence[GraphPass] | None = None,
+    *,
+    services: Services = Services(),
+    show: Collection[str] = (),
+    times: PassTimes | None = None,
+) -> Graph:
+    """Returns the graph after all ``passes`` (None: :data:`PASSES`), verified before the first one and after each.
+
+    ``show``: names of passes before and after which the graph is printed to stderr, when they change it (``"all"``: every
+    one). ``times`` collects seconds and counts. Outputs keep their names.
+    """
+    checked: set[Node] = set()
+    verify(graph, checked)
+    names = [v.name for v in graph.outputs]
+    for step in PASSES if passes is None else passes:
+        start = time.perf_counter()
+        after = step.run(graph, services)
+        if times is not None:
+            times.seconds[step.name] = times.seconds.get(step.name, 0.0) + time.perf_counter() - start
+            times.operators[step.name] = len(graph.nodes), len(after.nodes)
+        if after is not graph:
+            if step.name in show or "all" in show:
+                print(f"# before {step.name}\n{graph}\n# after {step.name}\n{after}", file=sys.stderr)
+            verify(after, checked)
+        graph = after
+    return with_output_names(graph, names)

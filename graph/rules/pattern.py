@@ -1,0 +1,214 @@
+"""This module describes parts of graphs: operators with operands that are anything, constants, or operators again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...tir.dtype import DType
+from ..graph import Node, Value
+from ..graph_operators import OPERATORS
+
+COMMUTATIVE = frozenset(
+    {"add", "multiply", "maximum", "minimum", "equal", "not_equal", "logical_and", "logical_or", "logical_xor"}
+)
+"""Operators whose two operands may be exchanged."""
+
+ASSOCIATIVE = COMMUTATIVE - {"equal", "not_equal"}
+"""Operators of which a pattern may have more than two operands: it fits any tree of them, in any order."""
+
+Bindings = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a pattern is matched against: the operator that computes each value, and the constants."""
+
+    producers: Mapping[Value, Node]
+    constants: Mapping[Value, np.ndarray[Any, Any]]
+
+
+class Pattern:
+    """A pattern fits a value, or does not. ``+ - * /`` of patterns are patterns of these operators."""
+
+    def match(self, value: Value, known: Known, bound: Bindings) -> Iterator[Bindings]:
+        """Yields each way to fit ``value``: ``bound`` and what this pattern binds besides."""
+        raise NotImplementedError
+
+    def __add__(self, other: Pattern) -> Pattern:
+        return op("add", self, other)
+
+    def __sub__(self, other: Pattern) -> Pattern:
+        return op("subtract", self, other)
+
+    def __mul__(self, other: Pattern) -> Pattern:
+        return op("multiply", self, other)
+
+    def __truediv__(self, other: Pattern) -> Pattern:
+        return op("divide", self, other)
+
+
+def _bind(bound: Bindings, name: str, found: Any) -> Iterator[Bindings]:
+    """Yields ``bound`` with ``name``; nothing when the name stands for something else already."""
+    if not name:
+        yield bound
+    elif name not in bound:
+        yield {**bound, name: found}
+    elif bound[name] is found:
+        yield bound
+
+
+@dataclass(frozen=True, eq=False)
+class _Anything(Pattern):
+    name: str
+
+    def match(self, value: Value, known: Known, bound: Bindings) -> Iterator[Bindings]:
+        yield from _bind(bound, self.name, value)
+
+
+@dataclass(frozen=True, eq=False)
+class _Constant(Pattern):
+    name: str
+    number: float | None = None
+
+    def match(self, value: Value, known: Known, bound: Bindings) -> Iterator[Bindings]:
+        data = known.constants.get(value)
+        if data is None or self.number is not None and not _is_everywhere(data, self.number, value.dtype):
+            return
+        yield from _bind(bound, self.name, value)
+
+
+def _is_everywhere(data: np.ndarray[Any, Any], number: float, dtype: str) -> bool:
+    """Returns whether all elements are ``number``, rounded to the data type."""
+    if not data.size or DType(dtype).kind == "bfloat" or data.dtype.kind not in "fiu":
+        return False
+    close = 4 * float(np.finfo(data.dtype).eps) if data.dtype.kind == "f" else 0.0
+    return bool(np.all(np.abs(data - number) <= close * abs(number)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Apply(Pattern):
+    ops: tuple[str, ...]
+    args: tuple[Pattern | None, ...] | None
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    name: str = ""
+
+    def match(self, value: Value, known: Known, bound: Bindings) -> Iterator[Bindings]:
+        node = known.producers.get(value)
+        if node is None or node.op not in self.ops or len(node.outputs) != 1 or not self._attributes_fit(node):
+            return
+        for named in _bind(bound, self.name, node):
+            if self.args is None:
+                yield named
+            elif node.op in ASSOCIATIVE:
+                yield from _spread(node, self.args, known, named)
+            else:
+                for given in _orders(node):
+                    yield from _in_order(given, self.args, known, named)
+
+    def _attributes_fit(self, node: Node) -> bool:
+        defaults = OPERATORS[node.op].defaults
+        return all(node.attrs.get(key, defaults.get(key)) == value for key, value in self.attrs.items())
+
+
+def _orders(node: Node) -> list[tuple[Value | None, ...]]:
+    return [node.inputs, node.inputs[::-1]] if node.op in COMMUTATIVE else [node.inputs]
+
+
+def _in_order(
+    given: Sequence[Value | None], args: Sequence[Pattern | None], known: Known, bound: Bindings
+) -> Iterator[Bindings]:
+    """Yields the ways in which each operand fits its pattern; an operand that is left out fits None, as does a missing one."""
+    if not args:
+        if not any(v is not None for v in given):
+            yield bound
+        return
+    first, wanted = given[0] if given else None, args[0]
+    if first is None or wanted is None:
+        if first is None and wanted is None:
+            yield from _in_order(given[1:], args[1:], known, bound)
+        return
+    for more in wanted.match(first, known, bound):
+        yield from _in_order(given[1:], args[1:], known, more)
+
+
+def _spread(node: Node, args: Sequence[Pattern | None], known: Known, bound: Bindings) -> Iterator[Bindings]:
+    """Yields the ways to divide the patterns among both operands; an operand with several of them has the same operator."""
+    wanted = [a for a in args if a is not None]
+    left, right = node.inputs
+    assert left is not None and right is not None
+    for chosen in range(1, 2 ** len(wanted) - 1):
+        first = [a for n, a in enumerate(wanted) if chosen >> n & 1]
+        second = [a for n, a in enumerate(wanted) if not chosen >> n & 1]
+        for more in _side(left, first, node.op, known, bound):
+            yield from _side(right, second, node.op, known, more)
+
+
+def _side(value: Value, wanted: Sequence[Pattern], op: str, known: Known, bound: Bindings) -> Iterator[Bindings]:
+    if len(wanted) == 1:
+        yield from wanted[0].match(value, known, bound)
+        return
+    node = known.producers.get(value)
+    if node is not None and node.op == op:
+        yield from _spread(node, wanted, known, bound)
+
+
+@dataclass(frozen=True, eq=False)
+class _Either(Pattern):
+    options: tuple[Pattern, ...]
+
+    def match(self, value: Value, known: Known, bound: Bindings) -> Iterator[Bindings]:
+        for option in self.options:
+            yield from option.match(value, known, bound)
+
+
+def any_value(name: str = "") -> Pattern:
+    """Fits every value; the same name fits the same value only."""
+    return _Anything(name)
+
+
+def constant(name: str = "") -> Pattern:
+    """Fits a constant."""
+    return _Constant(name)
+
+
+def number(value: float, name: str = "") -> Pattern:
+    """Fits a constant of any shape whose elements are all ``value``, to the precision of its data type."""
+    return _Constant(name, value)
+
+
+def op(ops: str, *args: Pattern | None, bind: str = "", **attrs: Any) -> Pattern:
+    """Fits an operator of one of the names in ``ops`` whose operands fit ``args`` and which has the attributes.
+
+    Operands of commutative operators may stand in any order; of ``add``, ``multiply``, ``maximum`` … a pattern may have
+    three operands and more, and fits any tree of them. None fits an operand that is left out. ``bind`` names the node.
+    """
+    return _Apply(tuple(ops.split()), args, attrs, bind)
+
+
+def produced(ops: str, bind: str) -> Pattern:
+    """Fits an operator of one of the names in ``ops``, whatever its operands; ``bind`` names the node."""
+    return _Apply(tuple(ops.split()), None, {}, bind)
+
+
+def either(*options: Pattern) -> Pattern:
+    """Fits what one of the patterns fits."""
+    return _Either(options)
+
+
+def optional(ops: str, inner: Pattern, bind: str = "") -> Pattern:
+    """Fits ``inner``, or one of the operators applied to it."""
+    return _Either((_Apply(tuple(ops.split()), (inner,), {}, bind), inner))
+
+
+def roots(pattern: Pattern) -> frozenset[str] | None:
+    """Returns the operators whose results may fit the pattern; None when it may be any."""
+    if isinstance(pattern, _Apply):
+        return frozenset(pattern.ops)
+    if isinstance(pattern, _Either):
+        found = [roots(option) for option in pattern.options]
+        return None if None in found else frozenset().union(*[f for f in found if f is not None])
+    return None

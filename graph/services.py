@@ -1,0 +1,22 @@
+"""This module says what passes and fusion may ask of the layers above: to run a function, and to predict its time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..tir.function import PrimFunc
+
+
+@dataclass(frozen=True)
+class Services:
+    """What the caller of the passes provides; each may be missing.
+
+    ``run(func, *arrays)`` computes a function, outputs in place; without it only small constants are folded.
+    ``seconds(func)`` predicts the time of a function when it is scheduled as well as possible; without it choices follow
+    from counts of operations and bytes.
+    """
+
+    run: Callable[..., Any] | None = None
+    seconds: Callable[[PrimFunc], float] | None = None

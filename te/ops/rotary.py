@@ -1,0 +1,57 @@
+"""Rotary position embedding, and the gated unit of language models."""
+
+from __future__ import annotations
+
+from ...tir.expr import Expr
+from ...tir.intrinsics.control_and_memory import if_then_else
+from ...tir.intrinsics.float_operations import sigmoid
+from ..compute import compute
+from ..tensor import Tensor
+from .blocks.broadcast import broadcast_shape, element
+from .blocks.operator_arguments import BROADCAST, INJECTIVE, check_tensor, constant, require_same
+from .elementwise import in_float32
+
+
+def rotary(x: Tensor, cos: Tensor, sin: Tensor, name: str = "T_rotary") -> Tensor:
+    """x · cos + (-upper half of x, lower half of x) · sin along the last dimension (Su et al., 2021).
+
+    cos and sin broadcast to the shape of ``x``: (…, S, D), D even, one angle for each position and pair of elements.
+    """
+    op = "rotary"
+    for t, what in ((x, "the data"), (cos, "cos"), (sin, "sin")):
+        check_tensor(op, t, None, what)
+    size = constant(op, "the number of features", x.shape[-1])
+    if size % 2:
+        raise ValueError(f"{op}: {size} features; their number has to be even")
+    for t in (cos, sin):
+        common = broadcast_shape(op, t.shape, x.shape)
+        if len(common) != x.ndim:
+            raise ValueError(f"{op}: cos and sin have more dimensions than the data")
+        for a, b in zip(common, x.shape, strict=True):
+            require_same(op, "the shape of an angle", a, b, t, x)
+    half = size // 2
+
+    def f(*i: Expr) -> Expr:
+        d = i[-1]
+        turned = if_then_else(d < half, -x(*i[:-1], d + half), x(*i[:-1], d - half))
+        return x(*i) * element(cos, i, x.shape) + turned * element(sin, i, x.shape)
+
+    out: Tensor = compute(x.shape, f, name=name, tag=INJECTIVE)
+    return out
+
+
+def swiglu(gate: Tensor, up: Tensor, name: str = "T_swiglu") -> Tensor:
+    """silu(gate) · up, element by element (Shazeer, 2020); both have one shape and data type."""
+    op = "swiglu"
+    check_tensor(op, gate)
+    check_tensor(op, up, gate.ndim)
+    for a, b in zip(gate.shape, up.shape, strict=True):
+        require_same(op, "a dimension", a, b, gate, up)
+    if gate.dtype != up.dtype:
+        raise TypeError(f"{op}: the data types {gate.dtype} and {up.dtype} differ")
+
+    def f(*i: Expr) -> Expr:
+        return in_float32(gate(*i), lambda v: v * sigmoid(v)) * up(*i)
+
+    out: Tensor = compute(gate.shape, f, name=name, tag=BROADCAST)
+    return out

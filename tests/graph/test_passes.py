@@ -1,0 +1,370 @@
+"""Passes over graphs: what each makes of small graphs, all of them on random graphs, and a planted bug that is caught."""
+
+import math
+
+import numpy as np
+import pytest
+
+from tilewright.graph import (
+    PASSES,
+    Builder,
+    GraphError,
+    GraphPass,
+    PassTimes,
+    evaluate,
+    parse,
+    prepare,
+    register_pass,
+    register_rule,
+)
+from tilewright.graph.patterns import RULES
+from tilewright.graph.rules import Rule, any_value, number, op, rewritten, rule
+
+from .random_graphs import random_graph
+
+SMALL = {"rtol": 1e-4, "atol": 1e-4}
+
+
+def check(graph, after, *inputs):
+    with np.errstate(all="ignore"):
+        for got, want in zip(evaluate(after, *inputs), evaluate(graph, *inputs), strict=True):
+            np.testing.assert_allclose(got, want, **SMALL)
+
+
+def filled(graph, seed=0):
+    rng = np.random.default_rng(seed)
+    return [rng.standard_normal(v.shape).astype(np.float32) for v in graph.inputs]
+
+
+def ops_after(lines, inputs="x: float32[2, 3, 4]", data=None):
+    """Returns the operators that are left of a graph of these lines, and checks its results."""
+    body = "\n    ".join(lines)
+    graph = parse(f"def f({inputs}):\n    {body}", data)
+    after = prepare(graph)
+    check(graph, after, *filled(graph))
+    return [n.op for n in after.nodes]
+
+
+@pytest.mark.parametrize(
+    ("lines", "want"),
+    [
+        (["c: float32[()] = constant(0.0)", "y = add(c, x)", "z = relu(y)", "return z"], ["relu"]),
+        (["c: float32[1, 1] = constant(((1.0,),))", "y = multiply(x, c)", "z = relu(y)", "return z"], ["relu"]),
+        (["y = identity(x)", "z = negative(y)", "w = negative(z)", "v = relu(w)", "return v"], ["relu"]),
+        (["c: float32[()] = constant(0.0)", "y = maximum(x, c)", "z = relu(y)", "return z"], ["relu"]),
+        (
+            ["a: float32[()] = constant(0.0)", "b: float32[()] = constant(6.0)", "y = maximum(x, a)",
+             "z = minimum(y, b)", "return z"],
+            ["clip"],
+        ),
+        (
+            ["a: float32[()] = constant(2.0)", "b: float32[()] = constant(3.0)", "y = multiply(x, a)",
+             "z = multiply(b, y)", "return z"],
+            ["multiply"],
+        ),
+        (["y = cast(x, dtype='float64')", "z = cast(y, dtype='float32')", "w = relu(z)", "return w"], ["relu"]),
+        (["y = reshape(x, shape=(6, 4))", "z = flatten(y)", "w = expand_dims(z, axis=0)", "return w"], ["reshape"]),
+        (["y = reshape(x, shape=(6, 4))", "z = reshape(y, shape=(2, 3, 4))", "w = relu(z)", "return w"], ["relu"]),
+        (
+            ["y = transpose(x, axes=(1, 2, 0))", "z = transpose(y, axes=(2, 0, 1))", "w = relu(z)", "return w"],
+            ["relu"],
+        ),
+        (["y = expand_dims(x, axis=0)", "z = transpose(y, axes=(1, 2, 3, 0))", "return z"], ["reshape"]),
+        (
+            ["y = transpose(x, axes=(0, 2, 1))", "z = matmul(x, y)", "w = transpose(z, axes=(0, 2, 1))",
+             "v = matmul(w, x)", "return v"],
+            ["matmul", "matmul"],
+        ),
+        (
+            ["y = strided_slice(x, begin=(0, 1, 0), end=(2, 3, 4), strides=1)",
+             "z = strided_slice(y, begin=(1, 0, 0), end=(2, 2, 4), strides=(1, 1, 2))", "return z"],
+            ["strided_slice"],
+        ),
+        (["y = strided_slice(x, begin=(0, 0, 0), end=(9, 9, 9))", "z = relu(y)", "return z"], ["relu"]),
+        (["y, z = split(x, sections=(1,), axis=1)", "w = concatenate(y, z, axis=1)", "v = relu(w)", "return v"], ["relu"]),
+        (["y = broadcast_to(x, shape=(5, 2, 3, 4))", "z = broadcast_to(x, shape=(2, 3, 4))", "w = add(z, y)",
+          "return w"], ["broadcast_to", "add"]),
+        (["a = exp(x)", "b = exp(x)", "unread = tanh(x)", "y = add(a, b)", "return y"], ["exp", "add"]),
+        (["y = relu(x)", "return x, y, y"], ["relu", "identity", "identity"]),
+    ],
+)  # fmt: skip
+def test_what_algebra_leaves(lines, want):
+    assert ops_after(lines) == want
+
+
+def test_constants_are_computed_and_outputs_keep_their_names():
+    data = {"w": np.arange(6, dtype=np.float32).reshape(2, 3)}
+    graph = parse(
+        """
+def f(x: float32[4, 3]):
+    w: float32[2, 3] = constant()
+    t = transpose(w)
+    e = exp(t)
+    y = matmul(x, e)
+    out = identity(y)
+    return out
+""",
+        data,
+    )
+    after = prepare(graph)
+    assert [n.op for n in after.nodes] == ["matmul"]
+    assert after.outputs[0].name == "out"
+    check(graph, after, *filled(graph))
+
+
+def weights(seed, **shapes):
+    rng = np.random.default_rng(seed)
+    return {
+        n: (rng.random(s) + 0.5 if n == "v" else rng.standard_normal(s)).astype(np.float32) for n, s in shapes.items()
+    }
+
+
+CHANNELS = "    g: float32[6] = constant()\n    b: float32[6] = constant()\n    m: float32[6] = constant()\n    v: float32[6] = constant()\n"
+
+
+@pytest.mark.parametrize(
+    ("shape", "weight", "product"),
+    [
+        ("2, 4, 5, 5", (6, 4, 3, 3), "conv2d(x, w, padding=1)"),
+        ("2, 4, 5, 5", (6, 2, 3, 3), "conv2d(x, w, padding=1, groups=2)"),
+        ("2, 3, 5, 5", (3, 2, 3, 3), "depthwise_conv2d(x, w, stride=2)"),
+        ("2, 4, 5", (6, 4, 3), "conv1d(x, w)"),
+        ("2, 4", (6, 4), "dense(x, w)"),
+    ],
+)
+def test_batch_norm_moves_into_the_weights_before_it(shape, weight, product):
+    head = f"def f(x: float32[{shape}]):\n    w: float32{list(weight)} = constant()\n" + CHANNELS
+    text = head + f"    a = {product}\n    n = batch_norm(a, g, b, m, v)\n    y = relu(n)\n    return y"
+    graph = parse(text, weights(1, w=weight, g=6, b=6, m=6, v=6))
+    after = prepare(graph)
+    assert [n.op for n in after.nodes] == [product.split("(")[0], "relu"]
+    check(graph, after, *filled(graph))
+
+
+@pytest.mark.parametrize(
+    ("shape", "weight", "product", "left"),
+    [
+        ("2, 6, 5, 5", (4, 6, 3, 3), "conv2d(n, w)", ["conv2d"]),
+        ("2, 6, 5, 5", (4, 3, 3, 3), "conv2d(n, w, groups=2)", ["conv2d"]),
+        ("2, 6, 5, 5", (6, 1, 3, 3), "depthwise_conv2d(n, w)", ["depthwise_conv2d"]),
+        ("2, 6, 5, 5", (4, 6, 3, 3), "conv2d(n, w, padding=1)", ["multiply", "add", "conv2d"]),
+        ("2, 6", (4, 6), "dense(n, w)", ["dense"]),
+        ("2, 6", (6, 4), "matmul(n, w)", ["matmul", "add"]),
+        ("2, 6", (4, 6), "matmul(n, w, transpose_b=True)", ["matmul", "add"]),
+    ],
+)
+def test_batch_norm_moves_into_the_weights_after_it(shape, weight, product, left):
+    head = f"def f(x: float32[{shape}]):\n    w: float32{list(weight)} = constant()\n" + CHANNELS
+    graph = parse(head + f"    n = batch_norm(x, g, b, m, v)\n    y = {product}\n    return y",
+                  weights(2, w=weight, g=6, b=6, m=6, v=6))  # fmt: skip
+    after = prepare(graph)
+    assert [n.op for n in after.nodes] == left
+    check(graph, after, *filled(graph))
+
+
+def test_weights_that_two_read_stay():
+    graph = parse(
+        """
+def f(x: float32[2, 4]):
+    w: float32[3, 4] = constant()
+    c: float32[3] = constant((2.0, 3.0, 4.0))
+    a = dense(x, w)
+    y = multiply(a, c)
+    return y, a
+""",
+        weights(3, w=(3, 4)),
+    )
+    after = prepare(graph)
+    assert [n.op for n in after.nodes] == ["dense", "multiply"]
+    check(graph, after, *filled(graph))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_graphs_after_all_passes(seed):
+    graph, inputs = random_graph(seed + 1000)
+    check(graph, prepare(graph), *inputs)
+
+
+@pytest.mark.parametrize("step", list(dict.fromkeys(p.name for p in PASSES)))
+def test_random_graphs_after_each_pass_alone(step):
+    chosen = next(p for p in PASSES if p.name == step)
+    for seed in range(4):
+        graph, inputs = random_graph(seed + 2000)
+        check(graph, prepare(graph, [chosen]), *inputs)
+
+
+def test_a_planted_bug_is_caught():
+    """A rule that takes x - y for y + x changes the results of some random graph."""
+
+    @rule(op("subtract", any_value("x"), any_value("y")))
+    def wrong(m):
+        return m.op("add", m["y"], m["x"])
+
+    def differs(seed):
+        graph, inputs = random_graph(seed)
+        try:
+            check(graph, prepare(graph, [GraphPass("wrong", lambda g, services: rewritten(g, [wrong]))]), *inputs)
+        except AssertionError:
+            return True
+        return False
+
+    assert any(differs(seed) for seed in range(20))
+
+
+def test_passes_of_users_are_timed_and_shown(capsys):
+    b = Builder("f")
+    graph = b.graph([b.op("relu", b.op("relu", b.input("x", (3,))))])
+
+    def halve(g, services):
+        return g.replaced(g.nodes[:1], outputs=g.nodes[0].outputs) if len(g.nodes) > 1 else g
+
+    made = register_pass("halve", halve, before="merge_equal")
+    try:
+        times = PassTimes()
+        after = prepare(graph, [made], show=["halve"], times=times)
+        assert [p.name for p in PASSES][-3:] == ["halve", "merge_equal", "distinct_outputs"]
+    finally:
+        PASSES.remove(made)
+    assert times.operators == {"halve": (2, 1)} and "halve" in str(times)
+    assert after.outputs[0].name == "relu_1"
+    shown = capsys.readouterr().err
+    assert shown.index("# before halve") < shown.index("relu_1: float32[3] = relu(relu)") < shown.index("# after halve")
+    with pytest.raises(ValueError, match="there is no pass 'odd'"):
+        register_pass("odd", halve, before="odd")
+
+
+def test_rules_of_users():
+    @rule(op("log", op("exp", any_value("x"))))
+    def log_of_exp(m):
+        return m["x"]
+
+    register_rule(log_of_exp)
+    try:
+        assert ops_after(["a = exp(x)", "y = log(a)", "z = relu(y)", "return z"]) == ["relu"]
+    finally:
+        RULES.remove(log_of_exp)
+
+
+def test_rules_that_are_wrong_are_named():
+    b = Builder("f")
+    x = b.input("x", (3, 1))
+    graph = b.graph([b.op("add", x, b.input("y", (1, 4)))])
+    with pytest.raises(GraphError, match="the rule first puts x"):
+        rewritten(graph, [Rule("first", op("add", any_value("x"), any_value("y")), lambda m: m["x"])])
+    swap = Rule("swap", op("add", any_value("x"), any_value("y")), lambda m: m.op("add", *m.root.inputs[::-1]))
+    with pytest.raises(GraphError, match=r"\['swap'\] do not come to an end"):
+        rewritten(graph, [swap])
+    with pytest.raises(GraphError, match="does not begin with an operator"):
+        rewritten(graph, [Rule("all", any_value("x"), lambda m: None)])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fits"),
+    [
+        (op("add", any_value("a"), op("exp", any_value("a"))), True),
+        (op("add", op("exp", any_value("a")), any_value("a")), True),
+        (op("add", any_value("a"), op("exp", any_value("b"))), True),
+        (op("add", op("exp", any_value("a")), op("exp", any_value("a"))), False),
+        (op("subtract add", any_value(), any_value()), True),
+        (op("add", any_value(), None), False),
+        (op("add", any_value(), any_value(), axis=1), False),
+    ],
+)
+def test_what_patterns_fit(pattern, fits):
+    b = Builder("f")
+    x = b.input("x", (3,))
+    graph = b.graph([b.op("add", x, b.op("exp", x))])
+    found = []
+    rewritten(graph, [Rule("look", pattern, lambda m: found.append(m))])
+    assert bool(found) is fits
+
+
+def test_products_of_several_factors_fit_in_any_order_and_tree():
+    pattern = op("multiply", any_value("x"), number(0.5), op("exp", any_value("x")))
+    for order in range(12):
+        b = Builder("f")
+        x = b.input("x", (3,))
+        parts = [x, b.constant(0.5), b.op("exp", x)]
+        parts = [parts[k] for k in [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)][order % 6]]
+        inner = b.op("multiply", parts[0], parts[1])
+        out = b.op("multiply", inner, parts[2]) if order < 6 else b.op("multiply", parts[2], inner)
+        after = rewritten(b.graph([out]), [Rule("found", pattern, lambda m: m.op("relu", m["x"]))])
+        assert [n.op for n in after.nodes] == ["relu"]
+
+
+def gelu(b, x, form):
+    c = b.constant
+    if form == "erf":
+        inner = b.op("add", b.op("erf", b.op("divide", x, c(math.sqrt(2.0)))), c(1.0))
+        return b.op("multiply", b.op("multiply", x, inner), c(0.5))
+    cube = b.op("power", x, c(3.0)) if form == "tanh" else b.op("multiply", b.op("multiply", x, x), x)
+    inner = b.op("multiply", b.op("add", x, b.op("multiply", cube, c(0.044715))), c(math.sqrt(2 / math.pi)))
+    return b.op("multiply", b.op("multiply", c(0.5), x), b.op("add", b.op("tanh", inner), c(1.0)))
+
+
+def normed(b, x, kind):
+    c = b.constant
+    centre = b.op("subtract", x, b.op("mean", x, axis=(-1,), keepdims=True)) if kind == "layer_norm" else x
+    square = b.op("power", centre, c(2.0)) if kind == "layer_norm" else b.op("multiply", centre, centre)
+    root = b.op("sqrt", b.op("add", b.op("mean", square, axis=-1, keepdims=True), c(1e-5)))
+    if kind == "rms_norm":
+        return b.op(
+            "multiply", b.constant(np.arange(1, 5, dtype=np.float32)), b.op("multiply", x, b.op("divide", c(1.0), root))
+        )
+    scaled = b.op("multiply", b.op("divide", centre, root), b.constant(np.arange(1, 5, dtype=np.float32)))
+    return b.op("add", scaled, b.constant(np.ones((1, 1, 4), np.float32)))
+
+
+def written_softmax(b, x):
+    e = b.op("exp", b.op("subtract", x, b.op("max", x, axis=2, keepdims=True)))
+    return b.op("divide", e, b.op("sum", e, axis=2, keepdims=True))
+
+
+def turned(b, x):
+    lower = b.op("strided_slice", x, begin=(0, 0, 0), end=(2, 3, 2))
+    upper = b.op("strided_slice", x, begin=(0, 0, 2), end=(2, 3, 4), strides=(1, 1, 1))
+    cos, sin = b.input("cos", (3, 4)), b.input("sin", (3, 4))
+    half = b.op("concatenate", b.op("negative", upper), lower, axis=-1)
+    return b.op("add", b.op("multiply", x, cos), b.op("multiply", half, sin))
+
+
+def attended(b, x, mask):
+    k, v = b.op("exp", b.input("k", (2, 3, 4))), b.input("v", (2, 3, 4))
+    scores = b.op("divide", b.op("matmul", x, b.op("transpose", k, axes=(0, 2, 1))), b.constant(3.0))
+    scores = b.op("add", scores, b.input("mask", (1, 3, 3))) if mask else scores
+    return b.op("matmul", b.op("softmax", scores, axis=-1), v)
+
+
+@pytest.mark.parametrize(
+    ("write", "want"),
+    [
+        (lambda b, x: gelu(b, x, "erf"), ["gelu"]),
+        (lambda b, x: gelu(b, x, "tanh"), ["gelu"]),
+        (lambda b, x: gelu(b, x, "products"), ["gelu"]),
+        (lambda b, x: b.op("multiply", b.op("sigmoid", x), x), ["silu"]),
+        (lambda b, x: b.op("multiply", x, b.op("divide", b.op("clip", b.op("add", x, b.constant(3.0)), low=0.0, high=6.0),
+                                               b.constant(6.0))), ["hardswish"]),
+        (lambda b, x: b.op("multiply", b.op("silu", x), b.input("u", (2, 3, 4))), ["swiglu"]),
+        (lambda b, x: normed(b, x, "layer_norm"), ["layer_norm"]),
+        (lambda b, x: normed(b, x, "rms_norm"), ["rms_norm"]),
+        (written_softmax, ["softmax"]),
+        (turned, ["rotary"]),
+        (lambda b, x: attended(b, x, False), ["exp", "attention"]),
+        (lambda b, x: attended(b, x, True), ["exp", "attention"]),
+    ],
+)  # fmt: skip
+def test_what_exporters_write_out_becomes_one_operator(write, want):
+    b = Builder("f")
+    graph = b.graph([write(b, b.input("x", (2, 3, 4)))])
+    after = prepare(graph)
+    assert [n.op for n in after.nodes] == want
+    check(graph, after, *filled(graph))
+
+
+def test_patterns_that_nearly_fit_stay():
+    b = Builder("f")
+    x = b.input("x", (2, 3, 4))
+    y = b.op("multiply", x, b.op("sigmoid", b.op("multiply", x, b.constant(1.702))))
+    z = b.op("divide", b.op("exp", x), b.op("sum", b.op("exp", x), axis=(1, 2), keepdims=True))
+    after = prepare(b.graph([y, z]))
+    assert {"sigmoid", "sum"} <= {n.op for n in after.nodes}
