@@ -89,6 +89,7 @@ from .elementwise import (
     softplus,
     sqrt,
     square,
+    swiglu,
     tan,
     tanh,
     trunc,
@@ -125,7 +126,7 @@ from .pool import (
     max_pool3d,
 )
 from .resize import resize1d, resize2d, resize3d
-from .rotary import rotary, swiglu
+from .rotary import rotary
 
 concat = concatenate
 div = divide

@@ -229,4 +229,21 @@ def where(condition: Tensor, x: Tensor, y: Tensor, name: str = "T_where") -> Ten
     return out
 
 
+def swiglu(gate: Tensor, up: Tensor, name: str = "T_swiglu") -> Tensor:
+    """silu(gate) · up, element by element (Shazeer, 2020); both have one shape and data type."""
+    op = "swiglu"
+    check_tensor(op, gate)
+    check_tensor(op, up, gate.ndim)
+    for a, b in zip(gate.shape, up.shape, strict=True):
+        require_same(op, "a dimension", a, b, gate, up)
+    if gate.dtype != up.dtype:
+        raise TypeError(f"{op}: the data types {gate.dtype} and {up.dtype} differ")
+
+    def f(*i: Expr) -> Expr:
+        return in_float32(gate(*i), lambda v: v * operations.sigmoid(v)) * up(*i)
+
+    out: Tensor = compute(gate.shape, f, name=name, tag=BROADCAST)
+    return out
+
+
 set_broadcast_operator("astype", cast_to)

@@ -1,15 +1,13 @@
-"""Rotary position embedding, and the gated unit of language models."""
+"""Rotary position embedding."""
 
 from __future__ import annotations
 
 from ...tir.expr import Expr
 from ...tir.intrinsics.control_and_memory import if_then_else
-from ...tir.intrinsics.float_operations import sigmoid
 from ..compute import compute
 from ..tensor import Tensor
 from .blocks.broadcast import broadcast_shape, element
-from .blocks.operator_arguments import BROADCAST, INJECTIVE, check_tensor, constant, require_same
-from .elementwise import in_float32
+from .blocks.operator_arguments import INJECTIVE, check_tensor, constant, require_same
 
 
 def rotary(x: Tensor, cos: Tensor, sin: Tensor, name: str = "T_rotary") -> Tensor:
@@ -37,21 +35,4 @@ def rotary(x: Tensor, cos: Tensor, sin: Tensor, name: str = "T_rotary") -> Tenso
         return x(*i) * element(cos, i, x.shape) + turned * element(sin, i, x.shape)
 
     out: Tensor = compute(x.shape, f, name=name, tag=INJECTIVE)
-    return out
-
-
-def swiglu(gate: Tensor, up: Tensor, name: str = "T_swiglu") -> Tensor:
-    """silu(gate) · up, element by element (Shazeer, 2020); both have one shape and data type."""
-    op = "swiglu"
-    check_tensor(op, gate)
-    check_tensor(op, up, gate.ndim)
-    for a, b in zip(gate.shape, up.shape, strict=True):
-        require_same(op, "a dimension", a, b, gate, up)
-    if gate.dtype != up.dtype:
-        raise TypeError(f"{op}: the data types {gate.dtype} and {up.dtype} differ")
-
-    def f(*i: Expr) -> Expr:
-        return in_float32(gate(*i), lambda v: v * sigmoid(v)) * up(*i)
-
-    out: Tensor = compute(gate.shape, f, name=name, tag=BROADCAST)
     return out
