@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..tir.function import PrimFunc
+from ..tir.stmt import PrimFunc
 
 
 @dataclass(frozen=True)

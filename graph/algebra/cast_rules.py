@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...tir.dtype import DType
+from ...tir.expr import DType
 from ..graph import Value
 from ..rules import Match, Rule, any_value, op, rule
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...tir.dtype import DType
+from ...tir.expr import DType
 from ..graph import Value, same_shape
 from ..rules import Match, Rule, any_value, constant, either, number, op, rule
 

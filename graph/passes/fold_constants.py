@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tir.dtype import DType, to_numpy
+from ...tir.expr import DType, to_numpy
 from ..graph import Graph, Node, Value
 from ..kernels import unfused
 from ..reference import evaluate

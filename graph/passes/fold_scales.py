@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tir.dtype import DType
+from ...tir.expr import DType
 from ..graph import Graph, Node, Value
 from ..rules import Match, any_value, constant, either, op, produced, rewritten, rule
 from ..services import Services

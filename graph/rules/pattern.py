@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tir.dtype import DType
+from ...tir.expr import DType
 from ..graph import Node, Value
 from ..graph_operators import OPERATORS
 

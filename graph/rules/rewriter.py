@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tir.dtype import to_numpy
+from ...tir.expr import to_numpy
 from ..graph import Graph, GraphError, Node, Value, same_shape
 from ..graph_operators import infer
 from ..rewrite import substituted, without_unread

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...tir.expr import Expr
-from ...tir.intrinsics.control_and_memory import if_then_else
+from ...tir.expr.intrinsics.control_and_memory import if_then_else
 from ..compute import compute
 from ..tensor import Tensor
 from .blocks.broadcast import broadcast_shape, element
