@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .exit_codes import CommandError
-from .options import apply, arg_option, database_path, db_option, spec_argument, target_option, target_text
+from .options import (
+    apply,
+    arg_option,
+    command_line,
+    database_path,
+    db_option,
+    spec_argument,
+    target_option,
+    target_text,
+)
 from .output import column, echo_json, echo_table, json_option, seconds_text
 
 if TYPE_CHECKING:
@@ -47,18 +56,19 @@ def command(
             require_tuned=require_tuned,
         )
     except NoRecordError as error:
-        raise CommandError(str(error), f"tilewright tune {spec}", code=3) from error
+        again = command_line("tune", spec, args, target=target, num_cores=num_cores, db=db_path)
+        raise CommandError(str(error), again, code=3) from error
     if as_json:
         echo_json(**result.as_dict())
     else:
-        _say(result)
+        _say(result, command_line("tune", spec, args, target=target, num_cores=num_cores, db=db_path))
     wrong = [row for row in result.rows if row.error]
     if wrong:
         raise CommandError(f"{wrong[0].name}: {wrong[0].error}", "this is a bug in Tilewright; please report it")
     return 0
 
 
-def _say(result: BenchResult) -> None:
+def _say(result: BenchResult, again: str) -> None:
     rows: list[dict[str, Any]] = [
         {"name": row.name, "seconds": row.seconds, "origin": row.origin, **result.figures(row)} for row in result.rows
     ]
@@ -89,7 +99,7 @@ def _say(result: BenchResult) -> None:
     if parts:
         click.echo(", ".join(parts))
     if result.row("tuned") is None and result.row("given") is None:
-        click.echo("not tuned yet: tilewright tune " + result.spec, err=True)
+        click.echo("not tuned yet: " + again, err=True)
 
 
 def _number(value: float | None) -> str:

@@ -7,7 +7,16 @@ from pathlib import Path
 import click
 
 from .exit_codes import CommandError
-from .options import apply, arg_option, database_path, db_option, spec_argument, target_option, target_text
+from .options import (
+    apply,
+    arg_option,
+    command_line,
+    database_path,
+    db_option,
+    spec_argument,
+    target_option,
+    target_text,
+)
 from .output import echo_json, json_option
 
 
@@ -49,7 +58,8 @@ def command(
             name=name,
         )
     except NoRecordError as error:
-        raise CommandError(str(error), f"tilewright tune {spec}", code=3) from error
+        again = command_line("tune", spec, args, target=target, num_cores=num_cores, db=db_path)
+        raise CommandError(str(error), again, code=3) from error
     files = [str(file) for file in module.export(path)]
     if as_json:
         echo_json(files=files, origin=module.origin, target=str(module.target), symbols=list(module))

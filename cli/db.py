@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .exit_codes import CommandError
-from .options import apply, arg_option, database_path, db_option, target_option, target_text
+from .options import apply, arg_option, command_line, database_path, db_option, target_option, target_text
 from .output import column, echo_json, echo_table, json_option, seconds_text, size_text
 
 if TYPE_CHECKING:
@@ -96,7 +96,9 @@ def best(
         record = db.best(case.func, machine, codegen_version=CODEGEN_VERSION)
         if record is None:
             raise CommandError(
-                f"{db.path} has no record of {case.spec} on {machine}", f"tilewright tune {spec} --db {db.path}", 3
+                f"{db.path} has no record of {case.spec} on {machine}",
+                command_line("tune", spec, args, target=target, num_cores=num_cores, db=db.path),
+                3,
             )
         if as_json:
             echo_json(spec=case.spec, **_record(record))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -20,6 +22,22 @@ target_option = click.option(
     "--target", metavar="TEXT", help="What to compile for, e.g. native (default), 'llvm -mcpu=skylake'."
 )
 
+
+class Seconds(click.ParamType[float]):
+    """A number of seconds above zero; nan and infinity are refused."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            seconds = float(value)
+        except ValueError:
+            seconds = math.nan
+        if not (math.isfinite(seconds) and seconds > 0):
+            self.fail(f"{value!r} is not a number of seconds above zero", param, ctx)
+        return seconds
+
+
 DEFAULT_DB = "tuning.db"
 
 
@@ -27,6 +45,15 @@ def target_text(flag: str | None, num_cores: int | None = None) -> str:
     """Returns the target in force, with the thread count where one is given."""
     text = setting("target", flag).value or "native"
     return text if num_cores is None else f"{text} -num-cores={num_cores}"
+
+
+def command_line(command: str, spec: str, args: Sequence[str] = (), **options: Any) -> str:
+    """Returns a line to type: the command with each option that has a value, e.g. ``num_cores=2`` as --num-cores 2."""
+    words = ["tilewright", command, spec, *[word for arg in args for word in ("--arg", arg)]]
+    for name, value in options.items():
+        if value is not None and value is not False:
+            words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+    return shlex.join(words)
 
 
 def database_path(flag: str | None, *, create: bool = False, needed: bool = True) -> str | None:

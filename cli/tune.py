@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
 import click
 
 from .exit_codes import CommandError
-from .options import apply, arg_option, database_path, db_option, spec_argument, target_option, target_text
+from .options import (
+    Seconds,
+    apply,
+    arg_option,
+    command_line,
+    database_path,
+    db_option,
+    spec_argument,
+    target_option,
+    target_text,
+)
 from .output import echo_json, json_option
 from .progress import Progress
 
@@ -22,7 +31,7 @@ if TYPE_CHECKING:
 @apply(spec_argument, arg_option, target_option, db_option, json_option)
 @click.option("--trials", default=64, show_default=True, type=click.IntRange(1), help="Candidates to measure.")
 @click.option("--seed", default=0, show_default=True, help="Seed of all random choices; measured times still vary.")
-@click.option("--time-limit", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Stop after this long.")
+@click.option("--time-limit", type=Seconds(), metavar="SECONDS", help="Stop after this long.")
 @click.option("--all-trials", is_flag=True, help="Use all trials, even when no further gain is expected.")
 @click.option("--num-cores", type=click.IntRange(1), help="Threads that the kernel may use.")
 def command(
@@ -46,6 +55,7 @@ def command(
     from ..driver import parse_spec, tune
     from ..driver.machine_report import measure_machine
     from ..driver.roofline import bound_for
+    from ..tuner import TuningInterrupted
 
     path = database_path(db_path, create=True)
     machine = Target(target_text(target, num_cores))
@@ -53,24 +63,30 @@ def command(
     case.func  # noqa: B018  a workload that cannot be built shows before anything is measured
     bound = None if machine.missing_here() else bound_for(measure_machine(machine), case.func, machine)
     with Progress(case.spec, trials, case.flops, bound) as progress:
-        result = tune(
-            case,
-            machine,
-            trials=trials,
-            seed=seed,
-            db=path,
-            time_limit=time_limit,
-            stop_early=not all_trials,
-            callbacks=[
-                lambda p: progress.update(p.trials_done, p.best_seconds if p.best_seconds < float("inf") else None)
-            ],
-        )
+        try:
+            result = tune(
+                case,
+                machine,
+                trials=trials,
+                seed=seed,
+                db=path,
+                time_limit=time_limit,
+                stop_early=not all_trials,
+                callbacks=[
+                    lambda p: progress.update(p.trials_done, p.best_seconds if p.best_seconds < float("inf") else None)
+                ],
+            )
+        except TuningInterrupted as interrupted:
+            result = interrupted.result
     if as_json:
         _print_json(case, result, bound, str(machine), path)
     else:
         _print_text(case, result, progress, path)
     if result.stopped == "interrupted":
-        again = shlex.join(_again(spec, args, target, num_cores, path))
+        again = command_line(
+            "tune", spec, args, target=target, num_cores=num_cores, db=path, trials=trials, seed=seed or None,
+            time_limit=time_limit, all_trials=all_trials,
+        )  # fmt: skip
         click.echo(f"stopped; what was measured is in {path}. Go on with: {again}", err=True)
         raise KeyboardInterrupt
     if result.best is None:
@@ -103,16 +119,11 @@ def _print_text(case: WorkloadCase, result: TuneResult, progress: Progress, path
     done, failed = len(result.records), sum(result.failures.values())
     trouble = f", {failed} failed" if failed else ""
     click.echo(f"{case.spec}: {done} trials in {result.elapsed_seconds:.1f} s{trouble} -> {path}")
-    if result.stopped == "converged":
-        click.echo("stopped early: no further gain expected (--all-trials turns this off)", err=True)
+    if result.stopped != "trials":
+        hint = " (--all-trials turns this off)" if result.stopped == "converged" else ""
+        click.echo(f"ended: {result.why}{hint}", err=True)
+    if result.late:
+        click.echo(f"the time limit was exceeded: {result.late}", err=True)
     if result.best is not None:
         progress.best = result.best_seconds
         click.echo(progress.figure())
-
-
-def _again(spec: str, args: tuple[str, ...], target: str | None, num_cores: int | None, path: str | None) -> list[str]:
-    """Returns the command that continues this search."""
-    words = ["tilewright", "tune", spec, *[word for arg in args for word in ("--arg", arg)]]
-    words += ["--target", target] if target else []
-    words += ["--num-cores", str(num_cores)] if num_cores else []
-    return [*words, "--db", path or ""]

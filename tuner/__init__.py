@@ -15,20 +15,33 @@ from .measure import LocalRunner, MeasureResult, ReferenceFailed, Runner
 from .rules import Group, ScheduleRule, default_rules, register_rule
 from .search import Candidate, ModelGuidedSearch, RandomSearch, SearchStrategy
 from .search.warm_start import replay, trace_for
-from .session import TuneOptions, TuningSession, tune
+from .session import TuningSession, tune
 from .sketch_part import Decision, Part
 from .space import DefaultSchedule, choose_default, default_schedule
 from .space.search_space import Space
 from .space.sketch import Sketch
-from .tune_result import Progress, TuneResult
+from .tune_options import TuneOptions
+from .tune_result import (
+    BatchStarted,
+    CandidateMeasured,
+    FinalComparison,
+    Progress,
+    SearchEnded,
+    SearchStarted,
+    TuneResult,
+    TuningInterrupted,
+)
 
 __all__ = [
     "FEATURE_NAMES",
+    "BatchStarted",
     "Candidate",
+    "CandidateMeasured",
     "CostModel",
     "Costs",
     "Decision",
     "DefaultSchedule",
+    "FinalComparison",
     "Group",
     "LocalRunner",
     "MachineModel",
@@ -41,11 +54,14 @@ __all__ = [
     "ReferenceFailed",
     "Runner",
     "ScheduleRule",
+    "SearchEnded",
+    "SearchStarted",
     "SearchStrategy",
     "Sketch",
     "Space",
     "TuneOptions",
     "TuneResult",
+    "TuningInterrupted",
     "TuningSession",
     "XGBCostModel",
     "choose_default",

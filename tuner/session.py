@@ -3,10 +3,12 @@ stops when the trials or the time are used up, or when the search expects no fur
 
 from __future__ import annotations
 
+import inspect
+import math
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,25 +20,39 @@ from ..tir.cost import count_flops
 from ..tir.program_key import program_key
 from ..tir.stmt import PrimFunc
 from ..tuning_db import Database, TuningRecord, utc_now
-from .cost.cost_model import CostModel, XGBCostModel
-from .cost.machine_model import MachineModel
+from .cost.cost_model import XGBCostModel
+from .ledger import Ledger
 from .measure import LocalRunner, MeasureResult, Runner
 from .measure.inputs import require_constant_shapes
-from .rules import ScheduleRule
-from .search import Candidate, ModelGuidedSearch, SearchStrategy
+from .measure.runner import TimeUp
+from .run_request import Callback, Run, checked_limit
+from .search import Candidate, ModelGuidedSearch
 from .search.final_race import decide, finalists
 from .search.warm_start import in_own_names, other_workloads, own_records, replay, training_data
 from .space.default_choice import choose_default
 from .space.search_space import Space
-from .tune_result import Progress, TuneResult
-
-Callback = Callable[[Progress], Any]
+from .tune_options import TuneOptions
+from .tune_result import (
+    ENDS,
+    BatchStarted,
+    CandidateMeasured,
+    FinalComparison,
+    Progress,
+    SearchEnded,
+    SearchStarted,
+    Stopped,
+    TuneResult,
+    TuningInterrupted,
+)
 
 _GAIN = 0.01
 """A gain smaller than this share of the time counts as none."""
 
 _PATIENCE = 24
 """Trials without a gain after which the search may stop."""
+
+_DEFAULT = "default"
+"""The name of the default schedule where records name a sketch, as long as no sketch is known to make it."""
 
 _AGAIN = 4
 """The number of records of other code generators that are measured again."""
@@ -45,27 +61,12 @@ _FINAL_SHARE, _FINAL_SECONDS = 0.05, 2.0
 """The part of a time limit that is reserved for the final race: a share of it, and at most so many seconds."""
 
 
-@dataclass(frozen=True)
-class TuneOptions:
-    """How a session searches. ``seed`` fixes the order of everything but the measured times.
+_LATE = 1.05
+"""A session that takes longer than this many times its limit says why."""
 
-    ``verify``: compare each candidate's outputs with the unscheduled function's. ``batch``: candidates measured between
-    two decisions. ``final_race``: how many of the best are timed once more, alternately, at the end, to find the winner;
-    0 for none. ``stop_early``: stop when 24 trials brought no gain and the model expects a gain below 1 % from the
-    remaining candidates. ``machine``: the figures of the analytic prior, by default those of the target. ``runner``,
-    ``strategy``, ``rules`` and ``model`` replace parts of the tuner; ``strategy(space, rng)`` makes a search strategy.
-    """
 
-    seed: int = 0
-    verify: bool = True
-    batch: int = 8
-    final_race: int = 4
-    stop_early: bool = True
-    machine: MachineModel | None = None
-    runner: Runner | None = None
-    strategy: Callable[[Space, np.random.Generator], SearchStrategy] | None = None
-    rules: Sequence[ScheduleRule] | None = None
-    model: CostModel | None = None
+class _Stop(Exception):
+    """A callback asked for the end of the search."""
 
 
 class TuningSession:
@@ -84,11 +85,11 @@ class TuningSession:
         self.func, self.target, self.db = func, target, db
         self.options = chosen = replace(options or TuneOptions(), **named)
         rng = np.random.default_rng(chosen.seed)
-        space = Space(func, target, rules=chosen.rules, machine=chosen.machine)
-        self.space = choose_default(space).space  # of rules whose candidates apply
+        self.default = choose_default(Space(func, target, rules=chosen.rules, machine=chosen.machine))
+        self.space = self.default.space  # of rules whose candidates apply
         self.workload = program_key(func)
         self.flops = float(count_flops(func) or 0.0)
-        self.records: list[TuningRecord] = []
+        self.ledger = Ledger(db)
         self.earlier: list[TuningRecord] = []
         if chosen.strategy is not None:
             self.search = chosen.strategy(self.space, rng)
@@ -97,7 +98,22 @@ class TuningSession:
         self._known: dict[str, float] = {}  # trace → seconds
         self._again: list[TuningRecord] = []
         self.runner: Runner = chosen.runner if chosen.runner is not None else LocalRunner()
+        self._run = Run(0, math.inf, (), 0.0)
         self._recall()
+        self._default_trace = self.default.schedule.trace.dumps()
+        if self._default_trace not in self._known and self._has_candidates():
+            self._again.insert(
+                0, TuningRecord(self.workload, target.key, self._default_trace, status="skipped", sketch=_DEFAULT)
+            )
+
+    @property
+    def records(self) -> list[TuningRecord]:
+        """Returns the records of this session, in order."""
+        return self.ledger.records
+
+    def stop(self) -> None:
+        """End the search when the candidate that runs has finished. Callbacks and other threads may call it."""
+        self._run.stop = True
 
     @property
     def best(self) -> TuningRecord | None:
@@ -108,79 +124,118 @@ class TuningSession:
     def run(
         self, trials: int = 64, *, time_limit: float | None = None, callbacks: Sequence[Callback] = ()
     ) -> TuneResult:
-        """Measure up to ``trials`` candidates within ``time_limit`` seconds. Ctrl-C ends the session, which returns
-        what it found."""
+        """Measure up to ``trials`` candidates within ``time_limit`` seconds; the default schedule is the first.
+
+        ``callbacks`` are called with each event, a :class:`Progress`. Ctrl-C raises :class:`TuningInterrupted`, a
+        KeyboardInterrupt, which has the result so far.
+        """
         start = time.monotonic()
-        deadline = float("inf") if time_limit is None else start + time_limit
-        session = None
-        if self.db is not None:
-            config = {
-                "batch": self.options.batch,
-                "verify": self.options.verify,
-                "sketches": [s.name for s in self.space.sketches],
-            }
-            versions = {"python": platform.python_version(), "numpy": np.__version__}
-            session = self.db.start_session(
-                self.func, self.target, config=config, seed=self.options.seed, trials=trials, versions=versions
-            )
-        stopped = "trials"
+        limit = checked_limit(trials, time_limit)
+        self._run = run = Run(trials, start + limit, tuple(callbacks), start, self._start(trials), len(self.records))
+        stopped: Stopped = "trials"
         status = "failed"
+        late = ""
         try:
+            self._say(SearchStarted)
             kept = 0.0 if time_limit is None else min(_FINAL_SHARE * time_limit, _FINAL_SECONDS)
-            stopped = self._loop(trials, start, deadline - kept, session, callbacks)
-            self._final_race(deadline)
+            try:
+                stopped = self._loop(run.deadline - kept)
+            except TimeUp as reason:
+                stopped, late = "time", str(reason)
+            self._final_race(run.deadline)
             status = "failed" if self.best is None and stopped in ("trials", "exhausted") else "done"
         except KeyboardInterrupt:
-            stopped = status = "interrupted"
+            stopped, status = "interrupted", "interrupted"
         finally:
             if self.options.runner is None:
                 self.runner.close()
-            if self.db is not None and session is not None:
-                self.db.finish_session(session, status)
+            if self.db is not None and run.session is not None:
+                self.db.finish_session(run.session, status)
+        result = self._result(stopped, time.monotonic() - start, limit, late)
+        if stopped == "interrupted":
+            raise TuningInterrupted(result)
+        self._say(SearchEnded)
+        return result
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _start(self, trials: int) -> str | None:
+        if self.db is None:
+            return None
+        config = {
+            "batch": self.options.batch,
+            "verify": self.options.verify,
+            "sketches": [s.name for s in self.space.sketches],
+        }
+        versions = {"python": platform.python_version(), "numpy": np.__version__}
+        return self.db.start_session(
+            self.func, self.target, config=config, seed=self.options.seed, trials=trials, versions=versions
+        )
+
+    def _result(self, stopped: Stopped, elapsed: float, limit: float, late: str) -> TuneResult:
         failures: dict[str, int] = {}
         for record in self.records:
             if not record.ok:
                 failures[record.status] = failures.get(record.status, 0) + 1
-        elapsed = time.monotonic() - start
+        problem = "" if self.best is not None else self._problem(failures, stopped, limit, late)
+        if elapsed <= _LATE * limit or stopped == "interrupted":
+            late = ""
+        elif not late:
+            late = "what had begun before the limit took longer than expected: choosing candidates, or checking results"
         return TuneResult(
-            self.func, self.target, self.best, tuple(self.records), stopped, elapsed, self.flops, session, failures,
-            "" if self.best is not None else self._problem(failures, stopped),
+            self.func, self.target, self.best, tuple(self.records), stopped, elapsed, self.flops, self._run.session,
+            failures, problem, late,
         )  # fmt: skip
 
-    # -- inside ----------------------------------------------------------------------------------------------------
-
-    def _loop(
-        self, trials: int, start: float, deadline: float, session: str | None, callbacks: Sequence[Callback]
-    ) -> str:
-        self.runner.open(self.func, self.target, seed=self.options.seed, verify=self.options.verify)
-        done = gained = 0  # trials; and those up to the last gain
+    def _loop(self, deadline: float) -> Stopped:
+        late = {"deadline": deadline} if _takes(self.runner.open, "deadline") else {}
+        self.runner.open(self.func, self.target, seed=self.options.seed, verify=self.options.verify, **late)
+        gained = 0  # trials up to the last gain
         best = float("inf")
-        while done < trials:
+        while (done := self._done()) < self._run.trials:
+            if self._run.stop:
+                return "stopped"
             if time.monotonic() >= deadline:
                 return "time"
             if self._converged(done - gained):
                 return "converged"
-            if self._again:
-                records = self._measure_again(trials, session, deadline)
-            else:
-                candidates = self.search.ask(min(self.options.batch, trials - done), trials - done)
-                if not candidates:
+            try:
+                if not self._batch(self._run.trials - done, deadline):
                     return "exhausted"
-                records = self._measure(candidates, session, done, deadline)
-            done += len(records)
-            if records:
-                self._report(done, trials, start, records, callbacks)
-            now = min((r.run_seconds for r in records if r.ok and r.run_seconds), default=float("inf"))
+            except _Stop:
+                return "stopped"
+            new = self.records[self._run.before + done :]
+            now = min((r.run_seconds for r in new if r.ok and r.run_seconds), default=float("inf"))
             if now < (1 - _GAIN) * best:
-                best, gained = now, done
+                best, gained = now, self._done()
         return "trials"
 
-    def _problem(self, failures: Mapping[str, int], stopped: str) -> str:
+    def _done(self) -> int:
+        return len(self.records) - self._run.before
+
+    def _batch(self, left: int, deadline: float) -> bool:
+        """Measure the default schedule and old records, else candidates of the search; False when there are none."""
+        if self._again:
+            self._say(BatchStarted)
+            self._measure_again(left, deadline)
+            return True
+        candidates = self.search.ask(min(self.options.batch, left), left)
+        if candidates:
+            self._say(BatchStarted)
+            self._measure(candidates, deadline)
+        return bool(candidates)
+
+    def _has_candidates(self) -> bool:
+        return any(len(table.rows) for sketch in self.space.sketches for table in sketch.tables)
+
+    def _problem(self, failures: Mapping[str, int], stopped: Stopped, limit: float, late: str) -> str:
         """Why there is no best record, in words."""
-        if not any(len(table.rows) for sketch in self.space.sketches for table in sketch.tables):
+        if not self._has_candidates():
             return "no schedule rule has a candidate" + "".join(f"; {reason}" for reason in self.space.left[:3])
         if not self.records:
-            return "every candidate failed in an earlier session" if stopped == "exhausted" else f"stopped: {stopped}"
+            if stopped == "time":
+                return f"no candidate was measured within {limit:g} s" + (f": {late}" if late else "")
+            return "every candidate failed in an earlier session" if stopped == "exhausted" else ENDS[stopped]
         counts = ", ".join([f"{n} {status}" for status, n in sorted(failures.items())])
         first = next((r for r in self.records if not r.ok), self.records[0])
         return f"{counts}; the first: {first.error}".split("\n")[0]
@@ -197,67 +252,105 @@ class TuningSession:
         """Time the best few candidates once more, alternately, and amend their records."""
         if self.options.final_race < 2 or not self.records:
             return
-        entered = finalists([*self.earlier, *self.records], self.options.final_race)
+        entered = finalists([*self.earlier, *self.records], self.options.final_race, self._default_trace)
         if not entered or time.monotonic() >= deadline:
             return
+        self._say(FinalComparison)
         results = self._measure_traces([r.trace for r in entered], deadline)
         amended = {r.trace: r for r in decide(entered, results)}
-        chosen = {id(r): amended[r.trace] for r in entered if r.trace in amended}
+        changed = [(r, amended[r.trace]) for r in entered if r.trace in amended]
+        self.ledger.amend(changed)
+        chosen = {id(old): new for old, new in changed}
         self.earlier = [chosen.get(id(r), r) for r in self.earlier]
-        self.records = [chosen.get(id(r), r) for r in self.records]
-        if self.db is not None:
-            self.db.amend(chosen.values())
 
-    def _measure(
-        self, candidates: Sequence[Candidate], session: str | None, done: int, deadline: float
-    ) -> list[TuningRecord]:
-        """Measure, tell the search, store. Candidates that the deadline cut off leave no record."""
+    def _measure(self, candidates: Sequence[Candidate], deadline: float) -> None:
+        """Measure, store each result as it comes, tell the search. Candidates that the deadline cut off leave no
+        record."""
         traces: dict[str, Candidate] = {}
         programs: list[str] = []
-        results: list[tuple[Candidate, str, MeasureResult]] = []
         told: list[tuple[Candidate, float]] = []
         alike: list[tuple[Candidate, str]] = []
         for candidate in candidates:
             try:
                 schedule = self.space.schedule(candidate.sketch, candidate.row)
             except ScheduleError as error:
-                results.append((candidate, "", MeasureResult("schedule_error", str(error)[:4000])))
+                result = MeasureResult("schedule_error", str(error)[:4000])
+                told.append((candidate, result.run_seconds))
+                self._store(self._record(candidate, "", result))
                 continue
             trace = schedule.trace.dumps()
             if trace in self._known or trace in traces:  # another row makes the same schedule
                 alike.append((candidate, trace))
+                self._name_default(candidate, trace)
             else:
                 traces[trace] = candidate
                 programs.append(schedule.func.script())
         best = self.best
         best_seconds = best.run_seconds if best is not None and best.run_seconds else float("inf")
-        measured = self.runner.measure(programs, best_seconds=best_seconds, deadline=deadline)
-        results += [(c, t, r) for (t, c), r in zip(traces.items(), measured, strict=True) if r.status != "skipped"]
-        records: list[TuningRecord] = []
-        for candidate, trace, result in results:
-            records.append(self._record(candidate, trace, result, session, done + len(records)))
-            told.append((candidate, result.run_seconds))
-            self._known[trace] = result.run_seconds
+        items = list(traces.items())
+        results = self._run_programs(
+            programs, lambda n, result: self._record(items[n][1], items[n][0], result), deadline, best_seconds
+        )
+        for (trace, candidate), result in zip(items, results, strict=True):
+            if result.status != "skipped":
+                told.append((candidate, result.run_seconds))
+                self._known[trace] = result.run_seconds
         told += [(candidate, self._known.get(trace, float("inf"))) for candidate, trace in alike]
         self.search.tell([c for c, _ in told], [s for _, s in told])
-        return self._store(records)
 
-    def _measure_again(self, trials: int, session: str | None, deadline: float) -> list[TuningRecord]:
-        """Measure the best records of other code generators with this one."""
+    def _name_default(self, candidate: Candidate, trace: str) -> None:
+        """Note the sketch and the decisions of the default schedule, once a candidate turns out to be it."""
+        for record in self.records if trace == self._default_trace else ():
+            if record.trace == trace and record.sketch == _DEFAULT:
+                decisions = candidate.sketch.decisions_of(candidate.row)
+                self.ledger.amend([(record, replace(record, sketch=candidate.sketch.name, decisions=decisions))])
+                return
+
+    def _run_programs(
+        self, programs: Sequence[str], record: Callable[[int, MeasureResult], TuningRecord], deadline: float,
+        best_seconds: float = float("inf"),
+    ) -> list[MeasureResult]:  # fmt: skip
+        """Measure programs; ``record(number, result)`` makes the record of each, which is stored as soon as there is
+        one."""
+        places: dict[int, int] = {}
+
+        def finished(number: int, result: MeasureResult) -> None:
+            if result.status != "skipped" and number not in places:
+                places[number] = len(self.records)
+                self._store(record(number, result))
+
+        also = {"finished": finished} if _takes(self.runner.measure, "finished") else {}
+        results = self.runner.measure(programs, best_seconds=best_seconds, deadline=deadline, **also)
+        for number, result in enumerate(results):
+            if number in places:
+                self.ledger.remeasured(places[number], record(number, result))
+            finished(number, result)
+        return results
+
+    def _measure_again(self, trials: int, deadline: float) -> None:
+        """Measure the default schedule, and the best records of other code generators, with this one."""
         old, self._again = self._again[:trials], []
-        measured = self._measure_traces([r.trace for r in old], deadline)
-        records = [
-            replace(
-                r, id=None, session=session, trial=number, status=result.status, error=result.error, times=result.times,
-                run_seconds=result.run_seconds if result.ok else None, compile_seconds=result.compile_seconds or None,
-                codegen_version=CODEGEN_VERSION, created=utc_now(),
-            )
-            for number, (r, result) in enumerate(zip(old, measured, strict=True)) if result.status != "skipped"
-        ]  # fmt: skip
+        first = len(self.records)
+        programs: list[str] = []
+        runs: list[TuningRecord] = []
+        for r in old:
+            try:
+                programs.append(replay(self.func, Trace.from_json(r.trace)).func.script())
+                runs.append(r)
+            except (ScheduleError, TraceError) as error:
+                self._store(self._with_result(r, MeasureResult("schedule_error", str(error)[:4000])))
+        self._run_programs(programs, lambda n, result: self._with_result(runs[n], result), deadline)
+        records = self.records[first:]
         self._known.update({r.trace: r.run_seconds or float("inf") for r in records})
         known = own_records(self.space, records)
         self.search.tell([c for c, _ in known], [s for _, s in known])
-        return self._store(records)
+
+    def _with_result(self, record: TuningRecord, result: MeasureResult) -> TuningRecord:
+        return replace(
+            record, id=None, session=self._run.session, trial=self._done(), status=result.status, error=result.error,
+            times=result.times, run_seconds=result.run_seconds if result.ok else None,
+            compile_seconds=result.compile_seconds or None, codegen_version=CODEGEN_VERSION, created=utc_now(),
+        )  # fmt: skip
 
     def _measure_traces(self, traces: Sequence[str], deadline: float) -> list[MeasureResult]:
         """Measure schedules of which only the traces are known; one that does not apply here fails."""
@@ -272,15 +365,13 @@ class TuningSession:
         results = {**failed, **dict(zip(programs, measured, strict=True))}
         return [results[number] for number in range(len(traces))]
 
-    def _store(self, records: list[TuningRecord]) -> list[TuningRecord]:
-        if self.db is not None:
-            records = [replace(r, id=n) for r, n in zip(records, self.db.add_records(records), strict=True)]
-        self.records.extend(records)
-        return records
+    def _store(self, record: TuningRecord) -> None:
+        place = self.ledger.add(record)
+        self._say(CandidateMeasured, (self.records[place],))
+        if self._run.stop:
+            raise _Stop
 
-    def _record(
-        self, candidate: Candidate, trace: str, result: MeasureResult, session: str | None, trial: int
-    ) -> TuningRecord:
+    def _record(self, candidate: Candidate, trace: str, result: MeasureResult) -> TuningRecord:
         predicted = candidate.predicted_seconds
         return TuningRecord(
             self.workload,
@@ -291,26 +382,28 @@ class TuningSession:
             error=result.error,
             decisions=candidate.sketch.decisions_of(candidate.row),
             sketch=candidate.sketch.name,
-            session=session,
-            trial=trial,
+            session=self._run.session,
+            trial=self._done(),
             run_seconds=result.run_seconds if result.ok else None,
             compile_seconds=result.compile_seconds or None,
             predicted_seconds=predicted if np.isfinite(predicted) else None,
             codegen_version=CODEGEN_VERSION,
         )
 
-    def _report(
-        self, done: int, trials: int, start: float, records: Sequence[TuningRecord], callbacks: Sequence[Callback]
-    ) -> None:
+    def _say(self, event: type[Progress], records: tuple[TuningRecord, ...] = ()) -> None:
+        """Call the callbacks with an event."""
+        if not self._run.callbacks:
+            return
         best = self.best
         seconds = best.run_seconds if best is not None and best.run_seconds else float("inf")
-        elapsed = time.monotonic() - start
+        done, trials = self._done(), self._run.trials
+        elapsed = time.monotonic() - self._run.start
         failures = sum(not r.ok for r in self.records)
-        progress = Progress(
-            done, trials, failures, seconds, self.flops / seconds / 1e9, elapsed, elapsed / done * (trials - done),
-            tuple(records),
+        left = elapsed / done * (trials - done) if done else float("inf")
+        progress = event(
+            done, trials, failures, seconds, self.flops / seconds / 1e9, elapsed, left, records, self.stop
         )  # fmt: skip
-        for callback in callbacks:
+        for callback in self._run.callbacks:
             callback(progress)
 
     def _recall(self) -> None:
@@ -335,14 +428,20 @@ class TuningSession:
                 self.search.warm_start(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
 
 
+def _takes(method: Callable[..., Any], parameter: str) -> bool:
+    """Returns whether a runner's method takes the optional parameter."""
+    found = inspect.signature(method).parameters.values()
+    return any(p.name == parameter or p.kind is p.VAR_KEYWORD for p in found)
+
+
 def tune(
     func: PrimFunc, target: Target, *, trials: int = 64, time_limit: float | None = None, db: Database | None = None,
     callbacks: Sequence[Callback] = (), **options: Any,
 ) -> TuneResult:  # fmt: skip
     """Find a fast schedule for ``func`` on ``target`` by measuring up to ``trials`` candidates.
 
-    Records go to ``db``; the search uses those that are there already. ``callbacks`` are called with a
-    :class:`Progress` after each batch. ``options``: those of :class:`TuneOptions` by name, or ``options`` with all of
+    Records go to ``db``; the search uses those that are there already. ``callbacks`` are called with each event, a
+    :class:`Progress`. ``options``: those of :class:`TuneOptions` by name, or ``options`` with all of
     them. ValueError for symbolic shapes; ``ReferenceFailed`` when the unscheduled function itself does not run.
     """
     return TuningSession(func, target, db=db, **options).run(trials, time_limit=time_limit, callbacks=callbacks)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
 from ..codegen.machine.target import Target
 from ..schedule import Schedule, Trace
@@ -10,13 +12,25 @@ from ..tir.stmt import PrimFunc
 from ..tuning_db import TuningRecord
 from .search.warm_start import replay
 
+Stopped = Literal["trials", "time", "exhausted", "converged", "stopped", "interrupted"]
+
+ENDS: dict[str, str] = {
+    "trials": "all trials were used",
+    "time": "the time was up",
+    "exhausted": "every candidate was tried",
+    "converged": "no further gain was expected",
+    "stopped": "a callback, or stop(), asked for the end",
+    "interrupted": "it was interrupted",
+}
+
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a session, which callbacks receive.
+    """The progress of a session, which callbacks receive as one of the classes below: what happens, and how far it is.
 
     ``trials_done`` of ``trials_total``; ``failures`` among them; ``best_seconds`` (infinity before the first success)
-    and ``best_gflops``; ``elapsed_seconds`` and the estimated ``remaining_seconds``; ``records`` are the latest batch.
+    and ``best_gflops``; ``elapsed_seconds`` and the estimated ``remaining_seconds``; ``records`` are new ones.
+    ``stop()`` ends the search after this event; the best so far is the result.
     """
 
     trials_done: int
@@ -27,6 +41,32 @@ class Progress:
     elapsed_seconds: float
     remaining_seconds: float
     records: tuple[TuningRecord, ...] = ()
+    stop: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
+
+
+class SearchStarted(Progress):
+    """The workers start, and the result that candidates are compared with is computed."""
+
+
+class BatchStarted(Progress):
+    """Candidates were chosen; they are compiled and run."""
+
+
+class CandidateMeasured(Progress):
+    """A candidate has run or failed: ``records`` holds its record."""
+
+    @property
+    def record(self) -> TuningRecord:
+        """Returns the record of the candidate."""
+        return self.records[0]
+
+
+class FinalComparison(Progress):
+    """The best candidates are timed once more, alternately."""
+
+
+class SearchEnded(Progress):
+    """The search is over."""
 
 
 @dataclass(frozen=True)
@@ -35,20 +75,27 @@ class TuneResult:
 
     ``best`` is the fastest correct record (of this session, or of an earlier one on the same workload and target); None
     when nothing could be measured. ``records`` are this session's, in order. ``stopped``: ``trials`` (budget used),
-    ``time``, ``exhausted`` (every candidate tried), ``converged`` (no further gain expected) or ``interrupted``.
-    ``problem`` says why there is no ``best``, and is empty when there is one.
+    ``time``, ``exhausted`` (every candidate tried), ``converged`` (no further gain expected), ``stopped`` (by a callback
+    or :meth:`~tilewright.tuner.TuningSession.stop`) or ``interrupted``; ``why`` says it in words. ``problem`` says why
+    there is no ``best``, and is empty when there is one. ``late`` says why the time limit was exceeded by more than 5 %.
     """
 
     func: PrimFunc
     target: Target
     best: TuningRecord | None
     records: tuple[TuningRecord, ...]
-    stopped: str
+    stopped: Stopped
     elapsed_seconds: float
     flops: float
     session: str | None = None
     failures: dict[str, int] = field(default_factory=dict)
     problem: str = ""
+    late: str = ""
+
+    @property
+    def why(self) -> str:
+        """Returns a clause that says why the search ended."""
+        return ENDS[self.stopped]
 
     @property
     def best_seconds(self) -> float:
@@ -75,3 +122,12 @@ class TuneResult:
             best = min(best, record.run_seconds if record.ok and record.run_seconds else best)
             out.append((number, best))
         return out
+
+
+class TuningInterrupted(KeyboardInterrupt):
+    """Ctrl-C ended a search; ``result`` has what was measured, which is in the database as well."""
+
+    def __init__(self, result: TuneResult) -> None:
+        best = f", the best took {result.best_seconds:.3g} s" if result.best is not None else ""
+        super().__init__(f"{len(result.records)} candidates were measured{best}")
+        self.result = result

@@ -24,7 +24,7 @@ from .arguments import Arguments, c_types
 from .export import export_module
 from .loader import runtime_symbols
 from .native_glue import UNUSUAL, glue_for
-from .timing import TimingResult, time_packed
+from .timing import TimingResult, native_seconds, time_packed
 
 SOURCES = ("tir", "scheduled", "lowered", "ll", "ir", "asm")
 
@@ -146,6 +146,10 @@ class BoundCall:
         code = self._call(self._where)
         if code:
             raise RuntimeError(self._function._message(code))
+
+    def seconds(self, number: int) -> float:
+        """Return the seconds of ``number`` calls together, made by a loop in native code; outputs are written."""
+        return native_seconds(self._function._glue.packed_address, self.slots, number)
 
 
 class Module:

@@ -9,6 +9,7 @@ import ctypes
 import math
 import statistics
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,17 @@ class TimingResult:
         )
 
 
+def native_seconds(packed_address: int, slots: Any, number: int) -> float:
+    """Return the seconds of ``number`` calls of ``tw_packed(slots)``, between two readings of the clock."""
+    return float(_tw_time()(packed_address, ctypes.addressof(slots), number)) * 1e-9
+
+
+@lru_cache(maxsize=1)
+def _tw_time() -> Any:
+    loop = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+    return loop(runtime_symbols()["tw_time"])
+
+
 def time_packed(
     packed_address: int,
     slots: Any,
@@ -74,20 +86,16 @@ def time_packed(
     """
     if repeat < 1 or number < 1:
         raise ValueError(f"repeat = {repeat}, number = {number}: both must be at least 1")
-    symbols = runtime_symbols()
-    warm = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(symbols["tw_time"])
     cold = ctypes.CFUNCTYPE(
         ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64
-    )(symbols["tw_time_cold"])
+    )(runtime_symbols()["tw_time_cold"])
     flush = np.zeros(max(cold_bytes, 1), np.uint8)
     where = ctypes.addressof(slots)
 
     def run(count: int) -> float:
         if cold_bytes:
-            taken = cold(packed_address, where, count, flush.ctypes.data, cold_bytes)
-        else:
-            taken = warm(packed_address, where, count)
-        return float(taken) * 1e-9
+            return float(cold(packed_address, where, count, flush.ctypes.data, cold_bytes)) * 1e-9
+        return native_seconds(packed_address, slots, count)
 
     if warmup:
         run(warmup)

@@ -131,7 +131,7 @@ def test_an_interrupted_search_keeps_what_it_measured(tmp_path, number, code):
     from tilewright.tuning_db import Database
 
     words = [sys.executable, "-m", "tilewright", "tune", "matmul:M=64,N=64,K=64", "--trials", "5000", "--all-trials"]
-    words += ["--db", "t.db"]
+    words += ["--db", "t.db", "--seed", "3", "--num-cores", "1"]
     child = subprocess.Popen(
         words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # shells have their background jobs ignore it
@@ -149,7 +149,8 @@ def test_an_interrupted_search_keeps_what_it_measured(tmp_path, number, code):
     finally:
         child.kill()
     assert child.returncode == code, err
-    assert "tilewright tune matmul:M=64,N=64,K=64 --db t.db" in err
+    again = "tilewright tune matmul:M=64,N=64,K=64 --num-cores 1 --db t.db --trials 5000 --seed 3 --all-trials"
+    assert again in err
     with Database(tmp_path / "t.db") as db:
         assert db.count() >= records > 0 and db.check() == []
         assert [s.status for s in db.sessions()] == ["interrupted"]

@@ -33,6 +33,9 @@ def test_those_near_the_best_take_part():
     assert names(finalists(records, 4)) == ["best", "near", "unsure"]
     assert names(finalists(records, 2)) == ["best", "near"]
     assert finalists([records[0], records[2]], 4) == [] == finalists([], 4)
+    assert names(finalists(records, 2, "far")) == ["best", "near", "far"]
+    assert names(finalists([records[0], records[2]], 4, "far")) == ["best", "far"]
+    assert finalists([records[0], records[2]], 4, "best") == []
 
 
 def test_the_race_decides():

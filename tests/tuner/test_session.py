@@ -9,7 +9,20 @@ from tilewright import te
 from tilewright.codegen.machine.target import Target
 from tilewright.schedule import Schedule, Trace
 from tilewright.tir.interpret import interpret
-from tilewright.tuner import MeasureResult, RandomSearch, Runner, TuningSession, default_schedule, tune
+from tilewright.tuner import (
+    BatchStarted,
+    CandidateMeasured,
+    FinalComparison,
+    MeasureResult,
+    RandomSearch,
+    Runner,
+    SearchEnded,
+    SearchStarted,
+    TuningInterrupted,
+    TuningSession,
+    default_schedule,
+    tune,
+)
 from tilewright.tuning_db import Database
 
 TARGET = Target("llvm -mcpu=x86-64-v3 -num-cores=1")
@@ -53,7 +66,11 @@ def test_the_budget_is_used_and_the_best_is_the_fastest():
     result = tune(matmul(), TARGET, trials=20, runner=FakeRunner(), callbacks=[progress.append])
     assert len(result.records) == 20 and result.stopped == "trials"
     assert result.best_seconds == min(r.run_seconds for r in result.records)
-    assert [p.trials_done for p in progress] == [8, 16, 20]
+    measured = [p for p in progress if isinstance(p, CandidateMeasured)]
+    assert [p.trials_done for p in measured] == list(range(1, 21))
+    assert [p.record.trace for p in measured] == [r.trace for r in result.records]
+    kinds = [type(p) for p in progress]
+    assert kinds[0] is SearchStarted and kinds[-2:] == [FinalComparison, SearchEnded] and kinds.count(BatchStarted) == 4
     assert progress[-1].best_gflops == pytest.approx(2 * 13 * 17 * 7 / result.best_seconds / 1e9)
     assert result.history()[-1] == (20, result.best_seconds)
 
@@ -105,11 +122,75 @@ def test_another_workload_warms_the_model_up(tmp_path):
 def test_an_interrupt_keeps_what_was_found(tmp_path):
     func = matmul()
     with Database(tmp_path / "t.db") as db:
-        result = tune(func, TARGET, trials=64, runner=FakeRunner(interrupt_at=20), db=db)
+        with pytest.raises(TuningInterrupted, match="16 candidates were measured, the best took 0.00") as caught:
+            tune(func, TARGET, trials=64, runner=FakeRunner(interrupt_at=20), db=db)
+        assert isinstance(caught.value, KeyboardInterrupt)
+        result = caught.value.result
         assert result.stopped == "interrupted"
         assert len(result.records) == 16 == db.count()
         assert result.best is not None
         assert db.sessions()[0].status == "interrupted"
+
+
+class Streaming(FakeRunner):
+    """Tells each result when it has it; a second timing follows."""
+
+    def measure(self, traces, *, best_seconds=float("inf"), deadline=float("inf"), finished=None):
+        first = super().measure(traces)
+        for number, result in enumerate(first):
+            if finished is not None:
+                finished(number, result)
+        return [MeasureResult(r.status, r.error, (*r.times, 2e-3)) for r in first]
+
+
+def test_candidates_are_recorded_as_they_finish(tmp_path):
+    with Database(tmp_path / "t.db") as db:
+        counts = []
+        result = tune(
+            matmul(), TARGET, trials=9, runner=Streaming(), db=db, callbacks=[lambda p: counts.append(db.count())]
+        )
+        assert counts[:11] == [0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8]
+        assert {r.id: r for r in db.records()} == {r.id: r for r in result.records}
+        assert all(r.times[-1] == 2e-3 for r in result.records)
+
+
+def test_a_callback_stops_the_search(tmp_path):
+    with Database(tmp_path / "t.db") as db:
+        result = tune(
+            matmul(), TARGET, trials=64, runner=Streaming(), db=db,
+            callbacks=[lambda p: p.stop() if p.trials_done == 3 else None],
+        )  # fmt: skip
+        assert result.stopped == "stopped" and len(result.records) == 3 == db.count()
+        assert result.why == "a callback, or stop(), asked for the end" and result.best is not None
+
+
+def test_the_default_schedule_is_the_first_candidate_and_takes_part_in_the_end(tmp_path):
+    default = default_schedule(matmul(), TARGET)
+    with Database(tmp_path / "t.db") as db:
+        runner = FakeRunner()
+        result = tune(matmul(), TARGET, trials=12, runner=runner, db=db)
+        assert result.records[0].trace == default.trace.dumps() and runner.seen[0] == default.func.script()
+        assert result.records[0].sketch in {r.sketch for r in result.records[1:]}  # it is a candidate of a sketch
+        assert default.func.script() in runner.seen[12:]
+        again = FakeRunner()
+        tune(matmul(), TARGET, trials=4, runner=again, db=db)
+        assert again.seen[0] != default.func.script() and default.func.script() in again.seen[4:]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"time_limit": float("nan")}, ValueError, "time_limit is a number of seconds, not nan"),
+        ({"time_limit": float("inf")}, ValueError, "not inf; None is no limit"),
+        ({"time_limit": -1}, ValueError, "not -1"),
+        ({"time_limit": "5"}, ValueError, "not '5'"),
+        ({"trials": 0}, ValueError, "trials is at least 1, not 0"),
+        ({"trials": 2.5}, TypeError, "trials is a whole number, not 2.5"),
+    ],
+)
+def test_limits_are_numbers(options, error, message):
+    with pytest.raises(error, match=message):
+        tune(matmul(), TARGET, runner=FakeRunner(), **options)
 
 
 def test_a_seed_fixes_what_is_tried():
@@ -128,6 +209,7 @@ def test_a_strategy_may_be_replaced():
 def test_time_may_be_up_before_the_trials():
     result = tune(matmul(), TARGET, trials=8, runner=FakeRunner(), time_limit=0.0)
     assert result.stopped == "time" and result.records == ()
+    assert result.problem == "no candidate was measured within 0 s"
 
 
 def test_a_foreign_runner_stays_open():
@@ -170,7 +252,7 @@ def test_a_renamed_program_goes_on_where_the_other_stopped(tmp_path):
         sch = Schedule(other)
         Trace.from_json(second.best.trace).apply_to_schedule(sch)
         asked = {(r.sketch.split("_", 2)[2], str(r.decisions)) for r in first.records} & {
-            (r.sketch.split("_", 2)[2], str(r.decisions)) for r in second.records
+            (r.sketch.split("_", 2)[2], str(r.decisions)) for r in second.records if r.sketch != "default"
         }
         assert not asked  # what the first session measured is known to the second
         assert db.best(product("ABCD"), TARGET).run_seconds == db.best(other, TARGET).run_seconds == second.best_seconds

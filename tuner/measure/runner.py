@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,10 @@ from .inputs import require_constant_shapes
 from .process import WorkerDied, WorkerProcess, wait_any
 from .protocol import Message
 from .statistics import estimate, interval
+
+
+class TimeUp(Exception):
+    """The deadline came before the first candidate could be measured."""
 
 
 class ReferenceFailed(RuntimeError):
@@ -56,16 +60,20 @@ class Runner(ABC):
     """A runner measures schedules of one workload at a time. Derive from it to measure on another machine."""
 
     @abstractmethod
-    def open(self, func: PrimFunc, target: Target, *, seed: int = 0, verify: bool = True) -> None:
+    def open(
+        self, func: PrimFunc, target: Target, *, seed: int = 0, verify: bool = True, deadline: float = float("inf")
+    ) -> None:
         """Prepare for ``func`` (constant shapes); with ``verify`` outputs are compared with those of the unscheduled
-        function."""
+        function. :class:`TimeUp` when that takes longer than until ``deadline`` (``time.monotonic``)."""
 
     @abstractmethod
     def measure(
-        self, programs: Sequence[str], *, best_seconds: float = float("inf"), deadline: float = float("inf")
-    ) -> list[MeasureResult]:
-        """Measure each scheduled program (its text), in order. ``best_seconds`` is the best so far; no new work is begun after
-        ``deadline`` (``time.monotonic``)."""
+        self, programs: Sequence[str], *, best_seconds: float = float("inf"), deadline: float = float("inf"),
+        finished: Finished | None = None,
+    ) -> list[MeasureResult]:  # fmt: skip
+        """Measure each scheduled program (its text), in order. ``best_seconds`` is the best so far; what is not done at
+        ``deadline`` is skipped. ``finished`` is called with number and result of each program as soon as it has run or
+        failed; it may be timed again later. A runner may leave out ``deadline`` of ``open`` and ``finished``."""
 
     @abstractmethod
     def close(self) -> None:
@@ -76,6 +84,10 @@ class Runner(ABC):
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+Finished = Callable[[int, MeasureResult], None]
+"""Is told the number of a program in its batch, and its result."""
 
 
 @dataclass
@@ -136,14 +148,18 @@ class LocalRunner(Runner):
         self._ready: dict[WorkerProcess, int | None] = {}
         self._next_job = 0
         self._check_seconds = 0.0
+        self._deadline = float("inf")
 
-    def open(self, func: PrimFunc, target: Target, *, seed: int = 0, verify: bool = True) -> None:
+    def open(
+        self, func: PrimFunc, target: Target, *, seed: int = 0, verify: bool = True, deadline: float = float("inf")
+    ) -> None:
         require_constant_shapes(func)
         missing = target.missing_here()
         if missing:
             raise ValueError(f"this machine cannot run code for {target}: no {', '.join(missing[:3])}")
         self._ready.clear()
         self._reference = None
+        self._deadline = deadline
         self._check_seconds = (
             sum(b.num_bytes() or 0 for b in func.buffers) / 2e7
         )  # a generous time for filling and comparing
@@ -156,13 +172,24 @@ class LocalRunner(Runner):
             self._compute_reference()
 
     def measure(
-        self, programs: Sequence[str], *, best_seconds: float = float("inf"), deadline: float = float("inf")
-    ) -> list[MeasureResult]:
+        self, programs: Sequence[str], *, best_seconds: float = float("inf"), deadline: float = float("inf"),
+        finished: Finished | None = None,
+    ) -> list[MeasureResult]:  # fmt: skip
+        self._deadline = deadline
         jobs = [_Job(self._next_job + i, program) for i, program in enumerate(programs)]
         self._next_job += len(jobs)
         best = best_seconds
+        told: set[int] = set()
+
+        def tell() -> None:
+            for number, job in enumerate(jobs):
+                if finished is not None and number not in told and job.status not in ("waiting", "compiled"):
+                    told.add(number)
+                    finished(number, job.result())
+
         while time.monotonic() < deadline:
             self._compile([job for job in jobs if job.status == "waiting"], deadline)
+            tell()
             todo = [job for job in jobs if job.status == "compiled"]
             if not todo:
                 break
@@ -170,6 +197,7 @@ class LocalRunner(Runner):
                 if job.status == "compiled" and time.monotonic() < deadline:
                     self._first_run(job, jobs, best)
                     best = min([best, *job.times]) if job.status == "ok" else best
+                    tell()
             if not any(job.status == "waiting" for job in jobs):
                 break
         self._race(jobs, best, deadline)
@@ -188,9 +216,12 @@ class LocalRunner(Runner):
             self._ready.pop(worker, None)
             try:
                 self._make_ready(worker)
-                answer = worker.request({"command": "reference"}, timeout=self.limits.reference_timeout)
+                limit = min(self.limits.reference_timeout, max(self._deadline - time.monotonic(), 0.0))
+                answer = worker.request({"command": "reference"}, timeout=limit)
             except TimeoutError:
                 worker.kill()
+                if time.monotonic() >= self._deadline:
+                    raise TimeUp("computing the result of the unscheduled function took all of it") from None
                 raise ReferenceFailed(
                     f"the unscheduled function takes more than {self.limits.reference_timeout:g} s; a longer "
                     "reference_timeout, or verify=False, would let the tuning go on"
@@ -239,7 +270,7 @@ class LocalRunner(Runner):
                 if queue and time.monotonic() >= deadline:
                     return
                 continue
-            wait_any(list(busy), min(limit for _, limit in busy.values()) - time.monotonic())
+            wait_any(list(busy), min([deadline, *[limit for _, limit in busy.values()]]) - time.monotonic())
             for worker, (job, limit) in list(busy.items()):
                 try:
                     answer = worker.poll()
@@ -251,11 +282,16 @@ class LocalRunner(Runner):
                 if answer is not None:
                     self._compiled(job, worker, answer)
                     del busy[worker]
+                elif time.monotonic() >= deadline:  # the job stays as it is, and counts as skipped
+                    self._lost(worker, jobs)
+                    del busy[worker]
+                    queue.clear()
                 elif time.monotonic() >= limit:
                     job.fail("compile_timeout", f"compiling takes more than {self.limits.compile_timeout:g} s")
                     self._lost(worker, jobs)
                     del busy[worker]
-            queue.extend(job for job in jobs if job.status == "waiting" and job not in queue and not _in(job, busy))
+            if time.monotonic() < deadline:
+                queue.extend(job for job in jobs if job.status == "waiting" and job not in queue and not _in(job, busy))
 
     def _compiled(self, job: _Job, worker: WorkerProcess, answer: Message) -> None:
         worker.jobs += 1
@@ -273,7 +309,7 @@ class LocalRunner(Runner):
             if job.worker is worker:
                 job.worker = None
                 if job.status == "compiled":
-                    if job.attempts < 3:
+                    if job.attempts < 3 or time.monotonic() >= self._deadline:
                         job.status = "waiting"
                     else:
                         job.fail("crash", "its worker was lost three times")
@@ -290,10 +326,13 @@ class LocalRunner(Runner):
             "min_seconds": self.limits.min_seconds, "stop_above": stop_above,
         }  # fmt: skip
         try:
-            answer = worker.request(request, timeout=limit)
+            answer = worker.request(request, timeout=min(limit, max(self._deadline - time.monotonic(), 0.0)))
         except TimeoutError:
-            job.fail("timeout", f"running takes more than {limit:g} s")
             self._lost(worker, jobs)
+            if time.monotonic() < self._deadline:
+                job.fail("timeout", f"running takes more than {limit:g} s")
+            elif not job.times:
+                job.status = "waiting"  # neither measured nor failed
             return False
         except WorkerDied as died:
             job.fail("crash", f"while running: {died}")

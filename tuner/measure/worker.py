@@ -46,6 +46,10 @@ _INTERPRETED_STEPS = 30_000
 """The number of iterations up to which a reference is interpreted, which takes a few tenths of a second."""
 
 
+_LEAST_SECONDS = 1e-10
+"""No call is shorter, whatever the clock says: a call that does nothing takes about a nanosecond."""
+
+
 class Failure(Exception):
     """A failure to be answered: its ``status`` and the reason."""
 
@@ -128,12 +132,13 @@ class Worker:
         if check:
             self._check(module, arguments)
         values = _handed_over(module, arguments)
-        run = module.bind(*values) if hasattr(module, "bind") else (lambda: module(*values))
-        number = max(1, math.ceil(min_seconds / max(_time(run, 1), 1e-7)))  # that call also warms the caches
-        times = [_time(run, number)]
+        run = module.bind(*values)
+        run()  # a failed assertion is an error here; it also warms the caches
+        number, taken = _repeated(run.seconds, min_seconds)
+        times = [taken / number]
         while len(times) < samples and times[0] <= stop_above:
-            times.append(_time(run, number))
-        return {"times": times}, []
+            times.append(run.seconds(number) / number)
+        return {"times": [max(t, _LEAST_SECONDS) for t in times]}, []
 
     def do_drop(self, blobs: Any, job: int) -> tuple[dict[str, Any], list[Any]]:
         self.modules.pop(job, None)
@@ -199,12 +204,16 @@ def _handed_over(module: Any, arguments: Arguments) -> Sequence[Any]:
     return arguments.values if pack is None else pack(arguments.values)  # type: ignore[no-any-return]
 
 
-def _time(run: Callable[[], Any], number: int) -> float:
-    """Seconds per call over ``number`` calls."""
-    start = time.perf_counter()
-    for _ in range(number):
-        run()
-    return (time.perf_counter() - start) / number
+def _repeated(seconds: Callable[[int], float], at_least: float) -> tuple[int, float]:
+    """Returns a number of calls that take ``at_least`` seconds together, and the seconds that they took."""
+    number, taken = 1, seconds(1)
+    while taken < at_least:
+        per_call = max(taken / number, _LEAST_SECONDS)
+        number = min(math.ceil(1.2 * at_least / per_call), 100 * number)
+        taken = seconds(number)
+        if number > at_least / _LEAST_SECONDS:
+            break
+    return number, taken
 
 
 def _limit_memory(memory_bytes: int) -> None:

@@ -18,11 +18,12 @@ machine drifts."""
 _DISQUALIFIED = ("wrong_result", "memory_damaged")
 
 
-def finalists(records: Sequence[TuningRecord], count: int) -> list[TuningRecord]:
-    """Returns the best records that noise could have put in the wrong order, at most ``count``, best first. The list is
-    empty when no record is near the best. Of records of the same trace only the fastest."""
+def finalists(records: Sequence[TuningRecord], count: int, default: str | None = None) -> list[TuningRecord]:
+    """Returns the best records that noise could have put in the wrong order, at most ``count``, best first, and the
+    record of the trace ``default`` in any case, so that the winner is not slower. The list is empty when there is only
+    one. Of records of the same trace only the fastest."""
     ranked = sorted((r for r in records if r.ok and r.run_seconds), key=lambda r: r.run_seconds or 0.0)
-    fastest: dict[str, TuningRecord] = {}
+    fastest: dict[str | None, TuningRecord] = {}
     for record in ranked:
         fastest.setdefault(record.trace, record)
     unique = list(fastest.values())
@@ -31,6 +32,8 @@ def finalists(records: Sequence[TuningRecord], count: int) -> list[TuningRecord]
     best = unique[0]
     limit = max(_NEAR * (best.run_seconds or 0.0), interval(best.times).high)
     near = [r for r in unique if min(r.run_seconds or 0.0, interval(r.times).low) <= limit][:count]
+    if default in fastest and fastest[default] not in near:
+        near.append(fastest[default])
     return near if len(near) > 1 else []
 
 

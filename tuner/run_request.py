@@ -1,0 +1,38 @@
+"""One run of a tuning session: what was asked for, checked, and how far it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .tune_result import Progress
+
+Callback = Callable[[Progress], Any]
+
+
+@dataclass
+class Run:
+    """What one run of a session was asked for, and how far it is."""
+
+    trials: int
+    deadline: float
+    callbacks: Sequence[Callback]
+    start: float
+    session: str | None = None
+    before: int = 0  # records of earlier runs of the same session
+    stop: bool = False
+
+
+def checked_limit(trials: int, time_limit: float | None) -> float:
+    """Returns the limit in seconds, infinity for none; TypeError and ValueError for what is no number."""
+    if isinstance(trials, bool) or not hasattr(trials, "__index__"):
+        raise TypeError(f"trials is a whole number, not {trials!r}")
+    if trials < 1:
+        raise ValueError(f"trials is at least 1, not {trials}")
+    if time_limit is None:
+        return math.inf
+    if not (isinstance(time_limit, (int, float)) and math.isfinite(time_limit) and time_limit >= 0):
+        raise ValueError(f"time_limit is a number of seconds, not {time_limit!r}; None is no limit")
+    return float(time_limit)

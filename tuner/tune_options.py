@@ -1,0 +1,38 @@
+"""The options of a tuning session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .cost.cost_model import CostModel
+from .cost.machine_model import MachineModel
+from .measure import Runner
+from .rules import ScheduleRule
+from .search import SearchStrategy
+from .space.search_space import Space
+
+
+@dataclass(frozen=True)
+class TuneOptions:
+    """How a session searches. ``seed`` fixes the order of everything but the measured times.
+
+    ``verify``: compare each candidate's outputs with the unscheduled function's. ``batch``: candidates measured between
+    two decisions. ``final_race``: how many of the best are timed once more, alternately, at the end, to find the winner;
+    0 for none. ``stop_early``: stop when 24 trials brought no gain and the model expects a gain below 1 % from the
+    remaining candidates. ``machine``: the figures of the analytic prior, by default those of the target. ``runner``,
+    ``strategy``, ``rules`` and ``model`` replace parts of the tuner; ``strategy(space, rng)`` makes a search strategy.
+    """
+
+    seed: int = 0
+    verify: bool = True
+    batch: int = 8
+    final_race: int = 4
+    stop_early: bool = True
+    machine: MachineModel | None = None
+    runner: Runner | None = None
+    strategy: Callable[[Space, np.random.Generator], SearchStrategy] | None = None
+    rules: Sequence[ScheduleRule] | None = None
+    model: CostModel | None = None
