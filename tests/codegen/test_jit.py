@@ -126,3 +126,27 @@ def test_sources(scale_module):
         module.get_source("wasm")
     with pytest.raises(KeyError, match="no function 'f' in this module"):
         module["f"]
+
+
+def test_a_conversion_whose_minimum_is_zero_compiles_without_optimization():
+    text = """
+define i32 @f(ptr noalias readonly %a1, ptr noalias %a2) nounwind {
+  %v1 = getelementptr float, ptr %a1, i64 9
+  %v2 = load float, ptr %v1, align 4
+  %v9 = fptoui float %v2 to i8
+  %v10 = icmp ult i8 %v9, 0
+  %v11 = select i1 %v10, i8 %v9, i8 0
+  %v12 = getelementptr float, ptr %a1, i64 6
+  %v13 = load float, ptr %v12, align 4
+  %v14 = fptosi float %v13 to i8
+  %v15 = load float, ptr %a1, align 4
+  %v16 = fptosi float %v15 to i8
+  %v17 = sub i8 %v14, %v16
+  %v18 = icmp ult i8 %v11, %v17
+  %v19 = select i1 %v18, i8 %v11, i8 %v17
+  store i8 %v19, ptr %a2, align 1
+  ret i32 0
+}
+"""
+    for target in (NATIVE, Target("llvm -mcpu=x86-64-v4")):
+        assert "f:" in optimize_and_compile(text, target, 0, cache=False).asm()
