@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..tir.analysis import simplify
+from ..tir.analysis.simplify import simplify
 from ..tir.arith import Analyzer, eval_interval, linear_coefficients
 from ..tir.expr import (
     EQ,
