@@ -145,3 +145,30 @@ def test_remainders_of_large_constants_are_exact(a, b):
     for cls, want in ((FloorDiv, a // b), (FloorMod, a % b), (TruncMod, abs(a) % abs(b) * (-1 if a < 0 else 1))):
         wrapped = (want + 2**63) % 2**64 - 2**63
         assert int(make_binary(cls, const(a, "int64"), const(b, "int64"))) == wrapped
+
+
+COMPARED = {
+    "sum": lambda i: i + 3, "difference": lambda i: i - 3, "multiple": lambda i: i * 2 + 4, "descending": lambda i: 7 - i,
+    "quotient": lambda i: (i + 2) // 4 + 1,
+}  # fmt: skip
+DATA = {
+    "load": lambda x: x, "multiple": lambda x: x * 2, "negative": lambda x: x * -1, "quotient": lambda x: x // 4,
+    "clamped": lambda x: Min(x, const(9)), "rest": lambda x: x % 8,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("index", COMPARED)
+@pytest.mark.parametrize("data", DATA)
+def test_constants_stay_on_the_side_of_the_index(index: str, data: str) -> None:
+    memory, an = Memory(False, {}), Analyzer()
+    memory.view(INTS).set(VALUES[INTS])
+    an.bind(VI, (0, 15))
+    ex: ExprCompiler = memory.exprs
+    for place in range(4):
+        a, b = COMPARED[index](VI), DATA[data](INTS[place])
+        pairs = [(a, b), (b, a), (a.astype("int64"), b.astype("int64")), (a + J, b + J)]
+        for e in [made for x, y in pairs for made in (x < y, x <= y, x > y, x >= y, x.equal(y), Not(x.equal(y)))]:
+            f, g = ex.compile(e), ex.compile(an.simplify(e))
+            for i in (0, 1, 7, 15):
+                ex.registers[ex.slot(VI)], ex.registers[ex.slot(J)] = i, -2
+                assert f() == g(), f"{e} became {an.simplify(e)} at {i}"

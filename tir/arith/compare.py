@@ -16,10 +16,7 @@ def compare(an: Canonical, e: CmpOp) -> Expr:
     p, q = an.poly(e.a), an.poly(e.b)
     dtype = e.a.dtype
     if not (an.exact(p, dtype) and an.exact(q, dtype)):
-        if p == q:
-            return IntImm(int(t in (EQ, LE, GE)), "bool")
-        a, b = an.simp(e.a), an.simp(e.b)
-        return e if a is e.a and b is e.b else t(a, b)
+        return IntImm(int(t in (EQ, LE, GE)), "bool") if p == q else _of_simplified_sides(an, e)
     if t is GT or t is GE:  # a > b is b < a; the sides are exchanged again at the end
         decided = _decide(an, LT if t is GT else LE, q, p)
     else:
@@ -35,8 +32,15 @@ def compare(an: Canonical, e: CmpOp) -> Expr:
         left, right = scale(right, -1), scale(left, -1)
         if t is GT or t is GE:
             t, left, right = (LT if t is GT else LE), right, left
+    if not (an.exact(left, dtype) and an.exact(right, dtype)):  # a constant moved to data may make it wrap around
+        return _of_simplified_sides(an, e)
     a, b = match_types(an.to_expr(left, dtype), an.to_expr(right, dtype))
     return e if t is type(e) and same(a, e.a) and same(b, e.b) else t(a, b)
+
+
+def _of_simplified_sides(an: Canonical, e: CmpOp) -> Expr:
+    a, b = an.simp(e.a), an.simp(e.b)
+    return e if a is e.a and b is e.b else type(e)(a, b)
 
 
 def holds(an: Canonical, e: CmpOp) -> bool:
