@@ -68,6 +68,8 @@ class Formula:
             if isinstance(err.__context__, ZeroDivisionError):
                 raise TraceError("a formula divides by zero") from None
             raise TraceError(f"{self.text!r} is not a formula: {err.message}; {_PARTS}") from None
+        if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+            raise TraceError("a formula gives a number of more than 64 bits")
         if not isinstance(value, (int, Expr)) or not all(isinstance(n, _ARITHMETIC) for n in pre_order(convert(value))):
             raise TraceError(f"{self.text!r} is not a formula; {_PARTS}")
         return convert(value)

@@ -4,6 +4,7 @@ uses."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from ...tir.annotations import ALIGN
 from ...tir.arith import Analyzer
@@ -85,11 +86,17 @@ class _Flattening:
             body = _resolve_matches(block, body, inner, self.layouts)
         for key, value in block.annotations.items():
             if key.startswith("pragma_"):
-                number = value if isinstance(value, Expr) else Analyzer().simplify(value)
-                body = AttrStmt(block.name, key, number, body)
+                body = AttrStmt(block.name, key, _constant(value, key, block), body)
         for term in reversed([substitute(t, env) for t in conjuncts(node.predicate)]):
             body = IfThenElse(term, body)
         return body
+
+
+def _constant(value: Any, key: str, block: Block) -> Expr:
+    """Returns the value of a pragma of a block as an expression."""
+    if not isinstance(value, (bool, int, float, str, Expr)):
+        raise ValueError(f"{key} of block {block.name!r} is {value!r}; a pragma of a block is a number or a text")
+    return value if isinstance(value, Expr) else Analyzer().simplify(value)
 
 
 def _resolve_matches(block: Block, body: Stmt, env: Mapping[Var, Expr], layouts: Mapping[Buffer, Layout]) -> Stmt:

@@ -9,7 +9,7 @@ from ...tir.expr import Broadcast, BufferLoad, Call, Expr, IntImm, Min, Ramp, Va
 from ...tir.stmt import AssertStmt, Buffer, BufferStore, Evaluate, For, IfThenElse, LetStmt, PrimFunc, Stmt, While, seq
 from ...tir.walk import post_order, pre_order, replace_node, substitute, vars_in
 from ..machine.target import Target
-from .loop_annotations import PREFETCH_DISTANCE, PREFETCH_NEXT, plain_value, without
+from .loop_annotations import PREFETCH_DISTANCE, PREFETCH_NEXT, names_list, steps_number, without
 from .prefetched_lines import divided, iteration_number, largest_nest, lines_read, trip_count
 from .scoped_transform import ScopedTransform
 
@@ -67,7 +67,7 @@ def insert_prefetches(func: PrimFunc, target: Target) -> PrimFunc:
             body = _Distance(loop, line).stmt(loop.body)
             loop = without(loop, PREFETCH_DISTANCE).with_(body=body)
         if PREFETCH_NEXT in loop.annotations:
-            names = [str(plain_value(name)) for name in loop.annotations[PREFETCH_NEXT]]
+            names = names_list(loop.annotations[PREFETCH_NEXT], PREFETCH_NEXT, f"loop {loop.loop_var.name}")
             around = scope.loops[-1] if scope.loops else None
             loop = without(loop, PREFETCH_NEXT)
             for name in names:
@@ -142,7 +142,7 @@ class _Distance:
     def distance(self, buffer: Buffer) -> int:
         """Return the prefetch distance of a buffer in iterations."""
         wanted = self.wanted.get(buffer.name, 0) if isinstance(self.wanted, dict) else self.wanted
-        return int(plain_value(wanted))
+        return steps_number(wanted, PREFETCH_DISTANCE, f"a loop that reads {buffer.name}")
 
 
 def _is_prefetch(s: Stmt) -> bool:

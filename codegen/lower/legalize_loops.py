@@ -9,7 +9,14 @@ from ...tir.fresh_copy import fresh_copy
 from ...tir.stmt import BufferStore, For, IfThenElse, PrimFunc, Stmt, seq
 from ...tir.walk import pre_order, substitute, transform_statements
 from ..machine.target import Target
-from .loop_annotations import PREFETCH_DISTANCE, UNROLL_FACTOR, plain_value, unrolled_distance, with_pragmas_of, without
+from .loop_annotations import (
+    PREFETCH_DISTANCE,
+    UNROLL_FACTOR,
+    steps_number,
+    unrolled_distance,
+    with_pragmas_of,
+    without,
+)
 
 _MAX_VECTORS_AT_ONCE = 4
 
@@ -46,7 +53,8 @@ def split_unroll_factors(func: PrimFunc) -> PrimFunc:
     def post(n: Node) -> Stmt | None:
         if not (isinstance(n, For) and UNROLL_FACTOR in n.annotations):
             return None
-        factor, loop = int(plain_value(n.annotations[UNROLL_FACTOR])), without(n, UNROLL_FACTOR)
+        factor = steps_number(n.annotations[UNROLL_FACTOR], UNROLL_FACTOR, f"loop {n.loop_var.name}")
+        loop = without(n, UNROLL_FACTOR)
         if PREFETCH_DISTANCE in loop.annotations and factor > 1:
             distance = unrolled_distance(loop.annotations[PREFETCH_DISTANCE], factor)
             loop = loop.with_(annotations={**loop.annotations, PREFETCH_DISTANCE: distance})

@@ -29,12 +29,20 @@ def without(loop: For, key: str) -> For:
 
 
 def steps_number(value: Any, key: str, place: str) -> int:
-    """Returns the number of a pragma that concerns unrolling. ValueError where it is not a whole number of at least 0;
+    """Returns the number that a pragma gives. ValueError where it is not a whole number of at least 0;
     ``place`` names the statement."""
     number = plain_value(value)
     if not isinstance(number, int) or number < 0:
         raise ValueError(f"{key} of {place} is {number!r}; it is a whole number of at least 0")
     return int(number)
+
+
+def names_list(value: Any, key: str, place: str) -> list[str]:
+    """Returns the names that a pragma lists. ValueError where it is not a list of texts."""
+    names = [plain_value(name) for name in value] if isinstance(value, (list, tuple)) else None
+    if names is None or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{key} of {place} is {value!r}; it is a list of names of buffers")
+    return names
 
 
 def with_pragmas_of(loop: For, body: Stmt) -> Stmt:
@@ -51,4 +59,4 @@ def unrolled_distance(wanted: Any, factor: int) -> Any:
     """Returns a prefetch distance in iterations of a loop that was unrolled by ``factor``."""
     if isinstance(wanted, Mapping):
         return {name: unrolled_distance(d, factor) for name, d in wanted.items()}
-    return -(-int(plain_value(wanted)) // factor)
+    return -(-steps_number(wanted, PREFETCH_DISTANCE, "an unrolled loop") // factor)

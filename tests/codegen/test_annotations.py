@@ -101,6 +101,19 @@ def test_steps_are_a_whole_number():
         lower(sch.func, AVX512)
 
 
+@pytest.mark.parametrize("key", [key for key in ANNOTATIONS if key.startswith("pragma_")])
+@pytest.mark.parametrize("value", [None, -1, 1.5, "x", "threadIdx.x", [[]], ["A", 3], {"A": "x"}, {"A": -1}], ids=str)
+def test_senseless_values_are_refused_or_have_no_effect(key, value):
+    """No error of Python comes out, only a ValueError that names the pragma."""
+    for of_block in (False, True):
+        sch = Schedule(parse(SUMS))
+        sch.annotate("B" if of_block else sch.get_loops("B")[1], key, value)
+        try:
+            lower(sch.func, AVX512)
+        except ValueError as error:
+            assert key in str(error)
+
+
 @pytest.fixture
 def warned(monkeypatch):
     """What lowering warns of, and nothing said before."""

@@ -82,7 +82,7 @@ def _tasks(given: argparse.Namespace, chosen: dict[int, Mutant]) -> list[Task]:
             tests = [] if given.no_more else [list(all_of_them)]
             if given.recorded is not None:
                 saw, arrived = noticing(given.recorded, all_of_them).get(number, ([], []))
-                tests = [saw[:4], saw[4:40], saw[40:], arrived[:40], arrived[40:], *tests]
+                tests = [saw[:4], saw[4:120], arrived[:40], *tests]
         tasks.append(Task(number, mutant, tests))
     return tasks
 

@@ -35,7 +35,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 MORE: dict[str, tuple[str, ...]] = {
     "arithmetic": (
-        "tir/arith/affine.py", "tir/arith/inequality.py", "tir/arith/pointwise.py", "tir/arith/simplify.py",
+        "tir/arith/affine.py", "tir/arith/inequality.py", "tir/arith/pointwise.py", "tir/analysis/simplify.py",
         "tir/arith/itermap/digit_sums.py", "tir/arith/itermap/digit_variables.py", "tir/arith/itermap/iter_predicates.py",
         "tir/arith/itermap/iter_simplify.py", "tir/arith/itermap/mixed_radix.py", "tir/arith/normal_form/interval.py",
         "tir/arith/normal_form/linear.py",

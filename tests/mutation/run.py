@@ -97,5 +97,7 @@ def _first_failure(home: Path, tests: Sequence[str], limit: float) -> str:
         return "time"
     if ran.returncode == 0:
         return ""
+    if ran.returncode == 4:  # a test that is not there
+        raise ValueError(ran.stdout + ran.stderr)
     found = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", ran.stdout, re.MULTILINE)
     return found[1] if found else f"exit {ran.returncode}"

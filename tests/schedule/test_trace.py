@@ -223,6 +223,16 @@ GET = {"name": "get_block", "args": {"name": "C"}, "out": "b0"}
         ({"format": 1, "insts": [{**GET, "args": {"name": {"expr": "v0 ** 9"}}}]}, "is not part of a formula"),
         ({"format": 1, "insts": [{**GET, "args": {"name": {"expr": "1 //"}}}]}, "is not a formula"),
         ({"format": 1, "insts": [{**GET, "args": {"name": {"expr": "1 // 0"}}}]}, "divides by zero"),
+        ({"format": 1, "insts": [{**GET, "args": {"name": {"expr": "9" * 1999}}}]}, "more than 64 bits"),
+        (
+            {"format": 1, "insts": [{**GET, "args": {"name": {"expr": "9" * 999 + "* -" + "9" * 900}}}]},
+            "constant is too large",
+        ),
+        ({"format": 1, "insts": [{**GET, "args": {"name": {"expr": f"v0 * {2**63}"}}}]}, "is not a formula"),
+        (
+            {"format": 1, "insts": [{**GET, "args": {"name": {"expr": f"v0 + T.min({2**63 - 1} * 3, 4)"}}}]},
+            "is not a formula",
+        ),
         (
             {"format": 1, "insts": [{**GET, "args": {"name": {"expr": "(" * 101 + "1" + ")" * 101}}}]},
             "is not a formula",
