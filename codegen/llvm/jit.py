@@ -180,7 +180,9 @@ class _Build:
                 getattr(passes, f"add_{name}_pass")()
         else:
             passes = builder.getModulePassManager()
-        if options.opt_level == 0:  # LLVM 22 aborts on a conversion to unsigned whose minimum with a folded 0 it selects
+        if (
+            options.opt_level == 0
+        ):  # LLVM 22 aborts on a conversion to unsigned whose minimum with a folded 0 it selects
             passes.add_instruction_combine_pass()
         passes.run(self.module, builder)
         if target.has("avx512f") and any("@llvm.masked.store" in text for text in texts):

@@ -3,8 +3,11 @@
 :data:`RULES` has them all. Products and sums of constants are regrouped, which may change the last bit of a float.
 """
 
-from . import cast_rules, element_rules, slice_rules, transpose_rules, view_rules
+from . import cast_rules, element_rules, sinking_rules, slice_rules, transpose_rules, view_rules
 
-RULES = [*element_rules.RULES, *cast_rules.RULES, *view_rules.RULES, *transpose_rules.RULES, *slice_rules.RULES]
+RULES = [
+    *element_rules.RULES, *cast_rules.RULES, *view_rules.RULES, *transpose_rules.RULES, *slice_rules.RULES,
+    *sinking_rules.RULES,
+]  # fmt: skip
 
 __all__ = ["RULES"]

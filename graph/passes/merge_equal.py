@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tir.expr import Expr
+from ..attribute_keys import attributes_key
 from ..graph import Graph, Node, Value
 from ..rewrite import substituted, with_replaced
 from ..services import Services
@@ -36,18 +36,10 @@ def merge_equal(graph: Graph, services: Services = Services()) -> Graph:
     nodes: list[Node] = []
     for old in graph.nodes:
         node = substituted(old, mapping)
-        applied = (node.op, node.inputs, tuple(sorted((k, _key(v)) for k, v in node.attrs.items())))
+        applied = (node.op, node.inputs, attributes_key(node.attrs))
         earlier = seen.setdefault(applied, node)
         if earlier is node:
             nodes.append(node)
         else:
             mapping.update(zip(node.outputs, earlier.outputs, strict=True))
     return with_replaced(graph, nodes, mapping) if mapping else with_replaced(graph, graph.nodes, {})
-
-
-def _key(value: Any) -> Any:
-    if isinstance(value, (tuple, list)):
-        return ("tuple", *[_key(v) for v in value])
-    if isinstance(value, Expr):
-        return ("expression", id(value))
-    return (type(value).__name__, value)

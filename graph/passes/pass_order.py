@@ -11,6 +11,7 @@ from ..graph import Graph, Node
 from ..rewrite import with_output_names
 from ..services import Services
 from ..verify_graph import verify
+from .choose_layouts import choose_layouts
 from .distinct_outputs import distinct_outputs
 from .fold_constants import fold_constants
 from .fold_scales import fold_scales
@@ -33,6 +34,7 @@ PASSES: list[GraphPass] = [
     GraphPass("simplify_operators", simplify_operators),
     GraphPass("patterns", recognize),
     GraphPass("fold_scales", fold_scales),
+    GraphPass("choose_layouts", choose_layouts),
     GraphPass("fold_constants", fold_constants),
     GraphPass("simplify_operators", simplify_operators),
     GraphPass("merge_equal", merge_equal),

@@ -1,0 +1,101 @@
+"""This pass chooses the order of dimensions in which arrays are stored, over the whole graph, by predicted times."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...tir.expr import DType
+from ..attribute_keys import attributes_key
+from ..graph import Graph, Node, Value
+from ..graph_operators import infer
+from ..kernels import Kernel
+from ..layouts import Costs, chosen_labels, relabeled
+from ..layouts.carried_attributes import WEIGHTED, carried, channels_last, weight_order
+from ..permutations import axes_of, inverse
+from ..services import Services
+
+_RATE = 5e10
+"""Multiply-adds in a second, where nothing better is known."""
+
+_PLAIN = 1.2
+"""How many times as long a convolution takes with the channels in front, where nothing better is known."""
+
+
+def choose_layouts(graph: Graph, services: Services = Services()) -> Graph:
+    """Let operators work on arrays in another order where that is predicted to be faster, transposes counted.
+
+    Before::
+
+        a = conv2d(x, w)
+        b = relu(a)
+        y = conv2d(b, v)
+
+    After::
+
+        x_1 = transpose(x, axes=(0, 2, 3, 1))
+        a = conv2d(x_1, w_1, layout="NHWC")
+        b = relu(a)
+        y = conv2d(b, v_1, layout="NHWC")
+        y_1 = transpose(y, axes=(0, 3, 1, 2))
+
+    The orders are those of the transposes in the graph, which so cancel or meet, and channels last for convolutions.
+    """
+    costs = Costs(_Predicted(graph, services).seconds)
+    for axes in _orders(graph):
+        stored = chosen_labels(graph, axes, costs)
+        changed = relabeled(graph, axes, stored) if stored else graph
+        if _transposed(changed) < _transposed(graph) or any(n.op in WEIGHTED for n in stored):
+            graph = changed
+    return graph
+
+
+def _orders(graph: Graph) -> list[tuple[int, ...]]:
+    """Returns the orders to try: channels last first, then those of transposes and their inverses."""
+    found = [channels_last(n.output.ndim) for n in graph.nodes if n.op in WEIGHTED]
+    transposes = [axes_of(n) for n in graph.nodes if n.op == "transpose"]
+    return list(dict.fromkeys([*found, *transposes, *map(inverse, transposes)]))
+
+
+def _transposed(graph: Graph) -> int:
+    """Returns how many bytes transposes move."""
+    moved = [n.output for n in graph.nodes if n.op == "transpose" and n.output.is_static]
+    return sum(math.prod(v.shape) * DType(v.dtype).bytes + 1 for v in moved)
+
+
+class _Predicted:
+    """Predicted times of convolutions, each distinct one once."""
+
+    def __init__(self, graph: Graph, services: Services) -> None:
+        self.constants, self.services = frozenset(graph.constants), services
+        self.known: dict[Any, float] = {}
+
+    def seconds(self, node: Node, axes: tuple[int, ...] | None) -> float:
+        types = tuple([(v.dtype, v.shape) for v in node.given])
+        key = node.op, types, attributes_key(node.attrs), axes
+        if key not in self.known:
+            self.known[key] = self._predicted(node, axes)
+        return self.known[key]
+
+    def _predicted(self, node: Node, axes: tuple[int, ...] | None) -> float:
+        weight = node.inputs[1]
+        assert weight is not None
+        per_output = math.prod(weight.shape) // max(node.output.shape[1], 1)
+        estimate = math.prod(node.output.shape) * per_output / _RATE * (_PLAIN if axes is None else 1.0)
+        if self.services.seconds is None:
+            return estimate
+        inputs, attrs = list(node.inputs), node.attrs
+        if axes is not None:
+            found = carried(node, axes)
+            assert found is not None and inputs[0] is not None
+            attrs = found
+            inputs[:2] = [_permuted(inputs[0], axes), _permuted(weight, weight_order(node))]
+        ((dtype, shape),) = infer(node.op, inputs, attrs)
+        alone = Node(node.op, tuple(inputs), (Value("out", dtype, shape),), attrs)
+        given = tuple([v for v in inputs if v is not None])
+        constants = frozenset(v for v in given[1:])
+        return self.services.seconds(Kernel("convolution", (alone,), given, alone.outputs, constants).func)
+
+
+def _permuted(v: Value, axes: tuple[int, ...]) -> Value:
+    return Value(v.name, v.dtype, tuple([v.shape[a] for a in axes]))
