@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..tir.analysis.access import accesses_below
 from ..tir.expr import DType, Var
 from ..tir.stmt import Buffer, IRModule, PrimFunc
 from ..tir.walk import pre_order
-from .machine.target import Target
+
+if TYPE_CHECKING:
+    from .machine.target import Target
 
 SIZE = "int64"
 """The C type of a symbolic size, whatever the type of its variable."""

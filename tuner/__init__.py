@@ -13,15 +13,11 @@ from .cost.cost_model import CostModel, PriorModel, XGBCostModel
 from .cost.machine_model import MachineModel
 from .measure import LocalRunner, MeasureResult, ReferenceFailed, Runner
 from .rules import Group, ScheduleRule, default_rules, register_rule
+from .rules.sketch_part import Decision, Part
 from .search import Candidate, ModelGuidedSearch, RandomSearch, SearchStrategy
-from .search.warm_start import replay, trace_for
-from .session import TuningSession, tune
-from .sketch_part import Decision, Part
-from .space import DefaultSchedule, choose_default, default_schedule
-from .space.search_space import Space
-from .space.sketch import Sketch
-from .tune_options import TuneOptions
-from .tune_result import (
+from .search.session import TuningSession, tune
+from .search.tune_options import TuneOptions
+from .search.tune_result import (
     BatchStarted,
     CandidateMeasured,
     FinalComparison,
@@ -31,6 +27,10 @@ from .tune_result import (
     TuneResult,
     TuningInterrupted,
 )
+from .search.warm_start import replay, trace_for
+from .space import DefaultSchedule, choose_default, default_schedule
+from .space.search_space import Space
+from .space.sketch import Sketch
 
 __all__ = [
     "FEATURE_NAMES",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ...tir.expr import Broadcast, Expr, IntImm, Ramp
 from ...tir.stmt import Buffer
-from ..lower.lanes import flat_lanes
+from ..constant_lanes import flat_lanes
 
 Products = tuple[tuple[Expr, Expr], ...]
 """Products of an index and a stride, whose sum is an offset in elements."""

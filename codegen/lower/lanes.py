@@ -3,27 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from ...tir.arith import Analyzer
-from ...tir.expr import (
-    Add,
-    BinaryOp,
-    Broadcast,
-    Cast,
-    Expr,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Mul,
-    Ramp,
-    Sub,
-    const,
-    make_binary,
-)
-
-Offsets = tuple[Expr, list[int]]
-"""A scalar, and what each lane adds to it."""
+from ...tir.expr import Add, BinaryOp, Broadcast, Expr, FloorDiv, FloorMod, IntImm, Mul, Ramp, Sub, const, make_binary
+from ..constant_lanes import flat_lanes
 
 
 class NotVectorizable(Exception):
@@ -63,79 +46,6 @@ def first_and_last_lane(e: Expr) -> tuple[Expr, Expr] | None:
     if isinstance(e, Broadcast):
         return e.value, e.value
     return (e, e) if e.dtype.lanes == 1 else None
-
-
-# -- constant distances, such as those of neighbouring rows in memory ----------------------------------------------------
-
-
-def constant_lane_offsets(e: Expr) -> Offsets | None:
-    """Returns a vector index as one scalar plus a constant per lane, when these are known: ``i + (T.Ramp(0, 1, 8) //
-    4)``."""
-    rule = _OFFSETS.get(type(e))
-    return None if rule is None or e.dtype.lanes == 1 else rule(e)
-
-
-def _offsets_of_ramp(e: Ramp) -> Offsets | None:
-    stride = e.stride
-    return (e.base, [n * stride.value for n in range(e.lanes)]) if isinstance(stride, IntImm) else None
-
-
-def _offsets_of_cast(e: Cast) -> Offsets | None:
-    inner = constant_lane_offsets(e.value) if e.dtype.is_int else None
-    return None if inner is None else (inner[0].astype(e.dtype.element), inner[1])
-
-
-def _offsets_of_sum(e: Add | Sub) -> Offsets | None:
-    a, b = constant_lane_offsets(e.a), constant_lane_offsets(e.b)
-    if a is None or b is None:
-        return None
-    sign = 1 if isinstance(e, Add) else -1
-    return make_binary(type(e), a[0], b[0]), [x + sign * y for x, y in zip(a[1], b[1], strict=True)]
-
-
-def _offsets_by_constant(e: Mul | FloorDiv | FloorMod) -> Offsets | None:
-    a, b = constant_lane_offsets(e.a), constant_lane_offsets(e.b)
-    if a is None or b is None or any(b[1]) or not isinstance(b[0], IntImm):
-        return None
-    by = b[0].value
-    if isinstance(e, Mul):
-        return a[0] * b[0], [x * by for x in a[1]]
-    if not isinstance(a[0], IntImm) or by == 0:
-        return None
-    start, zero = a[0].value, IntImm(0, e.dtype.element)
-    return zero, [(start + x) // by if isinstance(e, FloorDiv) else (start + x) % by for x in a[1]]
-
-
-_OFFSETS: dict[type, Callable[[Any], Offsets | None]] = {
-    Add: _offsets_of_sum,
-    Broadcast: lambda e: (e.value, [0] * e.lanes),
-    Cast: _offsets_of_cast,
-    FloorDiv: _offsets_by_constant,
-    FloorMod: _offsets_by_constant,
-    Mul: _offsets_by_constant,
-    Ramp: _offsets_of_ramp,
-    Sub: _offsets_of_sum,
-}
-
-
-def flat_lanes(indices: Sequence[Expr], strides: Sequence[Expr]) -> tuple[list[tuple[Expr, Expr]], list[int]] | None:
-    """Returns the offset of an access as products of scalars and strides, plus a known constant per lane, or None.
-
-    Rows that follow one another in memory are one contiguous range.
-    """
-    scalars: list[tuple[Expr, Expr]] = []
-    total: list[int] = []
-    for index, step in zip(indices, strides, strict=True):
-        if index.dtype.lanes == 1:
-            scalars.append((index, step))
-            continue
-        found = constant_lane_offsets(index)
-        if found is None or (any(found[1]) and not isinstance(step, IntImm)):
-            return None
-        scalars.append((found[0], step))
-        by = step.value if isinstance(step, IntImm) else 0
-        total = [t + n * by for t, n in zip(total or [0] * len(found[1]), found[1], strict=True)]
-    return scalars, total
 
 
 def constant_run(indices: Sequence[Expr], strides: Sequence[int]) -> tuple[int, int] | None:

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..backend.registry import BACKENDS, backend_of_suffix
-from ..c.c_header import c_header
 from ..llvm.jit import CompiledCode, optimize_and_compile
 from ..lowered import LoweredFunc
 from ..machine.target import Target
@@ -55,12 +54,21 @@ def export_module(functions: Sequence[LoweredFunc], code: CompiledCode, path: Pa
         path.write_bytes(whole.object)
     else:
         link_shared(whole.object, path, code.target)
-    header.write_text(c_header(functions, header.name))
+    written = [path, *_header(functions, header)]
     if suffix != ".so":
-        return [path, header]
+        return written
     package = path.with_suffix(".pc")
     package.write_text(pkg_config(path, [f.name for f in functions]))
-    return [path, header, package]
+    return [*written, package]
+
+
+def _header(functions: Sequence[LoweredFunc], path: Path) -> list[Path]:
+    """Write the C header as the C back end does; without one there is none. Returns the files written."""
+    c = BACKENDS.get("c")
+    if c is None or c.header is None:
+        return []
+    path.write_text(c.header(functions, path.name))
+    return [path]
 
 
 def pkg_config(library: Path, functions: Sequence[str]) -> str:

@@ -28,7 +28,7 @@ def test_no_circle(folder):
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_floors(folder):
     found = floors(inside(folder, FILES, GRAPH))
-    assert len(found) <= budgets.TALLER.get(folder, budgets.FLOORS), found
+    assert len(found) <= budgets.FLOORS, found
 
 
 @pytest.mark.parametrize("folder", LEAVES)

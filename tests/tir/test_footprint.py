@@ -7,9 +7,8 @@ import pytest
 
 from tilewright.tir.analysis.footprint import exact_box
 from tilewright.tir.arith import Analyzer
-from tilewright.tir.expr import IntImm, Var
+from tilewright.tir.expr import IntImm, Range, Var
 from tilewright.tir.interpret.interpret_expr import ExprCompiler
-from tilewright.tir.ranges import Range
 
 X, Y, Z, N = (Var(name) for name in "ijkn")
 

@@ -10,12 +10,12 @@ from functools import cached_property
 import numpy as np
 
 from ...tir.expr import Var
-from ..product_roles import TiledBlock
 from ..program import Use
-from ..step_sizes import ceil_div
 from .cost_features import Costs
 from .loop_nest import Access, Loop, Nest
 from .machine_model import MachineModel
+from .product_roles import TiledBlock
+from .step_sizes import ceil_div
 
 
 class TilingCosts:

@@ -12,11 +12,11 @@ import numpy as np
 from ...schedule import Schedule
 from ..cost.cost_features import Costs
 from ..cost.machine_model import MachineModel, worth_threads
-from ..product_roles import Dot, dot_roles
+from ..cost.product_roles import Dot, dot_roles
 from ..program import BlockInfo, Program
 from ..recipes.matrix_unit_product import TILE, TILE_BYTES, UnitTiles, matrix_unit_product
-from ..sketch_part import Decision, Part
 from .schedule_rule import Group, ScheduleRule, register_rule
+from .sketch_part import Decision, Part
 
 _STEPS = TILE_BYTES
 _REGISTERS = 8

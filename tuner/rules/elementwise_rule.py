@@ -20,12 +20,12 @@ from ...tir.stmt import BufferStore
 from ...tir.walk import pre_order
 from ..cost.cost_features import Costs
 from ..cost.machine_model import MachineModel, worth_threads
+from ..cost.step_sizes import ceil_div, up_to
 from ..program import BlockInfo, Program, Use
 from ..recipes.element_sweep import ElementSweep, sweep_elements
 from ..recipes.loop_steps import fuse_all
-from ..sketch_part import Decision, Part
-from ..step_sizes import ceil_div, up_to
 from .schedule_rule import Group, ScheduleRule, register_rule
+from .sketch_part import Decision, Part
 
 
 class ElementwiseRule(ScheduleRule):

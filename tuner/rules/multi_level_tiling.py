@@ -14,14 +14,14 @@ from ...schedule import Schedule
 from ...tir.expr import Var
 from ..cost.cost_features import Costs
 from ..cost.machine_model import MachineModel, worth_threads
+from ..cost.product_roles import TiledBlock, tile_axes
+from ..cost.step_sizes import up_to
 from ..cost.tiling_costs import TilingCosts
-from ..product_roles import TiledBlock, tile_axes
 from ..program import BlockInfo, Program, Use
 from ..recipes.panels import Panels
 from ..recipes.tiled_product import TileNest, tiled_product
-from ..sketch_part import Decision, Part
-from ..step_sizes import up_to
 from .schedule_rule import Group, ScheduleRule, register_rule
+from .sketch_part import Decision, Part
 
 
 class MultiLevelTilingRule(ScheduleRule):

@@ -12,11 +12,11 @@ import numpy as np
 from ...schedule import Schedule
 from ..cost.cost_features import Costs
 from ..cost.machine_model import MachineModel, worth_threads
+from ..cost.step_sizes import ceil_div, up_to
 from ..program import BlockInfo, Program
 from ..recipes.row_sweep import RowSweep, sweep_rows
-from ..sketch_part import Decision, Part
-from ..step_sizes import ceil_div, up_to
 from .schedule_rule import Group, ScheduleRule, register_rule
+from .sketch_part import Decision, Part
 
 
 class RowReductionRule(ScheduleRule):

@@ -11,7 +11,7 @@ from importlib.metadata import entry_points
 
 from ..cost.machine_model import MachineModel
 from ..program import BlockInfo, Program
-from ..sketch_part import Part
+from .sketch_part import Part
 
 
 @dataclass(frozen=True)

@@ -20,15 +20,15 @@ from ...schedule import Schedule
 from ...schedule.intrin import VNNI_DOT_16x4_INTRIN, VNNI_DOT_16x4_SWAPPED_INTRIN
 from ..cost.cost_features import Costs
 from ..cost.machine_model import MachineModel, worth_threads
-from ..product_roles import DOT_LANES, DOT_WIDTH, Dot, dot_roles
+from ..cost.product_roles import DOT_LANES, DOT_WIDTH, Dot, dot_roles
+from ..cost.step_sizes import ceil_div, up_to
 from ..program import BlockInfo, Program
 from ..recipes.dot_product import DotInstruction, dot_tile
 from ..recipes.loop_steps import fuse_all, loops_within
 from ..recipes.panels import pack
 from ..recipes.row_sweep import RowSweep, sweep_rows
-from ..sketch_part import Decision, Part
-from ..step_sizes import ceil_div, up_to
 from .schedule_rule import Group, ScheduleRule, register_rule
+from .sketch_part import Decision, Part
 
 
 class DotRule(ScheduleRule):

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ..codegen.machine.target import Target
-from ..schedule import Schedule, Trace
-from ..tir.stmt import PrimFunc
-from ..tuning_db import TuningRecord
-from .search.warm_start import replay
+from ...codegen.machine.target import Target
+from ...schedule import Schedule, Trace
+from ...tir.stmt import PrimFunc
+from ...tuning_db import TuningRecord
+from .warm_start import replay
 
 Stopped = Literal["trials", "time", "exhausted", "converged", "stopped", "interrupted"]
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..schedule import Schedule
-from .cost.cost_features import Costs
+from ...schedule import Schedule
+from ..cost.cost_features import Costs
 
 
 @dataclass(frozen=True)

@@ -13,24 +13,24 @@ from typing import Any
 
 import numpy as np
 
-from ..codegen import CODEGEN_VERSION
-from ..codegen.machine.target import Target
-from ..schedule import ScheduleError, Trace, TraceError
-from ..tir.cost import count_flops
-from ..tir.program_key import program_key
-from ..tir.stmt import PrimFunc
-from ..tuning_db import Database, TuningRecord, utc_now
-from .cost.cost_model import XGBCostModel
+from ...codegen import CODEGEN_VERSION
+from ...codegen.machine.target import Target
+from ...schedule import ScheduleError, Trace, TraceError
+from ...tir.cost import count_flops
+from ...tir.program_key import program_key
+from ...tir.stmt import PrimFunc
+from ...tuning_db import Database, TuningRecord, utc_now
+from ..cost.cost_model import XGBCostModel
+from ..measure import LocalRunner, MeasureResult, Runner
+from ..measure.inputs import require_constant_shapes
+from ..measure.runner import TimeUp
+from ..space.default_choice import choose_default
+from ..space.search_space import Space
+from .final_race import decide, finalists
 from .ledger import Ledger
-from .measure import LocalRunner, MeasureResult, Runner
-from .measure.inputs import require_constant_shapes
-from .measure.runner import TimeUp
+from .model_guided import ModelGuidedSearch
 from .run_request import Callback, Run, checked_limit
-from .search import Candidate, ModelGuidedSearch
-from .search.final_race import decide, finalists
-from .search.warm_start import in_own_names, other_workloads, own_records, replay, training_data
-from .space.default_choice import choose_default
-from .space.search_space import Space
+from .strategy import Candidate
 from .tune_options import TuneOptions
 from .tune_result import (
     ENDS,
@@ -44,6 +44,7 @@ from .tune_result import (
     TuneResult,
     TuningInterrupted,
 )
+from .warm_start import in_own_names, other_workloads, own_records, replay, training_data
 
 _GAIN = 0.01
 """A gain smaller than this share of the time counts as none."""

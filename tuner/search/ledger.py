@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ..tuning_db import Database, TuningRecord
+from ...tuning_db import Database, TuningRecord
 
 
 class Ledger:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .cost.cost_model import CostModel
-from .cost.machine_model import MachineModel
-from .measure import Runner
-from .rules import ScheduleRule
-from .search import SearchStrategy
-from .space.search_space import Space
+from ..cost.cost_model import CostModel
+from ..cost.machine_model import MachineModel
+from ..measure import Runner
+from ..rules import ScheduleRule
+from ..space.search_space import Space
+from .strategy import SearchStrategy
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..tir.expr import Add, BufferLoad, Cast, Expr, Mul, Var
-from ..tir.stmt import BufferStore
-from .program import BlockInfo, Use
-from .recipes.panels import Panels
+from ...tir.expr import Add, BufferLoad, Cast, Expr, Mul, Var
+from ...tir.stmt import BufferStore
+from ..program import BlockInfo, Use
+from ..recipes.panels import Panels
 
 DOT_WIDTH, DOT_LANES = 4, 16
 """Steps of the reduction and columns in one dot-product instruction of int8."""
