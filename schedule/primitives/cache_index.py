@@ -223,7 +223,8 @@ def _table(
     bound = bindings(realize)
     mine = _by_use(tree.loops_above(realize), [bound[v] for v in used])
     fresh: dict[Var, Expr] = {lp.loop_var: Var(f"ax{n}", lp.loop_var.dtype) for n, lp in enumerate(mine)}
-    if any(uses_var(x, lambda v: v in fresh) for lp in mine for x in (lp.min, lp.extent)):
+    inner = {lp.loop_var for lp in tree.loops_above(realize)}  # which the table, filled in front of them, cannot see
+    if any(uses_var(x, lambda v: v in inner) for lp in mine for x in (lp.min, lp.extent)):
         raise ScheduleError("the range of a loop depends on another loop", where=mine, hint="do this before compute_at")
     analyzer = sized_analyzer(tree.func)
     sizes = set(symbols_of(tree.func))
@@ -240,6 +241,12 @@ def _table(
         end = None if ends is None else analyzer.simplify(ends[1] + 1)
         if end is None or uses_var(end, lambda n: n not in sizes):
             end = domains[v].min + domains[v].extent
+            if uses_var(end, lambda n: n not in sizes) or not is_const_int(realize.predicate, 1):
+                raise ScheduleError(
+                    f"axis {v.name} of block {realize.block.name_hint!r} has no known largest value",
+                    where=realize,
+                    hint="do this before compute_at and before splits that do not divide",
+                )
         shape.append(end)
     axes = [
         IterVar(Range.from_extent(s), Var(f"v{n}", v.dtype)) for n, (v, s) in enumerate(zip(used, shape, strict=True))

@@ -201,6 +201,22 @@ def test_cache_index_after_an_uneven_split(agree, replays):
     replays(sch, func)
 
 
+def test_cache_index_needs_loops_that_it_can_copy():
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((17,)), B: T.Buffer((17, 17))):
+    for i in range(17):
+        for j_0, j_1 in T.grid(T.max(i, 5) // 4 + 1, 4):
+            with T.block("B"):
+                vi = T.axis.spatial(17, i)
+                vj = T.axis.spatial(17, j_0 * 4 + j_1)
+                T.where(j_0 * 4 + j_1 < T.max(i, 5) + 1)
+                B[vi, vj] = A[vj // 2]
+""")
+    with pytest.raises(ScheduleError, match="the range of a loop depends on another loop"):
+        Schedule(func).cache_index("B", "global", 0)
+
+
 def test_cache_index_leaves_alone_what_may_fail(agree):
     func = parse("""
 @T.prim_func
