@@ -16,6 +16,7 @@ from ..codegen.packing import split_packing
 from ..graph.entry import Blob, entry_function, place
 from ..graph.fuse import fuse
 from ..graph.graph import Graph, Value, dims
+from ..graph.kernel_order import order_kernels
 from ..graph.kernels import Division, Kernel
 from ..graph.memory_plan import ALIGNMENT, plan_memory
 from ..graph.passes import prepare
@@ -24,6 +25,7 @@ from ..tir.program_key import workload_key
 from ..tir.stmt import PrimFunc
 from ..tuning_db import Database
 from .building import Plan, open_database, plan
+from .graph_services import graph_services
 from .request import Request
 
 
@@ -76,8 +78,8 @@ def build_graph(
 ) -> Model:
     """Returns the compiled graph; kernels that ``db`` has records of get their fastest schedules."""
     machine = target if isinstance(target, Target) else Target(target)
-    prepared = prepare(graph)
-    division = fuse(prepared)
+    prepared = prepare(graph, services=graph_services(machine))
+    division = order_kernels(fuse(prepared))
     with open_database(db, readonly=True) if db is not None else nullcontext() as opened:
         chosen = _plans(division, machine, opened)
     return _compiled(division, chosen, machine)

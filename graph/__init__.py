@@ -13,13 +13,15 @@ def net(x: float32[2, 3]):
 :class:`Graph`, :class:`Node` and :class:`Value` are the parts (:mod:`.graph`), :func:`register_operator` adds an operator
 made of tensor expressions (:mod:`.graph_operators`), :func:`parse` reads the text (:mod:`.text`), :func:`verify` checks a graph,
 :func:`evaluate` computes it operator by operator (:mod:`.reference`), :data:`.passes.PASSES` rewrite it, and
-:func:`fuse` divides it into kernels (:mod:`.fuse`, :mod:`.kernels`), whose results :func:`plan_memory` places.
+:func:`fuse` divides it into kernels (:mod:`.fuse`, :mod:`.kernels`), which :func:`order_kernels`
+puts in an order and whose results :func:`plan_memory` places.
 """
 
 from .builder import Builder
 from .fuse import fuse
 from .graph import Graph, GraphError, Node, Value
 from .graph_operators import register_operator
+from .kernel_order import order_kernels
 from .kernels import Division, Kernel, unfused
 from .memory_plan import MemoryPlan, plan_memory
 from .passes import PASSES, GraphPass, PassTimes, prepare, register_pass, register_rule
@@ -31,6 +33,6 @@ from .verify_graph import verify
 
 __all__ = [
     "Builder", "Division", "Graph", "GraphError", "GraphPass", "Kernel", "MemoryPlan", "Node", "PASSES", "PassTimes",
-    "Services", "Value", "evaluate", "fuse", "parse", "plan_memory", "prepare", "register_operator", "register_pass",
+    "Services", "Value", "evaluate", "fuse", "order_kernels", "parse", "plan_memory", "prepare", "register_operator", "register_pass",
     "register_rule", "specialize", "unfused", "verify",
 ]  # fmt: skip

@@ -27,6 +27,18 @@ class MemoryPlan:
     offsets: Mapping[Value, int]
     lifetimes: Mapping[Value, tuple[int, int]]
 
+    @property
+    def apart(self) -> int:
+        """Returns the bytes of all results, each in a place of its own."""
+        return sum(size_of(v) for v in self.offsets)
+
+    @property
+    def least(self) -> int:
+        """Returns the bytes of the results that are alive at the same time at most: no plan for this order is smaller."""
+        last = max((end for _, end in self.lifetimes.values()), default=-1)
+        alive = [[v for v, (a, b) in self.lifetimes.items() if a <= n <= b] for n in range(last + 1)]
+        return max((sum(size_of(v) for v in values) for values in alive), default=0)
+
     def describe(self) -> str:
         """Returns a table of the results: offset, bytes, first and last kernel."""
         rows = [
@@ -35,7 +47,7 @@ class MemoryPlan:
         for v, at in sorted(self.offsets.items(), key=lambda item: item[1]):
             first, last = self.lifetimes[v]
             rows.append(f"{at:10} {size_of(v):10} {f'{first}-{last}':>9}  {v}")
-        return "\n".join([*rows, f"{self.size} bytes in all"])
+        return "\n".join([*rows, f"{self.size} bytes in all; {self.apart} without sharing, at least {self.least}"])
 
 
 def size_of(value: Value) -> int:
