@@ -231,15 +231,16 @@ def test_float64_is_rounded_to_float16_once(tmp_path):
 
 
 @needs_gcc
-def test_elements_that_are_vectors(tmp_path):
-    func = parse("""
+@pytest.mark.parametrize("lanes", [2, 8])
+def test_elements_that_are_vectors(lanes, tmp_path):
+    func = parse(f"""
 @T.prim_func
-def turned(A: T.Buffer((4,), "float32x8"), B: T.Buffer((4,), "float32x8")):
+def turned(A: T.Buffer((4,), "float32x{lanes}"), B: T.Buffer((4,), "float32x{lanes}")):
     for i in range(4):
         B[i] = A[3 - i] + A[i]
 """)
     library = built(emit_c([lower(func, Target("c"))]), tmp_path)
-    a, b = np.arange(32, dtype=np.float32).reshape(4, 8), np.zeros((4, 8), np.float32)
+    a, b = np.arange(4 * lanes, dtype=np.float32).reshape(4, lanes), np.zeros((4, lanes), np.float32)
     assert library.turned(a.ctypes.data_as(ctypes.c_void_p), b.ctypes.data_as(ctypes.c_void_p)) == 0
     np.testing.assert_array_equal(b, a[::-1] + a)
 

@@ -141,3 +141,31 @@ def test_inputs_that_have_to_be_constants():
     with pytest.raises(OnnxError, match="input 1, s, has to be a constant"):
         from_onnx(proto)
     assert from_onnx(proto, constants={"s": np.array([2, 2])}).outputs[0].shape == (2, 2)
+
+
+@pytest.mark.parametrize("more", [[], ["ratio"], ["ratio", "no"], ["", "no"]], ids=str)
+def test_dropout_outside_of_training_changes_nothing(more):
+    constants = {"ratio": np.array(0.5, np.float32), "no": np.array(False)}
+    proto = model([helper.make_node("Dropout", ["x", *more], ["y"])], {"x": [3]}, ["y"], constants)
+    np.testing.assert_array_equal(build_graph(from_onnx(proto))(np.arange(3, dtype=np.float32)), [0, 1, 2])
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("auto", ["NOTSET", "VALID"])
+def test_windows_of_any_rank_without_padding(rank, auto):
+    x, w = np.ones((1, 2, *[5] * rank), np.float32), np.ones((3, 2, *[3] * rank), np.float32)
+    proto = model([helper.make_node("Conv", ["x", "w"], ["y"], auto_pad=auto)], {"x": x.shape}, ["y"], {"w": w})
+    np.testing.assert_array_equal(build_graph(from_onnx(proto))(x), np.full((1, 3, *[3] * rank), 2.0 * 3**rank))
+
+
+@pytest.mark.parametrize("last", [[], ["axes"], ["axes", "step"]], ids=str)
+def test_a_part_of_a_shape_with_an_unknown_size(last):
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Slice", ["s", "begin", "end", *last], ["part"]),
+        helper.make_node("Concat", ["part", "minus"], ["to"], axis=0),
+        helper.make_node("Reshape", ["x", "to"], ["y"]),
+    ]
+    constants = {n: np.array([v]) for n, v in {"begin": 0, "end": 2, "axes": 0, "step": 1, "minus": -1}.items()}
+    graph = from_onnx(model(nodes, {"x": ["n", 3, 2, 5]}, ["y"], constants))
+    assert "float32[n, 3, 10]" in str(graph)

@@ -60,12 +60,13 @@ def _arguments() -> argparse.Namespace:
 
 
 def _chosen(given: argparse.Namespace) -> dict[int, Mutant]:
+    only = None if given.only is None else [int(n) for n in given.only.split(",")]
     if given.again is not None:
-        drawn = found_again(ROOT, json.loads(given.again.read_text()))
-    else:
-        groups, start = (MORE, 100) if given.more else (GROUPS, 0)
-        drawn = dict(enumerate(draw(ROOT, groups, given.count, given.seed, without=SAME), start))
-    return drawn if given.only is None else {int(n): drawn[int(n)] for n in given.only.split(",")}
+        records = json.loads(given.again.read_text())
+        return found_again(ROOT, [r for r in records if only is None or r["number"] in only])
+    groups, start = (MORE, 100) if given.more else (GROUPS, 0)
+    drawn = dict(enumerate(draw(ROOT, groups, given.count, given.seed, without=SAME), start))
+    return drawn if only is None else {n: drawn[n] for n in only}
 
 
 def _all_tests(chosen: dict[int, Mutant]) -> list[str]:

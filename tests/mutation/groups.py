@@ -82,5 +82,20 @@ TESTS: dict[str, tuple[str, ...]] = {
 }
 """Tests by group, in the order in which they run; the first failure ends the run."""
 
-SAME: dict[tuple[str, str, str, str, int], str] = {}
+SAME: dict[tuple[str, str, str, str, int], str] = {
+    ("tir/arith/normal_form/canonical.py", "_trunc", "0", "(1)", 2): "the sign of a quotient of 0 makes no difference",
+    ("tir/arith/normal_form/canonical.py", "_trunc", "0", "(1)", 3): "a divisor of 0 was left out before",
+    (
+        "tir/arith/normal_form/facts.py", "mono_bound", "m[i] == m[i - 1] and (i < 2 or m[i - 2] != m[i])",
+        "(m[i] == m[i - 1])", 0,
+    ): "both branches did the same for a third factor",
+    ("schedule/edit/moved_block.py", "_distinct", "a.loops == b.loops", "(a.loops != b.loops)", 0):
+        "accesses with equal indices and conditions under other loops have the same box",
+    ("codegen/lower/unroll_loops.py", "_varying", "isinstance(s, Allocate) and unrolled", "(isinstance(s, Allocate))", 0):
+        "names that never differ take part in the keys of results, nothing else",
+    ("codegen/lower/compact_buffers.py", "_compact", "extent.value >= full.value", "(extent.value > full.value)", 0):
+        "the buffer gets the shape that it has",
+    ("codegen/llvm/reduction_network.py", "reduce_rows", "1", "(2)", 1):
+        "n & (n - 2) is 0 for the same n as n & (n - 1), from 2 on; fewer lanes are left out behind it",
+}  # fmt: skip
 """Mutants that are no bugs: ``Mutant.key()`` and why nothing computes otherwise."""

@@ -257,3 +257,23 @@ def test_reorder_of_an_argmax(agree):
     sch.reorder(k, m, i)
     agree(func, sch.func)
     sch.reorder(m, k)
+
+
+def test_a_sum_whose_body_decides_keeps_its_order():
+    sch, (k, j) = start(
+        """
+@T.prim_func
+def main(A: T.Buffer((4, 5)), S: T.Buffer((1,))):
+    for k, j in T.grid(4, 5):
+        with T.block("S"):
+            vk, vj = T.axis.remap("RR", [k, j])
+            with T.init():
+                S[0] = T.float32(0)
+            if vk > 1:
+                S[0] = S[0] * T.float32(2)
+            else:
+                S[0] = S[0] + A[vk, vj]
+""",
+        "S",
+    )
+    refused("block 'S' is not a known reduction", lambda: sch.reorder(j, k))

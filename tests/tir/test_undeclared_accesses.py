@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tilewright.schedule import Schedule
+from tilewright.schedule import Schedule, ScheduleError
 from tilewright.tir import VerifyError, interpret, parse, verify
 from tilewright.tir.walk import blocks_of
 
@@ -110,3 +110,25 @@ def test_regions_that_leave_out_an_access_are_refused(body, words):
 @pytest.mark.parametrize("body", ALLOWED)
 def test_what_cannot_be_known_is_not_refused(body):
     verify(block_of(body))
+
+
+@pytest.mark.parametrize("reads, writes", [("", "S[0]"), ("A[0]", ""), ("", "")])
+def test_a_block_that_hides_what_its_blocks_read_or_write_is_not_complete(reads, writes):
+    sch = Schedule(
+        parse(f"""
+@T.prim_func
+def main(A: T.Buffer((7,)), B: T.Buffer((7,))):
+    S = T.alloc_buffer((1,))
+    with T.block("s"):
+        T.reads({reads})
+        T.writes({writes})
+        with T.block("inner"):
+            S[0] = A[0]
+    for i in range(7):
+        with T.block("B"):
+            v = T.axis.spatial(7, i)
+            B[v] = A[v] + S[0]
+""")
+    )
+    with pytest.raises(ScheduleError, match="touch more than it declares"):
+        sch.compute_at("s", sch.get_loops("B")[0])
