@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,6 +86,13 @@ def per_channel(data: Array, ndim: int, axis: int, count: int) -> Array | None:
     if any(extent != 1 for d, extent in enumerate(shape) if d != axis):
         return None
     return np.broadcast_to(data.reshape(-1), (count,)).astype(np.float64)
+
+
+def is_unpadded(attrs: Mapping[str, Any]) -> bool:
+    """Returns whether a convolution has no padding, as products have none."""
+    padding = attrs.get("padding", 0)
+    every = padding if isinstance(padding, (tuple, list)) else (padding,)
+    return all(p == 0 or p == "valid" for p in every)
 
 
 def _rounded(data: Array, like: Array) -> Array:

@@ -35,6 +35,11 @@ _MOVES: dict[str, Callable[..., Array]] = {
 """NumPy's name for operators that only move elements: of weights, which may be large."""
 
 
+def fold_narrow(graph: Graph, services: Services = Services()) -> Graph:
+    """Fold as :func:`fold_constants` does, but for weights of 8 bits that are widened: patterns look for those first."""
+    return _folded(graph, services, widen=False)
+
+
 def fold_constants(graph: Graph, services: Services = Services()) -> Graph:
     """Replace operators of constants by their results.
 
@@ -51,15 +56,26 @@ def fold_constants(graph: Graph, services: Services = Services()) -> Graph:
     Results much larger than what they are made of stay operators, and so do large ones that only a compiled function
     could compute when none is provided.
     """
+    return _folded(graph, services, widen=True)
+
+
+def _folded(graph: Graph, services: Services, widen: bool) -> Graph:
     constants = dict(graph.constants)
     nodes: list[Node] = []
     for node in graph.nodes:
-        results = _results(node, constants, services) if all(v in constants for v in node.given) else None
+        known = all(v in constants for v in node.given) and (widen or not _widens(node))
+        results = _results(node, constants, services) if known else None
         if results is None:
             nodes.append(node)
         else:
             constants.update(zip(node.outputs, results, strict=True))
     return graph if len(nodes) == len(graph.nodes) else without_unread(graph.replaced(nodes, constants=constants))
+
+
+def _widens(node: Node) -> bool:
+    """Returns whether a conversion makes weights of 8 bits wider: arrays, and no vectors of zero points."""
+    long = [d for d in node.outputs[0].shape if d != 1]
+    return node.op == "cast" and len(long) > 1 and all(DType(v.dtype).bits == 8 for v in node.given)
 
 
 def _results(node: Node, constants: dict[Value, Array], services: Services) -> list[Array] | None:

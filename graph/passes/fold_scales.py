@@ -10,7 +10,7 @@ from ...tir.expr import DType
 from ..graph import Graph, Node, Value
 from ..rules import Match, any_value, constant, either, op, produced, rewritten, rule
 from ..services import Services
-from ..weighted import PRODUCTS, Channels, channels_of, per_channel
+from ..weighted import PRODUCTS, Channels, channels_of, is_unpadded, per_channel
 
 _x, _c = any_value("x"), constant("c")
 _WITH_BIAS = "conv1d conv2d conv3d depthwise_conv2d dense"
@@ -132,7 +132,7 @@ def product_of_shifted(m: Match) -> Value | None:
     """(x + t) · W is x · W + t · W, where no padding of a convolution stands between."""
     found = _weights(m, m.root, spare=False)
     moved = m.node("moved").output
-    if found is None or m.readers(moved) > 1 or m["x"].shape != moved.shape or not _is_unpadded(m.root):
+    if found is None or m.readers(moved) > 1 or m["x"].shape != moved.shape or not is_unpadded(m.root.attrs):
         return None
     channels, weight = found
     shift = per_channel(m.array("c"), moved.ndim, channels.operand, moved.shape[channels.operand])
@@ -143,9 +143,3 @@ def product_of_shifted(m: Match) -> Value | None:
         product = m.op("matmul", m["x"], m["w"], **m.root.attrs)
         return m.op("add", product, m.constant(more.astype(m.out.dtype)))
     return _with_shift(m, m.root, m["x"], m["w"], more)
-
-
-def _is_unpadded(node: Node) -> bool:
-    padding = node.attrs.get("padding", 0)
-    every = padding if isinstance(padding, (tuple, list)) else (padding,)
-    return all(p == 0 or p == "valid" for p in every)

@@ -13,7 +13,7 @@ from ..services import Services
 from ..verify_graph import verify
 from .choose_layouts import choose_layouts
 from .distinct_outputs import distinct_outputs
-from .fold_constants import fold_constants
+from .fold_constants import fold_constants, fold_narrow
 from .fold_scales import fold_scales
 from .merge_equal import merge_equal
 from .recognize import recognize
@@ -30,9 +30,10 @@ class GraphPass:
 
 PASSES: list[GraphPass] = [
     GraphPass("merge_equal", merge_equal),
-    GraphPass("fold_constants", fold_constants),
+    GraphPass("fold_narrow", fold_narrow),
     GraphPass("simplify_operators", simplify_operators),
     GraphPass("patterns", recognize),
+    GraphPass("fold_constants", fold_constants),
     GraphPass("fold_scales", fold_scales),
     GraphPass("choose_layouts", choose_layouts),
     GraphPass("fold_constants", fold_constants),

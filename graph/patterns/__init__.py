@@ -9,6 +9,7 @@ from . import (
     gated_unit_pattern,
     gelu_pattern,
     norm_pattern,
+    quantized_pattern,
     rotary_pattern,
     softmax_pattern,
     swish_pattern,
@@ -16,7 +17,7 @@ from . import (
 
 RULES: list[Rule] = [
     *gelu_pattern.RULES, *swish_pattern.RULES, *gated_unit_pattern.RULES, *norm_pattern.RULES, *softmax_pattern.RULES,
-    *attention_pattern.RULES, *rotary_pattern.RULES,
+    *attention_pattern.RULES, *rotary_pattern.RULES, *quantized_pattern.RULES,
 ]  # fmt: skip
 
 __all__ = ["RULES"]

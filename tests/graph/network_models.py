@@ -116,4 +116,27 @@ def transformer(tokens=8, width=32, heads=4, blocks=2):
     return n.model(x, x=[1, tokens, width], mask=[1, 1, 1, tokens])
 
 
-NETWORKS = {"resnet": resnet, "mobilenet": mobilenet, "transformer": transformer}
+def quantized(size=6):
+    """Two convolutions and a product in QDQ form: data uint8 with a zero point, weights int8 by channel."""
+    n = Network(4)
+
+    def both_ways(v, scale, zero):
+        given = n.number(scale), n.number(zero, np.uint8)
+        return n.add("DequantizeLinear", n.add("QuantizeLinear", v, *given), *given)
+
+    def weight(axis, *shape):
+        data = n.weight(data=n.rng.integers(-127, 128, shape).astype(np.int8))
+        scale = n.weight(data=(n.rng.random(shape[axis]) * 0.01 + 0.005).astype(np.float32))
+        return n.add("DequantizeLinear", data, scale, n.weight(data=np.zeros(shape[axis], np.int8)), axis=axis)
+
+    x, c = both_ways("x", 0.02, 128), 4
+    for o in (8, 8):
+        bias = n.add("DequantizeLinear", n.weight(data=n.rng.integers(-99, 99, o).astype(np.int32)), n.number(0.001))
+        y = n.add("Conv", x, weight(0, o, c, 3, 3), bias, kernel_shape=[3, 3], pads=[1] * 4)
+        x, c = both_ways(n.add("Relu", y), 0.05, 3), o
+    flat = n.add("Flatten", x, axis=1)
+    out = both_ways(n.add("MatMul", flat, weight(1, c * size * size, 5)), 0.3, 100)
+    return n.model(out, x=[1, 4, size, size])
+
+
+NETWORKS = {"quantized": quantized, "resnet": resnet, "mobilenet": mobilenet, "transformer": transformer}

@@ -9,7 +9,7 @@ runtime = pytest.importorskip("onnxruntime")
 from tilewright.frontends.onnx import from_onnx  # noqa: E402
 from tilewright.graph import evaluate, fuse, prepare  # noqa: E402
 
-from .network_models import mobilenet, resnet, transformer  # noqa: E402
+from .network_models import mobilenet, quantized, resnet, transformer  # noqa: E402
 
 RESNET = """conv2d_relu max_pool2d conv2d_relu_1 conv2d_add_relu conv2d_relu_2 conv2d conv2d_add_relu_1
             mean dense"""
@@ -35,3 +35,18 @@ def test_networks_become_few_kernels_and_compute_the_same(model, kernels):
     (want,) = runtime.InferenceSession(model.SerializeToString()).run(None, inputs)
     (got,) = evaluate(after, *inputs.values())
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_quantized_networks_compute_with_integers():
+    model = quantized()
+    graph = from_onnx(model)
+    after = prepare(graph)
+    products = [n for n in after.nodes if n.op in ("conv2d", "matmul")]
+    assert [n.output.dtype for n in products] == ["int32"] * 3
+    assert [n.inputs[1].dtype for n in products] == ["int8"] * 3
+    x = np.random.default_rng(0).standard_normal((1, 4, 6, 6)).astype(np.float32)
+    options = runtime.SessionOptions()
+    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    (want,) = runtime.InferenceSession(model.SerializeToString(), options).run(None, {"x": x})
+    (got,) = evaluate(after, x)
+    assert np.abs(got - want).max() <= 0.3001  # one step of the last scale

@@ -9,7 +9,7 @@ LINES = {
     "te": 5560,
     "tuning_db": 1500,
     "tuner": 6450,
-    "graph": 3720,
+    "graph": 3880,
     "frontends": 2200,
     "driver": 2500,
     "cli": 1450,

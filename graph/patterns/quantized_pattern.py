@@ -1,0 +1,115 @@
+"""Products of quantized numbers, written as products of what they stand for: they become products of integers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...tir.expr import DType
+from ..graph import Node, Value
+from ..rules import Match, Pattern, Rule, any_value, constant, either, op, optional, rule
+from ..weighted import PRODUCTS, Array, Channels, channels_of, is_unpadded
+
+_BITS = 8
+"""Numbers of so many bits are multiplied as integers; sums of their products are int32."""
+
+
+def _widened(name: str, inner: Pattern) -> Pattern:
+    """Returns a pattern of (number - zero point) · scale, as dequantizing is written."""
+    whole = op("cast", inner, dtype="int32")
+    moved = either(whole - constant(f"{name}_zero"), whole, inner)
+    return op("cast", moved, dtype="float32") * constant(f"{name}_scale")
+
+
+_data = optional("reshape", _widened("x", any_value("x")), bind="view")
+_weight = _widened("w", constant("w"))
+
+
+@rule(op(PRODUCTS, _data, _weight))
+def product_of_quantized(m: Match) -> Value | None:
+    """(x - z) · s times w · t is (x · w - z · w) · (s · t), with a product of integers."""
+    return _integer_product(m, None)
+
+
+@rule(op("conv1d conv2d conv3d depthwise_conv2d dense", _data, _weight, any_value("bias")))
+def product_of_quantized_with_bias(m: Match) -> Value | None:
+    """The same with a bias, which is added at the end."""
+    return _integer_product(m, m["bias"])
+
+
+def _integer_product(m: Match, bias: Value | None) -> Value | None:
+    node, x, weight = m.root, m["x"], m.array("w")
+    narrow = all(DType(v.dtype).is_int and DType(v.dtype).bits <= _BITS for v in (x, m["w"]))
+    zero = _number(m, "x_zero")
+    if not narrow or not x.is_static or zero is None or _number(m, "w_zero") != 0 or node.output.dtype != "float32":
+        return None
+    if "view" in m:
+        x = m.op("reshape", x, shape=m.node("view").output.shape)
+    plain = Node(node.op, (x, m["w"]), node.outputs, node.attrs)
+    channels = channels_of(plain)
+    if channels is None or node.attrs.get("out_dtype"):
+        return None
+    scale = _scales(m, channels)
+    if scale is None:
+        return None
+    attrs = {**node.attrs, "out_dtype": "int32"}
+    if zero and not is_unpadded(attrs):
+        padded = _padded(m, x, attrs, zero)
+        if padded is None:
+            return None
+        x, attrs = padded, {**attrs, "padding": 0}
+    total = m.op(node.op, x, m["w"], **attrs)
+    if zero:
+        every = tuple([d for d in range(weight.ndim) if d not in channels.weight_out])
+        moved = -zero * weight.astype(np.int64).sum(axis=every).reshape(-1)
+        total = m.op("add", total, m.constant(_along(moved, m.out, channels).astype(np.int32)))
+    out = m.op("multiply", m.op("cast", total, dtype="float32"), m.constant(scale.astype(np.float32)))
+    if bias is None:
+        return out
+    shape = _along(np.empty(bias.shape), m.out, channels).shape
+    return m.op("add", out, bias if bias.shape == shape else m.op("reshape", bias, shape=shape))
+
+
+def _number(m: Match, name: str) -> int | None:
+    """Returns the zero point, 0 where none is written; None when there are several."""
+    if name not in m:
+        return 0
+    data = m.array(name)
+    return None if not data.size or np.any(data != data.reshape(-1)[0]) else int(data.reshape(-1)[0])
+
+
+def _scales(m: Match, channels: Channels) -> Array | None:
+    """Returns the product of both scales in a shape that broadcasts to the result; None when it is not one per channel."""
+    data, weight = m.array("x_scale").astype(np.float64), m.array("w_scale").astype(np.float64)
+    if data.size != 1:
+        return None
+    if weight.size == 1:
+        return np.asarray(data.reshape(-1)[0] * weight.reshape(-1)[0])
+    shape = [1] * (m["w"].ndim - weight.ndim) + list(weight.shape)
+    if any(extent != 1 for d, extent in enumerate(shape) if d not in channels.weight_out):
+        return None
+    count = math.prod(m["w"].shape[d] for d in channels.weight_out)
+    inner = [m["w"].shape[d] if d in channels.weight_out else 1 for d in range(m["w"].ndim)]
+    each = np.broadcast_to(weight.reshape(shape), inner).reshape(count)
+    return _along(each * data.reshape(-1)[0], m.out, channels)
+
+
+def _along(vector: Array, out: Value, channels: Channels) -> Array:
+    """Returns one number per channel in a shape that broadcasts to the result."""
+    return vector.reshape((-1,) + (1,) * (out.ndim - 1 - channels.result))
+
+
+def _padded(m: Match, x: Value, attrs: Mapping[str, Any], zero: int) -> Value | None:
+    """Returns the data with zero points around them, which stand for the zeros of a padded convolution."""
+    padding, n = attrs.get("padding", 0), x.ndim - 2
+    every = padding if isinstance(padding, (tuple, list)) else (padding,) * n
+    if any(not isinstance(p, int) for p in every) or len(every) not in (n, 2 * n):
+        return None
+    before, after = (every[:n], every[n:]) if len(every) == 2 * n else (every, every)
+    return m.op("pad", x, pad_before=(0, 0, *before), pad_after=(0, 0, *after), value=zero)
+
+
+RULES: tuple[Rule, ...] = (product_of_quantized, product_of_quantized_with_bias)
