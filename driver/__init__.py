@@ -6,8 +6,11 @@ parameters; :mod:`.machine_report` says what this machine can do, measured by :m
 """
 
 from .benching import BenchResult, BenchRow, bench
-from .building import BuildError, NoRecordError, Plan, build, plan
-from .model_building import Model, build_graph
+from .building import build
+from .models.model import Model
+from .models.model_building import GraphOptions, build_graph
+from .models.model_profile import Profile
+from .planning import BuildError, NoRecordError, Plan, plan
 from .tuning import TuneError, tune
 from .workloads import (
     Parameter,
@@ -24,10 +27,12 @@ __all__ = [
     "BenchResult",
     "BenchRow",
     "BuildError",
+    "GraphOptions",
     "Model",
     "NoRecordError",
     "Parameter",
     "Plan",
+    "Profile",
     "TuneError",
     "Workload",
     "WorkloadCase",

@@ -16,9 +16,9 @@ from ..tuner.measure import estimate
 from ..tuner.measure.inputs import Arguments, compare, make_arguments, tolerance
 from ..tuning_db import Database
 from .blas import numpy_threads
-from .building import BuildError, Plan, plan_request
 from .machine_probes import PeakProbe
 from .machine_report import MachineReport, measure_machine
+from .planning import BuildError, Plan, plan_request
 from .request import Request, in_order, not_measurable, request, require_known
 from .roofline import bandwidth_for, peak_dtype, peak_for
 

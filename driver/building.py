@@ -1,60 +1,41 @@
-"""This module builds a function: it compiles the best recorded schedule, or the analytic model's."""
+"""This module builds whatever says what to compute: a function, several functions, a graph, or the file of a model."""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, overload
 
-from .. import te, tuner
-from ..codegen import CODEGEN_VERSION, Module, Target, compile
-from ..schedule import ScheduleError, Trace, TraceError
+from .. import te
+from ..codegen import Module, Target, compile
+from ..graph.graph import Graph
 from ..tir.expr import Var
-from ..tir.program_key import workload_key
-from ..tir.stmt import PrimFunc
-from ..tuner.measure.inputs import unknown_sizes
-from ..tuning_db import Database, TuningRecord
-from .request import Request, in_order, request, requests
+from ..tuning_db import Database
+from .models.model import Model
+from .models.model_building import GraphOptions, build_graph
+from .models.model_files import is_model, load_model
+from .planning import BuildError as BuildError  # users import it from here
+from .planning import Plan, plan_request
+from .request import in_order, request, requests, require_known
 
 log = logging.getLogger("tilewright")
 
-_RECORDS = 4
-"""The number of records that are tried before the analytic model is asked."""
+READING = ("shapes", "constants")
+"""The options of building that front ends take."""
 
 
-class BuildError(RuntimeError):
-    """The request cannot be built."""
-
-
-class NoRecordError(BuildError):
-    """``require_tuned`` was asked for, and the database has no record of the workload on the target."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A plan says how a function will be computed; it is made before compiling.
-
-    ``kind``: ``tuned`` (a record's trace), ``default`` (the analytic model's choice, nothing measured) or ``given`` (as the
-    caller has it). ``origin`` says in words which, what stays as written, which records do not apply, and which were
-    measured with another code generator; ``scheduled`` is the function to compile.
-    """
-
-    request: Request
-    target: Target
-    kind: str
-    origin: str
-    scheduled: PrimFunc
-    record: TuningRecord | None = None
-    trace: Trace | None = None
-
-    def compile(self) -> Module:
-        """Returns the machine code; its ``origin`` is the plan's."""
-        module = compile(self.scheduled, self.target, self.request.func.name)
-        module.origin = self.origin
-        return module
+@overload
+def build(
+    inputs: Graph | os.PathLike[str],
+    target: str | Target = "native",
+    *,
+    name: str | None = None,
+    db: Database | str | os.PathLike[str] | None = None,
+    require_tuned: bool = False,
+    **options: Any,
+) -> Model: ...
 
 
 @overload
@@ -87,15 +68,21 @@ def build(
     name: str | None = None,
     db: Database | str | os.PathLike[str] | None = None,
     require_tuned: bool = False,
-) -> Module:
+    **options: Any,
+) -> Any:
     """Compile ``inputs`` for ``target``; the result is callable on NumPy arrays, outputs last.
 
     ``build(inputs, target)``, and for a te schedule ``build(s, [A, B, C], target)``. ``inputs``: what
-    :func:`.request.request` takes; with a te schedule or a spec ``args`` are its tensors or parameters. Of a module of several functions, or a mapping of such inputs by name, all are built, and the result has
-    them by name. A function that is not scheduled gets the best schedule that ``db`` has for it, else the analytic
-    model's best, and ``module.origin`` says which. Records that this code generator measured come before those of other
-    versions. ``require_tuned``: :class:`NoRecordError` instead of the analytic model's schedule. ``name`` is the symbol
-    of the compiled function.
+    :func:`.request.request` takes; with a te schedule or a spec ``args`` are its tensors or parameters. Of a module of
+    several functions, or a mapping of such inputs by name, all are built, and the result has them by name. A function
+    that is not scheduled gets the best schedule that ``db`` has for it, else the analytic model's best, and
+    ``module.origin`` says which. Records that this code generator measured come before those of other versions.
+    ``require_tuned``: :class:`NoRecordError` instead of the analytic model's schedule. ``name`` is the symbol of the
+    compiled function.
+
+    A :class:`~tilewright.graph.Graph`, and a model that a front end reads (``model.onnx``, or an ONNX model in memory),
+    become a :class:`~.models.model.Model`, which takes inputs and returns outputs. ``options`` are for them: ``shapes``
+    and ``constants`` of inputs by name, which front ends take, and those of :class:`~.models.model_building.GraphOptions`.
 
     >>> import numpy as np
     >>> f = build("relu:M=1,N=4")
@@ -105,6 +92,16 @@ def build(
     [[0.0, 2.0, 0.0, 4.0]]
     """
     machine, args = in_order(where, target, args)
+    if is_model(inputs):
+        if args is not None:
+            raise TypeError("args for a model, which takes none; shapes= gives the shapes of its inputs")
+        reading = {key: options.pop(key) for key in READING if key in options}
+        require_known(options, GraphOptions, READING, "build")
+        graph = load_model(inputs, **reading)
+        graph = graph if name is None else replace(graph, name=name)
+        return build_graph(graph, machine, db=db, require_tuned=require_tuned, **options)
+    if options:
+        raise TypeError(f"build() takes {', '.join(options)} for models only, not for {type(inputs).__name__}")
     several = requests(inputs)
     if several is not None:
         if name is not None:
@@ -125,93 +122,3 @@ def _compile_together(plans: Mapping[str, Plan]) -> Module:
     module = compile({name: made.scheduled for name, made in plans.items()}, target)
     module.origin = "; ".join([f"{name}: {made.origin}" for name, made in plans.items()])
     return module
-
-
-def plan(
-    inputs: Any,
-    *where: Any,
-    target: str | Target | None = None,
-    args: Sequence[Any] | Mapping[str, Any] | None = None,
-    db: Database | str | os.PathLike[str] | None = None,
-    require_tuned: bool = False,
-    name: str | None = None,
-) -> Plan:
-    """Returns the function that :func:`build` would compile, and why."""
-    machine, args = in_order(where, target, args)
-    return plan_request(request(inputs, args, name), machine, db, require_tuned)
-
-
-def plan_request(
-    asked: Request, machine: Target, db: Database | str | os.PathLike[str] | None = None, require_tuned: bool = False
-) -> Plan:
-    """Returns how ``asked`` is computed on ``machine``: by a record, by the analytic model, or as the caller has it."""
-    failed, elsewhere = "", ""
-    if db is not None:
-        with open_database(db, readonly=True) as opened:
-            made, failed = _tuned(opened, asked, machine)
-            if made is not None:
-                return made
-            if not failed:
-                elsewhere = _other_targets(opened, asked.func)
-    if require_tuned and failed:
-        raise BuildError(failed)
-    if require_tuned:
-        where = "no database was given" if db is None else f"{getattr(db, 'path', db)} has no record of it"
-        raise NoRecordError(f"{asked.spec or asked.func.name} on {machine}: {where}{elsewhere}; tune it first")
-    return _untuned(asked, machine, f"{failed}; " if failed else "", elsewhere)
-
-
-def _tuned(db: Database, asked: Request, machine: Target) -> tuple[Plan | None, str]:
-    """Returns the fastest record that applies, or a sentence that says why the first does not. Records of this code
-    generator come before others."""
-    failed = ""
-    for record in db.fastest(asked.func, machine, codegen_version=CODEGEN_VERSION, limit=_RECORDS):
-        origin = f"record {record.id} of {db.path}"
-        try:
-            trace = tuner.trace_for(db, record, asked.func)
-            scheduled = tuner.replay(asked.func, trace).func
-        except (ScheduleError, TraceError) as error:
-            failed = failed or f"{origin} does not apply to {asked.func.name}: {error}".split("\n")[0]
-            log.warning("%s does not apply to %s: %s", origin, asked.func.name, error)
-            continue
-        if record.codegen_version != CODEGEN_VERSION:
-            other = (
-                f"code generator {record.codegen_version}" if record.codegen_version else "an unknown code generator"
-            )
-            origin += f", measured with {other}, not {CODEGEN_VERSION}: tune it again"
-        return Plan(asked, machine, "tuned", origin, scheduled, record, trace), ""
-    return None, failed
-
-
-def _untuned(asked: Request, machine: Target, before: str, elsewhere: str) -> Plan:
-    """As the caller scheduled it, or with the analytic model's schedule. ``before`` and ``elsewhere`` go into the
-    origin."""
-    if asked.scheduled:
-        return Plan(asked, machine, "given", f"{before}scheduled by the caller", asked.func)
-    unknown = unknown_sizes(asked.func)
-    if unknown is not None:
-        return Plan(asked, machine, "given", f"{before}not scheduled: {unknown}", asked.func)
-    default = tuner.choose_default(tuner.Space(asked.func, machine))
-    origin = before + default.origin.replace("not tuned", f"not tuned{elsewhere}", 1)
-    return Plan(asked, machine, "default", origin, default.schedule.func, None, default.schedule.trace)
-
-
-def _other_targets(db: Database, func: PrimFunc) -> str:
-    """`` (but for native -num-cores=1)``: the targets that have records of ``func``, or nothing."""
-    rows = db.query(
-        "SELECT DISTINCT t.text AS text FROM records AS r JOIN targets AS t ON t.key = r.target "
-        "JOIN workloads AS w ON w.key = r.workload "
-        "WHERE w.structure = ? AND r.status = 'ok' ORDER BY text LIMIT 4",
-        [workload_key(func)],
-    )
-    return f" (but for {', '.join([row['text'] for row in rows])})" if rows else ""
-
-
-@contextmanager
-def open_database(db: Database | str | os.PathLike[str], readonly: bool = False) -> Iterator[Database]:
-    """An open database as it is, or a path opened, and closed in the end."""
-    if isinstance(db, Database):
-        yield db
-        return
-    with Database(db, readonly=readonly) as opened:
-        yield opened

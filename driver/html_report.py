@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..tuning_db import Database, utc_now
-from .building import open_database
+from .planning import open_database
 from .svg import history_svg
 
 _MAX_CHARTS = 60

@@ -12,8 +12,8 @@ from .. import tuner
 from ..codegen import Target
 from ..tuner import TuneResult
 from ..tuning_db import Database
-from .building import open_database
 from .machine_report import known_report, model_of
+from .planning import open_database
 from .request import in_order, is_scheduled, not_measurable, request, require_known
 
 log = logging.getLogger("tilewright")

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from .. import te
 from ..te.tensor import Tensor
+from ..tir.expr import Expr, Var
 from ..tir.stmt import PrimFunc
 from .graph import Graph, Node, Value
 from .graph_operators import operator, placeholder_for
@@ -42,6 +44,30 @@ class Kernel:
         func = te.create_prim_func([tensors[v] for v in (*self.inputs, *self.outputs)], self.name)
         free = [n for n, v in enumerate(self.inputs) if v in self.constants and self._is_weight(v)]
         return func.with_attr("layout_free_buffers", free) if free else func
+
+    @cached_property
+    def signature(self) -> tuple[Any, ...]:
+        """Returns a key that kernels of equal operators on equal types share; their functions differ in names only."""
+        numbers: dict[Any, int] = {}
+
+        def number(key: Any) -> int:
+            return numbers.setdefault(key, len(numbers))
+
+        def plain(value: Any) -> Any:
+            if isinstance(value, (tuple, list)):
+                return ("tuple", *[plain(v) for v in value])
+            if isinstance(value, Var):
+                return ("symbol", number(value))
+            return ("expression", id(value)) if isinstance(value, Expr) else (type(value).__name__, value)
+
+        types = [(v.dtype, plain(v.shape), v in self.constants and self._is_weight(v)) for v in self.inputs]
+        values = {v: number(v) for v in self.inputs}
+        rows = []
+        for node in self.nodes:
+            attrs = tuple([(key, plain(value)) for key, value in sorted(node.attrs.items())])
+            rows.append((node.op, tuple([None if v is None else values[v] for v in node.inputs]), attrs))
+            values.update((v, number(v)) for v in node.outputs)
+        return (*types, *rows, tuple([values[v] for v in self.outputs]))
 
     def _is_weight(self, value: Value) -> bool:
         """Returns whether an anchor of this kernel, and nothing else in it, reads ``value`` as its second operand."""

@@ -9,35 +9,42 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from ..tir.expr import DType
+from ..tir.arith import Analyzer
+from ..tir.expr import DType, Expr, Range, Var, const, vars_in
 from .graph import GraphError, Value
 from .kernels import Division
 
 ALIGNMENT = 64
 """Results begin at multiples of so many bytes."""
 
+_NO_BOUNDS: Mapping[Var, int] = MappingProxyType({})
+
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """The size of the block, and the offset of each intermediate result, in bytes; ``lifetimes`` are the first and the
-    last kernel, by number, between which a result is alive."""
+    """The size of the block, and the offset and the size of each intermediate result, in bytes; ``lifetimes`` are the
+    first and the last kernel, by number, between which a result is alive. ``bounds``: the largest values of symbolic
+    sizes, for which there is space."""
 
     size: int
     offsets: Mapping[Value, int]
+    sizes: Mapping[Value, int]
     lifetimes: Mapping[Value, tuple[int, int]]
+    bounds: Mapping[Var, int]
 
     @property
     def apart(self) -> int:
         """Returns the bytes of all results, each in a place of its own."""
-        return sum(size_of(v) for v in self.offsets)
+        return sum(self.sizes[v] for v in self.offsets)
 
     @property
     def least(self) -> int:
         """Returns the bytes of the results that are alive at the same time at most: no plan for this order is smaller."""
         last = max((end for _, end in self.lifetimes.values()), default=-1)
         alive = [[v for v, (a, b) in self.lifetimes.items() if a <= n <= b] for n in range(last + 1)]
-        return max((sum(size_of(v) for v in values) for values in alive), default=0)
+        return max((sum(self.sizes[v] for v in values) for values in alive), default=0)
 
     def describe(self) -> str:
         """Returns a table of the results: offset, bytes, first and last kernel."""
@@ -46,18 +53,30 @@ class MemoryPlan:
         ]
         for v, at in sorted(self.offsets.items(), key=lambda item: item[1]):
             first, last = self.lifetimes[v]
-            rows.append(f"{at:10} {size_of(v):10} {f'{first}-{last}':>9}  {v}")
+            rows.append(f"{at:10} {self.sizes[v]:10} {f'{first}-{last}':>9}  {v}")
         return "\n".join([*rows, f"{self.size} bytes in all; {self.apart} without sharing, at least {self.least}"])
 
 
-def size_of(value: Value) -> int:
-    """Returns the bytes of a value, whose sizes are numbers."""
-    if not value.is_static:
-        raise GraphError(f"the size of {value} is not known")
-    return math.prod(value.shape) * DType(value.dtype).bytes
+def size_of(value: Value, bounds: Mapping[Var, int] = _NO_BOUNDS) -> int:
+    """Returns the bytes of a value, at most; GraphError when a size has no bound."""
+    extents = [d if isinstance(d, int) else _largest(d, bounds) for d in value.shape]
+    if any(e is None for e in extents):
+        free = sorted({v.name for d in value.shape if isinstance(d, Expr) for v in vars_in(d) if v not in bounds})
+        raise GraphError(f"the size of {value} is not known: {', '.join(free)} has no bound")
+    return math.prod([e for e in extents if e is not None]) * DType(value.dtype).bytes
 
 
-def plan_memory(division: Division) -> MemoryPlan:
+def _largest(extent: Expr, bounds: Mapping[Var, int]) -> int | None:
+    """Returns the largest value of an extent when each size is between 1 and its bound, or None when it has none."""
+    analyzer = Analyzer()
+    for var in vars_in(extent):
+        if var not in bounds:
+            return None
+        analyzer.bind(var, Range(const(1), const(bounds[var])))
+    return analyzer.const_int_bound(extent).hi
+
+
+def plan_memory(division: Division, bounds: Mapping[Var, int] = _NO_BOUNDS) -> MemoryPlan:
     """Returns offsets for all results of kernels that are not outputs of the graph."""
     outside = {division.root(v) for v in division.graph.outputs}
     lifetimes: dict[Value, tuple[int, int]] = {}
@@ -69,22 +88,25 @@ def plan_memory(division: Division) -> MemoryPlan:
             root = division.root(v)
             if root in lifetimes:
                 lifetimes[root] = (lifetimes[root][0], n)
+    sizes = {v: size_of(v, bounds) for v in lifetimes}
     offsets: dict[Value, int] = {}
-    for v in sorted(lifetimes, key=lambda v: (-size_of(v), lifetimes[v])):
-        offsets[v] = _lowest(v, offsets, lifetimes)
-    size = max((at + size_of(v) for v, at in offsets.items()), default=0)
-    return MemoryPlan(size, offsets, lifetimes)
+    for v in sorted(lifetimes, key=lambda v: (-sizes[v], lifetimes[v])):
+        offsets[v] = _lowest(v, offsets, sizes, lifetimes)
+    size = max((at + sizes[v] for v, at in offsets.items()), default=0)
+    return MemoryPlan(size, offsets, sizes, lifetimes, dict(bounds))
 
 
-def _lowest(value: Value, offsets: Mapping[Value, int], lifetimes: Mapping[Value, tuple[int, int]]) -> int:
+def _lowest(
+    value: Value, offsets: Mapping[Value, int], sizes: Mapping[Value, int], lifetimes: Mapping[Value, tuple[int, int]]
+) -> int:
     """Returns the lowest offset at which ``value`` meets no other result in space and time."""
     first, last = lifetimes[value]
     taken = sorted(
-        (at, at + size_of(other))
+        (at, at + sizes[other])
         for other, at in offsets.items()
         if lifetimes[other][0] <= last and first <= lifetimes[other][1]
     )
-    need, at = size_of(value), 0
+    need, at = sizes[value], 0
     for begin, end in taken:
         if at + need <= begin:
             break

@@ -51,8 +51,9 @@ _KEYWORDS = frozenset(
 )
 
 
-def c_header(functions: Sequence[LoweredFunc], name: str) -> str:
-    """Returns a header for C and C++ that declares the functions and explains each argument."""
+def c_header(functions: Sequence[LoweredFunc], name: str, notes: Sequence[str] = ()) -> str:
+    """Returns a header for C and C++ that declares the functions and explains each argument; ``notes`` are further
+    lines."""
     guard = "TILEWRIGHT_" + re.sub(r"\W", "_", name, flags=re.ASCII).upper()
     lines = [
         "/* Made by Tilewright. Every function returns 0 for success. Arrays are row-major without gaps and aligned to",
@@ -70,13 +71,15 @@ def c_header(functions: Sequence[LoweredFunc], name: str) -> str:
         for p, cname in zip(func.params, c_names(func.params), strict=True):
             lines.append(f"   {cname}: {_meaning(p)}")
         lines += ["*/", f"{c_prototype(func)};", ""]
-    lines += ["#ifdef __cplusplus", "}", "#endif", "#endif", ""]
+    lines += [*notes, *([""] if notes else []), "#ifdef __cplusplus", "}", "#endif", "#endif", ""]
     return "\n".join(lines)
 
 
 def _meaning(p: Param) -> str:
     if p.kind == "size":
         return "a size that the shapes above name"
+    if p.dtype == "handle":
+        return "memory, or NULL"
     if p.buffer is None:
         return p.dtype
     shape = shape_text(p.buffer.shape)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -115,17 +115,24 @@ class Loaded:
         _jits.retire(self._jit)
 
 
-def load(object_code: bytes, exports: Iterable[str], imports: Mapping[str, int] | None = None) -> Loaded:
-    """Load the code of an object file into this process. ``exports``: the symbols whose addresses are wanted;
-    ``imports``: addresses for symbols that the code needs; the others must be in the process (libc, libm).
+def load(
+    object_code: bytes | Sequence[bytes], exports: Iterable[str], imports: Mapping[str, int] | None = None
+) -> Loaded:
+    """Load the code of one object file, or of several that call each other, into this process.
+
+    ``exports``: the symbols whose addresses are wanted, and those by which the objects call each other; ``imports``:
+    addresses for symbols that the code needs; the others must be in the process (libc, libm).
 
     Raises :class:`JITError` naming the missing symbols; LLVM itself would abort.
     """
     llvm = _llvm()
+    objects = [object_code] if isinstance(object_code, bytes) else list(object_code)
+    names = list(exports)
+    own = set(names) if len(objects) > 1 else set()
     given = dict(imports or {})
     missing = []
-    for symbol in undefined_symbols(object_code):
-        if symbol in given:
+    for symbol in dict.fromkeys(name for code in objects for name in undefined_symbols(code)):
+        if symbol in given or symbol in own:
             continue
         address = _process_symbol(symbol)
         if address is None:
@@ -134,8 +141,9 @@ def load(object_code: bytes, exports: Iterable[str], imports: Mapping[str, int] 
             given[symbol] = address
     if missing:
         raise JITError(f"the code calls {', '.join(missing)}, which is neither in this process nor imported")
-    builder = llvm.JITLibraryBuilder().add_object_img(object_code)
-    names = list(exports)
+    builder = llvm.JITLibraryBuilder()
+    for code in objects:
+        builder.add_object_img(code)
     for name in names:
         builder.export_symbol(name)
     for name, address in given.items():

@@ -53,7 +53,7 @@ def export_module(functions: Sequence[LoweredFunc], code: CompiledCode, path: Pa
     elif suffix == ".o":
         path.write_bytes(whole.object)
     else:
-        link_shared(whole.object, path, code.target)
+        link_shared([whole.object], path, code.target)
     written = [path, *_header(functions, header)]
     if suffix != ".so":
         return written
@@ -106,20 +106,26 @@ def self_contained(code: CompiledCode) -> CompiledCode:
     )
 
 
-def link_shared(object_code: bytes, path: Path, target: Target) -> None:
-    """Write a shared library of one object file. It is never unloaded (``-z nodelete``), because threads of its pool
-    run in it."""
+def link_shared(objects: Sequence[bytes], path: Path, target: Target, shown: Sequence[str] = ()) -> None:
+    """Write a shared library of object files. It is never unloaded (``-z nodelete``), because threads of its pool run
+    in it. With ``shown`` the other symbols are local to it."""
     command = _linker(target)
     mac = "darwin" in target.triple or "macos" in target.triple
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
-        source = Path(folder) / "module.o"
-        source.write_bytes(object_code)
+        sources = [Path(folder) / f"module{n}.o" for n in range(len(objects))]
+        for source, code in zip(sources, objects, strict=True):
+            source.write_bytes(code)
         driver = not re.search(r"\bld(\.lld)?$", command[0])
-        flags = ["-shared", "-o", str(path), str(source)]
-        if driver:
-            flags += ["-lm", "-lpthread"]
-        if not mac:
-            flags += ["-Wl,-z,nodelete"] if driver else ["-z", "nodelete"]
+        flags = ["-shared", "-o", str(path), *map(str, sources)]
+        options = [] if mac else ["-z", "nodelete"]
+        if shown and mac:
+            options += [word for symbol in shown for word in ("-exported_symbol", f"_{symbol}")]
+        elif shown:
+            script = Path(folder) / "symbols"
+            script.write_text(f"{{ global: {' '.join([f'{symbol};' for symbol in shown])} local: *; }};\n")
+            options += [f"--version-script={script}"]
+        flags += [f"-Wl,{','.join(options)}"] if driver and options else options
+        flags += ["-lm", "-lpthread"] if driver else []
         done = subprocess.run([*command, *flags], capture_output=True, text=True)
     if done.returncode:
         raise ExportError(f"{' '.join([*command, *flags])} failed:\n{done.stderr.strip()}")

@@ -124,9 +124,10 @@ ASK_TILES = (
 )
 
 
-def runtime_ir(target: Target, exported: bool = False) -> str:
+def runtime_ir(target: Target, exported: bool = False, alone: bool = False) -> str:
     """Return the runtime for ``target`` (POSIX systems). ``exported``: it is to be linked into an exported object
-    file."""
+    file; ``alone``: it is an object file of its own in an exported library."""
+    linkage = "hidden" if alone else "linkonce_odr hidden" if exported else ""
     mac = "darwin" in target.triple or "macos" in target.triple
     pause_decl, pause = {
         "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
@@ -134,8 +135,8 @@ def runtime_ir(target: Target, exported: bool = False) -> str:
     }.get(target.arch, ("", ""))
     linux = "linux" in target.triple
     return Template(POOL + MEMORY + TIMING + TILES).substitute(
-        link="linkonce_odr hidden" if exported else "",
-        data="linkonce_odr hidden" if exported else "internal",
+        link=linkage,
+        data=linkage or "internal",
         pause_decl=pause_decl,
         pause=pause,
         setmask=3 if mac else 2,

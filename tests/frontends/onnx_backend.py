@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.driver.model_building import build_graph
+from tilewright.driver.models.model_building import build_graph
 from tilewright.frontends.onnx import from_onnx
 from tilewright.frontends.onnx.call import NeedsConstant
 from tilewright.frontends.onnx.types import DTYPES

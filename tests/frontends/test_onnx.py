@@ -7,7 +7,7 @@ onnx = pytest.importorskip("onnx", reason="needs the extra onnx")
 
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
-from tilewright.driver.model_building import build_graph  # noqa: E402
+from tilewright.driver.models.model_building import build_graph  # noqa: E402
 from tilewright.frontends.onnx import OnnxError, UnsupportedOperators, from_onnx, register_onnx_operator  # noqa: E402
 from tilewright.frontends.onnx.table import CONVERTERS  # noqa: E402
 

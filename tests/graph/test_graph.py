@@ -5,7 +5,7 @@ import pytest
 
 from tilewright import te
 from tilewright.codegen import compile
-from tilewright.driver.model_building import build_graph
+from tilewright.driver.models.model_building import build_graph
 from tilewright.graph import (
     Builder,
     Graph,
@@ -217,7 +217,6 @@ def test_a_network_against_the_reference():
     mine = np.empty((1, 5), np.float32), np.empty((1, 8, 5, 5), np.float32)
     assert model(x, out=mine)[0] is mine[0]
     np.testing.assert_array_equal(mine[1], want[1])
-    np.testing.assert_array_equal(model.copy()(x)[1], want[1])
     with pytest.raises(TypeError, match="takes 1 inputs"):
         model(x, x)
 
@@ -228,7 +227,7 @@ def test_equal_kernels_are_built_once():
     for k in range(4):
         x = b.op("relu", b.op("matmul", x, b.constant(np.eye(8, dtype=np.float32) * (k + 1))))
     model = build_graph(b.graph([x]))
-    assert len(model.origins) == 1
+    assert len({step.built.symbol for step in model.steps}) == 1 and len(model.steps) == 4
     np.testing.assert_array_equal(model(np.eye(8, dtype=np.float32)), np.eye(8) * 24)
 
 

@@ -1,6 +1,6 @@
 """A WorkerProcess starts one worker, sends it messages, waits for answers with a deadline, and kills it.
 
-The worker is ``python -m tilewright.tuner.measure.worker``, never a fork: a fork would inherit locks and threads of
+The worker is ``python -m`` of a module that calls :func:`.serving.serve`, never a fork: a fork would inherit locks and threads of
 whatever the user's program runs. It runs in a session of its own, so that Ctrl-C reaches only the tuner.
 """
 
@@ -24,10 +24,19 @@ class WorkerDied(Exception):
 
 
 class WorkerProcess:
-    """A worker that is started at the first message and started anew after it was killed or died."""
+    """A worker that is started at the first message and started anew after it was killed or died.
 
-    def __init__(self, *, memory_bytes: int | None = None, environment: Mapping[str, str] | None = None) -> None:
-        self.memory_bytes = memory_bytes
+    ``module``: what it runs, by default the worker that measures.
+    """
+
+    def __init__(
+        self,
+        *,
+        memory_bytes: int | None = None,
+        environment: Mapping[str, str] | None = None,
+        module: str = "tilewright.tuner.measure.worker",
+    ) -> None:
+        self.memory_bytes, self.module = memory_bytes, module
         self.environment = dict(environment or {})
         self.jobs = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -54,7 +63,7 @@ class WorkerProcess:
             **self.environment,
         }  # fmt: skip
         command = [sys.executable, "-P"] if sys.version_info >= (3, 11) else [sys.executable]
-        command += ["-m", "tilewright.tuner.measure.worker", str(os.getpid()), str(self.memory_bytes or 0)]
+        command += ["-m", self.module, str(os.getpid()), str(self.memory_bytes or 0)]
         self._stderr = tempfile.TemporaryFile()
         self._reader = MessageReader()
         self._process = subprocess.Popen(

@@ -19,10 +19,6 @@ from __future__ import annotations
 
 import math
 import os
-import resource
-import signal
-import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -40,7 +36,8 @@ from ...tir.parser import parse
 from ...tir.stmt import PrimFunc
 from ..program import Program
 from .inputs import Arguments, compare, make_arguments, scales_of, tolerance
-from .protocol import Message, read_message, write_message
+from .protocol import Message
+from .serving import serve
 
 _INTERPRETED_STEPS = 30_000
 """The number of iterations up to which a reference is interpreted, which takes a few tenths of a second."""
@@ -216,33 +213,5 @@ def _repeated(seconds: Callable[[int], float], at_least: float) -> tuple[int, fl
     return number, taken
 
 
-def _limit_memory(memory_bytes: int) -> None:
-    if memory_bytes > 0:
-        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def _watch_parent(parent: int) -> None:
-    """End this process when its parent has ended, even while generated code runs."""
-    while os.getppid() == parent:
-        time.sleep(1.0)
-    os._exit(1)
-
-
-def main() -> None:
-    """Answer requests until stdin ends."""
-    parent, memory_bytes = int(sys.argv[1]), int(sys.argv[2])
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _limit_memory(memory_bytes)
-    threading.Thread(target=_watch_parent, args=(parent,), daemon=True).start()
-    replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # output of other code to stdout, native code included, must not mix with the messages
-    requests = sys.stdin.buffer
-    worker = Worker()
-    while (message := read_message(requests)) is not None:
-        header, blobs = worker.answer(message)
-        write_message(replies, header, blobs)
-
-
 if __name__ == "__main__":
-    main()
+    serve(Worker().answer)

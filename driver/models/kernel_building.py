@@ -1,0 +1,149 @@
+"""This module builds one kernel of a model: from its function to an object file, and keeps the result on disk.
+
+A kernel's symbol is made of what it depends on, so that models share the kernels that earlier ones left on the disk.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from ... import codegen, tuner
+from ...codegen import Target, lower
+from ...codegen.jit.object_cache import find_object, keep_object, object_key
+from ...codegen.llvm.emit import emit
+from ...codegen.llvm.jit import optimize_and_compile
+from ...codegen.packing import LAYOUT_FREE, split_packing
+from ...schedule import ScheduleError, Trace, TraceError
+from ...tir.expr import DType
+from ...tir.parser import parse
+from ...tir.program_key import workload_key
+from ...tir.stmt import PrimFunc
+from ...tuner.measure.protocol import MessageReader, encode
+from ..planning import Plan, does_not_apply, plan_request
+from ..request import Request
+
+
+@dataclass(frozen=True)
+class PackedWeight:
+    """A constant in the layout of a kernel: the function ``symbol(original, packed)`` makes it."""
+
+    symbol: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def size(self) -> int:
+        """Returns its size in bytes."""
+        return math.prod(self.shape) * DType(self.dtype).bytes
+
+
+@dataclass(frozen=True)
+class KernelJob:
+    """A kernel to build: its function as text, the target, and schedules on record (origin and trace), best first."""
+
+    func: str
+    target: str
+    key: str
+    traces: Sequence[tuple[str, str]] = ()
+
+    @property
+    def symbol(self) -> str:
+        """Returns the C symbol of the kernel."""
+        return f"tw_{self.key[:24]}"
+
+
+@dataclass(frozen=True)
+class BuiltKernel:
+    """A compiled kernel: its symbol, how it was planned (see :class:`..planning.Plan`), the scheduled function as text,
+    its object file, what is packed ahead, by the number of the parameter, and which of the job's traces it follows."""
+
+    symbol: str
+    kind: str
+    origin: str
+    scheduled: str
+    object: bytes = field(repr=False)
+    packs: Mapping[int, PackedWeight]
+    applied: int | None = None
+
+    def as_message(self) -> tuple[dict[str, Any], list[bytes]]:
+        """Returns plain values and bytes, for a file or another process."""
+        packs = [[n, p.symbol, list(p.shape), p.dtype] for n, p in self.packs.items()]
+        header = {"symbol": self.symbol, "kind": self.kind, "origin": self.origin, "scheduled": self.scheduled}
+        return {**header, "packs": packs, "applied": self.applied}, [self.object]
+
+    @staticmethod
+    def of_message(header: Mapping[str, Any], blobs: Sequence[bytes]) -> BuiltKernel:
+        """Returns the kernel of which :meth:`as_message` made these."""
+        packs = {int(n): PackedWeight(symbol, tuple(shape), dtype) for n, symbol, shape, dtype in header["packs"]}
+        texts = {name: header[name] for name in ("symbol", "kind", "origin", "scheduled", "applied")}
+        return BuiltKernel(object=blobs[0], packs=packs, **texts)
+
+
+def job_for(func: PrimFunc, target: Target, traces: Sequence[tuple[str, str]] = ()) -> KernelJob:
+    """Returns the job of a function, with the key of everything that its result depends on."""
+    free = [str(int(n)) for n in func.attrs.get(LAYOUT_FREE, ())]
+    schedules = [text for _, text in traces]
+    key = object_key([_code(), target.key, str(target), workload_key(func), *free, "traces", *schedules])
+    return KernelJob(func.script(), str(target), key, tuple(traces))
+
+
+def kept_kernel(job: KernelJob) -> BuiltKernel | None:
+    """Returns the kernel that an earlier build left on the disk."""
+    data = find_object(job.key)
+    if data is None:
+        return None
+    reader = MessageReader()
+    reader.feed(data)
+    message = reader.next()
+    if message is None:
+        return None
+    built = BuiltKernel.of_message(*message)
+    return built if built.applied is None else replace(built, origin=job.traces[built.applied][0])
+
+
+def build_kernel(job: KernelJob) -> BuiltKernel:
+    """Plan and compile a kernel, and keep it on the disk."""
+    func, target = parse(job.func), Target(job.target)
+    assert isinstance(func, PrimFunc)
+    plan, applied = _planned(func, target, job.traces)
+    split = split_packing(plan.scheduled.with_attr("global_symbol", job.symbol))
+    functions = {job.symbol: split.main}
+    packs: dict[int, PackedWeight] = {}
+    for n, pack in split.packs.items():
+        made = pack.buffer_map[pack.params[1]]
+        packs[n] = PackedWeight(f"{job.symbol}_pack{n}", tuple([int(e) for e in made.shape]), str(made.dtype))  # type: ignore[call-overload]
+        functions[packs[n].symbol] = pack
+    texts = [emit(lower(one, target, symbol)) for symbol, one in functions.items()]
+    code = optimize_and_compile(texts[0], target, link=tuple(texts[1:]), cache=False)
+    built = BuiltKernel(job.symbol, plan.kind, plan.origin, plan.scheduled.script(), code.object, packs, applied)
+    keep_object(job.key, b"".join(bytes(part) for part in encode(*built.as_message())))
+    return built
+
+
+def _planned(func: PrimFunc, target: Target, traces: Sequence[tuple[str, str]]) -> tuple[Plan, int | None]:
+    """Returns the plan of the first schedule that applies, with its number, or of the analytic model."""
+    failed = ""
+    for n, (origin, text) in enumerate(traces):
+        try:
+            trace = Trace.from_json(text)
+            return Plan(Request(func), target, "tuned", origin, tuner.replay(func, trace).func, None, trace), n
+        except (ScheduleError, TraceError) as error:
+            failed = failed or does_not_apply(origin, func, str(error))
+    return plan_request(Request(func), target, before=f"{failed}; " if failed else ""), None
+
+
+@lru_cache(maxsize=1)
+def _code() -> str:
+    """Returns a key of this package's code, since the schedule that it chooses is kept, and of LLVM's version."""
+    root = Path(codegen.__file__).parents[1]
+    layers = ("tir", "te", "schedule", "codegen", "tuner", "driver")
+    files = sorted(path for layer in layers for path in (root / layer).rglob("*.py"))
+    states = [(path, path.stat()) for path in files]
+    facts = [f"{path.relative_to(root)} {state.st_size} {state.st_mtime_ns}" for path, state in states]
+    return object_key([version("llvmlite"), *facts])

@@ -1,0 +1,224 @@
+"""A model that is compiled: it is called with arrays, timed kernel by kernel, and exported as a library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...codegen import LoweredFunc, Target, lower
+from ...codegen.llvm.emit import emit
+from ...codegen.llvm.jit import JITError, Loaded, load, optimize_and_compile
+from ...codegen.lowered import Param
+from ...codegen.runtime.arguments import ArgumentError, evaluate
+from ...codegen.runtime.entry_ir import Entry, entry_ir
+from ...codegen.runtime.linked_library import LinkedLibrary, export_library
+from ...codegen.runtime.loader import runtime_symbols
+from ...codegen.runtime.module import Function
+from ...graph.graph import Value
+from ...graph.memory_plan import ALIGNMENT
+from ...tir.expr import Var, to_numpy
+from ...tir.stmt import PrimFunc
+from .kernel_building import BuiltKernel
+from .model_profile import KernelRow, Profile, profile_of
+
+CLOCK = "tw_now"
+"""The runtime's function that tells the time, in nanoseconds."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One call of a kernel: the kernel's name in the graph, its function before scheduling, and what was built."""
+
+    name: str
+    func: PrimFunc
+    built: BuiltKernel
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts of a compiled model: its inputs and outputs, the calls in order, the function that makes them (and the
+    one that notes the time after each), the size of the workspace, and the bytes of the constants."""
+
+    name: str
+    target: Target
+    inputs: Sequence[Value]
+    outputs: Sequence[Value]
+    steps: Sequence[Step]
+    entry: PrimFunc
+    timed_entry: PrimFunc
+    workspace: int
+    constants: Any
+
+
+class Model:
+    """A compiled graph. Calling it takes the inputs, in order or by name, and returns the outputs: an array, or a tuple
+    where there are several.
+
+    ``out=``: the arrays to write instead of new ones. Several threads may call it at the same time.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self.name, self.target = parts.name, parts.target
+        self.inputs, self.outputs = tuple(parts.inputs), tuple(parts.outputs)
+        self.steps = tuple(parts.steps)
+        self.origins = {step.name: step.built.origin for step in reversed(self.steps)}
+        self._parts = parts
+        self._lowered, self._object = self._compiled(parts.entry, f"tw_{parts.name}_calls")
+        count = len(self.inputs) + len(self.outputs)
+        params = self._lowered.params
+        self._entry = self._entry_of(self.name, (*params[:count], *params[count + 2 :]))
+        self._loaded: Loaded | None = None
+        self._run: Callable[..., None] = self._load_and_run
+        self._fresh = [(v.shape, to_numpy(v.dtype)) for v in self.outputs]
+        self._static = all(v.is_static for v in self.outputs)
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(map(repr, self.inputs))
+        outputs = ", ".join([v.type_text for v in self.outputs])
+        kinds = {kind: sum(step.built.kind == kind for step in self._distinct()) for kind in ("tuned", "default", "given")}  # fmt: skip
+        told = ", ".join([f"{n} {kind}" for kind, n in kinds.items() if n])
+        return f"<Model {self.name}({inputs}) -> {outputs}: {len(self.steps)} kernels ({told}) for {self.target}>"
+
+    def __call__(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
+        if named or len(inputs) != len(self.inputs):
+            inputs = self._in_order(inputs, named)
+        if out is not None:
+            outs = list(out) if isinstance(out, (tuple, list)) else [out]
+            if len(outs) != len(self.outputs):
+                raise ArgumentError(f"{self.name} has {len(self.outputs)} outputs; out= has {len(outs)} arrays")
+        else:
+            outs = [np.empty(shape, dtype) for shape, dtype in (self._fresh if self._static else self._sized(inputs))]
+        self._run(*inputs, *outs)
+        return outs[0] if len(outs) == 1 else tuple(outs)
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Returns the bytes that one call uses for intermediate results."""
+        return self._parts.workspace
+
+    @property
+    def constant_bytes(self) -> int:
+        """Returns the bytes of the constants, in the layouts of the kernels."""
+        return int(self._parts.constants.nbytes)
+
+    def profile(self, *inputs: Any, repeat: int = 10, **named: Any) -> Profile:
+        """Returns how long each kernel takes when the model runs with ``inputs``: the median of ``repeat`` runs."""
+        arrays = self._in_order(inputs, named)
+        lowered, code = self._compiled(self._parts.timed_entry, f"tw_{self.name}_timed")
+        loaded = self._link([code], [lowered.name])
+        function = Function(lowered, loaded.address(lowered.name), loaded)
+        outs = [np.empty(shape, dtype) for shape, dtype in self._sized(arrays)]
+        times = np.zeros(len(self.steps) + 1, np.int64)
+        workspace = aligned_bytes(max(self._parts.workspace, 1))
+        runs = []
+        for _ in range(repeat + 1):  # the first run is not counted
+            function(*arrays, *outs, self._constants(), workspace, times)
+            runs.append(np.diff(times))
+        seconds = np.median(np.array(runs[1:]), axis=0) * 1e-9 if self.steps else []
+        rows = [
+            KernelRow(step.name, step.built.symbol, float(s), step.built.kind, step.built.origin, step.func)
+            for step, s in zip(self.steps, seconds, strict=True)
+        ]
+        return profile_of(self.name, rows, self.target, self._sizes(arrays))
+
+    def export(self, path: str | Path, name: str | None = None, *, constants: str = "inside") -> list[Path]:
+        """Write the model as a shared library with a C header and a description for pkg-config; return the files.
+
+        ``name``: the C function, ``int32_t NAME(inputs…, outputs…, sizes…, void* workspace)``. ``constants``: ``inside``
+        (a section of the library), or ``beside`` (a file ``.weights``, which ``NAME_load(path)`` maps).
+        """
+        if constants not in ("inside", "beside"):
+            raise ValueError(f"constants={constants!r}: inside (the library) or beside (it)")
+        symbol = name or (self.name if self.name != "main" else "model")
+        entry = replace(self._entry, name=symbol, in_file=constants == "beside")
+        objects = [*self._objects(), self._object]
+        return export_library(LinkedLibrary(objects, self._lowered, entry, self._parts.constants), Path(path))
+
+    # -- inside --
+
+    def _distinct(self) -> list[Step]:
+        return list({step.built.symbol: step for step in self.steps}.values())
+
+    def _objects(self) -> list[bytes]:
+        return [step.built.object for step in self._distinct()]
+
+    def _constants(self) -> Any:
+        return self._parts.constants
+
+    def _compiled(self, func: PrimFunc, symbol: str) -> tuple[LoweredFunc, bytes]:
+        """Returns a function that calls the kernels, lowered, and its machine code. It only reads inputs and constants."""
+        lowered = lower(func, self.target, symbol)
+        count = len(self.inputs)
+        read = [n < count or p.name == "constants" for n, p in enumerate(lowered.params)]
+        params = [replace(p, writes=False) if r else p for p, r in zip(lowered.params, read, strict=True)]
+        lowered = replace(lowered, params=tuple(params))
+        return lowered, optimize_and_compile(emit(lowered), self.target, 1).object
+
+    def _entry_of(self, name: str, params: tuple[Param, ...]) -> Entry:
+        return Entry(name, self._lowered.name, params, self._parts.workspace, self.constant_bytes)
+
+    def _load_and_run(self, *arguments: Any) -> None:
+        missing = self.target.missing_here()
+        if missing:
+            raise JITError(
+                f"this model is for {self.target}, which this machine cannot run (it lacks {', '.join(missing)}); "
+                "export it, or build for another target"
+            )
+        wrapper = optimize_and_compile(entry_ir(self._entry, self.target), self.target, 1).object
+        own = self._entry.own
+        self._loaded = self._link([self._object, wrapper], [self._lowered.name, self._entry.name, own])
+        shown = replace(self._lowered, name=self.name, params=tuple(self._entry.params))
+        self._run = Function(shown, self._loaded.address(own), self._loaded)
+        self._run(*arguments)
+
+    def _link(self, objects: Sequence[bytes], symbols: Sequence[str]) -> Loaded:
+        """Load code that calls the kernels, together with them."""
+        symbols = [*symbols, *[step.built.symbol for step in self._distinct()]]
+        imports = {**runtime_symbols(), self._entry.data: self._constants().ctypes.data}
+        return load([*objects, *self._objects()], symbols, imports)
+
+    def _in_order(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Returns the inputs in order; TypeError when there are too few, too many, or unknown ones."""
+        names = [v.name for v in self.inputs]
+        unknown = sorted(set(named) - set(names))
+        twice = [name for name in names[: len(inputs)] if name in named]
+        absent = [name for name in names[len(inputs) :] if name not in named]
+        takes = f"{self.name} takes {len(names)} inputs ({', '.join(map(repr, self.inputs))})"
+        if unknown:
+            raise TypeError(f"{takes}; none is called {', '.join(unknown)}")
+        if twice:
+            raise TypeError(f"{takes}; {twice[0]} is given by position and by name")
+        if len(inputs) > len(names):
+            raise TypeError(f"{takes}, not {len(inputs)}")
+        if absent:
+            raise TypeError(f"{takes}, not {len(inputs) + len(named)}: {', '.join(absent)} is not given")
+        return (*inputs, *[named[name] for name in names[len(inputs) :]])
+
+    def _sizes(self, inputs: Sequence[Any]) -> dict[Var, int]:
+        """Returns the symbolic sizes that the shapes of the inputs tell."""
+        sizes: dict[Var, int] = {}
+        for v, data in zip(self.inputs, inputs, strict=True):
+            if len(getattr(data, "shape", ())) == v.ndim:
+                sizes.update((d, int(e)) for d, e in zip(v.shape, data.shape, strict=True) if isinstance(d, Var))
+        return sizes
+
+    def _sized(self, inputs: Sequence[Any]) -> list[tuple[tuple[int, ...], Any]]:
+        """Returns shape and data type of each output for these inputs."""
+        sizes = self._sizes(inputs)
+        out = []
+        for v, (_, dtype) in zip(self.outputs, self._fresh, strict=True):
+            shape = [d if isinstance(d, int) else evaluate(d, sizes) for d in v.shape]
+            if None in shape or any(e is not None and e < 0 for e in shape):
+                raise ArgumentError(f"the inputs do not tell the shape of the output {v}; give it with out=")
+            out.append((tuple([int(e) for e in shape if e is not None]), dtype))
+        return out
+
+
+def aligned_bytes(size: int) -> Any:
+    """Returns so many bytes that begin at a multiple of the alignment of results."""
+    room = np.empty(size + ALIGNMENT, np.uint8)
+    return room[-room.ctypes.data % ALIGNMENT :][:size]

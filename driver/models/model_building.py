@@ -1,0 +1,177 @@
+"""This module builds graphs: each distinct kernel is planned and compiled once, and one function calls them all."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...codegen import Target
+from ...codegen.llvm.jit import load
+from ...codegen.lowered import size_vars
+from ...codegen.runtime.loader import runtime_symbols
+from ...graph.entry import Blob, KernelCall, entry_function, place
+from ...graph.fuse import fuse
+from ...graph.graph import Graph, GraphError, Value
+from ...graph.kernel_order import order_kernels
+from ...graph.kernels import Division, Kernel
+from ...graph.memory_plan import plan_memory
+from ...graph.passes import prepare
+from ...tir.expr import Var
+from ...tuning_db import Database
+from ..graph_services import graph_services
+from ..planning import BuildError, NoRecordError, open_database, recorded
+from .kernel_building import BuiltKernel, KernelJob, PackedWeight, job_for
+from .kernel_workers import build_kernels
+from .model import CLOCK, Model, Parts, Step, aligned_bytes
+
+
+@dataclass(frozen=True)
+class GraphOptions:
+    """How a graph is built. ``bounds``: the largest values of symbolic sizes, by name. ``require_tuned``: no kernel may
+    be without a record. ``processes``: how many build besides this one (by default, one for each further core).
+    ``note(done, total)`` is called after each kernel."""
+
+    bounds: Mapping[str, int] = field(default_factory=dict)
+    require_tuned: bool = False
+    processes: int | None = None
+    note: Callable[[int, int], object] | None = None
+
+
+def build_graph(
+    graph: Graph,
+    target: str | Target = "native",
+    *,
+    db: Database | str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> Model:
+    """Returns the compiled graph; kernels that ``db`` has records of get their fastest schedules.
+
+    ``options`` are those of :class:`GraphOptions` by name. :class:`BuildError` for a symbolic size without a bound.
+    """
+    chosen = GraphOptions(**options)
+    machine = target if isinstance(target, Target) else Target(target)
+    division = order_kernels(fuse(prepare(graph, services=graph_services(machine))))
+    bounds = _bounds(graph, chosen.bounds)
+    with open_database(db, readonly=True) if db is not None else nullcontext() as opened:
+        jobs = kernel_jobs(division, machine, opened, chosen.require_tuned)
+    built = build_kernels(list(jobs.values()), processes=chosen.processes, note=chosen.note)
+    return _assembled(division, machine, {k: built[job.key] for k, job in jobs.items()}, bounds)
+
+
+def _bounds(graph: Graph, given: Mapping[str, int]) -> dict[Var, int]:
+    """Returns the bounds of the symbolic sizes of the inputs."""
+    symbols = {d.name: d for v in graph.inputs for d in v.shape if isinstance(d, Var)}
+    unknown = sorted(set(given) - set(symbols))
+    if unknown:
+        sizes = ", ".join(symbols) or "none"
+        raise BuildError(f"{graph.name} has no symbolic size {', '.join(unknown)}; its symbolic sizes: {sizes}")
+    return {symbols[name]: int(bound) for name, bound in given.items()}
+
+
+def kernel_jobs(
+    division: Division, machine: Target, db: Database | None = None, require_tuned: bool = False
+) -> dict[Kernel, KernelJob]:
+    """Returns what to build for each kernel of a graph; kernels of one structure share it."""
+    jobs: dict[Kernel, KernelJob] = {}
+    out: dict[Kernel, KernelJob] = {}
+    for kernel, first in representatives(division).items():
+        if first not in jobs:
+            jobs[first] = _job(first, machine, db, require_tuned)
+        out[kernel] = jobs[first]
+    return out
+
+
+def representatives(division: Division) -> dict[Kernel, Kernel]:
+    """Returns, for each kernel in order, the first one that computes the same on values of the same types."""
+    firsts: dict[Any, Kernel] = {}
+    return {kernel: firsts.setdefault(kernel.signature, kernel) for kernel in division.kernels}
+
+
+def _job(kernel: Kernel, machine: Target, db: Database | None, require_tuned: bool) -> KernelJob:
+    traces = []
+    for found in recorded(db, kernel.func, machine) if db is not None else ():
+        if found.trace is not None:
+            traces.append((found.origin, found.trace.dumps()))
+    if require_tuned and not traces:
+        where = "no database was given" if db is None else f"{db.path} has no record of it"
+        raise NoRecordError(f"the kernel {kernel.name} on {machine}: {where}; tune the model first")
+    return job_for(kernel.func, machine, traces)
+
+
+def _assembled(
+    division: Division, machine: Target, built: Mapping[Kernel, BuiltKernel], bounds: Mapping[Var, int]
+) -> Model:
+    graph = division.graph
+    try:
+        memory = plan_memory(division, bounds)
+    except GraphError as error:
+        raise BuildError(f"{error}; give the largest value of each symbolic size with bounds=") from error
+    calls = [KernelCall(k, built[k].symbol, _arguments(k, built[k])) for k in division.kernels]
+    sizes: dict[object, int] = {}
+    for one in calls:
+        for a in one.arguments:
+            root = division.root(a) if isinstance(a, Value) else a
+            if isinstance(root, _Packed):
+                sizes[root] = root.weight.size
+            elif isinstance(root, Value) and root in graph.constants:
+                sizes[root] = graph.constants[root].nbytes
+    blob = place(sizes)
+    parts = Parts(
+        graph.name, machine, graph.inputs, graph.outputs,
+        [Step(k.name, first.func, built[k]) for k, first in representatives(division).items()],
+        entry_function(division, memory, calls, blob), entry_function(division, memory, calls, blob, clock=CLOCK),
+        memory.size, _filled(graph, blob, list(built.values())),
+    )  # fmt: skip
+    return Model(parts)
+
+
+@dataclass(frozen=True)
+class _Packed:
+    """A constant in the layout of a kernel."""
+
+    value: Value
+    weight: PackedWeight
+
+
+def _arguments(kernel: Kernel, built: BuiltKernel) -> list[object]:
+    arrays: list[object] = [
+        _Packed(v, built.packs[n]) if n in built.packs else v for n, v in enumerate((*kernel.inputs, *kernel.outputs))
+    ]
+    static = all(v.is_static for v in (*kernel.inputs, *kernel.outputs))
+    return arrays if static else [*arrays, *size_vars(kernel.func)]
+
+
+def _filled(graph: Graph, blob: Blob, kernels: Sequence[BuiltKernel]) -> Any:
+    """Returns the constants' bytes: packed weights by their functions, others as they are."""
+    data = aligned_bytes(max(blob.size, 1))
+    packing = {p.symbol: k for k in kernels for p in k.packs.values()}
+    functions: dict[str, Callable[..., int]] = {}
+    for key, at in blob.offsets.items():
+        if isinstance(key, _Packed):
+            symbol = key.weight.symbol
+            if symbol not in functions:
+                functions[symbol] = _pack_function(packing[symbol], symbol)
+            source = np.ascontiguousarray(graph.constants[key.value])
+            code = functions[symbol](source.ctypes.data, data[at:].ctypes.data)
+            if code:
+                raise BuildError(f"packing {key.value} failed with code {code}")
+        elif isinstance(key, Value):
+            array = graph.constants[key]
+            data[at : at + array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return data
+
+
+def _pack_function(kernel: BuiltKernel, symbol: str) -> Callable[..., int]:
+    loaded = load(kernel.object, [symbol], runtime_symbols())
+    function = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)(loaded.address(symbol))
+
+    def call(source: int, target: int, keep: Any = loaded) -> int:
+        return int(function(source, target))
+
+    return call

@@ -1,0 +1,175 @@
+"""This module plans how a function is computed: by the best recorded schedule, or by the analytic model's."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from .. import tuner
+from ..codegen import CODEGEN_VERSION, Module, Target, compile
+from ..schedule import ScheduleError, Trace, TraceError
+from ..tir.program_key import workload_key
+from ..tir.stmt import PrimFunc
+from ..tuner.measure.inputs import unknown_sizes
+from ..tuning_db import Database, TuningRecord
+from .request import Request, in_order, request
+
+log = logging.getLogger("tilewright")
+
+_RECORDS = 4
+"""The number of records that are tried before the analytic model is asked."""
+
+
+class BuildError(RuntimeError):
+    """The request cannot be built."""
+
+
+class NoRecordError(BuildError):
+    """``require_tuned`` was asked for, and the database has no record of the workload on the target."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A plan says how a function will be computed; it is made before compiling.
+
+    ``kind``: ``tuned`` (a record's trace), ``default`` (the analytic model's choice, nothing measured) or ``given`` (as the
+    caller has it). ``origin`` says in words which, what stays as written, which records do not apply, and which were
+    measured with another code generator; ``scheduled`` is the function to compile.
+    """
+
+    request: Request
+    target: Target
+    kind: str
+    origin: str
+    scheduled: PrimFunc
+    record: TuningRecord | None = None
+    trace: Trace | None = None
+
+    def compile(self) -> Module:
+        """Returns the machine code; its ``origin`` is the plan's."""
+        module = compile(self.scheduled, self.target, self.request.func.name)
+        module.origin = self.origin
+        return module
+
+
+def plan(
+    inputs: Any,
+    *where: Any,
+    target: str | Target | None = None,
+    args: Sequence[Any] | Mapping[str, Any] | None = None,
+    db: Database | str | os.PathLike[str] | None = None,
+    require_tuned: bool = False,
+    name: str | None = None,
+) -> Plan:
+    """Returns the function that :func:`build` would compile, and why."""
+    machine, args = in_order(where, target, args)
+    return plan_request(request(inputs, args, name), machine, db, require_tuned)
+
+
+def plan_request(
+    asked: Request,
+    machine: Target,
+    db: Database | str | os.PathLike[str] | None = None,
+    require_tuned: bool = False,
+    before: str = "",
+) -> Plan:
+    """Returns how ``asked`` is computed on ``machine``: by a record, by the analytic model, or as the caller has it.
+    ``before`` begins the origin of a plan without a record."""
+    failed, elsewhere = "", ""
+    if db is not None:
+        with open_database(db, readonly=True) as opened:
+            made, failed = _tuned(opened, asked, machine)
+            if made is not None:
+                return made
+            if not failed:
+                elsewhere = _other_targets(opened, asked.func)
+    if require_tuned and failed:
+        raise BuildError(failed)
+    if require_tuned:
+        where = "no database was given" if db is None else f"{getattr(db, 'path', db)} has no record of it"
+        raise NoRecordError(f"{asked.spec or asked.func.name} on {machine}: {where}{elsewhere}; tune it first")
+    return _untuned(asked, machine, f"{failed}; " if failed else before, elsewhere)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The schedule of a record in the names of a function, and where it comes from; ``error`` says why there is none."""
+
+    record: TuningRecord
+    origin: str
+    trace: Trace | None
+    error: str = ""
+
+
+def recorded(db: Database, func: PrimFunc, machine: Target) -> Iterator[Recorded]:
+    """Yields the fastest schedules on record, those of this code generator before others."""
+    for record in db.fastest(func, machine, codegen_version=CODEGEN_VERSION, limit=_RECORDS):
+        origin = f"record {record.id} of {db.path}"
+        if record.codegen_version != CODEGEN_VERSION:
+            other = (
+                f"code generator {record.codegen_version}" if record.codegen_version else "an unknown code generator"
+            )
+            origin += f", measured with {other}, not {CODEGEN_VERSION}: tune it again"
+        try:
+            yield Recorded(record, origin, tuner.trace_for(db, record, func))
+        except (ScheduleError, TraceError) as error:
+            yield Recorded(record, origin, None, str(error))
+
+
+def _tuned(db: Database, asked: Request, machine: Target) -> tuple[Plan | None, str]:
+    """Returns the fastest record that applies, or a sentence that says why the first does not."""
+    failed = ""
+    for found in recorded(db, asked.func, machine):
+        error = found.error
+        if found.trace is not None:
+            try:
+                scheduled = tuner.replay(asked.func, found.trace).func
+                return Plan(asked, machine, "tuned", found.origin, scheduled, found.record, found.trace), ""
+            except (ScheduleError, TraceError) as raised:
+                error = str(raised)
+        failed = failed or does_not_apply(f"record {found.record.id} of {db.path}", asked.func, error)
+    return None, failed
+
+
+def does_not_apply(origin: str, func: PrimFunc, error: str) -> str:
+    """Returns a sentence that says that a schedule does not apply to ``func``, and writes a warning."""
+    log.warning("%s does not apply to %s: %s", origin, func.name, error)
+    return f"{origin} does not apply to {func.name}: {error}".split("\n")[0]
+
+
+def _untuned(asked: Request, machine: Target, before: str, elsewhere: str) -> Plan:
+    """As the caller scheduled it, or with the analytic model's schedule. ``before`` and ``elsewhere`` go into the
+    origin."""
+    if asked.scheduled:
+        return Plan(asked, machine, "given", f"{before}scheduled by the caller", asked.func)
+    unknown = unknown_sizes(asked.func)
+    if unknown is not None:
+        return Plan(asked, machine, "given", f"{before}not scheduled: {unknown}", asked.func)
+    default = tuner.choose_default(tuner.Space(asked.func, machine))
+    origin = before + default.origin.replace("not tuned", f"not tuned{elsewhere}", 1)
+    return Plan(asked, machine, "default", origin, default.schedule.func, None, default.schedule.trace)
+
+
+def _other_targets(db: Database, func: PrimFunc) -> str:
+    """`` (but for native -num-cores=1)``: the targets that have records of ``func``, or nothing."""
+    rows = db.query(
+        "SELECT DISTINCT t.text AS text FROM records AS r JOIN targets AS t ON t.key = r.target "
+        "JOIN workloads AS w ON w.key = r.workload "
+        "WHERE w.structure = ? AND r.status = 'ok' ORDER BY text LIMIT 4",
+        [workload_key(func)],
+    )
+    return f" (but for {', '.join([row['text'] for row in rows])})" if rows else ""
+
+
+@contextmanager
+def open_database(db: Database | str | os.PathLike[str], readonly: bool = False) -> Iterator[Database]:
+    """An open database as it is, or a path opened, and closed in the end."""
+    if isinstance(db, Database):
+        yield db
+        return
+    with Database(db, readonly=readonly) as opened:
+        yield opened
