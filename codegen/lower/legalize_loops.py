@@ -88,11 +88,15 @@ def legalize_vector_loops(func: PrimFunc, target: Target) -> PrimFunc:
         for v_o in T.unroll(3):
             for v_i in T.vectorized(8):
                 if v_o * 8 + v_i < 23: f(v_o * 8 + v_i)
+
+    A vector loop around another one, which has no vector form, becomes serial here, so that its body is not repeated.
     """
 
     def post(n: Node) -> Stmt | None:
         if not (isinstance(n, For) and n.kind == "vectorized"):
             return None
+        if any(isinstance(m, For) and m.kind == "vectorized" for m in pre_order(n.body)):
+            return n.with_(kind="serial")
         lanes = _lanes(n.body, target)
         extent = n.extent.value if isinstance(n.extent, IntImm) else None
         if extent is not None and extent & (extent - 1) == 0 and extent <= _MAX_VECTORS_AT_ONCE * lanes:

@@ -353,3 +353,21 @@ def main(X: T.Buffer((1,), "float32"), Y: T.Buffer((4,), "float32")):
     lowered = lower(func, "llvm -mcpu=x86-64-v3", check=True)
     bound = [n.var for n in pre_order(lowered.func.body) if isinstance(n, tir.Let)]
     assert len(bound) >= 4 and len(set(bound)) == len(bound)
+
+
+def test_a_vector_loop_around_another_is_not_repeated():
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((16, 7, 8), "float64"), B: T.Buffer((16, 7, 8), "float64")):
+    for i in T.vectorized(16):
+        for j in T.vectorized(7):
+            for k in T.vectorized(8):
+                with T.block("B"):
+                    vi, vj, vk = T.axis.remap("SSS", [i, j, k])
+                    B[vi, vj, vk] = A[vi, vj, vk] + T.float64(1)
+""")
+    lowered = lower(func, Target("llvm -mcpu=x86-64-v2 -num-cores=1"))
+    assert sum(isinstance(n, tir.BufferStore) for n in pre_order(lowered.func.body)) == 1
+    a, b = np.arange(16 * 7 * 8, dtype="float64").reshape(16, 7, 8), np.zeros((16, 7, 8))
+    compile_function(func, "native -num-cores=1")(a, b)
+    assert (b == a + 1).all()
