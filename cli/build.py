@@ -42,8 +42,12 @@ def command(
     A C header is written beside code. The schedule is the best one in the database, else the default.
     """
     from ..codegen import Target
+    from ..codegen.symbol_names import symbol_problem
     from ..driver import NoRecordError, build, parse_spec
 
+    problem = symbol_problem(name) if name is not None else ""
+    if problem:
+        raise CommandError(f"--name: {problem}", code=2)
     path = Path(output)
     if path.suffix not in (".so", ".o", ".c", ".ll", ".s"):
         raise CommandError(f"{output}: the suffix says what to write: .so, .o, .c, .ll or .s", code=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -187,13 +188,42 @@ def merge(others: tuple[str, ...], db_path: str | None) -> None:
 @db_option
 @click.option("--keep", default=10, show_default=True, type=click.IntRange(1), help="Fastest records to keep of each.")
 @click.option("--keep-failures", is_flag=True, help="Keep the records of failures.")
-@click.option("--before", metavar="DATE", help="Only records older than this, e.g. 2026-01-31.")
-@click.option("--dry-run", is_flag=True, help="Count, and drop nothing.")
-def prune(db_path: str | None, keep: int, keep_failures: bool, before: str | None, dry_run: bool) -> None:
-    """Drop records that are not among the fastest of their workload and target."""
-    with _open(db_path, readonly=False) as db:
-        count = db.prune(keep=keep, failures=not keep_failures, before=before, dry_run=dry_run)
+@click.option("--before", metavar="DATE", help="Only records older than this, e.g. 2026-01-31 or 2026-01-31T18:00.")
+@click.option("--dry-run", is_flag=True, help="Say what would go, and drop nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def prune(
+    db_path: str | None, keep: int, keep_failures: bool, before: str | None, dry_run: bool, yes: bool
+) -> None:  # fmt: skip
+    """Drop records that are not among the fastest of their workload and target. Says what goes, and asks first."""
+    if before is not None:
+        from ..tuning_db import DatabaseError
+        from ..tuning_db.upkeep import moment
+
+        try:
+            before = moment(before)
+        except DatabaseError as error:
+            raise CommandError(f"--before {error}", code=2) from error
+    with _open(db_path, readonly=dry_run) as db:
+        rows = db.prunable(keep=keep, failures=not keep_failures, before=before)
+        echo_table(rows, _PRUNE_COLUMNS, "nothing to drop")
+        count = sum(row["dropped"] for row in rows)
+        if not rows:
+            return
+        if not dry_run and not yes:
+            if not sys.stdin.isatty():
+                raise CommandError(f"{count} records would be dropped, and nobody can be asked", "add --yes", code=2)
+            click.confirm(f"drop {count} records from {db.path}?", abort=True)
+        db.prune(keep=keep, failures=not keep_failures, before=before, dry_run=dry_run)
         click.echo(f"{count} records {'would be ' if dry_run else ''}dropped from {db.path}")
+
+
+_PRUNE_COLUMNS = [
+    column("workload", lambda r: r["workload"]),
+    column("target", lambda r: r["target"]),
+    column("dropped", lambda r: str(r["dropped"]), True),
+    column("failed", lambda r: str(r["failed"]), True),
+    column("kept", lambda r: str(r["kept"]), True),
+]
 
 
 @command.command("check")

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import importlib
 import os
 import signal
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import click
 
+from .. import __version__
 from .exit_codes import EXIT_CODES, CommandError
 from .settings import put_into_force
 
@@ -41,6 +44,15 @@ class _Commands(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:  # fmt: skip
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else f" There are {', '.join(COMMANDS)}."
+            ctx.fail(f"No such command {args[0]!r}.{hint}")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
@@ -56,7 +68,7 @@ class _Commands(click.Group):
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(package_name="tilewright", prog_name="tilewright")
+@click.version_option(__version__, prog_name="tilewright")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def cli(debug: bool) -> None:
     """Declare a computation, schedule it separately, and let a tuner find the fastest schedule.
@@ -91,6 +103,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _run(words: list[str]) -> int:
+    _prepare_streams()
     debug = "--debug" in words or bool(os.environ.get("TILEWRIGHT_DEBUG"))
     words = [word for word in words if word != "--debug"]
     _terminated.clear()
@@ -101,7 +114,9 @@ def _run(words: list[str]) -> int:
         return result if isinstance(result, int) else 0
     except BrokenPipeError:
         # The reader of the output has closed it (`tilewright … | head`), so there is nothing to report.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         return 0
     except (KeyboardInterrupt, click.Abort):
         click.echo("tilewright: interrupted", err=True)
@@ -113,6 +128,22 @@ def _run(words: list[str]) -> int:
     finally:
         if previous is not None:
             signal.signal(signal.SIGTERM, previous)
+
+
+def _prepare_streams() -> None:
+    """Make closed outputs usable, characters that a terminal does not have harmless, and warnings one line."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    warnings.showwarning = _show_warning
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    text = " ".join(str(message).split())
+    click.echo(f"tilewright: warning: {text}", err=True)
 
 
 def _catch_sigterm() -> Any:

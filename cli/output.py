@@ -48,14 +48,19 @@ def echo_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[tuple[Any, .
 
 
 def style_ok(stream: Any) -> bool:
-    """Returns whether to use colours and bold: on a terminal without NO_COLOR."""
-    return bool(stream.isatty()) and not os.environ.get("NO_COLOR")
+    """Returns whether to use colours and bold: on a terminal that has them, without NO_COLOR."""
+    return moves(stream) and not os.environ.get("NO_COLOR")
+
+
+def moves(stream: Any) -> bool:
+    """Returns whether the stream is a terminal on which a line can be drawn over again."""
+    return stream is not None and bool(stream.isatty()) and os.environ.get("TERM") not in ("dumb", "unknown")
 
 
 def _width() -> int | None:
     if os.environ.get("COLUMNS", "").isdigit():
         return max(int(os.environ["COLUMNS"]), 20)
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    return shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else None
 
 
 def seconds_text(seconds: float | None) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .output import seconds_text, style_ok
+from .output import moves, seconds_text
 
 if TYPE_CHECKING:
     from ..driver.roofline import Bound
@@ -32,7 +32,7 @@ class Progress:
         self._task: Any = None
 
     def __enter__(self) -> Progress:
-        if style_ok(sys.stderr):
+        if moves(sys.stderr):
             from rich.console import Console  # heavy: only for terminals
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
             from rich.progress import Progress as Bar

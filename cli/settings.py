@@ -15,7 +15,7 @@ from .exit_codes import CommandError
 if sys.version_info >= (3, 11):
     from tomllib import loads as _parse_toml
 else:
-    _parse_toml = None
+    from tomli import loads as _parse_toml
 
 FILE = "tilewright.toml"
 _DEFAULTS: dict[str, str | None] = {
@@ -72,8 +72,6 @@ def _read_file(folder: str) -> dict[str, Any]:
     path = Path(folder) / FILE
     if not path.is_file():
         return {}
-    if _parse_toml is None:
-        raise CommandError(f"{path} needs Python 3.11 or newer to be read", "set TILEWRIGHT_DB and the like instead")
     try:
         content = _parse_toml(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -56,11 +56,15 @@ def command(
     from ..driver.machine_report import measure_machine
     from ..driver.roofline import bound_for
     from ..tuner import TuningInterrupted
+    from ..tuning_db import Database
 
     path = database_path(db_path, create=True)
     machine = Target(target_text(target, num_cores))
     case = parse_spec(spec, args)
     case.func  # noqa: B018  a workload that cannot be built shows before anything is measured
+    assert path is not None
+    with Database(path):  # a database that cannot be written shows before anything is measured
+        pass
     bound = None if machine.missing_here() else bound_for(measure_machine(machine), case.func, machine)
     with Progress(case.spec, trials, case.flops, bound) as progress:
         try:

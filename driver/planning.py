@@ -11,6 +11,7 @@ from typing import Any
 
 from .. import tuner
 from ..codegen import CODEGEN_VERSION, Module, Target, compile
+from ..codegen.symbol_names import usable_symbol
 from ..schedule import ScheduleError, Trace, TraceError
 from ..tir.program_key import workload_key
 from ..tir.stmt import PrimFunc
@@ -51,7 +52,7 @@ class Plan:
 
     def compile(self) -> Module:
         """Returns the machine code; its ``origin`` is the plan's."""
-        module = compile(self.scheduled, self.target, self.request.func.name)
+        module = compile(self.scheduled, self.target, usable_symbol(self.request.func.name))
         module.origin = self.origin
         return module
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import te
 from ..codegen import Target
+from ..codegen.symbol_names import symbol_problem
 from ..schedule import Schedule
 from ..tir.expr import StringImm
 from ..tir.stmt import Block, For, IRModule, PrimFunc
@@ -48,6 +49,9 @@ def request(what: Any, args: Sequence[Any] | Mapping[str, Any] | None = None, na
     found = _request(what, args)
     if name is None or name == found.func.name:
         return found
+    problem = symbol_problem(name)
+    if problem and name != "main":
+        raise ValueError(f"name: {problem}")
     return Request(found.func.with_attr("global_symbol", name), found.scheduled, found.case)
 
 

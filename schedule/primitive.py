@@ -28,7 +28,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from ..tir.expr.base.deep_recursion import with_room
 
@@ -110,10 +110,6 @@ REGISTRY: dict[str, Primitive] = {}
 
 class PrimitiveMethods:
     """The base class of ``Schedule``, to which :func:`primitive` adds the methods."""
-
-    if TYPE_CHECKING:  # the methods appear as primitives register; their arguments are checked when they are called
-
-        def __getattr__(self, name: str) -> Callable[..., Any]: ...
 
     def _apply(self, step: Primitive, arguments: dict[str, Any]) -> Any:
         raise NotImplementedError

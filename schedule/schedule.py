@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import secrets
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,8 +28,19 @@ from .primitive_arguments import check_arguments
 from .require.lookup import find_block, find_loop
 from .trace import Instruction, Trace
 
+if TYPE_CHECKING:
+    from .method_signatures import MethodSignatures
 
-class Schedule(PrimitiveMethods):
+
+if TYPE_CHECKING:  # the methods with their types; those of rules that register primitives later are not among them
+
+    class _Methods(MethodSignatures, PrimitiveMethods): ...
+
+else:
+    _Methods = PrimitiveMethods
+
+
+class Schedule(_Methods):
     """A ``Schedule`` transforms a function step by step.
 
     ``mod_or_func``: a PrimFunc (it becomes ``mod["main"]``) or an IRModule. ``seed`` makes sampling repeatable; without

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Union, overload
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from ..tir.expr import DType, Expr, IntImm, IterVar, Range, Reduce, Var, const, convert
 from ..tir.walk import pre_order
 from .operation import ComputeOp, PlaceholderOp
 from .read_bounds import require_reads_inside
 from .tensor import Tensor
+
+Shape = Union[Sequence[Union[int, Expr]], int, Expr]
 
 
 def var(name: str = "tindex", dtype: str = "int32") -> Var:
@@ -62,7 +65,7 @@ def as_dtype(dtype: Any) -> DType:
     return DType(dtype)
 
 
-def placeholder(shape: Any, dtype: Any = None, name: str = "placeholder") -> Tensor:
+def placeholder(shape: Shape, dtype: str | DTypeLike | None = None, name: str = "placeholder") -> Tensor:
     """Returns an input tensor, ``float32`` unless said otherwise.
 
     >>> from tilewright import te
@@ -71,6 +74,28 @@ def placeholder(shape: Any, dtype: Any = None, name: str = "placeholder") -> Ten
     """
     text = as_dtype("float32" if dtype is None else dtype)
     return PlaceholderOp(name, as_shape(shape, f"placeholder {name}"), text).output(0)
+
+
+@overload
+def compute(
+    shape: Shape,
+    fcompute: Callable[..., tuple[Expr | float, ...] | list[Expr | float]],
+    name: str = "compute",
+    tag: str = "",
+    attrs: Mapping[str, Any] | None = None,
+    varargs_names: Sequence[str] | None = None,
+) -> tuple[Tensor, ...]: ...
+
+
+@overload
+def compute(
+    shape: Shape,
+    fcompute: Callable[..., Expr | float],
+    name: str = "compute",
+    tag: str = "",
+    attrs: Mapping[str, Any] | None = None,
+    varargs_names: Sequence[str] | None = None,
+) -> Tensor: ...
 
 
 def compute(

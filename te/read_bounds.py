@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -178,17 +179,15 @@ def _point_outside(read: _Read, domains: Sequence[IterVar]) -> tuple[int, dict[V
 
 def _points(domains: Sequence[IterVar]) -> Iterator[dict[Var, int]]:
     """Yields corners of the domain, then all its points or some drawn with a fixed seed."""
-    count = 1
-    for iv in domains:
-        count *= iv.dom.extent.value if isinstance(iv.dom.extent, IntImm) else _POINTS
+    sizes = [iv.dom.extent.value if isinstance(iv.dom.extent, IntImm) else _POINTS + 1 for iv in domains]
     random = np.random.default_rng(0)
     corners = itertools.product(*[(1.0, 0.0)] * min(len(domains), 6))
-    inner = itertools.product(*[np.linspace(0, 1, iv.dom.extent.value) for iv in domains]) if count <= _POINTS else (
-        random.random(len(domains)) for _ in range(_POINTS)
-    )  # fmt: skip
+    inner: Iterator[tuple[float, ...]] = itertools.product(*[np.linspace(0, 1, size) for size in sizes])
+    if math.prod(sizes) > _POINTS:
+        inner = (tuple(random.random(len(domains))) for _ in range(_POINTS))
     for shares in itertools.chain(corners, inner):
         point: dict[Var, int] = {}
-        for iv, share in itertools.zip_longest(domains, shares, fillvalue=0.0):
+        for iv, share in zip(domains, (*shares, *[0.0] * len(domains)), strict=False):
             known = {v: const(n, v.dtype) for v, n in point.items()}
             low, extent = (simplify(substitute(e, known)) for e in (iv.dom.min, iv.dom.extent))
             if not isinstance(low, IntImm) or not isinstance(extent, IntImm) or extent.value < 1:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol, cast, overload
 
 from ..tir.expr import CommReducer, Expr, IntImm, IterVar, Range, Reduce, Var, const, convert, match_types
 from ..tir.expr import all_ as all_of
@@ -39,9 +39,20 @@ def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "") -> IterVar:
     return IterVar(extent, Var(name, extent.extent.dtype), IterVar.REDUCE, thread_tag)
 
 
-def comm_reducer(
-    fcombine: Callable[[Any, Any], Any], fidentity: Callable[..., Any], name: str = "reduce"
-) -> Callable[..., Any]:
+class Reduction(Protocol):
+    """What :func:`comm_reducer` returns: a reduction over axes, or a combination of several expressions."""
+
+    @overload
+    def __call__(
+        self, expr: tuple[Any, ...] | list[Any], /, *args: Any, axis: Any = None, where: Any = None, init: Any = None
+    ) -> tuple[Expr, ...]: ...
+    @overload
+    def __call__(
+        self, expr: Expr | float, /, *args: Any, axis: Any = None, where: Any = None, init: Any = None
+    ) -> Expr: ...
+
+
+def comm_reducer(fcombine: Callable[[Any, Any], Any], fidentity: Callable[..., Any], name: str = "reduce") -> Reduction:
     """Returns a reducer from a commutative, associative function of two values, or of two tuples, and its identity.
 
     ``fidentity`` gets the data type of each value. The reducer is called as ``reducer(expr, axis, where=None,
@@ -94,7 +105,7 @@ def comm_reducer(
 
     reducer.__name__ = name
     reducer.__doc__ = f"The reduction ``{name}(expr, axis, where=None, init=None)``; see :func:`comm_reducer`."
-    return reducer
+    return cast(Reduction, reducer)
 
 
 def _arguments(name: str, args: tuple[Any, ...], axis: Any, where: Any, init: Any) -> tuple[Any, ...]:
@@ -148,7 +159,7 @@ def _axes(name: str, axis: Any) -> tuple[IterVar, ...]:
     return axes
 
 
-def reduction_by(reducer: Reducer) -> Callable[..., Any]:
+def reduction_by(reducer: Reducer) -> Reduction:
     """Returns the reduction by a known reducer, as :func:`comm_reducer` does for a combination of one's own."""
     if reducer.arity > 1:
         return comm_reducer(reducer.combine, lambda *dtypes: reducer.identity(dtypes), reducer.name)
@@ -157,11 +168,12 @@ def reduction_by(reducer: Reducer) -> Callable[..., Any]:
     )
 
 
-sum_, prod, max_, min_ = map(reduction_by, (SUM, PROD, MAX, MIN))
+sum_, prod = reduction_by(SUM), reduction_by(PROD)
+max_, min_ = reduction_by(MAX), reduction_by(MIN)
 _some, _every = reduction_by(ANY), reduction_by(ALL)
 
 
-def any_(*conds: Any, axis: Any = None, where: Any = None, init: Any = None) -> Any:
+def any_(*conds: Any, axis: Any = None, where: Any = None, init: Any = None) -> Expr:
     """Returns whether one of the conditions holds; with ``axis=``, whether the condition holds somewhere along it.
 
     ``where=`` and ``init=`` as with every reducer: what is left out counts as false, ``init`` (false) begins.
@@ -169,7 +181,7 @@ def any_(*conds: Any, axis: Any = None, where: Any = None, init: Any = None) -> 
     return _logical("any", _some, any_of, conds, (axis, where, init))
 
 
-def all_(*conds: Any, axis: Any = None, where: Any = None, init: Any = None) -> Any:
+def all_(*conds: Any, axis: Any = None, where: Any = None, init: Any = None) -> Expr:
     """Returns whether every condition holds; with ``axis=``, whether the condition holds everywhere along it.
 
     ``where=`` and ``init=`` as with every reducer: what is left out counts as true, ``init`` (true) begins.
@@ -177,13 +189,13 @@ def all_(*conds: Any, axis: Any = None, where: Any = None, init: Any = None) -> 
     return _logical("all", _every, all_of, conds, (axis, where, init))
 
 
-def _logical(name: str, reducer: Any, plain: Any, conds: tuple[Any, ...], given: tuple[Any, Any, Any]) -> Any:
+def _logical(name: str, reducer: Any, plain: Any, conds: tuple[Any, ...], given: tuple[Any, Any, Any]) -> Expr:
     more, axis, where, init = _arguments(name, conds[1:], *given)
     if axis is None:
-        return plain(*conds[:1], *more)
+        return plain(*conds[:1], *more)  # type: ignore[no-any-return]
     if not conds:
         raise TypeError(f"{name}: a condition is reduced over axis=, got none")
     e = convert(conds[0])
     if not e.dtype.is_bool:
         raise TypeError(f"{name}: the condition is {e.dtype}, not bool")
-    return reducer(e, axis=axis, where=where, init=init)
+    return reducer(e, axis=axis, where=where, init=init)  # type: ignore[no-any-return]

@@ -12,6 +12,14 @@ from ..tir.printer.printer_expr import register_printer
 if TYPE_CHECKING:
     from .operation import Operation
 
+if TYPE_CHECKING:
+
+    class Element(Expr):
+        """An element of a tensor, or, when indices are missing, a part to be indexed further."""
+
+        def __getitem__(self, key: Any) -> Element: ...
+
+
 _broadcast: dict[str, Callable[[Any, Any], Any]] = {}
 
 
@@ -53,8 +61,8 @@ class Tensor:
         """Returns the spatial axes of the operation that computes it."""
         return self.op.axis
 
-    def __getitem__(self, key: Any) -> Any:
-        return _index(self, key if isinstance(key, tuple) else (key,))
+    def __getitem__(self, key: Any) -> Element:
+        return _index(self, key if isinstance(key, tuple) else (key,))  # type: ignore[no-any-return]
 
     def __call__(self, *indices: Any) -> Expr:
         """Returns the element at ``indices``, one per dimension."""
@@ -74,36 +82,36 @@ class Tensor:
     def __iter__(self) -> Iterator[Any]:
         raise TypeError(f"{_describe(self)} cannot be iterated over; index it with the axes of a te.compute")
 
-    def __add__(self, other: Any) -> Any:
-        return _broadcast["+"](self, other)
+    def __add__(self, other: Any) -> Tensor:
+        return _broadcast["+"](self, other)  # type: ignore[no-any-return]
 
-    def __radd__(self, other: Any) -> Any:
-        return _broadcast["+"](other, self)
+    def __radd__(self, other: Any) -> Tensor:
+        return _broadcast["+"](other, self)  # type: ignore[no-any-return]
 
-    def __sub__(self, other: Any) -> Any:
-        return _broadcast["-"](self, other)
+    def __sub__(self, other: Any) -> Tensor:
+        return _broadcast["-"](self, other)  # type: ignore[no-any-return]
 
-    def __rsub__(self, other: Any) -> Any:
-        return _broadcast["-"](other, self)
+    def __rsub__(self, other: Any) -> Tensor:
+        return _broadcast["-"](other, self)  # type: ignore[no-any-return]
 
-    def __mul__(self, other: Any) -> Any:
-        return _broadcast["*"](self, other)
+    def __mul__(self, other: Any) -> Tensor:
+        return _broadcast["*"](self, other)  # type: ignore[no-any-return]
 
-    def __rmul__(self, other: Any) -> Any:
-        return _broadcast["*"](other, self)
+    def __rmul__(self, other: Any) -> Tensor:
+        return _broadcast["*"](other, self)  # type: ignore[no-any-return]
 
-    def __truediv__(self, other: Any) -> Any:
-        return _broadcast["/"](self, other)
+    def __truediv__(self, other: Any) -> Tensor:
+        return _broadcast["/"](self, other)  # type: ignore[no-any-return]
 
-    def __rtruediv__(self, other: Any) -> Any:
-        return _broadcast["/"](other, self)
+    def __rtruediv__(self, other: Any) -> Tensor:
+        return _broadcast["/"](other, self)  # type: ignore[no-any-return]
 
-    def __neg__(self) -> Any:
-        return _broadcast["*"](self, -1)
+    def __neg__(self) -> Tensor:
+        return _broadcast["*"](self, -1)  # type: ignore[no-any-return]
 
     def astype(self, dtype: str) -> Any:
         """Returns the tensor converted to ``dtype``, a stage of its own."""
-        return _broadcast["astype"](self, dtype)
+        return _broadcast["astype"](self, dtype)  # type: ignore[no-any-return]
 
 
 class TensorSlice:

@@ -19,6 +19,7 @@ from .connection import connect, say_what
 from .errors import DatabaseError
 from .keys import Target, Workload, target_key, target_record, workload_key_of, workload_record
 from .lock import FileLock
+from .lost_sessions import host_name, is_lost
 from .records import SessionRecord, TargetRecord, TuningRecord, WorkloadRecord, to_json, utc_now
 from .schema import structure_of
 
@@ -177,7 +178,8 @@ class Database:
         versions: Mapping[str, str] | None = None,
         host: str | None = None,
     ) -> str:
-        """Note the start of a tuning session and return its id."""
+        """Note the start of a tuning session and return its id. Sessions whose process is gone are called killed from
+        now on."""
         session = SessionRecord(
             uuid.uuid4().hex,
             None if workload is None else self.add_workload(workload),
@@ -186,9 +188,14 @@ class Database:
             seed,
             trials,
             dict(versions or {}),
-            os.uname().nodename if host is None and hasattr(os, "uname") else host or "",
+            host_name() if host is None else host,
+            pid=os.getpid() if host is None else None,
         )
         with self.writing() as tables:
+            for row in self.query("SELECT id, host, pid, heartbeat, started FROM sessions WHERE status = 'running'"):
+                if is_lost(row, session.started):
+                    ended = {"status": "killed", "finished": row["heartbeat"] or row["started"]}
+                    tables.table("sessions").update(row["id"], ended)
             tables.table("sessions").insert(_row(session), pk="id")
         return session.id
 
@@ -237,6 +244,10 @@ class Database:
                         tables.table("records").insert(row, pk="id")
                         known = tables.execute("SELECT last_insert_rowid()").fetchone()
                     ids.append(int(known[0]))
+                    if row["session"] is not None:
+                        tables.execute(
+                            "UPDATE sessions SET heartbeat = ? WHERE id = ?", [row["created"], row["session"]]
+                        )
                 except sqlite3.IntegrityError as error:
                     raise DatabaseError(
                         f"record refused ({error}): add its workload, target and session first"
@@ -351,6 +362,10 @@ class Database:
     def prune(self, *, keep: int = 10, failures: bool = True, before: str | None = None, dry_run: bool = False) -> int:
         """Drop all but the ``keep`` fastest records of each workload and target; how many went. See :mod:`.upkeep`."""
         return upkeep.prune(self, keep=keep, failures=failures, before=before, dry_run=dry_run)
+
+    def prunable(self, *, keep: int = 10, failures: bool = True, before: str | None = None) -> list[dict[str, Any]]:
+        """Returns what :meth:`prune` would drop, by workload and target."""
+        return upkeep.prunable(self, keep=keep, failures=failures, before=before)
 
     def check(self) -> list[str]:
         """Problems found in the file and in what it holds, a line each; empty when there are none."""

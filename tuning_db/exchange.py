@@ -152,7 +152,7 @@ _LISTS = {"times", "shapes"}
 _OBJECTS = {"decisions", "config", "versions"}
 _NUMBERS = {
     "flops", "bytes", "run_seconds", "compile_seconds", "predicted_seconds", "trial", "seed", "trials", "vector_bits",
-    "num_cores", "codegen_version",
+    "num_cores", "codegen_version", "pid",
 }  # fmt: skip
 
 
@@ -164,6 +164,8 @@ def _check_kind(name: str, value: Any) -> None:
     elif name in _NUMBERS:
         good = value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
     else:
-        good = isinstance(value, str) or (value is None and name in ("session", "workload", "target", "finished"))
+        good = isinstance(value, str) or (
+            value is None and name in ("session", "workload", "target", "finished", "heartbeat")
+        )
     if not good:
         raise ValueError(f"{name} cannot be {str(value)[:40]!r}")

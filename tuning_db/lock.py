@@ -6,6 +6,7 @@ checkpoints exclude each other. The kernel releases the lock when its process en
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -13,6 +14,11 @@ import time
 from types import TracebackType
 
 from .errors import DatabaseError
+
+log = logging.getLogger("tilewright")
+
+_SILENT_SECONDS = 1.0
+"""A wait for the lock that takes longer is said."""
 
 if sys.platform == "win32":
     import msvcrt
@@ -73,8 +79,10 @@ class FileLock:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
         except OSError as error:
             raise DatabaseError(f"cannot write beside the database: {path}: {error.strerror}") from error
-        deadline = time.monotonic() + self.timeout
+        start = time.monotonic()
+        deadline = start + self.timeout
         pause = 0.001
+        said = False
         try:
             while True:
                 try:
@@ -86,6 +94,9 @@ class FileLock:
                             f"another process has held {path} for {self.timeout:g} s; "
                             "wait for it to finish, or end it if it hangs"
                         ) from None
+                    if not said and time.monotonic() - start > _SILENT_SECONDS:
+                        said = True
+                        log.warning("waiting for another process that writes (%s), at most %g s", path, self.timeout)
                     time.sleep(pause)
                     pause = min(2 * pause, 0.05)
         except BaseException:

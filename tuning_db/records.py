@@ -73,7 +73,8 @@ class TargetRecord:
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
-    """One run of a tuner. ``status``: running, done, interrupted or failed; ``trials``: how many were asked for."""
+    """One run of a tuner. ``status``: running, done, interrupted, failed or killed; ``trials``: how many were asked for.
+    ``pid`` is its process on ``host``, ``heartbeat`` the moment of its last record."""
 
     id: str
     workload: str | None = None
@@ -86,6 +87,8 @@ class SessionRecord:
     status: str = "running"
     started: str = field(default_factory=utc_now)
     finished: str | None = None
+    pid: int | None = None
+    heartbeat: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,6 +124,12 @@ def _add_structure(conn: sqlite3.Connection) -> None:
         conn.execute("UPDATE workloads SET structure = ? WHERE key = ?", [structure_of(row[1]), row[0]])
 
 
+def _add_liveness(conn: sqlite3.Connection) -> None:
+    """Version 3: a session says which process runs it, and when it last wrote, so that a killed one can be told."""
+    conn.execute("ALTER TABLE sessions ADD COLUMN pid INTEGER")
+    conn.execute("ALTER TABLE sessions ADD COLUMN heartbeat TEXT")
+
+
 def structure_of(text: str) -> str:
     """Returns the :func:`workload_key` of a program given as text; empty when the text is no program."""
     try:
@@ -132,7 +138,7 @@ def structure_of(text: str) -> str:
         return ""
 
 
-MIGRATIONS = (_first_schema, _add_structure)
+MIGRATIONS = (_first_schema, _add_structure, _add_liveness)
 """Step ``i`` takes a database from version ``i`` to ``i + 1``. Steps are never edited once released."""
 
 SCHEMA_VERSION = len(MIGRATIONS)

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from typing import TYPE_CHECKING, Any
 
+from .errors import DatabaseError
 from .records import TuningRecord
 
 if TYPE_CHECKING:
     from .database import Database
+
+
+def moment(text: str) -> str:
+    """Returns a date or a moment in ISO 8601 as the database writes moments, in UTC; DatabaseError for other text. A
+    date is its first moment, and a moment without a zone is in UTC."""
+    try:
+        found = datetime.datetime.fromisoformat(text.strip().removesuffix("Z"))
+    except ValueError:
+        raise DatabaseError(
+            f"{text!r} is not a date such as 2026-01-31, or a moment such as 2026-01-31T18:00"
+        ) from None
+    zone = datetime.timezone.utc
+    return (found.replace(tzinfo=zone) if found.tzinfo is None else found.astimezone(zone)).isoformat(
+        timespec="microseconds"
+    )
 
 
 def prune(
@@ -19,6 +36,30 @@ def prune(
     Of each workload and target the ``keep`` fastest correct records stay; failed ones go when ``failures``. With
     ``before`` (ISO 8601, e.g. ``2026-01-31``) only records older than that go. ``dry_run`` counts and drops nothing.
     """
+    doomed, params = _doomed(keep, failures, before)
+    if dry_run:
+        return int(db.query(f"SELECT count(*) AS n FROM ({doomed})", params)[0]["n"])
+    with db.writing() as tables:
+        count = tables.execute(f"DELETE FROM records WHERE id IN ({doomed})", params).rowcount
+    return int(count)
+
+
+def prunable(db: Database, *, keep: int = 10, failures: bool = True, before: str | None = None) -> list[dict[str, Any]]:
+    """Returns what :func:`prune` would drop: workload, target, and how many records go, failed ones among them, and
+    stay."""
+    doomed, params = _doomed(keep, failures, before)
+    return db.query(
+        "SELECT coalesce(nullif(w.spec, ''), nullif(w.name, ''), substr(w.key, 1, 12)) AS workload, t.text AS target, "
+        "sum(d.id IS NOT NULL) AS dropped, sum(d.id IS NOT NULL AND r.status <> 'ok') AS failed, "
+        "sum(d.id IS NULL) AS kept FROM records AS r JOIN workloads AS w ON w.key = r.workload "
+        f"JOIN targets AS t ON t.key = r.target LEFT JOIN ({doomed}) AS d ON d.id = r.id "
+        "GROUP BY r.workload, r.target HAVING dropped > 0 ORDER BY workload, target",
+        params,
+    )
+
+
+def _doomed(keep: int, failures: bool, before: str | None) -> tuple[str, dict[str, Any]]:
+    """Returns the query of the ids that a prune drops, and its parameters."""
     if keep < 1:
         raise ValueError(f"keep is at least 1, not {keep}: a prune never drops the best record")
     doomed = (
@@ -27,12 +68,8 @@ def prune(
         "WHERE ((status = 'ok' AND place > :keep) OR (status <> 'ok' AND :failures)) "
         "AND (:before IS NULL OR created < :before)"
     )
-    params: dict[str, Any] = {"keep": keep, "failures": int(failures), "before": before}
-    if dry_run:
-        return int(db.query(f"SELECT count(*) AS n FROM ({doomed})", params)[0]["n"])
-    with db.writing() as tables:
-        count = tables.execute(f"DELETE FROM records WHERE id IN ({doomed})", params).rowcount
-    return int(count)
+    before = None if before is None else moment(before)
+    return doomed, {"keep": keep, "failures": int(failures), "before": before}
 
 
 def check(db: Database) -> list[str]:

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 from ...tir.expr import shape_text
 from ..lowered import LoweredFunc, Param
+from ..symbol_names import KEYWORDS
 from .inline_functions import scalar_type
 
 
 def c_prototype(func: LoweredFunc, restrict: bool = False) -> str:
     """Returns ``int32_t f(const float* A, float* B, int64_t n)``; with ``restrict`` in the form of the definition.
     ValueError for a function whose name is a keyword of C or C++."""
-    if func.name in _KEYWORDS:
+    if func.name in KEYWORDS:
         raise ValueError(
             f"{func.name!r} is a word of C or C++, so no function can have that name there; build it with another"
         )
@@ -36,19 +37,12 @@ def c_names(params: Sequence[Param]) -> list[str]:
     out: list[str] = []
     for p in params:
         name = re.sub(r"\W", "_", p.name, flags=re.ASCII)
-        name = name if re.match(r"[A-Za-z_]", name) and name not in _KEYWORDS else f"_{name}"
+        name = name if re.match(r"[A-Za-z_]", name) and name not in KEYWORDS else f"_{name}"
         base, n = name, 1
         while name in out:
             name, n = f"{base}_{n}", n + 1
         out.append(name)
     return out
-
-
-_KEYWORDS = frozenset(
-    "auto break case char const continue default do double else enum extern float for goto if inline int long register "
-    "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while bool "
-    "class new delete this template typename namespace operator private public protected virtual".split()
-)
 
 
 def c_header(functions: Sequence[LoweredFunc], name: str, notes: Sequence[str] = ()) -> str:

@@ -22,6 +22,7 @@ from ..machine.target import Target
 from ..machine.triples import arch_of, default_triple, system_of
 from ..version import CODEGEN_VERSION
 from .runtime_ir import runtime_ir
+from .written_files import write_file
 
 SUFFIXES = (".o", ".so", ".s", ".ll")
 """The files that LLVM's code can become; the table of back ends has more."""
@@ -36,29 +37,29 @@ def export_module(functions: Sequence[LoweredFunc], code: CompiledCode, path: Pa
     ``.so`` also a ``.pc`` file for pkg-config. Returns the files written. The directory must exist."""
     suffix, header, backend = path.suffix, path.with_suffix(".h"), backend_of_suffix(path.suffix)
     if backend is not None:
-        path.write_text(backend.emit(functions))
+        write_file(path, backend.emit(functions))
         if backend.header is None:
             return [path]
-        header.write_text(backend.header(functions, header.name))
+        write_file(header, backend.header(functions, header.name))
         return [path, header]
     if suffix not in SUFFIXES:
         known = (*SUFFIXES, *[backend.suffix for backend in BACKENDS.values()])
         raise ExportError(f"cannot export to {path.name!r}: the suffix must be one of {', '.join(known)}")
     whole = self_contained(code)
     if suffix == ".ll":
-        path.write_text(whole.optimized_ll())
+        write_file(path, whole.optimized_ll())
         return [path]
     if suffix == ".s":
-        path.write_text(whole.asm())
+        write_file(path, whole.asm())
     elif suffix == ".o":
-        path.write_bytes(whole.object)
+        write_file(path, whole.object)
     else:
         link_shared([whole.object], path, code.target)
     written = [path, *_header(functions, header)]
     if suffix != ".so":
         return written
     package = path.with_suffix(".pc")
-    package.write_text(pkg_config(path, [f.name for f in functions]))
+    write_file(package, pkg_config(path, [f.name for f in functions]))
     return [*written, package]
 
 
@@ -67,7 +68,7 @@ def _header(functions: Sequence[LoweredFunc], path: Path) -> list[Path]:
     c = BACKENDS.get("c")
     if c is None or c.header is None:
         return []
-    path.write_text(c.header(functions, path.name))
+    write_file(path, c.header(functions, path.name))
     return [path]
 
 
@@ -116,7 +117,8 @@ def link_shared(objects: Sequence[bytes], path: Path, target: Target, shown: Seq
         for source, code in zip(sources, objects, strict=True):
             source.write_bytes(code)
         driver = not re.search(r"\bld(\.lld)?$", command[0])
-        flags = ["-shared", "-o", str(path), *map(str, sources)]
+        linked = Path(folder) / path.name
+        flags = ["-shared", "-o", str(linked), *map(str, sources)]
         options = [] if mac else ["-z", "nodelete"]
         if shown and mac:
             options += [word for symbol in shown for word in ("-exported_symbol", f"_{symbol}")]
@@ -127,8 +129,10 @@ def link_shared(objects: Sequence[bytes], path: Path, target: Target, shown: Seq
         flags += [f"-Wl,{','.join(options)}"] if driver and options else options
         flags += ["-lm", "-lpthread"] if driver else []
         done = subprocess.run([*command, *flags], capture_output=True, text=True)
-    if done.returncode:
-        raise ExportError(f"{' '.join([*command, *flags])} failed:\n{done.stderr.strip()}")
+        if done.returncode:
+            raise ExportError(f"{' '.join([*command, *flags])} failed:\n{done.stderr.strip()}")
+        write_file(path, linked.read_bytes())
+        path.chmod(0o755)
 
 
 def _linker(target: Target) -> list[str]:

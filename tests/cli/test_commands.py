@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import shutil
 import sqlite3
 
@@ -126,8 +127,17 @@ def test_db_exchange_and_upkeep(run, db):
     assert run("db", "export", "all.jsonl", "--db", db).out == "4 records -> all.jsonl\n"
     assert run("db", "import", "all.jsonl", "--db", "other.db").out == "4 new records -> other.db\n"
     assert run("db", "merge", db, "--db", "other.db").out.startswith(f"{db}: 0 new records")
-    assert run("db", "prune", "--keep", "1", "--dry-run", "--db", "other.db").out.startswith("3 records would be")
-    assert run("db", "prune", "--keep", "1", "--db", "other.db").out.startswith("3 records dropped")
+    done = run("db", "prune", "--keep", "1", "--dry-run", "--db", "other.db")
+    assert re.search(rf"{SPEC} +native -num-cores=1 +3 +0 +1\n3 records would be dropped", done.out)
+    done = run("db", "prune", "--keep", "1", "--db", "other.db")
+    assert done.code == 2 and "3 records would be dropped, and nobody can be asked" in done.err
+    assert run("db", "prune", "--before", "yesterday", "--db", "other.db").err.startswith(
+        "tilewright: --before 'yesterday' is not a date such as 2026-01-31"
+    )
+    assert run("db", "prune", "--keep", "1", "--before", "2001-01-01", "--db", "other.db").out == "nothing to drop\n"
+    assert run("db", "prune", "--keep", "1", "--db", "other.db", "--yes").out.endswith(
+        "3 records dropped from other.db\n"
+    )
     done = run("db", "check", "--db", "other.db")
     assert done.code == 0 and done.out == "other.db: 1 records, no problems\n"
     with sqlite3.connect("other.db") as conn:

@@ -38,7 +38,14 @@ def test_version(run):
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["tunne"], 2, "No such command 'tunne'"),
+        (["tunne"], 2, "No such command 'tunne'. Did you mean 'tune'?"),
+        (["tune", "matmul", "--trial", "5"], 2, "'--trials'?"),
+        (["tune", "matmul", "--time-limit", "nan"], 2, "'nan' is not a number of seconds above zero"),
+        (["tune", "matmul", "--time-limit", "inf"], 2, "'inf' is not a number of seconds above zero"),
+        (["tune", "matmul", "--time-limit", "0"], 2, "'0' is not a number of seconds above zero"),
+        (["build", "matmul", "-o", "x.c", "--name", "main"], 2, "--name: 'main'"),
+        (["build", "matmul", "-o", "x.c", "--name", "double"], 2, "--name: 'double' is a word of C"),
+        (["build", "matmul", "-o", "x.c", "--name", "a b"], 2, "--name: 'a b' is not a C identifier"),
         (["tune"], 2, "Missing argument 'SPEC'"),
         (["tune", "matmul", "--trials", "0"], 2, "0 is not in the range"),
         (["tune", "matmull"], 2, "no workload is called 'matmull'; did you mean matmul"),
@@ -77,6 +84,83 @@ def test_a_bug_is_called_a_bug(run, monkeypatch):
     monkeypatch.setattr(spec, "all_workloads", broken)
     done = run("workloads")
     assert done.code == 1 and "this is a bug in Tilewright; run it again with --debug" in done.err
+
+
+UNUSUAL = """
+import tilewright as tw
+from tilewright import te
+
+def relu(n):
+    A = te.placeholder((n,), name="A")
+    return [A, te.compute((n,), lambda i: te.max(A[i], 0.0), name="B")]
+
+@tw.workload
+def double(n: int = 7):
+    return relu(n)
+
+@tw.workload
+def größe(n: int = 7):
+    return relu(n)
+"""
+
+
+@pytest.mark.parametrize(("function", "symbol"), [("double", "double_"), ("größe", "gr__e")])
+def test_functions_may_have_any_name(run, tmp_path, function, symbol):
+    (tmp_path / "unusual.py").write_text(UNUSUAL, encoding="utf-8")
+    done = run("build", f"unusual.py:{function}", "-o", "x.c")
+    assert done.code == 0 and f"int32_t {symbol}(const float* A, float* B)" in (tmp_path / "x.h").read_text()
+
+
+def test_outputs_that_are_closed_or_know_few_letters_are_no_error(tmp_path):
+    command = f"{sys.executable} -m tilewright workloads"
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1", "PYTHONUTF8": "0", "TERM": "dumb"}
+    for redirect in ("", ">&-", "2>&-", ">&- 2>&-"):
+        done = subprocess.run(
+            ["bash", "-c", f"{command} {redirect}"], capture_output=True, cwd=tmp_path, env=environment
+        )
+        assert (done.returncode, done.stderr) == (0, b"")
+    shown = subprocess.run(
+        ["bash", "-c", f"{command} matmull 2>&-"], capture_output=True, cwd=tmp_path, env=environment
+    )
+    assert shown.returncode == 2
+
+
+def test_warnings_are_one_line_without_a_source(run, monkeypatch):
+    import warnings
+
+    from tilewright.driver.workloads import spec
+
+    real = spec.all_workloads
+    monkeypatch.setattr(spec, "all_workloads", lambda: (warnings.warn("two\nlines", stacklevel=1), real())[1])
+    assert run("workloads", "conv").err.split("\n")[0] == "tilewright: warning: two lines"
+
+
+def test_the_progress_needs_no_colours(monkeypatch):
+    from tilewright.cli.output import moves, style_ok
+
+    class Terminal:
+        def isatty(self):
+            return True
+
+    for term, no_color, moving, coloured in (
+        ("xterm", "", True, True), ("xterm", "1", True, False), ("dumb", "", False, False),
+    ):  # fmt: skip
+        monkeypatch.setenv("TERM", term)
+        monkeypatch.setenv("NO_COLOR", no_color)
+        assert (moves(Terminal()), style_ok(Terminal())) == (moving, coloured)
+    assert not moves(None)
+
+
+def test_a_full_disk_names_the_file(run, tmp_path):
+    if not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full")
+    from tilewright.codegen.runtime.written_files import write_file
+
+    place = tmp_path / f".x.c.{os.getpid()}.partial"
+    place.symlink_to("/dev/full")
+    with pytest.raises(OSError, match=r"No space left on device: '.*/x.c'"):
+        write_file(tmp_path / "x.c", "text")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_reader_that_goes_away_is_no_error(tmp_path):

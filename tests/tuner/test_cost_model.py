@@ -60,3 +60,22 @@ def test_foreign_records_count_less():
         np.concatenate([np.ones(20), np.full(20, 0.2)]),
     )
     assert model.offset == 1.0
+
+
+def test_without_xgboost_the_prior_decides(monkeypatch, caplog):
+    import sys
+
+    from tilewright.tuner import XGBCostModel
+    from tilewright.tuner.cost import cost_model
+
+    monkeypatch.setitem(sys.modules, "xgboost", None)
+    cost_model._xgboost.cache_clear()
+    try:
+        model = XGBCostModel()
+        prior = np.geomspace(1e-6, 1e-3, 16)
+        model.fit(np.zeros((16, 3)), prior, 2 * prior, np.ones(16))
+        mean, _ = model.predict(np.zeros((16, 3)), prior)
+        np.testing.assert_allclose(mean, np.log2(2 * prior))
+        assert caplog.text.count("the search goes on with the analytic one (pip install xgboost)") == 1
+    finally:
+        cost_model._xgboost.cache_clear()

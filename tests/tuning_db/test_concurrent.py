@@ -120,3 +120,19 @@ def test_a_readers_view_outlives_a_writer(tmp_path):
     with Database(path, readonly=True) as reader:
         first.close()
         assert reader.count("workloads") == 1
+
+
+def test_a_wait_for_the_lock_is_said(tmp_path, caplog, monkeypatch):
+    import threading
+
+    from tilewright.tuning_db import lock
+
+    monkeypatch.setattr(lock, "_SILENT_SECONDS", 0.01)
+    path = str(tmp_path / "t.lock")
+    held = lock.FileLock(path)
+    with held:
+        release = threading.Timer(0.2, lambda: lock._unlock(held._fd))
+        release.start()
+        with lock.FileLock(path):
+            pass
+    assert caplog.text.count("waiting for another process that writes") == 1

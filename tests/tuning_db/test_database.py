@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import sqlite3
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -285,3 +288,24 @@ def test_names_do_not_matter_to_what_is_found(db):
     assert db.best(first, T).run_seconds == 2e-3  # a key is that of one program
     assert [r.run_seconds for r in db.records(program("C"))] == [2e-3, 1e-3]
     assert [r.run_seconds for r in db.records(not_workload=program("Y"))] == [5e-4]
+
+
+def test_sessions_that_were_killed_are_marked_at_the_next_start(tmp_path):
+    code = """
+import os, sys
+from tilewright.tuning_db import Database
+db = Database(sys.argv[1])
+db.start_session()
+os._exit(9)
+"""
+    path = tmp_path / "t.db"
+    subprocess.run([sys.executable, "-c", code, str(path)], check=False)
+    with Database(path) as db:
+        (lost,) = db.sessions()
+        assert (lost.status, lost.finished) == ("running", None) and lost.pid != os.getpid()
+        own, far, old = db.start_session(), db.start_session(host="far"), db.start_session(host="old")
+        with db.writing() as tables:
+            tables.table("sessions").update(old, {"started": "2020-01-01T00:00:00+00:00"})
+        db.start_session()
+        status = {s.id: s.status for s in db.sessions()}
+        assert [status[s] for s in (lost.id, own, far, old)] == ["killed", "running", "running", "killed"]

@@ -1,16 +1,21 @@
 """Cost models predict the seconds of candidates from their features and the analytic prior.
 
 :class:`XGBCostModel` learns the error of the prior: gradient-boosted trees (Chen and Guestrin, "XGBoost", KDD 2016) on
-the logarithm of the time, with the prior's logarithm as their starting point. With few records the prior decides.
+the logarithm of the time, with the prior's logarithm as their starting point. With few records, or
+without the package, the prior decides.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from abc import ABC, abstractmethod
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+
+log = logging.getLogger("tilewright")
 
 
 class CostModel(ABC):
@@ -66,6 +71,8 @@ class XGBCostModel(CostModel):
         if len(seconds) < 6:
             return
         xgb = _xgboost()
+        if xgb is None:
+            return
         data = xgb.DMatrix(features, label=residual - self.offset, weight=weights, nthread=1)
         for member in range(self.members):
             parameters = {
@@ -90,8 +97,13 @@ def _weighted_median(values: np.ndarray, weights: np.ndarray) -> float:
     return float(values[order][np.searchsorted(total, total[-1] / 2)])
 
 
+@lru_cache(maxsize=1)
 def _xgboost() -> Any:
+    """Returns the package, or None when it cannot be imported: then the prior alone decides, and the log says so."""
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # idle threads of its pool must not disturb timings
-    import xgboost
-
+    try:
+        import xgboost
+    except (ImportError, OSError) as error:
+        log.warning("no learned cost model: %s; the search goes on with the analytic one (pip install xgboost)", error)
+        return None
     return xgboost

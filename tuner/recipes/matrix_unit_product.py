@@ -55,7 +55,7 @@ def matrix_unit_product(sch: Schedule, block: Any, tiles: UnitTiles) -> None:
     padding = pad_product(sch, block, (tiles.tall * TILE, tiles.wide * TILE, steps))
     pack(sch, block, tiles.right)
     copy = sch.cache_read(block, tiles.left, "global", consumer_blocks=[block]) if tiles.copied else None
-    if tiles.copied == "tiles":
+    if copy is not None and tiles.copied == "tiles":
         sch.transform_layout(copy, ("write", 0), lambda i, q: (i // TILE, q // steps, i % TILE, q % steps))
     result = inline_padding(sch, block, padding)
     sch.transform_layout(block, ("write", 0), lambda i, j: (i // TILE, j // TILE, i % TILE, j % TILE))

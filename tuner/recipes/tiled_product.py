@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...schedule import Schedule
+from ...schedule import BlockRV, Schedule
 from .loop_steps import arrange, extent_of, finish_tile, fuse_all, unroll_factor
 from .panels import Panels, pack, pack_within
 
@@ -95,6 +95,7 @@ def _result(sch: Schedule, block: Any, vector: int, epilogue: Sequence[str]) -> 
         sch.transform_layout(block, ("write", 0), lambda *index: [index[d] for d in order])
     if not epilogue:
         return result
-    for stage in (result, *epilogue[:-1]):
+    stages: list[BlockRV | str] = [result, *epilogue[:-1]]
+    for stage in stages:
         sch.compute_inline(stage)
     return sch.get_block(epilogue[-1])
