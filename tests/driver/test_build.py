@@ -115,7 +115,7 @@ def test_the_target_comes_second_everywhere():
         (lambda a: tw.build(a, OTHER, "kernel"), "'kernel': after the inputs comes the target"),
         (lambda a: tw.build({"f": a}, args=a), "args for 1 functions, which take none"),
         (lambda a: tw.build(a, 5), "5: after the inputs comes the target"),
-        (lambda a: tw.build(a, trials=5), "unexpected keyword argument 'trials'"),
+        (lambda a: tw.build(a, trials=5), r"build\(\) takes trials for models only, not for list"),
         (lambda a: tw.tune(a, trails=5), r"tune\(\) takes no 'trails'; did you mean trials\?"),
         (lambda a: tw.tune(a, [1]), "list takes none"),
         (lambda a: tw.tune(a, args=[1]), "list takes none"),
