@@ -9,12 +9,26 @@ name and says what was expected, what was passed, and how to convert it.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ...tir.expr import Add, BinaryOp, Cast, DType, Expr, IntImm, Mul, Sub, Var, max_value, min_value, shape_text
+from ...tir.expr import (
+    Add,
+    BinaryOp,
+    Cast,
+    DType,
+    Expr,
+    IntImm,
+    Mul,
+    Sub,
+    Var,
+    max_value,
+    min_value,
+    shape_text,
+    to_numpy,
+)
 from ...tir.expr.base.rounding import float_bits
 from ..lowered import Param
 from .array_views import ArrayView, view_of
@@ -51,6 +65,52 @@ class Arguments:
     def signature(self) -> str:
         """Return the parameters for a reader: ``f(A: float32[4, 8], B: float32[4, 8] (written))``."""
         return f"{self.name}({', '.join(map(_declared, self.given))})"
+
+    def completed(self, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[list[Any], list[np.ndarray]]:
+        """Return all arguments in order, and those made here: arrays that are written and were not given.
+
+        ``args`` come first, ``named`` by the names of the parameters. ArgumentError when an input is missing, and for a
+        name that there is not or that is given twice.
+        """
+        names = [p.name for p in self.given]
+        places: dict[int, Any] = dict(enumerate(args))
+        for name, value in named.items():
+            if names.count(name) != 1:
+                raise ArgumentError(f"{self.name} has no argument {name!r}; it is {self.signature()}")
+            if names.index(name) in places:
+                raise ArgumentError(f"{self.name}: the argument {name} is given twice")
+            places[names.index(name)] = value
+        missing = [index for index in range(len(self.given)) if index not in places]
+        if len(args) > len(self.given) or any(not self.given[index].writes for index in missing):
+            raise ArgumentError(
+                f"{self.name} takes {len(self.given)} arguments, {len(places)} were given; it is {self.signature()}"
+            )
+        known = self._known(places)
+        fresh = {index: self._fresh(self.given[index], known) for index in missing}
+        return [{**places, **fresh}[index] for index in range(len(self.given))], list(fresh.values())
+
+    def _known(self, places: Mapping[int, Any]) -> dict[Var, int]:
+        """Return the sizes that the given arguments tell."""
+        known: dict[Var, int] = {}
+        arrays = []
+        for index, arg in places.items():
+            param = self.given[index]
+            if param.kind == "buffer":
+                arrays.append((index, param, self._view(index, param, arg)))
+            else:
+                self._scalar(index, param, arg, known)
+        self._bind(arrays, known)
+        return known
+
+    def _fresh(self, param: Param, known: dict[Var, int]) -> np.ndarray:
+        assert param.buffer is not None
+        shape = [evaluate(extent, known) for extent in param.buffer.shape]
+        if param.buffer.strides or None in shape:
+            raise ArgumentError(
+                f"{self.name}: the array {param.name} has to be given: its "
+                f"{'strides are its own' if param.buffer.strides else 'shape does not follow from the others'}"
+            )
+        return np.zeros([n for n in shape if n is not None], to_numpy(param.dtype))
 
     def prepare(self, args: Sequence[Any]) -> tuple[list[int | float], list[Any]]:
         """Return the C values in the order of the parameters, sizes last, and the objects to keep alive."""

@@ -31,7 +31,9 @@ SOURCES = ("tir", "scheduled", "lowered", "ll", "ir", "asm")
 
 class Function:
     """One compiled function. Calling it takes the arguments of the PrimFunc in order, outputs included (NumPy arrays
-    or anything with ``__dlpack__``; nothing is copied), and writes the outputs in place.
+    or anything with ``__dlpack__``; nothing is copied), and writes the outputs in place. Arguments may be given by name.
+    Written arrays that are left out are made, filled with zeros before the call, and returned: one as it is, several
+    as a tuple.
 
     Raises :class:`ArgumentError` for arguments that do not fit, RuntimeError when an assertion in the program fails.
     """
@@ -56,7 +58,11 @@ class Function:
         """Return the parameters as text: ``f(A: float32[4, 8], B: float32[4, 8] (written))``."""
         return self._arguments.signature()
 
-    def __call__(self, *args: Any) -> None:
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        if named or len(args) < self._arity:
+            complete, fresh = self._arguments.completed(args, named)
+            self(*complete)
+            return None if not fresh else fresh[0] if len(fresh) == 1 else tuple(fresh)
         code = UNUSUAL
         if len(args) == self._arity:
             try:
@@ -70,6 +76,7 @@ class Function:
                 del alive
             if code:
                 raise RuntimeError(self._message(code))
+        return None
 
     def bind(self, *args: Any) -> BoundCall:
         """Check the arguments now, and return an object that calls the function on them repeatedly without checks."""
@@ -261,8 +268,8 @@ class Module:
         steps = self._packing.get(self._main(), {})
         return [self._packed(steps[n], a) if n in steps else a for n, a in enumerate(arguments)]
 
-    def __call__(self, *args: Any) -> None:
-        self.entry(*args)
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return self.entry(*args, **named)
 
     def bind(self, *args: Any) -> BoundCall:
         """Return :meth:`Function.bind` of the only function."""
