@@ -17,11 +17,15 @@ _BITS = 8
 """Numbers of so many bits are multiplied as integers; sums of their products are int32."""
 
 
+def _shifted(name: str, inner: Pattern) -> Pattern:
+    """Returns a pattern of number - zero point, in int32."""
+    whole = op("cast", inner, dtype="int32")
+    return either(whole - constant(f"{name}_zero"), whole, inner)
+
+
 def _widened(name: str, inner: Pattern) -> Pattern:
     """Returns a pattern of (number - zero point) · scale, as dequantizing is written."""
-    whole = op("cast", inner, dtype="int32")
-    moved = either(whole - constant(f"{name}_zero"), whole, inner)
-    return op("cast", moved, dtype="float32") * constant(f"{name}_scale")
+    return op("cast", _shifted(name, inner), dtype="float32") * constant(f"{name}_scale")
 
 
 _data = optional("reshape", _widened("x", any_value("x")), bind="view")
@@ -40,20 +44,42 @@ def product_of_quantized_with_bias(m: Match) -> Value | None:
     return _integer_product(m, m["bias"])
 
 
+@rule(op(PRODUCTS, _shifted("x", any_value("x")), _shifted("w", constant("w")), out_dtype="int32"))
+def product_of_shifted(m: Match) -> Value | None:
+    """(x - z) · w of integers is x · w - z · w, with a product of narrow ones."""
+    if m["x"] is m.root.inputs[0]:
+        return None
+    found = _total(m)
+    return None if found is None else found[0]
+
+
 def _integer_product(m: Match, bias: Value | None) -> Value | None:
+    if m.root.output.dtype != "float32" or m.root.attrs.get("out_dtype"):
+        return None
+    found = _total(m)
+    scale = None if found is None else _scales(m, found[1])
+    if found is None or scale is None:
+        return None
+    total, channels = found
+    out = m.op("multiply", m.op("cast", total, dtype="float32"), m.constant(scale.astype(np.float32)))
+    if bias is None:
+        return out
+    shape = _along(np.empty(bias.shape), m.out, channels).shape
+    return m.op("add", out, bias if bias.shape == shape else m.op("reshape", bias, shape=shape))
+
+
+def _total(m: Match) -> tuple[Value, Channels] | None:
+    """Returns the int32 sums of products of the numbers less the zero point, and where the channels are; None when the
+    numbers are not narrow integers, or the weights have a zero point."""
     node, x, weight = m.root, m["x"], m.array("w")
     narrow = all(DType(v.dtype).is_int and DType(v.dtype).bits <= _BITS for v in (x, m["w"]))
     zero = _number(m, "x_zero")
-    if not narrow or not x.is_static or zero is None or _number(m, "w_zero") != 0 or node.output.dtype != "float32":
+    if not narrow or not x.is_static or zero is None or _number(m, "w_zero") != 0:
         return None
     if "view" in m:
         x = m.op("reshape", x, shape=m.node("view").output.shape)
-    plain = Node(node.op, (x, m["w"]), node.outputs, node.attrs)
-    channels = channels_of(plain)
-    if channels is None or node.attrs.get("out_dtype"):
-        return None
-    scale = _scales(m, channels)
-    if scale is None:
+    channels = channels_of(Node(node.op, (x, m["w"]), node.outputs, node.attrs))
+    if channels is None:
         return None
     attrs = {**node.attrs, "out_dtype": "int32"}
     if zero and not is_unpadded(attrs):
@@ -66,11 +92,7 @@ def _integer_product(m: Match, bias: Value | None) -> Value | None:
         every = tuple([d for d in range(weight.ndim) if d not in channels.weight_out])
         moved = -zero * weight.astype(np.int64).sum(axis=every).reshape(-1)
         total = m.op("add", total, m.constant(_along(moved, m.out, channels).astype(np.int32)))
-    out = m.op("multiply", m.op("cast", total, dtype="float32"), m.constant(scale.astype(np.float32)))
-    if bias is None:
-        return out
-    shape = _along(np.empty(bias.shape), m.out, channels).shape
-    return m.op("add", out, bias if bias.shape == shape else m.op("reshape", bias, shape=shape))
+    return total, channels
 
 
 def _number(m: Match, name: str) -> int | None:
@@ -112,4 +134,4 @@ def _padded(m: Match, x: Value, attrs: Mapping[str, Any], zero: int) -> Value | 
     return m.op("pad", x, pad_before=(0, 0, *before), pad_after=(0, 0, *after), value=zero)
 
 
-RULES: tuple[Rule, ...] = (product_of_quantized, product_of_quantized_with_bias)
+RULES: tuple[Rule, ...] = (product_of_quantized, product_of_quantized_with_bias, product_of_shifted)

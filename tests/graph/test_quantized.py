@@ -48,3 +48,22 @@ def test_weights_with_a_zero_point_stay_floats():
     w = dequantized(b, b.constant(np.arange(40, dtype=np.int8).reshape(8, 5)), 3, 0.5)
     after = prepare(b.graph([b.op("matmul", x, w)]))
     assert "int8" not in {v.dtype for v in after.constants}
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "weight", "attrs", "left"),
+    [
+        ("matmul", (3, 8), (8, 5), {}, ["matmul", "add"]),
+        ("conv2d", (1, 3, 5, 5), (4, 3, 3, 3), {"padding": 1}, ["pad", "conv2d", "add"]),
+    ],
+)
+def test_products_of_shifted_integers(op, shape, weight, attrs, left):
+    rng = np.random.default_rng(1)
+    b = Builder("net")
+    x = b.op("subtract", b.op("cast", b.input("x", shape, "uint8"), dtype="int32"), b.constant(np.array(9, np.int32)))
+    w = b.constant(rng.integers(-128, 128, weight).astype(np.int8))
+    graph = b.graph([b.op(op, x, w, out_dtype="int32", **attrs)])
+    after = prepare(graph)
+    assert [n.op for n in after.nodes] == left
+    data = rng.integers(0, 256, shape).astype(np.uint8)
+    np.testing.assert_array_equal(evaluate(after, data)[0], evaluate(graph, data)[0])
