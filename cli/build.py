@@ -13,6 +13,7 @@ from .options import (
     command_line,
     database_path,
     db_option,
+    input_shapes,
     spec_argument,
     target_option,
     target_text,
@@ -39,11 +40,13 @@ def command(
 ) -> int:
     """Compile SPEC to a file that needs no Python: a library, an object file, C, LLVM IR or assembly.
 
-    A C header is written beside code. The schedule is the best one in the database, else the default.
+    A C header is written beside code. The schedule is the best one in the database, else the default. A model, such as
+    model.onnx, becomes a library, .so; --arg x=1,3,224,224 gives the shape of its input x.
     """
-    from ..codegen import Target
+    from ..codegen import Module, Target
     from ..codegen.symbol_names import symbol_problem
     from ..driver import NoRecordError, build, parse_spec
+    from ..driver.models.model_files import is_model
 
     problem = symbol_problem(name) if name is not None else ""
     if problem:
@@ -53,20 +56,25 @@ def command(
         raise CommandError(f"{output}: the suffix says what to write: .so, .o, .c, .ll or .s", code=2)
     if not path.absolute().parent.is_dir():
         raise CommandError(f"there is no folder {path.absolute().parent}", code=2)
+    model = is_model(spec)
+    if model and path.suffix != ".so":
+        raise CommandError(f"{output}: a model becomes a shared library, .so", code=2)
     try:
         module = build(
-            parse_spec(spec, args),
+            spec if model else parse_spec(spec, args),
             target=Target(target_text(target, num_cores)),
             db=database_path(db_path, needed=require_tuned or db_path is not None),
             require_tuned=require_tuned,
             name=name,
+            **({"shapes": input_shapes(args)} if model and args else {}),
         )
     except NoRecordError as error:
         again = command_line("tune", spec, args, target=target, num_cores=num_cores, db=db_path)
         raise CommandError(str(error), again, code=3) from error
     files = [str(file) for file in module.export(path)]
+    symbols = list(module) if isinstance(module, Module) else [module.symbol]
     if as_json:
-        echo_json(files=files, origin=module.origin, target=str(module.target), symbols=list(module))
+        echo_json(files=files, origin=module.origin, target=str(module.target), symbols=symbols)
     else:
         click.echo(f"{', '.join(files)}: {module.origin}")
     return 0

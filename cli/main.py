@@ -172,7 +172,9 @@ def _say(error: Exception, debug: bool) -> int:
         "ScheduleError",
         "TuneError",
         "ExportError",
+        "GraphError",
         "JITError",
+        "OnnxError",
         "TraceError",
         "OSError",
     ):

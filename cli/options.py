@@ -76,6 +76,17 @@ def database_path(flag: str | None, *, create: bool = False, needed: bool = True
     return path
 
 
+def input_shapes(args: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes of a model's inputs that ``--arg x=1,3,224,224`` gives."""
+    out: dict[str, tuple[int, ...]] = {}
+    for text in args:
+        name, equals, sizes = text.partition("=")
+        if not name or not equals or not all(size.strip().isdigit() for size in sizes.split(",")):
+            raise CommandError(f"--arg {text}: a shape is written NAME=1,3,224,224", code=2)
+        out[name] = tuple([int(size) for size in sizes.split(",")])
+    return out
+
+
 def apply(*decorators: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Several option decorators as one, first on top in ``--help``."""
 

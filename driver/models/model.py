@@ -79,9 +79,19 @@ class Model:
     def __repr__(self) -> str:
         inputs = ", ".join(map(repr, self.inputs))
         outputs = ", ".join([v.type_text for v in self.outputs])
-        kinds = {kind: sum(step.built.kind == kind for step in self._distinct()) for kind in ("tuned", "default", "given")}  # fmt: skip
-        told = ", ".join([f"{n} {kind}" for kind, n in kinds.items() if n])
-        return f"<Model {self.name}({inputs}) -> {outputs}: {len(self.steps)} kernels ({told}) for {self.target}>"
+        return f"<Model {self.name}({inputs}) -> {outputs}: {self.origin} for {self.target}>"
+
+    @property
+    def origin(self) -> str:
+        """Returns how many kernels there are, and where the schedules of the distinct ones come from."""
+        found = [step.built.kind for step in self._distinct()]
+        told = ", ".join([f"{found.count(kind)} {kind}" for kind in ("tuned", "default", "given") if kind in found])
+        return f"{len(self.steps)} kernels ({told})"
+
+    @property
+    def symbol(self) -> str:
+        """Returns the C symbol that the exported function has unless it is given another."""
+        return self.name if self.name != "main" else "model"
 
     def __call__(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
         if named or len(inputs) != len(self.inputs):
@@ -133,7 +143,7 @@ class Model:
         """
         if constants not in ("inside", "beside"):
             raise ValueError(f"constants={constants!r}: inside (the library) or beside (it)")
-        symbol = name or (self.name if self.name != "main" else "model")
+        symbol = name or self.symbol
         entry = replace(self._entry, name=symbol, in_file=constants == "beside")
         objects = [*self._objects(), self._object]
         return export_library(LinkedLibrary(objects, self._lowered, entry, self._parts.constants), Path(path))

@@ -1,0 +1,46 @@
+"""Models on the command line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+onnx = pytest.importorskip("onnx")
+from onnx import TensorProto, helper  # noqa: E402
+
+
+@pytest.fixture
+def model(tmp_path):
+    value = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", 3]) for n in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", value[:1], value[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "m.onnx")
+
+
+@pytest.mark.skipif(not (shutil.which("cc") or shutil.which("ld")), reason="needs a linker")
+def test_build_makes_a_library(run, tmp_path, model):
+    done = run("build", "m.onnx", "--arg", "x=7,3", "--num-cores", "1", "--name", "step", "-o", "m.so", "--json")
+    assert done.code == 0, done.err
+    told = json.loads(done.out)
+    assert told["files"] == ["m.so", "m.h", "m.pc"] and told["symbols"] == ["step"]
+    assert told["origin"] == "1 kernels (1 default)"
+    assert "int32_t step(const float* x, float* " in (tmp_path / "m.h").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["-o", "m.c"], 2, "a model becomes a shared library"),
+        (["-o", "m.so", "--arg", "x=wide"], 2, "a shape is written NAME=1,3,224,224"),
+    ],
+)
+def test_what_cannot_be_built_is_explained(run, model, words, code, message):
+    done = run("build", "m.onnx", *words)
+    assert done.code == code and message in done.err and "bug" not in done.err
+
+
+def test_a_damaged_file(run, tmp_path):
+    (tmp_path / "m.onnx").write_bytes(b"no model")
+    done = run("build", "m.onnx", "-o", "m.so")
+    assert done.code == 1 and "is not a readable ONNX model" in done.err and "bug" not in done.err
