@@ -4,15 +4,32 @@ from __future__ import annotations
 
 import click
 
-from .options import apply, arg_option, database_path, db_option, spec_argument, target_option, target_text
+from .exit_codes import CommandError
+from .options import (
+    apply,
+    arg_option,
+    database_path,
+    db_option,
+    input_shapes,
+    spec_argument,
+    target_option,
+    target_text,
+)
 from .output import echo_json, json_option
 
 STAGES = ("te", "tir", "scheduled", "trace", "lowered", "ll", "asm", "c")
+MODEL_STAGES = ("graph", "fused", "kernels", "memory", "tir", "scheduled")
 
 
 @click.command("show")
 @apply(spec_argument, arg_option, target_option, db_option, json_option)
-@click.option("--stage", default="scheduled", show_default=True, type=click.Choice(STAGES), help="What to show.")
+@click.option(
+    "--stage",
+    default="scheduled",
+    show_default=True,
+    type=click.Choice(list(dict.fromkeys((*STAGES, *MODEL_STAGES)))),
+    help="What to show.",
+)
 @click.option("--num-cores", type=click.IntRange(1), help="Threads that the kernel may use.")
 def command(
     spec: str,
@@ -24,11 +41,26 @@ def command(
     num_cores: int | None,
 ) -> int:
     """Print SPEC at a stage: te (its tensors), tir (loops as written), scheduled (the best in the database, else the
-    default), trace (the schedule's steps as Python), lowered, ll (LLVM IR), asm, c."""
+    default), trace (the schedule's steps as Python), lowered, ll (LLVM IR), asm, c.
+
+    A model, such as model.onnx: graph (as read), fused (after the passes), kernels, memory, tir and scheduled (the
+    functions of its kernels).
+    """
     from ..codegen import Target
     from ..driver import parse_spec, plan
+    from ..driver.models.model_files import is_model, load_model
+    from ..driver.models.model_stages import model_text
     from ..schedule import Trace
 
+    known = MODEL_STAGES if is_model(spec) else STAGES
+    if stage not in known:
+        raise CommandError(f"--stage {stage}: {spec} has the stages {', '.join(known)}", code=2)
+    if is_model(spec):
+        graph = load_model(spec, **({"shapes": input_shapes(args)} if args else {}))
+        path = database_path(db_path, needed=False)
+        text = model_text(graph, stage, Target(target_text(target, num_cores)), path)
+        _say(spec, stage, "", text, as_json)
+        return 0
     case = parse_spec(spec, args)
     origin = ""
     if stage == "te":
@@ -45,11 +77,15 @@ def command(
         else:
             text = made.compile().get_source(stage)
         click.echo(f"# {origin}", err=True)
+    _say(case.spec, stage, origin, text, as_json)
+    return 0
+
+
+def _say(spec: str, stage: str, origin: str, text: str, as_json: bool) -> None:
     if as_json:
-        echo_json(spec=case.spec, stage=stage, origin=origin, text=text)
+        echo_json(spec=spec, stage=stage, origin=origin, text=text)
     else:
         click.echo(text)
-    return 0
 
 
 def _body(tensor: object) -> str:

@@ -44,3 +44,24 @@ def test_a_damaged_file(run, tmp_path):
     (tmp_path / "m.onnx").write_bytes(b"no model")
     done = run("build", "m.onnx", "-o", "m.so")
     assert done.code == 1 and "is not a readable ONNX model" in done.err and "bug" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("stage", "shown"),
+    [
+        ("graph", "def g(x: float32[7, 3]):"),
+        ("fused", "= relu(x)"),
+        ("kernels", "relu(x: float32[7, 3]) -> "),
+        ("memory", "0 bytes in all"),
+        ("tir", "def relu("),
+        ("scheduled", "# relu: the analytic model's best schedule"),
+    ],
+)
+def test_show(run, model, stage, shown):
+    done = run("show", "m.onnx", "--arg", "x=7,3", "--stage", stage, "--num-cores", "1")
+    assert done.code == 0 and shown in done.out, done
+
+
+def test_stages_of_models_and_of_workloads_differ(run, model):
+    assert "m.onnx has the stages graph, fused" in run("show", "m.onnx", "--stage", "asm").err
+    assert run("show", "relu:M=1,N=4", "--stage", "memory").code == 2
