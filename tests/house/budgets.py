@@ -12,7 +12,7 @@ LINES = {
     "graph": 3950,
     "frontends": 2200,
     "driver": 3360,
-    "cli": 1450,
+    "cli": 1500,
 }
 """Lines per layer, everything counted."""
 
