@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..tir.analysis.access import accesses_below
-from ..tir.expr import DType, Var
-from ..tir.stmt import Buffer, IRModule, PrimFunc
-from ..tir.walk import pre_order
+from ..tir.expr import Call, DType, Var
+from ..tir.stmt import Block, Buffer, BufferStore, IRModule, PrimFunc
+from ..tir.walk import nodes_by_type, pre_order
 
 if TYPE_CHECKING:
     from .machine.target import Target
@@ -122,6 +122,10 @@ def written_data(func: PrimFunc) -> set[Var]:
 
     They belong to targets of stores, regions that blocks write, and buffers whose address is passed to a call.
     """
+    nodes = nodes_by_type(func.body)
+    takes_addresses = any([call.op == "tir.address_of" for call in nodes.get(Call, ())])
+    if Block not in nodes and not takes_addresses and all([var.dtype != "handle" for var in nodes.get(Var, ())]):
+        return {store.buffer.data for store in nodes.get(BufferStore, ())}
     found = accesses_below(func.body)
     written = {a.buffer.data for a in found.all if a.is_store}
     written.update([p.data for p in found.pointers if p.data is not None and p.may_write])

@@ -57,7 +57,7 @@ from ..tir.stmt import (
     root_block,
     seq,
 )
-from ..tir.walk import free_vars, pre_order, reads_memory, replace_buffers, substitute, transform
+from ..tir.walk import free_vars, pre_order, reads_memory, replace_buffers, statements, substitute, transform
 from .decided_conditions import within, without_decided
 from .operation import ComputeOp, ExternOp, Operation, PlaceholderOp
 from .read_bounds import require_reads_inside
@@ -409,7 +409,7 @@ def _given(func: PrimFunc) -> set[Var]:
 
 def _all_buffers(func: PrimFunc) -> Iterator[Buffer]:
     yield from func.buffers
-    for n in pre_order(func.body, lambda n: not isinstance(n, Expr)):
+    for n in statements(func.body):
         if isinstance(n, Block):
             yield from n.alloc_buffers
             yield from (m.buffer for m in n.match_buffers)

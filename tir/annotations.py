@@ -10,8 +10,8 @@ import difflib
 from collections.abc import Iterator
 from typing import Any
 
-from .expr import Expr, IntImm, pre_order
-from .stmt import AttrStmt, Block, For, PrimFunc
+from .expr import IntImm
+from .stmt import AttrStmt, Block, For, PrimFunc, statements
 
 ALIGN = "buffer_dim_align"
 MOST_ELEMENTS = (1 << 31) - 1
@@ -50,7 +50,7 @@ def register_annotation(key: str, meaning: str = "read by a pass of the user") -
 def unread_annotations(func: PrimFunc) -> Iterator[tuple[str, str, str]]:
     """Yield each annotation and each attribute that is not in :data:`ANNOTATIONS`: its key, its place, and the known
     key with the most similar spelling (empty where none is similar)."""
-    for n in pre_order(func.body, lambda n: not isinstance(n, Expr)):
+    for n in statements(func.body):
         if isinstance(n, For):
             found, place = list(n.annotations), f"loop {n.loop_var.name}"
         elif isinstance(n, Block):

@@ -34,7 +34,7 @@ from .expr import (
     pre_order,
 )
 from .index_retyping import ARITHMETIC, with_index_dtype
-from .stmt import Block, Buffer, For, PrimFunc, Stmt
+from .stmt import Block, Buffer, For, PrimFunc, Stmt, statements
 
 _LIMIT = int(max_value(INDEX))
 
@@ -73,7 +73,7 @@ def needs_wide_indices(func: PrimFunc) -> bool:
 def _index_types(func: PrimFunc) -> set[str]:
     """Return the types of the loops' variables and of the blocks' axes."""
     found: set[str] = set()
-    for n in pre_order(func.body, lambda n: not isinstance(n, Expr)):
+    for n in statements(func.body):
         if isinstance(n, For):
             found.add(n.loop_var.dtype)
         elif isinstance(n, Block):
@@ -83,7 +83,7 @@ def _index_types(func: PrimFunc) -> set[str]:
 
 def _vectors_over_products(func: PrimFunc) -> bool:
     """Return whether there are vector loops, and an int32 loop whose extent multiplies sizes."""
-    loops = [n for n in pre_order(func.body, lambda n: not isinstance(n, Expr)) if isinstance(n, For)]
+    loops = [n for n in statements(func.body) if isinstance(n, For)]
     return any(loop.kind == "vectorized" for loop in loops) and any(
         isinstance(n, Mul) and not isinstance(n.a, IntImm) and not isinstance(n.b, IntImm)
         for loop in loops
@@ -105,7 +105,8 @@ def _span(buffer: Buffer) -> int:
 
 
 def _buffers(func: PrimFunc) -> Iterator[Buffer]:
-    for n in pre_order(func, lambda n: not isinstance(n, Expr)):
+    yield from func.declared_buffers()
+    for n in statements(func):
         yield from n.declared_buffers()
 
 

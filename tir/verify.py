@@ -339,13 +339,16 @@ class _Verifier:
         self.in_scope(buffer)
         if len(indices) != buffer.ndim:
             raise self.fail(f"`{buffer.name}` has {buffer.ndim} dimensions, indexed with {len(indices)}")
+        lanes = 1
         for index in indices:
             self.expr(index)
             dtype = index.dtype
-            self.check(dtype.is_int, f"`{buffer.name}` is indexed with {dtype}")
-        widths = {i.dtype.lanes for i in indices} - {1}
-        self.check(len(widths) <= 1, f"the indices of `{buffer.name}` have {sorted(widths)} lanes")
-        lanes = max(widths, default=1)
+            if not dtype.is_int:
+                raise self.fail(f"`{buffer.name}` is indexed with {dtype}")
+            if lanes not in (1, dtype.lanes) and dtype.lanes != 1:
+                widths = sorted({i.dtype.lanes for i in indices} - {1})
+                raise self.fail(f"the indices of `{buffer.name}` have {widths} lanes")
+            lanes = max(lanes, dtype.lanes)
         if predicate is not None:
             self.expr(predicate)
             self.check(
@@ -358,7 +361,8 @@ class _Verifier:
 
     def condition(self, e: Expr) -> None:
         self.expr(e)
-        self.check(e.dtype == "bool", f"the condition `{e}` is {e.dtype}")
+        if e.dtype != "bool":
+            raise self.fail(f"the condition `{e}` is {e.dtype}")
 
     def expr(self, e: Any) -> None:
         cls = type(e)
@@ -372,7 +376,8 @@ class _Verifier:
             return
         if cls is IntImm:
             low, high = (0, 1) if e.dtype.is_bool else (min_value(e.dtype), max_value(e.dtype))
-            self.check(e.dtype.lanes == 1 and low <= e.value <= high, f"{e.value} is no {e.dtype}")
+            if e.dtype.lanes != 1 or not low <= e.value <= high:
+                raise self.fail(f"{e.value} is no {e.dtype}")
             return
         if e in self.checked:
             return

@@ -6,7 +6,7 @@ from ...tir.expr import BufferLoad, Call, Expr, Var
 from ...tir.expr.base.node import Node
 from ...tir.expr.intrinsics import Effect, effect_of
 from ...tir.stmt import Allocate, AssertStmt, Buffer, BufferStore, Stmt
-from ...tir.walk import pre_order
+from ...tir.walk import pre_order, statements
 from ..lowered import REGISTER_SCOPE
 from .emitter import EmitError, Emitter
 
@@ -92,12 +92,12 @@ def is_external_call(e: Node) -> bool:
 
 def asserts(body: Stmt) -> bool:
     """Returns whether a statement holds assertions."""
-    return any(isinstance(n, AssertStmt) for n in pre_order(body, lambda n: not isinstance(n, Expr)))
+    return any(isinstance(n, AssertStmt) for n in statements(body))
 
 
 def needs_scratch(body: Stmt, on_stack: frozenset[Buffer]) -> bool:
     """Returns whether a statement allocates memory of the runtime, which may refuse it."""
     return any(
         isinstance(n, Allocate) and n.buffer.scope != REGISTER_SCOPE and n.buffer not in on_stack
-        for n in pre_order(body, lambda n: not isinstance(n, Expr))
+        for n in statements(body)
     )

@@ -12,7 +12,7 @@ from ...tir.expr import DType, index_like
 from ...tir.expr.intrinsics import OPERATIONS
 from ...tir.expr.nodes import expr as E
 from ...tir.stmt import AssertStmt, Buffer, For, IfThenElse, Stmt, While
-from ...tir.walk import distinct
+from ...tir.walk import nodes_by_type
 from ..lowered import LoweredFunc, Param
 from .lane_offsets import LaneOffsets, lane_offsets
 from .storage import stack_buffers
@@ -50,16 +50,12 @@ class Unit:
         body = lowered.func.body
         self.on_stack = stack_buffers(body)
         """Scratch buffers on the stack."""
-        self.assertions: dict[int, int] = {}
+        nodes = nodes_by_type(body)
+        self.assertions = {id(found): number for number, found in enumerate(nodes.get(AssertStmt, ()), 1)}
         """Numbers of the assertions by identity, in the order of the text: what a function returns when one fails."""
         self._strides: dict[Buffer, tuple[E.Expr, ...]] = {}
-        self.calls_out = False
+        self.calls_out = any([call.op in ("tir.call_extern", "tir.address_of") for call in nodes.get(E.Call, ())])
         """Whether some call may write memory in a way that the emitter cannot see."""
-        for node in distinct(body):
-            if isinstance(node, AssertStmt):
-                self.assertions.setdefault(id(node), len(self.assertions) + 1)
-            elif isinstance(node, E.Call) and node.op in ("tir.call_extern", "tir.address_of"):
-                self.calls_out = True
 
     def strides(self, buffer: Buffer) -> tuple[E.Expr, ...]:
         """Return the strides of a buffer in elements, which are computed once."""

@@ -6,7 +6,7 @@ import math
 
 from ...tir.expr import Expr, IntImm
 from ...tir.stmt import Allocate, Buffer, Stmt
-from ...tir.walk import pre_order
+from ...tir.walk import statements
 from ..lowered import REGISTER_SCOPE
 
 CACHE_LINE = 64
@@ -26,7 +26,7 @@ def stack_buffers(body: Stmt) -> frozenset[Buffer]:
     """
     out: set[Buffer] = set()
     room = _TOGETHER
-    for n in pre_order(body, lambda n: not isinstance(n, Expr)):
+    for n in statements(body):
         if isinstance(n, Allocate) and n.buffer.scope != REGISTER_SCOPE:
             elements = constant_elements(n.buffer)
             if elements is None:

@@ -30,7 +30,9 @@ class FunctionBuilder:
         self.allocas: list[str] = []
         self.block = "entry"
         self._next = 0
-        self._scopes: list[dict[Any, str]] = [{}]
+        self._known: dict[Any, str] = {}
+        self._scopes: list[set[Any]] = [set()]
+        """What is known, and which of it was found in which region."""
 
     def fresh(self, hint: str = "v") -> str:
         """Return an unused name."""
@@ -48,28 +50,28 @@ class FunctionBuilder:
 
     def push(self) -> None:
         """Enter a region whose values do not dominate what follows it."""
-        self._scopes.append({})
+        self._scopes.append(set())
 
     def pop(self) -> None:
         """Leave the region entered last."""
-        self._scopes.pop()
+        for key in self._scopes.pop():
+            del self._known[key]
 
     def recall(self, key: Any) -> str | None:
         """Return the value that :meth:`remember` stored under ``key`` here or in an enclosing region."""
-        for scope in self._scopes:
-            known = scope.get(key)
-            if known is not None:
-                return known
-        return None
+        return self._known.get(key)
 
     def remember(self, key: Any, value: str) -> str:
         """Store a value for as long as it dominates the following code, and return it."""
-        self._scopes[-1][key] = value
+        here = self._scopes[-1]
+        if key in here or key not in self._known:
+            here.add(key)
+            self._known[key] = value
         return value
 
     def pure(self, text: str) -> str:
         """Return the value of an operation without effects, which is computed once per scope."""
-        known = self.recall(text)
+        known = self._known.get(text)
         return known if known is not None else self.remember(text, self.emit(text))
 
     def emit(self, text: str) -> str:

@@ -7,7 +7,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 
-from ...tir.arith.normal_form.linear import Linear, collect
+from ...tir.arith.normal_form.linear import Linear, add_into, collect
 from ...tir.expr import DType, index_like
 from ...tir.expr.nodes import expr as E
 from ...tir.stmt import Buffer, For
@@ -169,7 +169,9 @@ class LlvmScope(Emitter):
         (arithmetic on data, which reads memory), become operands."""
         if isinstance(e, E.Broadcast):
             return self.linear(e.value)
-        found = collect(e, self._term) if isinstance(e, E.IntImm) or index_like(e) else self._term(e)
+        if isinstance(e, E.IntImm):
+            return Linear(e.value)
+        found = collect(e, self._term) if index_like(e) else self._term(e)
         assert found is not None
         return found
 
@@ -242,13 +244,16 @@ class LlvmScope(Emitter):
 
     def total(self, products: Products) -> Linear:
         """Return a sum of products."""
-        out = Linear()
+        const, terms = 0, dict[str, int]()
         for index, step in products:
+            form, factor = self.linear(index), 1
             if isinstance(step, E.IntImm):
-                out = out.plus(self.linear(index), step.value)
+                factor = step.value
             else:
-                out = out.plus(product(self.linear(index), self.linear(step), self.fn))
-        return out
+                form = product(form, self.linear(step), self.fn)
+            const += factor * form.const
+            add_into(terms, form.terms, factor)
+        return Linear(const, terms)
 
     def pointer(self, buffer: Buffer, offset: Linear) -> str:
         """Return the address of an element. The variable part comes first, then the constant part, which addressing

@@ -7,10 +7,9 @@ each address once. A few clean-up passes are enough for such code, and take a fi
 
 from __future__ import annotations
 
-from ...tir.expr import BufferLoad, Expr, Let, Var
+from ...tir.expr import BufferLoad, Expr, FloatImm, IntImm, Let, Var
 from ...tir.expr.base.node import Node
 from ...tir.stmt import BufferStore, For, IfThenElse, LetStmt, Stmt, While
-from ...tir.walk import distinct
 from ..lowered import REGISTER_SCOPE
 
 NO_LOOP_INVARIANTS = "; loops: settled"
@@ -20,47 +19,70 @@ NO_LOOP_INVARIANTS = "; loops: settled"
 def has_no_loop_invariants(body: Stmt) -> bool:
     """Returns whether every memory access and every condition inside a loop depends on the variable of its innermost
     loop. The changes in a ``while`` loop are unknown, so that a body with one counts as having loop-invariant accesses."""
-    stack: list[tuple[Node, frozenset[Var] | None]] = [(body, None)]
-    seen: dict[frozenset[Var], set[int]] = {}
+    stack: list[tuple[Node, _Iterations | None]] = [(body, None)]
     while stack:
-        n, moving = stack.pop()
+        n, inside = stack.pop()
         if isinstance(n, For):
-            stack += [(n.min, moving), (n.extent, moving), (n.body, frozenset((n.loop_var,)))]
+            stack += [(n.min, inside), (n.extent, inside), (n.body, _Iterations(frozenset((n.loop_var,))))]
             continue
         if isinstance(n, While):
             return False
-        if isinstance(n, Expr):
-            if moving is not None and not _changes(n, moving, seen.setdefault(moving, set())):
-                return False
-            continue
-        if moving is not None:
-            if isinstance(n, BufferStore) and n.buffer.scope != REGISTER_SCOPE and not _uses(n.indices, moving):
-                return False
-            if isinstance(n, IfThenElse) and not _uses((n.condition,), moving):
-                return False
-            if isinstance(n, LetStmt) and _uses((n.value,), moving):
-                stack += [(n.value, moving), (n.body, moving | {n.var})]
+        if inside is not None:
+            if isinstance(n, Expr):
+                if not inside.changes(n):
+                    return False
                 continue
-        stack += [(c, moving) for c in n.children()]
-    return True
-
-
-def _changes(e: Expr, moving: frozenset[Var], seen: set[int]) -> bool:
-    """Returns whether every load from memory in ``e`` depends on one of the variables. ``seen``: the expressions of which
-    that is known, by identity."""
-    stack: list[Node] = [e]
-    while stack:
-        n = stack.pop()
-        if id(n) in seen:
+            if isinstance(n, BufferStore) and n.buffer.scope != REGISTER_SCOPE and not inside.decides(n.indices):
+                return False
+            if isinstance(n, IfThenElse) and not inside.decides((n.condition,)):
+                return False
+            if isinstance(n, LetStmt) and inside.decides((n.value,)):
+                stack += [(n.value, inside), (n.body, inside.with_var(n.var))]
+                continue
+        elif isinstance(n, Expr):
             continue
-        if isinstance(n, Let) and _uses((n.value,), moving):
-            moving, seen = moving | {n.var}, set()
-        seen.add(id(n))
-        if isinstance(n, BufferLoad) and n.buffer.scope != REGISTER_SCOPE and not _uses(n.indices, moving):
-            return False
-        stack.extend(n.children()[::-1])
+        stack += [(c, inside) for c in n.children() if type(c) not in _LEAVES]
     return True
 
 
-def _uses(parts: tuple[Expr, ...], moving: frozenset[Var]) -> bool:
-    return any(isinstance(n, Var) and n in moving for part in parts for n in distinct(part))
+class _Iterations:
+    """Tells which expressions differ between the iterations of a loop: those with one of the variables ``moving``."""
+
+    def __init__(self, moving: frozenset[Var]) -> None:
+        self.moving = moving
+        self._uses: dict[Node, bool] = {}
+        self._changes: dict[Node, bool] = {}
+
+    def with_var(self, var: Var) -> _Iterations:
+        """Returns the same where ``var`` differs as well."""
+        return _Iterations(self.moving | {var})
+
+    def decides(self, parts: tuple[Expr, ...]) -> bool:
+        """Returns whether one of the variables is in one of the expressions."""
+        return any([self.uses(part) for part in parts])
+
+    def uses(self, e: Node) -> bool:
+        """Returns whether one of the variables is in ``e``."""
+        if type(e) in _LEAVES:
+            return e in self.moving
+        known = self._uses.get(e)
+        if known is None:
+            known = self._uses[e] = any([self.uses(c) for c in e.children()])
+        return known
+
+    def changes(self, e: Node) -> bool:
+        """Returns whether every load from memory in ``e`` depends on one of the variables."""
+        if type(e) in _LEAVES:
+            return True
+        known = self._changes.get(e)
+        if known is not None:
+            return known
+        inside = self.with_var(e.var) if isinstance(e, Let) and self.uses(e.value) else self
+        known = all([inside.changes(c) for c in e.children()])
+        if isinstance(e, BufferLoad) and e.buffer.scope != REGISTER_SCOPE:
+            known = known and self.decides(e.indices)
+        self._changes[e] = known
+        return known
+
+
+_LEAVES = frozenset((Var, IntImm, FloatImm))

@@ -35,26 +35,28 @@ def rebind(
     normal form (:func:`~tilewright.tir.arith.iter_map_simplify`). The guard is added to the predicates of those blocks.
     A statement that contains no block, or that may read memory before it reaches one, gets an ``if``.
     """
-    body = substitute(body, changes)
-    ranges = dict(above)
+    return _Rebinding(analyzer, dict(above), keep_unit).visit(substitute(body, changes), predicate)
 
-    def visit(stmt: Stmt, guard: Expr | None) -> Stmt:
+
+class _Rebinding:
+    def __init__(self, analyzer: Analyzer, ranges: dict[Var, Range], keep_unit: bool) -> None:
+        self.analyzer, self.ranges, self.keep_unit = analyzer, ranges, keep_unit
+
+    def visit(self, stmt: Stmt, guard: Expr | None) -> Stmt:
         if isinstance(stmt, BlockRealize):
             test = stmt.predicate if guard is None else conjoin(stmt.predicate, guard)
             values, block = stmt.iter_values, stmt.block
             if not values:
-                block = block.with_(body=visit(block.body, None))
-            elif not _distinct_loops(values, ranges, keep_unit):
-                values = tidy_bindings(analyzer, values, ranges, test, keep_unit)
+                block = block.with_(body=self.visit(block.body, None))
+            elif not _distinct_loops(values, self.ranges, self.keep_unit):
+                values = tidy_bindings(self.analyzer, values, self.ranges, test, self.keep_unit)
             return BlockRealize(values, test, block)
         if isinstance(stmt, For):
-            bind_loop(analyzer, stmt, keep_unit)
-            ranges[stmt.loop_var] = Range(stmt.min, stmt.extent)
+            bind_loop(self.analyzer, stmt, self.keep_unit)
+            self.ranges[stmt.loop_var] = Range(stmt.min, stmt.extent)
         if guard is not None and (not isinstance(stmt, (For, SeqStmt)) or next(blocks_below(stmt), None) is None):
-            return IfThenElse(guard, visit(stmt, None))
-        return stmt.map_children(lambda n: visit(n, guard) if isinstance(n, Stmt) else n)
-
-    return visit(body, predicate)
+            return IfThenElse(guard, self.visit(stmt, None))
+        return stmt.map_children(lambda n: self.visit(n, guard) if isinstance(n, Stmt) else n)
 
 
 def _distinct_loops(values: tuple[Expr, ...], ranges: Mapping[Var, Range], keep_unit: bool) -> bool:

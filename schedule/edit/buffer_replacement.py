@@ -6,21 +6,20 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...tir.expr import BufferLoad, Expr
-from ...tir.expr.base.node import Node
 from ...tir.expr.base.node_methods import map_tuple
-from ...tir.stmt import Block, Buffer, BufferRegion, BufferStore, PrimFunc
-from ...tir.walk import pre_order, replace_buffers, transform
+from ...tir.stmt import Block, Buffer, BufferRegion, BufferStore, PrimFunc, Stmt
+from ...tir.walk import replace_buffers, statements, transform
 
 
 def matched_buffers(
-    node: Node, buffers: Mapping[Buffer, Buffer], change: Callable[[Buffer], Buffer]
+    node: PrimFunc | Stmt, buffers: Mapping[Buffer, Buffer], change: Callable[[Buffer], Buffer]
 ) -> dict[Buffer, Buffer]:
     """Return ``buffers`` extended by each match_buffer below ``node`` of one of them, with its ``change``.
 
     Match_buffers of match_buffers are included.
     """
     out = dict(buffers)
-    for n in pre_order(node, lambda n: not isinstance(n, Expr)):
+    for n in statements(node):
         if isinstance(n, Block):
             for m in n.match_buffers:
                 if m.source.buffer in out:

@@ -35,12 +35,12 @@ def check_independent(
     check_blocks_of_nest(tree, [loop], {IterVar.SPATIAL, IterVar.REDUCE}, bound=True)
     touches = require(accessed_boxes_below(loop.body))
     why_shared: dict[Buffer, str | None] = {}
-    if private:
-        why_shared = {t.buffer: None for t in touches if t.is_store}
-        why_shared = {buffer: why_not_privatizable(tree, loop, buffer, touches) for buffer in why_shared}
-        touches = [t for t in touches if why_shared.get(t.buffer, "read alone") is not None]
     for conflict in conflicts(analyzer_above(tree, loop), [loop], touches):
         buffer = conflict.store.buffer
+        if private and buffer not in why_shared:
+            why_shared[buffer] = why_not_privatizable(tree, loop, buffer, touches)
+        if private and why_shared[buffer] is None:
+            continue
         block = binding_block(conflict.store, conflict.other, [var])
         carries = block is not None and only_reduced(block, [var])
         if carries and reducing:

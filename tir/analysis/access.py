@@ -9,12 +9,14 @@ statement and itself; let variables and block axes are replaced by their values 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
-from ..expr import And, BufferLoad, Call, Expr, IntImm, Let, Not, Or, Var, conjuncts, const, substitute
+from ..expr import And, BufferLoad, Call, Expr, IntImm, Let, Not, Or, Var, conjuncts, const, distinct, substitute
 from ..expr.base.deep_recursion import with_room
+from ..expr.base.node import record
+from ..expr.base.node_methods import changed
 from ..expr.intrinsics import Effect, effect_of
 from ..stmt import (
     Allocate,
@@ -30,12 +32,13 @@ from ..stmt import (
     MatchBufferRegion,
     Stmt,
     While,
+    statements_in,
 )
 
 _LEAVES = frozenset((Var, IntImm))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class Around:
     """``Around`` is what stands between a statement and an access below it, outermost first.
 
@@ -58,7 +61,8 @@ class Around:
 
     def with_(self, **changes: Any) -> Around:
         """Return the same with the named fields changed."""
-        return replace(self, seen=set(), **changes)
+        changes["seen"] = set()
+        return changed(self, changes)  # type: ignore[no-any-return]
 
     def under(self, condition: Expr, holds: bool = True) -> Around:
         """Return what stands around expressions and statements that need the condition (or its contrary)."""
@@ -126,7 +130,7 @@ class Access:
         return self.around.guards if mask is None else (*self.around.guards, substitute(mask, self.around.values))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record
 class Pointer:
     """A ``Pointer`` is a use of memory other than by a load or a store.
 
@@ -214,9 +218,11 @@ class Accesses:
             self._visit(n.predicate, around)
 
     def _loop(self, n: For, around: Around) -> None:
-        self._visit(n.min, around)
-        self._visit(n.extent, around)
-        low, extent = substitute(n.min, around.values), substitute(n.extent, around.values)
+        low, extent = n.min, n.extent
+        if type(low) is not IntImm or type(extent) is not IntImm:
+            self._visit(low, around)
+            self._visit(extent, around)
+            low, extent = substitute(low, around.values), substitute(extent, around.values)
         loop = n if low is n.min and extent is n.extent else n.with_(min=low, extent=extent)
         self._visit(n.body, around.with_(loops=(*around.loops, loop)))
 
@@ -277,7 +283,8 @@ class Accesses:
         block = n.block
         axes = [iv.var for iv in block.iter_vars]
         values = _with_values(around.values, zip(axes, n.iter_values, strict=True))
-        inner = around.under(n.predicate).with_(blocks=(*around.blocks, n), values=values)
+        guards = (*around.guards, *conjuncts(substitute(n.predicate, values)))
+        inner = around.with_(guards=guards, blocks=(*around.blocks, n), values=values)
         self.all += [Access(r, False, inner) for r in block.reads]
         self.all += [Access(r, True, inner) for r in block.writes]
         before = len(self.pointers)
@@ -347,12 +354,31 @@ def accesses(stmt: Stmt, buffer: Buffer | None = None) -> list[Access]:
     return [a for a in accesses_below(stmt).elements if buffer is None or a.buffer is buffer]
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
+@with_room
 def opaque_buffers(stmt: Stmt) -> frozenset[Var]:
     """Return the pointers (``Buffer.data``) used below ``stmt`` other than by plain loads and stores.
 
-    Such uses are calls, address_of and match_buffers. :func:`accesses` does not see what happens through them.
+    Such uses are calls, address_of and match_buffers. :func:`accesses` does not see what happens through them. Results
+    are kept for each statement, because a step of a schedule leaves most of them as they are.
     """
-    found = accesses_below(stmt)
-    matched = [b.data for m in found.matches for b in (m.source.buffer, m.buffer)]
-    return frozenset([*matched, *[p.data for p in found.pointers if p.data is not None]])
+    found: set[Var] = set()
+    parts: Iterable[Any] = stmt.children()
+    if isinstance(stmt, Block):
+        found.update([b.data for m in stmt.match_buffers for b in (m.source.buffer, m.buffer)])
+        sources = [e for m in stmt.match_buffers for r in m.source.region for e in (r.min, r.extent)]
+        parts = (*sources, *statements_in(stmt))
+    for part in parts:
+        found.update(opaque_buffers(part) if isinstance(part, Stmt) else _pointers_in(part))
+    return frozenset(found)
+
+
+def _pointers_in(e: Expr) -> Iterator[Var]:
+    if type(e) is IntImm:
+        return
+    for n in distinct(e):
+        if isinstance(n, Var):
+            if n.dtype == "handle":
+                yield n
+        elif isinstance(n, Call) and n.op == "tir.address_of" and isinstance(n.args[0], BufferLoad):
+            yield n.args[0].buffer.data

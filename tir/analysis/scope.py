@@ -12,11 +12,24 @@ that blocks declare; whether a rewrite is legal is derived from the accesses in 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from ..expr import BufferLoad, Expr, IntImm, IterVar, Reason, Var, pre_order
-from ..stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, Stmt, While, loads_and_stores
+from ..expr.base.deep_recursion import with_room
+from ..stmt import (
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferRegion,
+    BufferStore,
+    For,
+    Stmt,
+    While,
+    loads_and_stores,
+    statements,
+    statements_in,
+)
 from .tree import Tree, blocks_below
 
 
@@ -71,9 +84,9 @@ class Scope:
         self.writers: dict[Buffer, list[BlockRealize]] = {}
         self.readers: dict[Buffer, list[BlockRealize]] = {}
         self.bare_readers: dict[Buffer, Stmt] = {}
-        for stmt, load in bare_loads(root.block.body):
+        loads, loops = _outside_blocks(root.block.body)
+        for stmt, load in loads:
             self.bare_readers.setdefault(load.buffer, stmt)
-        loops = [n for n in _statements_in(root.block.body) if isinstance(n, While)]
         self.repeats = next((n for n in loops if next(blocks_below(n.body), None) is not None), None)
         for b in self.blocks:
             reads, writes = buffers_of(b.block)
@@ -104,29 +117,35 @@ class Scope:
         return sorted(found, key=self.order.__getitem__)
 
 
-def _statements_in(stmt: Stmt) -> Iterator[Stmt]:
-    """Return the statements of the same scope below ``stmt``, itself included; blocks are not entered."""
-    stack = [stmt]
-    while stack:
-        top = stack.pop()
-        yield top
-        if not isinstance(top, BlockRealize):
-            stack.extend([child for child in top.children()[::-1] if isinstance(child, Stmt)])
-
-
 @lru_cache(maxsize=64)
 def scope_at(root: BlockRealize) -> Scope:
     """Return the scope of the blocks directly in ``root``."""
     return Scope(root)
 
 
-def bare_loads(stmt: Stmt) -> Iterator[tuple[Stmt, BufferLoad]]:
+def bare_loads(stmt: Stmt) -> Sequence[tuple[Stmt, BufferLoad]]:
     """Return each load below ``stmt`` outside of blocks (in loop bounds, conditions and bindings) with its
     statement."""
-    for n in _statements_in(stmt):
-        for e in n.children():
-            if isinstance(e, Expr) and not isinstance(e, (Var, IntImm)):
-                yield from [(n, load) for load in loads_and_stores(e) if isinstance(load, BufferLoad)]
+    return _outside_blocks(stmt)[0]
+
+
+@lru_cache(maxsize=4096)
+@with_room
+def _outside_blocks(stmt: Stmt) -> tuple[tuple[tuple[Stmt, BufferLoad], ...], tuple[While, ...]]:
+    """Return :func:`bare_loads` and the ``while`` loops outside of blocks, both in program order."""
+    loads: list[tuple[Stmt, BufferLoad]] = []
+    whiles: list[While] = [stmt] if isinstance(stmt, While) else []
+    for e in stmt.children():
+        if type(e) not in _WITHOUT_LOADS and isinstance(e, Expr):
+            loads += [(stmt, load) for load in loads_and_stores(e) if isinstance(load, BufferLoad)]
+    for below in () if isinstance(stmt, BlockRealize) else statements_in(stmt):
+        more = _outside_blocks(below)
+        loads += more[0]
+        whiles += more[1]
+    return tuple(loads), tuple(whiles)
+
+
+_WITHOUT_LOADS = frozenset((Var, IntImm, Block, BlockRealize, For))
 
 
 # -- classes of blocks ---------------------------------------------------------------------------------------------------
@@ -178,7 +197,7 @@ def why_not_reduction(scope: Scope, block: Block) -> Reason | None:
     if found is not None:
         return found
     reduce_axes = {iv.var for iv in block.iter_vars if iv.kind == IterVar.REDUCE}
-    for store in pre_order(block.body, lambda n: not isinstance(n, Expr)):
+    for store in statements(block.body):
         if isinstance(store, BufferStore):
             axis = next((n for index in store.indices for n in pre_order(index) if n in reduce_axes), None)
             if axis is not None:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-from ..expr import Var, pre_order
-from ..stmt import Block, BlockRealize, BufferStore, Evaluate, For, PrimFunc, SeqStmt, Stmt, is_no_op, seq
+from ..expr import IntImm, Var, pre_order
+from ..stmt import Block, BlockRealize, BufferStore, For, PrimFunc, SeqStmt, Stmt, is_no_op, seq, statements_in
 
 
 class Tree:
@@ -29,26 +29,30 @@ class Tree:
         self.parent: dict[Stmt, Stmt | None] = {func.body: None}
         self.loops: dict[Var, For] = {}
         self.blocks: dict[str, list[BlockRealize]] = {}
-        stack: list[Stmt] = [func.body]
+        parent = self.parent
+        stack: list[Any] = [func.body]
         while stack:
             top = stack.pop()
-            kind = type(top)
-            below: list[Stmt]
-            if kind is For:
-                self.loops[top.loop_var] = top  # type: ignore[attr-defined, assignment]
-                below = [top.body]  # type: ignore[attr-defined]
-            elif kind is BlockRealize:
-                block: Block = top.block  # type: ignore[attr-defined]
-                self.blocks.setdefault(block.name_hint, []).append(top)  # type: ignore[arg-type]
-                below = [block]
-            elif kind is BufferStore or kind is Evaluate:
+            while True:  # down to where the program branches
+                kind = type(top)
+                if kind is For:
+                    self.loops[top.loop_var] = top
+                    below = top.body
+                elif kind is BlockRealize:
+                    self.blocks.setdefault(top.block.name_hint, []).append(top)
+                    below = top.block
+                elif kind is Block and top.init is None:
+                    below = top.body
+                else:
+                    break
+                parent[below] = top
+                top = below
+            if kind is BufferStore:
                 continue
-            else:
-                below = _statements_in(top)
-                below.reverse()
-            for child in below:
-                self.parent[child] = top
-            stack.extend(below)
+            several = statements_in(top)
+            for child in several:
+                parent[child] = top
+            stack.extend(several[::-1])
 
     def path(self, stmt: Stmt) -> list[Stmt]:
         """Return the statements from the function's body down to ``stmt``, both included."""
@@ -130,35 +134,44 @@ class Tree:
                 if up in dirty and up not in then:
                     break
                 dirty.add(up)
-
-        def rebuilt(stmt: Any) -> Any:
-            if stmt in changes:
-                return changes[stmt]
-            if stmt not in dirty:
-                return stmt
-            return then[stmt](parts(stmt)) if stmt in then else parts(stmt)
-
-        def parts(stmt: Any) -> Stmt | None:
-            if isinstance(stmt, For):
-                body = rebuilt(stmt.body)
-                return None if body is None else stmt.with_(body=body)
-            if isinstance(stmt, BlockRealize):
-                return BlockRealize(stmt.iter_values, stmt.predicate, rebuilt(stmt.block))
-            if isinstance(stmt, Block):
-                init = None if stmt.init is None else rebuilt(stmt.init)
-                return stmt.with_(init=init, body=seq(rebuilt(stmt.body)))
-            if isinstance(stmt, SeqStmt):
-                kept = [rebuilt(s) for s in stmt.seq]
-                if stmt in then:
-                    return SeqStmt(tuple([seq() if s is None else s for s in kept]))
-                out = seq(*kept)
-                return None if is_no_op(out) else out
-            # the other statements hold expressions beside their bodies; an emptied body becomes a no-op
-            return stmt.map_children(lambda n: seq(rebuilt(n)) if isinstance(n, Stmt) else n)  # type: ignore[no-any-return]
-
-        body = rebuilt(self.func.body)
+        body = _Replacement(changes, then, dirty).rebuilt(self.func.body)
         assert body is not None, "the root block cannot be taken away"
         return self.func.with_body(body)
+
+
+class _Replacement:
+    """Rebuilds the statements in ``dirty``, those above the keys of ``changes`` and ``then``."""
+
+    def __init__(
+        self, changes: Mapping[Any, Stmt | None], then: Mapping[Any, Callable[[Any], Stmt]], dirty: set[Stmt]
+    ) -> None:
+        self.changes, self.then, self.dirty = changes, then, dirty
+
+    def rebuilt(self, stmt: Any) -> Any:
+        if stmt in self.changes:
+            return self.changes[stmt]
+        if stmt not in self.dirty:
+            return stmt
+        return self.then[stmt](self.parts(stmt)) if stmt in self.then else self.parts(stmt)
+
+    def parts(self, stmt: Any) -> Stmt | None:
+        """Return ``stmt`` with its statements rebuilt."""
+        if isinstance(stmt, For):
+            body = self.rebuilt(stmt.body)
+            return None if body is None else stmt.with_(body=body)
+        if isinstance(stmt, BlockRealize):
+            return BlockRealize(stmt.iter_values, stmt.predicate, self.rebuilt(stmt.block))
+        if isinstance(stmt, Block):
+            init = None if stmt.init is None else self.rebuilt(stmt.init)
+            return stmt.with_(init=init, body=seq(self.rebuilt(stmt.body)))
+        if isinstance(stmt, SeqStmt):
+            kept = [self.rebuilt(s) for s in stmt.seq]
+            if stmt in self.then:
+                return SeqStmt(tuple([seq() if s is None else s for s in kept]))
+            out = seq(*kept)
+            return None if is_no_op(out) else out
+        # the other statements hold expressions beside their bodies; an emptied body becomes a no-op
+        return stmt.map_children(lambda n: seq(self.rebuilt(n)) if isinstance(n, Stmt) else n)  # type: ignore[no-any-return]
 
 
 @lru_cache(maxsize=16)
@@ -174,21 +187,9 @@ def blocks_below(stmt: Stmt) -> Iterator[BlockRealize]:
         top = stack.pop()
         if isinstance(top, BlockRealize):
             yield top
-        elif isinstance(top, For):
-            stack.append(top.body)
-        elif type(top) is not BufferStore:
-            below = _statements_in(top)
-            below.reverse()
-            stack.extend(below)
-
-
-def _statements_in(stmt: Stmt) -> list[Stmt]:
-    """Return the statements directly below, in order."""
-    if isinstance(stmt, SeqStmt):
-        return list(stmt.seq)
-    if isinstance(stmt, Block):
-        return [stmt.body] if stmt.init is None else [stmt.init, stmt.body]
-    return [child for child in stmt.children() if isinstance(child, Stmt)]
+        else:
+            below = statements_in(top)
+            stack.extend(below if len(below) < 2 else below[::-1])
 
 
 def unique_block_name(func: PrimFunc, wish: str, taken: Iterable[str] = ()) -> str:
@@ -238,7 +239,7 @@ def symbols_of(func: PrimFunc) -> list[Var]:
     found: dict[Var, None] = {p: None for p in func.params if p not in func.buffer_map}
     for buffer in func.buffers:
         for extent in (*buffer.shape, *buffer.strides, buffer.elem_offset):
-            for n in pre_order(extent):
+            for n in () if type(extent) is IntImm else pre_order(extent):
                 if isinstance(n, Var):
                     found[n] = None
     return list(found)

@@ -73,14 +73,14 @@ class Analyzer(Canonical):
         """
         if var.dtype not in INDEX_TYPES:
             return
-        data = False
+        data, bound = False, None
         if isinstance(value, tuple):
             lo, hi = [
                 x if x is None else constant(x) if type(x) is int else self.poly(convert(x, var.dtype)) for x in value
             ]
         elif isinstance(value, Range) and type(value.min) is IntImm and type(value.extent) is IntImm:
-            first = value.min.value
-            lo, hi = constant(first), constant(first + value.extent.value - 1)
+            bound = Interval(value.min.value, value.min.value + value.extent.value - 1)
+            lo, hi = constant(bound[0]), constant(bound[1])  # type: ignore[arg-type]
         elif isinstance(value, Range):
             lo = self.poly(value.min)
             hi = add(add(lo, self.poly(value.extent)), {ONE: -1})
@@ -100,6 +100,8 @@ class Analyzer(Canonical):
         if known:
             self._version += 1
             self._forget()
+        elif bound is not None and a not in self._tight:
+            self._bounds[a] = bound
 
     def _constant_ends(self, p: Poly | None) -> tuple[Poly | None, Poly | None]:
         """Return the least and the greatest value of ``p`` as numbers.
@@ -185,10 +187,13 @@ class Analyzer(Canonical):
 
     # -- questions ---------------------------------------------------------------------------------------------------
 
-    @with_room
     def simplify(self, e: Any) -> Any:
         """Return ``e`` in a simpler, canonical form; the same object when nothing changes."""
-        return self.simp(e if isinstance(e, Node) else convert(e))
+        return e if type(e) is IntImm else self._simplified(e if isinstance(e, Node) else convert(e))
+
+    @with_room
+    def _simplified(self, e: Any) -> Any:
+        return self.simp(e)
 
     @with_room
     def can_prove(self, condition: ExprLike) -> bool:

@@ -10,13 +10,11 @@ True
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import lru_cache
+from typing import Any, TypeVar
 
-from .base.node import Mapper, Node
+from .base.node import Node
 from .nodes.expr import BufferLoad, Expr, FloatImm, IntImm, Var
-
-if TYPE_CHECKING:
-    from ..stmt import Buffer
 
 _LEAVES = frozenset((Var, IntImm, FloatImm))
 
@@ -56,6 +54,21 @@ def distinct(node: Node) -> Iterator[Node]:
         stack.extend(top.children()[::-1])
 
 
+@lru_cache(maxsize=4)
+def nodes_by_type(node: Node) -> Mapping[type, list[Any]]:
+    """Return all nodes by their types, each node once, in the order of :func:`pre_order`."""
+    found: dict[type, list[Any]] = {}
+    seen: set[Node] = set()
+    stack: list[Node] = [node]
+    while stack:
+        top = stack.pop()
+        if top not in seen:
+            seen.add(top)
+            found.setdefault(type(top), []).append(top)
+            stack.extend(top.children()[::-1])
+    return found
+
+
 def post_order(node: Node) -> Iterator[Node]:
     """Yield all nodes, children first."""
     stack = [(node, iter(node.children()))]
@@ -76,30 +89,44 @@ def transform(node: N, pre: Rule | None = None, post: Rule | None = None, *, sha
     ``post`` is called with the node whose children are rewritten. A walk that changes nothing returns the same object.
     With ``shared`` an expression used in several places is rewritten once; the rules must depend on the node alone.
     """
-    done: dict[int, Any] = {}
+    return (_SharedRewriter if shared else _Rewriter)(pre, post).visit(node)
 
-    def walk(n: Any) -> Any:
+
+class _Rewriter:
+    """Applies the rules of :func:`transform`. It is no closure, because one that calls itself is freed late."""
+
+    def __init__(self, pre: Rule | None, post: Rule | None) -> None:
+        self.pre, self.post = pre, post
+
+    def visit(self, n: Any) -> Any:
+        pre, post = self.pre, self.post
         if pre is not None:
             new = pre(n)
             if new is not None:
                 return new
-        n = n.map_children(below)
+        if type(n) not in _LEAVES:
+            n = n.map_children(self.visit)
         if post is not None:
             new = post(n)
             if new is not None:
                 return new
         return n
 
-    def once(n: Any) -> Any:
-        if not isinstance(n, Expr) or type(n) in _LEAVES:
-            return walk(n)
-        known = done.get(id(n))
-        if known is None:
-            known = done[id(n)] = walk(n)
-        return known
 
-    below = once if shared else walk
-    return below(node)
+class _SharedRewriter(_Rewriter):
+    """Rewrites an expression that is used in several places once."""
+
+    def __init__(self, pre: Rule | None, post: Rule | None) -> None:
+        super().__init__(pre, post)
+        self.done: dict[int, Any] = {}
+
+    def visit(self, n: Any) -> Any:
+        if not isinstance(n, Expr) or type(n) in _LEAVES:
+            return _Rewriter.visit(self, n)
+        known = self.done.get(id(n))
+        if known is None:
+            known = self.done[id(n)] = _Rewriter.visit(self, n)
+        return known
 
 
 def transform_statements(node: N, post: Rule) -> Any:
@@ -114,30 +141,23 @@ def substitute(node: Any, mapping: Mapping[Var, Expr]) -> Any:
     """
     if not mapping:
         return node
+    kind = type(node)
+    if kind is Var:
+        return mapping.get(node, node)
+    return node if kind in _LEAVES else node.map_children(_Substitution(mapping).visit)
 
-    def walk(n: Any) -> Any:
+
+class _Substitution:
+    __slots__ = ("mapping",)
+
+    def __init__(self, mapping: Mapping[Var, Expr]) -> None:
+        self.mapping = mapping
+
+    def visit(self, n: Any) -> Any:
         kind = type(n)
         if kind is Var:
-            return mapping.get(n, n)
-        return n if kind in _LEAVES else n.map_children(walk)
-
-    return walk(node)
-
-
-def replace_buffers(node: N, mapping: Mapping[Buffer, Buffer]) -> Any:
-    """Return ``node`` with buffers replaced, in loads, stores, regions, allocations and match_buffers."""
-    if not mapping:
-        return node
-    data = {old.data: new.data for old, new in mapping.items()}
-
-    class Replacing(Mapper):
-        def visit(self, n: Any) -> Any:
-            return data.get(n, n) if type(n) is Var else n.map_parts(self)
-
-        def use(self, buffer: Any) -> Any:
-            return mapping.get(buffer, buffer)
-
-    return Replacing().visit(node)
+            return self.mapping.get(n, n)
+        return n if kind in _LEAVES else n.map_children(self.visit)
 
 
 def replace_node(root: N, old: Node, new: Node) -> Any:
@@ -158,11 +178,15 @@ def vars_in(node: Node) -> set[Var]:
 
 def uses_var(node: Node, var: Var | Callable[[Var], bool]) -> bool:
     """Return whether ``var``, or any variable that the function accepts, is used in ``node``."""
-    test = var if callable(var) else (lambda v: v is var)
-    if type(node) in _LEAVES:
-        return type(node) is Var and test(node)
+    if type(node) is IntImm:
+        return False
+    if isinstance(var, Var):
+        for n in pre_order(node):
+            if n is var:
+                return True
+        return False
     for n in pre_order(node):
-        if type(n) is Var and test(n):
+        if type(n) is Var and var(n):
             return True
     return False
 

@@ -6,14 +6,14 @@ import keyword
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..expr import INDEX, Expr, IntImm, Var, is_const_int, pre_order
-from ..stmt import BlockRealize, IRModule, PrimFunc, Stmt
+from ..expr import INDEX, IntImm, Var, is_const_int
+from ..stmt import BlockRealize, IRModule, PrimFunc, Stmt, statements
 from .printer_stmt import StmtPrinter
 
 
 def has_block(stmt: Stmt) -> bool:
     """Return whether ``stmt`` contains a block."""
-    return any(type(n) is BlockRealize for n in pre_order(stmt, lambda n: not isinstance(n, (Expr, BlockRealize))))
+    return any(type(n) is BlockRealize for n in statements(stmt))
 
 
 def needs_root(body: Stmt, allocs: bool) -> bool:

@@ -208,6 +208,22 @@ def seq(*stmts: Stmt | None) -> Stmt:
     return flat[0] if len(flat) == 1 else SeqStmt(tuple(flat))
 
 
+def statements_in(stmt: Stmt) -> tuple[Stmt, ...]:
+    """Return the statements directly below ``stmt``, in order."""
+    kind = type(stmt)
+    if kind is For:
+        return (stmt.body,)  # type: ignore[attr-defined]
+    if kind is BlockRealize:
+        return (stmt.block,)  # type: ignore[attr-defined]
+    if kind is Block:
+        return (stmt.body,) if stmt.init is None else (stmt.init, stmt.body)  # type: ignore[attr-defined]
+    if kind is SeqStmt:
+        return stmt.seq  # type: ignore[attr-defined, no-any-return]
+    if kind is BufferStore or kind is Evaluate:
+        return ()
+    return tuple([child for child in stmt.children() if isinstance(child, Stmt)])
+
+
 def is_no_op(stmt: Stmt) -> bool:
     """Return whether the statement is ``Evaluate`` of a constant."""
     return isinstance(stmt, Evaluate) and isinstance(stmt.value, IntImm)

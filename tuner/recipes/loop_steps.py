@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...schedule import Schedule
+from ...tir.analysis.tree import tree_of
 from ...tir.expr import IntImm, Var
 from ...tir.stmt import BlockRealize
-from ...tir.walk import blocks_of, vars_in
+from ...tir.walk import vars_in
 
 
 def arrange(
@@ -47,7 +48,7 @@ def finish_tile(sch: Schedule, block: Any, at: Any, axis: int, lanes: int = 0) -
 
 def realize_of(sch: Schedule, name: str) -> BlockRealize:
     """Returns the realization of the block ``name`` as it is now."""
-    return next(r for r in blocks_of(sch.func) if r.block.name_hint == name)
+    return tree_of(sch.func).blocks[name][0]
 
 
 def loops_within(sch: Schedule, block: Any, outer: Any) -> list[Any]:

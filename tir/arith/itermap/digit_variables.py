@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...expr import LE, LT, Expr, IntImm, Range, Var, const, is_const_int, pre_order, same, uses_var
+from ...expr import LE, LT, Expr, IntImm, Range, Var, const, is_const_int, pre_order, same, transform, uses_var
 from ..affine import linear_coefficients
 from ..analyzer import Analyzer
 from ..inequality import as_bound
@@ -122,10 +122,9 @@ def _separated(
             replaced[n] = made[place]
         del out[x]
 
-    def replace(n: Any) -> Any:
-        return replaced[n] if n in replaced else n.map_children(replace)
-
-    return ([replace(e) for e in indices], [replace(e) for e in tests], out) if replaced else (indices, tests, ranges)
+    if not replaced:
+        return indices, tests, ranges
+    return [transform(e, replaced.get) for e in indices], [transform(e, replaced.get) for e in tests], out
 
 
 def _uses(digit: Digit, ranges: Mapping[Var, Range]) -> bool:
@@ -208,7 +207,7 @@ def _as_one(
         return None
     x = Var("iteration", number.dtype)
 
-    def replace(n: Any) -> Any:
+    def replaced(n: Any) -> Expr | None:
         taken = constant_digit(n)
         if taken is not None and uses_var(taken[0], lambda v: v in factors):
             core, lower, upper = taken
@@ -216,9 +215,9 @@ def _as_one(
             if is_const_int(rest, 0):
                 digit: Expr = x if upper is None or upper >= trip_count else x % upper
                 return digit // lower
-        return n.map_children(replace)
+        return None
 
-    indices, left = [replace(e) for e in indices], [replace(e) for e in left]
+    indices, left = [transform(e, replaced) for e in indices], [transform(e, replaced) for e in left]
     if any(uses_var(e, lambda v: v in factors) for e in (*indices, *left)):
         return None
     out = {v: r for v, r in ranges.items() if v not in factors}

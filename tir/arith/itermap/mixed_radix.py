@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ...expr import Expr, FloorDiv, FloorMod, IntImm, Var, const, is_const_int, product
+from ...expr import Expr, FloorDiv, FloorMod, IntImm, Var, const, product
 from ..analyzer import Analyzer
 
 
@@ -111,9 +111,9 @@ def divides_evenly(analyzer: Analyzer, c: Expr, e: Expr) -> bool:
 
 def times(analyzer: Analyzer, a: Expr, b: Expr) -> Expr:
     """Return the product of two sizes, simplified."""
-    if is_const_int(b, 1):
+    if type(b) is IntImm and b.value == 1:
         return a
-    if is_const_int(a, 1):
+    if type(a) is IntImm and a.value == 1:
         return b
     made = product((a, b))
     return made if isinstance(made, IntImm) else analyzer.simplify(made)  # type: ignore[no-any-return]

@@ -108,18 +108,17 @@ class Facts(AtomTable):
             return False
         if facts is None:
             facts = self._facts
-        larger = self.bound_quotient_difference(p, True)
-        if larger is not None and self.at_most_zero(larger, depth + 1, facts):
-            return True
-        larger = self._bound_quotient(p, facts)
-        if larger is not None and self.at_most_zero(larger, depth + 1, facts):
-            return True
+        quotients = self._quotients(p)
+        if quotients:
+            for larger in (self.bound_quotient_difference(p, True), self._bound_quotient(p, quotients, facts)):
+                if larger is not None and self.at_most_zero(larger, depth + 1, facts):
+                    return True
         for way in self._upper_polynomials(p):
             if all([self.at_most_zero(q, depth + 1, facts) for q in way]):
                 return True
-        if depth < 4:
-            larger = self._without_quotient_factor(p)
-            if larger is not None and self.at_most_zero(larger, depth + 1, facts):
+        if depth < 4 and quotients:
+            smaller = self._without_quotient_factor(p, quotients)
+            if smaller is not None and self.at_most_zero(smaller, depth + 1, facts):
                 return True
         if depth < 4:
             for q, others in _with_a_fact(p, facts):
@@ -133,7 +132,7 @@ class Facts(AtomTable):
         Where x - y lies in [lo, hi], the upper end is hi / c rounded up, the lower one (without ``up``) lo / c rounded
         down.
         """
-        whole = [m for m in p if len(m) == 1 and self._is_quotient(m[0])]
+        whole = self._quotients(p)
         for n, m in enumerate(whole):
             for other in whole[n + 1 :]:
                 a, b = (m, other) if p[m] > 0 else (other, m)
@@ -147,30 +146,26 @@ class Facts(AtomTable):
                     return add(add(p, {a: times, b: -times}, -1), constant(times * end))
         return None
 
-    def _bound_quotient(self, p: Poly, facts: tuple[Poly, ...]) -> Poly | None:
+    def _bound_quotient(self, p: Poly, quotients: list[Mono], facts: tuple[Poly, ...]) -> Poly | None:
         """Return ``p`` with a quotient ``x // c`` replaced by the bound that a fact about x gives; None when there is
         none."""
-        for m, factor in p.items() if facts else ():
-            if len(m) != 1 or not self._is_quotient(m[0]):
-                continue
-            inner, lower, _ = self.atoms[m[0]].args
+        for m in quotients if facts else ():
+            factor, (inner, lower, _) = p[m], self.atoms[m[0]].args
             for f in facts:
                 k = const_of(add(inner, f, -1 if factor > 0 else 1))  # x <= k, or x >= k
                 if k is not None:
                     return add(add(p, {m: factor}, -1), constant(factor * (k // lower)))
         return None
 
-    def _without_quotient_factor(self, p: Poly) -> Poly | None:
+    def _without_quotient_factor(self, p: Poly, quotients: list[Mono]) -> Poly | None:
         """Return a polynomial without the quotient ``x // c`` that is at most zero only where p is; None when there is
         none.
 
         ``t`` is the number by which the factor of the quotient becomes a multiple of c. Where the result is at most
         zero, ``t * p <= t - 1`` and so ``p <= 0``.
         """
-        for m, k in p.items():
-            if len(m) != 1 or not self._is_quotient(m[0]):
-                continue
-            inner, lower, _ = self.atoms[m[0]].args
+        for m in quotients:
+            k, (inner, lower, _) = p[m], self.atoms[m[0]].args
             t = lower // gcd(k, lower)
             if t > 1:  # c * (x // c) lies in [x - (c - 1), x]
                 end = inner if k > 0 else add(inner, {ONE: 1 - lower})
@@ -178,8 +173,10 @@ class Facts(AtomTable):
                 return add(rest, {ONE: 1 - t})
         return None
 
-    def _is_quotient(self, a: int) -> bool:
-        return self.atoms[a].kind == "split" and self.atoms[a].args[2] is None
+    def _quotients(self, p: Poly) -> list[Mono]:
+        """Return the terms of ``p`` that are a quotient ``x // c`` alone."""
+        atoms = self.atoms
+        return [m for m in p if len(m) == 1 and (a := atoms[m[0]]).kind == "split" and a.args[2] is None]
 
     def nonneg(self, p: Poly) -> bool:
         """Return whether p >= 0 can be proved."""
@@ -199,7 +196,7 @@ class Facts(AtomTable):
         """
         if len(p) == 1 and ONE in p:
             return []
-        linear = all(len(m) < 2 for m in p)
+        linear = all([len(m) < 2 for m in p])
         for a in sorted({a for m in p for a in m}, reverse=True):
             atom = self.atoms[a]
             if linear and atom.kind == "var" and not self._has_symbolic_end(a):
@@ -211,7 +208,7 @@ class Facts(AtomTable):
         return []
 
     def _has_symbolic_end(self, a: int) -> bool:
-        return any(end is not None and any(end) for end in self._ends.get(a, ()))
+        return any([end is not None and any(end) for end in self._ends.get(a, ())])
 
     def _without(self, p: Poly, a: int) -> list[list[Poly]]:
         factor: Poly = {}

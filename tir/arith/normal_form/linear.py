@@ -16,13 +16,18 @@ from ...expr import Add, Expr, IntImm, Mul, Sub, value_key
 def add_terms(p: Mapping[Any, int], q: Mapping[Any, int], k: int = 1) -> dict[Any, int]:
     """Return the coefficients of ``p + k * q``, without those that are zero."""
     out = dict(p)
+    add_into(out, q, k)
+    return out
+
+
+def add_into(out: dict[Any, int], q: Mapping[Any, int], k: int) -> None:
+    """Add ``k * q`` to the coefficients ``out``; those that become zero are removed."""
     for term, coefficient in q.items():
         total = out.get(term, 0) + k * coefficient
         if total:
             out[term] = total
         else:
             out.pop(term, None)
-    return out
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,8 @@ class Linear:
 
     def times(self, factor: int) -> Linear:
         """Return ``factor * self``."""
+        if factor == 1:
+            return self
         return Linear(self.const * factor, {t: c * factor for t, c in self.terms.items()} if factor else {})
 
 
@@ -51,15 +58,33 @@ def collect(e: Expr, leaf: Callable[[Expr], Linear | None]) -> Linear | None:
     >>> form.const, list(form.terms.values())
     (3, [4, -3])
     """
-    if isinstance(e, IntImm):
-        return Linear(e.value)
-    if not isinstance(e, (Add, Sub, Mul)):
-        return leaf(e)
+    terms: dict[Any, int] = {}
+    const = _gather(e, 1, leaf, terms)
+    return None if const is None else Linear(const, terms)
+
+
+def _gather(e: Any, factor: int, leaf: Callable[[Expr], Linear | None], terms: dict[Any, int]) -> int | None:
+    """Add the terms of ``factor * e`` to ``terms``; return its constant, or None where ``leaf`` gives None."""
+    kind = type(e)
+    if kind is IntImm:
+        return factor * e.value  # type: ignore[no-any-return]
+    if kind is Add or kind is Sub:
+        a = _gather(e.a, factor, leaf, terms)
+        b = None if a is None else _gather(e.b, factor if kind is Add else -factor, leaf, terms)
+        return None if a is None or b is None else a + b
+    if kind is Mul and type(e.b) is IntImm:
+        return _gather(e.a, factor * e.b.value, leaf, terms)
+    form = _product(e, leaf) if kind is Mul else leaf(e)
+    if form is None:
+        return None
+    add_into(terms, form.terms, factor)
+    return factor * form.const
+
+
+def _product(e: Mul, leaf: Callable[[Expr], Linear | None]) -> Linear | None:
     a, b = collect(e.a, leaf), collect(e.b, leaf)
     if a is None or b is None:
         return None
-    if isinstance(e, (Add, Sub)):
-        return a.plus(b, 1 if isinstance(e, Add) else -1)
     if b.terms:
         a, b = b, a
     return leaf(e) if b.terms else a.times(b.const)

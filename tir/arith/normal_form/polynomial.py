@@ -179,7 +179,11 @@ class AtomTable:
     def data(self, p: Poly) -> bool:
         """Return whether an atom of p comes from memory or a call."""
         atoms = self.atoms
-        return any(atoms[a].data for m in p for a in m)
+        for m in p:
+            for a in m:
+                if atoms[a].data:
+                    return True
+        return False
 
     def to_expr(self, p: Poly, dtype: DType) -> Expr:
         """Return the expression of p.
@@ -195,7 +199,7 @@ class AtomTable:
             if c == 1 and len(m) == 1:
                 return self._factor(m[0], dtype)
         if dtype == INDEX:
-            if any(not -_HALF <= c < _HALF for c in p.values()) and not self.data(p):
+            if any([not -_HALF <= c < _HALF for c in p.values()]) and not self.data(p):
                 dtype = INT64
         elif self._is_narrow(p):
             return cast(dtype, self.to_expr(p, INDEX))

@@ -35,7 +35,7 @@ class DType(str):
     (16, 'float32', 'int8x4')
     """
 
-    __slots__ = ("bits", "bytes", "element", "is_bool", "is_float", "is_int", "is_signed", "kind", "lanes")
+    __slots__ = ("bits", "bytes", "element", "is_bool", "is_float", "is_int", "is_signed", "kind", "lanes", "wide")
 
     kind: str
     bits: int
@@ -46,6 +46,8 @@ class DType(str):
     is_int: bool
     is_signed: bool
     is_bool: bool
+    wide: dict[int, DType]
+    """The types with other numbers of lanes, by these numbers."""
 
     def __new__(cls, text: str) -> DType:
         known = _KNOWN.get(text)
@@ -58,7 +60,10 @@ class DType(str):
         """Return the type with another number of lanes."""
         if lanes == self.lanes:
             return self
-        return self.element if lanes == 1 else DType(f"{self.element}x{lanes}")
+        known = self.wide.get(lanes)
+        if known is None:
+            known = self.wide[lanes] = self.element if lanes == 1 else DType(f"{self.element}x{lanes}")
+        return known
 
 
 def _parsed(text: str) -> DType:
@@ -83,6 +88,7 @@ def _parsed(text: str) -> DType:
     made.bytes = (1 if kind == "bool" else (bits + 7) // 8) * lanes
     made.is_float, made.is_bool = kind in ("float", "bfloat"), kind == "bool"
     made.is_int, made.is_signed = kind in ("int", "uint"), kind == "int"
+    made.wide = {}
     made.element = made if lanes == 1 else DType(text.partition("x")[0])
     _KNOWN[text] = made
     return made

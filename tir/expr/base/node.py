@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from .node_methods import fast_constructor, install
+from .node_methods import changed, fast_constructor, install
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
@@ -80,11 +80,17 @@ def matches(*names: str) -> Parts:
 
 
 @dataclass_transform(eq_default=False, frozen_default=True)
-def node(cls: C) -> C:
-    """Decorate a class of parts: its annotated names become fields of immutable objects that identity compares."""
+def record(cls: C) -> C:
+    """Decorate a class: its annotated names become fields of immutable objects that identity compares."""
     made: Any = dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)(cls)
     made.__init__ = fast_constructor(made)
     return made
+
+
+@dataclass_transform(eq_default=False, frozen_default=True)
+def node(cls: C) -> C:
+    """Decorate a class of parts, which is a :func:`record`."""
+    return record(cls)
 
 
 class Mapper:
@@ -157,9 +163,7 @@ class Part:
 
     def with_(self: P, **changes: Any) -> P:
         """Return the object with the named fields changed."""
-        values = {name: getattr(self, name) for name in type(self).__dataclass_fields__}  # type: ignore[attr-defined]
-        values.update(changes)
-        return type(self)(**values)
+        return changed(self, changes)  # type: ignore[no-any-return]
 
     def same_as(self, other: object) -> bool:
         """Return whether both are the same object."""

@@ -53,6 +53,21 @@ def fast_constructor(cls: Any) -> Any:
     return _compiled("__init__", source, names, tuple(defaults))
 
 
+def changed(record: Any, changes: dict[str, Any]) -> Any:
+    """Return a record with the named fields changed."""
+    cls = type(record)
+    made = _CHANGED.get(cls)
+    if made is None:
+        names = list(cls.__dataclass_fields__)
+        values = ", ".join([f"record.{name} if {name} is MISSING else {name}" for name in names])
+        source = f"def changed(record, {', '.join(names)}):\n return type(record)({values})"
+        made = _CHANGED[cls] = _compiled("changed", source, {"MISSING": MISSING}, (MISSING,) * len(names))
+    return made(record, **changes)
+
+
+_CHANGED: dict[type, Callable[..., Any]] = {}
+
+
 def _compiled(name: str, source: str, names: dict[str, Any], defaults: tuple[Any, ...] = ()) -> Any:
     """Return the function that ``source`` defines; no module is executed, also when a method is made while data is
     parsed."""

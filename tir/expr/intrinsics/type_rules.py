@@ -18,8 +18,12 @@ def same(fits: Callable[[DType], bool], what: str) -> TypeRule:
 
     def rule(args: Sequence[Expr], dtype: str | None) -> str:
         first = args[0].dtype
-        if fits(first) and [a.dtype for a in args] == [first] * len(args):
-            return first
+        for a in args:
+            if a.dtype != first:
+                break
+        else:
+            if fits(first):
+                return first
         raise TypeError(f"takes {what}, not {_types(args)}")
 
     return rule

@@ -431,10 +431,10 @@ class BufferLoad(Expr):
 
     @property
     def dtype(self) -> DType:  # type: ignore[override]
-        lanes = max([i.dtype.lanes for i in self.indices], default=1)
-        if lanes == 1:
-            return self.buffer.dtype
-        return self.buffer.dtype.with_lanes(lanes * self.buffer.dtype.lanes)
+        dtype, lanes = self.buffer.dtype, 1
+        for index in self.indices:
+            lanes = max(lanes, index.dtype.lanes)
+        return dtype if lanes == 1 else dtype.with_lanes(lanes * dtype.lanes)
 
 
 def _identical(a: Expr, b: Expr) -> bool:

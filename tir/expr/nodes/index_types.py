@@ -19,13 +19,15 @@ def index_like(e: Expr) -> bool:
     >>> index_like(i * 3 + 1), index_like((i * 3).astype("int64")), index_like((i * 3).astype("int8"))
     (True, True, False)
     """
-    if e.dtype not in INDEX_TYPES:
-        return False
-    if isinstance(e, (IntImm, Var)):
-        return True
-    if isinstance(e, (Add, Sub, Mul, FloorDiv, FloorMod, Min, Max)):
-        return index_like(e.a) and index_like(e.b)
-    return isinstance(e, Cast) and widens(e) and index_like(e.value)
+    kind = type(e)
+    if kind in _ARITHMETIC:  # the type is that of the operands
+        return index_like(e.a) and index_like(e.b)  # type: ignore[attr-defined]
+    if kind is IntImm or kind is Var:
+        return e.dtype in INDEX_TYPES
+    return isinstance(e, Cast) and e.dtype in INDEX_TYPES and widens(e) and index_like(e.value)
+
+
+_ARITHMETIC = frozenset((Add, Sub, Mul, FloorDiv, FloorMod, Min, Max))
 
 
 def widens(e: Cast) -> bool:

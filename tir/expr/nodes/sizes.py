@@ -13,6 +13,9 @@ WIDE = "int64"
 """The data type of indices that int32 does not hold."""
 
 
+_LARGEST = max_value(INDEX)
+
+
 def index_dtype(sizes: Iterable[Expr]) -> str:
     """Return the type in which the sizes and their product are computed.
 
@@ -21,9 +24,11 @@ def index_dtype(sizes: Iterable[Expr]) -> str:
     """
     constant, wide = 1, False
     for e in sizes:
-        constant *= e.value if isinstance(e, IntImm) else 1
-        wide = wide or e.dtype == WIDE or (isinstance(e, IntImm) and abs(e.value) > max_value(INDEX))
-    return WIDE if wide or abs(constant) > max_value(INDEX) else INDEX
+        wide = wide or e.dtype == WIDE
+        if isinstance(e, IntImm):
+            constant *= e.value
+            wide = wide or abs(e.value) > _LARGEST
+    return WIDE if wide or abs(constant) > _LARGEST else INDEX
 
 
 def product(factors: Iterable[Expr]) -> Expr:
@@ -34,7 +39,7 @@ def product(factors: Iterable[Expr]) -> Expr:
     """
     sizes = list(factors)
     dtype = index_dtype(sizes)
-    if all(isinstance(e, IntImm) for e in sizes):
+    if all([isinstance(e, IntImm) for e in sizes]):
         return const(prod([e.value for e in sizes]), dtype)  # type: ignore[attr-defined]
     out: Expr = const(1, dtype)
     for e in sizes:
