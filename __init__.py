@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from tilewright.schedule import Schedule, ScheduleError
     from tilewright.tir import IRModule, PrimFunc
     from tilewright.tuning_db import Database
+    from tilewright.tvm_names import meta_schedule, nd, target, testing, tir_integration
+    from tilewright.tvm_names.devices import cpu, device
+    from tilewright.tvm_names.lowering import lower
 
 __version__ = "0.1.0"
 
@@ -39,12 +42,20 @@ __all__ = [
     "bench",
     "build",
     "codegen",
+    "cpu",
+    "device",
     "driver",
     "from_onnx",
     "graph",
+    "lower",
+    "meta_schedule",
+    "nd",
     "schedule",
+    "target",
     "te",
+    "testing",
     "tir",
+    "tir_integration",
     "tune",
     "tuner",
     "tuning_db",
@@ -65,10 +76,18 @@ _HOMES = {
     "tune": "driver",
     "workload": "driver",
 }
-_LAYERS = ("codegen", "driver", "frontends", "graph", "schedule", "te", "tir", "tuner", "tuning_db")
+_LAYERS = ("codegen", "driver", "frontends", "graph", "schedule", "te", "tir", "tuner", "tuning_db", "tvm_names")
+
+
+_TVM = {"cpu": "devices", "device": "devices", "lower": "lowering"}
+_TVM_MODULES = ("meta_schedule", "nd", "target", "testing", "tir_integration")
 
 
 def __getattr__(name: str) -> Any:
+    if name in _TVM_MODULES:
+        return importlib.import_module(f"tilewright.tvm_names.{name}")
+    if name in _TVM:
+        return getattr(importlib.import_module(f"tilewright.tvm_names.{_TVM[name]}"), name)
     if name in _LAYERS:
         return importlib.import_module(f"tilewright.{name}")
     if name in _HOMES:

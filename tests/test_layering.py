@@ -22,6 +22,7 @@ MAY_IMPORT = {
     "frontends": {"tir", "te", "graph"},
     "driver": {"tir", "schedule", "codegen", "te", "tuner", "tuning_db", "graph", "frontends"},
     "cli": {"tir", "schedule", "codegen", "te", "tuner", "tuning_db", "graph", "frontends", "driver"},
+    "tvm_names": {"tir", "schedule", "codegen", "tuner", "tuning_db", "driver"},
 }
 """What each layer may import besides itself. ``tuner`` stores what it measures: it knows the database, not the reverse."""
 

@@ -220,6 +220,11 @@ class Module:
         there is none of that name."""
         return self[self._main()]
 
+    @property
+    def entry_name(self) -> str:
+        """The name of :attr:`entry`."""
+        return self._main()
+
     def _main(self) -> str:
         steps = {step for packs in self._packing.values() for step in packs.values()}
         names = [name for name in self._lowered if name not in steps]
@@ -277,15 +282,19 @@ class Module:
 
     def time_evaluator(
         self,
+        func_name: str | None = None,
+        dev: object = None,
+        *,
         repeat: int = 10,
         number: int = 1,
         min_repeat_ms: float = 0.0,
-        *,
         cold: bool | int = False,
         warmup: int = 1,
     ) -> Callable[..., TimingResult]:
-        """Return :meth:`Function.time_evaluator` of the only function."""
-        return self.entry.time_evaluator(repeat, number, min_repeat_ms, cold=cold, warmup=warmup)
+        """Return :meth:`Function.time_evaluator` of the function named, or of the only one. ``dev`` is there for TVM's
+        sake."""
+        function = self.entry if func_name is None else self[func_name]
+        return function.time_evaluator(repeat, number, min_repeat_ms, cold=cold, warmup=warmup)
 
     def get_source(self, fmt: str = "ll") -> str:
         """Return the program as text: ``tir`` or ``scheduled`` (before lowering), ``lowered``, ``ir`` (LLVM IR as

@@ -1,0 +1,34 @@
+"""Arrays under TVM's names: NumPy arrays with ``numpy()``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .devices import Device
+
+
+class NDArray(np.ndarray):
+    """A NumPy array that answers to TVM's names."""
+
+    def numpy(self) -> np.ndarray:
+        """Returns the array as NumPy's, sharing memory."""
+        return self.view(np.ndarray)
+
+    asnumpy = numpy
+
+    def copyfrom(self, source: Any) -> NDArray:
+        """Copy ``source`` into the array and return it."""
+        np.copyto(self, source)
+        return self
+
+
+def array(values: Any, device: Device | None = None) -> NDArray:
+    """Returns a copy of ``values`` as an array."""
+    return np.array(values, order="C").view(NDArray)
+
+
+def empty(shape: Any, dtype: str = "float32", device: Device | None = None) -> NDArray:
+    """Returns an array of that shape, not filled."""
+    return np.empty(shape, dtype).view(NDArray)
