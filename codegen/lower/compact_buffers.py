@@ -102,7 +102,7 @@ def _boxes(buffers: Collection[Buffer], found: Accesses, analyzer: Analyzer) -> 
     boxes: dict[Buffer, list[list[Ends | None]]] = {buffer: [] for buffer in buffers}
     values: dict[For, Ends | None] = {}
     for access in found.elements:
-        if access.buffer not in boxes:
+        if access.buffer not in boxes or any(_never_runs(loop) for loop in access.loops):
             continue
         dom: dict[Var, Ends] = {}
         for loop in access.loops:
@@ -122,6 +122,11 @@ def _boxes(buffers: Collection[Buffer], found: Accesses, analyzer: Analyzer) -> 
                     spans[d] = (span[0], span[1] + (more - 1))
         boxes[access.buffer].append(spans)
     return boxes
+
+
+def _never_runs(loop: For) -> bool:
+    """Whether the loop has no iterations, in which indices mean nothing: ``fuse`` of an empty axis divides by 0."""
+    return isinstance(loop.extent, IntImm) and loop.extent.value < 1
 
 
 def _compact(
@@ -146,7 +151,9 @@ def _compact(
                     continue
                 bound = full.value
             extent = const(bound, full.dtype)
-        if isinstance(full, IntImm) and isinstance(extent, IntImm) and extent.value >= full.value:
+        if isinstance(extent, IntImm) and (
+            extent.value < 1 or (isinstance(full, IntImm) and extent.value >= full.value)
+        ):
             continue
         shape[d], lows[d] = extent, low
         changed = True

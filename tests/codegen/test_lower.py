@@ -371,3 +371,26 @@ def main(A: T.Buffer((16, 7, 8), "float64"), B: T.Buffer((16, 7, 8), "float64"))
     a, b = np.arange(16 * 7 * 8, dtype="float64").reshape(16, 7, 8), np.zeros((16, 7, 8))
     compile_function(func, "native -num-cores=1")(a, b)
     assert (b == a + 1).all()
+
+
+def test_reads_in_a_loop_that_never_runs_do_not_place_a_buffer():
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((2, 11)), C: T.Buffer((17, 0))):
+    B = T.alloc_buffer((2, 11))
+    for i, j in T.grid(2, 11):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj]
+    for f in range(0):
+        with T.block("C"):
+            vi = T.axis.spatial(17, f // 0)
+            vj = T.axis.spatial(0, f % 0)
+            T.reads(B[0:2, 0:11])
+            T.writes(C[vi, vj])
+            C[vi, vj] = B[vi % 2, vi % 11] + B[vi // 9, vi // 2]
+""")
+    lowered = lower(func, Target("native -num-cores=1"))
+    stores = [n for n in pre_order(lowered.func.body) if isinstance(n, tir.BufferStore)]
+    assert all([int(e) for e in store.buffer.shape] == [2, 11] for store in stores)
+    compile_function(func, "native -num-cores=1")(np.ones((2, 11), "float32"), np.ones((17, 0), "float32"))
